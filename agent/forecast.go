@@ -19,7 +19,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// Forecast is what a replay would send. What depends on the engine is not in it: how many requests are under way at once, when
+// Forecast is what a replay would send. What depends on the engine is not in it: how many requests are in flight at once, when
 // turns go that follow the turn before, and every instant of a closed loop.
 type Forecast struct {
 	Trace    string          `json:"trace"` // without secrets

@@ -39,7 +39,7 @@ type plan struct {
 	lead     time.Duration   // from the last preparation to the zero
 	startAt  time.Time       // of the zero; zero = at once
 	fixed    bool            // it is then, even if that has passed
-	grace    time.Duration   // for requests that are under way at the end
+	grace    time.Duration   // for requests that are in flight at the end
 	ramp     time.Duration   // of the rate or of the caps, from the zero on
 	steady   Steady
 
@@ -67,7 +67,7 @@ type limits struct {
 	maxErrors     float64 // share of requests that may fail
 	abortErrors   float64 // share of failed requests past which the run ends early; 0 = never
 	abortFailed   int64   // number of them at which it does; 0 = never
-	abortAfter    int64   // so many requests at least
+	abortAfter    int64   // this many requests at least
 	strictVerdict bool
 	allRows       bool // no limit leaves out the rows at the trace's end
 }

@@ -460,7 +460,7 @@ func beginning(p plan, in *input, checksum string) report.Beginning {
 	return b
 }
 
-// checksum takes that of the trace in the background, where a run can be gone on with. The function that it returns waits for it.
+// checksum takes that of the trace in the background, where a run can be continued. The function that it returns waits for it.
 func checksum(ctx context.Context, trace *mooncake.Trace, out string) func() (string, error) {
 	if out == "" {
 		return func() (string, error) { return "", nil }
@@ -514,7 +514,7 @@ func (f fate) of(delta bool) schedule.Fate {
 // endingOf says how a row of an earlier part ended.
 func endingOf(r *measure.Record) manner {
 	switch {
-	case r.Outcome == measure.Served, r.Outcome == measure.Cancelled: // what was under way ended with the part, and not by the engine
+	case r.Outcome == measure.Served, r.Outcome == measure.Cancelled: // what was in flight ended with the part, and not by the engine
 		return served
 	case r.Outcome == measure.Disconnected, r.Outcome == measure.Skipped && r.Reason == measure.SkipTooShort:
 		return given

@@ -107,7 +107,7 @@ func (s *savedPrompts) start(p plan) {
 	s.gone.Go(s.write)
 }
 
-// add takes a row whose request has ended, and never waits. Warm-ups have an index below 0.
+// add adds a row whose request has ended, and never waits. Warm-ups have an index below 0.
 func (s *savedPrompts) add(rec *measure.Record, body send.Body) {
 	if s == nil || rec.Index < 0 {
 		return

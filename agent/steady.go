@@ -21,7 +21,7 @@ import (
 
 // Steady asks for the figures of a part of the run beside those of the whole run. The zero value asks for none.
 type Steady struct {
-	// Auto takes the time from which as many requests were under way as in the median of the run until the last one was sent
+	// Auto takes the time from which as many requests were in flight as in the median of the run until the last one was sent
 	// (measure.Aggregate.Plateau), but no ramp. What From or To say comes first.
 	Auto bool
 	// From and To are where it begins and ends; zero = at the schedule's zero, and where the last request was sent.

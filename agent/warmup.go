@@ -23,7 +23,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// maxWarming bounds the warm-up requests that are under way at once, whatever cap the run has.
+// maxWarming bounds the warm-up requests that are in flight at once, whatever cap the run has.
 const maxWarming = 1024
 
 // maxColdFailures is the number of failures without a success between them that ends a warm-up by time: it would go on to ask an
@@ -35,9 +35,9 @@ const maxColdFailures = 100
 type warmup struct {
 	requests int           // 0 = as many as the time takes
 	lasting  time.Duration // after which no further one is sent; 0 = no limit
-	grace    time.Duration // for those that are under way then; 0 = no limit
+	grace    time.Duration // for those that are in flight then; 0 = no limit
 	atOnce   int           // of them
-	rampUp   time.Duration // to so many, from 1
+	rampUp   time.Duration // to this many, from 1
 	// prefilling of them may be without a first token; 0 = no limit.
 	prefilling    int
 	prefillRampUp time.Duration
@@ -69,7 +69,7 @@ func (w warmup) shapes() int {
 	return w.requests
 }
 
-// rising are so many slots, of which one is free at first, and the others one by one within a time, at equal distances.
+// rising are this many slots, of which one is free at first, and the others one by one within a time, at equal intervals.
 func rising(ctx context.Context, n int, within time.Duration) chan struct{} {
 	places := make(chan struct{}, n)
 	for i := 1; i < n && within > 0; i++ {

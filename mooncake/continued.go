@@ -128,7 +128,7 @@ func (r *recent) without(row *Row, index int64) (added prefix, ids int64) {
 	return prefix{rest, row.Replies[n-1:]}, ids
 }
 
-// complete gives a row what it has from the row that it continues, of which it has so many ids. ok is false where that row could not be
+// complete gives a row what it has from the row that it continues, of which it has this many ids. ok is false where that row could not be
 // used.
 func (r *recent) complete(row *Row, index, ids int64, refused *refusals) (ok bool, fault *RowError) {
 	back := row.Replies[0].Back

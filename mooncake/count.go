@@ -16,7 +16,7 @@ import (
 var ErrUncountable = errors.New("its rows can only be counted by reading it")
 
 // CountRows counts the rows of a plain trace file, its lines that are not blank, without looking into them. It counts for
-// at most so long: whole is false where the time was up, and the file has so many rows at least. The error is
+// at most this long: whole is false where the time was up, and the file has this many rows at least. The error is
 // [ErrUncountable] for everything but a regular file that is not compressed.
 func CountRows(name string, limit time.Duration) (rows int64, whole bool, err error) {
 	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() { // os.Open waits at a pipe

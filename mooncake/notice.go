@@ -49,7 +49,7 @@ type noticeKey struct {
 	name string
 }
 
-// add counts so many things of a row, or none.
+// add counts this many things of a row, or none.
 func (ns notices) add(code NoticeCode, name string, line, by int64) {
 	if by == 0 {
 		return

@@ -82,7 +82,7 @@ const (
 	stepRows = 8  // fewer rows say too little of the steps that an engine counts in: of two random counts one in four is even
 )
 
-// Add takes the next row and the tokens that an infinite cache hits of it, which blocks of so many tokens say: those of
+// Add adds the next row and the tokens that an infinite cache hits of it, which blocks of this many tokens say: those of
 // hash_ranges where the row has them.
 func (c *ObservedCache) Add(row *Row, predicted int64, blockSize int) {
 	cached := row.Observed.CachedTokens

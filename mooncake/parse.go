@@ -321,7 +321,7 @@ func (p *parser) ids(r *Row) *RowError {
 	return e
 }
 
-// integers reads an array of unsigned integers or, with a size, of arrays of so many each. It returns all of them one after
+// integers reads an array of unsigned integers or, with a size, of arrays of this many each. It returns all of them one after
 // another, until the next call. Nil without an error means null: absent. The array is valid JSON when it gets here; numbers
 // never pass through a float.
 func (p *parser) integers(field string, size int, advice string) ([]uint64, *RowError) {

@@ -109,7 +109,7 @@ type quarantined struct {
 	Base64 []byte  `json:"row_base64,omitempty"`
 }
 
-// Add takes a row in. An error says that the row could not be kept, or that there are too many of its kind.
+// Add adds a row in. An error says that the row could not be kept, or that there are too many of its kind.
 func (q *Quarantine) Add(r Rejected) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -57,8 +57,8 @@ type Row struct {
 	// Delay is the wait in milliseconds after the session's previous turn has completed.
 	Delay Opt[float64]
 	// WaitFor are the request ids of the rows that this one follows in its graph, in no order. It starts when all of them have ended, and
-	// Delay and ToolWait after that, in the place of its timestamp. Nil: the row is of no graph. Empty: it is a root of one, which starts
-	// at its timestamp, whatever became of its session's rows.
+	// Delay and ToolWait after that, in place of its timestamp. Nil: the row is of no graph. Empty: it is a root of one, which starts
+	// at its timestamp, whatever happened to its session's rows.
 	WaitFor []string
 	// Evidence says for each of WaitFor what it was taken from; nil where nobody said.
 	Evidence []Evidence
@@ -182,7 +182,7 @@ func BlockCount(tokens int64, blockSize int) int {
 	return int((tokens-1)/int64(blockSize) + 1) // no sum that could overflow
 }
 
-// BlockFill returns how many of so many tokens are in block i, which is not beyond them: the block size except in a partial
+// BlockFill returns how many of this many tokens are in block i, which is not beyond them: the block size except in a partial
 // last block.
 // Blocks of 2^32 tokens or more are all the same.
 func BlockFill(tokens int64, blockSize, i int) uint32 {

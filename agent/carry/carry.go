@@ -38,7 +38,7 @@ const (
 // DefaultBytes bounds the replies that are kept at once, unless Options say another.
 const DefaultBytes = 64 << 20
 
-// Why invented words stand in the place of a reply.
+// Why invented words stand in place of a reply.
 const (
 	Late      = "late"              // the reply, or its check, was not complete at the row's instant
 	Failed    = "failed"            // the earlier request failed, or was cancelled or skipped
@@ -262,7 +262,7 @@ func (s *Store) Lose(index int64, row *mooncake.Row) {
 	s.End(index, Ended{})
 }
 
-// Resolve decides what stands in the place of each reply of a row, and says why where that is invented words: "" where it is the
+// Resolve decides what stands in place of each reply of a row, and says why where that is invented words: "" where it is the
 // live reply. It returns nothing for a row without replies.
 func (s *Store) Resolve(index int64, row *mooncake.Row) (replies []prompt.Reply, why []string) {
 	if s == nil || len(row.Replies) == 0 {
@@ -309,7 +309,7 @@ func (s *Store) missing(at int64) string {
 	return NotSent
 }
 
-// decide settles what stands in the place of a reply, for all rows that need it.
+// decide settles what stands in place of a reply, for all rows that need it.
 func (s *Store) decide(e *entry, tokens int64) {
 	e.decided = true
 	e.reply.Before = e.tail

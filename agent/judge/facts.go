@@ -77,11 +77,11 @@ type Facts struct {
 	SteadyLatency  Fact
 
 	// Shards says that the run was of several processes. ClocksApart is the most by which the clocks of two of them may differ: the
-	// requests of one were late by so much beside those of another.
+	// requests of one were late by this much beside those of another.
 	Shards      bool
 	ClocksApart Fact
 
-	Breaks int // times that the run was broken off and gone on with
+	Breaks int // times that the run was broken off and continued
 
 	SpansLost           Fact // spans not accepted ÷ spans ended; unknown without telemetry
 	MetricExportsFailed Fact // number of metric exports that failed

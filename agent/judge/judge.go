@@ -45,9 +45,9 @@
 //	output_tokens_estimated  1 %         never                                 a chunk may hold several tokens, so throughputs and per-token latencies are estimates
 //	retried_share            0.1 %       5 %                                   retries are off by default; what was sent twice is out of the latencies
 //	failed_share             1 %         never                                 1 % is what a run may fail by default; the figures of the rest stand, whatever the share
-//	steady_latency_share     33 %        never       100 steady requests       a state is steady when what was under way has been replaced a few times
+//	steady_latency_share     33 %        never       100 steady requests       a state is steady when what was in flight has been replaced a few times
 //	shard_clocks             10 ms       250 ms                                the bounds of lateness_p99: a request is late by that beside those of other shards
-//	run_breaks               0           never                                 what was under way is lost, and the engine may have forgotten what it had cached; the figures of each part stand
+//	run_breaks               0           never                                 what was in flight is lost, and the engine may have forgotten what it had cached; the figures of each part stand
 //	spans_lost               0 %         never                                 a trace rebuilt from the spans is incomplete, but the figures come from the run itself and stand
 //	metric_exports_failed    0           never                                 cumulative metrics catch up with the next export; the report does not depend on them
 package judge

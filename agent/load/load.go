@@ -48,12 +48,12 @@ type Options struct {
 	// Start and End choose the rows with first + Start ≤ timestamp ≤ first + End, in trace time; first is the
 	// trace's first timestamp. A Start moves the schedule's zero to first + Start. End 0 = none.
 	Start, End time.Duration
-	// MaxRows ends the replay after so many rows in schedule order. 0 = no limit.
+	// MaxRows ends the replay after this many rows in schedule order. 0 = no limit.
 	MaxRows int64
 	// Speedup divides offsets. 0 = 1.
 	Speedup float64
 	Spread  Spread
-	// Arrivals are when rows go out in the place of their timestamps, which then say no more than their order. Rows without
+	// Arrivals are when rows go out in place of their timestamps, which then say no more than their order. Rows without
 	// timestamps, and of FileOrder, go in file order.
 	Arrivals Arrivals
 	Seed     uint64 // of the spreading and the arrivals

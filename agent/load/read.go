@@ -138,7 +138,7 @@ func (s *Stream) place(e *entry) (fault *mooncake.RowError) {
 		e.key, e.turn, fault = s.keyOf(e.Row)
 		return fault
 	}
-	if fault = s.follow(e); fault == nil && e.after == nil { // a root, whatever became of its session
+	if fault = s.follow(e); fault == nil && e.after == nil { // a root, whatever happened to its session
 		root := *e.Row
 		root.SessionID = ""
 		e.key, _, fault = s.keyOf(&root)

@@ -21,7 +21,7 @@ import (
 const MaxShards = 100_000
 
 const (
-	// maxGroups bounds, twice, the groups whose shard is known. A group of which nothing has come for so many others may come to
+	// maxGroups bounds, twice, the groups whose shard is known. A group of which nothing has come for this many others may come to
 	// another shard: in all shards the same one, so that no row is lost or sent twice.
 	maxGroups = 1 << 21
 	// maxRemembered is the number of rows, the last ones, of which is known whether another shard has them.
@@ -98,7 +98,7 @@ func (d *division) assign(e *entry) {
 	d.remember(e.index, g.shard != d.own)
 }
 
-// least is the shard whose greater share, of the rows or of the tokens, is the least with a row of so many tokens.
+// least is the shard whose greater share, of the rows or of the tokens, is the least with a row of this many tokens.
 func (d *division) least(tokens float64) int {
 	if n := len(d.parts); n < d.of && n < MaxShards {
 		d.parts = append(d.parts, part{})

@@ -6,7 +6,7 @@ package load
 // This file gives the places of an arrival process to users in turn: place k belongs to user k mod N, who sends the next turn of a
 // session there, and takes up the next session of the trace when one has no more turns. So each user sends a turn every N ÷ rate
 // seconds: AIPerf's user-centric rate. When a turn goes is known before the run, whatever the engine does; only a turn whose
-// predecessor has not ended waits for that, as ever.
+// predecessor has not ended waits for that, as usual.
 
 import "fmt"
 

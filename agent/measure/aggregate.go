@@ -61,7 +61,7 @@ func NewAggregate(opt Options) *Aggregate {
 	return a
 }
 
-// Add takes one record. Each row's record must be added once.
+// Add adds one record. Each row's record must be added once.
 func (a *Aggregate) Add(r *Record) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -92,7 +92,7 @@ func (a *Aggregate) Add(r *Record) {
 	}
 }
 
-// addFlow takes what was under way, and when its tokens came: of a window, also of requests that began before it.
+// addFlow adds what was in flight, and when its tokens came: of a window, also of requests that began before it.
 func (a *Aggregate) addFlow(r *Record) {
 	x, w := &r.Exchange, a.opt.Window
 	if _, ok := between(x.Start, x.End); ok {
@@ -151,7 +151,7 @@ func (a *Aggregate) addDispatch(r *Record) {
 	}
 }
 
-// addSent takes what is true of every row that was tried, served or not.
+// addSent adds what is true of every row that was tried, served or not.
 func (a *Aggregate) addSent(r *Record) {
 	x, replies, connections := &r.Exchange, &a.counts.Replies, &a.counts.Connections
 	replies.Needed += int64(len(r.Replies))
@@ -174,7 +174,7 @@ func (a *Aggregate) addSent(r *Record) {
 	}
 }
 
-// addTokens takes the counts of a served row.
+// addTokens adds the counts of a served row.
 func (a *Aggregate) addTokens(r *Record) {
 	x, t := &r.Exchange, &a.counts.Tokens
 	countIf(&a.counts.Rows.RetriedServed, r.Resent())
@@ -261,7 +261,7 @@ func (a *Aggregate) addRate(x *send.Exchange) {
 	}
 }
 
-// addServed takes the latencies of a served row that was sent once.
+// addServed adds the latencies of a served row that was sent once.
 func (a *Aggregate) addServed(r *Record) {
 	if r.Resent() {
 		return
@@ -309,7 +309,7 @@ func (a *Aggregate) record(id ID, d time.Duration) { a.hist[id].record(clock.Mil
 // The single numbers, all over served rows: benchmark_duration is AIPerf's, from the first Start to the last content;
 // the throughputs are their counts divided by it. request_error_rate is 100·failed ÷ (served + failed), and
 // good_request_fraction good ÷ (served + failed). e2e_normalized_interactivity is 1 ÷ percentile(latency ÷ OSL).
-// peak_concurrency counts all requests under way from Start to End, served or not, at a resolution of PeakWidth;
+// peak_concurrency counts all requests in flight from Start to End, served or not, at a resolution of PeakWidth;
 // peak_output_token_throughput is the fullest window of one second of the run's clock (vLLM's rule). Of a [Window] the duration is its
 // length, and the throughputs are those that it describes.
 func (a *Aggregate) Figures() *Figures {

@@ -68,7 +68,7 @@ type Rows struct {
 	Skipped   int64 `json:"skipped"`
 	// Disconnected counts the rows whose connections were closed on purpose. They are no failures.
 	Disconnected int64 `json:"disconnected,omitempty"`
-	// Retried counts the rows that the engine may have had more than once (Record.Resent), whatever became of them;
+	// Retried counts the rows that the engine may have had more than once (Record.Resent), whatever happened to them;
 	// RetriedServed those that were served, and are out of the latencies for it.
 	Retried       int64 `json:"retried"`
 	RetriedServed int64 `json:"retried_served"`
@@ -184,7 +184,7 @@ func (c Connections) ReuseRatio() (share float64, ok bool) { return ratio(c.Reus
 type Schedule struct {
 	Dispatched int64 `json:"dispatched"`
 	Scheduled  int64 `json:"scheduled"` // of these, with an intended instant of their own: lateness is theirs
-	// Over1, Over10 and Over100 count the scheduled rows that went out more than so many ms late.
+	// Over1, Over10 and Over100 count the scheduled rows that went out more than this many ms late.
 	Over1   int64 `json:"late_over_1ms"`
 	Over10  int64 `json:"late_over_10ms"`
 	Over100 int64 `json:"late_over_100ms"`

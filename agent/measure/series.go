@@ -46,7 +46,7 @@ func (s *series) widen() {
 	s.width *= 2
 }
 
-// interval adds one request that was under way from start to end, for peak. Instants are cut to bins, so that a
+// interval adds one request that was in flight from start to end, for peak. Instants are cut to bins, so that a
 // request that ends in the bin in which another starts is not counted with it (departures first, vLLM's rule);
 // a request within one bin lasts one bin.
 func (s *series) interval(start, end time.Duration) {

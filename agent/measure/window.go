@@ -74,14 +74,14 @@ func (a *Aggregate) addVolume(r *Record) {
 // Plateau is the time for which a run had its usual load.
 type Plateau struct {
 	Window
-	// Level is the number of requests under way that the run had or exceeded for half of the time from its first request to its
+	// Level is the number of requests in flight that the run had or exceeded for half of the time from its first request to its
 	// last: their median over that time.
 	Level int64
 	// Peak is the greatest number.
 	Peak int64
 }
 
-// Plateau finds the steady state of the records so far: from the instant at which as many requests are under way as in the median of
+// Plateau finds the steady state of the records so far: from the instant at which as many requests are in flight as in the median of
 // the time from the first request to the last, until the last one is sent. After that the load only falls. ok is false without a
 // request, and where all were sent at once.
 //
@@ -96,7 +96,7 @@ func (a *Aggregate) Plateau() (p Plateau, ok bool) {
 		return p, false
 	}
 	from, to := int(first/s.width), int(last/s.width)
-	levels := map[int64]int{} // bins by what was under way in them
+	levels := map[int64]int{} // bins by what was in flight in them
 	sum := int64(0)
 	for i, n := range s.bins[:min(to, len(s.bins))] {
 		if sum += int64(n); i >= from {

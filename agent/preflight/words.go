@@ -113,7 +113,7 @@ func byKind(pool []string) (kinds [][]string) {
 	return kinds
 }
 
-// lexicon makes a lexicon of units: of the kind that has the most, and of several such the first. It needs so many at least.
+// lexicon makes a lexicon of units: of the kind that has the most, and of several such the first. It needs this many at least.
 func lexicon(units []string, anchor string, least int) (*prompt.Lexicon, error) {
 	var best []string
 	for _, k := range byKind(units) {

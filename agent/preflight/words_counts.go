@@ -77,7 +77,7 @@ func (k kind) compare(o kind) int {
 	return cmp.Or(cmp.Compare(k.bad(), o.bad()), cmp.Compare(len(o.units), len(k.units)))
 }
 
-// split returns those of the units that are one token each, as far as it finds them with no more requests than until so many have been
+// split returns those of the units that are one token each, as far as it finds them with no more requests than until this many have been
 // sent in all.
 func (w *words) split(k kind, until int) (good []string) {
 	const (

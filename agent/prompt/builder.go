@@ -47,7 +47,7 @@ type Prompt struct {
 	// TailCut is set when the overhead, which is taken from the end, took the row's last block whole: this
 	// request, or one that shares the block before it, may hit up to the overhead's tokens less than the row says.
 	TailCut bool
-	// Carried is the number of prompt tokens that are live replies, Invented that of tokens in the place of a reply which were
+	// Carried is the number of prompt tokens that are live replies, Invented that of tokens in place of a reply which were
 	// invented. NoRoom is set when the row has replies and no room for its messages: all of it was invented, in one message.
 	Carried, Invented int64
 	NoRoom            bool

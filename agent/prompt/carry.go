@@ -56,7 +56,7 @@ func TailOf(row *mooncake.Row, blockSize, fineBlockSize int) Tail {
 
 // Live is what a replay knows, of its own replies, when it builds a row.
 type Live struct {
-	// Replies is what stands in the place of each of the row's Replies; nil where nothing is to be carried.
+	// Replies is what stands in place of each of the row's Replies; nil where nothing is to be carried.
 	Replies []Reply
 	// Keep says that a later row needs the reply to this one: it is kept, with its token ids where prompts are made of such
 	// and the engine can be asked for them.
@@ -193,7 +193,7 @@ func (c *turns) carry(r mooncake.Reply, live Reply) {
 	c.place += r.Tokens
 }
 
-// invent adds words in the place of a reply.
+// invent adds words in place of a reply.
 func (c *turns) invent(r mooncake.Reply) {
 	if c.chat {
 		c.added += r.Tokens

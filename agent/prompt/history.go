@@ -69,7 +69,7 @@ func (h *History) Append(row *mooncake.Row, p Prompt, reply string, toolCalls []
 	h.parts = append(append(h.parts, p.turn...), part{raw: p.endpoint.assistant(reply, toolCalls)})
 }
 
-// Forgotten returns words in the place of a row's reply that nobody has any more, of so many tokens: those of a row are the same in every
+// Forgotten returns words in place of a row's reply that nobody has any more, of this many tokens: those of a row are the same in every
 // process.
 func (b *Builder) Forgotten(index, tokens int64) (string, error) {
 	const reply = 1 << 31 // whose words no row of a trace has, whose index is below

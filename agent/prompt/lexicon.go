@@ -93,7 +93,7 @@ func (l *Lexicon) Digest() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// MinWords returns how many words a lexicon needs for blocks of so many tokens: ids are numbers of 64 bits, spelled at the beginning of
+// MinWords returns how many words a lexicon needs for blocks of this many tokens: ids are numbers of 64 bits, spelled at the beginning of
 // a block, and two ids must not give one block.
 func MinWords(blockSize int) int {
 	n := LeastWords

@@ -18,7 +18,7 @@ import (
 // lockFile is what a run holds locked in its output directory. It goes with the run.
 const lockFile = ".replay.lock"
 
-// Folder is an output directory that one run has to itself: no second run mixes its records with the first one's, and no
+// Folder is an output directory that one run uses alone: no second run mixes its records with the first one's, and no
 // result of an earlier run is lost without a word.
 type Folder struct {
 	dir    string
@@ -82,7 +82,7 @@ func ReopenFolder(dir string, _ bool, _ ...string) (*Folder, error) {
 	return f, nil
 }
 
-// Unbroken is the error of a directory without a journal: it says why nothing in it can be gone on with.
+// Unbroken is the error of a directory without a journal: it says why nothing in it can be continued.
 func Unbroken(dir string) error {
 	_, err := os.Stat(filepath.Join(dir, SummaryJSON))
 	_, partial := os.Stat(filepath.Join(dir, PartialFile))

@@ -4,7 +4,7 @@
 package report
 
 // This file writes and reads what a run that breaks off needs to go on: what it was, when its parts began, and which rows had been
-// sent. It is a file beside the records, because a record is written when a request has ended, and what was under way when the
+// sent. It is a file beside the records, because a record is written when a request has ended, and what was in flight when the
 // machine died has none.
 
 import (

@@ -123,5 +123,5 @@ func number(n *int64) int64 {
 	return *n
 }
 
-// short is at most so many characters of a text.
+// short is at most this many characters of a text.
 func short(text string, most int) []byte { return []byte(text[:min(most, len(text))]) }

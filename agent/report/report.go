@@ -88,7 +88,7 @@ type Window struct {
 	Automatic bool    `json:"automatic"`
 	From      float64 `json:"from_ms"`
 	To        float64 `json:"to_ms"`
-	// Level is the median of the requests under way from the first one to the last one of the whole run, Peak the most.
+	// Level is the median of the requests in flight from the first one to the last one of the whole run, Peak the most.
 	Level int64 `json:"median_concurrency"`
 	Peak  int64 `json:"peak_concurrency"`
 }
@@ -138,7 +138,7 @@ func SettingsByName(settings []Setting) (values map[string]any, sources map[stri
 	return values, sources
 }
 
-// Resumed says of a run that was broken off, and gone on with, which parts it has. The figures are of all of them, on a clock that stood
+// Resumed says of a run that was broken off and continued, which parts it has. The figures are of all of them, on a clock that stood
 // still in between. Figures of the machine and of the telemetry are those of the last part.
 type Resumed struct {
 	Parts []RunPart `json:"parts"`
@@ -208,7 +208,7 @@ type Trace struct {
 	Rows     int64            `json:"rows"`
 	Filtered map[string]int64 `json:"filtered,omitempty"`
 	// NotReached is the number of rows that the trace still had when the run ended early: they were not read, whatever
-	// window, limit or shard would have made of them, and have no record. AtLeast says that there may be more: so many
+	// window, limit or shard would have made of them, and have no record. AtLeast says that there may be more: this many
 	// are known of, 0 where nothing is.
 	NotReached    int64   `json:"rows_not_reached"`
 	AtLeast       bool    `json:"rows_not_reached_at_least,omitempty"`
@@ -309,7 +309,7 @@ type Clock struct {
 	Reference string  `json:"reference"`
 	Start     float64 `json:"offset_at_start_ms"`
 	End       float64 `json:"offset_at_end_ms"`
-	Uncertain float64 `json:"uncertain_ms"` // either may be off by so much
+	Uncertain float64 `json:"uncertain_ms"` // either may be off by this much
 }
 
 // The modes of a schedule.

@@ -43,7 +43,7 @@ type Requests struct {
 
 const (
 	flushAfter = time.Second // a record is in the file no later than this after its request's end
-	flushBytes = 64 << 10    // and before, when so much has come together
+	flushBytes = 64 << 10    // and before, when this much has come together
 )
 
 // CreateRequests opens requests.jsonl in a directory that is there. The sidecar is that of the partial file: what is read of

@@ -65,7 +65,7 @@ type result struct {
 	Priority *int64 `json:"priority,omitempty"`
 	// Replies says of each of the row's replies why it was invented; empty: it was live.
 	Replies []string `json:"replies,omitempty"`
-	// CarriedTokens are the prompt tokens that were live replies, InventedTokens those in the place of replies that were not.
+	// CarriedTokens are the prompt tokens that were live replies, InventedTokens those in place of replies that were not.
 	CarriedTokens  int64 `json:"carried_reply_tokens,omitempty"`
 	InventedTokens int64 `json:"invented_reply_tokens,omitempty"`
 

@@ -59,7 +59,7 @@ type figureColumn struct {
 	of   func(s *measure.Stat) float64
 }
 
-// figureColumns are the columns, unless Percentiles chooses others in the place of its own.
+// figureColumns are the columns, unless Percentiles chooses others in place of its own.
 var figureColumns = []figureColumn{
 	{"avg", 3, func(s *measure.Stat) float64 { return s.Avg }},
 	{"min", 2, func(s *measure.Stat) float64 { return s.Min }},
@@ -79,7 +79,7 @@ var percentileColumns = map[string]func(s *measure.Stat) float64{
 	"99": func(s *measure.Stat) float64 { return s.P99 }, "99.9": func(s *measure.Stat) float64 { return s.P999 },
 }
 
-// Percentiles are those that a table shows in the place of p99, p90 and p50. Only [ParsePercentiles] makes them.
+// Percentiles are those that a table shows in place of p99, p90 and p50. Only [ParsePercentiles] makes them.
 type Percentiles []string
 
 // ParsePercentiles reads percentiles such as "50,95,99.9". A figure has 1, 5, 10, 25, 50, 75, 90, 95, 99 and 99.9.

@@ -13,7 +13,7 @@ type Config struct {
 	Slots int
 	// PrefillSlots is the number of requests that may be without a first token at once; 0 = no cap. See [Scheduler.FirstToken].
 	PrefillSlots int
-	// SlotsOver is the time within which the slots of Slots open one by one, at equal distances, the first one at Zero, the last one
+	// SlotsOver is the time within which the slots of Slots open one by one, at equal intervals, the first one at Zero, the last one
 	// at its end; 0 = all at once. PrefillSlotsOver is that of PrefillSlots.
 	SlotsOver, PrefillSlotsOver time.Duration
 	// ClosedLoop sends in the source's order as slots become free and ignores offsets.

@@ -6,7 +6,7 @@ package schedule
 // This file has rows wait for the rows before them in their graph: those of an agent, its tools and its helpers.
 //
 // A row waits for rows that came from the source before it. Those that did not, because they are not of this run, are not waited for, and
-// so no row waits for ever. A row whose predecessor was not served is skipped, as the later turns of a session are: an agent that has got
+// so no row waits forever. A row whose predecessor was not served is skipped, as the later turns of a session are: an agent that has got
 // no answer asks no further question that is known. All that follow it are skipped, too.
 
 import (
@@ -49,7 +49,7 @@ func (s *Scheduler) joinGraph(it *Item) {
 	}
 }
 
-// learn takes note of a predecessor's end.
+// learn records a predecessor's end.
 func (v *vertex) learn(p *vertex) {
 	v.last, v.bound = max(v.last, p.last), true
 	if p.broken && !v.broken {

@@ -19,7 +19,7 @@ type slots struct {
 	unused int             // count as free since zero
 	free   []time.Duration // instants at which the others became free, earliest first
 
-	// A cap that rises opens its slots one by one, at equal distances from zero on, the last one after over.
+	// A cap that rises opens its slots one by one, at equal intervals from zero on, the last one after over.
 	count, opened int
 	over          time.Duration
 }

@@ -105,7 +105,7 @@ func (t *timerfd) expired(fd uintptr) bool {
 		}
 	}
 	left := t.until - t.clk.Now()
-	if left <= t.spin { // no time to sleep; and 0 would disarm the timer, and wait for ever
+	if left <= t.spin { // no time to sleep; and 0 would disarm the timer, and wait forever
 		return true
 	}
 	t.short = t.spin > left/2

@@ -45,7 +45,7 @@ type Config struct {
 	HTTP2 bool
 	// FreshConnections opens a connection for each request, and closes it behind the reply.
 	FreshConnections bool
-	// Connections is the expected peak of requests under way: so many idle connections are kept. 0 = all. It limits
+	// Connections is the expected peak of requests in flight: this many idle connections are kept. 0 = all. It limits
 	// nothing: a pool that makes requests wait would turn an open loop into a closed one.
 	Connections int
 

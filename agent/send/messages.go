@@ -60,7 +60,7 @@ type messageEvent struct {
 	Error any          `json:"error"`
 }
 
-// add takes the counts that are stated; those that are not stay.
+// add adds the counts that are stated; those that are not stay.
 func (u *messageUsage) add(more *messageUsage) {
 	if more == nil {
 		return

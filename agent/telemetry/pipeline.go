@@ -146,7 +146,7 @@ func (p *Pipeline) exportOnce() {
 // Exports reports whether the pipeline exports anything, other than by [Config.FurtherReader].
 func (p *Pipeline) Exports() bool { return p != nil && p.exports }
 
-// InFlight adds to the number of requests under way. It costs an atomic addition.
+// InFlight adds to the number of requests in flight. It costs an atomic addition.
 func (p *Pipeline) InFlight(delta int64) {
 	if p != nil {
 		p.inFlight.Add(delta)

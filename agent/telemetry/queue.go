@@ -65,7 +65,7 @@ func newQueue(exporter sdktrace.SpanExporter, l limits) *queue {
 	return q
 }
 
-// add takes ended spans of one trace, parents first, or counts them as lost. It never waits for the exporter. They go out
+// add adds ended spans of one trace, parents first, or counts them as lost. It never waits for the exporter. They go out
 // together where they fit into a message, else in order: a run that is killed leaves no span behind whose parent is missing.
 func (q *queue) add(spans ...sdktrace.ReadOnlySpan) {
 	q.mu.Lock()

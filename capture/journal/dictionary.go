@@ -12,7 +12,7 @@ package journal
 // A packed list is the number of its values, the bytes of the widest one, and pieces:
 //
 //	count<<1 | 1   so many values as they are, which get the next numbers
-//	count<<1       so many values of the dictionary, from a number on: the distance from the end of the piece before
+//	count<<1       this many values of the dictionary, from a number on: the distance from the end of the piece before
 //
 // One dictionary is for all domains and block sizes: what a number means is the value itself, and a record says what that is of. So its
 // memory has one bound.
@@ -117,7 +117,7 @@ func (p *packer) appendFrame(dst, record []byte, at *[listCount]extent) []byte {
 	return dst
 }
 
-// mayUnpack returns how many bytes of records may have been packed by the time that so many bytes of frames were written.
+// mayUnpack returns how many bytes of records may have been packed by the time that this many bytes of frames were written.
 func mayUnpack(written int64) int64 { return maxUnpacked + maxRatio*written }
 
 // read reads the lists of a record, and returns how many values they have; 0 as well where they are more than a dictionary holds.
@@ -330,7 +330,7 @@ func (t *dictionary) skip(first int) {
 	t.next = first
 }
 
-// add takes up new values. They may be there already, of a record that is in the journal twice.
+// add adds new values. They may be there already, of a record that is in the journal twice.
 func (t *dictionary) add(v []uint64) bool {
 	if len(v) > maxValues-t.next {
 		return false
@@ -341,7 +341,7 @@ func (t *dictionary) add(v []uint64) bool {
 	return true
 }
 
-// get returns values from a number on, nil where there are not so many. lost says that some of them were lost.
+// get returns values from a number on, nil where there are not this many. lost says that some of them were lost.
 func (t *dictionary) get(number int64, n int) (values []uint64, lost bool) {
 	if number < 0 || number > int64(t.next) || n > t.next-int(number) {
 		return nil, false

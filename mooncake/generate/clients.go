@@ -40,7 +40,7 @@ import (
 type Clients struct {
 	// Seed is that of all that is drawn: the same one gives the same rows of the same files, on machines of one architecture.
 	Seed uint64 `json:"seed"`
-	// Rows ends the trace after so many; 0 is no limit.
+	// Rows ends the trace after this many; 0 is no limit.
 	Rows int64 `json:"rows,omitempty"`
 	// Start and Duration are the part of the data's time that is drawn; no Duration is all from Start on.
 	Start    time.Duration `json:"start_ns,omitempty"`

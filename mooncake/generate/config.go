@@ -16,7 +16,7 @@ import (
 type Config struct {
 	Seed uint64 `json:"seed"`
 
-	// Rows and Duration end the trace: after so many rows, or at this trace time, whichever comes first. 0 is no
+	// Rows and Duration end the trace: after this many rows, or at this trace time, whichever comes first. 0 is no
 	// limit; one of them must be set.
 	Rows     int64         `json:"rows,omitempty"`
 	Duration time.Duration `json:"duration_ns,omitempty"`

@@ -28,7 +28,7 @@ type Arrivals struct {
 	mean, m2        float64
 }
 
-// Add takes the next row in file order.
+// Add adds the next row in file order.
 func (a *Arrivals) Add(row *mooncake.Row) {
 	if !row.Timestamp.Set {
 		a.counted.Missing++
@@ -43,7 +43,7 @@ func (a *Arrivals) Add(row *mooncake.Row) {
 	a.add(t)
 }
 
-// add takes the next timestamp.
+// add adds the next timestamp.
 func (a *Arrivals) add(t float64) {
 	a.rows++
 	a.fractional = a.fractional || t != math.Trunc(t)

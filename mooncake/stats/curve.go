@@ -54,7 +54,7 @@ func (c *curve) sums() []int64 {
 	return sums
 }
 
-// smallest returns the blocks of the smallest cache that hits so many tokens; 0 if none is known to.
+// smallest returns the blocks of the smallest cache that hits this many tokens; 0 if none is known to.
 func smallest(sums []int64, tokens float64) int {
 	at := sort.Search(len(sums), func(i int) bool { return float64(sums[i]) >= tokens })
 	if at == len(sums) {

@@ -72,7 +72,7 @@ func (e *estimate) hits() (counted [errorParts + 1]Hits) {
 	return counted
 }
 
-// standardError returns that of the estimated hit rate of a cache of so many tokens.
+// standardError returns that of the estimated hit rate of a cache of this many tokens.
 func standardError(counted *[errorParts + 1]Hits, capacity float64) float64 {
 	mean, squares := 0., 0.
 	for i := range errorParts {

@@ -98,7 +98,7 @@ func (s *shared) wholeByIDs(length int64, blockSize int) int64 {
 	return min(int64(s.blocks), length/size) * size
 }
 
-// add takes the next row, which has a length.
+// add adds the next row, which has a length.
 func (s *sharing) add(row *mooncake.Row) shared {
 	ids := s.prefixes.add(row)
 	out := shared{
@@ -142,7 +142,7 @@ func (f *fineSharing) skip() {
 	}
 }
 
-// add takes the next row, which has ranges, and returns what the cache has of its prompt: prompts alone, and with replies.
+// add adds the next row, which has ranges, and returns what the cache has of its prompt: prompts alone, and with replies.
 func (f *fineSharing) add(row *mooncake.Row) (prompts, all ranges.Shared) {
 	length := row.InputLength.V
 	prompts = ranges.Add(f.lineage, row.Model, length, row.HashRanges)

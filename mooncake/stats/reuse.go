@@ -87,7 +87,7 @@ func NewReuse(opt ReuseOptions) *Reuse {
 // Rate is the share of block ids that are in the sample now.
 func (r *Reuse) Rate() float64 { return (float64(r.threshold) + 1) / (1 << 63) / 2 }
 
-// Add counts a prompt of so many tokens. Ids are those of its blocks of size tokens each, from the first on; each must name its
+// Add counts a prompt of this many tokens. Ids are those of its blocks of size tokens each, from the first on; each must name its
 // block and all before it. The last block has what remains; tokens behind the last block are never hit. Now is any clock that
 // never goes back; [Reuse.Forget] reads it. A prompt without tokens or blocks with a size that is not above 0 counts nothing.
 func (r *Reuse) Add(ids []uint64, size, tokens float64, now int64) {
@@ -211,7 +211,7 @@ func (r *Reuse) Hits() Hits { return r.curve.clone() }
 // WorkingSet estimates the tokens of all blocks that were seen and not forgotten: the size of a cache that evicts nothing.
 func (r *Reuse) WorkingSet() float64 { return r.resident / r.Rate() }
 
-// Resolves reports whether the sample tells what a cache of so many tokens hits: at least 100 sampled blocks fit into it, or all
+// Resolves reports whether the sample tells what a cache of this many tokens hits: at least 100 sampled blocks fit into it, or all
 // of them, or every block is in the sample.
 func (r *Reuse) Resolves(capacity float64) bool {
 	return r.threshold == math.MaxUint64 || capacity*r.Rate()*float64(len(r.blocks)) >= leastSampled*r.resident || capacity >= r.WorkingSet()
@@ -293,7 +293,7 @@ func (h *Hits) Since(earlier Hits) Hits {
 	return c
 }
 
-// Rate estimates the share of tokens, 0 to 1, that a cache of so many tokens hits; an infinite capacity is math.Inf(1). It is
+// Rate estimates the share of tokens, 0 to 1, that a cache of this many tokens hits; an infinite capacity is math.Inf(1). It is
 // NaN if nothing was seen.
 func (h *Hits) Rate(capacity float64) float64 {
 	if !(h.Tokens > 0) {
@@ -315,7 +315,7 @@ func (h *Hits) Rate(capacity float64) float64 {
 	return h.share(hits)
 }
 
-// share returns the share of all tokens that so many hit tokens of the sample stand for.
+// share returns the share of all tokens that this many hit tokens of the sample stand for.
 func (h *Hits) share(hits float64) float64 {
 	if hits == 0 {
 		return 0

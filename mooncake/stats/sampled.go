@@ -55,7 +55,7 @@ func newSampled(opt SampleOptions, block int) *sampled {
 	return &sampled{opt: opt, block: block, groups: map[mooncake.Group]*groupSum{}}
 }
 
-// add takes a row with the tokens of it that hit.
+// add adds a row with the tokens of it that hit.
 func (s *sampled) add(row *mooncake.Row, hit int64) {
 	s.rows++
 	if s.full || !row.InputLength.Set {

@@ -27,7 +27,7 @@ func readLine(rows Rows) (lineRead, error) {
 	return lineRead{row, rows.Line()}, err
 }
 
-// Bounds of a batch of rows that goes from one goroutine to the next: so many rows, or rows of so many bytes. Three batches are under way
+// Bounds of a batch of rows that goes from one goroutine to the next: this many rows, or rows of this many bytes. Three batches are under way
 // between two goroutines.
 const (
 	batchRows  = 256

@@ -36,7 +36,7 @@ type Config struct {
 	Models, Classes, Sessions []string
 	// The lengths keep the rows within them, in tokens, bounds included; 0 is no bound. Rows without the length are left out.
 	MinInput, MaxInput, MinOutput, MaxOutput int64
-	// MaxContext keeps the rows whose prompt and reply are at most so many tokens together; 0 is no bound.
+	// MaxContext keeps the rows whose prompt and reply are at most this many tokens together; 0 is no bound.
 	MaxContext int64
 	// Conversations keeps so many of those that are left, in the order of their first rows: the rows of a session, and of those whose
 	// names go on with a slash after its own, as those of its agents do. A row without a session is one of its own.

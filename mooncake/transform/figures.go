@@ -25,7 +25,7 @@ type meter struct {
 
 func newClock() *stats.Arrivals { return new(stats.Arrivals) }
 
-// add takes a row with so many ids that no row before had.
+// add adds a row with so many ids that no row before had.
 func (m *meter) add(row *mooncake.Row, added, block int) {
 	m.rows++
 	m.clock.Add(row)
@@ -78,13 +78,13 @@ type stage struct {
 	parameters map[string]any
 	effect     func(before, after *Figures) string
 	joins      bool // what came in are the sources
-	// add takes a row that goes out, and out makes figures of these rows from those of the rows that came in. Neither is used of the last
+	// add adds a row that goes out, and out makes figures of these rows from those of the rows that came in. Neither is used of the last
 	// stage: what goes out of that is measured anyway.
 	add func(*item)
 	out func(before *Figures) *Figures
 }
 
-// changes is what a stage changes of rows, by which so much of its figures must be taken.
+// changes is what a stage changes of rows, by which this much of its figures must be taken.
 type change int
 
 const (

@@ -98,7 +98,7 @@ func (n *numbered) len() uint64 { return max(n.plain, n.names.Len()) }
 // notCanonical is what no id comes after.
 const notCanonical = math.MaxUint64
 
-// canonical returns how many ids there are after a row, with so many before it, where each new one is the next number.
+// canonical returns how many ids there are after a row, with this many before it, where each new one is the next number.
 func canonical(next uint64, ids []uint64) uint64 {
 	for _, id := range ids {
 		switch {
@@ -131,7 +131,7 @@ func expand(ids []uint64, ranges []mooncake.HashRange) {
 	}
 }
 
-// appendRun appends so many ids from one on.
+// appendRun appends this many ids from one on.
 func appendRun(dst []uint64, first uint64, n int) []uint64 {
 	at := len(dst)
 	dst = slices.Grow(dst, n)[:at+n]
@@ -144,7 +144,7 @@ func appendRun(dst []uint64, first uint64, n int) []uint64 {
 // clip makes a length fit into 32 bits: no longer one differs in what a sample does.
 func clip(n mooncake.Opt[int64]) uint32 { return uint32(min(n.V, math.MaxUint32)) } //nolint:gosec // bounded
 
-// add takes a row with canonical ids, of which so many are new.
+// add adds a row with canonical ids, of which this many are new.
 func (x *index) add(it *item, added int) {
 	ids := it.HashIDs
 	lead := len(ids) - added
@@ -214,7 +214,7 @@ func (x *index) onlyShared() {
 // shared returns the leading blocks of a row that another one has, too.
 func (x *index) shared(row int) int { return int(x.lead[row] + x.deepest[row]) }
 
-// divide finds the trunk, the blocks that more than so many rows have, and the clusters below it.
+// divide finds the trunk, the blocks that more than this many rows have, and the clusters below it.
 func (x *index) divide(most float64) {
 	n := len(x.key)
 	size := make([]uint32, n) // rows that hang below a row's run, with it

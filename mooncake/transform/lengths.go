@@ -60,7 +60,7 @@ func scaled(n int64, factor float64) int64 {
 	return int64(min(math.Round(float64(n)*factor), most))
 }
 
-// prompt is how a prompt changes: so many shared tokens by one factor, what is behind them by the other.
+// prompt is how a prompt changes: this many shared tokens by one factor, what is behind them by the other.
 type prompt struct {
 	was, now, shared     int64
 	prefix, rest, border float64

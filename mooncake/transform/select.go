@@ -82,7 +82,7 @@ func (s *Stream) filters() (list []*filter) {
 	return list
 }
 
-// firstConversations keeps the rows of so many conversations.
+// firstConversations keeps the rows of this many conversations.
 func firstConversations(most int64) func(*item) bool {
 	talks := map[string]bool{} // up to as many as are kept
 	alone := int64(0)          // those of a row without a session

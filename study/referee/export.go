@@ -98,7 +98,7 @@ func ReadExport(r io.Reader) (*Export, error) {
 // longest is the greatest time, in ms, that passes for one: 30,000 years.
 const longest = 1e15
 
-// bounded reads so many bytes at most, in lines of so many bytes if they are bounded, and then fails.
+// bounded reads this many bytes at most, in lines of this many bytes if they are bounded, and then fails.
 type bounded struct {
 	r          io.Reader
 	left, line int64

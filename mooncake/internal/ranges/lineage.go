@@ -207,7 +207,7 @@ func (l *Lineage) find(node, id uint64, count int64) stretch {
 	return stretch{}
 }
 
-// insert remembers nodes that are not there, with so many tokens, if it still can: all of them, or those before the first new
+// insert remembers nodes that are not there, with this many tokens, if it still can: all of them, or those before the first new
 // canonical id.
 func (l *Lineage) insert(node, id uint64, count, tokens int64) stretch {
 	lost := stretch{node: NoNode, count: count, run: -1}
@@ -266,7 +266,7 @@ func (l *Lineage) lastFill(s stretch) int64 {
 	return l.side[^s.run].fill
 }
 
-// fill notes that a stretch, which ends its run, has so many tokens.
+// fill notes that a stretch, which ends its run, has this many tokens.
 func (l *Lineage) fill(s stretch, tokens int64) {
 	last := tokens - (s.count-1)*l.fine
 	if s.run >= 0 {
@@ -297,7 +297,7 @@ func (l *Lineage) Block(index int64, from int) (node uint64, run, at int, ok boo
 	return 0, 0, at, false
 }
 
-// End returns the node of the row added last behind so many of its blocks, or [NoNode]. The search begins at stretch from, and leaves
+// End returns the node of the row added last behind this many of its blocks, or [NoNode]. The search begins at stretch from, and leaves
 // there where it ended: the next one is for as many blocks, or more.
 func (l *Lineage) End(model string, blocks int64, from *int) uint64 {
 	if blocks == 0 {
