@@ -16,8 +16,7 @@
 // gaps, because the gaps of a stream are coalesced together.) A share of time needs a run in which a single delay of 100 ms, which
 // every machine has, does not make it invalid. Metrics without a need are judged in every run. Lateness is judged by
 // the part that hiccups of the machine, measured in the same run, do not explain; hiccups are judged by their own share of the
-// time. The last column gives the reason for the bounds. The bounds are fixed, so that verdicts of different runs
-// can be compared.
+// time. The last column gives the reason for the bounds. They are the same for every run, so that verdicts can be compared.
 //
 //	metric                   valid ≤     invalid >   needs                     because
 //	no_request_served        0           0                                     a run without a served request has no figures

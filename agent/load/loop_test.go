@@ -153,7 +153,7 @@ func TestLoopRefused(t *testing.T) {
 		want string
 	}{
 		{Options{Loop: Loop{Passes: 2}, Start: time.Second}, "cannot be looped"},
-		{Options{Loop: Loop{For: time.Second}, Arrivals: Arrivals{Rate: math.Inf(1)}}, "never come to the end"},
+		{Options{Loop: Loop{For: time.Second}, Arrivals: Arrivals{Rate: math.Inf(1)}}, "a duration never ends"},
 		{Options{Loop: Loop{Passes: 2}}, "all rows have one timestamp"},
 		{Options{Loop: Loop{Passes: 2, Again: again(2)}, FileOrder: true}, "the trace is gone"},
 	} {
