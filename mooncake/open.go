@@ -24,13 +24,13 @@ import (
 	"github.com/moonloop/moonloop/internal/parquetrows"
 )
 
-// Bounds of [OpenOptions] unless they are set.
+// The default limits of [OpenOptions].
 const (
 	maxDownload     int64 = 64 << 30 // bytes
 	maxDecompressed int64 = 1 << 40  // bytes
 )
 
-// OpenOptions says how to open a trace. The zero value is usable.
+// OpenOptions configures [Open]. The zero value is usable.
 type OpenOptions struct {
 	Strict    bool // see [ReaderOptions]
 	BlockSize int  // tokens per hash id; 0 = from the sidecar, else [BlockSize]
@@ -151,10 +151,10 @@ func isURL(name string) bool {
 // Meta returns the trace's sidecar, or nil when it has none.
 func (t *Trace) Meta() *Meta { return t.meta }
 
-// Close closes what was opened and removes what was downloaded. Closing twice has no effect.
+// Close closes all open files and removes downloads. Closing twice has no effect.
 func (t *Trace) Close() error {
 	var errs []error
-	for _, closer := range slices.Backward(t.close) { // a file before its removal
+	for _, closer := range slices.Backward(t.close) { // close a file before removing it
 		errs = append(errs, closer())
 	}
 	t.close = nil
@@ -404,7 +404,7 @@ func foreignTo(head []byte) (what, advice string) {
 // utf16Text reports whether bytes are ASCII in UTF-16, without a mark: every second one is 0, and no other.
 func utf16Text(head []byte) bool {
 	head = head[:min(len(head), 64)&^1]
-	fits := [2]bool{len(head) >= 4, len(head) >= 4} // with the zeros first, and second
+	fits := [2]bool{len(head) >= 4, len(head) >= 4} // with the zeros at even positions, and at odd positions
 	for i, c := range head {
 		fits[0] = fits[0] && (c == 0) == (i%2 == 0)
 		fits[1] = fits[1] && (c == 0) == (i%2 == 1)
