@@ -15,8 +15,8 @@ import (
 
 // Arrivals is the arrival process that replaces the timestamps of the rows. The zero value keeps the timestamps.
 //
-// A process has gaps of mean 1 in operational time, Λ(t) = ∫ rate, and the k-th row arrives at Λ⁻¹ of the sum of the first k gaps.
-// Without a ramp that is a renewal process: Poisson with exponential gaps.
+// A process has gaps of mean 1 in operational time, Λ(t) = ∫ rate, and the k-th row arrives at Λ⁻¹ of the sum of the first k gaps. Without
+// a ramp, this is a renewal process: Poisson with exponential gaps.
 type Arrivals struct {
 	// Rate is the number of requests per second; +Inf = all at once; 0 = by timestamps.
 	Rate float64
@@ -126,7 +126,7 @@ func (a Arrivals) at(n float64, series ramps) time.Duration {
 // after is Λ⁻¹ in seconds.
 func (a Arrivals) after(n float64, series ramps) float64 {
 	over := a.RampUp.Seconds()
-	steady := func(n float64) float64 { // behind the ramp-up
+	steady := func(n float64) float64 { // after the ramp-up
 		if series == nil {
 			return n / a.Rate
 		}

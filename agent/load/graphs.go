@@ -47,7 +47,7 @@ func (s *Stream) follow(e *entry) *mooncake.RowError {
 			s.count(func(c *Counts) { c.Unawaited++ })
 			continue
 		}
-		if s.opt.Shards > 1 && len(e.after) > 0 && before.group != e.of { // which may be in two shards
+		if s.opt.Shards > 1 && len(e.after) > 0 && before.group != e.of { // these may be in two shards
 			return &mooncake.RowError{
 				Field: "wait_for", Rule: "names rows of two groups, which may be in two shards", Advice: "give the rows of a graph one session_id, or replay it in one shard",
 			}
