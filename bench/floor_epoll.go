@@ -16,10 +16,9 @@ import (
 	"time"
 	"unsafe"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/internal/kernelstamp"
+	"golang.org/x/sys/unix"
 )
 
 // batchEvery is how often a loop looks that does not do it for each token. Stamps are the kernel's, so nothing is measured worse.

@@ -59,7 +59,7 @@ func compareReaders(ctx context.Context, b *bench) error {
 		})
 		for _, c := range others {
 			share := t.median(c.name(), "of net/http")
-			t.aim(fmt.Sprintf("%s: at most ⅔ of net/http's CPU per token", c.name()), share <= adoptable, share)
+			t.aim(c.name()+": at most ⅔ of net/http's CPU per token", share <= adoptable, share)
 		}
 	}
 	return nil

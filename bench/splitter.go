@@ -112,14 +112,13 @@ func (s *splitter) body(p []byte) (tokens int) {
 // cutLine returns the line that p completes, without its end, and what is after it. begun holds its beginning where that came
 // before; the line is good until the next call.
 func cutLine(begun *[]byte, p []byte) (line, rest []byte, whole bool) {
-	i := bytes.IndexByte(p, '\n')
-	if i < 0 {
+	if line, rest, whole = bytes.Cut(p, []byte("\n")); !whole {
 		*begun = append(*begun, p...)
 		return nil, nil, false
 	}
-	if line = p[:i]; len(*begun) > 0 {
+	if len(*begun) > 0 {
 		line = append(*begun, line...)
 		*begun = line[:0]
 	}
-	return line, p[i+1:], true
+	return line, rest, true
 }
