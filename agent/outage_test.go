@@ -16,6 +16,7 @@ import (
 	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/internal/simulator"
+	"github.com/moonloop/moonloop/internal/testport"
 	"github.com/moonloop/moonloop/semconv"
 )
 
@@ -39,9 +40,7 @@ func blackHole(t *testing.T) string {
 // nobody is an address on which nothing listens.
 func nobody(t *testing.T) string {
 	t.Helper()
-	ln := listen(t, "127.0.0.1:0")
-	_ = ln.Close()
-	return ln.Addr().String()
+	return testport.Address(t)
 }
 
 // taking returns what starts a receiver and returns its address.

@@ -9,7 +9,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"testing"
 
@@ -36,27 +35,18 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/moonloop/moonloop/internal/testport"
 	"github.com/moonloop/moonloop/receiver/annotate"
 	"github.com/moonloop/moonloop/receiver/internal/metadata"
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// freePort returns an address that nobody listens on.
-func freePort(t testing.TB) string {
-	t.Helper()
-	var config net.ListenConfig
-	listener, err := config.Listen(t.Context(), "tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
-}
-
 // testConfig returns a configuration with both protocols, on addresses of its own.
 func testConfig(t testing.TB) *Config {
 	t.Helper()
 	cfg := createDefaultConfig().(*Config)
-	cfg.OTLP.Protocols.GRPC.GetOrInsertDefault().NetAddr.Endpoint = freePort(t)
-	cfg.OTLP.Protocols.HTTP.GetOrInsertDefault().ServerConfig.NetAddr.Endpoint = freePort(t)
+	cfg.OTLP.Protocols.GRPC.GetOrInsertDefault().NetAddr.Endpoint = testport.Address(t)
+	cfg.OTLP.Protocols.HTTP.GetOrInsertDefault().ServerConfig.NetAddr.Endpoint = testport.Address(t)
 	cfg.Annotation.HashKey = "a key for tests, of thirty-two bytes or more"
 	return cfg
 }

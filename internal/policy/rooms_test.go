@@ -55,6 +55,7 @@ var rooms = []string{
 	"internal/tlsfile",     // files of keys and certificates
 	"internal/testcert",    // certificates for tests
 	"internal/testschema",  // JSON Schemas of types, for tests
+	"internal/testport",    // ports for programs that tests run
 	"internal/testpipe",    // a network in memory for tests in virtual time
 	"internal/testprogram", // the commands, as programs that tests run
 	"internal/testwire",    // encoded OTLP for tests

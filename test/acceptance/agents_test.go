@@ -22,6 +22,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/moonloop/moonloop/internal/testport"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -145,9 +146,9 @@ func TestAcceptanceAgents(t *testing.T) {
 		return startSimulator(t, filepath.Join(dir, name), "--prefill", "200ms", "--decode", "20ms", "--record", record), record
 	}
 	capture := func(name string) (p *process, otlp, trace string) {
-		otlp, trace = "127.0.0.1:"+freePort(t), filepath.Join(dir, name+".jsonl")
+		otlp, trace = "127.0.0.1:"+testport.Port(t), filepath.Join(dir, name+".jsonl")
 		p = start(t, dir, "capture "+name, []string{"MOONLOOP_HASH_KEY=" + strings.Repeat("a5", 32)}, moonloop, "capture", "--out", trace,
-			"--json", "--progress", "none", "--http", otlp, "--grpc", "127.0.0.1:"+freePort(t))
+			"--json", "--progress", "none", "--http", otlp, "--grpc", "127.0.0.1:"+testport.Port(t))
 		p.find(t, regexp.MustCompile(`(listening for OTLP over HTTP)`))
 		return p, "http://" + otlp, trace
 	}

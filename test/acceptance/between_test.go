@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/testport"
 )
 
 // One request of production is seen by the application, by a gateway and by the engine, each of which writes spans of it, while
@@ -52,8 +54,8 @@ func (b between) application() string {
 // TestAcceptanceBetween runs them on one vLLM, whose own spans go to the capture, too. Requests have tools, and some replies call them.
 func TestAcceptanceBetween(t *testing.T) {
 	home, lite, dir := setting(t, "MOONLOOP_VLLM"), setting(t, "MOONLOOP_LITELLM"), artefacts(t)
-	grpc, otlp := "127.0.0.1:"+freePort(t), "127.0.0.1:"+freePort(t) // where each capture listens, one after the other
-	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "200")                       // ms; spans are there soon after their request
+	grpc, otlp := "127.0.0.1:"+testport.Port(t), "127.0.0.1:"+testport.Port(t) // where each capture listens, one after the other
+	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "200")                                 // ms; spans are there soon after their request
 	engine := startVLLM(t, home, dir, "vLLM with its own spans", 32, "--otlp-traces-endpoint", "http://"+grpc,
 		"--chat-template", "vllm/tools.jinja", "--enable-auto-tool-choice", "--tool-call-parser", "hermes")
 	engine.conversations, engine.atOnce = 5, 5
@@ -90,7 +92,7 @@ func pathOf(text string) string { return strings.NewReplacer(", ", "_", " ", "-"
 // startLiteLLM starts a gateway before an engine, whose own spans go to an OTLP receiver.
 func startLiteLLM(t *testing.T, home, dir, engine, otlp, how string) (url string) {
 	t.Helper()
-	port, config := freePort(t), filepath.Join(dir, pathOf(how)+".yaml")
+	port, config := testport.Port(t), filepath.Join(dir, pathOf(how)+".yaml")
 	content := fmt.Sprintf(`model_list:
   - model_name: tiny
     litellm_params: {model: openai/tiny, api_base: "%s/v1", api_key: none}

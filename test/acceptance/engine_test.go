@@ -14,7 +14,6 @@ import (
 	"io"
 	"math"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -24,6 +23,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/testport"
 )
 
 // The loop on engines that we did not write: an application in Python talks to the engine through the official client with a real
@@ -136,10 +137,10 @@ func (e *realEngine) production(t *testing.T, home, dir, seed string, more ...st
 	mkdir(t, dir)
 	moonloop := setting(t, "MOONLOOP_BIN")
 	key := []string{"MOONLOOP_HASH_KEY=" + strings.Repeat("a5", 32)}
-	receiver := "127.0.0.1:" + freePort(t)
+	receiver := "127.0.0.1:" + testport.Port(t)
 	trace, log = filepath.Join(dir, "production.jsonl"), filepath.Join(dir, "app.jsonl")
 	capture := start(t, dir, "capture", key, moonloop, "capture", "--out", trace, "--keep-journal", "--progress", "none",
-		"--grpc", "127.0.0.1:"+freePort(t), "--http", receiver)
+		"--grpc", "127.0.0.1:"+testport.Port(t), "--http", receiver)
 	capture.find(t, regexp.MustCompile(`(listening for OTLP over HTTP)`))
 	e.empty(t)
 	before := e.hits(t)
@@ -511,18 +512,6 @@ func read(t *testing.T, name string, into any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-}
-
-// freePort returns a port that was free a moment ago.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	_, port, _ := net.SplitHostPort(l.Addr().String())
-	return port
 }
 
 func mkdir(t *testing.T, dir string) {

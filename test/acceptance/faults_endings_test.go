@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moonloop/moonloop/internal/testport"
 	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
@@ -262,7 +263,7 @@ func TestEndings(t *testing.T) {
 
 	t.Run("OTLP endpoint refusing", func(t *testing.T) {
 		t.Parallel()
-		e := startEnding(t, binary, toSink("http://"+freeAddress(t)), "--max-requests", "300")
+		e := startEnding(t, binary, toSink("http://"+testport.Address(t)), "--max-requests", "300")
 		if code := e.wait(t, time.Minute); code != 0 && code != 3 {
 			t.Errorf("exit status %d", code)
 		}

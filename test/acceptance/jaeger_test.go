@@ -18,6 +18,8 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
+
+	"github.com/moonloop/moonloop/internal/testport"
 )
 
 // TestAcceptanceJaeger looks at replays as somebody does who has Jaeger open while one runs, and after one was killed: every
@@ -173,19 +175,19 @@ func startDocumented(t *testing.T, dir, name string, j *jaeger) *documented {
 	return startConfigured(t, dir, name, "otelcol-config.yaml", `
 exporters: {mooncake: {compile: false}}
 service: {telemetry: {metrics: {level: none, readers: []}}}
-`, "JAEGER_ENDPOINT="+j.otlpGRPC, "PROMETHEUS_ENDPOINT=http://"+freeAddress(t)) // nobody
+`, "JAEGER_ENDPOINT="+j.otlpGRPC, "PROMETHEUS_ENDPOINT=http://"+testport.Address(t)) // nobody
 }
 
 // startConfigured runs a configuration of the repository, with ports of its own, a folder of its own, and more settings.
 func startConfigured(t *testing.T, dir, name, config, more string, environment ...string) *documented {
 	t.Helper()
 	data := filepath.Join(dir, name)
-	c := &documented{distribution{address: freeAddress(t), journals: filepath.Join(data, "traces")}, freeAddress(t)}
+	c := &documented{distribution{address: testport.Address(t), journals: filepath.Join(data, "traces")}, testport.Address(t)}
 	ports, settings := filepath.Join(dir, name+".ports.yaml"), filepath.Join(dir, name+".yaml")
 	if err := errors.Join(os.WriteFile(ports, fmt.Appendf(nil, `
 receivers: {mooncake: {protocols: {grpc: {endpoint: %q}, http: {endpoint: %q}}}}
 extensions: {health_check: {endpoint: %q}}
-`, c.address, c.http, freeAddress(t)), 0o644), os.WriteFile(settings, []byte(more), 0o644)); err != nil {
+`, c.address, c.http, testport.Address(t)), 0o644), os.WriteFile(settings, []byte(more), 0o644)); err != nil {
 		t.Fatal(err)
 	}
 	c.process = start(t, dir, name, append(environment, "MOONLOOP_HASH_KEY="+strings.Repeat("5eed", 16), "MOONLOOP_DIR="+data),

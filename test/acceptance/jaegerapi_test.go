@@ -23,6 +23,8 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/moonloop/moonloop/internal/testport"
 )
 
 // jaeger is a Jaeger that keeps its spans in memory.
@@ -40,7 +42,7 @@ func startJaeger(t *testing.T, dir string) *jaeger {
 	for _, listener := range []string{
 		"collector.otlp.http", "collector.otlp.grpc", "query.http-server", "query.grpc-server", "admin.http", "collector.grpc-server", "collector.http-server",
 	} {
-		address[listener] = freeAddress(t)
+		address[listener] = testport.Address(t)
 		flags = append(flags, "--"+listener+".host-port="+address[listener])
 	}
 	j := &jaeger{

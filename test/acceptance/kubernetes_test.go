@@ -22,6 +22,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/testport"
 )
 
 // cluster is a control plane without nodes: pods are made, and never run.
@@ -238,7 +240,7 @@ func startCluster(t *testing.T, bin string) *cluster {
 	tokens := writeFile(t, secrets, "tokens.csv", "of-a-test,admin,1,system:masters\n")
 	accounts := writeFile(t, secrets, "accounts.pem",
 		string(pem.EncodeToMemory(&pem.Block{Type: "RSA PRIVATE KEY", Bytes: x509.MarshalPKCS1PrivateKey(key)})))
-	client, peer, secure, manager := freePort(t), freePort(t), freePort(t), freePort(t)
+	client, peer, secure, manager := testport.Port(t), testport.Port(t), testport.Port(t), testport.Port(t)
 
 	start(t, dir, "etcd", nil, "etcd", "--data-dir", filepath.Join(secrets, "etcd"), "--unsafe-no-fsync",
 		"--listen-client-urls", "http://127.0.0.1:"+client, "--advertise-client-urls", "http://127.0.0.1:"+client,

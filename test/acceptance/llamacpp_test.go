@@ -8,6 +8,8 @@ package acceptance
 import (
 	"path/filepath"
 	"testing"
+
+	"github.com/moonloop/moonloop/internal/testport"
 )
 
 // TestAcceptanceLlamaCPP is the loop of engine_test.go on llama.cpp. It caches single tokens, in four slots, each of which has what its
@@ -34,7 +36,7 @@ func TestAcceptanceLlamaCPP(t *testing.T) {
 // startLlamaCPP starts a server, with more arguments. It empties its cache by starting anew, which takes it less than a second.
 func startLlamaCPP(t *testing.T, home, dir string, args ...string) *realEngine {
 	t.Helper()
-	port := freePort(t)
+	port := testport.Port(t)
 	e := &realEngine{name: "llama.cpp, 4 slots", url: "http://127.0.0.1:" + port, block: 1, conversations: 20, atOnce: 4, app: []string{"--system", "1000"}}
 	var server *process
 	e.empty = func(t *testing.T) {

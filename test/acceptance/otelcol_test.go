@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/testport"
 )
 
 // distribution is our Collector, which receives, annotates and writes journals.
@@ -48,7 +50,7 @@ service:
 // startDistribution starts the Collector and waits until it takes connections.
 func startDistribution(t *testing.T, dir string) *distribution {
 	t.Helper()
-	d := &distribution{address: freeAddress(t), journals: filepath.Join(dir, "journals")}
+	d := &distribution{address: testport.Address(t), journals: filepath.Join(dir, "journals")}
 	config := filepath.Join(dir, "otelcol.yaml")
 	if err := os.WriteFile(config, fmt.Appendf(nil, distributionConfig, d.address, d.journals), 0o644); err != nil {
 		t.Fatal(err)

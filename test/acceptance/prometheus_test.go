@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/testport"
 )
 
 // The ways of a replay's metrics into Prometheus, by the runs that take them.
@@ -31,14 +33,14 @@ var waysToPrometheus = map[string]string{
 // metrics have the same names whichever way they came.
 func TestAcceptancePrometheus(t *testing.T) {
 	moonloop, dir := setting(t, "MOONLOOP_BIN"), artefacts(t)
-	own, received := freeAddress(t), freeAddress(t)
+	own, received := testport.Address(t), testport.Address(t)
 	p := startPrometheus(t, dir, own, received)
 	collector := startConfigured(t, dir, "collector", "otelcol-config.yaml",
-		"exporters: {mooncake: {rotation: {max_age: 5s}, grace: 0s}}\n"+ownFigures(t, own), "PROMETHEUS_ENDPOINT="+p.url+"/api/v1/otlp", "JAEGER_ENDPOINT="+freeAddress(t))
+		"exporters: {mooncake: {rotation: {max_age: 5s}, grace: 0s}}\n"+ownFigures(t, own), "PROMETHEUS_ENDPOINT="+p.url+"/api/v1/otlp", "JAEGER_ENDPOINT="+testport.Address(t))
 	scraped := startConfigured(t, dir, "scraped", filepath.Join("examples", "capture", "cache.yaml"), fmt.Sprintf(`
 connectors: {mooncake_cache: {interval: 1s, sampling_ratio: 1, replays: true}}
 exporters: {prometheus: {endpoint: %q}}
-`, received)+ownFigures(t, freeAddress(t)))
+`, received)+ownFigures(t, testport.Address(t)))
 	trace := filepath.Join("..", "..", "examples", "demo.jsonl")
 	engine := startSimulator(t, dir, "--fault", "server-error=0.02", "--fault", "cut=0.02")
 	production, soldToo := sendProduction(t, collector.address), sendProduction(t, scraped.address)

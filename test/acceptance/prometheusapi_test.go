@@ -21,6 +21,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/testport"
 )
 
 // prometheus is a Prometheus that takes metrics over OTLP and scrapes targets.
@@ -55,7 +57,7 @@ func startPrometheus(t *testing.T, dir, own string, others ...string) *prometheu
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := testport.Address(t)
 	args := []string{"--config.file=" + file, "--storage.tsdb.path=" + filepath.Join(dir, "tsdb"), "--web.listen-address=" + address}
 	for _, option := range regexp.MustCompile(`(?m)^ +- (--(?:web|enable)\S+)$`).FindAllSubmatch(compose, -1) {
 		args = append(args, string(option[1]))

@@ -19,6 +19,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/testport"
 )
 
 // A part of the loop behind a live production: application → engine, application → Collector → journals → shadow → another engine.
@@ -133,14 +135,14 @@ func TestAcceptanceShadow(t *testing.T) {
 	}
 	dir := artefacts(t)
 	l := &shadowLoop{
-		t: t, dir: dir, bin: setting(t, "MOONLOOP_BIN"), target: freeAddress(t), otlp: freeAddress(t),
+		t: t, dir: dir, bin: setting(t, "MOONLOOP_BIN"), target: testport.Address(t), otlp: testport.Address(t),
 		journals: filepath.Join(dir, "journals"), out: filepath.Join(dir, "shadow"),
 		window: min(time.Minute, (length / 20).Truncate(time.Second)),
 	}
 	l.delay = l.window*2 + 25*time.Second
 	mkdir(t, l.journals)
 	collector, target := l.startCollector(1), l.startTarget()
-	production := l.startEngine("production", freeAddress(t))
+	production := l.startEngine("production", testport.Address(t))
 	l.production = production.find(t, listening)
 	shadow := l.startShadow(1)
 	app := l.startApp(1, shadowRate)

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/moonloop/moonloop/internal/testport"
 )
 
 // TestAcceptanceVLLM is the loop of engine_test.go on vLLM. Without a GPU its blocks are multiples of 32 tokens.
@@ -52,7 +54,7 @@ func TestAcceptanceVLLM(t *testing.T) {
 // startVLLM starts an engine and waits until it has loaded its model.
 func startVLLM(t *testing.T, home, dir, name string, block int, args ...string) *realEngine {
 	t.Helper()
-	port := freePort(t)
+	port := testport.Port(t)
 	e := &realEngine{name: name, url: "http://127.0.0.1:" + port, block: int64(block), conversations: 20, atOnce: 10}
 	server := startGroup(t, dir, "vllm", []string{
 		"VLLM_CPU_KVCACHE_SPACE=2", "OMP_NUM_THREADS=1", "HF_HUB_OFFLINE=1", "VLLM_NO_USAGE_STATS=1", "DO_NOT_TRACK=1",

@@ -7,7 +7,6 @@ package acceptance
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -17,6 +16,8 @@ import (
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracegrpc"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/moonloop/moonloop/internal/testport"
 )
 
 // witness is a stock Collector that writes the spans it gets into a file.
@@ -48,7 +49,7 @@ service:
 // startWitness starts the Collector and waits until it takes connections.
 func startWitness(t *testing.T, dir string) *witness {
 	t.Helper()
-	w := &witness{address: freeAddress(t), spans: filepath.Join(dir, "spans.jsonl")}
+	w := &witness{address: testport.Address(t), spans: filepath.Join(dir, "spans.jsonl")}
 	config := filepath.Join(dir, "collector.yaml")
 	if err := os.WriteFile(config, fmt.Appendf(nil, witnessConfig, w.address, w.spans), 0o644); err != nil {
 		t.Fatal(err)
@@ -106,22 +107,6 @@ func (w *witness) read(t *testing.T) *spanFile {
 		t.Fatalf("%s: %v", w.spans, err)
 	}
 	return file
-}
-
-// freeAddress returns a loopback address that nobody listens on. It stays below the ephemeral ports: above them,
-// somebody's outgoing connection may take the port before the program does.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))
-		listener, err := net.Listen("tcp", address)
-		if err == nil {
-			_ = listener.Close()
-			return address
-		}
-	}
-	t.Fatal("no free port between 20000 and 30000")
-	return ""
 }
 
 // TestAcceptanceWitness shows that the witness itself loses nothing: spans from the OpenTelemetry SDK, with more

@@ -26,6 +26,7 @@ import (
 	"go.uber.org/zap/zapcore"
 
 	mooncakeexporter "github.com/moonloop/moonloop/exporter"
+	"github.com/moonloop/moonloop/internal/testport"
 	mooncakereceiver "github.com/moonloop/moonloop/receiver"
 )
 
@@ -76,7 +77,7 @@ func TestAttack(t *testing.T) {
 	rf := mooncakereceiver.NewFactory()
 	rc := rf.CreateDefaultConfig().(*mooncakereceiver.Config)
 	rc.Annotation.HashKey = configopaque.String(c.word("hashkey") + strings.Repeat("k", 32))
-	address, web := freeAddress(t), freeAddress(t)
+	address, web := testport.Address(t), testport.Address(t)
 	grpc := rc.OTLP.Protocols.GRPC.GetOrInsertDefault()
 	grpc.NetAddr.Endpoint, grpc.MaxRecvMsgSizeMiB = address, 64
 	rc.OTLP.Protocols.HTTP.GetOrInsertDefault().ServerConfig.NetAddr.Endpoint = web

@@ -27,6 +27,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
+	"github.com/moonloop/moonloop/internal/testport"
 	"github.com/moonloop/moonloop/internal/testwire"
 )
 
@@ -78,7 +79,7 @@ func attackProcess(t *testing.T, level string, scale, rounds int) {
 	t.Helper()
 	c := newCanaries()
 	dir := t.TempDir()
-	pages := freeAddress(t)
+	pages := testport.Address(t)
 	otelcol := configure(t, dir, settings{config: "otelcol-config.yaml", more: fmt.Sprintf(attackMore, pages, level)})
 	otelcol.environment = append(otelcol.environment, "MOONLOOP_HASH_KEY="+c.word("hashkey")+strings.Repeat("k", 32),
 		fmt.Sprintf("GOMEMLIMIT=%dMiB", limiterMiB), "JAEGER_ENDPOINT="+eavesdrop(t, c))
@@ -262,7 +263,7 @@ func (squeezed) Do(w io.Writer, compressed []byte) error {
 // eavesdrop is a backend that takes what is forwarded, and searches it as it is on the wire, headers included.
 func eavesdrop(t *testing.T, c *canaries) (address string) {
 	t.Helper()
-	address = freeAddress(t)
+	address = testport.Address(t)
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/internal/testport"
 	"github.com/moonloop/moonloop/internal/testprogram"
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -73,8 +74,8 @@ group.initial.rebalance.delay.ms=0
 // newBroker formats the storage of a broker, whose topics have this many partitions.
 func newBroker(t *testing.T, fleet, dir string, partitions int) *broker {
 	t.Helper()
-	b := &broker{dir: dir, address: freeAddress(t), java: []string{"-Xmx384m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", filepath.Join(fleet, "kafka", "*")}}
-	properties := write(t, dir, "server.properties", fmt.Sprintf(brokerProperties, b.address, freeAddress(t), filepath.Join(dir, "kafka"), partitions))
+	b := &broker{dir: dir, address: testport.Address(t), java: []string{"-Xmx384m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", filepath.Join(fleet, "kafka", "*")}}
+	properties := write(t, dir, "server.properties", fmt.Sprintf(brokerProperties, b.address, testport.Address(t), filepath.Join(dir, "kafka"), partitions))
 	format := exec.CommandContext(t.Context(), "java", append(slices.Clone(b.java), "kafka.tools.StorageTool", "format", "-t", "moonloopAAAAAAAAAAAAAA", "-c", properties)...)
 	if out, err := format.CombinedOutput(); err != nil {
 		t.Fatalf("storage of the broker: %v\n%s", err, out)
@@ -343,7 +344,7 @@ func TestAcceptanceFleetKafka(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	host, port := split(t, freeAddress(t))
+	host, port := split(t, testport.Address(t))
 	own := write(t, far, "ports.yaml", fmt.Sprintf("service: {telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: {host: %s, port: %s}}}}]}}}\n", host, port))
 	writer := func(t *testing.T) *process {
 		t.Helper()
@@ -419,7 +420,7 @@ func TestAcceptanceFleetS3(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	address := freeAddress(t)
+	address := testport.Address(t)
 	server := func(t *testing.T) *process {
 		t.Helper()
 		p := spawn(t, dir, "s3", []string{"ROOT_ACCESS_KEY=test", "ROOT_SECRET_KEY=of-a-test"}, filepath.Join(fleet, "versitygw"), "--port", address, "--quiet", "posix", "--nometa", buckets)

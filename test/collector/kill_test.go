@@ -23,6 +23,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/moonloop/moonloop/internal/testport"
 )
 
 // settings are a way to run the Collector, and what is promised of it.
@@ -140,10 +142,10 @@ type collector struct {
 func configure(t *testing.T, dir string, s settings) *collector {
 	t.Helper()
 	c := &collector{
-		dir: dir, address: freeAddress(t), http: freeAddress(t), metrics: freeAddress(t),
+		dir: dir, address: testport.Address(t), http: testport.Address(t), metrics: testport.Address(t),
 		environment: []string{
-			testKey, "MOONLOOP_DIR=" + dir, "JAEGER_ENDPOINT=" + freeAddress(t), "PROMETHEUS_ENDPOINT=http://" + freeAddress(t),
-			"BACKEND=http://" + freeAddress(t), // where nobody listens
+			testKey, "MOONLOOP_DIR=" + dir, "JAEGER_ENDPOINT=" + testport.Address(t), "PROMETHEUS_ENDPOINT=http://" + testport.Address(t),
+			"BACKEND=http://" + testport.Address(t), // where nobody listens
 		},
 	}
 	config, err := filepath.Abs(filepath.Join(root, s.config))

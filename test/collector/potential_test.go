@@ -33,6 +33,7 @@ import (
 	"github.com/moonloop/moonloop/connector"
 	"github.com/moonloop/moonloop/exporter"
 	"github.com/moonloop/moonloop/internal/splitmix"
+	"github.com/moonloop/moonloop/internal/testport"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/stats"
 	"github.com/moonloop/moonloop/processor"
@@ -62,7 +63,7 @@ func TestPotentialOfThePublicTrace(t *testing.T) {
 		truth[name] = c.TokenRate
 	}
 
-	prometheus := freeAddress(t)
+	prometheus := testport.Address(t)
 	c := configure(t, t.TempDir(), settings{config: "examples/capture/cache.yaml", more: fmt.Sprintf(`
 connectors: {mooncake_cache: {interval: 1s, capacities: [2999808, 15360000]}}
 exporters: {mooncake: {fsync: false}, prometheus: {endpoint: %q}}

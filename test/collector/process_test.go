@@ -9,19 +9,17 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/moonloop/moonloop/internal/testport"
 	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
@@ -65,7 +63,7 @@ func spawn(t *testing.T, dir, name string, environment []string, file string, ar
 // launch starts a Collector. The configurations are merged, the last counts.
 func launch(t *testing.T, dir string, environment []string, configs ...string) *process {
 	t.Helper()
-	health := freeAddress(t)
+	health := testport.Address(t)
 	args := []string{}
 	for _, config := range configs {
 		args = append(args, "--config", config)
@@ -175,28 +173,6 @@ func (p *process) proc(t *testing.T, file string) string {
 		t.Fatalf("%v\n%s", err, p.tail())
 	}
 	return string(content)
-}
-
-// givenAddresses are those that freeAddress has given: nobody may listen there yet.
-var givenAddresses sync.Map
-
-// freeAddress returns a loopback address that nobody listens on. It stays below the ephemeral ports: above them,
-// somebody's outgoing connection may take the port before the program does.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		address := fmt.Sprintf("127.0.0.1:%d", 20000+rand.IntN(10000))
-		if _, given := givenAddresses.LoadOrStore(address, true); given {
-			continue
-		}
-		listener, err := net.Listen("tcp", address)
-		if err == nil {
-			_ = listener.Close()
-			return address
-		}
-	}
-	t.Fatal("no free port between 20000 and 30000")
-	return ""
 }
 
 // write writes a file into a folder and returns its name.

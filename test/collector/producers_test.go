@@ -18,6 +18,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/moonloop/moonloop/blockhash"
+	"github.com/moonloop/moonloop/internal/testport"
 	"github.com/moonloop/moonloop/internal/testproducers"
 )
 
@@ -137,7 +138,7 @@ func runChecks(t *testing.T, data string, checks []check) {
 	for _, c := range checks {
 		t.Run(c.producer, func(t *testing.T) {
 			stem, dir := filepath.Join(data, c.producer), t.TempDir()
-			address, metrics := freeAddress(t), freeAddress(t)
+			address, metrics := testport.Address(t), testport.Address(t)
 			host, port := split(t, metrics)
 			p := launch(t, dir, []string{testKey}, write(t, dir, "config.yaml", fmt.Sprintf(producersConfig, address, host, port)))
 			p.ready(t)

@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moonloop/moonloop/internal/testport"
 	"github.com/moonloop/moonloop/internal/testprogram"
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -131,7 +132,7 @@ func (s soak) run(t *testing.T, dir string) *soaked {
 		"--fault", "cut=0.002", "--fault", "stream-error=0.001", "--fault", "silent-end=0.001")
 	url := engine.says(t, regexp.MustCompile(`listening on (http://\S+)`))
 
-	profiles := freeAddress(t)
+	profiles := testport.Address(t)
 	c := configure(t, dir, settings{config: "otelcol-config.yaml", more: fmt.Sprintf(`
 exporters: {mooncake: {rotation: %s}}
 extensions: {pprof: {endpoint: %q}}
@@ -144,7 +145,7 @@ service: {extensions: [file_storage, health_check, pprof]}
 	}
 	r.idle[0] = otelcol.look(t.Context(), t, 0)
 
-	of := freeAddress(t)
+	of := testport.Address(t)
 	host, port := split(t, of)
 	agent := &watched{
 		name: "agent", goroutines: "http://" + of + "/metrics", pattern: regexp.MustCompile(`(?m)^go_goroutine_count\{[^}]*\} (\d+)$`),

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/testport"
 )
 
 // stock is what a Collector does without us: it takes spans and writes them, prompts and all, into a file as JSON. They are
@@ -192,7 +194,7 @@ func (c *contender) round(t *testing.T, l *load, lasts time.Duration) figures {
 // plain configures a Collector without our components.
 func plain(t *testing.T, dir, config string) *collector {
 	t.Helper()
-	c := &collector{dir: dir, address: freeAddress(t), metrics: freeAddress(t)}
+	c := &collector{dir: dir, address: testport.Address(t), metrics: testport.Address(t)}
 	host, port := split(t, c.metrics)
 	c.configs = []string{write(t, dir, "stock.yaml", fmt.Sprintf(config, c.address, host, port))}
 	return c

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/grpc/metadata"
 
 	"github.com/moonloop/moonloop/internal/testcert"
+	"github.com/moonloop/moonloop/internal/testport"
 )
 
 // TestGuardedListener runs examples/capture/tls.yaml: with the authority and the token a span is taken, without one of them
@@ -37,9 +38,9 @@ func TestGuardedListener(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	address := freeAddress(t)
+	address := testport.Address(t)
 	text := strings.Replace(string(example), "${env:MOONLOOP_LISTEN:-localhost}:4317", address, 1)
-	text = strings.Replace(text, "${env:MOONLOOP_LISTEN:-localhost}:4318", freeAddress(t), 1)
+	text = strings.Replace(text, "${env:MOONLOOP_LISTEN:-localhost}:4318", testport.Address(t), 1)
 	text = strings.Replace(text, "level: normal", "level: none", 1) // its port is everybody's
 	p := launch(t, dir, []string{
 		testKey, "MOONLOOP_TOKEN=" + token, "MOONLOOP_TLS_CERT=" + cert, "MOONLOOP_TLS_KEY=" + key, "MOONLOOP_DIR=" + data,

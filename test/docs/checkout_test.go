@@ -6,16 +6,13 @@
 package docs
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
+	"github.com/moonloop/moonloop/internal/testport"
 	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
@@ -125,29 +122,7 @@ func (c *checkout) withPorts(t *testing.T, text string) string {
 func (c *checkout) port(t *testing.T, name string) string {
 	t.Helper()
 	if c.ports[name] == "" {
-		c.ports[name] = freePort(t)
+		c.ports[name] = testport.Port(t)
 	}
 	return c.ports[name]
-}
-
-// givenPorts are those that freePort has given: nobody may listen there yet.
-var givenPorts sync.Map
-
-// freePort returns a port of this machine on which nobody listens. It is below the ephemeral ports: above them, an outgoing
-// connection may have the port before the program does.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		port := 20000 + rand.IntN(10000)
-		if _, given := givenPorts.LoadOrStore(port, true); given {
-			continue
-		}
-		listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			_ = listener.Close()
-			return fmt.Sprint(port)
-		}
-	}
-	t.Fatal("no free port between 20000 and 30000")
-	return ""
 }
