@@ -14,16 +14,16 @@ import (
 
 const maxToolCalls = 128
 
-// reply puts choice 0 of a stream together again.
+// reply reassembles choice 0 of a stream.
 type reply struct {
 	text   []byte
 	calls  []toolCall
 	size   int // bytes in calls
 	tokens []uint32
-	partly bool // a choice that held a token came without its token ids, or with what is no id
+	partly bool // a choice with a token had no token ids, or invalid ones
 }
 
-// toolCall is one call, in the form in which the next request carries it.
+// toolCall is one call, in the form in which the next request contains it.
 type toolCall struct {
 	ID       string `json:"id,omitempty"`
 	Type     string `json:"type"`
