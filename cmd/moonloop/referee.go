@@ -245,6 +245,9 @@ func latenessRows(j *referee.Judgement) (rows [][]string) {
 			rows = append(rows, latenessCells("from its start to the engine", c.Before))
 		}
 	}
+	if j.FromSchedule != nil {
+		rows = append(rows, latenessCells("from when it was due to the last token", j.FromSchedule))
+	}
 	return rows
 }
 
