@@ -99,7 +99,7 @@ func (c Chain) Validate() error {
 	return c.checkEnds()
 }
 
-// checkCells returns an error unless a text of so many bytes has so many cells.
+// checkCells returns an error unless a text of this many bytes has this many cells.
 func checkCells(cells int, bytes int64) error {
 	if bytes < 0 {
 		return fmt.Errorf("mooncake.cells: the length of the text is beyond any text: %w: the attribute is not ours", ErrLength)

@@ -48,7 +48,7 @@ func (h *Hasher) End() (end End, ok bool) {
 	return End{Bytes: h.chain.Bytes, Role: h.role, Value: h.value(h.digest.Sum64(), border)}, true
 }
 
-// ended takes note of the end of a message.
+// ended records the end of a message.
 func (h *Hasher) ended() {
 	if len(h.chain.Ends) == MaxEnds {
 		return

@@ -14,7 +14,7 @@ const (
 	headRuns  = 2 // a system text and tools, in any order
 )
 
-// MostEnds returns the most ends of messages that [Chain.KeptEnds] keeps of a text of so many bytes: 4, or where they are more 2 and one for
+// MostEnds returns the most ends of messages that [Chain.KeptEnds] keeps of a text of this many bytes: 4, or where they are more 2 and one for
 // every 768 bytes of text, and never more than [MaxEnds].
 func MostEnds(bytes int64) int {
 	return int(min(max(leastEnds, moreEnds+bytes/endEvery), MaxEnds))

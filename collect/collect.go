@@ -224,7 +224,7 @@ func (c *Collector) protocols(ctx context.Context, cfg Config) (map[string]any, 
 	return protocols, nil
 }
 
-// freeAddress checks that an address can be listened on, and returns it with its port in the place of port 0.
+// freeAddress checks that an address can be listened on, and returns it with its port in place of port 0.
 func freeAddress(ctx context.Context, address string) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -292,10 +292,10 @@ func (c *Collector) Counts() Counts { return c.seen.counts() }
 // Broken receives why the receiver cannot go on, should that happen. Stop is still to be called.
 func (c *Collector) Broken() <-chan error { return c.broken }
 
-// stopWithin is how long what is under way at the end may take.
+// stopWithin is how long what is in flight at the end may take.
 const stopWithin = 10 * time.Second
 
-// Stop ends the listening, lets what is under way be written, for 10 s at most, and seals the journal. The end of ctx does not
+// Stop ends the listening, lets what is in flight be written, for 10 s at most, and seals the journal. The end of ctx does not
 // shorten it. Call it once.
 func (c *Collector) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
@@ -324,7 +324,7 @@ type host struct {
 // GetExtensions returns the check of senders, if there is one.
 func (h host) GetExtensions() map[component.ID]component.Component { return h.extensions }
 
-// Report takes note of a component that cannot go on.
+// Report records a component that cannot go on.
 func (h host) Report(event *componentstatus.Event) {
 	if event.Status() == componentstatus.StatusFatalError {
 		select {

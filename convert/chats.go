@@ -19,7 +19,7 @@ type chat struct {
 
 const maxChats = 4 << 20
 
-// add takes the next request in the order of time and returns the first request of its session. Where the parent is not there,
+// add adds the next request in the order of time and returns the first request of its session. Where the parent is not there,
 // because the file begins later or the parent is too long ago, a session begins that is named after the parent.
 func (c *chats) add(q *request) (first int64, ok bool) {
 	switch {

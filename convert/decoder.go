@@ -36,7 +36,7 @@ type decoder struct {
 	order []*talk          // of the file
 }
 
-// add takes a request.
+// add adds a request.
 func (d *decoder) add(q *request) {
 	switch in := q.row.InputLength; {
 	case len(d.opt.Models) > 0 && !slices.Contains(d.opt.Models, q.row.Model):

@@ -33,7 +33,7 @@ func (l *losses) add(what, reason string, n int64) {
 // value counts a value that a row has no place for.
 func (l *losses) value(name string) { l.add("values", clip(name)+": a row has no place for it", 1) }
 
-// addAll adds a list so many times.
+// addAll adds a list this many times.
 func (l *losses) addAll(list []mooncake.Dropped, times int64) {
 	for _, d := range list {
 		l.add(d.What, d.Reason, d.Count*times)

@@ -31,7 +31,7 @@ type Config struct {
 
 // AdmissionConfig says how much memory requests may take, and how long they may take to come.
 type AdmissionConfig struct {
-	// RequestLimitMiB is what the requests under way may take together once they are decoded, in MiB, 1 to 1,048,576. What
+	// RequestLimitMiB is what the requests in flight may take together once they are decoded, in MiB, 1 to 1,048,576. What
 	// comes above it is refused. 0, the default, is 256, or four times the largest message where that is more.
 	RequestLimitMiB int64 `mapstructure:"request_limit_mib"`
 	// ReadTimeout is the time in which all of a request must have come, from its headers on: up to an hour. 0, the default, is
@@ -70,7 +70,7 @@ func (c *Config) Validate() error {
 }
 
 // readHeaderTimeout bounds the time that the headers of an HTTP request may take. The stock receiver has none, so that
-// whoever sends a byte now and then could hold connections for ever.
+// whoever sends a byte from time to time could hold connections forever.
 const readHeaderTimeout = time.Minute
 
 func createDefaultConfig() component.Config {

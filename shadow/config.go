@@ -42,7 +42,7 @@ const (
 // Config is a shadow. Journals, Dir and Replay.Target.URL must be set.
 type Config struct {
 	Journals string // folder of the journals, which may grow, rotate and be removed
-	Dir      string // folder of the shadow, which it has to itself
+	Dir      string // folder of the shadow, which it uses alone
 	// Delay is how far behind production a row is sent. Requests that take longer than Delay less a window and Lead are late.
 	Delay time.Duration
 	// Window is the time that is compiled at once, and that a report is about; 0 is a minute.

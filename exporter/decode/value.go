@@ -153,7 +153,7 @@ func (w *worker) hashIDs(v pcommon.Value) []uint64 {
 	return valid(w, semconv.HashIDs, w.ids, ok)
 }
 
-// bytesOf returns the bytes of a value, in a copy in one go, not byte by byte through At. There are at most so many.
+// bytesOf returns the bytes of a value, in a copy in one go, not byte by byte through At. There are at most this many.
 func bytesOf(v pcommon.Value, most int) (b []byte, ok bool) {
 	if v.Type() != pcommon.ValueTypeBytes || v.Bytes().Len() > most {
 		return nil, false
@@ -197,7 +197,7 @@ func (w *worker) blockSize(key string, v pcommon.Value) uint32 {
 	return valid(w, key, uint32(n), n <= math.MaxInt32) //nolint:gosec // just checked
 }
 
-// tuples reads a list of ints, as many to a member as an array has, and at most so many members. One that cannot be read costs them
+// tuples reads a list of ints, as many to a member as an array has, and at most this many members. One that cannot be read costs them
 // all, as with ids.
 func tuples[T any](w *worker, key string, v pcommon.Value, memory *[]T, size, most int, member func([]int64) (T, bool)) []T {
 	ok := v.Type() == pcommon.ValueTypeSlice && v.Slice().Len()%size == 0 && v.Slice().Len() <= size*most

@@ -14,7 +14,7 @@ const (
 	ReasonPromptTextless  Reason = "prompt_textless"      // messages without text: the producer records none, or redacts it
 	ReasonHashesPartial   Reason = "hashes_partial"       // not all of an engine's hashes could be read
 	ReasonHashesBlockSize Reason = "hashes_blocksize"     // an engine's blocks are coarser than ours, or do not divide them
-	ReasonHashesLength    Reason = "hashes_length"        // an engine's hashes are not those of so many tokens
+	ReasonHashesLength    Reason = "hashes_length"        // an engine's hashes are not those of this many tokens
 	ReasonUsageDoubtful   Reason = "usage_doubtful"       // the producer makes token counts up: taken off the span
 	ReasonUsageEstimate   Reason = "usage_estimate"       // the output can only be estimated: not written as usage
 	ReasonReplyPartial    Reason = "reply_partial"        // a reply to a whole prompt that is not whole, or one of several

@@ -174,7 +174,7 @@ func isChain(b pcommon.ByteSlice) (text int64, ok bool) {
 	return chain.Bytes, true
 }
 
-// noteText takes note of how long the text is whose cells a span has, which the ends of its messages have to fit.
+// noteText records how long the text is whose cells a span has, which the ends of its messages have to fit.
 func (w *worker) noteText(attributes pcommon.Map) {
 	if cells, ok := attributes.Get(semconv.Cells); ok && cells.Type() == pcommon.ValueTypeBytes {
 		w.chain.Bytes, _ = isChain(cells.Bytes())

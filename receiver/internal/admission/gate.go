@@ -29,7 +29,7 @@ type Reason string
 
 // The reasons.
 const (
-	// ReasonBusy is a request for which there is no room beside those under way: senders try again.
+	// ReasonBusy is a request for which there is no room beside those in flight: senders try again.
 	ReasonBusy Reason = "busy"
 	// ReasonTooLarge is one that would take more room than there is in all.
 	ReasonTooLarge Reason = "too_large"
@@ -90,7 +90,7 @@ type Gate struct {
 	decoded sync.Map // the *upload of the message that a gRPC server has decoded into, until its call takes it over
 
 	mu       sync.Mutex
-	used     int64                // bytes that the requests under way take
+	used     int64                // bytes that the requests in flight take
 	uploads  map[*upload]struct{} // of which not everything is there
 	halting  []*upload            // whose reading is to be stopped when mu is free
 	nextLook time.Time            // not before it are slow ones looked for again
