@@ -20,7 +20,7 @@ import (
 func TestSwitchingProtocolsIsARefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
-		hung := time.AfterFunc(time.Hour, func() { close(stuck) }) // lets a client go that would wait for ever
+		hung := time.AfterFunc(time.Hour, func() { close(stuck) }) // lets a client go that would wait forever
 		dial := piped(func(c net.Conn) {
 			requests(c, func(*http.Request, string) bool {
 				_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: other\r\nConnection: Upgrade\r\n\r\n")

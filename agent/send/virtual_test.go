@@ -244,7 +244,7 @@ func TestConnectTimeout(t *testing.T) {
 	})
 }
 
-// TestStalledUpload: a server that does not take the request is no reason to wait for ever.
+// TestStalledUpload: a server that does not take the request is no reason to wait forever.
 func TestStalledUpload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop := make(chan struct{})

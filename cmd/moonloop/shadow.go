@@ -37,7 +37,7 @@ func newShadowCommand() *cobra.Command {
 	var f shadowFlags
 	cmd := &cobra.Command{
 		Use:   "shadow FOLDER --out DIR --allow-target URL [flags] -- --url URL",
-		Short: "Replay production minutes behind it, from the journals that a Collector is writing",
+		Short: "Replay production to another engine while it runs, minutes behind it",
 		Args: func(cmd *cobra.Command, args []string) error {
 			own := len(args)
 			if at := cmd.ArgsLenAtDash(); at >= 0 {
@@ -78,7 +78,7 @@ func newShadowCommand() *cobra.Command {
 var shadowsOwn = []string{
 	"out", "force", "dry-run", "print-config", "run-id", "save-prompts", "xlsx", "parquet", "quarantine", "lenient", "strict", "start-at", "shard", "start", "end",
 	"max-requests", "max-duration", "loop", "loop-fresh", "runs", "runs-fresh", "runs-pause", "runs-warmup", "speedup", "request-rate", "request-rate-series", "no-fixed-schedule", "spread", "from", "transform", "map", "time-unit",
-	"block-size", "session-mode", "lookahead", "warmup", "steady-state", "steady-from", "steady-to",
+	"block-size", "session-mode", "lookahead", "warmup-requests", "warmup-duration", "steady-state", "steady-from", "steady-to",
 }
 
 // run runs the verb.

@@ -24,6 +24,8 @@ func TestShadowNeverAtProduction(t *testing.T) {
 		"--allow-target http://canary:1 -- --url http://canary:1":                                         "no key for canary:1",
 		"--allow-target http://canary:1 -- --url http://canary:1 --api-key-env OPENAI_API_KEY":            "which applications of production use",
 		"--allow-target http://127.0.0.1:1 -- --url http://127.0.0.1:1 --out there":                       "--out cannot be given for a shadow",
+		"--allow-target http://127.0.0.1:1 -- --url http://127.0.0.1:1 --warmup-requests 2":               "--warmup-requests cannot be given for a shadow",
+		"--allow-target http://127.0.0.1:1 -- --url http://127.0.0.1:1 --warmup-duration 1s":              "--warmup-duration cannot be given for a shadow",
 		"--allow-target http://127.0.0.1:1 -- --url http://127.0.0.1:1 --speedup 2":                       "--speedup cannot be given for a shadow",
 		"--allow-target http://127.0.0.1:1 --delay 30s -- --url http://127.0.0.1:1":                       "delay 30s: want at least 1m20s",
 		"--allow-target http://127.0.0.1:1 --max-rate 0 -- --url http://127.0.0.1:1":                      "--max-rate",
@@ -42,6 +44,27 @@ func TestShadowNeverAtProduction(t *testing.T) {
 		}
 		if files, _ := os.ReadDir(out); len(files) > 1 { // a lock, at most
 			t.Errorf("%s: %v were written", args, files)
+		}
+	}
+}
+
+// TestOwnFlagsAreFlags: what a verb keeps for itself of the flags of replay are flags that replay has, each once. One that it does not have
+// would let the flag that is meant pass.
+func TestOwnFlagsAreFlags(t *testing.T) {
+	fs := newReplayCommand().Flags()
+	fs.BoolP("help", "h", false, "") // which the library adds when the command runs
+	for list, names := range map[string][]string{
+		"probesOwn": probesOwn, "shadowsOwn": shadowsOwn, "servicesOwn": strings.Fields(servicesOwn), "readingFlags": readingFlags,
+	} {
+		seen := map[string]bool{}
+		for _, name := range names {
+			if fs.Lookup(name) == nil {
+				t.Errorf("%s: replay has no flag --%s", list, name)
+			}
+			if seen[name] {
+				t.Errorf("%s: --%s is there twice", list, name)
+			}
+			seen[name] = true
 		}
 	}
 }

@@ -57,7 +57,7 @@ var (
 	}
 	// runVerbs have folders of runs as arguments.
 	runVerbs = []string{"report", "merge", "compare", "twin", "router"}
-	// localVerbs write files that they read again while they run.
+	// localVerbs read files that are still written, by themselves or by others.
 	localVerbs = []string{"agent", "shadow", "demo"}
 	// wholeFiles are what makes a folder that of a run, of several, or of a search: they come last.
 	wholeFiles = []string{"summary.json", "runs.json", "search.json"}
@@ -88,6 +88,9 @@ func (s *stage) begin(cmd *cobra.Command, args []string) error {
 	now := time.Now()
 	for i, arg := range args {
 		if objects.IsURL(arg) {
+			if slices.Contains(localVerbs, cmd.Name()) {
+				return fmt.Errorf("%s: %s follows what is written, which a store does not show: name a folder of this machine", arg, cmd.Name())
+			}
 			args[i] = objects.OnDay(arg, now)
 		}
 	}
