@@ -30,6 +30,7 @@ type Client struct {
 	clk       clock.Clock
 	wall      *wall
 	transport *http.Transport
+	direct    *direct               // for Do, nil where there is no such way
 	replay    *retryablehttp.Client // for Do
 	look      *retryablehttp.Client // for Get
 	api       *retryablehttp.Client // for JSON
@@ -56,6 +57,7 @@ func New(cfg Config, clk clock.Clock) (*Client, error) {
 	}
 	c := &Client{cfg: cfg, base: base, clk: clk, wall: newWall(clk), header: baseHeader(cfg), secrets: secretsOf(cfg, base.Query())}
 	c.transport = newTransport(cfg, c.wall)
+	c.direct = newDirect(&c.cfg, base, c.header, c.transport.DialContext, clk)
 	client := &http.Client{
 		Transport: onlyRoundTrip{c.transport},
 		// A redirect is an answer: following it would send prompt and key to an address that nobody named.
@@ -127,7 +129,7 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 		DisableCompression:  true, // a compressed stream has no arrivals
 		// Room for several chunks of a stream: every open one holds it. The writer keeps its 4 KiB: a short request that
 		// did not fit in would take a second system call.
-		ReadBufferSize: 1 << 10,
+		ReadBufferSize: readBuffer,
 		Protocols:      new(http.Protocols),
 		DialContext:    dial,
 	}
@@ -151,7 +153,10 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 }
 
 // Close closes the connections that are idle. Exchanges under way go on.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.transport.CloseIdleConnections()
+	c.direct.close()
+}
 
 // ClockStep returns by how much the wall clock has moved against the monotonic clock since New, at most so far, and
 // whether kernel stamps were in use at all. They count on the wall clock: past a few microseconds the clock was set,
@@ -181,12 +186,22 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	defer s.free()
 	s.begin(x, f, req, &c.chunks, int64(c.cfg.MaxReply), c.cfg.MaxLine)
 
-	resp, err := c.roundTrip(f.in(inner), c.replay, http.MethodPost, req)
+	var resp *http.Response
+	var err error
+	if f.direct = c.direct.takes(req); f.direct {
+		resp, err = c.direct.roundTrip(inner, f, req)
+	} else {
+		resp, err = c.roundTrip(f.in(inner), c.replay, http.MethodPost, req)
+	}
 	if err == nil {
 		f.opened()
 		x.Instance = c.cfg.instance(resp.Header)
 		err = s.take(resp)
-		_ = resp.Body.Close()
+		if f.direct { // when the connection's books have been read
+			defer resp.Body.Close() //nolint:errcheck // it has been read, or is given up
+		} else {
+			_ = resp.Body.Close()
+		}
 	}
 	x.Start = req.Gate.since(x.Start)
 	c.conclude(ctx, req, s, err, f.guard.stop())
