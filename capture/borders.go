@@ -50,7 +50,7 @@ const (
 	guessed       = 1 << 60 // rank of numbers of tokens that are estimates: only where there are no others
 )
 
-// usual returns the rate of usual text, as an anchor that ends after so many bytes.
+// usual returns the rate of usual text, as an anchor that ends after this many bytes.
 func usual(bytes int64) anchor {
 	return anchor{rank: guessed + 2*bytes, bytes: bytes, tokens: bytes / bytesPerToken, usual: true}
 }
@@ -63,7 +63,7 @@ func newAnchor(bytes, tokens int64, counted bool) anchor {
 	return a
 }
 
-// lays reports whether an anchor lays a stretch that ends after so many marks. One ends where the last medium's last cell begins.
+// lays reports whether an anchor lays a stretch that ends after this many marks. One ends where the last medium's last cell begins.
 func (a anchor) lays(end int) bool { return end >= a.media }
 
 func (a anchor) compare(b anchor) int {
@@ -121,7 +121,7 @@ type laid struct {
 	known int    // how many of them the prompt before has, too
 }
 
-// add takes the next prompt in the order of marks. A stretch is emitted when no further prompt can have it, unless all that is
+// add adds the next prompt in the order of marks. A stretch is emitted when no further prompt can have it, unless all that is
 // known of it is its owner's.
 func (s *survey) add(p *laid) error {
 	if err := s.close(p.shared); err != nil {
@@ -154,7 +154,7 @@ func (s *survey) fix(p *laid, t turn) {
 	s.extend(p, t.mark, t.anchor(p.at))
 }
 
-// extend lays so many marks of a prompt by an anchor: those that the path lacks, or else the last ones that it has.
+// extend lays this many marks of a prompt by an anchor: those that the path lacks, or else the last ones that it has.
 func (s *survey) extend(p *laid, marks int, a anchor) {
 	n := len(s.path)
 	switch {
@@ -174,7 +174,7 @@ func (s *survey) find(marks int) (int, bool) {
 	return slices.BinarySearchFunc(s.path, marks, func(st stretch, marks int) int { return cmp.Compare(st.end, marks) })
 }
 
-// close ends what lies beyond so many marks. What it learned goes to the stretch before.
+// close ends what lies beyond this many marks. What it learned goes to the stretch before.
 func (s *survey) close(marks int) error {
 	for len(s.path) > 0 {
 		last := &s.path[len(s.path)-1]
@@ -210,7 +210,7 @@ func (s *survey) close(marks int) error {
 	return nil
 }
 
-// cut makes a stretch of the path end after so many marks, if one goes on there.
+// cut makes a stretch of the path end after this many marks, if one goes on there.
 func (s *survey) cut(marks int) {
 	i, ends := s.find(marks)
 	if marks == 0 || ends || i == len(s.path) {
@@ -230,7 +230,7 @@ func (s *stretch) offer(a anchor) {
 	}
 }
 
-// had takes note of a prompt that has the stretch.
+// had records a prompt that has the stretch.
 func (s *stretch) had(by arrival) {
 	if bytes.Compare(by.order[:], s.first.order[:]) < 0 {
 		s.first = by

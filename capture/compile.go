@@ -273,7 +273,7 @@ type runs struct {
 	nameless bool                  // a row of a replay names none
 }
 
-// add takes the run of a request.
+// add adds the run of a request.
 func (r *runs) add(d *journal.Inference, most int) {
 	if d.Run.IsZero() {
 		r.nameless = r.nameless || d.Row.Set

@@ -29,7 +29,7 @@ func appendPart(dst, key []byte) []byte {
 // partLength is the length of what appendPart appends.
 const partLength = 2
 
-// cut is where a part of a run begins: after so many bytes, and items, of the run.
+// cut is where a part of a run begins: after this many bytes, and items, of the run.
 type cut struct{ size, count int64 }
 
 // The end of a file: for each run its offset and the cuts, one more than there are parts; then the number of runs, that of parts, and what
@@ -40,7 +40,7 @@ const (
 	cutBytes      = 16
 )
 
-// leave writes all items to a file, in at most so many runs, and empties the sorter.
+// leave writes all items to a file, in at most this many runs, and empties the sorter.
 func (s *sorter) leave(name string, most int) error {
 	if err := s.settle(most); err != nil {
 		return err

@@ -331,7 +331,7 @@ func (c *compiler) fitHeads(by, first *sorter) (map[uint64]int64, error) {
 	return right, err
 }
 
-// turnedTexts visits all prompts of a sorter in the order of their marks. Their heads have so many tokens more than was guessed.
+// turnedTexts visits all prompts of a sorter in the order of their marks. Their heads have this many tokens more than was guessed.
 func (c *compiler) turnedTexts(by *sorter, more map[uint64]int64, visit func(*turned) error) error {
 	d := turned{laid: laid{index: -1, anchor: noAnchor}}
 	var before []byte

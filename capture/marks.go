@@ -71,7 +71,7 @@ func cellBytes(p *journal.Prompt) int64 {
 	return min(p.Chain.Bytes/blockhash.CellSize, blockhash.MaxCells) * blockhash.CellSize
 }
 
-// textUpTo returns the bytes of text up to so many marks.
+// textUpTo returns the bytes of text up to this many marks.
 func textUpTo(offsets []int64, marks int) int64 {
 	if marks == 0 {
 		return 0

@@ -110,7 +110,7 @@ type outside struct {
 	list   []int64
 }
 
-// outsideOf returns nil where memory has room for so many ids.
+// outsideOf returns nil where memory has room for this many ids.
 func outsideOf(ids int64, dir string, memory int) *outside {
 	if ids <= int64(memory/2/idCost) {
 		return nil
@@ -131,7 +131,7 @@ func (o *outside) part(partition uint32, dom journal.Domain, id uint64) int {
 	return int(maphash.Bytes(o.seed, o.entry) % uint64(len(o.first))) //nolint:gosec // below the number of parts
 }
 
-// add takes the ids of a row the first time.
+// add adds the ids of a row the first time.
 func (o *outside) add(partition uint32, dom journal.Domain, ids []uint64) error {
 	for _, id := range ids {
 		if err := o.ids.add(o.part(partition, dom, id), o.entry); err != nil {

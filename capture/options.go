@@ -91,8 +91,8 @@ type Options struct {
 	// Of a record in them no row is made, and it is not counted; it is an ancestor of others like any record. A record that is in Before
 	// and in a compiled journal counts as one of Before, and one that is in After too as one of the compiled journal.
 	Before, After []Source
-	// Progress, if there is one, is told now and then how far a stage is, by the goroutine of the caller: bytes of all
-	// journals that were read, and after that, of each further stage, records done of so many.
+	// Progress, if there is one, is told from time to time how far a stage is, by the goroutine of the caller: bytes of all
+	// journals that were read, and after that, of each further stage, records done of this many.
 	Progress func(stage Stage, done, total int64)
 	// Tool is the name and version of the program, for the sidecar.
 	Tool string

@@ -115,7 +115,7 @@ type turned struct {
 // them.
 type fit struct {
 	bounds []bound // where heads end
-	// The marks behind the heads, up to what was moved, are at the place that telemetry's order has them at, less so many tokens.
+	// The marks behind the heads, up to what was moved, are at the place that telemetry's order has them at, less this many tokens.
 	from, to int
 	moved    int64
 	key      uint64 // of what was moved
@@ -148,7 +148,7 @@ func (f *fit) guessOf(mark int, ends []int64) (g guess, ok bool) {
 	return guess{}, false
 }
 
-// correct moves marks where there are so many tokens more than was guessed.
+// correct moves marks where there are this many tokens more than was guessed.
 func (f *fit) correct(ends []int64, more map[uint64]int64) {
 	for _, b := range f.bounds {
 		for i := b.mark; i <= b.last; i++ {
@@ -162,7 +162,7 @@ func (f *fit) correct(ends []int64, more map[uint64]int64) {
 	}
 }
 
-// turn takes the marks of a prompt that end after so many tokens, in an order.
+// turn takes the marks of a prompt that end after this many tokens, in an order.
 func (d *turned) turn(order journal.PromptOrder, t *text, ends []int64) {
 	d.marks, d.fit = d.marks[:0], fit{bounds: d.bounds[:0]}
 	d.out = laidOut{tokens: t.InputTokens.V, whole: true, ends: d.out.ends[:0], turns: d.out.turns[:0]}

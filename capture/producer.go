@@ -67,7 +67,7 @@ func (t *tree) timed(n *node) {
 	n.clock = p.clock
 }
 
-// differs notes that a clock shows an instant that another one shows so many ns later.
+// differs notes that a clock shows an instant that another one shows this many ns later.
 func (c *compiler) differs(clock, other uint64, by int64) {
 	if clock == 0 || clock == other || by <= sameClock && by >= -sameClock || c.skewed == nil {
 		return

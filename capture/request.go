@@ -32,7 +32,7 @@ func modelOf(r *journal.Inference) journal.Name {
 	return r.Answered
 }
 
-// shift moves a request by so many ns, to another clock.
+// shift moves a request by this many ns, to another clock.
 func shift(r *journal.Inference, by int64, clock uint64) {
 	r.Start, r.End, r.Clock = r.Start+by, r.End+by, clock
 	if r.FirstToken.Set {

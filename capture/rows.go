@@ -404,7 +404,7 @@ func whole(row *mooncake.Row, size, fine int) bool {
 	return ids == int64(mooncake.BlockCount(tokens, fine)) && len(row.HashIDs) == mooncake.BlockCount(tokens, size)
 }
 
-// from takes note of who made a row's ids.
+// from records who made a row's ids.
 func (w *writing) from(r *journal.Inference) {
 	w.domains[r.Domain] = true
 	if r.Key != 0 {

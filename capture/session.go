@@ -91,7 +91,7 @@ func (c *compiler) layTurns() error {
 }
 
 // lay says what a turn shares with the turn before: what the server had cached, where it says so, but no more than there
-// was, nor than the turn has. A block of the turn before that was not full has gone on with its output, so that it stays its own.
+// was, nor than the turn has. A block of the turn before that was not full has continued its output, so that it stays its own.
 func (s *session) lay(r *journal.Inference, fine, number int64) {
 	n := r.InputTokens.V
 	shared := min(s.tokens, n)

@@ -222,7 +222,7 @@ func sortItems(items []item) {
 	slices.SortFunc(items, item.compare)
 }
 
-// common returns how many of so many leading bytes two strings have in common.
+// common returns how many of this many leading bytes two strings have in common.
 func common(a, b []byte, most int) int {
 	most = min(most, len(b))
 	if bytes.Equal(a[:most], b[:most]) {
@@ -367,7 +367,7 @@ func (s *sorter) cursor() (*cursor, error) {
 	return s.merge(slices.Concat(s.runs...))
 }
 
-// settle writes what is left in memory, and leaves at most so many runs.
+// settle writes what is left in memory, and leaves at most this many runs.
 func (s *sorter) settle(most int) error {
 	if err := s.wait(); err != nil {
 		return err
@@ -421,7 +421,7 @@ type segment struct {
 	offset, size int64
 }
 
-// mergeOf merges segments, with a buffer of so many bytes for each.
+// mergeOf merges segments, with a buffer of this many bytes for each.
 func mergeOf(segments []segment, buffer int) (*cursor, error) {
 	c := &cursor{runs: heap.New(beforeSource)}
 	for _, r := range segments {

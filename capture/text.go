@@ -58,7 +58,7 @@ func (c *compiler) spread(p *partition, r *journal.Inference) {
 	r.HashIDs, r.BlockSize = nil, 0
 }
 
-// every returns each so many-th of some ids, and the last one, in their memory.
+// every returns each this many-th of some ids, and the last one, in their memory.
 func every(ids []uint64, n int) []uint64 {
 	out := ids[:0]
 	for i, id := range ids {

@@ -32,7 +32,7 @@ type TrunkOptions struct {
 	Seed uint64
 	// Prompts is how many prompts, at most, are chosen at random; 0 is [DefaultTrunkPrompts]. Each takes 8 bytes for each of its values, up to 32 KiB.
 	Prompts int
-	// Progress, if there is one, is told now and then how many bytes were read.
+	// Progress, if there is one, is told from time to time how many bytes were read.
 	Progress func(bytes int64)
 	// Tool is the name and version of the program, for the list.
 	Tool string

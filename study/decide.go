@@ -40,7 +40,7 @@ const (
 	MaxMore = 10_000
 
 	level      = 0.05    // of each test; the interval of a difference covers 1 − level, that of equivalence 1 − 2 × level
-	exactPairs = 16      // up to so many, every pattern of signs is tried
+	exactPairs = 16      // up to this many, every pattern of signs is tried
 	flips      = 1 << 16 // drawn where there are more
 )
 

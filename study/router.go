@@ -78,7 +78,7 @@ const (
 	slack = 0.25
 )
 
-// ReadRouter reads the run in a folder. The cache of each instance holds so many tokens; 0 is an infinite one. It is an error if no reply
+// ReadRouter reads the run in a folder. The cache of each instance holds this many tokens; 0 is an infinite one. It is an error if no reply
 // named its instance, or if the names are no instances'.
 func ReadRouter(dir string, capacity int64) (*Router, error) {
 	run, err := readRun(dir)
@@ -171,7 +171,7 @@ func newRouting(r *Router, names []string, meta *mooncake.Meta, block int64) *ro
 	return s
 }
 
-// add takes the next row.
+// add adds the next row.
 func (s *routing) add(rec *measure.Record) error {
 	at, ok := s.index[rec.Instance()]
 	if !ok || rec.Outcome != measure.Served || !rec.Row.InputLength.Set {

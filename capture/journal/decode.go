@@ -366,7 +366,7 @@ func (p *parser) name(last *Name) Name {
 	return name
 }
 
-// length returns the number of members of a list that has some, and at most so many.
+// length returns the number of members of a list that has some, and at most this many.
 func (p *parser) length(most uint64) int {
 	n := p.size()
 	if n > most || n > uint64(len(p.b)) { // a member takes a byte or more

@@ -19,7 +19,7 @@ const (
 	traceReplay = "tracereplay"
 )
 
-// anyTool is in the place of a tool for further spellings of our own flags, which any command line may have.
+// anyTool is in place of a tool for further spellings of our own flags, which any command line may have.
 const anyTool = "moonloop"
 
 var toolNames = map[string]string{aiperf: "AIPerf", vllm: "vLLM bench serve", guidellm: "GuideLLM", traceReplay: "UCM TraceReplay"}

@@ -29,7 +29,7 @@ func newCompareCommand() *cobra.Command {
 	var rounds roundFlags
 	cmd := &cobra.Command{
 		Use:   "compare {A B | --run CMD_A --run CMD_B}",
-		Short: "Tell whether the replays B are slower than the replays A",
+		Short: "Tell whether replays B of a trace are slower than replays A",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if rounds.given() {
 				return rounds.check(args, again)

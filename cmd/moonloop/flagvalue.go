@@ -171,14 +171,17 @@ func listOf(f *pflag.Flag) *[]string {
 	return nil
 }
 
-// completeFlags offers the words of rules to shells.
-func completeFlags(verb *cobra.Command) {
-	verb.Flags().VisitAll(func(f *pflag.Flag) {
-		if words := ruleOf(f).words; words != nil {
-			// It fails only for a flag that does not exist or is completed already.
-			_ = verb.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
-		}
-	})
+// completeFlags offers the words of rules to a shell that asks for them. The library keeps each flag that has a completion for as
+// long as the process lives, so it is for that command line alone.
+func completeFlags(root *cobra.Command) {
+	for _, verb := range root.Commands() {
+		verb.Flags().VisitAll(func(f *pflag.Flag) {
+			if words := ruleOf(f).words; words != nil {
+				// It fails only for a flag that does not exist or is completed already.
+				_ = verb.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+			}
+		})
+	}
 }
 
 // labelVar adds a flag of KEY=VALUE pairs. A text without a key has the key "label", as vLLM's bench names it.

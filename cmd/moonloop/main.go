@@ -163,7 +163,6 @@ func newRootCommand() *cobra.Command {
 	describe(root)
 	for _, verb := range root.Commands() {
 		describe(verb)
-		completeFlags(verb)
 	}
 	wordHelp(root)
 	return root

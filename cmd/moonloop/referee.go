@@ -59,7 +59,7 @@ func newRefereeCommand() *cobra.Command {
 	var f judgeFlags
 	cmd := &cobra.Command{
 		Use:   "referee RECORD",
-		Short: "Tell how late a load generator was, and how wrong its figures are, by an engine's record",
+		Short: "Tell how late a load generator was, and how wrong its figures are",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return nil
@@ -244,6 +244,9 @@ func latenessRows(j *referee.Judgement) (rows [][]string) {
 		if c.Before != nil {
 			rows = append(rows, latenessCells("from its start to the engine", c.Before))
 		}
+	}
+	if j.FromSchedule != nil {
+		rows = append(rows, latenessCells("from when it was due to the last token", j.FromSchedule))
 	}
 	return rows
 }

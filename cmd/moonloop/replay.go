@@ -428,7 +428,7 @@ func parseStartAt(text string) (time.Time, error) {
 	return at, nil
 }
 
-// loops says how often a trace is sent: so many times, or for so long.
+// loops says how often a trace is sent: this many times, or for this long.
 type loops struct {
 	passes  int
 	lasting time.Duration

@@ -73,7 +73,7 @@ func newSearchCommand() *cobra.Command {
 	var f searchFlags
 	cmd := &cobra.Command{
 		Use:   "search TRACE --objective LIST [flags] -- --url URL [replay flags]",
-		Short: "Find the load of a trace that an engine takes within its objectives",
+		Short: "Find the highest load at which an engine meets your objectives",
 		Args: func(cmd *cobra.Command, args []string) error {
 			own := len(args)
 			if at := cmd.ArgsLenAtDash(); at >= 0 {

@@ -37,7 +37,7 @@ func newShadowCommand() *cobra.Command {
 	var f shadowFlags
 	cmd := &cobra.Command{
 		Use:   "shadow FOLDER --out DIR --allow-target URL [flags] -- --url URL",
-		Short: "Replay production minutes behind it, from the journals that a Collector is writing",
+		Short: "Replay production to another engine while it runs, minutes behind it",
 		Args: func(cmd *cobra.Command, args []string) error {
 			own := len(args)
 			if at := cmd.ArgsLenAtDash(); at >= 0 {

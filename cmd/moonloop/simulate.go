@@ -287,7 +287,7 @@ func (f *simulateFlags) prepareJudge(c *simulator.Config) (forget func(), err er
 // vegetaSeq is the header in which vegeta numbers its requests.
 const vegetaSeq = "X-Vegeta-Seq"
 
-// serveUntil serves until ctx ends, lets requests under way finish within grace, and then breaks them off.
+// serveUntil serves until ctx ends, lets requests in flight finish within grace, and then breaks them off.
 func serveUntil(ctx context.Context, server *http.Server, listener net.Listener, grace time.Duration) error {
 	failed := make(chan error, 1)
 	go func() {

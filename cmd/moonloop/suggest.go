@@ -85,6 +85,7 @@ func commandNames(parent *cobra.Command) (names []string) {
 func findCommand(root *cobra.Command, args []string) (*cobra.Command, []string, error) {
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		completeAliases(root)
+		completeFlags(root)
 	}
 	verb, rest, err := root.Find(args)
 	if err == nil || strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {

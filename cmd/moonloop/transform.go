@@ -42,7 +42,7 @@ func newTransformCommand() *cobra.Command {
 	var f transformFlags
 	cmd := &cobra.Command{
 		Use:   "transform TRACE... [--out TRACE]",
-		Short: "Scale, cut, join and reshape Mooncake traces, and keep what they share",
+		Short: "Scale, cut, join and reshape Mooncake traces without losing what their requests share",
 		Args:  someInputs("one file or more", `name files, URLs, or - for standard input`),
 		RunE:  func(cmd *cobra.Command, args []string) error { return runTransform(cmd, f, args) },
 	}

@@ -48,7 +48,7 @@ type translator struct {
 	kept   map[string]string // values that mean something together only
 	models []string          // where --model is given several times
 
-	adapters []string // of LoRA, in the place of the model
+	adapters []string // of LoRA, in place of the model
 }
 
 // aliasHint tells where the table is.
@@ -1025,7 +1025,7 @@ func column(ours string) func(*translator, string) error {
 	}
 }
 
-// vllmRamp is vLLM's ramp over its requests, as one over the time that so many requests take.
+// vllmRamp is vLLM's ramp over its requests, as one over the time that this many requests take.
 func (t *translator) vllmRamp() error {
 	prompts, err := parseFloat(t.typed("num-prompts", "max-requests"))
 	from, err1 := parseFloat(t.kept["ramp from"])

@@ -44,7 +44,7 @@ func (t *translator) randomFormat(value string) error {
 	return t.add("image-format", "png")
 }
 
-// throughputOfUser is an objective that is one of the time between tokens: so many tokens a second are one in the rest of it.
+// throughputOfUser is an objective that is one of the time between tokens: this many tokens a second are one in the rest of it.
 const throughputOfUser = "output_token_throughput_per_user"
 
 // objectives reads AIPerf's and vLLM's, several in one value.

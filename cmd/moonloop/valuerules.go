@@ -124,7 +124,7 @@ func isBaseURL(value string) error {
 	case err != nil:
 		return err
 	case u.User != nil:
-		return advice("it holds a user name; pass credentials by --api-key-env, --api-key-file or -H @FILE")
+		return advice("it contains a user name; pass credentials by --api-key-env, --api-key-file or -H @FILE")
 	case u.Fragment != "":
 		return advice("it holds a fragment, which no request sends; leave out the # and what follows")
 	}
@@ -148,7 +148,7 @@ var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})$`)
 func isEndpoint(value string) error {
 	u, err := parseURL(value)
 	if err == nil && (u.User != nil || u.RawQuery != "") {
-		return advice("it holds a user name or a query, which are not sent; pass credentials by OTEL_EXPORTER_OTLP_HEADERS")
+		return advice("it contains a user name or a query, which are not sent; pass credentials by OTEL_EXPORTER_OTLP_HEADERS")
 	}
 	return err
 }

@@ -14,7 +14,7 @@ import (
 
 var errNoFile = errors.New("a pipe or a device, not a file")
 
-// Open opens a file of a user's folder for reading. Unlike [os.Open] it never waits: a named pipe in the place of the file, to which
+// Open opens a file of a user's folder for reading. Unlike [os.Open] it never waits: a named pipe in place of the file, to which
 // nobody writes, is an error, and so is a device, which may have no end.
 func Open(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // the caller names it

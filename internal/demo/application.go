@@ -45,7 +45,7 @@ const (
 	tokenTime   = 10 * time.Millisecond
 )
 
-// Plan makes the visits of a production that lasts about so long: they begin as a Poisson process, and share
+// Plan makes the visits of a production that lasts about this long: they begin as a Poisson process, and share
 // two system prompts. The same duration and seed give the same visits.
 func Plan(duration time.Duration, seed uint64) []Conversation {
 	p := NewProse(seed)

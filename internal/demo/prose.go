@@ -35,7 +35,7 @@ var phrases = sync.OnceValue(func() map[string][]string {
 	return lists
 })
 
-// pick returns a phrase of a list, with a number in the place of each %.
+// pick returns a phrase of a list, with a number in place of each %.
 func (p Prose) pick(list string) string {
 	all := phrases()[list]
 	phrase := all[p.IntN(len(all))]

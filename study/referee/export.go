@@ -52,7 +52,7 @@ var errTooManyClaims = fmt.Errorf("it has more than %d requests: judge a part of
 
 // exportForms is which files are read, for messages.
 const exportForms = "requests.jsonl of moonloop, profile_export.jsonl of AIPerf, the JSON of GuideLLM, of vllm bench serve --save-detailed and of " +
-	"inference-perf's per-request metrics, the CSV or JSON of k6 --out and of vegeta encode, or lines of JSON with ttft_ms"
+	"inference-perf's per-request metrics, the CSV or JSON of k6 --out and of vegeta encode, the CSV of oha, or lines of JSON with ttft_ms"
 
 // ReadExport reads the file in which a generator tells of its requests, whichever generator that is.
 func ReadExport(r io.Reader) (*Export, error) {
@@ -98,7 +98,7 @@ func ReadExport(r io.Reader) (*Export, error) {
 // longest is the greatest time, in ms, that passes for one: 30,000 years.
 const longest = 1e15
 
-// bounded reads so many bytes at most, in lines of so many bytes if they are bounded, and then fails.
+// bounded reads this many bytes at most, in lines of this many bytes if they are bounded, and then fails.
 type bounded struct {
 	r          io.Reader
 	left, line int64

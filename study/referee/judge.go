@@ -35,6 +35,9 @@ type Judgement struct {
 	Zero time.Time `json:"zero"`
 	// Lateness is that of the arrivals; nil if the instants were to be random.
 	Lateness *Percentiles `json:"lateness"`
+	// FromSchedule is the time from when a request was due until the engine wrote its last token: what somebody on time would have
+	// waited. A generator that sends late and measures from its own start does not see all of it. nil if the instants were to be random.
+	FromSchedule *Percentiles `json:"latency_from_schedule"`
 	// Gaps are those between arrivals that were to be random.
 	Gaps *RandomGaps `json:"gaps"`
 	// Client is how far the generator's own figures are from the truth; nil without an export.
@@ -125,6 +128,14 @@ func Judge(s *Schedule, all []Request, skip int) (*Judgement, error) {
 		j.late, zero = align(at, arrived)
 		late, _ := Known(j.late)
 		j.Lateness = percentiles(late)
+		var waits []float64
+		for i, q := range p.request {
+			if q >= 0 {
+				waits = append(waits, j.late[i]+all[q].Latency())
+			}
+		}
+		waits, _ = Known(waits)
+		j.FromSchedule = percentiles(waits)
 		if p.by != byOrder {
 			n := reordered(at, arrived)
 			j.Reordered = &n
