@@ -126,17 +126,10 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 		MaxIdleConnsPerHost: cfg.Connections,
 		DisableKeepAlives:   cfg.FreshConnections,
 		IdleConnTimeout:     idleConnTimeout,
-<<<<<<< HEAD
-		DisableCompression:  true, // a compressed stream has no arrivals
-		// Room for several chunks of a stream: every open one holds it. The writer keeps its 4 KiB: a short request that
-		// did not fit in would take a second system call.
-		ReadBufferSize: readBuffer,
-=======
 		DisableCompression:  true, // the arrivals of a compressed stream cannot be measured
 		// Room for several chunks of a stream, for every open stream. The writer keeps its 4 KiB, because a short request that did not fit
 		// would need a second system call.
-		ReadBufferSize: 1 << 10,
->>>>>>> main
+		ReadBufferSize: readBuffer,
 		Protocols:      new(http.Protocols),
 		DialContext:    dial,
 	}
@@ -159,16 +152,11 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 	return t
 }
 
-<<<<<<< HEAD
-// Close closes the connections that are idle. Exchanges under way go on.
+// Close closes idle connections. Exchanges in flight continue.
 func (c *Client) Close() {
 	c.transport.CloseIdleConnections()
 	c.direct.close()
 }
-=======
-// Close closes idle connections. Exchanges in flight continue.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
->>>>>>> main
 
 // ClockStep returns the greatest change of the wall clock against the monotonic clock since New, and whether kernel timestamps were used.
 // They use the wall clock: if it changed by more than a few microseconds, the clock was set, and timestamps around that time are wrong.

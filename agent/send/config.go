@@ -77,7 +77,6 @@ type Config struct {
 	way way
 }
 
-<<<<<<< HEAD
 // way is how exchanges go.
 type way uint8
 
@@ -89,10 +88,7 @@ const (
 	byDirect
 )
 
-// String shows the configuration without its secrets.
-=======
 // String returns the configuration without its secrets.
->>>>>>> main
 func (c Config) String() string {
 	text, _ := c.MarshalJSON() // words and numbers always marshal
 	return string(text)

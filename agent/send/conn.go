@@ -194,14 +194,10 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-<<<<<<< HEAD
 // Quiet reports whether a connection that nobody reads is open still, and nothing has come on it. It is true where nobody can say.
 func (c *conn) Quiet() bool { return c.socket == nil || c.socket.Quiet() }
 
-// waits returns the number of bytes that wait.
-=======
 // waits returns the number of waiting bytes.
->>>>>>> main
 func (c *conn) waits() int {
 	if c.corked == nil {
 		return 0

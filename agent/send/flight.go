@@ -138,17 +138,7 @@ func (f *flight) classify(err error) *Error {
 // trace returns the hooks that net/http calls.
 func (f *flight) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
-<<<<<<< HEAD
 		GetConn:           func(string) { f.ask() },
-=======
-		GetConn: func(string) {
-			f.mu.Lock()
-			f.clear() // also if net/http sends again by itself
-			f.asked = f.clk.Now()
-			f.mu.Unlock()
-			f.guard.enter(stageConnect)
-		},
->>>>>>> main
 		DNSStart:          func(httptrace.DNSStartInfo) { f.first(&f.dns, nil) },
 		DNSDone:           func(httptrace.DNSDoneInfo) { f.first(&f.dnsEnd, nil) },
 		ConnectStart:      func(string, string) { f.first(&f.connect, nil) },
@@ -166,20 +156,16 @@ func (f *flight) trace() *httptrace.ClientTrace {
 	}
 }
 
-<<<<<<< HEAD
 // ask begins to wait for a connection.
 func (f *flight) ask() {
 	f.mu.Lock()
-	f.clear() // also when net/http sends again by itself
+	f.clear() // also if net/http sends again by itself
 	f.asked = f.clk.Now()
 	f.mu.Unlock()
 	f.guard.enter(stageConnect)
 }
 
-// first notes an instant, unless it failed or is noted already: addresses are tried in parallel.
-=======
 // first records a time, unless it failed or is recorded already: addresses are tried in parallel.
->>>>>>> main
 func (f *flight) first(at *time.Duration, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

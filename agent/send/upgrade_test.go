@@ -18,12 +18,11 @@ import (
 // A server that switches protocols takes the connection out of HTTP, and net/http hands it over as a body that no context
 // ends: neither a timeout nor Ctrl-C would.
 func TestSwitchingProtocolsIsARefusal(t *testing.T) {
-<<<<<<< HEAD
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				stuck := make(chan struct{})
-				hung := time.AfterFunc(time.Hour, func() { close(stuck) }) // lets a client go that would wait for ever
+				hung := time.AfterFunc(time.Hour, func() { close(stuck) }) // lets a client go that would wait forever
 				dial := piped(func(c net.Conn) {
 					requests(c, func(*http.Request, string) bool {
 						_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: other\r\nConnection: Upgrade\r\n\r\n")
@@ -51,16 +50,6 @@ func TestSwitchingProtocolsIsARefusal(t *testing.T) {
 					return
 				}
 				close(stuck)
-=======
-	synctest.Test(t, func(t *testing.T) {
-		stuck := make(chan struct{})
-		hung := time.AfterFunc(time.Hour, func() { close(stuck) }) // lets a client go that would wait forever
-		dial := piped(func(c net.Conn) {
-			requests(c, func(*http.Request, string) bool {
-				_, _ = io.WriteString(c, "HTTP/1.1 101 Switching Protocols\r\nUpgrade: other\r\nConnection: Upgrade\r\n\r\n")
-				<-stuck
-				return false
->>>>>>> main
 			})
 		})
 	}

@@ -261,35 +261,7 @@ func TestConnectTimeout(t *testing.T) {
 	}
 }
 
-<<<<<<< HEAD
-// TestStalledUpload: a server that does not take the request is no reason to wait for ever.
-=======
-func TestConnectTimeout(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		c, err := New(Config{
-			URL: "http://engine", ConnectTimeout: 3 * time.Second,
-			DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			},
-		}, clock.New())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer synctest.Wait()
-		var x Exchange
-		c.Do(t.Context(), post("{}"), &x)
-		if x.Err == nil || x.Err.Class != ClassConnectTimeout || x.End-x.Start != 3*time.Second {
-			t.Errorf("%v after %v", x.Err, x.End-x.Start)
-		}
-		if x.Wire != clock.Never || x.FirstByte != clock.Never || len(x.At) != 0 {
-			t.Errorf("instants of a request that was never sent: %+v", x)
-		}
-	})
-}
-
 // TestStalledUpload: a server that does not take the request is no reason to wait forever.
->>>>>>> main
 func TestStalledUpload(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
