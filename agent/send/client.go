@@ -30,6 +30,7 @@ type Client struct {
 	clk       clock.Clock
 	wall      *wall
 	transport *http.Transport
+	direct    *direct               // for Do, nil where there is no such way
 	replay    *retryablehttp.Client // for Do
 	look      *retryablehttp.Client // for Get
 	api       *retryablehttp.Client // for JSON
@@ -56,6 +57,7 @@ func New(cfg Config, clk clock.Clock) (*Client, error) {
 	}
 	c := &Client{cfg: cfg, base: base, clk: clk, wall: newWall(clk), header: baseHeader(cfg), secrets: secretsOf(cfg, base.Query())}
 	c.transport = newTransport(cfg, c.wall)
+	c.direct = newDirect(&c.cfg, base, c.header, c.transport.DialContext, clk)
 	client := &http.Client{
 		Transport: onlyRoundTrip{c.transport},
 		// A redirect counts as an answer: following it would send prompt and key to an address that nobody named.
@@ -127,7 +129,7 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 		DisableCompression:  true, // the arrivals of a compressed stream cannot be measured
 		// Room for several chunks of a stream, for every open stream. The writer keeps its 4 KiB, because a short request that did not fit
 		// would need a second system call.
-		ReadBufferSize: 1 << 10,
+		ReadBufferSize: readBuffer,
 		Protocols:      new(http.Protocols),
 		DialContext:    dial,
 	}
@@ -151,7 +153,10 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 }
 
 // Close closes idle connections. Exchanges in flight continue.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.transport.CloseIdleConnections()
+	c.direct.close()
+}
 
 // ClockStep returns the greatest change of the wall clock against the monotonic clock since New, and whether kernel timestamps were used.
 // They use the wall clock: if it changed by more than a few microseconds, the clock was set, and timestamps around that time are wrong.
@@ -180,12 +185,22 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	defer s.free()
 	s.begin(x, f, req, &c.chunks, int64(c.cfg.MaxReply), c.cfg.MaxLine)
 
-	resp, err := c.roundTrip(f.in(inner), c.replay, http.MethodPost, req)
+	var resp *http.Response
+	var err error
+	if f.direct = c.direct.takes(req); f.direct {
+		resp, err = c.direct.roundTrip(inner, f, req)
+	} else {
+		resp, err = c.roundTrip(f.in(inner), c.replay, http.MethodPost, req)
+	}
 	if err == nil {
 		f.opened()
 		x.Instance = c.cfg.instance(resp.Header)
 		err = s.take(resp)
-		_ = resp.Body.Close()
+		if f.direct { // when the connection's books have been read
+			defer resp.Body.Close() //nolint:errcheck // it has been read, or is given up
+		} else {
+			_ = resp.Body.Close()
+		}
 	}
 	x.Start = req.Gate.since(x.Start)
 	c.conclude(ctx, req, s, err, f.guard.stop())

@@ -73,7 +73,20 @@ type Config struct {
 	NoKernelStamps bool
 	// DialContext replaces TCP, for virtual time; nil = net.Dialer.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	way way
 }
+
+// way is how exchanges go.
+type way uint8
+
+const (
+	// waysMix is direct where a request fits, and the kernel stamps what comes.
+	waysMix way = iota
+	// byNetHTTP and byDirect are for tests: always net/http, and direct on whatever DialContext returns.
+	byNetHTTP
+	byDirect
+)
 
 // String returns the configuration without its secrets.
 func (c Config) String() string {

@@ -59,11 +59,13 @@ const statusOverloaded = 529
 // retryable decides what is sent again: only what cannot have reached the model. It never returns an error, because that would replace the
 // real one.
 func retryable(ctx context.Context, resp *http.Response, err error) (bool, error) {
+	return tryAgain(ctx, flightOf(ctx), resp, err), nil
+}
+
+func tryAgain(ctx context.Context, f *flight, resp *http.Response, err error) (again bool) {
 	if ctx.Err() != nil {
-		return false, nil
+		return false
 	}
-	f := flightOf(ctx)
-	again := false
 	switch {
 	case err != nil:
 		again = !f.connected() && !hopeless(err)
@@ -73,7 +75,7 @@ func retryable(ctx context.Context, resp *http.Response, err error) (bool, error
 	if again {
 		f.guard.enter(stagePause)
 	}
-	return again, nil
+	return again
 }
 
 // mayPass decides what is sent again for a call of which only the answer counts: every failure that may be temporary.
