@@ -15,7 +15,7 @@ import (
 // SLO is a set of service level objectives: greatest values that a good request stays within. Zero means not asked.
 // Latencies count from Start, as AIPerf and vLLM count them for their goodput.
 type SLO struct {
-	TTFT, TTST, ITL, TPOT, E2E time.Duration
+	TTFT, TTST, ITL, TPOT, E2E, TTFO, Decode time.Duration
 }
 
 // objectives are what an SLO may ask for, each with the names that people write: ours, then vLLM's --goodput and AIPerf's tags.
@@ -30,6 +30,8 @@ var objectives = []struct {
 	{[]string{"itl", "inter_token_latency"}, func(s *SLO) *time.Duration { return &s.ITL }, (*Record).ITL, false},
 	{[]string{"tpot", "time_per_output_token"}, func(s *SLO) *time.Duration { return &s.TPOT }, (*Record).TPOT, false},
 	{[]string{"e2e", "e2el", "request_latency"}, func(s *SLO) *time.Duration { return &s.E2E }, from(start, (*Record).Latency), true},
+	{[]string{"ttfo", "time_to_first_output_token"}, func(s *SLO) *time.Duration { return &s.TTFO }, (*Record).TTFO, true},
+	{[]string{"decode", "decode_duration"}, func(s *SLO) *time.Duration { return &s.Decode }, (*Record).DecodeDuration, false},
 }
 
 // objective returns where an SLO has the objective of a name, nil where there is none.
@@ -51,7 +53,7 @@ func ParseSLO(text string) (SLO, error) {
 		at := max(0, strings.IndexAny(pair, "=:"))
 		name, limit := pair[:at], s.objective(pair[:at])
 		if limit == nil {
-			return SLO{}, fmt.Errorf("objective %q: want name=duration with a name of ttft, ttst, itl, tpot, e2e, for example ttft=500ms", pair)
+			return SLO{}, fmt.Errorf("objective %q: want name=duration with a name of ttft, ttst, itl, tpot, e2e, ttfo or decode, for example ttft=500ms", pair)
 		}
 		d, err := parseMillis(pair[at+1:])
 		if err != nil {

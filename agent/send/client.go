@@ -23,16 +23,16 @@ import (
 
 // Client sends requests to one engine. Safe for concurrent use.
 type Client struct {
-	cfg       Config
-	base      *url.URL
-	header    http.Header // of each request
-	secrets   []string    // never shown
-	clk       clock.Clock
-	wall      *wall
-	transport *http.Transport
-	replay    *retryablehttp.Client // for Do
-	look      *retryablehttp.Client // for Get
-	api       *retryablehttp.Client // for JSON
+	cfg         Config
+	base        *url.URL
+	header      http.Header // of each request
+	secrets     []string    // never shown
+	clk         clock.Clock
+	wall        *wall
+	connections *connections
+	replay      *retryablehttp.Client // for Do
+	look        *retryablehttp.Client // for Get
+	api         *retryablehttp.Client // for JSON
 
 	chunks atomic.Int64 // output chunks that arrived
 }
@@ -55,9 +55,9 @@ func New(cfg Config, clk clock.Clock) (*Client, error) {
 		return nil, fmt.Errorf("send: the URL cannot be read: %w", err)
 	}
 	c := &Client{cfg: cfg, base: base, clk: clk, wall: newWall(clk), header: baseHeader(cfg), secrets: secretsOf(cfg, base.Query())}
-	c.transport = newTransport(cfg, c.wall)
+	c.connections = newConnections(cfg.Reuse, func() *http.Transport { return newTransport(cfg, c.wall) })
 	client := &http.Client{
-		Transport: onlyRoundTrip{c.transport},
+		Transport: onlyRoundTrip{c.connections},
 		// A redirect is an answer: following it would send prompt and key to an address that nobody named.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -122,7 +122,7 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 		TLSClientConfig:     cfg.TLS,
 		TLSHandshakeTimeout: cfg.ConnectTimeout,
 		MaxIdleConnsPerHost: cfg.Connections,
-		DisableKeepAlives:   cfg.FreshConnections,
+		DisableKeepAlives:   cfg.Reuse == ReuseNever,
 		IdleConnTimeout:     idleConnTimeout,
 		DisableCompression:  true, // a compressed stream has no arrivals
 		// Room for several chunks of a stream: every open one holds it. The writer keeps its 4 KiB: a short request that
@@ -151,7 +151,7 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 }
 
 // Close closes the connections that are idle. Exchanges under way go on.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() { c.connections.closeIdle() }
 
 // ClockStep returns by how much the wall clock has moved against the monotonic clock since New, at most so far, and
 // whether kernel stamps were in use at all. They count on the wall clock: past a few microseconds the clock was set,
@@ -169,7 +169,7 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	}
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, size: req.Body.Size, gate: req.Gate}
+	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, size: req.Body.Size, gate: req.Gate, session: req.Session}
 	f.clear()
 	f.guard = guard{clk: c.clk, start: x.Start, gate: req.Gate, cancel: cancel, limits: limits{
 		connect: c.cfg.ConnectTimeout, first: c.cfg.FirstTokenTimeout, idle: c.cfg.IdleTimeout, total: c.cfg.TotalTimeout,

@@ -43,8 +43,8 @@ type Config struct {
 	// HTTP2 speaks HTTP/2 (over plain http with prior knowledge). Many streams then share a connection, so
 	// stamps are taken when the body is read, and BytesSent and BytesRead count bodies alone.
 	HTTP2 bool
-	// FreshConnections opens a connection for each request, and closes it behind the reply.
-	FreshConnections bool
+	// Reuse says which requests a connection is for, one after the other; "" = any.
+	Reuse Reuse
 	// Connections is the expected peak of requests under way: so many idle connections are kept. 0 = all. It limits
 	// nothing: a pool that makes requests wait would turn an open loop into a closed one.
 	Connections int
@@ -117,6 +117,9 @@ func (c Config) check() error {
 	}
 	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		bad("the API key holds a character that no header can carry (a line end at its end?)")
+	}
+	if !knownReuse(c.Reuse) {
+		bad("connections %q: want %s, %s or %s", c.Reuse, ReuseAny, ReuseNever, ReuseSession)
 	}
 	for name, n := range map[string]int64{
 		"connections": int64(c.Connections), "retries": int64(c.Retries), "max line": int64(c.MaxLine), "max reply": int64(c.MaxReply),

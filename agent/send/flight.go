@@ -22,6 +22,8 @@ type flight struct {
 	http2 bool
 	gate  *Gate // nil: none
 
+	session string // that has a connection of its own, where sessions have
+
 	uploaded atomic.Int64 // bytes of the body that net/http took for this connection
 	size     int64        // of the body
 

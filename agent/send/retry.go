@@ -28,7 +28,7 @@ func newRetrier(c *http.Client, retries int, wait, longest time.Duration) *retry
 // because the kept connection turned out to be dead; see flight.replay. net/http would do that as often as it likes and
 // tell nobody, and not at all when the connection dies under the body: it takes a failure to write it for one to read it.
 // With HTTP/2 it knows which streams the server has not begun, and only those go again.
-type onlyRoundTrip struct{ t *http.Transport }
+type onlyRoundTrip struct{ c *connections }
 
 const (
 	maxReplays = 16 // dead connections that one attempt tries
@@ -38,17 +38,18 @@ const (
 // RoundTrip implements http.RoundTripper.
 func (o onlyRoundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 	f := flightOf(r.Context())
+	t := o.c.of(f.session)
 	if f.http2 || r.GetBody == nil {
-		return o.t.RoundTrip(r)
+		return t.RoundTrip(r)
 	}
 	once := r.WithContext(r.Context())
 	once.GetBody = nil // net/http sends nothing again that it cannot rewind
-	resp, err := o.t.RoundTrip(once)
+	resp, err := t.RoundTrip(once)
 	for n := 0; err != nil && n < maxReplays && r.Context().Err() == nil && f.replay(); n++ {
 		if once.Body, err = r.GetBody(); err != nil {
 			return nil, err
 		}
-		resp, err = o.t.RoundTrip(once)
+		resp, err = t.RoundTrip(once)
 	}
 	return resp, err
 }

@@ -26,8 +26,22 @@ func (t *translator) connections(value string) error {
 		return nil
 	case "never":
 		return t.add("connections", "fresh")
+	case "sticky-user-sessions":
+		return t.add("connections", "session")
 	}
-	return fmt.Errorf("%s: want pooled or never; a connection for each session is none, but --balance session keeps a session at one engine", quoted(value))
+	return fmt.Errorf("%s: want pooled, never or sticky-user-sessions", quoted(value))
+}
+
+// arrivals reads how far apart requests are. A burst has no gaps but for the limit of what is under way.
+func (t *translator) arrivals(value string) error {
+	switch value {
+	case "concurrency_burst":
+		t.kept["burst"] = ""
+		return t.closed("")
+	case "constant", "poisson", "gamma":
+		return t.add("arrival", value)
+	}
+	return fmt.Errorf("%s: want constant, poisson, gamma or concurrency_burst", quoted(value))
 }
 
 // graceOf reads a grace, which may be without an end.

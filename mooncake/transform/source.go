@@ -42,8 +42,9 @@ type item struct {
 	index  int64   // of the row in its source
 	seq    int     // of the row among those that the filters left
 	copy   int     // 0: the row itself
-	root   int     // tree that it is in
-	trunk  int     // leading blocks that it shares with other copies
+	root   int     // tree that its trunk is in
+	own    int     // tree that its other blocks are in; 0 where those of two trees differ anyway
+	trunk  int     // leading blocks that it shares with other copies, and with rows that came to another tree
 	timed  bool    // the trace has timestamps
 	thin   bool    // it does not belong to the sample
 	// session stands for the row's session in what is remembered of it; 0: it has none.

@@ -86,14 +86,7 @@ func (s *Stream) open(sources []Source) error {
 		}))
 	}
 	if c.Roots > 1 {
-		in := rows
-		rows = s.then(func() (*item, error) {
-			it, err := in()
-			if err == nil {
-				it.root = rootOf(c, s.x, it)
-			}
-			return it, err
-		}, s.stage("roots", map[string]any{"roots": c.Roots, "seed": c.Seed}, everyFigure, said("clusters are in %d prefix trees that share nothing", c.Roots)))
+		rows = s.then(plant(c, s.x, s.fine > 0, rows), s.stage("roots", map[string]any{"roots": c.Roots, "seed": c.Seed}, everyFigure, said("clusters are in %d prefix trees that share nothing", c.Roots)))
 	}
 	if changes(c.InputScale) || changes(c.PrefixScale) || changes(c.OutputScale) {
 		z := &sizes{c: c, x: s.x, block: s.block, fine: s.fine}
@@ -198,7 +191,7 @@ func (s *Stream) index() error {
 		return err
 	}
 	s.x = newIndex(s.block)
-	s.x.copied = s.c.Scale > 1
+	s.x.scaled, s.x.copied = changes(s.c.Scale), s.c.Scale > 1
 	var names numbered            // of the rows that are left
 	sessions := map[uint64]int{}  // the last row of each
 	at := map[int]map[int64]int{} // rows that replies may be to
@@ -219,7 +212,7 @@ func (s *Stream) index() error {
 			return err
 		}
 		names.row(0, it.HashIDs)
-		s.x.add(it, names.added)
+		s.x.add(it, names.added, names.len())
 		if it.session != 0 {
 			if last, known := sessions[it.session]; known {
 				s.x.link(last, it.seq)
@@ -243,7 +236,7 @@ func (s *Stream) index() error {
 		s.x.share()
 	}
 	if share := s.c.Scale; changes(share) || s.c.Roots > 1 {
-		s.x.divide(trunkLimit(len(s.x.key), max(share, 0)+boolToOne(share == 0)))
+		s.x.divide(trunkLimit(s.x.rows.n, max(share, 0)+boolToOne(share == 0)))
 	} else {
 		s.x.onlyShared()
 	}

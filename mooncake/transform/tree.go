@@ -19,7 +19,7 @@ import (
 type tree struct {
 	ids   numbered // of old blocks
 	next  uint64   // new id
-	nodes nodes
+	nodes column[node]
 	near  []uint32 // of each page of old ids, the row that its first one is of
 	// twice are the partial last blocks of rows that end where others go on, or end: by their old ids.
 	twice map[uint64]uint64
@@ -46,24 +46,6 @@ func (n *node) full() int {
 		return int(n.n) - 1
 	}
 	return int(n.n)
-}
-
-// nodes grow without being moved.
-type nodes struct {
-	chunks [][]node
-	n      int
-}
-
-const nodesEach = 1 << 12
-
-func (l *nodes) at(i uint32) *node { return &l.chunks[i/nodesEach][i%nodesEach] }
-
-func (l *nodes) add(n node) {
-	if l.n%nodesEach == 0 {
-		l.chunks = append(l.chunks, make([]node, nodesEach))
-	}
-	*l.at(uint32(l.n)) = n //nolint:gosec // bounded by maxIndexed
-	l.n++
 }
 
 // page is for how many old ids the tree remembers a row, from which on to look for that of one of them.
