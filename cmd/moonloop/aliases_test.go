@@ -292,6 +292,8 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 		case "summary":
 			field, want, _ = strings.Cut(rest, "=")
 			good = want == w.summary(t, field)
+		case "in": // another order than that of the trace, which sizes tell
+			good = len(w.seen) == 4 && (w.seen[1].size > w.seen[3].size || w.seen[3].size > w.seen[0].size || w.seen[0].size > w.seen[2].size)
 		case "one": // at a time, in the order of the trace, which sizes tell
 			good = len(w.seen) == 4 && w.seen[1].size < w.seen[3].size && w.seen[3].size < w.seen[0].size && w.seen[0].size < w.seen[2].size
 		case "first": // message of every chat: its role, and its content
@@ -659,6 +661,7 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--prompts verse", []string{"want dataset FILE, words or tokens"}},
 		{"--prompts dataset DIR/none.txt", []string{"none.txt"}},
 		{"--format json", []string{"want table", "--out DIR"}},
+		{"--dataset-sampling-strategy weighted", []string{"want sequential, shuffle or random"}},
 		{"--connection-reuse-strategy sometimes", []string{"want pooled, never or sticky-user-sessions"}},
 		{"--goodput time_to_first_token:100,prefill_throughput_per_user:5", []string{"prefill_throughput_per_user", "a name of ttft, ttst, itl"}},
 		{"--goodput output_token_throughput_per_user:0", []string{"want a number of tokens per second"}},

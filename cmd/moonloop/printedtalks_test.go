@@ -44,6 +44,8 @@ var printedTalks = []printedLine{
 	talkLine("Multi-Turn Conversations", "all of a file, in a burst", "--conversation-num 3 --concurrency 50 --random-seed 42", "requests 7; turns 1 1 1 3 3 3 5", talksAre),
 	talkLine("Multi-Turn Conversations", "at a rate", "--conversation-num 3 --request-rate 50 --request-rate-mode poisson --random-seed 42", "requests 7; turns 1 1 1 3 3 3 5; summary config.request-rate=50; summary config.arrival=poisson", talksAre),
 	talkLine("Multi-Turn Conversations", "their turns, on connections of their own", "--concurrency 1 --conversation-num 3 --connection-reuse-strategy sticky-user-sessions", "requests 7; a connection for each session", "--connection-reuse-strategy is added, which the page on options has"),
+	talkLine("Multi-Turn Conversations", "in another order", "--concurrency 1 --conversation-num 3 --dataset-sampling-strategy shuffle --random-seed 42", "requests 7; turns 1 1 1 3 3 3 5", "--dataset-sampling-strategy is added, which the page names"),
+	talkLine("Multi-Turn Conversations", "drawn at random", "--concurrency 2 --conversation-num 3 --dataset-sampling-strategy random --random-seed 42", "some max_completion_tokens=4", "likewise; some conversations come several times, and others never"),
 	loadLine("Command Line Options", "a connection for each request", "--concurrency 2 --request-count 3 --connection-reuse-strategy never", "requests 3; header Connection=close", ""),
 
 	loadLine("Request Rate with Max Concurrency", "gaps by chance, as printed", "!--endpoint-type chat --endpoint /v1/chat/completions --streaming --concurrency 100 --request-rate 200 --request-rate-mode poisson --random-seed 42 --request-count 500 --synthetic-input-tokens-mean 500 --output-tokens-mean 200", makesLengths, ofLengths),

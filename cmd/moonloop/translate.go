@@ -801,6 +801,12 @@ func (t *translator) synthesis() (errs []error) {
 			set(&first, plain[1], value)
 		}
 	}
+	if how, given := t.kept["draw"]; given {
+		set(&first, "draw", how)
+		if seed := t.typed("seed", "random-seed"); seed != "" {
+			set(&first, "seed", seed)
+		}
+	}
 	gap := time.Duration(0)
 	if text, given := t.kept["idle"]; given {
 		s, err := parseFloat(text)

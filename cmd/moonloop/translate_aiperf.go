@@ -44,6 +44,17 @@ func (t *translator) arrivals(value string) error {
 	return fmt.Errorf("%s: want constant, poisson, gamma or concurrency_burst", quoted(value))
 }
 
+// drawing reads in which order conversations come.
+func (t *translator) drawing(value string) error {
+	switch value {
+	case "sequential":
+		return nil
+	case "shuffle", "random":
+		return keep("draw")(t, value)
+	}
+	return fmt.Errorf("%s: want sequential, shuffle or random", quoted(value))
+}
+
 // graceOf reads a grace, which may be without an end.
 func (t *translator) graceOf(value string) error {
 	if strings.EqualFold(value, "inf") {

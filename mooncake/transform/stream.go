@@ -30,6 +30,7 @@ type Stream struct {
 	indexing      bool
 	x             *index
 	spool         *spool
+	drawing       *drawing
 	tick          float64 // of the clock whose rows were spread, ms
 	ended         bool
 }
@@ -56,6 +57,9 @@ func (s *Stream) Close() {
 	if s.spool != nil {
 		s.spool.close()
 	}
+	if s.drawing != nil {
+		s.drawing.spool.close()
+	}
 }
 
 // open puts the steps together.
@@ -69,7 +73,7 @@ func (s *Stream) open(sources []Source) error {
 			return err
 		}
 	}
-	s.finish.moved = c.Scale != 0 || c.filters() || c.Spread != SpreadNone || c.Join == JoinMerge
+	s.finish.moved = c.Draw != DrawNone || c.Scale != 0 || c.filters() || c.Spread != SpreadNone || c.Join == JoinMerge
 	rows, keep := s.rows, []bool(nil)
 	if changes(c.Scale) {
 		o, err := newOverlay(c, s.x)
@@ -181,6 +185,12 @@ func (s *Stream) begin(sources []Source) error {
 		return it, nil
 	}
 	s.rows = s.selected(measured)
+	if how := s.c.Draw; how != DrawNone {
+		s.rows = s.then(s.drawn(s.rows), s.stage("draw", map[string]any{"how": string(how), "seed": s.c.Seed}, everyFigure, func(before, after *Figures) string {
+			return fmt.Sprintf("%d conversations in another order, %d rows → %d; hits of an infinite cache %.2f %% → %.2f %% of the tokens",
+				len(s.drawing.talks), before.Rows, after.Rows, 100*before.TokenHits, 100*after.TokenHits)
+		}))
+	}
 	return nil
 }
 
