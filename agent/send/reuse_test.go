@@ -51,6 +51,9 @@ func TestReuse(t *testing.T) {
 				}
 			}
 			c.Close()
+			server.Close() // which waits for the handlers
+			mu.Lock()
+			defer mu.Unlock()
 			var got []string
 			for _, of := range slices.Collect(maps.Values(came)) {
 				slices.Sort(of)
