@@ -7,6 +7,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -17,10 +18,19 @@ import (
 	"github.com/moonloop/moonloop/study/referee"
 )
 
-// work is a load of streams: so many, each of so many tokens, started within a time.
+// work is a load of streams: this many, each of this many tokens, started within a time.
 type work struct {
 	streams, tokens int
 	within          time.Duration
+	gap             time.Duration // between two tokens of a stream; 0: usualGap
+}
+
+// usualGap makes 50 tokens/s.
+const usualGap = 20 * time.Millisecond
+
+// engine is the simulated engine's pace for the work: the first token after 200 ms, then one each gap.
+func (w work) engine() []string {
+	return []string{"--prefill", "200ms", "--prefill-per-token", "0", "--decode", cmp.Or(w.gap, usualGap).String(), "--decode-per-sequence", "0"}
 }
 
 // report is what a client measured in its run, all in ms.
@@ -32,6 +42,9 @@ type report struct {
 	// ttftErrors and gapErrors are what the client says less the engine's truth, request by request and gap by gap, where
 	// the client names its requests. Nil elsewhere.
 	ttftErrors, gapErrors []float64
+	// Of the floor with stamps: the errors of gaps between its stamps after the read, and how long after the kernel's stamp it had
+	// each token.
+	readErrors, waited []float64
 
 	coalesced float64 // share; NaN where the client does not say
 	verdict   string

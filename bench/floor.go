@@ -6,98 +6,154 @@
 package main
 
 import (
-	"bufio"
-	"bytes"
+	"cmp"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"io"
-	"net/http"
+	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
-
-	"github.com/moonloop/moonloop/agent/send"
 )
 
-// floor is the least that a client on net/http can do: it reads each line and scans it, with the agent's own scanner, and
-// keeps nothing. What an agent costs above it is what its measuring costs.
-type floor struct{}
-
-func (floor) name() string { return "floor: bare net/http and the scanner" }
-
-func (floor) stream(ctx context.Context, b *bench, dir, url string, w work) (*process, error) {
-	return run(ctx, 2*time.Minute, how{dir: dir, name: "floor", core: b.clientCore}, b.self,
-		"-floor", url, "-streams", strconv.Itoa(w.streams), "-tokens", strconv.Itoa(w.tokens), "-within", w.within.String())
+// floor is the least that a client can do: it reads each line and scans it, with the agent's own scanner, and keeps nothing. What
+// an agent costs above it is what its measuring costs.
+type floor struct {
+	label  string
+	reader string // one of readers; "": http
+	stamps bool   // it notes when each token came
 }
 
-// read reads that all tokens came; there are no figures.
-func (floor) read(dir string, t *truth) (*report, error) {
+// bare is the floor of the agent, which is on net/http.
+var bare = floor{label: "floor: bare net/http and the scanner"}
+
+func (f floor) name() string { return f.label }
+
+func (f floor) stream(ctx context.Context, b *bench, dir, url string, w work) (*process, error) {
+	args := []string{
+		"-floor", url, "-reader", cmp.Or(f.reader, "http"), "-streams", strconv.Itoa(w.streams), "-tokens", strconv.Itoa(w.tokens),
+		"-within", w.within.String(),
+	}
+	if f.stamps {
+		args = append(args, "-stamps", filepath.Join(dir, "stamps.json"))
+	}
+	return run(ctx, 2*time.Minute, how{dir: dir, name: "floor", core: b.clientCore}, b.self, args...)
+}
+
+// read reads that all tokens came, and when; without stamps there are no figures.
+func (f floor) read(dir string, t *truth) (*report, error) {
 	var n int
 	if _, err := fmt.Sscanf(content(filepath.Join(dir, "floor.log")), "%d tokens", &n); err != nil || n != t.tokens() {
 		return nil, fmt.Errorf("the floor read %d tokens, the engine wrote %d: %w", n, t.tokens(), err)
 	}
-	return &report{coalesced: nan, verdict: "–"}, nil
+	r := &report{coalesced: nan, verdict: "–"}
+	if !f.stamps {
+		return r, nil
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "stamps.json"))
+	if err != nil {
+		return nil, err
+	}
+	var streams []tally
+	if err := json.Unmarshal(text, &streams); err != nil {
+		return nil, fmt.Errorf("stamps.json: %w", err)
+	}
+	by, together, gaps := t.byID(), 0, 0
+	for i, s := range streams {
+		is := by[streamID(i)].Gaps()
+		for g := range min(len(is), len(s.Kernel)-1) {
+			kernel := float64(s.Kernel[g+1]-s.Kernel[g]) / 1e6
+			r.gapErrors = append(r.gapErrors, kernel-is[g])
+			r.readErrors = append(r.readErrors, float64(s.Read[g+1]-s.Read[g])/1e6-is[g])
+			if gaps++; kernel == 0 {
+				together++
+			}
+		}
+		for g := range s.Read {
+			r.waited = append(r.waited, float64(s.Read[g]-s.Kernel[g])/1e6)
+		}
+	}
+	r.coalesced = float64(together) / float64(gaps)
+	return r, nil
 }
 
-// promptBody is a request for a reply of so many tokens, to a prompt of one block of token ids.
+// streamID is the X-Request-Id of a stream of the floor.
+func streamID(i int) string { return "floor-" + strconv.Itoa(i) }
+
+// promptBody is a request for a reply of this many tokens, to a prompt of one block of token ids.
 func promptBody(tokens int) string {
 	return `{"model":"m","stream":true,"ignore_eos":true,"max_tokens":` + strconv.Itoa(tokens) +
 		`,"prompt":[1` + strings.Repeat(",12345", 511) + `]}`
 }
 
-// runFloor is the whole of the floor's process.
-func runFloor(ctx context.Context, out io.Writer, url string, w work) error {
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: w.streams, DisableCompression: true}}
-	defer client.CloseIdleConnections()
-	body := promptBody(w.tokens)
-	var all sync.WaitGroup
-	counts := make([]int, w.streams)
-	errs := make([]error, w.streams)
-	for i := range w.streams {
-		all.Go(func() { counts[i], errs[i] = readStream(ctx, client, url+"/v1/completions", body) })
-		select {
-		case <-ctx.Done():
-		case <-time.After(w.within / time.Duration(w.streams)):
-		}
-	}
-	all.Wait()
-	total := 0
-	for _, n := range counts {
-		total += n
-	}
-	fmt.Fprintf(out, "%d tokens\n", total)
-	return errors.Join(errs...)
+// tally is what is noted of a stream.
+type tally struct {
+	Tokens int
+	// Of each token, if it is kept: the kernel's stamp, and when the reader had it, in ns of the wall clock.
+	Kernel, Read []int64
+	keep         bool
 }
 
-// readStream sends one request and counts the events with a token.
-func readStream(ctx context.Context, client *http.Client, url, body string) (tokens int, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+// add notes tokens of one read.
+func (t *tally) add(tokens int, kernel int64) {
+	if tokens == 0 {
+		return
+	}
+	t.Tokens += tokens
+	if !t.keep {
+		return
+	}
+	now := time.Now().UnixNano()
+	for range tokens {
+		t.Kernel, t.Read = append(t.Kernel, kernel), append(t.Read, now)
+	}
+}
+
+// readers are the ways to read streams. A reader opens all streams of the work, each at its instant, and reads them to their ends.
+var readers = map[string]func(ctx context.Context, url string, w work, streams []tally) error{
+	"http": readHTTP, "conn": readConns, "epoll": readEpoll, "batches": readBatches,
+}
+
+// runFloor is the whole of the floor's process. With the name of a file for stamps, it notes when each token came.
+func runFloor(ctx context.Context, out io.Writer, url string, w work, reader, stamps string) error {
+	read, ok := readers[reader]
+	if !ok {
+		return fmt.Errorf("no reader %q", reader)
+	}
+	streams := make([]tally, w.streams)
+	for i := range streams {
+		if streams[i].keep = stamps != ""; streams[i].keep {
+			streams[i].Kernel, streams[i].Read = make([]int64, 0, w.tokens), make([]int64, 0, w.tokens)
+		}
+	}
+	if err := read(ctx, url, w, streams); err != nil {
+		return err
+	}
+	total := 0
+	for i := range streams {
+		total += streams[i].Tokens
+	}
+	fmt.Fprintf(out, "%d tokens\n", total)
+	if stamps == "" {
+		return nil
+	}
+	text, err := json.Marshal(streams)
 	if err != nil {
-		return 0, err
+		return err
 	}
-	req.Header.Set("Content-Type", "application/json")
-	reply, err := client.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer reply.Body.Close() //nolint:errcheck // it was read to its end
-	if reply.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("status %s", reply.Status)
-	}
-	var scanner send.TokenScanner
-	for r := bufio.NewReader(reply.Body); ; {
-		text, err := r.ReadSlice('\n')
-		if data, ok := bytes.CutPrefix(text, []byte("data: ")); ok && scanner.Token(data) {
-			tokens++
+	return os.WriteFile(stamps, text, 0o600)
+}
+
+// inTurn calls open for each stream, at its instant.
+func inTurn(ctx context.Context, w work, open func(i int)) {
+	began := time.Now()
+	for i := range w.streams {
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Until(began.Add(w.within * time.Duration(i) / time.Duration(w.streams)))):
 		}
-		if errors.Is(err, io.EOF) {
-			return tokens, nil
-		}
-		if err != nil {
-			return tokens, err
-		}
+		open(i)
 	}
 }

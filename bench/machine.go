@@ -19,6 +19,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 var modelName = regexp.MustCompile(`(?m)^model name\s*: (.*)$`)
@@ -29,7 +31,6 @@ func (r *results) fact(name, value string) { r.Facts = append(r.Facts, [2]string
 // describe notes what the machine is, and its load before the first round.
 func (r *results) describe() {
 	model := append(modelName.FindStringSubmatch(content("/proc/cpuinfo")), "", "")
-	load, _, _ := strings.Cut(content("/proc/loadavg"), " ")
 	var kB float64
 	_, _ = fmt.Sscanf(content("/proc/meminfo"), "MemTotal: %g kB", &kB)
 	r.fact("date", stamp())
@@ -37,7 +38,22 @@ func (r *results) describe() {
 	r.fact("memory", fmt.Sprintf("%.1f GiB", kB/(1<<20)))
 	r.fact("kernel", "Linux "+strings.TrimSpace(content("/proc/sys/kernel/osrelease")))
 	r.fact("Go", runtime.Version())
-	r.fact("load before", load)
+	r.fact("load before", load())
+}
+
+// load is the load average of the last minute.
+func load() string {
+	l, _, _ := strings.Cut(content("/proc/loadavg"), " ")
+	return l
+}
+
+// circumstances says beside what else a table was measured.
+func circumstances() string {
+	text := ", load before " + load()
+	if raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil && raw != 20 { // the system call returns 20 - nice
+		text += fmt.Sprintf(", nice %d", 20-raw)
+	}
+	return text
 }
 
 // findPrograms notes who takes part. peers.sh leaves the reason why a peer is not there.

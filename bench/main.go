@@ -37,7 +37,7 @@ type bench struct {
 	peers      string // where peers.sh installed the peers
 	trace      string // the public trace; empty = none
 	rounds     int
-	sizes      []int         // numbers of streams of the scenario streams
+	sizes      []int         // numbers of streams of the scenarios streams and readers; nil: their own
 	lasts      time.Duration // of a dispatch run; the others are in proportion
 	engineCore int
 	clientCore int
@@ -57,6 +57,7 @@ type scenario struct {
 var scenarios = []scenario{
 	{"dispatch", dispatch, true, "lateness of one-token requests, beside vegeta and k6"},
 	{"streams", streams, false, "what 300 and 1,000 streams of 50 tokens/s do to TTFT, gaps, CPU and memory"},
+	{"readers", compareReaders, false, "the floor below net/http: bare connections and one loop for all streams, 100 to 5,000 streams"},
 	{"peers", pythonStreams, true, "the same at rates that Python peers can hold"},
 	{"start", startUp, false, "time to the first request, and memory, on the public trace and on ten million rows"},
 	{"hold", hold, false, "5,000 streams of 10 tokens/s for a minute"},
@@ -77,7 +78,7 @@ func main() {
 // command reads the command line and does what it says.
 func command(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
-	b := &bench{sizes: []int{300, 1000}}
+	b := new(bench)
 	chosen := scenarios
 	fs.StringVar(&b.moonloop, "moonloop", "bin/moonloop", "the command to measure")
 	fs.StringVar(&b.dir, "dir", "build/bench", "folder for raw results and artefacts")
@@ -85,7 +86,7 @@ func command(ctx context.Context, args []string) error {
 	fs.StringVar(&b.trace, "trace", "", "the public conversation trace; without it a generated trace stands in")
 	fs.IntVar(&b.rounds, "rounds", 5, "rounds of each comparison")
 	fs.DurationVar(&b.lasts, "lasts", 3*time.Second, "length of a dispatch run; the others are in proportion")
-	fs.Func("sizes", "numbers of streams of the scenario streams (default 300,1000)", func(list string) error {
+	fs.Func("sizes", "numbers of streams of the scenarios streams (default 300,1000) and readers (default 100,1000,5000)", func(list string) error {
 		b.sizes = nil
 		for text := range strings.SplitSeq(list, ",") {
 			n, err := strconv.Atoi(text)
@@ -110,6 +111,8 @@ func command(ctx context.Context, args []string) error {
 	page := fs.String("out", "bench/RESULTS.md", "page to write")
 	shown := fs.String("command", "go run ./bench "+strings.Join(args, " "), "how the reader starts this, for the page")
 	floorURL := fs.String("floor", "", "be the floor client against this engine")
+	reader := fs.String("reader", "http", "how the floor reads: http, conn, epoll or batches")
+	stamps := fs.String("stamps", "", "file for the instants at which the floor's tokens came; empty = they are not noted")
 	beSink := fs.Bool("sink", false, "be the OTLP sink")
 	var w work
 	fs.IntVar(&w.streams, "streams", 1, "streams of the floor")
@@ -120,13 +123,21 @@ func command(ctx context.Context, args []string) error {
 	}
 	switch {
 	case *floorURL != "":
-		return runFloor(ctx, os.Stdout, *floorURL, w)
+		return runFloor(ctx, os.Stdout, *floorURL, w, *reader, *stamps)
 	case *beSink:
 		return runSink(ctx, os.Stdout)
 	case b.rounds < 1 || b.lasts <= 0:
 		return errors.New("-rounds and -lasts must be above 0")
 	}
 	return b.all(ctx, chosen, *page, *shown)
+}
+
+// streamsOf are the numbers of streams of a scenario: its own, or those of the command line.
+func (b *bench) streamsOf(own ...int) []int {
+	if b.sizes != nil {
+		return b.sizes
+	}
+	return own
 }
 
 func scenarioNames() string {
@@ -206,7 +217,7 @@ func (b *bench) fail(format string, args ...any) {
 
 // table starts a table of the results.
 func (b *bench) table(title, about string) *table {
-	t := &table{Scenario: b.scenario, Measured: stamp(), Title: title, About: about}
+	t := &table{Scenario: b.scenario, Measured: stamp() + circumstances(), Title: title, About: about}
 	b.results.Tables = append(b.results.Tables, t)
 	return t
 }

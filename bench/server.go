@@ -100,6 +100,17 @@ func (m *measured) perToken(cpu time.Duration) float64 {
 	return 1e3 * clock.Millis(cpu) / float64(m.truth.tokens())
 }
 
+// steady is processor time in µs for each token written between the first token of the last stream and the last token of the first,
+// with a fifth of a second at both ends left out. NaN without such a time.
+func (m *measured) steady() float64 {
+	from, to := m.truth.allOpen()
+	from, to = from.Add(time.Second/5), to.Add(-time.Second/5)
+	if !from.Before(to) {
+		return nan
+	}
+	return 1e3 * clock.Millis(m.cpu(from, to)) / float64(m.truth.written(from, to))
+}
+
 // runSink is the whole of the sink's process: it takes OTLP over HTTP and throws it away, so that telemetry has somewhere to
 // go. An empty body is an empty OTLP reply: all was accepted.
 func runSink(ctx context.Context, out io.Writer) error {

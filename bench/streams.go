@@ -15,13 +15,11 @@ import (
 	"github.com/moonloop/moonloop/study/referee"
 )
 
-// tokenPace is the engine of the streaming scenarios: the first token after 200 ms, then 50 a second.
-var tokenPace = []string{"--prefill", "200ms", "--prefill-per-token", "0", "--decode", "20ms", "--decode-per-sequence", "0"}
-
 // outcome is what came of one streaming run.
 type outcome struct {
 	report *report
 	cpu    float64 // µs per token, between the first request and the last token
+	steady float64 // µs per token, while all streams are open: no connection, request or end is in it
 	all    float64 // µs per token, of the whole run, the program's start included
 	since  float64 // µs, of all that came after the first request, the program's end included
 	tokens float64
@@ -37,14 +35,14 @@ type outcome struct {
 func (b *bench) streamOnce(ctx context.Context, c client, w work, parts ...any) (o *outcome, err error) {
 	began := time.Now()
 	stream := func(dir, url string) (*process, error) { return c.stream(ctx, b, dir, url, w) }
-	err = b.measure(ctx, append(parts, c.name(), w.streams), tokenPace, stream, func(m *measured) error {
+	err = b.measure(ctx, append(parts, c.name(), w.streams), w.engine(), stream, func(m *measured) error {
 		r, err := c.read(m.dir, m.truth)
 		if err != nil {
 			return err
 		}
 		o = &outcome{
 			report: r, rss: mebi(m.peak), first: m.first.Sub(m.began).Seconds(), took: time.Since(began),
-			cpu: m.perToken(m.cpu(m.first, m.last)), all: m.perToken(m.total()),
+			cpu: m.perToken(m.cpu(m.first, m.last)), steady: m.steady(), all: m.perToken(m.total()),
 			since: 1e3 * clock.Millis(m.total()-used(m.samples, m.first)), tokens: float64(m.truth.tokens()),
 			engine: m.engineCore(), leaves: r.leaves(m.truth), rate: m.truth.peakRate(),
 		}
@@ -77,11 +75,11 @@ func streams(ctx context.Context, b *bench) error {
 	kernel := &moonloop{label: "moonloop, kernel stamps"}
 	read := &moonloop{label: "moonloop, stamps after the read", args: []string{"--arrival-stamps", "read"}}
 	full := &moonloop{label: "moonloop, kernel stamps, all telemetry", sink: true}
-	for _, n := range b.sizes {
+	for _, n := range b.streamsOf(300, 1000) {
 		w := work{streams: n, tokens: b.tokens(), within: time.Second}
 		t := b.table(fmt.Sprintf("%d streams of 50 tokens/s", n), streamColumns+
 			"All telemetry: a span with an event per token for each request, and metrics, over OTLP to a sink on the engine's core.")
-		b.turns(ctx, t, []client{kernel, read, full, floor{}}, func(c client, round int) error {
+		b.turns(ctx, t, []client{kernel, read, full, bare}, func(c client, round int) error {
 			o, err := b.streamOnce(ctx, c, w, "streams", round)
 			if err != nil {
 				return err
@@ -93,7 +91,7 @@ func streams(ctx context.Context, b *bench) error {
 		})
 		low, high := t.median(kernel.label, "gap error ms p1"), t.median(kernel.label, "gap error ms p99")
 		t.aim("gap error within ±0.05 ms from p1 to p99 with kernel stamps", math.Abs(low) <= 0.05 && math.Abs(high) <= 0.05, low, high)
-		ratio := t.median(full.label, "CPU µs/token") / t.median(floor{}.name(), "CPU µs/token")
+		ratio := t.median(full.label, "CPU µs/token") / t.median(bare.name(), "CPU µs/token")
 		t.aim("CPU per token with events, metrics and kernel stamps within 1.5× of the floor", ratio <= 1.5, ratio)
 	}
 	return nil
@@ -118,7 +116,7 @@ func pythonStreams(ctx context.Context, b *bench) error {
 	short := long
 	short.tokens /= 10
 	t := b.table(fmt.Sprintf("%d streams of 50 tokens/s, beside the Python peers", long.streams), streamColumns+pythonColumns)
-	b.turns(ctx, t, append([]client{full, floor{}}, rivals...), func(c client, round int) error {
+	b.turns(ctx, t, append([]client{full, bare}, rivals...), func(c client, round int) error {
 		less, err := b.streamOnce(ctx, c, short, "peers", "short", round)
 		if err != nil {
 			return err

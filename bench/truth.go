@@ -50,6 +50,44 @@ func (t *truth) tokens() (n int) {
 	return n
 }
 
+// allOpen returns the instants between which all requests stream tokens: that of the last first token and of the first last one.
+// Requests of fewer tokens than others, such as an agent's calibration, do not count.
+func (t *truth) allOpen() (from, to time.Time) {
+	most := slices.MaxFunc(t.records, func(a, b referee.Request) int { return cmp.Compare(a.Output, b.Output) }).Output
+	for i := range t.records {
+		w := t.records[i].Written()
+		if t.records[i].Output < most || len(w) == 0 {
+			continue
+		}
+		first, last := t.wall(w[0]), t.wall(w[len(w)-1])
+		if first.After(from) {
+			from = first
+		}
+		if to.IsZero() || last.Before(to) {
+			to = last
+		}
+	}
+	return from, to
+}
+
+// wall is the wall clock at an instant of the engine's clock, in ms.
+func (t *truth) wall(ms float64) time.Time {
+	return t.zero.Add(time.Duration(ms * float64(time.Millisecond)))
+}
+
+// written is the number of tokens that went out between two instants.
+func (t *truth) written(from, to time.Time) (n int) {
+	since, until := from.Sub(t.zero), to.Sub(t.zero)
+	for i := range t.records {
+		for _, w := range t.records[i].Writes {
+			if since <= w.At && w.At < until {
+				n += int(w.Tokens)
+			}
+		}
+	}
+	return n
+}
+
 // figures returns the figures of the requests that have tokens; what is not known is left out.
 func (t *truth) figures(of func(r *referee.Request) []float64) (v []float64) {
 	for i := range t.records {

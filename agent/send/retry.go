@@ -11,9 +11,9 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-// newRetrier wraps a client in go-retryablehttp, whose defaults are for API calls: four retries, a line on stderr for
-// each request, and at each failure every idle connection closed, so that the next burst would pay for TCP and TLS
-// again. The round tripper below hides the method for the last.
+// newRetrier wraps a client in go-retryablehttp, whose defaults are for API calls: four retries, a line on stderr for each request, and, at
+// each failure, closing every idle connection, so that the next burst would need TCP and TLS again. The round tripper below hides the
+// method for the last.
 func newRetrier(c *http.Client, retries int, wait, longest time.Duration) *retryablehttp.Client {
 	return &retryablehttp.Client{
 		HTTPClient: c, RetryMax: retries, RetryWaitMin: wait, RetryWaitMax: longest,
@@ -31,8 +31,8 @@ func newRetrier(c *http.Client, retries int, wait, longest time.Duration) *retry
 type onlyRoundTrip struct{ c *connections }
 
 const (
-	maxReplays = 16 // dead connections that one attempt tries
-	maxResends = 1  // of an exchange: replays of a request that had been given to the kernel as a whole
+	maxReplays = 16 // maximum number of dead connections in one attempt
+	maxResends = 1  // in an exchange: replays of a request that the kernel had received as a whole
 )
 
 // RoundTrip implements http.RoundTripper.
@@ -54,17 +54,19 @@ func (o onlyRoundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// statusOverloaded is Anthropic's status for what others say with 503.
+// statusOverloaded is Anthropic's status where others use 503.
 const statusOverloaded = 529
 
-// retryable decides what is sent again: what cannot have reached the model. It never returns an error: that would stand
-// in for the real one.
+// retryable decides what is sent again: only what cannot have reached the model. It never returns an error, because that would replace the
+// real one.
 func retryable(ctx context.Context, resp *http.Response, err error) (bool, error) {
+	return tryAgain(ctx, flightOf(ctx), resp, err), nil
+}
+
+func tryAgain(ctx context.Context, f *flight, resp *http.Response, err error) (again bool) {
 	if ctx.Err() != nil {
-		return false, nil
+		return false
 	}
-	f := flightOf(ctx)
-	again := false
 	switch {
 	case err != nil:
 		again = !f.connected() && !hopeless(err)
@@ -74,10 +76,10 @@ func retryable(ctx context.Context, resp *http.Response, err error) (bool, error
 	if again {
 		f.guard.enter(stagePause)
 	}
-	return again, nil
+	return again
 }
 
-// mayPass decides what is sent again of a call whose answer alone counts: whatever another attempt may mend.
+// mayPass decides what is sent again for a call of which only the answer counts: every failure that may be temporary.
 func mayPass(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	switch {
 	case ctx.Err() != nil:
@@ -88,8 +90,8 @@ func mayPass(ctx context.Context, resp *http.Response, err error) (bool, error) 
 	return resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode/100 == 5, nil
 }
 
-// backoff is the library's: Retry-After where the server sent one, else a wait that doubles. A server can ask for any wait, even one
-// that no duration holds.
+// backoff is the library's: Retry-After if the server sent one, else a wait that doubles. A server can ask for any wait, even one that
+// exceeds a duration.
 func backoff(first, longest time.Duration, attempt int, resp *http.Response) time.Duration {
 	return max(0, min(retryablehttp.DefaultBackoff(first, longest, attempt, resp), longest))
 }

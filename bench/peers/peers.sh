@@ -111,7 +111,7 @@ guidellm() {
 }
 
 go_peer vegeta github.com/tsenart/vegeta/v12
-go_peer k6 go.k6.io/k6
+go_peer k6 go.k6.io/k6/v2
 aiperf || skip aiperf "$(last "$folder/aiperf.log")"
 guidellm || skip guidellm "$(last "$folder/guidellm.log")"
 if want vllm; then

@@ -20,12 +20,24 @@ type Reader struct {
 	raw syscall.RawConn
 	try func(fd uintptr) bool // made once: a closure per read would be garbage per token
 
-	hdr    unix.Msghdr
-	iov    unix.Iovec
-	oob    [8]uint64 // control data, aligned
+	p      []byte // of the read
+	in     Message
 	n      int
 	errno  syscall.Errno
 	waited bool
+}
+
+// Message reads sockets that have receive stamps, one after the other. The zero value is ready; only one goroutine may use it at
+// a time.
+type Message struct {
+	hdr unix.Msghdr
+	iov unix.Iovec
+	oob [8]uint64 // control data, aligned
+}
+
+// Enable asks the kernel for receive stamps on a socket.
+func Enable(fd int) error {
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) //nolint:wrapcheck // the caller says of what
 }
 
 // NewReader returns nil if the kernel has no receive stamps for the socket.
@@ -35,9 +47,7 @@ func NewReader(c *net.TCPConn) *Reader {
 		return nil
 	}
 	var set error
-	err = raw.Control(func(fd uintptr) {
-		set = unix.SetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
-	})
+	err = raw.Control(func(fd uintptr) { set = Enable(int(fd)) })
 	if err != nil || set != nil {
 		return nil
 	}
@@ -52,11 +62,10 @@ func (r *Reader) Read(p []byte) (n int, ns int64, waited bool, err error) {
 	if len(p) == 0 {
 		return 0, 0, false, nil
 	}
-	r.iov.Base = &p[0]
-	r.iov.SetLen(len(p))
+	r.p = p
 	r.waited = false
 	err = r.raw.Read(r.try)
-	r.iov.Base = nil // do not keep p alive
+	r.p = nil // do not keep it alive
 	switch {
 	case err != nil:
 		return 0, 0, r.waited, err // deadline passed or socket closed: already a net.OpError
@@ -68,42 +77,60 @@ func (r *Reader) Read(p []byte) (n int, ns int64, waited bool, err error) {
 	case r.n == 0:
 		return 0, 0, r.waited, io.EOF
 	}
-	return r.n, r.stamp(), r.waited, nil
+	return r.n, r.in.stamp(), r.waited, nil
 }
 
 // receive makes one attempt to read. It returns false if the socket is empty, and is called again when there is something to
 // read.
+func (r *Reader) receive(fd uintptr) bool {
+	r.n, r.errno = r.in.receive(fd, r.p)
+	if r.errno == unix.EAGAIN {
+		r.waited = true
+		return false
+	}
+	return true
+}
+
+// Receive reads from a socket that does not block into p, which must not be empty. ns is as of [Reader.Read]. The errno EAGAIN
+// says that the socket is empty; without an errno, 0 bytes are the end.
+func (m *Message) Receive(fd int, p []byte) (n int, ns int64, errno syscall.Errno) {
+	n, errno = m.receive(uintptr(fd), p)
+	if errno != 0 || n == 0 {
+		return 0, 0, errno
+	}
+	return n, m.stamp(), 0
+}
+
+// receive reads once.
 //
 // The call does not block, so it is a raw system call. A call that the Go runtime knows of would wake the runtime's monitor
 // thread, which then polls every 20 µs until the process is idle again. At a low rate of tokens, that would be most of the cost
 // of a token.
-func (r *Reader) receive(fd uintptr) bool {
+func (m *Message) receive(fd uintptr, p []byte) (int, syscall.Errno) {
+	m.iov.Base = &p[0]
+	m.iov.SetLen(len(p))
 	for {
-		r.hdr.Iov = &r.iov
-		r.hdr.SetIovlen(1)
-		r.hdr.Control = (*byte)(unsafe.Pointer(&r.oob)) //nolint:gosec // golang.org/x/sys/unix.Recvmsg allocates at each call
-		r.hdr.SetControllen(len(r.oob) * 8)
-		n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&r.hdr)), 0) //nolint:gosec // as above
+		m.hdr.Iov = &m.iov
+		m.hdr.SetIovlen(1)
+		m.hdr.Control = (*byte)(unsafe.Pointer(&m.oob)) //nolint:gosec // golang.org/x/sys/unix.Recvmsg allocates at each call
+		m.hdr.SetControllen(len(m.oob) * 8)
+		n, _, errno := unix.RawSyscall(unix.SYS_RECVMSG, fd, uintptr(unsafe.Pointer(&m.hdr)), 0) //nolint:gosec // as above
 		if errno == unix.EINTR {
 			continue
 		}
-		if errno == unix.EAGAIN {
-			r.waited = true
-			return false
-		}
-		r.n, r.errno = int(n), errno // at most len(p)
-		return true
+		m.iov.Base = nil     // do not keep p alive
+		return int(n), errno // at most len(p)
 	}
 }
 
 // stamp finds the receive stamp in the control data, where it is the first message.
-func (r *Reader) stamp() int64 {
-	if int(r.hdr.Controllen) < unix.CmsgLen(int(unsafe.Sizeof(unix.Timespec{}))) { //nolint:gosec // at most 64
+func (m *Message) stamp() int64 {
+	if int(m.hdr.Controllen) < unix.CmsgLen(int(unsafe.Sizeof(unix.Timespec{}))) { //nolint:gosec // at most 64
 		return 0
 	}
-	head := (*unix.Cmsghdr)(unsafe.Pointer(&r.oob)) //nolint:gosec // aligned, and the length was checked
+	head := (*unix.Cmsghdr)(unsafe.Pointer(&m.oob)) //nolint:gosec // aligned, and the length was checked
 	if head.Level != unix.SOL_SOCKET || head.Type != unix.SCM_TIMESTAMPNS {
 		return 0
 	}
-	return (*unix.Timespec)(unsafe.Add(unsafe.Pointer(&r.oob), unix.CmsgLen(0))).Nano() //nolint:gosec // as above
+	return (*unix.Timespec)(unsafe.Add(unsafe.Pointer(&m.oob), unix.CmsgLen(0))).Nano() //nolint:gosec // as above
 }

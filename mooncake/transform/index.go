@@ -12,8 +12,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// index is what a first pass remembers of the rows that the filters leave: where each hangs in the prefix tree, and what it weighs. The new
-// blocks of a row are one run of consecutive canonical ids, so that the tree is one of runs, not of blocks.
+// index is what a first pass remembers of the remaining rows: the position of each in the prefix tree, and its size. The new blocks of a
+// row are one run of consecutive canonical ids, so the tree consists of runs, not of blocks.
 type index struct {
 	block int
 
@@ -30,7 +30,7 @@ type index struct {
 	key     []float64
 	in, out []uint32
 
-	cluster []uint32 // row that stands for the cluster of each row
+	cluster []uint32 // for each row, the row that represents its cluster
 	trunk   []uint32 // blocks of each row's run that belong to the trunk
 	deepest []uint32 // leading blocks of each row that other rows have, too
 }
@@ -45,22 +45,22 @@ type hanging struct {
 
 const none = math.MaxUint32
 
-// maxIndexed is how many rows can be indexed.
+// maxIndexed is the maximum number of rows in an index.
 const maxIndexed = math.MaxUint32 - 1
 
 func newIndex(block int) *index { return &index{block: block} }
 
-// numbered gives rows the canonical ids that the index is about. Ids of the domain 0 that come canonical cost a comparison each; from the
-// first other one on, names knows all of them.
+// numbered converts the ids of rows to the canonical ids of the index. Canonical ids of domain 0 cost one comparison each; from the first
+// other id on, names knows all of them.
 type numbered struct {
 	plain  uint64 // ids so far, while all are canonical
 	names  mooncake.RenumberRanges
 	ranges []mooncake.HashRange
 	given  []mooncake.HashRange
-	added  int // ids of the row that are new
+	added  int // new ids of the row
 }
 
-// row numbers the ids of a row in place, those of a domain apart from those of others.
+// row renumbers the ids of a row in place. Ids of different domains are different.
 func (n *numbered) row(domain uint64, ids []uint64) {
 	if n.added = 0; len(ids) == 0 {
 		return
@@ -70,7 +70,7 @@ func (n *numbered) row(domain uint64, ids []uint64) {
 	}
 }
 
-// count does so without a change to the ids, and returns how many of them are new.
+// count returns how many of the ids are new, without changing them.
 func (n *numbered) count(domain uint64, ids []uint64) (added int) {
 	if len(ids) == 0 {
 		return 0
@@ -92,7 +92,7 @@ func (n *numbered) count(domain uint64, ids []uint64) (added int) {
 	return int(n.names.Len() - before) //nolint:gosec // at most len(ids)
 }
 
-// remember has names know the ids that came canonical.
+// remember adds the canonical ids so far to names.
 func (n *numbered) remember() {
 	if n.names.Len() == 0 && n.plain > 0 {
 		n.ranges = n.names.Domain(0, n.ranges[:0], []mooncake.HashRange{{Count: int64(n.plain)}}) //nolint:gosec // ids that were there
@@ -102,10 +102,10 @@ func (n *numbered) remember() {
 // len returns the number of distinct ids so far.
 func (n *numbered) len() uint64 { return max(n.plain, n.names.Len()) }
 
-// notCanonical is what no id comes after.
+// notCanonical is a value after which no id can come.
 const notCanonical = math.MaxUint64
 
-// canonical returns how many ids there are after a row, with so many before it, where each new one is the next number.
+// canonical returns the number of ids after a row, given their number before it, if each new id of the row is the next number.
 func canonical(next uint64, ids []uint64) uint64 {
 	for _, id := range ids {
 		switch {
@@ -138,7 +138,7 @@ func expand(ids []uint64, ranges []mooncake.HashRange) {
 	}
 }
 
-// appendRun appends so many ids from one on.
+// appendRun appends this many ids from one on.
 func appendRun(dst []uint64, first uint64, n int) []uint64 {
 	at := len(dst)
 	dst = slices.Grow(dst, n)[:at+n]
@@ -148,7 +148,7 @@ func appendRun(dst []uint64, first uint64, n int) []uint64 {
 	return dst
 }
 
-// clip makes a length fit into 32 bits: no longer one differs in what a sample does.
+// clip limits a length to 32 bits; for a sample, a longer one makes no difference.
 func clip(n mooncake.Opt[int64]) uint32 { return uint32(min(n.V, math.MaxUint32)) } //nolint:gosec // bounded
 
 // add takes a row with canonical ids, of which so many are new, and all that there are so far.
@@ -184,12 +184,12 @@ func (x *index) of(id uint64) uint32 {
 	return uint32(from+sort.Search(to-from, func(i int) bool { return x.rows.at(uint32(from+i)).start > id })) - 1 //nolint:gosec // bounded by maxIndexed
 }
 
-// link says that two rows belong together.
+// link marks two rows as belonging together.
 func (x *index) link(a, b int) {
 	x.links = append(x.links, [2]uint32{uint32(a), uint32(b)}) //nolint:gosec // bounded by maxIndexed
 }
 
-// share finds what rows share with others, before and after them.
+// share determines what rows share with others, before and after them.
 func (x *index) share() {
 	x.deepest = make([]uint32, x.rows.n)
 	for i := range uint32(x.rows.n) { //nolint:gosec // bounded by maxIndexed
@@ -208,7 +208,7 @@ func (x *index) onlyShared() { x.rows, x.near, x.links = column[hanging]{}, nil,
 // shared returns the leading blocks of a row that another one has, too.
 func (x *index) shared(row int) int { return int(x.deepest[row]) }
 
-// divide finds the trunk, the blocks that more than so many rows have, and the clusters below it.
+// divide determines the trunk, that is the blocks that more than this many rows have, and the clusters below it.
 func (x *index) divide(most float64) {
 	n := uint32(x.rows.n)     //nolint:gosec // bounded by maxIndexed
 	size := make([]uint32, n) // rows that hang below a row's run, with it
@@ -219,7 +219,7 @@ func (x *index) divide(most float64) {
 			size[p] += size[i]
 		}
 	}
-	// References of a block are the rows that reach it. Few runs can have blocks of the trunk.
+	// The references of a block are the rows that reach it. Only few runs can have blocks of the trunk.
 	reach := map[uint32]map[uint32]uint32{}
 	for i := range n {
 		if row := x.rows.at(i); row.parent != none && float64(size[row.parent]) > most {
@@ -260,7 +260,7 @@ func (x *index) divide(most float64) {
 	}
 }
 
-// root returns the row that stands for the cluster of a row, while clusters are joined.
+// root returns the representative of a row's cluster, while clusters are joined.
 func (x *index) root(i uint32) uint32 {
 	for x.cluster[i] != i {
 		x.cluster[i] = x.cluster[x.cluster[i]]
@@ -269,7 +269,7 @@ func (x *index) root(i uint32) uint32 {
 	return i
 }
 
-// trunks returns the leading blocks of each row that belong to the trunk.
+// trunks returns the number of leading blocks of each row that belong to the trunk.
 func (x *index) trunks() []uint32 {
 	all := make([]uint32, x.rows.n)
 	for i := range all {

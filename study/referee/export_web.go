@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Generators of load for the web, which know of no tokens: vegeta and k6.
+// Load generators for the web, which do not know tokens: vegeta, k6 and oha.
 
 func claimVegeta(value []byte, e *Export) error {
 	var l struct {
@@ -40,8 +40,8 @@ func (e *Export) vegeta(seq, code int, at int64, latency float64, failure string
 	return nil
 }
 
-// readCSV reads k6's columns, which have names, or vegeta's, which have none: the Unix time in ns, the status, the latency in ns, ... the
-// error in the sixth, the number in the ninth.
+// readCSV reads k6's and oha's columns, which have names, or vegeta's, which have none: the Unix time in ns, the status, the latency in
+// ns, ... the error in the sixth, the number in the ninth.
 func readCSV(in io.Reader) (*Export, error) {
 	rows := csv.NewReader(in)
 	rows.FieldsPerRecord, rows.ReuseRecord = -1, true
@@ -57,11 +57,14 @@ func readCSV(in io.Reader) (*Export, error) {
 			return nil, fmt.Errorf("line %d is neither JSON nor CSV: %w; read are %s", n, err, exportForms)
 		case n == 1 && len(row) > 2 && row[0] == "metric_name" && row[1] == "timestamp":
 			e.Tool, e.first = "k6", firstByte
+		case n == 1 && len(row) > 2 && row[0] == "request-start":
+			e.Tool, e.first, e.wall = "oha", firstByte, false
+		case e.Tool == "k6" && len(row) < 3, e.Tool == "oha" && len(row) < 7:
+			return nil, fmt.Errorf("line %d, of %s, has %d columns: the file may be cut off", n, e.Tool, len(row))
 		case e.Tool == "k6":
-			if len(row) < 3 {
-				return nil, fmt.Errorf("line %d, of k6, has %d columns: the file may be cut off", n, len(row))
-			}
 			err = k6.csv(row)
+		case e.Tool == "oha":
+			err = e.ohaRow(row)
 		default:
 			err = e.vegetaRow(row)
 		}
@@ -72,6 +75,22 @@ func readCSV(in io.Reader) (*Export, error) {
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 	}
+}
+
+// ohaRow is a request of oha: seconds since its own start, of the name's look-up, of the connection, to the first byte and in all, bytes and
+// status. With --latency-correction, all times are from when the request was due, but the first.
+func (e *Export) ohaRow(row []string) error {
+	start, errStart := strconv.ParseFloat(row[0], 64)
+	first, errFirst := strconv.ParseFloat(row[3], 64)
+	whole, errWhole := strconv.ParseFloat(row[4], 64)
+	code, errCode := strconv.Atoi(row[6])
+	if err := errors.Join(errStart, errFirst, errWhole, errCode); err != nil {
+		return fmt.Errorf("of oha, is no times and status: %w", err)
+	}
+	c := newClaim()
+	c.Start, c.TTFT, c.Latency, c.Failed = 1e3*start, 1e3*first, 1e3*whole, code >= 400
+	e.Claims = append(e.Claims, c)
+	return nil
 }
 
 func (e *Export) vegetaRow(row []string) error {

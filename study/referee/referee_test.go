@@ -216,6 +216,10 @@ func TestJudge(t *testing.T) {
 			if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
+			// The engine of these records writes the only token of a reply after 10 ms.
+			if waits := j.FromSchedule; c.by != "length" && math.Abs(waits.Max-j.Lateness.Max-10) > 1e-6 {
+				t.Errorf("from the schedule to the last token at most %v ms, with a lateness of at most %v", waits.Max, j.Lateness.Max)
+			}
 		})
 	}
 }
@@ -305,7 +309,9 @@ func planted() map[string]string {
 			func(i int) []any {
 				return []any{time.UnixMilli(int64(unix(i)*1e3) + 23).UTC().Format(time.RFC3339Nano)}
 			}),
-		"k6 ":           "metric_name,timestamp,metric_value,check\n" + sprintf("http_req_duration,%[1]d,23,\nhttp_req_waiting,%[1]d,13,\nhttp_reqs,%[1]d,1,", func(i int) []any { return []any{int64(unix(i)*1e9) + 23e6} }),
+		"k6 ": "metric_name,timestamp,metric_value,check\n" + sprintf("http_req_duration,%[1]d,23,\nhttp_req_waiting,%[1]d,13,\nhttp_reqs,%[1]d,1,", func(i int) []any { return []any{int64(unix(i)*1e9) + 23e6} }),
+		"oha": "request-start,DNS,DNS+dialup,Response-delay,request-duration,bytes,status\n" + sprintf("%v,0.001,0.002,0.013,0.023,99,200",
+			func(i int) []any { return []any{unix(i) - 101} }),
 		"lines of JSON": sprintf(`{"row":%d,"ttft_ms":13,"itl_ms":5,"gaps_ms":[5,5],"latency_ms":23}`, number),
 	}
 }
@@ -344,7 +350,7 @@ func TestPlanted(t *testing.T) {
 				want["ttft from the wire"] = 3
 			case "GuideLLM":
 				delete(want, "gap")
-			case "k6":
+			case "k6", "oha":
 				delete(want, "gap")
 				delete(want, "itl")
 			}
@@ -396,6 +402,8 @@ func TestWrongExports(t *testing.T) {
 		"<html>":            "its form is not known",
 		"metric_name,timestamp,metric_value\nhttp_reqs":                "may be cut off",
 		"metric_name,timestamp,metric_value\nhttp_reqs,x,y":            "no time and number",
+		"request-start,DNS,DNS+dialup\n0,1,2":                          "of oha, has 3 columns",
+		"request-start,DNS,DNS+dialup\n0,1,2,3,4,5,OK":                 "no times and status",
 		`{"input_lens":[1],"ttfts":[1,2],"output_lens":[1],"itls":[]}`: "other numbers of requests",
 		`{"metric":"a","type":"Other","data":{}}`:                      "a line of type",
 		"\"":                            "neither JSON nor CSV",

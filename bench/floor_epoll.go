@@ -1,0 +1,224 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+//go:build linux
+
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+	"unsafe"
+
+	"github.com/moonloop/moonloop/agent/send"
+	"github.com/moonloop/moonloop/internal/kernelstamp"
+	"golang.org/x/sys/unix"
+)
+
+// batchEvery is how often a loop looks that does not do it for each token. Stamps are the kernel's, so nothing is measured worse.
+const batchEvery = time.Millisecond
+
+// readEpoll reads all streams in one loop that is woken whenever a socket has something. It takes from the kernel which sockets
+// have, and reads each once.
+func readEpoll(ctx context.Context, address string, w work, streams []tally) error {
+	poll, err := newPoller(0)
+	if err != nil {
+		return err
+	}
+	return readLoop(ctx, poll, address, w, streams)
+}
+
+// readBatches is the same loop, but it looks only every [batchEvery]: it is woken once for many tokens.
+func readBatches(ctx context.Context, address string, w work, streams []tally) error {
+	poll, err := newPoller(batchEvery)
+	if err != nil {
+		return err
+	}
+	return readLoop(ctx, poll, address, w, streams)
+}
+
+func readLoop(ctx context.Context, poll *poller, address string, w work, streams []tally) error {
+	defer poll.close()
+	stop := context.AfterFunc(ctx, poll.close)
+	defer stop()
+	opened := make(chan error, 1)
+	go func() {
+		opened <- openAll(ctx, address, w, func(fd, i int) error {
+			return unix.EpollCtl(poll.fd, unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN, Fd: int32(fd), Pad: int32(i)})
+		})
+	}()
+	shared := new(send.TokenScanner)
+	splitters := make([]splitter, w.streams)
+	var in kernelstamp.Message
+	buffer := make([]byte, 64<<10)
+	for open := w.streams; open > 0; {
+		events, err := poll.wait()
+		if err != nil {
+			return errors.Join(err, ctx.Err())
+		}
+		select {
+		case err := <-opened:
+			if err != nil {
+				return err
+			}
+		default:
+		}
+		for _, e := range events {
+			n, ns, errno := in.Receive(int(e.Fd), buffer)
+			switch {
+			case errno == unix.EAGAIN:
+				continue
+			case errno != 0:
+				return fmt.Errorf("recvmsg: %w", errno)
+			case n == 0:
+				return io.ErrUnexpectedEOF
+			}
+			s := &splitters[e.Pad]
+			s.scan = shared
+			tokens, err := s.feed(buffer[:n])
+			if streams[e.Pad].add(tokens, ns); err != nil {
+				return err
+			}
+			if s.at == over {
+				open--
+				if err := unix.Close(int(e.Fd)); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// openAll connects and sends each stream's request at its instant, and hands over the socket, which does not block.
+func openAll(ctx context.Context, address string, w work, take func(fd, i int) error) error {
+	host, request, err := bareRequest(address, w)
+	if err != nil {
+		return err
+	}
+	to, err := net.ResolveTCPAddr("tcp4", host)
+	if err != nil {
+		return err
+	}
+	peer := &unix.SockaddrInet4{Port: to.Port, Addr: [4]byte(to.IP.To4())}
+	inTurn(ctx, w, func(i int) {
+		if err == nil {
+			err = openOne(peer, request(i), func(fd int) error { return take(fd, i) })
+		}
+	})
+	return err
+}
+
+func openOne(to unix.Sockaddr, request []byte, take func(fd int) error) error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	err = errors.Join(kernelstamp.Enable(fd), unix.SetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_NODELAY, 1), unix.Connect(fd, to))
+	if err == nil {
+		_, err = unix.Write(fd, request)
+	}
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err == nil {
+		err = take(fd)
+	}
+	if err != nil {
+		return errors.Join(err, unix.Close(fd))
+	}
+	return nil
+}
+
+// poller is an epoll instance that is itself waited for through Go's own: a goroutine that waits for it holds no thread and does not
+// delay the garbage collector, as one in a system call of its own would.
+type poller struct {
+	fd     int
+	own    *os.File
+	wake   *os.File // what is waited for: the instance itself, or a timer
+	raw    syscall.RawConn
+	try    func(fd uintptr) bool // made once: a closure per wait would be garbage
+	events [256]unix.EpollEvent
+	n      int
+	errno  syscall.Errno
+}
+
+// newPoller returns a poller that waits for sockets, or, with an interval, for a timer after which it looks.
+func newPoller(every time.Duration) (p *poller, err error) {
+	p = new(poller)
+	if p.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
+		return nil, err
+	}
+	if err := unix.SetNonblock(p.fd, true); err != nil { // else Go's poller does not take it
+		return nil, errors.Join(err, unix.Close(p.fd))
+	}
+	p.own = os.NewFile(uintptr(p.fd), "epoll")
+	p.wake, p.try = p.own, func(uintptr) bool { return p.look() }
+	if every > 0 {
+		if p.wake, err = newTimer(every); err != nil {
+			return nil, errors.Join(err, p.own.Close())
+		}
+		p.try = p.tick
+	}
+	if p.raw, err = p.wake.SyscallConn(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// newTimer returns a timer of the kernel: Go's own are no finer than a millisecond, and late.
+func newTimer(every time.Duration) (*os.File, error) {
+	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	each := unix.NsecToTimespec(int64(every))
+	if err := unix.TimerfdSettime(fd, 0, &unix.ItimerSpec{Interval: each, Value: each}, nil); err != nil {
+		return nil, errors.Join(err, unix.Close(fd))
+	}
+	return os.NewFile(uintptr(fd), "timer"), nil
+}
+
+func (p *poller) close() {
+	_ = p.wake.Close()
+	_ = p.own.Close() // nothing is in it that is still wanted
+}
+
+// wait returns the sockets that have something, at least one.
+func (p *poller) wait() ([]unix.EpollEvent, error) {
+	if p.n == len(p.events) && p.look() { // there were more
+		return p.events[:p.n], nil
+	}
+	if err := p.raw.Read(p.try); err != nil {
+		return nil, err
+	}
+	if p.errno != 0 {
+		return nil, fmt.Errorf("epoll_wait: %w", p.errno)
+	}
+	return p.events[:p.n], nil
+}
+
+// look asks without waiting.
+func (p *poller) look() bool {
+	for {
+		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(unsafe.Pointer(&p.events)), uintptr(len(p.events)), 0, 0, 0)
+		if errno == unix.EINTR {
+			continue
+		}
+		p.n, p.errno = int(n), errno
+		return errno != 0 || n > 0
+	}
+}
+
+// tick looks if the timer has fired.
+func (p *poller) tick(fd uintptr) bool {
+	var fired uint64
+	_, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&fired)), unsafe.Sizeof(fired))
+	return errno == 0 && p.look()
+}
