@@ -62,6 +62,7 @@ var scenarios = []scenario{
 	{"start", startUp, false, "time to the first request, and memory, on the public trace and on ten million rows"},
 	{"hold", hold, false, "5,000 streams of 10 tokens/s for a minute"},
 	{"honesty", honesty, true, "the rate at which the verdict turns, or a peer's figures leave the truth"},
+	{"outages", outages, true, "what tools say of the latency of a server that stalls, collects or browns out, beside the truth"},
 	{"collector", collectorScenario, false, "the Collector beside the stock receiver and file exporter"},
 	{"go", goBenchmarks, false, "Go benchmarks of the hot paths"},
 }
@@ -225,7 +226,7 @@ func (b *bench) table(title, about string) *table {
 // folder returns an empty folder for one run. It is kept until the next run of the same name.
 func (b *bench) folder(parts ...any) (string, error) {
 	name := strings.Map(func(r rune) rune {
-		if strings.ContainsRune("/:,; ", r) {
+		if strings.ContainsRune("/:,; '", r) {
 			return '-'
 		}
 		return r

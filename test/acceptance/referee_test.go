@@ -57,7 +57,7 @@ var generators = []judged{
 	},
 	{
 		name: "k6", needs: "{peers}/bin/k6", judge: "rate=100,count=1000", rate: 100, header: "X-Request-Id", export: "{dir}/k6.csv",
-		command: "K6_NO_USAGE_REPORT=true K6_CSV_TIME_FORMAT=unix_nano {peers}/bin/k6 run --quiet --no-summary --address '' -e URL={url} --out csv={dir}/k6.csv {dir}/k6.js",
+		command: "K6_NO_USAGE_REPORT=true K6_CSV_TIME_FORMAT=unix_nano {peers}/bin/k6 run --quiet --summary-mode disabled --address '' -e URL={url} --out csv={dir}/k6.csv {dir}/k6.js",
 	},
 	{
 		name: "AIPerf", needs: "{peers}/bin/aiperf", judge: "rate=100,count=1000", rate: 100, export: "{dir}/aiperf/profile_export.jsonl",
