@@ -112,7 +112,7 @@ func command(ctx context.Context, args []string) error {
 	page := fs.String("out", "bench/RESULTS.md", "page to write")
 	shown := fs.String("command", "go run ./bench "+strings.Join(args, " "), "how the reader starts this, for the page")
 	floorURL := fs.String("floor", "", "be the floor client against this engine")
-	reader := fs.String("reader", "http", "how the floor reads: http, conn, epoll or batches")
+	reader := fs.String("reader", "http", "how the floor reads: http, conn, epoll, batches or uring")
 	stamps := fs.String("stamps", "", "file for the instants at which the floor's tokens came; empty = they are not noted")
 	beSink := fs.Bool("sink", false, "be the OTLP sink")
 	var w work

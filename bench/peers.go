@@ -79,7 +79,10 @@ var peers = []peer{
 		},
 	},
 	// Those that only send at a rate: see tools.
-	{program: "oha"}, {program: "wrk2"}, {program: "inference-perf"}, {program: "vllm"},
+	{program: "oha"},
+	{program: "wrk2"},
+	{program: "inference-perf"},
+	{program: "vllm"},
 }
 
 // k6Script sends at a constant arrival rate; an iteration's number is in X-Request-Id. It has virtual users for a tenth of a
