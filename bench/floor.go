@@ -82,7 +82,7 @@ func (f floor) read(dir string, t *truth) (*report, error) {
 // streamID is the X-Request-Id of a stream of the floor.
 func streamID(i int) string { return "floor-" + strconv.Itoa(i) }
 
-// promptBody is a request for a reply of so many tokens, to a prompt of one block of token ids.
+// promptBody is a request for a reply of this many tokens, to a prompt of one block of token ids.
 func promptBody(tokens int) string {
 	return `{"model":"m","stream":true,"ignore_eos":true,"max_tokens":` + strconv.Itoa(tokens) +
 		`,"prompt":[1` + strings.Repeat(",12345", 511) + `]}`

@@ -10,10 +10,10 @@ import (
 	"github.com/moonloop/moonloop/mooncake/internal/ranges"
 )
 
-// agreement checks that ranges tell the same prefixes as hash ids, only finer: two rows have the same hash id at a block exactly when
-// they have the same id at the end of that block. An id of ranges must follow the same id everywhere, and its block hold as many
-// tokens. It takes 4 bytes for a hash id of rows with ranges, and 16 for a row with new blocks; ids that are not canonical take
-// what [RenumberRanges] says.
+// agreement checks rule V9: ranges and hash ids must describe the same prefixes. Two rows have the same hash id at a block exactly when
+// they have the same range id at the end of that block. An id of ranges must always follow the same id, and its block must always have the
+// same number of tokens. The check uses 4 bytes for each hash id of rows with ranges, and 16 for a row with new blocks; for ids that are
+// not canonical, it also uses what [RenumberRanges] documents.
 type agreement struct {
 	max   int
 	fine  int64
@@ -21,19 +21,19 @@ type agreement struct {
 	names RenumberRanges
 	row   []HashRange // the current row, with canonical ids
 	chain *ranges.Lineage
-	ends  []uint32 // for each hash id: the run that holds the end of its block, +1
-	// short are the nodes of whole fine blocks at which a partial block ended. At the end of all other blocks, a node that was there
-	// before was the end of a block then, too.
+	ends  []uint32 // for each hash id: the run that contains the end of its block, +1
+	// short are the nodes of whole fine blocks at which a partial block ended. At all other ends of blocks, a node that existed before was
+	// also the end of a block then.
 	short  map[uint64]struct{}
-	ranges int64  // that came
-	pieces int64  // that they became
-	full   string // why nothing more is known; empty while it is
+	ranges int64  // ranges read
+	pieces int64  // pieces that they were cut into
+	full   string // why the check has stopped; empty while it runs
 }
 
-// anyRun stands for the end of a block that is not known.
+// anyRun stands for the end of a block whose run is not known.
 const anyRun = math.MaxUint32
 
-// newAgreement returns nil where there is nothing to agree on: block sizes that do not fit are for the reader to refuse.
+// newAgreement returns nil if there is nothing to compare. The reader refuses block sizes that do not fit.
 func newAgreement(fine, blockSize, maxIDs int) *agreement {
 	if fine <= 0 || checkFine(fine, blockSize) != nil {
 		return nil
@@ -41,8 +41,8 @@ func newAgreement(fine, blockSize, maxIDs int) *agreement {
 	return &agreement{max: maxIDs, fine: int64(fine), ratio: int64(blockSize / fine), chain: ranges.NewLineage(fine, maxIDs), short: map[uint64]struct{}{}}
 }
 
-// add compares the ranges of a row with its hash ids, which the forest has numbered, and returns the first block, from 0, at
-// which they disagree, or -1. Past the bound it does nothing.
+// add compares the ranges of a row with its hash ids, as numbered by the forest, and returns the first block, from 0, at which they
+// disagree, or -1. Past the limit on ids it does nothing.
 func (a *agreement) add(row *Row, f *forest, bad faults) (block int64) {
 	a.row = a.row[:0]
 	if a.full != "" || row.HashRanges == nil {
@@ -73,7 +73,7 @@ func (a *agreement) add(row *Row, f *forest, bad faults) (block int64) {
 		if strange {
 			return a.chain.Strange(before) / a.ratio
 		}
-		return -1 // hash ids that do not stand for prefixes agree with nothing, which is said by other rules
+		return -1 // hash ids that are not prefixes cannot agree; other rules report them
 	}
 	block = -1
 	blocks := (row.InputLength.V-1)/a.fine + 1
@@ -100,7 +100,7 @@ func (a *agreement) add(row *Row, f *forest, bad faults) (block int64) {
 	return block
 }
 
-// isShort reports whether a block is partial and ends with a whole fine one.
+// isShort reports whether a block is partial and ends with a whole fine block.
 func (a *agreement) isShort(row *Row, block int64) bool {
 	tokens := row.InputLength.V - block*a.ratio*a.fine
 	return tokens < a.ratio*a.fine && tokens%a.fine == 0
@@ -115,7 +115,7 @@ func (a *agreement) unused(row *Row, block int64, node, before uint64) bool {
 	return node >= before
 }
 
-// drop gives the memory back when the bound is passed, and says why.
+// drop frees the memory when the limit is passed, and stores the reason.
 func (a *agreement) drop(why string) {
 	*a = agreement{full: why}
 }

@@ -15,22 +15,22 @@ import (
 	"strconv"
 )
 
-// Undefined stands for a digest that the trace has none of.
+// Undefined is the value of a digest that the trace does not have.
 const Undefined = "undefined"
 
-// Digests tell whether two traces are the same workload: they are exactly when all digests are defined and equal.
-// Each is 64 hexadecimal digits of a SHA-256, or [Undefined].
+// Digests identify a workload: two traces are the same workload exactly if all digests are defined and equal. Each digest is 64 hexadecimal
+// digits of a SHA-256, or [Undefined].
 type Digests struct {
-	// Seq covers the order of the rows, their lengths and which blocks they share, whatever the ids are called.
+	// Seq covers the order of the rows, their lengths and the blocks that they share. It does not depend on the values of ids.
 	Seq string `json:"seq_digest"`
 	// Tree covers the same without the order of the rows.
 	Tree string `json:"tree_digest"`
-	// Arrival covers the timestamps, relative to the first row's, to the nanosecond.
+	// Arrival covers the timestamps, relative to the first row's, with a resolution of 1 ns.
 	Arrival string `json:"arrival_digest"`
-	// Ranges covers what rows share in the finer blocks of hash_ranges, whatever these ids are called, and which tokens are replies.
-	// It is empty where no row has either.
+	// Ranges covers what rows share in the finer blocks of hash_ranges, and which tokens are replies. It does not depend on the values of
+	// ids. It is empty if no row has ranges or replies.
 	Ranges string `json:"range_digest,omitempty"`
-	// Reason says why a digest is undefined; empty when all are defined.
+	// Reason says why a digest is undefined; empty if all are defined.
 	Reason string `json:"undefined_because,omitempty"`
 }
 
@@ -44,24 +44,23 @@ func (d Digests) Same(o Digests) bool {
 	return d.Defined() && d.Seq == o.Seq && d.Tree == o.Tree && d.Arrival == o.Arrival && d.Ranges == o.Ranges
 }
 
-// Digester computes the digests of a trace, row by row. Ids beyond what the input length has room for
-// ([Row.Blocks]) do not count.
+// Digester computes the digests of a trace, row by row. It ignores ids beyond those that the input length has room for ([Row.Blocks]).
 //
-// The sequence and tree digests need both lengths and hash ids on every row, and an id must have one parent, one fill and
-// no second place in a row (rules V4, V5, V6); the arrival digest needs timestamps on every row, none before the first; the
-// digest of ranges needs to know the size of their blocks, and that they agree with hash ids (V9).
+// The sequence and tree digests need both lengths and hash ids on every row. Each id must have one parent, one fill, and occur once in a
+// row (rules V4, V5, V6). The arrival digest needs timestamps on every row, none before the first. The digest of ranges needs the size of
+// their blocks, and ranges that agree with the hash ids (V9).
 type Digester struct {
 	checker *Checker
 	seq     sum
 	arrival sum
-	ranges  sum // without a hash until a row has ranges or replies
+	ranges  sum // has no hash until a row has ranges or replies
 	buf     []byte
 	first   float64
-	ends    []end  // one per row
-	noTree  string // why there is no tree digest although there is one of the sequence
+	ends    []end  // one for each row
+	noTree  string // why there is no tree digest, although there is a sequence digest
 }
 
-// sum is a digest under way, or why there is none.
+// sum is a digest that is being computed, or the reason why there is none.
 type sum struct {
 	hash.Hash
 	lost string
@@ -77,7 +76,7 @@ func (s *sum) String() string {
 	return hex.EncodeToString(s.Sum(nil))
 }
 
-// end is where a row hangs in the forest. Both lengths are below 2^32, which bounds a row to 12 bytes.
+// end is the node of the forest at which a row ends. Both lengths are below 2^32, so a row uses 12 bytes.
 type end struct{ last, in, out uint32 }
 
 // NewDigester returns a digester.
@@ -85,10 +84,10 @@ func NewDigester(opt CheckOptions) *Digester {
 	return &Digester{checker: NewChecker(opt), seq: sum{Hash: sha256.New()}, arrival: sum{Hash: sha256.New()}}
 }
 
-// Checker returns the checker that has seen the same rows, to be asked, not to be fed.
+// Checker returns the checker that has seen the same rows. Callers may query it, but must not add rows to it.
 func (d *Digester) Checker() *Checker { return d.checker }
 
-// Add digests the next row of the file, which stands on the given line.
+// Add digests the next row of the file, which is on the given line.
 func (d *Digester) Add(row *Row, line int64) {
 	bad := d.checker.add(row, line)
 	d.time(row, line)
@@ -128,7 +127,7 @@ func (d *Digester) sequence(row *Row) {
 	d.seq.Hash.Write(d.buf)
 }
 
-// share digests ranges and replies.
+// share adds ranges and replies to the digest.
 func (d *Digester) share(row *Row, line int64, bad faults) {
 	if d.ranges.lost != "" || row.HashRanges == nil && len(row.Replies) == 0 {
 		return
@@ -205,7 +204,7 @@ func (d *Digester) time(row *Row, line int64) {
 	}
 }
 
-// appendNanos appends milliseconds to the nearest millionth, without zeros at the end: whole ones are integers.
+// appendNanos appends milliseconds, rounded to the nearest millionth, without trailing zeros; whole numbers are integers.
 func appendNanos(dst []byte, ms float64) []byte {
 	if isInteger(ms) {
 		return strconv.AppendInt(dst, int64(ms), 10)
@@ -214,7 +213,7 @@ func appendNanos(dst []byte, ms float64) []byte {
 	return bytes.TrimSuffix(bytes.TrimRight(dst, "0"), []byte{'.'})
 }
 
-// Digests returns the digests of the rows so far. A trace without rows has none.
+// Digests returns the digests of the rows so far. A trace without rows has no digests.
 func (d *Digester) Digests() Digests {
 	if d.checker.rows == 0 {
 		return Digests{Seq: Undefined, Tree: Undefined, Arrival: Undefined, Reason: "the trace has no rows"}
@@ -235,7 +234,7 @@ func (d *Digester) Digests() Digests {
 func (d *Digester) tree() string {
 	nodes := d.checker.forest.nodes
 	slices.SortFunc(d.ends, func(a, b end) int { return cmp.Compare(a.last, b.last) })
-	rows := d.ends // that are left: of the ids up to the current one, and those without ids behind all others
+	rows := d.ends // rows that are not yet hashed: those that end at ids up to the current one, then those without ids
 	endIn := func(node uint32) []end {
 		cut := len(rows)
 		for cut > 0 && rows[cut-1].last == node {
@@ -246,7 +245,7 @@ func (d *Digester) tree() string {
 		return ended
 	}
 	sums := make([][sha256.Size]byte, len(nodes))
-	// A node's children are a list: its first child, and for each child the next one. The roots are those of a node behind all
+	// A node's children are a list: its first child, and for each child the next one. The roots are the children of a node after all
 	// others.
 	first, next := make([]uint32, len(nodes)+1), make([]uint32, len(nodes))
 	for i := range first {
@@ -277,7 +276,7 @@ func (d *Digester) tree() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// appendEnds appends "in,out" of the rows, sorted by their bytes and joined by a bar.
+// appendEnds appends "in,out" of the rows, sorted bytewise and joined by a bar.
 func appendEnds(dst []byte, rows []end) []byte {
 	texts := make([]string, len(rows))
 	for i, e := range rows {

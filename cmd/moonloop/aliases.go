@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// This file is the table of what the flags of other replay tools mean here. The help, the completion of shells, the page
-// docs/from-other-tools.md and its test are made of it. translate.go applies it.
+// This file is the table of other replay tools' flags and their meaning here. The help, the completion of shells, the page
+// docs/from-other-tools.md and its test are generated from it. translate.go applies it.
 
-// The tools whose command lines are understood.
+// The tools whose command lines are accepted.
 const (
 	aiperf      = "aiperf"
 	vllm        = "vllm"
@@ -19,12 +19,12 @@ const (
 	traceReplay = "tracereplay"
 )
 
-// anyTool is in the place of a tool for further spellings of our own flags, which any command line may have.
+// anyTool stands for alternative spellings of our own flags, which any command line may have.
 const anyTool = "moonloop"
 
 var toolNames = map[string]string{aiperf: "AIPerf", vllm: "vLLM bench serve", guidellm: "GuideLLM", traceReplay: "UCM TraceReplay"}
 
-// What becomes of a flag.
+// What a flag becomes:
 const (
 	yes     = "yes"
 	partly  = "partly" // with the difference in note
@@ -37,10 +37,10 @@ type alias struct {
 	tools string // that have it with this meaning; anyTool: any command line
 	name  string
 	takes string // value: none if empty, one if "V", all up to the next flag if "V…"
-	ours  string // what it becomes; of a flag that only has another name, --name alone
+	ours  string // what it becomes; for a flag that only has another name, just --name
 	state string
 	note  string // the difference, why it has no effect, or what to do instead
-	try   string // arguments that the test adds to a replay; ENGINE, HOST, PORT, TRACE and DIR stand for what is there
+	try   string // arguments that the test adds to a replay; it replaces ENGINE, HOST, PORT, TRACE and DIR
 	sees  string // what the engine and the folder then show; see TestAliases
 	do    func(t *translator, value string) error
 }

@@ -220,7 +220,7 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 		switch word {
 		case "requests":
 			good = fmt.Sprint(len(w.seen)) == rest || rest == "fewer than 4" && len(w.seen) > 0 && len(w.seen) < 4 || rest == "more than 4" && len(w.seen) > 4
-		case "over": // so many milliseconds of the schedule
+		case "over": // this many milliseconds of the schedule
 			span, _ := time.ParseDuration(rest)
 			good = len(w.seen) > 1 && w.lasted() >= span && w.scheduled(t).Round(time.Millisecond) >= span
 		case "some": // body has the value
@@ -237,7 +237,7 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 			}
 			slices.Sort(values)
 			good = strings.Join(values, " ") == want
-		case "turns": // have so many messages, from the shortest
+		case "turns": // have this many messages, from the shortest
 			var counts []int
 			for _, a := range w.seen {
 				messages, _ := a.body["messages"].([]any)
@@ -245,7 +245,7 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 			}
 			slices.Sort(counts)
 			good = strings.Trim(fmt.Sprint(counts), "[]") == rest
-		case "hosts": // by their names, so many requests to each
+		case "hosts": // by their names, this many requests to each
 			of := map[string]int{}
 			for _, a := range w.seen {
 				of[a.host]++
@@ -287,7 +287,7 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 				is := fmt.Sprint(map[string]any{"role": role, "content": content})
 				return len(messages) > 0 && fmt.Sprint(messages[0]) == is
 			})
-		case "waits": // so long at least, from one turn of a session to the next, which a reply comes between
+		case "waits": // this long at least, from one turn of a session to the next, which a reply comes between
 			least, _ := time.ParseDuration(rest)
 			last, turns := map[string]time.Time{}, 0
 			good = true
@@ -300,16 +300,16 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 				last[session] = a.at
 			}
 			good = good && turns > 0 && last[""].IsZero()
-		case "within": // so much of the schedule
+		case "within": // this much of the schedule
 			span, _ := time.ParseDuration(rest)
 			good = w.scheduled(t).Round(time.Millisecond) <= span
-		case "at": // once: the schedule has no length, and any limit of what is under way is above four
+		case "at": // once: the schedule has no length, and any limit of what is in flight is above four
 			good = w.scheduled(t) == 0
 		case "path":
 			good = all(func(a *arrived) bool { return a.path == rest })
 		case "model":
 			good = all(func(a *arrived) bool { return a.body["model"] == rest })
-		case "images": // so many of a size and format are in every body
+		case "images": // this many of a size and format are in every body
 			var n, width, height int
 			var format string
 			if _, err := fmt.Sscanf(rest, "%d of %dx%d %s", &n, &width, &height, &format); err != nil {
@@ -659,7 +659,7 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--num-users 4", []string{"--user-centric-rate"}},
 		{"--user-centric-rate nan --num-users 4", []string{"want a number of requests per second"}},
 		{"--user-centric-rate 4 --num-users 4 --request-rate 5", []string{"given twice"}},
-		{"--user-centric-rate 4 --num-users 4 --arrival-pattern poisson", []string{"each sends at equal distances"}},
+		{"--user-centric-rate 4 --num-users 4 --arrival-pattern poisson", []string{"each sends at equal intervals"}},
 		{"--ramp-up-strategy linear --num-prompts 4", []string{"--ramp-up-start-rps"}},
 		{"--request-cancellation-rate 200", []string{"want percent from 0 to 100"}},
 		{"--request-rate 0", []string{"want a number of requests per second"}},

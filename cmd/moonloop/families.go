@@ -5,16 +5,16 @@ package main
 
 import "strings"
 
-// This file holds the flags of other tools that have nothing to do with the replay of a trace, by what they are for, so that no flag
-// of theirs is unknown. Each family has one reason, and one line in the documentation.
+// This file lists the flags of other tools that are unrelated to the replay of a trace, by their purpose, so that none of their flags is
+// unknown. Each family has one reason, and one line in the documentation.
 
-// family is a group of flags of other tools that become nothing here, for one reason.
+// family is a group of other tools' flags that have no equivalent here, for one reason.
 type family struct {
 	tools string
 	about string
 	state string // ignored or refused
 	note  string
-	// flags are their names; "=" follows one that takes a value, "=…" one that takes several.
+	// flags are their names, followed by "=" for a flag with a value, "=…" for one with several.
 	flags string
 }
 

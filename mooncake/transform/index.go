@@ -12,48 +12,48 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// index is what a first pass remembers of the rows that the filters leave: where each hangs in the prefix tree, and what it weighs. The new
-// blocks of a row are one run of consecutive canonical ids, so that the tree is one of runs, not of blocks.
+// index is what a first pass remembers of the remaining rows: the position of each in the prefix tree, and its size. The new blocks of a
+// row are one run of consecutive canonical ids, so the tree consists of runs, not of blocks.
 type index struct {
 	block int
 
 	key     []float64
 	in, out []uint32
-	lead    []uint32 // leading blocks that rows before had
-	parent  []uint32 // row whose run holds the last of them, or none
-	offset  []uint32 // of that in the run
+	lead    []uint32 // leading blocks that earlier rows had
+	parent  []uint32 // row whose run has the last of them, or none
+	offset  []uint32 // position of that block in the run
 	starts  []uint64 // first id of each run, ascending
 	owner   []uint32 // row of each run
 	links   [][2]uint32
 	clock   stats.Arrivals
-	copied  bool // copies will be laid over the rows, on the ticks of the clock
+	copied  bool // copies will be overlaid, at ticks of the clock
 	timed   bool
-	verbal  int64    // rows that bring their own text
-	near    []uint32 // of each stretch of ids, the run that its first one is in
+	verbal  int64    // rows with their own text
+	near    []uint32 // for each stretch of ids, the run of its first id
 
-	cluster []uint32 // row that stands for the cluster of each row
+	cluster []uint32 // for each row, the row that represents its cluster
 	trunk   []uint32 // blocks of each row's run that belong to the trunk
 	deepest []uint32 // blocks of each row's run that other rows share
 }
 
 const none = math.MaxUint32
 
-// maxIndexed is how many rows can be indexed.
+// maxIndexed is the maximum number of rows in an index.
 const maxIndexed = math.MaxUint32 - 1
 
 func newIndex(block int) *index { return &index{block: block} }
 
-// numbered gives rows the canonical ids that the index is about. Ids of the domain 0 that come canonical cost a comparison each; from the
-// first other one on, names knows all of them.
+// numbered converts the ids of rows to the canonical ids of the index. Canonical ids of domain 0 cost one comparison each; from the first
+// other id on, names knows all of them.
 type numbered struct {
 	plain  uint64 // ids so far, while all are canonical
 	names  mooncake.RenumberRanges
 	ranges []mooncake.HashRange
 	given  []mooncake.HashRange
-	added  int // ids of the row that are new
+	added  int // new ids of the row
 }
 
-// row numbers the ids of a row in place, those of a domain apart from those of others.
+// row renumbers the ids of a row in place. Ids of different domains are different.
 func (n *numbered) row(domain uint64, ids []uint64) {
 	if n.added = 0; len(ids) == 0 {
 		return
@@ -63,7 +63,7 @@ func (n *numbered) row(domain uint64, ids []uint64) {
 	}
 }
 
-// count does so without a change to the ids, and returns how many of them are new.
+// count returns how many of the ids are new, without changing them.
 func (n *numbered) count(domain uint64, ids []uint64) (added int) {
 	if len(ids) == 0 {
 		return 0
@@ -85,7 +85,7 @@ func (n *numbered) count(domain uint64, ids []uint64) (added int) {
 	return int(n.names.Len() - before) //nolint:gosec // at most len(ids)
 }
 
-// remember has names know the ids that came canonical.
+// remember adds the canonical ids so far to names.
 func (n *numbered) remember() {
 	if n.names.Len() == 0 && n.plain > 0 {
 		n.ranges = n.names.Domain(0, n.ranges[:0], []mooncake.HashRange{{Count: int64(n.plain)}}) //nolint:gosec // ids that were there
@@ -95,10 +95,10 @@ func (n *numbered) remember() {
 // len returns the number of distinct ids so far.
 func (n *numbered) len() uint64 { return max(n.plain, n.names.Len()) }
 
-// notCanonical is what no id comes after.
+// notCanonical is a value after which no id can come.
 const notCanonical = math.MaxUint64
 
-// canonical returns how many ids there are after a row, with so many before it, where each new one is the next number.
+// canonical returns the number of ids after a row, given their number before it, if each new id of the row is the next number.
 func canonical(next uint64, ids []uint64) uint64 {
 	for _, id := range ids {
 		switch {
@@ -131,7 +131,7 @@ func expand(ids []uint64, ranges []mooncake.HashRange) {
 	}
 }
 
-// appendRun appends so many ids from one on.
+// appendRun appends this many ids from one on.
 func appendRun(dst []uint64, first uint64, n int) []uint64 {
 	at := len(dst)
 	dst = slices.Grow(dst, n)[:at+n]
@@ -141,10 +141,10 @@ func appendRun(dst []uint64, first uint64, n int) []uint64 {
 	return dst
 }
 
-// clip makes a length fit into 32 bits: no longer one differs in what a sample does.
+// clip limits a length to 32 bits; for a sample, a longer one makes no difference.
 func clip(n mooncake.Opt[int64]) uint32 { return uint32(min(n.V, math.MaxUint32)) } //nolint:gosec // bounded
 
-// add takes a row with canonical ids, of which so many are new.
+// add adds a row with canonical ids; fresh of them are new.
 func (x *index) add(it *item, added int) {
 	ids := it.HashIDs
 	lead := len(ids) - added
@@ -178,10 +178,10 @@ func (x *index) add(it *item, added int) {
 	}
 }
 
-// stretch is for how many ids the index remembers a run, from which on to look for that of one of them.
+// stretch is the number of ids per entry of near. The search for the run of an id starts there.
 const stretch = 64
 
-// runOf returns the run of an id that was added, or -1.
+// runOf returns the run of an added id, or -1.
 func (x *index) runOf(id uint64) int {
 	from := int(x.near[id/stretch])
 	to := len(x.starts)
@@ -191,12 +191,12 @@ func (x *index) runOf(id uint64) int {
 	return from + sort.Search(to-from, func(i int) bool { return x.starts[from+i] > id }) - 1
 }
 
-// link says that two rows belong together.
+// link marks two rows as belonging together.
 func (x *index) link(a, b int) {
 	x.links = append(x.links, [2]uint32{uint32(a), uint32(b)}) //nolint:gosec // bounded by maxIndexed
 }
 
-// share finds what rows share with others, before and after them.
+// share determines what rows share with others, before and after them.
 func (x *index) share() {
 	x.deepest = make([]uint32, len(x.key))
 	for i, p := range x.parent {
@@ -206,25 +206,25 @@ func (x *index) share() {
 	}
 }
 
-// onlyShared forgets all that shared does not need.
+// onlyShared frees everything that shared does not need.
 func (x *index) onlyShared() {
 	x.key, x.in, x.out, x.parent, x.offset, x.starts, x.owner, x.near, x.links = nil, nil, nil, nil, nil, nil, nil, nil, nil
 }
 
-// shared returns the leading blocks of a row that another one has, too.
+// shared returns the number of leading blocks of a row that another row has, too.
 func (x *index) shared(row int) int { return int(x.lead[row] + x.deepest[row]) }
 
-// divide finds the trunk, the blocks that more than so many rows have, and the clusters below it.
+// divide determines the trunk, that is the blocks that more than this many rows have, and the clusters below it.
 func (x *index) divide(most float64) {
 	n := len(x.key)
-	size := make([]uint32, n) // rows that hang below a row's run, with it
+	size := make([]uint32, n) // number of rows below a row's run, including itself
 	for i := n - 1; i >= 0; i-- {
 		size[i]++
 		if p := x.parent[i]; p != none {
 			size[p] += size[i]
 		}
 	}
-	// References of a block are the rows that reach it. Few runs can have blocks of the trunk.
+	// The references of a block are the rows that reach it. Only few runs can have blocks of the trunk.
 	reach := map[uint32]map[uint32]uint32{}
 	for i := range n {
 		if p := x.parent[i]; p != none && float64(size[p]) > most {
@@ -265,7 +265,7 @@ func (x *index) divide(most float64) {
 	}
 }
 
-// root returns the row that stands for the cluster of a row, while clusters are joined.
+// root returns the representative of a row's cluster, while clusters are joined.
 func (x *index) root(i uint32) uint32 {
 	for x.cluster[i] != i {
 		x.cluster[i] = x.cluster[x.cluster[i]]
@@ -274,7 +274,7 @@ func (x *index) root(i uint32) uint32 {
 	return i
 }
 
-// trunks returns the leading blocks of each row that belong to the trunk.
+// trunks returns the number of leading blocks of each row that belong to the trunk.
 func (x *index) trunks() []uint32 {
 	all := make([]uint32, len(x.key))
 	for row, p := range x.parent {
@@ -282,7 +282,7 @@ func (x *index) trunks() []uint32 {
 		case x.trunk[row] > 0:
 			all[row] = x.lead[row] + x.trunk[row]
 		case p == none:
-		case x.trunk[p] > 0: // it ends in the run above, or before that
+		case x.trunk[p] > 0: // it ends in the run above, or earlier
 			all[row] = min(x.lead[row], x.lead[p]+min(x.trunk[p], x.offset[row]+1))
 		default:
 			all[row] = all[p]

@@ -13,19 +13,19 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Stream is a trace that is made of others.
+// Stream is a transformed trace.
 type Stream struct {
 	c           Config
 	source      *joined
 	rows        step
 	in          numbered
 	fineIn      mooncake.RenumberRanges
-	ranges      []mooncake.HashRange // kept for its memory
+	ranges      []mooncake.HashRange // reused memory
 	finish      finisher
 	block, fine int
 
 	before, after meter
-	sources       []meter // of each one, where there are several
+	sources       []meter // one for each source, if there are several
 	stages        []*stage
 	indexing      bool
 	x             *index
@@ -34,8 +34,7 @@ type Stream struct {
 	ended         bool
 }
 
-// Open opens the sources, reads them where all rows must be known before the first one is made, and decides. The sources stay open; closing them is their owner's, who
-// closes the stream before.
+// Open opens the sources, and reads them first if a step needs all rows. The caller owns the sources and closes them, after the stream.
 func Open(c Config, sources ...Source) (*Stream, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -48,7 +47,7 @@ func Open(c Config, sources ...Source) (*Stream, error) {
 	return s, nil
 }
 
-// Close ends the reading of the sources, and removes what was kept of them. Closing twice has no effect.
+// Close ends the reading of the sources, and removes temporary files. Closing twice has no effect.
 func (s *Stream) Close() {
 	if s.source != nil {
 		s.source.stop()
@@ -58,7 +57,7 @@ func (s *Stream) Close() {
 	}
 }
 
-// open puts the steps together.
+// open builds the chain of steps.
 func (s *Stream) open(sources []Source) error {
 	c := &s.c
 	if err := s.begin(sources); err != nil {
@@ -121,7 +120,7 @@ func (s *Stream) open(sources []Source) error {
 	return nil
 }
 
-// inTime puts the steps behind rows that change when these go out, and what models they ask for.
+// inTime adds the steps that change when rows are sent, and which models they request.
 func (s *Stream) inTime(rows step) step {
 	c := &s.c
 	if c.MaxGap > 0 {
@@ -152,12 +151,12 @@ func (s *Stream) inTime(rows step) step {
 	return rows
 }
 
-// said is the effect of a step that is known before.
+// said returns the effect of a step that is known in advance.
 func said(format string, args ...any) func(before, after *Figures) string {
 	return func(_, _ *Figures) string { return fmt.Sprintf(format, args...) }
 }
 
-// begin opens the sources and puts the steps together that come before all others.
+// begin opens the sources and builds the chain of steps that come before all others.
 func (s *Stream) begin(sources []Source) error {
 	var err error
 	if s.source, err = openJoined(&s.c, sources); err != nil {
@@ -191,7 +190,7 @@ func (s *Stream) begin(sources []Source) error {
 	return nil
 }
 
-// index reads the sources to their end, and keeps their rows for a second pass.
+// index reads the sources to their end, and stores their rows for a second pass.
 func (s *Stream) index() error {
 	var err error
 	if s.spool, err = newSpool(s.c.TempDir); err != nil {
@@ -199,9 +198,9 @@ func (s *Stream) index() error {
 	}
 	s.x = newIndex(s.block)
 	s.x.copied = s.c.Scale > 1
-	var names numbered            // of the rows that are left
-	sessions := map[uint64]int{}  // the last row of each
-	at := map[int]map[int64]int{} // rows that replies may be to
+	var names numbered            // of the remaining rows
+	sessions := map[uint64]int{}  // the last row of each session
+	at := map[int]map[int64]int{} // rows that replies may answer
 	s.indexing = true
 	defer func() { s.indexing = false }()
 	for {
@@ -215,7 +214,7 @@ func (s *Stream) index() error {
 		if it.seq >= maxIndexed {
 			return fmt.Errorf("scale, roots and prefix-scale: more than %d rows cannot be indexed; transform the trace in parts", uint32(maxIndexed))
 		}
-		if err := s.spool.put(it); err != nil { // with the ids that the sources have
+		if err := s.spool.put(it); err != nil { // with the ids of the sources
 			return err
 		}
 		names.row(0, it.HashIDs)
@@ -231,7 +230,7 @@ func (s *Stream) index() error {
 				at[it.source] = map[int64]int{}
 			}
 			at[it.source][it.index] = it.seq
-			if n := len(it.Replies); n > 0 { // those before are to rows of the same cluster
+			if n := len(it.Replies); n > 0 { // earlier replies answer rows of the same cluster
 				if target, known := at[it.source][it.index-it.Replies[n-1].Back]; known {
 					s.x.link(target, it.seq)
 				}
@@ -250,7 +249,7 @@ func (s *Stream) index() error {
 	return nil
 }
 
-// boolToOne is 1 for true.
+// boolToOne returns 1 for true, else 0.
 func boolToOne(b bool) float64 {
 	if b {
 		return 1
@@ -260,13 +259,13 @@ func boolToOne(b bool) float64 {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// BlockSize returns the tokens per hash id of the rows that come out.
+// BlockSize returns the number of tokens per hash id of the resulting rows.
 func (s *Stream) BlockSize() int { return s.block }
 
-// FineBlockSize returns the tokens per id of their hash_ranges, 0 where they have none.
+// FineBlockSize returns the number of tokens per id of their hash_ranges, 0 if they have none.
 func (s *Stream) FineBlockSize() int { return s.fine }
 
-// Next returns the next row, which is the caller's, or io.EOF.
+// Next returns the next row, or io.EOF. The caller owns the row.
 func (s *Stream) Next() (*mooncake.Row, error) {
 	it, err := s.rows()
 	if err != nil {
@@ -283,8 +282,7 @@ func (s *Stream) Next() (*mooncake.Row, error) {
 	return it.Row, nil
 }
 
-// Jitter is by how much, in ms and at most, times are changed at random in what comes out, once the stream has ended: before is by how much they
-// had been in the sources.
+// Jitter is the maximum random change of times in the result, in ms, known after the stream has ended; before is that of the sources.
 func (s *Stream) Jitter(before float64) float64 {
 	if s.c.Scale > 1 {
 		before += millis(cmp.Or(s.c.Shift, DefaultShift))
@@ -298,14 +296,14 @@ func (s *Stream) Jitter(before float64) float64 {
 	return before
 }
 
-// Report is what a stream did, once it has ended.
+// Report describes what a stream did. It is complete after the stream has ended.
 type Report struct {
 	Before Figures                   `json:"before"`
 	After  Figures                   `json:"after"`
 	Steps  []mooncake.Transformation `json:"steps"`
 }
 
-// Report says what was done so far.
+// Report returns what was done so far.
 func (s *Stream) Report() Report {
 	before, after := s.before.figures(), s.after.figures()
 	r := Report{*before, *after, s.transformations(before, after)}
