@@ -18,7 +18,8 @@ const twoTalks = `{"session_id": "one", "turns": [{"text": "Where do rivers rise
 func talkLine(page, about, line, sees, note string) printedLine {
 	return printedLine{
 		aiperf, page, about, "profile --model sim --endpoint-type chat --endpoint /v1/chat/completions --streaming --url HOST:PORT --input-file DIR/talks.jsonl --custom-dataset-type multi_turn " + line,
-		map[string]string{"talks.jsonl": twoTalks}, sees, note,
+		map[string]string{"talks.jsonl": twoTalks},
+		sees, note,
 	}
 }
 

@@ -79,7 +79,7 @@ func (d *drawing) read(in step) error {
 			return err
 		}
 		size := len(d.spool.buf)
-		at += int64(len(binary.AppendUvarint(nil, uint64(size))))                 //nolint:gosec // not negative
+		at += int64(len(binary.AppendUvarint(nil, uint64(size))))
 		row := uint32(d.rows.n)                                                   //nolint:gosec // bounded by maxIndexed
 		d.rows.add(drawnRow{at: at, key: it.key, size: uint32(size), next: none}) //nolint:gosec // of a row
 		at += int64(size)
@@ -103,7 +103,7 @@ func (d *drawing) draw(how Draw, seed uint64) {
 	n := uint32(len(d.talks))                         //nolint:gosec // no more than rows
 	d.slots = make([]uint32, n)
 	for i := range d.slots {
-		d.slots[i] = uint32(i) //nolint:gosec // likewise
+		d.slots[i] = uint32(i)
 		if how == DrawRandom {
 			d.slots[i] = random.Uint32N(n)
 		}

@@ -198,7 +198,7 @@ func (x *index) share() {
 		}
 	}
 	for i := range x.deepest {
-		x.deepest[i] += x.rows.at(uint32(i)).lead //nolint:gosec // likewise
+		x.deepest[i] += x.rows.at(uint32(i)).lead
 	}
 }
 
@@ -273,7 +273,7 @@ func (x *index) root(i uint32) uint32 {
 func (x *index) trunks() []uint32 {
 	all := make([]uint32, x.rows.n)
 	for i := range all {
-		row := x.rows.at(uint32(i)) //nolint:gosec // bounded by maxIndexed
+		row := x.rows.at(uint32(i))
 		switch p := row.parent; {
 		case x.trunk[i] > 0:
 			all[i] = row.lead + x.trunk[i]
