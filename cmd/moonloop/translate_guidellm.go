@@ -227,6 +227,11 @@ func (t *translator) guideData(value string) error {
 	}
 	of := pairs(value)
 	kind := of["kind"]
+	for _, name := range []string{"prompt_tokens", "output_tokens"} {
+		if _, given := of[name]; given {
+			return errors.New(name + ": " + makesPrompts)
+		}
+	}
 	switch from := guideFormats[kind]; {
 	case from != "":
 		_ = t.add("from", from)
