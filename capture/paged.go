@@ -9,17 +9,17 @@ import (
 	"io"
 )
 
-// This file holds what grows with the rows and the ids of a trace, and is looked up in no order: arrays of which only a part is in memory.
-// What is looked up was used lately as a rule: a turn of a conversation needs what the turn before it was given.
+// This file has data that grows with the rows and the ids of a trace, and is looked up in any order: arrays of which only a part is in
+// memory. Look-ups usually concern recent data: a turn of a conversation needs what the turn before was given.
 
 const (
 	pageSize = 4 << 10 // bytes; a page holds as many whole records as there is room for
-	// minFrames are in memory however little there is of it.
+	// minFrames is the minimum number of frames in memory.
 	minFrames = 8
 )
 
-// paged is an array of records of one size, zero at first. Beyond its limit of memory it is in a temporary file. An error stays: records
-// are zero from there on, and err says why.
+// paged is an array of records of one size, initially zero. Beyond its limit of memory it is in a temporary file. After an error, which err
+// returns, all records are zero.
 type paged struct {
 	dir    string
 	size   int // bytes of a record
@@ -27,7 +27,7 @@ type paged struct {
 	file   spill
 	frames []frame
 	where  []int32 // for each page its frame, +1
-	hand   int     // of the clock: the frame that may go next
+	hand   int     // of the clock: the frame that may be replaced next
 	err    error
 }
 
@@ -50,7 +50,7 @@ func (p *paged) get(i int64) []byte {
 	return make([]byte, p.size)
 }
 
-// put returns a record to be changed, valid until the next call of get or put.
+// put returns a record to change, valid until the next call of get or put.
 func (p *paged) put(i int64) []byte {
 	each := int64(pageSize / p.size)
 	page, at := i/each, int(i%each)*p.size
@@ -82,7 +82,7 @@ func (p *paged) load(page int64) *frame {
 	return f
 }
 
-// free returns a frame that holds no page any more.
+// free returns an empty frame.
 func (p *paged) free() int {
 	if n := len(p.frames); n < max(p.limit/pageSize, minFrames) {
 		p.frames = append(p.frames, frame{data: make([]byte, pageSize)})
