@@ -111,7 +111,7 @@ func (b *bench) beside(ctx context.Context, busy bool, measure func() error) err
 
 // runBusy is the whole of a busy loop's process.
 func runBusy(ctx context.Context) error {
-	for ctx.Err() == nil { //nolint:revive // it is what it looks like
+	for ctx.Err() == nil {
 	}
 	return nil
 }
