@@ -113,7 +113,7 @@ func (t *tally) add(tokens int, kernel int64) {
 
 // readers are the ways to read streams. A reader opens all streams of the work, each at its instant, and reads them to their ends.
 var readers = map[string]func(ctx context.Context, url string, w work, streams []tally) error{
-	"http": readHTTP, "conn": readConns, "epoll": readEpoll, "batches": readBatches,
+	"http": readHTTP, "conn": readConns, "epoll": readEpoll, "batches": readBatches, "uring": readRing,
 }
 
 // runFloor is the whole of the floor's process. With the name of a file for stamps, it notes when each token came.

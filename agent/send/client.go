@@ -23,17 +23,17 @@ import (
 
 // Client sends requests to one engine. Safe for concurrent use.
 type Client struct {
-	cfg       Config
-	base      *url.URL
-	header    http.Header // for each request
-	secrets   []string    // never shown
-	clk       clock.Clock
-	wall      *wall
-	transport *http.Transport
-	direct    *direct               // for Do, nil where there is no such way
-	replay    *retryablehttp.Client // for Do
-	look      *retryablehttp.Client // for Get
-	api       *retryablehttp.Client // for JSON
+	cfg         Config
+	base        *url.URL
+	header      http.Header // for each request
+	secrets     []string    // never shown
+	clk         clock.Clock
+	wall        *wall
+	connections *connections
+	direct      *direct               // for Do, nil where there is no such way
+	replay      *retryablehttp.Client // for Do
+	look        *retryablehttp.Client // for Get
+	api         *retryablehttp.Client // for JSON
 
 	chunks atomic.Int64 // output chunks that arrived
 }
@@ -56,10 +56,10 @@ func New(cfg Config, clk clock.Clock) (*Client, error) {
 		return nil, fmt.Errorf("send: the URL cannot be read: %w", err)
 	}
 	c := &Client{cfg: cfg, base: base, clk: clk, wall: newWall(clk), header: baseHeader(cfg), secrets: secretsOf(cfg, base.Query())}
-	c.transport = newTransport(cfg, c.wall)
-	c.direct = newDirect(&c.cfg, base, c.header, c.transport.DialContext, clk)
+	c.connections = newConnections(cfg.Reuse, func() *http.Transport { return newTransport(cfg, c.wall) })
+	c.direct = newDirect(&c.cfg, base, c.header, c.connections.shared.DialContext, clk)
 	client := &http.Client{
-		Transport: onlyRoundTrip{c.transport},
+		Transport: onlyRoundTrip{c.connections},
 		// A redirect counts as an answer: following it would send prompt and key to an address that nobody named.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -124,7 +124,7 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 		TLSClientConfig:     cfg.TLS,
 		TLSHandshakeTimeout: cfg.ConnectTimeout,
 		MaxIdleConnsPerHost: cfg.Connections,
-		DisableKeepAlives:   cfg.FreshConnections,
+		DisableKeepAlives:   cfg.Reuse == ReuseNever,
 		IdleConnTimeout:     idleConnTimeout,
 		DisableCompression:  true, // the arrivals of a compressed stream cannot be measured
 		// Room for several chunks of a stream, for every open stream. The writer keeps its 4 KiB, because a short request that did not fit
@@ -154,7 +154,7 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 
 // Close closes idle connections. Exchanges in flight continue.
 func (c *Client) Close() {
-	c.transport.CloseIdleConnections()
+	c.connections.closeIdle()
 	c.direct.close()
 }
 
@@ -173,7 +173,7 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	}
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, size: req.Body.Size, gate: req.Gate}
+	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, size: req.Body.Size, gate: req.Gate, session: req.Session}
 	f.clear()
 	f.guard = guard{clk: c.clk, start: x.Start, gate: req.Gate, cancel: cancel, limits: limits{
 		connect: c.cfg.ConnectTimeout, first: c.cfg.FirstTokenTimeout, idle: c.cfg.IdleTimeout, total: c.cfg.TotalTimeout,

@@ -27,7 +27,7 @@ import (
 // write, so that nothing can come before; what it costs at a high rate is mostly going from goroutine to goroutine
 // (docs/performance.md). All else is as with net/http: its code writes the head of the request and reads the reply.
 //
-// What does not fit goes by net/http, over connections of its own: TLS, HTTP/2, connections that are no sockets, longer bodies, headers
+// What does not fit goes by net/http, over connections of its own: TLS, HTTP/2, connections of sessions, connections that are no sockets, longer bodies, headers
 // that change how a connection is used. So does all where stamps are taken after the read: only one that reads while another writes
 // then sees that a reply was there before the write had returned (Exchange.WireLate); a kernel's stamp tells it afterwards.
 type direct struct {
@@ -51,7 +51,7 @@ const maxDirect = 32 << 10
 
 // newDirect returns nil where exchanges have to go by net/http.
 func newDirect(cfg *Config, base *url.URL, header http.Header, dial func(ctx context.Context, network, addr string) (net.Conn, error), clk clock.Clock) *direct {
-	if base.Scheme != "http" || cfg.HTTP2 || !haveSockets || cfg.way == byNetHTTP || cfg.way == waysMix && (cfg.DialContext != nil || cfg.NoKernelStamps) {
+	if base.Scheme != "http" || cfg.HTTP2 || cfg.Reuse == ReuseSession || !haveSockets || cfg.way == byNetHTTP || cfg.way == waysMix && (cfg.DialContext != nil || cfg.NoKernelStamps) {
 		return nil
 	}
 	for _, name := range []string{"Connection", "Expect", "Upgrade", "Transfer-Encoding", "Trailer", "Te"} {
@@ -201,7 +201,7 @@ func (d *direct) head(path string, stream bool) []byte {
 	if _, ok := r.Header["Accept"]; !ok {
 		r.Header["Accept"] = accept[stream]
 	}
-	r.Close = d.cfg.FreshConnections
+	r.Close = d.cfg.Reuse == ReuseNever
 	for name, values := range r.Header {
 		if !goesAsItIs(name, values) {
 			return nil
@@ -400,7 +400,7 @@ func (r *inbound) head(f *flight) (*http.Response, error) {
 			continue
 		}
 		l.left = 1<<63 - 1
-		r.ends = resp.Close || r.d.cfg.FreshConnections || resp.StatusCode == http.StatusSwitchingProtocols
+		r.ends = resp.Close || r.d.cfg.Reuse == ReuseNever || resp.StatusCode == http.StatusSwitchingProtocols
 		r.over = resp.ContentLength == 0
 		r.body, resp.Body = resp.Body, r
 		return resp, nil

@@ -76,7 +76,7 @@ func TestSameOnTheWire(t *testing.T) {
 	}{
 		{Config{}, nil},
 		{Config{APIKey: "secret", Header: http.Header{"x-team": {"a", "b"}, "Empty": {""}}}, http.Header{"traceparent": {"00-1"}, "X-Request-Id": {"r-1"}}},
-		{Config{FreshConnections: true, Header: http.Header{"User-Agent": {"other"}, "Accept": {"*/*"}}}, http.Header{"X-Two": {"1", "2"}}},
+		{Config{Reuse: ReuseNever, Header: http.Header{"User-Agent": {"other"}, "Accept": {"*/*"}}}, http.Header{"X-Two": {"1", "2"}}},
 	} {
 		if diff := cmp.Diff(sent(byNetHTTP, c.cfg, c.header), sent(byDirect, c.cfg, c.header)); diff != "" {
 			t.Errorf("(-net/http +direct):\n%s", diff)

@@ -24,7 +24,9 @@ type flight struct {
 	direct bool
 	gate   *Gate // nil: none
 
-	uploaded atomic.Int64 // bytes of the body that net/http has read for this connection
+	session string // that has a connection of its own, where sessions have
+
+	uploaded atomic.Int64 // bytes of the body that net/http took for this connection
 	size     int64        // of the body
 
 	mu       sync.Mutex

@@ -21,7 +21,7 @@ type family struct {
 // Reasons that several families share.
 const (
 	ofTrace   = "a replay sends what the trace says: moonloop generate makes a trace of chosen lengths, moonloop transform scales those of another"
-	oneByOne  = "one run has one setting: start one for each, and moonloop report or moonloop compare sets them side by side"
+	oneByOne  = "one run has one setting: start one for each, and moonloop report or moonloop compare sets them side by side; moonloop search finds the load that an engine takes"
 	itsClient = "its client can send the files that --out DIR has"
 	noImages  = "rows hold what is sent: put the images or sounds into messages or payload of the trace"
 )
@@ -134,7 +134,7 @@ var families = []family{
 	{aiperf + " " + vllms, "parts of data sets", refused, "download it, and name the file", `hf-subset=`},
 	{vllms, "what other data sets may repeat", ignored, "each row of the trace is sent once, as it is", `no-oversample skip-chat-template enable-multimodal-chat`},
 	{vllms, "plots", ignored, "report.html in --out has the timeline, moonloop inspect the lengths", `plot-timeline timeline-itl-thresholds= plot-dataset-stats`},
-	{vllms, "requests that only probe", refused, "all requests are those of the trace", `probe-request-rate=`},
+	{vllms, "requests that only probe", refused, "start a second replay beside this one, of a trace that moonloop generate makes (--turns 1 --output 1 and the rate of the probes): its report has their figures apart, and no limit of this one holds it back", `probe-request-rate=`},
 	{vllms, "the tokenizer", ignored, noTokenizer, `skip-tokenizer-init`},
 
 	{
