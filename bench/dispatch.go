@@ -20,16 +20,16 @@ import (
 // dispatcher is a program that sends one-token requests on a schedule.
 type dispatcher struct {
 	name string
-	at   []float64 // the ideal instants in ms
+	at   []float64 // the ideal send times in ms
 	send func(dir, url string) (*process, error)
-	// Request i names itself in a header, after a prefix.
+	// Request i carries its number in a header, after a prefix.
 	header, prefix string
-	// says returns what the program itself measured; nil if it measures nothing.
+	// says returns what the program measured itself; nil if it measures nothing.
 	says func(dir string) ([]cell, error)
-	own  bool // it is ours
+	own  bool // it is moonloop
 }
 
-// dispatch compares when requests arrive with when they should.
+// dispatch compares the times at which requests arrive with the times at which they should.
 func dispatch(ctx context.Context, b *bench) error {
 	for _, rate := range []float64{1000, 5000} {
 		t := b.table(fmt.Sprintf("Dispatch at %.0f requests/s", rate), fmt.Sprintf(
@@ -64,7 +64,7 @@ func dispatch(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// dispatchers are the contenders that are there.
+// dispatchers returns the installed contenders.
 func (b *bench) dispatchers(ctx context.Context, rate float64) ([]dispatcher, error) {
 	regular := referee.Even(int(rate*b.lasts.Seconds()), rate)
 	bursts, err := b.bursts(len(regular), rate)
@@ -133,7 +133,7 @@ func (b *bench) dispatchOnce(ctx context.Context, t *table, d dispatcher, rate f
 	})
 }
 
-// ownLateness is what the agent itself measured.
+// ownLateness returns the lateness that the agent measured itself.
 func ownLateness(dir string) ([]cell, error) {
 	s, lines, err := readOut(dir)
 	if err != nil {
@@ -150,8 +150,8 @@ func ownLateness(dir string) ([]cell, error) {
 	}, nil
 }
 
-// bursts returns the first n timestamps of the public trace, sped up to a rate: some ten requests at one instant. Without
-// that trace, bursts of ten.
+// bursts returns the first n timestamps of the public trace, sped up to a rate: about ten requests at each instant. Without that trace, it
+// returns bursts of ten.
 func (b *bench) bursts(n int, rate float64) ([]float64, error) {
 	at := make([]float64, n)
 	if b.trace == "" {
@@ -164,7 +164,7 @@ func (b *bench) bursts(n int, rate float64) ([]float64, error) {
 	if err != nil || len(rows) == 0 {
 		return nil, fmt.Errorf("%s: %d rows: %w", b.trace, len(rows), err)
 	}
-	whole := rows[len(rows)-1].Timestamp + 3000 // the grid of the public trace; one that is too short goes on from its beginning
+	whole := rows[len(rows)-1].Timestamp + 3000 // 3000 ms: the grid of the public trace. A trace that is too short is repeated.
 	for i := range at {
 		at[i] = rows[i%len(rows)].Timestamp + whole*float64(i/len(rows))
 	}

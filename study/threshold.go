@@ -19,8 +19,8 @@ type threshold struct {
 var widths = [...]float64{0.01, 0.02, 0.04, 0.08}
 
 const (
-	grain = 0.0025 // of the thresholds, in logarithms
-	// lapse is the share of tests that may end in either way whatever the load: a machine that was disturbed unnoticed.
+	grain = 0.0025 // distance between thresholds, in logarithms
+	// lapse is the share of tests whose result does not depend on the load, for example because the machine was disturbed unnoticed.
 	lapse = 0.02
 )
 
@@ -39,7 +39,7 @@ func newThreshold(low, high float64) *threshold {
 	return t
 }
 
-// learn enters a test.
+// learn adds the result of a test.
 func (t *threshold) learn(load float64, passed bool) {
 	sum, x := 0.0, math.Log(load)
 	for w, width := range widths {
@@ -59,7 +59,7 @@ func (t *threshold) learn(load float64, passed bool) {
 	}
 }
 
-// quantile returns the load below which the threshold is with a probability.
+// quantile returns the load below which the threshold lies with this probability.
 func (t *threshold) quantile(q float64) float64 {
 	sum := 0.0
 	for i, at := range t.logs {

@@ -130,7 +130,7 @@ var otherCommands = map[string]string{
 	"analyze":          "moonloop report makes a page of the folder of a run",
 	"plot":             "moonloop report makes a page of the folders of runs",
 	"preprocess":       "moonloop convert reads files of other formats, moonloop transform changes lengths",
-	"sweep":            "moonloop search finds the load that an engine takes",
+	"sweep":            "moonloop search finds the load that an engine can handle",
 }
 
 // shortNames are letters of other tools.
