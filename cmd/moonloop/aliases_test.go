@@ -666,7 +666,7 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--request-rate 4 --arrival-pattern concurrency_burst", []string{"want constant, poisson or gamma"}},
 		{"--custom-dataset-type speed_bench_qa", []string{"moonloop convert"}},
 		{"--scenario other --as aiperf", []string{"want inferencex-agentx-mvp"}},
-		{"--scenario inferencex-agentx-mvp --request-rate 4", []string{"--request-rate does, too"}},
+		{"--scenario inferencex-agentx-mvp --request-rate 4", []string{"so does --request-rate"}},
 		{"--scenario inferencex-agentx-mvp --fixed-schedule", []string{"leave one of the two out"}},
 		{"--ignore-trace-delays --use-think-time-only", []string{"leave one of the two out"}},
 		{"--ignore-trace-delays --fixed-schedule", []string{"leave one of the two out"}},
