@@ -29,6 +29,7 @@ import (
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -151,9 +152,9 @@ type Target struct {
 	APIKey         string
 	TLS            *tls.Config
 	HTTP2          bool
-	// FreshConnections opens a new connection for each request, and keeps none open.
-	FreshConnections bool
-	// SessionHeader is the request header with the row's session id, for engines and routers; empty = X-Session-Id.
+	// Connections says which requests a connection is for, one after the other; "" = send.ReuseAny.
+	Connections send.Reuse
+	// SessionHeader is the header that names a row's session to engines and routers; empty = X-Session-Id.
 	SessionHeader string
 	// Posts are requests to each engine in addition to those of the trace.
 	Posts []Post

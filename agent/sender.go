@@ -81,7 +81,7 @@ func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *pro
 	rec.Model, rec.Assumed = built.Model, built.Assumed
 	req := built.Request
 	req.Header = s.headers(rec, traceparent)
-	req.Gate, req.First = p.gate, p.first
+	req.Gate, req.First, req.Session = p.gate, p.first, rec.Row.SessionID
 	if s.hangsUp(rec.Index) {
 		req.HangUp = max(s.disconnect.After, time.Nanosecond)
 	}

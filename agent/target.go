@@ -65,7 +65,7 @@ func newClient(cfg Config, address string, clk clock.Clock) (*send.Client, error
 		URL: address, Header: header, APIKey: t.APIKey, KeyHeader: keyHeader, InstanceHeader: t.InstanceHeader, TLS: t.TLS, HTTP2: t.HTTP2, Retries: t.Retries,
 		ConnectTimeout: min(t.ConnectTimeout, longest), FirstTokenTimeout: min(t.FirstTokenTimeout, longest),
 		IdleTimeout: min(t.IdleTimeout, longest), TotalTimeout: min(t.TotalTimeout, longest),
-		Connections: cfg.Schedule.Concurrency, FreshConnections: t.FreshConnections, DialContext: cfg.DialContext, NoKernelStamps: t.ReadStamps,
+		Connections: cfg.Schedule.Concurrency, Reuse: t.Connections, DialContext: cfg.DialContext, NoKernelStamps: t.ReadStamps,
 	}, clk)
 }
 

@@ -113,7 +113,7 @@ func (t *tally) add(tokens int, kernel int64) {
 
 // readers are the ways to read streams. A reader opens each stream of the work at its start time, and reads all to their ends.
 var readers = map[string]func(ctx context.Context, url string, w work, streams []tally) error{
-	"http": readHTTP, "conn": readConns, "epoll": readEpoll, "batches": readBatches,
+	"http": readHTTP, "conn": readConns, "epoll": readEpoll, "batches": readBatches, "uring": readRing,
 }
 
 // runFloor is the main function of the floor's process. If a file for stamps is named, it records when each token arrived.

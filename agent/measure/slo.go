@@ -15,7 +15,7 @@ import (
 // SLO is a set of service level objectives: maximum values for a good request. Zero means no objective. Latencies count from Start, as in
 // the goodput of AIPerf and vLLM.
 type SLO struct {
-	TTFT, TTST, ITL, TPOT, E2E time.Duration
+	TTFT, TTST, ITL, TPOT, E2E, TTFO, Decode time.Duration
 }
 
 // objectives are the possible objectives, each with its names: ours, then those of vLLM's --goodput, and AIPerf's tags.
@@ -30,6 +30,8 @@ var objectives = []struct {
 	{[]string{"itl", "inter_token_latency"}, func(s *SLO) *time.Duration { return &s.ITL }, (*Record).ITL, false},
 	{[]string{"tpot", "time_per_output_token"}, func(s *SLO) *time.Duration { return &s.TPOT }, (*Record).TPOT, false},
 	{[]string{"e2e", "e2el", "request_latency"}, func(s *SLO) *time.Duration { return &s.E2E }, from(start, (*Record).Latency), true},
+	{[]string{"ttfo", "time_to_first_output_token"}, func(s *SLO) *time.Duration { return &s.TTFO }, (*Record).TTFO, true},
+	{[]string{"decode", "decode_duration"}, func(s *SLO) *time.Duration { return &s.Decode }, (*Record).DecodeDuration, false},
 }
 
 // objective returns the field of an SLO for the objective with a name, or nil.
@@ -51,7 +53,7 @@ func ParseSLO(text string) (SLO, error) {
 		at := max(0, strings.IndexAny(pair, "=:"))
 		name, limit := pair[:at], s.objective(pair[:at])
 		if limit == nil {
-			return SLO{}, fmt.Errorf("objective %q: want name=duration with a name of ttft, ttst, itl, tpot, e2e, for example ttft=500ms", pair)
+			return SLO{}, fmt.Errorf("objective %q: want name=duration with a name of ttft, ttst, itl, tpot, e2e, ttfo or decode, for example ttft=500ms", pair)
 		}
 		d, err := parseMillis(pair[at+1:])
 		if err != nil {

@@ -27,12 +27,12 @@ func (c *Client) refusal(ctx context.Context) *Error {
 	if port == "" {
 		port = "443"
 	}
-	raw, err := c.transport.DialContext(ctx, "tcp", net.JoinHostPort(c.base.Hostname(), port))
+	raw, err := c.connections.shared.DialContext(ctx, "tcp", net.JoinHostPort(c.base.Hostname(), port))
 	if err != nil {
 		return nil
 	}
 	defer raw.Close() //nolint:errcheck // nothing was sent
-	config := c.transport.TLSClientConfig.Clone()
+	config := c.connections.shared.TLSClientConfig.Clone()
 	if config == nil {
 		config = new(tls.Config)
 	}

@@ -23,16 +23,17 @@ import (
 
 // Client sends requests to one engine. Safe for concurrent use.
 type Client struct {
-	cfg       Config
-	base      *url.URL
-	header    http.Header // for each request
-	secrets   []string    // never shown
-	clk       clock.Clock
-	wall      *wall
-	transport *http.Transport
-	replay    *retryablehttp.Client // for Do
-	look      *retryablehttp.Client // for Get
-	api       *retryablehttp.Client // for JSON
+	cfg         Config
+	base        *url.URL
+	header      http.Header // for each request
+	secrets     []string    // never shown
+	clk         clock.Clock
+	wall        *wall
+	connections *connections
+	direct      *direct               // for Do, nil where there is no such way
+	replay      *retryablehttp.Client // for Do
+	look        *retryablehttp.Client // for Get
+	api         *retryablehttp.Client // for JSON
 
 	chunks atomic.Int64 // output chunks that arrived
 }
@@ -55,9 +56,10 @@ func New(cfg Config, clk clock.Clock) (*Client, error) {
 		return nil, fmt.Errorf("send: the URL cannot be read: %w", err)
 	}
 	c := &Client{cfg: cfg, base: base, clk: clk, wall: newWall(clk), header: baseHeader(cfg), secrets: secretsOf(cfg, base.Query())}
-	c.transport = newTransport(cfg, c.wall)
+	c.connections = newConnections(cfg.Reuse, func() *http.Transport { return newTransport(cfg, c.wall) })
+	c.direct = newDirect(&c.cfg, base, c.header, c.connections.shared.DialContext, clk)
 	client := &http.Client{
-		Transport: onlyRoundTrip{c.transport},
+		Transport: onlyRoundTrip{c.connections},
 		// A redirect counts as an answer: following it would send prompt and key to an address that nobody named.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
@@ -122,12 +124,12 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 		TLSClientConfig:     cfg.TLS,
 		TLSHandshakeTimeout: cfg.ConnectTimeout,
 		MaxIdleConnsPerHost: cfg.Connections,
-		DisableKeepAlives:   cfg.FreshConnections,
+		DisableKeepAlives:   cfg.Reuse == ReuseNever,
 		IdleConnTimeout:     idleConnTimeout,
 		DisableCompression:  true, // the arrivals of a compressed stream cannot be measured
 		// Room for several chunks of a stream, for every open stream. The writer keeps its 4 KiB, because a short request that did not fit
 		// would need a second system call.
-		ReadBufferSize: 1 << 10,
+		ReadBufferSize: readBuffer,
 		Protocols:      new(http.Protocols),
 		DialContext:    dial,
 	}
@@ -151,7 +153,10 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 }
 
 // Close closes idle connections. Exchanges in flight continue.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+func (c *Client) Close() {
+	c.connections.closeIdle()
+	c.direct.close()
+}
 
 // ClockStep returns the greatest change of the wall clock against the monotonic clock since New, and whether kernel timestamps were used.
 // They use the wall clock: if it changed by more than a few microseconds, the clock was set, and timestamps around that time are wrong.
@@ -168,7 +173,7 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	}
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, size: req.Body.Size, gate: req.Gate}
+	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, size: req.Body.Size, gate: req.Gate, session: req.Session}
 	f.clear()
 	f.guard = guard{clk: c.clk, start: x.Start, gate: req.Gate, cancel: cancel, limits: limits{
 		connect: c.cfg.ConnectTimeout, first: c.cfg.FirstTokenTimeout, idle: c.cfg.IdleTimeout, total: c.cfg.TotalTimeout,
@@ -180,12 +185,22 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	defer s.free()
 	s.begin(x, f, req, &c.chunks, int64(c.cfg.MaxReply), c.cfg.MaxLine)
 
-	resp, err := c.roundTrip(f.in(inner), c.replay, http.MethodPost, req)
+	var resp *http.Response
+	var err error
+	if f.direct = c.direct.takes(req); f.direct {
+		resp, err = c.direct.roundTrip(inner, f, req)
+	} else {
+		resp, err = c.roundTrip(f.in(inner), c.replay, http.MethodPost, req)
+	}
 	if err == nil {
 		f.opened()
 		x.Instance = c.cfg.instance(resp.Header)
 		err = s.take(resp)
-		_ = resp.Body.Close()
+		if f.direct { // when the connection's books have been read
+			defer resp.Body.Close() //nolint:errcheck // it has been read, or is given up
+		} else {
+			_ = resp.Body.Close()
+		}
 	}
 	x.Start = req.Gate.since(x.Start)
 	c.conclude(ctx, req, s, err, f.guard.stop())

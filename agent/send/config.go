@@ -43,10 +43,10 @@ type Config struct {
 	// HTTP2 uses HTTP/2 (over plain http with prior knowledge). Many streams then share a connection, so timestamps are taken when the body
 	// is read, and BytesSent and BytesRead count only bodies.
 	HTTP2 bool
-	// FreshConnections opens a connection for each request, and closes it after the reply.
-	FreshConnections bool
-	// Connections is the expected maximum number of requests in flight: this many idle connections are kept. 0 = all. It is not a limit,
-	// because a pool that makes requests wait would turn an open loop into a closed one.
+	// Reuse says which requests a connection is for, one after the other; "" = any.
+	Reuse Reuse
+	// Connections is the expected peak of requests under way: so many idle connections are kept. 0 = all. It limits
+	// nothing: a pool that makes requests wait would turn an open loop into a closed one.
 	Connections int
 
 	// ConnectTimeout limits DNS, TCP and TLS together. A connect that times out is not retried.
@@ -73,7 +73,20 @@ type Config struct {
 	NoKernelStamps bool
 	// DialContext replaces TCP, for virtual time; nil = net.Dialer.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	way way
 }
+
+// way is how exchanges go.
+type way uint8
+
+const (
+	// waysMix is direct where a request fits, and the kernel stamps what comes.
+	waysMix way = iota
+	// byNetHTTP and byDirect are for tests: always net/http, and direct on whatever DialContext returns.
+	byNetHTTP
+	byDirect
+)
 
 // String returns the configuration without its secrets.
 func (c Config) String() string {
@@ -117,6 +130,9 @@ func (c Config) check() error {
 	}
 	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		bad("the API key holds a character that no header can carry (a line end at its end?)")
+	}
+	if !knownReuse(c.Reuse) {
+		bad("connections %q: want %s, %s or %s", c.Reuse, ReuseAny, ReuseNever, ReuseSession)
 	}
 	for name, n := range map[string]int64{
 		"connections": int64(c.Connections), "retries": int64(c.Retries), "max line": int64(c.MaxLine), "max reply": int64(c.MaxReply),

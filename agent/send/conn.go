@@ -42,6 +42,7 @@ type traffic struct {
 type conn struct {
 	net.Conn
 	stamped *kernelstamp.Reader // nil: stamps after the read call
+	socket  *socket             // nil where it cannot be looked at
 	wall    *wall
 	clk     clock.Clock
 
@@ -63,7 +64,7 @@ type wall struct {
 func newWall(clk clock.Clock) *wall { return &wall{Wall: kernelstamp.NewWall(clk.Now), clk: clk} }
 
 func newConn(c net.Conn, w *wall, kernel bool) *conn {
-	k := &conn{Conn: c, wall: w, clk: w.clk}
+	k := &conn{Conn: c, wall: w, clk: w.clk, socket: newSocket(c)}
 	if tcp, ok := c.(*net.TCPConn); ok && kernel {
 		if k.stamped = kernelstamp.NewReader(tcp); k.stamped != nil {
 			w.used.Store(true)
@@ -193,6 +194,9 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
+// Quiet reports whether a connection that nobody reads is open still, and nothing has come on it. It is true where nobody can say.
+func (c *conn) Quiet() bool { return c.socket == nil || c.socket.Quiet() }
+
 // waits returns the number of waiting bytes.
 func (c *conn) waits() int {
 	if c.corked == nil {
@@ -204,7 +208,11 @@ func (c *conn) waits() int {
 // send writes the waiting headers, if there are any, and p, with one system call if possible.
 func (c *conn) send(before *bytes.Buffer, p []byte) (int64, error) {
 	if before == nil {
-		n, err := c.Conn.Write(p)
+		to := io.Writer(c.Conn)
+		if c.socket != nil {
+			to = c.socket
+		}
+		n, err := to.Write(p)
 		return int64(n), err
 	}
 	both := net.Buffers{before.Bytes(), p}

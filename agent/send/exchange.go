@@ -20,10 +20,12 @@ type Body struct {
 type Request struct {
 	Path   string      // joined to the client's base URL, e.g. "/v1/chat/completions"
 	Header http.Header // added to the client's own headers (traceparent, session headers); may be nil
-	Body   Body
-	API    API  // the form of the reply
-	Stream bool // whether the body requests a stream; a reply of the other kind is an error of class "protocol"
-	// ExpectTokens is the requested number of output tokens, a hint for the size of arrays; 0 if unknown.
+	// Session is the one that the request belongs to, where each has connections of its own ([ReuseSession]); empty: none.
+	Session string
+	Body    Body
+	API     API  // the form of the reply
+	Stream  bool // whether the body asks for a stream; a reply of the other kind is an error of class "protocol"
+	// ExpectTokens is the number of output tokens asked for, a hint for the stamp arrays; 0 when unknown.
 	ExpectTokens int
 	// KeepReply keeps the reply's text and tool calls, for sessions that insert them into later prompts.
 	KeepReply bool

@@ -20,9 +20,13 @@ type flight struct {
 	clk   clock.Clock
 	guard guard
 	http2 bool
-	gate  *Gate // nil: none
+	// direct is whether the exchange goes without net/http.
+	direct bool
+	gate   *Gate // nil: none
 
-	uploaded atomic.Int64 // bytes of the body that net/http has read for this connection
+	session string // that has a connection of its own, where sessions have
+
+	uploaded atomic.Int64 // bytes of the body that net/http took for this connection
 	size     int64        // of the body
 
 	mu       sync.Mutex
@@ -136,13 +140,7 @@ func (f *flight) classify(err error) *Error {
 // trace returns the hooks that net/http calls.
 func (f *flight) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
-		GetConn: func(string) {
-			f.mu.Lock()
-			f.clear() // also if net/http sends again by itself
-			f.asked = f.clk.Now()
-			f.mu.Unlock()
-			f.guard.enter(stageConnect)
-		},
+		GetConn:           func(string) { f.ask() },
 		DNSStart:          func(httptrace.DNSStartInfo) { f.first(&f.dns, nil) },
 		DNSDone:           func(httptrace.DNSDoneInfo) { f.first(&f.dnsEnd, nil) },
 		ConnectStart:      func(string, string) { f.first(&f.connect, nil) },
@@ -158,6 +156,15 @@ func (f *flight) trace() *httptrace.ClientTrace {
 		WroteRequest:         f.wrote,
 		GotFirstResponseByte: f.answered,
 	}
+}
+
+// ask begins to wait for a connection.
+func (f *flight) ask() {
+	f.mu.Lock()
+	f.clear() // also if net/http sends again by itself
+	f.asked = f.clk.Now()
+	f.mu.Unlock()
+	f.guard.enter(stageConnect)
 }
 
 // first records a time, unless it failed or is recorded already: addresses are tried in parallel.
@@ -178,7 +185,7 @@ func (f *flight) gotConn(info httptrace.GotConnInfo) {
 	}
 	if f.conn = nil; !f.http2 {
 		if f.conn = connOf(info.Conn); f.conn != nil {
-			f.turn = f.conn.begin(f.size > 0)
+			f.turn = f.conn.begin(f.size > 0 && !f.direct)
 		}
 	}
 	f.mu.Unlock()

@@ -24,11 +24,11 @@ func newRetrier(c *http.Client, retries int, wait, longest time.Duration) *retry
 	}
 }
 
-// onlyRoundTrip is a transport without its other methods. It decides by itself when a request is sent again because the kept connection
-// turned out to be dead; see flight.replay. net/http would do that any number of times without reporting it, and not at all if the
-// connection dies during the body: it mistakes a failure to write the body for a failure to read it. With HTTP/2, it knows which streams
-// the server has not begun, and only those are sent again.
-type onlyRoundTrip struct{ t *http.Transport }
+// onlyRoundTrip is a transport without its other methods, and one that decides by itself when a request goes out again
+// because the kept connection turned out to be dead; see flight.replay. net/http would do that as often as it likes and
+// tell nobody, and not at all when the connection dies under the body: it takes a failure to write it for one to read it.
+// With HTTP/2 it knows which streams the server has not begun, and only those go again.
+type onlyRoundTrip struct{ c *connections }
 
 const (
 	maxReplays = 16 // maximum number of dead connections in one attempt
@@ -38,17 +38,18 @@ const (
 // RoundTrip implements http.RoundTripper.
 func (o onlyRoundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 	f := flightOf(r.Context())
+	t := o.c.of(f.session)
 	if f.http2 || r.GetBody == nil {
-		return o.t.RoundTrip(r)
+		return t.RoundTrip(r)
 	}
 	once := r.WithContext(r.Context())
-	once.GetBody = nil // net/http sends a body again only if it can be rewound
-	resp, err := o.t.RoundTrip(once)
+	once.GetBody = nil // net/http sends nothing again that it cannot rewind
+	resp, err := t.RoundTrip(once)
 	for n := 0; err != nil && n < maxReplays && r.Context().Err() == nil && f.replay(); n++ {
 		if once.Body, err = r.GetBody(); err != nil {
 			return nil, err
 		}
-		resp, err = o.t.RoundTrip(once)
+		resp, err = t.RoundTrip(once)
 	}
 	return resp, err
 }
@@ -59,11 +60,13 @@ const statusOverloaded = 529
 // retryable decides what is sent again: only what cannot have reached the model. It never returns an error, because that would replace the
 // real one.
 func retryable(ctx context.Context, resp *http.Response, err error) (bool, error) {
+	return tryAgain(ctx, flightOf(ctx), resp, err), nil
+}
+
+func tryAgain(ctx context.Context, f *flight, resp *http.Response, err error) (again bool) {
 	if ctx.Err() != nil {
-		return false, nil
+		return false
 	}
-	f := flightOf(ctx)
-	again := false
 	switch {
 	case err != nil:
 		again = !f.connected() && !hopeless(err)
@@ -73,7 +76,7 @@ func retryable(ctx context.Context, resp *http.Response, err error) (bool, error
 	if again {
 		f.guard.enter(stagePause)
 	}
-	return again, nil
+	return again
 }
 
 // mayPass decides what is sent again for a call of which only the answer counts: every failure that may be temporary.

@@ -45,6 +45,7 @@ const aliasTrace = `{"timestamp":0,"input_length":1100,"output_length":2,"hash_i
 type arrived struct {
 	at     time.Time
 	host   string
+	from   string // the address of the connection's other end
 	path   string
 	header http.Header
 	body   map[string]any
@@ -82,7 +83,7 @@ func newAliasEngine(t *testing.T) *aliasEngine {
 			e.ServeHTTP(rw, r)
 			return
 		}
-		a := &arrived{at: time.Now(), host: r.Host, path: r.URL.Path, header: r.Header.Clone()}
+		a := &arrived{at: time.Now(), host: r.Host, from: r.RemoteAddr, path: r.URL.Path, header: r.Header.Clone()}
 		text, _ := io.ReadAll(r.Body)
 		a.size = len(text)
 		if r.Header.Get("X-Request-Id") == "" { // no row: the replay asks which token ids there are
@@ -251,6 +252,19 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 				of[a.host]++
 			}
 			good = strings.Trim(fmt.Sprint(slices.Sorted(maps.Values(of))), "[]") == rest
+		case "a": // connection for each session
+			of, at := map[string]map[string]bool{}, map[string]map[string]bool{}
+			note := func(to map[string]map[string]bool, key, value string) {
+				if to[key] == nil {
+					to[key] = map[string]bool{}
+				}
+				to[key][value] = true
+			}
+			for _, a := range w.seen {
+				note(of, a.from, a.header.Get("X-Session-Id"))
+				note(at, a.header.Get("X-Session-Id"), a.from)
+			}
+			good = len(of) > 1 && len(of) == len(at) && len(of) < len(w.seen)
 		case "posts": // those of the end after all rows, the others before them
 			var want []string
 			for path := range strings.FieldsSeq(rest) {
@@ -278,6 +292,8 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 		case "summary":
 			field, want, _ = strings.Cut(rest, "=")
 			good = want == w.summary(t, field)
+		case "in": // another order than that of the trace, which sizes tell
+			good = len(w.seen) == 4 && (w.seen[1].size > w.seen[3].size || w.seen[3].size > w.seen[0].size || w.seen[0].size > w.seen[2].size)
 		case "one": // at a time, in the order of the trace, which sizes tell
 			good = len(w.seen) == 4 && w.seen[1].size < w.seen[3].size && w.seen[3].size < w.seen[0].size && w.seen[0].size < w.seen[2].size
 		case "first": // message of every chat: its role, and its content
@@ -418,6 +434,12 @@ func filesFor(args string) map[string]string {
 		return map[string]string{"run.yaml": "seed: 5\n"}
 	case strings.Contains(args, "rates.json"):
 		return map[string]string{"rates.json": `{"points": [{"time_s": 0, "qps": 5}, {"time_s": 1, "qps": 10}]}`}
+	case strings.Contains(args, "sticky-user-sessions"):
+		return map[string]string{"trace.jsonl": `{"timestamp":0,"session_id":"a","input_length":600,"output_length":2,"hash_ids":[1,2]}
+{"timestamp":10,"session_id":"b","input_length":700,"output_length":2,"hash_ids":[3,4]}
+{"timestamp":20,"session_id":"a","input_length":800,"output_length":2,"hash_ids":[1,5]}
+{"timestamp":30,"session_id":"b","input_length":900,"output_length":2,"hash_ids":[3,6]}
+`}
 	case strings.Contains(args, "--session-header"):
 		return map[string]string{"trace.jsonl": `{"timestamp":0,"session_id":"a","input_length":600,"output_length":2,"hash_ids":[1,2]}
 {"timestamp":10,"session_id":"a","input_length":700,"output_length":2,"hash_ids":[1,3]}
@@ -639,7 +661,9 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--prompts verse", []string{"want dataset FILE, words or tokens"}},
 		{"--prompts dataset DIR/none.txt", []string{"none.txt"}},
 		{"--format json", []string{"want table", "--out DIR"}},
-		{"--connection-reuse-strategy sticky-user-sessions", []string{"want pooled or never", "--balance session"}},
+		{"--dataset-sampling-strategy weighted", []string{"want sequential, shuffle or random"}},
+		{"--connection-reuse-strategy sometimes", []string{"want pooled, never or sticky-user-sessions"}},
+		{"--goodput time_to_first_token:100,prefill_throughput_per_user:5", []string{"prefill_throughput_per_user", "a name of ttft, ttst, itl"}},
 		{"--goodput output_token_throughput_per_user:0", []string{"want a number of tokens per second"}},
 		{"--export-level raw", []string{"--output-artifact-dir DIR"}},
 		{"--export-level all", []string{"want summary, records or raw"}},
@@ -663,10 +687,12 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--ramp-up-strategy linear --num-prompts 4", []string{"--ramp-up-start-rps"}},
 		{"--request-cancellation-rate 200", []string{"want percent from 0 to 100"}},
 		{"--request-rate 0", []string{"want a number of requests per second"}},
-		{"--request-rate 4 --arrival-pattern concurrency_burst", []string{"want constant, poisson or gamma"}},
+		{"--request-rate 4 --arrival-pattern bursts", []string{"--arrival-pattern: \"bursts\": want constant, poisson, gamma or concurrency_burst"}},
+		{"--request-rate 4 --arrival-pattern concurrency_burst", []string{"leave one of the two out"}},
+		{"--concurrency 10,20,30 --as aiperf", []string{"one run has one setting", "moonloop search"}},
 		{"--custom-dataset-type speed_bench_qa", []string{"moonloop convert"}},
 		{"--scenario other --as aiperf", []string{"want inferencex-agentx-mvp"}},
-		{"--scenario inferencex-agentx-mvp --request-rate 4", []string{"so does --request-rate"}},
+		{"--scenario inferencex-agentx-mvp --request-rate 4", []string{"and so does --request-rate"}},
 		{"--scenario inferencex-agentx-mvp --fixed-schedule", []string{"leave one of the two out"}},
 		{"--ignore-trace-delays --use-think-time-only", []string{"leave one of the two out"}},
 		{"--ignore-trace-delays --fixed-schedule", []string{"leave one of the two out"}},

@@ -20,10 +20,10 @@ type family struct {
 
 // Reasons that several families share.
 const (
-	ofTrace   = "the trace determines the lengths: moonloop generate makes a trace with lengths that you choose, moonloop transform scales the lengths of a trace"
-	oneByOne  = "a run has one value of each setting: start a run for each value, and compare the runs with moonloop report or moonloop compare"
-	itsClient = "upload the files in --out DIR with its own client"
-	noImages  = "put images and sounds into messages or payload of the trace's rows"
+	ofTrace   = "a replay sends what the trace says: moonloop generate makes a trace of chosen lengths, moonloop transform scales those of another"
+	oneByOne  = "one run has one setting: start one for each, and moonloop report or moonloop compare sets them side by side; moonloop search finds the load that an engine takes"
+	itsClient = "its client can send the files that --out DIR has"
+	noImages  = "rows hold what is sent: put the images or sounds into messages or payload of the trace"
 )
 
 var families = []family{
@@ -34,33 +34,33 @@ var families = []family{
 		prompt-batch-size= batch-size-text= batch-size=`,
 	},
 	{
-		aiperf, "prefixes of synthetic prompts", refused, "the trace determines which beginnings prompts share: moonloop generate makes a trace with a system prompt, moonloop transform --prefix-scale and --roots change a trace",
+		aiperf, "prefixes of synthetic prompts", refused, "what prompts share is what the trace says: moonloop generate makes a trace with a system prompt, moonloop transform --prefix-scale and --roots change one",
 		`system-prompt= system-prompt-file= prompt-prefix-pool-size= prefix-prompt-pool-size= num-prefix-prompts= prompt-prefix-length=
 		prefix-prompt-length= shared-system-prompt-length= user-context-prompt-length=`,
 	},
-	{aiperf, "the text that prompts are made of", refused, "--dataset FILE makes prompts from your own text", `prompt-corpus=`},
+	{aiperf, "the text that prompts are made of", refused, "--dataset FILE makes prompts of a text of yours", `prompt-corpus=`},
 	{
-		aiperf, "synthetic conversations", refused, "the trace determines turns and the delays between them: moonloop generate makes a trace with sessions",
+		aiperf, "synthetic conversations", refused, "turns and the delays between them are those of the trace: moonloop generate makes one with sessions",
 		`conversation-turn-mean= session-turns-mean= conversation-turn-stddev= session-turns-stddev=
 		conversation-turn-delay-mean= session-turn-delay-mean= conversation-turn-delay-stddev= session-turn-delay-stddev=
 		conversation-turn-delay-ratio= session-delay-ratio=`,
 	},
 	{
-		aiperf, "where sessions begin", ignored, "each session begins with its first turn in the trace; moonloop transform --start cuts off the beginning of a trace",
+		aiperf, "where sessions begin", ignored, "sessions begin with their first turn, those that come first; moonloop transform --start leaves the beginning out",
 		`trajectory-start-min-ratio= trajectory-start-max-ratio=`,
 	},
-	{aiperf, "rules of a submission", ignored, "a replay is not a benchmark submission, so no rule forbids a setting", `unsafe-override`},
+	{aiperf, "rules of a submission", ignored, "a replay is no submission, and refuses no setting because of one", `unsafe-override`},
 	{
 		aiperf, "warm-up of agents", refused, "--warmup-requests N sends whole requests before the schedule starts, --steady-state leaves the ramp-up out of the figures",
 		`burst-phase-starts system-idle-gap-cap-seconds= agentic-cache-warmup-duration= agentic-warmup-grace-period=`,
 	},
-	{aiperf, "parts of data sets to download", refused, "download the data set, and name the file; moonloop convert --only-model and moonloop transform select a part", `dataset-filter=`},
+	{aiperf, "parts of data sets to download", refused, "download it, and name the file; moonloop convert --only-model and moonloop transform keep a part", `dataset-filter=`},
 	{aiperf, "sounds and videos", refused, noImages, `audio-batch-size= batch-size-audio= audio-length-mean= audio-length-stddev= audio-format=
 		audio-depths= audio-sample-rates= audio-num-channels= video-batch-size= batch-size-video= video-duration= video-fps= video-width= video-height=
 		video-synth-type= video-format= video-codec= video-audio-sample-rate= video-audio-num-channels= video-audio-codec= video-audio-depth=
 		download-video-content uuid-and-strip`},
 	{
-		aiperf, "rankings", refused, "a replay sends no ranking requests",
+		aiperf, "rankings", refused, "a replay sends chat, completions and responses",
 		`rankings-passages-mean= rankings-passages-stddev= rankings-passages-prompt-token-mean= rankings-passages-prompt-token-stddev=
 		rankings-query-prompt-token-mean= rankings-query-prompt-token-stddev=`,
 	},
@@ -74,15 +74,15 @@ var families = []family{
 		concurrency-steps= osl-min= osl-max= osl-steps=`,
 	},
 	{
-		aiperf, "the confidence of several runs", refused, "moonloop compare computes the confidence of the difference between two series of runs",
+		aiperf, "how sure several runs are", refused, "moonloop compare says how sure the difference of two series of runs is",
 		`confidence-level= convergence-metric= convergence-stat= convergence-threshold= convergence-mode=`,
 	},
 	{
-		aiperf, "seeds of several runs", ignored, "all runs use the seed of --seed",
+		aiperf, "seeds of several runs", ignored, "each run has the seed that --seed says",
 		`set-consistent-seed no-set-consistent-seed vary-seed-per-trial no-vary-seed-per-trial`,
 	},
 	{
-		aiperf, "correctness of answers", refused, "a replay measures times, and does not check the text of replies",
+		aiperf, "right or wrong answers", refused, "a replay measures times, and looks at no text",
 		`accuracy-benchmark= accuracy-tasks= accuracy-n-shots= accuracy-enable-cot accuracy-no-enable-cot accuracy-grader= accuracy-system-prompt=
 		accuracy-verbose export-outputs-json`,
 	},
@@ -92,37 +92,37 @@ var families = []family{
 		wandb-run-name= wandb-tag=`,
 	},
 	{
-		aiperf, "what is sent over OTLP", refused, "--otlp-endpoint sends spans and metrics; resource attributes are in $OTEL_RESOURCE_ATTRIBUTES",
+		aiperf, "what OpenTelemetry gets", refused, "--otlp-endpoint sends spans and metrics; resource attributes are in $OTEL_RESOURCE_ATTRIBUTES",
 		`stream= otel-resource-attributes= gen-ai-provider=`,
 	},
 	{aiperf, "metrics of engine and GPU", refused, collectorDo, `gpu-telemetry=… server-metrics=… server-metrics-formats=…`},
-	{aiperf, "no metrics of engine and GPU", ignored, "none are collected in any case", `no-gpu-telemetry no-server-metrics`},
+	{aiperf, "metrics of engine and GPU, not wanted", ignored, "none are collected", `no-gpu-telemetry no-server-metrics`},
 	{
-		aiperf, "the network's share of latencies", refused, "requests.jsonl has, for each request, the time to connect and the time to send",
+		aiperf, "the network's share", refused, "requests.jsonl has the time to connect and to send of each request",
 		`network-latency-automatic network-latency-mean= network-latency-ping-interval=`,
 	},
-	{aiperf, "ways to route sessions", refused, "--session-header sets the header with the session's id; --balance session sends all requests of a session to one engine", `session-routing=`},
-	{aiperf, "a load that increases up to the engine's limit", refused, "moonloop search finds the load that an engine can handle", `adaptive-scale`},
-	{aiperf, "the API of a running benchmark", refused, "moonloop agent has such an API", `api-port= api-host=`},
+	{aiperf, "ways to route sessions", refused, "--session-header names the session; --balance session keeps one at one engine", `session-routing=`},
+	{aiperf, "a load that seeks its limit", refused, "moonloop search finds the load that an engine takes", `adaptive-scale`},
+	{aiperf, "the API of a running benchmark", refused, "moonloop agent has one", `api-port= api-host=`},
 	{
 		aiperf, "processes", ignored, noWorkers,
 		`workers-max= max-workers= record-processors= record-processor-service-count= zmq-host= zmq-ipc-path= zmq-dual-bind=`,
 	},
-	{aiperf, "logs", ignored, "all warnings and errors are printed", `verbose extra-verbose log-level= stats-interval=`},
+	{aiperf, "logs", ignored, "everything noteworthy is printed", `verbose extra-verbose log-level= stats-interval=`},
 	{aiperf, "plots", ignored, "report.html in --out has them", `auto-plot no-auto-plot plot-required`},
 	{aiperf, "phases of HTTP", ignored, "summary.json and requests.jsonl have them in any case", `export-http-trace show-trace-timing`},
 	{aiperf, "what is counted", ignored, "the engine's usage is compared with the row in any case", `use-server-token-count per-chunk-usage apply-chat-template`},
-	{aiperf, "hints of recorded traces", ignored, "no hash ids are sent, and output lengths are enforced if the engine supports that (--profile)", `omit-kv-hints force-min-tokens`},
-	{aiperf, "output lengths that are only a limit", refused, "--profile openai only sends the limit", `no-force-min-tokens`},
-	{aiperf, "the wait for the model", ignored, "--wait-ready waits until the engine lists its models", `wait-for-model-mode= wait-for-model-interval=`},
+	{aiperf, "hints of recorded traces", ignored, "no hash ids are sent, and output lengths are enforced where the engine can (--profile)", `omit-kv-hints force-min-tokens`},
+	{aiperf, "output lengths that are only a limit", refused, "--profile openai sends no more than a limit", `no-force-min-tokens`},
+	{aiperf, "the wait for the model", ignored, "--wait-ready asks until the engine lists its models", `wait-for-model-mode= wait-for-model-interval=`},
 	{
-		aiperf, "images of several sizes, and of a folder", refused, "--image-size is the size of all images for which the row has none; rows with messages or payload can contain your own pictures",
+		aiperf, "images of several sizes, and of a folder", refused, "--image-size is that of all images whose row does not say theirs; rows with messages or payload hold pictures of yours",
 		`image-height-stddev= image-width-stddev= image-source= image-source-sampling=`,
 	},
-	{aiperf, "the end of the data", ignored, "--loop sets how often the trace is sent", `allow-dataset-wrap no-allow-dataset-wrap`},
+	{aiperf, "the end of the data", ignored, "--loop decides how often the trace is sent", `allow-dataset-wrap no-allow-dataset-wrap`},
 
 	{
-		vllms, "other data sets", refused, "a replay sends the requests of a trace: moonloop convert reads other files, moonloop generate makes traces",
+		vllms, "other data sets", refused, "a replay sends what the trace says: moonloop convert reads other files, moonloop generate makes traces",
 		`input-len= output-len= custom-output-len= custom-ensure-client-side-data custom-skip-chat-template spec-bench-output-len=
 		spec-bench-category= sharegpt-output-len= blazedit-min-distance= blazedit-max-distance= asr-max-audio-len-sec= asr-min-audio-len-sec= hf-split=
 		hf-name= hf-output-len= bfcl-categories= prefix-repetition-prefix-len= prefix-repetition-suffix-len= prefix-repetition-num-prefixes=
@@ -132,23 +132,23 @@ var families = []family{
 	},
 	{vllms, "tables of a data set and random lengths", refused, ofTrace, `random-range-ratio=`},
 	{aiperf + " " + vllms, "parts of data sets", refused, "download it, and name the file", `hf-subset=`},
-	{vllms, "repeating or changing data", ignored, "each row of the trace is sent once, unchanged", `no-oversample skip-chat-template enable-multimodal-chat`},
+	{vllms, "what other data sets may repeat", ignored, "each row of the trace is sent once, as it is", `no-oversample skip-chat-template enable-multimodal-chat`},
 	{vllms, "plots", ignored, "report.html in --out has the timeline, moonloop inspect the lengths", `plot-timeline timeline-itl-thresholds= plot-dataset-stats`},
-	{vllms, "requests that only probe", refused, "only the trace's requests are sent", `probe-request-rate=`},
+	{vllms, "requests that only probe", refused, "start a second replay beside this one, of a trace that moonloop generate makes (--turns 1 --output 1 and the rate of the probes): its report has their figures apart, and no limit of this one holds it back", `probe-request-rate=`},
 	{vllms, "the tokenizer", ignored, noTokenizer, `skip-tokenizer-init`},
 
 	{
-		guidellm, "columns and texts of data sets", refused, "fields are found by their names; --map maps other names",
+		guidellm, "columns and texts of data sets", refused, "the fields of rows have their names, and --map others",
 		`data-column-mapper= data-args=`,
 	},
 	{
-		guidellm, "reading of data", ignored, "rows are read in the order of the trace",
+		guidellm, "how data are read", ignored, "the trace is read row by row, in its order",
 		`data-preprocessor= data-preprocessors= data-preprocessors-kwargs= data-finalizer= data-sampler= data-num-workers= dataloader-kwargs=
 		request-formatter-kwargs= processor-args=`,
 	},
-	{guidellm, "contents of the files", ignored, alwaysThere, `sample-requests= output-formats=`},
+	{guidellm, "what the files hold", ignored, alwaysThere, `sample-requests= output-formats=`},
 	{guidellm, "several rates in one run", refused, oneByOne, `override=…`},
-	{guidellm, "a file with settings", refused, "--config reads a file with our settings: moonloop replay --print-config shows their names", `scenario=`},
+	{guidellm, "settings in a file of its own", refused, "--config reads settings of ours: moonloop replay --print-config shows their names", `scenario=`},
 }
 
 // familyFlags are the flags of all families.

@@ -88,7 +88,7 @@ const (
 	guideStart  = "run --backend kind=openai_http,target=ENGINE "
 )
 
-var printedLines = slices.Concat(printedTraces, printedLoads)
+var printedLines = slices.Concat(printedTraces, printedLoads, printedTalks, printedBenches)
 
 var printedTraces = []printedLine{
 	{
@@ -166,12 +166,12 @@ var printedTraces = []printedLine{
 	{
 		aiperf, "Custom Dataset Guide", "a system prompt for all", "!profile -m sim --url ENGINE --input-file DIR/data.jsonl --system-prompt terse",
 		map[string]string{"data.jsonl": threeRows},
-		"the trace determines which beginnings prompts share", "the rows determine which beginnings prompts share",
+		"what prompts share is what the trace says", "the rows say what prompts share",
 	},
 	{
 		aiperf, "Custom Dataset Guide", "a system prompt of a file", "!profile -m sim --url ENGINE --input-file DIR/data.jsonl --system-prompt-file DIR/system.txt",
 		map[string]string{"data.jsonl": threeRows, "system.txt": "Be terse."},
-		"the trace determines which beginnings prompts share", "likewise",
+		"what prompts share is what the trace says", "likewise",
 	},
 	{
 		aiperf, "Profile Embedding Models", "texts of one's own", "profile --model sim --endpoint-type embeddings --endpoint /v1/embeddings --input-file DIR/inputs.jsonl --custom-dataset-type single_turn --url HOST:PORT --request-count 3",
@@ -422,7 +422,7 @@ var printedTraces = []printedLine{
 	{
 		guidellm, "Trace Replay Benchmarking", "half of the time, from other columns, one row", guideStart + "--data kind=trace_synthetic,path=DIR/t.jsonl,timestamp_column=timestamp,prompt_tokens_column=input_length,output_tokens_column=output_length --profile kind=replay,time_scale=0.5 --data-loader kind=pytorch,samples=1000 --constraint kind=max_requests,count=1",
 		map[string]string{"t.jsonl": secondsRows},
-		"requests 1", "max_requests ends the trace there; GuideLLM waits for requests in flight",
+		"requests 1", "max_requests ends the trace there; GuideLLM lets requests under way end",
 	},
 	{
 		guidellm, "Trace Replay Benchmarking", "as JSON objects, with a key and fields of bodies", "run --backend {\"kind\":\"openai_http\",\"target\":\"ENGINE/v1\",\"model\":\"sim\",\"api_key\":\"sk-key\",\"extras\":{\"body\":{\"temperature\":0.6,\"ignore_eos\":false}}} --data {\"kind\":\"trace_synthetic\",\"path\":\"DIR/t.jsonl\"} --profile {\"kind\":\"replay\",\"time_scale\":0.1} --tokenizer {\"kind\":\"huggingface_auto\",\"model\":\"gpt2\"} --constraint {\"kind\":\"max_duration\",\"seconds\":60}",

@@ -29,6 +29,7 @@ import (
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/report/page"
+	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/convert"
 	"github.com/moonloop/moonloop/internal/gcpace"
@@ -221,7 +222,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Disconnect.Share, "cancel-share", 0, share)
 	add(fs, &c.Disconnect.After, "cancel-after", 0)
 	add(fs, &c.Target.HTTP2, "http2", false)
-	eitherVar(fs, &c.Target.FreshConnections, "connections", "kept", "fresh")
+	wordVar(fs, &c.Target.Connections, "connections", send.ReuseAny, send.ReuseAny, send.ReuseNever, send.ReuseSession)
 	eitherVar(fs, &c.Target.ReadStamps, "arrival-stamps", "kernel", "read")
 	add(fs, &c.Target.CacheBlock, "engine-block-size", 0, whole(0, mooncake.MaxBlockSize))
 	add(fs, &c.Target.Retries, "retries", 0, whole(0, 1000))
@@ -230,7 +231,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Target.FirstTokenTimeout, "first-token-timeout", 0)
 	add(fs, &c.Target.IdleTimeout, "idle-timeout", 5*time.Minute)
 	add(fs, &c.Target.TotalTimeout, "request-timeout", 6*time.Hour)
-	textVar(fs, &c.SLO, "slo", "", "name=duration pairs with a name of ttft, ttst, itl, tpot or e2e, such as ttft=500ms,itl=50ms", measure.ParseSLO)
+	textVar(fs, &c.SLO, "slo", "", "name=duration pairs with a name of ttft, ttst, itl, tpot, e2e, ttfo or decode, such as ttft=500ms,itl=50ms", measure.ParseSLO)
 	add(fs, &c.GoodputGoal, "goodput-goal", 0, share)
 	c.MaxErrorRate = new(float64)
 	add(fs, c.MaxErrorRate, "max-error-rate", agent.DefaultMaxErrorRate, share)

@@ -67,6 +67,7 @@ func newTransformCommand() *cobra.Command {
 	add(fs, &f.First, "first", 0, whole(0, maxRows))
 	add(fs, &f.Sample, "sample", 1, number(mooncake.MinSampleRate, 1))
 	wordVar(fs, &f.SampleBy, "sample-by", mooncake.SampleSession, mooncake.SampleSession, mooncake.SamplePrefix)
+	add(fs, (*string)(&f.Draw), "draw", "", oneOf("shuffle", "random"))
 	add(fs, &f.Scale, "scale", 1, factor)
 	add(fs, &f.Shift, "shift", transform.DefaultShift, lasting(time.Millisecond, 24*time.Hour, "from 1ms to 24h"))
 	add(fs, &f.InputScale, "input-scale", 1, factor)

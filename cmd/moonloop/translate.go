@@ -65,11 +65,9 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 	}
 	t := &translator{fs: fs, extra: map[string]json.RawMessage{}, kept: map[string]string{}, tools: toolsOf(fs, words)}
 	var errs []error
-	if len(words) > 0 && words[0].name == "" {
-		if ours := otherCommands[words[0].typed[0]]; ours != "" {
-			if _, err := os.Stat(words[0].typed[0]); err != nil { // no trace has that name
-				return nil, nil, hintError{fmt.Errorf("%s is another tool's command, and no replay: %s", words[0].typed[0], ours), aliasHint}
-			}
+	if command, ours := otherCommand(words); ours != "" {
+		if noFile(strings.Fields(command)[0]) {
+			return nil, nil, hintError{fmt.Errorf("%s is another tool's command, and no replay: %s", command, ours), aliasHint}
 		}
 	}
 	// A tool's word for its replay is not a trace.
@@ -78,7 +76,13 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 	})
 	for _, w := range words {
 		if w.name == "" {
-			if !named || !slices.Contains([]string{"profile", "bench", "serve", "run", "benchmark"}, w.typed[0]) {
+			switch is := slices.Contains(replayWords, w.typed[0]); {
+			case is && w.typed[0] == embeds:
+				_ = t.endpoint("embeddings")
+			case is && named:
+			case is && noFile(w.typed[0]):
+				errs = append(errs, fmt.Errorf("%s: another tool's name for its replay, and no trace is named beside it: %s", w.typed[0], makesPrompts))
+			default:
 				t.args = append(t.args, w.typed...)
 				t.kept["trace"] = w.typed[0]
 			}
@@ -88,6 +92,8 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 		switch {
 		case err != nil:
 			errs = append(errs, err)
+		case severalNumbers(w):
+			errs = append(errs, fmt.Errorf("--%s %s: %s", w.name, quoted(w.values[0]), oneByOne))
 		case a == nil || a.renames():
 			t.args = append(t.args, w.typed...)
 		case a.state == refused:
@@ -130,7 +136,61 @@ var otherCommands = map[string]string{
 	"analyze":          "moonloop report makes a page of the folder of a run",
 	"plot":             "moonloop report makes a page of the folders of runs",
 	"preprocess":       "moonloop convert reads files of other formats, moonloop transform changes lengths",
-	"sweep":            "moonloop search finds the load that an engine can handle",
+	"sweep":            "moonloop search finds the load that an engine takes",
+
+	"bench throughput":   noServer,
+	"bench latency":      noServer,
+	"bench startup":      noServer,
+	"bench mm-processor": noServer,
+	"bench sweep":        "moonloop search finds the load that an engine takes; start a replay for each setting, and moonloop report sets them side by side",
+}
+
+const noServer = "it measures an engine in its own process; start the engine's server, and send it a trace, which moonloop generate makes of chosen lengths"
+
+// otherCommand returns the command of another tool that a line begins with, where it is no replay, and ours for it.
+func otherCommand(words []flagWord) (command, ours string) {
+	at := max(0, slices.IndexFunc(words, func(w flagWord) bool { return w.name == "" }))
+	for _, w := range words[at:min(at+2, len(words))] {
+		if w.name != "" {
+			break
+		}
+		command = strings.TrimPrefix(command+" "+w.typed[0], " ")
+		if ours = otherCommands[command]; ours != "" {
+			break
+		}
+	}
+	return command, ours
+}
+
+// embeds is GuideLLM's name for its replay of embeddings.
+const embeds = "run-embeddings"
+
+// replayWords are what tools call their replay.
+var replayWords = []string{"profile", "bench", "serve", "run", "benchmark", embeds}
+
+// makesPrompts is what to do where another tool makes its prompts up.
+const makesPrompts = "a replay sends a trace, and makes no prompts up: moonloop generate --out TRACE makes one of chosen lengths"
+
+// noFile reports whether a word is the name of no file.
+func noFile(word string) bool {
+	_, err := os.Stat(word)
+	return err != nil
+}
+
+// ofVLLM is vLLM's name for its replay, which no other tool has.
+const ofVLLM = "bench serve"
+
+// otherDatasets says what to use in the place of vLLM's datasets.
+var otherDatasets = map[string]string{
+	"sharegpt":          "--dataset FILE makes the prompts of one of such a text",
+	"sonnet":            "--dataset FILE makes the prompts of one of such a text",
+	"custom":            "of a file of prompts, name the file as the trace, with --map text_input=prompt --no-fixed-schedule",
+	"burstgpt":          "name the file as the trace, with --from burstgpt",
+	"random":            "moonloop generate makes one of chosen lengths",
+	"random-mm":         "moonloop generate makes one of chosen lengths, and --images and --image-size add images",
+	"prefix_repetition": "moonloop generate makes one whose prompts share a beginning",
+	"custom_image":      "rows with messages hold images of yours, and --images adds some to any",
+	"hf":                "nothing is downloaded: download it, and make a trace of it with moonloop convert",
 }
 
 // shortNames are letters of other tools.
@@ -214,7 +274,13 @@ func known(name string) bool {
 // onOff is the value of a switch that true or false may follow.
 const onOff = "B"
 
-// takesMore reports whether a word belongs to the list of a flag with several values, instead of naming the trace.
+// severalNumbers reports whether a load has several sizes, each of which another tool makes a run of.
+func severalNumbers(w flagWord) bool {
+	return slices.Contains([]string{"concurrency", "max-concurrency", "prefill-concurrency", "request-rate"}, w.name) && len(w.values) == 1 &&
+		strings.Contains(w.values[0], ",") && !strings.ContainsFunc(w.values[0], func(r rune) bool { return !strings.ContainsRune("0123456789.,", r) })
+}
+
+// takesMore reports whether a word goes on the list of a flag that takes several, instead of naming the trace.
 func (w flagWord) takesMore(line []string, word string) bool {
 	switch w.name {
 	case "goodput", "extra-inputs":
@@ -237,6 +303,9 @@ func toolsOf(fs *pflag.FlagSet, words []flagWord) []string {
 		if w.name == "as" && len(w.values) == 1 && toolNames[w.values[0]] != "" {
 			return w.values
 		}
+	}
+	if command, _ := otherCommand(words); command == ofVLLM {
+		return []string{vllm}
 	}
 	traces := slices.ContainsFunc(words, func(w flagWord) bool { return w.name == "trace-path" })
 	for _, w := range words {
@@ -446,6 +515,9 @@ func (t *translator) finish() (errs []error) {
 		_ = t.add("users", t.kept["users"])
 		_ = t.add("request-rate", t.kept["user rate"])
 	}
+	if has("burst") && t.typed("request-rate", "request-rate-series") != "" {
+		errs = append(errs, errors.New("--arrival-pattern concurrency_burst: requests go as soon as --concurrency has room for them, and --request-rate says when: leave one of the two out"))
+	}
 	if has("ramp") || has("ramp from") || has("ramp to") {
 		if err := t.vllmRamp(); err != nil {
 			errs = append(errs, err)
@@ -471,7 +543,7 @@ func (t *translator) finish() (errs []error) {
 			t.said = append(t.said, "--dataset-name timed_trace: 16 tokens for each hash id, as there is no --timed-trace-chunk-hash-size")
 		}
 	case dataset != "":
-		errs = append(errs, fmt.Errorf("--dataset-name %s: want timed_trace; a replay reads no other dataset", quoted(dataset)))
+		errs = append(errs, fmt.Errorf("--dataset-name %s: want timed_trace: a replay sends a trace; %s", quoted(dataset), cmp.Or(otherDatasets[dataset], "moonloop convert makes one of a file of another format, moonloop generate one of chosen lengths")))
 	}
 	if has("chunk") {
 		_ = t.add("block-size", t.kept["chunk"])
@@ -748,6 +820,12 @@ func (t *translator) synthesis() (errs []error) {
 	} {
 		if value, given := t.kept[plain[0]]; given {
 			set(&first, plain[1], value)
+		}
+	}
+	if how, given := t.kept["draw"]; given {
+		set(&first, "draw", how)
+		if seed := t.typed("seed", "random-seed"); seed != "" {
+			set(&first, "seed", seed)
 		}
 	}
 	gap := time.Duration(0)

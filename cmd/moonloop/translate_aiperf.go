@@ -26,8 +26,33 @@ func (t *translator) connections(value string) error {
 		return nil
 	case "never":
 		return t.add("connections", "fresh")
+	case "sticky-user-sessions":
+		return t.add("connections", "session")
 	}
-	return fmt.Errorf("%s: want pooled or never; a connection for each session is none, but --balance session keeps a session at one engine", quoted(value))
+	return fmt.Errorf("%s: want pooled, never or sticky-user-sessions", quoted(value))
+}
+
+// arrivals reads how far apart requests are. A burst has no gaps but for the limit of what is under way.
+func (t *translator) arrivals(value string) error {
+	switch value {
+	case "concurrency_burst":
+		t.kept["burst"] = ""
+		return t.closed("")
+	case "constant", "poisson", "gamma":
+		return t.add("arrival", value)
+	}
+	return fmt.Errorf("%s: want constant, poisson, gamma or concurrency_burst", quoted(value))
+}
+
+// drawing reads in which order conversations come.
+func (t *translator) drawing(value string) error {
+	switch value {
+	case "sequential":
+		return nil
+	case "shuffle", "random":
+		return keep("draw")(t, value)
+	}
+	return fmt.Errorf("%s: want sequential, shuffle or random", quoted(value))
 }
 
 // graceOf parses a grace, which may be infinite.

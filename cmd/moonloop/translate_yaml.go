@@ -59,12 +59,14 @@ var yamlSwitches = map[string][2]string{
 	"endpoint.reset_kv_cache":  {"reset-kv-cache", ""},
 	"endpoint.server_profiler": {"server-profiler", ""},
 	"phase.auto_offset":        {"fixed-schedule-auto-offset", ""},
+
+	"multi_run.disable_warmup_after_first": {"profile-run-disable-warmup-after-first", "no-profile-run-disable-warmup-after-first"},
 }
 
 // yamlNothing are settings without an effect here: their subject always exists, or never.
 var yamlNothing = []string{
 	"schema_version", "tokenizer", "artifacts", "server_metrics", "gpu_telemetry", "logging", "runtime", "multi_run", "endpoint.use_server_token_count", "endpoint.transport",
-	"endpoint.use_legacy_max_tokens", "dataset.type", "dataset.name", "phase.name", "phase.kind", "phase.exclude_from_results", "phase.type",
+	"endpoint.use_legacy_max_tokens", "dataset.type", "dataset.name", "phase.name", "phase.kind", "phase.exclude_from_results", "phase.type", "phase.dataset", "phase.seamless",
 }
 
 // yamlConfig returns AIPerf's flags for one of its files; is reports whether it is such a file.
@@ -278,6 +280,8 @@ func (y *yamlReader) walk(path string, value any, flags map[string]string) {
 	list, isList := value.([]any)
 	switch {
 	case value == nil:
+	case path == "sweep":
+		y.fail("sweep: %s", oneByOne)
 	case isSwitch && yamlSwitches[path][0] != "":
 		if name := yamlSwitches[path][1]; !on && name != "" {
 			y.args = append(y.args, "--"+name)

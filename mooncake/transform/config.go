@@ -44,8 +44,10 @@ type Config struct {
 	Conversations int64
 	// First keeps this many of the remaining rows.
 	First int64
-	// Sample keeps this share of the groups of rows, by the rule with which Collectors sample requests ([mooncake.Sampler]): from
-	// [mooncake.MinSampleRate] to 1; 0 = 1. SampleBy says which group of a row decides. Scale keeps the trace's figures more exactly.
+	// Draw has another conversation begin where each began, after all that is left out.
+	Draw Draw
+	// Sample keeps this share of the groups that rows belong to, by the rule that Collectors sample requests by ([mooncake.Sampler]): from
+	// [mooncake.MinSampleRate] to 1; 0 is 1. SampleBy says which group of a row decides. Scale keeps its figures better.
 	Sample   float64
 	SampleBy mooncake.SampleOrder
 
@@ -124,6 +126,7 @@ func (c *Config) Validate() error {
 	require(c.First >= 0, "first %d: must be 0 or more", c.First)
 	require(c.MaxContext >= 0 && c.Conversations >= 0, "max-context %d, first-conversations %d: must be 0 or more", c.MaxContext, c.Conversations)
 	require(slices.Contains([]TurnDelay{TurnsAsTimed, TurnsFromStart, TurnsFromEnd, TurnsAtOnce}, c.Turns), "turn-delay %q: must be start, end or none", c.Turns)
+	require(slices.Contains([]Draw{DrawNone, DrawShuffle, DrawRandom}, c.Draw), "draw %q: must be shuffle or random", c.Draw)
 	require(c.MaxDelay >= 0, "max-delay %s: must not be negative", c.MaxDelay)
 	require(!slices.Contains(c.ToModels, ""), "to-model: must not be empty")
 	require(c.Roots >= 0 && c.Roots <= MaxRoots, "roots %d: must be from 1 to %d", c.Roots, MaxRoots)

@@ -35,9 +35,28 @@ func rootOf(c *Config, x *index, it *item) int {
 	return int(splitmix.Next(splitmix.Next(c.Seed+uint64(x.cluster[it.seq]))+uint64(it.copy)) % uint64(c.Roots)) //nolint:gosec // bits
 }
 
-// domains returns the domains of a row's ids: of the blocks that it shares with other copies, and of its own blocks.
+// domains returns those of a row's ids: of the blocks that it shares with other copies or came from one tree with others, and of its own.
 func (it *item) domains() (trunk, own uint64) {
-	return uint64(it.root), uint64(it.copy)<<32 | uint64(it.root) //nolint:gosec // never negative
+	return uint64(it.root), uint64(it.copy)<<32 | uint64(it.own) //nolint:gosec // never negative
+}
+
+// plant puts rows into trees that share nothing. Below the trunk no two trees have blocks of one cluster, so that these keep their ids, which
+// costs nothing. Blocks that are made of ranges do not: two clusters may share the beginning of one.
+func plant(c *Config, x *index, fine bool, in step) step {
+	trunks := x.trunks()
+	return func() (*item, error) {
+		it, err := in()
+		if err != nil {
+			return nil, err
+		}
+		it.root = rootOf(c, x, it)
+		if fine {
+			it.own = it.root
+		} else {
+			it.trunk = min(int(trunks[it.seq]), len(it.HashIDs))
+		}
+		return it, nil
+	}
 }
 
 func (f *finisher) row(it *item, block, fine int) (added int) {

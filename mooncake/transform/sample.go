@@ -160,7 +160,7 @@ func (s *sampler) measure(begin float64) {
 				s.parts = append(s.parts, part{minute: at})
 			}
 			s.parts[len(s.parts)-1].rows++
-			for k, v := range [sums]float64{float64(s.x.in[row]), s.x.hit(int(row)), float64(s.x.out[row])} {
+			for k, v := range [sums]float64{float64(s.x.in[row]), s.x.hit(row), float64(s.x.out[row])} {
 				s.tokens[c][k] += v
 			}
 		}

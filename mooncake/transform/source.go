@@ -40,10 +40,11 @@ type item struct {
 	key    float64 // its time for sorting, in ms; 0 in a trace without times
 	source int     // index of its source
 	index  int64   // of the row in its source
-	seq    int     // index of the row among the remaining ones
-	copy   int     // 0 = the original
-	root   int     // prefix tree
-	trunk  int     // leading blocks that it shares with other copies
+	seq    int     // of the row among those that the filters left
+	copy   int     // 0: the row itself
+	root   int     // tree that its trunk is in
+	own    int     // tree that its other blocks are in; 0 where those of two trees differ anyway
+	trunk  int     // leading blocks that it shares with other copies, and with rows that came to another tree
 	timed  bool    // the trace has timestamps
 	thin   bool    // it is not in the sample
 	// session identifies the row's session in the state of steps; 0 = none.

@@ -24,7 +24,8 @@ type spool struct {
 	buf  []byte
 	seq  int
 	slab slab
-	keep []bool // the rows for the second pass, by seq; nil = all
+	ids  idSlab
+	keep []bool // the rows that come again, by seq; nil: all
 	rows *ahead[*item]
 	gone bool // the file is removed already
 }
@@ -104,7 +105,7 @@ func (s *spool) read() (*item, error) {
 		return nil, s.failed(err)
 	}
 	it := s.slab.take()
-	err = unpack(it, s.buf)
+	err = unpack(it, s.buf, &s.ids)
 	if it.seq = s.seq; err == nil {
 		it.session = sessionOf(it.Row)
 	}
@@ -248,15 +249,34 @@ func appendSharing(dst []byte, r *mooncake.Row) []byte {
 
 // packed reads what pack has written. If somebody else changed the file, it reads zeros or stops.
 type packed struct {
-	b   []byte
-	bad bool
+	b    []byte
+	bad  bool
+	slab *idSlab
+}
+
+// idSlab gives lists of ids, many of which are allocated at once.
+type idSlab []uint64
+
+const slabIDs = 1 << 11
+
+// take returns an empty list with room for so many.
+func (s *idSlab) take(n int) []uint64 {
+	if n == 0 || n > slabIDs/8 { // it would waste the end of another slab
+		return make([]uint64, 0, n)
+	}
+	if n > len(*s) {
+		*s = make(idSlab, slabIDs)
+	}
+	ids := (*s)[:0:n]
+	*s = (*s)[n:]
+	return ids
 }
 
 var errPacked = errors.New("is not what was written")
 
-// unpack is the reverse of pack. The item must have a zero row.
-func unpack(it *item, b []byte) (err error) {
-	p := &packed{b: b}
+// unpack is the reverse of pack. The item has a row, which is zero; its ids come from the slab.
+func unpack(it *item, b []byte, slab *idSlab) (err error) {
+	p := &packed{b: b, slab: slab}
 	has := p.unsigned()
 	it.timed, it.source, it.index = has&hasTimes != 0, int(p.unsigned()), int64(p.unsigned()) //nolint:gosec // as they were
 	if has&hasKey != 0 {
@@ -315,7 +335,7 @@ func (p *packed) row(r *mooncake.Row, has uint64) {
 }
 
 func (p *packed) ids() []uint64 {
-	ids := make([]uint64, 0, p.count())
+	ids := p.slab.take(p.count())
 	for len(ids) < cap(ids) && !p.bad {
 		first, n := p.unsigned(), p.unsigned()
 		if n == 0 || n > uint64(cap(ids)-len(ids)) { //nolint:gosec // above 0

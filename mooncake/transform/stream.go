@@ -30,6 +30,7 @@ type Stream struct {
 	indexing      bool
 	x             *index
 	spool         *spool
+	drawing       *drawing
 	tick          float64 // of the clock whose rows were spread, ms
 	ended         bool
 }
@@ -55,6 +56,9 @@ func (s *Stream) Close() {
 	if s.spool != nil {
 		s.spool.close()
 	}
+	if s.drawing != nil {
+		s.drawing.spool.close()
+	}
 }
 
 // open builds the chain of steps.
@@ -68,7 +72,7 @@ func (s *Stream) open(sources []Source) error {
 			return err
 		}
 	}
-	s.finish.moved = c.Scale != 0 || c.filters() || c.Spread != SpreadNone || c.Join == JoinMerge
+	s.finish.moved = c.Draw != DrawNone || c.Scale != 0 || c.filters() || c.Spread != SpreadNone || c.Join == JoinMerge
 	rows, keep := s.rows, []bool(nil)
 	if changes(c.Scale) {
 		o, err := newOverlay(c, s.x)
@@ -85,14 +89,7 @@ func (s *Stream) open(sources []Source) error {
 		}))
 	}
 	if c.Roots > 1 {
-		in := rows
-		rows = s.then(func() (*item, error) {
-			it, err := in()
-			if err == nil {
-				it.root = rootOf(c, s.x, it)
-			}
-			return it, err
-		}, s.stage("roots", map[string]any{"roots": c.Roots, "seed": c.Seed}, everyFigure, said("clusters are in %d prefix trees that share nothing", c.Roots)))
+		rows = s.then(plant(c, s.x, s.fine > 0, rows), s.stage("roots", map[string]any{"roots": c.Roots, "seed": c.Seed}, everyFigure, said("clusters are in %d prefix trees that share nothing", c.Roots)))
 	}
 	if changes(c.InputScale) || changes(c.PrefixScale) || changes(c.OutputScale) {
 		z := &sizes{c: c, x: s.x, block: s.block, fine: s.fine}
@@ -187,6 +184,12 @@ func (s *Stream) begin(sources []Source) error {
 		return it, nil
 	}
 	s.rows = s.selected(measured)
+	if how := s.c.Draw; how != DrawNone {
+		s.rows = s.then(s.drawn(s.rows), s.stage("draw", map[string]any{"how": string(how), "seed": s.c.Seed}, everyFigure, func(before, after *Figures) string {
+			return fmt.Sprintf("%d conversations in another order, %d rows → %d; hits of an infinite cache %.2f %% → %.2f %% of the tokens",
+				len(s.drawing.talks), before.Rows, after.Rows, 100*before.TokenHits, 100*after.TokenHits)
+		}))
+	}
 	return nil
 }
 
@@ -197,10 +200,10 @@ func (s *Stream) index() error {
 		return err
 	}
 	s.x = newIndex(s.block)
-	s.x.copied = s.c.Scale > 1
-	var names numbered            // of the remaining rows
-	sessions := map[uint64]int{}  // the last row of each session
-	at := map[int]map[int64]int{} // rows that replies may answer
+	s.x.scaled, s.x.copied = changes(s.c.Scale), s.c.Scale > 1
+	var names numbered            // of the rows that are left
+	sessions := map[uint64]int{}  // the last row of each
+	at := map[int]map[int64]int{} // rows that replies may be to
 	s.indexing = true
 	defer func() { s.indexing = false }()
 	for {
@@ -218,7 +221,7 @@ func (s *Stream) index() error {
 			return err
 		}
 		names.row(0, it.HashIDs)
-		s.x.add(it, names.added)
+		s.x.add(it, names.added, names.len())
 		if it.session != 0 {
 			if last, known := sessions[it.session]; known {
 				s.x.link(last, it.seq)
@@ -242,7 +245,7 @@ func (s *Stream) index() error {
 		s.x.share()
 	}
 	if share := s.c.Scale; changes(share) || s.c.Roots > 1 {
-		s.x.divide(trunkLimit(len(s.x.key), max(share, 0)+boolToOne(share == 0)))
+		s.x.divide(trunkLimit(s.x.rows.n, max(share, 0)+boolToOne(share == 0)))
 	} else {
 		s.x.onlyShared()
 	}

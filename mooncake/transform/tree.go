@@ -19,9 +19,9 @@ import (
 type tree struct {
 	ids   numbered // of old blocks
 	next  uint64   // new id
-	nodes nodes
-	near  []uint32 // for each page of old ids, the row of its first id
-	// twice are the partial last blocks of rows that end where others continue, or end: by their old ids.
+	nodes column[node]
+	near  []uint32 // of each page of old ids, the row that its first one is of
+	// twice are the partial last blocks of rows that end where others go on, or end: by their old ids.
 	twice map[uint64]uint64
 
 	// The current row: the old ids before it, how many of its blocks earlier rows have, and the row with the last of these.
@@ -48,25 +48,7 @@ func (n *node) full() int {
 	return int(n.n)
 }
 
-// nodes grow without being copied.
-type nodes struct {
-	chunks [][]node
-	n      int
-}
-
-const nodesEach = 1 << 12
-
-func (l *nodes) at(i uint32) *node { return &l.chunks[i/nodesEach][i%nodesEach] }
-
-func (l *nodes) add(n node) {
-	if l.n%nodesEach == 0 {
-		l.chunks = append(l.chunks, make([]node, nodesEach))
-	}
-	*l.at(uint32(l.n)) = n //nolint:gosec // bounded by maxIndexed
-	l.n++
-}
-
-// page is the number of old ids per entry of near. The search for the row of an id starts there.
+// page is for how many old ids the tree remembers a row, from which on to look for that of one of them.
 const page = 64
 
 // of returns the row that added an old block, or none.

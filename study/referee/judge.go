@@ -36,7 +36,8 @@ type Judgement struct {
 	// Lateness is that of the arrivals; nil for random times.
 	Lateness *Percentiles `json:"lateness"`
 	// FromSchedule is the time from when a request was due until the engine wrote its last token: what a user would have waited. A
-	// generator that sends late and measures from its own start does not see all of it. nil for random times.
+	// generator that sends late and measures from its own start does not see all of it. A request that never came would have waited as
+	// its neighbours in the schedule did. nil for random times.
 	FromSchedule *Percentiles `json:"latency_from_schedule"`
 	// Gaps are those between arrivals at random times.
 	Gaps *RandomGaps `json:"gaps"`
@@ -128,14 +129,13 @@ func Judge(s *Schedule, all []Request, skip int) (*Judgement, error) {
 		j.late, zero = align(at, arrived)
 		late, _ := Known(j.late)
 		j.Lateness = percentiles(late)
-		var waits []float64
+		waits := slices.Clone(j.late)
 		for i, q := range p.request {
 			if q >= 0 {
-				waits = append(waits, j.late[i]+all[q].Latency())
+				waits[i] += all[q].Latency()
 			}
 		}
-		waits, _ = Known(waits)
-		j.FromSchedule = percentiles(waits)
+		j.FromSchedule = percentiles(between(at, waits))
 		if p.by != byOrder {
 			n := reordered(at, arrived)
 			j.Reordered = &n
@@ -148,6 +148,30 @@ func Judge(s *Schedule, all []Request, skip int) (*Judgement, error) {
 	}
 	j.note(s)
 	return j, nil
+}
+
+// between fills in what is not known of v, on the line between the neighbours by the instants at, which do not fall.
+func between(at, v []float64) []float64 {
+	last := -1
+	for i := range v {
+		if math.IsNaN(v[i]) {
+			continue
+		}
+		for k := last + 1; k < i; k++ {
+			v[k] = v[i]
+			if last >= 0 && at[i] > at[last] {
+				v[k] = v[last] + (v[i]-v[last])*(at[k]-at[last])/(at[i]-at[last])
+			}
+		}
+		last = i
+	}
+	if last < 0 {
+		return nil
+	}
+	for k := last + 1; k < len(v); k++ {
+		v[k] = v[last]
+	}
+	return v
 }
 
 // Points calls yield with each request's instant in the schedule and its lateness, in ms, in the order of the schedule.
