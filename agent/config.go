@@ -350,7 +350,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	if c.Schedule.FileOrder && c.Schedule.OpenLoop && !c.Schedule.Arrivals.Any() {
-		bad("open loop: a closed loop (--no-fixed-schedule) has no timestamps to send by; give one of the two")
+		bad("open loop: a closed loop (--no-fixed-schedule) does not use timestamps; leave one out")
 	}
 	switch t := c.Trace; {
 	case t.Loop > 1 && t.LoopFor > 0:

@@ -20,14 +20,14 @@ import (
 	"github.com/moonloop/moonloop/study/referee"
 )
 
-// runID names every run of the agent; with the row it is the X-Request-Id.
+// runID is the id of all runs of the agent; followed by the row's number it is the X-Request-Id.
 const runID = "run"
 
-// moonloop is our own agent, in one of its settings.
+// moonloop is our own agent with one combination of settings.
 type moonloop struct {
 	label string
 	args  []string
-	sink  bool // with spans and metrics to a sink
+	sink  bool // exports spans and metrics to a sink
 }
 
 func (m *moonloop) name() string { return m.label }
@@ -37,7 +37,7 @@ func (m *moonloop) stream(ctx context.Context, b *bench, dir, url string, w work
 	return m.replayRows(ctx, b, dir, url, referee.Even(w.streams, float64(w.streams)/w.within.Seconds()), w.tokens, 2*time.Minute)
 }
 
-// replayRows makes a trace of rows of one block each, of their own, that arrive at the given ms, and replays it.
+// replayRows makes and replays a trace of rows of one unshared block each, with these arrival times in ms.
 func (m *moonloop) replayRows(ctx context.Context, b *bench, dir, url string, at []float64, tokens int, limit time.Duration) (*process, error) {
 	var rows strings.Builder
 	for i, ms := range at {
@@ -51,8 +51,7 @@ func (m *moonloop) replayRows(ctx context.Context, b *bench, dir, url string, at
 	return m.replay(ctx, b, dir, url, trace, limit)
 }
 
-// replay replays a trace to its end, or ends the agent at the limit. Exit status 3, an invalid measurement, is a result and
-// no failure.
+// replay replays a trace to its end, or stops the agent at the limit. Exit status 3, an invalid measurement, is a result, not a failure.
 func (m *moonloop) replay(ctx context.Context, b *bench, dir, url, trace string, limit time.Duration, more ...string) (*process, error) {
 	args := slices.Concat([]string{
 		"replay", trace, "--url", url, "--model", "m", "--endpoint", "completions", "--out", filepath.Join(dir, "out"),
@@ -73,7 +72,7 @@ func (m *moonloop) replay(ctx context.Context, b *bench, dir, url, trace string,
 	return p, err
 }
 
-// line is what the bench reads of a line of requests.jsonl.
+// line has the fields of a line of requests.jsonl that the bench uses.
 type line struct {
 	Result struct {
 		Outcome     string
@@ -86,7 +85,7 @@ type line struct {
 	} `json:"result"`
 }
 
-// summary is what the bench reads of summary.json.
+// summary has the fields of summary.json that the bench uses.
 type summary struct {
 	Verdict struct {
 		Class   string
@@ -108,7 +107,7 @@ type summary struct {
 	} `json:"fidelity"`
 }
 
-// why names what made a verdict worse than valid.
+// why returns the names of the metrics that made a verdict worse than valid.
 func (s *summary) why() string {
 	var reasons []string
 	for _, r := range s.Verdict.Reasons {
@@ -119,7 +118,7 @@ func (s *summary) why() string {
 	return strings.Join(reasons, ", ")
 }
 
-// readOut reads what the agent left in its folder.
+// readOut reads the agent's results from its folder.
 func readOut(dir string) (s *summary, lines []line, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, "out", "summary.json"))
 	if err != nil {
@@ -129,7 +128,7 @@ func readOut(dir string) (s *summary, lines []line, err error) {
 	return s, lines, errors.Join(err, json.Unmarshal(text, &s))
 }
 
-// read takes TTFT from the wire: what the agent itself did before is not the engine's.
+// read uses TTFT from the wire, because the agent's own work before that is not the engine's latency.
 func (m *moonloop) read(dir string, t *truth) (*report, error) {
 	s, lines, err := readOut(dir)
 	if err != nil {

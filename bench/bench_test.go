@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
-// asCommand makes the test binary the harness itself, for the floor and the sink that the harness starts.
+// asCommand runs the test binary as the harness itself, because the harness starts itself as floor and sink.
 const asCommand = "MOONLOOP_TEST_AS_BENCH"
 
 func TestMain(m *testing.M) {
@@ -26,8 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// TestHarness runs the smallest bench, without peers, so that it does not rot. What it measures on a busy machine is of
-// no interest here.
+// TestHarness runs the smallest bench, without peers, so that it stays usable. Its figures on a busy machine do not matter here.
 func TestHarness(t *testing.T) {
 	dir := t.TempDir()
 	moonloop := testprogram.File(t, "moonloop")
@@ -67,7 +66,7 @@ func TestHarness(t *testing.T) {
 	}
 }
 
-// TestCommandLine: a mistake is told before anything runs.
+// TestCommandLine: a mistake is reported before anything runs.
 func TestCommandLine(t *testing.T) {
 	for _, args := range [][]string{{"-scenarios", "speed"}, {"-rounds", "0"}, {"-moonloop", filepath.Join(t.TempDir(), "none")}} {
 		if err := command(t.Context(), args); err == nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/moonloop/moonloop/study/referee"
 )
 
-// work is a load of streams: this many, each of this many tokens, started within a time.
+// work is a load of streams: their number, the tokens of each, and the time within which they start.
 type work struct {
 	streams, tokens int
 	within          time.Duration
@@ -28,29 +28,29 @@ type work struct {
 // usualGap makes 50 tokens/s.
 const usualGap = 20 * time.Millisecond
 
-// engine is the simulated engine's pace for the work: the first token after 200 ms, then one each gap.
+// engine returns the simulated engine's flags for the work: the first token after 200 ms, then one token per gap.
 func (w work) engine() []string {
 	return []string{"--prefill", "200ms", "--prefill-per-token", "0", "--decode", cmp.Or(w.gap, usualGap).String(), "--decode-per-sequence", "0"}
 }
 
-// report is what a client measured in its run, all in ms.
+// report has the figures that a client measured in its run, in ms.
 type report struct {
 	ttft []float64 // time to the first token, of each request
 	itl  []float64 // mean gap, of each request
-	gaps []float64 // every gap; nil where the client keeps none
+	gaps []float64 // every gap; nil if the client does not store them
 
-	// ttftErrors and gapErrors are what the client says less the engine's truth, request by request and gap by gap, where
-	// the client names its requests. Nil elsewhere.
+	// ttftErrors and gapErrors are the client's figures minus the engine's record, request by request and gap by gap, if the client sends
+	// request ids. Otherwise nil.
 	ttftErrors, gapErrors []float64
-	// Of the floor with stamps: the errors of gaps between its stamps after the read, and how long after the kernel's stamp it had
-	// each token.
+	// Only for the floor with stamps: the errors of the gaps between its own timestamps after the read, and the time from the kernel's
+	// timestamp until the floor had the token.
 	readErrors, waited []float64
 
-	coalesced float64 // share; NaN where the client does not say
+	coalesced float64 // share; NaN if the client does not report it
 	verdict   string
 }
 
-// client is a program that can run a load of streams. read reads its report after the run.
+// client is a program that can run a load of streams. read reads its report afterwards.
 type client interface {
 	name() string
 	// stream runs the load to its end.
@@ -58,13 +58,13 @@ type client interface {
 	read(dir string, t *truth) (*report, error)
 }
 
-// one is what one request said of itself.
+// one is a client's report of one request.
 type one struct {
 	ttft, itl float64
-	gaps      []float64 // nil: not kept
+	gaps      []float64 // nil: not stored
 }
 
-// add enters a request, and its errors where the engine's record of it is known.
+// add adds a request, and its errors if the engine's record of it is known.
 func (r *report) add(o one, rec *referee.Request) {
 	r.ttft = append(r.ttft, o.ttft)
 	r.itl = append(r.itl, o.itl)
@@ -73,19 +73,19 @@ func (r *report) add(o one, rec *referee.Request) {
 		return
 	}
 	r.ttftErrors = append(r.ttftErrors, o.ttft-rec.TTFT())
-	if is := rec.Gaps(); len(is) == len(o.gaps) { // else they cannot be told apart
+	if is := rec.Gaps(); len(is) == len(o.gaps) { // otherwise gaps cannot be matched
 		for i := range is {
 			r.gapErrors = append(r.gapErrors, o.gaps[i]-is[i])
 		}
 	}
 }
 
-// leaves returns the relative error of the report's TTFT and ITL, p50 and p99: the largest of the four.
+// leaves returns the largest of the relative errors of TTFT and ITL, p50 and p99.
 func (r *report) leaves(t *truth) float64 {
 	worst := 0.0
 	for _, pair := range [][2][]float64{{r.ttft, t.ttfts()}, {r.itl, t.itls()}} {
 		for _, q := range []float64{0.5, 0.99} {
-			if d := off(referee.Percentile(pair[0], q), referee.Percentile(pair[1], q)); !(d <= worst) { // NaN, too
+			if d := off(referee.Percentile(pair[0], q), referee.Percentile(pair[1], q)); !(d <= worst) { // also NaN
 				worst = d
 			}
 		}
@@ -93,7 +93,7 @@ func (r *report) leaves(t *truth) float64 {
 	return worst
 }
 
-// readLines reads a file of a JSON value on each line.
+// readLines reads a file with a JSON value on each line.
 func readLines[T any](name string) ([]T, error) {
 	file, err := os.Open(name)
 	if err != nil {

@@ -18,15 +18,15 @@ import (
 	"time"
 )
 
-// floor is the least that a client can do: it reads each line and scans it, with the agent's own scanner, and keeps nothing. What
-// an agent costs above it is what its measuring costs.
+// floor is a minimal client: it reads and scans each line with the agent's own scanner, and stores nothing. The difference in cost between
+// an agent and the floor is the cost of measuring.
 type floor struct {
 	label  string
 	reader string // one of readers; "": http
-	stamps bool   // it notes when each token came
+	stamps bool   // records when each token arrived
 }
 
-// bare is the floor of the agent, which is on net/http.
+// bare is the floor for the agent, which uses net/http.
 var bare = floor{label: "floor: bare net/http and the scanner"}
 
 func (f floor) name() string { return f.label }
@@ -42,7 +42,7 @@ func (f floor) stream(ctx context.Context, b *bench, dir, url string, w work) (*
 	return run(ctx, 2*time.Minute, how{dir: dir, name: "floor", core: b.clientCore}, b.self, args...)
 }
 
-// read reads that all tokens came, and when; without stamps there are no figures.
+// read checks that all tokens arrived, and reads when; without stamps there are no figures.
 func (f floor) read(dir string, t *truth) (*report, error) {
 	var n int
 	if _, err := fmt.Sscanf(content(filepath.Join(dir, "floor.log")), "%d tokens", &n); err != nil || n != t.tokens() {
@@ -82,21 +82,21 @@ func (f floor) read(dir string, t *truth) (*report, error) {
 // streamID is the X-Request-Id of a stream of the floor.
 func streamID(i int) string { return "floor-" + strconv.Itoa(i) }
 
-// promptBody is a request for a reply of this many tokens, to a prompt of one block of token ids.
+// promptBody is a request for a reply of this many tokens, with a prompt of one block of token ids.
 func promptBody(tokens int) string {
 	return `{"model":"m","stream":true,"ignore_eos":true,"max_tokens":` + strconv.Itoa(tokens) +
 		`,"prompt":[1` + strings.Repeat(",12345", 511) + `]}`
 }
 
-// tally is what is noted of a stream.
+// tally has the records of a stream.
 type tally struct {
 	Tokens int
-	// Of each token, if it is kept: the kernel's stamp, and when the reader had it, in ns of the wall clock.
+	// For each token, if recorded: the kernel's timestamp, and when the reader had the token, in ns of the wall clock.
 	Kernel, Read []int64
 	keep         bool
 }
 
-// add notes tokens of one read.
+// add counts tokens of one read.
 func (t *tally) add(tokens int, kernel int64) {
 	if tokens == 0 {
 		return
@@ -111,12 +111,12 @@ func (t *tally) add(tokens int, kernel int64) {
 	}
 }
 
-// readers are the ways to read streams. A reader opens all streams of the work, each at its instant, and reads them to their ends.
+// readers are the ways to read streams. A reader opens each stream of the work at its start time, and reads all to their ends.
 var readers = map[string]func(ctx context.Context, url string, w work, streams []tally) error{
 	"http": readHTTP, "conn": readConns, "epoll": readEpoll, "batches": readBatches, "uring": readRing,
 }
 
-// runFloor is the whole of the floor's process. With the name of a file for stamps, it notes when each token came.
+// runFloor is the main function of the floor's process. If a file for stamps is named, it records when each token arrived.
 func runFloor(ctx context.Context, out io.Writer, url string, w work, reader, stamps string) error {
 	read, ok := readers[reader]
 	if !ok {
@@ -146,7 +146,7 @@ func runFloor(ctx context.Context, out io.Writer, url string, w work, reader, st
 	return os.WriteFile(stamps, text, 0o600)
 }
 
-// inTurn calls open for each stream, at its instant.
+// inTurn calls open for each stream at its start time.
 func inTurn(ctx context.Context, w work, open func(i int)) {
 	began := time.Now()
 	for i := range w.streams {

@@ -18,7 +18,7 @@ import (
 	"github.com/moonloop/moonloop/internal/kernelstamp"
 )
 
-// readConns reads with one goroutine for each stream, on a bare connection: what net/http costs is what readHTTP costs more.
+// readConns reads with one goroutine for each stream, on a bare connection: readHTTP's additional cost is that of net/http.
 func readConns(ctx context.Context, address string, w work, streams []tally) error {
 	host, request, err := bareRequest(address, w)
 	if err != nil {

@@ -21,11 +21,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// batchEvery is how often a loop looks that does not do it for each token. Stamps are the kernel's, so nothing is measured worse.
+// batchEvery is the interval of a loop that does not wake up for each token. Timestamps are the kernel's, so this loses no precision.
 const batchEvery = time.Millisecond
 
-// readEpoll reads all streams in one loop that is woken whenever a socket has something. It takes from the kernel which sockets
-// have, and reads each once.
+// readEpoll reads all streams in one loop that wakes up whenever a socket is readable. The kernel tells which sockets are, and each is read
+// once.
 func readEpoll(ctx context.Context, address string, w work, streams []tally) error {
 	poll, err := newPoller(0)
 	if err != nil {
@@ -34,7 +34,7 @@ func readEpoll(ctx context.Context, address string, w work, streams []tally) err
 	return readLoop(ctx, poll, address, w, streams)
 }
 
-// readBatches is the same loop, but it looks only every [batchEvery]: it is woken once for many tokens.
+// readBatches is the same loop, but it wakes up only every [batchEvery], once for many tokens.
 func readBatches(ctx context.Context, address string, w work, streams []tally) error {
 	poll, err := newPoller(batchEvery)
 	if err != nil {
@@ -96,7 +96,7 @@ func readLoop(ctx context.Context, poll *poller, address string, w work, streams
 	return nil
 }
 
-// openAll connects and sends each stream's request at its instant, and hands over the socket, which does not block.
+// openAll connects and sends each stream's request at its start time, and passes on the socket, which does not block.
 func openAll(ctx context.Context, address string, w work, take func(fd, i int) error) error {
 	host, request, err := bareRequest(address, w)
 	if err != nil {
@@ -136,26 +136,26 @@ func openOne(to unix.Sockaddr, request []byte, take func(fd int) error) error {
 	return nil
 }
 
-// poller is an epoll instance that is itself waited for through Go's own: a goroutine that waits for it holds no thread and does not
-// delay the garbage collector, as one in a system call of its own would.
+// poller is an epoll instance that Go's own poller waits for: so a waiting goroutine holds no thread and does not delay the garbage
+// collector, as a blocking system call would.
 type poller struct {
 	fd     int
 	own    *os.File
-	wake   *os.File // what is waited for: the instance itself, or a timer
+	wake   *os.File // the file to wait for: the instance itself, or a timer
 	raw    syscall.RawConn
-	try    func(fd uintptr) bool // made once: a closure per wait would be garbage
+	try    func(fd uintptr) bool // made once: a closure for each wait would be garbage
 	events [256]unix.EpollEvent
 	n      int
 	errno  syscall.Errno
 }
 
-// newPoller returns a poller that waits for sockets, or, with an interval, for a timer after which it looks.
+// newPoller returns a poller that waits for sockets, or, with an interval, for a timer.
 func newPoller(every time.Duration) (p *poller, err error) {
 	p = new(poller)
 	if p.fd, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return nil, err
 	}
-	if err := unix.SetNonblock(p.fd, true); err != nil { // else Go's poller does not take it
+	if err := unix.SetNonblock(p.fd, true); err != nil { // otherwise Go's poller rejects it
 		return nil, errors.Join(err, unix.Close(p.fd))
 	}
 	p.own = os.NewFile(uintptr(p.fd), "epoll")
@@ -172,7 +172,7 @@ func newPoller(every time.Duration) (p *poller, err error) {
 	return p, nil
 }
 
-// newTimer returns a timer of the kernel: Go's own are no finer than a millisecond, and late.
+// newTimer returns a timer of the kernel: Go's own timers have a resolution of only a millisecond, and fire late.
 func newTimer(every time.Duration) (*os.File, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
@@ -187,12 +187,12 @@ func newTimer(every time.Duration) (*os.File, error) {
 
 func (p *poller) close() {
 	_ = p.wake.Close()
-	_ = p.own.Close() // nothing is in it that is still wanted
+	_ = p.own.Close() // no longer needed
 }
 
-// wait returns the sockets that have something, at least one.
+// wait returns the readable sockets, at least one.
 func (p *poller) wait() ([]unix.EpollEvent, error) {
-	if p.n == len(p.events) && p.look() { // there were more
+	if p.n == len(p.events) && p.look() { // there may be more
 		return p.events[:p.n], nil
 	}
 	if err := p.raw.Read(p.try); err != nil {
@@ -204,7 +204,7 @@ func (p *poller) wait() ([]unix.EpollEvent, error) {
 	return p.events[:p.n], nil
 }
 
-// look asks without waiting.
+// look asks for readable sockets without waiting.
 func (p *poller) look() bool {
 	for {
 		n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT, uintptr(p.fd), uintptr(unsafe.Pointer(&p.events)), uintptr(len(p.events)), 0, 0, 0)
@@ -216,7 +216,7 @@ func (p *poller) look() bool {
 	}
 }
 
-// tick looks if the timer has fired.
+// tick asks for readable sockets if the timer has fired.
 func (p *poller) tick(fd uintptr) bool {
 	var fired uint64
 	_, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&fired)), unsafe.Sizeof(fired))

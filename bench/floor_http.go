@@ -23,7 +23,7 @@ import (
 	"github.com/moonloop/moonloop/internal/kernelstamp"
 )
 
-// readHTTP reads with net/http: two goroutines of it and one of ours for each stream.
+// readHTTP reads with net/http, which needs two goroutines for each stream in addition to ours.
 func readHTTP(ctx context.Context, url string, w work, streams []tally) error {
 	transport := &http.Transport{MaxIdleConnsPerHost: w.streams, DisableCompression: true}
 	if streams[0].keep {
@@ -45,7 +45,7 @@ func readHTTP(ctx context.Context, url string, w work, streams []tally) error {
 func readStream(ctx context.Context, client *http.Client, url, body, id string, t *tally) error {
 	var conn *stampedConn
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(info httptrace.GotConnInfo) {
-		conn, _ = info.Conn.(*stampedConn) // nil where no stamps are kept
+		conn, _ = info.Conn.(*stampedConn) // nil if no timestamps are recorded
 	}})
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
 	if err != nil {
@@ -76,7 +76,8 @@ func readStream(ctx context.Context, client *http.Client, url, body, id string, 
 	}
 }
 
-// stampedConn is a connection with the kernel's stamp of its last read. net/http reads the head of a reply on another goroutine.
+// stampedConn is a connection that records the kernel's timestamp of its last read. net/http reads the head of a reply on another
+// goroutine.
 type stampedConn struct {
 	net.Conn
 	in *kernelstamp.Reader
@@ -102,7 +103,7 @@ func (c *stampedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// last is the stamp of the last read; 0 without a connection.
+// last returns the timestamp of the last read; 0 without a connection.
 func (c *stampedConn) last() int64 {
 	if c == nil {
 		return 0

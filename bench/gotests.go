@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// collectorScenario runs the acceptance test of the Collector's throughput and takes its tables over as they are.
+// collectorScenario runs the acceptance test of the Collector's throughput and copies its tables.
 func collectorScenario(ctx context.Context, b *bench) error {
 	t := b.table("Collector: receiver and exporter beside the stock pipeline", "`TestAcceptanceThroughput` of test/collector: spans as fast as two senders make them, on all cores.")
 	out, err := goTest(ctx, b, "collector", []string{"MOONLOOP_OUT=" + b.dir, "MOONLOOP_BIN=" + b.moonloop},
@@ -40,7 +40,7 @@ var (
 	spansRate = regexp.MustCompile(`(?m)^\s*(otlp, file \(stock\)|fast\.yaml)\s+(\d+)`)
 )
 
-// tables returns what a test logged.
+// tables returns the tables that a test logged.
 func tables(out string) string {
 	var kept []string
 	inside := false
@@ -59,7 +59,7 @@ func tables(out string) string {
 	return strings.Join(kept, "\n")
 }
 
-// ratios returns fast.yaml's rate over the stock's, table by table.
+// ratios returns the rate of fast.yaml divided by that of the stock Collector, for each table.
 func ratios(block string) (r []float64) {
 	stock := nan
 	for _, m := range spansRate.FindAllStringSubmatch(block, -1) {
@@ -76,12 +76,12 @@ func ratios(block string) (r []float64) {
 	return r
 }
 
-// hotPaths are the benchmarks of what runs per token, per block and per request.
+// hotPaths are the benchmarks of code that runs for each token, block or request.
 var hotPaths = strings.Fields("./agent/prompt ./agent/send ./agent/schedule ./agent/telemetry ./blockhash ./genai/... ./mooncake/...")
 
-// goBenchmarks runs the Go benchmarks and lets benchstat sum them up.
+// goBenchmarks runs the Go benchmarks and summarizes them with benchstat.
 func goBenchmarks(ctx context.Context, b *bench) error {
-	count := max(b.rounds, 6) // from 6 on benchstat says how sure it is
+	count := max(b.rounds, 6) // from 6 samples on, benchstat gives a confidence interval
 	t := b.table("Go benchmarks", fmt.Sprintf("`go test -bench . -benchmem`, %d rounds, summed up by benchstat.", count))
 	raw := filepath.Join(b.dir, "benchmarks.txt")
 	var all strings.Builder
@@ -103,7 +103,7 @@ func goBenchmarks(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// goTest runs go test in the repository and returns what it printed.
+// goTest runs go test in the repository and returns its output.
 func goTest(ctx context.Context, b *bench, name string, env []string, args ...string) (string, error) {
 	p, err := run(ctx, 20*time.Minute, how{dir: b.dir, name: name, core: -1, env: env, tree: true}, "go", append([]string{"test"}, args...)...)
 	if p == nil {

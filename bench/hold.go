@@ -13,10 +13,10 @@ import (
 	"github.com/moonloop/moonloop/study/referee"
 )
 
-// hold keeps 5,000 streams open for a minute, once: what counts is whether it holds, and what the verdict says.
+// hold keeps 5,000 streams open for a minute, once. It checks that all stay open, and the verdict.
 func hold(ctx context.Context, b *bench) error {
 	const n = 5000
-	seconds := int(20 * b.lasts.Seconds()) // a minute at the usual length
+	seconds := int(20 * b.lasts.Seconds()) // a minute at the default length
 	t := b.table("5,000 streams of 10 tokens/s", fmt.Sprintf("Held for %d s, with kernel stamps and without telemetry, one run.", seconds))
 	agent := &moonloop{label: "moonloop"}
 	engine := []string{"--prefill", "200ms", "--prefill-per-token", "0", "--decode", "100ms", "--decode-per-sequence", "0"}

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// bearable is how far figures may leave the truth.
+// bearable is the largest acceptable error of a figure.
 const bearable = 0.05
 
-// honesty raises the token rate until a client is no longer right: for us until the verdict is not valid, for everyone
-// until TTFT or ITL leave the truth by 5 %.
+// honesty raises the token rate until a client's figures are wrong: for moonloop until the verdict is not valid, for all clients until the
+// error of TTFT or ITL reaches 5 %.
 func honesty(ctx context.Context, b *bench) error {
 	t := b.table("Where honesty ends", fmt.Sprintf("Rising numbers of streams of 50 tokens/s. `right up to`: the last rate, tokens/s as the engine wrote them, before p50 or p99 of\n"+
 		"TTFT or ITL (mean gap of a request) leaves the engine's own by %.0f %%. `valid up to`: the last rate before the verdict is not valid.\n"+
@@ -39,14 +39,14 @@ func honesty(ctx context.Context, b *bench) error {
 	for _, p := range rivals {
 		we, they := t.median(ours.label, "valid up to"), t.median(p.name(), "right up to")
 		if isUnknown(they) && !isUnknown(t.median(p.name(), "ends at")) {
-			they = 0 // it was wrong from the first rate on
+			they = 0 // wrong at the first rate already
 		}
 		t.aim("our verdict stays valid beyond the rate at which "+p.name()+" is right", we > they, we, they)
 	}
 	return nil
 }
 
-// climb goes up one ladder.
+// climb raises the rate for one client, step by step.
 func (b *bench) climb(ctx context.Context, t *table, c client, steps []int, round int) {
 	const unknown = "–"
 	right, wrong, valid, turned, core, cpu := nan, nan, nan, nan, nan, nan

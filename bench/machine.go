@@ -25,10 +25,10 @@ import (
 
 var modelName = regexp.MustCompile(`(?m)^model name\s*: (.*)$`)
 
-// fact notes what the figures depend on.
+// fact records something that the figures depend on.
 func (r *results) fact(name, value string) { r.Facts = append(r.Facts, [2]string{name, value}) }
 
-// describe notes what the machine is, and its load before the first round.
+// describe records the machine's properties, and its load before the first round.
 func (r *results) describe() {
 	model := append(modelName.FindStringSubmatch(content("/proc/cpuinfo")), "", "")
 	var kB float64
@@ -47,7 +47,7 @@ func load() string {
 	return l
 }
 
-// circumstances says beside what else a table was measured.
+// circumstances describes the other load during a table's measurement.
 func circumstances() string {
 	text := ", load before " + load()
 	if raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil && raw != 20 { // the system call returns 20 - nice
@@ -56,7 +56,7 @@ func circumstances() string {
 	return text
 }
 
-// findPrograms notes who takes part. peers.sh leaves the reason why a peer is not there.
+// findPrograms records the contenders. peers.sh writes down the reason if a peer is not installed.
 func (b *bench) findPrograms(ctx context.Context, chosen []scenario) {
 	b.results.fact("program", "moonloop "+versionOf(ctx, b.moonloop))
 	if !slices.ContainsFunc(chosen, func(s scenario) bool { return s.peers }) {
@@ -74,13 +74,13 @@ func (b *bench) findPrograms(ctx context.Context, chosen []scenario) {
 	}
 }
 
-// content returns a file as text, empty where it cannot be read: such a line of the results is then empty too.
+// content returns a file as text; empty if it cannot be read.
 func content(name string) string {
 	b, _ := os.ReadFile(name)
 	return string(b)
 }
 
-// versionOf reads the version that a Go program has in itself, and asks any other program.
+// versionOf reads the version from a Go program's build information, and asks any other program.
 func versionOf(ctx context.Context, program string) string {
 	if info, err := buildinfo.ReadFile(program); err == nil {
 		return moduleVersion(info) + ", " + info.GoVersion
@@ -91,12 +91,12 @@ func versionOf(ctx context.Context, program string) string {
 	if err != nil {
 		return "version unknown"
 	}
-	// Warnings may stand before it: the version is in the last line.
+	// Warnings may come before it: the version is in the last line.
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	return regexp.MustCompile(`\d+\.\d+\S*`).FindString(lines[len(lines)-1])
 }
 
-// moduleVersion returns the version of the module that a program is from.
+// moduleVersion returns the version of the module that a program was built from.
 func moduleVersion(info *debug.BuildInfo) string {
 	version, longest := info.Main.Version, len(info.Main.Path)
 	if !strings.HasPrefix(info.Path, info.Main.Path) {
@@ -113,5 +113,5 @@ func moduleVersion(info *debug.BuildInfo) string {
 	return version
 }
 
-// stamp is the time, as the page writes it.
+// stamp is the time in the page's format.
 func stamp() string { return time.Now().UTC().Format("2006-01-02 15:04 MST") }

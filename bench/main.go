@@ -3,11 +3,11 @@
 
 //go:build linux
 
-// Command bench measures the agent beside its peers, end to end, and writes what it found to bench/RESULTS.md.
+// Command bench measures the agent and its peers, end to end, and writes the results to bench/RESULTS.md.
 //
-// Each measured run has a simulated engine of its own, a new process whose record of what it received and wrote, and
-// when, is the truth. The agent, a floor and the peers take turns against it, so that whatever else the machine does
-// meets all alike. Peers that bench/peers.sh did not install are skipped, with a word.
+// Each measured run has a simulated engine of its own: a new process that records what it received and wrote, and when. This record is the
+// reference. The agent, a minimal client (the floor) and the peers take turns, so that other load on the machine affects all alike. Peers
+// that bench/peers.sh did not install are skipped with a message.
 //
 //	make bench-peers                        # everything
 //	go run ./bench -scenarios dispatch -rounds 1 -lasts 1s
@@ -33,16 +33,16 @@ import (
 type bench struct {
 	moonloop   string // the command under test
 	self       string // this program, for the floor and the sink
-	dir        string // for raw results and what runs leave behind
+	dir        string // for raw results and files left by runs
 	peers      string // where peers.sh installed the peers
 	trace      string // the public trace; empty = none
 	rounds     int
-	sizes      []int         // numbers of streams of the scenarios streams and readers; nil: their own
-	lasts      time.Duration // of a dispatch run; the others are in proportion
+	sizes      []int         // numbers of streams of the scenarios streams and readers; nil: each scenario's default
+	lasts      time.Duration // duration of a dispatch run; other durations are in proportion
 	engineCore int
 	clientCore int
 	results    results
-	scenario   string // that runs
+	scenario   string // the scenario that runs
 	failed     bool   // one of our own runs failed
 }
 
@@ -50,7 +50,7 @@ type bench struct {
 type scenario struct {
 	name  string
 	run   func(context.Context, *bench) error
-	peers bool // it runs peers
+	peers bool // whether it runs peers
 	about string
 }
 
@@ -76,7 +76,7 @@ func main() {
 	}
 }
 
-// command reads the command line and does what it says.
+// command reads the command line and runs it.
 func command(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	b := new(bench)
@@ -136,7 +136,7 @@ func command(ctx context.Context, args []string) error {
 	return b.all(ctx, chosen, *page, *shown)
 }
 
-// streamsOf are the numbers of streams of a scenario: its own, or those of the command line.
+// streamsOf returns the numbers of streams of a scenario: from the command line, or the scenario's default.
 func (b *bench) streamsOf(own ...int) []int {
 	if b.sizes != nil {
 		return b.sizes
@@ -152,7 +152,7 @@ func scenarioNames() string {
 	return strings.Join(names, ", ")
 }
 
-// all runs the scenarios, and writes the page after each, so that an interrupted run leaves what it had.
+// all runs the scenarios, and writes the page after each, so that an interrupted run leaves its results.
 func (b *bench) all(ctx context.Context, chosen []scenario, page, shown string) (err error) {
 	for _, path := range []*string{&b.moonloop, &b.dir, &b.peers} {
 		if *path, err = filepath.Abs(*path); err != nil {
@@ -167,7 +167,7 @@ func (b *bench) all(ctx context.Context, chosen []scenario, page, shown string) 
 	}
 	if b.trace != "" {
 		if _, err := os.Stat(b.trace); err != nil {
-			b.trace = "" // the page says that a generated one stood in
+			b.trace = "" // so that the page says that a generated trace was used
 		}
 	}
 	if err := os.MkdirAll(b.dir, 0o755); err != nil {
@@ -200,7 +200,7 @@ func (b *bench) all(ctx context.Context, chosen []scenario, page, shown string) 
 	return nil
 }
 
-// pin chooses a core for the engine and one for the client, the last two; with fewer than two nothing is pinned.
+// pin chooses a core for the engine and one for the client: the last two. With fewer than two cores, nothing is pinned.
 func (b *bench) pin() {
 	b.engineCore, b.clientCore = -1, -1
 	if n := runtime.NumCPU(); n > 1 {
@@ -213,7 +213,7 @@ func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, time.Now().Format("15:04:05 ")+format+"\n", args...)
 }
 
-// fail reports a run of our own that failed: the others go on.
+// fail reports a failed run of moonloop itself; the other runs continue.
 func (b *bench) fail(format string, args ...any) {
 	b.failed = true
 	b.say("error: "+format, args...)

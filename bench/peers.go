@@ -19,21 +19,20 @@ import (
 	"github.com/moonloop/moonloop/study/referee"
 )
 
-// peer is a program of others: how it is started, and how its report is read. In its files and arguments stand {url} of the
-// engine, {dir} of the run, {body} of a request for one token, {model}, and the load: {rate} and {lasts}, or {streams} and
-// {tokens}.
+// peer is another program: how to start it, and how to read its report. Its files and arguments may contain {url} of the engine, {dir} of
+// the run, {body} of a request for one token, {model}, and the load: {rate} and {lasts}, or {streams} and {tokens}.
 type peer struct {
 	program string // in bin, where peers.sh installs it
 	label   string
-	files   map[string]string // that it needs, by name
+	files   map[string]string // that it needs, keyed by name
 	env     []string
 	args    []string
 
-	// Of those that send one-token requests on a schedule: the header in which request i names itself, after a prefix, and the
-	// instants, in ms, at which the peer says that it let each request go; nil: it does not say.
+	// For peers that send one-token requests on a schedule: the header in which request i carries its number, after a prefix; and a
+	// function for the times in ms at which the peer says that it sent each request. The function is nil if the peer does not report that.
 	header, prefix string
 	says           func(ctx context.Context, b *bench, program, dir string) ([]float64, error)
-	// Of those that run streams: the file of their report in the run's folder, and who reads it.
+	// For peers that run streams: the file of their report in the run's folder, and a function that reads it.
 	file   string
 	report func(text []byte, t *truth) (*report, error)
 }
@@ -41,10 +40,10 @@ type peer struct {
 // tokenizer is the name of the tokenizer that peers.sh made, and of the model.
 const tokenizer = "moonloop/words"
 
-// python is what the Python peers need in their environment: no hub, and the tokenizer that peers.sh made.
+// python is the environment for Python peers: no model hub, and the tokenizer that peers.sh made.
 var python = []string{"HF_HOME={peers}/huggingface", "HF_HUB_OFFLINE=1", "TRANSFORMERS_OFFLINE=1", "HOME={dir}", "NO_COLOR=1"}
 
-// peers are all that peers.sh can install, or say why not.
+// peers are the programs that peers.sh installs. If one cannot be installed, peers.sh reports the reason.
 var peers = []peer{
 	{
 		program: "vegeta", label: "vegeta", header: "X-Vegeta-Seq", says: vegetaSays,
@@ -85,8 +84,8 @@ var peers = []peer{
 	{program: "vllm"},
 }
 
-// k6Script sends at a constant arrival rate; an iteration's number is in X-Request-Id. It has virtual users for a tenth of a
-// second's requests: more than are ever under way at one token each.
+// k6Script sends at a constant arrival rate; X-Request-Id has the iteration's number. It has virtual users for the requests of a tenth of a
+// second: more than are ever in flight with one token each.
 const k6Script = `
 import http from 'k6/http';
 import exec from 'k6/execution';
@@ -100,7 +99,7 @@ export default function () {
 }
 `
 
-// installed returns the program of a peer, or "" where it is not installed.
+// installed returns the path of a peer's program, or "" if it is not installed.
 func (b *bench) installed(p peer) string {
 	program := filepath.Join(b.peers, "bin", p.program)
 	if _, err := os.Stat(program); err != nil {
@@ -109,7 +108,7 @@ func (b *bench) installed(p peer) string {
 	return program
 }
 
-// run runs a peer to its end. Load are pairs of a name in braces and its value.
+// run runs a peer to its end. load has pairs of a name in braces and its value.
 func (p peer) run(ctx context.Context, b *bench, dir, url string, load ...string) (*process, error) {
 	fill := strings.NewReplacer(append(load, "{url}", url, "{dir}", dir, "{peers}", b.peers, "{model}", tokenizer, "{body}", promptBody(1))...)
 	for name, text := range p.files {
@@ -144,8 +143,7 @@ func (p peer) read(dir string, t *truth) (*report, error) {
 	return r, nil
 }
 
-// vegetaSays returns the instant of each request, by its tick's number, as vegeta's results have it: when a worker took
-// the tick.
+// vegetaSays returns the send time of each request by its number, from vegeta's results: the time at which a worker accepted the request.
 func vegetaSays(ctx context.Context, b *bench, program, dir string) ([]float64, error) {
 	file := filepath.Join(dir, "vegeta.csv")
 	if _, err := run(ctx, time.Minute, how{dir: dir, name: "vegeta-encode", core: b.clientCore}, program,
@@ -155,7 +153,7 @@ func vegetaSays(ctx context.Context, b *bench, program, dir string) ([]float64, 
 	return readVegeta(content(file))
 }
 
-// readVegeta returns the instants by the tick's number, in ms since the first that it tells of; NaN where one is missing.
+// readVegeta returns the times by request number, in ms since the first; NaN if one is missing.
 func readVegeta(text string) (at []float64, err error) {
 	said, err := referee.ReadExport(strings.NewReader(text))
 	if err != nil {
@@ -170,12 +168,12 @@ func readVegeta(text string) (at []float64, err error) {
 	return at, nil
 }
 
-// readAIPerf reads a request a line, which names itself by its X-Request-ID.
+// readAIPerf reads one request from each line; its X-Request-ID identifies it.
 func readAIPerf(text []byte, t *truth) (*report, error) {
 	r, err := readExport(text, t)
 	zero := 0
 	for _, g := range r.gaps {
-		if math.Abs(g) < 1e-6 { // messages of one read share its stamp
+		if math.Abs(g) < 1e-6 { // messages of one read have the same timestamp
 			zero++
 		}
 	}
@@ -183,10 +181,10 @@ func readAIPerf(text []byte, t *truth) (*report, error) {
 	return r, err
 }
 
-// readGuideLLM reads one mean gap of each request; none has a name that the engine sees.
+// readGuideLLM reads one mean gap of each request. The requests have no id that the engine sees.
 func readGuideLLM(text []byte, t *truth) (*report, error) { return readExport(text, t) }
 
-// readExport reads what a peer says of the requests that succeeded.
+// readExport reads a peer's report of the successful requests.
 func readExport(text []byte, t *truth) (*report, error) {
 	r := &report{coalesced: nan, verdict: "–"}
 	said, err := referee.ReadExport(bytes.NewReader(text))

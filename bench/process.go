@@ -20,7 +20,7 @@ import (
 	"github.com/prometheus/procfs"
 )
 
-// sample is what a program and its children had used by an instant.
+// sample is the resource usage of a program and its children at one moment.
 type sample struct {
 	at  time.Time
 	cpu time.Duration
@@ -36,19 +36,19 @@ type process struct {
 	samples []sample
 	peak    int64 // bytes
 	done    chan struct{}
-	err     error // of its end
+	err     error // the error at its end
 }
 
-// how says how a program is started.
+// how describes how to start a program.
 type how struct {
 	dir  string
 	name string // of its log file in dir
 	core int    // the core that it is pinned to; -1 = any
 	env  []string
-	tree bool // it has child processes that count
+	tree bool // its child processes count, too
 }
 
-// start starts a program and watches what it uses.
+// start starts a program and samples its resource usage.
 func start(ctx context.Context, h how, program string, args ...string) (*process, error) {
 	if taskset, err := exec.LookPath("taskset"); err == nil && h.core >= 0 {
 		args = append([]string{"-c", strconv.Itoa(h.core), program}, args...)
@@ -62,7 +62,7 @@ func start(ctx context.Context, h how, program string, args ...string) (*process
 	p.cmd = exec.CommandContext(ctx, program, args...)
 	p.cmd.Env = append(os.Environ(), h.env...)
 	p.cmd.Stdout, p.cmd.Stderr = log, log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a peer's children end with it
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that a peer's children can be killed with it
 	p.cmd.Cancel = func() error { return p.signal(syscall.SIGKILL) }
 	p.began = time.Now()
 	if err := p.cmd.Start(); err != nil {
@@ -80,10 +80,10 @@ func start(ctx context.Context, h how, program string, args ...string) (*process
 	return p, nil
 }
 
-// signal reaches the program and its children.
+// signal sends a signal to the program and its children.
 func (p *process) signal(s syscall.Signal) error { return syscall.Kill(-p.cmd.Process.Pid, s) }
 
-// watch samples until the program has ended. Seldom enough to cost nothing beside what is measured.
+// watch samples until the program ends, seldom enough to add no noticeable load.
 func (p *process) watch(children bool, ended <-chan struct{}) {
 	defer close(p.done)
 	pause := 50 * time.Millisecond
@@ -116,11 +116,11 @@ func (p *process) watch(children bool, ended <-chan struct{}) {
 	}
 }
 
-// look returns the processes that there are of a program: its own and, where they count, all that descend from it.
+// look returns the existing processes of a program: its own and, if children count, all descendants.
 func look(root int, children bool) map[int]procfs.ProcStat {
 	procs := procfs.Procs{}
 	if children {
-		procs, _ = procfs.AllProcs() // what could be read is returned
+		procs, _ = procfs.AllProcs() // on an error, it returns those that it could read
 	} else if p, err := procfs.NewProc(root); err == nil {
 		procs = procfs.Procs{p}
 	}
@@ -147,7 +147,7 @@ func cpuTime(s procfs.ProcStat) time.Duration {
 	return time.Duration(s.CPUTime() * float64(time.Second))
 }
 
-// highWater is the kernel's own mark, which misses no peak; of several processes there is none.
+// highWater is the kernel's own maximum, which misses no peak; for several processes there is none.
 func (p *process) highWater(children bool) int64 {
 	if children {
 		return 0
@@ -160,10 +160,10 @@ func (p *process) highWater(children bool) int64 {
 	return int64(status.VmHWM)
 }
 
-// errTooLong is the error of a program that was killed at its limit.
+// errTooLong is the error for a program that was killed at its time limit.
 var errTooLong = errors.New("killed at its time limit")
 
-// wait waits for the program's end, or kills it past the limit.
+// wait waits until the program ends, or kills it at the limit.
 func (p *process) wait(limit time.Duration) error {
 	select {
 	case <-p.done:
@@ -181,15 +181,15 @@ func (p *process) stop() error {
 	return p.wait(time.Minute)
 }
 
-// status returns the exit status of a program that has ended; -1 where a signal ended it.
+// status returns the exit status of a program that has ended; -1 if a signal ended it.
 func (p *process) status() int { return p.cmd.ProcessState.ExitCode() }
 
-// cpu returns the processor time that was used between two instants, laid linearly between the samples.
+// cpu returns the processor time used between two moments, interpolated linearly between samples.
 func (p *process) cpu(from, to time.Time) time.Duration {
 	return used(p.samples, to) - used(p.samples, from)
 }
 
-// used returns the processor time used by an instant.
+// used returns the processor time used up to a moment.
 func used(samples []sample, at time.Time) time.Duration {
 	var before sample
 	for i, s := range samples {
@@ -211,7 +211,7 @@ func (p *process) total() time.Duration {
 	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
 }
 
-// tail is the end of the program's output, for an error.
+// tail returns the end of the program's output, for an error message.
 func (p *process) tail() string {
 	text := strings.TrimSpace(content(p.log))
 	return text[max(0, len(text)-600):]

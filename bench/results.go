@@ -18,16 +18,16 @@ import (
 
 var nan = math.NaN()
 
-// results is everything that a run of the bench found out, and, of scenarios that it did not run, what is on the page.
+// results has the results of a run of the bench, and for scenarios that did not run, those already on the page.
 type results struct {
 	Command string      // how to repeat it
-	Facts   [][2]string // what a figure depends on beside the programs, and these: name and value
+	Facts   [][2]string // conditions that figures depend on: name and value
 	Tables  []*table
-	// Sections are the parts of the page by scenario, this run's and those of runs before.
+	// Sections are the parts of the page, one for each scenario, from this run or earlier ones.
 	Sections map[string]string
 }
 
-// table is a scenario's figures: a row for each contender, a column for each figure, in a cell a value for each round.
+// table has a scenario's figures: a row for each contender, a column for each figure, and in each cell a value for each round.
 type table struct {
 	Scenario string
 	Measured string // when
@@ -35,17 +35,17 @@ type table struct {
 	About    string // what was run, what the columns mean
 	Columns  []string
 	Rows     []*row
-	Targets  []string // what a figure was to reach, and did
+	Targets  []string // the goals of figures, and whether they were met
 	Notes    []string
-	Block    string // text that is shown as it is, such as another program's table
+	Block    string // text that is copied unchanged, such as another program's table
 }
 
 type row struct {
 	Name  string
-	Cells map[string][]any // by column: figures, or words such as verdicts, of the rounds that have one
+	Cells map[string][]any // by column: figures, or words such as verdicts, for the rounds that have one
 }
 
-// row returns the row of a name, a new one when there is none yet.
+// row returns the row with this name, and adds it if there is none.
 func (t *table) row(name string) *row {
 	i := slices.IndexFunc(t.Rows, func(r *row) bool { return r.Name == name })
 	if i < 0 {
@@ -55,20 +55,20 @@ func (t *table) row(name string) *row {
 	return t.Rows[i]
 }
 
-// add enters a round of a row; columns appear in the order of names.
+// add adds a round's values to a row. Columns appear in the order in which they are first added.
 func (t *table) add(name string, cells ...cell) {
 	r := t.row(name)
 	for _, c := range cells {
 		if !slices.Contains(t.Columns, c.column) {
 			t.Columns = append(t.Columns, c.column)
 		}
-		if v, isFigure := c.value.(float64); !isFigure || !math.IsNaN(v) && !math.IsInf(v, 0) { // else the round has none
+		if v, isFigure := c.value.(float64); !isFigure || !math.IsNaN(v) && !math.IsInf(v, 0) { // otherwise the round has no value
 			r.Cells[c.column] = append(r.Cells[c.column], c.value)
 		}
 	}
 }
 
-// cell is a figure, or a word, of one round.
+// cell is the value of one round: a figure or a word.
 type cell struct {
 	column string
 	value  any
@@ -77,7 +77,7 @@ type cell struct {
 func num(column string, v float64) cell { return cell{column, v} }
 func word(column, w string) cell        { return cell{column, w} }
 
-// spread is that of a row's figures in a column; ok is false where there is none.
+// spread returns the spread of a row's figures in a column; ok is false if there are none.
 func (t *table) spread(name, column string) (s spread, ok bool) {
 	return spreadOf(t.row(name).figures(column))
 }
@@ -91,7 +91,7 @@ func (r *row) figures(column string) (figures []float64) {
 	return figures
 }
 
-// median is a row's median in a column; NaN where there is none.
+// median returns a row's median in a column; NaN if there is none.
 func (t *table) median(name, column string) float64 {
 	if s, ok := t.spread(name, column); ok {
 		return s.Median
@@ -99,7 +99,7 @@ func (t *table) median(name, column string) float64 {
 	return nan
 }
 
-// aim enters a target, and what was measured of it. A value that was not measured makes it unknown.
+// aim adds a goal and the measured value. If there is no value, the result is unknown.
 func (t *table) aim(text string, holds bool, values ...float64) {
 	state := "does not hold"
 	if holds {
@@ -121,7 +121,7 @@ func (t *table) note(format string, args ...any) {
 	}
 }
 
-// show writes a cell: the median with least and greatest, or the words with their counts.
+// show writes a cell: the median with the least and the greatest value, or the words with their counts.
 func (r *row) show(column string) string {
 	if s, ok := spreadOf(r.figures(column)); ok {
 		return s.String()
@@ -142,7 +142,7 @@ func (r *row) show(column string) string {
 	return cmp.Or(strings.Join(order, ", "), "–")
 }
 
-// markdown is the whole of RESULTS.md.
+// markdown returns RESULTS.md as a whole.
 func (r *results) markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Results of the bench\n\nWritten by the harness; do not edit. Repeat it with `%s`, which docs/performance.md explains.\n\n| | |\n|---|---|\n", r.Command)
@@ -166,7 +166,7 @@ func (r *results) markdown() string {
 	return b.String()
 }
 
-// keep takes over the sections of the last run's raw results, if there are any.
+// keep copies the sections from the last run's raw results, if there are any.
 func (r *results) keep(raw string) {
 	r.Sections = map[string]string{}
 	text, err := os.ReadFile(raw)
@@ -174,7 +174,7 @@ func (r *results) keep(raw string) {
 		return
 	}
 	var last struct{ Sections map[string]string }
-	if json.Unmarshal(text, &last) == nil && last.Sections != nil { // those of an older bench had none
+	if json.Unmarshal(text, &last) == nil && last.Sections != nil { // an older version wrote none
 		r.Sections = last.Sections
 	}
 }
@@ -202,7 +202,7 @@ func (t *table) markdown(b *strings.Builder) {
 	}
 }
 
-// write writes the page and the rounds behind it.
+// write writes the page, and the raw values of all rounds.
 func (r *results) write(page, raw string) error {
 	content := r.markdown()
 	text, err := json.MarshalIndent(r, "", " ")

@@ -19,7 +19,7 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// server is a process of our own that says where it listens: the engine, or the sink of telemetry.
+// server is one of our own processes that prints its address: the engine, or the sink of telemetry.
 type server struct {
 	*process
 	url string
@@ -27,7 +27,7 @@ type server struct {
 
 var listening = regexp.MustCompile(`listening on (\S+)`)
 
-// serve starts a server on the engine's core, so that its work is not the client's, and waits until it listens.
+// serve starts a server on the engine's core, so that it does not use the client's, and waits until it listens.
 func (b *bench) serve(ctx context.Context, dir, name, program string, args ...string) (*server, error) {
 	p, err := start(ctx, how{dir: dir, name: name, core: b.engineCore}, program, args...)
 	if err != nil {
@@ -47,7 +47,7 @@ func (b *bench) serve(ctx context.Context, dir, name, program string, args ...st
 	return nil, fmt.Errorf("the %s does not listen: %s", name, p.tail())
 }
 
-// measured is one run of a client against an engine of its own, when both have ended.
+// measured is one run of a client against its own engine, after both have ended.
 type measured struct {
 	*process    // the client
 	dir         string
@@ -56,8 +56,8 @@ type measured struct {
 	first, last time.Time
 }
 
-// measure starts an engine with these flags, runs a client against it and reads what the engine recorded; read enters what
-// came of it. The run's folder is removed where all went well.
+// measure starts an engine with these flags, runs a client against it and reads the engine's record; read evaluates the results. If all
+// went well, the run's folder is removed.
 func (b *bench) measure(
 	ctx context.Context, name []any, engine []string, client func(dir, url string) (*process, error), read func(*measured) error,
 ) error {
@@ -95,13 +95,13 @@ func (m *measured) engineCore() float64 {
 	return 100 * float64(m.engine.cpu(m.first, m.last)) / float64(m.last.Sub(m.first))
 }
 
-// perToken is processor time in µs for each token that the engine wrote.
+// perToken is the processor time in µs for each token that the engine wrote.
 func (m *measured) perToken(cpu time.Duration) float64 {
 	return 1e3 * clock.Millis(cpu) / float64(m.truth.tokens())
 }
 
-// steady is processor time in µs for each token written between the first token of the last stream and the last token of the first,
-// with a fifth of a second at both ends left out. NaN without such a time.
+// steady is the processor time in µs for each token written from the first token of the last stream to the last token of the first stream,
+// without a fifth of a second at either end. NaN if there is no such time.
 func (m *measured) steady() float64 {
 	from, to := m.truth.allOpen()
 	from, to = from.Add(time.Second/5), to.Add(-time.Second/5)
@@ -111,8 +111,8 @@ func (m *measured) steady() float64 {
 	return 1e3 * clock.Millis(m.cpu(from, to)) / float64(m.truth.written(from, to))
 }
 
-// runSink is the whole of the sink's process: it takes OTLP over HTTP and throws it away, so that telemetry has somewhere to
-// go. An empty body is an empty OTLP reply: all was accepted.
+// runSink is the main function of the sink's process: it accepts OTLP over HTTP and discards it. An empty body is a valid OTLP reply:
+// everything was accepted.
 func runSink(ctx context.Context, out io.Writer) error {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {

@@ -13,18 +13,17 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// splitter finds the tokens in the bytes of a streamed HTTP/1.1 reply as they come, without net/http: the least that a reader
-// which has many sockets at once must do. It knows what the simulated engine sends, and no more: a chunked body of events
-// whose data is one line.
+// splitter finds the tokens in the bytes of a streamed HTTP/1.1 reply as they arrive, without net/http: the least work that a reader of
+// many sockets must do. It understands only what the simulated engine sends: a chunked body of events whose data is one line.
 type splitter struct {
 	scan *send.TokenScanner // may be shared by splitters that one goroutine feeds
 	at   part
-	left int    // bytes of the chunk that have not come
-	head []byte // the beginning of a line of HTTP whose end has not come
-	line []byte // the same, of a line of the body
+	left int    // bytes of the chunk that have not arrived
+	head []byte // the beginning of an incomplete HTTP line
+	line []byte // the beginning of an incomplete line of the body
 }
 
-// part is what of a reply comes next.
+// part is the part of a reply that is read next.
 type part uint8
 
 const (
@@ -37,7 +36,7 @@ const (
 	over
 )
 
-// feed takes the next bytes, and returns how many tokens were completed by them.
+// feed processes the next bytes, and returns the number of tokens that they complete.
 func (s *splitter) feed(p []byte) (tokens int, err error) {
 	for len(p) > 0 {
 		switch s.at {
@@ -63,7 +62,7 @@ func (s *splitter) feed(p []byte) (tokens int, err error) {
 	return tokens, nil
 }
 
-// framing takes a line of HTTP.
+// framing processes a line of HTTP.
 func (s *splitter) framing(line []byte) error {
 	switch s.at {
 	case status:
@@ -94,7 +93,7 @@ func (s *splitter) framing(line []byte) error {
 	return nil
 }
 
-// body takes bytes of the body, and returns how many events with a token ended in them.
+// body processes bytes of the body, and returns how many events with a token end in them.
 func (s *splitter) body(p []byte) (tokens int) {
 	for len(p) > 0 {
 		var line []byte
@@ -109,8 +108,8 @@ func (s *splitter) body(p []byte) (tokens int) {
 	return tokens
 }
 
-// cutLine returns the line that p completes, without its end, and what is after it. begun holds its beginning where that came
-// before; the line is good until the next call.
+// cutLine returns the line that p completes, without its end, and the bytes after it. begun holds the beginning of the line from earlier
+// calls. The line is valid until the next call.
 func cutLine(begun *[]byte, p []byte) (line, rest []byte, whole bool) {
 	if line, rest, whole = bytes.Cut(p, []byte("\n")); !whole {
 		*begun = append(*begun, p...)

@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// reply is a reply of three tokens, as an engine writes it: the second event is cut by a chunk's border.
+// reply is a reply of three tokens in an engine's format: the second event is split between two chunks.
 func reply() string {
 	token := `data: {"choices":[{"index":0,"text":"a"}]}` + "\n\n"
 	var b strings.Builder
@@ -25,7 +25,7 @@ func reply() string {
 	return b.String()
 }
 
-// TestSplitter: the tokens are the same wherever the reads cut the reply.
+// TestSplitter: the tokens are the same wherever reads split the reply.
 func TestSplitter(t *testing.T) {
 	text := []byte(reply())
 	for step := 1; step <= len(text); step++ {
@@ -43,7 +43,7 @@ func TestSplitter(t *testing.T) {
 	}
 }
 
-// TestSplitterErrors: a reply that is no stream is told.
+// TestSplitterErrors: a reply that is not a stream is an error.
 func TestSplitterErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"HTTP/1.1 429 Too Many Requests\r\n":       "429",

@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// manyRows is the length of the long trace; made once, and kept.
+// manyRows is the length of the long trace, which is made once and kept.
 const manyRows = 10_000_000
 
 // startUp measures how soon the first request is on the wire, and how much memory a replay takes.
@@ -73,8 +73,8 @@ func startUp(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// startOnce runs the window of a trace. The whole trace ends with the window; another is ended with it, since the agent
-// reads the rows after the window, to record them as skipped, and ten million take longer than a round.
+// startOnce runs a window of a trace. The whole trace ends with the window. The agent reads the rows of a longer trace even after the
+// window, to record them as skipped; ten million take longer than a round, so the run is stopped after the window.
 func (b *bench) startOnce(ctx context.Context, t *table, name, trace, speedup string, agent *moonloop, whole bool, round int) error {
 	engine := []string{"--prefill", "100ms", "--prefill-per-token", "0", "--decode", "10ms", "--record-writes=false"}
 	return b.measure(ctx, []any{"start", name, round}, engine, func(dir, url string) (*process, error) {
@@ -96,7 +96,7 @@ func (b *bench) startOnce(ctx context.Context, t *table, name, trace, speedup st
 	})
 }
 
-// generate makes a trace of the public one's rate, unless it is there.
+// generate makes a trace with the rate of the public one, unless the file exists.
 func (b *bench) generate(ctx context.Context, name string, rows int) error {
 	if _, err := os.Stat(name); err == nil {
 		return nil

@@ -13,10 +13,10 @@ import (
 	"github.com/moonloop/moonloop/study/referee"
 )
 
-// spread is the median of a figure over the rounds, with its least and greatest.
+// spread is the median of a figure over the rounds, with its least and greatest value.
 type spread struct{ Median, Min, Max float64 }
 
-// spreadOf leaves out rounds that have no figure (NaN). ok is false where none has one.
+// spreadOf ignores rounds without a figure (NaN). ok is false if none has one.
 func spreadOf(rounds []float64) (s spread, ok bool) {
 	known, _ := referee.Known(rounds)
 	if len(known) == 0 {
@@ -31,7 +31,7 @@ func spreadOf(rounds []float64) (s spread, ok bool) {
 	return s, true
 }
 
-// String writes the median and, where the rounds differ, the least and the greatest.
+// String writes the median and, if the rounds differ, the least and the greatest value.
 func (s spread) String() string {
 	if s.Min == s.Max {
 		return figure(s.Median)
@@ -53,5 +53,5 @@ func figure(v float64) string {
 	return strconv.FormatFloat(v, 'f', min(digits, 4), 64)
 }
 
-// off returns by which share a figure leaves the truth.
+// off returns the relative error of a figure.
 func off(figure, truth float64) float64 { return math.Abs(figure-truth) / truth }

@@ -15,17 +15,17 @@ import (
 	"github.com/moonloop/moonloop/study/referee"
 )
 
-// outcome is what came of one streaming run.
+// outcome has the results of one streaming run.
 type outcome struct {
 	report *report
 	cpu    float64 // µs per token, between the first request and the last token
-	steady float64 // µs per token, while all streams are open: no connection, request or end is in it
-	all    float64 // µs per token, of the whole run, the program's start included
-	since  float64 // µs, of all that came after the first request, the program's end included
+	steady float64 // µs per token, while all streams are open: excludes connections, requests and ends
+	all    float64 // µs per token, for the whole run including the program's start
+	since  float64 // µs, from the first request to the program's end
 	tokens float64
 	rss    float64 // MiB
 	first  float64 // s from the program's start to its first request
-	rate   float64 // tokens/s while the most streams were open, as the engine wrote them
+	rate   float64 // tokens/s while the most streams were open, by the engine's record
 	engine float64 // percent of the engine's core
 	leaves float64 // see report.leaves
 	took   time.Duration
@@ -58,7 +58,7 @@ func errorsOf(what string, errs []float64) []cell {
 	}
 }
 
-// cells are an outcome's columns.
+// cells returns an outcome's columns.
 func (o *outcome) cells() []cell {
 	cells := append(errorsOf("gap error ms", o.report.gapErrors), errorsOf("TTFT error ms", o.report.ttftErrors)...)
 	return append(cells,
@@ -70,7 +70,7 @@ const streamColumns = "`gap error`: what a client says of a gap between two chun
 	"from the wire (peers: from their call), less the engine's first write minus its receipt of the request's last byte. `coalesced`: gaps\n" +
 	"that a client could not tell apart. CPU from the first request to the last token. A peer's RSS is summed over its processes.\n"
 
-// streams compares the agent's settings with the floor.
+// streams compares the agent, in several settings, with the floor.
 func streams(ctx context.Context, b *bench) error {
 	kernel := &moonloop{label: "moonloop, kernel stamps"}
 	read := &moonloop{label: "moonloop, stamps after the read", args: []string{"--arrival-stamps", "read"}}
@@ -97,14 +97,14 @@ func streams(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// pythonColumns explains what the table has beyond streamColumns. Python clients put off what they can until a stream is
-// over, so CPU while streaming flatters them.
+// pythonColumns explains the columns that the table has in addition to streamColumns. Python clients delay as much work as they can until a
+// stream is over, so CPU while streaming makes them look better than they are.
 const pythonColumns = "`TTFT, ITL off`: by how much the worst of TTFT p50 and p99, ITL p50 and p99 (ITL as the mean gap of a request, which every one\n" +
 	"of them reports) leaves the engine's own. `first request`: from the start of the program to its first request at the engine.\n" +
 	"`all CPU`: of the whole run, start and end of the program included. `one token more`: what a token adds to all CPU after the first\n" +
 	"request, from this run and one with a tenth of the tokens: it knows neither the start nor when work is done."
 
-// pythonStreams compares the agent with the Python peers at rates that they can hold.
+// pythonStreams compares the agent with the Python peers at rates that these can sustain.
 func pythonStreams(ctx context.Context, b *bench) error {
 	rivals := b.pythonPeers()
 	if len(rivals) == 0 {
@@ -144,10 +144,10 @@ func pythonStreams(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// tokens is the length of a streamed reply: at 50 tokens/s a third longer than a dispatch run.
+// tokens is the length of a streamed reply: at 50 tokens/s, a third longer than a dispatch run.
 func (b *bench) tokens() int { return max(20, int(50*b.lasts.Seconds()*4/3)) }
 
-// turns runs the clients in turns. A peer that failed is not tried again in this table; one of ours is a failure of the bench.
+// turns runs the clients in turn. A peer that failed is not run again for this table; if a run of moonloop fails, the bench fails.
 func (b *bench) turns(ctx context.Context, t *table, clients []client, once func(c client, round int) error) {
 	gone := map[string]bool{}
 	for round := range b.rounds {
@@ -170,7 +170,7 @@ func (b *bench) turns(ctx context.Context, t *table, clients []client, once func
 	}
 }
 
-// pythonPeers are the streaming peers that are there.
+// pythonPeers returns the installed streaming peers.
 func (b *bench) pythonPeers() (there []client) {
 	for _, p := range peers {
 		if p.report != nil && b.installed(p) != "" {

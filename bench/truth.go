@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/study/referee"
 )
 
-// truth is what an engine saw and did: its own record of a run.
+// truth is an engine's own record of a run.
 type truth struct {
 	records []referee.Request // by sequence number
 	zero    time.Time         // the wall clock at the zero of the engine's clock
@@ -34,15 +34,15 @@ func readTruth(name string) (*truth, error) {
 	return &truth{records, records[0].Time.Add(-records[0].Headers)}, nil
 }
 
-// first is when the first request had arrived.
+// first is the time at which the first request had arrived.
 func (t *truth) first() time.Time { return t.zero.Add(t.records[0].Headers) }
 
-// last is when the engine had written the last byte.
+// last is the time at which the engine had written the last byte.
 func (t *truth) last() time.Time {
 	return t.zero.Add(slices.MaxFunc(t.records, func(a, b referee.Request) int { return cmp.Compare(a.Ended, b.Ended) }).Ended)
 }
 
-// tokens is the number of tokens that went out.
+// tokens is the number of tokens written.
 func (t *truth) tokens() (n int) {
 	for i := range t.records {
 		n += int(t.records[i].Output)
@@ -50,8 +50,8 @@ func (t *truth) tokens() (n int) {
 	return n
 }
 
-// allOpen returns the instants between which all requests stream tokens: that of the last first token and of the first last one.
-// Requests of fewer tokens than others, such as an agent's calibration, do not count.
+// allOpen returns the period during which all requests stream tokens: from the last first token to the first last one. Requests with fewer
+// tokens than others, such as an agent's calibration, do not count.
 func (t *truth) allOpen() (from, to time.Time) {
 	most := slices.MaxFunc(t.records, func(a, b referee.Request) int { return cmp.Compare(a.Output, b.Output) }).Output
 	for i := range t.records {
@@ -70,12 +70,12 @@ func (t *truth) allOpen() (from, to time.Time) {
 	return from, to
 }
 
-// wall is the wall clock at an instant of the engine's clock, in ms.
+// wall converts a time of the engine's clock to the wall clock, in ms.
 func (t *truth) wall(ms float64) time.Time {
 	return t.zero.Add(time.Duration(ms * float64(time.Millisecond)))
 }
 
-// written is the number of tokens that went out between two instants.
+// written is the number of tokens written between two times.
 func (t *truth) written(from, to time.Time) (n int) {
 	since, until := from.Sub(t.zero), to.Sub(t.zero)
 	for i := range t.records {
@@ -88,7 +88,7 @@ func (t *truth) written(from, to time.Time) (n int) {
 	return n
 }
 
-// figures returns the figures of the requests that have tokens; what is not known is left out.
+// figures returns the figures of the requests that have tokens, without unknown values.
 func (t *truth) figures(of func(r *referee.Request) []float64) (v []float64) {
 	for i := range t.records {
 		v = append(v, of(&t.records[i])...)
@@ -108,7 +108,7 @@ func (t *truth) itls() []float64 {
 	return t.figures(func(r *referee.Request) []float64 { return []float64{r.ITL()} })
 }
 
-// byID returns the records by their X-Request-Id.
+// byID returns the records keyed by their X-Request-Id.
 func (t *truth) byID() map[string]*referee.Request {
 	m := make(map[string]*referee.Request, len(t.records))
 	for i := range t.records {
@@ -117,7 +117,7 @@ func (t *truth) byID() map[string]*referee.Request {
 	return m
 }
 
-// peakRate is the greatest number of tokens that were written within one second.
+// peakRate is the greatest number of tokens written within one second.
 func (t *truth) peakRate() float64 {
 	quarters := map[int64]int{}
 	for i := range t.records {
@@ -132,7 +132,7 @@ func (t *truth) peakRate() float64 {
 	return float64(most)
 }
 
-// mostOpen is the greatest number of requests that were open at once.
+// mostOpen is the greatest number of requests open at the same time.
 func (t *truth) mostOpen() int {
 	var steps []step
 	for i := range t.records {
@@ -141,13 +141,13 @@ func (t *truth) mostOpen() int {
 	return highest(steps)
 }
 
-// step is a change of a number at an instant.
+// step is a change of a number at a time.
 type step struct {
 	at   time.Duration
 	plus int
 }
 
-// highest returns the greatest sum; at one instant ends come before beginnings.
+// highest returns the greatest sum; of steps at the same time, ends come before beginnings.
 func highest(steps []step) (most int) {
 	slices.SortFunc(steps, func(a, b step) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.plus, b.plus)) })
 	sum := 0

@@ -18,8 +18,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// twoRequests is an engine's record, in the order in which requests ended: request b came first. Its tokens are 20 ms
-// apart, those of a 30.
+// twoRequests is an engine's record, in the order in which requests ended: request b arrived first. Its tokens are 20 ms apart, those of
+// request a 30 ms.
 const twoRequests = `{"seq":2,"header":{"X-Request-Id":["a"]},"headers_ns":5000000,"body_read_ns":6000000,"ended_ns":90000000,"time":"2026-01-01T00:00:01.005Z","output_tokens":3,"writes":[[16000000,0],[26000000,1],[56000000,1],[86000000,1],[86000001,0]]}
 {"seq":1,"header":{"X-Request-Id":["b"]},"headers_ns":1000000,"body_read_ns":2000000,"ended_ns":52000000,"time":"2026-01-01T00:00:01.001Z","output_tokens":2,"writes":[[12000000,1],[32000000,1]]}
 `
@@ -90,17 +90,17 @@ func TestReadGuideLLM(t *testing.T) {
 	if diff := cmp.Diff([][]float64{{10, 20}, {20, 33}}, [][]float64{r.ttft, r.itl}); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	// TTFT is the engine's; of ITL the p99 is 33 where the engine had 30.
+	// TTFT equals the engine's; the p99 of ITL is 33, the engine's is 30.
 	if got := r.leaves(makeTruth(t)); got < 0.0999 || got > 0.1001 {
 		t.Errorf("leaves the truth by %v, want 0.1", got)
 	}
 }
 
-// TestPeerReports: a report without a request that succeeded is an error.
+// TestPeerReports: a report without a successful request is an error.
 func TestPeerReports(t *testing.T) {
 	for _, p := range peers {
 		for _, text := range []string{"", `{"benchmarks":[]}`, "\""} {
-			if p.report == nil || p.program == "aiperf" && len(text) > 1 { // to which that is a line of a request
+			if p.report == nil || p.program == "aiperf" && len(text) > 1 { // for AIPerf, such a line is the line of a request
 				continue
 			}
 			dir := t.TempDir()
@@ -115,7 +115,7 @@ func TestPeerReports(t *testing.T) {
 	}
 }
 
-// TestPeerFilled: the command line and the files of every peer name all that they need, and no name is left in braces.
+// TestPeerFilled: the command line and the files of every peer have all that they need, and no name in braces is left.
 func TestPeerFilled(t *testing.T) {
 	dir := t.TempDir()
 	b := &bench{peers: dir, clientCore: -1}

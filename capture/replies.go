@@ -13,13 +13,13 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// This file finds the parts of prompts that were replies to earlier ones. If the text up to the end of one of the assistant's messages is
-// that of an earlier prompt and the reply to it, that is proof, and needs no session. The reply's tokens were counted when it was
-// generated, so its end is an anchor, see borders.go; and an engine had it in its cache.
+// This file finds the parts of prompts that were replies to earlier prompts. If the text up to the end of one of the assistant's messages
+// equals an earlier prompt followed by its reply, that is proof, and no session is needed. The reply's tokens were counted when it was
+// generated, so its end is an anchor (see borders.go), and the engine had the reply in its cache.
 //
-// For some requests telemetry has the prompt but not the reply, for example if log records of the two came in different batches. A message
-// of the assistant directly after such a prompt counts as its reply if no other request had that prompt, if its length fits the counted
-// tokens, and if the engine proves it: it had cached what the text before does not explain.
+// For some requests telemetry has the prompt but not the reply, for example if the log records of the two came in different batches. A
+// message of the assistant directly after such a prompt counts as its reply if no other request had that prompt, if its length fits the
+// counted tokens, and if the engine's count proves it: more tokens were cached than the text before the message explains.
 
 // turn is a reply within a prompt.
 type turn struct {
@@ -31,12 +31,12 @@ type turn struct {
 	unseen bool
 }
 
-// proven reports whether a reply without text in telemetry was in the engine's cache: half of it, and a block at least.
+// proven reports whether the engine had a reply without text in its cache: at least half of it, and at least a block.
 func (t turn) proven(cached mooncake.Opt[int64]) bool {
 	return !t.unseen || cached.V >= t.at+max(FineBlockSize, t.tokens/2)
 }
 
-// anchor returns the anchor of a turn in a prompt whose marks are at these offsets.
+// anchor returns the anchor at the end of a turn. ends are the offsets of the prompt's marks.
 func (t turn) anchor(offsets []int64) anchor {
 	return newAnchor(textUpTo(offsets, t.mark), t.end(), true)
 }
@@ -57,8 +57,8 @@ const (
 	mostBytesPerToken  = 16
 )
 
-// gatherTurns finds the replies to all prompts, and the messages of the assistant in them, except for those that a prompt shares with the
-// one before in the order of marks.
+// gatherTurns collects the replies to all prompts, and the assistant's messages in the prompts, except for those that a prompt shares with
+// the previous one in the order of marks.
 func (c *compiler) gatherTurns(join *sorter) error {
 	return c.texts(func(t *text) error {
 		add := func(value uint64, kind byte, arrival []byte, words ...int64) error {
@@ -109,7 +109,7 @@ func (c *compiler) gatherTurns(join *sorter) error {
 
 // matchTurns finds the replies in each prompt, by its part, number and mark.
 func (c *compiler) matchTurns(join, found *sorter) error {
-	// Of several equal prompts with the same reply, the first one. Of several without the reply's text, none.
+	// If several equal prompts had the same reply, use the first one. If the reply's text is unknown for several of them, use none.
 	var value, of []byte
 	several := false
 	return join.each(c.ctx, func(b []byte) error {
@@ -141,10 +141,10 @@ func unseen(r *journal.Inference) bool {
 	return r.Reply == (blockhash.End{}) && !r.Prefix && len(ends) > 0 && ends[len(ends)-1].Bytes == r.Chain.Bytes
 }
 
-// turnCursor returns the turns of prompts, in the order of their numbers.
+// turnCursor returns the turns of each prompt, in the order of the prompts' numbers.
 type turnCursor struct {
 	ahead
-	path []turn // of the prompt at hand
+	path []turn // of the current prompt
 }
 
 func newTurnCursor(turns *sorter) (*turnCursor, error) {
@@ -152,8 +152,8 @@ func newTurnCursor(turns *sorter) (*turnCursor, error) {
 	return &turnCursor{ahead: next}, err
 }
 
-// of returns the turns of a prompt: those that it shares with the prompt before, and its own, which must fit into its tokens one after the
-// other.
+// of returns the turns of a prompt: those that it shares with the previous prompt, and its own. They must fit into the prompt's tokens, one
+// after the other.
 func (c *turnCursor) of(t *text) (err error) {
 	n := len(c.path)
 	for n > 0 && c.path[n-1].mark > t.shared {
@@ -165,7 +165,7 @@ func (c *turnCursor) of(t *text) (err error) {
 		if number(0) != t.number {
 			break
 		}
-		end := int64(0) // tokens up to which the prompt is taken
+		end := int64(0) // tokens of the prompt up to the last turn
 		if n := len(c.path); n > 0 {
 			end = c.path[n-1].end()
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Fields of a leaf that are filled in from ancestors.
+// Fields of a leaf that may be filled in from its ancestors.
 const (
 	fromPrompt = iota
 	fromFirstToken
@@ -32,9 +32,9 @@ const (
 // node is a span of the current trace. Indices are those of tree.nodes, -1 is none.
 type node struct {
 	span, parent journal.SpanID
-	session      journal.Session     // its own, then that of the nearest span at or above it with one
-	run          journal.Name        // in the same way
-	class        journal.Name        // in the same way, and so the priority
+	session      journal.Session     // its own, or that of the nearest span above it that has one
+	run          journal.Name        // likewise
+	class        journal.Name        // likewise, together with the priority
 	urgent       mooncake.Opt[int64] // the priority
 	at           slot                // of the record; not of a link
 
@@ -43,7 +43,7 @@ type node struct {
 	joined, border      bool // connected by a link; of a tool or an agent
 	remote              bool // a part of its prompt, or of that of a span above it, is only at the server
 	broken              bool // a parent above it is missing
-	beside              bool // its journal is before or after the compiled ones
+	beside              bool // its journal directly precedes or follows the compiled ones in time
 	below               bool // there are inference spans below it
 	rows                bool // of a root: a span of its tree has a row index
 
@@ -51,7 +51,7 @@ type node struct {
 	above  int32 // nearest inference span above
 	root   int32 // topmost inference span
 	prompt int32 // the content record with its prompt
-	parts  bool  // there are several contents; prompt is the first
+	parts  bool  // there are several content records; prompt is the first
 	tied   bool  // and another one has the same time
 	start  int64 // 0: unknown; of a content: its time
 	end    int64
@@ -78,7 +78,8 @@ type tree struct {
 	begun bool
 	taken []byte // the record before, of this span
 	large bool   // more spans than the limit: they are processed separately
-	// Whether the current record is in a journal before or after the compiled ones; whether a span of the trace is in a compiled one.
+	// beside is true if the current record is in a journal that precedes or follows the compiled ones; wanted is true if a span of the
+	// trace is in a compiled one.
 	beside, wanted bool
 	run            journal.Name // of a large trace
 	nodes          []node
@@ -124,8 +125,8 @@ func (t *tree) record(b []byte) error {
 	return t.keep(d, payload)
 }
 
-// duplicate counts a further record of the same span, for its run. A copy of an earlier record is not new, and counts for no trace, because
-// a record may be in several journals.
+// duplicate counts another record of the same span, for its run. A copy of an earlier record is not counted for any trace, because a record
+// may be in several journals.
 func (t *tree) duplicate(payload []byte, beside bool) error {
 	if beside {
 		return nil
@@ -216,7 +217,7 @@ func (t *tree) clear() {
 	t.pool.reset()
 }
 
-// link finds parents, and an order in which they come first. It cuts cycles of parents.
+// link finds the parents, and an order of spans with parents first. It cuts cycles of parents.
 func (t *tree) link() {
 	const (
 		untouched = iota
@@ -230,7 +231,7 @@ func (t *tree) link() {
 		}
 		at, ok := t.find(n.parent)
 		if n.joined && (!ok || !t.during(at, n)) {
-			n.parent = journal.SpanID{} // a link to what it follows, or to a span that was not sent
+			n.parent = journal.SpanID{} // a link to the span that it follows, or to a span that was not sent
 			continue
 		}
 		if n.broken = !ok; ok {
@@ -263,8 +264,8 @@ func (t *tree) link() {
 	t.c.lost.add(lostCycle, cut)
 }
 
-// during reports whether a request that links to a span may be a part of it: it begins while the span, or the request above that span,
-// lasts.
+// during reports whether a request with a link to a span may be a part of it: it begins during the span, or during the request above that
+// span.
 func (t *tree) during(at int, part *node) bool {
 	const steps = 64
 	for range steps {
@@ -378,8 +379,8 @@ func (t *tree) group() {
 	}
 }
 
-// enter counts an inference span for its partition and returns that. It returns nil, with the reason counted, if the span cannot be in a
-// trace. unwanted says that its trace is not wanted, which is counted, too.
+// enter counts an inference span for its partition, and returns the partition. It returns nil, with the reason counted, if the span cannot
+// be in a trace. unwanted: the span's trace is not wanted; this is counted, too.
 func (c *compiler) enter(key Partition, warmup bool) (p *partition, unwanted bool) {
 	if p = c.part(key); p == nil {
 		c.lost.add(lostRun, 1)
@@ -432,7 +433,7 @@ func (t *tree) pass(p *partition, i int32) error {
 // request returns an inference span with its missing fields filled in. A span with a row index is not changed.
 func (t *tree) request(i int32) (*journal.Inference, error) {
 	n := &t.nodes[i]
-	if t.held != i { // else it was decoded last
+	if t.held != i { // else it is already decoded
 		if err := t.load(n, &t.leaf); err != nil {
 			return nil, err
 		}

@@ -15,12 +15,12 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// This file writes the formats that have the rows of a session together: SATF and Weka's.
+// This file writes the formats that group rows by session: SATF and Weka's.
 
 func fixed(s string) func(*encoder) string { return func(*encoder) string { return s } }
 
-// wekaSessions writes a conversation per line. Times count from the first row of the trace. Ids are those of the trace, from 1, but their
-// scope is declared as the conversation, because AIPerf supports no other.
+// wekaSessions writes one conversation on each line. Times count from the first row of the trace. Ids are those of the trace, from 1, but
+// their scope is declared as the conversation, because AIPerf supports no other scope.
 var wekaSessions = sessionFormat{
 	// A session a/b belongs to an agent of session a.
 	key: func(row *mooncake.Row) string {
@@ -61,7 +61,7 @@ type wekaCall struct {
 	Think  json.Number `json:"think_time,omitempty"`
 }
 
-// appendWeka appends a conversation, with those of its agents at the positions of their first requests.
+// appendWeka appends a conversation. Conversations of its agents are inserted at their first requests.
 func appendWeka(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byte, error) {
 	talk := &wekaTalk{ID: key, Models: []string{}, Block: e.block(), Scope: "local"}
 	agents := map[string]*wekaTalk{}
@@ -149,8 +149,8 @@ type satfArrow struct {
 	Delay int64  `json:"delay_after_predecessor_us"`
 }
 
-// appendSATF appends a session. A turn waits for the turn before it, or for the requests that it names. The time of tools is that of a call
-// between them.
+// appendSATF appends a session. A turn waits for the turn before it, or for the requests that it names. The time between them counts as a
+// tool call.
 func appendSATF(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byte, error) {
 	micros := func(ms float64) *int64 {
 		us := int64(math.Round(ms * 1e3))

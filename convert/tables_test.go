@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTablesAsObjects: a table may come as objects with its columns as members, as a Parquet file does: numbers are numbers then, and what is
-// empty is absent.
+// TestTablesAsObjects: a table may also come as objects whose members are its columns, as from a Parquet file: then numbers are JSON
+// numbers, and an empty cell is an absent member.
 func TestTablesAsObjects(t *testing.T) {
 	for _, format := range Formats() {
 		if s := format.spec(); s == nil || !s.table {

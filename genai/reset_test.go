@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// TestReset: a reader that waits for its next use holds nothing of the telemetry that it read last.
+// TestReset: after Reset, a reader no longer refers to the telemetry that it read.
 func TestReset(t *testing.T) {
 	reader := genai.NewReader(genai.Options{})
 	read := func() (prompts []weak.Pointer[byte]) {
@@ -46,7 +46,7 @@ func TestReset(t *testing.T) {
 		return n
 	}
 	if held() == 0 {
-		t.Fatal("nothing is held before either: this test sees nothing")
+		t.Fatal("the reader holds no document before Reset either: this test would notice nothing")
 	}
 	reader.Reset()
 	if n := held(); n > 0 {

@@ -18,7 +18,7 @@ const (
 	MaxPixels = 1 << 24
 )
 
-const imageAdvice = "write each as [id, width, height], in unsigned integers, with 0, 0 for a size that nobody knows"
+const imageAdvice = "write each as [id, width, height], in unsigned integers, with 0, 0 if the size is unknown"
 
 // images reads images: triples of an id, a width and a height. An empty list means no images.
 func (p *parser) images(r *Row) *RowError {
@@ -50,9 +50,9 @@ func faultImages(r *Row) *RowError {
 	case len(r.Images) == 0:
 		return nil
 	case !r.InputLength.Set && !r.TextInput.Set:
-		return fault("images", "", "needs input_length or text_input: messages and payload bring their own", "put them there, or remove images")
+		return fault("images", "", "needs input_length or text_input: messages and payload contain their own images", "put the images there, or remove this field")
 	case len(r.Images) > MaxImages:
-		return fault("images", "", fmt.Sprintf("has %d of them, and at most %d are allowed", len(r.Images), MaxImages), "correct the row")
+		return fault("images", "", fmt.Sprintf("has %d images; at most %d are allowed", len(r.Images), MaxImages), "correct the row")
 	}
 	for i, image := range r.Images {
 		if rule := image.CheckSize(); rule != "" {

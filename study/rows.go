@@ -17,10 +17,10 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-const maxRows = 10_000_000 // of one run: some 2 GiB
+const maxRows = 10_000_000 // of one run: about 2 GiB
 
-// row is what a study needs of a line of requests.jsonl: the trace's row, what production's telemetry said of it, and what became of
-// it in the replay. Times are in ms; what is not known is NaN, or -1 of a count.
+// row has the fields of a line of requests.jsonl that a study needs: the trace's row, the values observed in production, and the result in
+// the replay. Times are in ms; unknown values are NaN, unknown counts -1.
 type row struct {
 	index              int64
 	turn               int
@@ -30,14 +30,14 @@ type row struct {
 	reason             string
 	intended           float64 // since the start of the run
 	ttft, latency, itl float64
-	cached, uncached   int64 // by the engine's count; uncached by the trace's prediction where the engine has none
+	cached, uncached   int64 // by the engine's count; uncached by the trace's prediction if the engine reports none
 	finish             string
 	seenTTFT, seenTime float64 // observed.*
 	seenCached         int64
 	seenFinish         string
 }
 
-// readRows reads the rows of the run in a folder, in the order of the file. It is fs.ErrNotExist if the folder has none.
+// readRows reads the rows of the run in a folder, in the order of the file. The error is fs.ErrNotExist if the folder has none.
 func readRows(dir string) ([]row, error) {
 	var rows []row
 	err := lines.Read(dir, parseRow, func(r row) error {
@@ -58,10 +58,10 @@ func parseRow(line []byte) (row, error) {
 	return r, err
 }
 
-// observed reports whether production's telemetry says something of the row.
+// observed reports whether production's telemetry has a value for the row.
 func (r row) observed() bool { return r.seenTTFT >= 0 || r.seenTime >= 0 || r.seenCached >= 0 }
 
-// parseLine reads a row, and how late it was sent, in ms.
+// parseLine reads a row, and its lateness in ms.
 func parseLine(line []byte) (row, float64, error) {
 	var l struct {
 		Timestamp mooncake.Opt[float64] `json:"timestamp"`
@@ -116,7 +116,7 @@ func parseLine(line []byte) (row, float64, error) {
 	return r, x.Lateness.Or(0), nil
 }
 
-// rowsDigest is a digest of what the rows of a run asked for, and when; empty if the folder has no rows that can be read.
+// rowsDigest is a digest of the requests of a run and their times; empty if the folder has no readable rows.
 func rowsDigest(dir string) string {
 	sum := xxhash.New()
 	err := lines.Read(dir, func(line []byte) (struct{}, error) {
@@ -133,7 +133,7 @@ func rowsDigest(dir string) string {
 	return fmt.Sprintf("%016x", sum.Sum64())
 }
 
-// value returns a row's share in a figure of the summary, or NaN.
+// value returns a row's contribution to a figure of the summary, or NaN.
 func (r *row) value(figure string) float64 {
 	switch figure {
 	case "time_to_first_token":
@@ -146,7 +146,7 @@ func (r *row) value(figure string) float64 {
 	return math.NaN()
 }
 
-// bothRows reads the rows of a pair of runs that both served, by index and in the order of A. It is nil if a run has no rows.
+// bothRows reads the rows that both runs of a pair served, by index and in the order of A. It returns nil if a run has no rows.
 func bothRows(a, b *Run) ([][2]row, error) {
 	left, err := readRows(a.Dir)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -23,33 +23,33 @@ import (
 
 const (
 	summaryFile = report.SummaryJSON
-	partialFile = report.PartialFile // of a run that is under way, or was killed
+	partialFile = report.PartialFile // of a run that is in progress, or was killed
 )
 
-// noSummary stands for the verdict of a run that did not end.
+// noSummary is used as the verdict of a run that did not end.
 const noSummary = "no summary"
 
 // ValidVerdict is the verdict of a run that counts as evidence.
 const ValidVerdict = "valid"
 
-// Run is what a comparison needs of a replay: what it measured, whether that is evidence, and what it replayed.
+// Run has the parts of a replay that a comparison needs: its figures, its verdict, and the trace that it replayed.
 type Run struct {
 	Dir     string
 	Start   time.Time
-	Verdict string // class of the verdict; "no summary" of a run that did not end
+	Verdict string // class of the verdict; "no summary" for a run that did not end
 	// Reasons are the metrics that made the verdict worse than valid.
 	Reasons []string
 
-	// warm is the share of the prompt tokens that the engine had cached although no earlier request of the run brought them.
+	// warm is the share of the prompt tokens that the engine had cached although no earlier request of the run contained them.
 	warm float64
 
 	figures  map[string]map[string]float64 // by tag and statistic
 	units    map[string]string             // by tag
 	trace    traceIdentity
-	schedule map[string]any // how the trace was sent; the seed only where it chooses times, not just words
+	schedule map[string]any // how the trace was sent; the seed only if it determines times, not only words
 }
 
-// traceIdentity is the workload of a run. Equal ones are the same requests.
+// traceIdentity identifies the workload of a run. Equal identities mean the same requests.
 type traceIdentity struct {
 	Rows    int64  `json:"rows"`
 	Seq     string `json:"seq_digest"`
@@ -59,7 +59,7 @@ type traceIdentity struct {
 
 // ReadRuns reads the replay whose results are in dir, or else each replay in a folder directly below dir, by start time.
 //
-// An error names the file, what is wrong with it, and what to do. A run without a summary is no error: its verdict says so.
+// An error names the file, the problem and what to do. A run without a summary is not an error: its verdict says so.
 func ReadRuns(dir string) ([]*Run, error) {
 	if run, err := readRun(dir); run != nil || err != nil {
 		return []*Run{run}, err
@@ -178,19 +178,19 @@ func parseSummary(b []byte) (*Run, error) {
 	return run, nil
 }
 
-// Value returns a metric of the run and its unit; false if the run has none.
+// Value returns a metric of the run and its unit; false if the run does not have it.
 func (r *Run) Value(m Metric) (value float64, unit string, ok bool) {
 	value, ok = r.figures[m.Figure][m.Statistic]
 	return value, r.units[m.Figure], ok
 }
 
-// comparable returns an error that says what differs if the two runs did not send the same requests in the same way.
+// comparable returns an error with the differences if the two runs did not send the same requests in the same way.
 func (r *Run) comparable(other *Run) error {
 	differs := func(what string, a, b any) error {
 		return fmt.Errorf("%s and %s cannot be compared: %s (%v and %v); replay one trace with the same options", r.Dir, other.Dir, what, a, b)
 	}
 	a, b := r.trace, other.trace
-	if a.Seq == "" && b.Seq == "" { // of a trace without a sidecar
+	if a.Seq == "" && b.Seq == "" { // trace without a sidecar
 		a.Seq, b.Seq = rowsDigest(r.Dir), rowsDigest(other.Dir)
 	}
 	switch {

@@ -13,39 +13,39 @@ import (
 	"time"
 )
 
-// Search asks how much load an engine takes before it misses an objective. The load is a multiple of something, such as the
-// density of a trace; more of it is never easier.
+// Search finds how much load an engine can handle before it misses an objective. The load is a factor, for example of a trace's density; a
+// higher load is never easier.
 type Search struct {
 	Objectives []Objective
-	// MaxFailed is the share of requests, in percent, that may fail in a probe that meets the objectives: what fails has no
-	// latency.
+	// MaxFailed is the share of requests, in percent, that may fail in a probe that meets the objectives: a failed request has no latency.
 	MaxFailed float64
-	// Start is the first load, Min and Max bound all loads. Whole loads are whole numbers.
+	// Start is the first load; Min and Max bound all loads. Whole means that loads are whole numbers.
 	Start, Min, Max float64
 	Whole           bool
-	// Precision ends the search when the interval of the capacity is within ± this share; MaxProbes ends it in any case.
+	// Precision ends the search when the interval of the capacity is within ± this share; MaxProbes ends it anyway.
 	Precision float64
 	MaxProbes int
-	// Budget bounds the time of one call: a probe that would not end within it, by the longest one so far, is not begun. 0 = none.
+	// Budget bounds the duration of one call: no probe is started that would end after it, judged by the longest probe so far. 0 = no
+	// bound.
 	Budget time.Duration
-	// Seed is that of the first probe. Each further one has the next, so that no probe finds a cache that another one filled.
+	// Seed is the seed of the first probe. Each later probe uses the next one, so that it finds no cache entries of earlier probes.
 	Seed uint64
 
-	// Probe replays at a load and returns the run. A run whose verdict is not valid is no error. Begin is told of each probe
-	// before; Tried receives its result, to keep it. Both may be nil.
+	// Probe replays at a load and returns the run. A run whose verdict is not valid is not an error. Begin is called before each probe;
+	// Tried receives its result, to store it. Both may be nil.
 	Probe func(ctx context.Context, p Planned) (*Run, error)
 	Begin func(Planned, *Capacity)
 	Tried func(Trial) error
 }
 
-// Planned is a probe to be made.
+// Planned is a probe that is about to run.
 type Planned struct {
 	Number int // from 1
 	Load   float64
 	Seed   uint64
 }
 
-// Trial is one probe that was made.
+// Trial is a probe that has run.
 type Trial struct {
 	Number  int                `json:"probe"`
 	Load    float64            `json:"load"`
@@ -53,16 +53,16 @@ type Trial struct {
 	Dir     string             `json:"dir,omitempty"`
 	Verdict string             `json:"verdict"`
 	Reasons []string           `json:"reasons,omitempty"` // why the verdict is not valid
-	Values  map[string]float64 `json:"values"`            // of the objectives, by their texts
+	Values  map[string]float64 `json:"values"`            // of the objectives, keyed by their texts
 	Failed  float64            `json:"failed_percent"`
-	// Rate is the number of requests that were served per second, Good the number of those that kept the service level, and
-	// GoodShare theirs of all.
+	// Rate is the number of requests served per second, Good the number of those that met the service level, and GoodShare the share of all
+	// requests that met it.
 	Rate      float64 `json:"requests_per_second"`
 	Good      float64 `json:"goodput_per_second"`
 	GoodShare float64 `json:"good_share"`
 	Took      float64 `json:"seconds"`
-	// Evidence is whether the probe says something of the engine, Met that it kept all objectives, Missed the objective that it
-	// missed by most, or "failed requests".
+	// Evidence: the probe says something about the engine. Met: it met all objectives. Missed is the objective that it missed by most, or
+	// "failed requests".
 	Evidence bool   `json:"evidence"`
 	Met      bool   `json:"met"`
 	Missed   string `json:"missed,omitempty"`
@@ -74,30 +74,30 @@ type SearchAnswer string
 // The answers of a search.
 const (
 	CapacityFound SearchAnswer = "found"
-	ClientLimit   SearchAnswer = "the client was the limit" // the engine takes at least Capacity.Load
+	ClientLimit   SearchAnswer = "the client was the limit" // the engine can handle at least Capacity.Load
 	MoreThanMax   SearchAnswer = "the engine takes more than the greatest load that may be tried"
 	LessThanMin   SearchAnswer = "the engine does not take the least load that may be tried"
 	TooShort      SearchAnswer = "the trace is too short for a verdict at this load" // it has too few requests
 	NotYet        SearchAnswer = "cannot tell yet"                                   // the interval is wider than was asked for
 )
 
-// Capacity is what the trials say.
+// Capacity is the result of the trials.
 type Capacity struct {
 	Answer SearchAnswer
-	// Load is the load at which one half of the runs meet all objectives: the median of what is possible after the trials. Low
-	// and High hold it with a probability of 95 %. With ClientLimit and MoreThanMax, Load is the greatest that was met, with
-	// LessThanMin the least that was missed, with TooShort that of the probe without a verdict, and there is no interval.
+	// Load is the load at which half of the runs meet all objectives: the median of the loads that are possible after the trials. It lies
+	// between Low and High with a probability of 95 %. With ClientLimit and MoreThanMax, Load is the greatest load that met the objectives;
+	// with LessThanMin, the least that missed them; with TooShort, the load of the probe without a verdict. These have no interval.
 	Load, Low, High float64
-	// First is the objective that was missed by most in the trial with the least load of those that missed one.
+	// First is the objective that was missed by most in the trial with the lowest load that missed one.
 	First string
-	// Knee is the load of the greatest goodput; 0 where no request was good.
+	// Knee is the load with the greatest goodput; 0 if no request met the service level.
 	Knee   float64
 	Trials []Trial
 }
 
 const (
-	tries   = 3 // of a load at which the client was not valid, before it counts as the client's limit
-	step    = 2 // by which a search goes beyond what it knows
+	tries   = 3 // at a load with an invalid client, before the load counts as the client's limit
+	step    = 2 // factor by which a search goes beyond the known loads
 	failing = "failed requests"
 
 	undecided = "undecided" // verdict of a run that is too small for one
@@ -120,8 +120,8 @@ func (s *Search) Validate() error {
 	return nil
 }
 
-// Run searches on from the trials of an earlier call. An error of a probe ends it; with the context's, what is known so
-// far is returned, too.
+// Run continues the search from the trials of an earlier call. If a probe returns an error, Run ends with it; if it is the context's error,
+// Run also returns the results so far.
 func (s *Search) Run(ctx context.Context, before []Trial) (*Capacity, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (s *Search) Run(ctx context.Context, before []Trial) (*Capacity, error) {
 		at := time.Now()
 		run, err := s.Probe(ctx, p)
 		if err == nil {
-			err = ctx.Err() // a run that was cut short is no trial
+			err = ctx.Err() // an interrupted run is not a trial
 		}
 		if err != nil {
 			return c, err
@@ -166,10 +166,10 @@ func (s *Search) Run(ctx context.Context, before []Trial) (*Capacity, error) {
 	}
 }
 
-// enginesOwn are the reasons of a verdict that say something of the engine and nothing of the measurement.
+// enginesOwn are the reasons of a verdict that are about the engine, not about the measurement.
 var enginesOwn = []string{"failed_share", "no_request_served"}
 
-// trial reads what a run says.
+// trial makes a trial from a run.
 func (s *Search) trial(p Planned, r *Run) (Trial, error) {
 	t := Trial{
 		Number: p.Number, Load: p.Load, Seed: p.Seed, Dir: r.Dir, Verdict: r.Verdict, Reasons: r.Reasons, Values: map[string]float64{},
@@ -204,7 +204,7 @@ func (s *Search) trial(p Planned, r *Run) (Trial, error) {
 	return t, nil
 }
 
-// judge says what the trials mean, and the next load; 0 where no further one is needed.
+// judge returns the capacity that the trials show, and the next load; 0 if no more probes are needed.
 func (s *Search) judge(trials []Trial) (*Capacity, float64) {
 	post := newThreshold(s.Min, s.Max)
 	met, missed, limit := 0.0, math.Inf(1), math.Inf(1)
@@ -239,7 +239,7 @@ func (s *Search) judge(trials []Trial) (*Capacity, float64) {
 	} else if !last.Evidence && last.Load < limit {
 		return c, last.Load // once more, with another seed
 	}
-	// Beyond what has been met or missed by one step, since a run under too much load takes long.
+	// Go at most one step beyond the loads that met or missed, because a run under too much load takes long.
 	if math.IsInf(missed, 1) {
 		next = max(met, s.Min/step) * step
 		if met == 0 {
@@ -260,7 +260,7 @@ func (s *Search) judge(trials []Trial) (*Capacity, float64) {
 		c.Answer, c.Load, c.Low, c.High = MoreThanMax, s.Max, 0, 0
 		return c, 0
 	case !math.IsInf(limit, 1) && limit <= missed && (next >= limit || math.IsInf(missed, 1)):
-		// The client is what ends here, unless the engine does so before: look between what was met and the limit.
+		// The client is the limit, unless the engine reaches its own below it: look between the greatest load that met and the limit.
 		next = math.Sqrt(max(met, s.Min) * limit)
 		if s.Whole {
 			next = math.Floor(next)
@@ -276,12 +276,12 @@ func (s *Search) judge(trials []Trial) (*Capacity, float64) {
 	return c, next
 }
 
-// narrow reports whether the interval is as narrow as was asked for; of whole loads, whether none lies within it.
+// narrow reports whether the interval is as narrow as requested; for whole loads, whether no other whole load lies within it.
 func (s *Search) narrow(c *Capacity) bool {
 	return c.High/c.Low <= (1+s.Precision)/(1-s.Precision) || s.Whole && math.Floor(c.Low) == math.Floor(c.High)
 }
 
-// sure reports whether two trials at a load had the same outcome: the bounds are not left at one.
+// sure reports whether two trials at a load had the same outcome, so that no bound rests on one trial.
 func (s *Search) sure(trials []Trial, load float64, met bool) bool {
 	n := 0
 	for _, t := range trials {
@@ -292,7 +292,7 @@ func (s *Search) sure(trials []Trial, load float64, met bool) bool {
 	return n >= 2
 }
 
-// Curve are the trials that are evidence, by load.
+// Curve returns the trials that are evidence, by load.
 func (c *Capacity) Curve() []Trial {
 	list := slices.DeleteFunc(slices.Clone(c.Trials), func(t Trial) bool { return !t.Evidence })
 	slices.SortStableFunc(list, func(a, b Trial) int { return cmp.Compare(a.Load, b.Load) })

@@ -9,24 +9,24 @@ import (
 	"slices"
 )
 
-// Spread is how one metric scatters over several runs.
+// Spread is the scatter of one metric over several runs.
 type Spread struct {
 	Metric string  `json:"metric"` // FIGURE.STATISTIC
 	Unit   string  `json:"unit"`
-	Runs   int     `json:"runs"` // that have it
+	Runs   int     `json:"runs"` // runs that have the metric
 	Mean   float64 `json:"mean"`
-	// SD is the sample standard deviation, divided by Runs − 1, as of a sample of all runs that could be made; 0 of one run. CV is SD ÷
-	// |Mean|, 0 where the mean is.
+	// SD is the sample standard deviation, divided by Runs − 1, as of a sample of all possible runs; 0 for one run. CV is SD ÷ |Mean|; 0 if
+	// Mean is 0.
 	SD  float64 `json:"sd"`
 	CV  float64 `json:"cv"`
 	Min float64 `json:"min"`
 	Max float64 `json:"max"`
 }
 
-// spreadStatistics are those of each figure, as far as it has them.
+// spreadStatistics are the statistics used for each figure, if it has them.
 var spreadStatistics = []string{"avg", "p50", "p90", "p99"}
 
-// Spreads returns how each figure scatters over runs, by name. A figure that a run has not is that of the others.
+// Spreads returns the scatter of each figure over runs, by name. A run that lacks a figure does not count for it.
 func Spreads(runs []*Run) (list []Spread) {
 	units := map[string]string{}
 	for _, r := range runs {

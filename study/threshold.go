@@ -5,22 +5,21 @@ package study
 
 import "math"
 
-// threshold is what is known of the load at which a noisy test begins to fail, from tests that passed or failed: a
-// posterior over the threshold and over the width of the region in which both happen. This is the way of adaptive
-// psychometric tests (Watson and Pelli, Perception & Psychophysics 33(2), 1983; for the unknown width Kontsevich and
-// Tyler, Vision Research 39, 1999). A bisection that believes each test is lost after one wrong answer; this one
-// comes back to the loads that are in doubt.
+// threshold is an estimate of the load at which a noisy test begins to fail, from tests that passed or failed: a posterior over the
+// threshold and over the width of the region in which both outcomes occur. This is the method of adaptive psychometric tests (Watson and
+// Pelli, Perception & Psychophysics 33(2), 1983; for the unknown width Kontsevich and Tyler, Vision Research 39, 1999). A bisection that
+// trusts each test never recovers from one wrong answer; this method returns to the loads in doubt.
 type threshold struct {
-	logs   []float64              // of the thresholds that are possible, evenly spaced
+	logs   []float64              // of the possible thresholds, evenly spaced
 	weight [len(widths)][]float64 // by width and threshold; the sum is 1
 }
 
-// widths are the standard deviations, in logarithms of the load, of the point at which one run fails.
+// widths are the standard deviations, in logarithms of the load, of the load at which a run fails.
 var widths = [...]float64{0.01, 0.02, 0.04, 0.08}
 
 const (
-	grain = 0.0025 // of the thresholds, in logarithms
-	// lapse is the share of tests that may end in either way whatever the load: a machine that was disturbed unnoticed.
+	grain = 0.0025 // distance between thresholds, in logarithms
+	// lapse is the share of tests whose result does not depend on the load, for example because the machine was disturbed unnoticed.
 	lapse = 0.02
 )
 
@@ -39,7 +38,7 @@ func newThreshold(low, high float64) *threshold {
 	return t
 }
 
-// learn enters a test.
+// learn adds the result of a test.
 func (t *threshold) learn(load float64, passed bool) {
 	sum, x := 0.0, math.Log(load)
 	for w, width := range widths {
@@ -59,7 +58,7 @@ func (t *threshold) learn(load float64, passed bool) {
 	}
 }
 
-// quantile returns the load below which the threshold is with a probability.
+// quantile returns the load below which the threshold lies with this probability.
 func (t *threshold) quantile(q float64) float64 {
 	sum := 0.0
 	for i, at := range t.logs {

@@ -15,9 +15,10 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// A twin is a replay beside the production that its trace was captured from: each row has what production's own spans said of it.
+// A twin is a replay next to the production that its trace was captured from: each row has the figures that production's own spans
+// reported.
 
-// Outcome is what becomes of a tolerance.
+// Outcome is the result of a check against a tolerance.
 type Outcome string
 
 // The outcomes.
@@ -27,15 +28,16 @@ const (
 	OpenTolerance    Outcome = "cannot tell" // neither
 )
 
-// Check is one measure of a replay beside production's, over the rows of which both are known.
+// Check is one measure in the replay and in production, over the rows for which both are known.
 type Check struct {
 	Name       string   `json:"name"` // ttft.p50, ttft.p99, duration.p50, duration.p99, hit_rate or errors
-	Unit       string   `json:"unit"` // ms, or % of hit rates and errors
+	Unit       string   `json:"unit"` // ms, or % for hit rates and errors
 	Rows       int      `json:"rows"`
-	Production *float64 `json:"production"` // nil where nothing is known
+	Production *float64 `json:"production"` // nil if unknown
 	Replay     *float64 `json:"replay"`
-	// Difference is replay / production − 1, or, of hit_rate and errors, the replay's share less production's; Low and High are its
-	// interval of 95 %, by a moving-block bootstrap of the rows. It has the scatter of the rows, not that of another production.
+	// Difference is replay / production − 1; for hit_rate and errors, the replay's share minus production's. Low and High are its 95 %
+	// interval, from a moving-block bootstrap of the rows. The interval covers the scatter of the rows, not how another day of production
+	// would differ.
 	Difference float64 `json:"difference"`
 	Low        float64 `json:"difference_low"`
 	High       float64 `json:"difference_high"`
@@ -47,45 +49,45 @@ type Check struct {
 type Distribution struct {
 	Name string  `json:"name"`
 	Rows int     `json:"rows"`
-	KS   float64 `json:"ks"` // Kolmogorov's and Smirnov's distance, 0 to 1: the greatest between the shares of requests that took at most this long
+	KS   float64 `json:"ks"` // Kolmogorov-Smirnov distance, 0 to 1: the greatest difference between the two distribution functions
 	// Production and Replay are the percentiles 1 to 99, in ms.
 	Production []float64 `json:"production"`
 	Replay     []float64 `json:"replay"`
 }
 
-// Part is how a part of the rows differs: by the time of the trace, or by the length of the prompt.
+// Part is the difference in a part of the rows: by time in the trace, or by prompt length.
 type Part struct {
 	By       string   `json:"by"`
 	Class    string   `json:"class"`
 	Rows     int      `json:"rows"`
-	TTFT     *float64 `json:"ttft_ratio"` // median of replay / production, row by row; nil where nothing is known
+	TTFT     *float64 `json:"ttft_ratio"` // median of replay / production over rows; nil if unknown
 	Duration *float64 `json:"duration_ratio"`
 	HitRate  *float64 `json:"hit_rate_difference"` // as a share
 }
 
-// Twin is how a replay differs from the production that its trace was captured from.
+// Twin is the difference between a replay and the production that its trace was captured from.
 type Twin struct {
 	Dir           string         `json:"dir"`
 	Verdict       string         `json:"verdict"`
 	Rows          int            `json:"rows"`
-	Failed        int            `json:"failed"`        // in the replay; each row was served in production
+	Failed        int            `json:"failed"`        // in the replay; production served every row
 	OtherFinish   int            `json:"other_finish"`  // rows that ended for another reason than in production
-	KnownFinish   int            `json:"known_finish"`  // rows of which both reasons are known
-	Checks        []Check        `json:"checks"`        // in the order of their names' importance
-	Distributions []Distribution `json:"distributions"` // ttft and duration, where known
+	KnownFinish   int            `json:"known_finish"`  // rows for which both reasons are known
+	Checks        []Check        `json:"checks"`        // the most important first
+	Distributions []Distribution `json:"distributions"` // ttft and duration, if known
 	Parts         []Part         `json:"parts"`         // by time and by length
 	Answer        Outcome        `json:"answer"`        // the worst of all checks; open if the verdict is not valid
-	Why           string         `json:"why,omitempty"` // the answer is open although no check is
-	Speedup       float64        `json:"speedup"`       // of the replay: 1 is production's own times
+	Why           string         `json:"why,omitempty"` // why the answer is open although no check is
+	Speedup       float64        `json:"speedup"`       // of the replay: 1 means production's own times
 }
 
-// tolerances are what a twin may differ by if nothing else is said, as shares.
+// tolerances are the default tolerances of a twin, as shares.
 var tolerances = []struct {
 	name string
 	most float64
 }{{"ttft.p50", 0.1}, {"ttft.p99", 0.25}, {"duration.p50", 0.1}, {"duration.p99", 0.25}, {"hit_rate", 0.02}, {"errors", 0.01}}
 
-// ParseTolerances reads NAME=SHARE pairs, such as ttft.p50=0.2,hit_rate=0.01, over the ones that count otherwise.
+// ParseTolerances reads NAME=SHARE pairs, such as ttft.p50=0.2,hit_rate=0.01. They override the defaults.
 func ParseTolerances(text string) (map[string]float64, error) {
 	most := map[string]float64{}
 	var names []string
@@ -106,11 +108,11 @@ func ParseTolerances(text string) (map[string]float64, error) {
 	return most, nil
 }
 
-// MinTwinRows is the least number of rows with a value of production that can hold or miss a tolerance.
+// MinTwinRows is the least number of rows with a value of production for a check to decide.
 const MinTwinRows = leastRows
 
-// ReadTwin compares the replay in a folder with the production that its rows were captured from. It is an error if no row says what
-// production observed, or if the replay was sent faster or slower than production, so that no latency can agree.
+// ReadTwin compares the replay in a folder with the production that its rows were captured from. It is an error if no row has a value of
+// production, or if the replay was faster or slower than production, because latencies then cannot agree.
 func ReadTwin(dir string, most map[string]float64) (*Twin, error) {
 	run, err := readRun(dir)
 	if err != nil {
@@ -141,7 +143,7 @@ func ReadTwin(dir string, most map[string]float64) (*Twin, error) {
 	return t, nil
 }
 
-// compare compares rows, which are in the order of their times.
+// compare compares rows. They are in the order of their times.
 func (t *Twin) compare(rows []row, most map[string]float64) {
 	for _, r := range rows {
 		if !r.served {
@@ -196,7 +198,7 @@ func (t *Twin) durations(name string, rows []row, of func(*row) (production, rep
 	t.Distributions = append(t.Distributions, d)
 }
 
-// hits adds the check of the hit rates, over the prompt tokens of the rows of which both counts are known.
+// hits adds the check of the hit rates, over the prompt tokens of the rows for which both counts are known.
 func (t *Twin) hits(rows []row, most float64) {
 	var prompt, before, after []float64
 	for _, r := range rows {
@@ -218,7 +220,7 @@ func (t *Twin) hits(rows []row, most float64) {
 	t.Checks = append(t.Checks, c)
 }
 
-// errors adds the check of requests that failed. A trace has the requests that production served, so production's share is 0 here.
+// errors adds the check of failed requests. A trace has only requests that production served, so production's share is 0 here.
 func (t *Twin) errors(most float64) {
 	share := float64(t.Failed) / float64(t.Rows)
 	production, replay := 0.0, 100*share
@@ -227,7 +229,7 @@ func (t *Twin) errors(most float64) {
 	t.Checks = append(t.Checks, c)
 }
 
-// judge says whether the interval lies within the tolerance.
+// judge returns whether the interval is within the tolerance, outside it, or neither.
 func (c *Check) judge() {
 	switch {
 	case c.Rows < MinTwinRows:
@@ -238,7 +240,7 @@ func (c *Check) judge() {
 	}
 }
 
-// answer is the worst of the checks of which something is known.
+// answer returns the worst result of the checks that have one.
 func (t *Twin) answer() {
 	t.Answer = WithinTolerance
 	for _, c := range t.Checks {
@@ -256,7 +258,7 @@ func (t *Twin) answer() {
 	}
 }
 
-// parts adds how the quarters of the time and the classes of input length differ.
+// parts adds the differences by quarters of the time and by classes of input length.
 func (t *Twin) parts(rows []row) {
 	type part struct {
 		rows                  int

@@ -13,9 +13,8 @@ import (
 	"gonum.org/v1/gonum/stat"
 )
 
-// Within is what one run of A and one of B say by their rows alone, by a moving-block bootstrap. It is the weaker thing: it knows how
-// rows of a run scatter, not how runs do, so that whatever differs between two runs of one engine is taken for a difference of
-// the engines. It decides nothing.
+// Within compares one run of A and one of B by their rows alone, with a moving-block bootstrap. It is weaker evidence: it knows the scatter
+// of rows within a run, not the scatter between runs, so it attributes any difference between two runs to the engines. It decides nothing.
 type Within struct {
 	A, B             string // folders
 	Rows             int    // that both served
@@ -25,10 +24,10 @@ type Within struct {
 
 const (
 	resamples = 500
-	leastRows = 30 // fewer have no blocks to speak of
+	leastRows = 30 // fewer rows give too few blocks
 )
 
-// within compares the rows of a pair of runs; false if its metric is no statistic of the rows, or there are too few.
+// within compares the rows of a pair of runs; false if the metric is not a statistic of rows, or if there are too few rows.
 //
 // Blocks of neighbouring rows are drawn with replacement, the same ones for A and for B, so that what hangs together in time, and what
 // both runs have in common, stays together (Künsch, "The jackknife and the bootstrap for general stationary observations", Annals of
@@ -53,7 +52,7 @@ func within(a, b *Run, both [][2]row, m Metric) (Within, bool) {
 	return w, true
 }
 
-// blockInterval is the interval of 95 % of something that is made of a statistic of several samples of the same rows.
+// blockInterval returns the 95 % interval of a value computed from statistics of several samples of the same rows.
 func blockInterval(n, block int, samples []ranked, of func([]float64) float64, statistic func(ranked, []int32, int) float64) (low, high float64) {
 	random := rand.New(rand.NewPCG(1, uint64(n))) //nolint:gosec // rows to draw, no secrets
 	drawn := make([]float64, 0, resamples)
@@ -76,7 +75,7 @@ func blockInterval(n, block int, samples []ranked, of func([]float64) float64, s
 	return stat.Quantile(level/2, stat.Empirical, drawn, nil), stat.Quantile(1-level/2, stat.Empirical, drawn, nil)
 }
 
-// ranked is a sample with the order of its values, so that a resample needs no sort.
+// ranked is a sample with the order of its values, so that resamples need not be sorted.
 type ranked struct {
 	values []float64
 	order  []int32
@@ -99,7 +98,8 @@ func rank(values []float64) ranked {
 	return r
 }
 
-// rowStatistic returns what computes avg or a percentile, such as p99.9, of a sample whose i-th value counts times[i], n in all.
+// rowStatistic returns a function that computes avg or a percentile, such as p99.9, of a sample whose i-th value counts times[i], n in
+// total.
 func rowStatistic(name string) (func(s ranked, times []int32, n int) float64, bool) {
 	if name == "avg" {
 		return func(s ranked, times []int32, n int) (mean float64) {

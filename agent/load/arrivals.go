@@ -20,7 +20,8 @@ import (
 type Arrivals struct {
 	// Rate is the number of requests per second; +Inf = all at once; 0 = by timestamps.
 	Rate float64
-	// Series is a rate that changes in time, from the end of the ramp-up on; Rate is then that of its first point. Nil = Rate alone.
+	// Series is a rate that changes over time, from the end of the ramp-up on; Rate must then be the rate of its first point. Nil = the rate
+	// does not change.
 	Series []RatePoint
 	// Pattern is the distribution of the gaps; zero = Poisson.
 	Pattern Pattern
@@ -28,7 +29,7 @@ type Arrivals struct {
 	// shape and the scale 1 ÷ (rate × burstiness)): their coefficient of variation is 1/√Burstiness. Below 1 requests come in
 	// bursts, 1 is Poisson, above 1 they are more even. 0 = 1.
 	Burstiness float64
-	// RampUp is the time in which the rate goes from RampFrom to Rate; 0 = no ramp.
+	// RampUp is the time over which the rate changes from RampFrom to Rate; 0 = no ramp.
 	RampUp    time.Duration
 	RampFrom  float64 // requests per second
 	RampShape RampShape
@@ -88,7 +89,7 @@ func (a Arrivals) Validate() error {
 	}
 	require(a.Burstiness == 0 || inside(a.Burstiness, MinBurstiness, MaxBurstiness),
 		"burstiness %v: want a number from %g to %g", a.Burstiness, MinBurstiness, float64(MaxBurstiness))
-	require(a.Burstiness == 0 || a.Burstiness == 1 || a.Pattern == Gamma, "burstiness %v: only gamma arrivals have one", a.Burstiness)
+	require(a.Burstiness == 0 || a.Burstiness == 1 || a.Pattern == Gamma, "burstiness %v: only gamma arrivals have a burstiness", a.Burstiness)
 	require(a.RampUp >= 0 && a.RampUp <= horizon, "ramp-up %v: want a duration from 0 to 100 years", a.RampUp)
 	require(a.RampFrom == 0 || inside(a.RampFrom, MinRate, MaxRate), "ramp-up from %v: want a number of requests per second from %g to %g, or 0", a.RampFrom, MinRate, MaxRate)
 	switch a.RampShape {
@@ -165,7 +166,7 @@ type arrivals struct {
 }
 
 func newArrivals(a Arrivals, seed uint64) *arrivals {
-	const stream = 0x6172726976616c73                                                                   // "arrivals": makes it independent of everything else that uses the seed
+	const stream = 0x6172726976616c73                                                                   // "arrivals", so that this stream is independent of all others with the same seed
 	return &arrivals{Arrivals: a, series: newRamps(a.Series), rng: rand.New(rand.NewPCG(seed, stream))} //nolint:gosec // a schedule must be repeatable
 }
 
@@ -212,8 +213,8 @@ func gamma(rng *rand.Rand, shape float64) float64 {
 	}
 }
 
-// arrive sets the arrival time of a row. A turn with a delay instead of a timestamp has none: it follows the turn before. A row that
-// waits for others has none either.
+// arrive sets the arrival time of a row. A turn with a delay instead of a timestamp has none: it is sent after the previous turn. A row
+// that waits for others has none either.
 func (s *Stream) arrive(e *entry) error {
 	if e.after != nil || e.turn && e.Delay.Set && !e.Timestamp.Set && !s.opt.OpenSessions {
 		e.offset = s.arrivals.last

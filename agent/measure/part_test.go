@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// ofClass is a record of a row of a class, with a priority where there is one.
+// ofClass returns a record of a row of a class, with a priority if one is given.
 func ofClass(class string, outcome Outcome, priority ...int64) *Record {
 	r := served()
 	row := *r.Row
@@ -25,7 +25,7 @@ func ofClass(class string, outcome Outcome, priority ...int64) *Record {
 	return r
 }
 
-// TestClasses: each class has its rows, its latencies and the priority that all of its requests had.
+// TestClasses: each class has its own counts of rows and latencies, and a priority if all of its requests had the same one.
 func TestClasses(t *testing.T) {
 	first := served()
 	ttft, _ := first.TTFT(first.Exchange.Start)
@@ -60,7 +60,7 @@ func TestClasses(t *testing.T) {
 	a = NewAggregate(Options{})
 	a.Add(ofClass("", Served, 3))
 	if c := a.Figures().Classes; c != nil {
-		t.Errorf("no row names a class, and there are figures of %v", c)
+		t.Errorf("no row has a class, but the figures have classes: %v", c)
 	}
 	for i := range MaxClasses + 5 {
 		a.Add(ofClass(fmt.Sprint(i), Served))

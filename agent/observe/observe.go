@@ -4,8 +4,8 @@
 // Package observe watches the machine and the process during a run, so that effects of the client can be distinguished from effects of the
 // engine.
 //
-// It measures four things: hiccups (a tick that comes late although nothing but the machine or this process
-// can be the reason), the garbage collector's pauses, the share of the CPU that this process used, and the time
+// It measures four things: hiccups (ticks that are late, and only the machine or this process can be the
+// reason), the garbage collector's pauses, the share of the CPU that this process used, and the time
 // for which a cgroup quota held it back.
 package observe
 
@@ -32,8 +32,8 @@ type Machine struct {
 	// from the upper bounds of a histogram's buckets.
 	GCPauses                int64
 	GCPauseTime, GCPauseMax time.Duration
-	// CPU is the user and system time of the process; CPUShare is CPU ÷ (Elapsed × processors), 0 to 1. Unknown is set if the platform does
-	// not provide it.
+	// CPU is the user and system time of the process; CPUShare is CPU ÷ (Elapsed × processors), 0 to 1. CPUKnown is false if the platform
+	// does not provide it.
 	CPU      time.Duration
 	CPUShare float64
 	CPUKnown bool

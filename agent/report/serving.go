@@ -22,7 +22,7 @@ const (
 	LayoutTraceReplay Layout = "tracereplay" // a line for each number, with the names of TraceReplay and vLLM's bench
 )
 
-// The widths of that table, in columns: of its rules, and of the names.
+// The widths, in columns, of the table's rules and of its column of names.
 const (
 	servingWidth = 50
 	servingName  = 40
@@ -31,7 +31,7 @@ const (
 // servingPercentiles are the default percentiles of the table. The median has its own line.
 var servingPercentiles = Percentiles{"25", "75", "90", "99"}
 
-// servingLatencies are its blocks. Time to first token ends with the first chunk that has a choice, and inter-token latency is the time
+// servingLatencies are the table's blocks, one for each latency. Time to first token ends with the first chunk that has a choice, and inter-token latency is the time
 // between two chunks, as in these tools.
 var servingLatencies = []struct {
 	name, title string

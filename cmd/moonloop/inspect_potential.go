@@ -51,9 +51,9 @@ func (opt *potentialOptions) check(f *pflag.FlagSet) error {
 	if opt.on {
 		switch {
 		case f.Changed("capacity"):
-			return errors.New("--capacity: with --mrc the sizes of caches are --cache-sizes, in tokens or bytes; give one of the two")
+			return errors.New("--capacity: with --mrc, the sizes of caches are --cache-sizes, in tokens or bytes; leave one out")
 		case opt.bytesPerToken != 0 && opt.modelConfig != "":
-			return errors.New("--kv-bytes-per-token and --model-config both say what a token takes; give one of the two")
+			return errors.New("--kv-bytes-per-token and --model-config both set the bytes per token; leave one out")
 		}
 		return nil
 	}

@@ -77,8 +77,8 @@ func TestPotentialRefuses(t *testing.T) {
 		want string
 	}{
 		"a flag of it alone":      {[]string{"--sample", "0.1"}, "--sample: has no effect without --mrc"},
-		"blocks and tokens":       {[]string{"--mrc", "--capacity", "10"}, "--capacity: with --mrc the sizes of caches are --cache-sizes"},
-		"two sizes of a token":    {[]string{"--mrc", "--kv-bytes-per-token", "5", "--model-config", "x"}, "give one of the two"},
+		"blocks and tokens":       {[]string{"--mrc", "--capacity", "10"}, "--capacity: with --mrc, the sizes of caches are --cache-sizes"},
+		"two sizes of a token":    {[]string{"--mrc", "--kv-bytes-per-token", "5", "--model-config", "x"}, "leave one out"},
 		"bytes of unknown tokens": {[]string{"--mrc", "--cache-sizes", "40GiB"}, "give --kv-bytes-per-token or --model-config"},
 		"less than a token":       {[]string{"--mrc", "--cache-sizes", "1kB", "--kv-bytes-per-token", "1024"}, "less than one token"},
 		"no such config":          {[]string{"--mrc", "--model-config", "none.json"}, "--model-config: none.json"},

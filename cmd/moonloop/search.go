@@ -82,7 +82,7 @@ func newSearchCommand() *cobra.Command {
 				return hintError{fmt.Errorf("search takes one trace, and %d were given", own), "flags of moonloop replay stand after --: moonloop search trace.jsonl --objective 'ttft.p99<2s' -- --url http://engine:8000"}
 			}
 			if len(f.objectives) == 0 {
-				return hintError{errors.New("nothing says what the engine has to keep"), "--objective 'ttft.p99<2s,itl.p95<50ms'"}
+				return hintError{errors.New("no objective is given"), "--objective 'ttft.p99<2s,itl.p95<50ms'"}
 			}
 			return nil
 		},
@@ -334,7 +334,7 @@ func (s *searchState) resume(name string) error {
 	ours, errA := json.Marshal(s.Question)
 	theirs, errB := json.Marshal(before.Question)
 	if errA != nil || errB != nil || !bytes.Equal(ours, theirs) {
-		return hintError{fmt.Errorf("%s holds another search, of %s for %s: its probes say nothing of this one", name, onOneTerminal(before.Question.Trace), onOneTerminal(strings.Join(before.Question.Objectives, ","))), "name another folder with --out, or give the flags that it was begun with"}
+		return hintError{fmt.Errorf("%s holds another search, of %s for %s: its probes cannot be used for this one", name, onOneTerminal(before.Question.Trace), onOneTerminal(strings.Join(before.Question.Objectives, ","))), "name another folder with --out, or give the flags that it was begun with"}
 	}
 	s.Probes = before.Probes
 	return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// TestSearchVerb searches on a simulated engine: each probe is a replay of another density with other words, the folder has
-// all that is known, and the search goes on from there. What the engine takes is tested in package study.
+// TestSearchVerb searches on a simulated engine: each probe replays another density with other words, and the folder stores
+// enough for a later search to continue. Package study tests which load is found.
 func TestSearchVerb(t *testing.T) {
 	withoutOTel(t)
 	t.Chdir(t.TempDir())
@@ -42,7 +42,7 @@ func TestSearchVerb(t *testing.T) {
 	if text := search(exitInvalid, probes("1")...); !strings.Contains(text, "capacity: ") || !strings.Contains(text, "probe 1 of at most 1: 1 × the density") {
 		t.Error(text)
 	}
-	// So short a run has no verdict. One that has, and met the objective, is followed by another load.
+	// Such a short run has no verdict. If a run has one, and met the objective, the next probe has another load.
 	name := filepath.Join("dir", searchFile)
 	kept, err := os.ReadFile(name)
 	if err != nil {
@@ -99,7 +99,7 @@ func TestSearchVerb(t *testing.T) {
 	search(exitInvalid, "trace.jsonl", "--objective", "ttft.p50<1h", "--vary", "speed", "--cache", "warm", "--max-probes", "1", "--progress", "none", "--", "--url", url, "--model", "m", "--endpoint", "completions")
 }
 
-// TestSearchRefusals: what cannot be searched is refused before anything is sent or written.
+// TestSearchRefusals: a search that cannot be run is refused before it sends or writes anything.
 func TestSearchRefusals(t *testing.T) {
 	withoutOTel(t)
 	t.Chdir(t.TempDir())
@@ -122,7 +122,7 @@ func TestSearchRefusals(t *testing.T) {
 	for args, want := range map[string]string{
 		"":                                                       "search takes one trace, and 0 were given",
 		"a b --objective ttft.p99<2s":                            "search takes one trace, and 2 were given",
-		"trace.jsonl" + end:                                      "nothing says what the engine has to keep",
+		"trace.jsonl" + end:                                      "no objective is given",
 		begin:                                                    "url: none given",
 		begin + end + " more":                                    `"more" is no flag`,
 		begin + end + " --colour":                                "--colour",
@@ -144,7 +144,7 @@ func TestSearchRefusals(t *testing.T) {
 	} {
 		var out strings.Builder
 		if status := run(t.Context(), append([]string{"search"}, strings.Fields(args)...), strings.NewReader(""), &out, &out); status != exitUsage || !strings.Contains(out.String(), want) ||
-			strings.Contains(out.String(), "probe 1") { // nothing is announced that is not under way
+			strings.Contains(out.String(), "probe 1") { // no probe is announced that was not started
 			t.Errorf("search %s: exit status %d, %s\nwant %q", args, status, out.String(), want)
 		}
 	}

@@ -92,7 +92,7 @@ func clientTLS(ctx context.Context, ca, cert, key string, insecure bool) (*tls.C
 	}
 	if insecure {
 		if ca != "" {
-			return nil, errors.New("--insecure-skip-verify: it would trust any server, whatever --ca-file says; give one of the two")
+			return nil, errors.New("--insecure-skip-verify: it trusts any server, so --ca-file would have no effect; leave one out")
 		}
 		if c == nil {
 			c = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -106,7 +106,7 @@ func clientTLS(ctx context.Context, ca, cert, key string, insecure bool) (*tls.C
 func exposure(flagsAndFiles ...[2]string) (warnings []string) {
 	for _, f := range flagsAndFiles {
 		if f[1] != "" && tlsfile.Exposed(f[1]) {
-			warnings = append(warnings, fmt.Sprintf("%s %s: other users of this machine can read or change it; chmod 600 makes it yours alone", f[0], f[1]))
+			warnings = append(warnings, fmt.Sprintf("%s %s: other users of this machine can read or change it; chmod 600 prevents that", f[0], f[1]))
 		}
 	}
 	return warnings
@@ -120,7 +120,7 @@ func checkScheme(target string, c *tls.Config, key string) (warning string, err 
 	case err != nil || u.Scheme != "http": //nolint:nilerr // checkURL reports an unreadable URL
 		return "", nil
 	case c != nil:
-		return "", errors.New("--ca-file, --cert-file, --key-file and --insecure-skip-verify are for URLs that begin with https://, and this one begins with http://: correct the URL, or leave them out")
+		return "", errors.New("--ca-file, --cert-file, --key-file and --insecure-skip-verify are for URLs that begin with https://, but this URL begins with http://: correct it, or leave the flags out")
 	case key != "" && !isLoopback(u.Hostname()):
 		return fmt.Sprintf("the API key goes to %s unencrypted: the URL begins with http://", u.Host), nil
 	}
@@ -136,7 +136,7 @@ func readKey(ctx context.Context, name, env, file string) (string, error) {
 	byEnv, byFile := "--"+name+"-env", "--"+name+"-file"
 	switch {
 	case env != "" && file != "":
-		return "", fmt.Errorf("%s and %s: a key comes from one of the two; leave the other out", byEnv, byFile)
+		return "", fmt.Errorf("%s and %s: each gives the key; leave one out", byEnv, byFile)
 	case env != "":
 		key := strings.TrimSpace(os.Getenv(env))
 		if key == "" {
@@ -157,7 +157,7 @@ func readKey(ctx context.Context, name, env, file string) (string, error) {
 func checkKey(flag, key string) (string, error) {
 	key = strings.TrimSpace(key)
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("%s: the key has a space, a line end or another character that no key has; want the key alone, without \"Bearer\"", flag)
+		return "", fmt.Errorf("%s: the key has a space, a line end or another character that keys cannot have; give only the key, without \"Bearer\"", flag)
 	}
 	return key, nil
 }

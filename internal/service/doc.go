@@ -3,13 +3,13 @@
 
 // Package service starts, lists, watches and stops replays by HTTP: what "moonloop agent" serves.
 //
-// Its interface is HTTP, and openapi.json describes it; a program that links a replay calls agent.Run. So the package is internal,
-// and knows no flags: its caller says which options a replay has, and makes a configuration of them.
+// Its interface is HTTP, described by openapi.json; a program that links a replay calls agent.Run. So the package is internal. It knows no
+// flags: its caller provides the options that a replay has, and a function that makes a configuration from them.
 //
 // # A run
 //
-// A run has an id, which is also its run id in every artefact, and a folder of that name with what agent.Run writes and run.json,
-// which is the run as the API shows it. Its states:
+// A run has an id, which is also its run id in all its files and telemetry. It has a folder of that name, with the files of agent.Run, and
+// with run.json, which is the run as the API shows it. Its states:
 //
 //	starting     the trace is opened, the engine asked or waited for
 //	running      requests go out
@@ -21,7 +21,7 @@
 //
 // # What is bounded
 //
-// Who can reach the service needs its token for everything but /healthz, /readyz and /openapi.json. A request names an engine of a list,
-// and a trace in one folder, or brings the trace along. Keys for the engine, files and memory are the service's own settings. Each
-// request, the number of connections, of runs at once and of runs that are kept, and the bytes on disk have a limit.
+// Everything but /healthz, /readyz and /openapi.json needs the service's token. A request names an engine from a list, and either names a
+// trace in one folder or contains the trace. Keys for the engine, files and memory are settings of the service. There are limits for the
+// size of requests, the number of connections, the runs at a time, the runs that are stored, and the bytes on disk.
 package service

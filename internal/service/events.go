@@ -13,7 +13,7 @@ import (
 // eventEvery is the time between two events of a run.
 const eventEvery = time.Second
 
-// events answers with server-sent events: the run as it is, each second, as "progress", and at last as "end".
+// events streams the state of a run as server-sent events: "progress" each second, and "end" when the run is over.
 func (s *Service) events(w http.ResponseWriter, r *http.Request, one *run) error {
 	if s.watchers.Add(1) > maxWatchers {
 		s.watchers.Add(-1)
@@ -22,9 +22,9 @@ func (s *Service) events(w http.ResponseWriter, r *http.Request, one *run) error
 	defer s.watchers.Add(-1)
 	w.Header().Set("Content-Type", "text/event-stream")
 	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx would hold events back
+	w.Header().Set("X-Accel-Buffering", "no") // nginx would delay events
 	to := http.NewResponseController(w)
-	_ = to.SetReadDeadline(time.Time{}) // at which the server would take the client for gone
+	_ = to.SetReadDeadline(time.Time{}) // without it, the server would close the connection at its read deadline
 	send := func(event string) error {
 		content, err := json.Marshal(s.show(one))
 		if err != nil {

@@ -11,11 +11,11 @@ import (
 	"github.com/moonloop/moonloop/internal/bearer"
 )
 
-// guard lets those through who have the token. Without a token, a service that listens on this machine only still has to keep web pages
-// off: one that is open in a browser can send to it, and, by a name that leads here, read what it answers.
+// guard admits requests with the token. Without a token, a service that listens only on this machine must still refuse web pages: a page in
+// a browser could send requests to it, and with a host name that resolves to this machine, could read the answers.
 type guard struct {
 	token   bearer.Key
-	open    bool // no token is wanted
+	open    bool // no token is required
 	foreign *http.CrossOriginProtection
 }
 
@@ -23,7 +23,7 @@ func newGuard(token string) guard {
 	return guard{token: bearer.New(token), open: token == "", foreign: http.NewCrossOriginProtection()}
 }
 
-// check returns what is wrong with a request; nil when it may pass.
+// check returns the reason to refuse a request; nil if it is admitted.
 func (g guard) check(r *http.Request) error {
 	if g.open {
 		if !isLoopback(r.Host) {

@@ -19,8 +19,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// lastingReader has the metrics of a run for a scraper, also when the run is over: its verdict comes with its last collection, which
-// no scraper is in time for. Each series names the run.
+// lastingReader keeps the metrics of a run for a scraper, even after the run ended: the verdict is set at its last collection, which a
+// scraper would miss. Each series has the run's id.
 type lastingReader struct {
 	sdkmetric.Reader
 	registry *prometheus.Registry
@@ -52,13 +52,13 @@ func (r *lastingReader) Shutdown(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if !r.over {
-		r.last, _ = r.registry.Gather() // what could be gathered is there, beside an error
+		r.last, _ = r.registry.Gather() // after an error, use the metrics that were gathered
 		r.over = true
 	}
 	return r.Reader.Shutdown(ctx)
 }
 
-// registerOwn makes the metrics of the service itself.
+// registerOwn registers the metrics of the service itself.
 func (s *Service) registerOwn() (prometheus.Gatherer, error) {
 	registry := prometheus.NewRegistry()
 	reader, err := otelprometheus.New(otelprometheus.WithRegisterer(registry), otelprometheus.WithoutScopeInfo(), otelprometheus.WithoutTargetInfo())
@@ -86,7 +86,7 @@ func (s *Service) registerOwn() (prometheus.Gatherer, error) {
 	return registry, err
 }
 
-// serveMetrics answers with the metrics of the service, of the runs under way, and of the one that ended last.
+// serveMetrics answers with the metrics of the service, of the runs in progress, and of the run that ended last.
 func (s *Service) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	gather := prometheus.Gatherers{s.own}
 	s.mu.Lock()

@@ -9,7 +9,7 @@ import (
 	"fmt"
 )
 
-// description is the API in OpenAPI 3.1, but for its version and the options of a run.
+// description is the API in OpenAPI 3.1, without its version and the options of a run.
 //
 //go:embed openapi.json
 var description []byte
@@ -18,8 +18,8 @@ var description []byte
 type Option struct {
 	Name, About string
 	Type        string   // of JSON
-	Words       []string // all values that there are; nil where they cannot be listed
-	Default     any      // nil: none that could be said
+	Words       []string // all valid values; nil if they cannot be listed
+	Default     any      // nil: no fixed default
 }
 
 // describe returns the description of the API with these options.

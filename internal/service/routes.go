@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/agent/report/page"
 )
 
-// route is an operation of the API. openapi.json has the same ones.
+// route is an operation of the API. openapi.json has the same operations.
 type route struct {
 	method, path string
 	open         bool // without a token
@@ -54,7 +54,7 @@ func (s *Service) routes() []route {
 	}
 }
 
-// Handler returns what answers requests.
+// Handler returns the handler of all requests.
 func (s *Service) Handler() http.Handler {
 	mux := http.NewServeMux()
 	methods := make(map[string][]string) // of a path
@@ -75,7 +75,7 @@ func (s *Service) Handler() http.Handler {
 	return mux
 }
 
-// handle lets those in who may come, and answers with the error of a handler.
+// handle admits requests, and answers with a handler's error.
 func (s *Service) handle(open bool, serve func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -102,7 +102,7 @@ func (s *Service) handle(open bool, serve func(http.ResponseWriter, *http.Reques
 	})
 }
 
-// ofRun finds the run of a request.
+// ofRun finds the run that a request names.
 func (s *Service) ofRun(serve func(http.ResponseWriter, *http.Request, *run) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		s.mu.Lock()
@@ -115,7 +115,8 @@ func (s *Service) ofRun(serve func(http.ResponseWriter, *http.Request, *run) err
 	}
 }
 
-// ready answers whether a run could be asked for: not whether one is in flight, which is no reason to be restarted or left out.
+// ready answers whether the service can start runs, even if one is in flight: that is no reason to restart the service or to send clients
+// elsewhere.
 func (s *Service) ready(w http.ResponseWriter, _ *http.Request) error {
 	if s.ending.Load() {
 		return problemf(http.StatusServiceUnavailable, "the service is stopping")
@@ -124,7 +125,7 @@ func (s *Service) ready(w http.ResponseWriter, _ *http.Request) error {
 	return nil
 }
 
-// stop stops a run. One that has ended stays as it is.
+// stop stops a run. A run that has ended does not change.
 func (s *Service) stop(w http.ResponseWriter, _ *http.Request, one *run) error {
 	status := http.StatusOK
 	if one.stop("stopped by a request") {
@@ -165,7 +166,7 @@ func (s *Service) file(w http.ResponseWriter, r *http.Request, one *run) error {
 	if err != nil || !info.Mode().IsRegular() {
 		return fmt.Errorf("%s of run %s is not a regular file", name, it.ID)
 	}
-	if name == page.File { // nothing in it may use what the browser has of this origin
+	if name == page.File { // a page must not use this origin's data in the browser
 		w.Header().Set("Content-Security-Policy", "sandbox allow-scripts allow-downloads allow-popups")
 	}
 	if strings.Contains(name, ".jsonl") {

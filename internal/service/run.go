@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 )
 
-// State is where a run is in its life; see the package's documentation.
+// State is the state of a run; see the package's documentation.
 type State string
 
 // The states.
@@ -31,7 +31,7 @@ const (
 	Interrupted State = "interrupted"
 )
 
-// Run is a run as the API shows it, and as run.json keeps it. Files is in answers only.
+// Run is a run as the API shows it and run.json stores it. Files is only in answers.
 type Run struct {
 	ID      string    `json:"id"`
 	State   State     `json:"state"`
@@ -45,7 +45,7 @@ type Run struct {
 	Options map[string]any `json:"options,omitempty"`
 
 	Progress *Progress `json:"progress,omitempty"`
-	// Verdict is that of summary.json; ExitStatus what `moonloop replay` would end with.
+	// Verdict is the verdict in summary.json; ExitStatus is the exit status that `moonloop replay` would have had.
 	Verdict    json.RawMessage `json:"verdict,omitempty"`
 	ExitStatus *int            `json:"exit_status,omitempty"`
 	Missed     []string        `json:"goals_missed,omitempty"`
@@ -55,16 +55,16 @@ type Run struct {
 	Files []File `json:"files,omitempty"`
 }
 
-// ended reports whether nothing more becomes of the run.
+// ended reports whether the state is final.
 func (r *Run) ended() bool {
 	return r.State != Starting && r.State != Running && r.State != Stopping
 }
 
-// Progress is one look at a run: counts since its start, latencies of the requests that ended in the last ten seconds.
+// Progress describes a run at one moment: counts since its start, and latencies of the requests that ended in the last ten seconds.
 type Progress struct {
 	Elapsed  float64  `json:"elapsed_seconds"` // below 0 before the first request is due
 	Left     *float64 `json:"left_seconds,omitempty"`
-	Part     float64  `json:"part"` // of the run that is over, 0 to 1
+	Part     float64  `json:"part"` // share of the run that is over, 0 to 1
 	Rows     int64    `json:"rows,omitempty"`
 	Due      int64    `json:"due"`
 	Sent     int64    `json:"sent"`
@@ -109,15 +109,15 @@ func newProgress(v agent.View) *Progress {
 // maxTexts bounds the warnings and the notes of a run.
 const maxTexts = 100
 
-// run is a run of this service: under way, or of an earlier time. mu guards what follows it.
+// run is a run of this service, in progress or ended. mu guards the fields after it.
 type run struct {
-	stopped context.CancelFunc // ends it; nil of a run that had ended before this service began
-	done    chan struct{}      // closed when nothing more becomes of it
+	stopped context.CancelFunc // ends it; nil if the run had ended before this service started
+	done    chan struct{}      // closed when the run's state is final
 
 	mu      sync.Mutex
 	it      Run
-	live    *agent.Live    // nil unless it is under way
-	metrics *lastingReader // the same
+	live    *agent.Live    // nil unless the run is in progress
+	metrics *lastingReader // likewise
 }
 
 // past is a run that has ended.
@@ -127,7 +127,7 @@ func past(it Run) *run {
 	return r
 }
 
-// look returns the run as it is now.
+// look returns the present state of the run.
 func (r *run) look() Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -139,7 +139,7 @@ func (r *run) look() Run {
 	return it
 }
 
-// stop ends a run early, for a reason. It reports whether there was anything to stop.
+// stop ends a run early, with a reason. It reports whether the run was in progress.
 func (r *run) stop(why string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -153,7 +153,7 @@ func (r *run) stop(why string) bool {
 	return true
 }
 
-// add keeps a text, up to a number of them.
+// add appends a text, up to maxTexts of them.
 func (r *run) add(list *[]string, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -162,7 +162,7 @@ func (r *run) add(list *[]string, text string) {
 	}
 }
 
-// started notes that requests go out.
+// started records that requests are being sent.
 func (r *run) started(live *agent.Live) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +172,7 @@ func (r *run) started(live *agent.Live) {
 	}
 }
 
-// scraped returns the metrics of a run under way; nil of one that is over, or has none yet.
+// scraped returns the metrics of a run in progress; nil if the run has ended, or has no metrics yet.
 func (r *run) scraped() *lastingReader {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,7 +182,7 @@ func (r *run) scraped() *lastingReader {
 	return r.metrics
 }
 
-// conclude notes how a run ended, and returns it.
+// conclude records how a run ended, and returns it.
 func (r *run) conclude(rep *report.Report, err error, public func(string) string) Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,7 +213,7 @@ func (r *run) conclude(rep *report.Report, err error, public func(string) string
 	return *it
 }
 
-// sentence says in a line how a run ended.
+// sentence describes in one line how a run ended.
 func (r *Run) sentence() string {
 	text := fmt.Sprintf("run %s %s", r.ID, r.State)
 	if r.ExitStatus != nil {

@@ -71,7 +71,7 @@ type Service struct {
 
 	mu     sync.Mutex
 	byID   map[string]*run
-	latest *lastingReader // of the run that ended last; nil before
+	latest *lastingReader // of the run that ended last; nil if none has
 }
 
 // New opens the folders of a service. It marks runs that an earlier process left unfinished as interrupted. It fails if another
@@ -150,7 +150,7 @@ func (s *Service) Serve(ctx context.Context, listener net.Listener, server *http
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTime)
 	defer cancel()
 	if server.Shutdown(last) != nil {
-		_ = server.Close() // the time is over
+		_ = server.Close() // the time to shut down is over
 	}
 	if err = <-failed; errors.Is(err, http.ErrServerClosed) {
 		return nil

@@ -37,16 +37,16 @@ const maxName = 4 << 10
 // uploadTime bounds the time that a request may take to arrive.
 const uploadTime = 10 * time.Minute
 
-// order is what a request asks for.
+// order is the content of a request for a run.
 type order struct {
 	url, trace string
-	options    map[string]json.RawMessage // the others
+	options    map[string]json.RawMessage // the other members
 	uploaded   bool
 }
 
 // start answers POST /v1/runs.
 func (s *Service) start(w http.ResponseWriter, r *http.Request) error {
-	// One at a time, from the first byte of a request on: this many traces at once are received at most.
+	// One request at a time, from its first byte on: this limits how many traces are received at once.
 	if !s.ordering.TryLock() {
 		return problemf(http.StatusConflict, "another request to start a run is being received; try again")
 	}
@@ -69,7 +69,7 @@ func (s *Service) start(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// room makes room for a run, or says why there is none.
+// room removes old runs to make room for a new one, or returns the reason why there is none.
 func (s *Service) room() error {
 	if s.ending.Load() {
 		return problemf(http.StatusServiceUnavailable, "the service is stopping; it starts no run")
@@ -102,7 +102,7 @@ func (s *Service) room() error {
 	return nil
 }
 
-// accept reads a request, and begins its run.
+// accept reads a request, and starts its run.
 func (s *Service) accept(w http.ResponseWriter, r *http.Request, id string) (*run, error) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(uploadTime))
 	o, err := s.receive(w, r, id)
@@ -124,7 +124,7 @@ func (s *Service) accept(w http.ResponseWriter, r *http.Request, id string) (*ru
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // its client may go
+	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // the client may disconnect
 	one := &run{stopped: cancel, done: make(chan struct{}), metrics: metrics, it: Run{
 		ID: id, State: Starting, Created: time.Now(), Trace: o.trace, URL: base.Target.URL, Options: prepared.Options, Warnings: prepared.Warnings,
 	}}
@@ -162,8 +162,8 @@ func (s *Service) run(ctx context.Context, one *run, cfg agent.Config, metrics *
 	s.active.Done()
 }
 
-// over keeps the metrics of a run in place of those of the run before. The run itself lets go of them, so that many runs take
-// little memory.
+// over keeps the metrics of a run, in place of those of the previous one. The run itself releases them, so that many runs need little
+// memory.
 func (s *Service) over(one *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -172,7 +172,7 @@ func (s *Service) over(one *run) {
 	}
 }
 
-// watchDisk stops a run that fills the disk.
+// watchDisk stops a run that fills up the disk.
 func (s *Service) watchDisk(one *run, over <-chan struct{}) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -200,7 +200,7 @@ func (s *Service) find(o order, id string) (string, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", problemf(http.StatusBadRequest, "trace %q: there is no such file in the service's folder of traces", o.trace)
-	case err != nil: // also of what leads out of the folder
+	case err != nil: // also for a path outside the folder
 		return "", problemf(http.StatusBadRequest, "trace %q: it is no file in the service's folder of traces", o.trace)
 	case !info.Mode().IsRegular():
 		return "", problemf(http.StatusBadRequest, "trace %q: it is not a regular file", o.trace)
@@ -208,7 +208,7 @@ func (s *Service) find(o order, id string) (string, error) {
 	return filepath.Join(s.cfg.Traces, filepath.FromSlash(o.trace)), nil
 }
 
-// receive reads a request: a JSON object, or a form with it and a trace.
+// receive reads a request: a JSON object, or a form that contains the object and a trace.
 func (s *Service) receive(w http.ResponseWriter, r *http.Request, id string) (o order, err error) {
 	kind, parameters, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch kind {
@@ -228,7 +228,7 @@ func (s *Service) receive(w http.ResponseWriter, r *http.Request, id string) (o 
 	return o, problemf(http.StatusUnsupportedMediaType, "want application/json, or multipart/form-data with the parts options and trace")
 }
 
-// receiveForm reads a form: options, trace and, of the trace, meta.
+// receiveForm reads a form: options, trace and, for the trace, meta.
 func (s *Service) receiveForm(form *multipart.Reader, id string) (o order, err error) {
 	seen := make(map[string]bool)
 	for {
@@ -295,7 +295,7 @@ func (s *Service) keepPart(part io.Reader, id, name string, most int64) error {
 	return nil
 }
 
-// readPart reads what has to fit in memory.
+// readPart reads a part that must fit in memory.
 func readPart(r io.Reader, name string, most int64) ([]byte, error) {
 	content, err := io.ReadAll(io.LimitReader(r, most+1))
 	if err != nil {
@@ -311,7 +311,7 @@ func tooLarge(name string, most int64) error {
 	return problemf(http.StatusRequestEntityTooLarge, "%s has more than %d bytes", name, most)
 }
 
-// unreadable is the error of a body that could not be read.
+// unreadable is the error for a body that could not be read.
 func unreadable(err error) error {
 	if limit, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge("the request", limit.Limit)
@@ -319,12 +319,12 @@ func unreadable(err error) error {
 	return problemf(http.StatusBadRequest, "the request cannot be read to its end")
 }
 
-// parseOrder reads the JSON object of a request. Nothing in it is there twice.
+// parseOrder reads the JSON object of a request. Duplicate members are an error.
 func parseOrder(content []byte) (o order, err error) {
 	options := make(map[string]jsontext.Value)
 	if err := jsonv2.Unmarshal(content, &options); err != nil {
 		where := ""
-		if at, ok := errors.AsType[*jsontext.SyntacticError](err); ok { // its text would repeat what is there
+		if at, ok := errors.AsType[*jsontext.SyntacticError](err); ok { // its text would repeat the content
 			where = fmt.Sprintf(" (byte %d)", at.ByteOffset)
 		}
 		return o, problemf(http.StatusBadRequest, "the options are not a JSON object with unique names%s", where)

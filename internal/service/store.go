@@ -21,20 +21,20 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// The names of files in a run's folder beside those of agent.Run, and of the lock in the service's own folder.
+// Names of files in a run's folder in addition to those of agent.Run, and of the lock in the service's folder.
 const (
 	runFile   = "run.json"
 	traceFile = "trace.jsonl" // that came with the request
 	lockFile  = ".service.lock"
 )
 
-// isID is the form of a run's id, and of the name of its folder.
+// isID matches a run's id, which is also the name of its folder.
 var isID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-// maxRunFile bounds what is read of a run.json, in bytes.
+// maxRunFile bounds the bytes that are read of a run.json.
 const maxRunFile = 1 << 20
 
-// store is the folder with the folders of runs. Nothing outside it can be named.
+// store is the folder that contains the folders of runs. It allows no access outside it.
 type store struct {
 	dir    string
 	root   *os.Root
@@ -68,7 +68,7 @@ func (s *store) close() {
 // path returns the path of a run's folder.
 func (s *store) path(id string) string { return filepath.Join(s.dir, id) }
 
-// load returns the runs that are there. Of those that had not ended, nothing more becomes.
+// load returns the stored runs. Runs that had not ended are marked as interrupted.
 func (s *store) load() ([]Run, error) {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *store) save(it Run) error {
 // remove removes the folder of a run.
 func (s *store) remove(id string) error { return s.root.RemoveAll(id) }
 
-// used returns the bytes of all runs.
+// used returns the size of all runs in bytes.
 func (s *store) used() (bytes int64) {
 	_ = fs.WalkDir(s.root.FS(), ".", func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -152,7 +152,7 @@ type File struct {
 	URL  string `json:"url"`  // path of it in this API
 }
 
-// names are the files of a run that can be fetched.
+// names are the names of the files of a run that clients can download.
 func names(it Run) []string {
 	list := []string{
 		report.SummaryJSON, report.SummaryCSV, page.SeriesFile, page.SessionsFile, page.File, report.RequestsFile, mooncake.MetaName(report.RequestsFile),

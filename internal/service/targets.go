@@ -12,8 +12,8 @@ import (
 	"strings"
 )
 
-// Targets are the engines that runs may be sent to: base URLs. A run's URL has the scheme, host and port of one of them, and a path at or
-// below its path.
+// Targets are the engines to which runs may send requests, as base URLs. A run's URL has the scheme, host and port of one of them, and a
+// path at or below its path.
 type Targets []*url.URL
 
 // ParseTarget reads a base URL of an engine.
@@ -24,13 +24,13 @@ func ParseTarget(text string) (*url.URL, error) {
 		return nil, errors.New("want http://host:port or https://host:port")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
 		return nil, errors.New("want an address without user, query and fragment")
-	case path.Clean("/"+u.Path) != "/"+strings.Trim(u.Path, "/"): // no way out by dots, however they are written
+	case path.Clean("/"+u.Path) != "/"+strings.Trim(u.Path, "/"): // no path segments with dots, in any spelling
 		return nil, errors.New("want a path without dots and empty parts")
 	}
 	return u, nil
 }
 
-// allow returns the URL to send a run to. Without one there has to be one target only.
+// allow returns the URL to send a run's requests to. If the run names none, there must be exactly one target.
 func (t Targets) allow(text string) (string, error) {
 	if text == "" {
 		if len(t) == 1 {
@@ -55,7 +55,7 @@ func (t Targets) Allows(u *url.URL) bool {
 	})
 }
 
-// origin is the scheme, host and port of a URL, in one spelling.
+// origin returns the scheme, host and port of a URL in a canonical form.
 func origin(u *url.URL) string {
 	port := u.Port()
 	if port == "" {

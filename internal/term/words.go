@@ -46,7 +46,7 @@ func Milliseconds(ms float64) string {
 	return (time.Duration(ms*1e3) * time.Microsecond).String()
 }
 
-// Digest shortens a digest to what is enough for eyes.
+// Digest shortens a digest to 12 characters, enough for people to compare.
 func Digest(d string) string { return d[:min(len(d), 12)] }
 
 // Numbers writes named numbers in the order of their names, such as "lengths 3, text 1,024".

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// How each producer reports a request.
+// The format in which each producer reports a request.
 
 package testproducers
 
@@ -15,7 +15,7 @@ import (
 
 type object = map[string]any
 
-// each returns what a producer writes of each message.
+// each returns a producer's record of each message.
 func (r *request) each(write func(m message) object) (all []object) {
 	for _, m := range r.messages {
 		all = append(all, write(m))
@@ -23,17 +23,17 @@ func (r *request) each(write func(m message) object) (all []object) {
 	return all
 }
 
-// plain is a message as the API has it.
+// plain is a message in the API's format.
 func plain(m message) object { return object{"role": m.Role, "content": m.Text} }
 
-// flat adds two attributes of each message, whose names have its number in them.
+// flat adds two attributes for each message; their names contain its number.
 func (r *request) flat(to object, role, content string) {
 	for i, m := range r.messages {
 		to[fmt.Sprintf(role, i)], to[fmt.Sprintf(content, i)] = m.Role, m.Text
 	}
 }
 
-// session adds the session under its name, where there is one.
+// session adds the session under the producer's name for it, if there is one.
 func (r *request) session(to object, name string) object {
 	if r.Session != "" {
 		to[name] = r.Session
@@ -44,7 +44,7 @@ func (r *request) session(to object, name string) object {
 func (w *writer) events(r *request)            { w.eventLogs(r, true) }
 func (w *writer) eventsWithoutText(r *request) { w.eventLogs(r, false) }
 
-// eventLogs is OpenTelemetry to 1.36: a record for each message, whose name is an attribute.
+// eventLogs is OpenTelemetry up to 1.36: a log record for each message; an attribute holds the record's name.
 func (w *writer) eventLogs(r *request, content bool) {
 	w.scope.Scope().SetName("@opentelemetry/instrumentation-openai")
 	w.app()
@@ -77,7 +77,7 @@ func (w *writer) eventLogs(r *request, content bool) {
 	record("gen_ai.choice", object{"finish_reason": "stop", "index": 0, "message": with(object{}, "content", r.reply)})
 }
 
-// messages is OpenTelemetry since 1.37 in the application, and vLLM behind it.
+// messages is OpenTelemetry since 1.37 in the application, and vLLM as the engine.
 func (w *writer) messages(r *request) {
 	w.scope.Scope().SetName("opentelemetry.instrumentation.genai.openai")
 	if r.Case == "embeddings" {
@@ -112,12 +112,12 @@ func (w *writer) llmRequest(r *request) {
 // engine is vLLM alone.
 func (w *writer) engine(r *request) {
 	w.scope.Scope().SetName("vllm.llm_engine")
-	if !r.failed() { // one that it refused has no span
+	if !r.failed() { // a refused request has no span
 		w.llmRequest(r)
 	}
 }
 
-// openInference has the request as a document, and flat messages beside it.
+// openInference writes the request as a document, and as flat messages, too.
 func (w *writer) openInference(r *request) {
 	w.scope.Scope().SetName("@arizeai/openinference-instrumentation-openai")
 	if r.failed() {
@@ -136,7 +136,7 @@ func (w *writer) openInference(r *request) {
 	w.span("OpenAI Chat Completions", ptrace.SpanKindInternal, r.session(attributes, "session.id"))
 }
 
-// traceloop has flat attributes, below a workflow.
+// traceloop writes flat attributes, below a workflow's span.
 func (w *writer) traceloop(r *request) {
 	w.scope.Scope().SetName("opentelemetry.instrumentation.openai.v1")
 	above := object{"traceloop.span.kind": "workflow", "traceloop.workflow.name": "assistant", "traceloop.entity.input": document(r.messages)}
@@ -150,7 +150,7 @@ func (w *writer) traceloop(r *request) {
 	w.refuse(w.span("openai.chat", ptrace.SpanKindClient, r.session(attributes, session)))
 }
 
-// vercel has a span for the call and one for the request, with the same on both.
+// vercel writes a span for the call and one for the request, with the same attributes on both.
 func (w *writer) vercel(r *request) {
 	w.scope.Scope().SetName("ai")
 	messages := r.each(func(m message) object {
@@ -174,7 +174,7 @@ func (w *writer) vercel(r *request) {
 	w.refuse(w.span("ai.generateText.doGenerate", ptrace.SpanKindInternal, below))
 }
 
-// langfuse counts cached tokens apart, and leaves the status of a failed request unset.
+// langfuse counts cached tokens separately, and leaves the status of a failed request unset.
 func (w *writer) langfuse(r *request) {
 	w.scope.Scope().SetName("langfuse-sdk")
 	attributes := r.session(object{
@@ -192,7 +192,7 @@ func (w *writer) langfuse(r *request) {
 	w.span("OpenAI.chat", ptrace.SpanKindInternal, attributes)
 }
 
-// genkit has documents on a model's span and, the same, on the one above.
+// genkit writes documents on a model's span, and the same ones on its parent.
 func (w *writer) genkit(r *request) {
 	w.scope.Scope().SetName("genkit-tracer")
 	messages := r.each(func(m message) object {

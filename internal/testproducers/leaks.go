@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// What of captured prompts and replies leaves a component.
+// This file checks how much of captured prompts and replies leaves a component.
 
 package testproducers
 
@@ -21,11 +21,11 @@ import (
 // Lengths of the pieces of text that are searched for, in bytes.
 const (
 	pieceSize = 24
-	lineSize  = 12 // of whole lines that are shorter than a piece
+	lineSize  = 12 // of whole lines shorter than a piece
 )
 
-// pieces collects distinctive pieces of texts: all of pieceSize bytes, side by side, that every encoding writes as they
-// are, and whole lines that are shorter.
+// pieces collects distinctive pieces of texts: adjacent pieces of pieceSize bytes that no encoding changes, and whole lines that are
+// shorter.
 type pieces map[string]bool
 
 func (p pieces) add(text string) {
@@ -36,7 +36,7 @@ func (p pieces) add(text string) {
 		}
 		for run, least := text[:i], lineSize; len(run) >= least; least = pieceSize {
 			piece := run[:min(len(run), pieceSize)]
-			if strings.Contains(piece, " ") && isASCII(piece) { // an id or a name is no text
+			if strings.Contains(piece, " ") && isASCII(piece) { // an id or a name, not text
 				p[piece] = true
 			}
 			run = run[len(piece):]
@@ -76,7 +76,7 @@ func (p pieces) addDocument(document any) {
 	}
 }
 
-// in counts the pieces that occur.
+// in counts the pieces that occur in a text.
 func (p pieces) in(texts ...string) (n int, first string) {
 	for piece := range p {
 		for _, text := range texts {
@@ -89,26 +89,26 @@ func (p pieces) in(texts ...string) (n int, first string) {
 	return n, first
 }
 
-// outputs are the names under which producers write replies.
+// outputs are the names of attributes and members in which producers write replies.
 var outputs = []string{"gen_ai.output.messages", "output.value", "genkit:output", "gen_ai.tool.call.result", "gen_ai.tool.call.arguments"}
 
-// Path is a way of telemetry through a component.
+// Path is a path that telemetry takes through a component.
 type Path struct {
 	Traces func(ptrace.Traces)           // changes them in place
-	Logs   func(plog.Logs) ptrace.Traces // does so, and returns the spans that it makes of them
+	Logs   func(plog.Logs) ptrace.Traces // likewise, and returns the spans made from them
 }
 
-// CheckNothingLeaks sends the telemetry of each captured producer in a folder through a path of its own and searches all that comes out
-// for all that the server was asked and all that it replied.
+// CheckNothingLeaks sends the telemetry of each captured producer in a folder through its own path, and searches the output for pieces of
+// every prompt and reply.
 func CheckNothingLeaks(t *testing.T, folder string, newPath func(*testing.T) Path) {
 	t.Helper()
 	for _, c := range []struct {
 		producer string
-		prompts  int // share of the prompts' pieces that the telemetry has, in percent, at least
-		replies  int // pieces of replies that it has, at least
+		prompts  int // least share of the prompts' pieces that the telemetry has, in percent
+		replies  int // least number of pieces of replies that it has
 	}{
 		{"otel-js-openai", 90, 20},
-		{"otel-js-openai-nocontent", 70, 0}, // the Responses API leaks the system prompt even so
+		{"otel-js-openai-nocontent", 70, 0}, // the Responses API writes the system prompt anyway
 		{"js-traceloop-openai", 90, 20},
 		{"js-openinference-openai", 90, 20},
 		{"js-openinference-longconv", 90, 1},
@@ -176,7 +176,7 @@ func CheckNothingLeaks(t *testing.T, folder string, newPath func(*testing.T) Pat
 	}
 }
 
-// TraceBytes returns spans as they go over the wire: as protobuf and as JSON.
+// TraceBytes returns spans in both encodings: protobuf and JSON.
 func TraceBytes(t testing.TB, td ptrace.Traces) []string {
 	t.Helper()
 	proto, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
@@ -190,7 +190,7 @@ func TraceBytes(t testing.TB, td ptrace.Traces) []string {
 	return []string{string(proto), string(text)}
 }
 
-// LogBytes returns log records as they go over the wire.
+// LogBytes returns log records in both encodings.
 func LogBytes(t testing.TB, ld plog.Logs) []string {
 	t.Helper()
 	proto, err := (&plog.ProtoMarshaler{}).MarshalLogs(ld)
@@ -204,7 +204,7 @@ func LogBytes(t testing.TB, ld plog.Logs) []string {
 	return []string{string(proto), string(text)}
 }
 
-// eachLine calls visit for each line of a file; an absent file has none.
+// eachLine calls visit for each line of a file; a missing file has none.
 func eachLine(t testing.TB, name string, visit func(line []byte)) {
 	t.Helper()
 	content, err := os.ReadFile(name) //nolint:gosec // tests name it
@@ -221,7 +221,7 @@ func eachLine(t testing.TB, name string, visit func(line []byte)) {
 	}
 }
 
-// EachTraces calls visit for each request of traces of a producer.
+// EachTraces calls visit for each export request with traces of a producer.
 func EachTraces(t testing.TB, stem string, visit func(ptrace.Traces)) {
 	t.Helper()
 	eachLine(t, stem+".traces.jsonl", func(line []byte) {
@@ -233,7 +233,7 @@ func EachTraces(t testing.TB, stem string, visit func(ptrace.Traces)) {
 	})
 }
 
-// EachLogs does so for logs.
+// EachLogs calls visit for each export request with logs of a producer.
 func EachLogs(t testing.TB, stem string, visit func(plog.Logs)) {
 	t.Helper()
 	eachLine(t, stem+".logs.jsonl", func(line []byte) {

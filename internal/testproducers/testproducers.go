@@ -1,12 +1,12 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testproducers makes telemetry shaped as that of instrumentation libraries, gateways and engines, beside what the engine
-// behind them really saw. All of it is made here: no text, id or time of a capture is in it.
+// Package testproducers makes telemetry in the form of instrumentation libraries, gateways and engines, together with the requests that the
+// engine really received. Everything is invented: no text, id or time is from a capture.
 //
-// Each producer reports the same application: two conversations that share a long system prompt, a request of no session, one that
-// the engine refused, and what else the producer has a way of its own to report. The engine counts a token for every four bytes of a
-// prompt that it renders as <|role|>, a line feed, the text and a line feed for each message, and <|assistant|> at the end.
+// Each producer reports the same application: two conversations that share a long system prompt, a request without a session, a request
+// that the engine refused, and, for some producers, a request of a kind that only they report. The engine counts a token for every four
+// bytes of a prompt that it renders as <|role|>, a line feed, the text and a line feed for each message, and <|assistant|> at the end.
 package testproducers
 
 import (
@@ -23,35 +23,35 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// Producer is what one producer sent, and what becomes of it.
+// Producer is the telemetry of one producer, and the expected result.
 type Producer struct {
 	Name, Reason  string
-	Traces, Logs  []byte // requests of OTLP in JSON, one a line
-	Truth         []byte // requests as the engine saw them, as JSON, one a line
+	Traces, Logs  []byte // export requests of OTLP in JSON, one on each line
+	Truth         []byte // requests as the engine received them, as JSON, one on each line
 	Want          Account
-	hasText, keys bool // the telemetry holds prompts, sessions
+	hasText, keys bool // the telemetry contains prompts; sessions
 }
 
-// Account is what must become of the requests.
+// Account has the expected counts of requests.
 type Account struct {
 	Requests   int // at the engine
 	Rows       int // with the engine's counts
-	Failed     int // the engine refused them
-	Uncounted  int // nobody counted their tokens
-	Embeddings int // not for a reply
-	NoSpan     int // the producer wrote none
+	Failed     int // refused by the engine
+	Uncounted  int // without a count of their tokens
+	Embeddings int // requests for embeddings
+	NoSpan     int // without a span
 	Sessions   int // rows with a session
-	Text       int // rows whose prompts are known by their text
+	Text       int // rows whose prompts are known from their text
 }
 
-// message is one of a prompt.
+// message is one message of a prompt.
 type message struct{ Role, Text string }
 
-// request is one that the application made.
+// request is one request of the application.
 type request struct {
 	Case     string `json:"case"`
 	Session  string `json:"session,omitempty"`
-	ID       string `json:"id,omitempty"` // of the response; none where it failed
+	ID       string `json:"id,omitempty"` // of the response; none if it failed
 	Received int64  `json:"t_recv_unix_nano"`
 	Input    int64  `json:"input_tokens,omitempty"`
 	Output   int64  `json:"output_tokens,omitempty"`
@@ -68,7 +68,7 @@ func (r *request) failed() bool { return r.Case == "error_429" }
 
 const model = "harbour-8b"
 
-// text makes sentences that no other place has.
+// text makes sentences that occur nowhere else.
 func text(about string, sentences int) string {
 	var b strings.Builder
 	for n := range sentences {
@@ -77,7 +77,7 @@ func text(about string, sentences int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// scenario returns the requests that all producers report, and one of a kind that few of them have.
+// scenario returns the requests that all producers report, and one of a kind that only few report.
 func scenario(producer, more string) (all []*request) {
 	base := time.Date(2026, 3, 14, 9, 26, 53, 0, time.UTC)
 	system := message{"system", text("house rule", 110)}
@@ -141,7 +141,7 @@ func All() []Producer {
 			p.report(w, r)
 			out.Traces = append(out.Traces, w.traces()...)
 			out.Logs = append(out.Logs, w.records()...)
-			_ = encoder.Encode(r) // texts and numbers
+			_ = encoder.Encode(r) // texts and numbers cannot fail
 			out.count(r, w)
 		}
 		out.Truth = truth.Bytes()
@@ -150,7 +150,7 @@ func All() []Producer {
 	return all
 }
 
-// count adds what becomes of a request.
+// count counts the expected result of a request.
 func (p *Producer) count(r *request, w *writer) {
 	p.Want.Requests++
 	switch {
@@ -230,7 +230,7 @@ func (w *writer) span(name string, kind ptrace.SpanKind, attributes map[string]a
 	return s
 }
 
-// refuse marks a span as that of a request which failed.
+// refuse marks a span as that of a failed request.
 func (w *writer) refuse(s ptrace.Span) {
 	if w.r.failed() {
 		s.Status().SetCode(ptrace.StatusCodeError)
@@ -238,7 +238,7 @@ func (w *writer) refuse(s ptrace.Span) {
 	}
 }
 
-// served adds attributes of a reply, unless there was none; those that are counts not where nobody counted.
+// served adds attributes of a reply, if there was one. Counts are left out if nobody counted.
 func (w *writer) served(to map[string]any, id string, counts map[string]any) map[string]any {
 	if w.r.failed() {
 		return to
@@ -252,13 +252,13 @@ func (w *writer) served(to map[string]any, id string, counts map[string]any) map
 	return to
 }
 
-// app adds the application's own span, which names the session.
+// app adds the application's own span, which has the session.
 func (w *writer) app() {
 	w.span("POST /assistant", ptrace.SpanKindServer, w.r.session(object{"http.request.method": "POST"}, "session.id"))
 }
 
-// document returns JSON.
+// document returns a value as JSON.
 func document(v any) string {
-	b, _ := json.Marshal(v) // texts, numbers and maps
+	b, _ := json.Marshal(v) // texts, numbers and maps cannot fail
 	return string(b)
 }
