@@ -115,6 +115,7 @@ func command(ctx context.Context, args []string) error {
 	reader := fs.String("reader", "http", "how the floor reads: http, conn, epoll, batches or uring")
 	stamps := fs.String("stamps", "", "file for the instants at which the floor's tokens came; empty = they are not noted")
 	beSink := fs.Bool("sink", false, "be the OTLP sink")
+	beBusy := fs.Bool("busy", false, "be a busy loop")
 	var w work
 	fs.IntVar(&w.streams, "streams", 1, "streams of the floor")
 	fs.IntVar(&w.tokens, "tokens", 1, "tokens of each of its streams")
@@ -127,6 +128,8 @@ func command(ctx context.Context, args []string) error {
 		return runFloor(ctx, os.Stdout, *floorURL, w, *reader, *stamps)
 	case *beSink:
 		return runSink(ctx, os.Stdout)
+	case *beBusy:
+		return runBusy(ctx)
 	case b.rounds < 1 || b.lasts <= 0:
 		return errors.New("-rounds and -lasts must be above 0")
 	}

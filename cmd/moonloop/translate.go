@@ -66,7 +66,7 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 	t := &translator{fs: fs, extra: map[string]json.RawMessage{}, kept: map[string]string{}, tools: toolsOf(fs, words)}
 	var errs []error
 	if command, ours := otherCommand(words); ours != "" {
-		if _, err := os.Stat(strings.Fields(command)[0]); err != nil { // no trace of that name
+		if noFile(strings.Fields(command)[0]) {
 			return nil, nil, hintError{fmt.Errorf("%s is another tool's command, and no replay: %s", command, ours), aliasHint}
 		}
 	}
@@ -76,7 +76,13 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 	})
 	for _, w := range words {
 		if w.name == "" {
-			if !named || !slices.Contains([]string{"profile", "bench", "serve", "run", "benchmark"}, w.typed[0]) {
+			switch is := slices.Contains(replayWords, w.typed[0]); {
+			case is && w.typed[0] == embeds:
+				_ = t.endpoint("embeddings")
+			case is && named:
+			case is && noFile(w.typed[0]):
+				errs = append(errs, fmt.Errorf("%s: another tool's name for its replay, and no trace is named beside it: %s", w.typed[0], makesPrompts))
+			default:
 				t.args = append(t.args, w.typed...)
 				t.kept["trace"] = w.typed[0]
 			}
@@ -154,6 +160,21 @@ func otherCommand(words []flagWord) (command, ours string) {
 		}
 	}
 	return command, ours
+}
+
+// embeds is GuideLLM's name for its replay of embeddings.
+const embeds = "run-embeddings"
+
+// replayWords are what tools call their replay.
+var replayWords = []string{"profile", "bench", "serve", "run", "benchmark", embeds}
+
+// makesPrompts is what to do where another tool makes its prompts up.
+const makesPrompts = "a replay sends a trace, and makes no prompts up: moonloop generate --out TRACE makes one of chosen lengths"
+
+// noFile reports whether a word is the name of no file.
+func noFile(word string) bool {
+	_, err := os.Stat(word)
+	return err != nil
 }
 
 // ofVLLM is vLLM's name for its replay, which no other tool has.

@@ -244,6 +244,11 @@ func (t *translator) guideData(value string) error {
 	if slices.Contains([]string{"huggingface", "hf", "db_file", "synthetic_text", "synthetic_image", "synthetic_video"}, kind) {
 		return fmt.Errorf("kind=%s: a replay sends a trace: download the data set and name the file, or make a trace with moonloop generate", kind)
 	}
+	for _, name := range []string{"prompt_tokens", "output_tokens"} {
+		if _, given := of[name]; given {
+			return errors.New(name + ": " + makesPrompts)
+		}
+	}
 	kinds := append(slices.Sorted(maps.Keys(guideFormats)), "mooncake", "trace_minimal", "trace_synthetic")
 	return each(of, map[string]func(string) error{
 		"kind": want(kinds...), "path": t.theTrace, "source.path": t.theTrace, "source.src": t.theTrace,
