@@ -249,7 +249,7 @@ func (r *ring) enter(least uintptr, limit *unix.Timespec) error {
 	case 0:
 		r.pending -= uint32(n)
 	case syscall.ETIME, syscall.EINTR, syscall.EAGAIN, syscall.EBUSY:
-		r.pending = 0 // orders are taken before the wait
+		// Nothing of what is pending was taken: else the call had succeeded with its number.
 	default:
 		return fmt.Errorf("io_uring_enter: %w", errno)
 	}
