@@ -5,9 +5,12 @@ package transform
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -138,5 +141,26 @@ func TestTree(t *testing.T) {
 		if diff := cmp.Diff(oneByOne(c, rows), lines); diff != "" {
 			t.Fatalf("seed %d, %+v (-one by one +by the tree):\n%s", n, c, diff)
 		}
+	}
+}
+
+// TestIndexOfStrangeRows: an id that was there and comes behind a new one, at a page of ids of its own, is no reason to panic.
+func TestIndexOfStrangeRows(t *testing.T) {
+	var first []string
+	for i := range page {
+		first = append(first, fmt.Sprint(i))
+	}
+	trace := fmt.Sprintf(`{"timestamp": 0, "input_length": %d, "output_length": 1, "hash_ids": [%s]}
+{"timestamp": 1, "input_length": 1536, "output_length": 1, "hash_ids": [0, %d, 5]}
+`, page*512, strings.Join(first, ", "), page)
+	for _, c := range []Config{{Roots: 2}, {PrefixScale: 2}, {Scale: 2}, {Scale: 0.5}} {
+		stream, err := Open(c, source([]byte(trace), 0))
+		for err == nil {
+			_, err = stream.Next()
+		}
+		if !errors.Is(err, io.EOF) && c.Scale != 0.5 { // which may keep no row
+			t.Errorf("%+v: %v", c, err)
+		}
+		stream.Close()
 	}
 }
