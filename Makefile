@@ -203,11 +203,11 @@ acceptance-peers: moonloop
 	MOONLOOP_VLLM='$(CURDIR)/build/vllm' MOONLOOP_PEERS='$(CURDIR)/build/peers' MOONLOOP_TRACE='$(abspath $(wildcard $(TRACE)))' \
 		$(ACCEPT_ENGINE) -run '^TestAcceptancePeers$$' ./test/acceptance
 
-## acceptance-referee: the referee judges moonloop, vegeta, k6, AIPerf, GuideLLM and vLLM's bench, as many as can be installed (docs/referee-results.md)
+## acceptance-referee: the referee judges moonloop, vegeta, k6, oha, AIPerf, GuideLLM, inference-perf and vLLM's bench, as many as can be installed (docs/referee-results.md)
 # Installs into build/vllm and build/peers.
 acceptance-referee: moonloop
 	-test/acceptance/vllm/install.sh build/vllm
-	PEERS='vegeta k6' bench/peers/peers.sh build/peers
+	PEERS='vegeta k6 oha inference-perf' bench/peers/peers.sh build/peers
 	-test/acceptance/peers/install.sh build/peers
 	MOONLOOP_VLLM='$(CURDIR)/build/vllm' MOONLOOP_PEERS='$(CURDIR)/build/peers' $(ACCEPT_ENGINE) -run '^TestAcceptanceReferee$$' ./test/acceptance
 

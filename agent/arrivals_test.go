@@ -188,7 +188,7 @@ func TestConcurrencyRamp(t *testing.T) {
 	}
 }
 
-// TestUsers: what arrives is a turn of each user in turn at equal distances; one whose predecessor has not ended comes when that ends,
+// TestUsers: what arrives is a turn of each user in turn at equal intervals; one whose predecessor has not ended comes when that ends,
 // and those after it at their own places.
 func TestUsers(t *testing.T) {
 	row := func(session string, further int) string {

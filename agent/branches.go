@@ -3,8 +3,8 @@
 
 package agent
 
-// In a graph, several rows may go on with the conversation of one: an agent's own turns, and those that it was forked for. This file keeps
-// the conversations for them, each as it was when its row had ended.
+// In a graph, several rows may continue the conversation of one row: the next turn of the agent, and the agents that it started. This file
+// stores these conversations, each in the state in which its row ended.
 
 import (
 	"errors"
@@ -15,16 +15,16 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// maxBranches bounds the rows whose conversations are kept.
+// maxBranches is the maximum number of rows whose conversations are stored.
 const maxBranches = 1 << 15
 
 var errNoBranch = errors.New("the conversation that the row goes on with is not there: of the rows of its session that were sent lately, in this part of the run, it waits for none")
 
-// branches are the conversations of rows of graphs. The zero value is none.
+// branches are the stored conversations of rows of graphs. The zero value is empty.
 type branches struct {
 	mu    sync.Mutex
 	known map[int64]branch // by row
-	order []int64          // of these, the oldest first
+	order []int64          // keys of known, oldest first
 }
 
 type branch struct {
@@ -32,8 +32,8 @@ type branch struct {
 	history *prompt.History
 }
 
-// begin returns the conversation that a row of new messages goes on with: that of the first row of its session that it waits for. The first
-// row of a session begins one. It is nil where the row's prompt is another one, which is whole.
+// begin returns the conversation that a row with new messages continues: that of the first row of its session for which it waits. The first
+// row of a session begins a new one. It is nil if the row's prompt is complete by itself.
 func (b *branches) begin(it *schedule.Item) (*prompt.History, error) {
 	row := it.Row
 	if row.Kind() != mooncake.KindMessages || row.MessageMode != mooncake.MessageDelta {
@@ -52,7 +52,7 @@ func (b *branches) begin(it *schedule.Item) (*prompt.History, error) {
 	return new(prompt.History), nil
 }
 
-// end keeps the conversation of a row that was served; nil is none.
+// end stores the conversation of a served row, unless it is nil.
 func (b *branches) end(it *schedule.Item, history *prompt.History) {
 	if history == nil {
 		return

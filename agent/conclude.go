@@ -28,13 +28,13 @@ import (
 )
 
 const (
-	// flushTime bounds the wait for telemetry at the end of a run.
+	// flushTime is the maximum wait for telemetry at the end of a run.
 	flushTime = 30 * time.Second
-	// countTime bounds the time for which the rows of a trace that were not reached are counted.
+	// countTime is the maximum time for counting the rows of a trace that were not reached.
 	countTime = time.Second
 )
 
-// ending is what a run leaves behind, and what is reported of it.
+// ending is the end of a run: its results, and what the report needs.
 type ending struct {
 	plan     plan
 	clk      clock.Clock
@@ -49,18 +49,18 @@ type ending struct {
 	stats    schedule.Stats
 	warmed   *report.Warmup
 	before   *past
-	aborted  bool // by its own limit of errors
+	aborted  bool // by its own error limit
 }
 
-// conclude closes the books: the pipeline is flushed, the figures are taken, the run is judged and reported. It
-// works on a cancelled ctx too, within its own time.
+// conclude finishes a run: it flushes the pipeline, computes the figures, judges the run and writes the report. It also works with a
+// cancelled ctx, within its own time limit.
 //
-// The error is runErr, or says why the replay was none, or which results could not be written.
+// It returns runErr, or the reason why there was no replay, or which results could not be written.
 func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, error) {
 	e.said.over = true
 	machine := e.watch.Stop()
 	end := e.clk.Now()
-	readerEnded := e.in.stream.Close() // which reads ahead; what the trace is asked for below is its reader's until then
+	readerEnded := e.in.stream.Close() // it reads ahead; after this, the trace can be queried
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
 	spansErr := e.tel.CloseSpans(flush)
@@ -82,7 +82,7 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	rep.Trace, rep.Shard = e.describeTrace(counts), e.describeShard(ctx, counts.Parts)
 	rep.Machine = e.describeMachine(machine)
 	rep.Steady, rep.Warmup = e.steady(), e.warmed
-	// The last export of metrics has the verdict, as far as it can be told before that export.
+	// The last export of metrics has the verdict, as far as it is known before that export.
 	rep.Telemetry = describeTelemetry(e.tel)
 	e.tel.Conclude(verdictMetrics(judge.Judge(e.facts(rep, machine, counts))))
 	loss, err := e.tel.Shutdown(flush)
@@ -90,7 +90,7 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 		loss.FirstError = err.Error()
 	}
 	rep.Telemetry = describeTelemetry(e.tel)
-	if readerEnded { // else somebody still waits for its next row
+	if readerEnded { // else the reader still waits for its next row
 		for _, n := range e.in.trace.Notices() {
 			e.said.warn("%s", n.Text)
 		}
@@ -125,7 +125,7 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	return rep, runErr
 }
 
-// writeSidecar writes the sidecar of requests.jsonl, without which the same rows would be read in another way.
+// writeSidecar writes the sidecar of requests.jsonl. Without it, the rows would be read in another way.
 func (e ending) writeSidecar(f *measure.Figures) error {
 	meta := e.plan.sidecar
 	meta.Rows = f.Rows.Total
@@ -135,7 +135,7 @@ func (e ending) writeSidecar(f *measure.Figures) error {
 	return meta.Save(filepath.Join(e.plan.out, report.RequestsFile))
 }
 
-// savedMeta is the sidecar of saved prompts: whole bodies, in the trace's time.
+// savedMeta returns the sidecar of saved prompts: whole bodies, in the trace's time.
 func (e ending) savedMeta() mooncake.Meta {
 	meta := e.plan.sidecar
 	meta.SessionMode = mooncake.SessionFull
@@ -155,7 +155,7 @@ func describeTelemetry(tel *telemetry.Pipeline) report.Telemetry {
 	}
 }
 
-// verdictMetrics is a verdict for metrics: its class, and the reasons that are more than notes.
+// verdictMetrics returns a verdict for metrics: its class, and the reasons that are more than notes.
 func verdictMetrics(v judge.Verdict) telemetry.Verdict {
 	m := telemetry.Verdict{Class: v.Class.Word(), Classes: judge.Words()}
 	for _, r := range v.Reasons {
@@ -166,7 +166,7 @@ func verdictMetrics(v judge.Verdict) telemetry.Verdict {
 	return m
 }
 
-// writePage tells the run over time and by session, and draws it. Without records there is nothing to tell.
+// writePage analyses the run over time and by session, and writes the page. Without records it does nothing.
 func (e ending) writePage(f *measure.Figures) error {
 	if f.Rows.Total == 0 {
 		return nil
@@ -200,8 +200,8 @@ func (e ending) describeTrace(counts load.Counts) report.Trace {
 	return t
 }
 
-// notReached returns how many rows the trace has beside those that were read, as far as that can be told without reading
-// them: by its sidecar, or its lines. atLeast says that there may be more.
+// notReached returns the number of rows of the trace that were not read, if the sidecar or the number of lines shows it. atLeast says that
+// there may be more.
 func (in *input) notReached(read, passes int64) (rows int64, atLeast bool) {
 	if n, whole, err := mooncake.CountRows(in.path, countTime); err == nil {
 		return max(0, n*passes-read), !whole
@@ -230,7 +230,7 @@ func (e ending) describeMachine(m observe.Machine) report.Machine {
 	return d
 }
 
-// facts gathers what the verdict depends on.
+// facts collects the facts on which the verdict depends.
 func (e ending) facts(rep *report.Report, m observe.Machine, counts load.Counts) judge.Facts {
 	facts := judge.FromFigures(rep.Figures())
 	facts.Rows = rep.Trace.Rows
@@ -256,7 +256,7 @@ func (e ending) facts(rep *report.Report, m observe.Machine, counts load.Counts)
 	return facts
 }
 
-// warn says what only the end of a run shows.
+// warn adds the warnings that are known only at the end of a run.
 func (e ending) warn(f *measure.Figures, counts load.Counts, loss telemetry.Loss, runErr error) {
 	said, rejected := e.said, e.in.quarantine.Count()
 	if counts.PastLimit == 0 && !counts.Cut && runErr == nil && e.plan.limits.allRows {
@@ -267,7 +267,7 @@ func (e ending) warn(f *measure.Figures, counts load.Counts, loss telemetry.Loss
 	if rejected > 0 {
 		said.warn("%d rows cannot be used, the run is without them, and the trace's digests are not its; they are in %s; the first is %v", rejected, e.in.quarantine.Name(), e.in.quarantine.First())
 	}
-	// A template's own tokens are cached with every prompt, and an engine may share a part of a fine block.
+	// The template's own tokens are cached with every prompt, and an engine may share part of a fine block.
 	slack := int64(e.plan.requests.Options().Overhead) + e.plan.blocks.fine
 	if cached, _ := f.Stat(measure.TotalCached); f.Cache.Beyond > slack*f.Cache.Predicted && float64(f.Cache.Beyond) > 0.05*cached.Avg {
 		said.warn("the engine had more cached than the rows before can have left there: it knew these prompts from an earlier run; another --seed finds a cold cache")
@@ -289,7 +289,7 @@ func (e ending) warn(f *measure.Figures, counts load.Counts, loss telemetry.Loss
 	counted(loss.Resent, "the OTLP receiver did not answer in time: %d spans were sent again, and it may have them twice, with the same ids (compile takes each once)")
 }
 
-// incomplete says what of a run's telemetry did not arrive, and why as far as it is known.
+// incomplete describes the telemetry that was lost, and why, if that is known.
 func incomplete(loss telemetry.Loss) string {
 	var parts []string
 	add := func(n int64, what string) {

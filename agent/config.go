@@ -29,12 +29,13 @@ import (
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/schedule"
+	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// DefaultMaxErrorRate is the share of requests that may fail for a run to pass, unless Config.MaxErrorRate says another. It is
-// what a service of two nines is allowed: a stray failure does not fail a run, a dead or overloaded engine does.
+// DefaultMaxErrorRate is the share of requests that may fail in a run that passes, unless Config.MaxErrorRate is set. A service of two
+// nines may fail as often. So a stray failure does not fail a run, and a dead or overloaded engine does.
 const DefaultMaxErrorRate = 0.01
 
 // Config is one replay. Trace.Name and Target.URL are needed; everything else has a working zero value.
@@ -43,64 +44,64 @@ type Config struct {
 	Target   Target
 	Prompt   Prompt
 	Schedule Schedule
-	// Disconnect gives up some of the requests.
+	// Disconnect closes the connections of some requests before they end.
 	Disconnect Disconnect
 	Telemetry  telemetry.Config
-	// Steady asks for the figures of the steady state, too.
+	// Steady selects the part of the run that is the steady state; its figures are reported in addition.
 	Steady Steady
 
-	// SLO is the service level that a good request meets; GoodputGoal the share of requests, 0 to 1, that
-	// must be good for the run to pass. Zero = no goal.
+	// SLO is the service level that a good request meets. GoodputGoal is the share of requests, 0 to 1, that must be good in a run that
+	// passes. Zero = no goal.
 	SLO         measure.SLO
 	GoodputGoal float64
-	// MaxErrorRate is the share of requests, 0 to 1, that may fail for the run to pass; nil = DefaultMaxErrorRate.
+	// MaxErrorRate is the share of requests, 0 to 1, that may fail in a run that passes; nil = DefaultMaxErrorRate.
 	MaxErrorRate *float64
-	// AbortErrorRate ends the run early when a larger share has failed after max(Concurrency, 10) requests;
-	// 0 = never. What is under way then has Schedule.Grace to end.
+	// AbortErrorRate ends the run early when a larger share of requests has failed, after max(Concurrency, 10) requests; 0 = never.
+	// Requests in flight then have Schedule.Grace to end.
 	AbortErrorRate float64
-	// AbortErrors ends the run early in the same way when so many have failed; 0 = never.
+	// AbortErrors ends the run early in the same way when this many requests have failed; 0 = never.
 	AbortErrors int64
 	// StrictVerdict makes a degraded run fail like an invalid one.
 	StrictVerdict bool
 
-	// DryRun says that Predict alone is wanted: nothing is sent, and Target.URL is not needed. Run refuses it.
+	// DryRun is set for a configuration that only Predict uses: nothing is sent, and Target.URL is not needed. Run refuses it.
 	DryRun bool
 
 	// Out is the directory for summary.json, summary.csv, series.csv, sessions.csv, requests.jsonl and report.html; empty = none.
-	// The run has it to itself. When it holds one of these files already, Run refuses it with fs.ErrExist, before anything is read or
-	// sent; with Force each is replaced when the new one is complete.
+	// Only one run at a time can use it. If it has one of these files already, Run returns fs.ErrExist before it reads or sends anything.
+	// With Force, each file is replaced when the new one is complete.
 	Out   string
 	Force bool
-	// Resume goes on with the run that was broken off in Out, which the rest of the configuration must describe as it did then. Without
-	// effect beside it are Force, RunID and the report's words on the run but for Telemetry.
+	// Resume continues the run in Out that was broken off. The rest of the configuration must be that of this run. Force, RunID, Labels,
+	// Tool, Command and Settings are then without effect.
 	Resume bool
 	// NoPage leaves report.html out. TraceURL is the address of a trace in a tracing system, with {trace_id} in it, to which the
 	// page links; empty = no links.
 	NoPage   bool
 	TraceURL string
-	// SavePrompts is the file for the bodies of the requests that are sent, as the payloads of a trace's rows; empty = none. What is
-	// there is refused with fs.ErrExist, and with Force replaced. The file holds the text of prompts.
+	// SavePrompts is the file for the bodies of the requests that are sent, as the payloads of a trace's rows; empty = none. If the file
+	// exists, Run returns fs.ErrExist, or, with Force, replaces it. The file contains the text of prompts.
 	SavePrompts string
-	// Slice is the length of a line of series.csv; 0 = page.DefaultSlice.
+	// Slice is the time that each line of series.csv covers; 0 = page.DefaultSlice.
 	Slice time.Duration
-	// RunID names the run in every artefact; empty = a new random one, or for shards that start together (Schedule.StartAt) one that is
-	// the same for all of them.
+	// RunID is the name of the run in every file, span and metric; empty = random. Shards that start together (Schedule.StartAt) have the
+	// same one.
 	RunID string
-	// Labels are what the caller wants to be said of the run: report.Run.Labels.
+	// Labels are names and values that the caller gives the run, for the report: report.Run.Labels.
 	Labels map[string]string
-	// Tool is the version of the program, for the report; Command the command line, secrets left out.
+	// Tool is the version of the program, for the report. Command is its command line, without secrets.
 	Tool    string
 	Command []string
-	// Settings are what the program was told, for the report, secrets left out.
+	// Settings are the settings of the program, for the report, without secrets.
 	Settings []report.Setting
 
 	// Progress receives a live view once the run has started. May be nil.
 	Progress func(*Live)
-	// Warn receives each warning that arises before the schedule has ended, Note what the run decided by itself. May
-	// be nil: warnings, all of them, are in the report.
+	// Warn receives each warning that arises before the schedule has ended. Note receives each decision that the run made by itself.
+	// Both may be nil. The report has all warnings.
 	Warn, Note func(string)
 
-	// DialContext and Waiter replace the network and the timer, for virtual time. Waiter nil = the kernel's.
+	// DialContext and Waiter replace the network and the timer, for virtual time. A nil Waiter = the kernel's timer.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 	Waiter      func(clock.Clock) schedule.Waiter
 	// Lead is the time between the last preparation and the schedule's zero; 0 = 50 ms.
@@ -111,25 +112,25 @@ type Config struct {
 type Trace struct {
 	Name      string    // path, "-" for Stdin, or an http(s) URL
 	Stdin     io.Reader // nil = the process's standard input
-	BlockSize int       // tokens per hash id; 0 = the sidecar's, else 512
-	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = the sidecar's.
+	BlockSize int       // tokens per hash id; 0 = from the sidecar, else 512
+	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = from the sidecar.
 	FineBlockSize int
-	// Unit is the unit of timestamps that are numbers; 0 = the sidecar's, else by their size (mooncake.ReaderOptions).
+	// Unit is the unit of timestamps that are numbers; 0 = from the sidecar, else by their size (mooncake.ReaderOptions).
 	Unit time.Duration
 	Map  mooncake.Mapping // keys of the trace for fields of its rows
-	// Sessions is what the rows of one session mean; zero = the sidecar's word, else detection.
+	// Sessions says whether the rows of a session have whole prompts or new turns; zero = from the sidecar, else detected.
 	Sessions mooncake.SessionMode
-	Strict   bool // refuse what is otherwise read kindly
-	// Lenient replays the trace as if rows that cannot be used were not there. They have no index and no record; they are
-	// kept in Quarantine, counted in the report, and bear on the verdict. See mooncake.Quarantine, also for how many.
+	Strict   bool // return an error for flaws that are otherwise tolerated
+	// Lenient skips rows that cannot be used. They have no index and no record. They are written to Quarantine, counted in the report,
+	// and affect the verdict. mooncake.Quarantine says how many may be skipped.
 	Lenient bool
 	// Quarantine is the file for these rows; empty = mooncake.RejectedName in Config.Out.
 	Quarantine string
 	Lookahead  int // rows; 0 = load.DefaultLookahead
 	Start, End time.Duration
 	MaxRows    int64
-	// Loop sends the trace so often, 0 = once; LoopFor as often as it takes until no row is due any more, in replay time. Of the two
-	// one may be given. LoopFresh gives each pass block ids of its own.
+	// Loop is the number of times that the trace is sent; 0 = once. LoopFor sends the trace again and again until this replay time has
+	// passed. Only one of the two may be set. LoopFresh gives each pass its own block ids.
 	Loop      int
 	LoopFor   time.Duration
 	LoopFresh bool
@@ -143,27 +144,27 @@ type Target struct {
 	// Further are the base URLs of further engines of the same model, between which Balance chooses for each request.
 	Further []string
 	Balance Balance // zero = RoundRobin
-	// InstanceHeader is the header of a reply that names the instance behind a router; empty = those of send.InstanceHeaders.
+	// InstanceHeader is the response header in which a router names the instance; empty = those of send.InstanceHeaders.
 	InstanceHeader string
-	Model          string // of every row; empty = each row's own, and where it names none the first that /v1/models names
+	Model          string // of every row; empty = the row's own, or, if it has none, the first of /v1/models
 	Profile        prompt.Profile
 	Header         http.Header
 	APIKey         string
 	TLS            *tls.Config
 	HTTP2          bool
-	// FreshConnections opens a connection for each request, in the place of one that is kept open.
-	FreshConnections bool
+	// Connections says which requests a connection is for, one after the other; "" = send.ReuseAny.
+	Connections send.Reuse
 	// SessionHeader is the header that names a row's session to engines and routers; empty = X-Session-Id.
 	SessionHeader string
-	// Posts are requests to each engine beside the trace's.
+	// Posts are requests to each engine in addition to those of the trace.
 	Posts []Post
-	// ReadStamps takes arrival stamps after the read call even where the kernel has better ones, to compare the two.
+	// ReadStamps timestamps arrivals after the read call even if the kernel has better timestamps, to compare the two.
 	ReadStamps bool
 	Retries    int
-	// CacheBlock is the number of tokens in a block of the engine's prefix cache, for the prediction; 0 = as its metrics say,
-	// else learned from its replies.
+	// CacheBlock is the number of tokens in a block of the engine's prefix cache, for the prediction; 0 = from its metrics, else
+	// learned from its replies.
 	CacheBlock int
-	// WaitReady is how long an engine is waited for that is not there or not ready yet; 0 = not at all: one look decides.
+	// WaitReady is how long to wait for an engine that is not ready yet; 0 = check once.
 	WaitReady time.Duration
 	// Timeouts; 0 = none.
 	ConnectTimeout, FirstTokenTimeout, IdleTimeout, TotalTimeout time.Duration
@@ -174,76 +175,76 @@ type Prompt struct {
 	Endpoint prompt.Endpoint // zero = chat
 	Form     prompt.Form     // zero = words for chat, token ids for completions where the profile has them
 	NoStream bool
-	// Dataset is a file of text that prompts are made of, in the place of invented words; see package dataset. Empty = none.
+	// Dataset is a file of text from which prompts are made instead of invented words; see package dataset. Empty = none.
 	Dataset string
-	// Tokenizer is the model's tokenizer.json, which counts the tokens of texts where the engine does not; empty = none.
+	// Tokenizer is the model's tokenizer.json, which counts the tokens of texts if the engine does not; empty = none.
 	Tokenizer string
-	// Images says how pictures beside prompts are made.
+	// Images says how the images in prompts are made.
 	Images prompt.Images
 	Seed   uint64
 	// Overhead is the number of tokens that the server adds to each prompt of words; 0 = measure it with two requests.
 	Overhead int
 	TooShort prompt.TooShort
 	Extra    json.RawMessage // merged into each body
-	// Priorities are what bodies state, by the class of their rows; a class of none has those of its rows.
+	// Priorities are the priorities in request bodies, by the class of the row. A row of another class keeps its own.
 	Priorities prompt.Priorities
-	// Carry says whether the replay's own replies stand where the trace says that earlier replies stood; zero = carry.Auto.
-	// CarryBytes bounds what is kept for that; 0 = carry.DefaultBytes.
+	// Carry says whether prompts contain the replay's own replies where the trace has earlier replies; zero = carry.Auto. CarryBytes is
+	// the maximum size of the replies that are kept for that; 0 = carry.DefaultBytes.
 	Carry      carry.Mode
 	CarryBytes int64
 	// Output is the number of tokens for rows without output_length; OutputCap bounds all. 0 = none.
 	Output, OutputCap int64
 }
 
-// Schedule is when rows go out.
+// Schedule says when rows are sent.
 type Schedule struct {
 	Speedup float64 // 0 = 1
 	Spread  load.Spread
-	// Arrivals sends rows at a rate, in the order of their timestamps; zero = at their timestamps. Speedup then divides the delays
-	// of turns alone. The seed is the prompts'.
+	// Arrivals sends rows at a rate, in the order of their timestamps; zero = at their timestamps. With a rate, Speedup divides only the
+	// delays of turns. The seed is Prompt.Seed.
 	Arrivals load.Arrivals
-	// FileOrder ignores timestamps: a closed loop of Concurrency requests in file order, or Arrivals in file order. It is also
-	// what happens to a trace without timestamps.
+	// FileOrder ignores timestamps: a closed loop of Concurrency requests in file order, or Arrivals in file order. A trace without
+	// timestamps is always sent in this way.
 	FileOrder bool
-	// OpenLoop sends each turn of a session at its own timestamp, whatever became of the one before.
+	// OpenLoop sends each turn of a session at its own timestamp, even if the turn before has not ended.
 	OpenLoop bool
-	// Concurrency is the number of requests under way at once: the cap of a timed schedule (0 = none), the size of
-	// a closed loop (0 = 1).
+	// Concurrency is the number of requests in flight: the maximum of a timed schedule (0 = none), the size of a closed loop (0 = 1).
 	Concurrency int
-	// PrefillConcurrency is the number of requests that may be without a first token at once; 0 = no cap.
+	// PrefillConcurrency is the maximum number of requests in flight without a first token; 0 = none.
 	PrefillConcurrency int
-	// ConcurrencyRampUp is the time in which the number of requests that may be under way at once rises from 1 to Concurrency, one by
-	// one, at equal distances; 0 = it is that from the beginning. PrefillRampUp is that of PrefillConcurrency.
+	// ConcurrencyRampUp is the time in which the maximum number of requests in flight rises from 1 to Concurrency, one by one, at equal
+	// intervals; 0 = Concurrency from the beginning. PrefillRampUp is the same for PrefillConcurrency.
 	ConcurrencyRampUp, PrefillRampUp time.Duration
-	// MaxDuration ends the dispatch after so much replay time; what is under way then has Grace (0 = 30 s) to
-	// end.
+	// MaxDuration ends the dispatch after this much replay time; requests in flight then have Grace (0 = 30 s) to end.
 	MaxDuration, Grace time.Duration
-	// Warmup is the number of requests sent before the schedule starts. They have the sizes of the trace's first
-	// rows and nothing of their prompts, and are kept out of every figure.
+	// Warmup is the number of requests sent before the schedule starts. They have the lengths of the trace's first rows, but share nothing
+	// with their prompts. No figure includes them.
 	Warmup int
-	// WarmupFor is the time for which such requests are sent; 0 = until there have been Warmup. Of the two the first ends the warm-up.
+	// WarmupFor is the time for which warm-up requests are sent; 0 = until Warmup have been sent. The limit that is reached first ends the
+	// warm-up.
 	WarmupFor time.Duration
-	// WarmupGrace is the time that those have to end which are under way when the last one has been sent; 0 = as long as they take.
+	// WarmupGrace is the time that warm-up requests in flight have to end after the last one was sent; 0 = no limit.
 	WarmupGrace time.Duration
-	// WarmupConcurrency is the number of warm-up requests under way at once, up to 1,024; 0 = Concurrency.
+	// WarmupConcurrency is the number of warm-up requests in flight, up to 1,024; 0 = Concurrency.
 	WarmupConcurrency int
-	// WarmupArrivals sends the warm-up requests at a rate; those that WarmupConcurrency, or without it 1,024, holds up go later. Zero = a
-	// closed loop.
+	// WarmupArrivals sends the warm-up requests at a rate. If WarmupConcurrency (0 = 1,024) are in flight, a request is sent later. Zero =
+	// a closed loop.
 	WarmupArrivals load.Arrivals
-	// WarmupPrefillConcurrency is the number of warm-up requests that may be without a first token at once; 0 = no cap.
+	// WarmupPrefillConcurrency is the maximum number of warm-up requests in flight without a first token; 0 = none.
 	WarmupPrefillConcurrency int
-	// WarmupConcurrencyRampUp and WarmupPrefillRampUp are the times in which the two rise from 1; 0 = from the beginning.
+	// WarmupConcurrencyRampUp and WarmupPrefillRampUp are the times in which the two maxima rise from 1; 0 = no rise.
 	WarmupConcurrencyRampUp, WarmupPrefillRampUp time.Duration
-	// Prepare is how long before its instant a request is begun, all but sending it: its body is planned and it has a
-	// connection. At most 1 s; 0 = 2 ms. Without effect in a closed loop, under a cap and with HTTP/2.
+	// Prepare is how long before its scheduled time a request is prepared: its body is planned, and it gets a connection. At most 1 s; 0 =
+	// 2 ms. It has no effect in a closed loop, with a maximum of requests in flight, or with HTTP/2.
 	Prepare time.Duration
-	// StartAt is the wall-clock instant of the schedule's zero, for shards that start together; zero = at once. A run that is not
-	// ready by then is refused, unless it is Fixed.
+	// StartAt is the wall-clock time at which the schedule starts, for shards that start together; zero = at once. A run that is not ready
+	// by then is refused, unless Fixed is set.
 	StartAt time.Time
-	// Fixed leaves the zero at StartAt even if that has passed when the replay is ready: rows that are due by then go at once, late.
+	// Fixed starts the schedule at StartAt even if that has passed when the replay is ready. Rows that are due by then are sent at once,
+	// late.
 	Fixed bool
-	// ClockReference is an NTP server, host or host:port, from whose clock the offset of this machine's is measured before and after
-	// the run; empty = none. The offset is recorded, and changes nothing of the schedule.
+	// ClockReference is an NTP server, host or host:port. The offset of this machine's clock from the server's is measured before and after
+	// the run, and recorded. It does not change the schedule. Empty = none.
 	ClockReference string
 }
 
@@ -357,20 +358,20 @@ func (c *Config) Validate() error {
 	case (t.Loop > 1 || t.LoopFor > 0) && t.Name == "-":
 		bad("loop: standard input can be read once; name a file")
 	case (t.Loop > 1 || t.LoopFor > 0) && (t.Start > 0 || t.End > 0):
-		bad("loop: a window has no passes of its own; cut it out of the trace with moonloop transform, and loop that")
+		bad("loop: a part of the trace (start, end) cannot be looped; cut it out with moonloop transform, and loop that")
 	case t.LoopFor > 0 && c.Schedule.Arrivals.AtOnce():
-		bad("loop %v: all rows at once never come to the end of a duration; want a number of passes", t.LoopFor)
+		bad("loop %v: with all rows at once, a duration never ends; want a number of passes", t.LoopFor)
 	}
 	switch t := c.Trace; {
 	case t.Lenient && t.Strict:
-		bad("lenient: strict refuses the trace for what lenient goes on without; give one of --lenient and --strict")
+		bad("lenient: strict refuses a trace for rows that lenient skips; give one of --lenient and --strict")
 	case t.Lenient && c.Out == "" && t.Quarantine == "" && !c.DryRun:
-		bad("lenient: nothing says where the rows go that cannot be used; give --quarantine FILE or --out DIR")
+		bad("lenient: there is no file for the rows that cannot be used; give --quarantine FILE or --out DIR")
 	case !t.Lenient && t.Quarantine != "":
 		bad("quarantine: without --lenient the first row that cannot be used ends the replay; give both or neither")
 	}
 	if n := max(c.Schedule.PrefillConcurrency, c.Schedule.WarmupPrefillConcurrency); n > 0 && c.Prompt.NoStream {
-		bad("prefill concurrency %d: whole replies have no first token; let them be streamed", n)
+		bad("prefill concurrency %d: whole replies have no first token; leave out --no-stream", n)
 	}
 	if s := c.Schedule; s.WarmupConcurrency > maxWarming {
 		bad("warm-up concurrency %d: want at most %d", s.WarmupConcurrency, maxWarming)
@@ -386,7 +387,7 @@ func (c *Config) Validate() error {
 		{"warm-up prefill ramp-up", "--warmup-prefill-concurrency", c.Schedule.WarmupPrefillRampUp, c.Schedule.WarmupPrefillConcurrency},
 	} {
 		if ramp.over > 0 && ramp.to == 0 {
-			bad("%s %v: nothing says up to how many; give %s N", ramp.name, ramp.over, ramp.of)
+			bad("%s %v: its maximum is missing; give %s N", ramp.name, ramp.over, ramp.of)
 		}
 	}
 	if c.Prompt.Endpoint == prompt.Embeddings {
@@ -426,7 +427,7 @@ func (t Target) URLs() []string {
 	return append([]string{t.URL}, t.Further...)
 }
 
-// checkURL says what is wrong with an engine's base URL, and nothing of what may be secret in it.
+// checkURL returns an error if an engine's base URL is unusable. The error does not repeat secrets in the URL.
 func checkURL(address string) error {
 	switch u, err := url.Parse(address); {
 	case !strings.Contains(address, "://"):
@@ -438,7 +439,7 @@ func checkURL(address string) error {
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		return fmt.Errorf("url %q: want http://host:port or https://host:port", mooncake.PublicName(address))
 	case u.User != nil:
-		return errors.New("url: it holds a user name; pass credentials by --api-key-env or --api-key-file")
+		return errors.New("url: it contains a user name; pass credentials by --api-key-env or --api-key-file")
 	}
 	return nil
 }
@@ -451,15 +452,15 @@ func validPort(port string) bool {
 // The defaults of a configuration.
 const (
 	defaultLead = 50 * time.Millisecond
-	// defaultPrepare is enough for a burst of 20 requests, some 0.1 ms each, or for a connection within a data centre. Each
-	// request that waits has a connection of its own: more would cost caches, the engine's and ours.
+	// defaultPrepare is enough for a burst of 20 requests, of about 0.1 ms each, or for a connection within a data centre. Each
+	// request that waits has its own connection, so more time would cost memory in the engine and here.
 	defaultPrepare = 2 * time.Millisecond
 	defaultGrace   = 30 * time.Second
-	// longest bounds what is asked for in time, so that no sum of instants overflows: nobody waits for so long.
+	// longest is the maximum of each duration, so that no sum of times overflows. Nobody waits this long.
 	longest = 50 * 365 * 24 * time.Hour
 )
 
-// resolved returns a valid configuration with its defaults in the place of zeros.
+// resolved returns a valid configuration in which defaults replace zeros.
 func (c Config) resolved() Config {
 	if c.RunID == "" {
 		c.RunID = c.sharedRunID()
@@ -480,15 +481,15 @@ func (c Config) resolved() Config {
 	s.WarmupConcurrencyRampUp, s.WarmupPrefillRampUp = min(s.WarmupConcurrencyRampUp, longest), min(s.WarmupPrefillRampUp, longest)
 	c.Target.SessionHeader = cmp.Or(c.Target.SessionHeader, "X-Session-Id")
 	s.MaxDuration, s.Grace = min(s.MaxDuration, longest), min(cmp.Or(s.Grace, defaultGrace), longest)
-	if s.Prepare = cmp.Or(s.Prepare, defaultPrepare); c.Target.HTTP2 { // headers would go out at once
+	if s.Prepare = cmp.Or(s.Prepare, defaultPrepare); c.Target.HTTP2 { // headers would be sent at once
 		s.Prepare = 0
 	}
 	return c
 }
 
-// oneModel returns the model that the configuration sends every row to, or "".
+// oneModel returns the model that the configuration sets for every row, or "".
 func (c *Config) oneModel() string {
 	var extra struct{ Model string }
-	_ = json.Unmarshal(c.Prompt.Extra, &extra) // what is wrong with it is said elsewhere
+	_ = json.Unmarshal(c.Prompt.Extra, &extra) // package prompt reports an object that it cannot use
 	return cmp.Or(extra.Model, c.Target.Model)
 }

@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// TestDisconnect: the chosen requests are given up so long after they were sent, the others are served, and neither is a failure.
+// TestDisconnect: the chosen requests are given up this long after they were sent, the others are served, and neither is a failure.
 func TestDisconnect(t *testing.T) {
 	const n, after = 200, 500 * time.Millisecond
 	for _, stream := range []bool{true, false} {

@@ -18,7 +18,7 @@ import (
 
 var errAborted = errors.New("too many requests failed")
 
-// dispatcher carries out what the scheduler decides: each row ends as one record and one span.
+// dispatcher carries out the decisions of the scheduler. Each row ends as one record and one span.
 type dispatcher struct {
 	*sender
 	delta    bool // rows of a session are new turns
@@ -36,16 +36,16 @@ type dispatcher struct {
 	stopRequests       context.CancelFunc
 }
 
-// conversation is what a session carries from turn to turn.
+// conversation is the state that a session passes from turn to turn.
 type conversation struct {
 	begun bool // in this part of the run
 	span  *telemetry.Session
-	// history holds the turns so far where rows are new turns, else nil. Its turns are sent one after another,
-	// so only one request uses it at a time.
+	// history has the turns so far if rows are new turns, else nil. Turns are sent one after another, so only one request uses it at a
+	// time.
 	history *prompt.History
 }
 
-// newSchedule makes the schedule. Its zero is not known yet. It ends with ctx, and close frees what it has taken hold of.
+// newSchedule makes the schedule. Its start is not known yet. It ends with ctx; close releases its resources.
 func (d *dispatcher) newSchedule(ctx context.Context, p plan, w schedule.Waiter) (err error) {
 	d.dispatch, d.stopDispatch = context.WithCancelCause(ctx)
 	d.requests, d.stopRequests = context.WithCancel(ctx)
@@ -64,14 +64,13 @@ func (d *dispatcher) newSchedule(ctx context.Context, p plan, w schedule.Waiter)
 	return err
 }
 
-// close ends what newSchedule began.
+// close releases what newSchedule acquired.
 func (d *dispatcher) close() {
 	d.stopDispatch(nil)
 	d.stopRequests()
 }
 
-// takeUp makes the schedule and decides on its zero. Of a run that was broken off it leaves out the rows that were over: those that it
-// returns are left.
+// takeUp makes the schedule and decides when it starts. For a resumed run, it returns the rows that are left.
 func (d *dispatcher) takeUp(ctx context.Context, p plan, src schedule.Source, w schedule.Waiter, before *past, said *notices) (zero time.Duration, rows schedule.Source, err error) {
 	if err = d.newSchedule(ctx, p, w); err != nil {
 		return 0, nil, err
@@ -99,7 +98,7 @@ func (d *dispatcher) replay(p plan, zero time.Duration, rows schedule.Source, be
 	d.recorder.start(func() {
 		d.stopDispatch(errAborted)
 		late := time.AfterFunc(p.grace, d.stopRequests)
-		context.AfterFunc(d.requests, func() { late.Stop() }) // the run has ended before
+		context.AfterFunc(d.requests, func() { late.Stop() }) // the run has ended earlier
 	})
 	defer d.recorder.stop()
 	before.submitBroken(d)
@@ -114,7 +113,7 @@ func (d *dispatcher) prepare(ctx context.Context, it *schedule.Item) {
 	d.start(ctx, it, p)
 }
 
-// fire lets an item's request go. It runs on the scheduler's goroutine.
+// fire sends an item's request. It runs on the scheduler's goroutine.
 func (d *dispatcher) fire(ctx context.Context, it *schedule.Item) {
 	d.live.sent(it.Offset)
 	d.tel.InFlight(1)
@@ -128,7 +127,7 @@ func (d *dispatcher) fire(ctx context.Context, it *schedule.Item) {
 // start starts the goroutine of an item's request.
 func (d *dispatcher) start(ctx context.Context, it *schedule.Item, p *pending) {
 	c := d.conversation(it)
-	if it.Row.WaitFor != nil { // no turn of its session is before it but for those that it waits for
+	if it.Row.WaitFor != nil { // no turn of its session precedes it, except for those that it waits for
 		c.history, p.err = d.branches.begin(it)
 	} else {
 		asTurn(it.Row, c.history)
@@ -136,19 +135,19 @@ func (d *dispatcher) start(ctx context.Context, it *schedule.Item, p *pending) {
 	if d.prefillCap {
 		p.first = func(at time.Duration) { d.sched.FirstToken(it, at) }
 	}
-	p.engine = d.engines.pick(it.Row) // here, so that turns go round in the order of the schedule
-	// The schedule is over when the last request is; its record may still be on the way.
+	p.engine = d.engines.pick(it.Row) // here, so that turns rotate in the order of the schedule
+	// The schedule is over when the last request is; its record may be recorded later.
 	d.recorder.senders.Go(func() { d.request(ctx, it, c, p) })
 }
 
-// asTurn says of a row of messages that they are a new turn, where the session mode says so.
+// asTurn marks a row of messages as a new turn, if the session mode says so.
 func asTurn(row *mooncake.Row, history *prompt.History) {
 	if history != nil && row.Kind() == mooncake.KindMessages && row.MessageMode == "" {
 		row.MessageMode = "delta"
 	}
 }
 
-// conversation returns the item's, with its root span and history, made at the first turn of its session.
+// conversation returns the item's conversation, with its root span and history, and creates it at the first turn of its session.
 func (d *dispatcher) conversation(it *schedule.Item) conversation {
 	if it.Session == nil {
 		return conversation{}
@@ -164,7 +163,7 @@ func (d *dispatcher) conversation(it *schedule.Item) conversation {
 	return c
 }
 
-// request carries one item to the engine and back.
+// request sends one item to the engine and records the result.
 func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversation, p *pending) {
 	defer p.cancel()
 	rec := d.newRecord(it)
@@ -187,23 +186,23 @@ func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversat
 	}
 	d.tel.InFlight(-1)
 	d.live.left()
-	// The scheduler may let the session's next turn go from here on. A row that was too short to send, or whose reply nobody
-	// waited for, keeps it from nothing, unless that needs its reply.
+	// From here on, the scheduler may send the session's next turn. A row that was too short to send, or whose reply is not needed, does
+	// not prevent that.
 	given := rec.Outcome == measure.Skipped || rec.Outcome == measure.Disconnected
 	ok := rec.Outcome == measure.Served || given && c.history == nil
 	if it.Row.WaitFor != nil && rec.Outcome == measure.Served {
 		d.branches.end(it, c.history)
 	}
-	d.sched.Done(it, max(end, at), ok) // one that could not be built was over before it was due
+	d.sched.Done(it, max(end, at), ok) // one that could not be built may have failed before it was due
 	d.saved.add(rec, body)
 	d.recorder.submit(rec, span)
 }
 
-// skip disposes of an item that is not sent. It runs on the scheduler's goroutine.
+// skip records an item that is not sent. It runs on the scheduler's goroutine.
 func (d *dispatcher) skip(it *schedule.Item, reason string) {
 	if p, prepared := it.Data.(*pending); prepared {
 		p.reason = reason
-		p.cancel() // first: a dead gate on a kept connection looks like a dead connection, and would be tried again
+		p.cancel() // first, because a closed gate on a kept connection looks like a dead connection, and would be tried again
 		p.gate.Shut()
 		return
 	}
@@ -211,14 +210,14 @@ func (d *dispatcher) skip(it *schedule.Item, reason string) {
 	rec := d.newRecord(it)
 	rec.Outcome, rec.Reason = measure.Skipped, reason
 	d.saved.add(rec, send.Body{})
-	var c conversation // of a session that has begun: a row that is skipped begins none
+	var c conversation // of a session that has begun; a skipped row begins none
 	if it.Session != nil {
 		c, _ = it.Session.Data.(conversation)
 	}
 	d.recorder.submit(rec, d.tel.StartRequest(c.span, it.Row, it.Intended))
 }
 
-// skipReasons says in records why the scheduler skips.
+// skipReasons are the reasons in records for the scheduler's skips.
 var skipReasons = [...]string{
 	schedule.SessionFailed: measure.SkipSession,
 	schedule.SessionClosed: measure.SkipSessionClosed,
@@ -228,7 +227,7 @@ var skipReasons = [...]string{
 	schedule.PredecessorFailed: measure.SkipGraph,
 }
 
-// newRecord is the record of an item that has been dispatched or skipped.
+// newRecord returns the record of an item that has been dispatched or skipped.
 func (d *dispatcher) newRecord(it *schedule.Item) *measure.Record {
 	return &measure.Record{
 		Model: d.builder.Model(it.Row),

@@ -23,20 +23,21 @@
 //	judge     the records become a verdict on how faithful the run was
 //	report    everything becomes a table and files
 //
-// Beside that way, preflight asks the engine, observe watches the machine, and clock is the clock of all of them.
+// Besides these, preflight queries the engine, observe watches the machine, and clock is the clock that all of them use.
 //
-// This package connects them: what may stop the run, what waits for what at its end, and what a session passes from turn to turn.
+// This package connects them: it decides what may stop the run, what waits for what at its end, and what a session passes from turn to
+// turn.
 //
 // # The way of a row
 //
-// What crosses a border is one type. A mooncake.Row enters load and leaves it as a schedule.Item, with its offset and its
-// prediction. The scheduler calls the dispatcher with the item, on its own goroutine; from there a goroutine of the request's own
-// takes it on. The sender makes a measure.Record of the item: prompt fills in what was asked, send what came back, the predictor
-// what a cache should have had. The record goes to the scheduler as "done", and through a channel to the recorder, which alone adds
-// it to the figures, completes its span, writes its line, and counts it.
+// One type crosses each border. A mooncake.Row enters load and leaves it as a schedule.Item, with its offset and its prediction. The
+// scheduler calls the dispatcher with the item, on its own goroutine; from there on, each request has its own goroutine. The sender makes a
+// measure.Record from the item: prompt fills in what was requested, send what was received, the predictor what a cache should have had. The
+// scheduler gets the record as "done". The recorder gets it through a channel; it alone adds it to the figures, completes its span, writes
+// its line, and counts it.
 //
-// A span begins with its item, as a telemetry.Span, so that its context can go out with the request; it goes with the record to
-// the recorder, and ends there. A session's root span begins with the session's first request, and ends with the first record of it.
+// A span begins with its item, as a telemetry.Span, so that its context can be sent with the request. It goes to the recorder with the
+// record, and ends there. A session's root span begins with the session's first request, and ends with its first record.
 //
 // # Memory
 //

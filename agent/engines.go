@@ -3,7 +3,7 @@
 
 package agent
 
-// This file spreads requests over several engines that serve one model.
+// This file distributes requests over several engines that serve one model.
 
 import (
 	"net"
@@ -25,41 +25,42 @@ import (
 // Balance says which of several engines a request goes to.
 type Balance string
 
-// The ways to balance; zero = RoundRobin.
+// The kinds of balance; zero = RoundRobin.
 const (
 	RoundRobin  Balance = "round-robin"  // one after the other
-	LeastLoaded Balance = "least-loaded" // the one with the fewest requests of this process in flight, of several the next in turn
-	BySession   Balance = "session"      // all turns of a session to one, by a hash of its id; rows without one in turn
-	// ByPrefix sends all rows to one that have the same first block below the trunk, by a hash of its id. The trunk are the blocks that
-	// more rows have than half of an engine's share, such as a system prompt's: by these nearly all requests would go to one engine. Rows
-	// that end in the trunk go in turn, and rows without block ids, or with those of a new turn alone, as with BySession.
+	LeastLoaded Balance = "least-loaded" // the one with the fewest requests of this process in flight; if there are several, the next in turn
+	BySession   Balance = "session"      // all turns of a session to one, by a hash of its id; rows without a session in turn
+	// ByPrefix sends all rows with the same first block below the trunk to one engine, by a hash of the block's id. The trunk is the set of
+	// blocks that more rows have than half of an engine's share, such as a system prompt's; they would send nearly all requests to one
+	// engine. Rows that end in the trunk are sent in turn. Rows without block ids, or with those of a new turn only, are sent as with
+	// BySession.
 	ByPrefix Balance = "prefix"
 )
 
-// Balances are all ways to balance.
+// Balances returns all kinds of balance.
 func Balances() []Balance { return []Balance{RoundRobin, LeastLoaded, BySession, ByPrefix} }
 
 // engines are the engines of a run.
 type engines struct {
 	balance Balance
 	all     []*backend
-	// Of ByPrefix: the blocks of the trunk, and whether the ids of a session's rows are those of whole prompts.
+	// For ByPrefix: the blocks of the trunk, and whether the ids of a session's rows are those of whole prompts.
 	trunk map[uint64]bool
 	whole bool
 
 	mu   sync.Mutex
-	next int // in turn
+	next int // the next engine in turn
 }
 
-// backend is one of them.
+// backend is one engine.
 type backend struct {
 	url      string
 	client   *send.Client
-	server   *measure.Server // nil of the only one
-	inFlight int             // of engines.mu
+	server   *measure.Server // nil if there is only one
+	inFlight int             // guarded by engines.mu
 }
 
-// follow takes what ByPrefix needs of the trace.
+// follow prepares ByPrefix with the first rows of the trace.
 func (e *engines) follow(s *load.Stream, said *notices) {
 	if e.balance != ByPrefix || len(e.all) < 2 {
 		return
@@ -79,7 +80,7 @@ func (e *engines) follow(s *load.Stream, said *notices) {
 	e.trunk = trunk
 }
 
-// place returns a number that is equal for all rows that are to go to one engine; false where a row may go anywhere.
+// place returns a number that is equal for all rows that must be sent to one engine; false if a row may be sent to any.
 func (e *engines) place(row *mooncake.Row) (place uint64, fixed bool) {
 	if e.balance == ByPrefix && len(row.HashIDs) > 0 && (e.whole || row.SessionID == "") {
 		for _, id := range row.HashIDs {
@@ -95,7 +96,7 @@ func (e *engines) place(row *mooncake.Row) (place uint64, fixed bool) {
 	return 0, false
 }
 
-// pick chooses the engine of a request, which counts as in flight there until it is left.
+// pick chooses the engine of a request, which counts as in flight there until leave is called.
 func (e *engines) pick(row *mooncake.Row) *backend {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -119,21 +120,21 @@ func (e *engines) pick(row *mooncake.Row) *backend {
 	return chosen
 }
 
-// leave says that a request is over.
+// leave records that a request is over.
 func (e *engines) leave(one *backend) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	one.inFlight--
 }
 
-// close closes the connections that are idle.
+// close closes idle connections.
 func (e *engines) close() {
 	for _, one := range e.all {
 		one.client.Close()
 	}
 }
 
-// chunks is the number of chunks that have arrived from all of them.
+// chunks returns the number of chunks that have arrived from all engines.
 func (e *engines) chunks() (n int64) {
 	for _, one := range e.all {
 		n += one.client.Chunks()
@@ -141,7 +142,7 @@ func (e *engines) chunks() (n int64) {
 	return n
 }
 
-// clockStep is the greatest of the clients'.
+// clockStep returns the greatest clock step of the clients.
 func (e *engines) clockStep() (step time.Duration, used bool) {
 	for _, one := range e.all {
 		s, u := one.client.ClockStep()
@@ -150,9 +151,9 @@ func (e *engines) clockStep() (step time.Duration, used bool) {
 	return step, used
 }
 
-// serverOf says what spans and metrics call an engine.
+// serverOf returns the attributes of an engine for spans and metrics.
 func serverOf(address string) *measure.Server {
-	u, _ := url.Parse(address) // which Validate has read
+	u, _ := url.Parse(address) // Validate has parsed it before
 	s := &measure.Server{Address: u.Hostname(), Port: map[string]int{"http": 80, "https": 443}[u.Scheme]}
 	if port, err := strconv.Atoi(u.Port()); err == nil {
 		s.Port = port

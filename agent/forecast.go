@@ -3,7 +3,7 @@
 
 package agent
 
-// This file says what a replay would send, and when, from its trace and its configuration alone.
+// This file predicts what a replay would send, and when, from its trace and its configuration only.
 
 import (
 	"context"
@@ -19,22 +19,23 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// Forecast is what a replay would send. What depends on the engine is not in it: how many requests are under way at once, when
-// turns go that follow the turn before, and every instant of a closed loop.
+// Forecast describes what a replay would send. It does not include what depends on the engine: the number of requests in flight, the times
+// of turns that follow the turn before, and all times of a closed loop.
 type Forecast struct {
 	Trace    string          `json:"trace"` // without secrets
 	Schedule report.Schedule `json:"schedule"`
 	Sessions string          `json:"session_mode"`
-	// Rows is the number of rows that would be sent; Following counts those of them whose instant depends on the turn before.
+	// Rows is the number of rows that would be sent. Following is the number of those whose time depends on the turn before.
 	Rows      int64 `json:"rows"`
 	Following int64 `json:"rows_following"`
-	// PastEnd counts the rows that would be skipped since they lie past the longest duration; the others are no rows of the run.
+	// PastEnd is the number of rows that would be skipped because they are after the maximum duration. The other skipped rows do not belong
+	// to the run.
 	PastEnd       int64 `json:"rows_past_max_duration"`
 	OutsideWindow int64 `json:"rows_outside_window"`
 	OtherShards   int64 `json:"rows_of_other_shards"`
-	Rejected      int64 `json:"rows_rejected"` // that cannot be used, with Trace.Lenient
-	// InputTokens and OutputTokens are what the rows ask for; Unmeasured counts the rows that say no input length, and Unasked those
-	// whose reply's length is the engine's to decide.
+	Rejected      int64 `json:"rows_rejected"` // unusable rows, with Trace.Lenient
+	// InputTokens and OutputTokens are the requested tokens. Unmeasured is the number of rows without an input length, Unasked the number
+	// of rows whose reply's length the engine decides.
 	InputTokens  int64 `json:"input_tokens"`
 	OutputTokens int64 `json:"output_tokens"`
 	Unmeasured   int64 `json:"rows_without_input_length"`
@@ -43,26 +44,26 @@ type Forecast struct {
 	CachedTokens int64 `json:"predicted_cached_tokens"`
 	// Last is the offset of the last row that has one, in seconds.
 	Last float64 `json:"last_offset_s"`
-	// Peak is the greatest number of rows within a second, [n, n+1) for a whole n; PeakAt is n.
+	// Peak is the maximum number of rows within a second, [n, n+1) for a whole n; PeakAt is n.
 	Peak   int64 `json:"peak_rows_per_s"`
 	PeakAt int64 `json:"peak_at_s"`
-	// Bins are the rows due in each Width, in seconds, from 0 on.
+	// Bins are the rows that are due in each Width, in seconds, from 0 on.
 	Width float64 `json:"bin_s"`
 	Bins  []int64 `json:"rows_by_bin"`
 
-	// Classes are those that rows name, by name; nil where none does. A priority is what the requests would state; what a row's own extras
-	// or its payload state is not known here.
+	// Classes are the classes of the rows, by name; nil if no row has one. A priority is the one that the requests would have; it does not
+	// include priorities in a row's own extras or payload.
 	Classes []stats.ClassStats `json:"classes,omitempty"`
 
-	second, inSecond int64 // the second under way
+	second, inSecond int64 // the current second
 	classes          stats.Classes
 }
 
-// maxBins bounds Forecast.Bins, which are a second wide, or 2, 4, 8 where the rows would need more of them.
+// maxBins is the maximum number of Forecast.Bins. They are one second wide, or 2, 4, 8 ... if the rows would need more of them.
 const maxBins = 24
 
-// Predict reads the trace as a replay of this configuration would, and returns what that would send. each is called for every row
-// that would go, in this order, and may be nil. Nothing is sent or written, Target.URL is not needed, and no telemetry is set up.
+// Predict reads the trace as a replay with this configuration would, and returns what the replay would send. It calls each, unless nil, for
+// every row that would be sent, in this order. It sends and writes nothing, does not need Target.URL, and sets up no telemetry.
 func Predict(ctx context.Context, cfg Config, each func(*schedule.Item)) (*Forecast, error) {
 	cfg.DryRun = true
 	if err := cfg.Validate(); err != nil {
@@ -102,7 +103,7 @@ func Predict(ctx context.Context, cfg Config, each func(*schedule.Item)) (*Forec
 	}
 }
 
-// add counts a row that would go.
+// add counts a row that would be sent.
 func (f *Forecast) add(it *schedule.Item, p Prompt, info load.Info) {
 	f.Rows++
 	if it.Row.InputLength.Set {
@@ -140,7 +141,7 @@ func (f *Forecast) add(it *schedule.Item, p Prompt, info load.Info) {
 	f.Bins[bin]++
 }
 
-// PriorityOf returns the priority that a replay would state for a row; absent where it would state none, or it is not known before.
+// PriorityOf returns the priority that a replay would send with a row; absent if there is none, or if it is not known in advance.
 func PriorityOf(cfg Config, row *mooncake.Row) mooncake.Opt[int64] {
 	if row.Kind() == mooncake.KindPayload {
 		return mooncake.Opt[int64]{}
@@ -148,7 +149,7 @@ func PriorityOf(cfg Config, row *mooncake.Row) mooncake.Opt[int64] {
 	return prompt.Options{Endpoint: cfg.Prompt.Endpoint, Profile: cfg.Target.Profile, Priorities: cfg.Prompt.Priorities}.PriorityOf(row)
 }
 
-// widen makes the bins twice as wide.
+// widen doubles the width of the bins.
 func (f *Forecast) widen() {
 	wider := make([]int64, (len(f.Bins)+1)/2)
 	for i, n := range f.Bins {
@@ -163,7 +164,7 @@ func (f *Forecast) endSecond() {
 	}
 }
 
-// outputOf returns the number of output tokens that a row's request asks for; 0 where the engine decides.
+// outputOf returns the number of output tokens that a row's request asks for; 0 if the engine decides.
 func (p Prompt) outputOf(r *mooncake.Row) int64 {
 	n := p.Output
 	if r.OutputLength.Set {

@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// missed says what the engine failed of what was asked of it: in the whole run, and, as to goodput, in the part that is shown.
+// missed returns the goals that the engine missed: in the whole run, and, for goodput, in the part that is shown.
 func (l limits) missed(f, shown *measure.Figures) (missed []string) {
 	if tried := f.Rows.Served + f.Rows.Failed; float64(f.Rows.Failed) > l.maxErrors*float64(tried) {
 		missed = append(missed, fmt.Sprintf("errors: %d of %d requests failed: %s; at most %.4g %% may (--max-error-rate)",
@@ -26,16 +26,16 @@ func (l limits) missed(f, shown *measure.Figures) (missed []string) {
 	return missed
 }
 
-// Missed says which goals figures miss: that at most the share maxErrors of the requests fails, and that the share goodput of them meets
-// slo (0: no such goal).
+// Missed returns the goals that figures miss: that at most the share maxErrors of the requests fails, and that the share goodput of them
+// meets slo (0 = no such goal).
 func Missed(f *measure.Figures, maxErrors, goodput float64, slo measure.SLO) []string {
 	return limits{maxErrors: maxErrors, goodput: goodput, slo: slo}.missed(f, f)
 }
 
-// mostClasses is the number of classes of failure that a missed limit names.
+// mostClasses is the maximum number of classes of failure in a message about a missed limit.
 const mostClasses = 3
 
-// classes says of what kinds failures are, the most frequent first: "12 connection refused or unreachable, 5 connection broken".
+// classes lists the classes of failures, the most frequent first: "12 connection refused or unreachable, 5 connection broken".
 func classes(reasons []measure.Reason) string {
 	var parts []string
 	rest := int64(0)
@@ -52,7 +52,7 @@ func classes(reasons []measure.Reason) string {
 	return strings.Join(parts, ", ")
 }
 
-// inWords names a class of failure for people who have not read the documentation.
+// inWords returns the name of a class of failure for people who have not read the documentation.
 func inWords(reason string) string {
 	if _, err := strconv.Atoi(reason); err == nil {
 		return "with HTTP status " + reason

@@ -12,11 +12,11 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// tailBytes is how much of a trace's end is looked at for its last row.
+// tailBytes is the number of bytes at a trace's end in which its last row is searched.
 const tailBytes = 1 << 20
 
-// horizon returns the offset of the trace's last row, so that progress can say how long a run will take; 0 when that
-// cannot be told without reading the trace. It is a guess: rows need not be in order.
+// horizon returns the offset of the trace's last row, so that progress can show how long a run will take; 0 if only reading the trace would
+// show it. It is a guess, because rows need not be in order.
 func (in *input) horizon(cfg Config) time.Duration {
 	end := in.lastOffset(cfg)
 	if limit := cfg.Schedule.MaxDuration; limit > 0 {
@@ -54,8 +54,8 @@ func (in *input) lastOffset(cfg Config) time.Duration {
 	return time.Duration(float64(end) / cfg.Schedule.Speedup)
 }
 
-// rowsToSend returns how many rows a run will take from the trace; 0 where that cannot be told: a window and shards leave out
-// rows that only reading them tells.
+// rowsToSend returns the number of rows that a run will send; 0 if it is unknown, because only reading the trace shows which rows a window
+// or shards leave out.
 func (in *input) rowsToSend(t Trace) int64 {
 	if t.Shards > 0 || t.Start > 0 || t.End > 0 || t.LoopFor > 0 {
 		return 0
@@ -70,7 +70,7 @@ func (in *input) rowsToSend(t Trace) int64 {
 	return rows
 }
 
-// lastRow reads the last row of a plain trace file; nil for everything else.
+// lastRow reads the last row of a plain trace file; nil for other inputs.
 func lastRow(name string, parse func([]byte) (*mooncake.Row, error)) *mooncake.Row {
 	f, err := os.Open(name) //nolint:gosec // the user's trace
 	if err != nil {

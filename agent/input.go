@@ -3,7 +3,7 @@
 
 package agent
 
-// This file opens what a run reads and where it writes, and says what is odd about the trace.
+// This file opens a run's input and output, and reports what is unusual about the trace.
 
 import (
 	"context"
@@ -45,16 +45,16 @@ func openFolder(cfg Config) (*report.Folder, error) {
 
 // input is the open trace.
 type input struct {
-	path, name string // as given, and without secrets
+	path, name string // as given; and without secrets
 	trace      *mooncake.Trace
 	stream     *load.Stream
 	quarantine *mooncake.Quarantine // nil unless the trace is read leniently
-	looped     *mooncake.Trace      // of the pass of a loop under way; the reading goroutine's
-	rejected   int64                // rows that a dry run leaves out, once they have been read
+	looped     *mooncake.Trace      // of the current pass of a loop; owned by the reading goroutine
+	rejected   int64                // rows that a dry run leaves out; final once they have been read
 }
 
-// openInput opens the trace and asks the OTLP receivers meanwhile whether they are there: who waits for an hour's spans
-// wants to know before. needs is told which replies the rows that are read need.
+// openInput opens the trace. Meanwhile it checks whether the OTLP receivers are reachable, because users who wait for an hour's spans want
+// to know in advance. needs is called with the replies that the rows read so far contain.
 func openInput(ctx context.Context, cfg Config, needs func(int64, []mooncake.Reply), said *notices) (*input, error) {
 	type opening struct {
 		*input
@@ -75,7 +75,7 @@ func openInput(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 		select {
 		case o := <-opened:
 			return o.input, o.err
-		case <-ctx.Done(): // a trace may be a pipe that stays silent
+		case <-ctx.Done(): // a trace may be a pipe that is silent
 			err = fmt.Errorf("trace %s: interrupted before its first rows could be read", mooncake.PublicName(cfg.Trace.Name))
 		}
 	}
@@ -98,12 +98,12 @@ func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 	case c.Lenient && cfg.DryRun:
 		read.Reject = func(mooncake.Rejected) error { in.rejected++; return nil }
 	case c.Lenient:
-		read.Reject = func(row mooncake.Rejected) error { return in.quarantine.Add(row) } // not before a row is read
+		read.Reject = func(row mooncake.Rejected) error { return in.quarantine.Add(row) } // no row is read before the quarantine exists
 	}
 	if in.trace, err = mooncake.Open(ctx, c.Name, read); err != nil {
 		return in, err
 	}
-	if c.Lenient && !cfg.DryRun { // only now: a trace that is not there leaves nothing behind
+	if c.Lenient && !cfg.DryRun { // only now, so that a missing trace leaves no file behind
 		if in.quarantine, err = openQuarantine(cfg); err != nil {
 			return in, err
 		}
@@ -120,7 +120,7 @@ func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 			_ = in.looped.Close() // it was only read
 		}
 		if c.Lenient {
-			read.Reject = func(mooncake.Rejected) error { return nil } // the first pass has told of it
+			read.Reject = func(mooncake.Rejected) error { return nil } // the first pass has reported it
 		}
 		var err error
 		if in.looped, err = mooncake.Open(ctx, c.Name, read); err != nil {
@@ -144,15 +144,15 @@ func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 	return in, in.named(err)
 }
 
-// unit names the unit of the timestamps in the file.
+// unit returns the name of the unit of the timestamps in the file.
 func (in *input) unit() string {
-	if !in.stream.Info().Timed { // else it was known before the trace began to be read on
+	if !in.stream.Info().Timed { // else it was known before the rest of the trace was read
 		return mooncake.UnitName(time.Millisecond)
 	}
 	return mooncake.UnitName(in.trace.Unit())
 }
 
-// openQuarantine makes the file for rows that cannot be used.
+// openQuarantine creates the file for rows that cannot be used.
 func openQuarantine(cfg Config) (*mooncake.Quarantine, error) {
 	name := cfg.Trace.Quarantine
 	if name == "" {
@@ -168,29 +168,29 @@ func openQuarantine(cfg Config) (*mooncake.Quarantine, error) {
 	return q, nil
 }
 
-// close closes what is open.
+// close closes all files.
 func (in *input) close() {
 	if in == nil || in.stream != nil && !in.stream.Close() {
-		return // a trace that is still being read is left to its reader
+		return // the goroutine that still reads the trace closes it
 	}
 	for _, t := range []*mooncake.Trace{in.trace, in.looped} {
 		if t != nil {
 			_ = t.Close()
 		}
 	}
-	_ = in.quarantine.Close() // after its commit without effect
+	_ = in.quarantine.Close() // no effect after its commit
 }
 
-// named names the trace in an error about it, unless it is named already.
+// named adds the name of the trace to an error about it, unless it has it already.
 func (in *input) named(err error) error {
 	var row *mooncake.RowError
-	if err == nil || errors.As(err, &row) || strings.HasPrefix(err.Error(), in.name+":") { // a source that breaks off names it, too
+	if err == nil || errors.As(err, &row) || strings.HasPrefix(err.Error(), in.name+":") { // as for a source that breaks off
 		return err
 	}
 	return fmt.Errorf("trace %s: %w", in.name, err)
 }
 
-// announce says what the trace's first rows have shown.
+// announce reports what the trace's first rows have shown.
 func (in *input) announce(s Schedule, said *notices) {
 	info := in.stream.Info()
 	switch info.Sessions {
@@ -203,7 +203,7 @@ func (in *input) announce(s Schedule, said *notices) {
 	if n := info.Following; n > 0 {
 		said.note("graphs: %d of the first %d rows go when the rows that they wait for have ended; --open-loop sends them at their timestamps", n, info.Rows)
 	}
-	// A field that is left out, an id out of order and a large id change nothing of what a replay sends or predicts.
+	// Missing fields, ids out of order and large ids do not change what a replay sends or predicts.
 	harmless := []mooncake.Rule{mooncake.V1, mooncake.V7, mooncake.V8}
 	if slices.ContainsFunc(info.Broken, func(v mooncake.Violation) bool { return !slices.Contains(harmless, v.Rule) }) {
 		said.note("%s", brokenRules(info))
@@ -211,7 +211,7 @@ func (in *input) announce(s Schedule, said *notices) {
 	switch {
 	case s.Arrivals.Users > 0 && info.Sessions == mooncake.SessionNone:
 		said.warn("users: no session has a second turn, so that each request is of a user of its own (--users)")
-	case s.Arrivals.Any(): // what timestamps look like decides nothing
+	case s.Arrivals.Any(): // then timestamps do not matter
 	case !info.Timed && !s.FileOrder:
 		said.warn("the trace has no timestamps: its rows go out in file order, %d at a time (--concurrency)", max(1, s.Concurrency))
 	case info.LooksSeconds:
@@ -221,7 +221,7 @@ func (in *input) announce(s Schedule, said *notices) {
 	}
 }
 
-// brokenRules says in one line what inspect would say of the rules of the format.
+// brokenRules returns one line: what inspect would report about the rules of the format.
 func brokenRules(info load.Info) string {
 	where := "the trace breaks"
 	if !info.Whole {

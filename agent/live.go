@@ -15,48 +15,48 @@ import (
 	"github.com/moonloop/moonloop/agent/telemetry"
 )
 
-// Live is a view of a run under way. Safe for concurrent use.
+// Live is a view of a running replay. It is safe for concurrent use.
 type Live struct {
 	clk    clock.Clock
 	zero   time.Duration
-	chunks func() int64 // output chunks that arrived so far
-	// watched is whether anybody looks: following a run second by second costs some time for every token.
+	chunks func() int64 // output chunks so far
+	// watched says whether somebody watches: following a run second by second costs some time for every token.
 	watched bool
 
 	mu   sync.Mutex
 	view View
 
-	// The scheduler waits for mu, and must not wait for the gaps of a long reply.
-	pulsing sync.Mutex // before mu where both are needed
+	// The scheduler waits for mu, so mu must not be held during the gaps of a long reply.
+	pulsing sync.Mutex // locked before mu if both are needed
 	pulse   pulse
 }
 
-// View is one look at a run.
+// View is a snapshot of a run.
 type View struct {
 	Trace, Engine, Model, RunID string
 
 	Elapsed  time.Duration // since the schedule's zero; negative before it
-	Due      int64         // rows whose turn has come
+	Due      int64         // rows that have been due
 	Sent     int64
 	InFlight int64
 	Served   int64
 	Failed   int64 // failed or cancelled
 	Skipped  int64
-	// Disconnected counts the requests that were given up on purpose.
+	// Disconnected is the number of requests whose connections were closed on purpose.
 	Disconnected int64
-	Rows         int64 // rows that the run will end with; 0 when unknown
+	Rows         int64 // rows that the run will have at its end; 0 if unknown
 	Chunks       int64 // output chunks that arrived
-	// Offset is the replay time of the row sent last, End that of the trace's last row; 0 when unknown.
+	// Offset is the replay time of the row sent last, End that of the trace's last row; 0 if unknown.
 	Offset, End time.Duration
-	Stopped     bool // no further rows go out
+	Stopped     bool // no further rows will be sent
 
-	// Cached and Predicted are prompt tokens of the requests for which both are known, of Prompt in all: what the engine had
-	// cached, and what an infinite cache would have had.
+	// Cached and Predicted are prompt tokens of the requests for which both are known; Prompt is the sum of their prompt tokens. Cached is
+	// what the engine had cached, Predicted what an infinite cache would have had.
 	Cached, Predicted, Prompt int64
 	// Errors are the classes of requests that were not served, most frequent first.
 	Errors []measure.Reason
 
-	// Lateness, TTFT (from the wire) and Gap (between chunks) are those of the requests that ended in the last ten seconds.
+	// Lateness, TTFT (from the wire) and Gap (between chunks) cover the requests that ended in the last ten seconds.
 	Lateness, TTFT, Gap Quantiles
 	// Seconds are the last whole seconds, oldest first.
 	Seconds []Second
@@ -65,7 +65,7 @@ type View struct {
 // done is the number of rows that have ended.
 func (v View) done() int64 { return v.Served + v.Failed + v.Skipped + v.Disconnected }
 
-// Part is the part of the run that is over, from 0 to 1: of the trace's time, or, with a limit of rows, of these.
+// Part returns the part of the run that is over, from 0 to 1: of the trace's time, or, with a limit of rows, of the rows.
 func (v View) Part() float64 {
 	switch {
 	case v.End > 0:
@@ -76,7 +76,7 @@ func (v View) Part() float64 {
 	return 0
 }
 
-// Left is the time until the last row is due, as far as it can be told; false when it cannot.
+// Left returns the time until the last row is due, if it can be estimated; else false.
 func (v View) Left() (time.Duration, bool) {
 	switch done := v.done(); {
 	case v.Elapsed < 0 || v.Stopped:
@@ -89,7 +89,7 @@ func (v View) Left() (time.Duration, bool) {
 	return 0, false
 }
 
-// String says in a line where in the run it is, when it will end, and how it is doing.
+// String returns a line: the position in the run, its expected end, and its state.
 func (v View) String() string {
 	at := v.Elapsed.Round(time.Second).String()
 	switch {
@@ -113,7 +113,7 @@ func (v View) String() string {
 		at, v.Failed, short(v.Lateness.P50), short(v.TTFT.P50), v.InFlight, v.Served, v.Sent, skipped)
 }
 
-// short writes a duration with three digits.
+// short formats a duration with three digits.
 func short(d time.Duration) string {
 	switch {
 	case d < 10*time.Millisecond:
@@ -140,20 +140,20 @@ func (l *Live) Look() View {
 	return v
 }
 
-// Line is what a view of a run under way shows: the current view in a line, and the part of the run that is over.
+// Line returns the text of a progress line, and the part of the run that is over.
 func (l *Live) Line() (text string, part float64) {
 	v := l.Look()
 	return v.String(), v.Part()
 }
 
-// due says that a row's turn has come.
+// due records that a row is due.
 func (l *Live) due() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.view.Due++
 }
 
-// progress is what metrics say of the run.
+// progress returns the progress for metrics.
 func (l *Live) progress() telemetry.Progress {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -173,7 +173,7 @@ func (l *Live) progress() telemetry.Progress {
 	return p
 }
 
-// sent says that a row's request goes out.
+// sent records that a row's request is sent.
 func (l *Live) sent(offset time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -182,7 +182,7 @@ func (l *Live) sent(offset time.Duration) {
 	l.view.Offset = max(l.view.Offset, offset)
 }
 
-// left says that a request is no longer under way.
+// left records that a request is no longer in flight.
 func (l *Live) left() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -243,10 +243,10 @@ func (l *Live) follow(r *measure.Record) {
 	}
 }
 
-// maxErrors bounds the classes of errors of a view.
+// maxErrors is the maximum number of classes of errors in a view.
 const maxErrors = 16
 
-// failed counts a class of errors.
+// failed counts an error by its class.
 func (v *View) failed(reason string) {
 	errs := v.Errors
 	i := slices.IndexFunc(errs, func(e measure.Reason) bool { return e.Reason == reason })
@@ -262,7 +262,7 @@ func (v *View) failed(reason string) {
 	v.Errors = errs
 }
 
-// advance closes the seconds that are over. The caller holds pulsing, and not mu.
+// advance closes the past seconds. The caller must hold pulsing, and must not hold mu.
 func (l *Live) advance() {
 	l.mu.Lock()
 	v := l.view

@@ -5,14 +5,14 @@ package agent
 
 import "fmt"
 
-// notices are what a run has to say beside its report. Either function may be nil.
+// notices are the messages of a run outside its report. Either function may be nil.
 type notices struct {
 	onWarn, onNote func(string)
 	warnings       []string // all of them
-	over           bool     // the schedule has ended: warnings are for the report alone
+	over           bool     // the schedule has ended: warnings only go to the report
 }
 
-// warn notes a warning for the report and, while the run is not over, tells it at once.
+// warn adds a warning to the report and, while the run is not over, reports it at once.
 func (n *notices) warn(format string, args ...any) {
 	text := fmt.Sprintf(format, args...)
 	n.warnings = append(n.warnings, text)
@@ -21,7 +21,7 @@ func (n *notices) warn(format string, args ...any) {
 	}
 }
 
-// note tells what the run has decided by itself, or waits for.
+// note reports a decision of the run, or what it waits for.
 func (n *notices) note(format string, args ...any) {
 	if n.onNote != nil {
 		n.onNote(fmt.Sprintf(format, args...))

@@ -26,7 +26,7 @@ import (
 // ids is the configuration of most tests here: token ids need no calibration.
 var ids = Prompt{Endpoint: prompt.Completions}
 
-// rows are n rows, every so many ms, of 100 tokens in and 2 out, each with a block of its own.
+// rows are n rows, every this many ms, of 100 tokens in and 2 out, each with a block of its own.
 func rows(n, every int) []string {
 	var lines []string
 	for i := range n {

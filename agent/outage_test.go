@@ -121,7 +121,7 @@ func TestTelemetryOutage(t *testing.T) {
 		protocol string
 		queue    int  // bytes; 0 = the default
 		restarts bool // half-way
-		// why is the only reason for which spans are lost, at least and at most so many. Where somebody answers, however late,
+		// why is the only reason for which spans are lost, at least and at most this many. Where somebody answers, however late,
 		// it is certain how many.
 		why         string
 		least, most int64

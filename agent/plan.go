@@ -24,35 +24,35 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// plan is everything that a run will do, settled before its first request of the trace: for each of its parts all that the part
-// is told. Nothing changes it.
+// plan is everything that a run will do, decided before the first request of the trace. It has all that each part of the run needs, and is
+// never changed.
 type plan struct {
 	runID    string
 	passes   int64                // over the trace; at least 1
 	requests *prompt.Builder      // endpoint, form, models, words, overheads and lengths of requests
 	delta    bool                 // rows of a session are new turns
-	replies  func(*carry.Options) // how live replies are carried; nil = not at all
+	replies  func(*carry.Options) // how live replies are carried; nil = not carried
 	blocks   blocks
 	warmup   warmup
 
-	schedule schedule.Config // but for its zero
-	lead     time.Duration   // from the last preparation to the zero
-	startAt  time.Time       // of the zero; zero = at once
-	fixed    bool            // it is then, even if that has passed
-	grace    time.Duration   // for requests that are under way at the end
-	ramp     time.Duration   // of the rate or of the caps, from the zero on
+	schedule schedule.Config // without its start
+	lead     time.Duration   // from the last preparation to the start
+	startAt  time.Time       // of the start; zero = at once
+	fixed    bool            // start at startAt even if that has passed
+	grace    time.Duration   // for requests in flight at the end
+	ramp     time.Duration   // of the rate or of the maximum in flight, from the start on
 	steady   Steady
 
 	limits    limits
 	telemetry telemetry.Config
 	out       string        // directory of the results; empty = none
-	page      bool          // whether they are drawn, too
-	slice     time.Duration // of the results over time
-	traceURL  string        // to which the drawing links; empty = no links
+	page      bool          // whether to write the page, too
+	slice     time.Duration // of a line of series.csv
+	traceURL  string        // for links on the page; empty = no links
 	sidecar   mooncake.Meta
-	beginning report.Beginning // what a part that goes on with the run must be like
+	beginning report.Beginning // what a resumed part of the run must have in common
 
-	// What the report says of all this.
+	// For the report:
 	run      report.Run
 	settings []report.Setting
 	trace    report.Trace
@@ -60,19 +60,19 @@ type plan struct {
 	shard    *report.Shard // nil: there is one
 }
 
-// limits are what decides how a run is judged, and whether it goes on.
+// limits decide how a run is judged, and whether it continues.
 type limits struct {
 	slo           measure.SLO
 	goodput       float64 // share of requests that must be good; 0 = no goal
 	maxErrors     float64 // share of requests that may fail
-	abortErrors   float64 // share of failed requests past which the run ends early; 0 = never
-	abortFailed   int64   // number of them at which it does; 0 = never
-	abortAfter    int64   // so many requests at least
+	abortErrors   float64 // share of failed requests above which the run ends early; 0 = never
+	abortFailed   int64   // number of failed requests at which it does; 0 = never
+	abortAfter    int64   // minimum number of requests before that
 	strictVerdict bool
-	allRows       bool // no limit leaves out the rows at the trace's end
+	allRows       bool // no limit leaves out rows at the trace's end
 }
 
-// newPlan settles what a run will do from its configuration, and from what the trace and the engine have shown.
+// newPlan decides what a run will do, from its configuration and from what the trace and the engine have shown.
 func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 	info, opt := in.stream.Info(), found.Builder.Options()
 	s := cfg.Schedule
@@ -105,7 +105,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 			o.Whole, o.Check, o.Elsewhere = info.Whole, found.Check, in.stream.Elsewhere
 		}
 	}
-	if !info.Scheduled && cfg.Trace.LoopFor > 0 { // no instant of a closed loop is known before, so the clock ends it
+	if !info.Scheduled && cfg.Trace.LoopFor > 0 { // the times of a closed loop are not known in advance, so the clock ends it
 		p.schedule.Until = cfg.Trace.LoopFor
 	}
 	p.describe(cfg, in, found)
@@ -113,7 +113,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 	return p
 }
 
-// describe sets what the report says of the plan.
+// describe sets the parts of the report that describe the plan.
 func (p *plan) describe(cfg Config, in *input, found preflight.Findings) {
 	info, opt := in.stream.Info(), found.Builder.Options()
 	if t := cfg.Trace; t.Shards > 0 {
@@ -143,7 +143,7 @@ func (p *plan) describe(cfg Config, in *input, found preflight.Findings) {
 	p.order = describeSchedule(cfg, info)
 }
 
-// describeSchedule says what was asked of the schedule, so that it can be asked again.
+// describeSchedule describes the schedule so that it can be requested again.
 func describeSchedule(cfg Config, info load.Info) report.Schedule {
 	s := cfg.Schedule
 	order := report.Schedule{Mode: report.ByTimestamps, Speedup: s.Speedup, Concurrency: slots(s, info), PrefillConcurrency: s.PrefillConcurrency, Warmup: s.Warmup, Seed: cfg.Prompt.Seed}
@@ -189,17 +189,17 @@ func describeSchedule(cfg Config, info load.Info) report.Schedule {
 	return order
 }
 
-// hosts are the engines' hosts and ports, as they are in the URLs.
+// hosts returns the hosts and ports of the engines, as in the URLs.
 func hosts(t Target) string {
 	var all []string
 	for _, address := range t.URLs() {
-		u, _ := url.Parse(address) // which Validate has read
+		u, _ := url.Parse(address) // Validate has parsed it before
 		all = append(all, u.Host)
 	}
 	return strings.Join(all, ", ")
 }
 
-// slots is the number of requests that may be under way at once; 0 = no cap.
+// slots returns the maximum number of requests in flight; 0 = none.
 func slots(s Schedule, info load.Info) int {
 	if !info.Scheduled {
 		return max(1, s.Concurrency)
@@ -207,7 +207,7 @@ func slots(s Schedule, info load.Info) int {
 	return s.Concurrency
 }
 
-// setTelemetry adds what the telemetry says of the run to the user's configuration of it.
+// setTelemetry adds the attributes of the run to the user's configuration of telemetry.
 func (p *plan) setTelemetry(cfg Config, in *input, found preflight.Findings) {
 	info, opt, t := in.stream.Info(), found.Builder.Options(), &p.telemetry
 	t.Trace, t.SLO = in.name, cfg.SLO
@@ -234,8 +234,8 @@ func (p *plan) setTelemetry(cfg Config, in *input, found preflight.Findings) {
 	}
 }
 
-// zero is the instant of offset 0, for a schedule that is about to start. One that was to start at an instant which is over by now does
-// not: the other shards have begun.
+// zero returns the time of offset 0 for a schedule that is about to start. It returns an error if that should have been earlier, because
+// the other shards have begun.
 func (p plan) zero(clk clock.Clock) (time.Duration, error) {
 	ready := clk.Now() + p.lead
 	if p.startAt.IsZero() {

@@ -3,7 +3,7 @@
 
 package agent
 
-// An engine has switches beside its API, such as one that empties its cache. This file turns them before and after a run.
+// An engine has endpoints besides its API, such as one that empties its cache. This file calls them before and after a run.
 
 import (
 	"context"
@@ -17,23 +17,23 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Post is a request that is none of the trace's: POST without a body, to each engine. It is in no figure.
+// Post is a request that does not come from the trace: POST without a body, to each engine. No figure includes it.
 type Post struct {
 	When PostTime
-	Path string // from the base URL on, without its /v1, such as /reset_prefix_cache; it begins with a slash
+	Path string // relative to the base URL without its /v1, such as /reset_prefix_cache; begins with a slash
 }
 
-// PostTime is when a Post is sent. Those of one time go in their order.
+// PostTime says when a Post is sent. Posts of one time are sent in their order.
 type PostTime string
 
-// The times. A run whose Post fails before its end is none; at the end a failure is a warning.
+// The times. If a Post fails before the end of the run, the run fails; at the end, a failure is a warning.
 const (
-	BeforeWarmup PostTime = "before" // behind the questions to the engine, before the warm-up, which may be none
-	AtStart      PostTime = "start"  // behind the warm-up, before the schedule
-	AtEnd        PostTime = "end"    // when the last request is over, or the run is interrupted
+	BeforeWarmup PostTime = "before" // after the queries to the engine, before the warm-up, if there is one
+	AtStart      PostTime = "start"  // after the warm-up, before the schedule
+	AtEnd        PostTime = "end"    // when the last request has ended, or the run is interrupted
 )
 
-// lastPosts bounds the posts at the end of a run.
+// lastPosts is the maximum duration of the posts at the end of a run.
 const lastPosts = time.Minute
 
 // ParsePosts reads posts such as "before=/reset_prefix_cache".
@@ -63,7 +63,7 @@ func (p Post) check() error {
 	return nil
 }
 
-// post sends what is due at a time, to each engine.
+// post sends the posts of a time to each engine.
 func (e *engines) post(ctx context.Context, posts []Post, when PostTime) error {
 	for _, p := range posts {
 		if p.When != when {
@@ -78,11 +78,11 @@ func (e *engines) post(ctx context.Context, posts []Post, when PostTime) error {
 	return nil
 }
 
-// postLast sends what is due at the end, also of a run that was interrupted.
+// postLast sends the posts at the end, also after an interrupt.
 func (e *engines) postLast(ctx context.Context, posts []Post, said *notices) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastPosts)
 	defer cancel()
-	for _, p := range posts { // what one cannot do may be done by the next
+	for _, p := range posts { // the next one may succeed even if one fails
 		if err := e.post(ctx, []Post{p}, AtEnd); err != nil {
 			said.warn("%v", err)
 		}

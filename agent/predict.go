@@ -3,8 +3,8 @@
 
 package agent
 
-// This file turns what the trace predicts of a row's cache hits into what this engine should have: by the blocks of its cache,
-// and by the replies that were really carried.
+// This file converts the trace's prediction of a row's cache hits into one for this engine: for the blocks of its cache, and for the
+// replies that were really carried.
 
 import (
 	"cmp"
@@ -14,24 +14,24 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// learnAfter is the number of replies with cached tokens from which the engine's block is concluded.
+// learnAfter is the number of replies with cached tokens from which the engine's block size is inferred.
 const learnAfter = 16
 
 // blocks are the numbers of tokens in a block: of the trace, of its ranges (0 = it has none) and of the engine's cache (0 =
 // unknown).
 type blocks struct{ size, fine, engine int64 }
 
-// predictor predicts the cache hits of rows, and learns the engine's block from its replies where nobody says it.
+// predictor predicts the cache hits of rows, and infers the engine's block size from its replies if nothing else states it.
 type predictor struct {
 	blocks
-	learned atomic.Int64 // tokens in a block of the engine's cache, as its replies show
+	learned atomic.Int64 // tokens in a block of the engine's cache, as inferred from its replies
 
 	// Owned by the recorder.
 	divisor int64 // of all cached counts so far
-	replies int   // that named cached tokens
+	replies int   // with cached tokens
 }
 
-// predict says how many of a row's prompt tokens an infinite cache with the engine's blocks has.
+// predict returns how many of a row's prompt tokens an infinite cache with the engine's blocks has.
 func (c *predictor) predict(rec *measure.Record) {
 	p, row := rec.Prediction, rec.Row
 	if p.Finest < 0 || !row.InputLength.Set {
@@ -50,16 +50,16 @@ func (c *predictor) predict(rec *measure.Record) {
 	if block == 0 && len(row.HashRanges) > 0 {
 		block = c.fine
 	}
-	if block == 0 { // whole blocks of the trace, as they stand
+	if block == 0 { // whole blocks of the trace
 		rec.Block, rec.Predicted = c.size, p.Whole
 		return
 	}
-	// An engine computes a token of each prompt at least.
+	// An engine computes at least one token of each prompt.
 	rec.Block, rec.Predicted = block, max(0, min(rec.Finest, row.InputLength.V-1)/block*block)
 }
 
-// learn concludes the engine's block from the cached tokens of its replies: what divides them all. Only a trace that is
-// finer than a cache shows it.
+// learn infers the engine's block size from the cached tokens of its replies: their greatest common divisor. This works only with a trace
+// that is finer than the cache.
 func (c *predictor) learn(rec *measure.Record) {
 	cached := rec.Exchange.Usage.Cached
 	if c.engine > 0 || c.fine == 0 || rec.Outcome != measure.Served || cached <= max(0, send.Unknown) {

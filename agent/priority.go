@@ -3,7 +3,7 @@
 
 package agent
 
-// This file says what becomes of priorities before the first request: whether a number means what its author meant is for people to check.
+// This file reports the priorities before the first request, because only people can check whether a number means what its author meant.
 
 import (
 	"maps"
@@ -15,8 +15,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// sayPriorities says which rows of the look-ahead have a priority of their own that is sent, or is not, and which classes with a priority
-// no row of it has.
+// sayPriorities reports which rows of the look-ahead have their own priority, and whether it is sent, and which classes with a priority
+// have no row in it.
 func sayPriorities(rows *load.Stream, b *prompt.Builder, said *notices) {
 	classes := b.Options().Priorities
 	own, missing := int64(0), maps.Clone(classes)

@@ -10,9 +10,9 @@ import (
 )
 
 const (
-	// maxSeconds is the number of seconds that a live view looks back on.
+	// maxSeconds is the number of past seconds in a live view.
 	maxSeconds = 60
-	// quantileSeconds is the number of seconds that its quantiles are of.
+	// quantileSeconds is the number of seconds that its quantiles cover.
 	quantileSeconds = 10
 )
 
@@ -20,27 +20,27 @@ const (
 type Second struct {
 	Due, Sent, Done, Failed, Chunks int64
 	InFlight                        int64     // at its end
-	TTFT, Gap, Lateness             Quantiles // of the requests that ended in it
+	TTFT, Gap, Lateness             Quantiles // of the requests that ended in this second
 }
 
-// Quantiles are the median and the 99th percentile; 0 where there is no value.
+// Quantiles are the median and the 99th percentile; 0 if there is no value.
 type Quantiles struct{ P50, P99 time.Duration }
 
 // pulse follows a run second by second.
 type pulse struct {
-	next            time.Duration // end of the second under way, since the schedule's zero
-	before          View          // as the second began
+	next            time.Duration // end of the current second, since the schedule's start
+	before          View          // at the beginning of the second
 	seconds         []Second
 	ttft, gap, late recent
 }
 
-// advance closes the seconds that are over at an instant, with the counts of then.
+// advance closes the past seconds at a time, with the current counts.
 func (p *pulse) advance(now time.Duration, v *View) {
 	if p.next == 0 {
 		p.next = time.Second
 	}
 	for over := 0; now >= p.next; over++ {
-		if over >= maxSeconds { // nobody looked for a long time
+		if over >= maxSeconds { // the view was not read for a long time
 			p.next = now.Truncate(time.Second) + time.Second
 			return
 		}
@@ -55,7 +55,7 @@ func (p *pulse) advance(now time.Duration, v *View) {
 	}
 }
 
-// recent holds the durations of the last seconds, with a relative error of 1 %. The zero value is empty.
+// recent has the durations of the last seconds, with a relative error of 1 %. The zero value is empty.
 type recent struct {
 	h *hdrhistogram.WindowedHistogram
 }
@@ -75,7 +75,7 @@ func (r *recent) quantiles() Quantiles {
 	return quantilesOf(r.h.Merge())
 }
 
-// rotate begins a new second, and returns the quantiles of the one before.
+// rotate begins a new second, and returns the quantiles of the last one.
 func (r *recent) rotate() Quantiles {
 	if r.h == nil {
 		return Quantiles{}

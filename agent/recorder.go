@@ -17,8 +17,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// recorder receives the records, one after another, on a goroutine of its own: figures, telemetry and files are
-// written there, so that nothing of it happens while a request is dispatched or a stream is read.
+// recorder receives the records, one after another, on a separate goroutine. Figures, telemetry and files are written there, so that none
+// of this happens while a request is dispatched or a stream is read.
 type recorder struct {
 	plan    plan
 	texts   texts
@@ -28,16 +28,16 @@ type recorder struct {
 	watch   *observe.Observer // of the hiccups that explain lateness
 	abort   func()            // ends the run early
 	figures *measure.Aggregate
-	file    *report.Requests // nil where nothing needs it
-	spool   string           // directory of the file where no results are to be kept
-	models  map[string]int64 // rows by the model that was asked for
-	journal *report.Journal  // nil where no results are to be kept
-	shift   time.Duration    // of the instants of records, onto the clock of the first part of a run that was broken off
+	file    *report.Requests // nil if nothing needs it
+	spool   string           // directory of the file if no results are kept
+	models  map[string]int64 // rows by the requested model
+	journal *report.Journal  // nil if no results are kept
+	shift   time.Duration    // added to the times of records, to convert them to the clock of the first part of a resumed run
 	failed  int64
 	ended   int64
 
 	in      chan recorded
-	senders sync.WaitGroup // request goroutines that have yet to submit their record
+	senders sync.WaitGroup // request goroutines that have not submitted their record yet
 	gone    sync.WaitGroup
 }
 
@@ -47,13 +47,12 @@ type recorded struct {
 	shift time.Duration
 }
 
-// newRecorder returns a recorder, and creates its files, or takes up those of a run that was broken off. live and watch are to be set
-// before its start.
+// newRecorder returns a recorder, and creates its files, or opens those of a resumed run. live and watch must be set before its start.
 func newRecorder(p plan, text texts, cache *predictor, tel *telemetry.Pipeline, before *past) (rc *recorder, err error) {
 	rc = &recorder{
 		plan: p, texts: text, cache: cache, tel: tel, models: make(map[string]int64),
-		// When the recorder falls behind, finished requests wait here and then in their own goroutines, after
-		// their stream has ended: late books, never a late request.
+		// If the recorder falls behind, finished requests wait here and then in their own goroutines, after their stream has ended. So
+		// records may be late, but never requests.
 		in: make(chan recorded, 1024),
 	}
 	if before != nil {
@@ -80,7 +79,7 @@ func newRecorder(p plan, text texts, cache *predictor, tel *telemetry.Pipeline, 
 	return rc, err
 }
 
-// start begins to record. abort is called when too many requests have failed.
+// start begins recording. abort is called when too many requests have failed.
 func (rc *recorder) start(abort func()) {
 	rc.abort = sync.OnceFunc(abort)
 	rc.gone.Go(func() {
@@ -90,7 +89,7 @@ func (rc *recorder) start(abort func()) {
 	})
 }
 
-// submit hands a record over. It must not be called after stop.
+// submit queues a record. It must not be called after stop.
 func (rc *recorder) submit(rec *measure.Record, span telemetry.Span) {
 	rc.in <- recorded{rec, span, rc.shift}
 }
@@ -102,7 +101,7 @@ func (rc *recorder) stop() {
 	rc.gone.Wait()
 }
 
-// abandon removes the file of a run that was none, after its Close without effect, and that of a run whose results are not kept.
+// abandon removes the file of a run that failed to start, unless it was closed, and that of a run whose results are not kept.
 func (rc *recorder) abandon() {
 	if rc.file != nil {
 		_ = rc.file.Abandon()
@@ -144,7 +143,7 @@ func (rc *recorder) record(r recorded) {
 	rec.Exchange.Release()
 }
 
-// maxModels bounds the models that are counted by name.
+// maxModels is the maximum number of models that are counted by name.
 const maxModels = 64
 
 func countModel(models map[string]int64, name string) {
@@ -154,8 +153,8 @@ func countModel(models map[string]int64, name string) {
 	models[name]++
 }
 
-// compare puts what a row asked for beside what the server counted. Of its counts it takes what can be: no server has more of a
-// prompt cached than there is.
+// compare compares the row's numbers with those that the server counted. It ignores impossible counts: no server has more of a prompt
+// cached than there is.
 func compare(r *measure.Record) {
 	u := &r.Exchange.Usage
 	if u.Prompt > send.Unknown && u.Cached > u.Prompt {
@@ -164,9 +163,9 @@ func compare(r *measure.Record) {
 	if r.Outcome != measure.Served {
 		return
 	}
-	// A row that was sent longer than it asks (too short for the template) differs from its row, and says so.
+	// A row that was sent longer than its length (too short for the template) differs from its row, and is counted so.
 	if n := r.Row.InputLength; r.PromptTokens > 0 {
-		r.Prompt = agree(u.Prompt, n.Or(r.PromptTokens)) // of a text, what the tokenizer says
+		r.Prompt = agree(u.Prompt, n.Or(r.PromptTokens)) // for a text, the tokenizer's count
 	}
 	if n := r.OutputTokensAsked; n > 0 {
 		r.Output = agree(u.Completion, n)

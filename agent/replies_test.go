@@ -316,7 +316,7 @@ func TestRepliesOfOtherShards(t *testing.T) {
 	}
 }
 
-// TestRowsWithoutReplies: a trace that has none is replayed as ever: no further question, no further field.
+// TestRowsWithoutReplies: a trace that has none is replayed as usual: no further question, no further field.
 func TestRowsWithoutReplies(t *testing.T) {
 	e := &talker{}
 	rep, _, _ := e.replay(t, Config{Prompt: Prompt{Endpoint: prompt.Completions}}, []string{

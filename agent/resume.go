@@ -3,10 +3,10 @@
 
 package agent
 
-// This file goes on with a run that was broken off: by a kill, a power cut, an interrupt, or its own limit of errors. What it was, which
-// rows had been sent and what became of them is in its directory (report.JournalFile, report.PartialFile). The trace is read from its
-// beginning again, since later rows depend on earlier ones. Rows that were over take their place in the schedule, and nothing else of
-// them happens twice.
+// This file continues a run that was broken off: by a kill, a power cut, an interrupt, or its own error limit. The directory has its
+// configuration, the rows that had been sent, and their results (report.JournalFile, report.PartialFile). The trace is read from its
+// beginning again, because later rows depend on earlier ones. Rows that were over get their position in the schedule, but nothing else of
+// them is repeated.
 
 import (
 	"cmp"
@@ -30,13 +30,13 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// past is what a run that was broken off has left in its directory. A nil past is that of a run that begins.
+// past is what a run that was broken off has left in its directory. It is nil for a new run.
 type past struct {
 	journal *report.Journaled
 	kept    *report.Kept
-	parts   []report.Part // with the one that goes on, once that has begun
+	parts   []report.Part // including the resumed one, once that has begun
 
-	// Of the records that count.
+	// From the records that count:
 	figures *measure.Aggregate
 	models  map[string]int64
 	view    View
@@ -45,10 +45,10 @@ type past struct {
 
 	over     fates
 	inFlight map[int64]noted // rows that had been sent and have no record
-	notSent  []int64         // rows that were about to be sent, and have a record that says that they were not
+	notSent  []int64         // rows that were about to be sent, but have a record that they were not
 	left     int             // rows that were over, and that the source has not yielded yet
-	last     time.Duration   // the latest instant that is known of, on the clock of the records
-	broken   []brokenOff     // rows in flight, as the source yielded them
+	last     time.Duration   // the latest known time, on the clock of the records
+	broken   []brokenOff     // rows in flight, as yielded by the source
 }
 
 // noted is a row that was about to be sent.
@@ -69,7 +69,7 @@ type lostRows struct {
 	first []int64 // up to maxNamedRows of them
 }
 
-// maxNamedRows bounds the rows that a report names one by one.
+// maxNamedRows is the maximum number of rows that a report lists.
 const maxNamedRows = 100
 
 func (l *lostRows) add(row int64) {
@@ -78,7 +78,7 @@ func (l *lostRows) add(row int64) {
 	}
 }
 
-// openPast reads what a run has left in its directory; nil for a run that begins.
+// openPast reads what a run has left in its directory; nil for a new run.
 func openPast(cfg Config) (*past, error) {
 	if !cfg.Resume {
 		return nil, nil //nolint:nilnil // a nil past is none
@@ -123,12 +123,12 @@ func openPast(cfg Config) (*past, error) {
 	return p, nil
 }
 
-// notSent reports a reason to skip that a part of a run has which goes on with it.
+// notSent reports whether rows with this reason to skip are sent by the resumed part.
 func notSent(skipped string) bool {
 	return skipped == measure.SkipInterrupted || skipped == measure.SkipAborted
 }
 
-// take takes a record that counts.
+// take adds a record that counts.
 func (p *past) take(r *measure.Record) error {
 	if r.Index < 0 {
 		return fmt.Errorf("row %d: a trace has none below 0", r.Index)
@@ -153,7 +153,7 @@ func (p *past) take(r *measure.Record) error {
 	return nil
 }
 
-// cut is the place in the schedule at which the run was broken off, in replay time: that of the last thing that is known of it.
+// cut returns the position in the schedule at which the run was broken off, in replay time: that of the last known event.
 func (p *past) cut() time.Duration {
 	if p == nil || len(p.journal.Parts) == 0 {
 		return 0
@@ -162,7 +162,7 @@ func (p *past) cut() time.Duration {
 	return max(0, p.last-mooncake.Duration(last.Zero), mooncake.Duration(last.From))
 }
 
-// shift is what instants of the part that goes on are moved by, onto the clock of the records.
+// shift is added to times of the resumed part, to convert them to the clock of the records.
 func (p *past) shift(zero time.Duration) time.Duration {
 	if p == nil || len(p.journal.Parts) == 0 {
 		return 0
@@ -170,7 +170,7 @@ func (p *past) shift(zero time.Duration) time.Duration {
 	return p.zero() - zero
 }
 
-// check refuses to go on with another trace, or otherwise than the run began.
+// check returns an error if the trace or the configuration differs from that of the run.
 func (p *past) check(b report.Beginning, said *notices) error {
 	if p == nil {
 		return nil
@@ -193,7 +193,7 @@ func (p *past) check(b report.Beginning, said *notices) error {
 	return nil
 }
 
-// name gives the run the command and the settings that it began with: those that go on with it say less.
+// name gives the run the command and the settings with which it began, because those of resuming are incomplete.
 func (p *past) name(of *plan) {
 	if p == nil {
 		return
@@ -205,7 +205,7 @@ func (p *past) name(of *plan) {
 	}
 }
 
-// identity is what decides which bytes are sent for a row, as far as it was found out.
+// identity returns what decides which bytes are sent for a row, as far as it is known.
 func identity(b report.Beginning) any {
 	return struct {
 		Endpoint string           `json:"endpoint"`
@@ -233,7 +233,7 @@ func datasetDigest(d *report.Dataset) string {
 	return d.Digest
 }
 
-// firstDifference names the first member in which two values differ, as JSON has them: "speedup 2, not 4".
+// firstDifference describes the first member in which two values differ, in JSON: "speedup 2, not 4".
 func firstDifference(was, is any) string {
 	before, now := jsonMembers(was), jsonMembers(is)
 	names := slices.Sorted(maps.Keys(before))
@@ -252,13 +252,12 @@ func firstDifference(was, is any) string {
 }
 
 func jsonMembers(value any) (members map[string]json.RawMessage) {
-	text, _ := json.Marshal(value) // which was written as JSON before
+	text, _ := json.Marshal(value) // it was written as JSON before
 	_ = json.Unmarshal(text, &members)
 	return members
 }
 
-// forward reads the rows of the source that were over, and gives them their places in the schedule. It returns what is left of the
-// source.
+// forward reads the rows of the source that were over, and sets their positions in the schedule. It returns the rest of the source.
 func (p *past) forward(ctx context.Context, d *dispatcher, src schedule.Source) (schedule.Source, error) {
 	if p == nil {
 		return src, nil
@@ -289,10 +288,10 @@ func (p *past) forward(ctx context.Context, d *dispatcher, src schedule.Source) 
 	return rest, nil
 }
 
-// maxUnsent bounds the rows that are held until the schedule is taken up. A scheduler holds fewer.
+// maxUnsent is the maximum number of rows that are held until the schedule begins. A scheduler holds fewer.
 const maxUnsent = 1 << 18
 
-// zero is the schedule's zero on the clock of the records.
+// zero returns the start of the schedule on the clock of the records.
 func (p *past) zero() time.Duration {
 	if len(p.journal.Parts) == 0 {
 		return 0
@@ -300,15 +299,15 @@ func (p *past) zero() time.Duration {
 	return mooncake.Duration(p.journal.Parts[0].Zero)
 }
 
-// pass gives an item that was over its place in the schedule, in its session and its graph.
+// pass sets the position of an item that was over in the schedule, in its session and its graph.
 func (d *dispatcher) pass(it *schedule.Item, end time.Duration, fate schedule.Fate) {
 	d.sched.Pass(it, end, fate)
 	d.replies.Lose(it.Index, it.Row)
-	d.engines.leave(d.engines.pick(it.Row)) // so that the rows after it go to the engines that they would have gone to
+	d.engines.leave(d.engines.pick(it.Row)) // so that later rows are sent to the same engines as without the break
 	if !d.delta || it.Session == nil || it.Row.WaitFor != nil || fate != schedule.Over {
 		return
 	}
-	// The turns to come hold the turns before them. What the engine replied is gone; words of the same number stand for it.
+	// Later turns contain the earlier ones. The engine's replies are lost, so they contain the same number of invented words.
 	c, _ := it.Session.Data.(conversation)
 	if c.history == nil {
 		c.history = new(prompt.History)
@@ -317,14 +316,14 @@ func (d *dispatcher) pass(it *schedule.Item, end time.Duration, fate schedule.Fa
 	asTurn(it.Row, c.history)
 	built, err := d.builder.Build(it.Index, it.Row, c.history)
 	if err != nil || built.Skip {
-		return // what follows says so itself
+		return // later turns report that themselves
 	}
 	if text, err := d.builder.Forgotten(it.Index, built.OutputTokens); err == nil {
 		c.history.Append(it.Row, built, text, nil)
 	}
 }
 
-// unsentRows is a source that yields the rows first that were not over.
+// unsentRows is a source that yields first the rows that were not over.
 type unsentRows struct {
 	items []*schedule.Item
 	schedule.Source
@@ -341,7 +340,7 @@ func (u *unsentRows) Next() (*schedule.Item, error) {
 	return it, nil
 }
 
-// show has a live view count the rows that were over.
+// show adds the rows that were over to a live view.
 func (p *past) show(v *View) {
 	if p == nil {
 		return
@@ -353,8 +352,7 @@ func (p *past) show(v *View) {
 	v.Cached, v.Predicted, v.Prompt = was.Cached, was.Predicted, was.Prompt
 }
 
-// submitBroken hands over the records of the rows that were in flight: they count as cancelled, as those do that an interrupt finds
-// under way.
+// submitBroken records the rows that were in flight: they count as cancelled, like those in flight at an interrupt.
 func (p *past) submitBroken(d *dispatcher) {
 	if p == nil {
 		return
@@ -375,7 +373,7 @@ func (p *past) submitBroken(d *dispatcher) {
 	p.broken, p.inFlight = nil, nil
 }
 
-// begin notes that the part begins at an instant, and warns of what it means.
+// begin records that the part begins, and warns about the consequences.
 func (p *past) begin(clk clock.Clock, j *report.Journal, zero, begin time.Duration, said *notices) error {
 	part := report.Part{Start: clk.Wall(begin), From: clock.Millis(begin - zero), Zero: clock.Millis(zero)}
 	if p == nil {
@@ -392,7 +390,7 @@ func (p *past) begin(clk clock.Clock, j *report.Journal, zero, begin time.Durati
 	return nil
 }
 
-// warn says what it means that the run was broken off.
+// warn describes the consequences of the break.
 func (p *past) warn(said *notices) {
 	n := len(p.parts)
 	if n < 2 {
@@ -407,7 +405,7 @@ func (p *past) warn(said *notices) {
 	}
 }
 
-// tell completes the report with what is to be said of the parts.
+// tell adds the parts to the report.
 func (p *past) tell(rep *report.Report, said *notices) {
 	if p == nil || len(p.parts) < 2 {
 		return
@@ -445,7 +443,7 @@ func (l lostRows) String() string {
 	return text
 }
 
-// breaks is how often the run was broken off.
+// breaks returns how often the run was broken off.
 func (p *past) breaks() int {
 	if p == nil {
 		return 0
@@ -453,14 +451,14 @@ func (p *past) breaks() int {
 	return max(0, len(p.parts)-1)
 }
 
-// beginning is what a journal says of a run.
+// beginning returns a journal's description of a run.
 func beginning(p plan, in *input, checksum string) report.Beginning {
 	b := report.Beginning{Run: p.run, Trace: p.trace, Schedule: p.order, Checksum: checksum, Lookahead: fmt.Sprintf("%016x", in.stream.Info().Fingerprint)}
 	b.Config, b.Sources = report.SettingsByName(p.settings)
 	return b
 }
 
-// checksum takes that of the trace in the background, where a run can be gone on with. The function that it returns waits for it.
+// checksum computes that of the trace in the background, if the run can be resumed. The returned function waits for it.
 func checksum(ctx context.Context, trace *mooncake.Trace, out string) func() (string, error) {
 	if out == "" {
 		return func() (string, error) { return "", nil }
@@ -477,17 +475,17 @@ func checksum(ctx context.Context, trace *mooncake.Trace, out string) func() (st
 	return func() (string, error) { r := <-done; return r.sum, r.err }
 }
 
-// fates say of rows, by index, when and how they ended. A row takes eight bytes, one that is far from all others two thousand.
+// fates record for rows, by index, when and how they ended. A row uses eight bytes; one that is far from all others uses two thousand.
 type fates map[int64]*[fatesPage]int64
 
 const (
 	fatesPage = 256
-	set       = 1 << 62 // of a row that is known
+	set       = 1 << 62 // set for a row that is known
 )
 
 // fate is how a row ended.
 type fate struct {
-	end time.Duration // on the clock of the records; 0 where nothing was sent
+	end time.Duration // on the clock of the records; 0 if nothing was sent
 	how manner
 }
 
@@ -495,12 +493,12 @@ type manner int64
 
 const (
 	served   manner = iota
-	given           // it keeps nobody from going on but those that need its reply
-	unserved        // the rows after it do not go
-	pastEnd         // it lay past the end
+	given           // it blocks only rows that need its reply
+	unserved        // rows after it are not sent
+	pastEnd         // it was after the end
 )
 
-// of is the fate for the scheduler.
+// of returns the fate for the scheduler.
 func (f fate) of(delta bool) schedule.Fate {
 	switch {
 	case f.how == served, f.how == given && !delta:
@@ -511,10 +509,10 @@ func (f fate) of(delta bool) schedule.Fate {
 	return schedule.Unserved
 }
 
-// endingOf says how a row of an earlier part ended.
+// endingOf returns how a row of an earlier part ended.
 func endingOf(r *measure.Record) manner {
 	switch {
-	case r.Outcome == measure.Served, r.Outcome == measure.Cancelled: // what was under way ended with the part, and not by the engine
+	case r.Outcome == measure.Served, r.Outcome == measure.Cancelled: // requests in flight ended with the part, not by the engine
 		return served
 	case r.Outcome == measure.Disconnected, r.Outcome == measure.Skipped && r.Reason == measure.SkipTooShort:
 		return given

@@ -17,10 +17,9 @@ import (
 	"github.com/moonloop/moonloop/agent/telemetry"
 )
 
-// Run replays a trace and returns the report on it. The error is for what keeps a replay from being one: bad
-// configuration, a trace that cannot be read, an engine that cannot be reached. Failed requests, a missed goal or an
-// invalid measurement are in the report, as is what a cancelled ctx cut short: Run ends by itself then, with every
-// row accounted for.
+// Run replays a trace and returns the report. It returns an error only if there was no replay: bad configuration, a trace that cannot be
+// read, an engine that cannot be reached. Failed requests, a missed goal, an invalid measurement and a cancelled ctx are in the report.
+// When ctx is cancelled, Run ends by itself, and every row is accounted for.
 func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -31,7 +30,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	cfg = cfg.resolved()
 	clk, said := clock.New(), &notices{onWarn: cfg.Warn, onNote: cfg.Note}
 
-	// Preflight: whatever may keep a replay from being one shows before the first request of the trace.
+	// Preflight: everything that may prevent a replay is found before the first request of the trace.
 	folder, err := openFolder(cfg)
 	if err != nil {
 		return nil, err
@@ -58,7 +57,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	defer in.close()
 	in.announce(cfg.Schedule, said)
 	summing, stopSumming := context.WithCancel(ctx)
-	defer stopSumming() // where the run is none, nobody asks for it
+	defer stopSumming() // if the run fails, the checksum is not needed
 	sum := checksum(summing, in.trace, cfg.Out)
 	text, err := readTexts(ctx, cfg.Prompt)
 	if err != nil {
@@ -156,7 +155,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	return e.conclude(ctx, in.named(err))
 }
 
-// startTimers starts the timers: the schedule's, and that of the hiccup meter, which virtual time has no use for.
+// startTimers starts the timers: the schedule's, and that of the hiccup meter, which is not needed in virtual time.
 func startTimers(virtual func(clock.Clock) schedule.Waiter, clk clock.Clock, tel *telemetry.Pipeline) (schedule.Waiter, *observe.Observer, error) {
 	if virtual != nil {
 		return virtual(clk), observe.Start(clk, nil), nil
@@ -174,7 +173,7 @@ func startTimers(virtual func(clock.Clock) schedule.Waiter, clk clock.Clock, tel
 	return wait, watch, nil
 }
 
-// abandon ends the telemetry of a run that was none; after its Shutdown without effect.
+// abandon ends the telemetry of a run that failed to start; it does nothing after its Shutdown.
 func abandon(tel *telemetry.Pipeline) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -3,8 +3,8 @@
 
 package agent
 
-// This file saves what a replay sends: each body, byte for byte, as the payload of a row. So other tools can read the prompts,
-// and a replay of the file sends the same bodies again, live replies of the first run included.
+// This file saves the requests of a replay: each body, byte for byte, as the payload of a row. So other tools can read the prompts, and a
+// replay of the file sends the same bodies again, including live replies of the first run.
 
 import (
 	"bytes"
@@ -23,23 +23,23 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// The bounds of what waits to be saved. Bodies are generated when they are written, so what waits is small.
+// The limits of what waits to be saved. Bodies are generated when they are written, so waiting ones are small.
 const (
 	maxUnsaved      = 1 << 16   // rows
-	maxUnsavedBytes = 256 << 20 // of what they hold
-	// maxUnordered is how many rows wait for an earlier one that has not ended, so that the file is in the trace's order.
+	maxUnsavedBytes = 256 << 20 // of their contents
+	// maxUnordered is the maximum number of rows that wait for an earlier one that has not ended, so that the file is in the trace's order.
 	maxUnordered = 1 << 13
-	// maxSavedBody is what a reader takes in one line beside the row's other fields.
+	// maxSavedBody is the maximum size that a reader accepts on one line with the row's other fields.
 	maxSavedBody = mooncake.DefaultMaxLine - 1<<20
 )
 
-// savedPrompts writes the bodies that have been sent. Rows are handed over when their requests have ended, and written on a
-// goroutine of its own: nothing waits for the disk. A nil savedPrompts saves nothing.
+// savedPrompts writes the bodies that have been sent. Rows are queued when their requests have ended, and written on a separate goroutine,
+// so nothing waits for the disk. A nil savedPrompts saves nothing.
 type savedPrompts struct {
 	file     *mooncake.File
 	name     string
 	endpoint prompt.Endpoint
-	delta    bool // bodies hold the replies before them
+	delta    bool // bodies contain earlier replies
 
 	mu    sync.Mutex
 	rows  *heap.Heap[unsaved]
@@ -48,12 +48,12 @@ type savedPrompts struct {
 	wake  chan struct{}
 	gone  sync.WaitGroup
 
-	next int64 // index of the row that is written next, where all before it are
+	next int64 // index of the next row to write, if all before it are known
 	said report.Saved
 	err  error // the first
 }
 
-// unsaved is a row that waits; without a body it was not sent.
+// unsaved is a queued row; without a body it was not sent.
 type unsaved struct {
 	index int64
 	row   *mooncake.Row
@@ -62,7 +62,7 @@ type unsaved struct {
 	held  int64
 }
 
-// savedNote is what a saved row tells beside its payload.
+// savedNote is what a saved row has in addition to its payload.
 type savedNote struct {
 	Row         int64    `json:"row"`
 	Endpoint    string   `json:"endpoint"`
@@ -70,7 +70,7 @@ type savedNote struct {
 	HashIDs     []uint64 `json:"hash_ids,omitempty"`
 }
 
-// openSaved creates the file, before anything is read or sent. Nil where none is asked for.
+// openSaved creates the file, before anything is read or sent. It returns nil if none is wanted.
 func openSaved(cfg Config) (*savedPrompts, error) {
 	name := cfg.SavePrompts
 	if name == "" {
@@ -98,7 +98,7 @@ func openSaved(cfg Config) (*savedPrompts, error) {
 	return s, nil
 }
 
-// start begins to write what is sent by a plan.
+// start begins writing the requests of a plan.
 func (s *savedPrompts) start(p plan) {
 	if s == nil {
 		return
@@ -107,7 +107,7 @@ func (s *savedPrompts) start(p plan) {
 	s.gone.Go(s.write)
 }
 
-// add takes a row whose request has ended, and never waits. Warm-ups have an index below 0.
+// add adds a row whose request has ended, and never waits. Warm-ups have an index below 0.
 func (s *savedPrompts) add(rec *measure.Record, body send.Body) {
 	if s == nil || rec.Index < 0 {
 		return
@@ -126,7 +126,7 @@ func (s *savedPrompts) add(rec *measure.Record, body send.Body) {
 	s.mu.Unlock()
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is awake
+	default: // it is awake already
 	}
 }
 
@@ -145,7 +145,7 @@ func (s *savedPrompts) write() {
 	}
 }
 
-// take takes the row whose turn it is: the next one of the trace, or the first where too many wait, or all are there.
+// take removes and returns the row to write: the next one of the trace, or the first one if too many wait, or if all have arrived.
 func (s *savedPrompts) take() (u unsaved, due, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,7 +181,7 @@ func (s *savedPrompts) line(u unsaved) error {
 		return fmt.Errorf("row %d: its body of %d bytes is longer than a reader of traces takes", u.index, u.body.Size)
 	}
 	if s.err != nil {
-		return s.err // the disk is full: no row after a hole
+		return s.err // the disk is full: no row after a gap
 	}
 	body := bytes.NewBuffer(make([]byte, 0, u.body.Size))
 	if _, err := io.Copy(body, u.body.Open()); err != nil {
@@ -205,7 +205,7 @@ func (s *savedPrompts) line(u unsaved) error {
 	return nil
 }
 
-// finish writes what still waits, and gives the file its name and its sidecar. It returns what the report says of it.
+// finish writes the queued rows, and renames the file and its sidecar to their names. It returns the part of the report about it.
 func (s *savedPrompts) finish(meta mooncake.Meta) (*report.Saved, error) {
 	if s == nil {
 		return nil, nil //nolint:nilnil // nothing was to be saved
@@ -232,7 +232,7 @@ func (s *savedPrompts) finish(meta mooncake.Meta) (*report.Saved, error) {
 	return &s.said, err
 }
 
-// close discards the file of a run that was none; after its end without effect.
+// close discards the file of a run that failed to start; it does nothing after finish.
 func (s *savedPrompts) close() {
 	if s == nil {
 		return

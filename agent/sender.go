@@ -22,45 +22,45 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// sender takes a row to the engine and back: it builds the request, sends it, and writes down what came of it.
+// sender sends a row to the engine: it builds the request, sends it, and records the result.
 type sender struct {
 	clk     clock.Clock
 	runID   string
 	engines *engines
-	session string // the header that names a row's session
+	session string // the header with a row's session id
 	builder *prompt.Builder
 	replies *carry.Store // nil: no live reply is carried
 	cache   *predictor
-	// disconnect says which requests are given up, by a number for each row that the seed makes.
+	// disconnect decides which requests are closed on purpose, by a number for each row that the seed determines.
 	disconnect Disconnect
 	seed       uint64
 }
 
-// hangsUp reports whether a row's request is to be given up: in every shard and every run of a seed the same ones. A warm-up never is.
+// hangsUp reports whether a row's request is closed on purpose: the same ones in every shard and every run with a seed. A warm-up never is.
 func (s *sender) hangsUp(index int64) bool {
-	const stream = 0x68616e67757073 // "hangups": what else the seed decides is independent of it
+	const stream = 0x68616e67757073 // "hangups": makes it independent of everything else that uses the seed
 	return index >= 0 && splitmix.Uniform(splitmix.Next(splitmix.Next(s.seed^stream)+uint64(index))) < s.disconnect.Share
 }
 
-// pending is a request on its way to its instant. The scheduler decides what becomes of it: it opens the gate, or shuts it.
+// pending is a request before its scheduled time. The scheduler opens its gate, or shuts it.
 type pending struct {
 	gate   *send.Gate
-	engine *backend            // that it goes to
-	first  func(time.Duration) // is told of the first token; may be nil
+	engine *backend            // its destination
+	first  func(time.Duration) // called at the first token; may be nil
 	reason string              // why it is skipped, set before the gate is shut
 	err    error               // why it cannot be built
-	cancel context.CancelFunc  // frees what the request has taken hold of
+	cancel context.CancelFunc  // frees the request's resources
 }
 
-// atOnce is a request that goes as soon as it is ready, from an instant on.
+// atOnce is a request that is sent as soon as it is ready, from a time on.
 func atOnce(at time.Duration) *pending {
 	p := &pending{gate: send.NewGate(), cancel: func() {}}
 	p.gate.Open(at)
 	return p
 }
 
-// exchange builds the row's request, sends it, and notes how it went. It returns the instant at which the exchange
-// was over, and the body that was sent, the zero one where none was.
+// exchange builds the row's request, sends it, and records the result. It returns the time at which the exchange was over, and the body
+// that was sent, or the zero body.
 func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *prompt.History, traceparent string, p *pending) (over time.Duration, sent send.Body) {
 	built, keep, err := s.build(rec, history)
 	err = cmp.Or(p.err, err)
@@ -81,7 +81,7 @@ func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *pro
 	rec.Model, rec.Assumed = built.Model, built.Assumed
 	req := built.Request
 	req.Header = s.headers(rec, traceparent)
-	req.Gate, req.First = p.gate, p.first
+	req.Gate, req.First, req.Session = p.gate, p.first, rec.Row.SessionID
 	if s.hangsUp(rec.Index) {
 		req.HangUp = max(s.disconnect.After, time.Nanosecond)
 	}
@@ -92,7 +92,7 @@ func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *pro
 	if !let {
 		return s.clk.Now(), sent
 	}
-	if x.Err != nil && x.End < at { // before it was due; nothing had been sent, and what failed then may go well now
+	if x.Err != nil && x.End < at { // before it was due: nothing had been sent, and what failed then may succeed now
 		p.engine.client.Do(ctx, &req, x)
 	}
 	rec.Sent = true
@@ -100,17 +100,17 @@ func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *pro
 	if history != nil && rec.Outcome == measure.Served {
 		history.Append(rec.Row, built, x.Reply, x.ToolCalls)
 	}
-	// Not x.End, the last byte's instant: a stream that stays open after it holds its slot and its session until the
-	// client has let go.
+	// Not x.End, the time of the last byte: a stream that stays open after it occupies its slot and its session until the client has closed
+	// it.
 	return s.clk.Now(), req.Body
 }
 
-// build makes a row's request, with the live replies that its prompt has, and reports whether its own reply is to be kept.
+// build makes a row's request, with the live replies in its prompt, and reports whether its own reply must be stored.
 func (s *sender) build(rec *measure.Record, history *prompt.History) (p prompt.Prompt, keep bool, err error) {
 	row := rec.Row
 	invented := func(why string) []string { return slices.Repeat([]string{why}, len(row.Replies)) }
 	switch {
-	case rec.Index < 0 || history != nil: // a warm-up, or a session that carries its replies by itself
+	case rec.Index < 0 || history != nil: // a warm-up, or a session whose history has its replies
 		p, err = s.builder.Build(rec.Index, row, history)
 		return p, false, err
 	case s.replies == nil:
@@ -138,7 +138,7 @@ func (s *sender) build(rec *measure.Record, history *prompt.History) (p prompt.P
 	return p, live.Keep, err
 }
 
-// keepReply keeps what came of a row for the rows that need its reply.
+// keepReply stores the result of a row for the rows that need its reply.
 func (s *sender) keepReply(rec *measure.Record) {
 	x := &rec.Exchange
 	s.replies.End(rec.Index, carry.Ended{
@@ -147,8 +147,7 @@ func (s *sender) keepReply(rec *measure.Record) {
 	})
 }
 
-// headers are those of one request: its span's context, and its session, for engines and routers that keep a session
-// in one place.
+// headers returns those of one request: its span's context, and its session, for engines and routers that keep a session on one instance.
 func (s *sender) headers(rec *measure.Record, traceparent string) http.Header {
 	if traceparent == "" {
 		traceparent = unrecorded(s.runID, rec.Index)
@@ -160,9 +159,9 @@ func (s *sender) headers(rec *measure.Record, traceparent string) http.Header {
 	return h
 }
 
-// unrecorded is the trace context of a request that is in no trace of the run's: of a question before it, of a warm-up, or of a run
-// without telemetry. Its flags say "not sampled", so that gateways and engines record no span of it either: a capture beside them
-// would take that for production. It is W3C's form, https://www.w3.org/TR/trace-context/#traceparent-header.
+// unrecorded returns the trace context of a request outside the run's traces: of a question before it, of a warm-up, or of a run without
+// telemetry. Its flags say "not sampled", so that gateways and engines do not record a span of it either, which a capture would mistake for
+// production. It has W3C's form, https://www.w3.org/TR/trace-context/#traceparent-header.
 func unrecorded(run string, index int64) string {
 	sum := sha256.Sum256(strconv.AppendInt([]byte(run+"-"), index, 10))
 	b := hex.AppendEncode([]byte("00-"), sum[:16])
@@ -170,7 +169,7 @@ func unrecorded(run string, index int64) string {
 	return string(append(b, "-00"...))
 }
 
-// headerSafe keeps a session id from breaking a header: other characters than visible ASCII become "_".
+// headerSafe makes a session id safe for a header: characters other than visible ASCII become "_".
 func headerSafe(id string) string {
 	b := []byte(id)
 	for i, c := range b {
@@ -181,7 +180,7 @@ func headerSafe(id string) string {
 	return string(b[:min(len(b), 256)])
 }
 
-// setOutcome derives how the row ended from its exchange.
+// setOutcome derives the row's outcome from its exchange.
 func setOutcome(rec *measure.Record) {
 	err := rec.Exchange.Err
 	if err == nil {

@@ -3,8 +3,8 @@
 
 package agent
 
-// This file has what a shard of a replay knows of the other ones, with which it does not talk: the name of the run, the schedule that
-// they share, and how far its clock is from one that they all ask.
+// This file has what a shard of a replay knows about the others, with which it does not communicate: the name of the run, the common
+// schedule, and the offset of its clock from a common reference.
 
 import (
 	"context"
@@ -23,10 +23,10 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// fairShare is how much of the mean a shard may have before it says so.
+// fairShare is the multiple of the mean share above which a shard warns.
 const fairShare = 1.2
 
-// sharedRunID names the run of shards that start together, so that their metrics add up; "" for shards that do not.
+// sharedRunID returns the run id of shards that start together, so that their metrics add up; "" for other runs.
 func (c *Config) sharedRunID() string {
 	if c.Trace.Shards == 0 || c.Schedule.StartAt.IsZero() {
 		return ""
@@ -35,7 +35,7 @@ func (c *Config) sharedRunID() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// describeShard says which part of the run a shard was; nil without shards.
+// describeShard describes a shard's part of the run; nil without shards.
 func (e ending) describeShard(ctx context.Context, parts load.Parts) *report.Shard {
 	p := e.plan.shard
 	if p == nil {
@@ -63,7 +63,7 @@ func (e ending) describeShard(ctx context.Context, parts load.Parts) *report.Sha
 	return &s
 }
 
-// noRows is the error of a run that sent nothing.
+// noRows returns the error for a run that sent nothing.
 func noRows(s *report.Shard) error {
 	if s != nil && s.AllRows > 0 {
 		return fmt.Errorf("shard %d/%d has none of the %d rows: they are in fewer groups (sessions, graphs, first blocks) than there are shards; use fewer shards", s.Index, s.Of, s.AllRows)
@@ -71,7 +71,7 @@ func noRows(s *report.Shard) error {
 	return errors.New("no row is left to replay: window, limit and shard leave all of them out")
 }
 
-// compareClock asks the reference for the first time; nil without one.
+// compareClock queries the reference for the first time; nil if there is none.
 func compareClock(ctx context.Context, reference string, said *notices) (*report.Clock, error) {
 	if reference == "" {
 		return nil, nil //nolint:nilnil // nobody asked
@@ -86,11 +86,11 @@ func compareClock(ctx context.Context, reference string, said *notices) (*report
 }
 
 const (
-	clockQuestions = 8 // of which the one counts that took the shortest time
+	clockQuestions = 8 // the one with the shortest round trip counts
 	clockPatience  = time.Second
 )
 
-// askReference asks an NTP server for how much its clock is ahead, and how sure that is: half of the time that the answer took.
+// askReference asks an NTP server for the lead of its clock, and the uncertainty: half of the round trip.
 func askReference(ctx context.Context, address string) (offset, uncertain time.Duration, err error) {
 	found := false
 	for range clockQuestions {

@@ -3,7 +3,7 @@
 
 package agent
 
-// This file works out the figures of a run's steady state, when the run has ended: only then is known where it was.
+// This file computes the figures of a run's steady state after the run has ended, because only then its limits are known.
 
 import (
 	"cmp"
@@ -19,19 +19,19 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 )
 
-// Steady asks for the figures of a part of the run beside those of the whole run. The zero value asks for none.
+// Steady selects a part of the run for figures in addition to those of the whole run. The zero value selects none.
 type Steady struct {
-	// Auto takes the time from which as many requests were under way as in the median of the run until the last one was sent
-	// (measure.Aggregate.Plateau), but no ramp. What From or To say comes first.
+	// Auto selects the time from which as many requests were in flight as in the median of the run, until the last one was sent
+	// (measure.Aggregate.Plateau), without ramps. From and To override it.
 	Auto bool
-	// From and To are where it begins and ends; zero = at the schedule's zero, and where the last request was sent.
+	// From and To are its beginning and end; zero = the start of the schedule, and the time at which the last request was sent.
 	From, To Mark
 }
 
-// Any reports whether a part is asked for.
+// Any reports whether a part is selected.
 func (s Steady) Any() bool { return s != Steady{} }
 
-// Mark is a place in the time from the schedule's zero until the last request was sent. The zero value is none.
+// Mark is a position in the time from the start of the schedule until the last request was sent. The zero value is none.
 type Mark struct {
 	Given bool
 	Share float64       // of that time, 0 to 1
@@ -55,7 +55,7 @@ func ParseMark(text string) (m Mark, err error) {
 	return m, nil
 }
 
-// at returns the instant of a mark in the time from one instant to another one.
+// at returns the time of a mark between two times.
 func (m Mark) at(from, to time.Duration) time.Duration {
 	at := from + time.Duration(m.Share*float64(to-from))
 	if m.After < 0 {
@@ -64,7 +64,7 @@ func (m Mark) at(from, to time.Duration) time.Duration {
 	return max(from, min(at+max(-longest, min(m.After, longest)), to))
 }
 
-// window places the steady state in a run, by its figures, its zero and the length of its ramps.
+// window computes the steady state of a run, from its figures, its start and the length of its ramps.
 func (s Steady) window(whole *measure.Aggregate, zero, ramp time.Duration) (p measure.Plateau, err error) {
 	p, ok := whole.Plateau()
 	if !ok {
@@ -86,7 +86,7 @@ func (s Steady) window(whole *measure.Aggregate, zero, ramp time.Duration) (p me
 	return p, nil
 }
 
-// steady takes the figures of the steady state from the records; nil where none is asked for, and, with a warning, where there is none.
+// steady computes the figures of the steady state from the records; nil if none is selected, and, with a warning, if there is none.
 func (e ending) steady() *report.Steady {
 	ask, rec := e.plan.steady, e.recorder
 	if !ask.Any() {
@@ -107,7 +107,7 @@ func (e ending) steady() *report.Steady {
 	})
 }
 
-// steadyFacts are what the verdict depends on of the steady state that was asked for.
+// steadyFacts are the facts for the verdict about the selected steady state.
 func (e ending) steadyFacts(s *report.Steady, facts *judge.Facts) {
 	if !e.plan.steady.Any() {
 		return

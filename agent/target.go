@@ -3,7 +3,7 @@
 
 package agent
 
-// This file says how the engine is reached, and what it is asked before the run.
+// This file configures how the engine is reached, and what it is asked before the run.
 
 import (
 	"context"
@@ -18,7 +18,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// newEngines makes the clients of the engines. They connect to nothing yet.
+// newEngines makes the clients of the engines. They do not connect yet.
 func newEngines(cfg Config, clk clock.Clock, said *notices) (*engines, error) {
 	t := cfg.Target
 	e := &engines{balance: t.Balance}
@@ -39,7 +39,7 @@ func newEngines(cfg Config, clk clock.Clock, said *notices) (*engines, error) {
 	return e, nil
 }
 
-// The header that the Messages API demands, and the version of the API that is spoken here.
+// The header that the Messages API requires, with the version of the API that is used here.
 const (
 	versionHeader   = "Anthropic-Version"
 	messagesVersion = "2023-06-01"
@@ -56,7 +56,7 @@ func newClient(cfg Config, address string, clk clock.Clock) (*send.Client, error
 			}
 			header.Set(versionHeader, messagesVersion)
 		}
-		// Anthropic, and what stands in for it, wants the key there; engines, which a profile names, want a bearer token everywhere.
+		// Anthropic, and services compatible with it, expect the key there; engines, which a profile names, always expect a bearer token.
 		if t.Profile == "" || t.Profile == prompt.Auto {
 			keyHeader = "X-Api-Key"
 		}
@@ -65,17 +65,17 @@ func newClient(cfg Config, address string, clk clock.Clock) (*send.Client, error
 		URL: address, Header: header, APIKey: t.APIKey, KeyHeader: keyHeader, InstanceHeader: t.InstanceHeader, TLS: t.TLS, HTTP2: t.HTTP2, Retries: t.Retries,
 		ConnectTimeout: min(t.ConnectTimeout, longest), FirstTokenTimeout: min(t.FirstTokenTimeout, longest),
 		IdleTimeout: min(t.IdleTimeout, longest), TotalTimeout: min(t.TotalTimeout, longest),
-		Connections: cfg.Schedule.Concurrency, FreshConnections: t.FreshConnections, DialContext: cfg.DialContext, NoKernelStamps: t.ReadStamps,
+		Connections: cfg.Schedule.Concurrency, Reuse: t.Connections, DialContext: cfg.DialContext, NoKernelStamps: t.ReadStamps,
 	}, clk)
 }
 
-// ask asks each engine, and returns what the first one's answers came to. The others must agree with it, since any of them may get
-// any request.
+// ask queries each engine, and returns the findings of the first one. The others must agree with it, because any engine may get any
+// request.
 func (e *engines) ask(ctx context.Context, q preflight.Config, clk clock.Clock) (first preflight.Findings, err error) {
 	for i, one := range e.all {
 		q.URL = one.url
 		if i > 0 {
-			q.Note = func(string, ...any) {} // as of the first
+			q.Note = func(string, ...any) {} // the first one has reported it
 		}
 		found, err := preflight.Run(ctx, q, one.client, clk)
 		if i == 0 {
@@ -95,7 +95,7 @@ func (e *engines) ask(ctx context.Context, q preflight.Config, clk clock.Clock) 
 	return first, nil
 }
 
-// differ says in what the requests for two engines differ; empty = in nothing.
+// differ describes in what the requests for two engines differ; empty = in nothing.
 func differ(a, b prompt.Options) string {
 	switch {
 	case a.DefaultModel != b.DefaultModel:
@@ -112,11 +112,11 @@ func differ(a, b prompt.Options) string {
 	return ""
 }
 
-// questions is what the engine is to be asked. needed says that a row of the look-ahead has replies.
+// questions returns the configuration of preflight. needed says that a row of the look-ahead has replies.
 func questions(cfg Config, in *input, text texts, needed bool, said *notices) preflight.Config {
 	t, c, info := cfg.Target, cfg.Prompt, in.stream.Info()
 	form := c.Form
-	// Token ids are exact with any tokenizer, so they go wherever the engine takes them and no reply must be carried forward as text.
+	// Token ids are exact with any tokenizer, so they are used if the engine accepts them and no reply must be inserted as text.
 	if form == "" && c.Dataset != "" {
 		form = prompt.Words
 	}

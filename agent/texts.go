@@ -3,7 +3,7 @@
 
 package agent
 
-// This file reads the files that tell what prompts are made of, and counts the tokens of rows that are text.
+// This file reads the dataset and the tokenizer, and counts the tokens of rows that are text.
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// texts are the dataset and the tokenizer of a run; nil where there is none.
+// texts are the dataset and the tokenizer of a run; nil if there is none.
 type texts struct {
 	corpus    *dataset.Corpus
 	tokenizer *tokenizer.Tokenizer
@@ -33,18 +33,18 @@ func readTexts(ctx context.Context, cfg Prompt) (t texts, err error) {
 	return t, err
 }
 
-// counter is the tokenizer for those who ask for one.
+// counter returns the tokenizer as an interface.
 func (t texts) counter() preflight.Tokenizer {
 	if t.tokenizer == nil {
-		return nil // no interface of a nil
+		return nil // a nil interface, not an interface with a nil pointer
 	}
 	return t.tokenizer
 }
 
-// count says of a row that is text how many tokens its prompt should have had. It runs when the reply has come: a long text takes
-// a while.
+// count computes how many tokens the prompt of a row that is text should have had. It runs after the reply, because a long text takes a
+// while.
 func (t texts) count(p plan, rec *measure.Record) {
-	if len(rec.Row.Images) > 0 || p.requests.Options().Images.Each > 0 { // what they cost is no matter of the text
+	if len(rec.Row.Images) > 0 || p.requests.Options().Images.Each > 0 { // the tokens of other parts are unknown
 		return
 	}
 	if t.tokenizer == nil || rec.Outcome != measure.Served || rec.Row.Kind() != mooncake.KindText || rec.PromptTokens > 0 || p.delta && rec.Row.SessionID != "" {

@@ -23,28 +23,28 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// maxWarming bounds the warm-up requests that are under way at once, whatever cap the run has.
+// maxWarming is the maximum number of warm-up requests in flight, even if the run has no maximum.
 const maxWarming = 1024
 
-// maxColdFailures is the number of failures without a success between them that ends a warm-up by time: it would go on to ask an
-// engine that refuses, as fast as that can.
+// maxColdFailures is the number of consecutive failures that ends a warm-up by time. Otherwise the warm-up would send requests to a
+// refusing engine as fast as the engine refuses them.
 const maxColdFailures = 100
 
-// warmup sends requests with the shapes of the trace's first rows and none of their blocks, so that connections and the engine
-// are warm and its cache knows nothing of the trace. What becomes of them is in no figure.
+// warmup sends requests with the lengths of the trace's first rows, but with other blocks. So connections and the engine are warm, and
+// the engine's cache has nothing of the trace. No figure includes these requests.
 type warmup struct {
 	requests int           // 0 = as many as the time takes
-	lasting  time.Duration // after which no further one is sent; 0 = no limit
-	grace    time.Duration // for those that are under way then; 0 = no limit
-	atOnce   int           // of them
-	rampUp   time.Duration // to so many, from 1
-	// prefilling of them may be without a first token; 0 = no limit.
+	lasting  time.Duration // after it, no request is sent; 0 = no limit
+	grace    time.Duration // for requests in flight after that; 0 = no limit
+	atOnce   int           // maximum in flight
+	rampUp   time.Duration // in which the maximum rises from 1 to atOnce
+	// prefilling is the maximum in flight without a first token; 0 = no limit.
 	prefilling    int
 	prefillRampUp time.Duration
 	arrivals      load.Arrivals // zero: a closed loop
 }
 
-// newWarmup settles the warm-up of a schedule.
+// newWarmup derives the warm-up from a schedule's configuration.
 func newWarmup(s Schedule) warmup {
 	atOnce := cmp.Or(s.WarmupConcurrency, s.Concurrency, 1)
 	if s.WarmupArrivals.Any() && s.WarmupConcurrency+s.Concurrency == 0 {
@@ -58,10 +58,10 @@ func newWarmup(s Schedule) warmup {
 	}
 }
 
-// any reports whether there is one.
+// any reports whether there is a warm-up.
 func (w warmup) any() bool { return w.requests > 0 || w.lasting > 0 }
 
-// shapes is the number of rows that its requests are modelled on, at most.
+// shapes is the maximum number of rows whose lengths warm-up requests copy.
 func (w warmup) shapes() int {
 	if w.requests == 0 {
 		return math.MaxInt
@@ -69,7 +69,7 @@ func (w warmup) shapes() int {
 	return w.requests
 }
 
-// rising are so many slots, of which one is free at first, and the others one by one within a time, at equal distances.
+// rising returns n slots. One is free at first; the others become free one by one within a time, at equal intervals.
 func rising(ctx context.Context, n int, within time.Duration) chan struct{} {
 	places := make(chan struct{}, n)
 	for i := 1; i < n && within > 0; i++ {
@@ -80,8 +80,8 @@ func rising(ctx context.Context, n int, within time.Duration) chan struct{} {
 	return places
 }
 
-// take takes a slot, unless ctx ends before one is free. Without slots there is no limit.
-func take(ctx context.Context, places chan struct{}) bool {
+// occupy waits for a free slot and occupies it, or returns when ctx ends. Nil slots are unlimited.
+func occupy(ctx context.Context, places chan struct{}) bool {
 	if places == nil {
 		return true
 	}
@@ -92,7 +92,7 @@ func take(ctx context.Context, places chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
-// run sends the requests until ctx ends, and returns what became of them; nil without a warm-up. A failure is a warning.
+// run sends the requests until ctx ends, and returns their results; nil without a warm-up. A failure is a warning.
 func (w warmup) run(ctx context.Context, s *sender, shapes []*mooncake.Row, tel *telemetry.Pipeline, said *notices) *report.Warmup {
 	if !w.any() {
 		return nil
@@ -127,13 +127,13 @@ func (w warmup) run(ctx context.Context, s *sender, shapes []*mooncake.Row, tel 
 	done, example, inARow := new(report.Warmup), "", 0
 	for i := 0; w.requests == 0 || i < w.requests; i++ {
 		clock.Pause(sending, began+due()-s.clk.Now())
-		if !take(sending, limit) || !take(sending, prefills) {
+		if !occupy(sending, limit) || !occupy(sending, prefills) {
 			break
 		}
 		done.Sent++
 		wg.Go(func() {
 			defer func() { <-limit }()
-			// Rows without ids get content of their own by index; the trace has no negative ones.
+			// A row without ids gets unique content from its index. The trace has no negative indexes.
 			rec := &measure.Record{Row: shapes[i%len(shapes)], Index: int64(-1 - i)}
 			began := s.clk.Now()
 			p := atOnce(began)
@@ -171,7 +171,7 @@ func (w warmup) run(ctx context.Context, s *sender, shapes []*mooncake.Row, tel 
 	return done
 }
 
-// tell says what became of the requests.
+// tell reports the results of the warm-up.
 func (w warmup) tell(ctx context.Context, done *report.Warmup, example string, said *notices) {
 	if ctx.Err() != nil {
 		return

@@ -37,7 +37,7 @@ func TestHarness(t *testing.T) {
 	}
 	page := filepath.Join(dir, "RESULTS.md")
 	harness := exec.CommandContext(t.Context(), self, "-moonloop", moonloop, "-dir", filepath.Join(dir, "bench"), "-peers", filepath.Join(dir, "none"),
-		"-rounds", "1", "-lasts", "200ms", "-sizes", "20", "-scenarios", "dispatch,streams,readers", "-out", page)
+		"-rounds", "1", "-lasts", "200ms", "-sizes", "20", "-scenarios", "dispatch,streams,readers,outages", "-out", page)
 	harness.Env = append(os.Environ(), asCommand+"=1")
 	if out, err := harness.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
@@ -48,12 +48,15 @@ func TestHarness(t *testing.T) {
 	}
 	for _, want := range []string{
 		"| moonloop, even |", "| moonloop, the trace's bursts |",
+		"## Dispatch at 5000 requests/s, a busy loop on each core",
+		"moonloop, the trace's bursts: CPU per request at most vegeta's (ours, vegeta's, the floor's): **was not measured**",
 		"| skipped | vegeta: not installed",
 		"## 20 streams of 50 tokens/s",
 		"| moonloop, kernel stamps, all telemetry |",
 		"| floor: bare net/http and the scanner |",
 		"## Readers: 20 streams of 50 tokens/s",
 		"| one loop, epoll, at once |", "| one loop, epoll, each ms |",
+		"## Latency at a server that is stalled",
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("no %q in the page", want)

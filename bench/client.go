@@ -18,7 +18,7 @@ import (
 	"github.com/moonloop/moonloop/study/referee"
 )
 
-// work is a load of streams: so many, each of so many tokens, started within a time.
+// work is a load of streams: this many, each of this many tokens, started within a time.
 type work struct {
 	streams, tokens int
 	within          time.Duration

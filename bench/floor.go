@@ -82,7 +82,7 @@ func (f floor) read(dir string, t *truth) (*report, error) {
 // streamID is the X-Request-Id of a stream of the floor.
 func streamID(i int) string { return "floor-" + strconv.Itoa(i) }
 
-// promptBody is a request for a reply of so many tokens, to a prompt of one block of token ids.
+// promptBody is a request for a reply of this many tokens, to a prompt of one block of token ids.
 func promptBody(tokens int) string {
 	return `{"model":"m","stream":true,"ignore_eos":true,"max_tokens":` + strconv.Itoa(tokens) +
 		`,"prompt":[1` + strings.Repeat(",12345", 511) + `]}`
@@ -113,7 +113,7 @@ func (t *tally) add(tokens int, kernel int64) {
 
 // readers are the ways to read streams. A reader opens all streams of the work, each at its instant, and reads them to their ends.
 var readers = map[string]func(ctx context.Context, url string, w work, streams []tally) error{
-	"http": readHTTP, "conn": readConns, "epoll": readEpoll, "batches": readBatches,
+	"http": readHTTP, "conn": readConns, "epoll": readEpoll, "batches": readBatches, "uring": readRing,
 }
 
 // runFloor is the whole of the floor's process. With the name of a file for stamps, it notes when each token came.

@@ -64,7 +64,9 @@ func (b *bench) findPrograms(ctx context.Context, chosen []scenario) {
 	}
 	for _, p := range peers {
 		if program := b.installed(p); program != "" {
-			b.results.fact("program", p.program+" "+versionOf(ctx, program))
+			// peers.sh notes the version of a program that does not tell it.
+			version := cmp.Or(strings.TrimSpace(content(filepath.Join(b.peers, p.program+".version"))), versionOf(ctx, program))
+			b.results.fact("program", p.program+" "+version)
 			continue
 		}
 		why := strings.TrimSpace(content(filepath.Join(b.peers, p.program+".skipped")))

@@ -62,6 +62,7 @@ var scenarios = []scenario{
 	{"start", startUp, false, "time to the first request, and memory, on the public trace and on ten million rows"},
 	{"hold", hold, false, "5,000 streams of 10 tokens/s for a minute"},
 	{"honesty", honesty, true, "the rate at which the verdict turns, or a peer's figures leave the truth"},
+	{"outages", outages, true, "what tools say of the latency of a server that stalls, collects or browns out, beside the truth"},
 	{"collector", collectorScenario, false, "the Collector beside the stock receiver and file exporter"},
 	{"go", goBenchmarks, false, "Go benchmarks of the hot paths"},
 }
@@ -111,9 +112,10 @@ func command(ctx context.Context, args []string) error {
 	page := fs.String("out", "bench/RESULTS.md", "page to write")
 	shown := fs.String("command", "go run ./bench "+strings.Join(args, " "), "how the reader starts this, for the page")
 	floorURL := fs.String("floor", "", "be the floor client against this engine")
-	reader := fs.String("reader", "http", "how the floor reads: http, conn, epoll or batches")
+	reader := fs.String("reader", "http", "how the floor reads: http, conn, epoll, batches or uring")
 	stamps := fs.String("stamps", "", "file for the instants at which the floor's tokens came; empty = they are not noted")
 	beSink := fs.Bool("sink", false, "be the OTLP sink")
+	beBusy := fs.Bool("busy", false, "be a busy loop")
 	var w work
 	fs.IntVar(&w.streams, "streams", 1, "streams of the floor")
 	fs.IntVar(&w.tokens, "tokens", 1, "tokens of each of its streams")
@@ -126,6 +128,8 @@ func command(ctx context.Context, args []string) error {
 		return runFloor(ctx, os.Stdout, *floorURL, w, *reader, *stamps)
 	case *beSink:
 		return runSink(ctx, os.Stdout)
+	case *beBusy:
+		return runBusy(ctx)
 	case b.rounds < 1 || b.lasts <= 0:
 		return errors.New("-rounds and -lasts must be above 0")
 	}
@@ -225,7 +229,7 @@ func (b *bench) table(title, about string) *table {
 // folder returns an empty folder for one run. It is kept until the next run of the same name.
 func (b *bench) folder(parts ...any) (string, error) {
 	name := strings.Map(func(r rune) rune {
-		if strings.ContainsRune("/:,; ", r) {
+		if strings.ContainsRune("/:,; '", r) {
 			return '-'
 		}
 		return r

@@ -59,7 +59,7 @@ var peers = []peer{
 	{
 		program: "k6", label: "k6", header: "X-Request-Id", prefix: "k6-", files: map[string]string{"script.js": k6Script},
 		env:  []string{"K6_NO_USAGE_REPORT=true"},
-		args: []string{"run", "--quiet", "--no-summary", "--address", "", "{dir}/script.js"},
+		args: []string{"run", "--quiet", "--summary-mode", "disabled", "--address", "", "{dir}/script.js"},
 	},
 	{
 		program: "aiperf", label: "AIPerf", env: python, file: "aiperf/profile_export.jsonl", report: readAIPerf,
@@ -78,6 +78,10 @@ var peers = []peer{
 			"--output", "kind=json,path={dir}/guidellm.json", "--disable-console",
 		},
 	},
+	// Those that only send at a rate: see tools.
+	{program: "oha"},
+	{program: "wrk2"},
+	{program: "inference-perf"},
 	{program: "vllm"},
 }
 

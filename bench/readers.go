@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/study/referee"
+	"golang.org/x/sys/unix"
 )
 
 // adoptable is the share of net/http's cost at which another reader would be worth its code.
@@ -26,6 +27,11 @@ func compareReaders(ctx context.Context, b *bench) error {
 		floor{label: "one loop, epoll, at once", reader: "epoll", stamps: true},
 		floor{label: "one loop, epoll, each ms", reader: "batches", stamps: true},
 	}
+	ring, forbidden := newRing()
+	if forbidden == nil {
+		forbidden = unix.Close(ring.fd)
+		others = append(others, floor{label: "one loop, io_uring", reader: "uring", stamps: true})
+	}
 	agent := &moonloop{label: "moonloop, for comparison"}
 	for _, n := range b.streamsOf(100, 1000, 5000) {
 		w := work{streams: n, tokens: b.tokens(), gap: usualGap}
@@ -37,6 +43,9 @@ func compareReaders(ctx context.Context, b *bench) error {
 			"Clients that do nothing but read, with the same scanner of events, `recvmsg` with the kernel's stamp, and clock. `CPU µs/token`: while all\n"+
 				"streams are open, so without connections and requests. `of net/http`: in the same round. `gap error`: by kernel stamps, and by the reader's\n"+
 				"own, taken after the read. `waited`: from the kernel's stamp until the reader had the token. `together`: tokens that came with the one before.")
+		if forbidden != nil {
+			t.note("io_uring is left out: %v.", forbidden)
+		}
 		round := 0.0 // CPU of net/http in this round
 		b.turns(ctx, t, append([]client{netHTTP}, append(others, agent)...), func(c client, n int) error {
 			o, err := b.streamOnce(ctx, c, w, "readers", n)

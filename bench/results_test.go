@@ -11,6 +11,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/moonloop/moonloop/study/referee"
 )
 
 func TestResults(t *testing.T) {
@@ -66,5 +70,20 @@ func TestResults(t *testing.T) {
 	var back any
 	if text, err = os.ReadFile(raw); err != nil || json.Unmarshal(text, &back) != nil {
 		t.Errorf("the raw results cannot be read back: %v", err)
+	}
+}
+
+// TestWrk2: the percentiles that wrk2 prints, which is all that it says.
+func TestWrk2(t *testing.T) {
+	text := "  Latency Distribution (HdrHistogram - Recorded Latency)\n 50.000%  842.00us\n 75.000%    1.20ms\n 90.000%  211.46ms\n 99.000%    1.18s \n 99.900%    1.21s \n100.000%    1.02m \n"
+	got, err := readWrk2(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(referee.Percentiles{P50: 0.842, P90: 211.46, P99: 1180, P999: 1210, Max: 61200}, got, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if _, err := readWrk2(strings.TrimSuffix(text, "100.000%    1.02m \n")); err == nil {
+		t.Error("no error without the greatest")
 	}
 }

@@ -8,32 +8,32 @@ import (
 	"fmt"
 )
 
-// Chain is what is kept of a prompt's text: a value for each of its cells, one for the end, and its length.
+// Chain describes a prompt's text: a value for each of its cells, one for the end, and its length.
 type Chain struct {
-	// Cells are the values of the full cells in order, at most [MaxCells]. Two prompts have as many leading cells in
-	// common as the beginning that they share has full cells.
+	// Cells are the values of the full cells in order, at most [MaxCells]. Two prompts have as many leading cells in common as their common
+	// beginning has full cells.
 	Cells []uint64
-	// Tail is the value of the whole text. Texts of equal tails are equal, also after their last cell.
+	// Tail is the value of the whole text. Texts with equal tails are equal, including the part after the last cell.
 	Tail uint64
-	// Bytes is the length of the text: at least [CellSize] per cell, and more than the rest of a cell beyond that only
-	// where the text has more cells than are kept.
+	// Bytes is the length of the text: at least [CellSize] per cell. The rest is less than a cell, unless the text has more cells than
+	// [MaxCells].
 	Bytes int64
-	// Ends are where the messages of the text end, in order, at most [MaxEnds]; nil where that is not known. The last one of a
-	// whole prompt ends with the text. What [Chain.KeptEnds] left out is not there.
+	// Ends are the ends of the messages of the text, in order, at most [MaxEnds]; nil if they are not known. The last message of a whole
+	// prompt ends with the text. Ends that [Chain.KeptEnds] left out are missing.
 	Ends []End
 }
 
-// End is a place in a canonical prompt where a message ends.
+// End is a position in a canonical prompt at which a message ends.
 type End struct {
 	Bytes int64  // length of the text up to there, at most [MaxEndBytes]
 	Role  Role   // whose message it was
-	Value uint64 // keyed value of the text up to there; where a cell ends there, that cell's
+	Value uint64 // keyed value of the text up to there; if a cell ends there, the cell's value
 }
 
-// Role is who wrote a message, as far as prompts are told apart by it.
+// Role is the writer of a message, as far as prompts distinguish it.
 type Role uint8
 
-// The roles. The zero Role is any other.
+// The roles. The zero Role is any other one.
 const (
 	RoleOther Role = iota
 	RoleSystem
@@ -44,10 +44,10 @@ const (
 )
 
 const (
-	// MaxEnds is the most ends of messages that a [Hasher] finds in one prompt: the first ones. [Chain.KeptEnds] keeps fewer of many short
-	// messages.
+	// MaxEnds is the maximum number of ends of messages that a [Hasher] records in one prompt: the first ones. For many short messages,
+	// [Chain.KeptEnds] keeps fewer.
 	MaxEnds = 1 << 12
-	// MaxEndBytes is the greatest length of text at which an end is kept.
+	// MaxEndBytes is the maximum length of text at which an end is recorded.
 	MaxEndBytes = 1<<28 - 1
 )
 
@@ -57,8 +57,8 @@ const (
 	trailerWords = 2
 )
 
-// AppendBinary appends the chain in the form of the attribute mooncake.cells: 8 bytes little-endian for each cell, then
-// 8 for the tail and 8 for the length of the text in bytes. The ends are no part of it: see [Chain.AppendEnds]. The error is always nil.
+// AppendBinary appends the chain in the form of the attribute mooncake.cells: 8 bytes little-endian for each cell, then 8 for the tail and
+// 8 for the length of the text in bytes. The ends are separate: see [Chain.AppendEnds]. The error is always nil.
 func (c Chain) AppendBinary(dst []byte) ([]byte, error) {
 	for _, cell := range c.Cells {
 		dst = binary.LittleEndian.AppendUint64(dst, cell)
@@ -67,9 +67,9 @@ func (c Chain) AppendBinary(dst []byte) ([]byte, error) {
 	return binary.LittleEndian.AppendUint64(dst, uint64(c.Bytes)), nil //nolint:gosec // a length is not negative
 }
 
-// UnmarshalBinary reads what [Chain.AppendBinary] wrote into the memory of c.Cells, as far as that suffices. Nothing is
-// kept of data, and c.Ends becomes nil. What no [Hasher] can have made is an error and leaves c as it
-// was; whether the cells are values of one text cannot be checked.
+// UnmarshalBinary reads the output of [Chain.AppendBinary], into the memory of c.Cells if that suffices. It keeps no reference to data, and
+// sets c.Ends to nil. It returns an error, and leaves c unchanged, for input that no [Hasher] can have made; it cannot check whether the
+// cells are values of one text.
 func (c *Chain) UnmarshalBinary(data []byte) error {
 	words := len(data) / wordSize
 	if len(data)%wordSize != 0 || words < trailerWords {
@@ -90,8 +90,8 @@ func (c *Chain) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// Validate returns an [ErrLength] unless the chain has as many cells as its text, and ends that are within the text, one behind the
-// other, of known roles, and the same as the cells that end where they do. Whether the values are those of one text cannot be checked.
+// Validate returns an [ErrLength] unless the chain has the right number of cells for its text, and ends that are within the text, in order,
+// with known roles, and equal to the cells that end at the same positions. It cannot check whether the values are those of one text.
 func (c Chain) Validate() error {
 	if err := checkCells(len(c.Cells), c.Bytes); err != nil {
 		return err
@@ -99,7 +99,7 @@ func (c Chain) Validate() error {
 	return c.checkEnds()
 }
 
-// checkCells returns an error unless a text of so many bytes has so many cells.
+// checkCells returns an error unless a text of this many bytes has this many cells.
 func checkCells(cells int, bytes int64) error {
 	if bytes < 0 {
 		return fmt.Errorf("mooncake.cells: the length of the text is beyond any text: %w: the attribute is not ours", ErrLength)

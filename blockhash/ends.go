@@ -9,18 +9,18 @@ import (
 	"slices"
 )
 
-// Where the messages of a text end. Two prompts part at such a place far more often than at that of a cell, and the server's
-// count of tokens tells where it is in tokens.
+// The ends of the messages of a text. Two prompts diverge at such a position far more often than at the end of a cell, and the server's
+// token counts show its position in tokens.
 
-// endSize is the number of bytes of an end in the attributes mooncake.cells.ends and mooncake.cells.reply: its value, and its place
-// with its role in the low roleBits.
+// endSize is the number of bytes of an end in the attributes mooncake.cells.ends and mooncake.cells.reply: its value, and its position with
+// its role in the low roleBits.
 const (
 	endSize  = wordSize + 4
 	roleBits = 4
 	lastRole = RoleTools
 )
 
-// roleOf returns the role of a message by the name that stands in the canonical prompt.
+// roleOf returns the role of a message by its name in the canonical prompt.
 func roleOf(name string) Role {
 	switch name {
 	case "system", "developer":
@@ -38,9 +38,8 @@ func roleOf(name string) Role {
 	}
 }
 
-// End returns the end of a message that ends with the text so far, and whose role was the last one that began. ok is false
-// beyond [MaxEndBytes]. A text that goes on with a reply has the end of that here, which the chain taken before it knows
-// nothing of.
+// End returns the end of a message that ends with the text so far, and whose role was the last one that began. ok is false beyond
+// [MaxEndBytes]. If the text continues with a reply, this is the end of the reply, which a chain that was taken earlier does not have.
 func (h *Hasher) End() (end End, ok bool) {
 	if h.chain.Bytes > MaxEndBytes {
 		return End{}, false
@@ -48,7 +47,7 @@ func (h *Hasher) End() (end End, ok bool) {
 	return End{Bytes: h.chain.Bytes, Role: h.role, Value: h.value(h.digest.Sum64(), border)}, true
 }
 
-// ended takes note of the end of a message.
+// ended records the end of a message.
 func (h *Hasher) ended() {
 	if len(h.chain.Ends) == MaxEnds {
 		return
@@ -58,8 +57,8 @@ func (h *Hasher) ended() {
 	}
 }
 
-// AppendBinary appends the end as one of the attribute mooncake.cells.ends: 8 bytes little-endian for its value, and 4 for 16 times
-// its place plus its role. An end that [End.UnmarshalBinary] would refuse is an error.
+// AppendBinary appends the end in the form of the attribute mooncake.cells.ends: 8 bytes little-endian for its value, and 4 for 16 times
+// its position plus its role. For an end that [End.UnmarshalBinary] would refuse, it returns an error.
 func (e End) AppendBinary(dst []byte) ([]byte, error) {
 	if err := e.check(); err != nil {
 		return dst, err
@@ -68,7 +67,8 @@ func (e End) AppendBinary(dst []byte) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(dst, uint32(e.Bytes)<<roleBits|uint32(e.Role)), nil //nolint:gosec // just checked
 }
 
-// UnmarshalBinary reads what [End.AppendBinary] wrote. What no [Hasher] can have made is an error and leaves e as it was.
+// UnmarshalBinary reads the output of [End.AppendBinary]. It returns an error, and leaves e unchanged, for input that no [Hasher] can have
+// made.
 func (e *End) UnmarshalBinary(data []byte) error {
 	if len(data) != endSize {
 		return fmt.Errorf("end of a message: %d bytes: %w: it has %d", len(data), ErrLength, endSize)
@@ -81,13 +81,13 @@ func (e *End) UnmarshalBinary(data []byte) error {
 	return nil
 }
 
-// endOf returns the end that stands at the beginning of data.
+// endOf returns the end at the beginning of data.
 func endOf(data []byte) End {
 	place := binary.LittleEndian.Uint32(data[wordSize:])
 	return End{Bytes: int64(place >> roleBits), Role: Role(place & (1<<roleBits - 1)), Value: binary.LittleEndian.Uint64(data)}
 }
 
-// check returns an error for an end that no text has.
+// check returns an error for an end that is impossible in any text.
 func (e End) check() error {
 	if e.Bytes < 1 || e.Bytes > MaxEndBytes || e.Role > lastRole {
 		return fmt.Errorf("end of a message: after %d bytes, of role %d: %w: it is after 1 to %d bytes, of a role up to %d",
@@ -96,8 +96,8 @@ func (e End) check() error {
 	return nil
 }
 
-// AppendEnds appends the ends of messages in the form of the attribute mooncake.cells.ends, 12 bytes each as [End.AppendBinary] has
-// them. Of a chain that [Chain.Validate] refuses the form is nothing that can be read.
+// AppendEnds appends the ends of messages in the form of the attribute mooncake.cells.ends, 12 bytes each as in [End.AppendBinary]. For a
+// chain that [Chain.Validate] refuses, the result is unreadable.
 func (c Chain) AppendEnds(dst []byte) []byte {
 	for _, e := range c.Ends {
 		dst, _ = e.AppendBinary(dst) // those of a valid chain are valid
@@ -105,13 +105,14 @@ func (c Chain) AppendEnds(dst []byte) []byte {
 	return dst
 }
 
-// UnmarshalEnds reads what [Chain.AppendEnds] wrote into the memory of c.Ends, as far as that suffices. Nothing is kept of data. What
-// no [Hasher] can have made of a text with the cells and the length of c, which have to be there, is an error and leaves c as it was.
+// UnmarshalEnds reads the output of [Chain.AppendEnds], into the memory of c.Ends if that suffices. It keeps no reference to data. It
+// returns an error, and leaves c unchanged, for ends that no [Hasher] can have made from a text with the cells and the length of c, which
+// must be set.
 func (c *Chain) UnmarshalEnds(data []byte) error {
 	if len(data)%endSize != 0 || len(data) > endSize*MaxEnds {
 		return fmt.Errorf("mooncake.cells.ends: %d bytes: %w: an end has %d, and there are at most %d ends", len(data), ErrLength, endSize, MaxEnds)
 	}
-	// Behind those that are there, so that nothing is touched by what is refused.
+	// Append after the existing ends, so that refused input changes nothing.
 	before := len(c.Ends)
 	read := slices.Grow(c.Ends, len(data)/endSize)
 	for ; len(data) > 0; data = data[endSize:] {
@@ -124,7 +125,7 @@ func (c *Chain) UnmarshalEnds(data []byte) error {
 	return nil
 }
 
-// checkEnds returns an error unless ends are such as the text of the chain can have.
+// checkEnds returns an error unless ends are possible in the text of the chain.
 func (c Chain) checkEnds() error {
 	if len(c.Ends) > MaxEnds {
 		return fmt.Errorf("mooncake.cells.ends: %d ends: %w: there are at most %d", len(c.Ends), ErrLength, MaxEnds)
@@ -147,8 +148,8 @@ func (c Chain) checkEnds() error {
 	return nil
 }
 
-// ValidateReply returns an [ErrLength] unless an end can be that of the reply to the prompt whose chain this is: of a message of the
-// assistant behind it. Whether the value is that of such a text cannot be checked.
+// ValidateReply returns an [ErrLength] unless an end can be that of the reply to the prompt of this chain: of a message of the assistant
+// after it. It cannot check whether the value is that of such a text.
 func (c Chain) ValidateReply(reply End) error {
 	if err := reply.check(); err != nil {
 		return err

@@ -15,14 +15,14 @@ import (
 	"sync"
 )
 
-// Algorithm names how values are made of text or tokens, for those who have to know; the package documentation describes it.
+// Algorithm is the name of the algorithm for values of text or tokens; the package documentation describes it.
 const Algorithm = "XXH64 and AES-128 under a key, derived by HMAC-SHA-256"
 
-// KeySize is the least number of bytes of a key.
+// KeySize is the minimum number of bytes of a key.
 const KeySize = 32
 
-// The labels keep what is derived from a key apart: without them a session could be named so that its twin gives away
-// another of the key's secrets.
+// The labels separate the values that are derived from a key. Without them, a session could be named so that its twin reveals another of
+// the key's secrets.
 const (
 	labelFingerprint = "moonloop fingerprint v1"
 	labelSession     = "moonloop session v1"
@@ -30,24 +30,24 @@ const (
 	labelValue       = "moonloop value v1"
 )
 
-// Key is the secret under which prompts are hashed. Collectors whose values shall match share one. A Key cannot be
-// printed, logged or marshalled: all of these give its fingerprint. It is safe for concurrent use.
+// Key is the secret under which prompts are hashed. Collectors whose values must match share one. A Key cannot be printed, logged or
+// marshalled: all of these return its fingerprint. It is safe for concurrent use.
 //
-// The zero Key is a random key of this process, made when it is first used: what it hashes matches nothing else.
+// The zero Key is a random key of this process, made when it is first used: its values match no others.
 type Key struct {
-	// A pointer, because printing a struct that holds a Key in an unexported field calls no method of Key.
+	// A pointer, because printing a struct that has a Key in an unexported field calls no method of Key.
 	secret *secret
 }
 
 type secret struct {
-	// derive returns HMAC-SHA256(key, label ‖ 0 ‖ data). The key is where only this function finds it, because
-	// printing with a verb that does not fit follows pointers, too.
+	// derive returns HMAC-SHA256(key, label ‖ 0 ‖ data). Only this function can reach the key, because printing with an unsuitable verb
+	// follows pointers, too.
 	derive func(label, data string) []byte
 	value  cipher.Block
 }
 
-// NewKey returns the key made of secret, of which it keeps a copy. The bytes are used as they are and should be random;
-// fewer than [KeySize] are an error.
+// NewKey returns the key for secret, of which it keeps a copy. The bytes are used directly and should be random; fewer than [KeySize] are
+// an error.
 func NewKey(secret []byte) (Key, error) {
 	if len(secret) < KeySize {
 		return Key{}, fmt.Errorf("hash key: has %d bytes, and fewer than %d can be guessed: generate one with openssl rand -hex 32",
@@ -56,7 +56,7 @@ func NewKey(secret []byte) (Key, error) {
 	return newKey(bytes.Clone(secret)), nil
 }
 
-// RandomKey returns a new random key, which nobody else can ever have.
+// RandomKey returns a new random key.
 func RandomKey() Key {
 	key := make([]byte, KeySize)
 	_, _ = rand.Read(key) // never fails
@@ -73,7 +73,7 @@ func newKey(key []byte) Key {
 	}}
 	block, err := aes.NewCipher(s.derive(labelValue, "")[:16])
 	if err != nil {
-		panic("blockhash: AES-128 refused a key of 16 bytes: " + err.Error()) // depends on no input
+		panic("blockhash: AES-128 refused a key of 16 bytes: " + err.Error()) // does not depend on any input
 	}
 	s.value = block
 	return Key{s}
@@ -86,26 +86,26 @@ func (k Key) get() *secret {
 	return k.secret
 }
 
-// IsZero reports whether the key is the zero Key. Who runs on that should say so: nothing that it hashes can be compared
-// with another process, or with this one after a restart.
+// IsZero reports whether the key is the zero Key. A program that uses it should say so: its values cannot be compared with those of another
+// process, or of this one after a restart.
 func (k Key) IsZero() bool { return k.secret == nil }
 
-// Fingerprint returns 8 hexadecimal digits that tell keys apart and from which a key cannot be found.
+// Fingerprint returns 8 hexadecimal digits that identify the key without revealing it.
 func (k Key) Fingerprint() string {
 	return hex.EncodeToString(k.get().derive(labelFingerprint, "")[:4])
 }
 
-// Session returns the keyed twin of a session id: 16 hexadecimal digits. Equal ids have equal twins, and the id cannot
-// be found from the twin without the key.
+// Session returns the keyed twin of a session id: 16 hexadecimal digits. Equal ids have equal twins, and the id cannot be computed from the
+// twin without the key.
 func (k Key) Session(id string) string {
 	return hex.EncodeToString(k.get().derive(labelSession, id)[:8])
 }
 
-// String returns the fingerprint, marked as one.
+// String returns the fingerprint, marked as such.
 func (k Key) String() string { return "key " + k.Fingerprint() }
 
-// GoString returns the fingerprint, marked as one.
+// GoString returns the fingerprint, marked as such.
 func (k Key) GoString() string { return "blockhash.Key(" + k.Fingerprint() + ")" }
 
-// MarshalText returns the fingerprint, marked as one, so that JSON, YAML and structured logs hold no key either.
+// MarshalText returns the fingerprint, marked as such, so that JSON, YAML and structured logs do not contain a key either.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }

@@ -11,22 +11,22 @@ import (
 	"github.com/cespare/xxhash/v2"
 )
 
-// Errors of [Hasher.Reblock] and [Chain.Blocks].
+// The errors of [Hasher.Reblock] and [Chain.Blocks].
 var (
-	// ErrBlockSize means that blocks of one size cannot be made of blocks of another.
+	// ErrBlockSize means that blocks of one size cannot be made from blocks of another.
 	ErrBlockSize = errors.New("unusable block size")
 	// ErrLength means that a number of tokens is impossible, or does not match the number of hashes or cells.
 	ErrLength = errors.New("unusable length")
 )
 
-// Reblock makes ids of blocks of to tokens from an engine's hashes of blocks of from tokens, and appends them to dst. It fails
-// with [ErrBlockSize] unless to is a multiple of from. The hashes must be chained, as those of every engine with a prefix cache
-// are: each hash also covers all blocks before it, so that every (to/from)-th one is the hash of a larger block.
+// Reblock makes ids of blocks of to tokens from an engine's hashes of blocks of from tokens, and appends them to dst. It fails with
+// [ErrBlockSize] unless to is a multiple of from. The hashes must be chained, as those of every engine with a prefix cache are: each hash
+// also covers all blocks before it, so that every (to/from)-th one is the hash of a larger block.
 //
-// tokens is the length of the prompt, which gets ceil(tokens/to) ids. If there are ceil(tokens/from) hashes, the last one
-// belongs to the last block, full or not. Engines that hash only full blocks leave the rest of the prompt without a hash. Its
-// id is then made of the last hash, the number of tokens, and span, which must be unique to the request; so the id equals no
-// other, as in a cache that keeps only full blocks. With any other number of hashes, Reblock fails with [ErrLength].
+// tokens is the length of the prompt, which gets ceil(tokens/to) ids. If there are ceil(tokens/from) hashes, the last one belongs to the
+// last block, full or not. Engines that hash only full blocks leave the rest of the prompt without a hash. Its id is then derived from the
+// last hash, the number of tokens, and span, which must be unique to the request; so the id equals no other, as in a cache that keeps only
+// full blocks. With any other number of hashes, Reblock fails with [ErrLength].
 //
 // Hashes are sealed like all values, because the hashes of an engine with a known seed would reveal short prompts.
 func (h *Hasher) Reblock(dst, hashes []uint64, from, to int, tokens int64, span string) ([]uint64, error) {
@@ -53,7 +53,7 @@ func (h *Hasher) Reblock(dst, hashes []uint64, from, to int, tokens int64, span 
 	return dst, nil
 }
 
-// mint returns the id of a last block that has no hash of its own.
+// mint returns the id of a last block that has no hash.
 func (h *Hasher) mint(hashes []uint64, tokens int64, span string) uint64 {
 	var buf [2 * wordSize]byte
 	if len(hashes) > 0 {

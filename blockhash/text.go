@@ -8,7 +8,7 @@ import "math"
 const (
 	// CellSize is the number of bytes of text in a cell.
 	CellSize = 128
-	// MaxCells is the most cells that one prompt has: 8 MiB of text. Any further text belongs to the tail.
+	// MaxCells is the maximum number of cells of one prompt: 8 MiB of text. Any further text belongs to the tail.
 	MaxCells = 1 << 16
 )
 
@@ -38,8 +38,7 @@ func (h *Hasher) line(s string) {
 	_, _ = h.WriteString("\n")
 }
 
-// WriteString hashes a piece of the canonical prompt as it is. It never fails, and it does not matter how a prompt is cut into
-// pieces.
+// WriteString hashes a piece of the canonical prompt unchanged. It never fails, and it does not matter how a prompt is divided into pieces.
 func (h *Hasher) WriteString(s string) (int, error) {
 	n := len(s)
 	for s != "" {

@@ -3,27 +3,27 @@
 
 package blockhash
 
-// Which ends of messages are worth their bytes. Cells are 8 bytes for every 128 bytes of text, and ends 12 for every message, so those
-// of short messages would be most of what a prompt takes. Who has many prompts puts back what one of them leaves out: what stands
-// before the end of a turn was the end of an earlier prompt, which listed it.
+// This file selects the ends of messages that are worth their bytes. Cells take 8 bytes for every 128 bytes of text, and ends 12 for every
+// message, so the ends of short messages would be most of a prompt's size. Readers of many prompts can restore omitted ends: what precedes
+// the end of a turn was the end of an earlier prompt, which has it.
 
 const (
 	leastEnds = 4
-	endEvery  = 768 // bytes of text: as many take 48 bytes of cells, of which 12 are a quarter
+	endEvery  = 768 // bytes of text: its cells take 48 bytes, and 12 is a quarter of that
 	moreEnds  = 2
 	headRuns  = 2 // a system text and tools, in any order
 )
 
-// MostEnds returns the most ends of messages that [Chain.KeptEnds] keeps of a text of so many bytes: 4, or where they are more 2 and one for
-// every 768 bytes of text, and never more than [MaxEnds].
+// MostEnds returns the maximum number of ends of messages that [Chain.KeptEnds] keeps for a text of this many bytes: 4, or, if it is more,
+// 2 and one for every 768 bytes of text, but never more than [MaxEnds].
 func MostEnds(bytes int64) int {
 	return int(min(max(leastEnds, moreEnds+bytes/endEvery), MaxEnds))
 }
 
-// KeptEnds returns the ends that are kept of a chain which has all of them, in order: all, if these are not more than [MostEnds], and else
-// as many as that. First comes the last one; then where the assistant spoke last, and what that was the reply to; where the system text and the tools
-// end; the last message of the user, and the end before it; then those in the same cell before that reply; further replies, from the end backwards;
-// and then all others, likewise. The result is c.Ends, or it is in memory of its own.
+// KeptEnds returns the ends to keep of a chain that has all ends, in order: all, if they are not more than [MostEnds], else that many. The
+// order of preference is: the last end; the end of the assistant's last message, and of what that answered; the ends of the system text and
+// the tools; the last message of the user, and the end before it; those in the same cell before that reply; other replies, from the end
+// backwards; then all others, also backwards. The result is c.Ends, or new memory.
 func (c Chain) KeptEnds() []End {
 	most := MostEnds(c.Bytes)
 	if len(c.Ends) <= most {
@@ -60,14 +60,14 @@ func (c Chain) KeptEnds() []End {
 	return kept
 }
 
-// picked are ends that are kept.
+// picked are the selected ends.
 type picked struct {
 	ends []End
 	is   []bool
-	left int // that may be picked yet
+	left int // how many more may be selected
 }
 
-// pick keeps ends, as far as there are such and there is room.
+// pick selects ends, as far as they exist and there is room.
 func (p *picked) pick(indices ...int) {
 	for _, i := range indices {
 		if i >= 0 && p.left > 0 && !p.is[i] {
@@ -77,7 +77,7 @@ func (p *picked) pick(indices ...int) {
 	}
 }
 
-// before returns the last end of a role at or before an index; below 0 where there is none.
+// before returns the index of the last end with a role at or before an index; below 0 if there is none.
 func (p *picked) before(i int, role Role) int {
 	for i >= 0 && p.ends[i].Role != role {
 		i--
@@ -85,5 +85,5 @@ func (p *picked) before(i int, role Role) int {
 	return i
 }
 
-// head reports whether an end is that of what a prompt begins with.
+// head reports whether an end belongs to the system text or the tools.
 func (p *picked) head(i int) bool { return p.ends[i].Role == RoleSystem || p.ends[i].Role == RoleTools }

@@ -11,9 +11,8 @@ import (
 
 const tokenSize = 4 // bytes of a token id
 
-// Tokens appends the ids of the blocks of a prompt whose tokens are known, size tokens to a block: ceil(len(tokens)/size)
-// ids, the last of them for the real length of its block. There are no blocks of fewer than one token: such a size
-// appends nothing. A text that is being hashed is not touched.
+// Tokens appends the ids of the blocks of a prompt whose tokens are known, size tokens to a block: ceil(len(tokens)/size) ids, the last one
+// for the actual length of its block. For a size below 1, it appends nothing. It does not affect a text that is being hashed.
 func (h *Hasher) Tokens(dst []uint64, tokens []uint32, size int) []uint64 {
 	if size < 1 {
 		return dst
@@ -33,7 +32,7 @@ func (h *Hasher) Tokens(dst []uint64, tokens []uint32, size int) []uint64 {
 	return dst
 }
 
-// writeTokens hashes token ids by way of the stack, a piece at a time.
+// writeTokens hashes token ids through a buffer on the stack, piece by piece.
 func writeTokens(digest *xxhash.Digest, tokens []uint32) {
 	var buf [256 * tokenSize]byte
 	for len(tokens) > 0 {

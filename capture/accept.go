@@ -11,7 +11,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// accept checks a request that is to be a row, and passes it on by session, or by order where it has none.
+// accept checks a request that may become a row, and passes it on by session, or by order if it has none.
 func (c *compiler) accept(p *partition, r *journal.Inference) error {
 	if l, ok := c.check(p, r); !ok {
 		p.lost.add(l, 1)
@@ -21,17 +21,17 @@ func (c *compiler) accept(p *partition, r *journal.Inference) error {
 	if r.Session == 0 && !isText(p, r) {
 		return c.settle(p, r, mooncake.Opt[float64]{})
 	}
-	// Text without a session goes along with those that have one: which names are one model is not yet known.
+	// Text without a session is passed on together with that of sessions, because it is not yet known which names are one model.
 	var session [sessionKey]byte
 	binary.BigEndian.PutUint32(session[:], p.index)
 	binary.BigEndian.PutUint64(session[4:], uint64(r.Session))
 	together := session[:]
 	if r.Session == 0 {
-		together = r.Span.SpanID[:] // it has nothing to do with the others
+		together = r.Span.SpanID[:] // it is unrelated to the others
 	}
 	c.key = append(appendPart(c.key[:0], together), session[:]...)
 	if known(&r.Prompt) && r.Session != 0 {
-		// Stands before the session's requests: they are not without content.
+		// Comes before the session's requests: it says that the session has content.
 		if err := c.bySession.add(append(c.key, turnContent), nil); err != nil {
 			return err
 		}
@@ -62,7 +62,7 @@ func (c *compiler) inOrder(p *partition, r *journal.Inference, delay mooncake.Op
 // orderLength is the length of what appendOrder appends.
 const orderLength = 8 + 8 + 24
 
-// appendOrder appends what orders the rows of a trace: of replays the row index, else the start.
+// appendOrder appends the sort key of a trace's rows: the row index for replays, else the start.
 func appendOrder(dst []byte, p *partition, r *journal.Inference) []byte {
 	row := int64(0)
 	if p.Replay {
@@ -73,7 +73,7 @@ func appendOrder(dst []byte, p *partition, r *journal.Inference) []byte {
 	return append(dst, r.Span.SpanID[:]...)
 }
 
-// check settles the token counts of a request as far as they are known, and says why it can be no row.
+// check determines the token counts of a request as far as they are known, and returns why it cannot become a row.
 func (c *compiler) check(p *partition, r *journal.Inference) (loss, bool) {
 	if p.Replay {
 		if !r.InputLength.Set {
@@ -96,7 +96,7 @@ func (c *compiler) check(p *partition, r *journal.Inference) (loss, bool) {
 	if r.InputTokens.V > c.maxInput || r.OutputTokens.V > MaxTokens {
 		return lostLength, false
 	}
-	if r.InputTokens.V <= 0 { // 0 is how some producers say unknown: a prompt has a token
+	if r.InputTokens.V <= 0 { // some producers write 0 for unknown; a prompt has at least one token
 		r.InputTokens = mooncake.Opt[int64]{}
 	}
 	if r.OutputTokens.V < 0 {
@@ -112,7 +112,7 @@ func (c *compiler) check(p *partition, r *journal.Inference) (loss, bool) {
 		p.lost.add(lostRawPrompts, 1)
 	}
 	if r.Identity == journal.None {
-		r.Prompt = journal.Prompt{Identity: journal.None} // whatever else it says
+		r.Prompt = journal.Prompt{Identity: journal.None} // its other values do not matter
 	}
 	if l, ok := incomplete(r); ok {
 		p.lost.add(l, 1)
@@ -129,10 +129,10 @@ func (c *compiler) check(p *partition, r *journal.Inference) (loss, bool) {
 	return loss{}, true
 }
 
-// incomplete says why the text of a request cannot be all of its prompt. A text that came in log records could not be held
-// against the rest of what is known where these were read.
+// incomplete returns why the text of a request cannot be all of its prompt. For text from log records, this could not be checked when they
+// were read.
 func incomplete(r *journal.Inference) (loss, bool) {
-	const templateTokens = 1024 // that chat templates add; a token has a byte or more
+	const templateTokens = 1024 // chat templates add these; a token has at least one byte
 	switch {
 	case r.Identity != journal.Text:
 	case r.Remote:
@@ -143,7 +143,7 @@ func incomplete(r *journal.Inference) (loss, bool) {
 	return loss{}, false
 }
 
-// rate returns the tokens per bytes of usual text: the mean over all that is whole and counted, and has no media.
+// rate returns the tokens per byte of usual text: the mean over all complete and counted texts without media.
 func (p *partition) rate() rate {
 	if p.tokens == 0 || p.bytes == 0 {
 		return rate{1, bytesPerToken}
@@ -151,8 +151,8 @@ func (p *partition) rate() rate {
 	return rate{int64(p.tokens), int64(p.bytes)} //nolint:gosec // sums of what is below 2^32
 }
 
-// estimate sets the token counts that a request of production lacks, once the sums are complete. It reports false where
-// there is nothing to go by.
+// estimate sets the missing token counts of a request of production, once the sums are complete. It returns false if there is no basis for
+// an estimate.
 func (p *partition) estimate(r *journal.Inference) bool {
 	if p.Replay {
 		return true

@@ -92,7 +92,7 @@ func traceOf(i, span uint64) mooncake.SpanRef {
 	return r
 }
 
-// writeDay writes journals of so many requests.
+// writeDay writes journals of this many requests.
 func writeDay(dir string, requests uint64) (int64, error) {
 	var failed error
 	var once sync.Once

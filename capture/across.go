@@ -3,8 +3,8 @@
 
 package capture
 
-// This file finds which requests of a session follow which where each turn has an OTel trace of its own, as most applications have it.
-// What a trace has of a session is a turn here. The rules are:
+// This file finds the order of a session's requests if each turn has its own OTel trace, as in most applications. The requests of a session
+// in one trace are called a turn here. The rules are:
 //
 //   - A turn follows another one if that had ended, with all its spans, when the first of its own began. So turns that overlap, as those
 //     of two helpers, are branches. Of a turn's predecessors only those are followed that no other one follows.
@@ -27,15 +27,15 @@ import (
 )
 
 const (
-	// maxTurns is how many turns of a session are remembered: those that ended last.
+	// maxTurns is the maximum number of turns of a session that are remembered: those that ended last.
 	maxTurns = 256
-	// maxMade is how many ids of calls are remembered of a session: the last ones.
+	// maxMade is the maximum number of ids of calls that are remembered of a session: the last ones.
 	maxMade = 1 << 14
-	// maxMakers is how many requests are remembered that made calls of one id: the last ones.
+	// maxMakers is the maximum number of requests that are remembered for calls with one id: the last ones.
 	maxMakers = 8
 )
 
-// turns gives those requests of the trace their turns that are of a session.
+// turns sets the turns of the trace's requests that belong to a session.
 func (g *grapher) turns() {
 	type extent struct{ lo, hi int64 }
 	whole := len(g.nodes)
@@ -44,7 +44,7 @@ func (g *grapher) turns() {
 	for i := range g.steps {
 		sessions[g.nodes[i].session] = &extent{g.lo[whole], g.hi[whole]}
 	}
-	if len(sessions) > 1 { // of which each has only a part
+	if len(sessions) > 1 { // each has only a part of the trace
 		clear(sessions)
 		for i := range g.nodes {
 			n := &g.nodes[i]
@@ -68,12 +68,12 @@ func (g *grapher) turns() {
 	}
 }
 
-// endless is the turn of a request whose trace is too large to know: it follows no other one, and no other one follows it.
+// endless is the turn of a request whose trace is too large: it follows no other turn, and no other turn follows it.
 func endless(r *journal.Inference) journal.Turn {
 	return journal.Turn{ID: stepID(r.Span.TraceID, r.Span.SpanID), End: math.MaxInt64, From: r.Start, To: endOf(r)}
 }
 
-// chains reports whether a request tells that the turns of its session follow each other as an agent's do.
+// chains reports whether a request shows that the turns of its session follow each other like an agent's.
 func (c *compiler) chains(p *partition, r *journal.Inference) bool {
 	if r.Session == 0 || p.Replay || !c.graphs() {
 		return false
@@ -81,7 +81,7 @@ func (c *compiler) chains(p *partition, r *journal.Inference) bool {
 	return c.opt.Graphs == GraphsAll || r.Step.ID != 0 || r.Step.Turn.Acts || len(r.Tools.Given) > 0
 }
 
-// across is what a session has had so far.
+// across is the state of a session.
 type across struct {
 	turns []*sessionTurn
 	made  *lru.LRU[uint64, []maker] // by the id of a call; nil before the first
@@ -91,9 +91,9 @@ type across struct {
 type sessionTurn struct {
 	id         uint64
 	begin, end int64
-	before     []ended // those that its first requests wait for, the latest first
-	last       []ended // those of its own that no other one of it waits for, likewise
-	other      ended   // of its others, the one that ended last
+	before     []ended // the requests for which its first requests wait, latest first
+	last       []ended // its own requests for which no other one of it waits, latest first
+	other      ended   // of its other requests, the one that ended last
 }
 
 // ended is a request that others may follow.
@@ -109,13 +109,14 @@ type maker struct {
 	turn *sessionTurn
 }
 
-// follow gives the next request of a session, in the order of their starts, what it waits for in other traces.
+// follow determines the requests in other traces for which the next request of a session waits. Requests must be passed in order of their
+// starts.
 func (a *across) follow(r *journal.Inference, said *toolCalls) {
 	s, t := &r.Step, r.Step.Turn
 	if s.ID == 0 {
 		s.ID = stepID(r.Span.TraceID, r.Span.SpanID)
 	}
-	if t.ID == 0 { // it is all of its trace
+	if t.ID == 0 { // it is the only request of its trace
 		t = journal.Turn{ID: s.ID, Begin: r.Start, End: endOf(r), From: r.Start, To: endOf(r)}
 	}
 	turn, first := a.turn(&t), len(s.WaitFor) == 0
@@ -132,7 +133,7 @@ func (a *across) follow(r *journal.Inference, said *toolCalls) {
 			said.agreed++
 			replaced--
 		case !first && m.turn.precedes(turn):
-			said.agreed++ // over the first ones of the turn
+			said.agreed++ // in addition to the first requests of the turn
 			continue
 		default:
 			said.added++
@@ -155,8 +156,8 @@ func (a *across) follow(r *journal.Inference, said *toolCalls) {
 	a.remember(r, &t, turn)
 }
 
-// waitLonger settles how long a step waits that follows others, beside those of its trace unless it is the first one there. Of tools that
-// have spans in other traces nothing is known.
+// waitLonger computes how long a step that follows others waits; it adds to the requests of its own trace unless the step is the first one
+// there. Tools with spans in other traces are unknown.
 func waitLonger(s *journal.Step, before []ended, from int64, first bool) {
 	last := before[0].to
 	if !first {
@@ -170,7 +171,7 @@ func waitLonger(s *journal.Step, before []ended, from int64, first bool) {
 	s.Delay = wait - s.ToolWait
 }
 
-// turn returns the turn that a request is of, and for a new one what it follows.
+// turn returns the turn of a request, and, if it is new, what it follows.
 func (a *across) turn(t *journal.Turn) *sessionTurn {
 	for _, known := range slices.Backward(a.turns) {
 		if known.id == t.ID {
@@ -189,7 +190,7 @@ func (a *across) turn(t *journal.Turn) *sessionTurn {
 			continue
 		}
 		if turn.before = append(turn.before, o.last...); len(o.last) == 0 && o.other.step != 0 {
-			turn.before = append(turn.before, o.other) // those that waited for it are no rows
+			turn.before = append(turn.before, o.other) // the requests that waited for it did not become rows
 		}
 	}
 	turn.before = latestOf(turn.before)
@@ -205,13 +206,13 @@ func (t *sessionTurn) precedes(o *sessionTurn) bool {
 	return t.end <= latestBegin(o.begin) && t.begin < o.begin
 }
 
-// latestOf returns those of some requests that ended last, in order, and no more than one may wait for.
+// latestOf returns the requests that ended last, in order, at most the number for which one may wait.
 func latestOf(all []ended) []ended {
 	slices.SortFunc(all, func(a, b ended) int { return cmp.Or(cmp.Compare(b.to, a.to), cmp.Compare(a.step, b.step)) })
 	return all[:min(len(all), maxFan)]
 }
 
-// calls returns the requests of other traces that made the calls whose results a request was given.
+// calls returns the requests in other traces that made the calls whose results a request received.
 func (a *across) calls(given []uint64, t *journal.Turn, said *toolCalls) (before []maker) {
 	for _, id := range given {
 		var all []maker
@@ -244,7 +245,7 @@ func (a *across) calls(given []uint64, t *journal.Turn, said *toolCalls) (before
 	return before
 }
 
-// remember has others follow a request.
+// remember stores a request, so that others can follow it.
 func (a *across) remember(r *journal.Inference, t *journal.Turn, turn *sessionTurn) {
 	e := ended{r.Step.ID, t.To}
 	switch {
@@ -255,7 +256,7 @@ func (a *across) remember(r *journal.Inference, t *journal.Turn, turn *sessionTu
 	}
 	for _, id := range r.Tools.Made {
 		if a.made == nil {
-			a.made, _ = lru.NewLRU[uint64, []maker](maxMade, nil) // fails for no size alone
+			a.made, _ = lru.NewLRU[uint64, []maker](maxMade, nil) // fails only for invalid sizes
 		}
 		all, _ := a.made.Get(id)
 		a.made.Add(id, append(all[max(0, len(all)-maxMakers+1):], maker{e, t.From, turn}))

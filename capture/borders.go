@@ -11,46 +11,46 @@ import (
 	"slices"
 )
 
-// Where tokens fall in texts of which only marks (see marks.go) and numbers of tokens are known: the anchored-cells method, over
-// all prompts at once.
+// Positions of tokens in texts of which only marks (see marks.go) and numbers of tokens are known: the anchored-cells method, over all
+// prompts at once.
 //
-// Prompts, sorted by their marks, are a tree of marks, and a prompt's number of tokens is known where it ends: an anchor. Another
-// one is the end of a reply that stands in it, since its tokens were counted when it was made.
-// Every stretch of marks that the same prompts share is laid by one anchor, the least one (see anchor.rank): its tokens beyond the
-// beginning of the stretch are spread evenly over its text from there to the anchor. The less text lies behind the stretch,
-// the less can the tokens of that text displace it. So a system prompt is laid by the shortest question below it, a turn of a
-// conversation by its own end, and errors do not add up along the conversation.
+// Prompts, sorted by their marks, are a tree of marks. A prompt's number of tokens is known at its end: this is an anchor. Another anchor
+// is the end of a reply within the prompt, because its tokens were counted when it was generated. Every stretch of marks that the same
+// prompts share is located by one anchor, the lowest one (see anchor.rank): the tokens from the beginning of the stretch to the anchor are
+// spread evenly over the text between them. The less text follows the stretch, the less can the tokens of that text displace it. So a
+// system prompt is located by the shortest question below it, a turn of a conversation by its own end, and errors do not add up along the
+// conversation.
 //
-// That is the same as to lay prompts one after another, from the least to the greatest, each mark where the first prompt that has
-// it puts it; but it takes no memory beyond one path in the tree. The survey finds the stretches, what lays them and which
-// prompt had them first; a layer, on a second walk over the prompts, does it.
+// The result is the same as locating prompts one after another, from the lowest rank to the highest, each mark by the first prompt that has
+// it. But this method needs no memory beyond one path in the tree. The survey finds the stretches, their anchors, and the prompts that had
+// them first; a layer, in a second walk over the prompts, locates the marks.
 //
-// How many tokens an image has cannot be told from its bytes, nor, from the end of the prompt alone, how many the text before
-// it has. So a prompt with media has two anchors: its end, for what stands behind the last medium, and the rate of usual text for
-// all before, where no other prompt tells. The last cell of the medium, which ends with it, has the tokens that are left.
+// The number of tokens of an image does not follow from its bytes, so the end of a prompt alone does not show how many tokens the text
+// before the image has. So a prompt with media has two anchors: its end, for the text after the last medium, and the rate of usual text for
+// everything before, if no other prompt shows it. The last cell of the medium, which ends with it, gets the remaining tokens.
 
-// anchor is the end of a prompt.
+// anchor is a position with a known number of tokens: usually the end of a prompt.
 type anchor struct {
-	// rank says which anchor is taken, the lowest: that of the shortest prompt, in bytes and in tokens alike. In bytes alone, a
-	// short question about a large image would be taken; in tokens alone, a long list of numbers.
+	// rank orders anchors; the lowest is used: that of the shortest prompt, in bytes and in tokens alike. By bytes alone, a short question
+	// about a large image would be used; by tokens alone, a long list of numbers.
 	rank          int64
 	bytes, tokens int64
-	// media is the number of marks up to the end of the last medium, 0 without one: only the last of them and what is behind it
-	// is laid by the anchor.
+	// media is the number of marks up to the end of the last medium, 0 if there is none: the anchor locates only the last of them and what
+	// follows.
 	media int
-	// usual is true for the rate of usual text: it lays from wherever it begins, and has no end.
+	// usual marks the rate of usual text: it locates marks from any beginning, and has no end.
 	usual bool
 }
 
-// noAnchor is that of a prompt whose end is unknown.
+// noAnchor is the anchor of a prompt with an unknown end.
 var noAnchor = anchor{rank: math.MaxInt64}
 
 const (
 	bytesPerToken = 4       // of usual text
-	guessed       = 1 << 60 // rank of numbers of tokens that are estimates: only where there are no others
+	guessed       = 1 << 60 // rank of estimated numbers of tokens: used only if there are no others
 )
 
-// usual returns the rate of usual text, as an anchor that ends after so many bytes.
+// usual returns the rate of usual text as an anchor that ends after this many bytes.
 func usual(bytes int64) anchor {
 	return anchor{rank: guessed + 2*bytes, bytes: bytes, tokens: bytes / bytesPerToken, usual: true}
 }
@@ -63,14 +63,15 @@ func newAnchor(bytes, tokens int64, counted bool) anchor {
 	return a
 }
 
-// lays reports whether an anchor lays a stretch that ends after so many marks. One ends where the last medium's last cell begins.
+// lays reports whether an anchor locates a stretch that ends after this many marks. A stretch ends where the last medium's last cell
+// begins.
 func (a anchor) lays(end int) bool { return end >= a.media }
 
 func (a anchor) compare(b anchor) int {
 	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.bytes, b.bytes), cmp.Compare(a.tokens, b.tokens))
 }
 
-// kind is what an anchor is besides its numbers, in one.
+// kind combines the anchor's flags.
 func (a anchor) kind() uint64 {
 	if a.usual {
 		return 1
@@ -82,52 +83,52 @@ func (a *anchor) setKind(kind uint64) {
 	a.usual, a.media = kind == 1, int(kind>>1)
 }
 
-// stretch is marks of a path in the tree that the same prompts share: from the end of the stretch before it to its own end.
+// stretch is a part of a path in the tree that the same prompts share: from the end of the stretch before it to its own end.
 type stretch struct {
-	owner  int64 // index of the first prompt that has it, in the order of marks
+	owner  int64 // index of the first prompt with it, in the order of marks
 	number int64 // of that prompt
 	end    int   // marks
 	best   anchor
-	first  arrival // the first prompt that has it, in the order of time
-	other  bool    // best is not the owner's own
+	first  arrival // the first prompt with it, in the order of time
+	other  bool    // best belongs to another prompt than the owner
 }
 
-// arrival is when a prompt came.
+// arrival is the arrival time of a prompt, and its position among equal times.
 type arrival struct {
 	order  [arrivalLength]byte
 	number int64
 }
 
-// arrivalLength is that of start, trace id, span id and number: two records of one span may both be rows.
+// arrivalLength is the length of start, trace id, span id and number: two records of one span may both be rows.
 const arrivalLength = 8 + 24 + 8
 
-// never is after all others, for prompts that are no rows.
+// never is after all others, for prompts that are not rows.
 var never = [arrivalLength]byte(bytes.Repeat([]byte{0xff}, arrivalLength))
 
-// survey finds the best anchor of every stretch, and the prompt that had it first.
+// survey finds the best anchor of every stretch, and the prompt that had the stretch first.
 type survey struct {
-	path []stretch // of the prompt at hand
+	path []stretch // of the current prompt
 	emit func(stretch) error
 }
 
-// laid is what the survey and the layer take of a prompt.
+// laid is the part of a prompt that the survey and the layer need.
 type laid struct {
 	arrival
 	index  int64   // in the order of marks, from 0
-	shared int     // marks that the prompt before in the order of marks has, too
+	shared int     // leading marks that the previous prompt in the order of marks has, too
 	at     []int64 // bytes of the text up to each mark
 	anchor
 	turns []turn // the replies in it whose tokens are known, in order
-	known int    // how many of them the prompt before has, too
+	known int    // how many of them the previous prompt has, too
 }
 
-// add takes the next prompt in the order of marks. A stretch is emitted when no further prompt can have it, unless all that is
-// known of it is its owner's.
+// add adds the next prompt in the order of marks. A stretch is emitted when no further prompt can have it, unless only its owner's anchor
+// is known.
 func (s *survey) add(p *laid) error {
 	if err := s.close(p.shared); err != nil {
 		return err
 	}
-	// Up to the last medium there is the rate of usual text.
+	// Up to the last medium, the rate of usual text applies.
 	rest, before := p.turns[p.known:], 0
 	if p.media > 0 {
 		before = min(p.media-1, len(p.at))
@@ -154,7 +155,7 @@ func (s *survey) fix(p *laid, t turn) {
 	s.extend(p, t.mark, t.anchor(p.at))
 }
 
-// extend lays so many marks of a prompt by an anchor: those that the path lacks, or else the last ones that it has.
+// extend adds this many marks of a prompt, located by an anchor: those that the path lacks, or else its last ones.
 func (s *survey) extend(p *laid, marks int, a anchor) {
 	n := len(s.path)
 	switch {
@@ -169,12 +170,12 @@ func (s *survey) extend(p *laid, marks int, a anchor) {
 	}
 }
 
-// find returns the stretch that ends after so many marks, or else the one that has them.
+// find returns the stretch that ends after this many marks, or else the one that contains them.
 func (s *survey) find(marks int) (int, bool) {
 	return slices.BinarySearchFunc(s.path, marks, func(st stretch, marks int) int { return cmp.Compare(st.end, marks) })
 }
 
-// close ends what lies beyond so many marks. What it learned goes to the stretch before.
+// close ends the stretches beyond this many marks. What they learned also applies to the stretch before.
 func (s *survey) close(marks int) error {
 	for len(s.path) > 0 {
 		last := &s.path[len(s.path)-1]
@@ -185,7 +186,7 @@ func (s *survey) close(marks int) error {
 			if err := s.emit(*last); err != nil {
 				return err
 			}
-			// Those before it are not laid along with it; one that is other already says so of those before itself.
+			// Earlier stretches are not located together with it; one with other set already shows this for those before it.
 			for i := len(s.path) - 2; i >= 0 && s.path[i].owner == last.owner && !s.path[i].other; i-- {
 				s.path[i].other = true
 			}
@@ -195,7 +196,7 @@ func (s *survey) close(marks int) error {
 			begin = s.path[len(s.path)-2].end
 		}
 		if begin < marks {
-			last.end = marks // it goes on as far as the next prompt has it
+			last.end = marks // it continues as far as in the next prompt
 			return nil
 		}
 		ended := *last
@@ -210,7 +211,7 @@ func (s *survey) close(marks int) error {
 	return nil
 }
 
-// cut makes a stretch of the path end after so many marks, if one goes on there.
+// cut ends a stretch of the path after this many marks, if one continues there.
 func (s *survey) cut(marks int) {
 	i, ends := s.find(marks)
 	if marks == 0 || ends || i == len(s.path) {
@@ -230,21 +231,21 @@ func (s *stretch) offer(a anchor) {
 	}
 }
 
-// had takes note of a prompt that has the stretch.
+// had records a prompt that has the stretch.
 func (s *stretch) had(by arrival) {
 	if bytes.Compare(by.order[:], s.first.order[:]) < 0 {
 		s.first = by
 	}
 }
 
-// layer knows, for the marks of the prompt at hand, after how many tokens they stand, and which prompt had them first.
+// layer has, for the marks of the current prompt, the number of tokens before them, and the prompt that had them first.
 type layer struct {
-	ends  []int64 // of the leading marks; fewer than the prompt has where nobody's end is known
+	ends  []int64 // of the leading marks; fewer than the prompt has if the end is unknown
 	rises []rise
 	parts []part
 	rate  rate // of usual text
 
-	capped []int64 // kept for its memory
+	capped []int64 // reused memory
 }
 
 // rate is tokens per bytes of text.
@@ -252,7 +253,7 @@ type rate struct{ tokens, bytes int64 }
 
 func (r rate) of(bytes int64) int64 { return share(r.tokens, bytes, r.bytes) }
 
-// rise is how tokens rise over text: from a place on, evenly to an anchor.
+// rise describes how tokens increase over text: from a position on, evenly to an anchor.
 type rise struct {
 	marks  int   // where it begins
 	bytes  int64 // there
@@ -260,13 +261,13 @@ type rise struct {
 	to     anchor
 }
 
-// part is marks of a prompt: from the end of the part before it to its own end.
+// part is a section of a prompt's marks: from the end of the part before it to its own end.
 type part struct {
 	end   int
-	first int64 // number of the first prompt in the order of time that has them
+	first int64 // number of the first prompt with them, in the order of time
 }
 
-// keep goes back to the marks that the next prompt shares with the one before.
+// keep returns to the marks that the next prompt shares with the one before.
 func (l *layer) keep(marks int) {
 	l.ends = l.ends[:min(marks, len(l.ends))]
 	for len(l.rises) > 0 && l.rises[len(l.rises)-1].marks >= marks {
@@ -283,8 +284,8 @@ func (l *layer) keep(marks int) {
 	}
 }
 
-// lay goes on to so many marks, at the bytes of text that at has for each, by an anchor. first is the prompt that had them first.
-// Marks behind some that no anchor is known for have none either.
+// lay locates marks up to this number, at the bytes of text in at, by an anchor. first is the prompt that had them first. Marks after some
+// without a known anchor have none either.
 func (l *layer) lay(from, to int, at []int64, a anchor, first int64) {
 	if from >= to {
 		return
@@ -298,7 +299,7 @@ func (l *layer) lay(from, to int, at []int64, a anchor, first int64) {
 		if from > 0 {
 			next.tokens, next.bytes = l.ends[from-1], at[from-1]
 		}
-		if from+1 == a.media { // the last cell of a medium: all of its tokens, which are what the text leaves
+		if from+1 == a.media { // the last cell of a medium: it gets all tokens that the text does not have
 			next.marks++
 			next.bytes = at[from]
 			next.tokens = max(next.tokens, a.tokens-l.rate.of(max(0, a.bytes-next.bytes)))
@@ -307,23 +308,23 @@ func (l *layer) lay(from, to int, at []int64, a anchor, first int64) {
 		l.rises = append(l.rises, next)
 	}
 	n := l.rises[len(l.rises)-1]
-	more := max(0, a.tokens-n.tokens) // below 0 where somebody counted in another way
+	more := max(0, a.tokens-n.tokens) // below 0 if counts disagree
 	for j := len(l.ends); j < to; j++ {
-		// A border is a whole number of tokens, so that whole ends, rounded down, compare as exact ones do. They are
-		// the same on every platform, which those in floating point need not be.
+		// A border is a whole number of tokens, so whole ends, rounded down, compare like exact ones. They are the same on every platform;
+		// floating-point numbers need not be.
 		switch bytes, all := max(0, at[j]-n.bytes), a.bytes-n.bytes; {
 		case a.usual:
 			l.ends = append(l.ends, n.tokens+l.rate.of(bytes))
 		case bytes < all:
 			l.ends = append(l.ends, n.tokens+share(more, bytes, all))
-		default: // at the anchor, or where a sender says so that lies about its text
+		default: // at the anchor, or where a sender's claim about its text is false
 			l.ends = append(l.ends, n.tokens+more)
 		}
 	}
 }
 
-// below returns the ends of marks with those before the last medium's last cell below the tokens of the whole prompt: the rate of
-// usual text may say more than there are, and the medium has some.
+// below limits the ends of marks before the last medium's last cell to less than the tokens of the whole prompt: the rate of usual text may
+// give more, and the medium has some tokens.
 func (l *layer) below(tokens int64, media int) []int64 {
 	before := l.ends[:min(max(media-1, 0), len(l.ends))]
 	first, _ := slices.BinarySearch(before, tokens)

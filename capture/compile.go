@@ -19,23 +19,23 @@ import (
 )
 
 const (
-	maxDamage = 100 // stretches of damage that are named
-	// Times that a trace of production may have, in ns: a clock that was never set would stretch it over decades.
+	maxDamage = 100 // maximum number of stretches of damage that are listed
+	// The limits of times in a trace of production, in ns: a clock that was never set would stretch it over decades.
 	minStart = 946_684_800 * 1e9   // 2000-01-01
 	maxStart = 7_258_118_400 * 1e9 // 2200-01-01
-	// MaxTokens bounds the tokens of a row of production, because ids are made for them.
+	// MaxTokens is the maximum number of tokens of a row of production, because ids are made for them.
 	MaxTokens = 1 << 24 // and at most blockhash.MaxBlocks blocks
-	// maxText bounds the bytes of its text, so that tokens and bytes can be multiplied: a sender may say any number.
+	// maxText is the maximum length of its text in bytes, so that tokens and bytes can be multiplied: a sender may claim any number.
 	maxText = 1 << 32
 )
 
-// compiler is one call of Compile. Records go from sorter to sorter; see the package comment.
+// compiler is the state of one call of Compile. Records move from sorter to sorter; see the package comment.
 type compiler struct {
 	ctx  context.Context //nolint:containedctx // a compiler lives as long as the call
 	opt  Options
 	sink Sink
 	res  Result
-	lost tally // of no partition
+	lost tally // for losses that belong to no partition
 
 	parts map[Partition]*partition
 	list  []*partition // by index; the first is production
@@ -47,40 +47,39 @@ type compiler struct {
 	byText     *sorter // requests whose text is known, by cells
 	byOrder    *sorter // requests in the order of rows
 	mask       mask
-	unseen     bool    // a reply is not known of a prompt that is
-	replied    bool    // a reply is known
-	thinned    bool    // ends of messages may be left out
-	cached     bool    // a row may say what its engine had cached
+	unseen     bool    // some prompt has no known reply
+	replied    bool    // some reply is known
+	thinned    bool    // ends of messages may have been left out
+	cached     bool    // some row may have the tokens that its engine had cached
 	fine       int     // tokens per fine block
-	sharing    sharing // of the row at hand, kept for its memory
+	sharing    sharing // of the current row; reused
 	structured int64   // number of the next turn of a session without content
 	firstText  int64   // number of the first prompt in the order of marks
-	parted     bool    // some of the ends that are left out are known of other prompts
-	turned     bool    // orders of prompts were tried
-	ids        int64   // of blocks, as often as they came, that are numbered one by one
+	parted     bool    // some left-out ends are known from other prompts
+	turned     bool    // other orders of prompts were tried
+	ids        int64   // number of block ids, including repetitions, that are numbered one by one
 	bytes      int64   // of journals that were read
 	maxInput   int64   // tokens of a row of production
 
 	models    models
 	engines   engines           // what those of production say of their caches
-	followed  *sorter           // what rows share as their engine saw them, by arrival
-	exclusive map[producer]bool // whose counts leave the cached tokens out, as one of them has shown
+	followed  *sorter           // what rows share in the order of their engine, by arrival
+	exclusive map[producer]bool // whose counts exclude cached tokens, as shown by one of them
 	skewed    map[uint64]bool   // clocks that differ from that of a client
 
-	others map[exchange]*sorter // of shards, see shard.go
+	others map[exchange]*sorter // for shards, see shard.go
 
-	gone      map[uint64]gone // steps that became no rows
-	toolCalls toolCalls       // what their ids said
+	gone      map[uint64]gone // steps that did not become rows
+	toolCalls toolCalls       // what the ids of tool calls showed
 
 	tree  tree
 	key   []byte
 	enc   []byte
-	cells []uint64 // of the row at hand
+	cells []uint64 // of the current row
 }
 
-// Compile makes traces out of journals: one for production and one for each run, through sink. It reads each journal once,
-// in any order, to its end. Damaged journals are compiled as far as they can be read, and counted; an error is
-// one of reading, writing, or of the context.
+// Compile makes traces from journals: one for production and one for each run, through sink. It reads each journal once, in any order, to
+// its end. Damaged journals are compiled as far as they can be read, and counted; an error is one of reading, writing, or of the context.
 func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (Result, error) {
 	if err := opt.complete(); err != nil {
 		return Result{}, err
@@ -128,7 +127,7 @@ func (c *compiler) close() {
 	}
 }
 
-// compile takes all steps, one after the other.
+// compile runs all steps, one after the other.
 func (c *compiler) compile(journals []Source) error {
 	if err := c.readAll(journals); err != nil {
 		return err
@@ -150,7 +149,7 @@ func (c *compiler) compile(journals []Source) error {
 	return c.writeRows()
 }
 
-// readAll puts the records of all journals in the order of step 2.
+// readAll sorts the records of all journals into the order of step 2.
 func (c *compiler) readAll(journals []Source) error {
 	for _, j := range journals {
 		if err := c.read(j, inCompiled); err != nil {
@@ -174,7 +173,7 @@ func (c *compiler) readAll(journals []Source) error {
 	return nil
 }
 
-// group makes requests of the records of each trace.
+// group makes requests from the records of each trace.
 func (c *compiler) group() error {
 	err := c.byTrace.each(c.ctx, func(b []byte) error { return c.tree.record(b[partLength:]) })
 	if err != nil {
@@ -183,7 +182,7 @@ func (c *compiler) group() error {
 	return c.tree.finish()
 }
 
-// read does so with one journal.
+// read reads one journal.
 func (c *compiler) read(j Source, at position) error {
 	f, err := j.Open()
 	if err != nil {
@@ -226,7 +225,7 @@ func (c *compiler) read(j Source, at position) error {
 		c.learn(d)
 		trace, span := d.Span.TraceID, d.Span.SpanID
 		if to := d.Joined; !to.IsZero() {
-			// As if it were of the trace of its client, under an id that none of the spans there has.
+			// As if it belonged to the trace of its client, with an id that no span there has.
 			own := sha256.Sum256(append(append(c.key[:0], trace[:]...), span[:]...))
 			trace, span = to.TraceID, [8]byte(own[:8])
 		}
@@ -238,7 +237,7 @@ func (c *compiler) read(j Source, at position) error {
 	}
 }
 
-// rank says which of the records of one span is taken, the lowest, and counts them by kind.
+// rank orders the records of one span, of which the lowest is used, and counts them by kind.
 func (c *compiler) rank(d *journal.Decoder) byte {
 	switch {
 	case d.Kind == journal.KindContent:
@@ -258,7 +257,7 @@ func (c *compiler) rank(d *journal.Decoder) byte {
 // recordKey is the length of the key of byTrace behind its part: trace id, span id, rank, number of missing fields, position.
 const recordKey = 16 + 8 + 3
 
-// position is where a journal is: among those that are compiled, or beside them, see [Options].
+// position says where a journal is: among the compiled ones, or before or after them, see [Options].
 type position byte
 
 const (
@@ -267,13 +266,13 @@ const (
 	inAfter
 )
 
-// runs are those that records name.
+// runs are the runs that records name.
 type runs struct {
-	named    map[journal.Name]bool // at least the least MaxRuns of all
-	nameless bool                  // a row of a replay names none
+	named    map[journal.Name]bool // at least the first MaxRuns of all, by name
+	nameless bool                  // a row of a replay has none
 }
 
-// add takes the run of a request.
+// add adds the run of a request.
 func (r *runs) add(d *journal.Inference, most int) {
 	if d.Run.IsZero() {
 		r.nameless = r.nameless || d.Row.Set
@@ -296,8 +295,8 @@ func (r *runs) sorted() []journal.Name {
 	return slices.SortedFunc(maps.Keys(r.named), func(a, b journal.Name) int { return cmp.Compare(a.String(), b.String()) })
 }
 
-// partition makes the partitions once all records were read. Those of the first runs by name are there, and an index is the same whatever
-// journals the records were in.
+// partition makes the partitions after all records were read: those of the first runs by name. An index is the same whatever journals the
+// records were in.
 func (c *compiler) partition() {
 	all := []Partition{{}}
 	if c.runs.nameless {
@@ -313,7 +312,7 @@ func (c *compiler) partition() {
 	}
 }
 
-// part returns a partition; nil when there are too many.
+// part returns a partition; nil if there are too many.
 func (c *compiler) part(p Partition) *partition {
 	known := c.parts[p]
 	if known != nil {
@@ -348,7 +347,7 @@ func (c *compiler) result() Result {
 // Sink starts the trace of a partition, which has at least one row. One trace is written at a time.
 type Sink func(Partition) (TraceWriter, error)
 
-// TraceWriter is where a trace goes: a [*mooncake.File], for one. After Commit or an error it is closed.
+// TraceWriter writes a trace: for example a [*mooncake.File]. After Commit or an error it is closed.
 type TraceWriter interface {
 	Write(*mooncake.Row) error
 	Commit(*mooncake.Meta) error

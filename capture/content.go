@@ -3,8 +3,8 @@
 
 package capture
 
-// attach gives a content record to the inference span that it belongs to. Where batches have cut the log records of one prompt
-// apart there are several, of which only the first begins where the prompt does.
+// attach attaches a content record to its inference span. If batches have divided the log records of one prompt, there are several, of
+// which only the first begins where the prompt does.
 func (t *tree) attach(i int32) {
 	n := &t.nodes[i]
 	if n.above < 0 {
@@ -34,14 +34,14 @@ func (t *tree) attach(i int32) {
 	}
 }
 
-// choose decides what of the contents of a span is its prompt.
+// choose decides which of the contents of a span is its prompt.
 func (t *tree) choose(n *node) {
 	switch {
 	case n.prompt < 0:
 	case n.from[fromPrompt] >= 0:
 		t.lose(n, lostSecond) // the span has its prompt itself
 	case n.tied:
-		t.lose(n, lostPart) // nobody knows which of them begins
+		t.lose(n, lostPart) // it is unknown which one is the beginning
 	default:
 		n.from[fromPrompt] = n.prompt
 		t.nodes[n.prompt].parts = n.parts

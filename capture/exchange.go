@@ -15,13 +15,13 @@ import (
 )
 
 // This file passes items from the sorters of one step to those of the next, in other processes: see shard.go. A sorter leaves its runs in a
-// file. Items are in parts by their first 16 bits, which are those of a hash, so that a part of a run is one stretch of the file. Whoever
-// has a part reads it out of the files of all, as it would read its own runs.
+// file. Items are divided into parts by their first 16 bits, which are those of a hash, so that a part of a run is one section of the file.
+// The shard with a part reads it from the files of all shards, as it would read its own runs.
 
-// partOf returns the part of an item, of at most 2^16. Parts are in the order of items.
+// partOf returns the part of an item, of at most 2^16 parts. Parts are in the order of items.
 func partOf(item []byte, parts int) int { return int(binary.BigEndian.Uint16(item)) * parts >> 16 }
 
-// appendPart appends what decides the part of all items of a key.
+// appendPart appends the bits that determine the part of all items with a key.
 func appendPart(dst, key []byte) []byte {
 	return binary.BigEndian.AppendUint16(dst, uint16(xxhash.Sum64(key)>>48))
 }
@@ -29,18 +29,18 @@ func appendPart(dst, key []byte) []byte {
 // partLength is the length of what appendPart appends.
 const partLength = 2
 
-// cut is where a part of a run begins: after so many bytes, and items, of the run.
+// cut is the beginning of a part of a run: after this many bytes, and items, of the run.
 type cut struct{ size, count int64 }
 
-// The end of a file: for each run its offset and the cuts, one more than there are parts; then the number of runs, that of parts, and what
-// file it is.
+// The end of a file: for each run its offset and the cuts, one more than there are parts; then the number of runs, that of parts, and the
+// kind of file.
 const (
 	exchangeMagic = "moonex01"
 	exchangeTail  = 4 + 4 + len(exchangeMagic)
 	cutBytes      = 16
 )
 
-// leave writes all items to a file, in at most so many runs, and empties the sorter.
+// leave writes all items to a file, in at most this many runs, and empties the sorter.
 func (s *sorter) leave(name string, most int) error {
 	if err := s.settle(most); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (s *sorter) leave(name string, most int) error {
 	return nil
 }
 
-// take adds parts of a file to what the sorter reads, and returns how many items the parts before them have.
+// take adds parts of a file to the sorter's input, and returns how many items the parts before them have.
 func (s *sorter) take(name string, from, to int) (before int64, err error) {
 	f, err := os.Open(name) //nolint:gosec // in the folder that the user names
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// longTalks returns a journal of so many requests of conversations of so many turns each below 20 system prompts, whose borders are
+// longTalks returns a journal of this many requests of conversations of this many turns each below 20 system prompts, whose borders are
 // aligned nowhere; without the ends of messages and replies, as before those were recorded, or with them.
 func longTalks(t testing.TB, requests, turns int, ends bool) []byte {
 	t.Helper()

@@ -14,54 +14,55 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Whether an engine saw prompts in another order than telemetry shows is told by what it had cached: it had far less than prompts share
-// as telemetry shows them, and as much as they share in that other order. So where production's counts are predicted too high,
-// the prompts of the model are written in each order that would change them, and an order is followed that explains nearly
-// all counts. Eviction, several replicas and other tenants leave gaps that no order explains.
-// Where the order of a model's template was told to who captured, it is followed without any proof.
+// An engine's counts of cached tokens show whether it saw prompts in another order than telemetry shows: it had cached far less than
+// prompts share in telemetry's order, and as much as they share in the other order. So if production's counts are predicted too high, the
+// prompts of the model are written in each order that would change them, and an order that explains nearly all counts is followed.
+// Eviction, several replicas and other tenants leave gaps that no order explains. An order that the capture was told is followed without
+// proof.
 
 // FollowEngine says whether a trace follows an engine that saw prompts in another order than telemetry shows.
 type FollowEngine string
 
-// What can be done. The zero FollowEngine is FollowAuto.
+// The choices. The zero FollowEngine is FollowAuto.
 const (
-	FollowAuto  FollowEngine = "auto"  // where requests name an order, or the engine's counts of cached tokens prove one
-	FollowNever FollowEngine = "never" // prompts stay as telemetry shows them
+	FollowAuto  FollowEngine = "auto"  // if requests name an order, or the engine's counts of cached tokens prove one
+	FollowNever FollowEngine = "never" // prompts stay in telemetry's order
 )
 
 const (
-	// leastCounts is how many counts of a model say anything: the least number of which a twentieth may be unexplained.
+	// leastCounts is the minimum number of counts of a model that are evidence: the least number of which a twentieth may be unexplained.
 	leastCounts = 20
-	// doubtPercent is the share of the prompt tokens by which a prediction is above the engine's counts where an order is looked for: from here on
-	// a trace warns, too.
+	// doubtPercent is the excess of a prediction over the engine's counts, as a share of the prompt tokens, from which on other orders are
+	// tried; a trace warns from there on, too.
 	doubtPercent = 2
-	// provedPercent of the counts are explained by an order that is followed.
+	// provedPercent is the share of the counts that a followed order must explain.
 	provedPercent = 95
-	// leastFits is how many counts say how many tokens the heads of prompts have: with fewer, any order could be made to fit.
+	// leastFits is the minimum number of counts that show how many tokens the heads of prompts have: with fewer, any order could be made to
+	// fit.
 	leastFits = 3
-	// finestStep is that of the finest engines, in tokens. Those that count each token are compared as if they did not: where tokens
-	// fall in text is not known to the token.
+	// finestStep is the step of the finest engines, in tokens. Engines that count each token are compared in this step, because the
+	// positions of tokens in text are not known exactly.
 	finestStep = 16
 )
 
-// modelEngine is what is known of the engine of a template, by its own counts of cached tokens.
+// modelEngine is what is known of the engine of a template, from its counts of cached tokens.
 type modelEngine struct {
 	template
-	rows  int64 // of which it said how much was cached
-	step  int64 // of which all counts are multiples; 0 if all are 0
+	rows  int64 // rows with such a count
+	step  int64 // greatest common divisor of the counts; 0 if all are 0
 	most  int64 // the greatest count
-	heads heads // that prompts with a last message of the user further on begin with
-	// Tokens of those rows: of their prompts, that were cached, and that telemetry's order predicts.
+	heads heads // at the beginning of prompts that have a user message later
+	// Tokens of those rows: of their prompts, cached, and predicted by telemetry's order.
 	input, cached, predicted int64
-	foreign                  bool // more than a block was cached of a prompt that begins like no other one, in whatever order
+	foreign                  bool // more than a block was cached of a prompt that begins like no other one, in any order
 
-	order     journal.PromptOrder // that is followed, since it was told or proved; empty: telemetry's
-	explained int64               // counts, by the order that is followed, or was tried last
-	foretold  int64               // tokens, likewise: all that it predicts
-	beyond    bool                // one count was more than that order has
+	order     journal.PromptOrder // the order that is followed because it was told or proved; empty: telemetry's
+	explained int64               // counts explained by the followed order, or by the one that was tried last
+	foretold  int64               // tokens that this order predicts
+	beyond    bool                // one count was more than this order explains
 }
 
-// block returns the tokens that the engine has cached as one, as far as its counts show it: a few that happen to be equal do not.
+// block returns the tokens that the engine caches as one block, as far as its counts show it: a few equal counts do not.
 func (e *modelEngine) block() int64 {
 	if e.most < 4*e.step {
 		return finestStep
@@ -69,32 +70,32 @@ func (e *modelEngine) block() int64 {
 	return max(e.step, finestStep)
 }
 
-// doubtful reports whether telemetry's order says that more was shared than the engine had.
+// doubtful reports whether telemetry's order predicts more sharing than the engine had.
 func (e *modelEngine) doubtful() bool {
 	return e.order == "" && e.rows >= leastCounts && e.cached > 0 && 100*(e.predicted-e.cached) > doubtPercent*e.input
 }
 
-// mayBe reports whether the engine may have seen prompts in an order. One that moves two things is not tried where there is one.
+// mayBe reports whether the engine may have seen prompts in an order. An order that moves two things is not tried if there is only one.
 func (e *modelEngine) mayBe(o journal.PromptOrder) bool {
 	return e.doubtful() && !e.foreign && e.heads&movedBy(o) == movedBy(o)
 }
 
-// takes reports whether rows are written in an order: because they are told to be, or to see whether that explains the counts.
+// takes reports whether rows are written in an order: because it was told, or to test whether it explains the counts.
 func (e *modelEngine) takes(o journal.PromptOrder) bool { return e.told == o || e.mayBe(o) }
 
-// proved reports whether the order that was tried explains the counts.
+// proved reports whether the tried order explains the counts.
 func (e *modelEngine) proved() bool {
 	off := e.foretold - e.cached
 	return !e.beyond && 100*e.explained >= provedPercent*e.rows && 100*max(off, -off) <= doubtPercent*e.input
 }
 
-// engines are those of all models, as far as they say something.
+// engines are those of all models, as far as they are evidence.
 type engines struct {
 	of   map[template]int
 	list []modelEngine
 }
 
-// count takes the count of cached tokens of a request, if it has one, or else that its order was told.
+// count adds the count of cached tokens of a request, if it has one, or else that its order was told.
 func (e *engines) count(of template, r *journal.Inference) {
 	cached, ok := cachedCount(r)
 	if r.Identity != journal.Text || !ok && of.told == "" {
@@ -121,13 +122,13 @@ func (e *engines) count(of template, r *journal.Inference) {
 	one.step = mooncake.CommonStep(one.step, cached)
 }
 
-// cachedCount returns what an engine says that it had cached of a prompt of which the whole text is known.
+// cachedCount returns the engine's count of cached tokens of a prompt whose whole text is known.
 func cachedCount(r *journal.Inference) (tokens int64, ok bool) {
 	n := r.CachedTokens
 	return n.V, n.Set && r.InputTokens.Set && n.V >= 0 && n.V <= r.InputTokens.V && !r.Prefix
 }
 
-// saw compares a count with what the prompt shares in telemetry's order.
+// saw compares a count with the prompt's shared tokens in telemetry's order.
 func (e *engines) saw(c *compiler, t *text, o *laidOut, s *sharing, common int) {
 	cached, ok := cachedCount(&t.Inference)
 	if len(e.list) == 0 || !ok || t.Identity != journal.Text {
@@ -147,8 +148,7 @@ func (e *engines) saw(c *compiler, t *text, o *laidOut, s *sharing, common int) 
 	}
 }
 
-// hit returns the tokens of a prompt that an engine has cached in blocks, which has seen all rows before, where it says that it had so
-// many.
+// hit returns the tokens of a prompt that an engine would have cached in blocks after all rows before, given its own count.
 func (s *sharing) hit(o *laidOut, cached, fine, block int64) int64 {
 	shared := int64(0)
 	for _, p := range s.parts {
@@ -157,7 +157,7 @@ func (s *sharing) hit(o *laidOut, cached, fine, block int64) int64 {
 		}
 	}
 	if shared > 0 {
-		shared = max(shared, min(cached/fine, s.limit)) // as the ledger raises it
+		shared = max(shared, min(cached/fine, s.limit)) // as in the ledger
 	}
 	shared *= fine
 	for _, t := range o.turns {
@@ -166,7 +166,7 @@ func (s *sharing) hit(o *laidOut, cached, fine, block int64) int64 {
 	return min(shared, o.tokens-1) / block * block
 }
 
-// follow finds out which engines saw prompts in another order, and what their rows share then.
+// follow finds the engines that saw prompts in another order, and computes what their rows then share.
 func (c *compiler) follow(turns, steps *sorter) error {
 	for _, order := range promptOrders {
 		if !c.engines.take(order) {
@@ -179,12 +179,12 @@ func (c *compiler) follow(turns, steps *sorter) error {
 	return nil
 }
 
-// take reports whether rows of any of them are written in an order.
+// take reports whether rows of any engine are written in an order.
 func (e *engines) take(order journal.PromptOrder) bool {
 	return slices.ContainsFunc(e.list, func(one modelEngine) bool { return one.takes(order) })
 }
 
-// try follows the engines that have seen prompts in this order.
+// try tests whether engines have seen prompts in this order.
 func (c *compiler) try(order journal.PromptOrder, turns, steps *sorter) error {
 	by := newSorter(c.opt.TempDir, c.opt.Memory/8)
 	defer by.close()
@@ -196,7 +196,7 @@ func (c *compiler) try(order journal.PromptOrder, turns, steps *sorter) error {
 		}
 		if _, ok := outlineOf(&t.Prompt); ok && o.whole {
 			d.turn(order, t, o.ends)
-		} else { // nobody knows where in it the last message of the user is: it shares nothing
+		} else { // the position of the last user message in it is unknown: it shares nothing
 			d.marks, d.fit = d.marks[:0], fit{bounds: d.bounds[:0]}
 			d.out = laidOut{tokens: o.tokens, ends: d.out.ends[:0], turns: d.out.turns[:0]}
 		}
@@ -235,7 +235,7 @@ func (c *compiler) try(order journal.PromptOrder, turns, steps *sorter) error {
 		e := &c.engines.list[d.model]
 		slack := int64(0)
 		if g, ok := d.guessOf(common, d.out.ends); common > 0 && (ok || common <= d.to) {
-			if _, fitted := right[g.key]; !fitted { // more than a guess is no proof against the order
+			if _, fitted := right[g.key]; !fitted { // a difference of a guess is not evidence against the order
 				slack = max(g.tokens, d.out.ends[common-1]) / 2
 			}
 		}
@@ -271,15 +271,15 @@ func (c *compiler) try(order journal.PromptOrder, turns, steps *sorter) error {
 	})
 }
 
-// fits are what the engine's counts say of how many more tokens heads have than was guessed.
+// fits are the engine's counts of how many more tokens heads have than was guessed.
 type fits struct {
 	more []int32
-	less bool // as of a guess
+	less bool // as in guess
 	told bool // the order was told
 }
 
-// right returns how many more tokens those are; ok is false where too few counts say it. With fewer than say it by their median, the one
-// that had most in the cache does, since an engine may lack blocks, and has none that a prompt does not share.
+// right returns how many more tokens those are; ok is false if too few counts show it. If the median has too few counts, the one with most
+// cached tokens decides, because an engine may lack blocks, but has none that a prompt does not share.
 func (f *fits) right() (more int64, ok bool) {
 	n := len(f.more)
 	slices.Sort(f.more)
@@ -295,8 +295,8 @@ func (f *fits) right() (more int64, ok bool) {
 	}
 }
 
-// fitHeads returns how many more tokens heads have than was guessed, by their keys: where prompts part behind the heads, or
-// directly at their end, the engine's counts say so, to a block.
+// fitHeads returns how many more tokens heads have than was guessed, by their keys: if prompts diverge after the heads, or directly at
+// their end, the engine's counts show it, to a block.
 func (c *compiler) fitHeads(by, first *sorter) (map[uint64]int64, error) {
 	found := map[uint64]*fits{}
 	err := c.turnedLayer(by, first, nil, func(d *turned, s *sharing, common int) error {
@@ -305,9 +305,9 @@ func (c *compiler) fitHeads(by, first *sorter) (map[uint64]int64, error) {
 		}
 		g, ok := d.guessOf(common, d.out.ends)
 		e := &c.engines.list[d.model]
-		more, most := d.cached+e.block()/2-d.out.ends[common-1], g.tokens/2 // by more only where the engine lacked something else
+		more, most := d.cached+e.block()/2-d.out.ends[common-1], g.tokens/2 // more only if the engine lacked something else
 		if e.told != "" {
-			most = g.tokens // which needs no proof: heads of one language and a question of another
+			most = g.tokens // needs no proof: heads in one language and a question in another
 		}
 		if g.less {
 			more = -more
@@ -331,7 +331,7 @@ func (c *compiler) fitHeads(by, first *sorter) (map[uint64]int64, error) {
 	return right, err
 }
 
-// turnedTexts visits all prompts of a sorter in the order of their marks. Their heads have so many tokens more than was guessed.
+// turnedTexts visits all prompts of a sorter in the order of their marks, after adding this many tokens to the guess for their heads.
 func (c *compiler) turnedTexts(by *sorter, more map[uint64]int64, visit func(*turned) error) error {
 	d := turned{laid: laid{index: -1, anchor: noAnchor}}
 	var before []byte
@@ -342,12 +342,12 @@ func (c *compiler) turnedTexts(by *sorter, more map[uint64]int64, visit func(*tu
 		d.shared = commonMarks(before, d.marks)
 		d.decode(b[n:len(b)-countLength], n/markLength)
 		d.correct(d.out.ends, more)
-		d.at = d.out.ends // as many
+		d.at = d.out.ends // the same number
 		return visit(&d)
 	})
 }
 
-// turnedLayer visits them with what they share, and how many marks that are.
+// turnedLayer visits them with what they share, and the number of those marks.
 func (c *compiler) turnedLayer(by, first *sorter, more map[uint64]int64, visit func(*turned, *sharing, int) error) error {
 	step, err := newStepCursor(first)
 	if err != nil {
@@ -363,7 +363,7 @@ func (c *compiler) turnedLayer(by, first *sorter, more map[uint64]int64, visit f
 	})
 }
 
-// appendTo appends what decode reads, and the number of marks.
+// appendTo appends the form that decode reads, and the number of marks.
 func (d *turned) appendTo(dst []byte) []byte {
 	dst = append(dst, d.order[:]...)
 	for _, n := range [...]int64{
@@ -393,7 +393,7 @@ func flag(b bool) int64 {
 	return 0
 }
 
-// decode reads what appendTo wrote of a prompt with so many marks, into the memory that d has.
+// decode reads the output of appendTo for a prompt with n marks, into the memory of d.
 func (d *turned) decode(b []byte, marks int) {
 	b = b[copy(d.order[:], b):]
 	next := func() int64 {
@@ -418,7 +418,7 @@ func (d *turned) decode(b []byte, marks int) {
 	}
 }
 
-// orders returns the orders that are followed, by model, and one sentence that says so; nothing where none is.
+// orders returns the followed orders, by model, and one sentence about them; nothing if there are none.
 func (e *engines) orders() (orders map[string]journal.PromptOrder, effect string) {
 	var texts []string
 	byName := func(a, b modelEngine) int {
@@ -444,7 +444,7 @@ func (e *engines) orders() (orders map[string]journal.PromptOrder, effect string
 	return orders, effect
 }
 
-// why says which order is followed, and what speaks for it.
+// why returns which order is followed, and the evidence.
 func (e *modelEngine) why() string {
 	text := fmt.Sprintf("%s of %s", e.order, cmp.Or(e.model.String(), "requests that name no model"))
 	switch {
@@ -457,10 +457,10 @@ func (e *modelEngine) why() string {
 	}
 }
 
-// followed gives rows of production what they share in the order that their engine saw them in.
+// followed replaces what rows of production share by what they share in their engine's order.
 type followed struct{ ahead }
 
-// of replaces what the row with this arrival shares, if its engine is followed. Rows come in the order of their arrivals.
+// of replaces what the row with this arrival shares, if its engine is followed. Rows must be passed in the order of their arrivals.
 func (f *followed) of(c *compiler, order []byte, s *sharing) (err error) {
 	if c.followed.empty() {
 		return nil

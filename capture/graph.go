@@ -5,11 +5,11 @@ package capture
 
 // This file finds which requests of a trace follow which: the graph of an agent, its tools and its helpers, from spans alone.
 //
-// Two requests part at their nearest common ancestor. There each is below another child, or is one. The one follows the other if the
-// child of the other had ended, with all below it, when its own began: children that overlap are branches that run side by side, even
-// where a request of the one happens to end before one of the other begins. Of a row's predecessors only those are named that no other
-// one follows. A span link adds an edge, and so do the ids of tool calls: see toolcalls.go. What is of one session in several traces is
-// joined later: see across.go.
+// Two requests diverge at their nearest common ancestor. Each is below a different child of it, or is that child. One request follows the
+// other if the child of the other had ended, with everything below it, when its own child began. Children that overlap are branches that
+// run side by side, even if a request of one happens to end before a request of the other begins. Only those predecessors of a row are
+// named that no other predecessor follows. A span link adds an edge, and so do the ids of tool calls: see toolcalls.go. Requests of one
+// session in several traces are joined later: see across.go.
 
 import (
 	"cmp"
@@ -23,55 +23,56 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Graphs says which requests get a place in a graph.
+// Graphs says which requests become part of a graph.
 type Graphs string
 
-// What can be done. The zero Graphs is GraphsAgents.
+// The choices. The zero Graphs is GraphsAgents.
 const (
-	GraphsAgents Graphs = "agents" // those below a span of an agent, a workflow or a tool, or named by a span link, and what follows them
-	GraphsAll    Graphs = "all"    // all that are of one trace, or of one session
+	GraphsAgents Graphs = "agents" // those below a span of an agent, a workflow or a tool, or named by a span link, and those that follow them
+	GraphsAll    Graphs = "all"    // all of one trace, or of one session
 	GraphsNever  Graphs = "never"
 )
 
 const (
-	// maxFan is how many predecessors a request is given: those that ended last.
+	// maxFan is the maximum number of predecessors of a request: those that ended last.
 	maxFan = 64
-	// maxGone is how many steps are remembered that became no row.
+	// maxGone is the maximum number of remembered steps that did not become rows.
 	maxGone = 1 << 20
-	// maxWalked bounds the search for an edge that another path makes needless, and the tools of one wait.
+	// maxWalked limits the search for an edge that another path makes redundant, and the tools of one wait.
 	maxWalked = 4096
-	// maxWork bounds the steps of all searches in one trace: some hundred for each span of the largest, and a second in all.
+	// maxWork is the maximum number of steps of all searches in one trace: about a hundred for each span of the largest one, and a second
+	// in all.
 	maxWork = 1 << 26
 )
 
-// grapher finds the graph of the trace at hand. Indices are those of tree.nodes; that behind the last one stands above all roots.
+// grapher finds the graph of the current trace. Indices are those of tree.nodes; one after the last stands for a root above all roots.
 type grapher struct {
 	*tree
 	kids     [][]int32
-	lo, hi   []int64 // from the begin of a node and all below it to the end
+	lo, hi   []int64 // from the beginning of a node and everything below it to the end
 	count    []int32 // requests at or below it that are rows
 	first    [][]int32
 	last     [][]int32
 	steps    map[int32]*step
 	tools    []int32 // by their end
-	byChance bool    // no span says that agents act here
-	left     int64   // of maxWork
+	byChance bool    // no span shows that agents act here
+	left     int64   // the rest of maxWork
 }
 
 type step struct {
 	journal.Step
 	before []int32
-	above  int32    // where it and its predecessors part
+	above  int32    // where it and its predecessors diverge
 	own    int32    // the child that it is below there
-	waited bool     // another one follows it
-	made   []uint64 // the calls of tools that its reply made
-	given  []uint64 // those whose results it was given, in order
-	open   []uint64 // and of these, those that nobody in its trace made
-	from   int64    // begin and end of the span by which it was sent
+	waited bool     // another step follows it
+	made   []uint64 // the tool calls that its reply made
+	given  []uint64 // those whose results it received, in order
+	open   []uint64 // those of given that no step in its trace made
+	from   int64    // beginning and end of the span that sent it
 	to     int64
 }
 
-// graph gives the requests of the trace their steps, by node.
+// graph sets the steps of the trace's requests, by node.
 func (t *tree) graph() map[int32]*step {
 	if !t.c.graphs() || len(t.nodes) < 2 {
 		return nil
@@ -106,17 +107,17 @@ func (t *tree) graph() map[int32]*step {
 	return g.steps
 }
 
-// graphs reports whether rows get their places in graphs.
+// graphs reports whether rows become part of graphs.
 func (c *compiler) graphs() bool { return c.opt.Graphs != GraphsNever && c.opt.Format == FormatFull }
 
-// edgesWithin finds the edges between the requests of the trace. It reports false if none is to be made.
+// edgesWithin finds the edges between the requests of the trace. It returns false if there may be none.
 func (g *grapher) edgesWithin() bool {
 	for _, i := range slices.Backward(g.order) {
 		g.join(i)
 	}
 	g.join(int32(len(g.nodes))) //nolint:gosec // bounded by MaxTraceSpans
 	var said toolCalls
-	calls := g.calls(&said) // before links, which leave out what is needless with what they find
+	calls := g.calls(&said) // before links, which remove edges that these make redundant
 	g.links()
 	g.callEdges(calls, &said)
 	if g.byChance && !said.any() {
@@ -132,20 +133,20 @@ func (g *grapher) edgesWithin() bool {
 	return true
 }
 
-// works counts a step of a search, and reports whether there may be another one.
+// works counts a step of a search, and reports whether another one is allowed.
 func (g *grapher) works() bool {
 	g.left--
 	return g.left > 0
 }
 
-// stepID numbers a step: by its span, so that it is the same whatever else is compiled.
+// stepID returns the id of a step. It is derived from its span, so that it does not depend on what else is compiled.
 func stepID(trace [16]byte, span journal.SpanID) uint64 {
 	var ids [24]byte
 	copy(ids[copy(ids[:], trace[:]):], span[:])
 	return max(xxhash.Sum64(ids[:]), 1)
 }
 
-// top returns the span by which a request was sent: the topmost one that stands for nothing else.
+// top returns the span that sent a request: the topmost one that contains nothing else.
 func (t *tree) top(i int32) *node {
 	for n := &t.nodes[i]; ; {
 		if n.above < 0 || t.nodes[n.above].served > 1 {
@@ -155,7 +156,7 @@ func (t *tree) top(i int32) *node {
 	}
 }
 
-// extend finds children, how far each node extends, and how many rows it has.
+// extend finds children, the duration of each node, and its number of rows.
 func (g *grapher) extend() {
 	n := len(g.nodes)
 	g.kids, g.lo, g.hi, g.count = make([][]int32, n+1), make([]int64, n+1), make([]int64, n+1), make([]int32, n+1)
@@ -198,12 +199,12 @@ func (g *grapher) extend() {
 	slices.SortFunc(g.tools, func(a, b int32) int { return cmp.Or(cmp.Compare(g.hi[a], g.hi[b]), cmp.Compare(a, b)) })
 }
 
-// begin returns the latest instant at which a node may have begun: some producers cut starts, and not ends, to a millisecond.
+// begin returns the latest time at which a node may have begun: some producers truncate starts, but not ends, to a millisecond.
 func (g *grapher) begin(i int32) int64 {
 	return latestBegin(g.lo[i])
 }
 
-// latestBegin returns the latest instant that a start may stand for.
+// latestBegin returns the latest time that a start may mean.
 func latestBegin(start int64) int64 {
 	const cut = 1e6
 	if start%cut != 0 {
@@ -224,7 +225,7 @@ func (g *grapher) join(at int32) {
 		return
 	}
 	slices.SortFunc(kids, func(a, b int32) int { return cmp.Or(cmp.Compare(g.hi[a], g.hi[b]), cmp.Compare(a, b)) })
-	latest := make([]int32, len(kids)) // of those up to each the one that began last
+	latest := make([]int32, len(kids)) // for each child, the one that began last up to it
 	for i, kid := range kids {
 		if latest[i] = kid; i > 0 && g.lo[latest[i-1]] > g.lo[kid] {
 			latest[i] = latest[i-1]
@@ -279,7 +280,7 @@ func (g *grapher) join(at int32) {
 	g.last[at] = g.latestOf(g.last[at])
 }
 
-// latestOf returns those of some requests that ended last, in order.
+// latestOf returns the requests that ended last, in order.
 func (g *grapher) latestOf(all []int32) []int32 {
 	slices.SortFunc(all, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(g.steps[b].to, g.steps[a].to), cmp.Compare(a, b))
@@ -289,7 +290,7 @@ func (g *grapher) latestOf(all []int32) []int32 {
 
 func (n *node) ended() int64 { return n.end + n.offset }
 
-// evidence returns what it says that requests part at a node.
+// evidence returns the evidence if requests diverge at a node.
 func (g *grapher) evidence(at int32) mooncake.Evidence {
 	for i := at; int(i) < len(g.nodes) && i >= 0 && g.works(); i = g.nodes[i].up {
 		if g.nodes[i].acts != journal.NoActor {
@@ -299,7 +300,7 @@ func (g *grapher) evidence(at int32) mooncake.Evidence {
 	return mooncake.EvidenceTime
 }
 
-// links adds what span links say.
+// links adds the edges of span links.
 func (g *grapher) links() {
 	for i := range g.nodes {
 		for _, span := range g.nodes[i].follows {
@@ -316,7 +317,7 @@ func (g *grapher) links() {
 	}
 }
 
-// edges returns the requests at or below a node of which something is so.
+// edges returns the requests at or below a node for which a condition holds.
 func (g *grapher) edges(at int32, is func(*step) bool) (found []int32) {
 	for _, i := range g.order {
 		if len(found) == maxFan || !g.works() {
@@ -329,7 +330,7 @@ func (g *grapher) edges(at int32, is func(*step) bool) (found []int32) {
 	return found
 }
 
-// within reports whether a node is another one, or below it.
+// within reports whether a node equals another one, or is below it.
 func (g *grapher) within(i, at int32) bool {
 	for ; i >= 0 && g.works(); i = g.nodes[i].up {
 		if i == at {
@@ -349,7 +350,7 @@ func (g *grapher) followedWithin(s *step, at int32) bool {
 	return false
 }
 
-// link makes an edge, or a surer one of one that is there, and leaves out those that it makes needless.
+// link adds an edge, or more reliable evidence to an existing one, and removes edges that it makes redundant.
 func (g *grapher) link(from, to int32, evidence mooncake.Evidence) {
 	s, p := g.steps[to], g.steps[from]
 	if i := slices.Index(s.before, from); i >= 0 {
@@ -373,7 +374,7 @@ func (g *grapher) link(from, to int32, evidence mooncake.Evidence) {
 	}
 }
 
-// reaches reports whether one of some requests follows another one, over whatever others.
+// reaches reports whether one of these requests follows another one, directly or indirectly.
 func (g *grapher) reaches(from []int32, to int32) bool {
 	queue, seen := slices.Clone(from), map[int32]bool{}
 	for len(queue) > 0 && len(seen) < maxWalked {
@@ -395,7 +396,7 @@ func (g *grapher) reaches(from []int32, to int32) bool {
 	return false
 }
 
-// finish settles how long each step waits, and takes the ids off those that have to do with no other.
+// finish computes how long each step waits, and removes the ids of unconnected steps.
 func (g *grapher) finish() {
 	for _, s := range g.steps {
 		s.waited = false
@@ -425,7 +426,7 @@ func (g *grapher) finish() {
 	}
 }
 
-// toolTime returns how long tools ran in a time, of those that a step may have waited for.
+// toolTime returns how long tools ran within a time, among those for which a step may have waited.
 func (g *grapher) toolTime(s *step, from, to int64) (sum int64) {
 	n, _ := slices.BinarySearchFunc(g.tools, from+1, func(k int32, at int64) int { return cmp.Compare(g.hi[k], at) })
 	var times [][2]int64
@@ -444,9 +445,9 @@ func (g *grapher) toolTime(s *step, from, to int64) (sum int64) {
 	return sum
 }
 
-// concerns reports whether a tool is of the child that a step is of, or of one before it.
+// concerns reports whether a tool belongs to the child of a step, or to an earlier one.
 func (g *grapher) concerns(tool int32, s *step) bool {
-	if s.above < 0 { // spans say nothing of what it follows
+	if s.above < 0 { // spans do not show what it follows
 		return false
 	}
 	virtual := int32(len(g.nodes)) //nolint:gosec // bounded by MaxTraceSpans
@@ -459,20 +460,20 @@ func (g *grapher) concerns(tool int32, s *step) bool {
 	return false
 }
 
-// gone is a step that became no row: what followed it follows its predecessors, that much later, or the row that stands for it.
+// gone is a step that did not become a row: what followed it follows its predecessors, that much later, or the row that replaces it.
 type gone struct {
 	journal.Step
 	Took int64 // ns
 }
 
-// drop remembers the step of a request that is no row.
+// drop records the step of a request that did not become a row.
 func (c *compiler) drop(r *journal.Inference) {
 	if r.Step.ID != 0 && len(c.gone) < maxGone {
 		c.gone[r.Step.ID] = gone{r.Step, endOf(r) - r.Start}
 	}
 }
 
-// stands remembers that a request stands for another one's step.
+// stands records that a request replaces another one's step.
 func (c *compiler) stands(r *journal.Inference, step journal.Step) {
 	if step.ID != 0 && step.ID != r.Step.ID && len(c.gone) < maxGone {
 		edge := journal.Edge{ID: r.Step.ID, Evidence: mooncake.EvidenceLink}
@@ -480,7 +481,7 @@ func (c *compiler) stands(r *journal.Inference, step journal.Step) {
 	}
 }
 
-// settleStep replaces those predecessors of a step that are no rows.
+// settleStep replaces the predecessors of a step that are not rows.
 func (c *compiler) settleStep(s journal.Step) journal.Step {
 	var kept []journal.Edge
 	seen := map[uint64]bool{}
@@ -501,7 +502,7 @@ func (c *compiler) settleStep(s journal.Step) journal.Step {
 			before.Evidence = min(before.Evidence, e.Evidence)
 			queue = append(queue, before)
 		}
-		if len(s.WaitFor) == 1 { // it was all that was waited for
+		if len(s.WaitFor) == 1 { // it was the only predecessor
 			s.Delay, s.ToolWait = s.Delay+g.Took+g.Delay, s.ToolWait+g.ToolWait
 		}
 	}
@@ -509,7 +510,7 @@ func (c *compiler) settleStep(s journal.Step) journal.Step {
 	return s
 }
 
-// step gives a row its place in a graph.
+// step sets a row's position in a graph.
 func (w *writing) step(row *mooncake.Row, s journal.Step) {
 	if s.ID == 0 {
 		return
@@ -530,7 +531,7 @@ func (w *writing) step(row *mooncake.Row, s journal.Step) {
 	}
 }
 
-// edge counts an edge by what it was taken from.
+// edge counts an edge by its evidence.
 func (w *writing) edge(e mooncake.Evidence) {
 	name := cmp.Or(e.String(), "unknown")
 	if w.edges == nil {
@@ -540,8 +541,8 @@ func (w *writing) edge(e mooncake.Evidence) {
 	w.edges[name] = n + 1
 }
 
-// waits gives a row of a replay the place in its graph that it had in the trace which was replayed. There its name may have been
-// another one: here it is its index. A row that was not served is nobody's predecessor any more.
+// waits sets the position of a replay's row in its graph to that in the replayed trace. Its name there may have been another one; here it
+// is its index. A row that was not served is no predecessor any more.
 func (w *writing) waits(row *mooncake.Row, r *journal.Inference) {
 	if !r.Waits.InGraph {
 		return

@@ -12,8 +12,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// learned is what one shard's step has found out that the steps after it need of all shards, beside the records that it passes on: the
-// survey. Sets are joined, and counts are added, so that it is no matter in which order.
+// learned is what a step of one shard has found out, and later steps of all shards need, in addition to the records that it passes on. Sets
+// are joined, and counts are added, so their order does not matter.
 type learned struct {
 	Result    Result         `json:"result"`         // counts of what was read
 	Lost      []countedLoss  `json:"lost,omitempty"` // of no partition
@@ -22,7 +22,7 @@ type learned struct {
 	Parts     []learnedPart  `json:"parts,omitempty"`
 	Models    []learnedModel `json:"models,omitempty"`
 	ManyNames bool           `json:"many_models,omitempty"`
-	// Exclusive and Skewed are sets of which too many are none.
+	// Exclusive and Skewed are sets; a set with too many elements is nil.
 	Exclusive     []learnedProducer `json:"exclusive,omitempty"`
 	ManyExclusive bool              `json:"many_exclusive,omitempty"`
 	Skewed        []uint64          `json:"skewed,omitempty"`
@@ -73,7 +73,7 @@ type learnedEngine struct {
 	Explained, Foretold      int64
 }
 
-// counted returns the counts of losses, of which some may be below 0 in one shard.
+// counted returns the counts of losses; in one shard, some may be below 0.
 func (t tally) counted() []countedLoss {
 	var out []countedLoss
 	for l, n := range t {
@@ -137,8 +137,8 @@ func (c *compiler) learned() *learned {
 
 func compareNamesOf(a, b journal.Name) int { return cmp.Compare(a.String(), b.String()) }
 
-// know takes what shards have found out, before the compiler begins. Of what is counted it takes no more than it needs to know in advance,
-// unless it is to say all in the end.
+// know adds what shards have found out, before the compiler begins. Of the counts, it adds only those that it needs in advance, unless it
+// will report everything at the end.
 func (c *compiler) know(all []*learned, last bool) {
 	for _, l := range all {
 		for _, name := range l.Runs {
@@ -182,7 +182,7 @@ func (c *compiler) know(all []*learned, last bool) {
 	}
 }
 
-// forget takes off the counts that a compiler knew before it began. What is a set stays whole, which is no matter.
+// forget subtracts the counts that a compiler had before it began. Sets are not changed, which does not matter.
 func (l *learned) forget(before *learned) {
 	for i := range l.Parts {
 		at := slices.IndexFunc(before.Parts, func(p learnedPart) bool { return p.Partition == l.Parts[i].Partition })
@@ -205,7 +205,7 @@ func (l *learned) forget(before *learned) {
 	}
 }
 
-// know takes what shards have found out about the names of models.
+// know adds what shards have found out about the names of models.
 func (m *models) know(l *learned) {
 	if l.ManyNames {
 		m.many, m.names = true, nil
@@ -223,7 +223,7 @@ func (m *models) know(l *learned) {
 	}
 }
 
-// know takes what shards have counted of an engine.
+// know adds what shards have counted of an engine.
 func (e *engines) know(o learnedEngine) {
 	of := template{o.Model, o.Told}
 	at, known := e.of[of]
@@ -244,7 +244,7 @@ func (e *engines) know(o learnedEngine) {
 	one.explained, one.foretold = one.explained+o.Explained, one.foretold+o.Foretold
 }
 
-// joinSet adds to a set, of which nil stands for too many.
+// joinSet adds to a set; nil means too many elements.
 func joinSet[K comparable, V any](set map[K]bool, many bool, more []V, key func(V) K) map[K]bool {
 	if set == nil || many {
 		return nil

@@ -11,10 +11,10 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// A mark is an offset in a prompt's text with a keyed value: the end of a cell, the end of a message, and, of a whole prompt, its
-// end. A value stands for all text up to there, so two prompts have as many leading marks in common as the text that they
-// share has, and the marks of many prompts are a tree. Cells make the tree fine; the ends of messages make it exact where prompts
-// part as a rule, and where a prompt goes on with the reply to another one.
+// A mark is an offset in a prompt's text with a keyed value: the end of a cell, the end of a message, and, for a whole prompt, its end. A
+// value identifies all text up to there, so two prompts have as many leading marks in common as their common text has, and the marks of
+// many prompts are a tree. Cells make the tree fine. The ends of messages make it exact where prompts usually diverge, and where a prompt
+// continues with the reply to another one.
 
 // appendMarks appends the values of a prompt's marks, masked, big-endian so that bytes sort like marks.
 func appendMarks(dst []byte, p *journal.Prompt, mask uint64) []byte {
@@ -22,7 +22,7 @@ func appendMarks(dst []byte, p *journal.Prompt, mask uint64) []byte {
 	for i, cell := range p.Chain.Cells {
 		border := int64(i+1) * blockhash.CellSize
 		for len(ends) > 0 && ends[0].Bytes <= border {
-			if ends[0].Bytes < border { // else it is the cell's
+			if ends[0].Bytes < border { // else the cell's value is used
 				dst = binary.BigEndian.AppendUint64(dst, ends[0].Value^mask)
 			}
 			ends = ends[1:]
@@ -32,17 +32,17 @@ func appendMarks(dst []byte, p *journal.Prompt, mask uint64) []byte {
 	for _, end := range ends {
 		dst = binary.BigEndian.AppendUint64(dst, end.Value^mask)
 	}
-	if !p.Prefix { // the end of a text that was cut is that of nothing
+	if !p.Prefix { // the end of a cut text is meaningless
 		dst = binary.BigEndian.AppendUint64(dst, p.Chain.Tail^mask)
 	}
 	return dst
 }
 
-// offsetsOf returns the bytes of text up to each mark of a prompt that has so many of them, and for each end of a message which mark it is, counted
-// from 1, in the memory that is given.
+// offsetsOf returns the bytes of text up to each of the n marks of a prompt, and for each end of a message the number of its mark, from 1,
+// in the given memory.
 func offsetsOf(p *journal.Prompt, marks int, offsets []int64, which []int) ([]int64, []int) {
 	offsets, which = slices.Grow(offsets[:0], marks)[:marks], which[:0]
-	n, next := 0, int64(blockhash.CellSize) // end of the next cell
+	n, next := 0, int64(blockhash.CellSize) // position of the end of the next cell
 	last := cellBytes(p)
 	cells := func(to int64) {
 		for ; next <= to && n < marks; next += blockhash.CellSize {
@@ -66,12 +66,12 @@ func offsetsOf(p *journal.Prompt, marks int, offsets []int64, which []int) ([]in
 	return offsets[:n], which
 }
 
-// cellBytes returns the bytes of a prompt's text that are in cells.
+// cellBytes returns the number of bytes of a prompt's text in cells.
 func cellBytes(p *journal.Prompt) int64 {
 	return min(p.Chain.Bytes/blockhash.CellSize, blockhash.MaxCells) * blockhash.CellSize
 }
 
-// textUpTo returns the bytes of text up to so many marks.
+// textUpTo returns the number of bytes of text up to this many marks.
 func textUpTo(offsets []int64, marks int) int64 {
 	if marks == 0 {
 		return 0
@@ -79,7 +79,7 @@ func textUpTo(offsets []int64, marks int) int64 {
 	return offsets[marks-1]
 }
 
-// maskEnds sets the values of a prompt apart by a mask, but for those of its cells.
+// maskEnds masks the values of a prompt, except for those of its cells.
 func maskEnds(p *journal.Prompt, mask uint64) {
 	p.Chain.Tail ^= mask
 	for i := range p.Chain.Ends {

@@ -12,19 +12,19 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// One model has several names: that which is asked for and that which answers, which may be a dated variant, and that of
-// each gateway between. Producers disagree on which of them they write, some from one request to the next; and prompts that
-// are laid under two names share nothing. So the names of one model are found, over all records, and blocks are told apart
-// by models. That two names are one model takes proof, since blocks of different models must not be taken for equal:
+// One model has several names: the requested name, the name in the reply, which may be a dated variant, and a name for each gateway in
+// between. Producers write different ones of them, some even from one request to the next; and prompts under two names would share nothing.
+// So the names of one model are found, over all records, and blocks are kept apart by models. Two names count as one model only with proof,
+// because blocks of different models must not count as equal:
 //
 //   - all requests for the one name that say who answered were answered by the other; a name that several models answer to,
 //     as that of a router does, is none of them;
 //   - or the one is the other with a date, and no other date of it was seen.
 //
-// A request is of the model that answered it, if that is known.
+// A request belongs to the model of the reply, if that is known.
 
-// Bounds of what is known of names. Beyond the first, each name is a model of its own; a name with more answers than the second is
-// that of a router in any case.
+// The limits of what is known of names. Beyond the first, each name is a separate model; a name with more answers than the second is always
+// that of a router.
 const (
 	maxModels  = 1 << 14
 	maxAnswers = 16
@@ -39,11 +39,11 @@ type models struct {
 type model struct {
 	name    journal.Name
 	answers map[*model]bool       // to requests for this name; itself included
-	same    *model                // a name of the same model, or nil for the one that stands for all
-	orders  []journal.PromptOrder // that requests name for it, each once; settled, those for all of its names
+	same    *model                // a name of the same model, or nil for the representative
+	orders  []journal.PromptOrder // that requests have for it, each once; after settle, those for all of its names
 }
 
-// said takes the names of one request: the one asked for, and the one that answered, either of which may be unknown.
+// said adds the names of one request: the requested one, and that of the reply; either may be unknown.
 func (m *models) said(asked, answered journal.Name) {
 	a, b := m.of(asked), m.of(answered)
 	if a != nil && b != nil && len(a.answers) <= maxAnswers {
@@ -51,7 +51,7 @@ func (m *models) said(asked, answered journal.Name) {
 	}
 }
 
-// told takes the order that a request names for the template of its model.
+// told adds the order that a request has for the template of its model.
 func (m *models) told(r *journal.Inference) {
 	if r.Order == "" {
 		return
@@ -61,13 +61,13 @@ func (m *models) told(r *journal.Inference) {
 	}
 }
 
-// template is what an engine makes its prompts with: that of a model, in an order that it was told to have; "" is not told.
+// template identifies how an engine makes its prompts: by a model, and the order configured for it; "" for none.
 type template struct {
 	model journal.Name
 	told  journal.PromptOrder
 }
 
-// template returns that of a request: in the order that it names, else in the only one that other requests for its model name.
+// template returns that of a request: in its own order, else in the only one that other requests for its model have.
 func (m *models) template(r *journal.Inference) template {
 	t := template{m.one(r), r.Order}
 	if known := m.names[t.model]; known != nil && t.told == "" && len(known.orders) == 1 {
@@ -102,7 +102,7 @@ func (m *model) addOrder(o journal.PromptOrder) {
 	}
 }
 
-// root returns the name that stands for all of a model.
+// root returns the representative name of a model.
 func (m *model) root() *model {
 	for m.same != nil {
 		m = m.same
@@ -110,7 +110,7 @@ func (m *model) root() *model {
 	return m
 }
 
-// join makes two names one model. The least stands for it.
+// join makes two names one model. The smaller one becomes its representative.
 func join(a, b *model) bool {
 	a, b = a.root(), b.root()
 	if a == b {
@@ -123,7 +123,7 @@ func join(a, b *model) bool {
 	return true
 }
 
-// settle decides which names are one model. What is joined only lets more be joined, so that the order is no matter.
+// settle decides which names are one model. Joining only enables more joining, so the order does not matter.
 func (m *models) settle() {
 	all := slices.SortedFunc(maps.Values(m.names), func(a, b *model) int { return cmp.Compare(a.name.String(), b.name.String()) })
 	dated := map[string][]*model{}
@@ -152,7 +152,7 @@ func (m *models) settle() {
 	}
 }
 
-// onlyOf reports whether requests for a name were answered by that name and by one other, as far as it is known.
+// onlyOf reports whether requests for a name were answered only under that name and one other, as far as it is known.
 func onlyOf(v, other *model) bool {
 	for answer := range v.answers {
 		if answer != v && answer != other {
@@ -162,7 +162,7 @@ func onlyOf(v, other *model) bool {
 	return true
 }
 
-// oneAnswer returns the model that answers to a name, nil where there are several or none is known.
+// oneAnswer returns the model that answers to a name, nil if there are several or none is known.
 func oneAnswer(v *model) *model {
 	var one *model
 	if len(v.answers) > maxAnswers {
@@ -179,11 +179,11 @@ func oneAnswer(v *model) *model {
 
 // nameOf returns a part of a name as a name.
 func nameOf(s string) journal.Name {
-	n, _ := journal.ParseName(s) // cannot fail: the whole is a name
+	n, _ := journal.ParseName(s) // cannot fail: the whole text is a valid name
 	return n
 }
 
-// datePattern is how dates end the names of models: gpt-4o-2024-08-06, claude-3-5-sonnet-20241022-v2:0, claude-3-haiku@20240307.
+// datePattern matches dates at the end of model names: gpt-4o-2024-08-06, claude-3-5-sonnet-20241022-v2:0, claude-3-haiku@20240307.
 var datePattern = regexp.MustCompile(`^(.+)[-@:]20\d\d-?(?:0[1-9]|1[0-2])-?(?:0[1-9]|[12]\d|3[01])(?:-v\d+(?::\d+)?)?$`)
 
 // undated returns a model's name without its date.
@@ -194,7 +194,7 @@ func undated(name string) string {
 	return name
 }
 
-// one returns the name that stands for the model of a request.
+// one returns the representative name of a request's model.
 func (m *models) one(r *journal.Inference) journal.Name {
 	name := modelOf(r)
 	if known := m.names[name]; known != nil {
@@ -203,7 +203,7 @@ func (m *models) one(r *journal.Inference) journal.Name {
 	return name
 }
 
-// aliases lists the names of models that have several, each with that which stands for it first.
+// aliases lists the names of models with several names, each with its representative first.
 func (m *models) aliases() [][]string {
 	byRoot := map[string][]string{}
 	for name, v := range m.names {

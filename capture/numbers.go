@@ -15,17 +15,17 @@ import (
 type numbers struct {
 	next    uint64
 	domains map[journal.Domain]*domain
-	outside *outside // which knows all ids, where memory has no room for them
+	outside *outside // knows all ids, if they do not fit into memory
 }
 
-// domain holds the numbers of the ids of one domain: of those that came as 0, 1, 2, ..., like those of a replay, in 8 bytes
-// each, and of all from the first other one on in some 40.
+// domain has the numbers of the ids of one domain. Ids that came as 0, 1, 2, ..., like those of a replay, use 8 bytes each; from the first
+// other one on, all use about 40.
 type domain struct {
 	inOrder []uint64
 	other   map[uint64]uint64
 }
 
-// renumber replaces the ids of a domain by their numbers, in place. names are what outside calls them, if memory has no room.
+// renumber replaces the ids of a domain by their numbers, in place. names are their names in outside, if they do not fit into memory.
 func (n *numbers) renumber(dom journal.Domain, ids []uint64, names []int64) {
 	if n.outside != nil {
 		for i := range ids {
@@ -46,7 +46,7 @@ func (n *numbers) renumber(dom journal.Domain, ids []uint64, names []int64) {
 	}
 }
 
-// number returns the number of an id, which is the next one if the id is new.
+// number returns the number of an id; a new id gets the next number.
 func (d *domain) number(id uint64, next *uint64) uint64 {
 	if id < uint64(len(d.inOrder)) {
 		return d.inOrder[id]
@@ -68,7 +68,7 @@ func (d *domain) number(id uint64, next *uint64) uint64 {
 	return number
 }
 
-// fresh appends numbers of ids that never come again.
+// fresh appends numbers of ids that never occur again.
 func (n *numbers) fresh(ids []uint64, count int) []uint64 {
 	for range count {
 		ids = append(ids, n.next)
@@ -77,7 +77,7 @@ func (n *numbers) fresh(ids []uint64, count int) []uint64 {
 	return ids
 }
 
-// err says why numbers cannot be right.
+// err returns why numbers cannot be right.
 func (n *numbers) err() error {
 	if n.outside == nil {
 		return nil
@@ -94,13 +94,13 @@ const (
 	idEntry    = 4 + 4 + 8 // partition, domain, id
 )
 
-// outside numbers ids of which memory has not room for all. All of them come twice, in the same order. The first time they are dealt to
-// parts by a hash, and kept on disk. A part is small enough to look up its ids in memory: so each id gets a name, the index
-// among the ids of its part by first appearance, and the names are kept on disk in the order in which the ids came. The second time, the
-// names are read along with the ids, and a table of numbers by name, which has pages on disk, needs no other look-up.
+// outside numbers ids that do not fit into memory together. They must all be passed twice, in the same order. The first time they are
+// divided into parts by a hash, and stored on disk. A part is small enough to look up its ids in memory. So each id gets a name, the index
+// among the ids of its part by first appearance, and the names are stored on disk in the order in which the ids came. The second time, the
+// names are read together with the ids, and a table of numbers by name, which has pages on disk, needs no other look-up.
 type outside struct {
 	dir    string
-	memory int // bytes of an id's part, and of the table
+	memory int // bytes for the ids of a part, and for the table
 	seed   maphash.Seed
 	ids    *streams              // the first time
 	names  *streams              // the second time
@@ -110,7 +110,7 @@ type outside struct {
 	list   []int64
 }
 
-// outsideOf returns nil where memory has room for so many ids.
+// outsideOf returns nil if memory has room for this many ids.
 func outsideOf(ids int64, dir string, memory int) *outside {
 	if ids <= int64(memory/4/idCost) {
 		return nil
@@ -123,7 +123,7 @@ func outsideOf(ids int64, dir string, memory int) *outside {
 	}
 }
 
-// part returns where an id belongs. Nobody who chooses ids can fill one part with them.
+// part returns the part of an id. Senders that choose ids cannot fill one part with them.
 func (o *outside) part(partition uint32, dom journal.Domain, id uint64) int {
 	o.entry = binary.LittleEndian.AppendUint32(o.entry[:0], partition)
 	o.entry = binary.LittleEndian.AppendUint32(o.entry, uint32(dom))
@@ -131,7 +131,7 @@ func (o *outside) part(partition uint32, dom journal.Domain, id uint64) int {
 	return int(maphash.Bytes(o.seed, o.entry) % uint64(len(o.first))) //nolint:gosec // below the number of parts
 }
 
-// add takes the ids of a row the first time.
+// add adds the ids of a row in the first pass.
 func (o *outside) add(partition uint32, dom journal.Domain, ids []uint64) error {
 	for _, id := range ids {
 		if err := o.ids.add(o.part(partition, dom, id), o.entry); err != nil {
@@ -141,7 +141,7 @@ func (o *outside) add(partition uint32, dom journal.Domain, ids []uint64) error 
 	return nil
 }
 
-// settle names all ids that were added.
+// settle assigns names to all added ids.
 func (o *outside) settle() error {
 	next := int64(0)
 	var entry [idEntry]byte
@@ -169,14 +169,14 @@ func (o *outside) settle() error {
 			}
 		}
 		next += int64(len(known))
-		o.ids.of[part] = stream{} // its memory
+		o.ids.of[part] = stream{} // frees its memory
 	}
 	o.ids.close()
 	o.table = ondisk.NewArray[uint64](o.dir, o.memory/8)
 	return nil
 }
 
-// row returns the names of the ids of a row, valid until the next call. Each row that was added must come again, in order.
+// row returns the names of the ids of a row, valid until the next call. Each added row must be passed again, in order.
 func (o *outside) row(partition uint32, dom journal.Domain, ids []uint64) ([]int64, error) {
 	o.list = o.list[:0]
 	for _, id := range ids {
@@ -190,7 +190,7 @@ func (o *outside) row(partition uint32, dom journal.Domain, ids []uint64) ([]int
 	return o.list, o.table.Err()
 }
 
-// number returns the number of the id of a name, which is the next one if the id is new.
+// number returns the number of the id with a name; a new id gets the next number.
 func (o *outside) number(name int64, next *uint64) uint64 {
 	if n := o.table.At(name); n > 0 {
 		return n - 1

@@ -12,19 +12,19 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Defaults of [Options].
+// The defaults of [Options].
 const (
 	DefaultMemory        = 256 << 20
 	DefaultMaxTraceSpans = 1 << 18
 	DefaultMaxRuns       = 1 << 10
 )
 
-// Replays says what becomes of the requests of replays.
+// Replays says what happens to the requests of replays.
 type Replays string
 
-// What can become of replays. The zero Replays is ReplaysSeparate.
+// The choices. The zero Replays is ReplaysSeparate.
 const (
-	ReplaysSeparate Replays = "separate" // each run gets its own trace, beside that of production
+	ReplaysSeparate Replays = "separate" // each run gets its own trace, next to that of production
 	ReplaysDrop     Replays = "drop"     // only production is compiled
 	ReplaysOnly     Replays = "only"     // only runs are compiled
 )
@@ -34,24 +34,23 @@ type Format string
 
 // The formats. The zero Format is FormatFull.
 const (
-	FormatFull     Format = "full"     // session_id, delay, model, class, otel and others beside the four plain fields
+	FormatFull     Format = "full"     // in addition to the four fields: session_id, delay, model, class, otel and others
 	FormatMooncake Format = "mooncake" // timestamp, input_length, output_length and hash_ids, for tools that know no others
 )
 
-// MissingTokens says what becomes of rows of production whose tokens nobody counted.
+// MissingTokens says what happens to rows of production without token counts.
 type MissingTokens string
 
-// What can become of such rows. The zero MissingTokens is MissingDrop.
+// The choices. The zero MissingTokens is MissingDrop.
 const (
 	MissingDrop MissingTokens = "drop"
-	// MissingEstimate takes the prompt's tokens from its bytes, at the mean rate of the rows that have both (1 token for 4
-	// bytes if there are none), or from its number of blocks, and the output's from what its span says of them, such as the
-	// limit at which the reply ended, else from the mean of the rows that have it. Where there is nothing to go by the row
-	// is dropped.
+	// MissingEstimate computes the prompt's tokens from its bytes, at the mean rate of the rows that have both (1 token for 4 bytes if
+	// there are none), or from its number of blocks. It computes the output's from its span, such as the limit at which the reply ended,
+	// else from the mean of the rows that have it. Without any basis, the row is dropped.
 	MissingEstimate MissingTokens = "estimate"
 )
 
-// Stage is a part of what Compile does.
+// Stage is a part of the work of Compile.
 type Stage string
 
 // The stages, in order.
@@ -62,37 +61,36 @@ const (
 	StageTurns Stage = "following sessions"      // requests of sessions
 	StageText  Stage = "laying blocks over text" // requests with text, twice
 	StageWrite Stage = "writing rows"            // all requests
-	StageWait  Stage = "waiting for shards"      // all of them; before each of the others but the first
+	StageWait  Stage = "waiting for shards"      // for all of them; before each of the others except the first
 )
 
-// Options says how journals are compiled. The zero Options is usable.
+// Options configures [Compile]. The zero Options is usable.
 type Options struct {
 	Replays       Replays
 	Format        Format
 	MissingTokens MissingTokens
-	// FollowEngine says whether prompts share what they do in the order in which their engine saw them: in that which requests name, see
-	// [journal.Inference.Order], or else in one that counts prove. An order is recorded in the sidecar.
+	// FollowEngine says whether prompts share what they do in the order in which their engine saw them: in the order that requests have,
+	// see [journal.Inference.Order], or else in one that counts prove. The sidecar records an order.
 	FollowEngine FollowEngine
 	// Graphs says which requests of production wait for others: see graph.go.
 	Graphs Graphs
-	// BlockSize is the number of tokens per block of production; 0 is [mooncake.BlockSize]. A run has that of its rows.
+	// BlockSize is the number of tokens per block of production; 0 = [mooncake.BlockSize]. A run has that of its rows.
 	BlockSize int
-	// Memory is the number of bytes above which records are sorted and grouped on disk; 0 is [DefaultMemory]. It changes
-	// nothing in the result.
+	// Memory is the number of bytes above which records are sorted and grouped on disk; 0 = [DefaultMemory]. It does not affect the result.
 	Memory int
-	// TempDir is the folder for temporary files; "" is that of the system.
+	// TempDir is the folder for temporary files; "" = the system's.
 	TempDir string
-	// MaxTraceSpans is the number of spans of one trace whose ancestry is known; 0 is [DefaultMaxTraceSpans]. In a larger
-	// trace each inference span stands for itself.
+	// MaxTraceSpans is the maximum number of spans of one trace whose ancestry is used; 0 = [DefaultMaxTraceSpans]. In a larger trace, each
+	// inference span is separate.
 	MaxTraceSpans int
-	// MaxRuns is the number of runs; 0 is [DefaultMaxRuns]. The spans of further runs are dropped.
+	// MaxRuns is the maximum number of runs; 0 = [DefaultMaxRuns]. The spans of further runs are dropped.
 	MaxRuns int
-	// Before and After are journals that were written before and after the compiled ones, to complete requests that are in several.
-	// Of a record in them no row is made, and it is not counted; it is an ancestor of others like any record. A record that is in Before
-	// and in a compiled journal counts as one of Before, and one that is in After too as one of the compiled journal.
+	// Before and After are journals that were written before and after the compiled ones, to complete requests that are in several. A
+	// record in them becomes no row, and is not counted; it is an ancestor of others like any record. A record that is in Before and in a
+	// compiled journal counts as one of Before, and one that is in After too as one of the compiled journal.
 	Before, After []Source
-	// Progress, if there is one, is told now and then how far a stage is, by the goroutine of the caller: bytes of all
-	// journals that were read, and after that, of each further stage, records done of so many.
+	// Progress, unless nil, is called from time to time, by the goroutine of the caller: first with the bytes of all journals read so far,
+	// then, for each further stage, with the records done and their total.
 	Progress func(stage Stage, done, total int64)
 	// Tool is the name and version of the program, for the sidecar.
 	Tool string
@@ -141,7 +139,7 @@ type Source struct {
 	Size int64 // bytes; 0 is unknown. Shards share out journals by it.
 }
 
-// FileSource is a journal file, or a part of one that is still being written.
+// FileSource is a journal file, or the part of one that has been written so far.
 func FileSource(name string) Source {
 	return Source{Name: name, Open: func() (io.ReadCloser, error) { return os.Open(name) }} //nolint:gosec // the user names the journal
 }

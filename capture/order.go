@@ -11,15 +11,15 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// Some chat templates write a prompt in another order than telemetry shows: Mistral's put the system text, or the tools, directly
-// before the last message of the user, and so behind all that the turns of a conversation share. The marks of a prompt in such an
-// order follow from those that telemetry shows: the marks up to the last message of the user, closer to the beginning by what was
-// moved; then one that stands for what was moved; and then those that are left.
+// Some chat templates write a prompt in another order than telemetry shows: Mistral's put the system text, or the tools, directly before
+// the last message of the user, and so after everything that the turns of a conversation share. The marks of a prompt in such an order
+// follow from those in telemetry's order: first the marks up to the last message of the user, closer to the beginning by what was moved;
+// then one for what was moved; then the remaining ones.
 
-// promptOrders are those that move something, in the order in which they are tried.
+// promptOrders are the orders that move something, in the order in which they are tried.
 var promptOrders = [...]journal.PromptOrder{journal.SystemLast, journal.ToolsLast, journal.BothLast}
 
-// heads are the roles of what a prompt begins with.
+// heads are the roles of messages at the beginning of a prompt.
 type heads uint8
 
 const (
@@ -27,7 +27,7 @@ const (
 	toolsHead
 )
 
-// head returns what a message is that a prompt begins with, 0 for another one.
+// head returns the kind of a message at the beginning of a prompt, 0 for another message.
 func head(r blockhash.Role) heads {
 	switch r {
 	case blockhash.RoleSystem:
@@ -53,15 +53,15 @@ func movedBy(o journal.PromptOrder) heads {
 	return 0
 }
 
-// outline is what matters of the messages of a prompt: the number of those that are heads, which ones there are, and the index of the
-// last message of the user, below heads where there is none.
+// outline describes the messages of a prompt: the number of heads, their kinds, and the index of the last message of the user, which is
+// below heads if there is none.
 type outline struct {
 	heads int
 	found heads
 	user  int
 }
 
-// outlineOf returns that of a prompt. ok is false where not all is known of where its messages end.
+// outlineOf returns the outline of a prompt. ok is false if some ends of its messages are unknown.
 func outlineOf(p *journal.Prompt) (o outline, ok bool) {
 	ends := p.Chain.Ends
 	if len(ends) == 0 || p.Prefix || ends[len(ends)-1].Bytes != p.Chain.Bytes {
@@ -75,7 +75,7 @@ func outlineOf(p *journal.Prompt) (o outline, ok bool) {
 	return o, true
 }
 
-// movable returns the heads that an order can put behind other messages than heads.
+// movable returns the heads that an order can move after other messages.
 func (o outline) movable() heads {
 	if o.user <= o.heads {
 		return 0
@@ -83,8 +83,7 @@ func (o outline) movable() heads {
 	return o.found
 }
 
-// moves returns the heads of a prompt that an order puts elsewhere: none where they stand directly before the last message of the
-// user already.
+// moves returns the heads of a prompt that an order moves: none if they are already directly before the last message of the user.
 func (o outline) moves(p *journal.Prompt, order journal.PromptOrder) heads {
 	moves := o.found & movedBy(order)
 	switch {
@@ -101,28 +100,28 @@ func (o outline) moves(p *journal.Prompt, order journal.PromptOrder) heads {
 	return 0
 }
 
-// turned is a prompt on a walk over those in another order.
+// turned is a prompt in a walk in another order.
 type turned struct {
 	laid
 	out    laidOut
 	marks  []byte
 	model  int   // index in engines.list
-	cached int64 // what the engine had; below 0: unknown
+	cached int64 // the engine's count; below 0: unknown
 	fit
 }
 
-// fit is what the engine's counts can correct of where marks fall: how many tokens the heads have is a guess, since no prompt ends with
-// them.
+// fit has what the engine's counts can correct in the positions of marks: the number of the heads' tokens is a guess, because no prompt
+// ends with them.
 type fit struct {
 	bounds []bound // where heads end
-	// The marks behind the heads, up to what was moved, are at the place that telemetry's order has them at, less so many tokens.
+	// The marks after the heads, up to what was moved, are at their positions in telemetry's order, minus this many tokens.
 	from, to int
 	moved    int64
 	key      uint64 // of what was moved
 }
 
-// bound is the mark at which a head ends, counted from 1, up to the last mark that is less than a cell behind it. All prompts that have
-// the key have the same heads up to there.
+// bound is the mark at which a head ends, counted from 1, up to the last mark that is less than a cell after it. All prompts with the key
+// have the same heads up to there.
 type bound struct {
 	mark, last int
 	key        uint64
@@ -132,10 +131,10 @@ type bound struct {
 type guess struct {
 	key    uint64
 	tokens int64
-	less   bool // the marks are further on the fewer these tokens are
+	less   bool // with fewer of these tokens, the marks are later
 }
 
-// guessOf returns what the place of a mark depends on; ok is false where it depends on nothing that can be corrected.
+// guessOf returns the guess on which the position of a mark depends; ok is false if there is none.
 func (f *fit) guessOf(mark int, ends []int64) (g guess, ok bool) {
 	if f.from < mark && mark <= f.to {
 		return guess{f.key, f.moved, true}, true
@@ -148,7 +147,7 @@ func (f *fit) guessOf(mark int, ends []int64) (g guess, ok bool) {
 	return guess{}, false
 }
 
-// correct moves marks where there are so many tokens more than was guessed.
+// correct moves marks if there are this many tokens more than was guessed.
 func (f *fit) correct(ends []int64, more map[uint64]int64) {
 	for _, b := range f.bounds {
 		for i := b.mark; i <= b.last; i++ {
@@ -162,7 +161,7 @@ func (f *fit) correct(ends []int64, more map[uint64]int64) {
 	}
 }
 
-// turn takes the marks of a prompt that end after so many tokens, in an order.
+// turn reorders the marks of a prompt; ends are their positions in tokens.
 func (d *turned) turn(order journal.PromptOrder, t *text, ends []int64) {
 	d.marks, d.fit = d.marks[:0], fit{bounds: d.bounds[:0]}
 	d.out = laidOut{tokens: t.InputTokens.V, whole: true, ends: d.out.ends[:0], turns: d.out.turns[:0]}
@@ -197,7 +196,7 @@ func (d *turned) turn(order journal.PromptOrder, t *text, ends []int64) {
 		}
 		d.bounds = append(d.bounds, bound{len(d.out.ends), len(d.out.ends), key})
 	}
-	// Prompts may go on alike within a cell behind their heads.
+	// Prompts may have the same text within a cell after their heads.
 	behind := from
 	for behind > 0 && behind < len(ends) && t.at[behind] < t.at[from-1]+blockhash.CellSize {
 		behind++
@@ -218,7 +217,7 @@ func (d *turned) turn(order journal.PromptOrder, t *text, ends []int64) {
 		}
 		until(t.ends[o.user-1])
 		d.to = len(d.out.ends)
-		// What was moved depends on all before it, as the value of a mark does.
+		// The mark of what was moved depends on everything before it, like any mark.
 		d.marks = binary.BigEndian.AppendUint64(d.marks, turnValue(binary.BigEndian.Uint64(d.marks[len(d.marks)-markLength:])))
 		d.out.ends = append(d.out.ends, ends[from-1])
 		moved, last = 0, t.ends[o.user]
@@ -231,14 +230,14 @@ func (d *turned) turn(order journal.PromptOrder, t *text, ends []int64) {
 	}
 	until(len(ends))
 	for _, r := range t.turns {
-		// A reply is in the engine's cache only if the prompt to it began like this one, and so had the same last message of the user.
+		// A reply is in the engine's cache only if its own prompt began like this one, and so had the same last message of the user.
 		if r.mark > last {
 			d.out.turns = append(d.out.turns, r)
 		}
 	}
 }
 
-// turnValue makes another value of a mark's.
+// turnValue derives another value from a mark's.
 func turnValue(value uint64) uint64 {
 	const odd = 0x9e3779b97f4a7c15
 	return bits.RotateLeft64(value, 29) * odd

@@ -5,19 +5,19 @@ package capture
 
 import "github.com/moonloop/moonloop/capture/journal"
 
-// What one span shows of all that its producer writes: whether its counts leave out the cached tokens, and whether its clock
-// differs from those of its clients. It is gathered over all records before the first row is made.
+// One span shows properties of all spans of its producer: whether its counts exclude cached tokens, and whether its clock differs from
+// those of its clients. They are collected over all records before the first row is made.
 
-// maxProducers bounds the producers and the clocks that something is known of; of those past it nothing is.
+// maxProducers is the maximum number of producers and clocks for which something is remembered.
 const maxProducers = 1 << 16
 
-// producer is who counts tokens: an instrumentation in a service, of one model.
+// producer is a source of token counts: an instrumentation in a service, for one model.
 type producer struct {
 	id    uint64
 	model journal.Name
 }
 
-// learn takes what a record shows.
+// learn adds the evidence of a record.
 func (c *compiler) learn(d *journal.Decoder) {
 	if d.Kind != journal.KindInference {
 		return
@@ -31,11 +31,11 @@ func (c *compiler) learn(d *journal.Decoder) {
 		return
 	}
 	if c.exclusive[producer{d.Producer, d.Model}] = true; len(c.exclusive) > maxProducers {
-		c.exclusive = nil // whatever the order of the records
+		c.exclusive = nil // so that the result does not depend on the order of records
 	}
 }
 
-// whole adds the cached tokens to a count of a producer that leaves them out, where that count does not show it.
+// whole adds the cached tokens to a count of a producer that excludes them, if the count itself does not show it.
 func (c *compiler) whole(d *journal.Decoder) {
 	if d.Exclusive || d.Row.Set || d.Producer == 0 || !d.InputTokens.Set || !c.exclusive[producer{d.Producer, d.Model}] {
 		return
@@ -44,11 +44,11 @@ func (c *compiler) whole(d *journal.Decoder) {
 	d.Exclusive = true
 }
 
-// sameClock is how far apart two clocks may seem, in ns, and be one: some producers round to a millisecond.
+// sameClock is the maximum difference of two clocks, in ns, that may be one: some producers round to a millisecond.
 const sameClock = 5e6
 
-// timed finds the instants of a request by the clock of whoever sent it: a span that lies outside of the one above it has
-// another clock. Of requests that only such a clock saw the instant is uncertain.
+// timed converts the times of a request to the clock of its sender: a span outside the time of its parent has another clock. The time of
+// requests that only such a clock recorded is uncertain.
 func (t *tree) timed(n *node) {
 	n.offset = 0
 	if n.above < 0 || n.row {
@@ -67,12 +67,12 @@ func (t *tree) timed(n *node) {
 	n.clock = p.clock
 }
 
-// differs notes that a clock shows an instant that another one shows so many ns later.
+// differs records that a clock is ahead of another one by this many ns.
 func (c *compiler) differs(clock, other uint64, by int64) {
 	if clock == 0 || clock == other || by <= sameClock && by >= -sameClock || c.skewed == nil {
 		return
 	}
 	if c.skewed[clock] = true; len(c.skewed) > maxProducers {
-		c.skewed = nil // as of producers
+		c.skewed = nil // as for producers
 	}
 }

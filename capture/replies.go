@@ -13,30 +13,30 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Which parts of a prompt were replies to earlier ones: where the text up to the end of one of the assistant's messages is that of
-// an earlier prompt and the reply to it, which is proof and needs no session. The reply's tokens were counted when it was
-// made, so that its end is an anchor, see borders.go; and an engine had it in its cache.
+// This file finds the parts of prompts that were replies to earlier ones. If the text up to the end of one of the assistant's messages is
+// that of an earlier prompt and the reply to it, that is proof, and needs no session. The reply's tokens were counted when it was
+// generated, so its end is an anchor, see borders.go; and an engine had it in its cache.
 //
-// Of some requests telemetry has the prompt and not the reply, as where log records of the two came in different batches. A message of the
-// assistant directly behind such a prompt is taken for its reply where nobody else had that prompt, its length fits the tokens that
-// were counted, and the engine proves it: it had cached what the text before does not explain.
+// For some requests telemetry has the prompt but not the reply, for example if log records of the two came in different batches. A message
+// of the assistant directly after such a prompt counts as its reply if no other request had that prompt, if its length fits the counted
+// tokens, and if the engine proves it: it had cached what the text before does not explain.
 
-// turn is a reply that stands in a prompt.
+// turn is a reply within a prompt.
 type turn struct {
-	mark   int   // the mark at which it ends, counted from 1
-	of     int64 // number of the first prompt that it was the reply to
+	mark   int   // the mark at its end, counted from 1
+	of     int64 // number of the first prompt that it answered
 	at     int64 // tokens before it
 	tokens int64 // its own
-	// unseen is true where telemetry does not have the reply's text: the engine's count must prove it.
+	// unseen is true if telemetry does not have the reply's text: the engine's count must prove it.
 	unseen bool
 }
 
-// proven reports whether a reply was in a prompt's engine's cache, if telemetry does not have its text: half of it, and a block at least.
+// proven reports whether a reply without text in telemetry was in the engine's cache: half of it, and a block at least.
 func (t turn) proven(cached mooncake.Opt[int64]) bool {
 	return !t.unseen || cached.V >= t.at+max(FineBlockSize, t.tokens/2)
 }
 
-// anchor is that of a turn in a prompt whose marks are at these offsets.
+// anchor returns the anchor of a turn in a prompt whose marks are at these offsets.
 func (t turn) anchor(offsets []int64) anchor {
 	return newAnchor(textUpTo(offsets, t.mark), t.end(), true)
 }
@@ -51,14 +51,14 @@ const (
 	unseenMask  = 0x756e7365656e2121
 )
 
-// Bytes per token that a reply may have whose text is not known: from some of code or of Chinese to long words of English.
+// The limits of bytes per token for a reply with unknown text: from some code or Chinese to long words of English.
 const (
 	leastBytesPerToken = 1.5
 	mostBytesPerToken  = 16
 )
 
-// gatherTurns finds the replies to all prompts, and the messages of the assistant in them, but for those that a prompt shares with the one
-// before in the order of marks.
+// gatherTurns finds the replies to all prompts, and the messages of the assistant in them, except for those that a prompt shares with the
+// one before in the order of marks.
 func (c *compiler) gatherTurns(join *sorter) error {
 	return c.texts(func(t *text) error {
 		add := func(value uint64, kind byte, arrival []byte, words ...int64) error {
@@ -109,7 +109,7 @@ func (c *compiler) gatherTurns(join *sorter) error {
 
 // matchTurns finds the replies in each prompt, by its part, number and mark.
 func (c *compiler) matchTurns(join, found *sorter) error {
-	// Of several prompts that are equal and had the same reply, the first one. Of several whose replies are unseen, none.
+	// Of several equal prompts with the same reply, the first one. Of several without the reply's text, none.
 	var value, of []byte
 	several := false
 	return join.each(c.ctx, func(b []byte) error {
@@ -135,13 +135,13 @@ func (c *compiler) matchTurns(join, found *sorter) error {
 	})
 }
 
-// unseen reports whether telemetry has all of a prompt, and nothing of its reply.
+// unseen reports whether telemetry has the whole prompt, and nothing of its reply.
 func unseen(r *journal.Inference) bool {
 	ends := r.Chain.Ends
 	return r.Reply == (blockhash.End{}) && !r.Prefix && len(ends) > 0 && ends[len(ends)-1].Bytes == r.Chain.Bytes
 }
 
-// turnCursor gives prompts their turns, in the order of their numbers.
+// turnCursor returns the turns of prompts, in the order of their numbers.
 type turnCursor struct {
 	ahead
 	path []turn // of the prompt at hand
@@ -152,7 +152,8 @@ func newTurnCursor(turns *sorter) (*turnCursor, error) {
 	return &turnCursor{ahead: next}, err
 }
 
-// of gives a prompt its turns: those that it shares with the prompt before, and its own, which fit one behind the other into its tokens.
+// of returns the turns of a prompt: those that it shares with the prompt before, and its own, which must fit into its tokens one after the
+// other.
 func (c *turnCursor) of(t *text) (err error) {
 	n := len(c.path)
 	for n > 0 && c.path[n-1].mark > t.shared {
@@ -177,5 +178,5 @@ func (c *turnCursor) of(t *text) (err error) {
 	return err
 }
 
-// end returns the tokens of the prompt up to the end of the reply.
+// end returns the number of tokens of the prompt up to the end of the reply.
 func (t turn) end() int64 { return t.at + t.tokens }

@@ -5,15 +5,15 @@ package capture
 
 import "github.com/moonloop/moonloop/capture/journal"
 
-// annotated reports whether a receiver or an agent made the span what it is.
+// annotated reports whether a receiver or an agent annotated the span.
 func annotated(r *journal.Inference) bool { return r.Identity != journal.NoIdentity || r.Row.Set }
 
-// known reports whether anything is known of a prompt beyond its length.
+// known reports whether anything is known of a prompt in addition to its length.
 func known(p *journal.Prompt) bool {
 	return p.Identity != journal.None && (len(p.HashIDs) > 0 || p.Chain.Bytes > 0)
 }
 
-// wholeOf returns what stands for the whole prompt, as far as it is known.
+// wholeOf returns a value that identifies the whole prompt, as far as it is known.
 func wholeOf(p *journal.Prompt) uint64 {
 	if n := len(p.HashIDs); n > 0 {
 		return p.HashIDs[n-1]
@@ -24,7 +24,7 @@ func wholeOf(p *journal.Prompt) uint64 {
 // endOf returns the end of a span in ns since the Unix epoch, never before its start.
 func endOf(r *journal.Inference) int64 { return max(r.Start, r.End) }
 
-// modelOf returns the model that answered, as far as it is known, else the one that was asked for.
+// modelOf returns the model of the reply, if it is known, else the requested one.
 func modelOf(r *journal.Inference) journal.Name {
 	if r.Answered.IsZero() {
 		return r.Model
@@ -32,7 +32,7 @@ func modelOf(r *journal.Inference) journal.Name {
 	return r.Answered
 }
 
-// shift moves a request by so many ns, to another clock.
+// shift converts the times of a request to another clock, by this many ns.
 func shift(r *journal.Inference, by int64, clock uint64) {
 	r.Start, r.End, r.Clock = r.Start+by, r.End+by, clock
 	if r.FirstToken.Set {

@@ -11,8 +11,8 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// maxShared is the number of spans that one request can have at one time. A response id that more of them share is
-// none: some servers give the same one to every reply.
+// maxShared is the maximum number of spans of one request at one time. A response id that more of them share is ignored: some servers give
+// the same one to every reply.
 const maxShared = 64
 
 // responseKey is the length of the key of byResponse: response id, start, trace id, span id. The partition's index follows, then
@@ -22,8 +22,8 @@ const (
 	responseIndex = 4
 )
 
-// request passes on a request of step 3. Those that have a response id may still be one with others, which a failed one can tell
-// what they lack, and one of a replay whose they are.
+// request passes on a request of step 3. Requests with a response id may still be joined with others. A failed one may then complete them,
+// and for a replay's span it decides whose request it is.
 func (c *compiler) request(p *partition, r *journal.Inference) error {
 	if r.Response == (journal.Response{}) {
 		return c.acceptServed(p, r)
@@ -35,7 +35,7 @@ func (c *compiler) request(p *partition, r *journal.Inference) error {
 	return c.byResponse.add(c.key, c.enc)
 }
 
-// appendTime appends a time so that bytes sort like times.
+// appendTime appends a time in a form whose bytes sort like times.
 func appendTime(dst []byte, t int64) []byte {
 	return binary.BigEndian.AppendUint64(dst, uint64(t)^1<<63) //nolint:gosec // the bit pattern
 }
@@ -46,8 +46,8 @@ type cluster struct {
 	end      int64
 	alone    *journal.Decoder // the only one so far; most response ids are of one span
 	part     *partition
-	members  []member // all of several
-	many     bool     // too many: they go by one by one
+	members  []member // all of them, if there are several
+	many     bool     // too many: they are processed separately
 }
 
 type member struct {
@@ -58,7 +58,7 @@ type member struct {
 	at     slot
 }
 
-// joinResponses makes one request of those that have the same response id and overlapping times.
+// joinResponses joins requests with the same response id and overlapping times.
 func (c *compiler) joinResponses() error {
 	var cl cluster
 	d, spare := new(journal.Decoder), new(journal.Decoder)
@@ -101,7 +101,7 @@ func (c *compiler) joinResponses() error {
 	return c.join(&cl)
 }
 
-// admit adds a member to a cluster that has one.
+// admit adds a member to a cluster that has one already.
 func (c *compiler) admit(cl *cluster, p *partition, d *journal.Decoder) error {
 	if first := cl.alone; first != nil {
 		cl.alone = nil
@@ -123,7 +123,7 @@ func (c *compiler) loadMember(m member, d *journal.Decoder) error {
 	return d.Decode(b)
 }
 
-// acceptServed passes on a request, unless it failed, is of a replay and no row, or is of a trace that is not wanted, which has been
+// acceptServed passes on a request, unless it failed, belongs to a replay but is not a row, or belongs to an unwanted trace, which has been
 // counted.
 func (c *compiler) acceptServed(p *partition, r *journal.Inference) error {
 	if r.Failed || p.Replay && !r.Row.Set || !p.wanted(c.opt.Replays) {
@@ -132,8 +132,8 @@ func (c *compiler) acceptServed(p *partition, r *journal.Inference) error {
 	return c.accept(p, r)
 }
 
-// join makes one request of a cluster: the shortest that did not fail, which is the nearest to the engine; what it
-// lacks comes from the next longer one that has it. Where a replay made the request, it is the replay's, and its row is known.
+// join makes one request of a cluster: the shortest that did not fail, because it is nearest to the engine; missing values come from the
+// next longer one that has them. If a replay made the request, it belongs to the replay, and its row is known.
 func (c *compiler) join(cl *cluster) error {
 	if cl.alone != nil {
 		return c.acceptServed(cl.part, &cl.alone.Inference)
@@ -163,7 +163,7 @@ func (c *compiler) join(cl *cluster) error {
 		if err := c.loadMember(m, other); err != nil {
 			return err
 		}
-		if o := &other.Inference; !m.failed && d.Start < o.Start { // it was sent before it was received
+		if o := &other.Inference; !m.failed && d.Start < o.Start { // it must have been sent before it was received
 			c.differs(d.Clock, o.Clock, o.Start-d.Start)
 			shift(&d.Inference, o.Start-d.Start, o.Clock)
 		}
@@ -179,8 +179,8 @@ func (c *compiler) join(cl *cluster) error {
 	return c.accept(p, &d.Inference)
 }
 
-// joinReplay passes on the rows of a replay. Spans of the same requests that were taken for production, because a gateway or an engine
-// did not continue the replay's trace, become spans of the replay: no user sent these requests.
+// joinReplay passes on the rows of a replay. Spans of the same requests that counted as production, because a gateway or an engine did not
+// continue the replay's trace, become spans of the replay: no user sent these requests.
 func (c *compiler) joinReplay(cl *cluster) error {
 	d := &c.tree.leaf
 	of, row := cl.members[slices.IndexFunc(cl.members, func(m member) bool { return m.part.Replay })].part, false
@@ -202,7 +202,7 @@ func (c *compiler) joinReplay(cl *cluster) error {
 	return nil
 }
 
-// move counts a span of production for a replay instead, of whose request a row is made or none.
+// move counts a span of production for a replay instead; its request becomes a row or not.
 func (c *compiler) move(m member, to *partition, row bool) {
 	m.part.Spans--
 	to.Spans++

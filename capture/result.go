@@ -18,9 +18,9 @@ type Partition struct {
 	Run    journal.Name `json:"run,omitzero"` // of a replay; zero when its spans name none
 }
 
-// Result says what was compiled, and what was not.
+// Result describes what was compiled, and what was left out.
 type Result struct {
-	Traces []TraceResult `json:"traces"` // production first, then runs by name; no file is written for one without rows
+	Traces []TraceResult `json:"traces"` // production first, then runs by name; a trace without rows has no file
 
 	Journals   int64        `json:"journals"`
 	Inferences int64        `json:"inferences"` // records read, by kind
@@ -28,13 +28,13 @@ type Result struct {
 	Links      int64        `json:"links"`
 	Copies     int64        `json:"copies"` // records that repeat an earlier one byte for byte, and change nothing
 	Torn       journal.Torn `json:"torn"`
-	// TornIn lists the journals that Torn counts in, at most the first 100.
+	// TornIn lists the journals with torn bytes, at most the first 100.
 	TornIn []string `json:"torn_in,omitempty"`
 	// Damage lists stretches of damage, at most the first 100; DamageCount and DamageBytes count all of them.
 	Damage      []journal.Damage `json:"damage,omitempty"`
 	DamageCount int64            `json:"damage_count"`
 	DamageBytes int64            `json:"damage_bytes"`
-	// Dropped counts what belongs to no partition.
+	// Dropped counts losses that belong to no partition.
 	Dropped []mooncake.Dropped `json:"dropped,omitempty"`
 }
 
@@ -100,7 +100,7 @@ func (t tally) add(l loss, n int64) {
 	}
 }
 
-// remove uncounts one.
+// remove subtracts one.
 func (t tally) remove(l loss) {
 	if t[l]--; t[l] == 0 {
 		delete(t, l)
@@ -128,7 +128,7 @@ func (t tally) list(more ...tally) []mooncake.Dropped {
 // partition is the state of a partition while it is compiled.
 type partition struct {
 	index uint32
-	met   bool // a span belongs to it
+	met   bool // it has at least one span
 	lost  tally
 	TraceResult
 
@@ -137,7 +137,7 @@ type partition struct {
 	sums
 }
 
-// sums are those over rows, for estimates: tokens and bytes of prompts that have both, outputs and their number.
+// sums over rows, for estimates: tokens and bytes of prompts that have both, outputs and their number.
 type sums struct {
 	tokens, bytes, output, outputs uint64
 }

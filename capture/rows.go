@@ -19,7 +19,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// orderKey is the length of the key of byOrder: partition, order, and the number among those of which as much is known.
+// orderKey is the length of the key of byOrder: partition, order, and the number among rows with equal order.
 const orderKey = 4 + orderLength + 8
 
 // writing is the trace that is being written.
@@ -30,19 +30,19 @@ type writing struct {
 	*behind
 
 	size     int   // tokens per block
-	fine     int   // tokens per id of ranges; 0 where rows have none
+	fine     int   // tokens per id of ranges; 0 if rows have none
 	base     int64 // start of the first row, ns
 	last     int64 // row index
 	numbers  numbers
-	names    []int64 // of the ids of the row at hand, see outside
+	names    []int64 // of the current row's ids, see outside
 	ledger   ledger
 	replayed replayRows
 	sharing  sharing
 	domains  map[journal.Domain]bool
 	keys     map[journal.Domain]bool
 	identity map[string]int64
-	cache    *stats.Predictor // an infinite one, for what was observed
-	hit      int64            // prompt tokens that it would have of the row at hand, if the ledger gave its ids
+	cache    *stats.Predictor // an infinite cache, to compare observations with
+	hit      int64            // prompt tokens of the current row that it would have, if the ledger assigned its ids
 	observed mooncake.ObservedCache
 	sessions *stats.SessionDetector
 	rows     int64
@@ -100,7 +100,7 @@ func (c *compiler) writeRows() (err error) {
 // numbered reports whether the ids of a row are numbered one by one.
 func numbered(s *sharing, r *journal.Inference) bool { return s.kind == unshared && r.HashIDs != nil }
 
-// dealIDs takes all ids that are to be numbered to where there is room for them; nil is in memory.
+// dealIDs stores all ids to be numbered if they do not fit into memory; nil if they do.
 func (c *compiler) dealIDs() (*outside, error) {
 	o := outsideOf(c.ids, c.opt.TempDir, c.opt.Memory)
 	if o == nil {
@@ -162,10 +162,10 @@ func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 			w.step(row, r.Step)
 		}
 	} else if !row.Timestamp.Set && r.Offset.Set {
-		// Of a row that was planned by a delay: when it was planned for.
+		// For a row scheduled by a delay: its scheduled time.
 		row.Timestamp = mooncake.Some((r.Offset.V - r.Spread.V) * 1000)
 	}
-	if err := row.Validate(); err != nil { // before its ids are given numbers
+	if err := row.Validate(); err != nil { // before its ids get numbers
 		p.lost.add(lostInvalid, 1)
 		w.c.drop(r)
 		return nil
@@ -188,7 +188,7 @@ func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 	if !p.Replay {
 		w.sampled[r.Sampled]++
 	}
-	if !p.Replay && w.c.cached { // else nothing was observed to hold it against
+	if !p.Replay && w.c.cached { // else nothing was observed to compare it with
 		if hit, known := w.predict(row, r); known {
 			grain := w.size
 			if row.HashRanges != nil {
@@ -209,11 +209,11 @@ func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 	return nil
 }
 
-// behind digests and writes rows in a goroutine of its own, while the next ones are made.
+// behind computes digests and writes rows in a separate goroutine, while the next ones are made.
 type behind struct {
 	digester *mooncake.Digester
 	batch    []*mooncake.Row
-	batches  chan []*mooncake.Row // nil where there is no goroutine
+	batches  chan []*mooncake.Row // nil if there is no goroutine
 	failed   atomic.Bool
 	ended    chan error
 }
@@ -243,7 +243,7 @@ func (b *behind) begin(d *mooncake.Digester, out TraceWriter) {
 	}()
 }
 
-// write takes a row, which nobody changes any more. Its error may be that of an earlier row.
+// write queues a row, which must not be changed any more. It may return the error of an earlier row.
 func (b *behind) write(row *mooncake.Row) error {
 	if b.batch = append(b.batch, row); len(b.batch) < batchRows {
 		return nil
@@ -267,19 +267,19 @@ func (b *behind) end() error {
 	return <-b.ended
 }
 
-// predict returns the prompt tokens of a row that an infinite prefix cache would have. Rows whose ids the ledger gave know it; the
-// others have no id in common with those.
+// predict returns the prompt tokens of a row that an infinite prefix cache would have. For rows with ids from the ledger it is known; the
+// others share no id with those.
 func (w *writing) predict(row *mooncake.Row, r *journal.Inference) (tokens int64, known bool) {
 	if w.sharing.kind != unshared {
 		return w.hit, true
 	}
 	one := *row
-	one.Model = w.c.models.one(r).String() // as blocks are told apart
+	one.Model = w.c.models.one(r).String() // because blocks are kept apart by it
 	hit, known := w.cache.Predict(&one)
 	return hit.Whole, known
 }
 
-// observed is what telemetry said of a request of production beside its lengths.
+// observed returns what telemetry reported for a request of production, in addition to its lengths.
 func (p *partition) observed(r *journal.Inference) (o mooncake.Observed) {
 	if o.CachedTokens = r.CachedTokens; o.CachedTokens.V > r.InputTokens.V || o.CachedTokens.V < 0 {
 		p.lost.add(lostObserved, 1)
@@ -327,14 +327,14 @@ func (w *writing) start(r *journal.Inference) error {
 	return nil
 }
 
-// ids gives the row the numbers of its blocks, and returns what they rest on.
+// ids sets the row's ids to the numbers of its blocks in the trace, and returns their identity.
 func (w *writing) ids(row *mooncake.Row, r *journal.Inference) journal.Identity {
 	p, blocks := w.part, mooncake.BlockCount(row.InputLength.V, w.size)
 	if w.sharing.kind != unshared {
 		shared := w.ledger.assign(row, &w.sharing, &w.numbers, w.rows)
 		replies, lost := w.ledger.replies(&w.sharing, w.rows, row.InputLength.V)
 		p.lost.add(lostReply, lost)
-		if row.Replies = replies; w.fine == 0 && w.c.fine < w.size { // the row has plain fields only
+		if row.Replies = replies; w.fine == 0 && w.c.fine < w.size { // the row has only plain fields
 			row.HashRanges, row.Replies = nil, nil
 			shared = shared / int64(w.size) * int64(w.size)
 		}
@@ -350,7 +350,7 @@ func (w *writing) ids(row *mooncake.Row, r *journal.Inference) journal.Identity 
 	}
 	switch {
 	case r.HashIDs != nil && p.Replay:
-		row.HashIDs = slices.Clone(r.HashIDs) // as the row had them, too few or too many
+		row.HashIDs = slices.Clone(r.HashIDs) // as in the replayed row, too few or too many
 		w.ranges(row, r)
 	case r.HashIDs != nil:
 		if len(r.HashIDs) > blocks {
@@ -366,7 +366,7 @@ func (w *writing) ids(row *mooncake.Row, r *journal.Inference) journal.Identity 
 	w.from(r)
 	w.numbers.renumber(r.Domain, row.HashIDs, w.names)
 	if !p.Replay {
-		// Engines that hash full blocks only say nothing of the last one, which nobody else can have.
+		// Engines that hash only full blocks have no hash of the last one, which no other row can have.
 		row.HashIDs = w.numbers.fresh(row.HashIDs, blocks-len(row.HashIDs))
 	}
 	if r.Identity == journal.NoIdentity {
@@ -375,12 +375,12 @@ func (w *writing) ids(row *mooncake.Row, r *journal.Inference) journal.Identity 
 	return r.Identity
 }
 
-// ranges gives a row of a replay its ranges and replies, those that the row had which it was sent for.
+// ranges sets the ranges and replies of a replay's row: those of the row for which it was sent.
 func (w *writing) ranges(row *mooncake.Row, r *journal.Inference) {
 	if len(r.HashRanges) == 0 || w.c.opt.Format != FormatFull {
 		return
 	}
-	// The spans of a replay may say anything, and what no reader takes must not end the trace.
+	// The spans of a replay may have any values; those that no reader accepts must not end the trace.
 	said := mooncake.Row{InputLength: row.InputLength, HashIDs: row.HashIDs, HashRanges: r.HashRanges}
 	if w.fine == 0 || int(r.FineBlockSize) != w.fine || said.Validate() != nil || !whole(&said, w.size, w.fine) {
 		w.part.lost.add(lostRanges, 1)
@@ -407,7 +407,7 @@ func whole(row *mooncake.Row, size, fine int) bool {
 	return ids == int64(mooncake.BlockCount(tokens, fine)) && len(row.HashIDs) == mooncake.BlockCount(tokens, size)
 }
 
-// from takes note of who made a row's ids.
+// from records the source of a row's ids.
 func (w *writing) from(r *journal.Inference) {
 	w.domains[r.Domain] = true
 	if r.Key != 0 {
@@ -415,7 +415,7 @@ func (w *writing) from(r *journal.Inference) {
 	}
 }
 
-// commit completes the trace at hand, if it has rows.
+// commit completes the current trace, if it has rows.
 func (w *writing) commit() error {
 	if w.out == nil {
 		return nil
@@ -449,7 +449,7 @@ func (w *writing) commit() error {
 		m.Transformations[0].Parameters["model_aliases"] = aliases
 	}
 	if w.c.opt.Format == FormatFull && p.multi {
-		m.SessionMode = mooncake.SessionFull // production: each request holds its whole prompt
+		m.SessionMode = mooncake.SessionFull // production: each request has its whole prompt
 		if p.Replay {
 			m.SessionMode, _ = w.sessions.Mode()
 		}
@@ -476,7 +476,7 @@ func (w *writing) commit() error {
 	return out.Close()
 }
 
-// samplings are the samples that rows are of, the lowest rate first; nil where nothing was left out.
+// samplings returns the samples to which rows belong, the lowest rate first; nil if nothing was left out.
 func samplings(rows map[journal.Sampled]int64) (list []mooncake.Sampling) {
 	if rows[journal.Sampled{}] > 0 && len(rows) == 1 {
 		return nil

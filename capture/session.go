@@ -11,15 +11,15 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// A key of bySession is its part, the partition, the session, and what follows.
+// A key of bySession has its part, the partition, the session, and one of these:
 const (
 	sessionKey  = 4 + 8
-	turnContent = 0 // the session has content; nothing else
-	turnActs    = 1 // its turns follow each other as those of an agent; nothing else
+	turnContent = 0 // the session has content; no request
+	turnActs    = 1 // its turns follow each other like an agent's; no request
 	turnRequest = 2 // the request, by its order
 )
 
-// session is the session at hand.
+// session is the current session.
 type session struct {
 	key     [sessionKey]byte
 	content bool
@@ -32,8 +32,7 @@ type session struct {
 	sharing sharing
 }
 
-// layTurns takes the requests of each session in order: the delay of a turn, and ids by structure for sessions without
-// content.
+// layTurns processes the requests of each session in order: the delay of a turn, and ids by structure for sessions without content.
 func (c *compiler) layTurns() error {
 	var s session
 	var d journal.Decoder
@@ -90,8 +89,8 @@ func (c *compiler) layTurns() error {
 	})
 }
 
-// lay says what a turn shares with the turn before: what the server had cached, where it says so, but no more than there
-// was, nor than the turn has. A block of the turn before that was not full has gone on with its output, so that it stays its own.
+// lay computes what a turn shares with the turn before: what the server had cached, if it reported that, but not more than there was, nor
+// than the turn has. A partial block of the turn before has continued with its output, so it is not shared.
 func (s *session) lay(r *journal.Inference, fine, number int64) {
 	n := r.InputTokens.V
 	shared := min(s.tokens, n)

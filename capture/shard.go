@@ -21,12 +21,12 @@ import (
 	"github.com/moonloop/moonloop/internal/ondisk"
 )
 
-// This file is a compile that several processes do together, each its shard, through a folder that all of them see. What they write is
-// what one process would have written, byte for byte.
+// This file is a compile by several processes together, each with one shard, through a folder that all of them see. They write the same
+// bytes as one process.
 //
-// What a row is depends on records of any journal: on the other spans of its trace, on those with its response id, on the turns of its
-// session, on the prompts that begin like its own. None of that keeps to an hour, so that journals cannot be compiled by time. Instead
-// each phase of a compile is dealt by what it brings together:
+// A row depends on records of any journal: on the other spans of its trace, on those with its response id, on the turns of its session, on
+// the prompts with the same beginning. These are not limited to a time, so journals cannot be compiled by time. Instead, each phase of a
+// compile is divided by what it brings together:
 //
 //	read    each shard its journals   → records by trace
 //	group   its traces                → requests by response id; rows by session
@@ -37,24 +37,24 @@ import (
 //	follow  shard 0, where an engine saw prompts in another order
 //	write   shard 0: the rows of all, in order, with their ids
 //
-// A shard leaves what others need in files, see exchange.go, and what it found out about all records, see learned.go. The one after it
-// begins when all shards have left theirs. A phase that was left whole is not done again: a shard that was killed goes on behind it.
+// A shard leaves what others need in files, see exchange.go, and what it found out about all records, see learned.go. The next phase begins
+// when all shards have left theirs. A completed phase is not repeated: a shard that was killed continues after it.
 //
-// The parts are those of a hash, so that a shard's part of the traces has nothing to do with its part of the sessions. In the order of a
-// sorter they lie one behind the other, and a compile by one process goes through them in the same order. So what has a number by its
-// place there has the same one, or one that compares with others alike.
+// The parts are those of a hash, so a shard's part of the traces is unrelated to its part of the sessions. In the order of a sorter they
+// follow each other, and a compile by one process goes through them in the same order. So numbers that depend on the position there are the
+// same, or compare with others alike.
 
-// Shard says which part of a compile a process does. The zero Shard is none.
+// Shard selects a part of a compile. The zero Shard means no division.
 type Shard struct {
 	Index, Of int // 0 ≤ Index < Of ≤ MaxShards
-	// Dir is a folder that all shards see. It is empty at first, and holds up to the size of the journals.
+	// Dir is a folder that all shards see. It must be empty at first, and grows to at most the size of the journals.
 	Dir string
 }
 
 // MaxShards is the greatest number of shards.
 const MaxShards = 1 << 12
 
-// exchange is what one phase leaves for another one.
+// exchange is data that one phase leaves for another one.
 type exchange string
 
 const (
@@ -99,12 +99,12 @@ func (c *compiler) of(x exchange) *sorter {
 	return c.others[x]
 }
 
-// phase is what each shard does between two times at which all wait for each other.
+// phase is what each shard does between two points at which all wait for each other.
 type phase struct {
 	name    string
 	in, out []exchange
-	settled bool                 // the names of models are all known
-	alone   bool                 // shard 0 does all of it
+	settled bool                 // all names of models are known
+	alone   bool                 // only shard 0 does it
 	needed  func(*compiler) bool // nil: always
 	run     func(*compiler, []Source) error
 }
@@ -180,7 +180,7 @@ var phases = [...]phase{
 // skipped reports whether a phase has nothing to do.
 func (p *phase) skipped(c *compiler) bool { return p.needed != nil && !p.needed(c) }
 
-// statement is what a shard says when it has done a phase.
+// statement is what a shard writes when it has done a phase.
 type statement struct {
 	Schema  string     `json:"schema"`
 	Compile compileKey `json:"compile"`
@@ -189,7 +189,7 @@ type statement struct {
 
 const statementSchema = "moonloop-compile-shard/1"
 
-// compileKey tells one compile from another: in one folder there is one.
+// compileKey identifies a compile: a folder may have only one.
 type compileKey struct {
 	Shards   int    `json:"shards"`
 	Options  string `json:"options"`
@@ -209,9 +209,9 @@ type sharded struct {
 	learned  []*learned // by all shards, phase by phase
 }
 
-// CompileShard does one shard's part of what [Compile] does. All shards name the same journals, in the same order, and have the same options
-// but for Memory, TempDir and Progress. It waits for the others where it needs what they have found. Shard 0 writes the traces, and its result is
-// that of Compile; that of the others is empty. The journals must not grow meanwhile.
+// CompileShard does one shard's part of [Compile]. All shards must have the same journals, in the same order, and the same options except
+// Memory, TempDir and Progress. A shard waits for the others when it needs their results. Shard 0 writes the traces, and its result is that
+// of Compile; that of the others is empty. The journals must not grow meanwhile.
 func CompileShard(ctx context.Context, opt Options, shard Shard, sink Sink, journals ...Source) (Result, error) {
 	if err := opt.complete(); err != nil {
 		return Result{}, err
@@ -278,14 +278,14 @@ func (s *sharded) compile() (Result, error) {
 	return Result{}, nil
 }
 
-// begin returns a compiler for a phase that knows what was found out so far.
+// begin returns a compiler for a phase, with everything found out so far.
 func (s *sharded) begin(p *phase) *compiler {
 	c := newCompiler(s.ctx, s.opt, s.sink)
 	c.know(s.learned, p.name == "write")
 	return c
 }
 
-// do does a phase, and says so.
+// do does a phase, and records that it is done.
 func (s *sharded) do(p *phase) error {
 	c := s.begin(p)
 	defer c.close()
@@ -307,7 +307,7 @@ func (s *sharded) do(p *phase) error {
 		return err
 	}
 	for _, x := range p.out {
-		const most = 256 // runs of all shards, of which whoever reads them has one buffer each
+		const most = 256 // runs of all shards; a reader needs one buffer for each
 		out := c.of(x)
 		if err := out.leave(s.file(p, s.Index, string(x)), min(out.fanIn, max(most/s.Of, 1))); err != nil {
 			return err
@@ -356,7 +356,7 @@ func (s *sharded) parts(x exchange) int {
 	return s.Of
 }
 
-// take gives a compiler what the phases before left for this shard.
+// take passes the compiler what earlier phases left for this shard.
 func (s *sharded) take(c *compiler, p *phase) error {
 	for _, x := range p.in {
 		in := c.of(x)
@@ -400,7 +400,7 @@ func (s *sharded) others(p *phase) int {
 	return s.Of
 }
 
-// share returns the journals that this shard reads: one after the other, of about as many bytes as the other shards read.
+// share returns the journals that this shard reads: consecutive ones with about the same number of bytes as the other shards'.
 func (s *sharded) share() []Source {
 	at := int64(0)
 	var own []Source
@@ -416,12 +416,12 @@ func (s *sharded) share() []Source {
 	return own
 }
 
-// file returns the name of what a shard leaves of a phase.
+// file returns the name of a file that a shard leaves in a phase.
 func (s *sharded) file(p *phase, shard int, ending string) string {
 	return filepath.Join(s.Dir, fmt.Sprintf("%s-%04d.%s", p.name, shard, ending))
 }
 
-// say writes down that a phase is done.
+// say records that a phase is done.
 func (s *sharded) say(p *phase, all *learned) error {
 	b, err := json.Marshal(statement{statementSchema, s.key, all})
 	if err != nil {
@@ -440,7 +440,7 @@ func (s *sharded) say(p *phase, all *learned) error {
 	return err
 }
 
-// read returns what a shard has said, or the error that it has not.
+// read returns a shard's statement, or an error if there is none yet.
 func (s *sharded) read(name string) (*learned, error) {
 	b, err := os.ReadFile(name) //nolint:gosec // in the folder that the user names
 	if err != nil {
@@ -475,7 +475,7 @@ func (s *sharded) read(name string) (*learned, error) {
 	return one.Learned, nil
 }
 
-// await takes what all shards have found out in a phase, when they have.
+// await waits for and adds what all shards have found out in a phase.
 func (s *sharded) await(p *phase) error {
 	const soonest, latest = 20 * time.Millisecond, time.Second
 	pause := soonest
@@ -503,7 +503,7 @@ func (s *sharded) await(p *phase) error {
 	return nil
 }
 
-// sweep removes what no phase behind one needs any more.
+// sweep removes files that no later phase needs.
 func (s *sharded) sweep(done int) {
 	for i := range phases[:done] {
 		for _, x := range phases[i].out {
@@ -513,7 +513,7 @@ func (s *sharded) sweep(done int) {
 				continue
 			}
 			for shard := range s.Of {
-				_ = os.Remove(s.file(&phases[i], shard, string(x))) // whatever is left costs only room
+				_ = os.Remove(s.file(&phases[i], shard, string(x))) // remaining files only use space
 			}
 		}
 	}

@@ -469,7 +469,7 @@ func (r *replayRows) number(domain journal.Domain, ranges []mooncake.HashRange) 
 	return ranges
 }
 
-// row takes note of the next row of the trace: its index in the trace that was replayed, above that of the row before, and in this one.
+// row records the next row of the trace: its index in the trace that was replayed, above that of the row before, and in this one.
 func (r *replayRows) row(from, to int64) {
 	if n := len(r.stretches); n > 0 && from-r.stretches[n-1].from == to-r.stretches[n-1].to {
 		return

@@ -20,54 +20,54 @@ import (
 
 const (
 	chunkSize = 256 << 10 // of the sorter's memory
-	minFanIn  = 8         // runs that are merged at once: as many as the memory has room for their buffers of runBuffer
+	minFanIn  = 8         // runs that are merged at once: the memory has room for their buffers of runBuffer
 	maxFanIn  = 128
 	runBuffer = 32 << 10
-	minBuffer = 4 << 10 // of what others left, which may be more runs than any of them merges
+	minBuffer = 4 << 10 // for runs of other shards, which may be more than a sorter merges itself
 	itemCost  = 40      // bytes of memory for an item beside its own
-	partItems = 1 << 15 // of what is sorted at once
+	partItems = 1 << 15 // items that are sorted at once
 )
 
-// sorter sorts items by their bytes. Beyond its limit of memory it writes sorted runs to a temporary file and merges
-// them. Its result depends on the items only, not on their order or the limit.
+// sorter sorts items by their bytes. Beyond its limit of memory it writes sorted runs to a temporary file and merges them. Its result
+// depends only on the items, not on their order or the limit.
 type sorter struct {
 	limit int
 	fanIn int
 	dir   string
 
 	batch              // what is added now
-	other   batch      // what is written meanwhile, or empty
-	writing chan error // of that; nil when nothing is under way
+	other   batch      // what is being written, or empty
+	writing chan error // result of writing other; nil if nothing is being written
 
 	key []byte // of addWords
 
 	count    int64 // of items that were added
-	stage    Stage // that each is
+	stage    Stage // for progress
 	progress func(stage Stage, done, total int64)
 
 	// Only of the writing, while it is under way.
 	file ondisk.File
 	runs [][]run // by level: fanIn runs of one level become one of the next
 
-	parts int       // that the items are cut into for others, see exchange.go; 0: they stay here
-	from  []segment // what others left for this sorter to read; nothing was added to it then
+	parts int       // into which the items are divided for others, see exchange.go; 0: they stay here
+	from  []segment // what others left for this sorter; then nothing is added to it
 }
 
 // batch is items in memory.
 type batch struct {
 	sorted [][]item // parts, each in order, once sorting has ended
-	items  []item   // behind those
+	items  []item   // items after those
 	spare  [][]item // memory of parts
 	chunks [][]byte // all but the last are full
 	free   [][]byte
 	used   int
 
-	sorting *sync.WaitGroup // of parts, while more is added; nil where there is none
+	sorting *sync.WaitGroup // sorting of parts, while more is added; nil if there is none
 }
 
-// item is bytes that are sorted by their values.
+// item is a byte string to be sorted.
 type item struct {
-	head uint64 // eight bytes behind those that all items of a part begin with, so that most comparisons touch no other memory
+	head uint64 // eight bytes after those that all items of a part begin with, so that most comparisons touch no other memory
 	b    []byte
 }
 
@@ -162,7 +162,7 @@ func (s *batch) alloc(n int) []byte {
 	return s.chunks[last][at : at : at+n]
 }
 
-// cut has what was added since the last part sorted, while more is added.
+// cut starts sorting what was added since the last part, while more is added.
 func (s *batch) cut() {
 	part := s.items
 	s.sorted, s.items = append(s.sorted, part), nil
@@ -199,7 +199,7 @@ func (s *batch) cursor() *cursor {
 	c := &cursor{runs: heap.New(beforeSource)}
 	first := s.sorted[0][0].b
 	skip := len(first)
-	for _, part := range s.sorted { // in order, so that the first and the last item have in common what all have
+	for _, part := range s.sorted { // in order, so that the first and the last item have the bytes in common that all have
 		skip = common(first, part[len(part)-1].b, common(first, part[0].b, skip))
 	}
 	for _, part := range s.sorted {
@@ -223,7 +223,7 @@ func sortItems(items []item) {
 	slices.SortFunc(items, item.compare)
 }
 
-// common returns how many of so many leading bytes two strings have in common.
+// common returns how many of this many leading bytes two strings have in common.
 func common(a, b []byte, most int) int {
 	most = min(most, len(b))
 	if bytes.Equal(a[:most], b[:most]) {
@@ -236,7 +236,7 @@ func common(a, b []byte, most int) int {
 	return n
 }
 
-// turn has the batch sorted and written while the next one is filled.
+// turn starts sorting and writing the batch, while the next one is filled.
 func (s *sorter) turn() error {
 	if err := s.wait(); err != nil {
 		return err
@@ -247,7 +247,7 @@ func (s *sorter) turn() error {
 	return nil
 }
 
-// wait waits until nothing is written any more.
+// wait waits until the writing has ended.
 func (s *sorter) wait() (err error) {
 	if s.writing != nil {
 		err = <-s.writing
@@ -326,7 +326,7 @@ func (s *sorter) each(ctx context.Context, visit func([]byte) error) error {
 	return s.walk(ctx, visit)
 }
 
-// walk does what each does and keeps the items, for another walk. Nothing can be added after the first one.
+// walk is like each, but keeps the items for another walk. Nothing can be added after the first one.
 func (s *sorter) walk(ctx context.Context, visit func([]byte) error) error {
 	c, err := s.cursor()
 	if err != nil {
@@ -368,7 +368,7 @@ func (s *sorter) cursor() (*cursor, error) {
 	return s.merge(slices.Concat(s.runs...))
 }
 
-// settle writes what is left in memory, and leaves at most so many runs.
+// settle writes the rest in memory, and leaves at most this many runs.
 func (s *sorter) settle(most int) error {
 	if err := s.wait(); err != nil {
 		return err
@@ -422,7 +422,7 @@ type segment struct {
 	offset, size int64
 }
 
-// mergeOf merges segments, with a buffer of so many bytes for each.
+// mergeOf merges segments, with a buffer of this many bytes for each.
 func mergeOf(segments []segment, buffer int) (*cursor, error) {
 	c := &cursor{runs: heap.New(beforeSource)}
 	for _, r := range segments {
@@ -436,7 +436,7 @@ func mergeOf(segments []segment, buffer int) (*cursor, error) {
 	return c, nil
 }
 
-// cursor gives items in order, from memory or from runs.
+// cursor returns items in order, from memory or from runs.
 type cursor struct {
 	items []item              // of one part in memory
 	runs  *heap.Heap[*source] // by item; nil where there is one part
@@ -469,7 +469,7 @@ func (c *cursor) next() ([]byte, error) {
 	return (*c.runs.First()).b, nil
 }
 
-// ahead gives items in order, like a cursor, and shows the one that comes next.
+// ahead returns items in order, like a cursor, with a look at the next one.
 type ahead struct {
 	*cursor
 	item []byte // nil behind the last

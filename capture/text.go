@@ -24,14 +24,14 @@ const (
 	countLength = 4
 )
 
-// isText reports whether the blocks of a row are those of its text.
+// isText reports whether the blocks of a row are derived from its text.
 func isText(p *partition, r *journal.Inference) bool {
 	return !p.Replay && r.Chain.Bytes > 0 && r.HashIDs == nil
 }
 
-// spread makes the ids of a prompt's blocks, where these are finer than those of the trace, the cells of a text: one id stands for all
-// tokens up to the end of its block, as a cell does for all bytes. The text has so many bytes for a token that borders fall exactly where
-// they are: a block is a cell, or several of which only the last one is known by itself.
+// spread converts the ids of a prompt's blocks, if these are finer than those of the trace, to the cells of a text: an id identifies all
+// tokens up to the end of its block, as a cell does for all bytes. The text has the right number of bytes per token for exact borders: a
+// block is a cell, or several cells of which only the last one is known by itself.
 func (c *compiler) spread(p *partition, r *journal.Inference) {
 	const cell, others = blockhash.CellSize, 0x9e3779b97f4a7c15
 	b, n, size := int64(r.BlockSize), r.InputTokens.V, int64(c.opt.BlockSize)
@@ -40,7 +40,7 @@ func (c *compiler) spread(p *partition, r *journal.Inference) {
 	}
 	bytes, each := n*max(cell/b, 1), max(b/cell, 1) // of the text, and cells of a block
 	if !r.InputTokens.Set || n < 1 || n > p.maxInput || int64(len(r.HashIDs)) != (n+b-1)/b || bytes/cell > blockhash.MaxCells {
-		// Of another number of tokens than was counted: the trace's own blocks are what can be told.
+		// With another number of tokens than was counted, the trace's own blocks are used.
 		if size%b == 0 {
 			r.HashIDs, r.BlockSize = every(r.HashIDs, int(size/b)), uint32(size) //nolint:gosec // at most 2^30
 		}
@@ -58,7 +58,7 @@ func (c *compiler) spread(p *partition, r *journal.Inference) {
 	r.HashIDs, r.BlockSize = nil, 0
 }
 
-// every returns each so many-th of some ids, and the last one, in their memory.
+// every returns each n-th of some ids, and the last one, in their memory.
 func every(ids []uint64, n int) []uint64 {
 	out := ids[:0]
 	for i, id := range ids {
@@ -69,7 +69,7 @@ func every(ids []uint64, n int) []uint64 {
 	return out
 }
 
-// settle passes on a row whose turn is known: with blocks to be laid, or in the order of its trace.
+// settle passes on a row whose turn is known: to locate its blocks, or in the order of its trace.
 func (c *compiler) settle(p *partition, r *journal.Inference, delay mooncake.Opt[float64]) error {
 	c.spread(p, r)
 	if !isText(p, r) {
@@ -80,7 +80,7 @@ func (c *compiler) settle(p *partition, r *journal.Inference, delay mooncake.Opt
 		r.Prompt = journal.Prompt{}
 		return c.inOrder(p, r, delay, &sharing{})
 	}
-	// Equal text is not equal tokens: models are kept apart, and so are keys, whose domains differ, and the orders of templates.
+	// Equal text is not equal tokens: models are kept apart, and so are keys, which have different domains, and the orders of templates.
 	of := c.template(r)
 	mask := c.mask.of(r.Domain, of)
 	if c.opt.FollowEngine != FollowNever {
@@ -101,7 +101,7 @@ func (c *compiler) addText(to *sorter, r *journal.Inference, delay mooncake.Opt[
 	r.Chain.Cells, r.Chain.Ends = nil, nil
 	c.enc = appendDelay(appendEnds(c.enc[:0], ends), delay)
 	c.enc = journal.AppendRecord(c.enc, r)
-	r.Chain.Cells, r.Chain.Ends = cells, ends // their memory is used again
+	r.Chain.Cells, r.Chain.Ends = cells, ends // their memory is reused
 	c.enc = binary.BigEndian.AppendUint32(c.enc, marks)
 	return to.add(c.key, c.enc)
 }
@@ -134,16 +134,16 @@ func takeEnds(dst []blockhash.End, b []byte) (ends []blockhash.End, rest []byte)
 	return dst, b
 }
 
-// template returns what a request's prompt was made with, as far as it is followed.
+// template returns the template of a request's prompt, as far as its order is followed.
 func (c *compiler) template(r *journal.Inference) template {
 	of := c.models.template(r)
-	if c.opt.FollowEngine == FollowNever || r.Identity != journal.Text { // tokens are in the order that the engine saw
+	if c.opt.FollowEngine == FollowNever || r.Identity != journal.Text { // token ids are in the order that the engine saw
 		of.told = ""
 	}
 	return of
 }
 
-// mask is what sets the values of one domain and template apart from those of all others.
+// mask returns a value that separates the values of one domain and template from all others.
 type mask struct {
 	domain journal.Domain
 	template
@@ -177,7 +177,7 @@ func takeDelay(b []byte) (mooncake.Opt[float64], []byte) {
 	return mooncake.Opt[float64]{V: max(ms, 0), Set: ms >= 0}, b[delayLength:]
 }
 
-// text is a prompt on a walk over byText.
+// text is a prompt in a walk over byText.
 type text struct {
 	laid
 	marked
@@ -187,29 +187,29 @@ type text struct {
 	ends   []int           // the mark of each end of a message, counted from 1
 	delay  mooncake.Opt[float64]
 	journal.Decoder
-	counted bool // somebody counted its tokens, and those of its reply
+	counted bool // its tokens were counted, and those of its reply
 }
 
-// marked is the marks of a prompt.
+// marked has the marks of a prompt.
 type marked struct {
 	marks   []byte  // as in the item
 	offsets []int64 // bytes of the text up to each
 	cells   int64   // up to the end of the last cell
 }
 
-// value returns that of a mark, counted from 1.
+// value returns the value of a mark, counted from 1.
 func (m *marked) value(mark int) uint64 {
 	return binary.BigEndian.Uint64(m.marks[markLength*(mark-1):])
 }
 
-// part is what decides where a prompt belongs: the first bits of its marks, as of its item. A prompt without marks shares nothing.
+// part determines the part of a prompt: by the first bits of its marks, as in its item. A prompt without marks shares nothing.
 func (t *text) part() uint64 { return uint64(binary.BigEndian.Uint16(t.item)) }
 
 // cellFrom returns the first mark from one on that is the end of a cell, counted from 1; 0 where there is none.
 func (m *marked) cellFrom(mark int) int {
 	for ; mark <= len(m.offsets) && m.offsets[mark-1] <= m.cells; mark++ {
 		at := m.offsets[mark-1]
-		if at%blockhash.CellSize == 0 && (mark == 1 || m.offsets[mark-2] < at) { // else it is the end of the text behind the last cell
+		if at%blockhash.CellSize == 0 && (mark == 1 || m.offsets[mark-2] < at) { // else it is the end of the text after the last cell
 			return mark
 		}
 	}
@@ -281,7 +281,7 @@ func commonMarks(a, b []byte) int {
 	return n / markLength
 }
 
-// layTexts finds out what rows whose text is known share, in tokens.
+// layTexts computes what rows with known text share, in tokens.
 func (c *compiler) layTexts() error {
 	defer func() { c.byText.close() }()
 	if c.byText.empty() {
@@ -308,7 +308,7 @@ func (c *compiler) layTexts() error {
 	})
 }
 
-// withSurvey does something with what a survey of all prompts finds.
+// withSurvey calls a function with the results of a survey of all prompts.
 func (c *compiler) withSurvey(turns *sorter, do func(steps *sorter) error) error {
 	steps := newSorter(c.opt.TempDir, c.opt.Memory/8)
 	defer steps.close()
@@ -318,17 +318,17 @@ func (c *compiler) withSurvey(turns *sorter, do func(steps *sorter) error) error
 	return do(steps)
 }
 
-// shareTexts passes on the rows whose text is known, with what they share.
+// shareTexts passes on the rows with known text, with what they share.
 func (c *compiler) shareTexts(turns, steps *sorter) error {
 	p := c.list[0]
 	return c.layer(turns, steps, func(t *text, o *laidOut, parts []part) error {
 		s, common := c.share(t.number, o, parts)
 		c.engines.saw(c, t, o, s, common)
-		if t.Identity != journal.Text { // it is known to the block what prompts share
+		if t.Identity != journal.Text { // the shared blocks are known exactly
 			s.limit = 0
 		}
 		if t.Prefix {
-			// Only up to where whole prompts have the same text. The blocks behind it are those of no other row.
+			// Only up to where whole prompts have the same text. Blocks after that belong to no other row.
 			p.lost.add(lostRest, 1)
 			if len(s.parts) == 0 {
 				s.kind = unshared
@@ -343,7 +343,7 @@ func (c *compiler) shareTexts(turns, steps *sorter) error {
 	})
 }
 
-// surveyTo returns a survey that adds what it finds to a sorter.
+// surveyTo returns a survey that adds its results to a sorter.
 func (c *compiler) surveyTo(steps *sorter) survey {
 	return survey{emit: func(st stretch) error {
 		a := st.best
@@ -352,7 +352,7 @@ func (c *compiler) surveyTo(steps *sorter) survey {
 	}}
 }
 
-// survey is the first walk: it finds what lays each stretch, and who had it first.
+// survey is the first walk: it finds the anchor of each stretch, and the prompt that had it first.
 func (c *compiler) survey(turns, steps *sorter) error {
 	s := c.surveyTo(steps)
 	next, err := newTurnCursor(turns)
@@ -371,7 +371,7 @@ func (c *compiler) survey(turns, steps *sorter) error {
 	return s.close(0)
 }
 
-// stepCursor gives prompts their stretches, in the order of their marks.
+// stepCursor returns the stretches of prompts, in the order of their marks.
 type stepCursor struct{ ahead }
 
 func newStepCursor(steps *sorter) (*stepCursor, error) {
@@ -379,7 +379,7 @@ func newStepCursor(steps *sorter) (*stepCursor, error) {
 	return &stepCursor{next}, err
 }
 
-// lay has a layer lay the stretches of the next prompt.
+// lay makes a layer locate the stretches of the next prompt.
 func (s *stepCursor) lay(l *layer, p *laid) (err error) {
 	l.keep(p.shared)
 	from := p.shared
@@ -394,7 +394,7 @@ func (s *stepCursor) lay(l *layer, p *laid) (err error) {
 	return err
 }
 
-// laidOut is a prompt of which is known where its marks fall.
+// laidOut is a prompt whose marks are located.
 type laidOut struct {
 	tokens int64
 	ends   []int64 // tokens up to each mark, of the leading ones as far as it is known
@@ -403,7 +403,7 @@ type laidOut struct {
 	turns  []turn
 }
 
-// layer is the second walk: it lays the stretches of each prompt, and says which prompts had its marks first.
+// layer is the second walk: it locates the stretches of each prompt, with the prompts that had its marks first.
 func (c *compiler) layer(turns, steps *sorter, visit func(*text, *laidOut, []part) error) error {
 	next, err := newTurnCursor(turns)
 	if err != nil {
@@ -429,7 +429,7 @@ func (c *compiler) layer(turns, steps *sorter, visit func(*text, *laidOut, []par
 	})
 }
 
-// share says what a prompt with a number has in common with the prompts before it in time, and how many leading marks one of them has.
+// share returns what a prompt with a number has in common with earlier prompts, and how many leading marks one of them has.
 func (c *compiler) share(number int64, o *laidOut, parts []part) (s *sharing, common int) {
 	fine, n := int64(c.fine), len(o.ends)
 	s = &c.sharing
@@ -448,7 +448,7 @@ func (c *compiler) share(number int64, o *laidOut, parts []part) (s *sharing, co
 		}
 		s.add(part.first, depth)
 	}
-	if common > 0 && common < n && common+1 != o.media { // of a medium nobody knows where in it
+	if common > 0 && common < n && common+1 != o.media { // positions within a medium are unknown
 		s.limit = min(o.ends[common], o.tokens) / fine
 	}
 	return s, common

@@ -3,8 +3,8 @@
 
 package capture
 
-// This file finds edges by the ids of tool calls: a request that was given the result of a call follows the one whose reply made it. So
-// does the first request of a tool's run whose span names the call. Spans need not say so, and may say otherwise; the rules are:
+// This file finds edges by the ids of tool calls: a request that received the result of a call follows the request whose reply made the
+// call. So does the first request of a tool's run whose span names the call. Spans may show something else; the rules are:
 //
 //   - An id counts within its OTel trace and its session only: some engines count them from 0 in each conversation. Of several requests
 //     that made a call of one id, the one that ended last before the request began is meant, first in the trace: see across.go.
@@ -23,13 +23,14 @@ import (
 )
 
 const (
-	// idsEach is how many ids of tool calls a trace may have, for each span of the largest.
+	// idsEach is the maximum number of ids of tool calls in a trace, for each span of the largest one.
 	idsEach = 4
-	// maxGiven bounds the results of one step: those that its spans and its log records name, and those of the tools that it runs in.
+	// maxGiven is the maximum number of results of one step: those in its spans and its log records, and those of the tools in which it
+	// runs.
 	maxGiven = 4 * journal.MaxToolIDs
 )
 
-// takeTools keeps the ids of a span, unless its trace has too many.
+// takeTools stores the ids of a span, unless its trace has too many.
 func (t *tree) takeTools(n *node, ids *journal.ToolIDs) {
 	more := len(ids.Made) + len(ids.Given)
 	if t.ids += more; t.ids > idsEach*t.c.opt.MaxTraceSpans {
@@ -40,14 +41,14 @@ func (t *tree) takeTools(n *node, ids *journal.ToolIDs) {
 	n.tools = *ids
 }
 
-// toolCalls counts what ids said.
+// toolCalls counts what ids showed.
 type toolCalls struct {
-	agreed   int64 // edges that spans or their times say, too
-	added    int64 // edges that only ids say
-	replaced int64 // edges of time that were taken off
-	early    int64 // results of calls by a request that had not ended
+	agreed   int64 // edges that spans or their times also show
+	added    int64 // edges that only ids show
+	replaced int64 // edges of time that were removed
+	early    int64 // results of calls whose request had not ended
 	unknown  int64 // results of calls that no request of the trace made
-	reused   int64 // results of calls whose id several requests had made
+	reused   int64 // results of calls whose id several requests used
 }
 
 func (c *toolCalls) any() bool { return c.agreed+c.added > 0 }
@@ -57,7 +58,7 @@ func (c *toolCalls) add(o toolCalls) {
 	c.early, c.unknown, c.reused = c.early+o.early, c.unknown+o.unknown, c.reused+o.reused
 }
 
-// parameters returns what the sidecar says of them; nil if there is nothing to say.
+// parameters returns these counts for the sidecar; nil if all are 0.
 func (c *toolCalls) parameters() (all map[string]any) {
 	for name, n := range map[string]int64{
 		"edges_agreed": c.agreed, "edges_added": c.added, "time_edges_replaced": c.replaced, "results_too_early": c.early,
@@ -73,13 +74,13 @@ func (c *toolCalls) parameters() (all map[string]any) {
 	return all
 }
 
-// answered is a step with those whose calls it was given the results of.
+// answered is a step with the steps whose calls it received the results of.
 type answered struct {
 	step   int32
 	makers []int32 // in the order of their ends
 }
 
-// calls finds who made the calls whose results steps were given, and takes off these what only time says.
+// calls finds who made the calls whose results steps received, and removes those edges for which time is the only evidence.
 func (g *grapher) calls(said *toolCalls) (all []answered) {
 	makers := g.gatherTools()
 	for i, s := range g.steps {
@@ -113,7 +114,7 @@ func (g *grapher) linked() bool {
 	return slices.ContainsFunc(g.nodes, func(n node) bool { return len(n.follows) > 0 })
 }
 
-// withoutChance takes off all edges that only time says.
+// withoutChance removes all edges for which time is the only evidence.
 func (g *grapher) withoutChance() {
 	for _, s := range g.steps {
 		g.withoutTime(s, nil)
@@ -130,7 +131,7 @@ func (g *grapher) callEdges(all []answered, said *toolCalls) {
 	}
 }
 
-// gatherTools gives each step the ids of the spans that it stands for, and returns those that made a call, in the order of their ends.
+// gatherTools collects the ids of each step from its spans, and returns the steps that made a call, in the order of their ends.
 func (g *grapher) gatherTools() map[uint64][]int32 {
 	if g.ids == 0 {
 		return nil
@@ -176,12 +177,12 @@ func (g *grapher) gatherTools() map[uint64][]int32 {
 	return makers
 }
 
-// isFirst reports whether a step follows none that is below a node.
+// isFirst reports whether a step follows no step below a node.
 func (g *grapher) isFirst(s *step, at int32) bool {
 	return !slices.ContainsFunc(s.before, func(b int32) bool { return g.within(b, at) })
 }
 
-// makersOf returns the steps whose calls a step was given the results of.
+// makersOf returns the steps that made the calls whose results a step received.
 func (g *grapher) makersOf(makers map[uint64][]int32, i int32, said *toolCalls) (before []int32) {
 	s := g.steps[i]
 	for _, id := range s.given {
@@ -193,7 +194,7 @@ func (g *grapher) makersOf(makers map[uint64][]int32, i int32, said *toolCalls) 
 		switch {
 		case len(list) == 0:
 			if s.open = append(s.open, id); g.nodes[i].session == 0 {
-				said.unknown++ // else one of another trace may have made it
+				said.unknown++ // else a request of another trace may have made it
 			}
 			continue
 		case n == 0:
@@ -210,11 +211,11 @@ func (g *grapher) makersOf(makers map[uint64][]int32, i int32, said *toolCalls) 
 	return before
 }
 
-// called has a step follow those whose calls it was given the results of, the latest first.
+// called makes a step follow those that made the calls whose results it received, latest first.
 func (g *grapher) called(i int32, makers []int32, said *toolCalls) {
 	s := g.steps[i]
 	if virtual := int32(len(g.nodes)); s.above == virtual && !slices.ContainsFunc(s.WaitFor, beyondTime) { //nolint:gosec // bounded by MaxTraceSpans
-		s.above = -1 // only time says where it parts from the others
+		s.above = -1 // only time shows where it diverges from the others
 	}
 	for _, maker := range slices.Backward(makers) {
 		direct := slices.Contains(s.before, maker)
@@ -230,10 +231,10 @@ func (g *grapher) called(i int32, makers []int32, said *toolCalls) {
 	}
 }
 
-// beyondTime reports whether more than time says that there is an edge.
+// beyondTime reports whether an edge has more evidence than time.
 func beyondTime(e journal.Edge) bool { return e.Evidence > mooncake.EvidenceTime }
 
-// withoutTime takes the edges off a step that only time says, but those to some others, and returns their number.
+// withoutTime removes the edges of a step for which time is the only evidence, except those to the given steps, and returns their number.
 func (g *grapher) withoutTime(s *step, but []int32) (n int64) {
 	var before []int32
 	var edges []journal.Edge
@@ -248,7 +249,7 @@ func (g *grapher) withoutTime(s *step, but []int32) (n int64) {
 	return n
 }
 
-// answers reports whether a tool's run answers a call whose result a step was given.
+// answers reports whether a tool's run answers a call whose result a step received.
 func (g *grapher) answers(tool int32, s *step) bool {
 	ids := g.nodes[tool].tools.Given
 	if len(ids) == 0 || !g.works() {

@@ -11,7 +11,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Fields of a leaf that are filled from above.
+// Fields of a leaf that are filled in from ancestors.
 const (
 	fromPrompt = iota
 	fromFirstToken
@@ -26,47 +26,47 @@ const (
 	fromFinish
 	fromCount
 
-	fromAlone = fromResponse // from here on: only by the one leaf below
+	fromAlone = fromResponse // from here on: only from an ancestor of a single leaf
 )
 
-// node is a span of the trace at hand. Indices are those of tree.nodes, -1 is none.
+// node is a span of the current trace. Indices are those of tree.nodes, -1 is none.
 type node struct {
 	span, parent journal.SpanID
-	session      journal.Session     // its own, then the nearest one at or above it
-	run          journal.Name        // likewise
-	class        journal.Name        // likewise, and so the priority
-	urgent       mooncake.Opt[int64] // that
+	session      journal.Session     // its own, then that of the nearest span at or above it with one
+	run          journal.Name        // in the same way
+	class        journal.Name        // in the same way, and so the priority
+	urgent       mooncake.Opt[int64] // the priority
 	at           slot                // of the record; not of a link
 
 	kind                journal.Kind
 	failed, row, warmup bool
-	joined, border      bool // by a link; of a tool or an agent
-	remote              bool // a part of its prompt, or of that of one above it, is at the server only
-	broken              bool // a parent above it is not here
-	beside              bool // its journal is not one of those that are compiled
-	below               bool // has inference spans below it
+	joined, border      bool // connected by a link; of a tool or an agent
+	remote              bool // a part of its prompt, or of that of a span above it, is only at the server
+	broken              bool // a parent above it is missing
+	beside              bool // its journal is before or after the compiled ones
+	below               bool // there are inference spans below it
 	rows                bool // of a root: a span of its tree has a row index
 
 	up     int32 // parent
 	above  int32 // nearest inference span above
 	root   int32 // topmost inference span
-	prompt int32 // the content record that has its prompt
-	parts  bool  // several contents, of which prompt is the first
-	tied   bool  // and another one is of the same time
+	prompt int32 // the content record with its prompt
+	parts  bool  // there are several contents; prompt is the first
+	tied   bool  // and another one has the same time
 	start  int64 // 0: unknown; of a content: its time
 	end    int64
-	offset int64  // what makes start and end those of the clock of the topmost request above
-	clock  uint64 // which that is
+	offset int64  // added to start and end, to convert them to the clock of the topmost request above
+	clock  uint64 // identifies that clock
 	model  journal.Name
 	input  int64  // tokens; -1 is unknown
-	whole  uint64 // of a content: what stands for all of it
+	whole  uint64 // of a content: identifies all of it
 	served int32  // leaves at or below it that did not fail
 	from   [fromCount]int32
 
 	acts    journal.Actor
 	follows []journal.SpanID
 	tools   journal.ToolIDs
-	bare    bool // a content without a prompt: it has ids of tool calls
+	bare    bool // a content without a prompt, but with ids of tool calls
 }
 
 // tree groups the spans of one trace: steps 1 to 3 within a trace.
@@ -77,23 +77,23 @@ type tree struct {
 	last  journal.SpanID
 	begun bool
 	taken []byte // the record before, of this span
-	large bool   // more spans than the limit: they go by one by one
-	// The record at hand is of a journal beside those that are compiled; a span of the trace is of one of these.
+	large bool   // more spans than the limit: they are processed separately
+	// Whether the current record is in a journal before or after the compiled ones; whether a span of the trace is in a compiled one.
 	beside, wanted bool
 	run            journal.Name // of a large trace
 	nodes          []node
-	ids            int     // of tool calls, in all
+	ids            int     // of tool calls, in total
 	order          []int32 // parents first
 	steps          map[int32]*step
 	leaf           journal.Decoder
 	other          journal.Decoder
-	held           int32 // the node whose record is in leaf, as it was recorded; -1 is none
+	held           int32 // the node whose record is in leaf, unchanged; -1 is none
 
 	state []byte // of link, kept for its memory
 	path  []int32
 }
 
-// record takes the next record in the order of (trace id, span id, rank).
+// record adds the next record in the order of (trace id, span id, rank).
 func (t *tree) record(b []byte) error {
 	key, payload := b[:recordKey], b[recordKey:]
 	beside := position(key[recordKey-1]) != inCompiled
@@ -115,7 +115,7 @@ func (t *tree) record(b []byte) error {
 		d, t.held = &t.leaf, int32(len(t.nodes)) //nolint:gosec // bounded by MaxTraceSpans
 	}
 	if err := d.Decode(payload); err != nil {
-		return err // cannot be: the journal's reader has decoded it
+		return err // cannot happen: the journal's reader has decoded it
 	}
 	t.c.whole(d)
 	if t.large {
@@ -124,8 +124,8 @@ func (t *tree) record(b []byte) error {
 	return t.keep(d, payload)
 }
 
-// duplicate counts a further record of the same span, for the run that it names. A copy of one that was there before is
-// nothing new, and counts for no trace: a record may be in several journals.
+// duplicate counts a further record of the same span, for its run. A copy of an earlier record is not new, and counts for no trace, because
+// a record may be in several journals.
 func (t *tree) duplicate(payload []byte, beside bool) error {
 	if beside {
 		return nil
@@ -203,7 +203,7 @@ func (t *tree) finish() error {
 	return nil
 }
 
-// lose counts what is left out of a span, unless its journal is not one of those that are compiled.
+// lose counts what is left out of a span, unless its journal is not one of the compiled ones.
 func (t *tree) lose(n *node, l loss) {
 	if !n.beside {
 		t.c.lost.add(l, 1)
@@ -216,7 +216,7 @@ func (t *tree) clear() {
 	t.pool.reset()
 }
 
-// link finds parents, and an order in which they come first. The parents of a cycle are cut.
+// link finds parents, and an order in which they come first. It cuts cycles of parents.
 func (t *tree) link() {
 	const (
 		untouched = iota
@@ -230,7 +230,7 @@ func (t *tree) link() {
 		}
 		at, ok := t.find(n.parent)
 		if n.joined && (!ok || !t.during(at, n)) {
-			n.parent = journal.SpanID{} // a link to what it follows, or to what nobody sent
+			n.parent = journal.SpanID{} // a link to what it follows, or to a span that was not sent
 			continue
 		}
 		if n.broken = !ok; ok {
@@ -263,8 +263,8 @@ func (t *tree) link() {
 	t.c.lost.add(lostCycle, cut)
 }
 
-// during reports whether a request that names a span by a link may be a part of that: it begins while the span lasts, or the
-// request that it is below.
+// during reports whether a request that links to a span may be a part of it: it begins while the span, or the request above that span,
+// lasts.
 func (t *tree) during(at int, part *node) bool {
 	const steps = 64
 	for range steps {
@@ -284,7 +284,7 @@ func (t *tree) find(id journal.SpanID) (int, bool) {
 	return slices.BinarySearchFunc(t.nodes, id, func(n node, id journal.SpanID) int { return bytes.Compare(n.span[:], id[:]) })
 }
 
-// inherit brings sessions and runs down from the spans that name them.
+// inherit propagates sessions and runs down from the spans that have them.
 func (t *tree) inherit() {
 	run, one := t.oneRun()
 	for _, i := range t.order {
@@ -323,7 +323,7 @@ func (t *tree) inherit() {
 	}
 }
 
-// oneRun returns the run that spans of the trace name, if they all name the same one.
+// oneRun returns the run of the trace's spans, if they all have the same one.
 func (t *tree) oneRun() (run journal.Name, one bool) {
 	for i := range t.nodes {
 		switch r := t.nodes[i].run; {
@@ -337,7 +337,7 @@ func (t *tree) oneRun() (run journal.Name, one bool) {
 	return run, one
 }
 
-// group finds leaves and where their gaps are filled from.
+// group finds leaves, and the spans from which their missing fields are filled in.
 func (t *tree) group() {
 	for _, i := range slices.Backward(t.order) {
 		switch n := &t.nodes[i]; n.kind {
@@ -378,8 +378,8 @@ func (t *tree) group() {
 	}
 }
 
-// enter counts an inference span for its partition and returns that; nil, with the reason counted, when the span has no
-// part in a trace whatever it says. unwanted says that it has none because the trace is not wanted, which is counted, too.
+// enter counts an inference span for its partition and returns that. It returns nil, with the reason counted, if the span cannot be in a
+// trace. unwanted says that its trace is not wanted, which is counted, too.
 func (c *compiler) enter(key Partition, warmup bool) (p *partition, unwanted bool) {
 	if p = c.part(key); p == nil {
 		c.lost.add(lostRun, 1)
@@ -397,7 +397,7 @@ func (c *compiler) enter(key Partition, warmup bool) (p *partition, unwanted boo
 	return p, false
 }
 
-// emit passes on what becomes of an inference span.
+// emit passes on an inference span.
 func (t *tree) emit(i int32) error {
 	n := &t.nodes[i]
 	rows := t.nodes[n.root].rows
@@ -410,7 +410,7 @@ func (t *tree) emit(i int32) error {
 		p.Merged++
 	case p.Replay && !n.row:
 		p.lost.add(lostNoRow, 1)
-		return t.pass(p, i) // others may have seen the request
+		return t.pass(p, i) // other spans may show the request
 	default:
 		if n.failed {
 			p.lost.add(lostFailed, 1)
@@ -429,7 +429,7 @@ func (t *tree) pass(p *partition, i int32) error {
 	return t.c.request(p, r)
 }
 
-// request returns an inference span with its gaps filled. A span with a row index is what it is.
+// request returns an inference span with its missing fields filled in. A span with a row index is not changed.
 func (t *tree) request(i int32) (*journal.Inference, error) {
 	n := &t.nodes[i]
 	if t.held != i { // else it was decoded last
@@ -447,7 +447,7 @@ func (t *tree) request(i int32) (*journal.Inference, error) {
 	} else if len(t.nodes) > 1 {
 		r.Tools = journal.ToolIDs{}
 	}
-	if r.Session == 0 || !t.c.graphs() { // what is of no session has nothing in other traces
+	if r.Session == 0 || !t.c.graphs() { // without a session, it has no connection to other traces
 		r.Tools = journal.ToolIDs{}
 	}
 	if n.row {
@@ -473,7 +473,7 @@ func (t *tree) request(i int32) (*journal.Inference, error) {
 		}
 	}
 	for above := n.above; above >= 0; above = t.nodes[above].above {
-		// What counts other tokens may stand around several requests.
+		// A span with other token counts may contain several requests.
 		if p := &t.nodes[above]; p.input <= 0 || n.input <= 0 || p.input == n.input {
 			t.c.models.said(p.model, modelOf(&r.Inference))
 		}
@@ -492,7 +492,7 @@ func (t *tree) load(n *node, d *journal.Decoder) error {
 	return err
 }
 
-// fieldsOf says which fields a request has.
+// fieldsOf returns the fields that a request has.
 func fieldsOf(r *journal.Inference) [fromCount]bool {
 	return [fromCount]bool{
 		fromPrompt: known(&r.Prompt), fromFirstToken: r.FirstToken.Set, fromModel: !r.Model.IsZero(),
@@ -502,7 +502,7 @@ func fieldsOf(r *journal.Inference) [fromCount]bool {
 	}
 }
 
-// fill takes a field of another span.
+// fill copies a field of another span.
 func fill(r *journal.Decoder, field int, o *journal.Inference) {
 	switch field {
 	case fromPrompt:
@@ -530,7 +530,7 @@ func fill(r *journal.Decoder, field int, o *journal.Inference) {
 	}
 }
 
-// outgrow gives up the ancestry of a trace: its spans so far go by as single ones.
+// outgrow gives up the ancestry of a trace: its spans so far are processed separately.
 func (t *tree) outgrow() error {
 	t.large = true
 	t.run, _ = t.oneRun()
@@ -552,7 +552,7 @@ func (t *tree) outgrow() error {
 	return nil
 }
 
-// single emits the span in t.leaf by itself.
+// single emits the span in t.leaf alone.
 func (t *tree) single() error {
 	d := &t.leaf
 	if t.beside {
@@ -577,7 +577,7 @@ func (t *tree) single() error {
 		return t.c.request(p, &d.Inference)
 	case p.Replay && !d.Row.Set:
 		p.lost.add(lostNoRow, 1)
-		return t.c.request(p, &d.Inference) // others may have seen the request
+		return t.c.request(p, &d.Inference) // other spans may show the request
 	case d.Failed:
 		p.lost.add(lostFailed, 1)
 	default:

@@ -17,44 +17,46 @@ import (
 )
 
 const (
-	// DefaultTrunkPrompts is the number of prompts that a trunk list is made of: some hundred begin with a value of the list at the default
-	// share, so that it is told well from others.
+	// DefaultTrunkPrompts is the default number of prompts for a trunk list. At the default share, about a hundred of them begin with a
+	// value of the list, which is enough to identify it.
 	DefaultTrunkPrompts = 1 << 14
-	// maxTrunkDepth is the number of values of a prompt that may belong to the trunk: 512 KiB of text, or 2 Mi tokens in blocks of 512.
+	// maxTrunkDepth is the maximum number of values of a prompt that may belong to the trunk: 512 KiB of text, or 2 Mi tokens in blocks of
+	// 512.
 	maxTrunkDepth = 4096
 )
 
-// TrunkOptions says how a trunk list is made. The zero TrunkOptions is usable.
+// TrunkOptions configures [Trunk]. The zero TrunkOptions is usable.
 type TrunkOptions struct {
-	// Share is the share of prompts of which more must begin with a value of the list; 0 is [mooncake.TrunkShare].
+	// Share is the share of prompts above which a common beginning is on the list; 0 = [mooncake.TrunkShare].
 	Share float64
-	// Seed is that of the list, and chooses the prompts that it is made of.
+	// Seed is that of the list, and selects its prompts.
 	Seed uint64
-	// Prompts is how many prompts, at most, are chosen at random; 0 is [DefaultTrunkPrompts]. Each takes 8 bytes for each of its values, up to 32 KiB.
+	// Prompts is the maximum number of prompts, which are selected at random; 0 = [DefaultTrunkPrompts]. Each uses 8 bytes for each of its
+	// values, up to 32 KiB.
 	Prompts int
-	// Progress, if there is one, is told now and then how many bytes were read.
+	// Progress, unless nil, is called from time to time with the number of bytes read.
 	Progress func(bytes int64)
 	// Tool is the name and version of the program, for the list.
 	Tool string
 }
 
-// TrunkResult is what journals say of the trunk.
+// TrunkResult describes the result of [Trunk].
 type TrunkResult struct {
 	List    *mooncake.TrunkList
-	Prompts int64 // of production, as often as telemetry told them
-	Used    int   // that the list was made of
+	Prompts int64 // of production, including repetitions
+	Used    int   // from which the list was made
 	Damage  int64 // damaged places of the journals
 }
 
-// drawn is a prompt of the sample that a list is made of.
+// drawn is a selected prompt.
 type drawn struct {
 	domain, key journal.Domain
 	values      []uint64
 }
 
-// Trunk makes the list of what more than a share of the prompts of production begin with, as their journals have it, by which Collectors tell
-// prompts apart that they sample. It reads each journal once, and needs memory for the chosen prompts alone. A trace cannot tell it, since its ids
-// are numbers that no Collector knows.
+// Trunk lists the beginnings that more than a share of the prompts of production in journals have. Collectors that sample use the list to
+// tell prompts apart. Trunk reads each journal once, and needs memory only for the selected prompts. A trace cannot be used instead,
+// because Collectors do not know its ids.
 func Trunk(ctx context.Context, opt TrunkOptions, journals ...Source) (TrunkResult, error) {
 	opt.Share, opt.Prompts = cmp.Or(opt.Share, mooncake.TrunkShare), cmp.Or(opt.Prompts, DefaultTrunkPrompts)
 	if !(opt.Share > 0 && opt.Share < 1) || opt.Prompts < 0 {
@@ -74,7 +76,7 @@ func Trunk(ctx context.Context, opt TrunkOptions, journals ...Source) (TrunkResu
 	return t.res, nil
 }
 
-// trunkReader chooses prompts of journals.
+// trunkReader selects prompts of journals.
 type trunkReader struct {
 	opt     TrunkOptions
 	random  *rand.Rand
@@ -117,7 +119,7 @@ func (t *trunkReader) read(ctx context.Context, j Source) error {
 	}
 }
 
-// draw gives a prompt its chance to be one of the chosen (reservoir sampling; Vitter's algorithm R, 1985).
+// draw selects a prompt with the right probability (reservoir sampling; Vitter's algorithm R, 1985).
 func (t *trunkReader) draw(p *journal.Prompt) {
 	values := p.HashIDs
 	if p.Chain.Bytes > 0 {
@@ -140,7 +142,7 @@ func (t *trunkReader) draw(p *journal.Prompt) {
 	into.values = append(into.values[:0], values[:min(len(values), maxTrunkDepth)]...)
 }
 
-// list makes the list of the chosen prompts.
+// list makes the list from the selected prompts.
 func (t *trunkReader) list() *mooncake.TrunkList {
 	l := &mooncake.TrunkList{Schema: mooncake.TrunkListSchema, Tool: t.opt.Tool, Share: t.opt.Share, Seed: t.opt.Seed}
 	slices.SortStableFunc(t.prompts, func(a, b drawn) int { return cmp.Compare(a.domain, b.domain) })

@@ -17,7 +17,7 @@ import (
 // bearerID names the bearer check among the extensions of a host.
 var bearerID = component.MustNewID("bearer")
 
-// guard lets requests with the right key pass.
+// guard accepts requests with the right key.
 type guard struct {
 	component.StartFunc
 	component.ShutdownFunc
@@ -27,7 +27,7 @@ type guard struct {
 
 var _ extensionauth.Server = guard{}
 
-// Authenticate implements extensionauth.Server. The sender gets its error, which names no key.
+// Authenticate implements extensionauth.Server. The sender gets its error, which does not contain a key.
 func (g guard) Authenticate(ctx context.Context, headers map[string][]string) (context.Context, error) {
 	for name, values := range headers {
 		if strings.EqualFold(name, "Authorization") && len(values) == 1 && g.key.Opens(values[0]) {

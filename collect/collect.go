@@ -1,15 +1,14 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package collect is a capture in one process: this module's receiver listens for OTLP, and its exporter, right behind it,
-// writes a journal. "moonloop capture" is this package with flags. There is no Collector and no queue between the two, so
-// what a sender has been thanked for is in the journal.
+// Package collect is a capture in one process: this module's receiver listens for OTLP, and its exporter, directly after it, writes a
+// journal. "moonloop capture" is this package with flags. There is no Collector and no queue between the two, so acknowledged telemetry is
+// in the journal.
 //
-// A capture ends with [Collector.Stop]. [capture.Compile] then makes traces of its [Journals], and [Traces] can take down what
-// the traces hold while they are written.
+// A capture ends with [Collector.Stop]. [capture.Compile] then makes traces from its [Journals], and [Traces] can analyse the traces while
+// they are written.
 //
-// Nothing here prints. What a person should know while a capture runs goes to [Config.Warn], and [Collector.Counts] says what
-// has come.
+// Nothing here prints. Messages for people go to [Config.Warn] while a capture runs, and [Collector.Counts] has the counts so far.
 package collect
 
 import (
@@ -45,54 +44,53 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// MaxMessage is the size of the largest OTLP message that is accepted, in bytes. Spans with the content of their prompts pass
-// gRPC's default of 4 MiB easily.
+// MaxMessage is the maximum size of an OTLP message, in bytes. Spans with the content of their prompts easily exceed gRPC's default of 4
+// MiB.
 const MaxMessage = maxMessageMiB << 20
 
 const maxMessageMiB = 64
 
-// Config says what a [Collector] listens on and what it keeps. Journal and one of the addresses are required.
+// Config configures a [Collector]. Journal and one of the addresses are required.
 type Config struct {
-	// GRPC and HTTP are addresses to listen on for OTLP, host:port. An empty one is not listened on; port 0 takes a free one.
+	// GRPC and HTTP are addresses to listen on for OTLP, host:port. An empty one is not used; port 0 picks a free port.
 	GRPC, HTTP string
-	// TLS is that of both listeners. Its zero value is none.
+	// TLS is that of both listeners. Its zero value means no TLS.
 	TLS TLS
-	// Token is the bearer key that senders must present. Empty means that everybody may send.
+	// Token is the bearer key that senders must present. Empty = everyone may send.
 	Token string
-	// Journal is the folder of the journal. It is made if it does not exist, and one collector at a time writes to it.
+	// Journal is the folder of the journal. It is created if it does not exist; only one collector at a time can write to it.
 	Journal string
-	// BlockSize is the number of tokens that a hash id stands for, of prompts that no trace named; 0 is 512.
+	// BlockSize is the number of tokens per hash id of prompts that do not come from a replay; 0 = 512.
 	BlockSize int
-	// Key is what prompts and sessions are hashed with: at least 32 bytes. Empty means a random one, under which prompts match
-	// those of no other capture.
+	// Key is the key with which prompts and sessions are hashed: at least 32 bytes. Empty = a random one, with which prompts match those of
+	// no other capture.
 	Key string
-	// SessionKeys are attributes that hold a session's id, looked at before the known ones.
+	// SessionKeys are attributes with a session's id, which come before the known ones.
 	SessionKeys []string
-	// ClassKeys are attributes that hold the class of a request, likewise.
+	// ClassKeys are attributes with the class of a request, in the same way.
 	ClassKeys []string
-	// Deny are attributes that every span loses. A * at the end stands for any ending.
+	// Deny are attributes that are removed from every span. A trailing * matches any ending.
 	Deny []string
 	// PromptOrders say in which order the chat templates of models write prompts.
 	PromptOrders []annotate.ModelOrder
-	// RequestLimit is the memory, in bytes, that the requests being received may take together; 0 is the receiver's default.
+	// RequestLimit is the maximum memory of all requests being received, in bytes; 0 = the receiver's default.
 	RequestLimit int64
-	// Warn is told, in a line each, what a person should know; nil tells nobody. It is called from several goroutines.
+	// Warn is called with messages for people, one line each; may be nil. It is called from several goroutines.
 	Warn func(text string)
 	// Version is that of the program, for the components.
 	Version string
-	// Metrics also reads what receiver and exporter count, for those who watch the capture; nil is nobody. Its owner shuts it down, after
-	// [Collector.Stop].
+	// Metrics is an additional reader of the metrics of receiver and exporter; may be nil. Its owner shuts it down, after [Collector.Stop].
 	Metrics sdkmetric.Reader
 }
 
-// TLS names the files of the listeners' certificate, in PEM.
+// TLS has the files of the listeners' certificate, in PEM.
 type TLS struct {
 	CertFile, KeyFile string
-	// ClientCAFile holds the authorities that must have issued the senders' certificates; empty means that senders need none.
+	// ClientCAFile has the authorities that must have issued the senders' certificates; empty = senders need none.
 	ClientCAFile string
 }
 
-// ListenError is the error of an address that cannot be listened on.
+// ListenError is the error for an address that cannot be listened on.
 type ListenError struct {
 	Protocol string // grpc or http
 	Err      error
@@ -105,12 +103,12 @@ func (e *ListenError) Error() string {
 // Unwrap returns the cause.
 func (e *ListenError) Unwrap() error { return e.Err }
 
-// ErrJournal marks the error of a journal that cannot be written: another collector writes to it, or the folder cannot be made.
+// ErrJournal marks the error for a journal that cannot be written: another collector writes to it, or the folder cannot be created.
 var ErrJournal = errors.New("journal")
 
 // Collector listens and writes a journal. Its methods are safe for concurrent use.
 type Collector struct {
-	// GRPC and HTTP are the addresses listened on, with the ports that were taken; empty where it does not listen.
+	// GRPC and HTTP are the addresses in use, with their actual ports; empty if not used.
 	GRPC, HTTP string
 
 	seen   tally
@@ -120,8 +118,7 @@ type Collector struct {
 	metrics            *sdkmetric.ManualReader // what the components count
 }
 
-// Start listens and writes until [Collector.Stop]. Its errors are a [*ListenError], [ErrJournal] or those of settings that
-// cannot be used.
+// Start listens and writes until [Collector.Stop]. It returns a [*ListenError], [ErrJournal] or an error about invalid settings.
 func Start(ctx context.Context, cfg Config) (*Collector, error) {
 	if cfg.BlockSize == 0 {
 		cfg.BlockSize = mooncake.BlockSize
@@ -146,7 +143,8 @@ func Start(ctx context.Context, cfg Config) (*Collector, error) {
 		if c != nil {
 			c.metrics = counted
 		}
-		// A free port is found by taking one and giving it back: somebody may have been faster. A ListenError is of one that was not free.
+		// A free port is found by opening and closing it, so another process may take it meanwhile. A ListenError is about a port that was
+		// not free.
 		_, taken := errors.AsType[*ListenError](err)
 		if taken || attempt == 5 || !errors.Is(err, syscall.EADDRINUSE) {
 			return c, err
@@ -189,7 +187,7 @@ func try(ctx context.Context, cfg Config, metrics *sdkmetric.MeterProvider) (*Co
 	return c, nil
 }
 
-// protocols are the receiver's settings of what is listened on, and notes the addresses.
+// protocols returns the receiver's settings for its addresses, and stores these.
 func (c *Collector) protocols(ctx context.Context, cfg Config) (map[string]any, error) {
 	protocols := map[string]any{}
 	for _, l := range []struct {
@@ -224,7 +222,7 @@ func (c *Collector) protocols(ctx context.Context, cfg Config) (map[string]any, 
 	return protocols, nil
 }
 
-// freeAddress checks that an address can be listened on, and returns it with its port in the place of port 0.
+// freeAddress checks that an address can be listened on, and returns it with its port in place of port 0.
 func freeAddress(ctx context.Context, address string) (string, error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {
@@ -239,7 +237,7 @@ func newExporter(ctx context.Context, cfg Config, telemetry component.TelemetryS
 		"directory":  cfg.Journal,
 		"name":       journalName,
 		"block_size": cfg.BlockSize,
-		"rotation":   map[string]any{"max_age": 0}, // files of a size that can be handled, but no others
+		"rotation":   map[string]any{"max_age": 0}, // files of a convenient size
 		"compile":    false,
 	})
 	if err != nil {
@@ -286,24 +284,24 @@ func newReceiver(ctx context.Context, cfg Config, telemetry component.TelemetryS
 	return in, err
 }
 
-// Counts returns what has come so far.
+// Counts returns the counts so far.
 func (c *Collector) Counts() Counts { return c.seen.counts() }
 
-// Broken receives why the receiver cannot go on, should that happen. Stop is still to be called.
+// Broken receives an error if the receiver cannot continue. Stop must still be called.
 func (c *Collector) Broken() <-chan error { return c.broken }
 
-// stopWithin is how long what is under way at the end may take.
+// stopWithin is the maximum time for what is in flight at the end.
 const stopWithin = 10 * time.Second
 
-// Stop ends the listening, lets what is under way be written, for 10 s at most, and seals the journal. The end of ctx does not
-// shorten it. Call it once.
+// Stop stops listening, waits until everything in flight is written, for 10 s at most, and seals the journal. The end of ctx does not
+// shorten this. Call it once.
 func (c *Collector) Stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopWithin)
 	defer cancel()
 	return errors.Join(c.receiver.Shutdown(ctx), c.exporter.Shutdown(ctx))
 }
 
-// settings are a factory's default configuration with some settings over it, as a Collector would read it.
+// settings returns a factory's default configuration, overridden by some settings, as a Collector would read it.
 func settings(f component.Factory, over map[string]any) (component.Config, error) {
 	config := f.CreateDefaultConfig()
 	if err := confmap.NewFromStringMap(over).Unmarshal(config); err != nil {
@@ -315,21 +313,21 @@ func settings(f component.Factory, over map[string]any) (component.Config, error
 	return config, nil
 }
 
-// host is what the components know of the process around them.
+// host is the components' view of the process.
 type host struct {
 	broken     chan error
 	extensions map[component.ID]component.Component
 }
 
-// GetExtensions returns the check of senders, if there is one.
+// GetExtensions returns the bearer check, if there is one.
 func (h host) GetExtensions() map[component.ID]component.Component { return h.extensions }
 
-// Report takes note of a component that cannot go on.
+// Report records a component that cannot continue.
 func (h host) Report(event *componentstatus.Event) {
 	if event.Status() == componentstatus.StatusFatalError {
 		select {
 		case h.broken <- event.Err():
-		default: // the first is enough
+		default: // the first error is enough
 		}
 	}
 }

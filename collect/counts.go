@@ -18,17 +18,17 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Counts are what has passed from the receiver to the exporter, as often as it was sent: only compiling finds out which spans
-// are the same.
+// Counts counts what has passed from the receiver to the exporter, including repetitions: only compiling finds out which spans are the
+// same.
 type Counts struct {
 	Spans     int64
 	Requests  int64     // spans of requests to a model; a request may have several
-	Replayed  int64     // of them, of a replay
-	Anonymous int64     // of them, with nothing that identifies the prompt
-	Uncounted int64     // of them, without the number of input or of output tokens
-	Refused   int64     // spans that the exporter did not accept, as often as they were sent
+	Replayed  int64     // those of a replay
+	Anonymous int64     // those without an identity of the prompt
+	Uncounted int64     // those without the number of input or of output tokens
+	Refused   int64     // spans that the exporter refused, including repetitions
 	Points    int64     // data points of metrics, which are discarded
-	Last      time.Time // when a span arrived last; zero before the first
+	Last      time.Time // when the last span arrived; zero before the first
 }
 
 // Silence is the time since the last span; 0 before the first.
@@ -39,7 +39,7 @@ func (c Counts) Silence() time.Duration {
 	return max(0, time.Since(c.Last))
 }
 
-// String is what a person wants to see go up, and what they should look into before it is too late.
+// String returns the figures that people watch during a capture, and the problems that they should look into.
 func (c Counts) String() string {
 	s := fmt.Sprintf("spans %s · requests %s", term.Comma(c.Spans), term.Comma(c.Requests))
 	if c.Replayed > 0 {
@@ -62,10 +62,10 @@ func (c Counts) String() string {
 	return s
 }
 
-// enoughRequests is the number of requests from which what most of them lack is no accident.
+// enoughRequests is the number of requests from which on a value that most of them lack is not chance.
 const enoughRequests = 10
 
-// count counts what one batch holds.
+// count counts the content of one batch.
 func count(td ptrace.Traces) (c Counts) {
 	for _, resource := range td.ResourceSpans().All() {
 		_, replay := resource.Resource().Attributes().Get(semconv.RunID)
@@ -99,7 +99,7 @@ func count(td ptrace.Traces) (c Counts) {
 
 // tally adds up counts. Safe for concurrent use.
 type tally struct {
-	warn func(string) // is told when refusing begins and ends
+	warn func(string) // called when refusing begins and ends
 
 	mu      sync.Mutex
 	sum     Counts
@@ -115,7 +115,7 @@ func (t *tally) counts() Counts {
 // tap counts what next has accepted, and what it has not.
 func (t *tally) tap(next consumer.Traces) consumer.ConsumeTracesFunc {
 	return func(ctx context.Context, td ptrace.Traces) error {
-		n := count(td) // before next, which may keep or change what it is given
+		n := count(td) // before next, which may keep or change the batch
 		err := next.ConsumeTraces(ctx, td)
 		if text := t.add(n, err); text != "" {
 			t.warn(text)
@@ -124,7 +124,7 @@ func (t *tally) tap(next consumer.Traces) consumer.ConsumeTracesFunc {
 	}
 }
 
-// add adds a batch, and returns what is to be said of it.
+// add adds a batch, and returns the warning to report.
 func (t *tally) add(n Counts, err error) (warning string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,7 +151,7 @@ func (t *tally) add(n Counts, err error) (warning string) {
 	return warning
 }
 
-// discard counts metrics, for which a trace has no use.
+// discard counts metrics, which a trace does not need.
 func (t *tally) discard(_ context.Context, md pmetric.Metrics) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

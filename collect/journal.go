@@ -13,10 +13,10 @@ import (
 	"github.com/moonloop/moonloop/capture"
 )
 
-// journalName begins the names of the files in a journal folder.
+// journalName is the beginning of the names of the files in a journal folder.
 const journalName = "capture"
 
-// JournalFolder is where the journal of a trace is: prod.journal for prod.jsonl.zst.
+// JournalFolder returns the journal folder of a trace: prod.journal for prod.jsonl.zst.
 func JournalFolder(trace string) string {
 	for _, suffix := range []string{".gz", ".zst", ".zstd", ".jsonl"} {
 		trace = strings.TrimSuffix(trace, suffix)
@@ -34,18 +34,18 @@ func Journals(folder string) ([]capture.Source, error) {
 	return sources, err
 }
 
-// RemoveJournal removes the files of a journal, and the folder unless something else is in it.
+// RemoveJournal removes the files of a journal, and the folder unless it has other files.
 func RemoveJournal(folder string) error {
 	names, err := journalFiles(folder, journalName+"-*", journalName+".lock", "."+journalName+".tmp")
 	errs := []error{err}
 	for _, name := range names {
 		errs = append(errs, os.RemoveAll(name))
 	}
-	_ = os.Remove(folder) // not if it holds what is not ours
+	_ = os.Remove(folder) // fails if it has other files
 	return errors.Join(errs...)
 }
 
-// journalFiles returns what in a folder has a name of one of the patterns. The folder's own name is no pattern.
+// journalFiles returns the entries of a folder whose names match one of the patterns. The folder's own name is not a pattern.
 func journalFiles(folder string, patterns ...string) (names []string, err error) {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, os.ErrNotExist) {
@@ -53,7 +53,7 @@ func journalFiles(folder string, patterns ...string) (names []string, err error)
 	}
 	for _, entry := range entries {
 		if slices.ContainsFunc(patterns, func(pattern string) bool {
-			match, _ := filepath.Match(pattern, entry.Name()) // the patterns are ours, and are right
+			match, _ := filepath.Match(pattern, entry.Name()) // the patterns are ours, and valid
 			return match
 		}) {
 			names = append(names, filepath.Join(folder, entry.Name()))

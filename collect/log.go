@@ -14,21 +14,21 @@ import (
 	"go.uber.org/zap/zapcore"
 )
 
-// warningCore passes each warning and error of a Collector component on to the user, as one line.
+// warningCore forwards each warning and error of a Collector component to the user, as one line.
 type warningCore struct {
 	zapcore.LevelEnabler
 	warn func(string)
-	said *sync.Map // when each message was last passed on
+	said *sync.Map // when each message was last forwarded
 }
 
-// refusal is how the Collector's message begins when the exporter refuses a batch. It comes with every batch, and its advice
-// cannot be followed here, so it is dropped; [tally] reports refusals instead.
+// refusal is the beginning of the Collector's message when the exporter refuses a batch. It comes with every batch, and its advice cannot
+// be followed here, so it is dropped; [tally] reports refusals instead.
 const refusal = "Exporting failed."
 
-// sayAgain is the least time between two lines with the same message.
+// sayAgain is the minimum time between two lines with the same message.
 const sayAgain = 30 * time.Second
 
-// With ignores the fields, which say which component it is: there is only one of each kind.
+// With ignores the fields, which identify the component, because there is only one of each kind.
 func (c warningCore) With([]zapcore.Field) zapcore.Core { return c }
 
 // Check adds this core if the level is enabled.
@@ -39,7 +39,7 @@ func (c warningCore) Check(entry zapcore.Entry, checked *zapcore.CheckedEntry) *
 	return checked
 }
 
-// Write passes an entry on.
+// Write forwards an entry.
 func (c warningCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	if strings.HasPrefix(entry.Message, refusal) {
 		return nil
@@ -61,5 +61,5 @@ func (c warningCore) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 	return nil
 }
 
-// Sync has nothing to do.
+// Sync does nothing.
 func (c warningCore) Sync() error { return nil }

@@ -14,19 +14,18 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Counters of the components for what does not get into the journal. Of the receiver's, those are facts of telemetry that
-// got into no annotation.
+// The components' counters for what is not in the journal. Those of the receiver count facts that are in no annotation.
 const (
 	droppedSpans = "otelcol_exporter_mooncake_dropped_spans"
 	lostBytes    = "otelcol_exporter_mooncake_lost"
 )
 
-// Lost returns what came and is not in the journal: what the exporter dropped, by its own count, and what it refused. After
+// Lost returns what arrived but is not in the journal: what the exporter dropped, by its own count, and what it refused. After
 // [Collector.Stop] it is complete.
 func (c *Collector) Lost() []mooncake.Dropped {
 	var list []mooncake.Dropped
 	var all metricdata.ResourceMetrics
-	// An error is of a callback that has nothing to do with counters; the rest is there.
+	// An error comes from a callback unrelated to counters; the rest is complete.
 	_ = c.metrics.Collect(context.Background(), &all)
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {

@@ -12,16 +12,16 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// maxSessions is the most sessions that are counted in a trace.
+// maxSessions is the maximum number of sessions that are counted in a trace.
 const maxSessions = 1 << 20
 
-// Traces collects, while the traces of one call are written, what their sidecars do not contain.
+// Traces collects, while the traces of one call are written, figures that their sidecars do not have.
 type Traces struct {
 	Lost []mooncake.Dropped // before anything was compiled; the sidecar of the first trace gets it
 	List []*Trace           // in the order in which they were begun
 }
 
-// Trace has what the sidecar of a trace does not contain.
+// Trace has figures that the sidecar of a trace does not have.
 type Trace struct {
 	capture.Partition
 	File      string
@@ -39,7 +39,7 @@ func (s *Traces) Of(p capture.Partition) *Trace {
 	return nil
 }
 
-// Sink writes a partition's trace to the file that name gives it and create begins, such as [mooncake.CreateNew].
+// Sink writes a partition's trace to a file; name returns its name, and create begins it, such as [mooncake.CreateNew].
 func (s *Traces) Sink(create func(string) (*mooncake.File, error), name func(capture.Partition) string) capture.Sink {
 	return func(p capture.Partition) (capture.TraceWriter, error) {
 		file, err := create(name(p))
@@ -75,16 +75,16 @@ type watched struct {
 	*Trace
 	lost     []mooncake.Dropped
 	sessions map[string]struct{}
-	// sim counts blocks only. Their size is not known yet; with one of 1 token no id is beyond the end of its prompt.
+	// sim counts only blocks. Their size is not known yet; with blocks of 1 token, no id is beyond the end of its prompt.
 	sim *stats.CacheSim
 }
 
-// EncodeWith passes on how rows are written, see [mooncake.Writer.EncodeWith].
+// EncodeWith forwards the encoding of rows, see [mooncake.Writer.EncodeWith].
 func (w *watched) EncodeWith(encode mooncake.Encode, end func(io.Writer) error) {
 	w.TraceWriter.(*mooncake.File).EncodeWith(encode, end) //nolint:forcetypeassert // create made it
 }
 
-// End passes on that no row follows, see [mooncake.Writer.End].
+// End forwards the end of the rows, see [mooncake.Writer.End].
 func (w *watched) End() error {
 	return w.TraceWriter.(*mooncake.File).End() //nolint:forcetypeassert // create made it
 }

@@ -18,50 +18,49 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// Config configures the connector. README.md says what each field does.
+// Config configures the connector. README.md describes the fields.
 type Config struct {
 	// Interval is the time between two exports of the metrics, 1 s to 1 h. Default 30 s.
 	Interval time.Duration `mapstructure:"interval"`
 	// Window is the time over which hit ratios are computed, from Interval to 24 h. Default 1 h.
 	Window time.Duration `mapstructure:"window"`
-	// Retention is how long a block that nobody asks for is remembered: what "infinite" means. From Window to 30 days. Default 24 h.
+	// Retention is how long an unused block is remembered: the meaning of "infinite". From Window to 30 days. Default 24 h.
 	Retention time.Duration `mapstructure:"retention"`
 
-	// SamplingRatio is the share of blocks in the sample at first, above 0 to 1. Default 0.1.
+	// SamplingRatio is the initial share of blocks in the sample, above 0 to 1. Default 0.1.
 	SamplingRatio float64 `mapstructure:"sampling_ratio"`
-	// MaxBlocks bounds the blocks in the sample of one model (and tenant); the ratio is halved when it is reached. 1,024 to
-	// 16,777,216. Default 32,768: more cost processor time and say little more.
+	// MaxBlocks is the maximum number of blocks in the sample of one model (and tenant); the ratio is halved when it is reached. 1,024 to
+	// 16,777,216. Default 32,768: more blocks cost processor time and improve little.
 	MaxBlocks int `mapstructure:"max_blocks"`
-	// MaxStreams bounds the models, times tenants, that are analysed apart; requests of further ones are counted only. 1 to 1,000.
-	// Default 20.
+	// MaxStreams is the maximum number of models, times tenants, that are analysed separately; requests of others are only counted. 1 to
+	// 1,000. Default 20.
 	MaxStreams int `mapstructure:"max_streams"`
 
 	// Capacities are sizes of caches, in tokens of at least 1. The infinite cache is always added.
 	Capacities []int64 `mapstructure:"capacities"`
 	// TopPrefixes is the number of shared prefixes that are reported, 0 to 100. Default 10.
 	TopPrefixes int `mapstructure:"top_prefixes"`
-	// TenantAttribute is the resource attribute that names a tenant. Empty: tenants are not told apart.
+	// TenantAttribute is the resource attribute with the tenant. Empty: tenants are not distinguished.
 	TenantAttribute string `mapstructure:"tenant_attribute"`
-	// Replays adds the requests of replays, which production's figures leave out.
+	// Replays includes the requests of replays, which the figures otherwise exclude.
 	Replays bool `mapstructure:"replays"`
 
-	// Models say how much memory a model's KV cache takes. The first that matches counts.
+	// Models give the memory of models' KV caches. The first match counts.
 	Models []ModelConfig `mapstructure:"models"`
 }
 
-// ModelConfig says how many bytes the KV cache of a model takes for each token: directly, by the model's geometry, or by its
-// config.json.
+// ModelConfig gives the size of a token in a model's KV cache, in bytes: directly, by the model's geometry, or by its config.json.
 type ModelConfig struct {
-	// Model is the name that is asked for or answers. A trailing * matches all names that begin so.
+	// Model is the requested model, or that of the reply. A trailing * matches all names with that beginning.
 	Model string `mapstructure:"model"`
-	// KVBytesPerToken is the size itself, above 0.
+	// KVBytesPerToken is the size, above 0.
 	KVBytesPerToken int64 `mapstructure:"kv_bytes_per_token"`
 	// Layers, KVHeads, HeadDim and DTypeBytes give it as 2 * layers * kv_heads * head_dim * dtype_bytes. DTypeBytes is 2 by default.
 	Layers     int64 `mapstructure:"layers"`
 	KVHeads    int64 `mapstructure:"kv_heads"`
 	HeadDim    int64 `mapstructure:"head_dim"`
 	DTypeBytes int64 `mapstructure:"dtype_bytes"`
-	// ConfigJSON is the path of the model's config.json, as model hubs have it.
+	// ConfigJSON is the path of the model's config.json, as published on model hubs.
 	ConfigJSON string `mapstructure:"config_json"`
 }
 
@@ -80,7 +79,7 @@ var (
 	_ confmap.Validator = (*Config)(nil)
 )
 
-// Validate returns all that is wrong with the settings.
+// Validate returns all errors of the settings.
 func (c *Config) Validate() error {
 	var all []error
 	check := func(ok bool, format string, args ...any) {
@@ -131,7 +130,7 @@ func (m *ModelConfig) validate() error {
 	return err
 }
 
-// matches reports whether the setting is for a model.
+// matches reports whether the setting applies to a model.
 func (m *ModelConfig) matches(model string) bool {
 	if prefix, ok := strings.CutSuffix(m.Model, "*"); ok {
 		return strings.HasPrefix(model, prefix)

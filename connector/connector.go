@@ -40,19 +40,19 @@ type cacheConnector struct {
 	mu      sync.Mutex
 	started pcommon.Timestamp
 	streams map[streamKey]*stream
-	order   []*stream // as they came, for metrics in a stable order
+	order   []*stream // in order of appearance, for metrics in a stable order
 	rest    map[string]int64
 	recent  recency
 }
 
-// requestKey stands for a request: half the hash of its response id, else its OTel trace and prompt.
+// requestKey identifies a request: half the hash of its response id, else its OTel trace and prompt.
 type requestKey uint64
 
-// recency remembers some 100,000 requests, so that a second span of one of them is not counted again. A request has a place among eight
-// others, of which the oldest makes room. So looking one up and remembering it is one access to memory, and there is no garbage.
+// recency remembers about 100,000 requests, so that a second span of one of them is not counted again. A request has a slot among eight, of
+// which the oldest is replaced. So looking it up and remembering it is one access to memory, without garbage.
 type recency [1 << 14][8]requestKey
 
-// add remembers a request, and reports whether it did so before.
+// add remembers a request, and reports whether it was remembered before.
 func (r *recency) add(key requestKey) (before bool) {
 	place := &r[key%requestKey(len(r))]
 	if slices.Contains(place[:], key) {
@@ -143,7 +143,7 @@ func (c *cacheConnector) ConsumeTraces(_ context.Context, td ptrace.Traces) erro
 	return nil
 }
 
-// clip bounds a value that becomes an attribute of metrics.
+// clip shortens a value for an attribute of metrics.
 func clip(s string) string {
 	const most = 128
 	if len(s) <= most {
@@ -210,8 +210,8 @@ func (c *cacheConnector) stream(key streamKey) *stream {
 	return s
 }
 
-// seen reports whether a span of the same request came before: applications, gateways and engines each record one. A span without a
-// prompt is no evidence, because another one of the same request may have it.
+// seen reports whether a span of the same request came earlier: applications, gateways and engines each record one. A span without a prompt
+// is not remembered, because another span of the same request may have it.
 func (c *cacheConnector) seen(r *journal.Inference) bool {
 	_, b, known := prompt(r)
 	if !known {

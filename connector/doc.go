@@ -3,9 +3,9 @@
 
 //go:generate env GOWORK=off go tool -modfile=../tools/go.mod mdatagen metadata.yaml
 
-// Package connector is the Collector connector "mooncake_cache": annotated inference spans in, metrics out. The metrics say what
-// prefix caches of any size would hit on the live traffic, how large the working set is, and which prefixes are shared most.
-// README.md describes its configuration and metrics; [stats.Reuse] does the estimating.
+// Package connector is the Collector connector "mooncake_cache": annotated inference spans in, metrics out. The metrics show what prefix
+// caches of any size would hit on the live traffic, how large the working set is, and which prefixes are shared most. README.md describes
+// its configuration and metrics; [stats.Reuse] estimates them.
 //
-// It reads keyed hashes only, and holds no text.
+// It reads only keyed hashes, and has no text.
 package connector

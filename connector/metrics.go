@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// allResults are reported from zero on, so that a rate can be asked for before the first such request.
+// allResults are reported from zero on, so that a rate can be queried before the first such request.
 var allResults = []string{resultAnalysed, resultDuplicate, resultFailed, resultNoTokens, resultNoPrompt, resultStreams, resultReplay}
 
 // book fills a scope of metrics: one metric for each name, one point for each call.
@@ -39,7 +39,7 @@ func (b *book) metric(m *semconv.Metric) (pmetric.Metric, bool) {
 	return have, ok
 }
 
-// gauge adds a point; what is not known adds none.
+// gauge adds a point; an unknown value adds none.
 func (b *book) gauge(m *semconv.Metric, v float64, s *stream, more ...string) {
 	if math.IsNaN(v) || math.IsInf(v, 0) {
 		return
@@ -66,7 +66,7 @@ func (b *book) sum(m *semconv.Metric, v int64, s *stream, more ...string) {
 	b.point(p, s, more)
 }
 
-// point completes a point: times, the stream's attributes, and more as name, value, name, value.
+// point completes a point: times, the stream's attributes, and further ones as name, value, name, value.
 func (b *book) point(p pmetric.NumberDataPoint, s *stream, more []string) {
 	p.SetStartTimestamp(b.started)
 	p.SetTimestamp(b.asOf)
@@ -81,7 +81,7 @@ func (b *book) point(p pmetric.NumberDataPoint, s *stream, more []string) {
 	}
 }
 
-// metrics returns all metrics as of an instant, and lets estimators forget what is old.
+// metrics returns all metrics at a time, and lets estimators forget old blocks.
 func (c *cacheConnector) metrics(now time.Time) pmetric.Metrics {
 	all := pmetric.NewMetrics()
 	if len(c.order) == 0 {

@@ -11,10 +11,10 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// streamKey tells streams apart. Caches of different models share nothing.
+// streamKey identifies a stream. Caches of different models share nothing.
 type streamKey struct{ model, tenant string }
 
-// stream is the traffic of one model, and one tenant if tenants are told apart.
+// stream is the traffic of one model, and of one tenant if tenants are distinguished.
 type stream struct {
 	streamKey
 	reuse   *stats.Reuse
@@ -27,7 +27,7 @@ type stream struct {
 	window []state
 }
 
-// state is what an estimator had counted at an instant.
+// state is an estimator's counts at one time.
 type state struct {
 	at   time.Time
 	hits stats.Hits
@@ -38,9 +38,9 @@ const (
 	resultAnalysed  = "analysed"
 	resultDuplicate = "duplicate" // another span of the same request came before
 	resultFailed    = "failed"    // it was not served
-	resultNoTokens  = "no_tokens" // nobody counted its prompt
-	resultNoPrompt  = "no_prompt" // its telemetry has no content, so nothing says what it shares
-	resultStreams   = "too_many"  // max_streams models and tenants were there before
+	resultNoTokens  = "no_tokens" // its prompt tokens were not counted
+	resultNoPrompt  = "no_prompt" // its telemetry has no content, so what it shares is unknown
+	resultStreams   = "too_many"  // there are max_streams models and tenants already
 	resultReplay    = "replay"    // of a replay, and replays are off
 	infinite        = "infinite"  // value of semconv.CacheCapacity
 )
@@ -63,20 +63,19 @@ func (s *stream) add(r *journal.Inference, now time.Time) string {
 	return resultAnalysed
 }
 
-// blocks are those of a prompt, and what stands for all of it.
+// blocks are the blocks of a prompt, and a value for the whole prompt.
 type blocks struct {
 	ids  []uint64
-	size float64 // tokens of each but the last
+	size float64 // tokens of each block except the last
 	all  uint64
 }
 
-// prompt returns the tokens of a prompt, and its blocks: the engine's or tokenizer's, else the cells of its text, whose size in
-// tokens is that of the prompt's average. A text shorter than a cell has none. known is false where nothing is known of the prompt
-// but its length.
+// prompt returns the tokens of a prompt, and its blocks: the engine's or tokenizer's, else the cells of its text, whose size in tokens is
+// the prompt's average. A text shorter than a cell has none. known is false if only the length of the prompt is known.
 func prompt(r *journal.Inference) (tokens int64, b blocks, known bool) {
 	tokens = r.InputTokens.V
 	if !r.InputTokens.Set {
-		tokens = r.InputLength.V // of a replayed row; 0 where there is none
+		tokens = r.InputLength.V // of a replayed row; 0 if there is none
 	}
 	switch {
 	case len(r.HashIDs) > 0 && r.BlockSize > 0:
@@ -87,7 +86,7 @@ func prompt(r *journal.Inference) (tokens int64, b blocks, known bool) {
 	return tokens, blocks{}, false
 }
 
-// recent returns what was hit within the window, and remembers the present state for later.
+// recent returns the hits within the window, and stores the current state for later.
 func (s *stream) recent(now time.Time, window time.Duration) stats.Hits {
 	present := s.reuse.Hits()
 	for len(s.window) > 1 && !s.window[1].at.After(now.Add(-window)) {

@@ -11,8 +11,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// aiperf reads the prompts that AIPerf sends: a line is a turn (single_turn) or has the turns of a session (multi_turn). Each is only
-// what is new, which the replies come between.
+// aiperf reads the prompts that AIPerf sends: a line is a turn (single_turn) or has the turns of a session (multi_turn). Each turn has only
+// new messages; the replies between them are not in the file.
 var aiperf = spec{
 	Format: "aiperf", about: "AIPerf's single_turn and multi_turn: texts to send, with --prompts keep", text: true, verbatim: true, delta: true,
 	decode: func(d *decoder, r *record) {
@@ -21,7 +21,7 @@ var aiperf = spec{
 			return
 		}
 		session, first := r.name("session_id"), true
-		var before []map[string]string // messages; nil unless the system says something before all turns
+		var before []map[string]string // messages; nil unless there is a system message before all turns
 		r.objects(func(t *record) {
 			if system := aiperfSystem(t); system != "" && first && before == nil {
 				before = []map[string]string{{"role": "system", "content": system}}
@@ -36,7 +36,7 @@ var aiperf = spec{
 	},
 }
 
-// aiperfSystem returns the text of a turn that is no request, but what the system says before all turns of its session.
+// aiperfSystem returns the text of a record that is not a request, but the system message before all turns of its session.
 func aiperfSystem(t *record) string {
 	if t.name("role") != "system" || t.has("timestamp", "delay", "output_length", "extra", "image", "images", "audio", "audios", "video", "videos") {
 		return ""
@@ -44,7 +44,7 @@ func aiperfSystem(t *record) string {
 	return strings.Join(t.texts("text", "texts"), "\n")
 }
 
-// aiperfTurn takes a turn. The first one of a session comes at its time, or at once. In a session with messages, all turns are some.
+// aiperfTurn reads a turn. The first one of a session arrives at its time, or at once. In a session with messages, all turns are messages.
 func aiperfTurn(d *decoder, t *record, session string, before []map[string]string, first bool) {
 	t.known("type", "role") // of which texts have one
 	row := &mooncake.Row{SessionID: session, OutputLength: t.count("output_length"), Delay: t.millis(time.Millisecond, "delay"), Model: t.name("model")}
@@ -71,8 +71,8 @@ func aiperfTurn(d *decoder, t *record, session string, before []map[string]strin
 	d.add(q)
 }
 
-// payloads reads bodies of requests that are sent as they are: AIPerf's raw_payload has one on each line, its inputs.json those of all
-// sessions; the files of a folder are sessions with [Options.FileSessions]. There are no times, so they go one after the other.
+// payloads reads request bodies, which are sent unchanged. AIPerf's raw_payload has one on each line, its inputs.json those of all
+// sessions; with [Options.FileSessions], each file of a folder is a session. There are no times, so they are sent one after the other.
 var payloads = spec{
 	Format: Payloads, about: "bodies of requests: AIPerf's raw_payload and inputs.json, with --prompts keep", text: true, verbatim: true, models: true,
 	decode: func(d *decoder, r *record) {

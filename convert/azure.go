@@ -13,7 +13,7 @@ var azure = spec{
 		if n := r.count("NumImages"); n.V > mooncake.MaxImages {
 			d.lost.add("values", "NumImages: more than a row can have", 1)
 		} else {
-			for range n.V { // each is another one: nobody says which, nor how large
+			for range n.V { // the images are unknown, so each is a different one, without a size
 				row.Images = append(row.Images, mooncake.Image{ID: uint64(d.file)<<40 | uint64(d.conversation())})
 			}
 		}

@@ -10,9 +10,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// chain numbers blocks 0, 1, 2, ... by first appearance. A block is identified by its own ids and by the block before it, so two
-// prompts that have the same number are the same up to the end of that block, whatever the file's ids mean. The zero chain is ready
-// to use.
+// chain numbers blocks 0, 1, 2, ... by first appearance. A block is identified by its own ids and by the block before it. So if two prompts
+// have the same number, they are the same up to the end of that block, whatever the file's ids mean. The zero chain is ready to use.
 type chain struct {
 	seeds [2]maphash.Seed
 	known map[[2]uint64]uint64 // keyed by a hash of 128 bits, so collisions can be ignored
@@ -63,10 +62,10 @@ func (c *chain) block(before uint64, fill int64, ids []uint64) uint64 {
 	return n
 }
 
-// maxFresh bounds the ids that are made for one prompt: a length costs a file a few bytes, and ids 8 bytes each in memory.
+// maxFresh is the maximum number of new ids for one prompt: a length takes a few bytes of a file, but ids take 8 bytes each in memory.
 const maxFresh = 1 << 20
 
-// fresh returns the numbers of blocks that no other prompt has.
+// fresh returns new numbers for blocks that no other prompt has.
 func (c *chain) fresh(blocks int) []uint64 {
 	out := make([]uint64, blocks)
 	for i := range out {
@@ -76,7 +75,7 @@ func (c *chain) fresh(blocks int) []uint64 {
 	return out
 }
 
-// scope is where an id always stands for the same block: a file, or a conversation of one.
+// scope identifies a range of ids in which an id always stands for the same block: a file, or one of its conversations.
 type scope struct{ input, part int }
 
 // scopes numbers scopes from 0. The zero scopes is ready to use.

@@ -3,11 +3,11 @@
 
 package convert
 
-// chats finds the session of a request whose file gives it the request before as its parent: the first request of the chain.
-// It remembers the last maxChats to 2*maxChats requests.
+// chats finds the session of a request in files that give each request's predecessor as its parent: the session is the first request of the
+// chain. It remembers between maxChats and 2*maxChats of the last requests.
 type chats struct {
 	young, old map[chat]int64 // first requests
-	max        int            // requests in young; 0 is maxChats
+	max        int            // in young; 0 = maxChats
 	cut        int64          // sessions whose first request was not found
 }
 
@@ -19,8 +19,8 @@ type chat struct {
 
 const maxChats = 4 << 20
 
-// add takes the next request in the order of time and returns the first request of its session. Where the parent is not there,
-// because the file begins later or the parent is too long ago, a session begins that is named after the parent.
+// add adds the next request in the order of time and returns the first request of its session. If the parent is missing, because the file
+// begins later or because it was too long ago, a new session begins, named after the parent.
 func (c *chats) add(q *request) (first int64, ok bool) {
 	switch {
 	case q.parent.Set:

@@ -18,7 +18,7 @@ var (
 	errFar      = errors.New("is out of range")
 )
 
-// decimal reads a decimal number of units of time as nanoseconds. What is below a nanosecond is cut off.
+// decimal converts a decimal number of units of time to nanoseconds. It truncates fractions of a nanosecond.
 func decimal(s string, unit time.Duration) (int64, error) {
 	if strings.ContainsAny(s, "-eE") {
 		return scientific(s, unit)
@@ -50,7 +50,7 @@ func scientific(s string, unit time.Duration) (int64, error) {
 	}
 }
 
-// epoch reads a time since 1970 in the unit that puts it between 2001 and 2286, of which there is one.
+// epoch reads a time since 1970, in the only unit for which it lies between 2001 and 2286.
 func epoch(s string) (int64, error) {
 	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond, time.Nanosecond} {
 		ns, err := decimal(s, unit)
@@ -70,7 +70,7 @@ func date(s string) (int64, error) {
 	if len(s) > len("2006-01-02T15:04:05") && s[len("2006-01-02")] == 'T' {
 		s = s[:len("2006-01-02")] + " " + s[len("2006-01-02")+1:]
 	}
-	// Both layouts take a fraction of any number of digits after the seconds.
+	// Both layouts accept a fraction of any number of digits after the seconds.
 	t, err := time.Parse("2006-01-02 15:04:05", s)
 	if err != nil {
 		if t, err = time.Parse("2006-01-02 15:04:05Z07:00", s); err != nil {
@@ -83,10 +83,10 @@ func date(s string) (int64, error) {
 	return t.UnixNano(), nil
 }
 
-// milliseconds returns nanoseconds as the nearest number of milliseconds.
+// milliseconds converts nanoseconds to the nearest number of milliseconds.
 func milliseconds(ns int64) float64 {
 	if ns%int64(time.Millisecond) == 0 {
-		return float64(ns / int64(time.Millisecond)) // exact where float64(ns) is not
+		return float64(ns / int64(time.Millisecond)) // exact in cases in which float64(ns) is not
 	}
 	return float64(ns) / float64(time.Millisecond)
 }

@@ -19,52 +19,52 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// Options says what to convert and how. The zero Options is usable.
+// Options configures [Convert]. The zero Options is usable.
 type Options struct {
-	// Format is that of all files; "" is that of the first one, by [Detect].
+	// Format is the format of all files; "" = that of the first one, by [Detect].
 	Format Format
-	// MaxLine is the longest line, in bytes; 0 is [mooncake.DefaultMaxLine].
+	// MaxLine is the longest line, in bytes; 0 = [mooncake.DefaultMaxLine].
 	MaxLine int
-	// Compile is how traces are made. Of public traces only three fields have an effect. BlockSize is a multiple of the format's; 0 is the
-	// format's own: 16 for Bailian. The other formats have no ids but with [capture.FormatMooncake]; then 0 is [mooncake.BlockSize]. That
-	// Format leaves sessions and models out: rows have the four fields that every tool knows, and where nothing is known of a prompt its
-	// blocks have ids that no other has. Tool is for the sidecar.
+	// Compile configures the traces. For public traces, only three fields have an effect. BlockSize must be a multiple of the format's; 0 =
+	// the format's own: 16 for Bailian. The other formats have no ids, except with [capture.FormatMooncake]; then 0 = [mooncake.BlockSize].
+	// With that Format, sessions and models are left out: rows have the four fields that every tool knows, and blocks of unknown prompts
+	// have unique ids. Tool is for the sidecar.
 	Compile capture.Options
 
-	// Annotate is how telemetry is read. Content has no effect, since no text is kept, and BlockSize is that of Compile.
+	// Annotate configures how telemetry is read. Its Content has no effect, because no text is kept, and BlockSize is that of Compile.
 	Annotate annotate.Config
 
-	// To is the format that rows are written in; "" is Mooncake's.
+	// To is the format of the output; "" = Mooncake's.
 	To Target
-	// Meta is the sidecar of a Mooncake trace that is read; nil without one.
+	// Meta is the sidecar of the Mooncake trace that is read; nil if there is none.
 	Meta *mooncake.Meta
-	// Prompts is for formats that hold prompts, see [Format.Keeps].
+	// Prompts is for formats with prompts, see [Format.Keeps].
 	Prompts Prompts
-	// Failed is for formats that say which requests failed; of BurstGPT those without response tokens.
+	// Failed is for formats that have failed requests; for BurstGPT, these are requests without response tokens.
 	Failed Failed
-	// Models are the only models whose requests become rows; none is all. For formats that name the models.
+	// Models are the models whose requests become rows; empty = all. For formats with models.
 	Models []string
-	// FileSessions makes the rows of each file of [Payloads] the turns of one session, with the file's name, where they have none.
+	// FileSessions makes the rows of each file of [Payloads] the turns of one session, with the file's name, if they have no session.
 	FileSessions bool
-	// Lookahead is the number of rows of one file of public traces that are put into order; 0 is DefaultLookahead.
+	// Lookahead is the number of rows of one file of public traces that are read ahead and sorted; 0 = DefaultLookahead.
 	Lookahead int
 }
 
-// Result says what was made, of what, and what was not.
+// Result describes the resulting traces, their sources, and what was left out.
 type Result struct {
 	capture.Result
-	Lines int64 `json:"lines"` // records that were not empty: lines, or objects over several
-	// Lost is what was left out of telemetry before there was a trace to count it for. The sidecar of the first trace has it, too.
+	Lines int64 `json:"lines"` // records that were not empty: lines, or JSON objects over several lines
+	// Lost is telemetry that was left out before there was a trace to count it. The sidecar of the first trace has it, too.
 	Lost []mooncake.Dropped `json:"lost,omitempty"`
 }
 
-// Convert makes traces of files of one format through sink: of telemetry, in any order, one for production and one for each replay, else one
-// for production with the rows of all files by time. A line that cannot be understood is a *[mooncake.RowError], and the end; but a
-// last line of telemetry that breaks off, as a Collector leaves it that is killed, is only counted. That no row comes out is an
-// error, too.
+// Convert converts files of one format to traces and writes them through sink. From telemetry, it makes one trace for production and one
+// for each replay, in any order; from other formats, one for production with the rows of all files by time. It stops at a line that it
+// cannot understand with a *[mooncake.RowError]. Only an incomplete last line of telemetry, as a killed Collector leaves it, is counted
+// instead. If there is no row, it returns an error, too.
 //
-// Times of several files of public traces have one zero: dates for Azure, the first day for BurstGPT. Files of Bailian begin at the same
-// time, and ids and chats of two files are different ones.
+// Times of several files of public traces have a common zero: dates for Azure, the first day for BurstGPT. Files of Bailian begin at the
+// same time, and their ids and chats are unrelated.
 func Convert(ctx context.Context, opt Options, sink capture.Sink, files ...capture.Source) (Result, error) {
 	if len(files) == 0 {
 		return Result{}, errors.New("no file to convert")
@@ -74,7 +74,7 @@ func Convert(ctx context.Context, opt Options, sink capture.Sink, files ...captu
 		if err != nil {
 			return Result{}, err
 		}
-		defer func() { _ = head.Close() }() // also where nothing is read
+		defer func() { _ = head.Close() }() // also if nothing is read
 		opt.Format, files = head.format, slices.Concat([]capture.Source{{Name: files[0].Name, Open: head.open}}, files[1:])
 	}
 	if _, err := ParseFormat(string(opt.Format)); err != nil {
@@ -104,14 +104,14 @@ func Convert(ctx context.Context, opt Options, sink capture.Sink, files ...captu
 	return convertPublic(ctx, opt, sink, files)
 }
 
-// head is a file whose beginning told its format.
+// head is a file whose format was detected from its beginning.
 type head struct {
 	io.Reader
 	format Format
 	close  func() error
 }
 
-// headSize is the size of a beginning, in bytes.
+// headSize is the size of the beginning, in bytes.
 const headSize = 64 << 10
 
 func openHead(file capture.Source) (*head, error) {
@@ -143,7 +143,7 @@ func namesOf(files []capture.Source) (names []string) {
 	return names
 }
 
-// noRows is the error of files without a row.
+// noRows returns the error for files without a row.
 func noRows(from string, lost []mooncake.Dropped) error {
 	var s strings.Builder
 	s.WriteString("no row came out of " + from)

@@ -3,10 +3,10 @@
 
 package convert
 
-// AIPerf's dag_jsonl is written by hand: conversations whose turns start others, which go on with what was said so far (forks) or begin anew
-// (spawns), and which wait for these. This file makes a graph of rows of it: each turn is a row that waits for the turn before it, or for the
-// one that started it, and for those that it joins. A row of new messages goes on with the conversation of the row
-// of its session that it waits for, so that a fork is of the session of the turn that started it.
+// AIPerf's dag_jsonl is written by hand. Turns of conversations start other conversations, which continue the conversation so far (forks)
+// or begin a new one (spawns), and wait for them. This file converts it to a graph of rows: each turn is a row that waits for the turn
+// before it, or for the turn that started it, and for those that it joins. A row with new messages continues the conversation of the row of
+// its session for which it waits, so a fork has the session of the turn that started it.
 
 import (
 	"fmt"
@@ -18,7 +18,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// maxDAGRows bounds the rows of a file: conversations that start each other several times over are many rows soon.
+// maxDAGRows is the maximum number of rows of a file, because conversations that start each other several times quickly become many rows.
 const maxDAGRows = 100_000
 
 var aiperfDAG = spec{
@@ -55,22 +55,22 @@ type talk struct {
 	id     string
 	line   int64
 	whole  bool     // each turn has the whole conversation
-	before []string // conversations that start with it
+	before []string // conversations that start together with it
 	turns  []*talkTurn
-	rounds []round // of one without turns, which only starts others
-	open   bool    // it is under way: who starts it again goes in a circle
-	forked int64   // line of the conversation that forks it
-	child  bool    // another one starts it
+	rounds []round // of a conversation without turns, which only starts others
+	open   bool    // it is being expanded: starting it again would be a cycle
+	forked int64   // line of the conversation of which it is a fork
+	child  bool    // another conversation starts it
 }
 
-// talkTurn is a turn, and what it starts.
+// talkTurn is a turn, and the conversations that it starts.
 type talkTurn struct {
 	row           *mooncake.Row
 	forks, spawns []start
 	terminal      bool // it has a fork that ends the conversation
 }
 
-// start is a conversation that a turn starts, and the turn that waits for its end; 0: none does.
+// start is a conversation that a turn starts, and the turn that waits for its end; 0: none.
 type start struct {
 	id   string
 	join int
@@ -110,7 +110,7 @@ func dagTurn(t *record, c *talk) *talkTurn {
 	return turn
 }
 
-// dagRounds reads what a conversation without turns starts.
+// dagRounds reads the conversations that a conversation without turns starts.
 func dagRounds(r *record) (all []round) {
 	think, spawns := r.millis(time.Millisecond, "think_time_ms"), r.names("spawns")
 	if f := r.find("rounds"); f != nil && f.value().Kind() == '[' {
@@ -166,7 +166,7 @@ func (b *branching) run() *mooncake.RowError {
 	return b.err
 }
 
-// check finds what a conversation starts that cannot be started.
+// check finds conversations that cannot be started.
 func (b *branching) check(c *talk) {
 	known := func(id string) *talk {
 		child := b.talks[id]
@@ -209,8 +209,8 @@ func (b *branching) check(c *talk) {
 	}
 }
 
-// start makes rows of a conversation and of all that it starts, and returns the request id of its last turn, nil where there is none. Its
-// first turn waits for some, and for a while behind them; a fork goes on with a session.
+// start makes rows of a conversation and of all conversations that it starts, and returns the request id of its last turn, nil if there is
+// none. Its first turn waits for the given rows, and some time after them; a fork continues a session.
 func (b *branching) start(c *talk, waits []string, session string, wait mooncake.Opt[float64]) (last []string) {
 	switch {
 	case b.err != nil:

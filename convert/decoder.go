@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// decoder makes requests of the records of one file.
+// decoder converts the records of one file to requests.
 type decoder struct {
 	*spec
 	opt  *Options
@@ -21,22 +21,22 @@ type decoder struct {
 
 	tabled bool     // the file is a table
 	names  []string // of its columns
-	cells  []string // of the line read last
+	cells  []string // of the last line
 	record record
-	out    []*request // of the record read last
+	out    []*request // of the last record
 
-	scopes  int    // conversations, of formats that number ids anew in each
-	block   int    // tokens of a block, where a record before says it
-	model   string // likewise
+	scopes  int    // number of conversations, in formats that number ids anew in each
+	block   int    // tokens of a block, if an earlier record has it
+	model   string // the same for the model
 	session string // of rows that have none
-	last    int64  // time of the turn before, of formats whose turns follow each other
+	last    int64  // time of the turn before, in formats whose turns follow each other
 	line    int64  // of the record
 
 	talks map[string]*talk // of AIPerf's branching conversations
 	order []*talk          // of the file
 }
 
-// add takes a request.
+// add adds a request.
 func (d *decoder) add(q *request) {
 	switch in := q.row.InputLength; {
 	case len(d.opt.Models) > 0 && !slices.Contains(d.opt.Models, q.row.Model):
@@ -54,7 +54,7 @@ func (d *decoder) add(q *request) {
 	}
 }
 
-// skip counts a request that becomes no row.
+// skip counts a request that does not become a row.
 func (d *decoder) skip(why reason) { d.lost.add("rows", string(why), 1) }
 
 // failed counts a request that failed, and reports whether it is left out.
@@ -66,13 +66,13 @@ func (d *decoder) failed(why reason) bool {
 	return true
 }
 
-// conversation returns a scope of ids that no record had before.
+// conversation returns a new scope of ids.
 func (d *decoder) conversation() int {
 	d.scopes++
 	return d.scopes
 }
 
-// blockSize reads the number of tokens of a block; other where nothing says it, which 0 makes a fault.
+// blockSize reads the number of tokens of a block; without one it returns other, and 0 is an error.
 func (d *decoder) blockSize(r *record, other int, name string) int {
 	n := r.count(name)
 	r.want(n.Set || other > 0, name, "")
@@ -82,7 +82,7 @@ func (d *decoder) blockSize(r *record, other int, name string) int {
 	return int(n.Or(int64(other)))
 }
 
-// blocksOf is the size of the blocks of a row's ids, which must be there where these are.
+// blocksOf reads the block size of a row's ids; it is required if there are ids.
 func (d *decoder) blocksOf(row *mooncake.Row, r *record, name string) int {
 	if row.HashIDs == nil {
 		r.known(name)
@@ -91,7 +91,7 @@ func (d *decoder) blocksOf(row *mooncake.Row, r *record, name string) int {
 	return d.blockSize(r, 0, name)
 }
 
-// observed returns what three instants say of a request; one of 0 was not taken.
+// observed returns the durations between three times of a request; a time of 0 was not measured.
 func observed(sent, first, last int64) (o mooncake.Observed) {
 	if sent > 0 && first >= sent {
 		o.TTFT = mooncake.Some(milliseconds(first - sent))
@@ -102,13 +102,13 @@ func observed(sent, first, last int64) (o mooncake.Observed) {
 	return o
 }
 
-// observedAs completes what was observed.
+// observedAs completes the observed values.
 func observedAs(o mooncake.Observed, cached mooncake.Opt[int64], reason string) mooncake.Observed {
 	o.CachedTokens, o.FinishReason = cached, reason
 	return o
 }
 
-// read makes requests of a record. It keeps nothing of it.
+// read converts a record to requests. It keeps no reference to it.
 func (d *decoder) read(record []byte) *mooncake.RowError {
 	d.out = d.out[:0]
 	r := &d.record
@@ -141,7 +141,7 @@ func (d *decoder) read(record []byte) *mooncake.RowError {
 	return nil
 }
 
-// header takes the line with the names of columns.
+// header reads the line with the names of columns.
 func (d *decoder) header(line string) *mooncake.RowError {
 	advice := "the first line must name the columns, " + strings.Join(d.fields, ", ") + " among them"
 	if len(line) > maxHeader {

@@ -19,13 +19,13 @@ const (
 	dynamoScope  = "dynamo.request_trace" // of the log records
 )
 
-// dynamoEvents are the known events that are no request. Others are of a later revision.
+// dynamoEvents are the known events that are not requests. Unknown ones belong to a later revision.
 var dynamoEvents = map[string]string{
 	"request_payload": "payloads of requests", // text of requests that have a record of their own
 	"tool_start":      "tool calls", "tool_end": "tool calls", "tool_error": "tool calls",
 }
 
-// dynamoLine reads a record. It is given to the annotator as the log record that Dynamo makes of it.
+// dynamoLine reads a record. It is passed to the annotator in the form of Dynamo's log record.
 func (t *telemetry) dynamoLine(line []byte) error {
 	if fault := valid(line); fault != nil {
 		return fault
@@ -33,7 +33,7 @@ func (t *telemetry) dynamoLine(line []byte) error {
 	var record struct {
 		Schema string         `json:"schema"`
 		Type   string         `json:"event_type"`
-		Event  jsontext.Value `json:"event"` // an envelope holds the record
+		Event  jsontext.Value `json:"event"` // an envelope contains the record
 	}
 	lenient := json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	err := json.Unmarshal(line, &record, lenient)
@@ -44,7 +44,7 @@ func (t *telemetry) dynamoLine(line []byte) error {
 	if err != nil || record.Schema != dynamoSchema {
 		return &mooncake.RowError{Field: "schema", Rule: "must be " + dynamoSchema, Advice: "want a file of Dynamo's request trace"}
 	}
-	if record.Type != "request_end" && record.Type != "" { // as [genai.Reader.Dynamo] reads it
+	if record.Type != "request_end" && record.Type != "" { // as in [genai.Reader.Dynamo]
 		t.lost.add("lines", cmp.Or(dynamoEvents[record.Type], "events of an unknown type"), 1)
 		return nil
 	}

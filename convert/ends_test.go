@@ -196,7 +196,7 @@ func encoded(t testing.TB, attributes pcommon.Map) int {
 	return size(true) - size(false)
 }
 
-// chats returns the telemetry of conversations of so many turns: a system prompt of some kB, questions of up to 1.2 kB, replies of 100
+// chats returns the telemetry of conversations of this many turns: a system prompt of some kB, questions of up to 1.2 kB, replies of 100
 // to 600 tokens. None of these ends where a cell does, but by chance.
 func chats(t testing.TB, conversations, turns int) (lines []string) {
 	t.Helper()

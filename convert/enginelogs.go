@@ -9,7 +9,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// vllm is named, because its fields are those of Mooncake traces and only its units differ.
+// vllm must be named, because its fields are those of Mooncake traces and only its units differ.
 var vllm = spec{
 	Format: "vllm", about: "JSON lines of vLLM's timed_trace, in seconds", block: 16, blocks: true,
 	decode: func(d *decoder, r *record) {
@@ -51,7 +51,7 @@ var vcr = spec{
 	},
 }
 
-// vcrDuration adds what passed between tokens to the time of the first one.
+// vcrDuration adds the gaps between tokens to the time of the first one.
 func vcrDuration(r *record, ttft mooncake.Opt[float64]) mooncake.Opt[float64] {
 	summary := r.object("itl_summary")
 	mean, count := summary.millis(time.Millisecond, "mean_ms"), summary.count("count")

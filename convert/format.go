@@ -21,17 +21,17 @@ import (
 // Format is a format of files.
 type Format string
 
-// spec is a format of files that become rows one by one. Each has a file of its own.
+// spec is a format of files whose records become rows one by one. Each has its own file.
 type spec struct {
 	Format
-	about string // what it is, for people; one line
-	table bool   // CSV, of which the first record names the columns; else JSON objects, however they are laid out
-	cells bool   // of a table: as objects, its records are of another format
-	// fields are columns or members that each record has. A file is of the first format all of whose fields are in its beginning; a
-	// format without fields is known by its name alone.
+	about string // description for people; one line
+	table bool   // CSV, whose first record names the columns; else JSON objects in any layout
+	cells bool   // for a table: as objects, its records have another format
+	// fields are columns or members that each record has. A file has the first format all of whose fields are in its beginning; a format
+	// without fields must be named.
 	fields   []string
-	header   string // the one member of an object that the file may begin with
-	block    int    // tokens for each block id; 0 where a record says it, or there are no ids
+	header   string // the only member of an object with which the file may begin
+	block    int    // tokens for each block id; 0 if a record has it, or if there are no ids
 	blocks   bool   // rows have block ids
 	global   bool   // ids of two files are those of the same blocks
 	dates    bool   // times are instants, not seconds from some zero
@@ -59,13 +59,13 @@ const (
 	// OTLP is telemetry: one ExportTraceServiceRequest or ExportLogsServiceRequest in JSON on each line; lines of metrics and profiles
 	// are left out.
 	OTLP Format = "otlp"
-	// Dynamo is telemetry: one record of dynamo.request.trace.v1 on each line, by itself or as the "event" of an envelope.
+	// Dynamo is telemetry: one record of dynamo.request.trace.v1 on each line, alone or as the "event" of an envelope.
 	Dynamo Format = "dynamo"
 	// Bailian is JSON lines of Alibaba's qwen-bailian-usagetraces-anon: seconds, blocks of 16 tokens, chats with parents.
 	Bailian Format = "bailian"
 	// BurstGPT is the CSV of HPMLL/BurstGPT, with or without the columns Session ID and Elapsed time: seconds from a day 0.
 	BurstGPT Format = "burstgpt"
-	// Payloads is bodies of requests, which can only be kept: one on each line, or AIPerf's inputs.json.
+	// Payloads are request bodies, which can only be kept: one on each line, or AIPerf's inputs.json.
 	Payloads Format = "payloads"
 	// Azure is the CSV of AzurePublicDataset's LLM inference traces of 2023 and 2024, and the multimodal one of 2025: dates with
 	// a fraction of seven digits, or six and an offset.
@@ -82,7 +82,7 @@ func Formats() []Format {
 	return list
 }
 
-// About says in one line what files of the format are.
+// About returns one line: what files of the format contain.
 func (f Format) About() string {
 	switch s := f.spec(); {
 	case s != nil:
@@ -97,7 +97,7 @@ func (f Format) About() string {
 	return ""
 }
 
-// Prompt says in a few words what files of the format say of prompts.
+// Prompt describes what files of the format contain of prompts.
 func (f Format) Prompt() string {
 	switch s := f.spec(); {
 	case f == Mooncake:
@@ -123,7 +123,7 @@ func (f Format) spec() *spec {
 	return nil
 }
 
-// Detected reports whether [Detect] knows the format's files.
+// Detected reports whether [Detect] recognises the format's files.
 func (f Format) Detected() bool {
 	s := f.spec()
 	return s == nil || len(s.fields) > 0
@@ -131,13 +131,13 @@ func (f Format) Detected() bool {
 
 // Telemetry reports whether files of the format are telemetry, and not a public trace.
 //
-// Formats that hold prompts are telemetry, too: their requests are processed as spans, unless the prompts are to be kept.
+// Formats with prompts are telemetry, too: their requests are processed as spans, unless the prompts are kept.
 func (f Format) Telemetry() bool {
 	s := f.spec()
 	return f == OTLP || f == Dynamo || s != nil && s.text
 }
 
-// Keeps reports whether the format holds prompts that can be kept, see [PromptsKeep].
+// Keeps reports whether the format has prompts that can be kept, see [PromptsKeep].
 func (f Format) Keeps() bool {
 	s := f.spec()
 	return s != nil && s.text && !s.spans
@@ -155,10 +155,10 @@ func ParseFormat(name string) (Format, error) {
 	return "", fmt.Errorf("format %.40q: want %s", name, strings.Join(names, ", "))
 }
 
-// ErrUnknownFormat is a file of none of the formats.
+// ErrUnknownFormat is the error for a file of an unknown format.
 var ErrUnknownFormat = errors.New("its format is not known")
 
-// Detect tells the format of a file from its beginning, some KiB of it. The name is for the error, which is [ErrUnknownFormat], or says
+// Detect detects the format of a file from its beginning of some KiB. The name is for the error, which is [ErrUnknownFormat], or describes
 // what the file is instead.
 func Detect(name string, head []byte) (Format, error) {
 	empty := len(head) == 0
@@ -187,7 +187,7 @@ func Detect(name string, head []byte) (Format, error) {
 			return s.Format, nil
 		}
 	}
-	for _, s := range specs { // tables as objects, such as those of Parquet
+	for _, s := range specs { // tables in the form of objects, such as Parquet
 		if s.table && !s.cells && !slices.ContainsFunc(s.fields, func(name string) bool { return !members[name] }) {
 			return s.Format, nil
 		}
@@ -201,7 +201,7 @@ func Detect(name string, head []byte) (Format, error) {
 	return "", fmt.Errorf("%s: %w", name, ErrUnknownFormat)
 }
 
-// keys yields the keys of the JSON object that a file or a line begins with, as far as the object is there.
+// keys yields the keys of the JSON object at the beginning of a file or a line, as far as the object is complete.
 func keys(head []byte) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		dec := jsontext.NewDecoder(bytes.NewReader(head))
@@ -219,16 +219,16 @@ func keys(head []byte) iter.Seq[string] {
 	}
 }
 
-// firstObject returns the JSON object that a file begins with, on a line by itself or not, as far as it is there.
+// firstObject returns the JSON object at the beginning of a file, on one line or several, as far as it is complete.
 func firstObject(head []byte) []byte {
 	r := jsonrows.NewReader(bufio.NewReader(bytes.NewReader(head)), len(head), false)
 	if err := r.Next(); err == nil && valid(r.Text) != nil {
-		_, _ = r.Extend() // what is there is what it can be told by
+		_, _ = r.Extend() // a part of it is enough for detection
 	}
 	return r.Text
 }
 
-// firstKey returns the first key of an object, "" where there is none.
+// firstKey returns the first key of an object, "" if there is none.
 func firstKey(line []byte) string {
 	for name := range keys(line) {
 		return name

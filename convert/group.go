@@ -16,14 +16,14 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// This file brings the rows of a session together for formats in which they stand together. Rows wait in a temporary file, each with the
-// place of the one before of its session; in memory are the names of the sessions with the place of their last row, and at the end the rows of
-// one session.
+// This file collects the rows of a session for formats that write them together. Rows wait in a temporary file, each with the position of
+// the row before in its session. Memory has the names of the sessions with the position of their last row, and, at the end, the rows of one
+// session.
 
-// sessionFormat is a format whose rows stand together by session.
+// sessionFormat is a format that writes the rows of a session together.
 type sessionFormat struct {
-	key              func(*mooncake.Row) string // what a row stands with; empty: it stands alone
-	begin, next, end func(e *encoder) string    // before the first session, between two, and behind the last
+	key              func(*mooncake.Row) string // the group of a row; empty: the row is alone
+	begin, next, end func(e *encoder) string    // written before the first session, between two, and after the last one
 	append           func(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byte, error)
 }
 
@@ -32,12 +32,12 @@ type groups struct {
 	file  *os.File
 	w     *bufio.Writer
 	size  int64
-	last  map[string]int64 // place of the last row of each session
+	last  map[string]int64 // position of the last row of each session
 	order []group          // of the sessions' first rows
 	buf   []byte
 }
 
-// group is a session, or a row that stands alone, of which the place is there.
+// group is a session, or the position of a row without a session.
 type group struct {
 	key string
 	at  int64
@@ -51,10 +51,10 @@ func newGroups(folder string) (*groups, error) {
 	return &groups{file: file, w: bufio.NewWriterSize(file, 256<<10), last: map[string]int64{}}, nil
 }
 
-// nowhere is the place of no row.
+// nowhere is the position of no row.
 const nowhere = -1
 
-// add keeps a row. One with an empty key stands alone.
+// add stores a row. One with an empty key is alone.
 func (g *groups) add(key string, row *mooncake.Row) error {
 	before, known := g.last[key]
 	if !known {
@@ -74,10 +74,10 @@ func (g *groups) add(key string, row *mooncake.Row) error {
 	return nil
 }
 
-// rowHead is the place of the row before, and the length of the row.
+// rowHead has the position of the row before, and the length of the row.
 const rowHead = 12
 
-// rows returns the rows up to the last one of a session.
+// rows returns the rows of a session, given the position of the last one.
 func (g *groups) rows(at int64) (rows []*mooncake.Row, err error) {
 	var head [rowHead]byte
 	for at != nowhere {
@@ -128,7 +128,7 @@ func (e *encoder) end(w io.Writer) error {
 		if key != "" {
 			at = g.last[key]
 		}
-		for taken := key == ""; taken; _, taken = g.last[key] { // which would make one session of two
+		for taken := key == ""; taken; _, taken = g.last[key] { // otherwise it would merge two sessions
 			alone++
 			key = "row-" + strconv.Itoa(alone)
 		}

@@ -22,27 +22,27 @@ var (
 	newline = []byte{'\n'}
 )
 
-// source is what lines come from.
+// source is a source of lines.
 type source interface {
-	// next returns the next line that holds anything, valid until the call after. Behind the last one the error is io.EOF.
+	// next returns the next line that is not empty, valid until the next call. After the last one it returns io.EOF.
 	next() ([]byte, error)
-	// again returns more than the line for a fault that says that the line is not one JSON object, if there is more.
+	// again returns more text for an error that the line is not one JSON object, if there is more.
 	again(fault error) ([]byte, bool, error)
-	// line is the number of the last line, cut whether it is the file's last and has no end.
+	// line is the number of the last line; cut says whether it is the file's last one, without a line end.
 	line() int64
 	cut() bool
 }
 
-// lines reads the lines of a file that hold anything, or the JSON objects of a file.
+// lines reads the lines of a file that are not empty, or the JSON objects of a file.
 type lines struct {
 	source
 	name   string
-	advice string // on a line that is too long
-	filled int64  // lines that held something
+	advice string // for a line that is too long
+	filled int64  // lines that were not empty
 	cells  bool   // they are lines of a table, not objects
 }
 
-// newLines reads a table, or objects: a table may come as objects, too, with the columns as their members, as Parquet does.
+// newLines reads a table, or objects. A table may also come as objects with the columns as their members, like Parquet.
 func newLines(in io.Reader, name string, maxLine int, advice string, table bool) *lines {
 	l := &lines{name: name, advice: advice, cells: table}
 	r := bufio.NewReaderSize(in, 64<<10)
@@ -68,7 +68,7 @@ func newLines(in io.Reader, name string, maxLine int, advice string, table bool)
 	return l
 }
 
-// next returns the next line without the space around it, valid until the call after. Behind the last one the error is io.EOF.
+// next returns the next line without surrounding space, valid until the next call. After the last one it returns io.EOF.
 func (l *lines) next() ([]byte, error) {
 	line, err := l.source.next()
 	if err == nil {
@@ -77,13 +77,13 @@ func (l *lines) next() ([]byte, error) {
 	return line, l.failure(err)
 }
 
-// again returns more than the line of which an error says that it is not one JSON object, if there is more.
+// again returns more text for an error that the line is not one JSON object, if there is more.
 func (l *lines) again(fault error) ([]byte, bool, error) {
 	line, more, err := l.source.again(fault)
 	return line, more, l.failure(err)
 }
 
-// failure says what is wrong with the file.
+// failure describes an error of the file.
 func (l *lines) failure(err error) error {
 	unfinished, isUnfinished := errors.AsType[jsonrows.Unfinished](err)
 	fault := &mooncake.RowError{File: l.name, Line: l.line(), Err: err}
@@ -102,7 +102,7 @@ func (l *lines) failure(err error) error {
 	return fault
 }
 
-// objects are the objects of a file of JSON, which are lines as a rule.
+// objects are the objects of a JSON file, usually one per line.
 type objects struct{ *jsonrows.Reader }
 
 func (o objects) next() ([]byte, error) {
@@ -121,12 +121,12 @@ func (o objects) again(fault error) ([]byte, bool, error) {
 func (o objects) line() int64 { return o.Line }
 func (o objects) cut() bool   { return o.Cut && !bytes.HasSuffix(o.Raw, []byte{'\n'}) }
 
-// tableLines are the records of a table: lines, with the line ends in their quotes.
+// tableLines are the records of a table: lines, including line ends in quotes.
 type tableLines struct {
 	in     *bufio.Scanner
-	number int64 // of the line that the last record begins on
+	number int64 // of the first line of the last record
 	passed int64 // line ends up to its end
-	ended  bool  // it has its newline
+	ended  bool  // it has a line end
 }
 
 func (l *tableLines) next() ([]byte, error) {
@@ -140,7 +140,7 @@ func (l *tableLines) next() ([]byte, error) {
 		}
 	}
 	if err := l.in.Err(); err != nil {
-		l.number = l.passed + 1 // the line that did not come
+		l.number = l.passed + 1 // the missing line
 		return nil, err
 	}
 	return nil, io.EOF
@@ -150,22 +150,22 @@ func (l *tableLines) again(error) ([]byte, bool, error) { return nil, false, nil
 func (l *tableLines) line() int64                       { return l.number }
 func (l *tableLines) cut() bool                         { return !l.ended }
 
-// fault says where the last line is of which an error is.
+// fault adds the line number to an error about the last line.
 func (l *lines) fault(e *mooncake.RowError) error {
 	at := *e
 	at.File, at.Line = l.name, l.line()
 	return &at
 }
 
-// errNoJSON marks errors of a line that is not one JSON object and nothing else.
+// errNoJSON is the error for a line that is not exactly one JSON object.
 var errNoJSON = errors.New("not a JSON object")
 
-// noObject is the error of a line that is JSON and no object.
+// noObject is the error for a line that is JSON but not an object.
 func noObject() *mooncake.RowError {
 	return &mooncake.RowError{Rule: "the line must be a JSON object", Advice: "write one object on each line"}
 }
 
-// jsonFault says why a line is no JSON, without repeating it.
+// jsonFault describes why a line is not JSON, without quoting it.
 func jsonFault(err error) *mooncake.RowError {
 	out := &mooncake.RowError{Rule: "is not valid JSON", Err: errNoJSON}
 	switch e, ok := errors.AsType[*jsontext.SyntacticError](err); {

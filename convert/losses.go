@@ -10,10 +10,10 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// losses counts what is not in the trace, by what and reason. The zero losses is empty.
+// losses counts what was left out of the trace, by item and reason. The zero losses is empty.
 type losses map[[2]string]int64
 
-// maxLosses bounds the reasons that are told apart; names of columns and keys are among them.
+// maxLosses is the maximum number of reasons that are counted separately, because they include names of columns and keys.
 const maxLosses = 256
 
 func (l *losses) add(what, reason string, n int64) {
@@ -30,17 +30,17 @@ func (l *losses) add(what, reason string, n int64) {
 	(*l)[key] += n
 }
 
-// value counts a value that a row has no place for.
+// value counts a value for which a row has no field.
 func (l *losses) value(name string) { l.add("values", clip(name)+": a row has no place for it", 1) }
 
-// addAll adds a list so many times.
+// addAll adds a list this many times.
 func (l *losses) addAll(list []mooncake.Dropped, times int64) {
 	for _, d := range list {
 		l.add(d.What, d.Reason, d.Count*times)
 	}
 }
 
-// list returns what is above 0, in order.
+// list returns the counts above 0, in order.
 func (l losses) list() []mooncake.Dropped {
 	var list []mooncake.Dropped
 	for key, n := range l {

@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Mooncake is a trace as it is, to be written for another tool.
+// Mooncake is an existing trace, to be written for another tool.
 const Mooncake Format = "mooncake"
 
 // convertMooncake reads a trace.
@@ -47,7 +47,7 @@ func convertMooncake(ctx context.Context, opt Options, sink capture.Sink, files 
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { _ = out.Close() }() // after Commit without effect
+	defer func() { _ = out.Close() }() // no effect after Commit
 	unit := 1.
 	if u := meta.Unit(); u > 0 {
 		unit = float64(u) / float64(time.Millisecond)

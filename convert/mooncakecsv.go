@@ -11,8 +11,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// mooncakeCSV makes JSON lines of a trace that is a table, as people export and GuideLLM's trace_synthetic reads them. Its rows are those that
-// replay and inspect read of the same table. Several tables become one trace, by time.
+// mooncakeCSV converts a trace in the form of a table to JSON lines. People export such tables, and GuideLLM's trace_synthetic reads them.
+// Its rows are the same that replay and inspect read from the table. Several tables become one trace, by time.
 var mooncakeCSV = spec{
 	Format: "mooncake-csv", about: "Mooncake's fields as the columns of a CSV: milliseconds, lengths, hash_ids such as [0, 1]",
 	table: true, cells: true, fields: []string{"timestamp", "input_length", "output_length"}, blocks: true, models: true, global: true,
@@ -22,7 +22,7 @@ var mooncakeCSV = spec{
 			return
 		}
 		for name, has := range map[string]bool{"hash_ranges": row.HashRanges != nil, "replies": row.Replies != nil} {
-			if has { // they are of a sidecar's size of blocks, and of the numbers of this file's rows
+			if has { // their block size is the sidecar's, and their numbers count within this file
 				d.lost.value(name)
 			}
 		}
@@ -36,7 +36,7 @@ var mooncakeCSV = spec{
 	},
 }
 
-// row reads the cells of a line as those of a trace's row. It returns nil where they are none, which it remembers.
+// row reads the cells of a line as a row of a trace. It returns nil if they are invalid, and remembers the error.
 func (r *record) row() *mooncake.Row {
 	var columns, cells []string
 	for i := range r.fields {
@@ -54,7 +54,7 @@ func (r *record) row() *mooncake.Row {
 	return row
 }
 
-// text is what a field has as a cell, also where a table came as objects, such as Parquet.
+// text returns a field as a cell, even if the table came as objects, such as Parquet.
 func (f *field) text() string {
 	switch f.json.Kind() {
 	case jsontext.KindInvalid:
@@ -62,7 +62,7 @@ func (f *field) text() string {
 	case 'n':
 		return ""
 	case '"':
-		text, _ := jsontext.AppendUnquote(nil, f.json) // it was read
+		text, _ := jsontext.AppendUnquote(nil, f.json) // it was parsed before
 		return string(text)
 	default:
 		return string(f.json)

@@ -30,7 +30,7 @@ func (t *telemetry) otlpLine(line []byte) error {
 	case keySpans:
 		td, err := new(ptrace.JSONUnmarshaler).UnmarshalTraces(line)
 		if err != nil {
-			return &mooncake.RowError{Field: keySpans, Rule: "is not an OTLP request of spans"} // err may repeat what is in them
+			return &mooncake.RowError{Field: keySpans, Rule: "is not an OTLP request of spans"} // err may quote its content
 		}
 		return t.traces(td)
 	case keyLogs:

@@ -18,30 +18,30 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Prompts says what becomes of the prompts in formats that hold them.
+// Prompts says what happens to the prompts in formats that have them.
 type Prompts string
 
-// What can become of them. The zero Prompts is PromptsHash.
+// The choices. The zero Prompts is PromptsHash.
 const (
 	PromptsHash Prompts = "hash" // they are processed as telemetry, and no text is kept
-	PromptsKeep Prompts = "keep" // rows have them as they are
+	PromptsKeep Prompts = "keep" // rows contain them unchanged
 )
 
-// prompt is what a request of such a format says beside its row.
+// prompt has the parts of a request in such a format that are not in its row.
 type prompt struct {
-	body       []byte // of the whole request; nil where only parts of it are there
-	reply      []byte // messages, as JSON; nil when unknown
-	attributes []byte // of a span, a JSON object, in place of everything else
+	body       []byte // of the whole request; nil if only parts are known
+	reply      []byte // messages, as JSON; nil if unknown
+	attributes []byte // of a span, a JSON object; replaces everything else
 }
 
-// exchange reads a request by the bodies that went to and came from an OpenAI-compatible API.
+// exchange reads a request from the bodies that were sent to and received from an OpenAI-compatible API.
 func exchange(in, out *record) *request {
 	row := &mooncake.Row{Model: in.name("model"), Messages: in.raw("messages"), Tools: in.raw("tools")}
 	if row.Messages == nil && in.has("prompt", "inputs") {
 		row.TextInput = mooncake.Some(in.text("prompt", "inputs"))
 	}
 	q := &request{row: row, prompt: &prompt{body: in.whole()}}
-	in.known("stream", "stream_options") // a replay has its own
+	in.known("stream", "stream_options") // a replay sets its own
 	q.usage(out.object("usage"))
 	out.known("id", "object", "created", "model")
 	out.objects(func(c *record) {
@@ -55,14 +55,14 @@ func exchange(in, out *record) *request {
 	return q
 }
 
-// usage takes the counts that a server sends.
+// usage reads the counts from a server.
 func (q *request) usage(u *record) {
 	q.row.InputLength, q.row.OutputLength = u.count("prompt_tokens", "input_tokens"), u.count("completion_tokens", "output_tokens")
 	q.row.Observed.CachedTokens = u.object("prompt_tokens_details", "input_tokens_details").count("cached_tokens")
 	u.known("total_tokens")
 }
 
-// keep makes the row of a request that has its prompt as it is.
+// keep makes the row of a request that contains its prompt unchanged.
 func (q *request) keep() {
 	row, p := q.row, q.prompt
 	switch {
@@ -79,7 +79,7 @@ func (q *request) keep() {
 	row.InputLength, row.HashIDs, row.Observed.CachedTokens = mooncake.Opt[int64]{}, nil, mooncake.Opt[int64]{}
 }
 
-// span writes a request as the span that an application would have sent. Its ids are those of its place in the files.
+// span writes a request as the span that an application would have sent. Its ids are derived from its position in the files.
 func (q *request) span(file int, seq int64) ptrace.Traces {
 	td := ptrace.NewTraces()
 	span := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
@@ -128,12 +128,12 @@ func (q *request) span(file int, seq int64) ptrace.Traces {
 	return td
 }
 
-// flat takes attributes as they are.
+// flat copies attributes unchanged.
 func (q *request) flat(to pcommon.Map) {
 	var raw map[string]any
 	dec := json.NewDecoder(bytes.NewReader(q.prompt.attributes))
 	dec.UseNumber()
-	_ = dec.Decode(&raw) // it was read before
+	_ = dec.Decode(&raw) // it was parsed before
 	for name, v := range raw {
 		n, isNumber := v.(json.Number)
 		whole, err := n.Int64()
@@ -144,10 +144,10 @@ func (q *request) flat(to pcommon.Map) {
 		case ferr == nil:
 			raw[name] = f
 		default:
-			raw[name] = n.String() // it is beyond a float
+			raw[name] = n.String() // too large for a float
 		}
 	}
-	_ = to.FromRaw(raw) // what has no place becomes a text that says so
+	_ = to.FromRaw(raw) // a value of another type becomes a text
 	if _, there := to.Get(semconv.GenAIConversationID); !there && q.row.SessionID != "" {
 		to.PutStr(semconv.GenAIConversationID, q.row.SessionID)
 	}
@@ -168,7 +168,7 @@ func (t *telemetry) requests(record []byte) error {
 		t.annotated.Add(t.annotator.Traces(td))
 		spans := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans()
 		for i := range spans.Len() {
-			spans.At(i).Attributes().PutBool(semconv.Synthetic, true) // there is no such span to look up
+			spans.At(i).Attributes().PutBool(semconv.Synthetic, true) // no backend has such a span
 		}
 		if err := t.records(td); err != nil {
 			return err
@@ -195,7 +195,7 @@ func (r *record) text(names ...string) string {
 	return unquoted(f.json)
 }
 
-// encoded returns the object in a text that may be in base64.
+// encoded returns the object in a text, which may be base64.
 func (r *record) encoded(name string, base bool) *record {
 	f := r.find(name)
 	if f == nil || !base {

@@ -498,7 +498,7 @@ type author struct{ *rand.Rand }
 
 var topics = strings.Fields("the quick moon loops over lazy tides while eleven engines hum old songs of prefix and cache under rain é 月 \"quoted\" back\\slash")
 
-// prose returns so many bytes, or some more, of words; the same for the same seed.
+// prose returns this many bytes, or some more, of words; the same for the same seed.
 func prose(seed uint64, bytes int) string {
 	r := rand.New(rand.NewPCG(seed, 7))
 	var b strings.Builder
@@ -628,7 +628,7 @@ func (r author) lose(a *asked) {
 	}
 }
 
-// tokensSeen is what counts as plausible for so much text, and some.
+// tokensSeen is what counts as plausible for this much text, and some.
 func tokensSeen(messages []said) int {
 	n := 600
 	for _, m := range messages {
@@ -640,7 +640,7 @@ func tokensSeen(messages []said) int {
 	return n
 }
 
-// span returns the telemetry of a prompt of so many tokens.
+// span returns the telemetry of a prompt of this many tokens.
 func (a *asked) span(t testing.TB, number int, tokens int64) string {
 	t.Helper()
 	td := ptrace.NewTraces()

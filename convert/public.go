@@ -20,22 +20,22 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// DefaultLookahead is the number of rows of a file of public traces among which order is made.
+// DefaultLookahead is the default number of rows of a file of public traces that are read ahead and sorted.
 const DefaultLookahead = 1 << 16
 
-// lookaheadBytes bounds the rows of all files that wait for their turn.
+// lookaheadBytes is the maximum size of the rows of all files that are read ahead.
 const lookaheadBytes = 64 << 20
 
-// Failed says what becomes of requests that failed.
+// Failed says what happens to requests that failed.
 type Failed string
 
-// What can become of them. The zero Failed is FailedDrop.
+// The choices. The zero Failed is FailedDrop.
 const (
 	FailedDrop Failed = "drop" // they are counted
-	FailedKeep Failed = "keep" // they are rows with no output
+	FailedKeep Failed = "keep" // they become rows without output
 )
 
-// validatePublic reports options that cannot be followed, or that would be without effect.
+// validatePublic returns errors about options that are invalid, or without effect.
 func (o *Options) validatePublic() error {
 	f := o.Format.spec()
 	switch size := o.Compile.BlockSize; {
@@ -54,7 +54,7 @@ func (o *Options) validatePublic() error {
 	return o.validateChoice()
 }
 
-// validateChoice reports a choice of requests that the format does not allow.
+// validateChoice returns an error if the format does not allow to choose requests in this way.
 func (o *Options) validateChoice() error {
 	f := o.Format.spec()
 	switch {
@@ -71,7 +71,7 @@ func (o *Options) validateChoice() error {
 // plain reports whether rows have only the four fields that every tool knows.
 func (o *Options) plain() bool { return o.Compile.Format == capture.FormatMooncake }
 
-// convertPublic makes one trace of public traces.
+// convertPublic converts public traces to one trace.
 func convertPublic(ctx context.Context, opt Options, sink capture.Sink, files []capture.Source) (result Result, err error) {
 	if err := opt.validatePublic(); err != nil {
 		return Result{}, err
@@ -84,7 +84,7 @@ func convertPublic(ctx context.Context, opt Options, sink capture.Sink, files []
 	if err != nil {
 		return Result{}, err
 	}
-	defer func() { _ = out.Close() }() // after Commit without effect
+	defer func() { _ = out.Close() }() // no effect after Commit
 	c := &merger{opt: &opt, out: out, names: namesOf(files)}
 	err = c.open(files)
 	if err == nil {
@@ -106,7 +106,7 @@ func convertPublic(ctx context.Context, opt Options, sink capture.Sink, files []
 	return result, err
 }
 
-// merger makes one trace of the rows of some files.
+// merger merges the rows of several files into one trace.
 type merger struct {
 	opt     *Options
 	out     capture.TraceWriter
@@ -117,7 +117,7 @@ type merger struct {
 	rows, withPrompt, withIDs, withTurns, withSession, timed int64
 	first                                                    int64 // time of the first row
 	chats                                                    chats
-	ends                                                     map[string]int64 // of sessions: when the last reply was there
+	ends                                                     map[string]int64 // of sessions: the time of the last reply
 	chain                                                    chain
 	structure                                                structure
 	scopes                                                   scopes
@@ -146,7 +146,7 @@ func (c *merger) open(files []capture.Source) error {
 	return nil
 }
 
-// sessionOf returns what the name of a file says, which none of those before says.
+// sessionOf returns a session for the name of a file that no earlier file has.
 func sessionOf(name string, before []capture.Source) string {
 	plain := func(name string) string { return strings.SplitN(path.Base(filepath.ToSlash(name)), ".", 2)[0] }
 	is := plain(name)
@@ -156,7 +156,7 @@ func sessionOf(name string, before []capture.Source) string {
 	return is
 }
 
-// run merges the files. Of each file so many rows wait in the window that its order can be put right.
+// run merges the files. The window has as many rows of each file as are needed to sort them.
 func (c *merger) run(ctx context.Context) error {
 	w := heap.New((*request).before)
 	for _, s := range c.streams {
@@ -186,7 +186,7 @@ func (c *merger) run(ctx context.Context) error {
 	return nil
 }
 
-// chooseBlock sets the block size of the trace, unless it is given: that of the first row with ids.
+// chooseBlock sets the block size of the trace, unless it is given, to that of the first row with ids.
 func (c *merger) chooseBlock(rows []*request) {
 	size := &c.opt.Compile.BlockSize
 	for _, q := range rows {
@@ -233,7 +233,7 @@ func (c *merger) write(q *request) error {
 	return c.out.Write(row)
 }
 
-// delay gives a turn the time that passed between the reply before, where that is known, and it.
+// delay sets the delay of a turn to the time since the reply before, if that is known.
 func (c *merger) delay(q *request) {
 	if before, known := c.ends[q.row.SessionID]; known && !q.later && q.at >= before {
 		q.row.Delay = mooncake.Some(milliseconds(q.at - before))
@@ -247,7 +247,7 @@ func (c *merger) delay(q *request) {
 	}
 }
 
-// number gives a row the numbers of its blocks in the trace.
+// number replaces the ids of a row by the numbers of its blocks in the trace.
 func (c *merger) number(q *request) error {
 	row, size := q.row, c.opt.Compile.BlockSize
 	switch {
@@ -293,7 +293,7 @@ func (c *merger) number(q *request) error {
 	return nil
 }
 
-// meta is the sidecar.
+// meta returns the sidecar.
 func (c *merger) meta() *mooncake.Meta {
 	m := &mooncake.Meta{
 		Schema: mooncake.MetaSchema, Tool: c.opt.Compile.Tool, Rows: c.rows, BlockSize: c.opt.Compile.BlockSize,
@@ -305,7 +305,7 @@ func (c *merger) meta() *mooncake.Meta {
 	case c.withSession > 0 && f.delta:
 		m.SessionMode = mooncake.SessionDelta
 	case c.withSession > 0:
-		m.SessionMode = mooncake.SessionFull // requests to an API hold their conversation
+		m.SessionMode = mooncake.SessionFull // requests to an API contain their conversation
 	}
 	if f.dates {
 		m.TimeBase = time.Unix(0, c.first).UTC()
@@ -329,7 +329,7 @@ func (c *merger) meta() *mooncake.Meta {
 	return m
 }
 
-// effect says in one sentence what was done to the rows.
+// effect describes in one sentence what was done to the rows.
 func (c *merger) effect() string {
 	var s strings.Builder
 	s.WriteString("Timestamps count from the first row")

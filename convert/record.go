@@ -18,16 +18,16 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// record is an object of a JSON file, or a line of a table: values by name. Its methods read a value and remember the first one that is
-// not what it should be, so that a format's decoder says what it wants and nothing else. What nobody asks for is counted as lost.
+// record is an object of a JSON file, or a line of a table: values by name. Its methods read a value and remember the first invalid one, so
+// that a format's decoder only states what it needs. Values that are not read count as lost.
 //
-// An absent field, null, and an empty cell are the same: nothing.
+// An absent field, null, and an empty cell are all treated as absent.
 type record struct {
 	fields []field
 	table  bool   // cells instead of JSON
-	within string // names of the objects around it, with a dot after each
+	within string // names of the enclosing objects, with a dot after each
 	top    *record
-	inner  []*record // objects that were read within it, at the top
+	inner  []*record // objects within it that were read; only in the outermost record
 	err    *mooncake.RowError
 	source []byte // of a JSON object
 }
@@ -40,7 +40,7 @@ type field struct {
 	used bool
 }
 
-// maxName is the length of the longest session id and model, in bytes.
+// maxName is the maximum length of a session id or model, in bytes.
 const maxName = 256
 
 var errNoName = fmt.Errorf("is longer than %d bytes: it is no name", maxName)
@@ -85,7 +85,7 @@ func (r *record) parse(object []byte) *mooncake.RowError {
 	return nil
 }
 
-// cells takes a line of a table. Its names are those of the columns.
+// cells reads a line of a table. Its names are those of the columns.
 func (r *record) cells(names, cells []string) {
 	*r = record{fields: r.fields[:0], table: true, top: r}
 	for i, cell := range cells {
@@ -93,7 +93,7 @@ func (r *record) cells(names, cells []string) {
 	}
 }
 
-// find returns the first of the fields that is there, nil if none is.
+// find returns the first of the fields that exists, nil if none does.
 func (r *record) find(names ...string) *field {
 	for _, name := range names {
 		for i := range r.fields {
@@ -117,31 +117,31 @@ func (f *field) empty() bool {
 	return f.json.Kind() == 'n'
 }
 
-// has reports whether one of the fields is there.
+// has reports whether one of the fields exists.
 func (r *record) has(names ...string) bool { return r.find(names...) != nil }
 
-// known says of fields that a row loses nothing by them: others tell the same.
+// known marks fields whose content is known from others, so that they do not count as lost.
 func (r *record) known(names ...string) {
 	for _, name := range names {
 		r.find(name)
 	}
 }
 
-// discard says that a request within the record is counted as a whole.
+// discard marks a request within the record that is counted as a whole.
 func (r *record) discard() {
 	for i := range r.fields {
 		r.fields[i].used = true
 	}
 }
 
-// fail remembers the first fault of a line.
+// fail remembers the first error of a line.
 func (r *record) fail(name, value, rule, advice string) {
 	if r.top.err == nil {
 		r.top.err = &mooncake.RowError{Field: clip(r.within + name), Value: value, Rule: rule, Advice: advice}
 	}
 }
 
-// want remembers that a field is missing.
+// want reports a missing field.
 func (r *record) want(there bool, name, advice string) {
 	switch {
 	case there:
@@ -175,14 +175,14 @@ func (r *record) number(read func(string) (int64, error), advice string, names .
 // count reads a number of tokens.
 func (r *record) count(names ...string) mooncake.Opt[int64] { return r.number(tokens, "", names...) }
 
-// counted reads a number of tokens that must be there.
+// counted reads a number of tokens, which is required.
 func (r *record) counted(names ...string) mooncake.Opt[int64] {
 	n := r.count(names...)
 	r.want(n.Set, names[0], "")
 	return n
 }
 
-// integer reads an integer of any sign.
+// integer reads an integer of either sign.
 func (r *record) integer(names ...string) mooncake.Opt[int64] {
 	return r.number(func(s string) (int64, error) {
 		n, err := strconv.ParseInt(s, 10, 64)
@@ -204,7 +204,7 @@ func (r *record) millis(unit time.Duration, names ...string) mooncake.Opt[float6
 	return mooncake.Opt[float64]{V: milliseconds(ns.V), Set: ns.Set}
 }
 
-// at reads the time of a request that must be there, in units from any zero.
+// at reads the time of a request, which is required, in units from any zero.
 func (r *record) at(unit time.Duration, names ...string) int64 {
 	advice := "want " + map[time.Duration]string{time.Second: "seconds", time.Millisecond: "milliseconds", time.Microsecond: "microseconds", time.Nanosecond: "nanoseconds"}[unit]
 	n := r.number(func(s string) (int64, error) { return decimal(s, unit) }, advice, names...)
@@ -212,8 +212,8 @@ func (r *record) at(unit time.Duration, names ...string) int64 {
 	return n.V
 }
 
-// date reads an instant that must be there: a date and time, or seconds, milliseconds, microseconds or nanoseconds since 1970, whichever of
-// these lies in this century.
+// date reads a time, which is required: a date and time of day, or seconds, milliseconds, microseconds or nanoseconds since 1970, whichever
+// lies in this century.
 func (r *record) date(names ...string) int64 {
 	ns := r.instant(names...)
 	r.want(ns.Set, names[0], wantDate)
@@ -222,7 +222,7 @@ func (r *record) date(names ...string) int64 {
 
 const wantDate = "want a date and time such as 2023-11-16 18:17:03.9799600"
 
-// instant is date without the duty to be there.
+// instant is like date, but the time may be absent.
 func (r *record) instant(names ...string) (none mooncake.Opt[int64]) {
 	f := r.find(names...)
 	if f == nil {
@@ -273,14 +273,14 @@ func (r *record) name(names ...string) string {
 	return s
 }
 
-// one remembers that a field does not hold the one text that it may.
+// one reports an error if a field has another text than the expected one.
 func (r *record) one(name, text string) {
 	if r.name(name) != text {
 		r.fail(name, "", "must be "+text, "")
 	}
 }
 
-// reason reads why a reply ended; what is no word is left unread.
+// reason reads why a reply ended; a text that is not a word is ignored.
 func (r *record) reason(name string) string {
 	f := r.find(name)
 	if f == nil {
@@ -311,7 +311,7 @@ func (r *record) texts(names ...string) (out []string) {
 	return out
 }
 
-// only returns a record of some of the fields, which are read by that.
+// only returns a record with some of the fields.
 func (r *record) only(names ...string) *record {
 	o := &record{top: r.top, within: r.within, table: r.table}
 	for _, name := range names {
@@ -335,7 +335,7 @@ func (r *record) unit(name string) time.Duration {
 	return time.Millisecond
 }
 
-// yes reads a boolean; absent is false. In a table true, 1 and True are so.
+// yes reads a boolean; absent is false. A table may also have true, 1 and True.
 func (r *record) yes(names ...string) bool {
 	f := r.find(names...)
 	if f == nil {
@@ -348,7 +348,7 @@ func (r *record) yes(names ...string) bool {
 	return b
 }
 
-// ids reads block ids; nil without an error is none.
+// ids reads block ids; nil without an error means none.
 func (r *record) ids(names ...string) (out []uint64) {
 	r.array(func(name string, i int, v jsontext.Value) {
 		n, err := strconv.ParseUint(string(v), 10, 64)
@@ -380,7 +380,7 @@ func negative(v jsontext.Value) bool {
 	return err == nil && n < 0
 }
 
-// digests reads block ids that may also be negative, or texts of digests, of which 64 bits are kept.
+// digests reads block ids that may also be negative, or texts of digests, of which it keeps 64 bits.
 func (r *record) digests(names ...string) (out []uint64) {
 	r.array(func(name string, i int, v jsontext.Value) {
 		switch n, err := strconv.ParseUint(string(v), 10, 64); {
@@ -400,7 +400,7 @@ func (r *record) digests(names ...string) (out []uint64) {
 	return out
 }
 
-// array calls visit for the elements of an array. A cell of a table may hold one as JSON.
+// array calls visit for the elements of an array. A cell of a table may contain one as JSON.
 func (r *record) array(visit func(name string, i int, v jsontext.Value), what string, names ...string) {
 	f := r.find(names...)
 	if f == nil {
@@ -438,7 +438,7 @@ func (r *record) objects(visit func(*record), names ...string) {
 	}, "an array of objects", names...)
 }
 
-// object returns an object within the record; an empty one where there is none. One that is JSON within a text counts.
+// object returns an object within the record; an empty one if there is none. A text that contains a JSON object counts, too.
 func (r *record) object(names ...string) *record {
 	f := r.find(names...)
 	if f == nil {
@@ -461,7 +461,7 @@ func (r *record) open(name string, v jsontext.Value) *record {
 	return o
 }
 
-// value returns the JSON of a field: of a cell, and of a text that holds an object or an array, what is in it.
+// value returns the JSON of a field. For a cell, or a text that contains an object or an array, it returns the content.
 func (f *field) value() jsontext.Value {
 	s := f.cell
 	switch f.json.Kind() {
@@ -479,7 +479,7 @@ func (f *field) value() jsontext.Value {
 	return b
 }
 
-// raw returns the JSON of a field, a copy; nil where there is none.
+// raw returns the JSON of a field, as a copy; nil if there is none.
 func (r *record) raw(names ...string) []byte {
 	f := r.find(names...)
 	if f == nil {
@@ -488,7 +488,7 @@ func (r *record) raw(names ...string) []byte {
 	return bytes.Clone(f.value())
 }
 
-// unread calls visit for the names of the fields that hold something and that nobody asked for.
+// unread calls visit for the names of the fields that have a value and were not read.
 func (r *record) unread(visit func(name string)) {
 	for i := range r.fields {
 		if f := &r.fields[i]; !f.used && !f.empty() {

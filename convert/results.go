@@ -11,7 +11,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Results of other load generators: the requests that they sent become a trace, when they sent them.
+// Results of other load generators: the requests that they sent become a trace, at the times at which they were sent.
 
 var guidellm = spec{
 	Format: "guidellm", about: "GuideLLM's benchmarks.json: the requests that it sent",
@@ -59,7 +59,7 @@ var inferencePerf = spec{
 	},
 }
 
-// aiperfProfile reads what AIPerf says of each request that it sent.
+// aiperfProfile reads AIPerf's record of each request that it sent.
 var aiperfProfile = spec{
 	Format: "aiperf-profile", about: "AIPerf's profile_export.jsonl: the requests that it sent",
 	fields: []string{"metadata", "metrics"}, dates: true, fails: true,
@@ -85,7 +85,7 @@ func aiperfTokens(metrics *record, name string) mooncake.Opt[int64] {
 	return m.count("value")
 }
 
-// vllmBench reads columns: element i of each is of request i. Times are from any zero.
+// vllmBench reads columns: element i of each belongs to request i. Times are from any zero.
 var vllmBench = spec{
 	Format: "vllm-bench", about: "the result of vllm bench serve with --save-detailed: the requests that it sent",
 	fields: []string{"model_id", "input_lens", "output_lens"}, fails: true, models: true,

@@ -25,8 +25,8 @@ var satf = spec{
 
 // satfNode is a request, a tool call or its result.
 type satfNode struct {
-	start, duration int64 // ns; start is the least one until its predecessors are known
-	before          int   // predecessors whose end is not known
+	start, duration int64 // ns; start is a minimum until its predecessors are known
+	before          int   // predecessors whose end is unknown
 	after           []satfEdge
 	request         *request // nil for tools
 	from            []*satfNode
@@ -37,7 +37,7 @@ type satfEdge struct {
 	delay int64 // ns
 }
 
-// satfSession computes when each request of a session came: after its predecessors had ended, and the delay of each edge.
+// satfSession computes the arrival of each request of a session: after its predecessors have ended, and the delay of each edge.
 func satfSession(d *decoder, s *record, block int) {
 	session := s.name("session_id")
 	nodes, order := map[string]*satfNode{}, []*satfNode{}
@@ -91,7 +91,7 @@ func satfSession(d *decoder, s *record, block int) {
 	}
 }
 
-// follow has a request wait for those that it follows, over whatever tools.
+// follow makes a request wait for its predecessors, directly or through tools.
 func (n *satfNode) follow() {
 	row, last := n.request.row, int64(0)
 	seen, queue := map[*satfNode]bool{}, slices.Clone(n.from)

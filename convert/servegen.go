@@ -10,8 +10,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// serveGen reads the batch jobs in ServeGen's repository: requests in the order in which they were submitted. Some files have what prompts
-// share, the others how long replies were and took.
+// serveGen reads the batch jobs in ServeGen's repository: requests in the order in which they were submitted. Some files describe what
+// prompts share, the others how long replies were and took.
 var serveGen = spec{
 	Format: "servegen", about: "the batch jobs of ServeGen (data/offline), without times: block ids, or lengths and durations",
 	fields: []string{"request_id", "type", "input_length"}, block: 16, blocks: true, global: true,

@@ -15,14 +15,14 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// This file writes the formats in which the rows of a session stand together: SATF and Weka's.
+// This file writes the formats that have the rows of a session together: SATF and Weka's.
 
 func fixed(s string) func(*encoder) string { return func(*encoder) string { return s } }
 
-// wekaSessions has a conversation on a line. Times count from the first row of the trace. Ids are those of the trace, from 1, but the scope that they
-// are said to have is the conversation: AIPerf reads no other.
+// wekaSessions writes a conversation per line. Times count from the first row of the trace. Ids are those of the trace, from 1, but their
+// scope is declared as the conversation, because AIPerf supports no other.
 var wekaSessions = sessionFormat{
-	// A session a/b is that of an agent of a.
+	// A session a/b belongs to an agent of session a.
 	key: func(row *mooncake.Row) string {
 		name, _, _ := strings.Cut(row.SessionID, "/")
 		return name
@@ -61,7 +61,7 @@ type wekaCall struct {
 	Think  json.Number `json:"think_time,omitempty"`
 }
 
-// appendWeka appends a conversation, with those of its agents where their first request stands.
+// appendWeka appends a conversation, with those of its agents at the positions of their first requests.
 func appendWeka(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byte, error) {
 	talk := &wekaTalk{ID: key, Models: []string{}, Block: e.block(), Scope: "local"}
 	agents := map[string]*wekaTalk{}
@@ -83,7 +83,7 @@ func appendWeka(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byt
 			Inputs: []string{}, Output: []string{}, Stop: row.Observed.FinishReason,
 		}
 		for _, id := range row.HashIDs {
-			call.IDs = append(call.IDs, id+1) // from 1 there
+			call.IDs = append(call.IDs, id+1) // ids begin with 1 in the format
 		}
 		for _, time := range []struct {
 			ms mooncake.Opt[float64]
@@ -98,7 +98,7 @@ func appendWeka(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byt
 	return append(appendJSON(dst, talk), '\n'), nil
 }
 
-// satfSessions is one JSON object. Times count from the first row of the trace.
+// satfSessions writes one JSON object. Times count from the first row of the trace.
 var satfSessions = sessionFormat{
 	key: func(row *mooncake.Row) string { return row.SessionID },
 	begin: func(e *encoder) string {
@@ -149,15 +149,15 @@ type satfArrow struct {
 	Delay int64  `json:"delay_after_predecessor_us"`
 }
 
-// appendSATF appends a session. A turn waits for the turn before it, or for the requests that it names, and the time of tools is that of a
-// call between them.
+// appendSATF appends a session. A turn waits for the turn before it, or for the requests that it names. The time of tools is that of a call
+// between them.
 func appendSATF(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byte, error) {
 	micros := func(ms float64) *int64 {
 		us := int64(math.Round(ms * 1e3))
 		return &us
 	}
 	s := satfWritten{Session: key, Nodes: []any{}, Edges: []satfArrow{}}
-	ids, names := map[string]string{}, map[string]bool{} // of requests by what rows call them, and all that are taken
+	ids, names := map[string]string{}, map[string]bool{} // by the ids of requests in rows; and all names in use
 	before := ""
 	for i, row := range rows {
 		id := cmp.Or(row.RequestID, "llm:"+strconv.Itoa(i+1))
@@ -192,7 +192,7 @@ func appendSATF(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byt
 		if node.Payload.Blocks == nil {
 			node.Payload.Blocks = []uint64{}
 		}
-		if row.Timestamp.Set && (len(from) == 0 || row.WaitFor == nil) { // what waits in a graph goes when that has ended
+		if row.Timestamp.Set && (len(from) == 0 || row.WaitFor == nil) { // a row of a graph that waits starts when the others have ended
 			node.Start = micros(row.Timestamp.V)
 		}
 		if row.Observed.Duration.Set {
@@ -205,7 +205,7 @@ func appendSATF(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byt
 			node.Payload.Other = map[string]string{"model": row.Model}
 		}
 		delay := int64(0)
-		if row.Delay.Set && (row.WaitFor != nil || !row.Timestamp.Set) { // beside a timestamp it says nothing
+		if row.Delay.Set && (row.WaitFor != nil || !row.Timestamp.Set) { // together with a timestamp it has no effect
 			delay = *micros(row.Delay.V)
 		}
 		if row.ToolWait.Set && len(from) > 0 {

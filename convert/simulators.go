@@ -9,12 +9,12 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// vidur also takes the columns that forks of Vidur added: sessions and block ids.
+// vidur also reads the columns that forks of Vidur added: sessions and block ids.
 var vidur = spec{
 	Format: "vidur", about: "CSV of the simulator Vidur: seconds and lengths; with block_hash_ids of its forks", table: true,
 	fields: []string{"arrived_at", "num_prefill_tokens", "num_decode_tokens"}, blocks: true, global: true,
 	decode: func(d *decoder, r *record) {
-		r.known("session_turn_index") // the order says so
+		r.known("session_turn_index") // the order shows it
 		row := &mooncake.Row{SessionID: r.name("session_id"), RequestID: r.name("request_id"), HashIDs: r.ids("block_hash_ids")}
 		row.InputLength, row.OutputLength = r.counted("num_prefill_tokens"), r.counted("num_decode_tokens")
 		d.add(&request{at: r.at(time.Second, "arrived_at"), row: row, block: d.blocksOf(row, r, "block_size")})
@@ -40,14 +40,14 @@ var kvcacheSimulator = spec{
 	},
 }
 
-// blis reads the table of a TraceV2, whose header is a file of its own. A time of 0 there was not taken.
+// blis reads the table of a TraceV2, whose header is a separate file. A time of 0 was not measured.
 var blis = spec{
 	Format: "blis", about: "CSV of BLIS (inference-sim) TraceV2: microseconds, lengths and times", table: true,
 	fields: []string{"arrival_time_us", "input_tokens", "output_tokens", "num_chunks"}, models: true, fails: true,
 	decode: func(d *decoder, r *record) {
-		r.known("round_index", "text_tokens") // the order says so, and input_tokens
+		r.known("round_index", "text_tokens") // known from the order, and from input_tokens
 		row := &mooncake.Row{SessionID: r.name("session_id"), RequestID: r.name("x_request_id", "request_id"), Model: r.name("model"), Class: r.name("slo_class")}
-		// 0 is the most urgent of a class, or that of a request without one.
+		// 0 is the most urgent priority of a class, or that of a request without one.
 		if priority := r.integer("vllm_priority"); priority.V != 0 || row.Class != "" {
 			row.Priority = priority
 		}

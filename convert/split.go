@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// splitTable splits off a line of a table, with the line ends in its quotes.
+// splitTable splits a table into lines, keeping line ends within quotes.
 func splitTable(data []byte, atEOF bool) (int, []byte, error) {
 	for at, quotes := 0, 0; ; {
 		end := bytes.IndexByte(data[at:], '\n')
@@ -28,13 +28,13 @@ func splitTable(data []byte, atEOF bool) (int, []byte, error) {
 	return 0, nil, nil
 }
 
-// maxHeader is the length of the longest line of column names, in bytes.
+// maxHeader is the maximum length of the line of column names, in bytes.
 const maxHeader = 4096
 
-// columnName is a column's name as it is compared.
+// columnName normalizes a column's name for comparison.
 func columnName(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
 
-// columnNames are the names in the first line of a table; none where it is no such line.
+// columnNames returns the names in the first line of a table; none if it is not such a line.
 func columnNames(line []byte) map[string]bool {
 	names := map[string]bool{}
 	if len(line) > maxHeader {

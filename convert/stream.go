@@ -14,26 +14,26 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// request is a row on its way into the trace.
+// request is a row before it is written to the trace.
 type request struct {
 	at    int64 // ns from the zero of the format's times
 	input int   // index of the file
 	line  int64
 	seq   int64               // order in the file
 	row   *mooncake.Row       // without its timestamp; ids are those of the file
-	block int                 // tokens of each of its ids; 0 is the format's
-	scope int                 // of the file, in which an id is always the same block
-	ends  mooncake.Opt[int64] // when the reply was there: the delay of the session's next turn counts from then
-	later bool                // the session's previous turn decides when it comes: at only says where it stands
+	block int                 // tokens of each of its ids; 0 = the format's
+	scope int                 // identifies where an id always stands for the same block
+	ends  mooncake.Opt[int64] // time of the reply: the delay of the session's next turn counts from it
+	later bool                // the session's previous turn decides when it arrives: at is only its position
 
-	// shares is how many tokens the prompt begins with that those of the session's turn before began with, where no ids say so.
+	// shares is the number of leading tokens that the prompt shares with the session's turn before, if no ids show it.
 	shares mooncake.Opt[int64]
 
 	chat, parent mooncake.Opt[int64] // Bailian
-	prompt       *prompt             // of formats with prompts
+	prompt       *prompt             // in formats with prompts
 }
 
-// before is the order of rows in the trace.
+// before compares rows by their order in the trace.
 func (q *request) before(o *request) bool {
 	if q.at != o.at {
 		return q.at < o.at
@@ -47,7 +47,7 @@ func (q *request) size() int {
 	return 256 + 8*len(r.HashIDs) + len(r.SessionID) + len(r.TextInput.V) + len(r.Messages) + len(r.Tools) + len(r.Payload)
 }
 
-// reason says why a request does not become a row.
+// reason is why a request does not become a row.
 type reason string
 
 const (
@@ -68,13 +68,13 @@ type stream struct {
 	decoder
 	seq int64
 
-	rows, bytes int // of the file that the window still has room for
+	rows, bytes int // room of the file in the window
 	ended       bool
 	whole       bool    // all records have been read
-	last        request // that left the window
+	last        request // last row that left the window
 }
 
-// fill reads rows into the window as long as there is room.
+// fill reads rows into the window while there is room.
 func (s *stream) fill(w *window) error {
 	for !s.ended && s.rows > 0 && s.bytes > 0 {
 		q, err := s.read()
@@ -91,7 +91,7 @@ func (s *stream) fill(w *window) error {
 	return nil
 }
 
-// leave is called with each row that leaves the window. It makes room for another, and returns an error if the row is out of order.
+// leave is called with each row that leaves the window. It makes room for another row, and returns an error if the row is out of order.
 func (s *stream) leave(q *request) error {
 	s.rows, s.bytes = s.rows+1, s.bytes+q.size()
 	if s.last.line > 0 && q.at < s.last.at {
@@ -146,5 +146,5 @@ func (s *stream) read() (*request, error) {
 	return q, nil
 }
 
-// window is a heap of rows, the earliest first.
+// window is a heap of rows, earliest first.
 type window = heap.Heap[*request]

@@ -5,20 +5,20 @@ package convert
 
 import "github.com/moonloop/moonloop/mooncake"
 
-// structureBlock is the size of blocks whose ids are made of the tokens that turns share, unless another one is asked for.
+// structureBlock is the default size of blocks whose ids are derived from the tokens that turns share.
 const structureBlock = 64
 
-// structure makes ids for formats that have none: a turn begins with those of the turn before as far as the two share tokens, in whole
+// structure makes ids for formats without ids: a turn begins with the ids of the turn before, as far as the two share tokens, in whole
 // blocks. Sessions share nothing with each other. The zero structure is ready to use.
 type structure struct {
-	turns map[string]run // of each session, the blocks of its last turn that are full
-	lost  int64          // sessions whose last turn was not kept
+	turns map[string]run // the full blocks of each session's last turn
+	lost  int64          // sessions whose last turn was not stored
 }
 
-// run is ids, as ranges of consecutive ones.
+// run is a list of ids, as ranges of consecutive ones.
 type run []mooncake.HashRange
 
-// ids returns the numbers of a prompt's blocks, of which the first ones are those of the session's turn before.
+// ids returns the numbers of a prompt's blocks; the first ones are those of the session's turn before.
 func (s *structure) ids(c *chain, q *request, size int) []uint64 {
 	tokens := q.row.InputLength.V
 	out := make([]uint64, 0, mooncake.BlockCount(tokens, size))
@@ -35,7 +35,7 @@ func (s *structure) ids(c *chain, q *request, size int) []uint64 {
 	return out
 }
 
-// keep remembers the last turn of a session.
+// keep stores the last turn of a session.
 func (s *structure) keep(session string, ids []uint64) {
 	if s.turns == nil {
 		s.turns = map[string]run{}

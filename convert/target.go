@@ -20,37 +20,37 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Target is a format that rows are written in for another tool.
+// Target is the name of an output format, which another tool reads.
 type Target string
 
-// target is such a format.
+// target describes an output format.
 type target struct {
 	Target
-	about  string   // the tool, and how it reads the file; {block} is the block size
-	fields []string // what the tool reads of a row; the rest is counted as lost
-	deltas []string // and where rows of a session hold only what is new
+	about  string   // the tool's command line for such a file; {block} is the block size
+	fields []string // the fields of a row that the tool reads; the others are counted as lost
+	deltas []string // the same, if the rows of a session have new turns only
 	timed  bool     // each row needs a timestamp, counted in ms
-	ids    bool     // each row needs ids for its whole prompt: the tool makes prompts as long as they are
+	ids    bool     // each row needs ids for its whole prompt: the tool makes the prompt from them
 	header string   // the first line of a table
 	// latencies: each row needs the time to its first token, and the duration of a longer reply.
 	latencies bool
-	unit      string // of timestamps in the file, where they are no dates
-	whole     bool   // ids are those of blocks that are full
-	local     bool   // an id says nothing of the same one in another conversation
+	unit      string // of timestamps in the file, if they are not dates
+	whole     bool   // only full blocks have ids
+	local     bool   // equal ids in two conversations do not mean equal blocks
 	reply     int64  // the shortest reply, in tokens
-	// line appends a row that has what is needed, and no more than the fields.
+	// line appends a row that has the needed fields, and no others than fields.
 	line func(e *encoder, dst []byte, row *mooncake.Row) []byte
-	// sessions is what to write in place of lines where the rows of a session stand together.
+	// sessions replaces line in formats that write the rows of a session together.
 	sessions *sessionFormat
 }
 
-// fresh is the first id that is made for a block of which nothing is known: above those that traces number, below 2^63.
+// fresh is the first id for a block that has no id in the trace. It is above the ids of traces, and below 2^63.
 const fresh = 1 << 62
 
 var targets = []target{
 	{
 		Target: "aiperf", about: "aiperf profile --custom-dataset-type mooncake_trace --fixed-schedule --isl-block-size {block}", timed: true,
-		// Sessions of AIPerf hold what is new in each turn: whole prompts would be sent twice.
+		// The sessions of AIPerf have new turns only. It would send whole prompts twice.
 		deltas: []string{"session_id", "delay"},
 		fields: []string{"timestamp", "input_length", "output_length", "hash_ids", "text_input", "messages", "tools", "message_mode", "payload", "extra"},
 		line:   func(_ *encoder, dst []byte, row *mooncake.Row) []byte { return mooncake.AppendRow(dst, row) },
@@ -89,10 +89,10 @@ var targets = []target{
 			"routing_constraints", "output_token_ids", "request_kind", "wait_for", "branches", "prefix_reset", "tool_wait_ms", "tool_events",
 		},
 		line: func(e *encoder, dst []byte, row *mooncake.Row) []byte {
-			if row.RequestID == "" { // each row has one there
+			if row.RequestID == "" { // each row of that format has one
 				row.RequestID = "row-" + strconv.FormatInt(e.rows, 10)
 			}
-			// Turns of a session do not wait for each other there, so that a turn with a delay alone says which it follows.
+			// In that format, turns of a session do not wait for each other. So a turn that has only a delay names the turn before.
 			if before := e.before[row.SessionID]; row.WaitFor == nil && before != "" && row.Delay.Set && !row.Timestamp.Set {
 				row.WaitFor = []string{before}
 			}
@@ -184,7 +184,7 @@ var targets = []target{
 	},
 }
 
-// instant is when a row came, for formats with dates. If the sidecar does not say since when timestamps count, it is 2024 that begins then.
+// instant returns the arrival time of a row, for formats with dates. If the sidecar has no start time, timestamps count from 2024-01-01.
 func (e *encoder) instant(row *mooncake.Row) time.Time {
 	base := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC)
 	switch m := e.opt.Meta; {
@@ -210,7 +210,7 @@ func burstLine(_ *encoder, dst []byte, row *mooncake.Row) []byte {
 		strconv.FormatInt(in, 10), strconv.FormatInt(out, 10), strconv.FormatInt(in+out, 10), kind)
 }
 
-// lookupLine has what LMCache logs of a lookup; the shapes of the cache are not known.
+// lookupLine has the fields that LMCache logs for a lookup, except for the shapes of the cache, which are not known.
 func lookupLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
 	hashes := []string{}
 	for _, id := range row.HashIDs {
@@ -228,7 +228,7 @@ func lookupLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
 	}{secondsOf(e.instant(row).UnixNano()), cmp.Or(row.RequestID, "row-"+strconv.FormatInt(e.rows, 10)), row.Model, e.block(), row.InputLength.V, []string{}, [][]int{}, hashes})
 }
 
-// policyClass calls the class of a row as Dynamo does. The row's other fields of that tool are its own already.
+// policyClass renames the class of a row as in Dynamo. The other fields of Dynamo have the same names in a row.
 func policyClass(row *mooncake.Row) *mooncake.Row {
 	if row.Class != "" {
 		if row.Foreign == nil {
@@ -239,7 +239,7 @@ func policyClass(row *mooncake.Row) *mooncake.Row {
 	return row
 }
 
-// vcrLine is a request as an engine served it. The first line is about the engine.
+// vcrLine has a request and how the engine served it. The first line of the file describes the engine.
 func vcrLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
 	if e.rows == 1 {
 		dst = append(appendJSON(dst, map[string]any{"meta": map[string]any{"model": row.Model, "source": "moonloop", "block_size": e.block()}}), '\n')
@@ -266,7 +266,7 @@ func vcrLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
 	return appendJSON(dst, line)
 }
 
-// blisLine has the columns of a TraceV2. A time that was not taken is 0 there, and what the row does not know as well.
+// blisLine has the columns of a TraceV2. Times that were not measured, and values that the row does not have, are 0.
 func blisLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
 	micros := func(ms float64) string { return strconv.FormatInt(int64(math.Round(ms*1e3)), 10) }
 	turn, _ := e.turn(row.SessionID)
@@ -281,7 +281,7 @@ func blisLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
 	if o.Duration.Set {
 		last, chunks = micros(row.Timestamp.V+o.Duration.V), output
 	}
-	priority := max(row.Priority.V, 0) // none is above 0 there, and 0 is none, too
+	priority := max(row.Priority.V, 0) // the format has only priorities from 0, and 0 also means none
 	if row.Priority.V < 0 {
 		e.lost.add("values", "priority: blis has none below 0", 1)
 	}
@@ -308,10 +308,10 @@ func Targets() (names []Target) {
 	return names
 }
 
-// About says in one line which tool reads the target, and how.
+// About returns one line: the tool that reads the target, and its flags.
 func (t Target) About() string { return strings.ReplaceAll(t.target().about, "{block}", "B") }
 
-// Groups reports whether rows of a session stand together in the format, and wait for each other in a temporary file.
+// Groups reports whether the format has the rows of a session together. They are then collected in a temporary file.
 func (t Target) Groups() bool {
 	to := t.target()
 	return to != nil && to.sessions != nil
@@ -327,16 +327,16 @@ func (t Target) target() *target {
 // encoder writes the rows of one trace in the format of a target.
 type encoder struct {
 	*target
-	opt   *Options // with the block size, before the first row
+	opt   *Options // its block size is known before the first row
 	rows  int64
 	made  uint64 // ids
 	lost  losses
 	chats map[string][2]int64 // sessions: their last row and its turn
 	// before has the request id of the last row of each session.
 	before map[string]string
-	groups *groups // rows of sessions, where these stand together
+	groups *groups // rows of sessions, if the format has them together
 	digest *mooncake.Digester
-	// Of local ids: their numbers by conversation, and the conversation that had each first.
+	// For local ids: their numbers by conversation, and the first conversation with each id.
 	scoped map[scopedID]uint64
 	owners map[uint64]string
 }
@@ -353,14 +353,14 @@ func (e *encoder) block() int {
 	return mooncake.BlockSize
 }
 
-// keeps reports whether the target has a place for a field of the row.
+// keeps reports whether the target has a field of the row.
 func (e *encoder) keeps(field string) bool {
 	s, meta := e.opt.Format.spec(), e.opt.Meta
 	delta := s != nil && s.delta || meta != nil && meta.SessionMode == mooncake.SessionDelta
 	return slices.Contains(e.fields, field) || delta && slices.Contains(e.deltas, field)
 }
 
-// append writes a row. It returns what of the row is written.
+// append writes a row. It returns the fields of the row that were written.
 func (e *encoder) append(dst []byte, row *mooncake.Row) ([]byte, *mooncake.Row, error) {
 	e.rows++
 	no := func(what, advice string) ([]byte, *mooncake.Row, error) {
@@ -383,11 +383,11 @@ func (e *encoder) append(dst []byte, row *mooncake.Row) ([]byte, *mooncake.Row, 
 	})
 	switch {
 	case e.timed && !r.Timestamp.Set && (r.SessionID == "" || len(e.deltas) == 0):
-		return no("it has no timestamp", "rows that follow the turn before have none; write them for dynamo")
+		return no("it has no timestamp", "a row with a delay after the turn before has none; convert to dynamo instead")
 	case e.latencies && (!r.Observed.TTFT.Set || r.OutputLength.V > 1 && !r.Observed.Duration.Set):
-		return no("nothing says how long it took", "the latencies of a replay are in its requests.jsonl, those of production in telemetry")
+		return no("it has no latencies", "requests.jsonl of a replay has them, and so has telemetry of production")
 	case r.Kind() == mooncake.KindLength && !r.InputLength.Set: // the text was dropped
-		return no("its prompt is a text", "write it for aiperf, or convert without --prompts keep")
+		return no("its prompt is a text", "convert to aiperf, or without --prompts keep")
 	}
 	if e.ids {
 		if blocks := mooncake.BlockCount(r.InputLength.V, e.block()); blocks-len(r.HashIDs) > maxFresh {
@@ -412,7 +412,7 @@ func (e *encoder) append(dst []byte, row *mooncake.Row) ([]byte, *mooncake.Row, 
 	return dst, &r, nil
 }
 
-// apart returns the row as one whose ids are those of its conversation alone, where the format's are.
+// apart returns the row with ids that count within its conversation, if the format has such ids.
 func (e *encoder) apart(conversation string, r *mooncake.Row) *mooncake.Row {
 	if !e.local || r.HashIDs == nil {
 		return r
@@ -420,7 +420,7 @@ func (e *encoder) apart(conversation string, r *mooncake.Row) *mooncake.Row {
 	if e.scoped == nil {
 		e.scoped, e.owners = map[scopedID]uint64{}, map[uint64]string{}
 	}
-	conversation = cmp.Or(conversation, "\x00"+strconv.FormatInt(e.rows, 10)) // it stands alone
+	conversation = cmp.Or(conversation, "\x00"+strconv.FormatInt(e.rows, 10)) // a conversation of one row
 	out, shared := *r, false
 	out.HashIDs = make([]uint64, len(r.HashIDs))
 	for i, id := range r.HashIDs {
@@ -443,7 +443,7 @@ func (e *encoder) apart(conversation string, r *mooncake.Row) *mooncake.Row {
 	return &out
 }
 
-// fill gives the end of a prompt whose blocks are not known ids that no other has.
+// fill appends unique ids for the blocks at the end of a prompt that have none.
 func (e *encoder) fill(r *mooncake.Row) {
 	want := mooncake.BlockCount(r.InputLength.V, e.block())
 	ids := slices.Clone(r.Blocks(e.block()))
@@ -472,7 +472,7 @@ func (e *encoder) turn(session string) (turn, parent int64) {
 	return last[1] + 1, last[0]
 }
 
-// rowFields are the fields of a row that not every tool has.
+// rowFields are the fields of a row that some tools do not have.
 var rowFields = []struct {
 	name string
 	has  func(*mooncake.Row) bool
@@ -502,13 +502,13 @@ var rowFields = []struct {
 	{"observed", func(r *mooncake.Row) bool { return !r.Observed.IsZero() }, func(r *mooncake.Row) { r.Observed = mooncake.Observed{} }},
 }
 
-// encoded is a trace that is written for another tool.
+// encoded is a trace in the format of another tool.
 type encoded struct {
 	capture.TraceWriter
 	*encoder
 }
 
-// encoding makes a sink write for the target. A trace's writer must let its rows be encoded, as [mooncake.Writer] does.
+// encoding makes a sink write the target's format. The sink must embed a [mooncake.Writer].
 func (o *Options) encoding(sink capture.Sink) capture.Sink {
 	return func(p capture.Partition) (capture.TraceWriter, error) {
 		w, err := sink(p)
@@ -517,7 +517,7 @@ func (o *Options) encoding(sink capture.Sink) capture.Sink {
 		}
 		e := &encoder{target: o.To.target(), opt: o}
 		e.digest = mooncake.NewDigester(mooncake.CheckOptions{BlockSize: e.block()})
-		other := w.(othersWriter) //nolint:forcetypeassert // all that write files are
+		other := w.(othersWriter) //nolint:forcetypeassert // every writer of a file is one
 		if e.sessions != nil {
 			if e.groups, err = newGroups(o.Compile.TempDir); err != nil {
 				return nil, errors.Join(err, w.Close())
@@ -536,7 +536,8 @@ type othersWriter interface {
 	End() error
 }
 
-// Commit writes what stands behind the rows, and completes the sidecar, which is of what was written, with what the format has no place for.
+// Commit writes the end of the file, and completes the sidecar. The sidecar describes the rows as they were written, and counts the
+// fields that the format does not have.
 func (w encoded) Commit(meta *mooncake.Meta) error {
 	if err := w.TraceWriter.(othersWriter).End(); err != nil { //nolint:forcetypeassert // encoding made sure of it
 		return err
@@ -551,7 +552,7 @@ func (w encoded) Commit(meta *mooncake.Meta) error {
 	return w.TraceWriter.Commit(meta)
 }
 
-// Close removes what was not written.
+// Close removes temporary files, and a file that is not complete.
 func (w encoded) Close() error { return errors.Join(w.TraceWriter.Close(), w.groups.close()) }
 
 // inSeconds writes milliseconds as seconds, to the nanosecond.

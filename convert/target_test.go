@@ -265,7 +265,7 @@ func TestTargetsRefuse(t *testing.T) {
 		opt                Options
 	}{
 		{"no time", `{"input_length": 5, "output_length": 1}`, "row 1 cannot be written for vllm: it has no timestamp", Options{To: "vllm"}},
-		{"no latency", wide, "row 1 cannot be written for vllm-vcr: nothing says how long it took", Options{To: "vllm-vcr"}},
+		{"no latency", wide, "row 1 cannot be written for vllm-vcr: it has no latencies", Options{To: "vllm-vcr"}},
 		{"a text", `{"timestamp": 0, "text_input": "my secret prompt"}`, "row 1 cannot be written for vllm: its prompt is a text", Options{To: "vllm"}},
 		{"no target", wide, "f is a Mooncake trace already", Options{}},
 		{"no such target", wide, `target "x": want one of`, Options{To: "x"}},

@@ -25,13 +25,13 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// convertTelemetry makes traces of telemetry files.
+// convertTelemetry converts telemetry files to traces.
 func convertTelemetry(ctx context.Context, opt Options, sink capture.Sink, files []capture.Source) (Result, error) {
 	opt.Annotate.Content, opt.Annotate.BlockSize = annotate.ContentDrop, opt.Compile.BlockSize
 	if err := opt.Annotate.Validate(); err != nil {
 		return Result{}, err
 	}
-	opt.Annotate.BlockSize = capture.FineBlockSizeOf(cmp.Or(opt.Compile.BlockSize, mooncake.BlockSize)) // the journal is a short one
+	opt.Annotate.BlockSize = capture.FineBlockSizeOf(cmp.Or(opt.Compile.BlockSize, mooncake.BlockSize)) // the journal is short
 	annotator, err := annotate.New(opt.Annotate)
 	if err != nil {
 		return Result{}, err
@@ -65,7 +65,7 @@ func convertTelemetry(ctx context.Context, opt Options, sink capture.Sink, files
 	completed := func(p capture.Partition) (capture.TraceWriter, error) {
 		w, err := sink(p)
 		return completed{w, opt.Format.spec() != nil, func(m *mooncake.Meta) {
-			if traces++; traces == 1 { // what belongs to no trace is told once
+			if traces++; traces == 1 { // counts that belong to no trace are reported once
 				m.Dropped = slices.Concat(lost, m.Dropped)
 			}
 			m.Transformations = slices.Concat([]mooncake.Transformation{step}, m.Transformations)
@@ -78,14 +78,14 @@ func convertTelemetry(ctx context.Context, opt Options, sink capture.Sink, files
 	return Result{compiled, t.lines, lost}, err
 }
 
-// completed is a trace whose sidecar also says what happened before it was compiled.
+// completed is a trace whose sidecar also describes what happened before it was compiled.
 type completed struct {
 	capture.TraceWriter
-	made     bool // there were no spans before
+	made     bool // the spans were made here
 	complete func(*mooncake.Meta)
 }
 
-// Write leaves out the name of a span that nobody can look up.
+// Write removes the reference to a span that no backend has.
 func (w completed) Write(row *mooncake.Row) error {
 	if w.made {
 		row.OTel = mooncake.SpanRef{}
@@ -99,7 +99,7 @@ func (w completed) Commit(meta *mooncake.Meta) error {
 	return w.TraceWriter.Commit(meta)
 }
 
-// nothing is the error of telemetry without a row. What belongs to no trace counts once, though each trace has it.
+// nothing returns the error for telemetry without a row. Counts that belong to no trace are included once, though each trace has them.
 func nothing(compiled capture.Result, lost []mooncake.Dropped) error {
 	var all losses
 	all.addAll(lost, 1)
@@ -110,22 +110,22 @@ func nothing(compiled capture.Result, lost []mooncake.Dropped) error {
 	return noRows(fmt.Sprintf("%d spans of requests to models and %d others", compiled.Inferences, compiled.Links), all.list())
 }
 
-// telemetry turns files into the records of a journal.
+// telemetry converts files to the records of a journal.
 type telemetry struct {
-	read      func(line []byte) error // a [*mooncake.RowError] is of the line
+	read      func(line []byte) error // a [*mooncake.RowError] is about the line
 	table     bool                    // the files are tables
-	rows      decoder                 // of formats with prompts
+	rows      decoder                 // for formats with prompts
 	made      int64                   // spans of them
 	annotator *annotate.Annotator
 	decoder   *decode.Decoder
 	journal   *journal.Writer
-	lines     int64 // that were not empty
+	lines     int64 // lines that were not empty
 	annotated annotate.Counts
 	decoded   decode.Counts
 	lost      losses
 }
 
-// write puts all files into a journal.
+// write writes the records of all files to a journal.
 func (t *telemetry) write(ctx context.Context, opt Options, name string, files []capture.Source) (err error) {
 	if t.journal, err = journal.OpenWriter(name, journal.WriterOptions{NoSync: true}); err != nil {
 		return err
@@ -177,14 +177,14 @@ func (t *telemetry) file(ctx context.Context, file capture.Source, maxLine int) 
 	}
 }
 
-// logs takes log records: those that stand for spans become spans.
+// logs processes log records: those that stand for spans become spans.
 func (t *telemetry) logs(ld plog.Logs) error {
 	td, counts := t.annotator.Logs(ld)
 	t.annotated.Add(counts)
 	return t.records(td)
 }
 
-// traces takes spans.
+// traces processes spans.
 func (t *telemetry) traces(td ptrace.Traces) error {
 	t.annotated.Add(t.annotator.Traces(td))
 	return t.records(td)
@@ -196,7 +196,7 @@ func (t *telemetry) records(td ptrace.Traces) error {
 	return err
 }
 
-// dropped lists what got into no record.
+// dropped lists what is in no record.
 func (t *telemetry) dropped() []mooncake.Dropped {
 	for reason, n := range t.annotated.Dropped {
 		kind, rest, _ := strings.Cut(string(reason), "_")
@@ -211,7 +211,7 @@ func (t *telemetry) dropped() []mooncake.Dropped {
 	return t.lost.list()
 }
 
-// transformation is the step that the sidecar names.
+// transformation returns the step for the sidecar.
 func (t *telemetry) transformation(opt Options, files []capture.Source) mooncake.Transformation {
 	parameters := map[string]any{
 		"from": opt.Format, "files": namesOf(files),

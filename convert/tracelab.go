@@ -5,14 +5,14 @@ package convert
 
 import "github.com/moonloop/moonloop/mooncake"
 
-// tracelab reads a round for each line. It came with the last of what it was to answer, the word of the
-// user or the result of a tool, and took until the last that the model said. Nothing says what its
-// prompt is, but how much of it the provider had cached, which is of the turn before.
+// tracelab reads one round per line. It arrived with the last of its inputs, a message of the user or the result of a tool, and lasted
+// until the model's last output. The file does not have the prompt, but how much of it the provider had cached, which is from the turn
+// before.
 var tracelab = spec{
 	Format: "tracelab", about: "TraceLab's coding sessions (uw-syfi): a model's rounds; ids by the tokens that its provider had cached of the turn before",
 	fields: []string{"input_tokens_total", "newly_append_tokens", "round_index"}, dates: true, models: true, blocks: true,
 	decode: func(d *decoder, r *record) {
-		r.known("round_index", "newly_append_tokens", "provider", "round_id") // the order and other fields say so
+		r.known("round_index", "newly_append_tokens", "provider", "round_id") // known from the order and other fields
 		row := &mooncake.Row{SessionID: r.name("session_id"), Model: r.name("model"), InputLength: r.counted("input_tokens_total"), OutputLength: r.count("output_tokens")}
 		row.Observed.CachedTokens = r.count("prefix_tokens")
 		var first, at, end mooncake.Opt[int64]
@@ -22,7 +22,7 @@ var tracelab = spec{
 			if t.Set && (!first.Set || t.V < first.V) {
 				first = t
 			}
-			if t.Set && asks && !end.Set && (!at.Set || t.V > at.V) { // what came later is for the next round
+			if t.Set && asks && !end.Set && (!at.Set || t.V > at.V) { // later inputs are for the next round
 				at = t
 			}
 			if t.Set && !asks && (!end.Set || t.V > end.V) {

@@ -13,8 +13,8 @@ import (
 
 var errNoInteger = errors.New("is not an integer")
 
-// tokens reads a number of tokens. 512.0 is one: writers of data frames turn columns with a gap into floats. How large it may be
-// is for the row to say.
+// tokens reads a number of tokens. 512.0 is valid, because writers of data frames convert columns with gaps to floats. The row checks how
+// large it may be.
 func tokens(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {
@@ -30,8 +30,7 @@ func tokens(s string) (int64, error) {
 	return n, nil
 }
 
-// shown is a value as messages repeat it: numbers and times only, because what stands where a number should be may be text of a
-// prompt.
+// shown returns a value for messages: only numbers and times, because a wrong value in place of a number may be text of a prompt.
 func shown(s string) string {
 	const limit = 40
 	if len(s) <= limit && strings.Trim(s, "0123456789+-.:eETZ ") == "" {
@@ -40,7 +39,7 @@ func shown(s string) string {
 	return fmt.Sprintf("a text of %d bytes", len(s))
 }
 
-// clip bounds a name that comes from a file.
+// clip shortens a name from a file.
 func clip(s string) string {
 	const limit = 64
 	if len(s) > limit {

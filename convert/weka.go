@@ -22,15 +22,15 @@ var weka = spec{
 	},
 }
 
-// wekaRequests takes the requests of a conversation and, each as a session of its own, those of its subagents.
+// wekaRequests reads the requests of a conversation and, each as a separate session, those of its subagents.
 func wekaRequests(d *decoder, r *record, session string, scope, block int) {
 	r.objects(func(q *record) {
 		if q.name("type") == "subagent" {
-			q.known("models", "total_tokens", "tool_use_count") // its requests say so
+			q.known("models", "total_tokens", "tool_use_count") // known from its requests
 			wekaRequests(d, q, session+"/"+q.name("agent_id"), scope, block)
 			return
 		}
-		q.known("think_time") // the times say so
+		q.known("think_time") // known from the times
 		row := &mooncake.Row{Model: q.name("model"), SessionID: session, HashIDs: q.ids("hash_ids")}
 		row.InputLength, row.OutputLength = q.counted("in"), q.count("out")
 		row.Observed.TTFT, row.Observed.Duration = q.millis(time.Second, "ttft"), q.millis(time.Second, "api_time")

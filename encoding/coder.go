@@ -19,7 +19,7 @@ import (
 	"github.com/moonloop/moonloop/exporter/decode"
 )
 
-// coder makes messages of spans and spans of messages. It is safe for concurrent use, as several exporters and receivers may name it.
+// coder converts spans to messages and back. It is safe for concurrent use, because several exporters and receivers may use it.
 type coder struct {
 	log     *zap.Logger
 	metrics metrics
@@ -30,14 +30,14 @@ type coder struct {
 	samples decode.SamplingWarner
 }
 
-// What package encoding of the contrib Collector calls TracesMarshalerExtension and TracesUnmarshalerExtension.
+// The names of these interfaces in the contrib Collector's package encoding are TracesMarshalerExtension and TracesUnmarshalerExtension.
 var _ interface {
 	extension.Extension
 	ptrace.Marshaler
 	ptrace.Unmarshaler
 } = (*coder)(nil)
 
-// batch is what a message is made in.
+// batch has the buffers of a message.
 type batch struct {
 	journal.Batch
 	message []byte
@@ -67,13 +67,13 @@ func (c *coder) Start(ctx context.Context, _ component.Host) error {
 	return nil
 }
 
-// Shutdown ends the metrics. What was written is with the exporter that asked for it.
+// Shutdown ends the metrics. The exporter that called the extension has the messages.
 func (c *coder) Shutdown(context.Context) error {
 	c.metrics.Shutdown()
 	return nil
 }
 
-// keepBatch is the size of a message whose memory is used again.
+// keepBatch is the maximum size of a message whose memory is reused.
 const keepBatch = 1 << 20
 
 // MarshalTraces returns a message with the records of the spans, in their order. The spans are not changed.
@@ -106,7 +106,7 @@ func (c *coder) MarshalTraces(td ptrace.Traces) ([]byte, error) {
 	return message, nil
 }
 
-// UnmarshalTraces returns a span for each record of a message, see [decode.Carry]. Nothing is kept of the message.
+// UnmarshalTraces returns a span for each record of a message, see [decode.Carry]. It keeps no reference to the message.
 func (c *coder) UnmarshalTraces(message []byte) (ptrace.Traces, error) {
 	td := ptrace.NewTraces()
 	spans := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()

@@ -13,13 +13,13 @@ import (
 	"github.com/moonloop/moonloop/exporter/decode"
 )
 
-// Config is the configuration of the extension. Equal spans become equal messages everywhere that has an equal one.
+// Config is the configuration of the extension. With equal configurations, equal spans become equal messages.
 type Config struct {
-	// Sampling says which part of the requests of production is written into messages.
+	// Sampling selects the part of production's requests that is written into messages.
 	Sampling decode.SamplingConfig `mapstructure:"sampling"`
 }
 
-// Validate returns all that is wrong with the settings.
+// Validate returns all errors of the settings.
 func (c *Config) Validate() error { return c.Sampling.Validate() }
 
 // NewFactory returns the factory of the extension "mooncake_encoding".

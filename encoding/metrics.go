@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/exporter/decode"
 )
 
-// metrics are what the extension tells of itself. documentation.md lists them.
+// metrics are the extension's own metrics. documentation.md lists them.
 type metrics struct{ *metadata.TelemetryBuilder }
 
 // The attributes of the measurements, by which they are told apart.
@@ -34,8 +34,8 @@ func with(key, value string, more ...attribute.KeyValue) metric.MeasurementOptio
 	return metric.WithAttributeSet(attribute.NewSet(append(more, attribute.String(key, value))...))
 }
 
-// begin makes the counters exist before the first event: a rate would miss it, and an alert cannot tell none from a Collector that
-// does not count.
+// begin creates the counters before the first event, because a rate would miss it, and an alert could not distinguish zero events from a
+// Collector that does not count.
 func (m metrics) begin(ctx context.Context) {
 	for _, direction := range [...]string{directionWritten, directionRead} {
 		m.ExtensionMooncakeEncodingMessages.Add(ctx, 0, with("direction", direction))
@@ -51,10 +51,10 @@ func (m metrics) begin(ctx context.Context) {
 	m.ExtensionMooncakeEncodingInvalidValues.Add(ctx, 0)
 }
 
-// wrote counts a message that was made, and what is not in it.
+// wrote counts a message that was made, and what was left out of it.
 func (m metrics) wrote(c *decode.Counts, bytes int) {
 	m.passed(c, bytes, directionWritten)
-	ctx := context.Background() // an encoding is not told of the caller's
+	ctx := context.Background() // an encoding does not get the caller's context
 	out := c.SampledOut
 	for reason, n := range map[string]int64{
 		reasonUnannotated: c.Unannotated, reasonNoTraceID: c.NoTraceID, reasonNoSpanID: c.NoSpanID,
@@ -69,7 +69,7 @@ func (m metrics) wrote(c *decode.Counts, bytes int) {
 	}
 }
 
-// passed counts a message with its records.
+// passed counts a message that was read, and its records.
 func (m metrics) passed(c *decode.Counts, bytes int, direction string) {
 	ctx := context.Background()
 	m.ExtensionMooncakeEncodingMessages.Add(ctx, 1, with("direction", direction))
@@ -81,7 +81,7 @@ func (m metrics) passed(c *decode.Counts, bytes int, direction string) {
 	}
 }
 
-// failed counts what could not be written or read.
+// failed counts messages that could not be written or read.
 func (m metrics) failed(direction string) {
 	m.ExtensionMooncakeEncodingFailedMessages.Add(context.Background(), 1, with("direction", direction))
 }

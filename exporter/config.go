@@ -20,20 +20,20 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Config configures the exporter. What a field does and guarantees is said in README.md.
+// Config configures the exporter. README.md describes the fields and what they guarantee.
 type Config struct {
-	// Directory is where journals and traces go. Required; made with mode 0700 if it is not there.
+	// Directory is the folder for journals and traces. Required; created with mode 0700 if it does not exist.
 	Directory string `mapstructure:"directory"`
-	// Name begins the name of each file. Exporters with the same directory need different ones.
+	// Name is the beginning of the name of each file. Exporters with the same directory need different names.
 	Name string `mapstructure:"name"`
 
 	Rotation RotationConfig `mapstructure:"rotation"`
-	// Grace is how long after its end a segment is compiled, with what came meanwhile of its requests.
+	// Grace is how long after its end a segment is compiled, together with records of its requests that arrived since.
 	Grace time.Duration `mapstructure:"grace"`
-	// Fsync makes each batch durable before it is acknowledged.
+	// Fsync syncs each batch to disk before it is acknowledged.
 	Fsync bool `mapstructure:"fsync"`
 
-	// Compile makes a trace of each closed segment; the fields below say how.
+	// Compile makes a trace from each closed segment; the fields below configure it.
 	Compile        bool                  `mapstructure:"compile"`
 	Format         capture.Format        `mapstructure:"format"`
 	Replays        capture.Replays       `mapstructure:"replays"`
@@ -41,32 +41,33 @@ type Config struct {
 	FollowEngine   capture.FollowEngine  `mapstructure:"follow_engine"`
 	Graphs         capture.Graphs        `mapstructure:"graphs"`
 	BlockSize      int                   `mapstructure:"block_size"`       // tokens
-	MemoryLimitMiB int                   `mapstructure:"memory_limit_mib"` // beyond it Compile uses temporary files
+	MemoryLimitMiB int                   `mapstructure:"memory_limit_mib"` // above it, Compile uses temporary files
 
 	Retention RetentionConfig `mapstructure:"retention"`
 
-	// Sampling says which part of the requests of production is recorded.
+	// Sampling selects the part of production's requests that is recorded.
 	Sampling decode.SamplingConfig `mapstructure:"sampling"`
 
-	// MetricModels is the number of models that metrics name, in the order in which they come, 0 to 1,000. The rest are "other". Default 50.
+	// MetricModels is the maximum number of models in metrics, in the order in which they appear, 0 to 1,000. The rest are "other". Default
+	// 50.
 	MetricModels int `mapstructure:"metric_models"`
 
-	// TimeoutConfig is for one attempt.
+	// TimeoutConfig applies to one attempt.
 	TimeoutConfig exporterhelper.TimeoutConfig `mapstructure:",squash"`
 	// QueueConfig is off by default: then a span is acknowledged when it is in the journal.
 	QueueConfig configoptional.Optional[exporterhelper.QueueBatchConfig] `mapstructure:"sending_queue"`
-	// BackOffConfig is on exactly where there is a queue, unless it is said.
+	// BackOffConfig is by default on if there is a queue, and off otherwise.
 	BackOffConfig configretry.BackOffConfig `mapstructure:"retry_on_failure"`
 }
 
-// RotationConfig says when a segment ends: at whichever comes first.
+// RotationConfig says when a segment ends: when the first limit is reached.
 type RotationConfig struct {
 	MaxSizeMiB int `mapstructure:"max_size_mib"`
-	// MaxAge ends segments at its multiples since midnight UTC, if it divides a day. 0 is never.
+	// MaxAge ends segments at its multiples since midnight UTC, if it divides a day. 0 = never.
 	MaxAge time.Duration `mapstructure:"max_age"`
 }
 
-// RetentionConfig says which closed segments are removed, with their traces. The zero RetentionConfig is none.
+// RetentionConfig says which closed segments are removed, with their traces. The zero RetentionConfig removes none.
 type RetentionConfig struct {
 	MaxBytes int64         `mapstructure:"max_bytes"`
 	MaxAge   time.Duration `mapstructure:"max_age"`
@@ -82,7 +83,7 @@ const (
 func createDefaultConfig() component.Config {
 	retry := configretry.NewDefaultBackOffConfig()
 	retry.Enabled = false
-	retry.MaxElapsedTime = 0 // a span that was acknowledged is not given up
+	retry.MaxElapsedTime = 0 // an acknowledged span is never given up
 	return &Config{
 		Name:           "mooncake",
 		Rotation:       RotationConfig{MaxSizeMiB: segment.DefaultMaxBytes >> 20, MaxAge: segment.DefaultMaxAge},
@@ -103,8 +104,7 @@ func createDefaultConfig() component.Config {
 	}
 }
 
-// Unmarshal reads the configuration. Behind a queue nobody else tries again, so that there retrying is on unless it is
-// switched off.
+// Unmarshal reads the configuration. With a queue, senders do not try again, so retrying is on unless it is switched off.
 func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	if err := conf.Unmarshal(c); err != nil {
 		return err
@@ -115,13 +115,13 @@ func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	return nil
 }
 
-// Validate says what is wrong with the configuration.
+// Validate returns an error about the configuration.
 func (c *Config) Validate() error {
 	opt := c.options()
 	var errs []error
 	if c.Rotation.MaxSizeMiB <= 0 || c.Rotation.MaxSizeMiB > maxMiB {
 		errs = append(errs, fmt.Errorf("rotation::max_size_mib is %d: it must be between 1 and %d, which is a TiB", c.Rotation.MaxSizeMiB, maxMiB))
-		opt.MaxBytes = 0 // it is no number of bytes
+		opt.MaxBytes = 0 // it is not a number of bytes
 	}
 	errs = append(errs, opt.Validate(), c.Sampling.Validate())
 	switch {
@@ -148,7 +148,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// options returns how segments are written.
+// options returns the options of segments.
 func (c *Config) options() segment.Options {
 	opt := segment.Options{
 		Directory: c.Directory, Name: c.Name,

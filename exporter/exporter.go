@@ -22,7 +22,7 @@ import (
 	"github.com/moonloop/moonloop/exporter/segment"
 )
 
-// journalExporter takes spans to the journal.
+// journalExporter writes spans to the journal.
 type journalExporter struct {
 	options segment.Options
 	decoder *decode.Decoder
@@ -39,7 +39,7 @@ type journalExporter struct {
 	last    atomic.Int64 // when a request of production was last written, in ns since started
 }
 
-// batch is what is made of the spans that come together.
+// batch has the records of spans that arrive together.
 type batch struct {
 	journal.Batch
 	tally tally
@@ -95,10 +95,10 @@ func (e *journalExporter) shutdown(ctx context.Context) error {
 	return e.journal.Close(ctx)
 }
 
-// keepBatch is the size of a batch whose memory is used again.
+// keepBatch is the maximum size of a batch whose memory is reused.
 const keepBatch = 4 << 20
 
-// push writes spans to the journal. An error of writing is worth another try; spans that are no records are not.
+// push writes spans to the journal. An error of writing may be retried; spans that are not records may not.
 func (e *journalExporter) push(ctx context.Context, td ptrace.Traces) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
@@ -113,7 +113,7 @@ func (e *journalExporter) push(ctx context.Context, td ptrace.Traces) error {
 		return b.Add(r)
 	})
 	if err != nil {
-		// Only a record that no journal can hold; decoding sees to it that there is none.
+		// A record that no journal can contain; the decoder never makes one.
 		return consumererror.NewPermanent(fmt.Errorf("spans cannot be written to a journal: %w", err))
 	}
 	written, err := e.journal.Append(&b.Batch)
@@ -133,7 +133,7 @@ func (e *journalExporter) push(ctx context.Context, td ptrace.Traces) error {
 	return nil
 }
 
-// requests counts those of a batch that is in the journal.
+// requests counts the requests of a batch that is in the journal.
 func (e *journalExporter) requests(ctx context.Context, t *tally) {
 	t.count(ctx, e.metrics)
 	now := time.Now()

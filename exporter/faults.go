@@ -37,7 +37,7 @@ var knownFaults = []fault{
 	},
 }
 
-// faultOf returns what kind of fault an error of the journal is.
+// faultOf returns the fault for an error of the journal.
 func faultOf(err error) fault {
 	for _, f := range knownFaults {
 		if slices.ContainsFunc(f.errors, func(target error) bool { return errors.Is(err, target) }) {
@@ -47,19 +47,19 @@ func faultOf(err error) fault {
 	return fault{name: otherFault, cure: "see the error; " + patience}
 }
 
-// repeatFault is how long the log is silent about writing that still fails, or fails again.
+// repeatFault is how long writing that fails again is not logged again.
 const repeatFault = time.Minute
 
-// faults says in the log that writing fails, and that it works again: each fault at most once a minute, however many senders try however often.
-// The zero value is of a journal that is written.
+// faults logs that writing fails, and that it works again: each fault at most once a minute, however many attempts there are. The zero
+// value is for a journal without faults.
 type faults struct {
 	mu    sync.Mutex
-	at    map[string]time.Time // when a fault was said
+	at    map[string]time.Time // when a fault was logged
 	since int64                // attempts that failed since writing last worked; 0 while it works
-	said  bool                 // since writing last worked
+	said  bool                 // a fault was logged since writing last worked
 }
 
-// failed notes an attempt that failed.
+// failed records a failed attempt.
 func (f *faults) failed(log *zap.Logger, why fault, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -75,7 +75,7 @@ func (f *faults) failed(log *zap.Logger, why fault, err error) {
 	}
 }
 
-// succeeded notes one that did not.
+// succeeded records a successful attempt.
 func (f *faults) succeeded(log *zap.Logger) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

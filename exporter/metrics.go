@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/exporter/segment"
 )
 
-// metrics are what the exporter tells of itself. documentation.md lists them.
+// metrics are the exporter's own metrics. documentation.md lists them.
 type metrics struct{ *metadata.TelemetryBuilder }
 
 // The attributes of the measurements.
@@ -33,8 +33,8 @@ func with(key, value string) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(attribute.String(key, value)))
 }
 
-// watch shows what an exporter has on disk, and how long ago it had a request. Counters of several exporters add up; of these each has
-// its own, by its name.
+// watch observes an exporter's files on disk, and how long ago it had a request. Counters of several exporters add up; these values have
+// the exporter's name as an attribute.
 func (m metrics) watch(name string, j *segment.Journal, age func() time.Duration) error {
 	of := func(more ...attribute.KeyValue) metric.MeasurementOption {
 		return metric.WithAttributeSet(attribute.NewSet(append(more, attribute.String("exporter", name))...))
@@ -69,8 +69,8 @@ func (m metrics) watch(name string, j *segment.Journal, age func() time.Duration
 	)
 }
 
-// begin makes counters whose attributes are known exist before the first event: a rate would miss it, and an alert cannot tell none from
-// a Collector that does not count.
+// begin creates counters with known attributes before the first event, because a rate would miss it, and an alert could not distinguish
+// zero events from a Collector that does not count.
 func (m metrics) begin() {
 	ctx := context.Background()
 	for counter, all := range map[metric.Int64Counter][]metric.AddOption{
@@ -120,7 +120,7 @@ func (m metrics) pushed(ctx context.Context, c decode.Counts, bytes int64) {
 	add(m.ExporterMooncakeWritten, bytes)
 }
 
-// resultOf returns the attribute for how something ended.
+// resultOf returns the attribute for a result.
 func resultOf(err error) metric.MeasurementOption {
 	if err != nil {
 		return resultFailed

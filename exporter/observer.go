@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/exporter/segment"
 )
 
-// observer takes what happens to segments to the log and the metrics.
+// observer reports events of segments to the log and the metrics.
 type observer struct {
 	log *zap.Logger
 	metrics

@@ -47,12 +47,12 @@ func (t *tree) appendCanonical(b []byte, n int32) []byte {
 	return b
 }
 
-// appendString appends a string with the escapes that JSON demands and no others.
+// appendString appends a string with only the escapes that JSON requires.
 func (t *tree) appendString(b []byte, n int32) []byte {
 	return append(appendEscaped(append(b, '"'), t.raw(n)), '"')
 }
 
-// sortByKey sorts values of an object by their keys.
+// sortByKey sorts the members of an object by their keys.
 func (t *tree) sortByKey(values []int32) {
 	slices.SortStableFunc(values, func(x, y int32) int { return strings.Compare(t.nodes[x-1].text, t.nodes[y-1].text) })
 }
@@ -78,8 +78,8 @@ func appendEscaped(b []byte, s string) []byte {
 	return b
 }
 
-// appendArguments appends the arguments of a call as a JSON string that holds compact JSON. Some dialects have the
-// model's string, others what it parses to.
+// appendArguments appends the arguments of a call as a JSON string that contains compact JSON. Some dialects have the model's string,
+// others the parsed value.
 func (w *walker) appendArguments(b []byte, t *tree, n int32) []byte {
 	text := ""
 	switch t.kind(n) {
@@ -94,18 +94,18 @@ func (w *walker) appendArguments(b []byte, t *tree, n int32) []byte {
 	return append(appendEscaped(append(b, '"'), text), '"')
 }
 
-// jsonLike reports whether a string may be a JSON container, or a string that holds one.
+// jsonLike reports whether a string may be a JSON container, or a string that contains one.
 func jsonLike(s string) bool {
 	s = strings.TrimLeft(s, " \t\r\n")
 	return s != "" && (s[0] == '[' || s[0] == '{' || s[0] == '"')
 }
 
-// appendTool appends the definition of a tool in the shape of the chat completions API.
+// appendTool appends the definition of a tool in the form of the chat completions API.
 func (t *tree) appendTool(b []byte, n int32) []byte {
 	f := t.unwrap(n, "function")
 	name := t.get(f, "name")
 	if kind := t.str(t.get(n, "type")); t.kind(name) != nodeString || kind != "" && kind != "function" {
-		return t.appendCanonical(b, n) // a tool of the provider's own
+		return t.appendCanonical(b, n) // a tool defined by the provider
 	}
 	b = append(b, `{"function":{`...)
 	if description := t.get(f, "description"); description != none {
@@ -122,7 +122,7 @@ func (t *tree) appendTool(b []byte, n int32) []byte {
 	return append(b, `},"type":"function"}`...)
 }
 
-// appendCall appends the call of a tool in the shape of the chat completions API.
+// appendCall appends a tool call in the form of the chat completions API.
 func (w *walker) appendCall(b []byte, t *tree, name, arguments, id int32) []byte {
 	b = append(b, `{"function":{"arguments":`...)
 	b = w.appendArguments(b, t, arguments)

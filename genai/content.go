@@ -10,23 +10,23 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// Content is the prompt that a span or log record holds, not yet read. It refers to the telemetry and to buffers of
-// the [Reader]: walk it before either changes.
+// Content is the unread prompt of a span or log record. It refers to the telemetry and to buffers of the [Reader]: walk it before either
+// changes.
 type Content struct {
 	source
 	events ptrace.SpanEventSlice // of formEvents
 	role   string                // of formMessage
 
-	system, tools pcommon.Value // beside the messages; nothing where there are none
+	system, tools pcommon.Value // outside the messages; nothing if there are none
 
 	inputTokens Opt[int64]
 	dropped     bool // the SDK dropped attributes of the span
-	remote      bool // a part of the history is at the server only
-	listInText  bool // a list of messages may stand as JSON in the text of one user message
+	remote      bool // a part of the history is only at the server
+	listInText  bool // the text of one user message may be a JSON list of messages
 }
 
-// Walk calls visit for the pieces of the prompt in canonical order: system messages that lead, tools, other messages.
-// It stops when visit returns false; the result then covers what was visited. A record without content visits nothing.
+// Walk calls visit for the pieces of the prompt in canonical order: leading system messages, tools, other messages. It stops when visit
+// returns false; the result then covers the visited pieces. A record without content has none.
 func (c *Content) Walk(visit func(Piece) bool) Walked {
 	if !c.Present() {
 		return Walked{}
@@ -43,18 +43,18 @@ func (c *Content) Walk(visit func(Piece) bool) Walked {
 	return w.result()
 }
 
-// prompt is where in the trees of a walker the parts of a prompt are: the messages in the main one.
+// prompt has the positions of the parts of a prompt in the trees of a walker; messages are in the main tree.
 type prompt struct {
 	list         int32 // array of messages, one message, or a string
 	lead         int32 // instructions in the same tree, or none
 	tools        *tree
 	toolList     int32
-	instructions bool // there are some beside the messages
-	open         bool // the document was cut: it may have had members behind that
-	unread       bool // the document has more that may be of the prompt, and nobody knows where in it
+	instructions bool // there are some outside the messages
+	open         bool // the document was cut: further members may be missing
+	unread       bool // the document has other content that may belong to the prompt, at an unknown position
 }
 
-// load reads the content into the walker's trees.
+// load parses the content into the walker's trees.
 func (c *Content) load(w *walker) (prompt, bool) {
 	t := &w.main
 	p := prompt{lead: none, tools: t, toolList: none}
@@ -72,7 +72,7 @@ func (c *Content) load(w *walker) (prompt, bool) {
 		t.load(c.value)
 		p.find(t)
 		if c.prefix != "" && (p.unread || t.cut || c.moreSystem(t, &p)) {
-			// Flattened messages take the place of a document that is not understood or lacks something, if they are whole.
+			// Flattened messages, if they are whole, replace a document that cannot be understood or is incomplete.
 			if t.loadFlat(c.attributes, c.prefix); t.empty() || t.cut || t.gaps {
 				t.load(c.value)
 			} else {
@@ -104,7 +104,7 @@ func (c *Content) load(w *walker) (prompt, bool) {
 	return p, true
 }
 
-// moreSystem reports whether flattened messages begin with one of the system, and the document has none.
+// moreSystem reports whether the flattened messages begin with a system message, and the document has none.
 func (c *Content) moreSystem(t *tree, p *prompt) bool {
 	v, ok := c.attributes.Get(c.prefix + "0.message.role")
 	if !ok || p.lead != none {
@@ -117,7 +117,7 @@ func (c *Content) moreSystem(t *tree, p *prompt) bool {
 	return canonicalRole(toText(v)) == system && t.role(first, "") != system
 }
 
-// find looks for the messages in a document: a list of messages, a request body that holds one, or a text.
+// find looks for the messages in a document: a list of messages, a request body with such a list, or a text.
 func (p *prompt) find(t *tree) {
 	if t.kind(0) != nodeObject {
 		return
@@ -154,7 +154,7 @@ func (p *prompt) find(t *tree) {
 		t.get(body, "previous_response_id", "conversation") != none
 }
 
-// load reads an attribute of any encoding, JSON within JSON included.
+// load reads an attribute in any encoding, including JSON within JSON.
 func (t *tree) load(v pcommon.Value) {
 	t.reset()
 	if v.Type() != pcommon.ValueTypeStr {
@@ -175,14 +175,14 @@ func (t *tree) load(v pcommon.Value) {
 	t.addPlain(s)
 }
 
-// loadListInText replaces a single user message whose text is a JSON list of messages by that list. Traceloop writes
-// the input of the responses API so.
+// loadListInText replaces a single user message whose text is a JSON list of messages by that list. Traceloop writes the input of the
+// responses API in this way.
 func (t *tree) loadListInText(v pcommon.Value, list int32) {
 	message := list + 1
 	if t.kind(list) != nodeArray || message >= t.nodes[list].next || t.nodes[message].next != t.nodes[list].next {
 		return
 	}
-	part := t.get(message, "parts", "content") + 1 // of none: the message, which has no text
+	part := t.get(message, "parts", "content") + 1 // none + 1 is the message, which has no text
 	text := t.get(part, "content", "text")
 	if t.role(message, "") != user || t.kind(text) != nodeString || t.cut || !jsonLike(t.raw(text)) {
 		return
@@ -212,12 +212,12 @@ func (c *Content) loadBody(w *walker) {
 			w.role = c.role
 		}
 	default:
-		w.addMessage(c.role, c.attributes) // the first revisions had them there
+		w.addMessage(c.role, c.attributes) // the first revisions had the content there
 	}
 }
 
-// addMessage appends a message whose role its event's name gives, unless it names one itself. Azure's SDKs write the
-// message as JSON in one attribute.
+// addMessage appends a message whose role is that of its event's name, unless it has its own. Azure's SDKs write the message as JSON in one
+// attribute.
 func (w *walker) addMessage(role string, m pcommon.Map) {
 	t := &w.main
 	object := t.add(node{kind: nodeObject})
@@ -242,10 +242,10 @@ func (w *walker) addMessage(role string, m pcommon.Map) {
 	t.close(object)
 }
 
-// azureContent holds a message of an event as JSON.
+// azureContent is the attribute with a message of an event as JSON.
 const azureContent = "gen_ai.event.content"
 
-// messageRole returns the role that an event such as gen_ai.user.message is about, or "".
+// messageRole returns the role in the name of an event such as gen_ai.user.message, or "".
 func messageRole(event string) string {
 	rest, ours := strings.CutPrefix(event, "gen_ai.")
 	if role, ok := strings.CutSuffix(rest, ".message"); ok && ours {

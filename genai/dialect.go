@@ -9,11 +9,10 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Dialect names a way to write GenAI telemetry. It is "" for a span that has nothing to do with GenAI.
+// Dialect is the name of a way to write GenAI telemetry. It is "" for a span without GenAI telemetry.
 type Dialect string
 
-// The dialects that are told apart. What a record holds does not depend on the name: every known attribute is read
-// wherever it occurs.
+// The known dialects. The content of a record does not depend on the dialect: every known attribute is read wherever it occurs.
 const (
 	DialectOTel136       Dialect = "otel-1.36" // gen_ai.system, messages as log events
 	DialectOTel          Dialect = "otel"      // gen_ai.provider.name, messages as attributes
@@ -32,11 +31,11 @@ const (
 	DialectAgentgateway  Dialect = "agentgateway"
 	DialectLLMD          Dialect = "llm-d"
 	DialectDynamo        Dialect = "dynamo"
-	DialectUnknown       Dialect = "unknown" // some gen_ai.* or llm.* attribute, and nothing that names its writer
+	DialectUnknown       Dialect = "unknown" // some gen_ai.* or llm.* attribute, but nothing that identifies its writer
 )
 
-// dialects lists what names a dialect: the beginning of a scope, the name of a span, or the beginning of an attribute's name. The first
-// that fits counts.
+// dialects lists how a dialect is recognised: by the beginning of a scope's name, the name of a span, or the beginning of an attribute's
+// name. The first match counts.
 var dialects = []struct {
 	dialect              Dialect
 	scopes, spans, hints []string
@@ -54,13 +53,13 @@ var dialects = []struct {
 	{DialectVLLM, nil, []string{"llm_request"}, nil},
 	{DialectLLMD, nil, []string{"gateway.request", "gateway.request_orchestration"}, []string{"llm_d."}},
 	{DialectAgentgateway, nil, nil, []string{"agw.ai."}},
-	{DialectVercel, []string{"gen_ai"}, nil, nil}, // its spans by the conventions
+	{DialectVercel, []string{"gen_ai"}, nil, nil}, // its spans that follow the conventions
 	{DialectOTel, nil, nil, []string{semconv.GenAIProviderName}},
 	{DialectOTel136, nil, nil, []string{semconv.GenAISystem}},
 	{DialectUnknown, nil, nil, []string{"gen_ai.", "llm."}},
 }
 
-// mark is a set of hints that the attributes of a span give: at dialects, by index, and at flattened messages that stand in for a document.
+// mark is a set of hints from the attributes of a span: dialects, by index, and flattened messages that can replace a document.
 type mark uint32
 
 const (
@@ -68,26 +67,26 @@ const (
 	markFlatOutput
 )
 
-// The prefixes of the latter.
+// The prefixes of flattened messages.
 const (
 	flatInput  = "llm.input_messages."
 	flatOutput = "llm.output_messages."
 )
 
-// flatTools lists the prefixes of the tools beside flattened prompts, by the prefix of these.
+// flatTools lists the prefixes of the tools of flattened prompts, by the prefix of the prompts.
 var flatTools = map[string]string{
 	flatInput: "llm.tools.", "gen_ai.prompt.": "llm.request.functions.", "llm.prompts.": "llm.request.functions.",
 }
 
-// beginning is what the beginning of an attribute's name says. Behind that of flattened messages stands an index: other names begin
-// so, too, such as gen_ai.prompt.version.
+// beginning is the meaning of the beginning of an attribute's name. After the prefix of flattened messages comes an index, because other
+// names have the same beginning, such as gen_ai.prompt.version.
 type beginning struct {
 	prefix string
 	mark   mark
-	flat   field // that is flattened there
+	flat   field // the field that is flattened there
 }
 
-// beginnings lists them by the first byte of the names, by which most attributes of a trace have none. All that fit count.
+// beginnings lists them by the first byte of the names, because most attributes of a trace have none. All matches count.
 var beginnings = func() (index [256][]beginning) {
 	list := []beginning{
 		{flatInput, markFlatInput, fieldContent},
@@ -108,7 +107,7 @@ var beginnings = func() (index [256][]beginning) {
 	return index
 }()
 
-// dialectOf names the dialect of a span or log record. Engines that write nothing but facts are told by those.
+// dialectOf returns the dialect of a span or log record. Engines that write only facts are recognised by those.
 func (s *scan) dialectOf(scope, name string) Dialect {
 	for i := range dialects {
 		d := &dialects[i]

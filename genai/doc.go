@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package genai reads GenAI telemetry of any producer: a span or a log record in, one inference [Record] out.
+// Package genai reads GenAI telemetry of any producer: it converts a span or a log record to one inference [Record].
 //
 // Instrumentations, gateways and engines name the same facts differently, and some write them as JSON inside strings. A [Reader]
 // has tables of names (keys.go, dialect.go): which attribute contains which fact, and which of two is used if both exist. From an
@@ -9,13 +9,13 @@
 //
 // # Contract
 //
-// A reader never fails. What cannot be read is absent from the record, which is not the same as zero; truncated content is walked
-// to its end and reported as [ExtentCut]. [Limits] bounds time and memory, whatever the input contains. Nothing is written or
-// logged, and no text of a prompt is copied into the record's fields.
+// A reader never fails. Values that cannot be read are absent from the record, which is not the same as zero; truncated content is walked
+// to its end and reported as [ExtentCut]. [Limits] bounds time and memory, whatever the input contains. Nothing is written or logged, and
+// no text of a prompt is copied into the record's fields.
 //
-// A record says what one span says. To decide which spans are the same request, and which of them reached the engine, the other
-// spans of the OTel trace are needed, so that is not decided here. [Kind] only separates requests from the spans around them that
-// repeat their counts.
+// A record contains what one span reports. Deciding which spans are the same request, and which of them reached the engine, requires the
+// other spans of the OTel trace, so it is not done here. [Kind] only separates requests from the spans around them that repeat their
+// counts.
 //
 // Two prompts with different unknown parts must not look equal. So unknown members of a message are pieces of it; unknown members
 // of a request remove the prompt's identity ([ExtentGaps]); and the walk stops at a medium of which only the reference is

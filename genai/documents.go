@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// documents fills in what stands in JSON within attributes, where no attribute of its own says it.
+// documents reads values from JSON documents in attributes, if no attribute of their own had them.
 func (r *Reader) documents() {
 	rec, s, t := &r.record, &r.scan, &r.doc
 	if s.has(fieldUsageDetails) {
@@ -46,14 +46,14 @@ func (r *Reader) documents() {
 	}
 }
 
-// fillCount reads a count from the first of some members that is there, if it is not known yet.
+// fillCount reads a count from the first of these members that exists, unless the count is known already.
 func (t *tree) fillCount(to *Opt[int64], object int32, names ...string) {
 	if !to.Set {
 		*to = t.int(t.get(object, names...))
 	}
 }
 
-// fillText reads a short text from a member, if it is not known yet.
+// fillText reads a short text from a member, unless the text is known already.
 func (t *tree) fillText(to *string, object int32, name string) {
 	if *to == "" {
 		*to = t.str(t.get(object, name))
@@ -64,8 +64,8 @@ func (r *Reader) maxTokens(object int32) {
 	r.doc.fillCount(&r.record.MaxTokens, object, "max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens")
 }
 
-// usageDetails reads Langfuse's usage, whose input is without the cached tokens and whose output is without the
-// reasoning ones. The provider's own names, which some users pass on, include them.
+// usageDetails reads Langfuse's usage. Its input excludes cached tokens, and its output excludes reasoning tokens. The names of the
+// provider, which some users record instead, include them.
 func (r *Reader) usageDetails() {
 	rec, t := &r.record, &r.doc
 	input, output := t.int(t.get(0, "input")), t.int(t.get(0, "output"))
@@ -90,11 +90,11 @@ func (r *Reader) usageDetails() {
 var (
 	// reasoningDetails are the names of reasoning tokens in Langfuse's usage.
 	reasoningDetails = []string{"output_reasoning_tokens", "output_reasoning"}
-	// anthropicCache are names of cached input that Langfuse takes over from Anthropic.
+	// anthropicCache are Anthropic's names of cached input, which Langfuse also uses.
 	anthropicCache = []string{"cache_read_input_tokens", "cache_creation_input_tokens"}
 )
 
-// genkitOutput reads the reply of a genkit model. Its usage leaves out zeros, and streams have characters only.
+// genkitOutput reads the reply of a Genkit model. Its usage omits zeros. For streams, it counts characters, not tokens.
 func (r *Reader) genkitOutput() {
 	rec, t := &r.record, &r.doc
 	usage := t.get(0, "usage")

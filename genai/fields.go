@@ -9,17 +9,17 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// field is a fact of a record that an attribute may hold.
+// field is a fact of a record that an attribute may have.
 type field uint8
 
-// attribute says how a field stands in attributes.
+// attribute describes the attributes of a field.
 type attribute struct {
 	kind     NameKind
-	readable func(pcommon.Value) bool // whether a value is of a type that the field can be read from
-	names    []string                 // the first that is there and readable counts
+	readable func(pcommon.Value) bool // whether the field can be read from a value of this type
+	names    []string                 // the first one that exists and is readable counts
 }
 
-// fields holds the attributes of each field; those of fieldNone are none.
+// fields has the attributes of each field; fieldNone has none.
 var fields = make([]attribute, 1)
 
 const maxFields = 64
@@ -53,7 +53,7 @@ var (
 		semconv.GenAIRequestMaxTokens, "gen_ai.request.max_completion_tokens", "llm.request.max_tokens")
 	fieldChoices  = define(NameNumber, isCount, semconv.GenAIRequestChoiceCount, "gen_ai.request.n")
 	fieldPriority = define(NameNumber, isCount, "request_prio")
-	fieldClass    = define(NameWord, isClass, // behind those of [Options]
+	fieldClass    = define(NameWord, isClass, // after those of [Options]
 		"openai.request.service_tier", "gen_ai.openai.request.service_tier")
 
 	fieldInput = define(NameNumber, isCount,
@@ -83,13 +83,13 @@ var (
 		"agw.ai.time_to_first_token", "llm_d.pd_proxy.true_ttft_ms", "ai.response.msToFirstChunk",
 		"ai.stream.msToFirstChunk")
 	fieldPrevious = define(NameWord, isText, semconv.GenAIPreviousResponseID)
-	fieldSession  = define(NameFact, isSession, // behind those of [Options]
+	fieldSession  = define(NameFact, isSession, // after those of [Options]
 		semconv.GenAIConversationID, "session.id", "langfuse.session.id", "traceloop.association.properties.session_id",
 		"ai.telemetry.metadata.sessionId", "ai.settings.context.sessionId", "metadata.session_id",
 		"langfuse.observation.metadata.langfuse_session_id", "langfuse.trace.metadata.langfuse_session_id",
 		"gen_ai.thread.id", "spring.ai.chat.client.conversation.id")
 
-	// What a span is.
+	// The kind of a span.
 	fieldSpanKind        = define(NameWord, isText, "openinference.span.kind")
 	fieldObservation     = define(NameWord, isText, "langfuse.observation.type")
 	fieldEntity          = define(NameWord, isText, "traceloop.span.kind")
@@ -100,7 +100,7 @@ var (
 	fieldToolCall        = define(NameWord, isText, "gen_ai.tool.call.id", "ai.toolCall.id", "tool_call.id", "tool.id")
 	fieldRID             = define(NameWord, isText, "rid")
 
-	// Facts that need others, or a document.
+	// Facts that depend on others, or on a document.
 	fieldLevel           = define(NameWord, isText, "langfuse.observation.level")
 	fieldHTTPStatus      = define(NameNumber, isCount, semconv.HTTPResponseStatusCode)
 	fieldCompletionStart = define(NameFact, isText, "langfuse.observation.completion_start_time")
@@ -136,7 +136,7 @@ var (
 
 const contentEvents = "events" // pydantic-ai's: messages and replies
 
-// pydanticAgent is on the span of an agent's run in pydantic-ai's first revisions, which have the usage of all its requests
+// pydanticAgent is an attribute of the span of an agent's run in pydantic-ai's first revisions. That span has the usage of all its requests
 // and no operation.
 const pydanticAgent = "agent_name"
 
@@ -145,14 +145,13 @@ var inMilliseconds = map[string]bool{
 	"llm_d.pd_proxy.true_ttft_ms": true, "ai.response.msToFirstChunk": true, "ai.stream.msToFirstChunk": true,
 }
 
-// slot is a field that an attribute holds, with its place among the field's names.
+// slot is a field of an attribute, with the attribute's position among the field's names.
 type slot struct {
 	field field
 	rank  uint8
 }
 
-// slots returns the index of names that a reader looks attributes up in, with those that its user has named. One attribute may hold
-// two fields.
+// slots returns the index in which a reader looks up attributes, including those of Options. One attribute may have two fields.
 func slots(named map[field][]string) map[string][]slot {
 	index := map[string][]slot{}
 	for f := range fields {

@@ -14,12 +14,12 @@ import (
 
 // flatEntry is an attribute such as llm.input_messages.0.message.role, without the prefix.
 type flatEntry struct {
-	path  string // what of the path is not yet in the tree
+	path  string // the rest of the path
 	value pcommon.Value
 }
 
-// loadFlat reads the attributes below a prefix as nested arrays and objects. An index that is missing in between is
-// a gap; one that is missing at the end cannot be told.
+// loadFlat converts the attributes with a prefix to nested arrays and objects. A missing index in between is a gap; one at the end cannot
+// be detected.
 func (t *tree) loadFlat(attributes pcommon.Map, prefix string) {
 	entries := t.entries[:0]
 	for key, value := range attributes.All() {
@@ -35,10 +35,10 @@ func (t *tree) loadFlat(attributes pcommon.Map, prefix string) {
 	t.entries = entries
 }
 
-// isIndexed reports whether what stands behind the prefix of flattened messages is an index, and more.
+// isIndexed reports whether the prefix of flattened messages is followed by an index, and more.
 func isIndexed(path string) bool { return path != "" && path[0] >= '0' && path[0] <= '9' }
 
-// addLevel appends the container that sorted entries make.
+// addLevel appends the container for sorted entries.
 func (t *tree) addLevel(entries []flatEntry, depth int) {
 	if t.full() || depth == maxDepth {
 		t.cut = true
@@ -70,7 +70,7 @@ func (t *tree) addLevel(entries []flatEntry, depth int) {
 		if !array {
 			t.add(node{kind: nodeString, text: name})
 		}
-		if entries[0].path == name { // a value; what stands below the same name as well is lost
+		if entries[0].path == name { // a value; entries below the same name are lost
 			t.addValue(entries[0].value, depth+1)
 		} else {
 			for i := range entries[:same] {
@@ -87,7 +87,7 @@ func below(path, name string) bool {
 	return strings.HasPrefix(path, name) && (len(path) == len(name) || path[len(name)] == '.')
 }
 
-// flatIndex reads a component that is an index.
+// flatIndex parses a component that is an index.
 func flatIndex(name string) (int, bool) {
 	if !isIndexed(name) || len(name) > 7 {
 		return 0, false
@@ -96,7 +96,7 @@ func flatIndex(name string) (int, bool) {
 	return n, err == nil
 }
 
-// comparePaths orders by component: indices by value and before names.
+// comparePaths compares by component: indices by value and before names.
 func comparePaths(a, b string) int {
 	for {
 		nameA, restA, moreA := strings.Cut(a, ".")

@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// parse appends a JSON text. A text that ends too early, or goes past a limit, is kept as far as it goes and marks
-// the tree as cut. It returns false, and leaves the tree empty, for a text that is not JSON.
+// parse appends a JSON text. A text that ends too early, or exceeds a limit, is kept up to there and marks the tree as cut. For a text that
+// is not JSON, it returns false and leaves the tree empty.
 //
-// Strings may hold anything but a bare quote: producers write control characters and broken UTF-8.
+// Strings may contain anything but a bare quote, because producers write control characters and broken UTF-8.
 func (t *tree) parse(s string) bool {
 	t.reset()
 	long := len(s) > t.limits.Bytes
@@ -29,7 +29,7 @@ func (t *tree) parse(s string) bool {
 	return true
 }
 
-// parser is a JSON parser. Its methods return false where the text is malformed, or cut there.
+// parser is a JSON parser. Its methods return false if the text is malformed, or cut there.
 type parser struct {
 	*tree
 	s     string
@@ -37,7 +37,7 @@ type parser struct {
 	depth int // of open containers
 }
 
-// whole reads one value and nothing but space after it.
+// whole reads one value, with only space after it.
 func (p *parser) whole() bool {
 	if !p.value() {
 		return false
@@ -70,7 +70,7 @@ func (p *parser) value() bool {
 	return false
 }
 
-// container reads an array or an object, and closes it where a cut leaves it open.
+// container reads an array or an object. If the text is cut, it leaves the container open.
 func (p *parser) container(kind nodeKind, end byte) bool {
 	if p.depth == maxDepth {
 		p.cut = true
@@ -101,7 +101,7 @@ func (p *parser) members(object bool, end byte) bool {
 		before := len(p.nodes)
 		if !p.value() {
 			if object && len(p.nodes) == before {
-				p.add(node{}) // what a key has whose value is cut off
+				p.add(node{}) // for a key whose value is cut off
 			}
 			return false
 		}
@@ -123,7 +123,7 @@ func (p *parser) name() bool {
 		return false
 	}
 	if !p.string() {
-		p.nodes = p.nodes[:len(p.nodes)-1] // half a key names nothing
+		p.nodes = p.nodes[:len(p.nodes)-1] // part of a key is useless
 		return false
 	}
 	if c, ok = p.next(); !ok || c != ':' {
@@ -133,7 +133,7 @@ func (p *parser) name() bool {
 	return true
 }
 
-// string reads the rest of a string. The quote is looked for once, not after each escape.
+// string reads the rest of a string. It searches for the quote once, not after each escape.
 func (p *parser) string() bool {
 	n := node{kind: nodeString}
 	start, end := p.pos, p.pos
@@ -157,7 +157,7 @@ func (p *parser) string() bool {
 	n.escaped = strings.IndexByte(n.text, '\\') >= 0
 	p.pos = min(end+1, len(p.s))
 	if n.cut {
-		p.cut = p.cut || p.depth > 0 || strings.IndexAny(n.text, "[{") == 0 // else it is text with a quote
+		p.cut = p.cut || p.depth > 0 || strings.IndexAny(n.text, "[{") == 0 // else it is a text that begins with a quote
 	}
 	p.add(n)
 	return !n.cut
@@ -193,7 +193,7 @@ func (p *parser) space() {
 	}
 }
 
-// peek returns the next byte after space. The end of the source within a container is a cut.
+// peek returns the next byte after space. The end of the text within a container is a cut.
 func (p *parser) peek() (byte, bool) {
 	p.space()
 	if p.pos == len(p.s) {
@@ -217,7 +217,7 @@ func truncated(s string) bool {
 	return len(s) == length || len(s) > length && len(s) <= 4*length && utf8.RuneCountInString(s) == length
 }
 
-// unescape undoes JSON escapes. An escape that the source cut is left out; a lone surrogate becomes U+FFFD.
+// unescape replaces JSON escapes. It drops an escape that is cut; a lone surrogate becomes U+FFFD.
 func unescape(s string) string {
 	b := make([]byte, 0, len(s))
 	for {
@@ -233,10 +233,10 @@ func unescape(s string) string {
 	}
 }
 
-// escapes are the bytes that escapes of one letter stand for. An escape that is not there stands for its letter.
+// escapes are the bytes for escapes of one letter. Another escaped letter stands for itself.
 var escapes = [256]byte{'n': '\n', 't': '\t', 'r': '\r', 'b': '\b', 'f': '\f'}
 
-// appendEscape appends what an escape at the start of s stands for, and returns its length.
+// appendEscape appends the character of an escape at the start of s, and returns the escape's length.
 func appendEscape(b []byte, s string) ([]byte, int) {
 	if len(s) < 2 {
 		return b, len(s)
@@ -264,7 +264,7 @@ func appendEscape(b []byte, s string) ([]byte, int) {
 	return utf8.AppendRune(b, utf8.RuneError), 6
 }
 
-// halfPair reports whether a text that was cut ends with the first half of a surrogate pair.
+// halfPair reports whether a cut text ends with the first half of a surrogate pair.
 func halfPair(s string) bool {
 	const second = `\u`
 	r, ok := hex4(s)

@@ -10,7 +10,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// operations are the values of gen_ai.operation.name and its likes, and what they stand for.
+// operations maps the values of gen_ai.operation.name and similar attributes to kinds.
 var operations = func() map[string]Kind {
 	kinds := map[string]Kind{semconv.OperationGenerateContent: KindInference, "execute_tool": KindTool}
 	for section, kind := range map[string]Kind{"of requests": KindInference, "of wrappers": KindWrapper, "of others": KindOther} {
@@ -21,11 +21,10 @@ var operations = func() map[string]Kind {
 	return kinds
 }()
 
-// liteLLMChats are the functions of LiteLLM that are chats by the conventions. Its "completion" is none of text.
+// liteLLMChats are the functions of LiteLLM that are chats in the conventions. Its "completion" is not a text completion.
 var liteLLMChats = map[string]bool{"completion": true, "responses": true, "anthropic_messages": true}
 
-// asynchronous returns the operation that a function of LiteLLM stands for whose name begins with an a because it is
-// asynchronous (acompletion, aembedding).
+// asynchronous returns the operation of an asynchronous function of LiteLLM, whose name begins with an a (acompletion, aembedding).
 func asynchronous(operation string) (string, bool) {
 	if twin, ok := strings.CutPrefix(operation, "a"); ok {
 		if _, known := operations[twin]; known {
@@ -41,7 +40,7 @@ func (s *scan) operation() string {
 	return operation
 }
 
-// operationName returns the operation as the producer spells it, but for LiteLLM, which names functions.
+// operationName returns the operation as the producer spells it, except for LiteLLM, which has names of functions.
 func (s *scan) operationName(dialect Dialect) string {
 	name := s.text(fieldOperation)
 	operation, twin := asynchronous(strings.ToLower(name))
@@ -54,8 +53,8 @@ func (s *scan) operationName(dialect Dialect) string {
 	return name
 }
 
-// kindOf classifies a span. A test counts only where its attribute is there; every rejection comes before the first
-// acceptance, because wrappers carry the attributes of the requests below them.
+// kindOf classifies a span. A test counts only if its attribute exists. Every rejection comes before the first acceptance, because wrappers
+// have the attributes of the requests below them.
 func (s *scan) kindOf(dialect Dialect, name string) Kind {
 	operation := s.operation()
 	if kind, rejected := s.rejected(operation, dialect, name); rejected {
@@ -65,15 +64,15 @@ func (s *scan) kindOf(dialect Dialect, name string) Kind {
 	switch {
 	case operations[operation] == KindInference,
 		s.has(fieldSpanKind), s.has(fieldObservation), s.has(fieldVercelOperation), s.has(fieldGenkitSubtype):
-		return KindInference // what is left of them after rejection
+		return KindInference // the rest, after the rejections
 	case name == "llm_request" && usage, s.has(fieldRID) && usage, s.tgi(name):
 		return KindInference
 	case s.has(fieldToolName):
 		return KindTool
 	case dialect == DialectLLMD:
-		return KindWrapper // routers write a model, and no usage
+		return KindWrapper // routers write a model, but no usage
 	case usage:
-		return KindInference // of a dialect that nobody has seen
+		return KindInference // of an unknown dialect
 	case s.has(fieldAgentName):
 		return KindWrapper
 	case s.has(fieldRequestModel) && (s.has(fieldFinish) || s.has(fieldContent)):
@@ -82,7 +81,7 @@ func (s *scan) kindOf(dialect Dialect, name string) Kind {
 	return KindOther
 }
 
-// spanTypes lists the attributes by which dialects say what a span is, and the kinds that their values stand for, in any case.
+// spanTypes lists the attributes that have the kind of a span in the dialects, with their values, in any case.
 var spanTypes = []struct {
 	field field
 	kinds []kindName
@@ -101,7 +100,7 @@ type kindName struct {
 	kind Kind
 }
 
-// rejected returns what a span is that is known not to be a request.
+// rejected returns the kind of a span that is known not to be a request.
 func (s *scan) rejected(operation string, dialect Dialect, name string) (Kind, bool) {
 	if kind, ok := operations[operation]; ok && kind != KindInference {
 		return kind, true

@@ -5,7 +5,7 @@ package genai
 
 import "strings"
 
-// message visits a message of any shape. The role is for one that names none.
+// message visits a message of any form. role is for a message without one.
 func (w *walker) message(t *tree, n int32, role string) {
 	if w.stopped {
 		return
@@ -66,7 +66,7 @@ func (w *walker) open(role string) {
 	w.stopped = !w.visit(Piece{Kind: PieceMessage, Role: role})
 }
 
-// shut ends a message. One that had a text only in the part that was cut off does not count as without.
+// shut ends a message. A message whose text was cut off does not count as one without text.
 func (w *walker) shut(partial bool) {
 	switch without := w.texts == 0 && !w.stopped; {
 	case without && partial:
@@ -100,7 +100,7 @@ func (w *walker) part(t *tree, n int32) {
 	}
 	n = t.unwrap(n, "message_content")
 	kind := t.str(t.get(n, "type", "kind"))                                // which pydantic-ai has
-	if t.partial(n) && t.kind(t.get(n, "text", "content")) != nodeString { // half a call or an image is neither
+	if t.partial(n) && t.kind(t.get(n, "text", "content")) != nodeString { // part of a call or an image is neither
 		w.cut = true
 		return
 	}
@@ -122,14 +122,14 @@ func (w *walker) part(t *tree, n int32) {
 	}
 }
 
-// untyped visits a text, or a part whose only key says what it is.
+// untyped visits a text, or a part whose kind only its keys show.
 func (w *walker) untyped(t *tree, n int32, kind string) {
 	if text := t.get(n, "text", "content", "refusal"); t.kind(text) == nodeString {
 		w.others(t, n, text)
 		w.text(PieceText, t.nodes[text])
 		return
 	}
-	if kind != "" { // content capture is off: the part is there, its text is not
+	if kind != "" { // content capture is off: the part exists, but not its text
 		w.gaps = true
 		return
 	}
@@ -156,7 +156,7 @@ func (w *walker) call(t *tree, n int32) {
 	f := t.unwrap(n, "function")
 	name, arguments := t.get(f, "name", "toolName"), t.get(f, "arguments", "args", "input", "server_tool_call")
 	if name == none || f != n && arguments == none {
-		w.gaps = true // content capture is off: the call is there, what it says is not
+		w.gaps = true // content capture is off: the call exists, but not its content
 		return
 	}
 	w.buffer = w.appendCall(w.buffer[:0], t, name, arguments,
@@ -164,7 +164,7 @@ func (w *walker) call(t *tree, n int32) {
 	w.emit(PieceToolCall, string(w.buffer))
 }
 
-// toolResult visits what a tool returned: text where it is text, else canonical JSON.
+// toolResult visits the result of a tool: as text if it is text, else as canonical JSON.
 func (w *walker) toolResult(t *tree, n int32) {
 	if inner := t.get(n, "value"); inner != none { // {type, value}
 		n = inner
@@ -191,8 +191,8 @@ func (w *walker) value(t *tree, n int32, kind PieceKind) {
 	}
 }
 
-// mediaPart visits a part that is neither text nor a call. Images are brought into one shape. A medium of which there is
-// only the place ends the walk: two of them need not be the same.
+// mediaPart visits a part that is neither text nor a call. Images are converted to one form. A medium with only a reference ends the walk,
+// because two such media may differ.
 func (w *walker) mediaPart(t *tree, n int32, kind string) {
 	piece := PieceOther
 	if t.isMedia(n, kind) {
@@ -210,10 +210,10 @@ func (w *walker) mediaPart(t *tree, n int32, kind string) {
 	w.emit(piece, string(b))
 }
 
-// appendImage appends an image in the shape of the chat completions API. It returns false for any other part.
+// appendImage appends an image in the form of the chat completions API. It returns false for any other part.
 func (t *tree) appendImage(b []byte, n int32, kind string) ([]byte, bool) {
 	if kind == "image_url" && t.kind(t.get(n, "image_url")) == nodeObject {
-		return b, false // is in that shape
+		return b, false // has that form already
 	}
 	mediaType, data := t.image(n, kind)
 	if data == none {
@@ -227,8 +227,8 @@ func (t *tree) appendImage(b []byte, n int32, kind string) ([]byte, bool) {
 	return append(b, `"},"type":"image_url"}`...), true
 }
 
-// images lists where the dialects have an image in a part of a type: the path to its URL, or to its bytes or its URL where there is one to
-// its media type, which then has to be that of an image.
+// images lists where the dialects have an image in a part of a type: the path to its URL, or to its bytes or URL; the latter with a path to
+// its media type, if there is one, which then must be that of an image.
 var images = []struct {
 	kind            string
 	mediaType, data []string
@@ -249,7 +249,7 @@ var images = []struct {
 	{"", []string{"inlineData", "mimeType"}, []string{"inlineData", "data"}},
 }
 
-// image returns where an image is: its URL, or its bytes and their type.
+// image returns an image's URL, or its bytes and their type.
 func (t *tree) image(n int32, kind string) (mediaType string, data int32) {
 	for i := range images {
 		m := &images[i]
@@ -263,7 +263,7 @@ func (t *tree) image(n int32, kind string) (mediaType string, data int32) {
 			return "", data
 		}
 		if mediaType = t.str(t.path(n, m.mediaType...)); strings.HasPrefix(mediaType+"/", "image/") {
-			if !strings.Contains(mediaType, "/") || strings.Contains(t.nodes[data].text, ":") { // a URL, which no bytes look like
+			if !strings.Contains(mediaType, "/") || strings.Contains(t.nodes[data].text, ":") { // a URL, which cannot be mistaken for bytes
 				mediaType = ""
 			}
 			return mediaType, data

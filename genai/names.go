@@ -10,26 +10,26 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// NameKind says what the attributes of a name hold.
+// NameKind is the kind of an attribute's values.
 type NameKind uint8
 
 // The kinds of names.
 const (
-	// NameFact is a short fact that may have spaces: a model, an agent, a session.
+	// NameFact is a short fact that may contain spaces: a model, an agent, a session.
 	NameFact NameKind = iota + 1
 	// NameWord is a fact that is one word, by [IsWord]: an id, a type, a hint at what the span is.
 	NameWord
-	// NameReason is a word that says how something ended: the type of an error, a finish reason.
+	// NameReason is a word for how something ended: the type of an error, a finish reason.
 	NameReason
-	// NameNumber is a number or a flag, as a text in some dialects.
+	// NameNumber is a number or a flag; in some dialects as a text.
 	NameNumber
-	// NameContent is text of prompts, replies, tools or errors, or a document that may hold such text.
+	// NameContent is text of prompts, replies, tools or errors, or a document that may contain such text.
 	NameContent
 )
 
-// Names visits the attribute names that the known dialects use, each once, and facts of all kinds first. A name that
-// ends in * stands for all that begin so and are not there themselves; one that begins with *. stands for all that end
-// so and are in no other way there.
+// Names visits the attribute names that the known dialects use, each once; facts of all kinds come first. A name that ends in * stands for
+// all names with that beginning that are not listed; one that begins with *. stands for all names with that end that are not covered
+// otherwise.
 func Names() iter.Seq2[string, NameKind] {
 	return func(yield func(string, NameKind) bool) {
 		seen := map[string]bool{}

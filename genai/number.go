@@ -14,7 +14,7 @@ import (
 
 const (
 	maxValueBytes = 256  // longer strings are content, not facts
-	maxCount      = 1e12 // more tokens than that are no count
+	maxCount      = 1e12 // a larger value is not a number of tokens
 	maxSeconds    = 1e7
 )
 
@@ -39,7 +39,7 @@ func parseNumber(s string) Opt[float64] {
 	return number(f)
 }
 
-// count returns a number that may be one of tokens.
+// count returns a number if it may be a number of tokens.
 func count(n Opt[float64]) Opt[int64] {
 	if !n.Set || n.V > maxCount || n.V != math.Trunc(n.V) {
 		return Opt[int64]{}
@@ -80,7 +80,7 @@ func toBool(v pcommon.Value) Opt[bool] {
 	}
 }
 
-// toText reads a short string, or ""; numbers are taken for ids that lost their quotes.
+// toText reads a short string, or ""; it also accepts numbers, as ids that lost their quotes.
 func toText(v pcommon.Value) string {
 	switch v.Type() {
 	case pcommon.ValueTypeStr:
@@ -92,7 +92,7 @@ func toText(v pcommon.Value) string {
 	}
 }
 
-// toSession reads the id of a session, or "". It is hashed by whoever uses it, so that its length is no matter.
+// toSession reads the id of a session, or "". Users must hash it, so its length does not matter.
 func toSession(v pcommon.Value) string {
 	if v.Type() == pcommon.ValueTypeStr && len(v.Str()) > maxValueBytes {
 		return v.Str()
@@ -100,7 +100,7 @@ func toSession(v pcommon.Value) string {
 	return toText(v)
 }
 
-// toClass returns a class: one word, which the headers of requests have in a list.
+// toClass returns a class: one word, which may be in the list of a request header.
 func toClass(v pcommon.Value) string {
 	if v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() == 1 {
 		v = v.Slice().At(0)
@@ -111,10 +111,10 @@ func toClass(v pcommon.Value) string {
 	return ""
 }
 
-// cleanString makes the overlong empty, and replaces what is not UTF-8.
+// cleanString returns "" for a long string, and replaces invalid UTF-8.
 func cleanString(s string) string {
 	if len(s) <= maxValueBytes && !utf8.ValidString(s) {
-		s = strings.ToValidUTF8(s, "\uFFFD") // three bytes may come for one
+		s = strings.ToValidUTF8(s, "\uFFFD") // one byte may become three
 	}
 	if len(s) > maxValueBytes {
 		return ""
@@ -122,7 +122,7 @@ func cleanString(s string) string {
 	return s
 }
 
-// What a field can be read from.
+// The types from which a field can be read.
 func isText(v pcommon.Value) bool    { return toText(v) != "" }
 func isSession(v pcommon.Value) bool { return toSession(v) != "" }
 func isClass(v pcommon.Value) bool   { return toClass(v) != "" }
@@ -147,8 +147,8 @@ func isVercelOperation(v pcommon.Value) bool {
 	return v.Type() == pcommon.ValueTypeStr && strings.HasPrefix(v.Str(), "ai.")
 }
 
-// IsWord reports whether a text is one word, as ids, types and reasons are, and messages are not: printable ASCII
-// without a space that does not begin as a JSON object, a list or a string does. The empty text is none.
+// IsWord reports whether a text is one word, like ids, types and reasons, and unlike messages: printable ASCII without spaces that does not
+// begin like a JSON object, list or string. An empty text is not a word.
 func IsWord(s string) bool {
 	for i := range len(s) {
 		if s[i] <= ' ' || s[i] > '~' {
@@ -158,7 +158,7 @@ func IsWord(s string) bool {
 	return s != "" && s[0] != '{' && s[0] != '[' && s[0] != '"'
 }
 
-// wordOr returns a text that is a word, else other.
+// wordOr returns a text if it is a word, else other.
 func wordOr(s, other string) string {
 	if IsWord(s) {
 		return s

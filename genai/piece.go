@@ -3,31 +3,31 @@
 
 package genai
 
-// PieceKind says what a [Piece] of a prompt is.
+// PieceKind is the kind of a [Piece].
 type PieceKind uint8
 
 // The kinds of pieces.
 const (
 	PieceMessage    PieceKind = iota // begins a message: Role is set, Text is empty
-	PieceText                        // text of the message; join several in a row without a separator
-	PieceReasoning                   // reasoning of an earlier reply; several in a row as with PieceText
+	PieceText                        // text of the message; join consecutive ones without a separator
+	PieceReasoning                   // reasoning of an earlier reply; join as for PieceText
 	PieceToolCall                    // canonical JSON of a tool call of the message
 	PieceToolResult                  // canonical JSON of a tool's result that is not text
-	PieceMedia                       // canonical JSON of an image, a sound or a file, whose bytes do not tell how many tokens it has
+	PieceMedia                       // canonical JSON of an image, a sound or a file, whose number of tokens does not follow from its bytes
 	PieceOther                       // canonical JSON of an unknown part or member of a message
 	PieceTool                        // canonical JSON of a tool definition, which belongs to no message
 )
 
-// Piece is a part of a canonical prompt. Text that was escaped in JSON, and the JSON of tools, is a copy; every other text is a
-// slice of the attribute itself and costs nothing.
+// Piece is a part of a canonical prompt. Text that was escaped in JSON, and the JSON of tools, is a copy; other text is a slice of the
+// attribute, without a copy.
 type Piece struct {
 	Kind PieceKind
-	// Role is the message's: system, user, assistant, tool or what the producer wrote, at most 256 bytes.
+	// Role is the role of the message: system, user, assistant, tool or the producer's own name, at most 256 bytes.
 	Role string
 	Text string
 }
 
-// Extent says how much of a prompt the telemetry holds.
+// Extent says how much of a prompt the telemetry has.
 type Extent uint8
 
 // The extents.
@@ -46,7 +46,7 @@ func (e Extent) String() string {
 // Walked sums up a walk over a prompt's pieces.
 type Walked struct {
 	Extent Extent
-	// Messages counts all messages, Textless those that have neither text nor a tool call.
+	// Messages is the number of messages, Textless the number of those with neither text nor a tool call.
 	Messages, Textless int
 	// Bytes counts the bytes of all pieces.
 	Bytes int64

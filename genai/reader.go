@@ -19,26 +19,26 @@ import (
 
 // Options configure a [Reader]. The zero Options work.
 type Options struct {
-	// SessionKeys are attributes that hold a session id, best first; they come before the known ones.
+	// SessionKeys are attributes with a session id, best first; they come before the known ones.
 	SessionKeys []string
-	// ClassKeys are attributes that hold the class of a request, likewise.
+	// ClassKeys are attributes with the class of a request, in the same way.
 	ClassKeys []string
 	Limits    Limits
 }
 
-// Reader reads spans and log records. It keeps its buffers from one to the next, and is for one goroutine at a time.
+// Reader reads spans and log records. It reuses its buffers, and is for one goroutine at a time.
 type Reader struct {
 	index  map[string][]slot
 	limits Limits
 
 	scan   scan
 	record Record
-	doc    tree // documents that hold facts
+	doc    tree // documents with facts
 	walker walker
 	tools  toolScan
 }
 
-// maxKeys bounds the attributes that a reader looks for a session in, or a class; those past it are not looked for.
+// maxKeys is the maximum number of attributes for a session, or a class; further ones are ignored.
 const maxKeys = 64
 
 // NewReader returns a reader.
@@ -68,7 +68,7 @@ func (r *Reader) Span(scope string, span ptrace.Span) *Record {
 	rec.Dialect = r.scan.dialectOf(scope, span.Name())
 	rec.StartUnixNano, rec.EndUnixNano = uint64(span.StartTimestamp()), uint64(span.EndTimestamp())
 	if rec.Dialect == "" {
-		return rec // an application's own span may name a session or a class, and nothing else of ours
+		return rec // an application's own span may only have a session or a class
 	}
 	rec.Kind = r.scan.kindOf(rec.Dialect, span.Name())
 	r.facts(span.Name())
@@ -102,7 +102,7 @@ func (r *Reader) Log(scope string, log plog.LogRecord) *Record {
 	name := eventName(log)
 	r.attributes(attributes)
 	ours := strings.HasPrefix(name, "gen_ai.")
-	if !ours && r.scan.marks == 0 { // a scope alone says little: servers log all they do
+	if !ours && r.scan.marks == 0 { // the scope alone shows little: servers log everything that they do
 		return rec
 	}
 	rec.Dialect = r.scan.dialectOf(scope, name)
@@ -110,7 +110,7 @@ func (r *Reader) Log(scope string, log plog.LogRecord) *Record {
 		rec.Dialect = DialectUnknown
 	}
 	if !ours {
-		return rec // by a producer of GenAI telemetry, about whatever
+		return rec // a producer of GenAI telemetry logs something else
 	}
 	rec.StartUnixNano = uint64(log.Timestamp())
 	rec.Kind = KindContent
@@ -123,7 +123,7 @@ func (r *Reader) Log(scope string, log plog.LogRecord) *Record {
 		return rec
 	case name == eventChoice:
 		if fields {
-			attributes = body.Map() // the first revisions had it in the attributes
+			attributes = body.Map() // the first revisions had the role in the attributes
 			if reason, ok := attributes.Get("finish_reason"); ok {
 				r.finishReasons(reason)
 			}
@@ -144,7 +144,7 @@ func (r *Reader) Log(scope string, log plog.LogRecord) *Record {
 // eventChoice is the event of a reply.
 const eventChoice = "gen_ai.choice"
 
-// eventName returns a log record's event, from wherever the producer put it.
+// eventName returns a log record's event, from the various positions in which producers write it.
 func eventName(log plog.LogRecord) string {
 	if name := log.EventName(); name != "" {
 		return name
@@ -152,7 +152,7 @@ func eventName(log plog.LogRecord) string {
 	return textOf(log.Attributes(), "event.name", "event_name")
 }
 
-// firstOf returns the first of some attributes that is there.
+// firstOf returns the first of these attributes that exists.
 func firstOf(m pcommon.Map, names ...string) (v pcommon.Value, ok bool) {
 	for _, name := range names {
 		if v, ok = m.Get(name); ok {
@@ -162,7 +162,7 @@ func firstOf(m pcommon.Map, names ...string) (v pcommon.Value, ok bool) {
 	return v, ok
 }
 
-// textOf returns the first of some attributes that is a text, of any length, or "".
+// textOf returns the first of these attributes that is a text, of any length, or "".
 func textOf(m pcommon.Map, names ...string) string {
 	for _, name := range names {
 		if v, ok := m.Get(name); ok && v.Type() == pcommon.ValueTypeStr {
@@ -172,8 +172,8 @@ func textOf(m pcommon.Map, names ...string) string {
 	return ""
 }
 
-// Reset lets go of the telemetry that was read last. A reader can do without it; one that waits for its next use should
-// not hold the text of a prompt till then.
+// Reset releases the telemetry that was read last. It is optional, but a reader that waits for its next use should not keep the text of a
+// prompt in memory.
 func (r *Reader) Reset() {
 	clear(r.record.FinishReasons[:cap(r.record.FinishReasons)])
 	r.record.Tools.forget()
@@ -204,7 +204,7 @@ func (r *Reader) attributes(m pcommon.Map) {
 	r.record.Priority = r.scan.count(fieldPriority)
 }
 
-// facts fills in what attributes hold, and what documents in attributes hold where no attribute does.
+// facts fills in the facts from attributes, and from documents in attributes if there is no attribute.
 func (r *Reader) facts(name string) {
 	rec, s := &r.record, &r.scan
 	rec.Operation = s.operationName(rec.Dialect)
@@ -235,7 +235,7 @@ func (r *Reader) facts(name string) {
 	if rec.Operation == "" && rec.Kind == KindInference {
 		rec.Operation = guessOperation(rec.Dialect, name)
 	}
-	// A reply that was not streamed always has its usage; only of streams do servers leave it out unless they are asked.
+	// A reply that was not streamed always has its usage; servers only omit it for streams, unless asked.
 	whole := rec.Stream.Set && !rec.Stream.V
 	rec.UsageDoubtful = rec.Dialect == DialectOpenLIT && !whole && !rec.CachedTokens.Set && (rec.InputTokens.Set || rec.OutputTokens.Set)
 	if start := s.text(fieldCompletionStart); start != "" && !rec.TimeToFirstToken.Set && rec.StartUnixNano > 0 {
@@ -244,12 +244,12 @@ func (r *Reader) facts(name string) {
 			rec.TimeToFirstToken = sinceStart(rec, uint64(max(at.UnixNano(), 0)))
 		}
 	}
-	if !rec.TimeToFirstToken.Set && rec.Dialect != DialectOpenLIT { // whose value is wrong
+	if !rec.TimeToFirstToken.Set && rec.Dialect != DialectOpenLIT { // its value is wrong
 		rec.TimeToFirstToken = s.seconds(fieldServerTTFT)
 	}
 }
 
-// guessOperation names the operation of a request whose dialect has no word for it.
+// guessOperation returns the operation of a request whose dialect does not have one.
 func guessOperation(dialect Dialect, name string) string {
 	switch dialect {
 	case DialectOpenInference, DialectEnvoy:
@@ -260,11 +260,11 @@ func guessOperation(dialect Dialect, name string) string {
 	case DialectVercel, DialectGenkit, DialectLangfuse, DialectLiteLLM:
 		return semconv.OperationChat
 	default:
-		return "" // an engine's span is of either
+		return "" // an engine's span may be both
 	}
 }
 
-// sinceStart returns the seconds from the span's start to an instant within the span.
+// sinceStart returns the seconds from the span's start to a time within the span.
 func sinceStart(rec *Record, instant uint64) Opt[float64] {
 	if rec.StartUnixNano == 0 || instant < rec.StartUnixNano || rec.EndUnixNano > 0 && instant > rec.EndUnixNano {
 		return Opt[float64]{}
@@ -287,7 +287,7 @@ func (r *Reader) finishReasons(v pcommon.Value) {
 	}
 }
 
-// error fills in whether the request failed. Producers disagree on where they say so.
+// error determines whether the request failed. Producers record this in different attributes.
 func (r *Reader) error(span ptrace.Span, exception string) {
 	rec, s := &r.record, &r.scan
 	status := s.count(fieldHTTPStatus)
@@ -306,7 +306,7 @@ func (r *Reader) error(span ptrace.Span, exception string) {
 	rec.ErrorType = wordOr(rec.ErrorType, semconv.ErrorOther)
 }
 
-// findContent says where the prompt is.
+// findContent determines where the prompt is.
 func (r *Reader) findContent(attributes pcommon.Map, dropped bool) {
 	s, c := &r.scan, &r.record.Content
 	c.attributes, c.dropped = attributes, dropped
@@ -327,16 +327,16 @@ func (r *Reader) findContent(attributes pcommon.Map, dropped bool) {
 	}
 	text := c.value.Type() == pcommon.ValueTypeStr && (strings.HasPrefix(s.text(fieldMimeType), "text/plain") || !jsonLike(c.value.Str()))
 	switch flat := s.marks&markFlatInput != 0; {
-	case flat && text: // which may be that of the last message only
+	case flat && text: // it may be only the last message
 		c.form, c.prefix = formFlat, flatInput
 	case text:
 		c.form = formText
 	case flat && !dropped:
-		c.prefix = flatInput // where the document is not enough
+		c.prefix = flatInput // in case the document is incomplete
 	}
 }
 
-// events reads content and first tokens that stand in events, and returns the type of an exception among them, or "".
+// events reads content and first tokens from events, and returns the type of an exception among them, or "".
 func (r *Reader) events(span ptrace.Span) (exception string) {
 	rec := &r.record
 	var first, chunks uint64
@@ -375,14 +375,14 @@ func (r *Reader) events(span ptrace.Span) (exception string) {
 	return exception
 }
 
-// clearlyBefore reports whether an instant lies before the last hundredth of the span: gateways that buffer stamp the
-// first token when they send the last.
+// clearlyBefore reports whether a time is before the last hundredth of the span: gateways that buffer record the first token when they send
+// the last one.
 func clearlyBefore(instant uint64, rec *Record) bool {
 	return instant >= rec.StartUnixNano && instant < rec.EndUnixNano &&
 		float64(rec.EndUnixNano-instant) > 0.01*float64(rec.EndUnixNano-rec.StartUnixNano)
 }
 
-// estimate looks for what may stand in for a missing count of output tokens.
+// estimate looks for values that can replace a missing count of output tokens.
 func (r *Reader) estimate(name string) {
 	rec, s := &r.record, &r.scan
 	if rec.OutputTokens.Set || rec.OutputEstimate.Set {

@@ -12,25 +12,25 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// The reply to a request is a message of the next prompt. It is worth something only if it is written as it will stand there: by the
-// same walk over the same shapes. What may be wrong is left out: a reply that is not known costs little, and a wrong one makes two
-// conversations share what they do not.
+// The reply to a request becomes a message of the next prompt. It is useful only if it is written in the same form: by the same walk over
+// the same forms. Doubtful replies are left out: an unknown reply costs little, but a wrong one makes two conversations share what they do
+// not.
 
-// Reply is the reply that a span or log record holds, not yet read. It refers to the telemetry and to buffers of the [Reader]: walk it
-// before either changes.
+// Reply is the unread reply of a span or log record. It refers to the telemetry and to buffers of the [Reader]: walk it before either
+// changes.
 type Reply struct {
 	source
 	calls pcommon.Value // of formParts
-	plain bool          // a value that is no document is the text itself
+	plain bool          // a value that is not a document is the text itself
 
 	outputTokens, reasoningTokens Opt[int64]
-	called                        bool // the reply ended with a call of a tool
+	called                        bool // the reply ended with a tool call
 	walked                        bool
 }
 
-// Walk calls visit for the pieces of the reply as of a message of a prompt: role first. It returns true where that was the whole and
-// only reply, text and calls. Where it returns false nothing that was visited is to be used: there are several replies or none, or a
-// part of it is missing, cut, redacted, no text, or may be.
+// Walk calls visit for the pieces of the reply as for a message of a prompt, role first. It returns true if that was the whole and only
+// reply, text and calls. If it returns false, the visited pieces must not be used: there are several replies or none, or a part is (or may
+// be) missing, cut, redacted or not text.
 func (r *Reply) Walk(visit func(Piece) bool) bool {
 	r.walked = true
 	if !r.Present() {
@@ -46,7 +46,7 @@ func (r *Reply) Walk(visit func(Piece) bool) bool {
 	} else {
 		n := r.load(t)
 		if r.replyTools(t); len(r.reader.record.Tools.Made) == 0 && r.prefix != "" && r.form == formDocument {
-			w.side.loadFlat(r.attributes, r.prefix) // which a document may not have all of
+			w.side.loadFlat(r.attributes, r.prefix) // the document may be incomplete
 			r.replyTools(&w.side)
 			w.side.reset()
 		}
@@ -61,8 +61,8 @@ func (r *Reply) Walk(visit func(Piece) bool) bool {
 	return r.plausible(w)
 }
 
-// plausible reports whether what was visited can be all that the server generated: a call that it ended with, reasoning that was
-// counted, and a byte or more for each token but those of the template.
+// plausible reports whether the visited pieces can be everything that the server generated: a call with which it ended, reasoning that was
+// counted, and at least one byte for each token, except those of the template.
 func (r *Reply) plausible(w *walker) bool {
 	const templateTokens = 32
 	thoughts := w.kinds&(1<<PieceReasoning|1<<PieceOther) != 0
@@ -70,7 +70,7 @@ func (r *Reply) plausible(w *walker) bool {
 		(!r.outputTokens.Set || r.outputTokens.V <= w.seen.Bytes+templateTokens)
 }
 
-// load reads the reply into a tree and returns its message, or none.
+// load parses the reply into a tree and returns its message, or none.
 func (r *Reply) load(t *tree) int32 {
 	switch r.form {
 	case formFlat:
@@ -104,7 +104,7 @@ func (r *Reply) loadFlat(t *tree) int32 {
 	return t.only(0)
 }
 
-// choice returns the message of a choice, the first of several as it says itself.
+// choice returns the message of a choice, which may say itself that it is the first of several.
 func (t *tree) choice(n int32) int32 {
 	if t.kind(n) != nodeObject || t.int(t.get(n, "index")).V > 0 {
 		return none
@@ -141,11 +141,11 @@ func (t *tree) only(list int32) int32 {
 	return n
 }
 
-// several is the index of a node of which there are more than one.
+// several is the index for more than one node.
 const several = int32(-2)
 
-// reply returns the message of the reply in a document: the response of an API, a list of one message, or a message. A text that
-// happens to be JSON is none of these, and of several choices there is none but the fact.
+// reply returns the message of the reply in a document: the response of an API, a list of one message, or a message. A text that happens to
+// be JSON is none of these. For several choices it returns only that fact.
 func (t *tree) reply(n int32) int32 {
 	if t.kind(n) == nodeArray {
 		n = t.only(n)
@@ -186,7 +186,7 @@ func (t *tree) object(n int32) int32 {
 	return n
 }
 
-// walkParts visits a text and the calls beside it.
+// walkParts visits a text and the calls in a separate attribute.
 func (r *Reply) walkParts(w *walker) {
 	t := &w.main
 	w.open(assistant)
@@ -209,13 +209,13 @@ func (r *Reply) walkParts(w *walker) {
 	w.shut(false)
 }
 
-// findReply says where the reply is in attributes.
+// findReply determines where the reply is in attributes.
 func (r *Reader) findReply(attributes pcommon.Map, dropped bool) {
 	s, rec := &r.scan, &r.record
 	p := &rec.Reply
 	switch operation := s.operation(); {
 	case rec.Choices.V > 1, rec.ErrorType != "", operation == "text_completion", operation == "completion" && rec.Dialect != DialectLiteLLM:
-		return // of a completion the next prompt is a longer text
+		return // the next prompt after a completion is a longer text
 	}
 	p.attributes = attributes
 	name := s.name(fieldReply)
@@ -227,7 +227,7 @@ func (r *Reader) findReply(attributes pcommon.Map, dropped bool) {
 		}
 	case name == "output.value":
 		if s.marks&markFlatOutput != 0 && !dropped {
-			p.prefix = flatOutput // where the document is none
+			p.prefix = flatOutput // in case there is no document
 		}
 		mime, ok := attributes.Get("output.mime_type")
 		switch text := ok && strings.HasPrefix(toText(mime), "text/plain"); {
@@ -239,7 +239,7 @@ func (r *Reader) findReply(attributes pcommon.Map, dropped bool) {
 	case name != "":
 		p.choose(s.values[fieldReply], formDocument)
 		p.plain = name == "langfuse.observation.output"
-	case s.has(fieldReplyReasoning): // nobody knows whether it is sent again
+	case s.has(fieldReplyReasoning): // it is unknown whether the reasoning is sent again
 	case (s.has(fieldReplyText) || s.has(fieldReplyCalls)) && !dropped:
 		p.choose(s.values[fieldReplyText], formParts)
 		p.calls = s.values[fieldReplyCalls]
@@ -270,7 +270,7 @@ func (r *Reader) findReplyEvents(span ptrace.Span) {
 	}
 }
 
-// boundReply notes what a reply is to be held against.
+// boundReply records the facts with which a reply is checked.
 func (r *Reader) boundReply() {
 	rec := &r.record
 	p := &rec.Reply

@@ -13,28 +13,28 @@ import (
 
 // scan is one pass over the attributes of a span or log record: for each field, the value that counts.
 type scan struct {
-	values [maxFields]pcommon.Value // nothing where no attribute holds the field
-	ranks  [maxFields]uint8         // absent there
+	values [maxFields]pcommon.Value // nothing if no attribute has the field
+	ranks  [maxFields]uint8         // absent in that case
 	marks  mark
 }
 
 const absent = 0xff
 
-// nothing is the value of a field that no attribute holds. It is never written to.
+// nothing is the value of a field without an attribute. It must not be modified.
 var nothing = pcommon.NewValueEmpty()
 
 func (s *scan) reset() {
 	s.marks = 0
 	for i, rank := range s.ranks {
-		if rank != absent { // few are: most spans have nothing to do with GenAI
-			s.ranks[i], s.values[i] = absent, nothing // telemetry is not to be kept alive
+		if rank != absent { // few are: most spans have no GenAI telemetry
+			s.ranks[i], s.values[i] = absent, nothing // do not keep the telemetry in memory
 		}
 	}
 }
 
 func (s *scan) has(f field) bool { return s.ranks[f] != absent }
 
-// name returns the attribute that holds a field, but for sessions; "" where there is none.
+// name returns the attribute of a field, except for sessions; "" if there is none.
 func (s *scan) name(f field) string {
 	if !s.has(f) {
 		return ""
@@ -42,7 +42,7 @@ func (s *scan) name(f field) string {
 	return fields[f].names[s.ranks[f]]
 }
 
-// attributes reads all attributes. A value that its field cannot be read from is not there.
+// attributes reads all attributes. It ignores values from which their field cannot be read.
 func (s *scan) attributes(m pcommon.Map, index map[string][]slot) {
 	for key, value := range m.All() {
 		for _, slot := range index[key] {
@@ -72,7 +72,7 @@ func (s *scan) attributes(m pcommon.Map, index map[string][]slot) {
 }
 
 func (s *scan) text(f field) string {
-	if !s.has(f) { // most are not there
+	if !s.has(f) { // most are absent
 		return ""
 	}
 	return toText(s.values[f])

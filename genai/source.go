@@ -5,31 +5,31 @@ package genai
 
 import "go.opentelemetry.io/collector/pdata/pcommon"
 
-// form says how a prompt or a reply is written.
+// form is the form of a prompt or a reply in telemetry.
 type form uint8
 
 const (
 	formNone     form = iota
 	formDocument      // one attribute: JSON, structured or plain text
-	formText          // one attribute that is text even where it looks like JSON
+	formText          // one attribute that is text even if it looks like JSON
 	formFlat          // attributes below a prefix
 	formEvents        // span events, one per message
 	formMessage       // a log record's body, one message
-	formParts         // of a reply: an attribute with the text, one with the calls
-	formList          // of a reply: among the events of a prompt, in one attribute
-	formChoice        // of a reply: the attributes of a span event, or the body of a log record
+	formParts         // for a reply: an attribute with the text, one with the calls
+	formList          // for a reply: among the events of a prompt, in one attribute
+	formChoice        // for a reply: the attributes of a span event, or the body of a log record
 )
 
-// source is where a prompt or a reply stands in the telemetry. It refers to buffers of the reader, too.
+// source is the location of a prompt or a reply in the telemetry. It refers to buffers of the reader, too.
 type source struct {
 	reader     *Reader
 	form       form
-	value      pcommon.Value // but for formFlat, formEvents and formChoice; of formParts the text
+	value      pcommon.Value // not for formFlat, formEvents and formChoice; for formParts the text
 	attributes pcommon.Map
-	prefix     string // of formFlat, and of flattened messages that stand in for a document
+	prefix     string // of formFlat, and of flattened messages that can replace a document
 }
 
-// Present reports whether there may be something to walk. It may still turn out to have no text.
+// Present reports whether there may be content. It may still turn out to have no text.
 func (s *source) Present() bool { return s.form != formNone }
 
 // choose makes a value the source, unless there is one.

@@ -10,9 +10,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// Tokens appends the token ids of a prompt that was sent as such (a completions request with integers for its prompt)
-// to dst. ok is false for every other prompt, for a list of several prompts, and where the list is not whole; dst is
-// then as it was. A prompt of text costs one search and is not parsed.
+// Tokens appends the token ids of a prompt that was sent as token ids (a completions request whose prompt is integers) to dst. For any
+// other prompt, for a list of several prompts, and for an incomplete list, ok is false and dst unchanged. A prompt of text costs one search
+// and is not parsed.
 func (c *Content) Tokens(dst []uint32) (tokens []uint32, ok bool) {
 	if c.form != formDocument || c.system.Type() != pcommon.ValueTypeEmpty || c.remote || !mayBeTokens(c.value) {
 		return dst, false
@@ -42,7 +42,7 @@ func (c *Content) Tokens(dst []uint32) (tokens []uint32, ok bool) {
 	return tokens, true
 }
 
-// mayBeTokens reports whether a value can hold a list of numbers for a prompt.
+// mayBeTokens reports whether a value can contain a list of numbers as a prompt.
 func mayBeTokens(v pcommon.Value) bool {
 	switch v.Type() {
 	case pcommon.ValueTypeSlice:
@@ -53,7 +53,7 @@ func mayBeTokens(v pcommon.Value) bool {
 	case pcommon.ValueTypeStr:
 		s := v.Str()
 		for !beginsNumbers(s) {
-			const key = `"prompt"` // within a text its quotes are escaped
+			const key = `"prompt"` // within a text its quotes would be escaped
 			i := strings.Index(s, key)
 			if i < 0 {
 				return false
@@ -72,5 +72,5 @@ func beginsNumbers(s string) bool {
 	return strings.HasPrefix(s, "[") && rest != "" && rest[0] >= '0' && rest[0] <= '9'
 }
 
-// Part reports whether the content is one message of several, each with a log record of its own.
+// Part reports whether the content is one message of several, each with its own log record.
 func (c *Content) Part() bool { return c.form == formMessage }

@@ -3,26 +3,26 @@
 
 package genai
 
-// This file finds the ids of tool calls. A request whose prompt ends with the result of a call follows the request whose reply made
-// it, whatever their spans say. The ids stand in the telemetry even where its producer records no text.
+// This file finds the ids of tool calls. A request whose prompt ends with the result of a call follows the request whose reply made the
+// call, whatever their spans show. The ids are in the telemetry even if its producer records no text.
 
 import "slices"
 
-// MaxToolIDs is the greatest number of ids that a record has of a kind.
+// MaxToolIDs is the maximum number of ids of each kind in a record.
 const MaxToolIDs = 64
 
-// ToolIDs are ids of tool calls, as their engine or their client chose them: many choose them at random, and some count from 0 in each
+// ToolIDs are ids of tool calls, as chosen by their engine or client: many choose them at random, and some count from 0 in each
 // conversation. Hash them; do not store them. Each has at most 256 bytes.
 type ToolIDs struct {
-	// Made are those of the calls that the reply made. They are known once the reply has been walked.
+	// Made are the ids of the calls that the reply made. They are known after the reply has been walked.
 	Made []string
-	// Given are those of the calls whose results end the prompt, behind the last message of the assistant. They are known once the
-	// content has been walked. Of a tool's run, it is the call that it answers.
+	// Given are the ids of the calls whose results end the prompt, after the last message of the assistant. They are known after the
+	// content has been walked. For a tool's run, it is the call that it answers.
 	Given []string
-	// Spoke is true where the prompt has a message of the assistant. The results of other log records are then at its end only if
-	// these come after this one.
+	// Spoke is true if the prompt has a message of the assistant. The results in other log records are then at its end only if these come
+	// after this one.
 	Spoke bool
-	// SurplusMade and SurplusGiven are the numbers of ids that were left out, as too long or too many.
+	// SurplusMade and SurplusGiven are the numbers of ids that were left out because they were too long or too many.
 	SurplusMade, SurplusGiven int64
 }
 
@@ -40,7 +40,7 @@ func (r *Record) ReadTools() {
 	}
 }
 
-// The types of parts and items that are a call, and of those that are the result of one.
+// The types of parts and items that are calls, and of those that are results of calls.
 var (
 	callTypes = map[string]bool{
 		"tool_call": true, "tool-call": true, "tool_use": true, "function_call": true, "custom_tool_call": true,
@@ -60,7 +60,7 @@ type toolScan struct {
 	surplus int64
 }
 
-// scan looks through a node and all within it.
+// scan searches a node and all nodes within it.
 func (s *toolScan) scan(t *tree, n int32, reply bool) {
 	*s = toolScan{t: t, reply: reply, found: s.found[:0]}
 	for i := n; i < t.nodes[n].next; i++ {
@@ -70,7 +70,7 @@ func (s *toolScan) scan(t *tree, n int32, reply bool) {
 	}
 }
 
-// object reads what one object says. All within it has a turn of its own.
+// object reads one object. The nodes within it are searched separately.
 func (s *toolScan) object(n int32) {
 	t := s.t
 	kind, role := t.word(t.get(n, "type", "kind")), canonicalRole(t.word(t.get(n, "role")))
@@ -81,7 +81,7 @@ func (s *toolScan) object(n int32) {
 		s.call(call)
 	case resultTypes[kind]:
 		s.result(t.callID(n))
-	case s.reply && t.get(n, "toolCallId") != none: // of a list of calls alone
+	case s.reply && t.get(n, "toolCallId") != none: // in a list of only calls
 		s.call(n)
 	case role == "tool":
 		s.message(n)
@@ -98,7 +98,7 @@ func (s *toolScan) object(n int32) {
 	}
 }
 
-// message reads a message that is a result. It may be its parts that have the results, and then its own id is none of a call.
+// message reads a message that is a result. If its parts have the results, its own id does not belong to a call.
 func (s *toolScan) message(n int32) {
 	if id := s.t.get(n, "tool_call_id", "toolCallId", "call_id"); id != none {
 		s.result(id)
@@ -114,7 +114,7 @@ func (s *toolScan) call(n int32) {
 	}
 }
 
-// speak notes that the assistant has said something: what was the end of the prompt is none.
+// speak records a message of the assistant: results before it do not end the prompt.
 func (s *toolScan) speak() {
 	if !s.reply {
 		s.found, s.spoke, s.surplus = s.found[:0], true, 0
@@ -134,7 +134,7 @@ func (s *toolScan) add(n int32) {
 	}
 	id := s.t.str(n)
 	switch {
-	case id == "": // too long, or no text
+	case id == "": // too long, or not a text
 		s.surplus++
 		return
 	case slices.Contains(s.found, id):
@@ -146,12 +146,12 @@ func (s *toolScan) add(n int32) {
 	s.found = append(s.found, id)
 }
 
-// callID returns the id of the call that an object is, or is the result of. Some have an id of their own beside it.
+// callID returns the id of the call that an object is, or to which it is the result. Some objects also have their own id.
 func (t *tree) callID(n int32) int32 {
 	return t.get(n, "call_id", "toolCallId", "tool_call_id", "tool_use_id", "id", "ref")
 }
 
-// word returns a string that has no escapes, or "".
+// word returns a string without escapes, or "".
 func (t *tree) word(n int32) string {
 	if t.kind(n) != nodeString || t.nodes[n].escaped {
 		return ""
@@ -159,7 +159,7 @@ func (t *tree) word(n int32) string {
 	return t.nodes[n].text
 }
 
-// promptTools finds the results that end a prompt, if its end is there.
+// promptTools finds the results that end a prompt, if its end is known.
 func (c *Content) promptTools(w *walker, list int32) {
 	if t := &w.main; !t.cut && (c.form != formFlat || !c.dropped) {
 		s, ids := &c.reader.tools, &c.reader.record.Tools
@@ -168,7 +168,7 @@ func (c *Content) promptTools(w *walker, list int32) {
 	}
 }
 
-// replyTools finds the calls that a reply made, which need neither be whole nor the only one.
+// replyTools finds the calls that a reply made. The reply may be incomplete, or one of several.
 func (r *Reply) replyTools(t *tree) {
 	if t.empty() {
 		return

@@ -11,9 +11,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
 )
 
-// Limits bound what a [Reader] spends on one span. The zero value of a field means its default.
+// Limits limits what a [Reader] spends on one span. The zero value of a field means its default.
 type Limits struct {
-	// Bytes of one value that are read as JSON; what follows is cut. Default 16 MiB.
+	// Bytes of one value that are parsed as JSON; the rest is cut. Default 16 MiB.
 	Bytes int
 	// Nodes of one value (JSON values and keys), 24 bytes each. Default 262,144.
 	Nodes int
@@ -38,16 +38,16 @@ const (
 	nodeObject
 )
 
-// node is a value of a tree, or the key before one. A container's members follow it; next is the index after them.
+// node is a value of a tree, or the key before one. The members of a container follow it; next is the index after them.
 type node struct {
 	text    string // of a string or number; a piece of the source, never a copy
 	next    int32
 	kind    nodeKind
 	escaped bool // text has JSON escapes
-	cut     bool // the source ended within text
+	cut     bool // the text ended within this one
 }
 
-// none is the index of a node that is not there.
+// none is the index of a missing node.
 const none = int32(-1)
 
 // tree is a JSON text, a structured attribute or a set of flattened attributes, in one flat array that is reused.
@@ -56,9 +56,9 @@ type tree struct {
 	limits  *Limits
 	nodes   []node
 	entries []flatEntry // of flattened attributes
-	most    int         // the most nodes since forget
-	cut     bool        // the source ended early or went past a limit
-	gaps    bool        // members are known to be missing elsewhere than at the end
+	most    int         // the maximum number of nodes since forget
+	cut     bool        // the text ended early or exceeded a limit
+	gaps    bool        // members are known to be missing, other than at the end
 }
 
 func (t *tree) reset() {
@@ -66,10 +66,10 @@ func (t *tree) reset() {
 	t.nodes, t.cut, t.gaps = t.nodes[:0], false, false
 }
 
-// forget releases the sources: nodes refer to their text, including nodes that a reset left behind.
+// forget releases the texts: nodes refer to them, including nodes that a reset left behind.
 func (t *tree) forget() {
 	t.reset()
-	clear(t.nodes[:min(t.most+1, cap(t.nodes))]) // one more: the parser takes half a key back
+	clear(t.nodes[:min(t.most+1, cap(t.nodes))]) // one more, because the parser removes incomplete keys
 	t.most = 0
 }
 
@@ -83,8 +83,7 @@ func (t *tree) kind(n int32) nodeKind {
 	return t.nodes[n].kind
 }
 
-// get returns the first member of an object that has one of the names, in the names' order, or none. A null member
-// counts as absent.
+// get returns the first member of an object with one of the names, in the names' order, or none. A null member counts as absent.
 func (t *tree) get(object int32, names ...string) int32 {
 	if t.kind(object) != nodeObject {
 		return none
@@ -120,7 +119,7 @@ func (t *tree) values(n int32) iter.Seq[int32] {
 	}
 }
 
-// path descends by one name after the other.
+// path descends by one name after another.
 func (t *tree) path(n int32, names ...string) int32 {
 	for _, name := range names {
 		n = t.get(n, name)
@@ -165,7 +164,7 @@ func (t *tree) raw(n int32) string {
 	return t.nodes[n].text
 }
 
-// partial reports whether the source ended within a node, or may have.
+// partial reports whether the text ended within a node, or may have.
 func (t *tree) partial(n int32) bool {
 	return t.cut && n >= 0 && int(t.nodes[n].next) == len(t.nodes)
 }
@@ -210,7 +209,7 @@ func (t *tree) addValue(v pcommon.Value, depth int) {
 			t.addValue(member, depth+1)
 		}
 		t.close(array)
-	default: // bytes have no place in a message
+	default: // bytes are not allowed in a message
 		t.add(node{})
 	}
 }
@@ -227,12 +226,12 @@ func (t *tree) addMap(m pcommon.Map, depth int) {
 	t.close(object)
 }
 
-// addPlain appends a string that is not JSON, cut when its length says so.
+// addPlain appends a string that is not JSON, marked as cut if its length shows it.
 func (t *tree) addPlain(s string) {
 	t.add(node{kind: nodeString, text: s, cut: truncated(s)})
 }
 
-// graft appends the members of the object that another tree holds.
+// graft appends the members of an object in another tree.
 func (t *tree) graft(other *tree) {
 	if len(t.nodes)+len(other.nodes) >= t.limits.Nodes {
 		t.cut = true
@@ -246,7 +245,7 @@ func (t *tree) graft(other *tree) {
 	t.cut = t.cut || other.cut
 }
 
-// full reports whether the tree is at its limit, and marks it as cut then.
+// full reports whether the tree has reached its limit, and marks it as cut then.
 func (t *tree) full() bool {
 	if len(t.nodes)+1 < t.limits.Nodes {
 		return false

@@ -10,23 +10,23 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// What is in a prompt and cannot be read must not pass for equal: two prompts would be taken for one. A document may hold
-// members that nobody has seen yet, a message parts without their content, a text the mark of whoever cut it.
+// Unreadable parts of a prompt must not count as equal, because two prompts would be mistaken for one. A document may have unknown members,
+// a message parts without their content, a text the mark of a program that cut it.
 
-// Members of a request, of a message or a part, and of a medium that are no text, however long they are.
+// Members of a request, of a message or a part, and of a medium that are not text, however long they are.
 var (
 	parameters = vocabularySet("parameters")
 	aspects    = vocabularySet("aspects", semconv.GenAISystem, semconv.GenAIProviderName)
 	labels     = vocabularySet("labels")
 )
 
-// Bounds below which a value that is not known is taken for an option, and not for a text.
+// Limits below which an unknown value counts as an option, not as a text.
 const (
 	maxOption      = 64 // bytes of a word
 	maxOptionNodes = 64 // of a list or an object of words and numbers
 )
 
-// texty reports whether a value may hold text of a prompt.
+// texty reports whether a value may contain text of a prompt.
 func (t *tree) texty(n int32) bool {
 	switch t.kind(n) {
 	case nodeString:
@@ -44,7 +44,7 @@ func (t *tree) texty(n int32) bool {
 	}
 }
 
-// moreText reports whether a request has members beyond those that were read that may be of the prompt.
+// moreText reports whether a request has unread members that may belong to the prompt.
 func (t *tree) moreText(object int32, read ...int32) bool {
 	for value := range t.values(object) {
 		if !slices.Contains(read, value) && !parameters[t.nodes[value-1].text] && t.texty(value) {
@@ -54,8 +54,8 @@ func (t *tree) moreText(object int32, read ...int32) bool {
 	return false
 }
 
-// others visits the members of a message or a part that hold text and are not read. Nobody knows what they are, nor where in
-// the message they stand: they come before the rest of it, so that messages that differ in them share nothing.
+// others visits the unread members of a message or a part that contain text. Their meaning and their position in the message are unknown.
+// They come first, so that messages that differ in them share nothing.
 func (w *walker) others(t *tree, object int32, read ...int32) {
 	var space [8]int32
 	values := space[:0]
@@ -78,7 +78,7 @@ func (w *walker) others(t *tree, object int32, read ...int32) {
 	}
 }
 
-// What makes a part an image, a sound or a file: words in its type, or members of it.
+// What identifies an image, a sound or a file: words in its type, or members of it.
 var (
 	mediaTypes   = []string{"image", "audio", "video", "file", "document", "media", "blob", "uri", "binary", "pdf"}
 	mediaMembers = []string{"inline_data", "inlineData", "file_data", "fileData", "media", "image_url", "image", "audio", "video", "mime_type", "media_type"}
@@ -91,8 +91,7 @@ func (t *tree) isMedia(n int32, kind string) bool {
 		t.get(n, mediaMembers...) != none
 }
 
-// substantial reports whether a medium is there, or a reference that says which one it is: bytes, a URL, an id. What took the
-// place of one does not.
+// substantial reports whether a medium, or a unique reference to it, exists: bytes, a URL, an id. A placeholder does not count.
 func (t *tree) substantial(n int32) bool {
 	found := false
 	for value := range t.values(n) {
@@ -115,7 +114,7 @@ func (t *tree) substantial(n int32) bool {
 	return found
 }
 
-// placeholder reports whether a text stands for a medium that is not there, or only for its beginning.
+// placeholder reports whether a text replaces a medium, or is only its beginning.
 func (t *tree) placeholder(n int32) bool {
 	s := t.nodes[n].text
 	if strings.HasPrefix(s, "data:") && strings.Contains(s, ",") {
@@ -127,7 +126,7 @@ func (t *tree) placeholder(n int32) bool {
 		strings.HasSuffix(tail, "...") || strings.HasSuffix(tail, "…") || len(s) <= longest && !strings.Contains(s, "/") && strings.ContainsAny(s, " <[{")
 }
 
-// redactions take the place of texts.
+// redactions are texts that replace others.
 var redactions = []string{"__REDACTED__", "[REDACTED]", "<REDACTED>", "[redacted]", "<redacted>", "REDACTED", "***", "[Filtered]"}
 
 func redacted(s string) bool {
@@ -135,10 +134,10 @@ func redacted(s string) bool {
 	return len(s) <= longest && slices.Contains(redactions, s)
 }
 
-// cutMarks are what whoever cuts a text puts at its end.
+// cutMarks are the marks at the end of texts that were cut.
 var cutMarks = []string{"[truncated]", "[TRUNCATED]", "(truncated)", "<truncated>", "[Truncated]"}
 
-// withoutMark returns a text without the mark of a cut at its end, and the dots before that.
+// withoutMark returns a text without the mark of a cut at its end, and the dots before it.
 func withoutMark(s string) string {
 	if s == "" || s[len(s)-1] != ']' && s[len(s)-1] != ')' && s[len(s)-1] != '>' {
 		return s

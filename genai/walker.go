@@ -11,7 +11,7 @@ import (
 
 // walker visits the pieces of one prompt. Its buffers are reused.
 type walker struct {
-	main, side, instructions tree // messages; tools beside them; instructions beside them
+	main, side, instructions tree // messages; tools outside them; instructions outside them
 	nested                   tree // JSON within strings
 	buffer                   []byte
 	walk
@@ -20,12 +20,12 @@ type walker struct {
 // walk is the state of one walk.
 type walk struct {
 	visit   func(Piece) bool
-	role    string // of a message that names none
+	role    string // of a message without one
 	stopped bool
 	cut     bool // the end of what was visited last is missing
 	gaps    bool
 	media   bool
-	hole    bool   // the walk ended at something that is there and cannot be read
+	hole    bool   // the walk ended at something unreadable
 	texts   int    // pieces of the current message, empty text included
 	kinds   uint   // bits of the kinds of pieces that were visited
 	opened  string // role of the last message
@@ -40,7 +40,7 @@ func (w *walker) begin(visit func(Piece) bool) {
 	w.instructions.reset()
 }
 
-// end lets go of the telemetry and of buffers that one huge span has left behind.
+// end releases the telemetry, and buffers that one huge span has left behind.
 func (w *walker) end() {
 	const most = 1 << 16
 	w.visit = nil
@@ -55,7 +55,7 @@ func (w *walker) end() {
 	}
 }
 
-// forget lets go of all text.
+// forget releases all text.
 func (w *walker) forget() {
 	for _, t := range w.trees() {
 		t.forget()
@@ -78,8 +78,8 @@ func (w *walker) result() Walked {
 	return w.seen
 }
 
-// implausible reports whether the server counted more tokens than the text has bytes. A token has a byte or more;
-// what chat templates add is allowed for.
+// implausible reports whether the server counted more tokens than the text has bytes. A token has at least one byte; the tokens of chat
+// templates are taken into account.
 func (w *walker) implausible(tokens Opt[int64]) bool {
 	const templateTokens, messageTokens = 512, 16
 	return tokens.Set && !w.media && !w.hole && tokens.V > w.seen.Bytes+templateTokens+messageTokens*int64(w.seen.Messages)
@@ -101,7 +101,7 @@ func (w *walker) prompt(p prompt) {
 		i, end = p.list+1, t.nodes[p.list].next
 	}
 	if p.open && p.lead == none && !p.instructions && (i == end || t.role(i, "") != system) {
-		w.gaps = true // instructions may have stood behind the messages
+		w.gaps = true // the missing instructions may have followed the messages
 	}
 	for ; i < end && t.role(i, "") == system; i = t.nodes[i].next {
 		w.message(t, i, "")
@@ -148,7 +148,7 @@ func (w *walker) tools(t *tree, list int32) {
 	w.cut = w.cut || t != &w.main && t.cut
 }
 
-// endHere ends the walk at what is there and cannot be read: what was visited is a beginning of the prompt.
+// endHere ends the walk at something unreadable: the visited pieces are a beginning of the prompt.
 func (w *walker) endHere() {
 	if !w.stopped {
 		w.gaps = w.gaps || w.cut
@@ -156,7 +156,7 @@ func (w *walker) endHere() {
 	}
 }
 
-// emit visits a piece. What follows a cut stands after a hole.
+// emit visits a piece. Pieces after a cut come after a gap.
 func (w *walker) emit(kind PieceKind, text string) {
 	if w.stopped {
 		return
@@ -168,9 +168,8 @@ func (w *walker) emit(kind PieceKind, text string) {
 	w.stopped = !w.visit(Piece{Kind: kind, Role: w.role, Text: text})
 }
 
-// Sizes in bytes of the pieces that an escaped text goes out in: runs without an escape of at least longRun as they stand, all
-// else put together up to about pieceSize. Code and JSON have an escape every few bytes, and some producers escape all that
-// is not ASCII.
+// Sizes in bytes of the pieces of an escaped text: runs without an escape of at least longRun are emitted directly; the rest is joined up
+// to about pieceSize. Code and JSON have an escape every few bytes, and some producers escape everything that is not ASCII.
 const (
 	longRun   = 128
 	pieceSize = 4096
@@ -230,14 +229,14 @@ func (w *walker) escapedText(kind PieceKind, s string, cut bool) {
 	w.buffer = b
 }
 
-// The roles that are told apart, as canonical prompts have them.
+// The canonical names of roles.
 const (
 	system    = "system"
 	user      = "user"
 	assistant = "assistant"
 )
 
-// roles that are the same thing under two names.
+// Names of roles with the same meaning.
 var roles = map[string]string{
 	"developer": system,
 	"human":     user,
@@ -252,8 +251,8 @@ func (t *tree) role(n int32, other string) string {
 	return cmp.Or(canonicalRole(t.str(t.get(t.unwrap(n, "message"), "role"))), other)
 }
 
-// repeats reports whether the messages of the system say what the instructions beside them say, which some producers
-// write twice: one of the messages, or all of them together.
+// repeats reports whether the system messages repeat the instructions outside them, which some producers write twice: one of the messages,
+// or all of them together.
 func (t *tree) repeats(list int32, instructions *tree) bool {
 	if t.kind(list) != nodeArray {
 		return false

@@ -12,10 +12,10 @@ import (
 	"github.com/moonloop/moonloop/mooncake/internal/ranges"
 )
 
-// agreement checks that ranges tell the same prefixes as hash ids, only finer: two rows have the same hash id at a block exactly when
-// they have the same id at the end of that block. An id of ranges must follow the same id everywhere, and its block hold as many
-// tokens. It takes 4 bytes for a hash id of rows with ranges, and 16 for a row with new blocks; ids that are not canonical take
-// what [RenumberRanges] says.
+// agreement checks rule V9: ranges and hash ids must describe the same prefixes. Two rows have the same hash id at a block exactly when
+// they have the same range id at the end of that block. An id of ranges must always follow the same id, and its block must always have the
+// same number of tokens. The check uses 4 bytes for each hash id of rows with ranges, and 16 for a row with new blocks; for ids that are
+// not canonical, it also uses what [RenumberRanges] documents.
 type agreement struct {
 	max   int
 	fine  int64
@@ -33,7 +33,7 @@ type agreement struct {
 	full   string // why nothing more is known; empty while it is
 }
 
-// anyRun stands for the end of a block that is not known.
+// anyRun stands for the end of a block whose run is not known.
 const anyRun = math.MaxUint32
 
 // newAgreement returns nil where there is nothing to agree on: block sizes that do not fit are for the reader to refuse.
@@ -48,8 +48,8 @@ func newAgreement(opt *CheckOptions, blockSize, maxIDs int) *agreement {
 	}
 }
 
-// add compares the ranges of a row with its hash ids, which the forest has numbered, and returns the first block, from 0, at
-// which they disagree, or -1. Past the bound it does nothing.
+// add compares the ranges of a row with its hash ids, as numbered by the forest, and returns the first block, from 0, at which they
+// disagree, or -1. Past the limit on ids it does nothing.
 func (a *agreement) add(row *Row, f *forest, bad faults) (block int64) {
 	a.row = a.row[:0]
 	if a.full != "" || row.HashRanges == nil {
@@ -77,7 +77,7 @@ func (a *agreement) add(row *Row, f *forest, bad faults) (block int64) {
 		if strange {
 			return a.chain.Strange(before) / a.ratio
 		}
-		return -1 // hash ids that do not stand for prefixes agree with nothing, which is said by other rules
+		return -1 // hash ids that are not prefixes cannot agree; other rules report them
 	}
 	block = -1
 	blocks := (row.InputLength.V-1)/a.fine + 1
@@ -105,7 +105,7 @@ func (a *agreement) add(row *Row, f *forest, bad faults) (block int64) {
 	return block
 }
 
-// isShort reports whether a block is partial and ends with a whole fine one.
+// isShort reports whether a block is partial and ends with a whole fine block.
 func (a *agreement) isShort(row *Row, block int64) bool {
 	tokens := row.InputLength.V - block*a.ratio*a.fine
 	return tokens < a.ratio*a.fine && tokens%a.fine == 0

@@ -11,12 +11,12 @@ import (
 	"github.com/moonloop/moonloop/mooncake/internal/words"
 )
 
-// Rule names a rule of the trace format.
+// Rule is the name of a rule of the trace format.
 type Rule string
 
-// The rules. A trace that keeps all of them is read alike by every tool.
+// The rules. All tools read a trace alike if it follows all of them.
 const (
-	V1 Rule = "V1" // timestamp, input_length, output_length and hash_ids are there
+	V1 Rule = "V1" // timestamp, input_length, output_length and hash_ids are present
 	V2 Rule = "V2" // timestamps do not decrease
 	V3 Rule = "V3" // a row has ceil(input_length / block size) ids
 	V4 Rule = "V4" // no id occurs twice in a row
@@ -24,7 +24,7 @@ const (
 	V6 Rule = "V6" // a block always holds the same number of tokens
 	V7 Rule = "V7" // ids are 0, 1, 2, ... in order of first appearance
 	V8 Rule = "V8" // ids are below 2^31
-	V9 Rule = "V9" // hash_ranges tell the same prefixes as hash_ids, only finer
+	V9 Rule = "V9" // hash_ranges describe the same prefixes as hash_ids, only finer
 )
 
 var ruleTexts = map[Rule]string{
@@ -47,10 +47,10 @@ type Violation struct {
 	Text  string `json:"text"` // one sentence for people
 }
 
-// CheckOptions says how to check a trace. The zero value is usable.
+// CheckOptions configures a [Checker]. The zero value is usable.
 type CheckOptions struct {
-	BlockSize int // tokens per id; 0 is [BlockSize]
-	// FineBlockSize is the number of tokens per id of hash_ranges; 0 leaves V9 unchecked.
+	BlockSize int // tokens per id; 0 = [BlockSize]
+	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = do not check V9.
 	FineBlockSize int
 	// MaxIDs is the number of distinct ids to remember for V4 to V7. 0 is [DefaultMaxIDs], or with Memory as many as there can be, 2^31, if not
 	// more than that are not canonical.
@@ -69,10 +69,10 @@ func (o *CheckOptions) share(part int) int {
 	return max(o.Memory/part, 1)
 }
 
-// rules are all of them: the bit of a rule in [faults] is its place here.
+// rules lists all rules. The index of a rule is its bit in [faults].
 var rules = [...]Rule{V1, V2, V3, V4, V5, V6, V7, V8, V9}
 
-// faults are the rules that a row breaks.
+// faults is a set of rules that a row breaks.
 type faults uint16
 
 const (
@@ -91,7 +91,7 @@ const (
 type Checker struct {
 	forest *forest
 	ranges *agreement // nil without a fine block size
-	block  int64      // at which V9 is broken first
+	block  int64      // the first block at which V9 is broken
 	prev   Opt[float64]
 	found  [len(rules)]Violation
 	rows   int64
@@ -105,7 +105,7 @@ func NewChecker(opt CheckOptions) *Checker {
 	return c
 }
 
-// Add checks the next row of the file, which stands on the given line.
+// Add checks the next row of the file, which is on the given line.
 func (c *Checker) Add(row *Row, line int64) { c.add(row, line) }
 
 func (c *Checker) add(row *Row, line int64) faults {
@@ -198,8 +198,8 @@ func (c *Checker) UncheckedRanges() string {
 	return c.ranges.full
 }
 
-// strict is Add for a reader that refuses ids without a definite parent and fill. Other rules do not matter to it: a
-// row out of order or a gap in the numbers can be read in one way only.
+// strict is Add for a reader that refuses ids without a definite parent and fill. Other rules do not matter to it, because a row out of
+// order or a gap in the numbers is not ambiguous.
 func (c *Checker) strict(row *Row, line int64) *RowError {
 	bad := c.add(row, line) & (repeated | parents | fills | disagreeing)
 	if bad == 0 {

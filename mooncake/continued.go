@@ -10,33 +10,34 @@ import (
 	"github.com/moonloop/moonloop/mooncake/internal/words"
 )
 
-// A turn of a conversation shares the ranges and the replies of the turn before, and adds a few. Written in full, they would make each turn longer
-// than the one before. So a row that continues another one is written with what it adds, and read with all.
+// A turn of a conversation has the ranges and the replies of the turn before, and adds a few. Written in full, each turn would be longer
+// than the one before. So a row that continues another row is written with its additions only, and read with all ranges and replies.
 
-// Readers remember as much as writers refer to, and writers no more than readers remember.
+// A writer continues only rows that readers still remember: both use the same limits.
 const (
-	// maxContinued is how many rows further up a row may be that another one continues.
+	// maxContinued is the maximum distance, in rows, between a row and the earlier row that it continues.
 	maxContinued = 1 << 14
-	// maxRemembered bounds the ranges and replies that are remembered of all those rows: 24 MiB, and in memory that is used again as much.
+	// maxRemembered is the maximum number of ranges and replies that are remembered of all those rows: 24 MiB, and as much again in memory
+	// that is reused.
 	maxRemembered = 1 << 20
 )
 
-// prefix is what a row can continue: the ranges and the replies of another one.
+// prefix is the part of a row that a later row can continue: its ranges and replies.
 type prefix struct {
 	ranges  []HashRange
 	replies []Reply
 }
 
-// recent remembers the prefixes of the last rows of a file, from the first one on that has ranges. Their memory is used again.
+// recent remembers the prefixes of the last rows of a file, from the first row with ranges on. It reuses their memory.
 type recent struct {
-	rows  []prefix // a ring, by index in the file; without ranges where there are none
-	lost  []bool   // of which nothing is known
-	first int64    // index of the first row that is not forgotten
-	next  int64    // behind that of the last one
-	size  int      // ranges and replies of all
+	rows  []prefix // a ring, by index in the file; empty for rows without ranges
+	lost  []bool   // whether the prefix of a row is unknown
+	first int64    // index of the first row that is remembered
+	next  int64    // index after the last one
+	size  int      // number of ranges and replies of all rows
 }
 
-// add remembers the row of an index, which is above that of the row before.
+// add remembers the row at an index, which is higher than that of the row before.
 func (r *recent) add(index int64, row *Row) {
 	if r.rows == nil && row.HashRanges == nil {
 		return // as in most traces
@@ -50,10 +51,10 @@ func (r *recent) add(index int64, row *Row) {
 	}
 }
 
-// lose notes that nothing is known of the row of an index.
+// lose records that the prefix of the row at an index is unknown.
 func (r *recent) lose(index int64) { r.lost[r.room(index)] = true }
 
-// room makes room for the row of an index, and for those before it that nobody has added.
+// room makes room for the row at an index, and for rows before it that were not added.
 func (r *recent) room(index int64) int64 {
 	if r.rows == nil {
 		r.first, r.next = index, index
@@ -76,11 +77,11 @@ func (r *recent) forget() {
 	of := &r.rows[r.first%maxContinued]
 	r.size -= len(of.ranges) + len(of.replies)
 	if r.first++; cap(of.ranges)+cap(of.replies) > maxRemembered/maxContinued {
-		*of = prefix{} // the memory of long ones
+		*of = prefix{} // frees the memory of long ones
 	}
 }
 
-// of returns the prefix of the row of an index. known is false where the row is forgotten, was never there, or has no ranges.
+// of returns the prefix of the row at an index. known is false if the row is forgotten, was never added, or has no ranges.
 func (r *recent) of(index int64) (of prefix, known bool) {
 	if index < r.first || index >= r.next {
 		return prefix{}, false
@@ -89,11 +90,11 @@ func (r *recent) of(index int64) (of prefix, known bool) {
 	return of, len(of.ranges) > 0
 }
 
-// leastSaved is how many ranges and replies a row must share with another one to be written as one that continues it.
+// leastSaved is the minimum number of ranges and replies that a row must share with another one to be written as its continuation.
 const leastSaved = 3
 
-// without returns what a row with an index adds to the row that its last reply is to, and how many ids it has from that one; 0 where it is written in
-// full.
+// without returns what the row at an index adds to the row that its last reply answers, and how many ids it has from that row; 0 if the row
+// must be written in full.
 func (r *recent) without(row *Row, index int64) (added prefix, ids int64) {
 	n := len(row.Replies)
 	if n == 0 || row.HashRanges == nil {
@@ -113,7 +114,7 @@ func (r *recent) without(row *Row, index int64) (added prefix, ids int64) {
 	for same < len(before.ranges) && len(rest) > 0 && rest[0].First == before.ranges[same].First {
 		count := min(rest[0].Count, before.ranges[same].Count)
 		same, ids, end = same+1, ids+count, rest[0].First+uint64(count) //nolint:gosec // above 0
-		if rest[0].Count > count {                                      // it goes on behind what is shared
+		if rest[0].Count > count {                                      // the range extends beyond the shared ids
 			rest = slices.Clone(rest)
 			rest[0], end = HashRange{First: end, Count: rest[0].Count - count}, 0
 			break
@@ -122,14 +123,14 @@ func (r *recent) without(row *Row, index int64) (added prefix, ids int64) {
 			break
 		}
 	}
-	if len(rest) == 0 || same+n-1 < leastSaved || rest[0].First == end { // a reader would make one range of two
+	if len(rest) == 0 || same+n-1 < leastSaved || rest[0].First == end { // a reader would merge the two into one range
 		return prefix{}, 0
 	}
 	return prefix{rest, row.Replies[n-1:]}, ids
 }
 
-// complete gives a row what it has from the row that it continues, of which it has so many ids. ok is false where that row could not be
-// used.
+// complete adds to a row the ranges and replies of the row that it continues; count is the number of ids that it has from that row. ok is
+// false if that row could not be used.
 func (r *recent) complete(row *Row, index, ids int64, refused *refusals) (ok bool, fault *RowError) {
 	back := row.Replies[0].Back
 	of := index - back

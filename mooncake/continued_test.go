@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// conversation returns the rows of conversations of so many turns each, of which many take place at a time: a turn shares all but the last partial
+// conversation returns the rows of conversations of this many turns each, of which many take place at a time: a turn shares all but the last partial
 // block of the turn before, and has the replies to all of them.
 func conversation(rng *rand.Rand, rows, turns, atATime int) []*Row {
 	const fine, size = 16, 512

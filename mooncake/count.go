@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// ErrUncountable is a trace whose rows only reading it would count.
+// ErrUncountable is the error for a trace whose rows can only be counted by reading it.
 var ErrUncountable = errors.New("its rows can only be counted by reading it")
 
-// CountRows counts the rows of a plain trace file, its lines that are not blank, without looking into them. It counts for
-// at most so long: whole is false where the time was up, and the file has so many rows at least. The error is
-// [ErrUncountable] for everything but a regular file that is not compressed.
+// CountRows counts the rows of a plain trace file: its lines that are not blank. It does not parse them. It stops after the given time;
+// then whole is false, and the file has at least the returned number of rows. It returns [ErrUncountable] for anything but a regular,
+// uncompressed file.
 func CountRows(name string, limit time.Duration) (rows int64, whole bool, err error) {
-	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() { // os.Open waits at a pipe
+	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() { // os.Open blocks on a pipe
 		return 0, false, ErrUncountable
 	}
 	f, err := os.Open(name) //nolint:gosec // the user's trace
@@ -28,7 +28,7 @@ func CountRows(name string, limit time.Duration) (rows int64, whole bool, err er
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	buf := make([]byte, 1<<20)
-	begun := false // the line under way is not blank
+	begun := false // the current line is not blank
 	for start, first := time.Now(), true; time.Since(start) < limit || first; first = false {
 		n, err := f.Read(buf)
 		part := buf[:n]
@@ -57,7 +57,7 @@ func CountRows(name string, limit time.Duration) (rows int64, whole bool, err er
 	return rows, false, nil
 }
 
-// packed reports whether a file that begins so is compressed.
+// packed reports whether a file with this beginning is compressed.
 func packed(head []byte) bool {
 	for _, magic := range []string{gzipMagic, zstdMagic, bzip2Magic} {
 		if bytes.HasPrefix(head, []byte(magic)) {

@@ -17,27 +17,27 @@ import (
 	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
-// File is a trace file that is being written. Nothing is visible under its name until Commit, and then it is all
-// there; files can be read by their owner only.
+// File is a trace file that is being written. The file appears, complete, when Commit is called. Only its owner can read it.
 type File struct {
 	*Writer
 	name string
 	over atomicfile.Over
 	out  *atomicfile.File
 	buf  *bufio.Writer
-	pack io.Closer // nil without compression
-	rows io.Closer // of Parquet, else nil
+	pack io.Closer // nil if the file is not compressed
+	rows io.Closer // for Parquet, else nil
 }
 
-// Create starts a trace file. A name that ends in .gz or .zst is written compressed, and one that ends in .parquet as Parquet. The caller writes rows, then
-// calls Commit; Close without Commit leaves nothing behind and is otherwise without effect, so it can be deferred.
+// Create starts a trace file. If the name ends in .gz or .zst, the file is compressed; if it ends in .parquet, it is a Parquet file. The
+// caller writes rows and then calls Commit. Close without Commit leaves no file behind; after Commit it has no effect, so it can be
+// deferred.
 //
-// A regular file of that name is replaced, and so is its sidecar. Anything else is refused: a device, a folder, or a symbolic link,
-// because it is unclear whether the link or its target is to be replaced.
+// An existing regular file with the name is replaced, and so is its sidecar. Create refuses anything else: a device, a folder, or a
+// symbolic link, because it is unclear whether the link or its target should be replaced.
 func Create(name string) (*File, error) { return create(name, atomicfile.Regular) }
 
-// CreateNew starts a trace file like [Create], but replaces nothing. If the file or its sidecar exists, the error is [fs.ErrExist].
-// If another process creates one of them meanwhile, Commit returns that error and changes neither.
+// CreateNew starts a trace file like [Create], but replaces nothing. If the file or its sidecar exists, it returns [fs.ErrExist]. If
+// another process creates one of them meanwhile, Commit returns that error and changes neither.
 func CreateNew(name string) (*File, error) { return create(name, atomicfile.Nothing) }
 
 func create(name string, over atomicfile.Over) (*File, error) {
@@ -73,8 +73,8 @@ func create(name string, over atomicfile.Over) (*File, error) {
 	return f, nil
 }
 
-// Commit completes the file and puts it, synced, under its name, with its sidecar unless meta is nil. A sidecar that
-// gives no rows is given the number of rows written, and each one what they let out ([Privacy]); meta is then as it was written.
+// Commit completes the file, syncs it, and renames it to its name. It also writes the sidecar, unless meta is nil. If meta has no number of
+// rows, Commit sets it to the number written. It also sets the privacy of the rows ([Privacy]). Afterwards meta is what was written.
 func (f *File) Commit(meta *Meta) error {
 	var err error
 	if f.rows != nil {
@@ -90,7 +90,7 @@ func (f *File) Commit(meta *Meta) error {
 			meta.Rows = f.Rows()
 		}
 		meta.Privacy = f.privacy.of(meta)
-		if side, err = atomicfile.Create(MetaName(f.name), f.over); err == nil { // before the trace is there
+		if side, err = atomicfile.Create(MetaName(f.name), f.over); err == nil { // before the trace appears
 			err = meta.Write(side)
 		}
 	}
@@ -99,7 +99,7 @@ func (f *File) Commit(meta *Meta) error {
 	}
 	if err == nil && side != nil {
 		if err = side.Commit(); err != nil && f.over == atomicfile.Nothing {
-			err = errors.Join(err, os.Remove(f.name)) // this call wrote it, and no trace may stay without its sidecar
+			err = errors.Join(err, os.Remove(f.name)) // this call wrote it, and a trace must not remain without its sidecar
 		}
 	}
 	if err != nil {

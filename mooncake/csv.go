@@ -3,7 +3,7 @@
 
 package mooncake
 
-// This file reads a table as JSON lines, an object for each record, so that the reader of rows reads CSV, too.
+// This file converts a table (CSV) to JSON lines, one object for each record, so that the reader of rows can read it.
 
 import (
 	"bufio"
@@ -17,7 +17,7 @@ import (
 	"strings"
 )
 
-// looksLikeTable reports whether text begins with the names of columns, one of which is a row's prompt or the length of it.
+// looksLikeTable reports whether text begins with a line of column names, one of which is a row's prompt or its length.
 func looksLikeTable(text []byte, names Mapping) bool {
 	line, _, _ := bytes.Cut(text, []byte{'\n'})
 	if len(line) == 0 || bytes.IndexByte(line, ',') < 0 || strings.IndexByte(`{[<`, line[0]) >= 0 {
@@ -35,12 +35,12 @@ func looksLikeTable(text []byte, names Mapping) bool {
 	})
 }
 
-// tableRows makes JSON lines of a table. It implements [io.Reader]. Each record is on the line on which it is in the table, as far as no
-// cell has line ends, so that errors name that line.
+// tableRows converts a table to JSON lines. It implements [io.Reader]. Unless cells contain line ends, each record keeps its line number,
+// so that errors name the right line.
 type tableRows struct {
 	in      *csv.Reader
 	columns []string
-	line    []byte // what has not been read of the lines made last
+	line    []byte // the unread rest of the last converted lines
 	err     error
 }
 
@@ -65,7 +65,7 @@ func (t *tableRows) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next makes the next line.
+// next converts the next record.
 func (t *tableRows) next() {
 	cells, err := t.in.Read()
 	if wrong, is := errors.AsType[*csv.ParseError](err); is {
@@ -78,13 +78,13 @@ func (t *tableRows) next() {
 		for _, cell := range cells {
 			t.columns = append(t.columns, strings.TrimSpace(cell))
 		}
-		t.line = []byte{'\n'} // in place of the names
+		t.line = []byte{'\n'} // replaces the line of column names
 	default:
 		t.line = append(appendCells(t.line[:0], t.columns, cells), '\n')
 	}
 }
 
-// appendCells appends a record as an object. Empty cells are absent.
+// appendCells appends a record as a JSON object. Empty cells are left out.
 func appendCells(dst []byte, columns, cells []string) []byte {
 	dst = append(dst, '{')
 	first := true
@@ -104,21 +104,21 @@ func appendCells(dst []byte, columns, cells []string) []byte {
 	return append(dst, '}')
 }
 
-// ParseCells is [ParseRow] for a record of a table, which has as many cells as columns.
+// ParseCells is [ParseRow] for a record of a table, which has one cell for each column.
 func ParseCells(columns, cells []string) (*Row, error) {
 	return ParseRow(appendCells(nil, columns, cells))
 }
 
-// IsField reports whether rows have a member of this name, also one without effect.
+// IsField reports whether rows have a member with this name, including members without effect.
 func IsField(name string) bool { return rowFields[name] != nil || foreignFields[name] }
 
-// tableFault is what is wrong with a table.
+// tableFault is an error in a table.
 type tableFault struct{ error }
 
-// textColumns are texts, whatever they look like.
+// textColumns are the columns whose cells are texts, whatever they look like.
 var textColumns = []string{"session_id", "request_id", "model", "class", "policy_class", "slo_class", "text_input"}
 
-// cellOf returns a cell as JSON: what is JSON, other than a text, is that.
+// cellOf returns a cell as JSON. A cell that is JSON, other than a text, is kept.
 func cellOf(column, cell string) []byte {
 	if !slices.Contains(textColumns, column) && cell[0] != '"' && json.Valid([]byte(cell)) {
 		return []byte(cell)

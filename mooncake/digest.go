@@ -14,22 +14,22 @@ import (
 	"strconv"
 )
 
-// Undefined stands for a digest that the trace has none of.
+// Undefined is the value of a digest that the trace does not have.
 const Undefined = "undefined"
 
-// Digests tell whether two traces are the same workload: they are exactly when all digests are defined and equal.
-// Each is 64 hexadecimal digits of a SHA-256, or [Undefined].
+// Digests identify a workload: two traces are the same workload exactly if all digests are defined and equal. Each digest is 64 hexadecimal
+// digits of a SHA-256, or [Undefined].
 type Digests struct {
-	// Seq covers the order of the rows, their lengths and which blocks they share, whatever the ids are called.
+	// Seq covers the order of the rows, their lengths and the blocks that they share. It does not depend on the values of ids.
 	Seq string `json:"seq_digest"`
 	// Tree covers the same without the order of the rows.
 	Tree string `json:"tree_digest"`
-	// Arrival covers the timestamps, relative to the first row's, to the nanosecond.
+	// Arrival covers the timestamps, relative to the first row's, with a resolution of 1 ns.
 	Arrival string `json:"arrival_digest"`
-	// Ranges covers what rows share in the finer blocks of hash_ranges, whatever these ids are called, and which tokens are replies.
-	// It is empty where no row has either.
+	// Ranges covers what rows share in the finer blocks of hash_ranges, and which tokens are replies. It does not depend on the values of
+	// ids. It is empty if no row has ranges or replies.
 	Ranges string `json:"range_digest,omitempty"`
-	// Reason says why a digest is undefined; empty when all are defined.
+	// Reason says why a digest is undefined; empty if all are defined.
 	Reason string `json:"undefined_because,omitempty"`
 }
 
@@ -43,17 +43,16 @@ func (d Digests) Same(o Digests) bool {
 	return d.Defined() && d.Seq == o.Seq && d.Tree == o.Tree && d.Arrival == o.Arrival && d.Ranges == o.Ranges
 }
 
-// Digester computes the digests of a trace, row by row. Ids beyond what the input length has room for
-// ([Row.Blocks]) do not count.
+// Digester computes the digests of a trace, row by row. It ignores ids beyond those that the input length has room for ([Row.Blocks]).
 //
-// The sequence and tree digests need both lengths and hash ids on every row, and an id must have one parent, one fill and
-// no second place in a row (rules V4, V5, V6); the arrival digest needs timestamps on every row, none before the first; the
-// digest of ranges needs to know the size of their blocks, and that they agree with hash ids (V9).
+// The sequence and tree digests need both lengths and hash ids on every row. Each id must have one parent, one fill, and occur once in a
+// row (rules V4, V5, V6). The arrival digest needs timestamps on every row, none before the first. The digest of ranges needs the size of
+// their blocks, and ranges that agree with the hash ids (V9).
 type Digester struct {
 	checker *Checker
 	seq     sum
 	arrival sum
-	ranges  sum // without a hash until a row has ranges or replies
+	ranges  sum // has no hash until a row has ranges or replies
 	buf     []byte
 	first   float64
 	ends    ends
@@ -62,7 +61,7 @@ type Digester struct {
 	err     error // of the tree digest
 }
 
-// sum is a digest under way, or why there is none.
+// sum is a digest that is being computed, or the reason why there is none.
 type sum struct {
 	hash.Hash
 	lost string
@@ -95,10 +94,10 @@ func (d *Digester) Close() {
 	d.ends.close()
 }
 
-// Checker returns the checker that has seen the same rows, to be asked, not to be fed.
+// Checker returns the checker that has seen the same rows. Callers may query it, but must not add rows to it.
 func (d *Digester) Checker() *Checker { return d.checker }
 
-// Add digests the next row of the file, which stands on the given line.
+// Add digests the next row of the file, which is on the given line.
 func (d *Digester) Add(row *Row, line int64) {
 	bad := d.checker.add(row, line)
 	d.time(row, line)
@@ -138,7 +137,7 @@ func (d *Digester) sequence(row *Row) {
 	d.seq.Hash.Write(d.buf)
 }
 
-// share digests ranges and replies.
+// share adds ranges and replies to the digest.
 func (d *Digester) share(row *Row, line int64, bad faults) {
 	if d.ranges.lost != "" || row.HashRanges == nil && len(row.Replies) == 0 {
 		return
@@ -215,7 +214,7 @@ func (d *Digester) time(row *Row, line int64) {
 	}
 }
 
-// appendNanos appends milliseconds to the nearest millionth, without zeros at the end: whole ones are integers.
+// appendNanos appends milliseconds, rounded to the nearest millionth, without trailing zeros; whole numbers are integers.
 func appendNanos(dst []byte, ms float64) []byte {
 	if isInteger(ms) {
 		return strconv.AppendInt(dst, int64(ms), 10)
@@ -224,7 +223,7 @@ func appendNanos(dst []byte, ms float64) []byte {
 	return bytes.TrimSuffix(bytes.TrimRight(dst, "0"), []byte{'.'})
 }
 
-// Digests returns the digests of the rows so far. A trace without rows has none.
+// Digests returns the digests of the rows so far. A trace without rows has no digests.
 func (d *Digester) Digests() Digests {
 	if d.checker.rows == 0 {
 		return Digests{Seq: Undefined, Tree: Undefined, Arrival: Undefined, Reason: "the trace has no rows"}

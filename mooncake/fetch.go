@@ -20,10 +20,10 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-// fetchAttempts is how often a download is begun anew when it breaks off.
+// fetchAttempts is the number of times that a broken download is started again.
 const fetchAttempts = 3
 
-// fetch brings a trace and its sidecar here, until the trace is closed, and returns the name of the file.
+// fetch downloads a trace and its sidecar to temporary files, which exist until the trace is closed, and returns the name of the file.
 func (t *Trace) fetch(ctx context.Context, name string, opt OpenOptions) (file string, err error) {
 	u, err := url.Parse(name)
 	if err != nil || u.Host == "" {
@@ -51,13 +51,13 @@ func newFetchClient() *retryablehttp.Client {
 	c.RetryWaitMin, c.RetryWaitMax = 200*time.Millisecond, 5*time.Second
 	c.ErrorHandler = retryablehttp.PassthroughErrorHandler
 	if tr, ok := c.HTTPClient.Transport.(*http.Transport); ok {
-		tr.DisableCompression = true // a length can be verified on the bytes that were sent only
+		tr.DisableCompression = true // only the bytes as sent can be compared with a length
 		tr.ResponseHeaderTimeout = time.Minute
 	}
 	return c
 }
 
-// download writes the whole body to the file or fails.
+// download writes the whole body to the file, or fails.
 func download(ctx context.Context, client *retryablehttp.Client, u *url.URL, to *os.File, limit int64) error {
 	for attempt := 1; ; attempt++ {
 		res, err := get(ctx, client, u) //nolint:bodyclose // copyBody closes it
@@ -79,7 +79,7 @@ func download(ctx context.Context, client *retryablehttp.Client, u *url.URL, to 
 	}
 }
 
-// finalError is an error that another attempt cannot mend.
+// finalError is an error that another attempt would not fix.
 type finalError struct{ error }
 
 // statusError is an answer that is not a trace.
@@ -88,7 +88,7 @@ type statusError struct {
 	status int
 }
 
-// statusAdvice is the advice where it is known what the server wants.
+// statusAdvice is advice for a known problem of the server.
 var statusAdvice = map[int]string{
 	http.StatusNotFound:     "; check the address",
 	http.StatusGone:         "; check the address",
@@ -99,7 +99,7 @@ var statusAdvice = map[int]string{
 const needsPermission = "; it needs a permission that the address does not carry: " +
 	"sign it, or download the trace with another tool"
 
-// otherTool is the advice where it is not known what the server wants.
+// otherTool is advice for an unknown problem of the server.
 const otherTool = "; check the address, or download the trace with another tool and name the file"
 
 func get(ctx context.Context, client *retryablehttp.Client, u *url.URL) (*http.Response, error) {
@@ -130,8 +130,7 @@ func get(ctx context.Context, client *retryablehttp.Client, u *url.URL) (*http.R
 	return nil, err
 }
 
-// copyBody copies a whole body and closes it. A length that was not announced is -1: the framing itself tells where the body
-// ends.
+// copyBody copies a whole body and closes it. length is -1 if the server did not announce it; then the framing shows where the body ends.
 func copyBody(w io.Writer, res *http.Response, limit int64) error {
 	defer func() { _ = res.Body.Close() }()
 	tooLarge := &finalError{fmt.Errorf("larger than the limit of %d bytes", limit)}
@@ -150,8 +149,7 @@ func copyBody(w io.Writer, res *http.Response, limit int64) error {
 	return nil
 }
 
-// fetchMeta gets the sidecar that may lie beside a trace. A server that has none, or answers everything with a page, has
-// no sidecar.
+// fetchMeta downloads the sidecar next to a trace, if there is one. A server that answers every request with a page has no sidecar.
 func fetchMeta(ctx context.Context, client *retryablehttp.Client, u url.URL) (*Meta, error) {
 	u.Path, u.RawPath = MetaName(u.Path), ""
 	res, err := get(ctx, client, &u) //nolint:bodyclose // likewise
@@ -175,8 +173,8 @@ func fetchMeta(ctx context.Context, client *retryablehttp.Client, u url.URL) (*M
 	return m, nil
 }
 
-// PublicName returns what of a name may be shown: all of a path, and of a URL no user and no query, where keys and
-// signatures are.
+// PublicName returns the part of a name that may be shown. It is the whole path of a file. Of a URL, it omits the user and the query, which
+// can contain keys and signatures.
 func PublicName(name string) string {
 	if !strings.Contains(name, "://") {
 		return name

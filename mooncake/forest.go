@@ -14,8 +14,8 @@ import (
 // are told otherwise: at most about 1 GiB, for canonical ids a third of that.
 const DefaultMaxIDs = 1 << 24
 
-// forest is the prefix forest of a trace: every id hangs below the id that precedes it. Ids are renumbered, so that a
-// parent has a smaller number than its children, as long as the trace is valid (rule V5).
+// forest is the prefix forest of a trace: the parent of every id is the id before it. Ids are renumbered, so that a parent has a smaller
+// number than its children, as long as the trace is valid (rule V5).
 type forest struct {
 	blockSize int
 	max       int // nodes
@@ -28,12 +28,11 @@ type forest struct {
 	row   []uint32 // the current row, renumbered
 }
 
-// Node is an id in the prefix forest of rows: every id hangs below the id that precedes it. Ids are numbered in the order in
-// which they first appear.
+// Node is an id in the prefix forest of rows: its parent is the id before it. Ids are numbered in the order in which they first appear.
 type Node struct {
 	Parent     uint32 // number of the preceding id, or [NoParent]
 	References uint32 // occurrences in rows
-	Last       uint32 // rows that end with the id
+	Last       uint32 // number of rows that end with the id
 	Tokens     uint32 // in the block, which is smaller at the end of a prompt
 }
 
@@ -120,7 +119,7 @@ func (f *forest) add(row *Row) (bad faults) {
 	if prev != NoParent {
 		f.nodes.Put(int64(prev)).Last++
 	}
-	// An id that comes twice in a row has two predecessors, so that rows with one parent each need no look.
+	// An id that occurs twice in a row has two predecessors, so rows in which each id has one parent need no search.
 	if bad&parents != 0 {
 		seen := make(map[uint32]bool, len(f.row))
 		for _, n := range f.row {

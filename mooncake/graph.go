@@ -10,23 +10,23 @@ import (
 	"slices"
 )
 
-// MaxWaitFor is the greatest number of rows that one row waits for.
+// MaxWaitFor is the maximum number of rows that one row waits for.
 const MaxWaitFor = 1024
 
-// Evidence says what an edge of a graph was taken from. The greater one is the surer.
+// Evidence says how an edge of a graph was found. A greater value is more reliable.
 type Evidence uint8
 
 // The kinds of evidence.
 const (
-	// EvidenceTime: one ended before the other began, below spans that say nothing of why.
+	// EvidenceTime: one row ended before the other began; their spans show no other relation.
 	EvidenceTime Evidence = iota + 1
-	// EvidenceSession: and both are of one session, in different OTel traces.
+	// EvidenceSession: in addition, both belong to one session, in different OTel traces.
 	EvidenceSession
-	// EvidenceParent: one ended before the other began, and both are steps of the same agent, workflow or tool.
+	// EvidenceParent: one row ended before the other began, and both are steps of the same agent, workflow or tool.
 	EvidenceParent
-	// EvidenceToolCall: the one's reply asked for a tool, by the call's id, and the other is of that call, or was given its result.
+	// EvidenceToolCall: one row's reply called a tool, and the other row belongs to that call, or was given its result, by the call's id.
 	EvidenceToolCall
-	// EvidenceLink: a span link says so.
+	// EvidenceLink: a span link connects them.
 	EvidenceLink
 )
 
@@ -34,7 +34,7 @@ var evidences = [...]string{"", "time", "session", "parent", "tool_call", "link"
 
 func (e Evidence) String() string { return evidences[e] }
 
-// ParseEvidence reads the name of a kind of evidence. ok is false for one that nobody knows.
+// ParseEvidence reads the name of a kind of evidence. ok is false for an unknown name.
 func ParseEvidence(name string) (e Evidence, ok bool) {
 	at := slices.Index(evidences[:], name)
 	return Evidence(max(at, 0)), at > 0 //nolint:gosec // of six
@@ -51,7 +51,7 @@ func EvidenceNames(all []Evidence) (names []string) {
 // texts reads an array of strings.
 func (p *parser) texts(field string, to *[]string) *RowError {
 	if k := p.dec.PeekKind(); k != '[' {
-		_, e := p.value(field, '[') // null, or a fault
+		_, e := p.value(field, '[') // null, or an error
 		return e
 	}
 	if _, err := p.dec.ReadToken(); err != nil {
@@ -75,7 +75,7 @@ func (p *parser) texts(field string, to *[]string) *RowError {
 	return p.syntax(err)
 }
 
-// evidence reads wait_evidence. What nobody knows is no evidence.
+// evidence reads wait_evidence. An unknown kind counts as no evidence.
 func (p *parser) evidence(r *Row) *RowError {
 	var names []string
 	if e := p.texts("wait_evidence", &names); e != nil || names == nil {
@@ -96,7 +96,7 @@ func tooManyPredecessors(field string) *RowError {
 	return fault(field, "", fmt.Sprintf("has more than %d elements", MaxWaitFor), "name the rows that the others do not wait for already")
 }
 
-// faultGraph: what a row waits for is named, by other names than its own.
+// faultGraph: the rows that a row waits for have names, which are not the row's own.
 func faultGraph(r *Row) *RowError {
 	const rule, advice = "must be a finite number of milliseconds, 0 or more and at most 2^53", correctOrOmit
 	if e := faultTime("tool_wait_ms", r.ToolWait, rule, advice); e != nil {

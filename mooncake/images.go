@@ -8,10 +8,10 @@ import (
 	"strconv"
 )
 
-// This file reads, checks and writes the pictures beside prompts. They are in no digest: two traces that differ in them alone are the
-// same workload of text.
+// This file reads, checks and writes the images in prompts. No digest includes them: two traces that differ only in images are the same
+// text workload.
 
-// The bounds of pictures: of a row, of a side, and of both sides together, in pixels.
+// The limits of images: their number in a row, and, in pixels, a side and the product of both sides.
 const (
 	MaxImages = 256
 	MaxSide   = 8192
@@ -20,7 +20,7 @@ const (
 
 const imageAdvice = "write each as [id, width, height], in unsigned integers, with 0, 0 for a size that nobody knows"
 
-// images reads images: triples of an id, a width and a height. An empty list is none.
+// images reads images: triples of an id, a width and a height. An empty list means no images.
 func (p *parser) images(r *Row) *RowError {
 	images, e := tuples(p, "images", 3, imageAdvice, func(n []uint64) (Image, bool) {
 		inRange := max(n[1], n[2]) <= maxTokens
@@ -32,7 +32,7 @@ func (p *parser) images(r *Row) *RowError {
 	return e
 }
 
-// CheckSize says what is wrong with the size of a picture; empty = nothing.
+// CheckSize describes what is wrong with the size of an image; empty = nothing.
 func (i Image) CheckSize() string {
 	switch {
 	case i.Width == 0 && i.Height == 0:
@@ -44,7 +44,7 @@ func (i Image) CheckSize() string {
 	return ""
 }
 
-// faultImages: they stand beside a prompt that a replay makes or quotes, and are no larger than it makes them.
+// faultImages: images are only in a prompt that a replay generates or quotes, and are within the limits.
 func faultImages(r *Row) *RowError {
 	switch {
 	case len(r.Images) == 0:
@@ -62,7 +62,7 @@ func faultImages(r *Row) *RowError {
 	return nil
 }
 
-// images writes the pictures of a row.
+// images writes the images of a row.
 func (o *object) images(images []Image) {
 	if len(images) == 0 {
 		return

@@ -14,13 +14,13 @@ import (
 
 // Input is an open file of any format, decompressed.
 type Input struct {
-	*bufio.Reader        // its buffer holds 64 KiB, so that as much can be peeked at
-	Label         string // its name for messages: no user and no query of a URL
+	*bufio.Reader        // its buffer has 64 KiB, so up to that much can be peeked at
+	Label         string // its name for messages, without user and query of a URL
 	trace         Trace
 }
 
-// OpenInput opens what a name stands for like [Open], and gives its decompressed bytes whatever they are: what is converted
-// to a trace comes from the same places as a trace. The block size and the limits of lines and ids have no effect.
+// OpenInput opens a file or URL like [Open], and returns its decompressed bytes in whatever format they are: files to convert come from the
+// same sources as traces. The block size and the limits of lines and ids have no effect.
 func OpenInput(ctx context.Context, name string, opt OpenOptions) (*Input, error) {
 	in := new(Input)
 	var err error
@@ -30,8 +30,8 @@ func OpenInput(ctx context.Context, name string, opt OpenOptions) (*Input, error
 	return in, nil
 }
 
-// Text returns an error that says what the input is, where it begins like nothing that is read as lines of text: an image, an archive, a page
-// of HTML, another encoding than UTF-8. Nothing of it is read by that.
+// Text returns an error that describes the input if its beginning shows that it is not lines of text: an image, an archive, a page of HTML,
+// or an encoding other than UTF-8. It consumes nothing of the input.
 func (in *Input) Text() error {
 	switch o, err := peek(in.Reader); {
 	case err != nil:

@@ -3,7 +3,7 @@
 
 package mooncake
 
-// This file reads the fields of a row from other keys than their own.
+// This file reads the fields of a row from other keys than their names.
 
 import (
 	"fmt"
@@ -13,18 +13,18 @@ import (
 	"strings"
 )
 
-// Mapping says by which keys a file has fields of its rows, where these are not the fields' own: the file's key by the field. A field
-// that is mapped is read from that key alone. A key with dots is a key with dots, or the path to one within objects.
+// Mapping maps the name of a field to the key from which it is read. A mapped field is read from that key alone. A key with dots is either
+// a key that contains dots, or the path to a key within objects.
 type Mapping map[string]string
 
-// mappable are the fields that can be mapped, each with its other names.
+// mappable are the fields that can be mapped, each with its aliases.
 var mappable = map[string][]string{
 	"timestamp": {"created_time"}, "delay": {"delay_ms"}, "input_length": {"input_tokens"}, "output_length": {"output_tokens"},
 	"hash_ids": nil, "text_input": nil, "messages": nil, "tools": nil, "message_mode": nil, "payload": nil, "extra": nil,
 	"session_id": nil, "request_id": nil, "model": nil, "class": {"policy_class", "slo_class"}, "priority": nil, "wait_for": nil, "tool_wait_ms": nil,
 }
 
-// ParseMapping reads field=key pairs such as input_length=prompt_tokens, each a text of one pair, or of several with commas between.
+// ParseMapping reads field=key pairs such as input_length=prompt_tokens. Each text has one pair, or several separated by commas.
 func ParseMapping(texts ...string) (Mapping, error) {
 	m := Mapping{}
 	for pair := range strings.SplitSeq(strings.Join(texts, ","), ",") {
@@ -47,7 +47,7 @@ func ParseMapping(texts ...string) (Mapping, error) {
 	return m, err
 }
 
-// fields returns what reads the members of a row.
+// fields returns the functions that read the members of a row.
 func (m Mapping) fields() (fields, error) {
 	if len(m) == 0 {
 		return rowFields, nil
@@ -59,7 +59,7 @@ func (m Mapping) fields() (fields, error) {
 			delete(known, other)
 		}
 	}
-	objects := map[string]fields{} // within the row, by their path
+	objects := map[string]fields{} // the objects within the row, by their path
 	for _, field := range slices.Sorted(maps.Keys(m)) {
 		key := m[field]
 		taken := func(name string) error {
@@ -88,7 +88,7 @@ func (m Mapping) fields() (fields, error) {
 	return known, nil
 }
 
-// optional reads the members of an object that are fields of the row; something else than an object has none.
+// optional reads the members of an object that are fields of the row; a value that is not an object has none.
 func (p *parser) optional(r *Row, path string, known fields) *RowError {
 	if p.dec.PeekKind() != '{' {
 		return p.skip()
@@ -96,7 +96,7 @@ func (p *parser) optional(r *Row, path string, known fields) *RowError {
 	return p.members(r, path+".", known)
 }
 
-// othersNames are names that other tools and files have for fields of a row, in lower case.
+// othersNames are the names of a row's fields in other tools and files, in lower case.
 var othersNames = map[string]string{
 	"prompt_tokens": "input_length", "prompt_len": "input_length", "prompt_length": "input_length", "prompt_token_count": "input_length",
 	"num_prompt_tokens": "input_length", "num_prefill_tokens": "input_length", "num_input_tokens": "input_length", "input_len": "input_length",
@@ -119,10 +119,10 @@ var othersNames = map[string]string{
 	"prompt": "text_input", "input_text": "text_input", "body": "payload", "request_body": "payload",
 }
 
-// objectsOfOthers are the members of objects in which other tools have lengths.
+// objectsOfOthers are the objects in which other tools write lengths.
 var objectsOfOthers = map[string][]string{"usage": {"prompt_tokens", "completion_tokens"}}
 
-// mapsOf returns the mappings, as --map has them, that quoted names of unknown keys suggest: one for each field.
+// mapsOf returns the values of --map that quoted names of unknown keys suggest: one for each field.
 func mapsOf(quoted []string) (pairs []string) {
 	var done []string
 	suggest := func(key, path string) {
@@ -132,7 +132,7 @@ func mapsOf(quoted []string) (pairs []string) {
 	}
 	for _, q := range quoted {
 		name, err := strconv.Unquote(q)
-		if err != nil { // it was clipped
+		if err != nil { // the name was cut
 			continue
 		}
 		suggest(name, name)
@@ -143,7 +143,7 @@ func mapsOf(quoted []string) (pairs []string) {
 	return pairs
 }
 
-// suggest adds to the error of a row without a prompt what other keys of the row look like.
+// suggest adds mappings to the error of a row without a prompt if other keys of the row look like fields.
 func (p *parser) suggest(e *RowError) *RowError {
 	pairs := mapsOf(p.unknown)
 	if e != noPrompt || len(pairs) == 0 {

@@ -21,50 +21,51 @@ import (
 // MetaSchema is the version of the sidecar that this package writes, and the highest one that it reads.
 const MetaSchema = 1
 
-// maxMeta bounds a sidecar, in bytes.
+// maxMeta is the maximum size of a sidecar, in bytes.
 const maxMeta = 16 << 20
 
-// Meta is the sidecar of a trace: what its rows cannot say. The sidecar of X.jsonl (or X.jsonl.gz) is X.meta.json. All
-// fields but Schema may be zero, which means unknown. Keys that this version does not know are ignored.
+// Meta is the sidecar of a trace. It has what the rows cannot express. The sidecar of X.jsonl (or X.jsonl.gz) is X.meta.json. All fields
+// but Schema may be zero, which means unknown. Keys that this version does not know are ignored.
 type Meta struct {
 	Schema int    `json:"schema"`
-	Tool   string `json:"tool,omitempty"` // what wrote the trace, with its version
+	Tool   string `json:"tool,omitempty"` // the program that wrote the trace, with its version
 	Rows   int64  `json:"rows,omitzero"`
 
 	BlockSize int `json:"block_size,omitzero"` // tokens per hash id
-	// FineBlockSize is the number of tokens per id of hash_ranges, a divisor of BlockSize; 0 where rows have none.
+	// FineBlockSize is the number of tokens per id of hash_ranges, a divisor of BlockSize; 0 if rows have none.
 	FineBlockSize int         `json:"fine_block_size,omitzero"`
-	SessionMode   SessionMode `json:"session_mode,omitzero"` // what rows of one session_id hold
+	SessionMode   SessionMode `json:"session_mode,omitzero"` // what the rows of one session_id contain
 
-	// TimeUnit is the unit of timestamps in the file: ms, s, us or ns; empty is told from their size ([ReaderOptions].Unit). Delays are milliseconds whatever it says.
+	// TimeUnit is the unit of timestamps in the file: ms, s, us or ns; if it is empty, their size shows the unit ([ReaderOptions].Unit).
+	// Delays are always in milliseconds.
 	TimeUnit string `json:"time_unit,omitempty"`
-	// TimeBase is the instant of timestamp 0.
+	// TimeBase is the time of timestamp 0.
 	TimeBase time.Time `json:"time_base,omitzero"`
-	// Identity counts rows by what their ids were made from: trace, engine, tokens, text, structure, lengths.
+	// Identity counts rows by the source of their ids: trace, engine, tokens, text, structure, lengths.
 	Identity map[string]int64 `json:"identity,omitempty"`
-	// ObservedCache sets what production's engine had cached beside what the trace predicts; nil where telemetry does not say.
+	// ObservedCache compares what production's engine had cached with what the trace predicts; nil if telemetry does not have it.
 	ObservedCache *ObservedCache `json:"observed_cache,omitzero"`
-	// HashDomains are the domains that the ids came from before they were renumbered: 8 hexadecimal digits each.
+	// HashDomains are the domains of the ids before they were renumbered: 8 hexadecimal digits each.
 	HashDomains []string `json:"hash_domains,omitempty"`
-	// HashKeys are the fingerprints of the keys under which the ids were made, as far as they are known: 8 hexadecimal
-	// digits each, sorted. Prompts hashed under two keys never match, whatever they have in common.
+	// HashKeys are the fingerprints of the keys with which the ids were made, as far as they are known: 8 hexadecimal digits each, sorted.
+	// Prompts hashed with two keys never match, even if they are equal.
 	HashKeys []string `json:"hash_keys,omitempty"`
-	// Privacy says what the trace lets out; nil where nobody has counted.
+	// Privacy describes what the trace reveals of the prompts; nil if it was not determined.
 	Privacy *Privacy `json:"privacy,omitempty"`
 	// Digests are those of the rows as written.
 	Digests Digests `json:"digests,omitzero"`
-	// Trunk is the top of its prefix forest, by which shards of a replay tell what belongs together; nil where it is unknown.
+	// Trunk is the top of the prefix forest. Shards of a replay use it to decide which rows belong together. Nil if it is unknown.
 	Trunk *Trunk `json:"trunk,omitempty"`
-	// Sampling says of which part of production's requests the rows were made; nil where of all of them, or where that is not known. More
-	// than one entry is a mixture, see [Meta.MixedSampling].
+	// Sampling describes the part of production's requests that the rows are; nil for all requests, or if it is not known. More than one
+	// entry is a mixture, see [Meta.MixedSampling].
 	Sampling []Sampling `json:"sampling,omitempty"`
-	// Dropped counts what is not in the trace, by reason.
+	// Dropped counts what was left out of the trace, by reason.
 	Dropped []Dropped `json:"dropped,omitempty"`
-	// Transformations are what was done to the trace since it was captured or generated, in order.
+	// Transformations lists what was done to the trace after it was captured or generated, in order.
 	Transformations []Transformation `json:"transformations,omitempty"`
 }
 
-// Dropped counts what was left out for one reason.
+// Dropped counts items that were left out for one reason.
 type Dropped struct {
 	What   string `json:"what"` // rows, spans, ...
 	Reason string `json:"reason"`
@@ -76,7 +77,8 @@ type Transformation struct {
 	Name       string         `json:"name"`
 	Parameters map[string]any `json:"parameters,omitempty"`
 	Effect     string         `json:"effect,omitempty"` // one sentence
-	// Before and After are figures of the rows that came in and went out, Sources of the traces that became one; nil where nobody took them.
+	// Before and After are figures of the input rows and the output rows; Sources are those of the traces that were joined. They are nil if
+	// they were not computed.
 	Before  *TraceFigures  `json:"before,omitempty"`
 	After   *TraceFigures  `json:"after,omitempty"`
 	Sources []TraceFigures `json:"sources,omitempty"`
@@ -85,25 +87,24 @@ type Transformation struct {
 // TraceFigures describe the rows between two steps.
 type TraceFigures struct {
 	Rows int64 `json:"rows"`
-	// Span is from the first to the last timestamp, in ms; Rate in rows per second.
+	// Span is the time from the first to the last timestamp, in ms; Rate is in rows per second.
 	Span float64 `json:"span_ms"`
 	Rate float64 `json:"rate_per_second"`
-	// GapCV is the coefficient of variation of the gaps between neighbours in time, RandomCV that of random (Poisson) arrivals
-	// at the same rate, by the same clock.
+	// GapCV is the coefficient of variation of the gaps between consecutive arrivals. RandomCV is that of random (Poisson) arrivals at the
+	// same rate and clock resolution.
 	GapCV    float64 `json:"gap_cv"`
 	RandomCV float64 `json:"gap_cv_of_random_arrivals"`
 	Input    float64 `json:"input_length_mean"`
 	Output   float64 `json:"output_length_mean"`
-	// BlockHits and TokenHits are the shares of the blocks and the prompt tokens that an infinite cache has.
+	// BlockHits and TokenHits are the shares of the blocks and the prompt tokens that hit in an infinite cache.
 	BlockHits float64 `json:"infinite_cache_block_hits"`
 	TokenHits float64 `json:"infinite_cache_token_hits"`
 }
 
-// IsZero reports whether no digest was taken.
+// IsZero reports whether there are no digests.
 func (d Digests) IsZero() bool { return d == Digests{} }
 
-// MetaName returns the name of a trace's sidecar: without the suffix of a compression, .meta.json in the place
-// of .jsonl.
+// MetaName returns the name of a trace's sidecar: the suffix of a compression is removed, and .jsonl is replaced by .meta.json.
 func MetaName(trace string) string {
 	if ext := path.Ext(trace); slices.Contains([]string{".gz", ".zst", ".zstd", ".bz2"}, ext) {
 		trace = strings.TrimSuffix(trace, ext)
@@ -122,7 +123,7 @@ func ReadMeta(r io.Reader) (*Meta, error) {
 	}
 	m := new(Meta)
 	if err := json.Unmarshal(data, m); err != nil {
-		if te, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // without the names of Go's types
+		if te, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // without names of Go types
 			return nil, fmt.Errorf("sidecar is not valid: %s is of the wrong type or out of range; "+
 				"correct it, or remove the sidecar if the trace needs none", join(": ", te.Field, te.Value))
 		}
@@ -137,7 +138,7 @@ func ReadMeta(r io.Reader) (*Meta, error) {
 	return m, nil
 }
 
-// LoadMeta reads the sidecar of a trace file. It returns nil when there is none.
+// LoadMeta reads the sidecar of a trace file. It returns nil if there is none.
 func LoadMeta(trace string) (*Meta, error) {
 	name := MetaName(trace)
 	f, err := os.Open(name) //nolint:gosec // the user names the trace that it belongs to
@@ -219,7 +220,7 @@ func (m *Meta) Validate() error {
 	return nil
 }
 
-// said returns what the sidecar says, which is nothing when there is none (nil).
+// said returns the values in the sidecar; they are zero if there is no sidecar (nil).
 func (m *Meta) said() Meta {
 	if m == nil {
 		return Meta{}
@@ -227,8 +228,7 @@ func (m *Meta) said() Meta {
 	return *m
 }
 
-// contradiction reports a setting that is not the sidecar's. The zero value is unknown, and contradicts nothing, as a
-// sidecar that is not there.
+// contradiction returns an error if a setting differs from the sidecar's. The zero value means unknown, and contradicts nothing.
 func contradiction[T comparable](what string, given, said T) error {
 	var unknown T
 	if given == unknown || said == unknown || given == said {
@@ -238,7 +238,7 @@ func contradiction[T comparable](what string, given, said T) error {
 		said)
 }
 
-// CheckSessionMode reports a session mode that contradicts the sidecar. Only full and delta can contradict each other.
+// CheckSessionMode returns an error if a session mode contradicts the sidecar. Only full and delta can contradict each other.
 func (m *Meta) CheckSessionMode(given SessionMode) error {
 	said := m.said().SessionMode
 	if given == SessionNone || said == SessionNone {
@@ -247,7 +247,7 @@ func (m *Meta) CheckSessionMode(given SessionMode) error {
 	return contradiction("session mode", given, said)
 }
 
-// CheckRows reports that the trace does not have the number of rows that its sidecar gives.
+// CheckRows returns an error if the trace does not have the number of rows that its sidecar gives.
 func (m *Meta) CheckRows(rows int64) error {
 	if said := m.said().Rows; said != 0 && said != rows {
 		return fmt.Errorf("the trace has %d rows, its sidecar says %d: "+
@@ -277,10 +277,10 @@ func UnitName(unit time.Duration) string {
 	return ""
 }
 
-// Unit returns the length of one timestamp unit; 0 when the sidecar does not say, or there is none (nil).
+// Unit returns the length of one timestamp unit; 0 if the sidecar does not have it, or is nil.
 func (m *Meta) Unit() time.Duration { return units[m.said().TimeUnit] }
 
-// Save writes the sidecar of a trace, whole or not at all, readable by its owner alone.
+// Save writes the sidecar of a trace, whole or not at all. Only its owner can read it.
 func (m *Meta) Save(trace string) error {
 	f, err := atomicfile.Create(MetaName(trace), atomicfile.Regular)
 	if err != nil {

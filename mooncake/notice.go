@@ -12,33 +12,33 @@ import (
 	"github.com/moonloop/moonloop/mooncake/internal/words"
 )
 
-// NoticeCode names a kind of notice.
+// NoticeCode is the name of a kind of notice.
 type NoticeCode string
 
 // The kinds of notices.
 const (
-	NoticeUnknownKey   NoticeCode = "unknown_key"   // a key that nobody knows
+	NoticeUnknownKey   NoticeCode = "unknown_key"   // an unknown key
 	NoticeForeignField NoticeCode = "foreign_field" // a field of another tool that has no effect here
 	NoticeTooManyIDs   NoticeCode = "too_many_ids"  // more ids than the input length has room for
 	NoticePrefixOnly   NoticeCode = "prefix_only"   // fewer ids than the input length has blocks
 	NoticeSessions     NoticeCode = "sessions_unchecked"
-	NoticeTimes        NoticeCode = "timestamps" // that are no milliseconds in the file
-	NoticeLayout       NoticeCode = "layout"     // rows that are not on a line by themselves
+	NoticeTimes        NoticeCode = "timestamps" // timestamps in the file that are not milliseconds
+	NoticeLayout       NoticeCode = "layout"     // rows that are not on a line of their own
 	NoticeReplyLost    NoticeCode = "reply_lost" // replies to rows that were refused
-	// NoticeContinuedLost is of rows that continue one that was refused, or one that does.
+	// NoticeContinuedLost: rows that continue a row that was refused, or another such row.
 	NoticeContinuedLost NoticeCode = "continued_lost"
 )
 
-// Notice is something that a reader took a liberty with, or that a person should know. One notice stands for all rows
+// Notice reports that a reader interpreted something unusual, or found something that a person should know. One notice stands for all rows
 // with the same finding.
 type Notice struct {
 	Code  NoticeCode `json:"code"`
-	Count int64      `json:"count"` // rows; of [NoticeReplyLost] replies
+	Count int64      `json:"count"` // rows; for [NoticeReplyLost], replies
 	Line  int64      `json:"first_line"`
 	Text  string     `json:"text"` // one sentence for people
 }
 
-// maxNames bounds the keys that are told apart in notices; the rest are counted together.
+// maxNames is the maximum number of keys that are counted separately; the others are counted together.
 const maxNames = 64
 
 // notices counts findings by code and name.
@@ -49,7 +49,7 @@ type noticeKey struct {
 	name string
 }
 
-// add counts so many things of a row, or none.
+// add counts n findings of a kind in a row; n may be 0.
 func (ns notices) add(code NoticeCode, name string, line, by int64) {
 	if by == 0 {
 		return
@@ -64,7 +64,7 @@ func (ns notices) add(code NoticeCode, name string, line, by int64) {
 	ns[k].Count += by
 }
 
-// otherNames stands for the keys beyond maxNames. No key has this name: names are kept quoted.
+// otherNames stands for the keys beyond maxNames. No key can have this name, because names are stored quoted.
 const otherNames = "others"
 
 // list returns the notices in the order of their first lines.

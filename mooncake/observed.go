@@ -12,23 +12,23 @@ import (
 	"github.com/moonloop/moonloop/mooncake/internal/words"
 )
 
-// Observed is what production's telemetry said of a request that a row was captured from. A replay never acts on it; it is
-// what a replay is measured against. Absent is not 0: many producers never say how much of a prompt was cached.
+// Observed is what production's telemetry reported for the request from which a row was captured. A replay does not use it; replays are
+// compared with it. Absent does not mean 0: many producers never report how much of a prompt was cached.
 type Observed struct {
 	// CachedTokens is the number of prompt tokens that the engine took from its prefix cache, 0 to input_length.
 	CachedTokens Opt[int64] // cached_tokens
-	// TTFT is the time from the start of the request's span to its first token, Duration that to the end of the span, both
-	// in milliseconds, 0 or more.
+	// TTFT is the time from the start of the request's span to its first token, Duration the time to the end of the span. Both are in
+	// milliseconds, 0 or more.
 	TTFT, Duration Opt[float64] // ttft_ms, duration_ms
-	// FinishReason is why the reply ended, in the producer's word: stop, length, ... At most 64 letters, digits, _, -, . and ;
-	// for several replies; empty when unknown.
+	// FinishReason is why the reply ended, in the producer's words: stop, length, ... At most 64 letters, digits, _, -, . and ; for several
+	// replies; empty if unknown.
 	FinishReason string // finish_reason
 }
 
 // IsZero reports whether nothing was observed.
 func (o Observed) IsZero() bool { return o == Observed{} }
 
-// faultObserved: what was observed is possible.
+// faultObserved: the observed values are possible.
 func faultObserved(r *Row) *RowError {
 	o := r.Observed
 	if n := o.CachedTokens; n.Set && (n.V < 0 || n.V > maxTokens || r.InputLength.Set && n.V > r.InputLength.V) {
@@ -52,38 +52,38 @@ func IsFinishReason(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, wordCharacters+".;") == ""
 }
 
-// ObservedCache sets the prompt tokens that production's engine had cached beside those that the trace lets an infinite
-// prefix cache hit, over the rows of which both are known. It is how one sees, before a replay, whether the trace shares as much
-// as production did. The zero value is ready to use.
+// ObservedCache compares, over the rows for which both are known, the prompt tokens that production's engine had cached with those that hit
+// in an infinite prefix cache according to the trace. It shows, before a replay, whether the trace shares as much as production did. The
+// zero value is ready to use.
 type ObservedCache struct {
-	Rows        int64 `json:"rows"`             // rows of which both are known
+	Rows        int64 `json:"rows"`             // rows for which both are known
 	InputTokens int64 `json:"input_tokens"`     // their prompt tokens
-	Cached      int64 `json:"cached_tokens"`    // what the engine had cached of them
-	Predicted   int64 `json:"predicted_tokens"` // what an infinite prefix cache hits of them, by the trace's ids and the engine's steps
-	// Above counts rows of which the engine had cached a whole block more than the trace shares, Below those of which it had
-	// cached a whole block less.
+	Cached      int64 `json:"cached_tokens"`    // those of them that the engine had cached
+	Predicted   int64 `json:"predicted_tokens"` // those of them that hit in an infinite prefix cache, by the trace's ids and the engine's steps
+	// Above counts rows of which the engine had cached more than the trace shares, by a whole block or more. Below counts rows of which it
+	// had cached less, by a whole block or more.
 	Above int64 `json:"rows_cached_more"`
 	Below int64 `json:"rows_cached_less"`
-	// Ranged counts rows of which hash_ranges say what they share. Step is the greatest number of tokens of which the engine's
-	// counts of these rows are multiples: its block, as a rule. ByStep are the predicted tokens of these rows in steps of 16, 32, 64,
-	// ... tokens.
+	// Ranged counts rows whose sharing is known from hash_ranges. Step is the greatest number of tokens that divides all the engine's
+	// counts of these rows; usually it is the engine's block. ByStep are the predicted tokens of these rows in steps of 16, 32, 64, ...
+	// tokens.
 	Ranged int64    `json:"rows_with_ranges,omitzero"`
 	Step   int64    `json:"cached_in_steps_of,omitzero"`
 	ByStep [7]int64 `json:"-"`
-	// OutsideRows counts rows whose prompt is known, of which the engine had cached a whole block more than it shares with rows before,
-	// and OutsideTokens how much more: it was cached from outside the capture. An engine with larger blocks than the trace, or a provider
-	// that counts in steps, says less, so that these are lower bounds.
+	// OutsideRows counts rows whose prompt is known and of which the engine had cached more than they share with earlier rows, by a whole
+	// block or more. OutsideTokens is the sum of these differences. They were cached from outside the capture. An engine with larger blocks
+	// than the trace, or a provider that counts in steps, reports less, so both are lower bounds.
 	OutsideRows   int64 `json:"outside_rows,omitzero"`
 	OutsideTokens int64 `json:"outside_tokens,omitzero"`
 }
 
 const (
-	minStep  = 16 // tokens, the finest block of which engines have whole ones only
-	stepRows = 8  // fewer rows say too little of the steps that an engine counts in: of two random counts one in four is even
+	minStep  = 16 // tokens; no engine has smaller blocks that it caches only as a whole
+	stepRows = 8  // with fewer rows, the step of the counts is not reliable: of two random counts, one in four is even
 )
 
-// Add takes the next row and the tokens that an infinite cache hits of it, which blocks of so many tokens say: those of
-// hash_ranges where the row has them.
+// Add adds the next row, and the tokens of it that hit in an infinite cache, in blocks of the given number of tokens: those of hash_ranges
+// if the row has them.
 func (c *ObservedCache) Add(row *Row, predicted int64, blockSize int) {
 	cached := row.Observed.CachedTokens
 	if !cached.Set || !row.InputLength.Set {
@@ -108,7 +108,7 @@ func (c *ObservedCache) Add(row *Row, predicted int64, blockSize int) {
 	}
 }
 
-// CommonStep returns the greatest number of tokens of which two counts are multiples, by Euclid; both are 0 or more, and 0 leaves the other.
+// CommonStep returns the greatest common divisor of two token counts; both are 0 or more, and 0 returns the other.
 func CommonStep(a, b int64) int64 {
 	for b != 0 {
 		a, b = b, a%b
@@ -116,13 +116,13 @@ func CommonStep(a, b int64) int64 {
 	return a
 }
 
-// addRanged counts what the engine would have of a row in each of the steps that it may count in. So an engine of coarser blocks than
-// the trace's finest is not taken for one that lacks something.
+// addRanged counts the tokens that the engine would have cached of a row, for each step in which it may count. So an engine with coarser
+// blocks than the trace's finest is not mistaken for one that caches less.
 func (c *ObservedCache) addRanged(cached, predicted int64) {
 	c.Predicted -= c.ByStep[c.steps()]
 	c.Ranged++
 	c.Step = CommonStep(c.Step, cached)
-	c.ByStep[0] += predicted // as the trace's finest blocks say
+	c.ByStep[0] += predicted // in the trace's finest blocks
 	for i := 1; i < len(c.ByStep); i++ {
 		step := int64(minStep) << i
 		c.ByStep[i] += predicted / step * step
@@ -130,7 +130,7 @@ func (c *ObservedCache) addRanged(cached, predicted int64) {
 	c.Predicted += c.ByStep[c.steps()] - predicted
 }
 
-// steps returns the place in ByStep of the steps that the engine counts in.
+// steps returns the index in ByStep of the engine's step.
 func (c *ObservedCache) steps() int {
 	at := 0
 	for c.Step > 0 && c.Ranged >= stepRows && at+1 < len(c.ByStep) && c.Step%(minStep<<(at+1)) == 0 {
@@ -139,21 +139,21 @@ func (c *ObservedCache) steps() int {
 	return at
 }
 
-// Rates returns the shares of the prompt tokens that the engine had cached and that the trace predicts, 0 to 1 each; 0 and 0
+// Rates returns the share of the prompt tokens that the engine had cached, and the share that the trace predicts, both from 0 to 1; 0 and 0
 // without rows.
 func (c ObservedCache) Rates() (cached, predicted float64) {
 	tokens := float64(max(c.InputTokens, 1))
 	return float64(c.Cached) / tokens, float64(c.Predicted) / tokens
 }
 
-// noticeable is how far the two rates may be apart, as a share of the prompt tokens, before somebody should know: more than
-// what finite caches and the borders of blocks explain in a capture that is whole.
+// noticeable is the difference of the two rates, as a share of the prompt tokens, above which people should be warned. It is larger than
+// the effect of finite caches and of block borders in a complete capture.
 const noticeable = 0.02
 
-// fineBlock is the largest block, in tokens, that is about as fine as what engines cache: 16 tokens as a rule.
+// fineBlock is the largest block size, in tokens, that counts as about as fine as an engine's: usually 16 tokens.
 const fineBlock = 32
 
-// String says both rates in one sentence. It is empty without rows.
+// String returns both rates in one sentence. It is empty without rows.
 func (c ObservedCache) String() string {
 	if c.Rows == 0 {
 		return ""
@@ -168,8 +168,8 @@ func (c ObservedCache) String() string {
 	return text
 }
 
-// Warning says in one sentence how far the rates are apart, why that is likely, and what to do. It is empty where they agree
-// within 2 points. blockSize is the trace's, in tokens, that of its hash ids.
+// Warning returns one sentence: how far the rates are apart, the likely reason, and advice. It is empty if they differ by at most 2 points.
+// blockSize is the number of tokens per hash id of the trace.
 func (c ObservedCache) Warning(blockSize int) string {
 	cached, predicted := c.Rates()
 	points := 100 * (cached - predicted)

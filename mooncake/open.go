@@ -24,32 +24,32 @@ import (
 	"github.com/moonloop/moonloop/internal/parquetrows"
 )
 
-// Bounds of [OpenOptions] unless they are set.
+// The default limits of [OpenOptions].
 const (
 	maxDownload     int64 = 64 << 30 // bytes
 	maxDecompressed int64 = 1 << 40  // bytes
 )
 
-// OpenOptions says how to open a trace. The zero value is usable.
+// OpenOptions configures [Open]. The zero value is usable.
 type OpenOptions struct {
 	Strict    bool // see [ReaderOptions]
-	BlockSize int  // tokens per hash id; 0 is what the sidecar says, else [BlockSize]
-	// FineBlockSize is the number of tokens per id of hash_ranges; 0 is what the sidecar says.
+	BlockSize int  // tokens per hash id; 0 = from the sidecar, else [BlockSize]
+	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = from the sidecar.
 	FineBlockSize int
 	MaxLine       int // see [ReaderOptions]
-	// Unit is the unit of timestamps that are numbers; 0 is what the sidecar says, else see [ReaderOptions].
+	// Unit is the unit of timestamps that are numbers; 0 = from the sidecar, else see [ReaderOptions].
 	Unit time.Duration
 	Map  Mapping // see [ReaderOptions]
 
 	Reject func(Rejected) error // see [ReaderOptions]
 
-	// MaxDecompressed bounds what a compressed trace may unpack to, in bytes. 0 is 1 TiB.
+	// MaxDecompressed is the maximum size of an unpacked trace, in bytes. 0 = 1 TiB.
 	MaxDecompressed int64
-	// MaxDownload bounds a trace that comes from a URL, in bytes on the wire. 0 is 64 GiB.
+	// MaxDownload is the maximum size of a trace from a URL, in bytes on the wire. 0 = 64 GiB.
 	MaxDownload int64
-	// TempDir is where a download is kept until Close; "" is the system's folder for such files.
+	// TempDir is where a download is kept until Close; "" = the system's folder for such files.
 	TempDir string
-	// Stdin is what the name "-" reads; nil is the process's standard input.
+	// Stdin is the reader for the name "-"; nil = the process's standard input.
 	Stdin io.Reader
 }
 
@@ -61,11 +61,10 @@ type Trace struct {
 	close []func() error
 }
 
-// Open opens a trace: a file, "-" for standard input, or an http or https URL, which is fetched whole to a temporary file
-// first, so that a broken connection gives an error and never half a trace. gzip, zstd and bzip2 are
-// recognised by their content, and so is a Parquet file, whose rows are read as if they were JSON lines, and, unless Strict, a table
-// (CSV) whose first line names the fields of its rows. The sidecar, if there is one, is read, and must agree with the given block sizes. The
-// context bounds opening, not reading.
+// Open opens a trace: a file, "-" for standard input, or an http or https URL. A URL is first fetched to a temporary file, so a broken
+// connection causes an error and never half a trace. Open recognises gzip, zstd and bzip2 by their content. It also recognises a Parquet
+// file and, unless Strict, a table (CSV) whose first line names the fields; it reads their rows as if they were JSON lines. If there is a
+// sidecar, Open reads it, and requires that it agrees with the given block sizes. The context bounds opening, not reading.
 func Open(ctx context.Context, name string, opt OpenOptions) (*Trace, error) {
 	t := new(Trace)
 	if err := t.open(ctx, name, opt); err != nil {
@@ -79,7 +78,7 @@ func (t *Trace) open(ctx context.Context, name string, opt OpenOptions) error {
 	if err != nil {
 		return err
 	}
-	if name != "-" && !isURL(name) { // a file, whose sidecar lies beside it
+	if name != "-" && !isURL(name) { // a file, whose sidecar is next to it
 		if t.meta, err = LoadMeta(name); err != nil {
 			return err
 		}
@@ -115,7 +114,7 @@ func (t *Trace) open(ctx context.Context, name string, opt OpenOptions) error {
 // stdinLabel names standard input in messages.
 const stdinLabel = "standard input"
 
-// source opens what the name stands for and unpacks it. The label is the name for messages.
+// source opens the file or URL and unpacks it. The label is the name for messages.
 func (t *Trace) source(ctx context.Context, name string, opt OpenOptions) (plain *bufio.Reader, label string, err error) {
 	var src io.Reader
 	label = name
@@ -143,7 +142,7 @@ func (t *Trace) source(ctx context.Context, name string, opt OpenOptions) (plain
 	return plain, label, nil
 }
 
-// isURL reports whether a name is that of something to fetch.
+// isURL reports whether a name is an http or https URL.
 func isURL(name string) bool {
 	scheme, _, found := strings.Cut(name, "://")
 	return found && (strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https"))
@@ -152,10 +151,10 @@ func isURL(name string) bool {
 // Meta returns the trace's sidecar, or nil when it has none.
 func (t *Trace) Meta() *Meta { return t.meta }
 
-// Close closes what was opened and removes what was downloaded. Closing twice has no effect.
+// Close closes all open files and removes downloads. Closing twice has no effect.
 func (t *Trace) Close() error {
 	var errs []error
-	for _, closer := range slices.Backward(t.close) { // a file before its removal
+	for _, closer := range slices.Backward(t.close) { // close a file before removing it
 		errs = append(errs, closer())
 	}
 	t.close = nil
@@ -188,9 +187,9 @@ func (t *Trace) file(ctx context.Context, name string) (io.Reader, error) {
 	return f, nil
 }
 
-// Checksum reads the trace's file once more, whole, and returns a checksum of its bytes; "" where the trace is no file, as a pipe is
-// none. Two files of different bytes have different ones, unless somebody made them to be equal. It can be called while the trace is
-// read.
+// Checksum reads the whole file of the trace again, and returns a checksum of its bytes. It returns "" if the trace is not a regular
+// file, for example a pipe. Files with different bytes have different checksums, unless somebody forged one. It can be called while the
+// trace is read.
 func (t *Trace) Checksum(ctx context.Context) (string, error) {
 	if t.path == "" {
 		return "", nil
@@ -214,7 +213,7 @@ func (t *Trace) Checksum(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("trace %s: interrupted while its checksum was taken", PublicName(t.path))
 }
 
-// openFile is os.Open that an interrupt ends: a pipe opens only when somebody begins to write to it.
+// openFile is os.Open that an interrupt ends: opening a pipe blocks until somebody writes to it.
 func openFile(ctx context.Context, name string) (*os.File, error) {
 	if info, err := os.Stat(name); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
 		return os.Open(name) //nolint:gosec // the user names the trace
@@ -241,14 +240,14 @@ func openFile(ctx context.Context, name string) (*os.File, error) {
 	}
 }
 
-// What compressed files begin with.
+// The first bytes of compressed files.
 const (
 	gzipMagic  = "\x1f\x8b"
 	zstdMagic  = "\x28\xb5\x2f\xfd"
 	bzip2Magic = "BZh"
 )
 
-// unpack looks at the first bytes, and decompresses when they say so, or makes JSON lines of the rows of a Parquet file.
+// unpack recognises a format by its first bytes. It decompresses the file, or converts the rows of a Parquet file to JSON lines.
 func (t *Trace) unpack(src io.Reader, opt OpenOptions) (*bufio.Reader, error) {
 	const peek = 64 << 10
 	in := bufio.NewReaderSize(src, peek)
@@ -265,7 +264,7 @@ func (t *Trace) unpack(src io.Reader, opt OpenOptions) (*bufio.Reader, error) {
 		}
 		out = z
 	case bytes.HasPrefix(head, []byte(zstdMagic)):
-		// One goroutine's worth of work, and a window that bounds the memory.
+		// Decode without further goroutines, with a window that bounds the memory.
 		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
 		if err != nil {
 			return nil, fmt.Errorf("damaged zstd: %w; take a whole copy of the file", err)
@@ -285,7 +284,7 @@ func (t *Trace) unpack(src io.Reader, opt OpenOptions) (*bufio.Reader, error) {
 	return bufio.NewReaderSize(&bounded{io.LimitedReader{R: out, N: limit + 1}, limit}, peek), nil
 }
 
-// parquet reads a Parquet file, which must be there as a whole: what is no file is brought to one first.
+// parquet reads a Parquet file. Its format needs random access, so a stream is first copied to a temporary file.
 func (t *Trace) parquet(src io.Reader, in *bufio.Reader, opt OpenOptions) (io.Reader, error) {
 	file, _ := src.(*os.File)
 	var size int64
@@ -302,7 +301,7 @@ func (t *Trace) parquet(src io.Reader, in *bufio.Reader, opt OpenOptions) (io.Re
 	if file == nil {
 		kept, err := os.CreateTemp(opt.TempDir, "moonloop-parquet-*")
 		if err != nil {
-			return nil, fmt.Errorf("a Parquet file that is no file needs a temporary one: %w; $TMPDIR names another folder", err)
+			return nil, fmt.Errorf("a Parquet file from a pipe needs a temporary file: %w; set $TMPDIR to another folder", err)
 		}
 		t.close = append(t.close, func() error { return errors.Join(kept.Close(), os.Remove(kept.Name())) })
 		limit := cmp.Or(max(opt.MaxDownload, 0), maxDownload)
@@ -322,7 +321,7 @@ func (t *Trace) parquet(src io.Reader, in *bufio.Reader, opt OpenOptions) (io.Re
 	return r, nil
 }
 
-// bounded reads a byte more than the limit at most, and ends in an error then.
+// bounded returns an error when more than limit bytes are read.
 type bounded struct {
 	io.LimitedReader
 	limit int64
@@ -336,11 +335,11 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// opening is what a file begins with.
+// opening is the beginning of a file.
 type opening struct {
-	head, text   []byte // text is without what is blank or a mark
-	ended        bool   // it is the whole file
-	what, advice string // what the file is and what to do about it, where it is not of text
+	head, text   []byte // text is head without leading blanks and byte order mark
+	ended        bool   // head is the whole file
+	what, advice string // the kind of file and advice, if it is not text
 }
 
 // peek looks at the beginning of a file.
@@ -360,7 +359,7 @@ func peek(r *bufio.Reader) (o opening, err error) {
 
 var utf8BOM = []byte("\xef\xbb\xbf")
 
-// mayBeTrace tells from the first bytes that a file cannot be a trace, and what it is.
+// mayBeTrace returns an error if the first bytes show that a file cannot be a trace.
 func (o opening) mayBeTrace(strict bool) error {
 	switch {
 	case o.what != "":
@@ -379,7 +378,7 @@ func (o opening) mayBeTrace(strict bool) error {
 	return errors.New("not JSON lines: the first line does not begin with an object; other formats become traces with moonloop convert")
 }
 
-// foreignTo tells from its first bytes that a file is not of text, and what to do about it; "" where it may be.
+// foreignTo recognises a file that is not text by its first bytes, and returns its kind and advice; "" if it may be text.
 func foreignTo(head []byte) (what, advice string) {
 	for _, magic := range []struct{ prefix, what, advice string }{
 		{"PK\x03\x04", "a zip archive", "unpack it"},
@@ -405,7 +404,7 @@ func foreignTo(head []byte) (what, advice string) {
 // utf16Text reports whether bytes are ASCII in UTF-16, without a mark: every second one is 0, and no other.
 func utf16Text(head []byte) bool {
 	head = head[:min(len(head), 64)&^1]
-	fits := [2]bool{len(head) >= 4, len(head) >= 4} // with the zeros first, and second
+	fits := [2]bool{len(head) >= 4, len(head) >= 4} // with the zeros at even positions, and at odd positions
 	for i, c := range head {
 		fits[0] = fits[0] && (c == 0) == (i%2 == 0)
 		fits[1] = fits[1] && (c == 0) == (i%2 == 1)

@@ -3,7 +3,7 @@
 
 package mooncake
 
-// This file writes a trace as Parquet, for those who ask it in SQL. What reads traces reads it, too: its columns are the fields of rows.
+// This file writes a trace as Parquet, for queries in SQL. Readers of traces can read it, too: its columns are the fields of rows.
 
 import (
 	"bytes"
@@ -18,14 +18,14 @@ import (
 	"github.com/moonloop/moonloop/internal/parquetrows"
 )
 
-// parquetGroup is the number of rows of a row group: some 100 MiB of a trace with blocks of 16 tokens.
+// parquetGroup is the number of rows of a row group: about 100 MiB of a trace with blocks of 16 tokens.
 const parquetGroup = 1 << 16
 
-// isParquet reports whether a trace of that name is written as Parquet.
+// isParquet reports whether a trace with this name is written as Parquet.
 func isParquet(name string) bool { return strings.HasSuffix(name, ".parquet") }
 
-// parquetRow is a row as columns. Those of nested lists, and of what is sent as it is, are texts that hold JSON: the library's own type JSON loses
-// digits of large numbers.
+// parquetRow is a row as columns. Columns of nested lists, and of raw fields, are texts that contain JSON, because the library's own JSON
+// type loses digits of large numbers.
 type parquetRow struct {
 	Timestamp    *float64         `json:"timestamp" parquet:"timestamp,optional"`
 	InputLength  *int64           `json:"input_length" parquet:"input_length,optional"`
@@ -76,7 +76,7 @@ func newParquetWriter(to io.Writer) *parquetWriter {
 		parquet.KeyValueMetadata(parquetrows.JSONColumns, "hash_ranges,replies,images,messages,tools,payload,extra,wait_for,wait_evidence"))}
 }
 
-// encode is the [Encode] of a file that takes rows in its own way.
+// encode is the [Encode] of a file that writes rows in its own way.
 func (w *parquetWriter) encode(dst []byte, row *Row) ([]byte, *Row, error) {
 	w.text = AppendRow(w.text[:0], row)
 	var columns parquetRow
@@ -94,5 +94,5 @@ func (w *parquetWriter) encode(dst []byte, row *Row) ([]byte, *Row, error) {
 	return dst, row, nil
 }
 
-// Close writes what stands at the end of the file.
+// Close writes the end of the file.
 func (w *parquetWriter) Close() error { return w.out.Close() }

@@ -18,31 +18,31 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// parser turns the text of one row, a line as a rule, into the row. It is reused from row to row; what a row keeps is copied out of the text.
-// jsontext bounds the nesting (10,000), refuses invalid UTF-8 and repeated keys.
+// parser parses the text of one row, usually a line. It is reused from row to row; values that a row keeps are copied out of the text.
+// jsontext limits the nesting (10,000), and refuses invalid UTF-8 and repeated keys.
 type parser struct {
 	line    []byte
 	column  int64 // bytes before it on its line
-	place   int   // in line, of what is wrong; below 0 where that is the row as a whole
+	place   int   // position of the error in line; below 0 if the error is about the whole row
 	buf     bytes.Buffer
 	dec     jsontext.Decoder
 	fields  fields        // of a row
-	unit    time.Duration // of timestamps, where stamps is stampGiven
+	unit    time.Duration // of timestamps, if stamps is stampGiven
 	stamps  stamp         // the kind of the trace's timestamps
-	stamp   stamp         // the kind of the row's, if it has one
-	unknown []string      // quoted names of keys that nobody knows
+	stamp   stamp         // the kind of the row's timestamp, if it has one
+	unknown []string      // quoted names of unknown keys
 	foreign []string      // names of other tools' fields
 
-	done []Transformation // of the trace, where the row says it
+	done []Transformation // of the trace, if the row has them
 
 	integersRead []uint64 // of an array, until the next one
-	// continues is how many ids the row has from the one that it continues; absent where it is complete by itself.
+	// continues is how many ids the row has from the row that it continues; absent if it is complete by itself.
 	continues Opt[int64]
 }
 
-// ParseRow reads one row by itself, without the rows and the sidecar of its trace: what only these tell (how many tokens a block
-// has, whether there is the row that a reply belongs to) is not checked. A number as timestamp is in milliseconds. A row that continues another one comes without ranges and replies. The
-// error is a *[RowError].
+// ParseRow reads one row by itself, without the other rows and the sidecar of its trace. It does not check what depends on these, such as
+// the block size or the row that a reply belongs to. A numeric timestamp is in milliseconds. A row that continues another one is returned
+// without ranges and replies. The error is a *[RowError].
 func ParseRow(line []byte) (*Row, error) {
 	return parseRow(line, parser{fields: rowFields, unit: time.Millisecond, stamps: stampGiven})
 }
@@ -58,7 +58,7 @@ func parseRow(line []byte, p parser) (*Row, error) {
 	return row, nil
 }
 
-// parse parses a text that is not blank, which begins in a column, from 0, and checks what the row says by itself.
+// parse parses a text that is not blank and that begins in a column, from 0, and checks what does not depend on other rows.
 func (p *parser) parse(line []byte, column int64) (*Row, *RowError) {
 	p.column = column
 	row, e := p.row(line)
@@ -76,7 +76,7 @@ func (p *parser) row(line []byte) (*Row, *RowError) {
 	p.dec.Reset(&p.buf)
 	p.unknown, p.foreign, p.continues, p.done = p.unknown[:0], p.foreign[:0], Opt[int64]{}, nil
 	if k := p.dec.PeekKind(); k != '{' && k != jsontext.KindInvalid {
-		if e := p.skip(); e != nil { // a first letter does not make null of a word
+		if e := p.skip(); e != nil { // a word that only begins like null is not null
 			return nil, e
 		}
 		return nil, fault("", kindNames[k], "a row must be a JSON object", "write one object on each line")
@@ -138,8 +138,8 @@ var rowFields = fields{
 	},
 	"transformations": (*parser).transformations,
 	"type":            func(p *parser, _ *Row) *RowError { return p.discriminator() },
-	"result":          func(p *parser, _ *Row) *RowError { return p.skip() }, // what a replay of ours adds to a row
-	"sent":            func(p *parser, _ *Row) *RowError { return p.skip() }, // and what it was made of, beside a payload that was sent
+	"result":          func(p *parser, _ *Row) *RowError { return p.skip() }, // added to the row by a replay of ours
+	"sent":            func(p *parser, _ *Row) *RowError { return p.skip() }, // what the prompt was made of, next to the payload that was sent
 }
 
 var observedFields = fields{
@@ -154,7 +154,7 @@ var spanFields = fields{
 	"span_id":  func(p *parser, r *Row) *RowError { return p.hexID(r.OTel.SpanID[:]) },
 }
 
-// foreignFields are the fields that other tools give a meaning to and that have no effect here.
+// foreignFields are fields that have a meaning in other tools and no effect here.
 var foreignFields = map[string]bool{
 	// Dynamo
 	"output_token_ids": true, "strict_priority": true,
@@ -227,7 +227,7 @@ func (p *parser) value(field string, want jsontext.Kind) (jsontext.Value, *RowEr
 	return nil, fault(field, kindNames[k], "must be "+kindNames[want], correctOrOmit)
 }
 
-// numberAdvice says what to do about a string where a number must be.
+// numberAdvice returns advice for a string in place of a number.
 func numberAdvice(v jsontext.Value) string {
 	text, _ := jsontext.AppendUnquote(nil, v)
 	if _, err := strconv.ParseFloat(strings.TrimSpace(string(text)), 64); err == nil {
@@ -238,7 +238,7 @@ func numberAdvice(v jsontext.Value) string {
 
 func (p *parser) skip() *RowError { return p.syntax(p.dec.SkipValue()) }
 
-// number reads a number that came at most once before, as null. Nil without an error means null: absent.
+// number reads a number; the key may occur only once before, as null. Nil without an error means null: absent.
 func (p *parser) number(field string, before bool) (jsontext.Value, *RowError) {
 	v, e := p.value(field, '0')
 	if v != nil && before {
@@ -268,7 +268,7 @@ func (p *parser) milliseconds(field string, to *Opt[float64]) *RowError {
 	return nil
 }
 
-// class reads the name of a class, which came at most once before, as null.
+// class reads the name of a class; the key may occur only once before, as null.
 func (p *parser) class(r *Row) *RowError {
 	if r.Class != "" {
 		return givenTwice("class")
@@ -276,7 +276,7 @@ func (p *parser) class(r *Row) *RowError {
 	return p.text("class", &r.Class)
 }
 
-// priority reads an integer of either sign.
+// priority reads a positive or negative integer.
 func (p *parser) priority(r *Row) *RowError {
 	v, e := p.number("priority", r.Priority.Set)
 	if v == nil {
@@ -290,7 +290,7 @@ func (p *parser) priority(r *Row) *RowError {
 	return nil
 }
 
-// count reads an integer. 512.0 is one: some writers know only floats.
+// count reads an integer. 512.0 is an integer: some writers have only floats.
 func (p *parser) count(field string, to *Opt[int64]) *RowError {
 	v, e := p.number(field, to.Set)
 	if v == nil {
@@ -300,7 +300,7 @@ func (p *parser) count(field string, to *Opt[int64]) *RowError {
 	if err != nil {
 		f, err := strconv.ParseFloat(string(v), 64)
 		switch {
-		case err != nil || math.Abs(f) > 1<<53: // it is beyond even a float
+		case err != nil || math.Abs(f) > 1<<53: // too large even for a float
 			return tooLong(field, clip(string(v)))
 		case f != math.Trunc(f):
 			return fault(field, clip(string(v)), "must be an integer", "a request has no part of a token; correct the row")
@@ -321,9 +321,9 @@ func (p *parser) ids(r *Row) *RowError {
 	return e
 }
 
-// integers reads an array of unsigned integers or, with a size, of arrays of so many each. It returns all of them one after
-// another, until the next call. Nil without an error means null: absent. The array is valid JSON when it gets here; numbers
-// never pass through a float.
+// integers reads an array of unsigned integers or, with a size, an array of arrays of that size. It returns all integers one after another;
+// they are valid until the next call. Nil without an error means null: absent. The array must be valid JSON. Numbers are never converted to
+// floats.
 func (p *parser) integers(field string, size int, advice string) ([]uint64, *RowError) {
 	v, e := p.value(field, '[')
 	if v == nil {
@@ -339,7 +339,7 @@ func (p *parser) integers(field string, size int, advice string) ([]uint64, *Row
 		}
 		return bad(f.inside)
 	}
-	inside, n := size == 0, 0 // of an array, and the integers in it
+	inside, n := size == 0, 0 // within an array, and the number of its integers
 	for i := 1; i < len(v)-1; {
 		switch c := v[i]; {
 		case c >= '0' && c <= '9' && inside && (n < size || size == 0):
@@ -381,7 +381,7 @@ func (p *parser) integers(field string, size int, advice string) ([]uint64, *Row
 	return out, nil
 }
 
-// integerFault is what is wrong with an id, and with an integer within an array.
+// integerFault returns the error for an id, or for an integer within an array.
 type integerFault struct{ alone, advice, inside string }
 
 var (
@@ -424,7 +424,7 @@ func (p *parser) foreignField(r *Row, name string) *RowError {
 	return nil
 }
 
-// transformations reads what was done to the trace: on its last row, where it came through a pipe and so has no sidecar.
+// transformations reads the list of transformations. A trace that came through a pipe has it on its last row, because it has no sidecar.
 func (p *parser) transformations(*Row) *RowError {
 	v, e := p.value("transformations", '[')
 	if v != nil && json.Unmarshal(v, &p.done) != nil {
@@ -433,7 +433,7 @@ func (p *parser) transformations(*Row) *RowError {
 	return e
 }
 
-// discriminator accepts the type that AIPerf allows and refuses rows that call themselves something else.
+// discriminator accepts the type that AIPerf allows, and refuses rows of other types.
 func (p *parser) discriminator() *RowError {
 	var s string
 	e := p.text("type", &s)
@@ -470,7 +470,7 @@ func (p *parser) hexID(to []byte) *RowError {
 	return nil
 }
 
-// clip bounds what of a foreign file is repeated in messages.
+// clip shortens a text of a foreign file for a message.
 func clip(s string) string {
 	const limit = 64
 	if len(s) <= limit {

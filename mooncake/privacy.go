@@ -3,29 +3,30 @@
 
 package mooncake
 
-// Privacy is the part of a sidecar for those who decide whether a trace may leave: what its rows let out of the prompts, and how. The
-// other parts of such a manifest are where they were needed already: hash_keys names the keys (never what they are), block_size, dropped
-// counts the fields that were left out, rows and identity count the rows, sampling says of which part of the traffic they are, and digests tell whether they are still the same. So one
-// file lies beside the trace, and nothing in it can contradict another file.
+// Privacy is the part of a sidecar for people who decide whether a trace may be published: what its rows reveal of the prompts, and how.
+// The other facts for this decision are elsewhere in the sidecar: hash_keys has the fingerprints of the keys (never the keys), block_size,
+// dropped counts the fields that were left out, rows and identity count the rows, sampling describes the part of the traffic, and digests
+// show whether the rows were changed. So there is one metadata file, and no other file can contradict it.
 type Privacy struct {
-	// Mode is what the rows tell of prompts: the worst that one of them does.
+	// Mode is what the rows reveal of prompts: the mode of the row that reveals most.
 	Mode PrivacyMode `json:"mode"`
-	// ContentRows are those that hold text, HashedRows those with ids of blocks.
+	// ContentRows is the number of rows with text, HashedRows that of rows with block ids.
 	ContentRows int64 `json:"content_rows"`
 	HashedRows  int64 `json:"hashed_rows"`
-	// HashAlgorithm is how ids were made of text before they were numbered; empty where they were not, or nobody knows.
+	// HashAlgorithm is how ids were computed from text before they were numbered; empty if they were not, or if it is unknown.
 	HashAlgorithm string `json:"hash_algorithm,omitempty"`
-	// TimestampJitter is by how much, at most, times were changed at random, in ms: by transform's spread and copies, and nothing else here.
+	// TimestampJitter is the maximum random change of timestamps, in ms. Only the spread and the copies of transform change times at
+	// random.
 	TimestampJitter float64 `json:"timestamp_jitter_ms"`
 }
 
-// PrivacyMode is what rows tell of prompts.
+// PrivacyMode says what rows reveal of prompts.
 type PrivacyMode string
 
-// The modes, by the names of Dynamo's proposal for traces of production (DEP-0016).
+// The modes. Their names are those of Dynamo's proposal for traces of production (DEP-0016).
 const (
 	PrivacyPerfOnly  PrivacyMode = "perf-only"  // lengths and times
-	PrivacyBlockHash PrivacyMode = "block-hash" // which prompts begin alike, too
+	PrivacyBlockHash PrivacyMode = "block-hash" // in addition, which prompts have the same beginning
 	PrivacyContent   PrivacyMode = "content"    // text
 )
 
@@ -39,7 +40,7 @@ func (p *Privacy) add(row *Row) {
 	}
 }
 
-// of completes the count for a sidecar that may know the algorithm already.
+// of completes the count for a sidecar that may have the algorithm already.
 func (p Privacy) of(m *Meta) *Privacy {
 	if m.Privacy != nil {
 		p.HashAlgorithm, p.TimestampJitter = m.Privacy.HashAlgorithm, m.Privacy.TimestampJitter

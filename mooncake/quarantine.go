@@ -19,26 +19,26 @@ import (
 	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
-// maxRejected is the number of rejected rows from which a quarantine asks whether the file is a trace at all.
+// maxRejected is the number of rejected rows at which a quarantine checks whether the file is a trace at all.
 const maxRejected = 100
 
-// Rejected is a row that cannot be used, on its way to whoever decides what becomes of it ([ReaderOptions].Reject).
+// Rejected is a row that cannot be used. A [ReaderOptions].Reject decides what happens to it.
 type Rejected struct {
-	Fault *RowError // what is wrong with it, with file and line
+	Fault *RowError // the error, with file and line
 	Rows  int64     // rows read before it that could be used
-	// Text is the line as it was, without its end. It may hold a prompt, and is valid until Reject returns.
+	// Text is the line without its line end. It may contain a prompt. It is valid until Reject returns.
 	Text []byte
 }
 
-// Quarantine is where rows go that cannot be used when the rest of their trace is used all the same: each is counted and,
-// if there is a file, kept in it. Its Add is a [ReaderOptions].Reject. It is safe for concurrent use.
+// Quarantine counts the rows that cannot be used, while the rest of their trace is used, and writes them to a file, if it has one. Its Add
+// is a [ReaderOptions].Reject. It is safe for concurrent use.
 //
-// The file has a JSON object on each line, with the trace's name (trace), the number of the line in it (line), the key
-// that is wrong, if it is one (field), what is wrong (reason), and the line itself, as a string (row) or, where it is not
-// valid UTF-8, in base64 (row_base64). It is as confidential as the trace: its lines may hold prompts.
+// The file has one JSON object per line: the name of the trace (trace), the line number in it (line), the key with the error, if there is
+// one (field), the error (reason), and the line itself, as a string (row) or, if it is not valid UTF-8, in base64 (row_base64). It is as
+// confidential as the trace: its lines may contain prompts.
 //
-// A quarantine is for a few bad rows. When a hundred were rejected and no more than these could be used, the file is
-// more likely something else, or of another version, and Add returns an error.
+// A quarantine is for a few bad rows. If 100 rows were rejected and no more than that could be used, the file is probably not a trace, or
+// of another version, and Add returns an error.
 type Quarantine struct {
 	mu    sync.Mutex
 	name  string
@@ -49,8 +49,8 @@ type Quarantine struct {
 	done  bool
 }
 
-// NewQuarantine creates a quarantine with a file of the given name, which appears when it is committed, readable by its
-// owner alone. Without a name there is no file, and rows are counted only.
+// NewQuarantine creates a quarantine with a file of the given name. The file appears when it is committed, and only its owner can read it.
+// Without a name, rows are only counted.
 func NewQuarantine(name string) (*Quarantine, error) {
 	q := &Quarantine{name: name}
 	if name == "" {
@@ -67,8 +67,8 @@ func NewQuarantine(name string) (*Quarantine, error) {
 	return q, nil
 }
 
-// RejectedName returns the name for the rejected rows of a trace, without a directory: that of the trace, without the suffix of
-// a compression and .jsonl, with .rejected.jsonl. For standard input it is stdin.rejected.jsonl.
+// RejectedName returns the file name for the rejected rows of a trace, without a directory: the trace's name, with the suffix of a
+// compression removed and .jsonl replaced by .rejected.jsonl. For standard input it is stdin.rejected.jsonl.
 func RejectedName(trace string) string {
 	base := filepath.Base(trace)
 	if strings.Contains(trace, "://") {
@@ -84,8 +84,8 @@ func RejectedName(trace string) string {
 	return base + ".rejected.jsonl"
 }
 
-// CheckName reports that the quarantine's file would take the place of the trace that its rows come from, or of the trace's
-// sidecar. A quarantine without a file takes no place.
+// CheckName returns an error if the quarantine's file would replace the trace from which the rows come, or its sidecar. Without a file it
+// returns nil.
 func (q *Quarantine) CheckName(trace string) error {
 	at, err := os.Stat(q.name)
 	if q.name == "" || err != nil {
@@ -109,7 +109,7 @@ type quarantined struct {
 	Base64 []byte  `json:"row_base64,omitempty"`
 }
 
-// Add takes a row in. An error says that the row could not be kept, or that there are too many of its kind.
+// Add adds a row. It returns an error if the row could not be written, or if there are too many such rows.
 func (q *Quarantine) Add(r Rejected) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -133,14 +133,14 @@ func (q *Quarantine) write(r Rejected) error {
 		return nil
 	}
 	fault := *r.Fault
-	fault.File, fault.Line = "", 0 // they have keys of their own
+	fault.File, fault.Line = "", 0 // the object has keys for these
 	line := quarantined{Trace: r.Fault.File, Line: r.Fault.Line, Field: fault.Field, Reason: fault.Error()}
 	if utf8.Valid(r.Text) {
 		line.Row = new(string(r.Text))
 	} else {
 		line.Base64 = r.Text
 	}
-	enc := json.NewEncoder(q.buf) // which ends each value with a newline
+	enc := json.NewEncoder(q.buf) // which adds a newline to each value
 	enc.SetEscapeHTML(false)
 	return enc.Encode(line)
 }
@@ -161,13 +161,13 @@ func (q *Quarantine) Count() int64 {
 	return count
 }
 
-// First returns what was wrong with the first rejected row, or nil.
+// First returns the error of the first rejected row, or nil.
 func (q *Quarantine) First() *RowError {
 	_, first := q.rejected()
 	return first
 }
 
-// Name returns the name of the quarantine's file; empty when it has none.
+// Name returns the name of the quarantine's file; empty if it has none.
 func (q *Quarantine) Name() string {
 	if q == nil {
 		return ""
@@ -175,8 +175,8 @@ func (q *Quarantine) Name() string {
 	return q.name
 }
 
-// Commit puts the file, complete and synced, under its name. It is there without a rejected row, too, empty: so a file of an
-// earlier reading cannot pass for this one's. Rows that come later are errors.
+// Commit completes the file, syncs it and renames it to its name. Without a rejected row the file is empty, but exists, so that an older
+// file cannot be mistaken for this one. Adding rows after Commit is an error.
 func (q *Quarantine) Commit() error {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake/internal/words"
 )
 
-// This file reads and checks the two fields that make a trace as fine as a real cache: hash_ranges and replies.
+// This file reads and checks the two fields that describe sharing as finely as a real cache: hash_ranges and replies.
 
 // ranges reads hash_ranges: pairs of the first id and the number of ids.
 func (p *parser) ranges(r *Row) (e *RowError) {
@@ -26,7 +26,7 @@ func (p *parser) ranges(r *Row) (e *RowError) {
 
 const replyAdvice = "write each as [rows back, tokens before, tokens], "
 
-// replies reads replies: triples of how many rows back, the tokens before, and the tokens. An empty list is none.
+// replies reads replies: triples of the number of rows back, the tokens before the reply, and its tokens. An empty list means no replies.
 func (p *parser) replies(r *Row) *RowError {
 	const advice = replyAdvice + "in unsigned integers, or leave the key out"
 	replies, e := tuples(p, "replies", 3, advice, func(n []uint64) (Reply, bool) {
@@ -39,7 +39,7 @@ func (p *parser) replies(r *Row) *RowError {
 	return e
 }
 
-// tuples reads an array of arrays, of which a function makes one element each and reports whether it is in range.
+// tuples reads an array of arrays. The given function converts each one to an element, and reports whether it is in range.
 func tuples[T any](p *parser, field string, size int, advice string, element func(n []uint64) (T, bool)) ([]T, *RowError) {
 	n, e := p.integers(field, size, advice)
 	if n == nil {
@@ -55,10 +55,10 @@ func tuples[T any](p *parser, field string, size int, advice string, element fun
 	return out, nil
 }
 
-// element names an element of an array.
+// element returns the name of an element of an array.
 func element(i int) string { return "element " + strconv.Itoa(i) }
 
-// faultRanges: the ranges name each id once, and no more ids than the prompt has tokens.
+// faultRanges: the ranges have each id once, and not more ids than the prompt has tokens.
 func faultRanges(r *Row) *RowError {
 	if r.HashRanges == nil {
 		return nil
@@ -99,10 +99,10 @@ func faultRanges(r *Row) *RowError {
 	return nil
 }
 
-// last returns the last id of a range that is not beyond 2^64-1.
+// last returns the last id of a range that ends below 2^64.
 func (h HashRange) last() uint64 { return h.First + uint64(h.Count-1) } //nolint:gosec // 1 or more
 
-// faultReplies: replies stand one after another within the prompt, which begins before the first and goes on after the last.
+// faultReplies: replies follow each other within the prompt, which begins before the first one and continues after the last one.
 func faultReplies(r *Row) *RowError {
 	if len(r.Replies) == 0 {
 		return nil
@@ -133,7 +133,7 @@ func faultReplies(r *Row) *RowError {
 	return nil
 }
 
-// checkFine reports a fine block size that does not fit the block size; 0 is none.
+// checkFine returns an error if a fine block size does not fit the block size; 0 means no fine blocks.
 func checkFine(fine, blockSize int) error {
 	if fine == 0 || fine > 0 && fine < blockSize && blockSize%fine == 0 {
 		return nil
@@ -141,7 +141,7 @@ func checkFine(fine, blockSize int) error {
 	return fmt.Errorf("fine block size %d must divide the block size %d and be below it: correct it, or leave it out", fine, blockSize)
 }
 
-// faultSizes: the row has the ids that its length asks for, in blocks of both sizes. What blocks are is no matter of a row alone.
+// faultSizes: the row has the number of ids that its length requires, in blocks of both sizes. A row alone cannot check this.
 func (r *Reader) faultSizes(row *Row) *RowError {
 	if row.HashRanges == nil {
 		return nil

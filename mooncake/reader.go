@@ -17,33 +17,33 @@ import (
 	"github.com/moonloop/moonloop/mooncake/internal/words"
 )
 
-// DefaultMaxLine is the longest line, or row of several lines, that a reader accepts unless it is told otherwise, in bytes.
+// DefaultMaxLine is the default maximum length of a line, or of a row of several lines, in bytes.
 const DefaultMaxLine = 64 << 20
 
-// maxReaderSessions bounds the sessions whose prompt kind a reader remembers: up to 10 MiB.
+// maxReaderSessions is the maximum number of sessions whose prompt kind a reader remembers: up to 10 MiB.
 const maxReaderSessions = 1 << 18
 
-// ReaderOptions says how to read a trace. The zero value is usable.
+// ReaderOptions configures a [Reader]. The zero value is usable.
 type ReaderOptions struct {
-	Name      string // of the trace, for errors
-	Strict    bool   // what is odd is an error instead of a notice
-	BlockSize int    // tokens per hash id; 0 is [BlockSize]
-	// FineBlockSize is the number of tokens per id of hash_ranges, a divisor of BlockSize; 0 is unknown, and refuses rows with
-	// hash_ranges.
+	Name      string // name of the trace, for errors
+	Strict    bool   // unusual rows are errors instead of notices
+	BlockSize int    // tokens per hash id; 0 = [BlockSize]
+	// FineBlockSize is the number of tokens per id of hash_ranges, a divisor of BlockSize; 0 = unknown, and rows with hash_ranges are
+	// refused.
 	FineBlockSize int
-	MaxLine       int // longest line, or row of several lines, in bytes; 0 is [DefaultMaxLine]
+	MaxLine       int // longest line, or row of several lines, in bytes; 0 = [DefaultMaxLine]
 
-	// Unit is the unit of timestamps that are numbers. 0: it is told from the size of the first one. Numbers below 10^12 are
-	// milliseconds from any zero, but for those from 1.2·10^9 to 2.2·10^9, which are seconds since 1970; larger ones are
-	// milliseconds, microseconds (from 10^14 on) or nanoseconds (from 10^17 on) since 1970. Rows have milliseconds.
+	// Unit is the unit of numeric timestamps. 0 = the size of the first one shows it: numbers below 10^12 are milliseconds from any zero,
+	// except for those from 1.2·10^9 to 2.2·10^9, which are seconds since 1970. Larger numbers are milliseconds, microseconds (from 10^14)
+	// or nanoseconds (from 10^17) since 1970. Rows have milliseconds.
 	Unit time.Duration
 
-	// Map gives fields other keys; one that [ParseMapping] refuses has no effect.
+	// Map reads fields from other keys. A mapping that [ParseMapping] refuses has no effect.
 	Map Mapping
 
-	// Reject decides what becomes of a row that cannot be used. Nil: Read returns its error. Else Reject owns the row: when
-	// it returns nil the reader goes on as if the line were not there; an error ends the reading and stays. A row of which
-	// the end is missing, because the source broke off or the line is too long, ends the reading in any case. See [Quarantine].
+	// Reject decides what happens to a row that cannot be used. Nil: Read returns the error. Else Reject is called with the row. If it
+	// returns nil, the reader continues as if the line did not exist; if it returns an error, that error ends the reading for good. A row
+	// whose end is missing, because the source broke off or the line is too long, always ends the reading. See [Quarantine].
 	Reject func(Rejected) error
 }
 
@@ -51,19 +51,19 @@ type ReaderOptions struct {
 type Reader struct {
 	opt      ReaderOptions
 	src      *jsonrows.Reader
-	good     bool // Read returned what src has found last
+	good     bool // Read returned the row that src found last
 	rows     int64
-	read     int64 // rows of the source so far, those that were refused included
+	read     int64 // rows of the source so far, including refused ones
 	refused  refusals
 	recent   recent
 	parser   parser
 	notices  notices
-	table    bool // lines are records of one
+	table    bool // the lines are records of a table
 	done     []Transformation
 	fitting  int64 // the smallest block size that gives every row enough ids
 	sessions map[uint64]promptClass
 	seed     maphash.Seed
-	checker  *Checker // Strict only
+	checker  *Checker // only with Strict
 	err      error    // of the source; sticky
 }
 
@@ -92,20 +92,20 @@ func NewReader(r io.Reader, opt ReaderOptions) *Reader {
 	return rd
 }
 
-// Line returns the number, from 1, of the line on which the row begins that Read returned or refused last.
+// Line returns the number, from 1, of the line on which the last row that Read returned or refused begins.
 func (r *Reader) Line() int64 { return r.src.Line }
 
 // BlockSize returns the block size that rows are read with, in tokens.
 func (r *Reader) BlockSize() int { return r.opt.BlockSize }
 
-// FineBlockSize returns the number of tokens per id of hash_ranges; 0 when it is not known.
+// FineBlockSize returns the number of tokens per id of hash_ranges; 0 if it is not known.
 func (r *Reader) FineBlockSize() int { return r.opt.FineBlockSize }
 
-// Notices returns what has been noticed so far, ordered by first line.
+// Notices returns the notices so far, ordered by first line.
 func (r *Reader) Notices() []Notice { return r.notices.list(r.opt.BlockSize, r.rows, r.fitting) }
 
-// Read returns the next row, io.EOF after the last one, or a *[RowError], after which reading can go on with the next
-// line. Any other error (the source broke off, a line is too long) ends the reading and stays.
+// Read returns the next row, io.EOF after the last one, or a *[RowError]. After a RowError, reading can continue with the next line. Any
+// other error (the source broke off, a line is too long) ends the reading for good.
 func (r *Reader) Read() (*Row, error) {
 	for r.err == nil {
 		if err := r.src.Next(); err != nil {
@@ -141,9 +141,9 @@ func (r *Reader) Read() (*Row, error) {
 	return nil, r.err
 }
 
-// Refuse refuses the row that Read returned last, for a rule that the reader does not know: what a row means beside the
-// others of its trace is for its user to tell. It completes the fault with file and line and returns it, unless
-// [ReaderOptions].Reject has taken the row; then it returns nil, and Read goes on as if the line were not there.
+// Refuse refuses the row that Read returned last, because of a rule that the reader does not know: only its user knows what a row means
+// among the others of its trace. Refuse adds file and line to the error and returns it. If [ReaderOptions].Reject has accepted the row, it
+// returns nil, and Read continues as if the line did not exist.
 func (r *Reader) Refuse(fault *RowError) error {
 	at := *fault
 	at.File, at.Line = r.opt.Name, r.src.Line
@@ -161,7 +161,7 @@ func (r *Reader) Refuse(fault *RowError) error {
 	return r.err
 }
 
-// ending says where and how the reading ends.
+// ending describes where and how the reading ended.
 func (r *Reader) ending(err error) error {
 	unfinished, isUnfinished := errors.AsType[jsonrows.Unfinished](err)
 	text, advice := "", "write one row on each line, or raise the limit on lines if the row is real"
@@ -180,12 +180,12 @@ func (r *Reader) ending(err error) error {
 	return &unfinishedError{join("; ", location(r.opt.Name, r.src.Line)+": "+text, advice)}
 }
 
-// unfinishedError is the end of a trace of which the rest makes no sense.
+// unfinishedError is the error for a trace that breaks off.
 type unfinishedError struct{ text string }
 
 func (e *unfinishedError) Error() string { return e.text }
 
-// laidOut makes a row that is not on a line by itself what it were there, and counts it.
+// laidOut handles a row that is not on a line of its own as if it were, and counts it.
 func (r *Reader) laidOut(row *Row) {
 	if r.table {
 		r.notices.add(NoticeLayout, "in a table (CSV)", r.src.Line, 1)
@@ -204,7 +204,7 @@ func (r *Reader) laidOut(row *Row) {
 	}
 }
 
-// timed notes what kind of timestamp a row has.
+// timed records the kind of a row's timestamp.
 func (r *Reader) timed(row *Row) {
 	if kind := r.parser.stamp; row.Timestamp.Set && kind != stampGiven {
 		if r.parser.stamps == stampNone {
@@ -216,18 +216,17 @@ func (r *Reader) timed(row *Row) {
 	}
 }
 
-// ParseRow reads a row of the trace by itself, like the function of this name: its timestamp is of the kind that those read so far are of.
+// ParseRow reads a row of the trace by itself, like the function of the same name. Its timestamp has the same kind as those read so far.
 func (r *Reader) ParseRow(line []byte) (*Row, error) {
 	return parseRow(line, parser{fields: r.parser.fields, unit: r.parser.unit, stamps: r.parser.stamps})
 }
 
-// Unit returns the unit of timestamps in the file: the one that was given, else the one that the rows so far have been read with. Rows
-// have milliseconds in any case.
+// Unit returns the unit of timestamps in the file: the given one, else the one recognised so far. Rows always have milliseconds.
 func (r *Reader) Unit() time.Duration {
 	return cmp.Or(r.opt.Unit, stamps[r.parser.stamps].unit, time.Millisecond)
 }
 
-// layouts are what is said of rows that are not on a line by themselves.
+// layouts are the texts about rows that are not on a line of their own.
 var layouts = []struct {
 	layout jsonrows.Layout
 	text   string
@@ -239,10 +238,10 @@ var layouts = []struct {
 	{jsonrows.Commas, "with commas too many, which are ignored"},
 }
 
-// Transformations are what the rows that were read say was done to the trace: the last row of one that came through a pipe does.
+// Transformations returns the transformations that the rows read so far list. The last row of a trace that came through a pipe has them.
 func (r *Reader) Transformations() []Transformation { return r.done }
 
-// examine looks at a good row in the light of the rows before it, and notes what is odd.
+// examine compares a good row with the rows before it, and records unusual findings.
 func (r *Reader) examine(row *Row) *RowError {
 	blocks := BlockCount(row.InputLength.V, r.opt.BlockSize)
 	tooMany := row.InputLength.Set && len(row.HashIDs) > blocks
@@ -292,7 +291,8 @@ func (r *Reader) examine(row *Row) *RowError {
 	return nil
 }
 
-// complete gives a row that continues another one what it has from that, or leaves its ranges and replies out where that could not be used.
+// complete adds to a row the ranges and replies of the row that it continues. If that row could not be used, it removes the row's ranges
+// and replies.
 func (r *Reader) complete(row *Row) *RowError {
 	if n := r.parser.continues; n.Set {
 		switch known, fault := r.recent.complete(row, r.read-1, n.V, &r.refused); {
@@ -307,14 +307,14 @@ func (r *Reader) complete(row *Row) *RowError {
 	return nil
 }
 
-// promptClass groups the prompt kinds that one session can hold: its rows must all be of one.
+// promptClass groups the prompt kinds that may occur in one session: all its rows must have the same class.
 type promptClass uint8
 
 const (
 	classSynthetic promptClass = iota // input_length or text_input: a new user turn, or a full prompt
-	classHistory                      // messages that hold the conversation
-	classDelta                        // messages that hold the new turn
-	classPayload                      // whole bodies
+	classHistory                      // messages with the conversation
+	classDelta                        // messages with the new turn
+	classPayload                      // whole request bodies
 )
 
 var promptClasses = [...]string{"input_length or text_input", "messages", "messages with message_mode delta", "payload"}
@@ -331,7 +331,7 @@ func classOf(row *Row) promptClass {
 	return classSynthetic
 }
 
-// faultSession: a session does not mix kinds of prompts, since what is sent before a turn would be undefined.
+// faultSession: a session does not mix kinds of prompts, because then the content before a turn would be undefined.
 func (r *Reader) faultSession(row *Row) *RowError {
 	if row.SessionID == "" {
 		return nil

@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzReader: a row that is read is what encoding/json finds in its text, is written as something that reads the same, and does
-// not depend on how the bytes arrive; an error names a line of its text. That nothing of a file is passed over, jsonrows tests.
+// FuzzReader: the reader and encoding/json find the same row in a text. The row, written and read again, is the same. It does not depend
+// on how the bytes arrive. An error names a line of the text. Tests of jsonrows check that no part of a file is skipped.
 func FuzzReader(f *testing.F) {
 	for _, seed := range []string{
 		`{"timestamp": 0, "input_length": 6758, "output_length": 500, "hash_ids": [0, 1, 2]}`,
@@ -82,7 +82,7 @@ func FuzzReader(f *testing.F) {
 				t.Fatalf("was read and is not valid: %v", err)
 			}
 			d.Add(row, r.Line())
-			// What was read must be written as something that reads the same.
+			// A row that was read, written and read again must be the same.
 			var b bytes.Buffer
 			if err := NewWriter(&b).Write(row); err != nil {
 				t.Fatalf("cannot be written: %v", err)
@@ -98,7 +98,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// checkFields holds what a row has of the common fields to encoding/json.
+// checkFields compares the common fields of a row with those that encoding/json finds.
 func checkFields(t *testing.T, row *Row, line string) {
 	t.Helper()
 	d := json.NewDecoder(strings.NewReader(line))
@@ -138,8 +138,8 @@ func checkFields(t *testing.T, row *Row, line string) {
 	}
 }
 
-// FuzzPacked: what was packed is read as it was; what was cut or changed in a pack gives an error, at its end at the latest, where
-// it does not give the same. Whatever comes in, no more comes out than the limit.
+// FuzzPacked: unpacking returns what was packed. If packed bytes were cut or changed, it returns the same or an error, at the end at the
+// latest. It never returns more than the limit, for any input.
 func FuzzPacked(f *testing.F) {
 	rows := "{\"timestamp\": 0, \"input_length\": 700, \"output_length\": 9, \"hash_ids\": [0, 1]}\n{\"timestamp\": 3000, \"input_length\": 40}\n"
 	f.Add(rows, uint16(0xffff), uint16(0), byte(0))
@@ -183,7 +183,7 @@ func FuzzPacked(f *testing.F) {
 	})
 }
 
-// FuzzMeta: a sidecar that is read is written as one that reads the same.
+// FuzzMeta: a sidecar that was read, written and read again is the same.
 func FuzzMeta(f *testing.F) {
 	for _, seed := range []string{
 		`{"schema":1}`, `{"schema":2}`, `{"schema":1,"time_base":"2026-01-02T03:04:05.678901234Z","identity":{"text":3,"engine":1},"rows":4,"block_size":512}`,

@@ -8,17 +8,17 @@ import (
 	"slices"
 )
 
-// maxRefusals is how many rows that were left out are remembered: 8 MiB.
+// maxRefusals is the maximum number of refused rows that are remembered: 8 MiB.
 const maxRefusals = 1 << 20
 
-// refusals are the places of the rows that a reader has refused. Whoever reads on does not know of these rows, so that the number
-// of rows back to one that a reply belongs to becomes smaller by those between.
+// refusals are the indexes of the rows that a reader has refused. Later stages do not know of these rows, so the number of rows back to the
+// row of a reply must be reduced by the refused rows in between.
 type refusals struct {
 	at     []int64 // ascending, from 0
-	forgot int64   // rows before it may have been refused and are not in at
+	forgot int64   // rows before this one may have been refused without being in at
 }
 
-// add notes that the row of an index was refused.
+// add records that the row at an index was refused.
 func (f *refusals) add(index int64) {
 	if len(f.at) == maxRefusals {
 		half := maxRefusals / 2
@@ -28,14 +28,14 @@ func (f *refusals) add(index int64) {
 	f.at = append(f.at, index)
 }
 
-// has reports whether the row of an index was refused, or may have been.
+// has reports whether the row at an index was refused, or may have been.
 func (f *refusals) has(index int64) bool {
 	_, refused := slices.BinarySearch(f.at, index)
 	return refused || index < f.forgot
 }
 
-// remap counts the rows back of a row's replies without the refused ones, and leaves out the replies to refused rows. index is the
-// row's own, with them.
+// remap recomputes the rows back of a row's replies without the refused rows, and removes replies to refused rows. index is the row's own
+// index, counted with them.
 func (f *refusals) remap(row *Row, index int64) (lost int64, bad *RowError) {
 	kept := row.Replies[:0]
 	for i, reply := range row.Replies {

@@ -5,13 +5,13 @@ package mooncake
 
 import "github.com/moonloop/moonloop/mooncake/internal/ranges"
 
-// Renumber gives block ids the canonical numbers 0, 1, 2, ... in the order in which the ids first appear: rows in file
-// order, ids from left to right. The ids of ranges are numbered likewise, by themselves. The zero value is ready to use.
+// Renumber replaces block ids by the canonical numbers 0, 1, 2, ... in the order in which the ids first appear: rows in file order, ids
+// from left to right. The ids of ranges are numbered in the same way, separately. The zero value is ready to use.
 //
-// As long as the ids come canonical, as those of the public traces do, it needs no memory. From the first other id on it
-// remembers each new id (some 40 bytes each, without bound). What ranges take, [RenumberRanges] says.
+// As long as the ids are canonical, as in the public traces, it needs no memory. From the first other id on, it remembers each new id
+// (about 40 bytes each, without a limit). [RenumberRanges] documents the memory for ranges.
 type Renumber struct {
-	next  uint64            // numbers given so far
+	next  uint64            // numbers assigned so far
 	base  uint64            // ids below it are their own numbers
 	other map[uint64]uint64 // nil while canonical
 
@@ -26,7 +26,7 @@ func (r *Renumber) lookup(id uint64) (n uint64, known bool) {
 	return n, known
 }
 
-// add gives a new id its number.
+// add assigns a number to a new id.
 func (r *Renumber) add(id uint64) uint64 {
 	n := r.next
 	if r.other == nil && id != n {
@@ -54,30 +54,30 @@ func (r *Renumber) Row(row *Row) {
 	}
 }
 
-// Len returns the number of distinct ids so far, those of ranges aside.
+// Len returns the number of distinct ids so far, without those of ranges.
 func (r *Renumber) Len() uint64 { return r.next }
 
-// Canonical reports whether all ids so far were their own numbers, those of ranges aside.
+// Canonical reports whether all ids so far were equal to their numbers, without those of ranges.
 func (r *Renumber) Canonical() bool { return r.other == nil }
 
-// RenumberRanges gives the ids of ranges the canonical numbers 0, 1, 2, ... in the order in which the ids first appear: rows
-// in file order, ids from left to right. The zero value is ready to use.
+// RenumberRanges replaces the ids of ranges by the canonical numbers 0, 1, 2, ... in the order in which the ids first appear: rows in file
+// order, ids from left to right. The zero value is ready to use.
 //
-// Ids of several domains, each of which calls its ids as it likes, get numbers of one sequence. As long as all ids come from one
-// domain and canonical, it needs no memory; from the first other id on some 30 bytes for each range of new ids that does
-// not go on where another ended, without bound. Time and memory never depend on how many ids a range has. But a range is cut
-// where the ids in it have numbers that do not follow one another: so one range may become as many as were read before.
+// Ids can come from several domains with unrelated ids; all get numbers of one sequence. As long as all ids are canonical and come from one
+// domain, it needs no memory. From the first other id on, it needs about 30 bytes, without a limit, for each range of new ids that does not
+// continue where another one ended. Time and memory do not depend on the number of ids in a range. But a range is cut if its ids have
+// numbers that are not consecutive, so one range may become as many as were read before.
 type RenumberRanges struct {
-	next    uint64                 // numbers given so far
+	next    uint64                 // numbers assigned so far
 	home    uint64                 // the first domain; its ids below base are their own numbers
 	base    uint64                 // not used while canonical
 	domains map[uint64]*ranges.Map // nil while canonical
-	last    *ranges.Map            // of the domain that was asked for last
+	last    *ranges.Map            // the domain of the last call
 	lastOf  uint64
 }
 
-// Ranges appends the numbers of ranges of ids to dst, as the fewest ranges that say them, and returns the extended slice. No range
-// may have a count below 1, or ids beyond 2^64-1 ([Row.Validate]).
+// Ranges appends the numbers of ranges of ids to dst, as the smallest number of ranges, and returns the extended slice. No range may have a
+// count below 1, or ids beyond 2^64-1 ([Row.Validate]).
 func (r *RenumberRanges) Ranges(dst, src []HashRange) []HashRange { return r.Domain(0, dst, src) }
 
 // Domain is Ranges for ids of a domain: ids of two domains are never the same.
@@ -101,8 +101,7 @@ func (r *RenumberRanges) Domain(domain uint64, dst, src []HashRange) []HashRange
 	return dst
 }
 
-// number returns the number of the first id of a range, and how many of its ids have the numbers that follow. Ids that are new get
-// numbers.
+// number returns the number of the first id of a range, and how many of its ids have the consecutive numbers after it. New ids get numbers.
 func (r *RenumberRanges) number(domain uint64, h HashRange) (to uint64, count int64) {
 	canonical := r.domains == nil && domain == r.home
 	known := r.base
@@ -116,7 +115,7 @@ func (r *RenumberRanges) number(domain uint64, h HashRange) (to uint64, count in
 		r.next += uint64(h.Count) //nolint:gosec // above 0
 		return h.First, h.Count
 	}
-	if r.domains == nil { // ids are no longer their own numbers
+	if r.domains == nil { // ids are no longer equal to their numbers
 		r.base, r.domains = r.next, make(map[uint64]*ranges.Map)
 	}
 	m := r.of(domain)
@@ -130,7 +129,7 @@ func (r *RenumberRanges) number(domain uint64, h HashRange) (to uint64, count in
 	return to, count
 }
 
-// of returns the numbers of a domain.
+// of returns the map of a domain.
 func (r *RenumberRanges) of(domain uint64) *ranges.Map {
 	if r.last == nil || r.lastOf != domain {
 		if r.domains[domain] == nil {
@@ -144,7 +143,7 @@ func (r *RenumberRanges) of(domain uint64) *ranges.Map {
 // Len returns the number of distinct ids so far.
 func (r *RenumberRanges) Len() uint64 { return r.next }
 
-// kept returns how many ranges are remembered.
+// kept returns the number of ranges that are remembered.
 func (r *RenumberRanges) kept() int {
 	n := 0
 	for _, m := range r.domains {

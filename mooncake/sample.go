@@ -3,8 +3,8 @@
 
 package mooncake
 
-// This file is the one rule by which requests are sampled, by Collectors and from files, so that what prompts share stays whole. A
-// sample of single requests would lose most of the hits of a prefix cache.
+// This file is the one rule by which Collectors and transformations of files sample requests, so that shared prefixes stay whole. A sample
+// of single requests would lose most hits of a prefix cache.
 
 import (
 	"fmt"
@@ -15,10 +15,11 @@ import (
 	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
-// MinSampleRate is the least share of requests that a sample may have.
+// MinSampleRate is the minimum share of requests in a sample.
 const MinSampleRate = 0.001
 
-// Group is what a sample has all of or nothing of: a session, or the requests that share their first block below the trunk.
+// Group is a unit of sampling: a sample has all of its requests or none. It is a session, or the requests that share their first block
+// below the trunk.
 type Group struct {
 	block bool
 	n     uint64
@@ -27,11 +28,11 @@ type Group struct {
 // SessionGroup returns the group of a session.
 func SessionGroup(id string) Group { return Group{false, xxhash.Sum64String(id)} }
 
-// BlockGroup returns the group of the requests that have a block, or whatever else identifies a beginning of their prompts.
+// BlockGroup returns the group of the requests that have a block, or another value that identifies a beginning of their prompts.
 func BlockGroup(id uint64) Group { return Group{true, id} }
 
-// Group returns the group of a prompt by its ids: that of the first one below the trunk, and of the last one where all are of the trunk. ok
-// is false for a prompt without ids. A trunk of nil has no block.
+// Group returns the group of a prompt by its ids: that of the first id below the trunk, or of the last id if all belong to the trunk. ok is
+// false for a prompt without ids. A nil trunk has no block.
 func (t *Trunk) Group(ids []uint64) (g Group, ok bool) {
 	if id, below := t.Below(ids); below {
 		return BlockGroup(id), true
@@ -42,8 +43,8 @@ func (t *Trunk) Group(ids []uint64) (g Group, ok bool) {
 	return Group{}, false
 }
 
-// Group returns the group of a row that decides whether a sample has it. block is the number of tokens per id; a row without ids and session is a
-// group of its own, by its number.
+// Group returns the group that decides whether a sample has the row. block is the number of tokens per id. A row without ids and session is
+// its own group, by its number.
 func (r *Row) Group(t *Trunk, order SampleOrder, block int, number uint64) Group {
 	g, ok := t.Group(r.Blocks(block))
 	switch {
@@ -55,11 +56,11 @@ func (r *Row) Group(t *Trunk, order SampleOrder, block int, number uint64) Group
 	return g
 }
 
-// Sampler decides about groups, by a hash: equal samplers decide alike wherever they are, and a sampler of a lower rate keeps a part of
-// what one of a higher rate keeps. The zero Sampler keeps nothing.
+// Sampler decides about groups, by a hash. Equal samplers decide alike on all machines, and the sample of a lower rate is a part of the
+// sample of a higher rate. The zero Sampler keeps nothing.
 type Sampler struct {
-	Rate float64 // share of the groups that is kept, 0 to 1
-	Seed uint64  // another one keeps other groups
+	Rate float64 // share of the groups that are kept, 0 to 1
+	Seed uint64  // another seed keeps other groups
 }
 
 // Keeps reports whether a group belongs to the sample.
@@ -71,13 +72,13 @@ func (s Sampler) Keeps(g Group) bool {
 	return splitmix.Uniform(splitmix.Next(x^g.n)) < s.Rate
 }
 
-// SampleOrder says which of the two groups that a request belongs to decides.
+// SampleOrder says which of a request's two groups decides.
 type SampleOrder string
 
 // The orders. The zero SampleOrder is SampleSession.
 const (
-	SampleSession SampleOrder = "session" // the session, and the prompt of requests that name none
-	SamplePrefix  SampleOrder = "prefix"  // the prompt, and the session of requests whose prompt is not known
+	SampleSession SampleOrder = "session" // the session; the prompt for requests without a session
+	SamplePrefix  SampleOrder = "prefix"  // the prompt; the session for requests whose prompt is unknown
 )
 
 // ParseSampleOrder reads the name of an order.
@@ -89,18 +90,18 @@ func ParseSampleOrder(name string) (SampleOrder, error) {
 	return "", fmt.Errorf("%s: want session or prefix", word(name))
 }
 
-// Sampling says of which part of the requests of production rows were made, in a sidecar.
+// Sampling describes, in a sidecar, the part of production's requests that the rows are.
 type Sampling struct {
-	Rate float64 `json:"rate"` // share of the groups that was kept; 1 is all of them
-	// TrunkList is the fingerprint of the list by which prompts were told apart, 8 hexadecimal digits; empty is none. Samples of one rate by two
-	// lists are two samples.
+	Rate float64 `json:"rate"` // share of the groups that were kept; 1 = all
+	// TrunkList is the fingerprint of the trunk list, 8 hexadecimal digits; empty = none. Samples with one rate and two lists are two
+	// samples.
 	TrunkList string `json:"trunk_list,omitempty"`
-	// By is the group that decided about a request; empty is [SampleSession], or not known.
+	// By is the group that decided about a request; empty = [SampleSession], or unknown.
 	By   SampleOrder `json:"by,omitempty"`
 	Rows int64       `json:"rows"`
 }
 
-// check reports what no sampling can be.
+// check returns an error if the values are impossible.
 func (s *Sampling) check() error {
 	if !(s.Rate > 0 && s.Rate <= 1) || s.Rows < 0 {
 		return fmt.Errorf("sidecar: sampling: rate %g, %d rows: want a rate above 0 and at most 1, and 0 or more rows; correct it, or leave it out", s.Rate, s.Rows)
@@ -108,7 +109,7 @@ func (s *Sampling) check() error {
 	return nil
 }
 
-// MixedSampling says what is wrong with the rows of a sidecar that were sampled in several ways, in a sentence; "" where nothing is.
+// MixedSampling returns a sentence about a sidecar whose rows were sampled in several ways; "" if they were not.
 func (m *Meta) MixedSampling() string {
 	if m == nil || len(m.Sampling) < 2 {
 		return ""

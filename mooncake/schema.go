@@ -3,7 +3,7 @@
 
 package mooncake
 
-// This file hands out the JSON Schemas of a row and of a sidecar, for programs in other languages. They are made of the Go types.
+// This file provides the JSON Schemas of a row and of a sidecar, for programs in other languages. They are generated from the Go types.
 
 import _ "embed" // the schemas
 
@@ -15,8 +15,8 @@ var rowSchema string
 //go:embed sidecar.schema.json
 var sidecarSchema string
 
-// RowSchema returns the JSON Schema (2020-12) of a row as this package writes it: a line of a trace. What a reader is kind about beyond
-// that, such as other names of a field, is not in it.
+// RowSchema returns the JSON Schema (2020-12) of a row as this package writes it: a line of a trace. It does not include what a reader also
+// accepts, such as aliases of fields.
 func RowSchema() string { return rowSchema }
 
 // SidecarSchema returns the JSON Schema (2020-12) of a trace's sidecar: [Meta].

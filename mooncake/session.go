@@ -8,23 +8,23 @@ import (
 	"slices"
 )
 
-// SessionMode says what the rows of one session_id hold. The two conventions look alike and replay differently: under the wrong
-// one a conversation is sent twice, or not at all.
+// SessionMode says what the rows of one session_id contain. The two conventions look alike and replay differently: with the wrong one, a
+// conversation is sent twice, or not at all.
 type SessionMode uint8
 
 // The session modes.
 const (
-	SessionUnknown SessionMode = iota // there are sessions, and the rows do not tell
-	SessionFull                       // each row holds its whole prompt, the turns before included
-	SessionDelta                      // each row holds the new turn; the turns before and their replies go before it
-	SessionNone                       // no session has two rows, so that the mode does not matter
+	SessionUnknown SessionMode = iota // there are sessions, but the rows do not show the mode
+	SessionFull                       // each row has its whole prompt, including the turns before
+	SessionDelta                      // each row has only the new turn; the turns before and their replies are sent before it
+	SessionNone                       // no session has two rows, so the mode does not matter
 )
 
 var sessionModes = [...]string{"unknown", "full", "delta", "none"}
 
 func (m SessionMode) String() string { return sessionModes[m] }
 
-// ParseSessionMode reads "full" or "delta". What a person may choose is only these two; "" is SessionUnknown.
+// ParseSessionMode reads "full" or "delta". People can choose only these two; "" is SessionUnknown.
 func ParseSessionMode(s string) (SessionMode, error) {
 	switch s {
 	case "":
@@ -41,7 +41,7 @@ func ParseSessionMode(s string) (SessionMode, error) {
 // MarshalText writes the name of the mode.
 func (m SessionMode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// UnmarshalText reads what MarshalText wrote.
+// UnmarshalText reads what MarshalText writes.
 func (m *SessionMode) UnmarshalText(b []byte) (err error) {
 	if at := slices.Index(sessionModes[:], string(b)); at >= 0 {
 		*m = SessionMode(at) //nolint:gosec // of four

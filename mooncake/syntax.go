@@ -15,10 +15,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// errSyntax marks errors of a text that is not one JSON object and nothing else.
+// errSyntax is the error for a text that is not exactly one JSON object.
 var errSyntax = errors.New("invalid JSON")
 
-// syntax describes an error of the tokenizer without its context, which could hold text of the prompt; nil is none.
+// syntax describes an error of the tokenizer without its context, which could contain text of the prompt; nil for no error.
 func (p *parser) syntax(err error) *RowError {
 	if err == nil {
 		return nil
@@ -28,7 +28,7 @@ func (p *parser) syntax(err error) *RowError {
 	switch {
 	case errors.Is(err, jsontext.ErrDuplicateName):
 		out.Rule, out.Advice = "a key occurs twice in one object", "keep one of the two"
-		if located && se.JSONPointer.Parent() == "" { // deeper keys may be anybody's
+		if located && se.JSONPointer.Parent() == "" { // deeper keys may be prompt text
 			out.Field = strings.Trim(word(se.JSONPointer.LastToken()), `"`)
 		}
 	case errors.Is(err, io.ErrUnexpectedEOF):
@@ -48,7 +48,7 @@ func (p *parser) syntax(err error) *RowError {
 	return out
 }
 
-// byteOfLine returns the number, from 1, of the byte on its line that p.place is.
+// byteOfLine returns the position of p.place on its line, in bytes from 1.
 func (p *parser) byteOfLine() int64 {
 	before := p.line[:p.place]
 	if ended := bytes.LastIndexByte(before, '\n'); ended >= 0 {
@@ -57,12 +57,12 @@ func (p *parser) byteOfLine() int64 {
 	return p.column + int64(len(before)) + 1
 }
 
-// linesBefore returns the number of lines of the row that end before p.place.
+// linesBefore returns how many lines of the row end before p.place.
 func (p *parser) linesBefore() int64 {
 	return int64(bytes.Count(p.line[:max(0, p.place)], []byte{'\n'}))
 }
 
-// stumbles are what often stands where a line stops to be JSON, and what to do about it.
+// stumbles are common beginnings of text at which a line stops being JSON, each with advice.
 var stumbles = []struct {
 	begins       []string
 	what, advice string
@@ -83,7 +83,7 @@ var stumbles = []struct {
 	{[]string{"\r"}, "a carriage return within the row", "end lines with LF or CR LF"},
 }
 
-// stumble names what a line goes on with. A line is not quoted: it may be prompt text.
+// stumble describes how a line continues. It does not quote the line, which may be prompt text.
 func stumble(rest []byte) (what, advice string) {
 	for _, s := range stumbles {
 		if slices.ContainsFunc(s.begins, func(begin string) bool { return bytes.HasPrefix(rest, []byte(begin)) }) {

@@ -3,7 +3,7 @@
 
 package mooncake
 
-// This file tells what the timestamps of a trace are, and makes milliseconds of them, and durations of milliseconds.
+// This file recognises the kind of a trace's timestamps, and converts them to milliseconds, and milliseconds to durations.
 
 import (
 	"bytes"
@@ -15,12 +15,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// stamp is a kind of timestamps. All of a trace are of one.
+// stamp is a kind of timestamp. All timestamps of a trace have one kind.
 type stamp uint8
 
 const (
-	stampNone  stamp = iota // there was no timestamp yet
-	stampGiven              // numbers in a unit that was given
+	stampNone  stamp = iota // no timestamp yet
+	stampGiven              // numbers in a given unit
 	stampSmall              // milliseconds from any zero, below 10^12
 	stampS                  // seconds since 1970, and so on
 	stampMS
@@ -30,7 +30,7 @@ const (
 	stampLocal // dates without one, which are UTC
 )
 
-// stamps describe the kinds, and say which of them are worth a notice.
+// stamps describes the kinds, and which of them are worth a notice.
 var stamps = [...]struct {
 	what   string
 	unit   time.Duration
@@ -46,15 +46,15 @@ var stamps = [...]struct {
 	stampLocal: {"a date without a zone", 0, "dates without a zone, and read as milliseconds since 1970 in UTC"},
 }
 
-// The first timestamp of a trace is in seconds since 1970 if it is from 2008 to 2039. As milliseconds from a start it would be the
-// 14th to the 25th day.
+// The first timestamp of a trace is in seconds since 1970 if it is a time from 2008 to 2039. As milliseconds from a start, it would be on
+// day 14 to 25.
 const (
 	firstSecond = 1.2e9
 	lastSecond  = 2.2e9
 )
 
-// stampOf returns the kind of a number that follows one of a kind. From 10^12 on, the sizes of the units do not overlap: each has the years
-// from 2001 (milliseconds) or 1973 to 5138.
+// stampOf returns the kind of a number, given the kind of the timestamps before. From 10^12 on, the ranges of the units do not overlap:
+// each has the years from 2001 (milliseconds) or 1973 to 5138.
 func stampOf(v float64, before stamp) stamp {
 	switch second := v >= firstSecond && v < lastSecond; {
 	case before == stampGiven:
@@ -71,7 +71,7 @@ func stampOf(v float64, before stamp) stamp {
 	return stampNS
 }
 
-// timestamp reads the timestamp of a row: a number, or the text of a date with its time.
+// timestamp reads the timestamp of a row: a number, or a text with date and time.
 func (p *parser) timestamp(to *Opt[float64]) *RowError {
 	v, err := p.dec.ReadValue()
 	if err != nil {
@@ -111,7 +111,7 @@ func (p *parser) timestamp(to *Opt[float64]) *RowError {
 	return nil
 }
 
-// inMillis returns a number of units in milliseconds. The text is scaled, not the number, which would round twice.
+// inMillis converts a number with a unit to milliseconds. It scales the text, not the number, because that would round twice.
 func inMillis(text []byte, v float64, unit time.Duration) float64 {
 	exponent := map[time.Duration]string{time.Second: "e3", time.Microsecond: "e-3", time.Nanosecond: "e-6"}[unit]
 	switch {
@@ -122,12 +122,12 @@ func inMillis(text []byte, v float64, unit time.Duration) float64 {
 	}
 	ms, err := strconv.ParseFloat(string(text)+exponent, 64)
 	if err != nil {
-		return math.Inf(1) // which no row may have
+		return math.Inf(1) // which is invalid in a row
 	}
 	return ms
 }
 
-// dateLayouts are those of RFC 3339 and ISO 8601 that programs write; a fraction of a second is part of each.
+// dateLayouts are the forms of RFC 3339 and ISO 8601 that programs write; each may have a fraction of a second.
 var dateLayouts = []struct {
 	layout string
 	kind   stamp
@@ -142,7 +142,7 @@ var dateLayouts = []struct {
 	{"2006-01-02 15:04:05 Z07:00", stampZoned},
 }
 
-// parseDate reads the text of a date from 1970 to 2200 with its time; the kind is stampNone if it is none.
+// parseDate reads a text with a date from 1970 to 2200 and a time. The kind is stampNone if the text is something else.
 func parseDate(text string) (at time.Time, kind stamp) {
 	if len(text) < len(time.DateTime) || len(text) > 64 {
 		return at, stampNone
@@ -160,8 +160,8 @@ func millisOf(at time.Time) float64 {
 	return float64(at.UnixMilli()) + float64(at.Nanosecond()%int(time.Millisecond))/float64(time.Millisecond)
 }
 
-// Duration returns a number of milliseconds, the unit of times in rows and in figures, as a duration to the nearest nanosecond. One that
-// is beyond the longest duration, which is 292 years, is that one; NaN is 0.
+// Duration converts milliseconds, the unit of times in rows and in figures, to a duration, rounded to the nearest nanosecond. A time beyond
+// the longest duration (292 years) becomes that duration; NaN becomes 0.
 func Duration(ms float64) time.Duration {
 	switch ns := math.Round(ms * float64(time.Millisecond)); {
 	case ns >= math.MaxInt64:
@@ -175,7 +175,7 @@ func Duration(ms float64) time.Duration {
 	}
 }
 
-// dateAdvice says what to do about a text that is no date with a time.
+// dateAdvice returns advice for a text that is not a date with a time.
 func dateAdvice(text string) string {
 	if _, err := strconv.ParseFloat(strings.TrimSpace(text), 64); err == nil {
 		return "write it without quotes"

@@ -3,7 +3,7 @@
 
 package mooncake
 
-// This file knows the blocks that so many rows begin with that they tell no conversation from another.
+// This file computes the trunk: the blocks that are too common at the beginning of rows to tell conversations apart.
 
 import (
 	"cmp"
@@ -11,26 +11,26 @@ import (
 	"slices"
 )
 
-// TrunkShare is the share of the rows of which more begin with a block of the trunk.
+// TrunkShare is the share of the rows above which a block belongs to the trunk.
 const TrunkShare = 0.01
 
 const (
-	// trunkRows is the number of rows of which more must begin with a block of the trunk, however few rows there are: the turns of
-	// one conversation may be as many.
+	// trunkRows is the minimum number of rows above which a block belongs to the trunk, even in a short trace: one conversation may have
+	// this many turns.
 	trunkRows = 10
-	// maxTrunk bounds the ranges of a trunk. One that has more is that of a greater share.
+	// maxTrunk is the maximum number of ranges of a trunk. A larger trunk is reduced by a higher share.
 	maxTrunk = 4096
 )
 
-// Trunk is the top of the prefix forest of a trace: the blocks that more than a share of its rows have, such as a system prompt that
-// all conversations begin with. Rows are told apart by their first block below it.
+// Trunk is the top of the prefix forest of a trace: the blocks that more than a share of its rows have, such as a system prompt at the
+// beginning of all conversations. The first block below the trunk tells rows apart.
 type Trunk struct {
 	Share  float64     `json:"share"`  // of the rows; see [TrunkShare]
-	Rows   int64       `json:"rows"`   // that it was made of
+	Rows   int64       `json:"rows"`   // rows from which it was computed
 	Blocks [][2]uint64 `json:"blocks"` // first id and number of ids of each range, ascending
 }
 
-// check reports that the trunk is none.
+// check returns an error if the trunk is invalid.
 func (t *Trunk) check() error {
 	if t == nil {
 		return nil
@@ -41,12 +41,12 @@ func (t *Trunk) check() error {
 			return fmt.Errorf("sidecar: trunk: %d blocks from id %d: want ranges of 1 or more ids that ascend; correct it, or leave it out", r[1], r[0])
 		}
 		next = r[0] + r[1]
-		full = next == 0 // the last id there is
+		full = next == 0 // the highest possible id
 	}
 	return nil
 }
 
-// Has reports whether a block belongs to the trunk. A trunk of nil has none.
+// Has reports whether a block belongs to the trunk. A nil trunk has no block.
 func (t *Trunk) Has(id uint64) bool {
 	if t == nil {
 		return false
@@ -55,7 +55,7 @@ func (t *Trunk) Has(id uint64) bool {
 	return found || at > 0 && id-t.Blocks[at-1][0] < t.Blocks[at-1][1]
 }
 
-// Below returns the first of a row's ids that is not of the trunk; false where there is none.
+// Below returns the first of a row's ids that does not belong to the trunk; false if there is none.
 func (t *Trunk) Below(ids []uint64) (id uint64, ok bool) {
 	for _, id := range ids {
 		if !t.Has(id) {
@@ -65,8 +65,8 @@ func (t *Trunk) Below(ids []uint64) (id uint64, ok bool) {
 	return 0, false
 }
 
-// Of returns the trunk of rows, given their ids, which has the blocks of t as well (nil: none), and those that more than so many rows
-// have, if that is fewer than [TrunkShare] of them.
+// Of returns the trunk of rows, given their ids: the blocks of t (nil: none), and the blocks that more than a number of rows have, if that
+// is fewer than [TrunkShare] of them.
 func (t *Trunk) Of(rows [][]uint64, most float64) *Trunk {
 	out := &Trunk{Share: TrunkShare, Rows: int64(len(rows))}
 	ids := trunkIDs(rows, t, min(max(TrunkShare*float64(len(rows)), trunkRows), most))
@@ -78,10 +78,10 @@ func (t *Trunk) Of(rows [][]uint64, most float64) *Trunk {
 	return out
 }
 
-// trunkIDs returns the ids that more than so many rows begin with, or that a trunk has already (nil: none), in no order.
+// trunkIDs returns the ids at the beginning of more than a number of rows, and those of an existing trunk (nil: none), in any order.
 func trunkIDs(rows [][]uint64, t *Trunk, limit float64) (ids []uint64) {
 	under := slices.Clone(rows)
-	for depth := 0; len(under) > 0; depth++ { // a block below one that is not of the trunk is not, either
+	for depth := 0; len(under) > 0; depth++ { // below a block that does not belong to the trunk, no block does
 		counts := make(map[uint64]int)
 		under = slices.DeleteFunc(under, func(row []uint64) bool { return len(row) <= depth })
 		for _, row := range under {
@@ -98,7 +98,7 @@ func trunkIDs(rows [][]uint64, t *Trunk, limit float64) (ids []uint64) {
 	return ids
 }
 
-// add puts blocks into the trunk.
+// add adds blocks to the trunk.
 func (t *Trunk) add(ids []uint64) {
 	slices.Sort(ids)
 	for _, id := range ids {
@@ -111,7 +111,7 @@ func (t *Trunk) add(ids []uint64) {
 	slices.SortFunc(t.Blocks, func(a, b [2]uint64) int { return cmp.Compare(a[0], b[0]) })
 }
 
-// Trunk returns the trunk of the rows so far; nil where it has no block, or the rows have more ids than the digester remembers.
+// Trunk returns the trunk of the rows so far; nil if it has no block, or if the rows have more ids than the digester remembers.
 func (d *Digester) Trunk() *Trunk { return d.checker.trunk() }
 
 func (c *Checker) trunk() *Trunk {

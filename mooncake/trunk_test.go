@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// trunkOf is the trunk of rows of these ids, each so often.
+// trunkOf is the trunk of rows of these ids, each this often.
 func trunkOf(t *testing.T, rows map[*[]uint64]int) (whole, head *Trunk) {
 	t.Helper()
 	d := NewDigester(CheckOptions{})
@@ -54,7 +54,7 @@ func TestTrunk(t *testing.T) {
 			t.Errorf("%d: %d, %v; want %d, %v", c.ids, id, ok, c.below, c.ok)
 		}
 	}
-	// Blocks that more rows have than so many belong to it, too, and what is known of it before.
+	// Blocks that more rows have than this many belong to it, too, and what is known of it before.
 	var none *Trunk
 	if got := none.Of([][]uint64{{1, 2}, {1, 2}, {1, 3}}, 1.5); cmp.Diff([][2]uint64{{1, 2}}, got.Blocks) != "" {
 		t.Errorf("of a small trace: %v", got.Blocks)

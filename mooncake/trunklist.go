@@ -3,8 +3,8 @@
 
 package mooncake
 
-// This file is the trunk as Collectors know it: by keyed values, before a compilation numbers the ids. All Collectors load one file, and
-// keep it for an epoch, so that each decides about a request by itself and all decide alike.
+// This file has the trunk in the form that Collectors use: keyed values, before a compilation numbers the ids. All Collectors load one file
+// and keep it for an epoch, so each decides about a request by itself, and all decide alike.
 
 import (
 	"bytes"
@@ -25,15 +25,15 @@ import (
 // TrunkListSchema is the version of trunk lists that this package writes, and the highest one that it reads.
 const TrunkListSchema = 1
 
-// maxTrunkList bounds the file of a trunk list, in bytes.
+// maxTrunkList is the maximum size of a trunk list's file, in bytes.
 const maxTrunkList = 64 << 20
 
-// TrunkList names the blocks and the cells of text that so many prompts begin with that they tell no conversation from another.
+// TrunkList lists the blocks and the cells of text that are too common at the beginning of prompts to tell conversations apart.
 type TrunkList struct {
 	Schema int     `json:"schema"`
-	Tool   string  `json:"tool,omitempty"` // what wrote it, with its version
-	Share  float64 `json:"share"`          // of the prompts, of which more begin with a value of the list
-	// Seed chooses which groups are sampled.
+	Tool   string  `json:"tool,omitempty"` // the program that wrote it, with its version
+	Share  float64 `json:"share"`          // share of the prompts above which a value is on the list
+	// Seed selects the groups that are sampled.
 	Seed    uint64        `json:"seed"`
 	Domains []DomainTrunk `json:"domains"`
 
@@ -44,12 +44,12 @@ type TrunkList struct {
 // DomainTrunk is the trunk of the prompts of one hash domain.
 type DomainTrunk struct {
 	Domain  string   `json:"domain"`        // 8 hexadecimal digits
-	Key     string   `json:"key,omitempty"` // the fingerprint of the key, where it is known
-	Prompts int64    `json:"prompts"`       // that it was made of
+	Key     string   `json:"key,omitempty"` // the fingerprint of the key, if it is known
+	Prompts int64    `json:"prompts"`       // prompts from which it was computed
 	Values  []string `json:"values"`        // 16 hexadecimal digits each, ascending
 }
 
-// NewDomainTrunk returns the trunk of prompts, given the ids of each: the values that more than a share of them begin with.
+// NewDomainTrunk returns the trunk of prompts, given the ids of each: the values at the beginning of more than a share of them.
 func NewDomainTrunk(domain, key string, prompts [][]uint64, share float64) DomainTrunk {
 	d := DomainTrunk{Domain: domain, Key: key, Prompts: int64(len(prompts)), Values: []string{}}
 	for _, id := range trunkIDs(prompts, nil, max(share*float64(len(prompts)), trunkRows)) {
@@ -91,7 +91,7 @@ func LoadTrunkList(name string) (*TrunkList, error) {
 	return l, nil
 }
 
-// complete validates the list and makes what is looked up in it.
+// complete validates the list and builds its lookup tables.
 func (l *TrunkList) complete() error {
 	switch {
 	case l.Schema < 1:
@@ -149,7 +149,7 @@ func (l *TrunkList) Write(w io.Writer) error {
 	return nil
 }
 
-// Trunk returns the trunk of a hash domain; nil where the list, or no list, knows the domain.
+// Trunk returns the trunk of a hash domain; nil if the list does not have the domain, or is nil.
 func (l *TrunkList) Trunk(domain uint32) *Trunk {
 	if l == nil {
 		return nil
@@ -157,8 +157,8 @@ func (l *TrunkList) Trunk(domain uint32) *Trunk {
 	return l.trunks[domain]
 }
 
-// Fingerprint tells lists apart by which requests are sampled in different ways. It is 0 for no list (nil), and only for that. A list that was
-// made rather than read has it once it was written.
+// Fingerprint distinguishes lists that sample different requests. It is 0 only for a nil list. For a list that was made rather than read,
+// it is known after the list was written.
 func (l *TrunkList) Fingerprint() uint32 {
 	if l == nil {
 		return 0
@@ -166,7 +166,7 @@ func (l *TrunkList) Fingerprint() uint32 {
 	return l.fingerprint
 }
 
-// FingerprintText is the fingerprint as 8 hexadecimal digits, "" for none.
+// FingerprintText is the fingerprint as 8 hexadecimal digits, "" for no list.
 func FingerprintText(n uint32) string {
 	if n == 0 {
 		return ""

@@ -17,18 +17,18 @@ import (
 
 // Values of Row.MessageMode.
 const (
-	MessageHistory = "history" // messages hold the whole conversation; the default
-	MessageDelta   = "delta"   // messages hold the new turn only
+	MessageHistory = "history" // messages have the whole conversation; the default
+	MessageDelta   = "delta"   // messages have only the new turn
 )
 
-// maxTokens bounds both lengths, so that sums over a trace and block arithmetic cannot overflow.
+// maxTokens is the maximum of both lengths, so that sums over a trace and block arithmetic cannot overflow.
 const maxTokens = 1 << 40
 
-// maxTime bounds times, in the trace's unit: beyond it a float does not tell one millisecond from the next.
+// maxTime is the maximum time, in the trace's unit: above it, floats cannot represent every millisecond.
 const maxTime = 1 << 53
 
-// Validate reports the first thing that makes the row meaningless by itself, as a *[RowError]: no prompt or two,
-// a length out of range, a field without the one that it belongs to. Rules between rows are the [Checker]'s.
+// Validate returns the first error that makes the row meaningless by itself, as a *[RowError]: no prompt or two, a length out of range, a
+// field without the field that it belongs to. The [Checker] has the rules between rows.
 func (r *Row) Validate() error {
 	if e := r.fault(); e != nil {
 		return e
@@ -36,7 +36,7 @@ func (r *Row) Validate() error {
 	return nil
 }
 
-// fault is Validate with the concrete type, which the reader completes with file and line.
+// fault is Validate with the concrete error type, to which the reader adds file and line.
 func (r *Row) fault() *RowError {
 	for _, rule := range []func(*Row) *RowError{faultSource, faultNumbers, faultRanges, faultReplies, faultImages, faultMessages, faultBody, faultGraph, faultObserved} {
 		if e := rule(r); e != nil {
@@ -48,7 +48,7 @@ func (r *Row) fault() *RowError {
 
 var noPrompt = fault("", "", "the row has no prompt", "give exactly one of input_length, text_input, messages, payload")
 
-// faultSource: exactly one field gives the prompt.
+// faultSource: exactly one field has the prompt.
 func faultSource(r *Row) *RowError {
 	source := ""
 	for _, f := range [...]struct {
@@ -101,13 +101,13 @@ func faultNumbers(r *Row) *RowError {
 
 // faultTime refuses a number of milliseconds that is not from 0 to maxTime.
 func faultTime(field string, ms Opt[float64], rule, advice string) *RowError {
-	if !ms.Set || ms.V >= 0 && ms.V <= maxTime { // which NaN is not
+	if !ms.Set || ms.V >= 0 && ms.V <= maxTime { // also false for NaN
 		return nil
 	}
 	return fault(field, ms.V, rule, advice)
 }
 
-// tooLong is the answer to a length that no request has.
+// tooLong is the error for a length that is impossible.
 func tooLong(field string, value any) *RowError {
 	return fault(field, value, "is no number of tokens: it is beyond 2^40", "correct the row")
 }
@@ -128,7 +128,7 @@ func faultMessages(r *Row) *RowError {
 	return nil
 }
 
-// faultBody: payload and extra are objects, and cap no reply below 0.
+// faultBody: payload and extra are objects, and do not limit the reply to a negative length.
 func faultBody(r *Row) *RowError {
 	payload, extra := parseBody(r.Payload), parseBody(r.Extra)
 	if e := cmp.Or(payload.faultCap("payload"), extra.faultCap("extra")); e != nil {
@@ -147,7 +147,7 @@ func faultBody(r *Row) *RowError {
 	return nil
 }
 
-// body is what of a request body has a rule.
+// body has the members of a request body for which there is a rule.
 type body struct {
 	Messages            presence       `json:"messages"`
 	MaxTokens           jsontext.Value `json:"max_tokens"`
@@ -156,7 +156,7 @@ type body struct {
 	empty bool
 }
 
-// presence tells that a member is there, whatever it is.
+// presence records that a member exists, with any value.
 type presence bool
 
 func (p *presence) UnmarshalJSONFrom(dec *jsontext.Decoder) error {
@@ -177,7 +177,7 @@ func parseBody(raw []byte) *body {
 	return b
 }
 
-// faultCap: a body asks for no negative number of tokens, which engines refuse or take for as many as fit.
+// faultCap: a body does not ask for a negative number of tokens. Engines refuse such a number, or treat it as unlimited.
 func (b *body) faultCap(field string) *RowError {
 	if b == nil {
 		return nil
@@ -194,7 +194,7 @@ func (b *body) faultCap(field string) *RowError {
 	return nil
 }
 
-// faultObjects: raw is absent, or an array of objects that is not empty, each with a role where it is wanted.
+// faultObjects: raw is absent, or an array of objects that is not empty. If required, each object has a role.
 func faultObjects(field string, raw []byte, roles bool) *RowError {
 	if raw == nil {
 		return nil
@@ -235,8 +235,7 @@ func faultObjects(field string, raw []byte, roles bool) *RowError {
 
 const wordCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
-// word returns s when it is a short word that can be shown, else a description of it: a value from outside
-// may be anything, prompt text included.
+// word returns s if it is a short word that can be shown, else a description of it, because a foreign value may be prompt text.
 func word(s string) string {
 	switch {
 	case len(s) > 32:

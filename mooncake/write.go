@@ -17,8 +17,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Writer writes rows as JSON lines, in the exact style of the public traces. Each Write makes one call to the
-// underlying writer, which should be buffered.
+// Writer writes rows as JSON lines, in the exact style of the public traces. Each Write makes one call to the underlying writer, which
+// should be buffered.
 type Writer struct {
 	w    io.Writer
 	buf  []byte
@@ -32,18 +32,18 @@ type Writer struct {
 // NewWriter returns a writer to w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
-// Encode appends a row to a slice, without a newline, in the format of another tool. It returns the slice, and of the row what is written:
-// a file lets out no more than that.
+// Encode appends a row to a slice, without a newline, in the format of another tool. It returns the slice, and the part of the row that was
+// written: the file reveals no more than that.
 type Encode func(dst []byte, row *Row) (out []byte, written *Row, err error)
 
-// EncodeWith lets another function write the rows, in place of [AppendRow]; of a row for which it appends nothing, nothing is written. end,
-// unless it is nil, is what [Writer.End] calls. It must be called before the first row.
+// EncodeWith sets a function that writes the rows in place of [AppendRow]. If the function appends nothing, the row is not written. end,
+// unless it is nil, is called by [Writer.End]. EncodeWith must be called before the first row.
 func (w *Writer) EncodeWith(encode Encode, end func(w io.Writer) error) {
 	w.encode, w.end = encode, end
 }
 
-// End writes what stands behind the last row in the format of another tool, or all of it where rows of a session stand together. It must
-// be called once, after the last row.
+// End writes the end of the file in the format of another tool, or the whole file if rows of a session are written together. It must be
+// called once, after the last row.
 func (w *Writer) End() error {
 	if w.end == nil {
 		return nil
@@ -54,8 +54,7 @@ func (w *Writer) End() error {
 // Rows returns the number of rows written.
 func (w *Writer) Rows() int64 { return w.rows }
 
-// Write writes one row. It refuses a row that a reader would refuse ([Row.Validate]) or whose raw fields
-// are not JSON.
+// Write writes one row. It refuses a row that a reader would refuse ([Row.Validate]) or whose raw fields are not JSON.
 func (w *Writer) Write(row *Row) error {
 	if err := row.Validate(); err != nil {
 		return fmt.Errorf("row %d cannot be written: %w", w.rows+1, err)
@@ -90,15 +89,16 @@ func (w *Writer) Write(row *Row) error {
 	return nil
 }
 
-// AppendRow appends the row as one JSON object without a newline, and returns the extended slice. A [Writer] writes less than that of a row
-// which continues another one. The four fields of the public traces come first, in their order, then continues, hash_ranges, replies, images,
-// text_input, messages, tools, message_mode, payload, extra, delay, tool_wait_ms, wait_for, wait_evidence, session_id, request_id, model, class, priority, otel, observed, then foreign fields by
-// name. Absent fields are left out. The row must be valid ([Row.Validate]); a timestamp or delay that JSON has no number for becomes null.
+// AppendRow appends the row as one JSON object without a newline, and returns the extended slice. For a row that continues another one, a
+// [Writer] writes less. The four fields of the public traces come first, in their order, then continues, hash_ranges, replies, images,
+// text_input, messages, tools, message_mode, payload, extra, delay, tool_wait_ms, wait_for, wait_evidence, session_id, request_id, model,
+// class, priority, otel, observed, then foreign fields by name. Absent fields are left out. The row must be valid ([Row.Validate]); a
+// timestamp or delay that JSON has no number for becomes null.
 func AppendRow(dst []byte, row *Row) []byte {
 	return appendRow(dst, row, prefix{row.HashRanges, row.Replies}, 0)
 }
 
-// appendRow appends a row with other ranges and replies: those that it adds to a row that it continues.
+// appendRow appends a row with other ranges and replies: those that it adds to the row that it continues.
 func appendRow(dst []byte, row *Row, of prefix, continues int64) []byte {
 	o := object{dst: append(dst, '{')}
 	o.milliseconds("timestamp", row.Timestamp)
@@ -158,7 +158,7 @@ func appendRow(dst []byte, row *Row, of prefix, continues int64) []byte {
 	return append(o.dst, '}')
 }
 
-// object writes the members of a JSON object with the separators ", " and ": ". What is absent is left out.
+// object writes the members of a JSON object with the separators ", " and ": ". Absent members are left out.
 type object struct {
 	dst    []byte
 	filled bool
@@ -180,7 +180,7 @@ func (o *object) integer(name string, n Opt[int64]) {
 	}
 }
 
-// milliseconds writes an integer where it is one, else the shortest decimal that reads back as the same number.
+// milliseconds writes an integer if the number is one, else the shortest decimal that reads back as the same number.
 func (o *object) milliseconds(name string, ms Opt[float64]) {
 	if !ms.Set {
 		return
@@ -199,8 +199,8 @@ func (o *object) milliseconds(name string, ms Opt[float64]) {
 	}
 }
 
-// appendNanoseconds appends a number of ns, no whole number of ms, in ms. Below 2^32 ms, where floats are less than 1 ns apart, no shorter decimal
-// is the same float, and it costs a third of finding that out.
+// appendNanoseconds appends ns, which are not a whole number of ms, in ms. Below 2^32 ms, where floats are less than 1 ns apart, no shorter
+// decimal is the same float. This takes a third of the time of searching for the shortest one.
 func appendNanoseconds(dst []byte, ns uint64) []byte {
 	const each = 1_000_000
 	dst = append(strconv.AppendUint(dst, ns/each, 10), '.')
@@ -237,7 +237,7 @@ func (o *object) texts(name string, all []string) {
 	o.dst = append(o.dst, ']')
 }
 
-// tuple writes element i of an array of arrays. No spaces stand between its numbers: a turn of a long conversation has many.
+// tuple writes element i of an array of arrays, without spaces between its numbers, because a turn of a long conversation has many.
 func (o *object) tuple(i int, numbers ...uint64) {
 	if i > 0 {
 		o.dst = append(o.dst, ',')
@@ -248,7 +248,7 @@ func (o *object) tuple(i int, numbers ...uint64) {
 	o.dst = append(o.dst, ']')
 }
 
-// sharing writes hash_ranges and replies, and how many ids the row has from one that it continues if there is one.
+// sharing writes hash_ranges and replies, and, if the row continues another one, how many ids it has from it.
 func (o *object) sharing(of prefix, continues int64) {
 	if continues > 0 {
 		o.integer("continues", Some(continues))
@@ -271,7 +271,7 @@ func (o *object) sharing(of prefix, continues int64) {
 	}
 }
 
-// raw writes JSON as it is, unless it holds a line break, which would end the row.
+// raw writes JSON unchanged, unless it contains a line break, which would end the row.
 func (o *object) raw(name string, v json.RawMessage) {
 	if v == nil {
 		return
@@ -289,6 +289,6 @@ func (o *object) raw(name string, v json.RawMessage) {
 
 // appendString appends s as a JSON string; bytes that are not UTF-8 become the replacement character.
 func appendString(dst []byte, s string) []byte {
-	dst, _ = jsontext.AppendQuote(dst, s) // reports invalid UTF-8 after having replaced it
+	dst, _ = jsontext.AppendQuote(dst, s) // reports invalid UTF-8 after replacing it
 	return dst
 }

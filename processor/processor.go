@@ -18,7 +18,7 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// mooncakeProcessor annotates what one pipeline gives it.
+// mooncakeProcessor annotates the telemetry of one pipeline.
 type mooncakeProcessor struct {
 	config      *Config
 	settings    processor.Settings
@@ -65,10 +65,10 @@ func (p *mooncakeProcessor) traces(ctx context.Context, td ptrace.Traces) (ptrac
 	return td, nil
 }
 
-// logs cleans log records. What they hold of prompts and requests is lost and counted: a pipeline of logs takes no spans.
+// logs cleans log records. Their prompts and requests are lost and counted, because a pipeline of logs accepts no spans.
 func (p *mooncakeProcessor) logs(ctx context.Context, ld plog.Logs) (plog.Logs, error) {
 	if p.config.Annotation.Content == annotate.ContentKeep {
-		return ld, nil // as they are: a receiver behind this may have a use for what is in them
+		return ld, nil // unchanged, because a receiver after this may use their content
 	}
 	td, counts := p.annotator.Logs(ld)
 	if spans := td.SpanCount(); spans > 0 {

@@ -206,8 +206,8 @@ func point(key, value string, n int64) []metricdata.DataPoint[int64] {
 	return []metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(attribute.String(key, value)), Value: n}}
 }
 
-// counts returns what a counter has counted, by the value of its only attribute. Those that are 0 are not among them, but they are there:
-// so many series there are.
+// counts returns what a counter has counted, by the value of its only attribute. It omits values of 0, but
+// checks how many series there are.
 func counts(t *testing.T, tel *componenttest.Telemetry, name string, series int) map[string]int64 {
 	t.Helper()
 	m, err := tel.GetMetric("otelcol_processor_mooncake_" + name)

@@ -16,30 +16,29 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// Config is the configuration of the receiver: that of the stock OTLP receiver, and what is done to telemetry.
+// Config is the configuration of the receiver: that of the stock OTLP receiver, and the settings of annotation and admission.
 type Config struct {
-	// OTLP says where to listen: protocols, with localhost:4317 for gRPC and localhost:4318 for HTTP where they are
-	// named without an endpoint.
+	// OTLP has the protocols and their addresses; without an endpoint, gRPC listens on localhost:4317 and HTTP on localhost:4318.
 	OTLP otlpreceiver.Config `mapstructure:",squash"`
 
-	// Annotation says what is done to telemetry.
+	// Annotation configures the annotation.
 	Annotation annotate.CollectorConfig `mapstructure:",squash"`
 
-	// Admission bounds the memory of requests, and the time that they take to come.
+	// Admission limits the memory of requests, and the time in which they must arrive.
 	Admission AdmissionConfig `mapstructure:"admission"`
 }
 
-// AdmissionConfig says how much memory requests may take, and how long they may take to come.
+// AdmissionConfig limits the memory of requests, and the time in which they must arrive.
 type AdmissionConfig struct {
-	// RequestLimitMiB is what the requests under way may take together once they are decoded, in MiB, 1 to 1,048,576. What
-	// comes above it is refused. 0, the default, is 256, or four times the largest message where that is more.
+	// RequestLimitMiB is the maximum memory of all decoded requests in flight, in MiB, 1 to 1,048,576. Requests above it are refused. 0,
+	// the default, is 256, or four times the largest message if that is more.
 	RequestLimitMiB int64 `mapstructure:"request_limit_mib"`
-	// ReadTimeout is the time in which all of a request must have come, from its headers on: up to an hour. 0, the default, is
-	// 30 s, three times what an SDK waits by default. Over HTTP a read_timeout of the protocol's own takes its place.
+	// ReadTimeout is the time in which a whole request must arrive, from its headers on: up to an hour. 0, the default, is 30 s, three
+	// times the default timeout of an SDK. For HTTP, the protocol's own read_timeout overrides it.
 	ReadTimeout time.Duration `mapstructure:"read_timeout"`
 }
 
-// readTimeout returns the time in which all of a request must have come.
+// readTimeout returns the time in which a whole request must arrive.
 func (c AdmissionConfig) readTimeout() time.Duration { return cmp.Or(c.ReadTimeout, 30*time.Second) }
 
 // bytes returns the limit for a server of OTLP.
@@ -57,7 +56,7 @@ func (c AdmissionConfig) bytes(otlp *otlpreceiver.Config) int64 {
 	return limit
 }
 
-// Validate returns all that is wrong with the receiver's own settings. Those of OTLP are validated with them.
+// Validate returns all errors of the receiver's own settings. Those of OTLP are validated with them.
 func (c *Config) Validate() error {
 	_, err := c.Annotation.Config()
 	if n := c.Admission.RequestLimitMiB; n < 0 || n > 1<<20 {
@@ -69,8 +68,8 @@ func (c *Config) Validate() error {
 	return err
 }
 
-// readHeaderTimeout bounds the time that the headers of an HTTP request may take. The stock receiver has none, so that
-// whoever sends a byte now and then could hold connections for ever.
+// readHeaderTimeout is the maximum time for the headers of an HTTP request. The stock receiver has no limit, so that a client that sends a
+// byte from time to time could keep connections forever.
 const readHeaderTimeout = time.Minute
 
 func createDefaultConfig() component.Config {

@@ -29,14 +29,14 @@ func NewFactory() receiver.Factory {
 		}, metadata.LogsStability))
 }
 
-// shared holds the receivers that run or will, so that the pipelines of all signals get one and the same for a
-// configuration: it listens once for all.
+// shared has the receivers that run or will, so that the pipelines of all signals get the same one for a configuration: it listens only
+// once.
 type shared struct {
 	mu        sync.Mutex
 	receivers map[component.Config]*mooncakeReceiver
 }
 
-// with returns the receiver of a configuration, a new one where there is none, after a pipeline was added to it.
+// with returns the receiver of a configuration, after adding a pipeline to it; it creates a new one if there is none.
 func (s *shared) with(set receiver.Settings, cfg component.Config, pipeline func(*mooncakeReceiver)) (component.Component, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -28,8 +28,7 @@ import (
 	"github.com/moonloop/moonloop/receiver/internal/metadata"
 )
 
-// mooncakeReceiver stands between the stock OTLP receiver, which it is the consumer of, and the pipelines. Of the next consumers there is one
-// or more.
+// mooncakeReceiver is the consumer of the stock OTLP receiver, and forwards to the pipelines. It has one or more next consumers.
 type mooncakeReceiver struct {
 	config      *Config
 	settings    receiver.Settings
@@ -66,14 +65,14 @@ func newReceiver(set receiver.Settings, cfg *Config) (*mooncakeReceiver, error) 
 	}}, nil
 }
 
-// Start listens. It does so once, however many pipelines start it.
+// Start listens. It does so only once, even if several pipelines start it.
 func (r *mooncakeReceiver) Start(ctx context.Context, host component.Host) error {
 	r.start.Do(func() { r.startErr = r.listen(ctx, host) })
 	return r.startErr
 }
 
-// listen creates and starts the stock receivers, one for each signal on the same address. Logs are listened for where
-// there is a pipeline of traces only, too, because prompts come in them. Signals without a use are refused.
+// listen creates and starts the stock receivers, one for each signal on the same address. It also listens for logs if there is only a
+// pipeline of traces, because logs may have prompts. Signals without a consumer are refused.
 func (r *mooncakeReceiver) listen(ctx context.Context, host component.Host) error {
 	r.annotator.Warn(r.settings.Logger)
 	r.instruments.Begin(ctx)
@@ -114,8 +113,8 @@ func (r *mooncakeReceiver) listen(ctx context.Context, host component.Host) erro
 	return nil
 }
 
-// admission returns the configuration of the stock receiver with a gate before its decoders, and a host that has the
-// gate. The configuration that was given stays as it is.
+// admission returns the configuration of the stock receiver with a gate before its decoders, and a host with the gate. It does not change
+// the given configuration.
 func (r *mooncakeReceiver) admission(host component.Host) (*otlpreceiver.Config, component.Host) {
 	server := r.config.OTLP
 	var opt admission.Options
@@ -129,7 +128,7 @@ func (r *mooncakeReceiver) admission(host component.Host) (*otlpreceiver.Config,
 	if server.Protocols.HTTP.HasValue() {
 		http := *server.Protocols.HTTP.Get()
 		http.ServerConfig.Middlewares = append(slices.Clone(http.ServerConfig.Middlewares), last)
-		if http.ServerConfig.ReadTimeout <= 0 { // also of what never gets to the gate
+		if http.ServerConfig.ReadTimeout <= 0 { // also limits requests that never reach the gate
 			http.ServerConfig.ReadTimeout = r.config.Admission.readTimeout()
 		}
 		server.Protocols.HTTP = configoptional.Some(http)
@@ -147,7 +146,7 @@ func (r *mooncakeReceiver) refused(why admission.Reason, n int64) {
 	r.telemetry.ReceiverMooncakeRefusedRequests.Add(context.Background(), n, metric.WithAttributes(attribute.String("reason", string(why))))
 }
 
-// Shutdown stops to listen, when the first pipeline asks for it.
+// Shutdown stops listening when the first pipeline calls it.
 func (r *mooncakeReceiver) Shutdown(ctx context.Context) error {
 	r.stop.Do(func() {
 		r.onShutdown()
@@ -169,24 +168,23 @@ func (*mooncakeReceiver) Capabilities() consumer.Capabilities {
 	return consumer.Capabilities{MutatesData: true}
 }
 
-// ConsumeTraces passes spans on. An error of the next consumer becomes the status that the sender sees.
+// ConsumeTraces forwards spans. An error of the next consumer becomes the status for the sender.
 func (r *mooncakeReceiver) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
 	r.instruments.Record(ctx, r.annotator.Traces(td))
 	return r.nextTraces.ConsumeTraces(ctx, td)
 }
 
-// ConsumeMetrics passes metrics on.
+// ConsumeMetrics forwards metrics.
 func (r *mooncakeReceiver) ConsumeMetrics(ctx context.Context, md pmetric.Metrics) error {
 	r.instruments.Record(ctx, r.annotator.Metrics(md))
 	return r.nextMetrics.ConsumeMetrics(ctx, md)
 }
 
-// ConsumeLogs passes spans made of log records on to the pipeline of traces, and the records to that of logs. Where one
-// of them fails the sender may send all again, and what the other one took comes twice: the spans have the same ids
-// then.
+// ConsumeLogs forwards spans made from log records to the pipeline of traces, and the records to that of logs. If one of them fails, the
+// sender may send everything again, and the other one receives it twice: the spans have the same ids then.
 func (r *mooncakeReceiver) ConsumeLogs(ctx context.Context, ld plog.Logs) error {
 	if r.nextTraces == nil && r.config.Annotation.Content == annotate.ContentKeep {
-		return r.nextLogs.ConsumeLogs(ctx, ld) // as they are: the next receiver may have a use for what is in them
+		return r.nextLogs.ConsumeLogs(ctx, ld) // unchanged, because the next receiver may use their content
 	}
 	td, counts := r.annotator.Logs(ld)
 	var errs []error
@@ -206,7 +204,7 @@ func (r *mooncakeReceiver) ConsumeLogs(ctx context.Context, ld plog.Logs) error 
 	return worst(errs)
 }
 
-// worst returns the error after which the sender should do most: try again, if one of the consumers may do better then.
+// worst returns the error that demands most of the sender: to try again, if one of the consumers may succeed then.
 func worst(errs []error) error {
 	var permanent error
 	for _, err := range errs {

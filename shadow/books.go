@@ -3,7 +3,7 @@
 
 package shadow
 
-// This file notes what became of each row, in windows of production, and makes the report of each.
+// This file records the result of each row, by windows of production, and makes the report of each window.
 
 import (
 	"cmp"
@@ -26,26 +26,27 @@ import (
 // ReportSchema is the version of [Report].
 const ReportSchema = 1
 
-// Report is what became of the rows of a window of production.
+// Report describes the results of the rows of a window of production.
 type Report struct {
 	Schema int       `json:"schema"`
 	From   time.Time `json:"from"` // event time
 	To     time.Time `json:"to"`
-	// Rows are those of the window, and late rows that its compilation found. Each is one of Outcomes or of Dropped, or InFlight.
+	// Rows is the number of the window's rows, and of late rows that its compilation found. Each is counted in Outcomes, in Dropped, or as
+	// InFlight.
 	Rows     int64            `json:"rows"`
 	Outcomes map[string]int64 `json:"outcomes"` // served, failed, cancelled, skipped
 	Reasons  map[string]int64 `json:"reasons"`  // of those that were not served
 	Dropped  map[string]int64 `json:"dropped"`  // late, rate, lag, interrupted, not_running
 	InFlight int64            `json:"in_flight"`
-	// Left is what production's spans had and no row has: failed requests, for one.
+	// Left counts what production's spans had and no row has, such as failed requests.
 	Left []mooncake.Dropped `json:"left_out,omitempty"`
 	// Lag is from a row's event time + delay to its dispatch, in ms; nil if none was sent.
 	Lag *Lag `json:"lag_ms"`
-	// Rates compare the seconds of production with those of the replay, the delay taken off.
+	// Rates compare the seconds of production with those of the replay, minus the delay.
 	Rates Rates `json:"seconds"`
-	// Twin compares the replay with production over the last windows; nil where nothing is known of production.
+	// Twin compares the replay with production over the last windows; nil if nothing is known of production.
 	Twin *study.Twin `json:"twin"`
-	// Totals are those of all windows so far.
+	// Totals cover all windows so far.
 	Totals Totals `json:"totals"`
 }
 
@@ -56,10 +57,10 @@ type Lag struct {
 	Max float64 `json:"max"`
 }
 
-// Rates are about the rows that were sent, and about the seconds of their event times.
+// Rates cover the rows that were sent, and the seconds of their event times.
 type Rates struct {
-	Seconds int64 `json:"seconds"` // that have rows
-	Equal   int64 `json:"equal"`   // with as many rows in the replay as in production
+	Seconds int64 `json:"seconds"` // with rows
+	Equal   int64 `json:"equal"`   // with the same number of rows in the replay as in production
 	// Moved counts the rows that were sent in another second.
 	Moved int64 `json:"rows_moved"`
 }
@@ -77,15 +78,15 @@ type Totals struct {
 // window is a window that is not reported yet.
 type window struct {
 	rows   int64
-	open   map[mooncake.SpanRef]float64 // rows of which nothing is known, and their times in ms
+	open   map[mooncake.SpanRef]float64 // rows without a result, and their times in ms
 	report Report
 	lags   []float64
-	// by second of the event time: rows that were sent, and, of the replay, sent in it
+	// by second: rows that were sent, by event time, and by time of the replay
 	production, replay map[int64]int64
 	twin               []study.TwinRow
 }
 
-// books are kept by one goroutine.
+// books are used by one goroutine.
 type books struct {
 	cfg     *Config
 	windows map[int64]*window
@@ -109,7 +110,7 @@ func (b *books) add(in int64, rows []*mooncake.Row, left dropped) {
 	b.windows[in] = w
 }
 
-// of returns the window that has a row open; nil if none has: it was reported, or the row is noted already.
+// of returns the window in which a row is open; nil if there is none: it was reported, or the row has a result already.
 func (b *books) of(row mooncake.SpanRef) *window {
 	for _, w := range b.windows {
 		if _, ok := w.open[row]; ok {
@@ -119,7 +120,7 @@ func (b *books) of(row mooncake.SpanRef) *window {
 	return nil
 }
 
-// drop notes a row that is not replayed.
+// drop records a row that is not replayed.
 func (b *books) drop(row mooncake.SpanRef, reason string) {
 	if w := b.of(row); w != nil {
 		delete(w.open, row)
@@ -127,7 +128,7 @@ func (b *books) drop(row mooncake.SpanRef, reason string) {
 	}
 }
 
-// result is what the books need of a line of requests.jsonl beside the comparison's part.
+// result is the part of a line of requests.jsonl that the books need, in addition to the comparison's.
 type result struct {
 	Timestamp float64 `json:"timestamp"`
 	OTel      struct {
@@ -152,7 +153,7 @@ func spanOf(trace, span string) (s mooncake.SpanRef, err error) {
 	return s, err
 }
 
-// ended notes a line of requests.jsonl, and returns its row. A row that a replay had not sent when it was stopped stays open.
+// ended records a line of requests.jsonl, and returns its row. A row that a replay had not sent when it was stopped stays open.
 func (b *books) ended(line []byte) (row mooncake.SpanRef, err error) {
 	var r result
 	if err := json.Unmarshal(line, &r); err != nil {
@@ -192,7 +193,7 @@ func or(v *float64) float64 {
 	return *v
 }
 
-// due returns the oldest window if it can be reported: nothing of it is open, or there was time enough.
+// due returns the oldest window if it can be reported: no row of it is open, or the waiting time is over.
 func (b *books) due(now time.Time) (in int64, ok bool) {
 	if len(b.windows) == 0 {
 		return 0, false
@@ -251,7 +252,7 @@ func add(to *map[string]int64, counts map[string]int64) {
 	}
 }
 
-// String says in a line how a window went.
+// String describes a window in one line.
 func (r *Report) String() string {
 	lag := "nothing sent"
 	if r.Lag != nil {
@@ -319,7 +320,7 @@ func (c *Config) noteDrop(in int64, row mooncake.SpanRef, reason string) error {
 	return cmp.Or(err, f.Close())
 }
 
-// readDrops notes the rows of the file of a plan.
+// readDrops records the rows in the file of a plan.
 func (b *books) readDrops(in int64) error {
 	return eachLine(b.cfg.dropFile(in), func(line []byte) error {
 		var d drop

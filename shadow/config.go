@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/agent"
 )
 
-// Defaults of [Config], and its bounds.
+// The defaults of [Config], and its limits.
 const (
 	DefaultDelay    = 5 * time.Minute
 	DefaultHistory  = 15 * time.Minute
@@ -26,47 +26,47 @@ const (
 	// MinWindow is the shortest window.
 	MinWindow = time.Second
 
-	settle = time.Minute   // from the last due row of a window until it is reported, whatever is under way
+	settle = time.Minute   // from the last due row of a window until it is reported, even if rows are in flight
 	renew  = 6 * time.Hour // of a replay
 )
 
-// Why a row of production is not replayed.
+// Why a row of production is not replayed:
 const (
 	DropLate        = "late"        // its record came after its window had been compiled
 	DropRate        = "rate"        // above Config.MaxRate
 	DropLag         = "lag"         // it would have been sent more than Config.MaxLag late
-	DropInterrupted = "interrupted" // it was under way when the shadow, or a replay of it, was killed; it may have reached the engine
+	DropInterrupted = "interrupted" // it was in flight when the shadow, or a replay of it, was killed; it may have reached the engine
 	DropNotRunning  = "not_running" // it was due while no shadow ran
 )
 
-// Config is a shadow. Journals, Dir and Replay.Target.URL must be set.
+// Config configures a shadow. Journals, Dir and Replay.Target.URL are required.
 type Config struct {
 	Journals string // folder of the journals, which may grow, rotate and be removed
-	Dir      string // folder of the shadow, which it has to itself
-	// Delay is how far behind production a row is sent. Requests that take longer than Delay less a window and Lead are late.
+	Dir      string // folder of the shadow, which it uses alone
+	// Delay is how long after production a row is sent. Requests that take longer than Delay less a window and Lead are late.
 	Delay time.Duration
-	// Window is the time that is compiled at once, and that a report is about; 0 is a minute.
+	// Window is the time that is compiled together, and that a report covers; 0 = a minute.
 	Window time.Duration
-	// History is how far back a prompt finds the prompts that it shares a beginning with.
+	// History is how far back earlier prompts are remembered, to find shared beginnings.
 	History time.Duration
-	// MaxLag bounds how late a row is handed to the replay.
+	// MaxLag is the maximum lateness with which a row is passed to the replay.
 	MaxLag time.Duration
-	// MaxRate is the most rows of a second of production.
+	// MaxRate is the maximum number of rows in a second of production.
 	MaxRate int
 	// Keep is how long results of replays are kept.
 	Keep time.Duration
 	// TwinOver is the time over which the replay is compared with production; Tolerances are those of the comparison.
 	TwinOver   time.Duration
 	Tolerances map[string]float64
-	// Replay is the replay. Trace, Out and Schedule.StartAt are set by this package.
+	// Replay configures the replay. This package sets Trace, Out and Schedule.StartAt.
 	Replay agent.Config
 
-	// Report receives the report of each window; Warn what went wrong and is not the end. Both may be nil.
+	// Report receives the report of each window; Warn receives errors that do not end the shadow. Both may be nil.
 	Report func(*Report)
 	Warn   func(string)
 }
 
-// complete sets the defaults, and says what is wrong.
+// complete sets the defaults, and returns all errors.
 func (c *Config) complete() error {
 	c.Delay, c.Window, c.History = cmp.Or(c.Delay, DefaultDelay), cmp.Or(c.Window, time.Minute), cmp.Or(c.History, DefaultHistory)
 	c.MaxLag, c.MaxRate = cmp.Or(c.MaxLag, DefaultMaxLag), cmp.Or(c.MaxRate, DefaultMaxRate)
@@ -93,7 +93,7 @@ func (c *Config) complete() error {
 // hold is how long after its end a window is compiled.
 func (c *Config) hold() time.Duration { return c.Delay - c.Window - Lead }
 
-// windowOf returns the window of an instant, in ns since the Unix epoch.
+// windowOf returns the window of a time, in ns since the Unix epoch.
 func (c *Config) windowOf(ns int64) int64 { return ns / int64(c.Window) }
 
 // begin returns when a window begins.

@@ -16,11 +16,11 @@
 //
 // # Every row once
 //
-// A row of production is replayed once, or dropped and counted with a reason. The folder of a shadow has all that this needs: the
-// state (how far journals are read, windows are compiled and reported), the plans, the results of each replay (requests.jsonl, no
-// later than a second after the end of a request), and what was dropped. So after a kill, the next process goes on. Rows that were
-// due before the kill and have no result were under way: they are dropped as [DropInterrupted], and never sent again. Rows that were due
-// while no process ran are dropped as [DropNotRunning].
+// A row of production is replayed once, or dropped and counted with a reason. The folder of a shadow has all that this needs: the state
+// (how far journals are read, windows are compiled and reported), the plans, the results of each replay (requests.jsonl, written at most a
+// second after the end of a request), and the dropped rows. So after a kill, the next process continues. Rows that were due before the kill
+// and have no result were in flight: they are dropped as [DropInterrupted], and never sent again. Rows that were due while no process ran
+// are dropped as [DropNotRunning].
 //
 // # Bounds
 //

@@ -3,8 +3,8 @@
 
 package shadow
 
-// This file follows the journals of a folder: what is new in them goes to journals of our own, one for each window, so that a window
-// is compiled from few files, and from what the folder has removed since.
+// This file follows the journals of a folder. It copies new records to its own journals, one for each window, so that a window is compiled
+// from few files, including records that the folder has removed since.
 
 import (
 	"context"
@@ -26,18 +26,18 @@ const (
 	journalSuffix = ".journal"
 	spansFolder   = "spans"
 	flushBytes    = 1 << 20
-	// ahead is how far the clock of a producer may be ahead of ours.
+	// ahead is the maximum lead of a producer's clock over ours.
 	ahead = time.Minute
 )
 
 // place is how far a journal has been read.
 type place struct {
 	Offset     int64 `json:"offset"`               // of the first byte that was not read
-	Dictionary int64 `json:"dictionary,omitempty"` // of the first byte that is needed to go on from there
+	Dictionary int64 `json:"dictionary,omitempty"` // of the first byte that is needed to continue from there
 	Size       int64 `json:"size"`                 // when it was read
 }
 
-// losses count what the journals had and the windows have not.
+// losses count what the journals had and the windows do not have.
 type losses struct {
 	Torn         int64 `json:"torn_records"`         // cut off by a crash of the Collector
 	Damaged      int64 `json:"damaged_stretches"`    // of a journal
@@ -52,9 +52,9 @@ type follower struct {
 	dir    string // of the windows' journals
 	places map[string]place
 	lost   *losses
-	oldest int64 // window; records before are lost
+	oldest int64 // window; earlier records are lost
 	open   map[int64]*journal.Writer
-	odd    map[string]bool // files that are no journals
+	odd    map[string]bool // files that are not journals
 }
 
 func newFollower(cfg *Config, places map[string]place, lost *losses) (*follower, error) {
@@ -62,7 +62,7 @@ func newFollower(cfg *Config, places map[string]place, lost *losses) (*follower,
 	return f, os.MkdirAll(f.dir, 0o700)
 }
 
-// poll reads what is new. The windows' journals have all of it, on the disk, before the places change.
+// poll reads new records. The windows' journals have all of them, on disk, before the positions change.
 func (f *follower) poll(ctx context.Context, now time.Time) error {
 	entries, err := os.ReadDir(f.cfg.Journals)
 	if err != nil {
@@ -73,12 +73,12 @@ func (f *follower) poll(ctx context.Context, now time.Time) error {
 		name := e.Name()
 		info, err := e.Info()
 		if err != nil || !info.Mode().IsRegular() || !strings.HasSuffix(name, journalSuffix) || f.odd[name] {
-			continue // removed meanwhile, or no journal
+			continue // removed meanwhile, or not a journal
 		}
 		there[name] = true
 		at, known := f.places[name]
 		if !known && info.ModTime().Before(f.cfg.begin(f.oldest)) {
-			at = place{info.Size(), journal.HeaderSize, info.Size()} // all of it is older than what is wanted
+			at = place{info.Size(), journal.HeaderSize, info.Size()} // all of it is older than needed
 			f.places[name] = at
 		}
 		if info.Size() < at.Offset {
@@ -109,7 +109,7 @@ func (f *follower) poll(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// read reads a journal from a place on.
+// read reads a journal from a position on.
 func (f *follower) read(ctx context.Context, name string, at place, now time.Time) (place, error) {
 	file, err := atomicfile.Open(filepath.Join(f.cfg.Journals, name))
 	if err != nil {
@@ -173,7 +173,7 @@ func (f *follower) read(ctx context.Context, name string, at place, now time.Tim
 	return at, nil
 }
 
-// sort returns the window in which a record's span began; not ok if there is none.
+// sort returns the window in which a record's span began; ok is false if there is none.
 func (f *follower) sort(record journal.Record, now time.Time) (window int64, ok bool) {
 	var start int64
 	switch r := record.(type) {
@@ -221,16 +221,16 @@ func (f *follower) file(window int64) string {
 	return filepath.Join(f.dir, stamp(f.cfg.begin(window))+journalSuffix)
 }
 
-// stamp names a window in files.
+// stamp returns the name of a window in files.
 func stamp(begin time.Time) string { return begin.UTC().Format("20060102T150405Z") }
 
-// windowNamed reads a name that stamp begins.
+// windowNamed parses the window from the beginning of a file's name.
 func (c *Config) windowNamed(name string) (window int64, ok bool) {
 	begin, err := time.Parse("20060102T150405Z", strings.SplitN(name, ".", 2)[0])
 	return c.windowOf(begin.UnixNano()), err == nil
 }
 
-// sources returns the journals of the windows from one to before another that have records.
+// sources returns the journals with records of the windows from one to before another.
 func (f *follower) sources(from, to int64) (all []capture.Source) {
 	for window := from; window < to; window++ {
 		if _, err := os.Stat(f.file(window)); err == nil {
@@ -254,7 +254,7 @@ func (f *follower) forget(oldest int64) {
 
 // removeBefore removes the files of the windows before one.
 func (c *Config) removeBefore(dir string, oldest int64) {
-	entries, _ := os.ReadDir(dir) // what cannot be listed is removed the next time
+	entries, _ := os.ReadDir(dir) // files that cannot be listed are removed the next time
 	for _, e := range entries {
 		if window, ok := c.windowNamed(e.Name()); ok && window < oldest {
 			_ = os.Remove(filepath.Join(dir, e.Name()))

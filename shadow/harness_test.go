@@ -111,7 +111,7 @@ func conversations(t testing.TB, from time.Time, length time.Duration, perSecond
 	return all
 }
 
-// produce writes records to the journals of a folder as their times come: a new one each so often, and only the last ones stay.
+// produce writes records to the journals of a folder as their times come: a new one each this often, and only the last ones stay.
 func produce(ctx context.Context, t testing.TB, dir string, all []request, rotate time.Duration, keep int) {
 	t.Helper()
 	var w *journal.Writer

@@ -3,9 +3,9 @@
 
 package shadow
 
-// Compile numbers ids by their first appearance in what it compiles, so the ids of two windows say nothing of each other. But each
-// window is compiled together with those before it, and their requests are known by their spans. An id of a new row that a row before
-// had first is thus the id that this row was given, at the same place in its prompt: an id stands for all tokens before it, too.
+// Compile numbers ids by their first appearance in its input, so the ids of two windows are unrelated. But each window is compiled together
+// with those before it, whose requests are known by their spans. If an earlier row had an id of a new row first, the new row gets the id
+// that the earlier row was given, at the same position in its prompt: an id identifies all tokens before it, too.
 
 import (
 	"slices"
@@ -14,16 +14,16 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// numbering gives the ids of one block size numbers that stay. The zero numbering is usable.
+// numbering assigns permanent numbers to the ids of one block size. The zero numbering is usable.
 type numbering struct {
 	next  uint64                                    // number of the next id that is new
 	known map[mooncake.SpanRef][]mooncake.HashRange // of the rows of the history
 
-	compiled uint64 // the next id that is new in the compilation at hand
+	compiled uint64 // the next new id in the current compilation
 	owned    []stretch
 }
 
-// stretch is consecutive ids of a compilation which a row has first, from a place in its prompt on.
+// stretch is a range of consecutive ids of a compilation that a row has first, from a position in its prompt on.
 type stretch struct {
 	mooncake.HashRange
 	row mooncake.SpanRef
@@ -33,14 +33,14 @@ type stretch struct {
 // begin begins a compilation.
 func (n *numbering) begin() { n.compiled, n.owned = 0, n.owned[:0] }
 
-// give returns the ranges of a row, whose ranges in the compilation are those. Rows come in the order of the compilation.
+// give returns the new ranges of a row, given its ranges in the compilation. Rows must be passed in the order of the compilation.
 func (n *numbering) give(row mooncake.SpanRef, ranges []mooncake.HashRange) []mooncake.HashRange {
 	given, before := n.known[row]
-	at, same := int64(0), true // same: all so far is what the owner has there, too
+	at, same := int64(0), true // same: all ids so far are the owner's at the same position
 	for _, r := range ranges {
 		for r.Count > 0 {
 			part := r
-			if r.First >= n.compiled { // the row has it first
+			if r.First >= n.compiled { // no earlier row has it
 				n.owned = append(n.owned, stretch{part, row, at})
 				n.compiled = r.First + uint64(r.Count)
 				if !before {
@@ -59,7 +59,7 @@ func (n *numbering) give(row mooncake.SpanRef, ranges []mooncake.HashRange) []mo
 						for _, t := range slice(theirs, at, part.Count) {
 							given = extend(given, t)
 						}
-					} else { // another compilation found less, or more, that they share
+					} else { // another compilation found that they share less, or more
 						given = extend(given, mooncake.HashRange{First: n.next, Count: part.Count})
 						n.next += uint64(part.Count) //nolint:gosec // above 0
 					}
@@ -73,7 +73,7 @@ func (n *numbering) give(row mooncake.SpanRef, ranges []mooncake.HashRange) []mo
 	return given
 }
 
-// remember notes the ranges that a row was given.
+// remember stores the ranges that a row was given.
 func (n *numbering) remember(row mooncake.SpanRef, given []mooncake.HashRange) {
 	if n.known == nil {
 		n.known = map[mooncake.SpanRef][]mooncake.HashRange{}
@@ -81,7 +81,7 @@ func (n *numbering) remember(row mooncake.SpanRef, given []mooncake.HashRange) {
 	n.known[row] = given
 }
 
-// extend appends a range, to the last one if it follows that.
+// extend appends a range, or extends the last one with it.
 func extend(ranges []mooncake.HashRange, r mooncake.HashRange) []mooncake.HashRange {
 	if last := len(ranges) - 1; last >= 0 && ranges[last].First+uint64(ranges[last].Count) == r.First { //nolint:gosec // above 0
 		ranges[last].Count += r.Count
@@ -90,7 +90,7 @@ func extend(ranges []mooncake.HashRange, r mooncake.HashRange) []mooncake.HashRa
 	return append(ranges, r)
 }
 
-// slice returns count ids of ranges, from a place on, or as many as there are.
+// slice returns count ids of ranges, from a position on, or as many as there are.
 func slice(ranges []mooncake.HashRange, at, count int64) (part []mooncake.HashRange) {
 	for _, r := range ranges {
 		if skip := min(at, r.Count); skip > 0 {
@@ -112,7 +112,7 @@ func length(ranges []mooncake.HashRange) (n int64) {
 	return n
 }
 
-// rangesOf writes ids as ranges, and idsOf the other way round.
+// rangesOf converts ids to ranges, and idsOf ranges to ids.
 func rangesOf(ids []uint64) (ranges []mooncake.HashRange) {
 	for _, id := range ids {
 		ranges = extend(ranges, mooncake.HashRange{First: id, Count: 1})

@@ -30,7 +30,7 @@ const (
 	maxLine     = 64 << 20
 )
 
-// planner makes plans. Rows of plans have timestamps in ms since the Unix epoch, and ids that stay.
+// planner makes plans. Rows of plans have timestamps in ms since the Unix epoch, and permanent ids.
 type planner struct {
 	cfg    *Config
 	dir    string
@@ -39,7 +39,7 @@ type planner struct {
 	fine   numbering                    // of hash_ranges
 	rows   map[int64][]mooncake.SpanRef // rows with known ids, by window of their plan
 
-	// places number the rows of plans in their order. The replies of such rows name their rows by these numbers.
+	// places number the rows of plans in order. The replies of such rows refer to rows by these numbers.
 	places map[mooncake.SpanRef]int64
 	place  int64 // of the next row
 }
@@ -50,17 +50,17 @@ func newPlanner(cfg *Config, spans *follower) (*planner, error) {
 	return p, os.MkdirAll(p.dir, 0o700)
 }
 
-// dropped is what Compile left out of a window, by reason.
+// dropped counts what Compile left out of a window, by reason.
 type dropped = []mooncake.Dropped
 
-// plan compiles a window and writes its plan: its rows, and late rows of the windows from first on that none of their plans has. When
-// it returns, the plan is on the disk.
+// plan compiles a window and writes its plan: its rows, and late rows of the windows from first on that are in none of their plans. When it
+// returns, the plan is on disk.
 func (p *planner) plan(ctx context.Context, window, first int64) (rows []*mooncake.Row, left dropped, err error) {
 	opt := capture.Options{Replays: capture.ReplaysDrop, Graphs: capture.GraphsNever, TempDir: p.spans.dir}
 	after := p.spans.sources(window+1, window+1+p.cfg.windows(p.cfg.Delay)+1)
 	beside := max(1, p.cfg.windows(segment.DefaultGrace))
 
-	// What is left out counts once: by the window alone, as the trace of a segment does.
+	// Left-out records count once: only in their window, as in the trace of a segment.
 	one := opt
 	one.Before, one.After = p.spans.sources(window-beside, window), after
 	res, err := capture.Compile(ctx, one, func(capture.Partition) (capture.TraceWriter, error) { return &collected{}, nil }, p.spans.sources(window, window+1)...)
@@ -82,7 +82,7 @@ func (p *planner) plan(ctx context.Context, window, first int64) (rows []*moonca
 	return rows, left, p.write(window, rows)
 }
 
-// number gives rows their places in time and their ids, and returns those that are new.
+// number sets the times and ids of rows, and returns the new ones.
 func (p *planner) number(all *collected, window, first int64) (rows []*mooncake.Row) {
 	base := float64(all.meta.TimeBase.UnixNano()) / float64(time.Millisecond)
 	p.coarse.begin()
@@ -91,7 +91,7 @@ func (p *planner) number(all *collected, window, first int64) (rows []*mooncake.
 		row.Timestamp.V = math.Round((base+row.Timestamp.V)*1e3) / 1e3
 		in := p.cfg.windowOfRow(row)
 		if in > window {
-			break // rows are in the order of time: the windows of the others come
+			break // rows are in order of time: those of other windows follow
 		}
 		_, known := p.coarse.known[row.OTel]
 		row.HashIDs = idsOrNil(row.HashIDs, p.coarse.give(row.OTel, rangesOf(row.HashIDs)))
@@ -117,7 +117,7 @@ func (p *planner) number(all *collected, window, first int64) (rows []*mooncake.
 	return rows
 }
 
-// add gives a row of a plan its place.
+// add assigns a number to a row of a plan.
 func (p *planner) add(row *mooncake.Row) {
 	p.places[row.OTel] = p.place
 	p.place++
@@ -162,7 +162,7 @@ func (p *planner) write(window int64, rows []*mooncake.Row) error {
 	return writeFile(p.file(window), lines)
 }
 
-// read reads a plan, and knows the ids of its rows from then on.
+// read reads a plan, and remembers the ids of its rows.
 func (p *planner) read(window int64) (rows []*mooncake.Row, err error) {
 	err = eachLine(p.file(window), func(line []byte) error {
 		row, err := mooncake.ParseRow(line)
@@ -208,7 +208,7 @@ func (p *planner) forget(oldest int64) {
 	p.cfg.removeBefore(p.dir, oldest)
 }
 
-// writeFile writes a file that is there whole or not at all.
+// writeFile writes a file completely or not at all.
 func writeFile(name string, content []byte) error {
 	f, err := atomicfile.Create(name, atomicfile.Regular)
 	if err != nil {
@@ -220,7 +220,7 @@ func writeFile(name string, content []byte) error {
 	return f.Commit()
 }
 
-// eachLine calls yield for each whole line of a file; a file that is not there has none, and a kill may have torn the last.
+// eachLine calls yield for each whole line of a file. A missing file has none, and a kill may have torn the last line.
 func eachLine(name string, yield func([]byte) error) error {
 	content, err := atomicfile.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

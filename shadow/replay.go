@@ -3,7 +3,7 @@
 
 package shadow
 
-// This file gives rows to a replay, and reads its results while it runs.
+// This file passes rows to a replay, and reads its results while it runs.
 
 import (
 	"bytes"
@@ -35,21 +35,21 @@ type entry struct {
 	place int64 // among the rows of plans
 }
 
-// replay is one call of agent.Run. Its first row decides when it starts.
+// replay is one call of agent.Run. Its first row determines its start.
 type replay struct {
 	dir   string
 	begun time.Time
 	in    *io.PipeWriter
 	done  chan struct{} // closed when Run has returned
-	err   error         // of Run, once it has
+	err   error         // error of Run, after done
 
-	index map[int64]int64 // of the replay, by place; the rows that replies may name
+	index map[int64]int64 // in the replay, by number; the rows to which replies may refer
 	rows  int64
 	fed   map[mooncake.SpanRef]int64 // windows of rows without a result
 	read  int64                      // bytes of its results
 }
 
-// start starts a replay whose zero is the first row's.
+// start starts a replay, which begins with the first row.
 func (c *Config) start(ctx context.Context, number int64, first *mooncake.Row) *replay {
 	r := &replay{
 		dir: filepath.Join(c.Dir, fmt.Sprintf("%s%06d", runPrefix, number)), begun: time.Now(), done: make(chan struct{}),
@@ -65,12 +65,12 @@ func (c *Config) start(ctx context.Context, number int64, first *mooncake.Row) *
 	go func() {
 		defer close(r.done)
 		_, r.err = agent.Run(ctx, cfg)
-		_ = out.CloseWithError(errEnded) // who writes need not wait
+		_ = out.CloseWithError(errEnded) // so that writers do not wait
 	}()
 	return r
 }
 
-// maxIndex bounds the rows that replies may name.
+// maxIndex is the maximum number of rows to which replies may refer.
 const maxIndex = 1 << 20
 
 var errEnded = errors.New("the replay has ended")
@@ -85,7 +85,7 @@ func (r *replay) line(e entry) []byte {
 	row := *e.Row
 	row.Replies = nil
 	for _, reply := range e.Replies {
-		if to, ok := r.index[e.place-reply.Back]; ok { // else it was not sent by this replay
+		if to, ok := r.index[e.place-reply.Back]; ok { // else this replay did not send it
 			reply.Back = r.rows - to
 			row.Replies = append(row.Replies, reply)
 		}
@@ -143,13 +143,13 @@ func (c *Config) runFolders() (dirs []string, err error) {
 	return dirs, err
 }
 
-// feeder gives rows to replays, in the order of their plans. It never waits for a replay: a goroutine does.
+// feeder passes rows to replays, in the order of their plans. It never waits for a replay: a separate goroutine does.
 type feeder struct {
 	cfg   *Config
 	mu    sync.Mutex
 	queue []entry
 	wake  chan struct{}
-	// fresh are what the keeper of the books has to be told.
+	// fresh is what the books must record.
 	started []*replay
 	drops   []entry
 }
@@ -167,7 +167,7 @@ func (f *feeder) add(rows []entry) {
 	}
 }
 
-// news returns the replays that were started, and the rows that came too late, since the last call.
+// news returns the replays that were started, and the rows that were too late, since the last call.
 func (f *feeder) news() (started []*replay, drops []entry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -199,7 +199,7 @@ func (f *feeder) next(ctx context.Context) (e entry, ok bool) {
 	}
 }
 
-// run feeds rows until ctx ends. number is that of the next replay.
+// run passes rows until ctx ends. number is that of the next replay.
 func (f *feeder) run(ctx context.Context, number int64) {
 	var r *replay
 	for {
@@ -229,9 +229,9 @@ func (f *feeder) run(ctx context.Context, number int64) {
 		r.fed[e.OTel] = e.in
 		line := r.line(e)
 		f.mu.Unlock()
-		if _, err := r.in.Write(line); err != nil { // the row is noted when the replay's results are
+		if _, err := r.in.Write(line); err != nil { // the replay's results record the row
 			select {
-			case <-time.After(time.Second): // an engine that is not there yet is asked again
+			case <-time.After(time.Second): // retry while the engine is not available
 			case <-ctx.Done():
 			}
 		}

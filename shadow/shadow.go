@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	// StateFile is what a shadow goes on from.
+	// StateFile is the state with which a shadow continues.
 	StateFile = "shadow.json"
-	// ReportsFile has the report of each window, a line each.
+	// ReportsFile has the report of each window, one per line.
 	ReportsFile = "reports.jsonl"
 
 	stateSchema = 1
@@ -31,7 +31,7 @@ const (
 
 var fineBlock = capture.FineBlockSizeOf(mooncake.BlockSize)
 
-// state is what is known when the next process goes on.
+// state is the state for the next process.
 type state struct {
 	Schema  int           `json:"schema"`
 	Delay   time.Duration `json:"delay_ns"`
@@ -63,8 +63,8 @@ type shadow struct {
 	stopping bool
 }
 
-// Run follows the journals and replays their requests, until ctx ends, which is no error. It goes on from the state in Config.Dir.
-// The error is for what a shadow cannot go on with: a folder that cannot be read or written, or a configuration that is wrong.
+// Run follows the journals and replays their requests, until ctx ends, which is not an error. It continues from the state in Config.Dir. It
+// returns an error if the shadow cannot continue: a folder cannot be read or written, or the configuration is wrong.
 func Run(ctx context.Context, cfg Config) (Totals, error) {
 	if err := cfg.complete(); err != nil {
 		return Totals{}, err
@@ -103,12 +103,12 @@ func Run(ctx context.Context, cfg Config) (Totals, error) {
 	return s.Totals, errors.Join(err, s.save(time.Now()))
 }
 
-// open reads the state, or makes one.
+// open reads the state, or makes a new one.
 func (s *shadow) open(now time.Time) (err error) {
 	text, err := atomicfile.ReadFile(filepath.Join(s.cfg.Dir, StateFile), maxState)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		// From the first window on whose first row can be sent in time.
+		// From the first window whose first row can be sent in time.
 		first := s.cfg.windowOf(now.Add(2*Lead-s.cfg.Delay).UnixNano()) + 1
 		s.state = state{
 			Schema: stateSchema, Delay: s.cfg.Delay, Window: s.cfg.Window, First: first, Planned: first, Next: first, Alive: now, Replays: 1,
@@ -148,7 +148,7 @@ func (s *shadow) close() {
 	_ = s.reports.Close()
 }
 
-// resume takes up the rows of the plans that the process before made: what became of them, and those that are still to be sent.
+// resume processes the rows of the earlier process's plans: the results that they have, and the rows that are still to be sent.
 func (s *shadow) resume(now time.Time) error {
 	windows, err := s.planner.windows()
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *shadow) resume(now time.Time) error {
 	plans := map[int64][]*mooncake.Row{}
 	for _, in := range windows {
 		if in >= s.Planned {
-			continue // the state was not written: it is planned again, to the same rows
+			continue // the state was not written: it is planned again, with the same rows
 		}
 		rows, err := s.planner.read(in)
 		if err != nil {
@@ -206,7 +206,7 @@ func numberOf(dir string) (n int64) {
 	return n
 }
 
-// send gives the rows of a plan to the feeder, of which nothing is known, and that may go.
+// send passes the rows of a plan without a result to the feeder, if they may still be sent.
 func (s *shadow) send(in int64, rows []*mooncake.Row, why func(*mooncake.Row) string) error {
 	w := s.books.windows[in]
 	if w == nil {
@@ -265,7 +265,7 @@ func (s *shadow) loop(ctx context.Context) error {
 	}
 }
 
-// step reads what is new, plans the windows whose time has come, and reports those that are over.
+// step reads new records, plans the windows that are due, and reports those that are over.
 func (s *shadow) step(ctx context.Context, now time.Time) error {
 	if err := s.spans.poll(ctx, now); err != nil {
 		return err
@@ -310,7 +310,7 @@ func (s *shadow) step(ctx context.Context, now time.Time) error {
 	return s.save(now)
 }
 
-// takeNews takes up what the feeder has done.
+// takeNews processes the news of the feeder.
 func (s *shadow) takeNews() (drops []entry) {
 	started, drops := s.feeder.news()
 	s.replays = append(s.replays, started...)
@@ -318,7 +318,7 @@ func (s *shadow) takeNews() (drops []entry) {
 	return drops
 }
 
-// note notes what became of rows.
+// note records results of rows.
 func (s *shadow) note() error {
 	for _, e := range s.takeNews() {
 		if err := s.drop(e.in, e.Row, DropLag); err != nil {
@@ -344,7 +344,7 @@ func (s *shadow) note() error {
 	return nil
 }
 
-// results notes the results of a replay.
+// results records the results of a replay.
 func (s *shadow) results(r *replay, over bool) error {
 	ended := func(line []byte) error {
 		row, err := s.books.ended(line)
@@ -357,7 +357,7 @@ func (s *shadow) results(r *replay, over bool) error {
 		return r.results(ended)
 	}
 	if err := allResults(r.dir, ended); err != nil || s.stopping {
-		return err // the next process goes on with the rows that are not due yet
+		return err // the next process continues with the rows that are not due yet
 	}
 	if r.err != nil {
 		s.cfg.Warn(fmt.Sprintf("the replay in %s has ended, and the next one begins with the next row: %v", r.dir, r.err))
@@ -377,7 +377,7 @@ func (s *shadow) results(r *replay, over bool) error {
 	return nil
 }
 
-// report reports a window. Its line is written before the state: after a kill between the two it is written again.
+// report reports a window. Its line is written before the state: after a kill between the two, it is written again.
 func (s *shadow) report(in int64) error {
 	r, err := s.books.close(in, &s.Totals)
 	if err != nil {
@@ -400,7 +400,7 @@ func (s *shadow) forget(now time.Time) {
 	history := s.cfg.windows(s.cfg.History)
 	s.spans.forget(s.Planned - history)
 	s.planner.forget(min(s.Next, s.Planned-history))
-	dirs, _ := s.cfg.runFolders() // what cannot be listed is removed the next time
+	dirs, _ := s.cfg.runFolders() // folders that cannot be listed are removed the next time
 	for _, dir := range dirs {
 		info, err := os.Stat(dir)
 		if err != nil || numberOf(dir) >= s.Replays-1 {

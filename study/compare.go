@@ -16,13 +16,13 @@ type Metric struct {
 	Statistic string
 }
 
-// shortNames are the field's names of figures, as they are said.
+// shortNames are the usual short names of figures.
 var shortNames = map[string]string{
 	"ttft": "time_to_first_token", "itl": "inter_token_latency", "tpot": "time_per_output_token", "latency": "request_latency", "e2e": "request_latency",
 	"throughput": "output_token_throughput",
 }
 
-// exploratory are the metrics that are looked at beside the primary one.
+// exploratory are the metrics that are compared in addition to the primary one.
 var exploratory = []string{
 	"ttft.p50", "ttft.p90", "ttft.p99", "itl.p50", "itl.p99", "latency.p50", "latency.p99", "throughput",
 }
@@ -45,50 +45,49 @@ func ParseMetric(text string) (Metric, error) {
 // String returns FIGURE.STATISTIC.
 func (m Metric) String() string { return m.Figure + "." + m.Statistic }
 
-// Result is what the pairs say of one metric.
+// Result is the comparison of one metric.
 type Result struct {
 	Metric Metric
 	Unit   string
-	// MoreIsBetter of throughputs: a smaller value is "slower".
+	// MoreIsBetter is true for throughputs: a smaller value is "slower".
 	MoreIsBetter bool
-	A, B         float64   // medians of the runs that are evidence
+	A, B         float64   // medians of the runs that count as evidence
 	Ratios       []float64 // B / A of each pair
-	Floor        float64   // of noise, as a share: see [Comparison].Again; NaN where it is not known
+	Floor        float64   // noise floor, as a share: see [Comparison].Again; NaN if unknown
 	Decision
 }
 
-// LeftOut is a run that is no evidence, and why.
+// LeftOut is a run that does not count as evidence, with the reason.
 type LeftOut struct {
 	Dir    string `json:"dir"`
 	Reason string `json:"reason"`
 }
 
-// Comparison is how the runs B compare with the runs A.
+// Comparison compares the runs B with the runs A.
 type Comparison struct {
 	Primary     Result
 	Exploratory []Result // their P is corrected by [Holm]
-	Minimum     float64  // the least effect of interest, as a share
+	Minimum     float64  // the smallest effect of interest, as a share
 	LeftOut     []LeftOut
-	// Again is what the primary metric says of A against A run again; nil unless such runs were given. Any other answer than
-	// NoDifference or CannotTell means that something changes between the runs of a round which has nothing to do with B.
+	// Again is the comparison of A with further runs of A, for the primary metric; nil unless such runs were given. Any answer other than
+	// NoDifference or CannotTell means that something unrelated to B changes between the runs of a round.
 	//
-	// [Result].Floor is the least difference that these pairs could tell from noise if B were A: half the interval that pairs with the
-	// scatter of A against A would have. Without runs of A again, successive runs of A stand for them, which is a rougher measure.
+	// [Result].Floor is the smallest difference that these pairs could tell from noise if B were A: half the interval that pairs with the
+	// scatter of A against A would have. Without further runs of A, successive runs of A are used instead, which is less exact.
 	Again *Decision
-	// Moved says for each class of rows by how much they moved. Empty where no folder has the rows of its run.
+	// Moved shows how much each class of rows changed. Empty if no folder has the rows of its run.
 	Moved []Moved
-	// Within is what each pair says by itself, where there are too few pairs to decide: the weaker thing, which is no evidence.
+	// Within is what each pair shows by itself, if there are too few pairs to decide. It is weaker, and not evidence.
 	Within []Within
-	// FailedA and FailedB are the median shares of requests that failed, in percent: who fails much may be fast.
+	// FailedA and FailedB are the median shares of requests that failed, in percent, because failing may look fast.
 	FailedA, FailedB float64
 }
 
-// Compare pairs the runs of A and B by their order, and decides on the pairs: by the primary metric, and, with P corrected for
-// their number, by further ones that are for exploration. A pair with a run whose verdict is not valid is no evidence; it is
-// in LeftOut. Minimum is the least difference that matters, as a share. Again are the runs of A once more, one in each round, which
-// calibrate the noise floor; nil = none.
+// Compare pairs the runs of A and B in order, and decides by the pairs: by the primary metric, and, for exploration, by others, with P
+// corrected for their number. A pair with a run without the verdict valid does not count; it is in LeftOut. Minimum is the smallest
+// difference that matters, as a share. Again are further runs of A, one in each round, which calibrate the noise floor; nil = none.
 //
-// It is an error if runs did not replay the same trace in the same way, or have no primary metric.
+// It returns an error if runs did not replay the same trace in the same way, or have no primary metric.
 func Compare(a, b, again []*Run, primary Metric, minimum float64) (*Comparison, error) {
 	c := &Comparison{Minimum: minimum}
 	left, right, out := pairs(a, b)
@@ -153,12 +152,12 @@ func Compare(a, b, again []*Run, primary Metric, minimum float64) (*Comparison, 
 	return c, c.addRows(left, right, primary)
 }
 
-// warmer is the greatest difference between the shares of prompt tokens that two runs of a pair found in a cache that others had filled.
-// What an engine's blocks find beyond those of the trace is less.
+// warmer is the maximum difference between the shares of prompt tokens that two runs of a pair found in a cache that others had filled. The
+// effect of an engine's blocks beyond the trace's is smaller.
 const warmer = 0.02
 
-// pairs takes the runs of two sides in their order. A pair with a run that is no evidence is left out, and so is one of which only one
-// run found what an earlier run had left in the cache: its difference is that of the caches.
+// pairs pairs the runs of two sides in order. It leaves out a pair with a run that does not count, and a pair of which only one run hit
+// what an earlier run had left in the cache, because its difference would be that of the caches.
 func pairs(a, b []*Run) (left, right []*Run, out []LeftOut) {
 	for i := range max(len(a), len(b)) {
 		if i >= len(a) || i >= len(b) {
@@ -185,7 +184,7 @@ func pairs(a, b []*Run) (left, right []*Run, out []LeftOut) {
 	return left, right, out
 }
 
-// floor is the noise floor of n pairs, from pairs of runs of which nothing is different. Their mean is known: 0.
+// floor returns the noise floor of n pairs, computed from pairs of runs without a difference. Their mean is known: 0.
 func floor(twins [2][]*Run, m Metric, n int) float64 {
 	var squares float64
 	count := 0
@@ -233,7 +232,7 @@ func decide(a, b []*Run, m Metric, minimum float64) (Result, error) {
 	r.MoreIsBetter = strings.Contains(r.Unit, "/sec")
 	x, y := as, bs
 	if r.MoreIsBetter {
-		x, y = bs, as // B's loss is A's gain
+		x, y = bs, as // a loss of B is a gain of A
 	}
 	if r.Decision, err = Decide(x, y, minimum, 0); err != nil {
 		return r, err

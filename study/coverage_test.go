@@ -26,7 +26,7 @@ type request struct {
 	uncached float64 // tokens
 }
 
-// engine is the latency model of `moonloop simulate --serial-prefill`: a prefill takes so long, and so long for each token, in ms.
+// engine is the latency model of `moonloop simulate --serial-prefill`: a prefill takes this long, and this long for each token, in ms.
 type engine struct{ prefill, perToken float64 }
 
 // requests reads the example. At its own speed some prefills wait for others; at twice the speed the engine is full, and 5 % of its cost

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// What a search found, as a picture: the goodput over the load, and below it how near each objective is to its bound. It is
-// drawn here, since what the libraries draw needs fonts or a browser, and this is two axes and some dots.
+// This file draws the result of a search: the goodput over the load, and below it how close each objective is to its bound. It draws SVG
+// itself, because libraries need fonts or a browser, and this is two axes and some dots.
 
 const (
 	pictureWidth, panelHeight = 760.0, 170.0
@@ -55,7 +55,7 @@ const (
 	metColour, missedColour = "#2e8b57", "#c0392b"
 )
 
-// WriteSVG draws the trials over the load: goodput, and each objective's value as a share of its bound. What names the load.
+// WriteSVG draws the trials over the load: goodput, and each objective's value as a share of its bound. what is the name of the load.
 func (c *Capacity) WriteSVG(w io.Writer, what string, objectives []Objective) error {
 	curve := c.Curve()
 	left, right := math.Inf(1), 0.0
@@ -77,7 +77,7 @@ func (c *Capacity) WriteSVG(w io.Writer, what string, objectives []Objective) er
 	for _, t := range curve {
 		good.most = max(good.most, t.Good)
 	}
-	near.most = 200 // what is missed by far would flatten the rest
+	near.most = 200 // values far above would flatten the rest
 	near.HasBound, near.Bound = true, near.y(100)
 	add := func(p *panel, name string, at func(Trial) (float64, bool)) {
 		l := line{Name: name, Colour: colours[len(p.Lines)%len(colours)], NameY: p.Top + 14 + 18*float64(len(p.Lines))}
@@ -141,7 +141,7 @@ func (p *panel) y(v float64) float64 {
 	return p.Bottom - (p.Bottom-p.Top)*v/max(p.most, math.SmallestNonzeroFloat64)
 }
 
-// label puts round numbers on the vertical axis.
+// label adds round numbers to the vertical axis.
 func (p *panel) label() {
 	by := roundStep(p.most / 4)
 	for v := 0.0; v <= p.most*1.0001 && by > 0; v += by {
@@ -149,7 +149,7 @@ func (p *panel) label() {
 	}
 }
 
-// roundStep is the least of 1, 2 and 5 times a power of ten that is at least v.
+// roundStep returns the smallest of 1, 2 and 5 times a power of ten that is at least v.
 func roundStep(v float64) float64 {
 	if !(v > 0) {
 		return 0
@@ -163,7 +163,7 @@ func roundStep(v float64) float64 {
 	return 10 * power
 }
 
-// loads are round numbers on the horizontal axis, some five of them.
+// loads returns round numbers for the horizontal axis, about five.
 func loads(left, right float64) (at []float64) {
 	by := roundStep((right - left) / 6)
 	for v := math.Ceil(left/by) * by; v <= right; v += by {
@@ -172,7 +172,7 @@ func loads(left, right float64) (at []float64) {
 	return at
 }
 
-// Headline is the answer as a sentence is begun. What names the load, such as "× the density of the trace".
+// Headline returns the answer as the beginning of a sentence. what is the name of the load, such as "× the density of the trace".
 func (c *Capacity) Headline(what string) string {
 	switch c.Answer {
 	case CapacityFound:

@@ -3,9 +3,9 @@
 
 // Package study answers questions over several runs. It sends no request.
 //
-// Requests within a run depend on each other: one slow prefill delays all that wait behind it. So a run is one observation,
-// and a decision stands on pairs of runs, never on pooled rows. A pair is a round: a run of A and a run of B, one after the
-// other, of the same trace.
+// Requests within a run depend on each other: one slow prefill delays all requests that wait for it. So a run is one observation, and a
+// decision is based on pairs of runs, never on pooled rows. A pair is a round: a run of A and a run of B, one after the other, of the same
+// trace.
 package study
 
 import (
@@ -20,7 +20,7 @@ import (
 	"gonum.org/v1/gonum/stat/distuv"
 )
 
-// Answer is what the pairs say of a metric of which less is better.
+// Answer is the conclusion from the pairs, for a metric of which less is better.
 type Answer string
 
 // The answers.
@@ -32,19 +32,19 @@ const (
 )
 
 const (
-	// MinPairs is the least number of pairs that can decide: the sign-flip test of five cannot reach a p of 0.05.
+	// MinPairs is the minimum number of pairs for a decision: the sign-flip test of five pairs cannot reach a p of 0.05.
 	MinPairs = 6
-	// MaxPairs bounds the work of a decision.
+	// MaxPairs limits the work of a decision.
 	MaxPairs = 10_000
-	// MaxMore bounds Decision.More.
+	// MaxMore is the maximum of Decision.More.
 	MaxMore = 10_000
 
 	level      = 0.05    // of each test; the interval of a difference covers 1 − level, that of equivalence 1 − 2 × level
-	exactPairs = 16      // up to so many, every pattern of signs is tried
-	flips      = 1 << 16 // drawn where there are more
+	exactPairs = 16      // up to this many, every pattern of signs is tried
+	flips      = 1 << 16 // random patterns if there are more
 )
 
-// Decision is what the pairs of one metric say. Ratios are B's value divided by A's: 1.05 is 5 % more.
+// Decision is the result of the pairs for one metric. Ratios are B's value divided by A's: 1.05 is 5 % more.
 type Decision struct {
 	Answer    Answer
 	Pairs     int
@@ -55,15 +55,15 @@ type Decision struct {
 	// procedure and the power approach", Journal of Pharmacokinetics and Biopharmaceutics 15, 1987).
 	Low90, High90 float64
 	P             float64 // two-sided, of the sign-flip test; 1 without pairs
-	// More is how many further rounds would decide if they scattered as these do; 0 where Answer is not CannotTell. MaxMore
-	// is "so many or more", or that nothing is known yet of the scatter.
+	// More is how many further rounds would decide if they scattered like these; 0 unless Answer is CannotTell. MaxMore means "this many or
+	// more", or that the scatter is unknown.
 	More int
 }
 
-// Decide compares A with B on one value of each run, such as its median time to first token: a[i] and b[i] are a pair, and
-// less is better. Minimum is the least difference that matters, as a share: 0.02 is 2 %. A difference that the test finds,
-// but whose whole interval of 90 % is smaller than that, is no difference. Values must be finite and above 0. The seed matters with
-// more than 16 pairs only; the same seed gives the same P.
+// Decide compares A with B by one value of each run, such as its median time to first token: a[i] and b[i] are a pair, and less is better.
+// Minimum is the smallest difference that matters, as a share: 0.02 is 2 %. A difference that the test finds, but whose whole 90 % interval
+// is smaller than that, counts as no difference. Values must be finite and above 0. The seed matters only with more than 16 pairs; the same
+// seed gives the same P.
 //
 // The effect is the mean of the log ratios. Its interval is Student's for paired differences (Student, "The probable error
 // of a mean", Biometrika 6, 1908). The test flips the signs of the log ratios (Fisher, "The Design of Experiments", 1935,
@@ -119,7 +119,7 @@ func Decide(a, b []float64, minimum float64, seed uint64) (Decision, error) {
 		d.More = 0
 		return d, nil
 	}
-	// Either the interval leaves 0, or it lies within the margins: whichever takes fewer rounds.
+	// Either the interval excludes 0, or it lies within the margins, whichever needs fewer rounds.
 	decides := func(n int) bool {
 		return halfWidth(deviation, n, level) < math.Abs(mean) || halfWidth(deviation, n, 2*level) < margin-math.Abs(mean)
 	}
@@ -138,7 +138,7 @@ func student(freedom int, miss float64) float64 {
 	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(freedom)}.Quantile(1 - miss/2)
 }
 
-// signFlip is the share of all patterns of signs whose sum lies as far from 0 as the values' own.
+// signFlip returns the share of all patterns of signs whose sum is as far from 0 as the actual one.
 func signFlip(values []float64, seed uint64) float64 {
 	var own, size float64
 	for _, v := range values {
@@ -175,8 +175,8 @@ func signFlip(values []float64, seed uint64) float64 {
 	return float64(hits+1) / float64(draws+1)
 }
 
-// Holm corrects the P of several metrics that are looked at together, and keeps their order (Holm, "A simple sequentially
-// rejective multiple test procedure", Scandinavian Journal of Statistics 6, 1979). Each must be from 0 to 1.
+// Holm corrects the P values of several metrics that are tested together, and keeps their order (Holm, "A simple sequentially rejective
+// multiple test procedure", Scandinavian Journal of Statistics 6, 1979). Each must be from 0 to 1.
 func Holm(p []float64) ([]float64, error) {
 	order := make([]int, len(p))
 	for i, v := range p {

@@ -3,8 +3,8 @@
 
 package study
 
-// This file makes one run of the shards of a replay: of their records, so that every figure is that of one process which had all of
-// them.
+// This file combines the shards of a replay into one run. It uses their records, so that every figure equals that of one process with all
+// records.
 
 import (
 	"encoding/json"
@@ -32,7 +32,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// MergeOptions say how the run of shards is written.
+// MergeOptions configures [Merge].
 type MergeOptions struct {
 	Out     string // its folder
 	Force   bool   // replace the results that are there
@@ -43,7 +43,7 @@ type MergeOptions struct {
 	Strict  bool   // a degraded or undecided run counts as invalid
 }
 
-// shard is what the folder of a shard says beside its records.
+// shard is the content of a shard's folder, without its records.
 type shard struct {
 	dir string
 
@@ -67,11 +67,12 @@ type shard struct {
 	meta *mooncake.Meta // of its records
 }
 
-// Merge makes one run of all shards of a replay, whose folders dirs are or hold, and writes it into a folder, which then is as that of a
-// run of one process. Its figures are those of all records together, bucket for bucket of each histogram; its verdict is the worst of
-// the shards' and of the whole, with lateness that is greater by as much as the shards' clocks may be apart.
+// Merge combines all shards of a replay into one run, and writes it to a folder like that of a run of one process. dirs are the shards'
+// folders, or folders that contain them. Its figures are those of all records together, including each bucket of each histogram. Its
+// verdict is the worst of those of the shards and of the whole run. The maximum difference of the shards' clocks is added to the lateness
+// of the whole run.
 //
-// An error names what is missing, doubled, unfinished, or of another run.
+// An error names what is missing, duplicate, unfinished, or of another run.
 func Merge(dirs []string, opt MergeOptions) (rep *report.Report, err error) {
 	shards, err := readShards(dirs)
 	if err != nil {
@@ -129,7 +130,7 @@ func same(a, b string) bool {
 
 func (s *shard) name() string { return fmt.Sprintf("%d/%d", s.Shard.Index, s.Shard.Of) }
 
-// readShards reads what folders, and the folders directly below them, say of shards, by their index.
+// readShards reads the shards in folders and the folders directly below them, by their index.
 func readShards(dirs []string) (shards []*shard, err error) {
 	for _, dir := range dirs {
 		s, err := readShard(dir)
@@ -168,7 +169,7 @@ func readShards(dirs []string) (shards []*shard, err error) {
 
 // readShard returns nil without an error if dir has no results of a run.
 func readShard(dir string) (*shard, error) {
-	run, err := readRun(dir) // whose errors say what is wrong with a summary
+	run, err := readRun(dir) // its errors describe problems of a summary
 	if run == nil || err != nil {
 		return nil, err
 	}
@@ -203,7 +204,7 @@ func readShard(dir string) (*shard, error) {
 // maxInstant bounds an instant of a run, in ms: 100 years.
 const maxInstant = 100 * 365 * 24 * 3600e3
 
-// checkShards says why shards are not all those of one run.
+// checkShards returns an error unless the shards are all shards of one run.
 func checkShards(shards []*shard) error {
 	first := shards[0]
 	for i, s := range shards[1:] {
@@ -234,14 +235,14 @@ func checkShards(shards []*shard) error {
 	return nil
 }
 
-// ownSettings are those that may differ between the shards of a run: where each is, what it writes to, and what it asks its surroundings.
+// ownSettings are the settings that may differ between the shards of a run: where each runs, what it writes to, and what it queries.
 var ownSettings = []string{
 	"shard", "trace", "url", "out", "force", "label", "config", "progress", "quarantine", "save-prompts", "xlsx", "parquet", "trace-url", "otlp-endpoint",
 	"otlp-protocol", "api-key-file", "api-key-env", "header", "header-env", "ca-file", "cert-file", "key-file", "clock-reference", "wait-ready",
 	"no-report-page", "slice", "percentiles", "table", "dataset", "tokenizer",
 }
 
-// differs says in what two shards are not of one run.
+// differs describes in what two shards of different runs differ.
 func (s *shard) differs(o *shard) (what string, a, b any) {
 	for _, c := range []struct {
 		what string
@@ -287,11 +288,11 @@ func (s *shard) differs(o *shard) (what string, a, b any) {
 
 func digestOf(t report.Trace) string { return short(t.SeqDigest) + "/" + short(t.ArrivalDigest) }
 
-// source is the records of a shard that have yet to be taken.
+// source has the remaining records of a shard.
 type source struct {
 	*shard
 	next  *measure.Record
-	shift time.Duration // to the clock that the merged records are on
+	shift time.Duration // to the clock of the merged records
 	pull  func() (*measure.Record, error, bool)
 }
 
@@ -312,9 +313,9 @@ func records(dir string) iter.Seq2[*measure.Record, error] {
 	}
 }
 
-// mergeRecords writes the records of all shards in the order of their rows, on one clock, and adds them up. It counts the rows by model.
+// mergeRecords writes the records of all shards in the order of their rows, on one clock, and aggregates them. It counts the rows by model.
 func mergeRecords(shards []*shard, out string, all *measure.Aggregate) (models map[string]int64, err error) {
-	zero := 0. // the latest, so that no instant comes to lie before the clock's beginning
+	zero := 0. // the latest one, so that no time becomes negative
 	for _, s := range shards {
 		zero = max(zero, s.Shard.Zero)
 	}
@@ -327,7 +328,7 @@ func mergeRecords(shards []*shard, out string, all *measure.Aggregate) (models m
 	for _, s := range shards {
 		pull, stop := iter.Pull2(records(s.dir))
 		defer stop()
-		// Whole microseconds, which the records have, so that no difference of two instants changes.
+		// Whole microseconds, which the records have, so that no difference of two times changes.
 		in := &source{shard: s, shift: time.Duration(math.Round((zero-s.Shard.Zero)*1e3)) * time.Microsecond, pull: pull}
 		if more, err := in.advance(); err != nil {
 			return nil, err
@@ -366,7 +367,7 @@ func (in *source) advance() (bool, error) {
 	return more, err
 }
 
-// move puts the instants of a record on the clock of the merged run.
+// move converts the times of a record to the clock of the merged run.
 func (in *source) move(r *measure.Record) {
 	x := &r.Exchange
 	for _, at := range []*time.Duration{&r.Intended, &r.Dispatched, &r.Admitted, &x.Start, &x.Wire, &x.End, &x.FirstEvent, &x.FirstAnswer} {
@@ -379,7 +380,7 @@ func (in *source) move(r *measure.Record) {
 	}
 }
 
-// mergeReports says of all shards what a run of one process says of itself.
+// mergeReports combines the shards' reports into that of one run.
 func mergeReports(shards []*shard, f *measure.Figures, models map[string]int64, opt MergeOptions) *report.Report {
 	first := shards[0]
 	rep := report.New(f)
@@ -392,7 +393,7 @@ func mergeReports(shards []*shard, f *measure.Figures, models map[string]int64, 
 	rep.Trace.Filtered = maps.Clone(first.Trace.Filtered)
 	delete(rep.Trace.Filtered, "shard")
 	n := len(shards)
-	rep.Schedule.Concurrency *= n // each has such a cap
+	rep.Schedule.Concurrency *= n // each has such a maximum
 	rep.Schedule.PrefillConcurrency *= n
 	rep.Schedule.Warmup *= n
 	rep.Merged = &report.Merged{}
@@ -464,7 +465,7 @@ func goal(setting any, without float64) float64 {
 	return without
 }
 
-// mergedFacts are what the verdict on the whole depends on. What only a process can say of itself is in the verdicts of the shards.
+// mergedFacts are the facts for the verdict on the whole run. Facts about single processes are in the verdicts of the shards.
 func mergedFacts(rep *report.Report) judge.Facts {
 	facts := judge.FromFigures(rep.Figures())
 	facts.Rows, facts.Elapsed, facts.Shards = rep.Trace.Rows, rep.Machine.Elapsed/1e3, len(rep.Merged.Shards) > 1
@@ -476,7 +477,7 @@ func mergedFacts(rep *report.Report) judge.Facts {
 	return facts
 }
 
-// clocksApart is the most by which two clocks may differ, in ms; nil where one was not compared, or not with the same one.
+// clocksApart returns the maximum difference between two clocks, in ms; nil if one was not compared, or not with the same reference.
 func clocksApart(shards []*shard) *float64 {
 	if len(shards) == 1 {
 		return new(float64)
@@ -493,7 +494,7 @@ func clocksApart(shards []*shard) *float64 {
 	return &apart
 }
 
-// mergeMachine adds what a shard saw of its machine: counts are sums, all else is that of the worst.
+// mergeMachine adds a shard's machine: counts are added, other values are the worst.
 func mergeMachine(m *report.Machine, o report.Machine) {
 	worst := func(a, b *float64) *float64 {
 		if a == nil || b != nil && math.Abs(*b) > math.Abs(*a) {

@@ -11,20 +11,20 @@ import (
 	"strconv"
 )
 
-// Which rows moved: an engine whose prefill got slower moves the rows that prefill much, one whose scheduler got worse those at
-// the end of a burst, and one that lost its prefix cache the later turns.
+// This file shows which rows changed: a slower prefill affects rows with much prefill, a worse scheduler those at the end of a burst, and a
+// lost prefix cache the later turns.
 
-// Moved is how the rows of a class moved between A and B.
+// Moved is how the rows of a class changed between A and B.
 type Moved struct {
 	By    string // uncached tokens, input tokens, place in a burst, turn
 	Class string
-	Rows  int // that both runs of a pair served, in the median pair
-	// Decision is about the median of the rows' own ratios, one value for each pair of runs, with P corrected by [Holm] for the
-	// number of classes, which takes about ten rounds to find anything.
+	Rows  int // served in both runs of a pair, in the median pair
+	// Decision is about the median of the rows' own ratios, one value for each pair of runs, with P corrected by [Holm] for the number of
+	// classes. It needs about ten rounds to find anything.
 	Decision
 }
 
-// burstGap ends a burst, in ms of the replay: rows that are sent closer together meet in an engine, whatever it does.
+// burstGap ends a burst, in ms of the replay: an engine processes rows that are sent closer together at the same time.
 const burstGap = 100
 
 // class is a part of the rows. Its order is that of the table.
@@ -33,8 +33,7 @@ type class struct {
 	part int
 }
 
-// dimensions are what rows are told apart by: their number in the run, counted up, falls into the part whose first value is the
-// greatest that it reaches.
+// dimensions are the properties by which rows are divided: a row is in the part whose first value is the greatest that it reaches.
 var dimensions = []struct {
 	name  string
 	first []int64
@@ -86,7 +85,7 @@ func classes(both [][2]row, add func(class, [2]row)) {
 	}
 }
 
-// addRows adds what the rows of the pairs say: which moved, and, where there are too few pairs, what each says by itself.
+// addRows adds the results of the pairs' rows: which changed, and, if there are too few pairs, what each shows by itself.
 func (c *Comparison) addRows(left, right []*Run, primary Metric) error {
 	figure := primary.Figure
 	if math.IsNaN((&row{}).value(figure)) {

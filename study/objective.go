@@ -14,18 +14,17 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 )
 
-// Objective is a bound that a figure of a whole run has to keep, such as ttft.p99<2s. A service level per request is another
-// thing: see [measure.SLO].
+// Objective is a bound that a figure of a whole run must meet, such as ttft.p99<2s. For a service level per request, see [measure.SLO].
 type Objective struct {
 	Metric  Metric
-	AtLeast bool // the figure is to be above the bound, not below it
-	// Bound is in the unit of the figure: ms of a latency, % of a share.
+	AtLeast bool // the figure must be above the bound, not below it
+	// Bound is in the unit of the figure: ms for a latency, % for a share.
 	Bound float64
-	unit  string // that the bound was given in: "ms", "%", or "" for a bare number
+	unit  string // of the bound as given: "ms", "%", or "" for a bare number
 }
 
-// ParseObjectives reads FIGURE.STATISTIC<BOUND or >BOUND, apart by commas, such as "ttft.p99<2s,itl.p95<50ms,goodput>10". A bound
-// is a duration, a number with %, or a number in the figure's unit. An error names the objective.
+// ParseObjectives reads FIGURE.STATISTIC<BOUND or >BOUND, separated by commas, such as "ttft.p99<2s,itl.p95<50ms,goodput>10". A bound is a
+// duration, a number with %, or a number in the figure's unit. An error names the objective.
 func ParseObjectives(text string) ([]Objective, error) {
 	var all []Objective
 	for part := range strings.SplitSeq(text, ",") {
@@ -70,7 +69,7 @@ func (o Objective) String() string {
 	return o.Metric.short() + sign + strconv.FormatFloat(o.Bound, 'g', -1, 64) + o.unit
 }
 
-// excess is the value as a share of the bound, or the reverse where it is a least one: above 1, the objective is missed.
+// excess returns the value as a share of the bound, or the reverse for a lower bound: above 1, the objective is missed.
 func (o Objective) excess(value float64) float64 {
 	if o.AtLeast {
 		return o.Bound / value
@@ -78,7 +77,7 @@ func (o Objective) excess(value float64) float64 {
 	return value / o.Bound
 }
 
-// short is the metric by the field's own name of the figure.
+// short returns the metric with the usual short name of the figure.
 func (m Metric) short() string {
 	for _, name := range []string{"ttft", "itl", "tpot", "latency", "throughput"} {
 		if shortNames[name] == m.Figure {
@@ -91,13 +90,13 @@ func (m Metric) short() string {
 	return m.String()
 }
 
-// ServiceLevel is what a good request keeps if it is as fast as the objectives ask of the run: their bounds of latencies. Zero
-// without such a bound.
+// ServiceLevel is what a good request meets if it is as fast as the objectives require of the run: their bounds of latencies. Zero without
+// such a bound.
 func ServiceLevel(objectives []Objective) (s measure.SLO) {
 	for _, o := range objectives {
 		one, err := measure.ParseSLO(fmt.Sprintf("%s=%gms", o.Metric.Figure, o.Bound))
 		if err != nil || o.AtLeast {
-			continue // a figure that no request has alone
+			continue // a figure that a single request does not have
 		}
 		for _, pair := range [][2]*time.Duration{{&s.TTFT, &one.TTFT}, {&s.TTST, &one.TTST}, {&s.ITL, &one.ITL}, {&s.TPOT, &one.TPOT}, {&s.E2E, &one.E2E}} {
 			if *pair[0] == 0 {
@@ -108,8 +107,7 @@ func ServiceLevel(objectives []Objective) (s measure.SLO) {
 	return s
 }
 
-// value returns what a run has of the objective. ok is false where the run has no such figure, as a run has no latency in
-// which no request was served.
+// value returns a run's value for the objective. ok is false if the run does not have it, such as a latency if no request was served.
 func (r *Run) value(o Objective) (v float64, ok bool, err error) {
 	v, ok = r.figures[o.Metric.Figure][o.Metric.Statistic]
 	if unit := r.units[o.Metric.Figure]; ok && o.unit != "" && unit != o.unit {

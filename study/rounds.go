@@ -16,20 +16,20 @@ import (
 	"strings"
 )
 
-// Rounds runs the commands of two sides in turns, so that both meet the same conditions. A round is a run of each, in an order that
-// the seed draws, since whoever goes second in each round would meet a machine that the first has warmed.
+// Rounds runs the commands of two sides in turns, so that both have the same conditions. A round is a run of each, in a random order that
+// depends on the seed, because the second run in a round finds a machine that the first one has warmed up.
 type Rounds struct {
 	A, B string // shell commands; each must write a run's folder at {out}
 	// Between is a command that is run before each run, such as one that restarts the engine; empty = none.
 	Between string
-	// Calibrate also runs A once more in each round, for [Compare]'s noise floor.
+	// Calibrate also makes a second run of A in each round, for [Compare]'s noise floor.
 	Calibrate bool
 	N         int    // rounds
-	Seed      uint64 // of the order, and of {seed}; another one for each comparison, or it finds what the one before left in the cache
-	// Dir gets the folders a, b and, with Calibrate, again; in each, a folder and a log for each round: a/1, a/1.log. A run that is
-	// there is kept, so that the rounds go on where they ended, and more rounds can be added.
+	Seed      uint64 // of the order, and of {seed}; use another one for each comparison, or it hits what the one before left in the cache
+	// Dir has the folders a, b and, with Calibrate, again; in each, a folder and a log for each round: a/1, a/1.log. Existing runs are
+	// kept, so that the rounds continue where they ended, and rounds can be added.
 	Dir string
-	// Exec runs a command, and writes what it prints to the log.
+	// Exec runs a command, and writes its output to the log.
 	Exec func(ctx context.Context, command string, log io.Writer) error
 	// Ended is called after each run; nil = not.
 	Ended func(round int, side string, run *Run)
@@ -45,8 +45,8 @@ const (
 	SideAgain = "again" // A once more
 )
 
-// Run runs the rounds. A command that fails, but has written a run, has run: a replay whose measurement is invalid exits so, and
-// [Compare] leaves it out. One that leaves no run is an error, which ends the rounds.
+// Run runs the rounds. A command that fails but has written a run counts as run: a replay whose measurement is invalid exits so, and
+// [Compare] leaves it out. A command that leaves no run is an error, which ends the rounds.
 func (r *Rounds) Run(ctx context.Context) error {
 	if r.N < 1 || r.N > MaxRounds {
 		return fmt.Errorf("%d rounds: must be from 1 to %d", r.N, MaxRounds)
@@ -63,7 +63,7 @@ func (r *Rounds) Run(ctx context.Context) error {
 	random := rand.New(rand.NewPCG(r.Seed, 0)) //nolint:gosec // an order, no secret
 	for round := 1; round <= r.N; round++ {
 		for _, i := range random.Perm(len(sides)) {
-			// Each run has words of its own, so that it finds a cold cache even if both sides are one engine.
+			// Each run has its own words, so that it finds a cold cache even if both sides are one engine.
 			seed := r.Seed + uint64(len(sides)*round+i) //nolint:gosec // a few rounds
 			if err := r.one(ctx, round, seed, sides[i].name, sides[i].command); err != nil {
 				return err
@@ -73,7 +73,7 @@ func (r *Rounds) Run(ctx context.Context) error {
 	return nil
 }
 
-// one runs a command, unless its run is there.
+// one runs a command, unless its run exists.
 func (r *Rounds) one(ctx context.Context, round int, seed uint64, side, command string) error {
 	out := filepath.Join(r.Dir, side, strconv.Itoa(round))
 	if run, err := readRun(out); err != nil {

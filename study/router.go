@@ -3,8 +3,8 @@
 
 package study
 
-// This file tells what a router makes of the caches behind it: what the instances served from their caches, beside what they could have
-// with this routing, with a better one, and what one infinite cache would have.
+// This file shows how well a router uses the caches behind it: what the instances served from their caches, compared with what they could
+// have served with this routing, with a better one, and from one infinite cache.
 
 import (
 	"cmp"
@@ -25,29 +25,29 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Router is what a router made of the caches of the instances behind it. Tokens are prompt tokens; all counts are of the same rows.
+// Router compares a router's use of the caches behind it. Tokens are prompt tokens; all counts cover the same rows.
 type Router struct {
 	Dir     string `json:"dir"`
 	Verdict string `json:"verdict"`
-	Balance string `json:"balance,omitempty"` // of several --url; empty where a router decided
+	Balance string `json:"balance,omitempty"` // for several --url; empty if a router decided
 	Rows    int64  `json:"rows"`              // that were served by an instance with a name
-	LeftOut int64  `json:"left_out"`          // that failed, or whose reply named none
+	LeftOut int64  `json:"left_out"`          // rows that failed, or whose reply had no name
 	Block   int64  `json:"block_tokens"`      // of the caches that are simulated
 	// Capacity is the cache of each simulated instance, in tokens; 0: infinite.
 	Capacity int64 `json:"capacity_tokens"`
 
 	PromptTokens int64 `json:"prompt_tokens"`
-	// Cached is what the engines say that they had; nil where they do not say it of every row.
+	// Cached is what the engines report as cached; nil if they do not report it for every row.
 	Cached *int64 `json:"cached_tokens"`
-	// Routed is what the instances' caches would have had of the requests that they got. What Cached lacks of it is evicted, or was
-	// never kept.
+	// Routed is what the instances' caches would have served of the requests that they got. The difference to Cached was evicted, or never
+	// kept.
 	Routed int64 `json:"routed_tokens"`
-	// Best is the most that was found for as many such caches: each request goes to the instance that has most of its prompt, while that
-	// has not computed much more than the others. Never below Routed.
+	// Best is the best routing found for the same number of caches: each request goes to the instance that has most of its prompt, unless
+	// that one has computed much more than the others. Never below Routed.
 	Best int64 `json:"best_tokens"`
-	// Infinite is what one infinite cache has, which all requests share.
+	// Infinite is what one infinite cache for all requests would serve.
 	Infinite int64 `json:"infinite_tokens"`
-	// Imbalance is the work of the busiest instance over the mean, in prompt tokens that were not cached; 1 is even.
+	// Imbalance is the work of the busiest instance divided by the mean, in prompt tokens that were not cached; 1 is even.
 	Imbalance float64    `json:"imbalance"`
 	Instances []Instance `json:"instances"` // by name
 
@@ -63,7 +63,7 @@ type Instance struct {
 	Routed       int64  `json:"routed_tokens"`
 }
 
-// computed is what an instance had to compute, by its own count or, without one, by the simulation.
+// computed returns what an instance had to compute, by its own count or, without one, by the simulation.
 func (i *Instance) computed() int64 {
 	if i.Cached != nil {
 		return i.PromptTokens - *i.Cached
@@ -73,13 +73,13 @@ func (i *Instance) computed() int64 {
 
 const (
 	maxInstances = 256
-	// slack is how much more than the mean an instance may have computed and still get a request of the best routing, beside two of the
-	// longest prompts so far.
+	// slack is the share above the mean that an instance may have computed and still get a request in the best routing, in addition to two
+	// of the longest prompts so far.
 	slack = 0.25
 )
 
-// ReadRouter reads the run in a folder. The cache of each instance holds so many tokens; 0 is an infinite one. It is an error if no reply
-// named its instance, or if the names are no instances'.
+// ReadRouter reads the run in a folder. The cache of each instance has this many tokens; 0 = infinite. It returns an error if no reply
+// named its instance, or if the names are not those of instances.
 func ReadRouter(dir string, capacity int64) (*Router, error) {
 	run, err := readRun(dir)
 	if err != nil {
@@ -106,7 +106,7 @@ func ReadRouter(dir string, capacity int64) (*Router, error) {
 	return r, nil
 }
 
-// instancesOf returns the names of the instances of a run, and the size of their blocks; 0 where nobody knows it.
+// instancesOf returns the names of the instances of a run, and the size of their blocks; 0 if unknown.
 func instancesOf(dir string) (named map[string]bool, block int64, err error) {
 	named = map[string]bool{}
 	rows := 0
@@ -133,7 +133,7 @@ func instancesOf(dir string) (named map[string]bool, block int64, err error) {
 type routing struct {
 	*Router
 	index map[string]int // of the instances
-	// size is the number of tokens in the ids of a row, with hash_ranges and without; group how many ids are a block.
+	// size is the number of tokens of the ids of a row, with hash_ranges and without; group is the number of ids in a block.
 	fine, coarse int64
 	unit         int64
 
@@ -142,9 +142,9 @@ type routing struct {
 	greedy       int64   // hits of best
 	load         []int64 // computed by best
 	longest      int64
-	unknown      int64 // rows whose engine does not say what was cached
+	unknown      int64 // rows whose engine does not report cached tokens
 
-	// where each row so far went, by its place in the file, or -1
+	// the destination of each row so far, by its index in the file, or -1
 	routedAt, bestAt []int16
 }
 
@@ -171,7 +171,7 @@ func newRouting(r *Router, names []string, meta *mooncake.Meta, block int64) *ro
 	return s
 }
 
-// add takes the next row.
+// add adds the next row.
 func (s *routing) add(rec *measure.Record) error {
 	at, ok := s.index[rec.Instance()]
 	if !ok || rec.Outcome != measure.Served || !rec.Row.InputLength.Set {
@@ -208,8 +208,8 @@ func (s *routing) add(rec *measure.Record) error {
 	return nil
 }
 
-// choose returns the instance that has most of a prompt, of those that have not computed much more than the others; of several the one
-// that has computed least.
+// choose returns the instance that has most of a prompt, among those that have not computed much more than the others; if there are
+// several, the one that has computed least.
 func (s *routing) choose(keys []uint64, unit int64) int {
 	var sum int64
 	for _, n := range s.load {
@@ -225,24 +225,25 @@ func (s *routing) choose(keys []uint64, unit int64) int {
 			best, bestHit = i, hit
 		}
 	}
-	return best // one is not above the mean
+	return best // at least one is not above the mean
 }
 
-// keepReplies puts the earlier replies of a prompt into the caches of the instances that generated them.
+// keepReplies adds the earlier replies of a prompt to the caches of the instances that generated them.
 func (s *routing) keepReplies(rec *measure.Record, keys []uint64, unit int64) {
 	for j, reply := range rec.Row.Replies {
 		from := int64(len(s.routedAt)) - reply.Back
 		if j >= len(rec.Replies) || rec.Replies[j] != "" || from < 0 || s.routedAt[from] < 0 {
-			continue // words stood in its place, or it is not of this run
+			continue // invented words were inserted, or it is not of this run
 		}
-		upTo := keys[:min(int64(len(keys)), (reply.At+reply.Tokens-1)/unit)] // nobody computes the last token of a reply
+		upTo := keys[:min(int64(len(keys)), (reply.At+reply.Tokens-1)/unit)] // the last token of a reply is never computed
 		s.infinite.add(upTo)
 		s.routed[s.routedAt[from]].add(upTo)
 		s.best[s.bestAt[from]].add(upTo)
 	}
 }
 
-// keys are the whole blocks of a prompt but for its last token, which is always computed: each stands for all tokens before it, too.
+// keys returns the whole blocks of a prompt, without its last token, which is always computed: each key identifies all tokens before it,
+// too.
 func (s *routing) keys(row *mooncake.Row) (keys []uint64, unit int64) {
 	ids, size := row.HashIDs, s.coarse
 	if len(row.HashRanges) > 0 && s.fine > 0 {
@@ -313,19 +314,19 @@ type blockCache struct {
 	lru *simplelru.LRU[uint64, struct{}]
 }
 
-// newBlockCache returns a cache of so many blocks, which drops those that were used longest ago; 0 is an infinite one.
+// newBlockCache returns a cache with this many blocks, with the least recently used ones evicted; 0 = infinite.
 func newBlockCache(blocks int64) *blockCache {
 	if blocks <= 0 {
 		return &blockCache{all: map[uint64]struct{}{}}
 	}
 	lru, err := simplelru.NewLRU[uint64, struct{}](int(blocks), nil)
 	if err != nil {
-		panic(err) // for sizes below 1 alone
+		panic(err) // only for sizes below 1
 	}
 	return &blockCache{lru: lru}
 }
 
-// hit is the number of leading blocks that are there.
+// hit returns the number of leading blocks in the cache.
 func (c *blockCache) hit(keys []uint64) (n int) {
 	for _, key := range keys {
 		there := false
@@ -342,7 +343,7 @@ func (c *blockCache) hit(keys []uint64) (n int) {
 	return n
 }
 
-// add uses the blocks of a prompt: its end goes first, as in vLLM.
+// add uses the blocks of a prompt; its end is evicted first, as in vLLM.
 func (c *blockCache) add(keys []uint64) {
 	for _, key := range slices.Backward(keys) {
 		if c.lru != nil {
@@ -353,8 +354,8 @@ func (c *blockCache) add(keys []uint64) {
 	}
 }
 
-// ReadRouters reads several runs, to be set beside each other. What one found is the best for all that have as many instances. It is an
-// error if they replayed different traces.
+// ReadRouters reads several runs for comparison. The best routing of one is the best for all with the same number of instances. It returns
+// an error if they replayed different traces.
 func ReadRouters(dirs []string, capacity int64) (all []*Router, err error) {
 	for _, dir := range dirs {
 		r, err := ReadRouter(dir, capacity)

@@ -47,7 +47,7 @@ type Check struct {
 type Distribution struct {
 	Name string  `json:"name"`
 	Rows int     `json:"rows"`
-	KS   float64 `json:"ks"` // Kolmogorov's and Smirnov's distance, 0 to 1: the greatest between the shares of requests that took at most so long
+	KS   float64 `json:"ks"` // Kolmogorov's and Smirnov's distance, 0 to 1: the greatest between the shares of requests that took at most this long
 	// Production and Replay are the percentiles 1 to 99, in ms.
 	Production []float64 `json:"production"`
 	Replay     []float64 `json:"replay"`

@@ -3,15 +3,15 @@
 
 // Package carry stores the live replies of a replay for the rows whose prompts contain them.
 //
-// In production, the next turn of a conversation has as its prompt the previous prompt, the engine's own reply and a new text.
-// The engine has the keys and values of the reply in its cache. A replay with other words there would miss them. So a row says
-// which of its tokens are the reply to an earlier row, and the replay inserts the reply that it got itself.
+// In production, the prompt of the next turn of a conversation is the previous prompt, the engine's own reply and a new text. The engine
+// has the keys and values of the reply in its cache. A replay with other words there would miss them. So a row says which of its tokens are
+// the reply to an earlier row, and the replay inserts the reply that it received itself.
 //
-// A row never waits for a reply. The first row that needs a reply decides, when it is due, what is inserted: the live reply, or
-// invented words if the reply is not complete, has another length, or would be tokenised differently. All later rows use the same
-// words, so that the prompts of a conversation stay prefixes of one another. Each reason is counted.
+// A row never waits for a reply. The first row that needs a reply decides, at its scheduled time, what is inserted: the live reply, or
+// invented words if the reply is not complete, has another length, or would be tokenised differently. All later rows use the same words, so
+// that the prompts of a conversation stay prefixes of each other. Each reason is counted.
 //
-// Memory is bounded in bytes: the complete reply that was used longest ago is dropped first.
+// Memory is bounded in bytes: the least recently used complete reply is dropped first.
 package carry
 
 import (
@@ -25,62 +25,61 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Mode says whether live replies are carried.
+// Mode says which live replies are carried, that is, inserted into later prompts.
 type Mode string
 
 // The modes.
 const (
-	Auto   Mode = "auto"   // what is known to have the tokens that the row says
-	Always Mode = "always" // text that nothing can check, too
-	Never  Mode = "never"  // nothing: rows are built as if they had no replies
+	Auto   Mode = "auto"   // replies that are known to have the number of tokens in the row
+	Always Mode = "always" // all replies, including texts whose tokens cannot be checked
+	Never  Mode = "never"  // no replies: rows are built as if they had none
 )
 
-// DefaultBytes bounds the replies that are kept at once, unless Options say another.
+// DefaultBytes is the default limit of the replies that are stored, in bytes.
 const DefaultBytes = 64 << 20
 
-// Why invented words stand in the place of a reply.
+// The reasons for invented words instead of a reply.
 const (
-	Late      = "late"              // the reply, or its check, was not complete at the row's instant
+	Late      = "late"              // the reply, or its check, was not complete at the row's scheduled time
 	Failed    = "failed"            // the earlier request failed, or was cancelled or skipped
-	Length    = "length"            // the reply has another number of tokens than the row says
-	Text      = "not_tokenising"    // its text does not have that many tokens when it is part of a prompt
-	Unchecked = "cannot_be_checked" // nothing can tell how many tokens the text has, and the mode is Auto
-	Evicted   = "evicted"           // it was given up to keep within the bound
+	Length    = "length"            // the reply has another number of tokens than in the row
+	Text      = "not_tokenising"    // its text has another number of tokens as part of a prompt
+	Unchecked = "cannot_be_checked" // the number of tokens of the text cannot be determined, and the mode is Auto
+	Evicted   = "evicted"           // it was dropped to keep within the limit
 	NoRoom    = "no_room"           // a message of the row is too short for the chat template's own tokens
-	Shard     = "shard"             // the earlier row is another shard's
-	NotSent   = "not_sent"          // the earlier row is not part of this replay: a window or a limit leaves it out
+	Shard     = "shard"             // the earlier row belongs to another shard
+	NotSent   = "not_sent"          // the earlier row is not part of this replay, because of a window or a limit
 	Off       = "off"               // the mode is Never
-	Broken    = "broken_off"        // the earlier row was sent in a part of the run that was broken off, and its reply is gone
+	Broken    = "broken_off"        // the earlier row was sent before the run was broken off, and its reply is lost
 )
 
-// Options say how replies are kept. The zero Options carry what needs no check.
+// Options configures a [Store]. The zero Options carry replies that need no check.
 type Options struct {
 	Mode  Mode  // default Auto
 	Bytes int64 // default DefaultBytes
-	// BlockSize and FineBlockSize are the trace's, in tokens.
+	// BlockSize and FineBlockSize are those of the trace, in tokens.
 	BlockSize, FineBlockSize int
-	// TokenIDs says that prompts are made of token ids; else of text.
+	// TokenIDs says that prompts consist of token ids, not of text.
 	TokenIDs bool
-	// Whole says that Need has been called for every row of the trace before the first Begin, so that other replies are
-	// not worth keeping.
+	// Whole says that Need has been called for every row of the trace before the first Begin, so that other replies need not be stored.
 	Whole bool
-	// Elsewhere reports whether the row of an index is another shard's; nil: there are no others.
+	// Elsewhere reports whether the row at an index belongs to another shard; nil = there are no other shards.
 	Elsewhere func(index int64) bool
-	// Check tells how many tokens a reply's text is as part of a prompt, and which, where prompts are made of token ids.
-	// Nil: that cannot be told. It runs in the background, at most checkers at once.
+	// Check returns the number of tokens of a reply's text as part of a prompt, and, if prompts consist of token ids, the tokens. Nil: they
+	// cannot be determined. It runs in the background, at most checkers at once.
 	Check func(ctx context.Context, model, text string) (count int64, tokens []uint32, err error)
 }
 
 const (
-	// checkers bounds the checks under way at once: they go to the engine that is measured.
+	// checkers is the maximum number of concurrent checks, because they go to the engine that is measured.
 	checkers = 4
-	// entryBytes is what an entry takes beside its reply, roughly.
+	// entryBytes is about the size of an entry without its reply.
 	entryBytes = 256
-	// maxNamed bounds, twice, the rows that are known to be needed and have not begun.
+	// maxNamed is the maximum number of needed rows that have not begun, in each of two generations.
 	maxNamed = 1 << 17
 )
 
-// Store keeps replies. It is safe for concurrent use. A nil Store carries nothing.
+// Store stores replies. It is safe for concurrent use. A nil Store carries nothing.
 type Store struct {
 	opt    Options
 	ctx    context.Context //nolint:containedctx // of the checks, which outlast the calls that ask for them
@@ -88,49 +87,49 @@ type Store struct {
 	checks sync.WaitGroup
 
 	mu      sync.Mutex
-	named   [2]map[int64]struct{} // rows that have not begun and are needed: young and old
+	named   [2]map[int64]struct{} // needed rows that have not begun: two generations
 	entries map[int64]*entry
-	idle    list.List // of *entry that may go, longest untouched first
+	idle    list.List // of *entry that may be evicted, least recently used first
 	bytes   int64
 	evicted bool
 	queue   []*entry // waiting for a check
-	busy    int      // checks under way
+	busy    int      // running checks
 }
 
-// state is how far an earlier row's request is.
+// state is the state of an earlier row's request.
 type state uint8
 
 const (
-	absent state = iota // nothing is known of it
+	absent state = iota // unknown
 	underWay
 	complete
 	gone // it will never be complete
 )
 
-// entry is what is known of one earlier row.
+// entry is the state of one earlier row.
 type entry struct {
 	index  int64
 	state  state
 	lost   bool          // it was sent before the run was broken off
-	needed bool          // a row that has been read names it
-	idle   *list.Element // nil while it must not be evicted
+	needed bool          // a row that has been read needs it
+	idle   *list.Element // nil if it must not be evicted
 	held   int64         // bytes
 
 	tail   prompt.Tail
 	model  string
 	text   string
 	tokens []uint32
-	count  int64 // tokens of the reply by the engine's count
+	count  int64 // tokens of the reply, as counted by the engine
 
 	checking, checked bool
-	inPrompt          int64 // tokens of the text by the check
+	inPrompt          int64 // tokens of the text, as counted by the check
 
 	decided bool
 	reply   prompt.Reply
-	why     string // of an invented one
+	why     string // reason, if invented
 }
 
-// New returns a store that is empty.
+// New returns an empty store.
 func New(o Options) *Store {
 	o.Mode, o.Bytes, o.BlockSize = cmp.Or(o.Mode, Auto), cmp.Or(o.Bytes, DefaultBytes), cmp.Or(o.BlockSize, mooncake.BlockSize)
 	s := &Store{opt: o, entries: make(map[int64]*entry)}
@@ -151,14 +150,14 @@ func (s *Store) Close() {
 	s.checks.Wait()
 }
 
-// Set changes the options that are known after the first rows have been read. It must be called before the first Begin.
+// Set changes the options that become known after the first rows have been read. It must be called before the first Begin.
 func (s *Store) Set(change func(*Options)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(&s.opt)
 }
 
-// Need says that a row which has been read names the replies of earlier ones. Rows may be sent before.
+// Need records that a row that has been read contains the replies of earlier rows. These may have been sent already.
 func (s *Store) Need(index int64, replies []mooncake.Reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -181,14 +180,14 @@ func (s *Store) Need(index int64, replies []mooncake.Reply) {
 	}
 }
 
-// Needed reports whether any row has named a reply.
+// Needed reports whether any row contains a reply.
 func (s *Store) Needed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.named[0])+len(s.named[1]) > 0
 }
 
-// Begin says that a row's request is being made, and reports whether its reply is to be kept. If so, one call of End follows.
+// Begin records that a row's request is being built, and reports whether its reply will be stored. If so, the caller must call End once.
 func (s *Store) Begin(index int64, row *mooncake.Row) (keep bool) {
 	if s == nil {
 		return false
@@ -201,7 +200,7 @@ func (s *Store) Begin(index int64, row *mooncake.Row) (keep bool) {
 	needed := young || old
 	delete(s.named[0], index)
 	delete(s.named[1], index)
-	if e != nil || s.opt.Whole && !needed { // decided already: a row that needs it came before it
+	if e != nil || s.opt.Whole && !needed { // decided already, because a row that needs it came earlier
 		return false
 	}
 	e = &entry{index: index, needed: needed, state: underWay, tail: prompt.TailOf(row, s.opt.BlockSize, s.opt.FineBlockSize)}
@@ -209,16 +208,16 @@ func (s *Store) Begin(index int64, row *mooncake.Row) (keep bool) {
 	return true
 }
 
-// Ended is how a request came out.
+// Ended is the result of a request.
 type Ended struct {
 	Served bool
-	Model  string // that was asked for
+	Model  string // the requested model
 	Text   string
-	Tokens []uint32 // its token ids, where the engine named them
-	Count  int64    // of its tokens, by the engine's count; negative where it did not say
+	Tokens []uint32 // its token ids, if the engine sent them
+	Count  int64    // number of tokens, as counted by the engine; negative if unknown
 }
 
-// End says how the request of a row came out.
+// End records the result of a row's request.
 func (s *Store) End(index int64, how Ended) {
 	if s == nil {
 		return
@@ -244,14 +243,14 @@ func (s *Store) End(index int64, how Ended) {
 	s.release(e)
 }
 
-// Skip says that a row's request is not made.
+// Skip records that a row's request is not sent.
 func (s *Store) Skip(index int64, row *mooncake.Row) {
 	if s.Begin(index, row) {
 		s.End(index, Ended{})
 	}
 }
 
-// Lose says that a row was sent before the run was broken off, and that its reply is not there any more.
+// Lose records that a row was sent before the run was broken off, and that its reply is lost.
 func (s *Store) Lose(index int64, row *mooncake.Row) {
 	if !s.Begin(index, row) {
 		return
@@ -262,8 +261,8 @@ func (s *Store) Lose(index int64, row *mooncake.Row) {
 	s.End(index, Ended{})
 }
 
-// Resolve decides what stands in the place of each reply of a row, and says why where that is invented words: "" where it is the
-// live reply. It returns nothing for a row without replies.
+// Resolve decides what is inserted for each reply of a row, and returns the reasons for invented words: "" for a live reply. It returns
+// nothing for a row without replies.
 func (s *Store) Resolve(index int64, row *mooncake.Row) (replies []prompt.Reply, why []string) {
 	if s == nil || len(row.Replies) == 0 {
 		return nil, nil
@@ -292,13 +291,13 @@ func (s *Store) resolve(at, tokens int64) (reply prompt.Reply, why string) {
 	if !e.decided {
 		s.decide(e, tokens)
 	}
-	if e.reply.Carried && e.count != tokens { // the rows do not agree
+	if e.reply.Carried && e.count != tokens { // the rows state different lengths
 		return prompt.Reply{Before: e.reply.Before}, Length
 	}
 	return e.reply, e.why
 }
 
-// missing says why nothing is known of a row.
+// missing returns the reason why nothing is known of a row.
 func (s *Store) missing(at int64) string {
 	if s.opt.Elsewhere != nil && s.opt.Elsewhere(at) {
 		return Shard
@@ -309,7 +308,7 @@ func (s *Store) missing(at int64) string {
 	return NotSent
 }
 
-// decide settles what stands in the place of a reply, for all rows that need it.
+// decide decides what is inserted for a reply, for all rows that need it.
 func (s *Store) decide(e *entry, tokens int64) {
 	e.decided = true
 	e.reply.Before = e.tail
@@ -326,7 +325,7 @@ func (s *Store) decide(e *entry, tokens int64) {
 	s.account(e)
 }
 
-// reason says why a reply cannot be carried.
+// reason returns the reason why a reply cannot be carried.
 func (s *Store) reason(e *entry, tokens int64) string {
 	switch {
 	case e.lost:
@@ -351,14 +350,14 @@ func (s *Store) reason(e *entry, tokens int64) string {
 	return Unchecked
 }
 
-// check has the engine say how many tokens a reply is, unless that is known or nobody needs it.
+// check counts the tokens of a reply, unless they are known or no row needs it.
 func (s *Store) check(e *entry) {
 	known := s.opt.TokenIDs && int64(len(e.tokens)) == e.count
 	if e.state != complete || e.decided || e.checking || e.checked || !e.needed || known || e.text == "" || s.opt.Check == nil || s.ctx.Err() != nil {
 		return
 	}
 	e.checking = true
-	if len(s.queue) > 2*len(s.entries) { // most have been given up meanwhile
+	if len(s.queue) > 2*len(s.entries) { // most were dropped in the meantime
 		s.queue = slices.DeleteFunc(s.queue, func(e *entry) bool { return s.entries[e.index] != e })
 	}
 	s.queue = append(s.queue, e)
@@ -368,7 +367,7 @@ func (s *Store) check(e *entry) {
 	}
 }
 
-// runChecks does the checks that wait.
+// runChecks runs the queued checks.
 func (s *Store) runChecks() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -399,7 +398,7 @@ func (s *Store) runChecks() {
 	s.busy--
 }
 
-// account brings the bytes that are held up to date with an entry that has changed.
+// account updates the size of an entry that has changed.
 func (s *Store) account(e *entry) {
 	held := int64(entryBytes + len(e.text) + len(e.reply.Text) + 4*len(e.tokens) + 4*len(e.reply.Tokens))
 	s.bytes += held - e.held
@@ -412,16 +411,16 @@ func (s *Store) add(e *entry) {
 	s.account(e)
 }
 
-// release says that an entry may be evicted, and evicts what is past the bound.
+// release allows an entry to be evicted, and evicts entries beyond the limit.
 func (s *Store) release(e *entry) {
 	if e.idle == nil && e.state != underWay && s.entries[e.index] == e {
 		e.idle = s.idle.PushBack(e)
 	}
 	for s.bytes > s.opt.Bytes && s.idle.Len() > 0 {
-		old := s.idle.Remove(s.idle.Front()).(*entry) // nothing else is in the list
+		old := s.idle.Remove(s.idle.Front()).(*entry) // the list has only entries
 		delete(s.entries, old.index)
 		s.bytes -= old.held
-		old.text = "" // a check may still wait for it
+		old.text = "" // a check may still be queued for it
 		s.evicted = true
 	}
 }

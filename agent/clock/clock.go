@@ -9,10 +9,10 @@ package clock
 
 import "time"
 
-// Never marks an instant that was not reached. It is far below every real instant.
+// Never marks a time that was not reached. It is far below every real time.
 const Never = time.Duration(-1 << 62)
 
-// Clock counts from the instant at which it was made.
+// Clock counts from the time at which it was made.
 type Clock struct{ start time.Time }
 
 // New starts a clock.
@@ -21,7 +21,7 @@ func New() Clock { return Clock{start: time.Now()} }
 // Now returns the time since the start. It costs about 20 ns.
 func (c Clock) Now() time.Duration { return time.Since(c.start) }
 
-// Wall places an instant of the run in wall-clock time.
+// Wall converts a time of the run to wall-clock time.
 func (c Clock) Wall(at time.Duration) time.Time { return c.start.Add(at) }
 
 // Start returns the wall-clock time, with its monotonic reading, at which the clock started.

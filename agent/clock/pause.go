@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Pause waits so long, or until ctx ends. It reports whether ctx goes on.
+// Pause waits this long, or until ctx ends. It returns false if ctx has ended.
 func Pause(ctx context.Context, lasts time.Duration) bool {
 	if lasts > 0 {
 		over := time.NewTimer(lasts)

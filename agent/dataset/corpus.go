@@ -17,35 +17,35 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// The bounds of a corpus. A trace needs more text than this: its blocks then begin at different places of it.
+// The limits of a corpus. A trace needs more text than this; its blocks then begin at different positions of it.
 const (
-	// MaxBytes is how much text is kept.
+	// MaxBytes is the maximum size of the stored text.
 	MaxBytes = 8 << 20
-	// MaxDistinct is the number of different segments that are kept, since each is counted.
+	// MaxDistinct is the maximum number of distinct segments, because the tokens of each are counted.
 	MaxDistinct = 1 << 16
 	// maxSegment is the length of a segment in bytes.
 	maxSegment = 64
-	// maxRead bounds what is looked through for it.
+	// maxRead is the maximum size of the text that is searched for segments.
 	maxRead = 1 << 30
 )
 
-// Corpus is the text of a dataset, cut into segments.
+// Corpus is the text of a dataset, split into segments.
 type Corpus struct {
 	Name string // of the file, without secrets
-	// Segments are all different ones; Order is the text, as indices of them.
+	// Segments are the distinct segments; Order is the text, as indices of Segments.
 	Segments []string
 	Order    []uint32
-	Texts    int64  // that were read
+	Texts    int64  // texts read
 	Bytes    int64  // of Order
-	LeftOut  int64  // bytes of the texts that are in no segment
+	LeftOut  int64  // bytes of the texts outside all segments
 	Digest   string // SHA-256 of Order's text, in hexadecimal digits
 
 	index map[string]uint32
 	sum   hash.Hash
 }
 
-// Read reads a dataset: a file or an http(s) URL, compressed or not. It reads until there is enough text. The same file gives the
-// same corpus. Its errors quote nothing of the text.
+// Read reads a dataset: a file or an http(s) URL, compressed or not. It stops when it has enough text. The same file gives the same corpus.
+// Its errors do not quote the text.
 func Read(ctx context.Context, name string) (*Corpus, error) {
 	in, err := mooncake.OpenInput(ctx, name, mooncake.OpenOptions{})
 	if err != nil {
@@ -90,7 +90,7 @@ func (c *Corpus) add(text string) bool {
 				c.LeftOut += int64(n)
 				continue
 			}
-			s = strings.Clone(s)         // not the whole text with it
+			s = strings.Clone(s)         // so as not to keep the whole text in memory
 			at = uint32(len(c.Segments)) //nolint:gosec // below MaxDistinct
 			c.index[s] = at
 			c.Segments = append(c.Segments, s)
@@ -102,8 +102,7 @@ func (c *Corpus) add(text string) bool {
 	return c.Bytes < MaxBytes
 }
 
-// segment returns the length of the first segment of a text: up to the next space that follows something visible and comes before
-// a letter.
+// segment returns the length of the first segment of a text: up to the next space that follows a visible character and precedes a letter.
 func segment(text string) int {
 	for from := 1; from < len(text); {
 		i := strings.IndexByte(text[from:], ' ')
@@ -129,7 +128,7 @@ func usable(s string) bool {
 	if first, _ := utf8.DecodeRuneInString(s[1:]); !unicode.IsLetter(first) {
 		return false
 	}
-	if strings.ContainsAny(s, "<[") { // with which special tokens begin
+	if strings.ContainsAny(s, "<[") { // special tokens begin with these
 		return false
 	}
 	return !strings.ContainsFunc(s, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' || r == utf8.RuneError })

@@ -15,14 +15,14 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxValue bounds one element of a file, in bytes.
+// maxValue is the maximum size of one element of a file, in bytes.
 const maxValue = 64 << 20
 
-// errElement says that one element is no text.
+// errElement is the error for an element that is not a text.
 var errElement = errors.New("has no text: want a string, or an object with text, prompt, content, text_input, messages or conversations")
 
-// texts calls yield for each text of a file, in their order, until it returns false. The file is one JSON array (as ShareGPT's),
-// JSON values one after another (JSONL), or plain text, whose paragraphs are its texts.
+// texts calls yield for each text of a file, in order, until it returns false. The file is one JSON array (like ShareGPT's), a sequence of
+// JSON values (JSONL), or plain text, whose paragraphs are its texts.
 func texts(in *bufio.Reader, yield func(text string) bool) error {
 	first, err := firstByte(in)
 	switch {
@@ -103,7 +103,7 @@ func paragraphs(in *bufio.Reader, yield func(string) bool) error {
 	}
 }
 
-// element yields the texts of one value. Of a conversation each turn is one.
+// element yields the texts of one value. Each turn of a conversation is a text.
 func element(value jsontext.Value, yield func(string) bool) (more bool, err error) {
 	if value.Kind() == '"' {
 		var text string
@@ -140,7 +140,7 @@ func element(value jsontext.Value, yield func(string) bool) (more bool, err erro
 		if len(raw) == 0 || json.Unmarshal(raw, &turns) != nil {
 			continue
 		}
-		found = true // an empty conversation is one
+		found = true // an empty conversation is valid
 		for _, t := range turns {
 			if !say(t.Value) || !say(t.Content) {
 				return false, nil
@@ -155,7 +155,7 @@ func element(value jsontext.Value, yield func(string) bool) (more bool, err erro
 
 var errTooLong = fmt.Errorf("is longer than %d MiB", maxValue>>20)
 
-// bounded reads no further than maxValue behind what a decoder has used.
+// bounded reads at most maxValue bytes beyond those that a decoder has used.
 type bounded struct {
 	in   io.Reader
 	read func() int64 // bytes that the decoder has used

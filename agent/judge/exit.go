@@ -3,18 +3,18 @@
 
 package judge
 
-// The exit codes of a replay. Of several that apply the first of this order counts: interrupted, input, invalid,
-// goals missed, ok. So a code of 1 says that the measurement stands and the engine missed its goals, and a
-// code of 3 that nothing can be said about goals. Of a run that is too small to judge, goals and failures count as they are.
+// The exit codes of a replay. If several apply, the first in this order counts: interrupted, input, invalid, goals missed, ok. So a code of
+// 1 means that the measurement is valid and the engine missed its goals; a code of 3 means that goals cannot be judged. For a run that is
+// too small to judge, goals and failures count as they are.
 const (
 	ExitOK          = 0
 	ExitGoals       = 1   // goals missed: goodput below its goal, or errors above their limit
 	ExitInput       = 2   // wrong usage, unreadable or refused input
-	ExitInvalid     = 3   // the verdict is invalid, or, under --strict-verdict, anything but valid
+	ExitInvalid     = 3   // the verdict is invalid, or, with --strict-verdict, anything but valid
 	ExitInterrupted = 130 // stopped by a signal
 )
 
-// Ending is what decides the exit code beside the verdict.
+// Ending has what decides the exit code, in addition to the verdict.
 type Ending struct {
 	Interrupted bool // stopped by a signal before its end
 	InputError  bool // ended by wrong usage or input

@@ -19,7 +19,7 @@ func Know(v float64) Fact {
 	return Fact{max(0, min(v, math.MaxFloat64)), true} // JSON has no infinity
 }
 
-// KnowIf returns the value where ok holds, else an unknown one: for functions that return both.
+// KnowIf returns the value if ok, else an unknown fact: for functions that return both.
 func KnowIf(v float64, ok bool) Fact {
 	if !ok {
 		return Fact{}
@@ -27,61 +27,61 @@ func KnowIf(v float64, ok bool) Fact {
 	return Know(v)
 }
 
-// Facts is everything about a run that its verdict depends on. What is left out is unknown and judged neither way.
-// Durations are in ms, shares from 0 to 1.
+// Facts has everything on which the verdict of a run depends. Facts that are left out are unknown and not judged. Durations are in ms,
+// shares from 0 to 1.
 type Facts struct {
-	Served  int64 // rows served, warm-up left out
-	Rows    int64 // rows that the run took from the trace
+	Served  int64 // rows served, without the warm-up
+	Rows    int64 // rows that the run read from the trace
 	Records int64 // records that came back
 
-	// What the values below rest on; see the column needs of the table.
-	Scheduled int64   // requests with an intended instant of their own
+	// The amounts of evidence for the facts below; see the column needs of the table.
+	Scheduled int64   // requests with their own scheduled time
 	Wired     int64   // requests that reached the wire
-	Streams   int64   // replies whose gaps between chunks are known: those of one reply are no evidence of the others'
+	Streams   int64   // replies with known gaps between chunks, because the gaps of one reply are not independent
 	Elapsed   float64 // observed time in s
 
-	RejectedShare Fact // rows of the trace that could not be used and were left out ÷ rows of the trace, as far as it was read
+	RejectedShare Fact // unusable rows of the trace that were left out ÷ rows of the trace, as far as it was read
 
 	// LatenessP50, P99 and Max are of the lateness that the machine's hiccups do not explain.
 	LatenessP50, LatenessP99, LatenessMax Fact
-	// LatenessExplained is what the hiccups explain of the 99th percentile: the whole lateness's less LatenessP99.
+	// LatenessExplained is the part of the 99th percentile that hiccups explain: that of the whole lateness minus LatenessP99.
 	LatenessExplained Fact
-	// Drift is the growth of lateness in µs per second of run, beyond doubt (measure.Drift.Sure); 0 where that adds up
-	// to no more than 1 ms between the first and the last row, because a slope over an instant says nothing.
+	// Drift is the growth of lateness in µs per second of run that is statistically certain (measure.Drift.Sure); 0 if it adds up to at
+	// most 1 ms between the first and the last row, because a slope over a short time means nothing.
 	Drift           Fact
 	HiccupShare     Fact // time in hiccups ÷ time of the run
 	WireLagP99      Fact
 	CapWaitShare    Fact // requests that waited for the concurrency cap for more than 1 ms ÷ requests
-	LookAheadStalls Fact // number of times at which too many rows were held back at once for the trace to be read on
+	LookAheadStalls Fact // number of times at which so many rows were held back that reading ahead stopped
 
-	CoalescedShare Fact // gaps between chunks that came in one read although sent apart ÷ gaps
-	UnstampedShare Fact // streams whose chunks the kernel did not stamp ÷ streams
-	ClockStep      Fact // change of the wall clock against the monotonic clock over the run; matters to kernel stamps
+	CoalescedShare Fact // gaps between chunks that were sent separately but arrived in one read ÷ gaps
+	UnstampedShare Fact // streams whose chunks the kernel did not timestamp ÷ streams
+	ClockStep      Fact // change of the wall clock against the monotonic clock over the run; it affects kernel timestamps
 
 	CPUShare       Fact // own CPU time ÷ (time × processors)
 	GCPauseMax     Fact
 	GCPauseShare   Fact // time in pauses ÷ time
 	ThrottledShare Fact // time in which a cgroup's quota held the process back ÷ time
 
-	PromptDifferent Fact // served rows whose prompt tokens differ from the row ÷ those where the server said
-	PromptUnknown   Fact // served rows where it did not say ÷ served rows
+	PromptDifferent Fact // served rows whose prompt tokens differ from the row ÷ those for which the server counted them
+	PromptUnknown   Fact // served rows for which it did not count them ÷ served rows
 	OutputShort     Fact // served rows with fewer output tokens than asked ÷ served rows
 	EstimatedTokens Fact // served rows whose output tokens are counted in chunks ÷ served rows
 	RetriedShare    Fact // rows that the engine may have had more than once (measure.Record.Resent) ÷ rows sent
 	FailedShare     Fact // rows that failed ÷ rows served or failed
 
-	// Steady says that the steady state was asked for. SteadyRequests are the requests that began in it; SteadyLatency is the 90th
+	// Steady says that the steady state was requested. SteadyRequests is the number of requests that began in it. SteadyLatency is the 90th
 	// percentile of their latency ÷ the length of the steady state.
 	Steady         bool
 	SteadyRequests int64
 	SteadyLatency  Fact
 
-	// Shards says that the run was of several processes. ClocksApart is the most by which the clocks of two of them may differ: the
-	// requests of one were late by so much beside those of another.
+	// Shards says that the run had several processes. ClocksApart is the maximum difference between two of their clocks: relative to
+	// another shard, requests may have been late by this much.
 	Shards      bool
 	ClocksApart Fact
 
-	Breaks int // times that the run was broken off and gone on with
+	Breaks int // times that the run was broken off and continued
 
 	SpansLost           Fact // spans not accepted ÷ spans ended; unknown without telemetry
 	MetricExportsFailed Fact // number of metric exports that failed

@@ -5,13 +5,13 @@ package judge
 
 import "github.com/moonloop/moonloop/agent/measure"
 
-// FromFigures fills in what the figures know: everything but Rows, Elapsed, RejectedShare, LookAheadStalls, HiccupShare, ClockStep, the
-// process's own consumption and the telemetry.
+// FromFigures sets the facts that follow from figures: all except Rows, Elapsed, RejectedShare, LookAheadStalls, HiccupShare, ClockStep,
+// the process's own consumption and the telemetry.
 func FromFigures(f *measure.Figures) Facts {
 	late, scheduled := f.Stat(measure.Lateness)
 	own, _ := f.Stat(measure.LatenessUnexplained)
 	wire, sent := f.Stat(measure.WireLag)
-	drift := f.Schedule.Drift.Sure() // NaN, and so unknown, of one row
+	drift := f.Schedule.Drift.Sure() // NaN, and so unknown, for a single row
 	if f.Schedule.Drift.Growth() <= driftFloor {
 		drift = 0
 	}

@@ -1,23 +1,22 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package judge says whether the figures of a run can be believed.
+// Package judge decides whether the figures of a run can be trusted.
 //
-// It does not say whether the engine was good: goals do that. It says whether the client, its machine and its telemetry did what
-// the trace asked, so that the figures are the engine's.
+// It does not judge the engine: goals do that. It judges whether the client, its machine and its telemetry did what the trace
+// required. Only then do the figures describe the engine.
 //
 // # The table
 //
-// Each metric is valid up to the first bound, invalid above the second, degraded between; the worst class is the run's. An
-// unknown metric is listed, and does not change the verdict. A metric with less data than it needs is not judged; then the run is
-// too small to judge, unless another metric makes it worse. For example, the 99th percentile of three requests is their maximum,
-// and the share of one hiccup in 50 ms is chance. So a percentile needs enough values to leave one beyond it (a median ten, for
-// five on either side). A share of a count needs enough that one of them is no more than the first bound (streams, not their
-// gaps: what coalesces one gap of a stream coalesces its neighbours). A share of time needs a run so long that one delay of 100
-// ms, which every machine has, does not make it invalid. Metrics without a need are judged in every run. Lateness is judged by
+// Each metric is valid up to the first bound, degraded up to the second, and invalid above it. The class of the run is the worst of
+// these. An unknown metric is listed, and does not change the verdict. A metric with less data than it needs is not judged; then the
+// run is too small to judge, unless another metric makes it worse. For example, the 99th percentile of three requests is their maximum,
+// and the share of one hiccup in 50 ms is chance. So a percentile needs so many values that one lies beyond it (a median needs ten,
+// five on either side). A share of a count needs so many that one of them does not exceed the first bound. (It counts streams, not
+// gaps, because the gaps of a stream are coalesced together.) A share of time needs a run in which a single delay of 100 ms, which
+// every machine has, does not make it invalid. Metrics without a need are judged in every run. Lateness is judged by
 // the part that hiccups of the machine, measured in the same run, do not explain; hiccups are judged by their own share of the
-// time. The last column gives the reason for the bounds. They are fixed, because a verdict with other bounds
-// is that of a different run.
+// time. The last column gives the reason for the bounds. They are the same for every run, so that verdicts can be compared.
 //
 //	metric                   valid ≤     invalid >   needs                     because
 //	no_request_served        0           0                                     a run without a served request has no figures
@@ -31,7 +30,7 @@
 //	hiccup_share             10 %        50 %        1 s                       below 10 % nine requests in ten meet none; above 50 % the client's instants are chance
 //	wire_lag_p99             20 ms       2000 ms     100 requests on the wire  20 ms is a handshake or the upload of a long prompt; past 2 s the engine sees other arrivals than the trace's
 //	cap_wait_share           1 %         never                                 a cap is asked for, so it never makes a run invalid, but the arrivals are no longer the trace's
-//	lookahead_stalls         0           never                                 what it did to the instants is in the lateness
+//	lookahead_stalls         0           never                                 its effect on the send times is in the lateness
 //	coalesced_share          1 %         20 %        100 streams               above 1 % the low percentiles of the gaps are not the engine's, above 20 % the gaps are not
 //	unstamped_share          100 %       never                                 a note: such gaps are good to about 1 ms on a machine with idle time
 //	clock_step               1 ms        50 ms                                 1 ms is a clock that is being slewed over a short run; 50 ms bends a time to first token
@@ -45,9 +44,9 @@
 //	output_tokens_estimated  1 %         never                                 a chunk may hold several tokens, so throughputs and per-token latencies are estimates
 //	retried_share            0.1 %       5 %                                   retries are off by default; what was sent twice is out of the latencies
 //	failed_share             1 %         never                                 1 % is what a run may fail by default; the figures of the rest stand, whatever the share
-//	steady_latency_share     33 %        never       100 steady requests       a state is steady when what was under way has been replaced a few times
+//	steady_latency_share     33 %        never       100 steady requests       a state is steady when what was in flight has been replaced a few times
 //	shard_clocks             10 ms       250 ms                                the bounds of lateness_p99: a request is late by that beside those of other shards
-//	run_breaks               0           never                                 what was under way is lost, and the engine may have forgotten what it had cached; the figures of each part stand
+//	run_breaks               0           never                                 what was in flight is lost, and the engine may have forgotten what it had cached; the figures of each part stand
 //	spans_lost               0 %         never                                 a trace rebuilt from the spans is incomplete, but the figures come from the run itself and stand
 //	metric_exports_failed    0           never                                 cumulative metrics catch up with the next export; the report does not depend on them
 package judge
@@ -59,20 +58,20 @@ import (
 	"strings"
 )
 
-// Class is how far a run can be believed.
+// Class says how far a run can be trusted.
 type Class uint8
 
 // The classes, from good to bad.
 const (
 	Valid     Class = iota // the figures are the engine's
-	Undecided              // nothing is wrong, and the run is too small to show that it is right
-	Degraded               // usable, with the reasons beside them
+	Undecided              // no fault was found, but the run is too small to exclude one
+	Degraded               // usable, if the reasons are taken into account
 	Invalid                // not a measurement of what was asked
 )
 
 var classNames = [...]string{"valid", "undecided", "degraded", "invalid"}
 
-// String returns the class as people read it, in lower case: that of Undecided is "too few to judge".
+// String returns the class for people, in lower case. Undecided is "too few to judge".
 func (c Class) String() string {
 	if c == Undecided {
 		return "too few to judge"
@@ -103,16 +102,16 @@ func (c *Class) UnmarshalText(text []byte) error {
 type Reason struct {
 	Metric string  `json:"metric"`
 	Value  float64 `json:"value"`
-	// Bound is the greatest value of the next better class (of a value without note, when the class is valid).
+	// Bound is the greatest value of the next better class. If the class is valid, it is the greatest value without a note.
 	Bound float64 `json:"bound"`
 	Unit  string  `json:"unit,omitempty"`
 	Class Class   `json:"class"`
 	Text  string  `json:"text"`
-	// Shard names the shard that has the value, where a run has several; empty: all of them together.
+	// Shard is the shard that has the value, if the run has several; empty = all shards together.
 	Shard string `json:"shard,omitempty"`
 }
 
-// String writes the reason as one line: "lateness_p99 312 ms > 250 ms: one request in a hundred …".
+// String returns the reason as one line: "lateness_p99 312 ms > 250 ms: one request in a hundred …".
 func (r Reason) String() string {
 	if shard := r.Shard; shard != "" {
 		r.Shard = ""
@@ -121,15 +120,15 @@ func (r Reason) String() string {
 	return fmt.Sprintf("%s %s > %s: %s", r.Metric, withUnit(number(r.Value), r.Unit), withUnit(number(r.Bound), r.Unit), r.Text)
 }
 
-// Lack is something that the run has too little of for some metrics to be judged.
+// Lack describes data that the run has too little of to judge some metrics.
 type Lack struct {
 	Metrics []string `json:"metrics"`
 	Have    float64  `json:"have"`
 	Need    float64  `json:"need"`
-	Of      string   `json:"of"` // what it has and needs: a unit, such as s, or things that are counted
+	Of      string   `json:"of"` // the unit of Have and Need, such as s or requests
 }
 
-// String writes the lack as one line: "3 of 100 scheduled requests that lateness_p99 needs".
+// String returns the lack as one line: "3 of 100 scheduled requests that lateness_p99 needs".
 func (l Lack) String() string {
 	verb := "needs"
 	if len(l.Metrics) > 1 {
@@ -142,13 +141,13 @@ func (l Lack) String() string {
 type Verdict struct {
 	Class   Class    `json:"class"`
 	Reasons []Reason `json:"reasons"` // worst first, notes last
-	// TooFew lists the metrics that were measured and not judged.
+	// TooFew lists the metrics that were measured but not judged.
 	TooFew []Lack `json:"too_few,omitempty"`
 	// Unknown lists the metrics that were not measured.
 	Unknown []string `json:"unknown,omitempty"`
 }
 
-// String writes the class and, a line each, the reasons.
+// String returns the class and a line for each reason.
 func (v Verdict) String() string {
 	var b strings.Builder
 	b.WriteString(v.Class.String())
@@ -161,7 +160,7 @@ func (v Verdict) String() string {
 	return b.String()
 }
 
-// lacks notes that a rule has too little to go by.
+// lacks records that a rule has too little data.
 func (v *Verdict) lacks(r *rule, have float64) {
 	v.Class = max(v.Class, Undecided)
 	i := slices.IndexFunc(v.TooFew, func(l Lack) bool { return l.Of == r.needs.of.unit && l.Need == r.needs.enough })

@@ -358,7 +358,7 @@ func TestTableInThePackageComment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const from, to = "is that of a different run.\n//\n", "package judge\n"
+	const from, to = "can be compared.\n//\n", "package judge\n"
 	head, rest, ok := strings.Cut(string(text), from)
 	old, tail, ok2 := strings.Cut(rest, to)
 	if !ok || !ok2 {

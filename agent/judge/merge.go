@@ -14,8 +14,9 @@ type Shard struct {
 	Verdict Verdict
 }
 
-// Merge is the verdict of a run of several processes: of each metric the worst value that one of them has, or all of them together. What
-// together is enough to be judged may be too little in each: that it is too little counts where it is so of the whole.
+// Merge returns the verdict of a run of several processes: for each metric the worst value among those of the processes and that of all
+// together. Data that is too little in each process may be enough together; a metric is too small to judge only if it is so for the whole
+// run.
 func Merge(whole Verdict, shards []Shard) Verdict {
 	out := Verdict{Reasons: slices.Clone(whole.Reasons), TooFew: whole.TooFew}
 	for _, s := range shards {
@@ -48,5 +49,5 @@ func Merge(whole Verdict, shards []Shard) Verdict {
 	return out
 }
 
-// clocksMetric is the one that only a run of several processes has.
+// clocksMetric is the metric that only a run of several processes has.
 const clocksMetric = "shard_clocks"

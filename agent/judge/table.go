@@ -15,9 +15,9 @@ type rule struct {
 	metric string
 	unit   string
 	valid  float64
-	// invalid is +Inf for what can make a run degraded and no more.
+	// invalid is +Inf for a metric that can make a run degraded at worst.
 	invalid float64
-	// note: above it a valid value is named all the same. It is at most valid; equal means never.
+	// note: above it, a valid value is also listed. It is at most valid; equal means never.
 	note  float64
 	needs need
 	value func(*Facts) Fact
@@ -26,22 +26,21 @@ type rule struct {
 //go:embed meanings.txt
 var meanings string
 
-// meaning returns what a value past the bound means.
+// meaning returns the meaning of a value above the bound.
 func (r *rule) meaning() string {
 	_, rest, _ := strings.Cut("\n"+meanings, "\n"+r.metric+": ")
 	text, _, _ := strings.Cut(rest, "\n")
 	return text
 }
 
-// need is what a rule's value must rest on to be evidence. Rules about what has happened (rows without a record, prompts of
-// another length) need nothing: they are facts however small the run is. Rules about how often something happens by chance
-// need so much of it that one event alone decides nothing.
+// need is the evidence that a rule requires. Rules about facts (rows without a record, prompts of another length) require none, even in a
+// small run. Rules about how often something happens by chance require so much evidence that a single event decides nothing.
 type need struct {
 	of     evidence
 	enough float64
 }
 
-// evidence is something that a run has much or little of.
+// evidence is a kind of evidence, and how much of it a run has.
 type evidence struct {
 	unit string
 	have func(*Facts) float64
@@ -61,12 +60,12 @@ var (
 	seconds = evidence{"s", func(f *Facts) float64 { return f.Elapsed }}
 )
 
-// met reports whether a run has what a rule needs.
+// met reports whether a run has the evidence that a rule requires.
 func (n need) met(f *Facts) bool { return n.of.have == nil || n.of.have(f) >= n.enough }
 
 var never = math.Inf(1)
 
-// rules is the whole judgement. A row without a note names only what is not valid.
+// rules is the whole table. A rule without a note lists only values that are not valid.
 var rules = []rule{
 	{"no_request_served", "", 0, 0, 0, fact, func(f *Facts) Fact { return Know(float64(1 - min(1, f.Served))) }},
 	{"records_missing", "rows", 0, 0, 0, fact, func(f *Facts) Fact { return Know(math.Abs(float64(f.Rows - f.Records))) }},
@@ -94,7 +93,7 @@ var rules = []rule{
 	{"retried_share", "%", 0.1, 5, 0, fact, func(f *Facts) Fact { return f.RetriedShare }},
 	{"failed_share", "%", 1, never, 0, fact, func(f *Facts) Fact { return f.FailedShare }},
 	{"steady_latency_share", "%", 33, never, 33, need{steady, 100}, func(f *Facts) Fact {
-		if !f.Steady { // then there is nothing to be too short
+		if !f.Steady { // then there is no steady state to be too short
 			return Know(0)
 		}
 		return f.SteadyLatency

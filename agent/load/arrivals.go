@@ -3,7 +3,7 @@
 
 package load
 
-// This file replaces the timestamps of a trace by an arrival process: its rows, in their order, at a rate.
+// This file replaces the timestamps of a trace by an arrival process: the rows keep their order and arrive at a given rate.
 
 import (
 	"errors"
@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Arrivals says when rows are sent in the place of their timestamps. The zero value leaves the timestamps.
+// Arrivals is the arrival process that replaces the timestamps of the rows. The zero value keeps the timestamps.
 //
-// A process has gaps of mean 1 in operational time, Λ(t) = ∫ rate, and the k-th row arrives at Λ⁻¹ of the sum of the first k gaps.
-// Without a ramp that is a renewal process: Poisson with exponential gaps.
+// A process has gaps of mean 1 in operational time, Λ(t) = ∫ rate, and the k-th row arrives at Λ⁻¹ of the sum of the first k gaps. Without
+// a ramp, this is a renewal process: Poisson with exponential gaps.
 type Arrivals struct {
 	// Rate is the number of requests per second; +Inf = all at once; 0 = by timestamps.
 	Rate float64
@@ -32,8 +32,8 @@ type Arrivals struct {
 	RampUp    time.Duration
 	RampFrom  float64 // requests per second
 	RampShape RampShape
-	// Users are those among whom the requests go in turn, each a turn of its own session: each sends one every Users ÷ Rate seconds.
-	// The gaps are constant. A user whose session has ended takes up the next one. 0 = the rows go in the order of the trace.
+	// Users is the number of users who send the requests in turn. Each user sends the turns of one session, one every Users ÷ Rate
+	// seconds, and then those of the next session. The gaps are constant. 0 = rows are sent in the order of the trace.
 	Users int
 }
 
@@ -47,16 +47,16 @@ const (
 	Gamma    Pattern = "gamma"
 )
 
-// RampShape says how the rate goes from one value to another in time; zero = RampLinear.
+// RampShape is the curve of the rate between two values; zero = RampLinear.
 type RampShape string
 
 // The shapes of a ramp.
 const (
 	RampLinear      RampShape = "linear"
-	RampExponential RampShape = "exponential" // by an equal factor in equal times
+	RampExponential RampShape = "exponential" // by equal factors in equal times
 )
 
-// Bounds of arrivals: of the rate, in requests per second, and of the burstiness.
+// The bounds of the rate, in requests per second, and of the burstiness.
 const (
 	MinRate       = 1e-6
 	MaxRate       = 1e6
@@ -102,19 +102,19 @@ func (a Arrivals) Validate() error {
 		err := checkSeries(a.Series)
 		require(err == nil, "request rate series: %w", err)
 		require(err != nil || a.Rate == a.Series[0].Rate, "request rate %v: a series has its own, which begins with %v", a.Rate, a.Series[0].Rate)
-		require(a.Users == 0, "users %d: they send at equal distances, so that their rate cannot change; want no request rate series", a.Users)
+		require(a.Users == 0, "users %d: they send at equal intervals, so their rate cannot change; leave out the request rate series", a.Users)
 	}
-	require(a.RampUp == 0 || a.Any() && !a.AtOnce(), "ramp-up %v: it needs a request rate to reach", a.RampUp)
+	require(a.RampUp == 0 || a.Any() && !a.AtOnce(), "ramp-up %v: it needs a request rate", a.RampUp)
 	require(a.Users >= 0 && a.Users <= MaxUsers, "users %d: want 0 to %d", a.Users, MaxUsers)
-	require(a.Users == 0 || a.Any() && !a.AtOnce(), "users %d: they need a request rate, of all of them together", a.Users)
-	require(a.Users == 0 || a.Pattern == "" || a.Pattern == Constant, "users %d: each sends at equal distances; want no arrival %q", a.Users, a.Pattern)
+	require(a.Users == 0 || a.Any() && !a.AtOnce(), "users %d: they need a request rate, the rate of all users together", a.Users)
+	require(a.Users == 0 || a.Pattern == "" || a.Pattern == Constant, "users %d: each sends at equal intervals; leave out arrival %q", a.Users, a.Pattern)
 	return errors.Join(errs...)
 }
 
-// At returns when the n-th row after the first arrives in the mean: Λ⁻¹(n). It is at most 100 years and a nanosecond.
+// At returns the mean arrival time of the n-th row after the first: Λ⁻¹(n). It is at most 100 years and a nanosecond.
 func (a Arrivals) At(n float64) time.Duration { return a.at(n, newRamps(a.Series)) }
 
-// at is At, with the series as it is computed with.
+// at is At, with the series in the form that it is computed from.
 func (a Arrivals) at(n float64, series ramps) time.Duration {
 	seconds := a.after(n, series)
 	if seconds > horizon.Seconds() {
@@ -126,7 +126,7 @@ func (a Arrivals) at(n float64, series ramps) time.Duration {
 // after is Λ⁻¹ in seconds.
 func (a Arrivals) after(n float64, series ramps) float64 {
 	over := a.RampUp.Seconds()
-	steady := func(n float64) float64 { // behind the ramp-up
+	steady := func(n float64) float64 { // after the ramp-up
 		if series == nil {
 			return n / a.Rate
 		}
@@ -154,7 +154,7 @@ func (a Arrivals) after(n float64, series ramps) float64 {
 	return 2 * n / (a.RampFrom + math.Sqrt(a.RampFrom*a.RampFrom+2*slope*n))
 }
 
-// arrivals is a process under way. It is a function of the seed and the number of rows, so that shards of a trace agree on it.
+// arrivals is the state of a process. It depends on the seed and the number of rows only, so all shards of a trace compute the same.
 type arrivals struct {
 	Arrivals
 	rng    *rand.Rand
@@ -165,8 +165,8 @@ type arrivals struct {
 }
 
 func newArrivals(a Arrivals, seed uint64) *arrivals {
-	const stream = 0x6172726976616c73                                                                   // "arrivals": what else the seed decides is independent of it
-	return &arrivals{Arrivals: a, series: newRamps(a.Series), rng: rand.New(rand.NewPCG(seed, stream))} //nolint:gosec // a schedule is to be repeated
+	const stream = 0x6172726976616c73                                                                   // "arrivals": makes it independent of everything else that uses the seed
+	return &arrivals{Arrivals: a, series: newRamps(a.Series), rng: rand.New(rand.NewPCG(seed, stream))} //nolint:gosec // a schedule must be repeatable
 }
 
 // next returns the offset of the next row. The first one is at 0.
@@ -190,7 +190,7 @@ func (a *arrivals) gap() float64 {
 	return a.rng.ExpFloat64()
 }
 
-// gamma draws from the gamma distribution of a shape above 0 and the scale 1: Marsaglia and Tsang, "A Simple Method for Generating
+// gamma draws from the gamma distribution with this shape, above 0, and scale 1: Marsaglia and Tsang, "A Simple Method for Generating
 // Gamma Variables", ACM TOMS 26(3), 2000.
 func gamma(rng *rand.Rand, shape float64) float64 {
 	factor := 1.
@@ -212,8 +212,8 @@ func gamma(rng *rand.Rand, shape float64) float64 {
 	}
 }
 
-// arrive gives a row its place in the process. A turn that has a delay in the place of a timestamp takes none: it follows the turn
-// before, as ever, and so does a row that waits for others.
+// arrive sets the arrival time of a row. A turn with a delay instead of a timestamp has none: it follows the turn before. A row that
+// waits for others has none either.
 func (s *Stream) arrive(e *entry) error {
 	if e.after != nil || e.turn && e.Delay.Set && !e.Timestamp.Set && !s.opt.OpenSessions {
 		e.offset = s.arrivals.last
@@ -223,7 +223,7 @@ func (s *Stream) arrive(e *entry) error {
 	return s.reachable(*e)
 }
 
-// reachable is the error of a row that the process would never come to.
+// reachable returns an error if the process would never reach the row.
 func (s *Stream) reachable(e entry) error {
 	if e.offset <= horizon {
 		return nil

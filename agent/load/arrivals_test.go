@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestArrivalGaps holds the gaps of each pattern against the mean and the coefficient of variation of its distribution.
+// TestArrivalGaps compares the gaps of each pattern with the mean and the coefficient of variation of its distribution.
 func TestArrivalGaps(t *testing.T) {
 	const n, seeds = 4000, 20
 	for _, tc := range []struct {
@@ -50,8 +50,8 @@ func TestArrivalGaps(t *testing.T) {
 			means[seed] = sum / n
 			cvs[seed] = math.Sqrt(max(0, squares/n-means[seed]*means[seed])) / means[seed]
 		}
-		// The error of a mean is cv/√n; of a cv at these shapes less than 5 times 1/√n. Both are allowed five of theirs for each
-		// seed, and one for all seeds together, which a wrong distribution passes by no chance.
+		// The standard error of a mean is cv/√n; that of a cv at these shapes is less than 5/√n. Each seed may be off by five standard
+		// errors, and all seeds together by one. A wrong distribution cannot pass by chance.
 		unit := 1 / math.Sqrt(n)
 		for seed := range seeds {
 			if math.Abs(means[seed]-1) > 5*tc.cv*unit+1e-9 || math.Abs(cvs[seed]-tc.cv) > 25*tc.cv*unit+1e-6 {
@@ -114,7 +114,7 @@ func TestRamp(t *testing.T) {
 	}
 }
 
-// TestArrivals: rows keep their order, their window and their limit, and get the instants of the process.
+// TestArrivals: rows keep their order, their window and their limit, and get the arrival times of the process.
 func TestArrivals(t *testing.T) {
 	type got struct {
 		Index  int64
@@ -251,7 +251,7 @@ func TestArrivalsRefused(t *testing.T) {
 		{Arrivals{Users: 2, Rate: math.Inf(1)}, "users 2: they need a request rate"},
 		{Arrivals{Users: -2, Rate: 1}, "users -2: want 0 to 100000"},
 		{Arrivals{Users: math.MaxInt, Rate: 1}, "want 0 to 100000"},
-		{Arrivals{Users: 2, Rate: 1, Pattern: Poisson}, "each sends at equal distances"},
+		{Arrivals{Users: 2, Rate: 1, Pattern: Poisson}, "each sends at equal intervals"},
 	} {
 		if _, err := stream(t, Options{Arrivals: tc.a}, at(0)); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: %v, want %q", tc.a, err, tc.want)

@@ -12,10 +12,10 @@
 //
 //	read → window → predict → order by time → limit → spread → order by offset → shard → schedule
 //
-// With [Arrivals], rows get their offsets from an arrival process where they would be spread.
+// With [Arrivals], an arrival process sets the offsets of rows, instead of spreading.
 //
-// A row that waits for others (wait_for) has the place of the latest of them, whatever its timestamp, so that the schedule knows of it
-// when they end. Where the trace has it more than the look-ahead behind them, it is read later than that, and may go late.
+// A row that waits for others (wait_for) has the position of the latest of them, whatever its timestamp, so that the schedule knows it when
+// they end. If the trace has the row more rows after them than the look-ahead, it is read later than that, and may be sent late.
 //
 // Everything before the shard is computed from all rows, so that n shards of one trace, in n processes, agree on offsets, indices
 // and predictions without communication.

@@ -3,8 +3,8 @@
 
 package load
 
-// This file finds the rows that a row of a graph waits for. They are earlier in the file, so that no row can wait for itself, over
-// whatever others, and none for a row that never comes.
+// This file finds the rows that a row of a graph waits for. They must be earlier in the file. So no row can wait for itself, even
+// indirectly, or for a row that never comes.
 
 import (
 	"github.com/cespare/xxhash/v2"
@@ -22,15 +22,15 @@ type graphRow struct {
 	group uint64
 }
 
-// add remembers a row that has its place.
+// add remembers a row whose position in the schedule is known.
 func (g *graphRows) add(e *entry) {
 	if e.RequestID != "" {
 		g.set(e.RequestID, graphRow{e.index, e.key, e.group()})
 	}
 }
 
-// follow gives a row that waits for others the place of the latest of these: it is handed to the schedule with that one, which knows
-// when they end. A row without a session is of the group of those that it waits for.
+// follow gives a row that waits for others the position of the latest of them. The row goes to the schedule together with that one; the
+// schedule knows when they end. A row without a session belongs to the group of the rows that it waits for.
 func (s *Stream) follow(e *entry) *mooncake.RowError {
 	for _, id := range e.WaitFor {
 		before, known := s.graphs.get(id)
@@ -47,7 +47,7 @@ func (s *Stream) follow(e *entry) *mooncake.RowError {
 			s.count(func(c *Counts) { c.Unawaited++ })
 			continue
 		}
-		if s.opt.Shards > 1 && len(e.after) > 0 && before.group != e.of { // which may be in two shards
+		if s.opt.Shards > 1 && len(e.after) > 0 && before.group != e.of { // these may be in two shards
 			return &mooncake.RowError{
 				Field: "wait_for", Rule: "names rows of two groups, which may be in two shards", Advice: "give the rows of a graph one session_id, or replay it in one shard",
 			}
@@ -57,7 +57,7 @@ func (s *Stream) follow(e *entry) *mooncake.RowError {
 	return nil
 }
 
-// group numbers what stays together: a graph, the turns of a session, else a row alone.
+// group returns a number for the rows that stay in one shard: those of a graph, the turns of a session, or a single row.
 func (e *entry) group() uint64 {
 	switch {
 	case len(e.after) > 0:

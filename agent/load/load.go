@@ -19,105 +19,104 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// horizon is the longest replay time that a schedule can hold: 100 years.
+// horizon is the maximum replay time of a schedule: 100 years.
 const horizon = 100 * 365 * 24 * time.Hour
 
-// ErrNoRows is the error of a trace that has come to its end without a row.
+// ErrNoRows is the error for a trace without rows.
 var ErrNoRows = errors.New("the trace has no rows: name another one")
 
-// DefaultLookahead is the number of rows that are read before the first is sent.
+// DefaultLookahead is the number of rows that are read before the first one is sent.
 const DefaultLookahead = 4096
 
-// Rows is the trace, in file order. Read returns io.EOF at the end; the row is the caller's.
+// Rows is a trace in file order. Read returns io.EOF at the end; the caller owns the row.
 type Rows interface {
 	Read() (*mooncake.Row, error)
 	Line() int64 // line of the row last read, from 1
-	// Refuse refuses the row last read. It returns the error that ends the replay, or nil where the row has been taken
-	// care of: it is then none of the trace's rows, and has no index.
+	// Refuse refuses the row read last. It returns the error that ends the replay. If the row has been handled, it returns nil: then the
+	// row does not count as one of the trace's rows, and has no index.
 	Refuse(fault *mooncake.RowError) error
 }
 
-// Options choose what is loaded. The zero value loads everything as it stands.
+// Options configures a [Stream]. The zero value loads all rows unchanged.
 type Options struct {
 	BlockSize int // tokens per block id; 0 = mooncake.BlockSize
-	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = unknown, and no row has any.
+	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = unknown, and no row may have any.
 	FineBlockSize int
 	Lookahead     int // 0 = DefaultLookahead
-	// FileOrder ignores timestamps: rows go out in file order, in a closed loop unless there are Arrivals.
+	// FileOrder ignores timestamps: rows are sent in file order, in a closed loop unless there are Arrivals.
 	FileOrder bool
-	// Start and End choose the rows with first + Start ≤ timestamp ≤ first + End, in trace time; first is the
-	// trace's first timestamp. A Start moves the schedule's zero to first + Start. End 0 = none.
+	// Start and End select the rows with first + Start ≤ timestamp ≤ first + End, in trace time; first is the trace's first timestamp. A
+	// Start moves the start of the schedule to first + Start. End 0 = none.
 	Start, End time.Duration
-	// MaxRows ends the replay after so many rows in schedule order. 0 = no limit.
+	// MaxRows ends the replay after this many rows in schedule order. 0 = no limit.
 	MaxRows int64
 	// Speedup divides offsets. 0 = 1.
 	Speedup float64
 	Spread  Spread
-	// Arrivals are when rows go out in the place of their timestamps, which then say no more than their order. Rows without
-	// timestamps, and of FileOrder, go in file order.
+	// Arrivals replaces the timestamps, which then only set the order. Rows without timestamps, or with FileOrder, keep the file order.
 	Arrivals Arrivals
 	Seed     uint64 // of the spreading and the arrivals
-	// Loop sends the trace more than once. It goes with no window.
+	// Loop sends the trace more than once. It cannot be combined with Start or End.
 	Loop Loop
-	// Shard of Shards: rows of a session or of a graph go together, others with those that have the same first block below the trunk,
-	// and rows that have none go by themselves. Each group goes to the shard that has the least; see [Parts]. Shards 0 = all.
+	// Shard of Shards: rows of a session or of a graph stay together. Other rows stay with those that have the same first block below the
+	// trunk; rows without such a block are single. Each group is assigned to the shard that has the least; see [Parts]. Shards 0 = all.
 	Shard, Shards int
-	// Trunk is the trace's, as far as its sidecar names it; nil = as the look-ahead shows it.
+	// Trunk is the trace's trunk from its sidecar; nil = computed from the look-ahead.
 	Trunk *mooncake.Trunk
-	// Sessions is what rows of one session mean, where the user or the sidecar says so.
+	// Sessions is the meaning of a session's rows, if the user or the sidecar states it.
 	Sessions mooncake.SessionMode
 	// OpenSessions sends every row by its own timestamp, whatever its session.
 	OpenSessions bool
-	// OneModel sends every row to one model, whatever model it names: their prompts then share one cache. Else each model has
-	// a cache of its own; see [Stream.DefaultModel].
+	// OneModel sends every row to one model, whatever model it names; then all prompts share one cache. Else each model has its own cache;
+	// see [Stream.DefaultModel].
 	OneModel bool
-	// Strict makes an error of what is otherwise read kindly.
+	// Strict makes errors of flaws that are otherwise tolerated.
 	Strict bool
-	// Replies is called for each row that has replies, in file order, as it is read, with its index. May be nil. It is called on
-	// a goroutine of the stream's, and for the rows of the look-ahead before Open returns.
+	// Replies is called for each row that has replies, in file order, as it is read, with its index. May be nil. It is called on a
+	// goroutine of the stream, for the rows of the look-ahead before Open returns.
 	Replies func(index int64, replies []mooncake.Reply)
 }
 
-// Info is what the look-ahead found and decided.
+// Info is the result of the look-ahead.
 type Info struct {
-	Timed        bool                 // rows are in the order of timestamps; else in file order
-	Scheduled    bool                 // rows have instants, of timestamps or Options.Arrivals; else they go in a closed loop
-	First        float64              // timestamp that offset 0 stands for, ms
+	Timed        bool                 // rows are sorted by timestamps; else in file order
+	Scheduled    bool                 // rows have scheduled times, from timestamps or Options.Arrivals; else they are sent in a closed loop
+	First        float64              // timestamp of offset 0, ms
 	Last         float64              // greatest timestamp of the look-ahead, ms
 	Grid         stats.Grid           // of the timestamps seen
-	Sessions     mooncake.SessionMode // what rows of one session mean
-	Evidence     string               // why; empty when there are no sessions of several rows
-	LooksSeconds bool                 // the timestamps look like seconds although they are read as milliseconds
-	Rows         int                  // rows that the look-ahead saw
-	Whole        bool                 // it saw the whole trace
-	Fingerprint  uint64               // of the rows that it saw: equal for equal traces
-	Following    int                  // rows that it saw that wait for others, in graphs
-	Generated    int                  // rows that it saw of which the prompts are to be made
+	Sessions     mooncake.SessionMode // meaning of a session's rows
+	Evidence     string               // reason for Sessions; empty if no session has several rows
+	LooksSeconds bool                 // the timestamps look like seconds, but are read as milliseconds
+	Rows         int                  // rows in the look-ahead
+	Whole        bool                 // the look-ahead has the whole trace
+	Fingerprint  uint64               // of these rows: equal for equal traces
+	Following    int                  // number of these rows that wait for others, in graphs
+	Generated    int                  // number of these rows whose prompts are generated
 	Broken       []mooncake.Violation // rules of the format that these rows break
-	Models       []ModelRows          // models that its rows of the window name, by first appearance
+	Models       []ModelRows          // models of its rows in the window, by first appearance
 }
 
-// ModelRows counts the rows that name a model, payloads aside, which bring their own.
+// ModelRows counts the rows of a model, without payloads, which have their own.
 type ModelRows struct {
-	Name string // empty: rows that name none
+	Name string // empty: rows without a model
 	Rows int
 }
 
-// Counts say what became of the rows that were read. Valid after the stream has ended.
+// Counts counts the rows by what happened to them. Valid after the stream has ended.
 type Counts struct {
 	Read          int64 // rows in the trace, as far as it was read
 	OutsideWindow int64
-	PastLimit     int64 // behind MaxRows; reading stops there, so this counts those in the look-ahead only
+	PastLimit     int64 // after MaxRows; reading stops there, so this counts only rows of the look-ahead
 	OtherShards   int64
 	Parts         Parts // of shards; zero without
-	Cut           bool  // the stream was stopped before it saw the trace's end: rows may be unread
-	// Unawaited counts the names in wait_for that are no earlier row's request_id: nobody waits for them.
+	Cut           bool  // the stream was stopped before the trace's end: some rows may be unread
+	// Unawaited counts the names in wait_for that are not the request_id of an earlier row; no row waits for them.
 	Unawaited   int64
-	Unpredicted int64 // rows whose cache hits could not be predicted within the bound
+	Unpredicted int64 // rows whose cache hits could not be predicted within the limit
 }
 
-// Stream is a schedule.Source over a trace. A goroutine of its own reads the file, until Stop or Close; Next puts in order
-// what has been read. So a file that falls silent holds up nothing that has been read from it.
+// Stream is a schedule.Source over a trace. A separate goroutine reads the file, until Stop or Close; Next sorts what has been read. So a
+// file that becomes silent does not delay rows that have been read from it.
 type Stream struct {
 	opt  Options
 	info Info
@@ -135,30 +134,30 @@ type Stream struct {
 	close func() bool
 
 	// Owned by the caller of Next.
-	head      []entry // the look-ahead, before it is put in order
-	headErr   error   // what ended the look-ahead
-	fileEnded bool    // the reading goroutine has come to the file's end, or to an error
+	head      []entry // the look-ahead, before it is sorted
+	headErr   error   // the error that ended the look-ahead
+	fileEnded bool    // the reading goroutine has reached the file's end, or an error
 	predictor *stats.Predictor
 	arrivals  *arrivals         // nil: by timestamps
-	users     *users            // nil: rows go in the order of the trace
-	fallback  string            // model of rows that name none
+	users     *users            // nil: rows are sent in the order of the trace
+	fallback  string            // model of rows without one
 	sorted    *heap.Heap[entry] // by timestamp
-	over      error             // what ended the sorting
+	over      error             // the error that ended the sorting
 	lastOut   float64           // key that left sorted last
 	passed    int64             // rows up to MaxRows
 	step      []entry           // rows of one timestamp, for SpreadEven
 	spread    *heap.Heap[entry] // by offset, after spreading
 	bound     float64           // no later row's offset is below
-	spreadAll bool              // no row is left to spread
+	spreadAll bool              // all rows have been spread
 	division  *division         // nil: all rows are ours
 	plan      *xxhash.Digest    // of the schedule so far
-	planned   []byte            // what of a row goes into it
+	planned   []byte            // the part of a row that goes into it
 
 	mu     sync.Mutex
 	counts Counts
 }
 
-// Open reads the look-ahead, decides, and starts to read on. Errors of the look-ahead's rows are returned here.
+// Open reads the look-ahead, decides, and starts to read the rest. It returns errors in the look-ahead's rows.
 func Open(in Rows, opt Options) (*Stream, error) {
 	opt.BlockSize = cmp.Or(opt.BlockSize, mooncake.BlockSize)
 	opt.Lookahead = cmp.Or(max(0, opt.Lookahead), DefaultLookahead)
@@ -171,9 +170,9 @@ func Open(in Rows, opt Options) (*Stream, error) {
 	case opt.End != 0 && opt.End < opt.Start:
 		return nil, fmt.Errorf("window: its end %v lies before its start %v", opt.End, opt.Start)
 	case opt.Loop.Any() && (opt.Start != 0 || opt.End != 0):
-		return nil, errors.New("loop: a window has no passes of its own; cut it out of the trace with moonloop transform, and loop that")
+		return nil, errors.New("loop: a part of the trace (start, end) cannot be looped; cut it out of the trace with moonloop transform, and loop that")
 	case opt.Loop.For > 0 && opt.Arrivals.AtOnce():
-		return nil, errors.New("loop: all rows at once never come to the end of a duration; give a number of passes")
+		return nil, errors.New("loop: with all rows at once, a duration never ends; give a number of passes")
 	case opt.Spread != SpreadNone && opt.Arrivals.Any():
 		return nil, errors.New("spread: a request rate has no timestamps to spread")
 	case opt.Spread != SpreadNone && opt.FileOrder:
@@ -202,14 +201,14 @@ func Open(in Rows, opt Options) (*Stream, error) {
 	return s, nil
 }
 
-// DefaultModel says which model the rows ask for that name none. It must be called before Next, if at all.
+// DefaultModel sets the model of rows without one. It must be called before Next, if at all.
 func (s *Stream) DefaultModel(name string) { s.fallback = name }
 
-// Info returns what the look-ahead decided.
+// Info returns the result of the look-ahead.
 func (s *Stream) Info() Info { return s.info }
 
-// Ahead calls yield for the rows of the look-ahead that this shard is to send, with the line of each. It must be called before
-// Next, and the rows must not be changed.
+// Ahead calls yield for the rows of the look-ahead that this shard will send, with the line of each. It must be called before Next, and the
+// rows must not be changed.
 func (s *Stream) Ahead(yield func(line int64, row *mooncake.Row) bool) {
 	n := int64(0)
 	for _, e := range s.head {
@@ -222,7 +221,7 @@ func (s *Stream) Ahead(yield func(line int64, row *mooncake.Row) bool) {
 	}
 }
 
-// Counts returns what has been counted so far.
+// Counts returns the counts so far.
 func (s *Stream) Counts() Counts {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -235,14 +234,13 @@ func (s *Stream) count(f func(*Counts)) {
 	s.mu.Unlock()
 }
 
-// Stop ends the reading: from then on Next returns the rows that have been read, and then io.EOF, however much the trace
-// still has, and however silent it is.
+// Stop ends the reading: from then on, Next returns the rows that have been read, and then io.EOF, even if the trace has more rows or is
+// silent.
 func (s *Stream) Stop() { s.stop() }
 
-// Close stops the reading and reports whether it has ended. It has not when the trace is a pipe that is silent and
-// open: then the goroutine that reads from it ends with the pipe, which must not be closed before. Only the first call waits; each
-// returns what that found.
+// Close stops the reading and reports whether it has ended. If the trace is a silent, open pipe, it has not: then the goroutine that reads
+// from it ends with the pipe, which must not be closed earlier. Only the first call waits; later calls return its result.
 func (s *Stream) Close() (ended bool) { return s.close() }
 
-// number prints a timestamp without an exponent.
+// number formats a timestamp without an exponent.
 func number(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }

@@ -3,7 +3,7 @@
 
 package load
 
-// This file sends a trace again when it has come to its end: each pass is the trace, later.
+// This file repeats a trace when it has come to its end, at later times.
 
 import (
 	"errors"
@@ -17,28 +17,28 @@ import (
 
 // Loop sends the trace more than once. The zero value sends it once.
 //
-// A pass begins as long after the one before as the trace lasts, and a mean gap, or on a coarse grid a step, beside that. So the
-// mean rate stays what it is, and timestamps stay on their grid. Sessions are new in each pass, since they would go on else.
+// A pass begins after the duration of the trace and a mean gap (or, on a coarse grid, a step) from the start of the pass before. So the
+// mean rate stays the same, and timestamps stay on their grid. Sessions are new in each pass, because otherwise they would continue.
 type Loop struct {
-	Passes int           // how often; 0 = as often as For takes
-	For    time.Duration // ends the schedule: no row is due later, in replay time; 0 = no end
-	// Fresh gives the blocks of each pass ids of their own, so that it finds nothing of the passes before in the cache. Recorded
-	// texts stay as they are.
+	Passes int           // number of passes; 0 = until For has passed
+	For    time.Duration // maximum replay time at which a row is due; 0 = no limit
+	// Fresh gives the blocks of each pass new ids, so that no pass hits the cache contents of an earlier one. Recorded texts are not
+	// changed.
 	Fresh bool
-	// Again opens the trace anew, for a further pass.
+	// Again opens the trace again, for another pass.
 	Again func() (Rows, error)
 }
 
 // Any reports whether there is more than one pass.
 func (l Loop) Any() bool { return l.Passes > 1 || l.For > 0 }
 
-// looping is the loop under way. The reading goroutine owns it.
+// looping is the state of the loop. The reading goroutine owns it.
 type looping struct {
 	pass   int            // from 0
 	times  stats.Arrivals // of the first pass
 	most   uint64         // greatest id of the first pass
 	period float64        // of a pass, ms
-	stride uint64         // from the ids of a pass to those of the next
+	stride uint64         // added to the ids of a pass for the next one
 }
 
 // reopen begins the next pass, and reports whether there is one.
@@ -61,13 +61,13 @@ func (s *Stream) reopen() (bool, error) {
 	return true, nil
 }
 
-// measurePass says by how much the passes after the first one differ from it.
+// measurePass computes by how much the passes after the first one differ from it.
 func (s *Stream) measurePass() error {
 	l, dense := &s.looping, uint64(1)<<40
-	if l.stride = l.most + 1; l.most >= dense { // ids that are hashes: no two passes then meet, but by as great a chance as two hashes
+	if l.stride = l.most + 1; l.most >= dense { // ids that are hashes: two passes then share ids only with the probability of equal hashes
 		l.stride = splitmix.Golden
 	}
-	times := l.times.Stats() // which in file order only keep the passes apart
+	times := l.times.Stats() // in file order, they only separate the passes
 	gap := times.GapMean
 	if times.Grid.Coarse {
 		gap = times.Grid.Quantum
@@ -79,7 +79,7 @@ func (s *Stream) measurePass() error {
 	return nil
 }
 
-// looped notes a row of the first pass, and moves one of a later pass to its place.
+// looped records a row of the first pass, or moves a row of a later pass to its time.
 func (s *Stream) looped(r *mooncake.Row) {
 	l := &s.looping
 	if !s.opt.Loop.Any() {

@@ -152,8 +152,8 @@ func TestLoopRefused(t *testing.T) {
 		opt  Options
 		want string
 	}{
-		{Options{Loop: Loop{Passes: 2}, Start: time.Second}, "a window has no passes"},
-		{Options{Loop: Loop{For: time.Second}, Arrivals: Arrivals{Rate: math.Inf(1)}}, "never come to the end"},
+		{Options{Loop: Loop{Passes: 2}, Start: time.Second}, "cannot be looped"},
+		{Options{Loop: Loop{For: time.Second}, Arrivals: Arrivals{Rate: math.Inf(1)}}, "a duration never ends"},
 		{Options{Loop: Loop{Passes: 2}}, "all rows have one timestamp"},
 		{Options{Loop: Loop{Passes: 2, Again: again(2)}, FileOrder: true}, "the trace is gone"},
 	} {

@@ -3,7 +3,7 @@
 
 package load
 
-// This file puts the rows that have been read in the order in which they are sent, step by step: see the package comment.
+// This file sorts the rows that have been read into the order in which they are sent, step by step: see the package comment.
 
 import (
 	"cmp"
@@ -28,17 +28,17 @@ type entry struct {
 	index   int64
 	line    int64
 	turn    bool // a later turn of its session
-	outside bool // the window leaves it out
+	outside bool // it is outside the window
 	shard   int
-	// The rows that it waits for, by index, and their group. It has the place of the latest of them.
+	// The rows that it waits for, by index, and their group. It has the position of the latest of them.
 	after []int64
 	of    uint64
 
-	offset time.Duration // of the arrivals
-	placed bool          // it is one of them
+	offset time.Duration // from the arrival process
+	placed bool          // the arrival process has set offset
 
 	predicted stats.Prediction
-	prompts   int64   // its Finest without replies
+	prompts   int64   // Finest without replies
 	spread    float64 // the part of key that spreading added
 }
 
@@ -52,7 +52,7 @@ func (s *Stream) Next() (*schedule.Item, error) {
 		}
 		it := &schedule.Item{Row: e.Row, Index: e.index, After: e.after, Predicted: e.predicted, Prompts: e.prompts}
 		if it.After == nil && e.WaitFor != nil && !s.opt.OpenSessions {
-			it.After = []int64{} // a row of a graph that waits for nobody
+			it.After = []int64{} // a row of a graph that waits for no row
 		}
 		switch {
 		case s.arrivals != nil:
@@ -75,7 +75,7 @@ func (s *Stream) Next() (*schedule.Item, error) {
 	}
 }
 
-// beyond is the error of a row that the schedule cannot hold.
+// beyond is the error for a row after the end of the longest schedule.
 func (s *Stream) beyond(e entry) error {
 	if (e.key-s.info.First)/s.opt.Speedup <= clock.Millis(horizon) {
 		return nil
@@ -96,7 +96,7 @@ func (s *Stream) spreadOut() (entry, error) {
 			s.spreadStep()
 		case err != nil:
 			return entry{}, err
-		case s.opt.Spread == SpreadUniform: // turns move together, or a later one would overtake
+		case s.opt.Spread == SpreadUniform: // turns move together; otherwise a later one could overtake
 			s.bound = e.key
 			s.shift(e, transform.Place(s.opt.Seed, e.group()))
 		default:
@@ -115,7 +115,7 @@ func (s *Stream) spreadOut() (entry, error) {
 
 // spreadStep spreads the rows of one timestamp evenly.
 func (s *Stream) spreadStep() {
-	rows := 0 // that go at their timestamps
+	rows := 0 // rows that are sent at their timestamps
 	for _, e := range s.step {
 		if e.after == nil {
 			rows++
@@ -131,7 +131,7 @@ func (s *Stream) spreadStep() {
 	s.step = s.step[:0]
 }
 
-// shift moves a row by a part of its step.
+// shift moves a row by a part of its tick.
 func (s *Stream) shift(e entry, part float64) {
 	e.spread = s.info.Grid.Quantum * part
 	e.key += e.spread
@@ -172,7 +172,7 @@ func (s *Stream) limited() (entry, error) {
 	return e, err
 }
 
-// inWindow returns the next row of the window by timestamp, or by file order.
+// inWindow returns the next row of the window, by timestamp or in file order.
 func (s *Stream) inWindow() (entry, error) {
 	if !s.info.Timed {
 		return s.read()
@@ -186,15 +186,15 @@ func (s *Stream) inWindow() (entry, error) {
 	}
 }
 
-// earliest returns the next row by timestamp, whether the window has it or not: rows outside of it take part in the look-ahead,
-// or the last rows of the window would wait until the whole trace has been read.
+// earliest returns the next row by timestamp, inside or outside the window. Rows outside it are part of the look-ahead; otherwise the last
+// rows of the window would wait until the whole trace has been read.
 func (s *Stream) earliest() (entry, error) {
 	for s.sorted.Len() < s.opt.Lookahead && s.over == nil {
 		e, err := s.read()
 		switch {
 		case err != nil:
 			s.over = err
-		case e.after != nil: // it goes when those have ended that it waits for, which may have been read long before
+		case e.after != nil: // it is sent when the rows that it waits for have ended; these may have been read long before
 			e.key = max(e.key, s.lastOut)
 			s.sorted.Push(e)
 		case e.key < s.lastOut && !e.outside:
@@ -205,7 +205,7 @@ func (s *Stream) earliest() (entry, error) {
 			s.sorted.Push(e)
 		}
 	}
-	// A bad row ends the replay only when the rows before it have gone out.
+	// A bad row ends the replay only after the rows before it have been sent.
 	if s.sorted.Len() == 0 {
 		return entry{}, s.over
 	}
@@ -216,8 +216,8 @@ func (s *Stream) earliest() (entry, error) {
 	return e, nil
 }
 
-// read returns the next row in file order, from the look-ahead's store first, and notes whether the window leaves it out, else what
-// the cache will have of it.
+// read returns the next row in file order, first those of the look-ahead, and records whether it is outside the window, or else what the
+// cache will have of it.
 func (s *Stream) read() (e entry, err error) {
 	ahead := len(s.head) > 0
 	switch {
@@ -243,7 +243,7 @@ func (s *Stream) read() (e entry, err error) {
 	return e, nil
 }
 
-// outside reports whether the window, which begins at info.First, leaves a row out.
+// outside reports whether a row is outside the window, which begins at info.First.
 func (s *Stream) outside(e entry) bool {
 	if !s.info.Timed || s.opt.Start == 0 && s.opt.End == 0 {
 		return false
@@ -251,11 +251,11 @@ func (s *Stream) outside(e entry) bool {
 	return e.key < s.info.First || s.opt.End != 0 && e.key > s.info.First+clock.Millis(s.opt.End-s.opt.Start)
 }
 
-// predict notes the prompt tokens that an infinite cache would have served.
+// predict records the prompt tokens that an infinite cache would have served.
 func (s *Stream) predict(e *entry) {
 	e.predicted = stats.Prediction{Whole: -1, Finest: -1}
 	if e.Kind() != mooncake.KindLength || e.HashIDs == nil ||
-		e.SessionID != "" && s.info.Sessions == mooncake.SessionDelta { // its ids are not the whole prompt
+		e.SessionID != "" && s.info.Sessions == mooncake.SessionDelta { // its ids do not cover the whole prompt
 		s.predictor.Skip()
 		return
 	}

@@ -17,17 +17,17 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// maxProbedIDs bounds the ids by which the look-ahead's rows are checked against the rules of the format; past it, those that
-// look at ids are not checked.
+// maxProbedIDs is the maximum number of ids for checking the look-ahead's rows against the rules of the format; beyond it, the rules about
+// ids are not checked.
 const maxProbedIDs = 1 << 20
 
-// maxShapes is the number of rows that warm-up requests are modelled on.
+// maxShapes is the maximum number of rows whose lengths warm-up requests copy.
 const maxShapes = 256
 
-// maxModels bounds the models that the look-ahead tells apart.
+// maxModels is the maximum number of models that the look-ahead counts separately.
 const maxModels = 1024
 
-// probe reads the look-ahead and decides what the rest of the replay builds on.
+// probe reads the look-ahead and makes the decisions for the rest of the replay.
 func (s *Stream) probe() error {
 	detector := stats.NewSessionDetector(s.opt.BlockSize, 0)
 	checker := mooncake.NewChecker(mooncake.CheckOptions{BlockSize: s.opt.BlockSize, FineBlockSize: s.opt.FineBlockSize, MaxIDs: maxProbedIDs})
@@ -43,7 +43,7 @@ func (s *Stream) probe() error {
 		arrivals.Add(e.Row)
 		text = append(mooncake.AppendRow(text[:0], e.Row), '\n')
 		_, _ = fingerprint.Write(text) // never fails
-		if e.WaitFor == nil {          // what rows of graphs mean to their session decides nothing
+		if e.WaitFor == nil {          // the position of graph rows in their session decides nothing
 			detector.Add(e.Row)
 		}
 		checker.Add(e.Row, e.line)
@@ -54,7 +54,7 @@ func (s *Stream) probe() error {
 			s.info.Following++
 		}
 		s.head = append(s.head, e)
-		s.counts.Read++ // nobody else is there yet
+		s.counts.Read++ // no other goroutine exists yet
 	}
 	s.info.Rows, s.info.Whole = len(s.head), errors.Is(s.headErr, io.EOF)
 	s.info.Scheduled = s.info.Timed || s.arrivals != nil
@@ -62,7 +62,7 @@ func (s *Stream) probe() error {
 	case len(s.head) == 0 && s.info.Whole:
 		return ErrNoRows
 	case len(s.head) == 0 || s.headErr != nil && !s.info.Whole:
-		return s.headErr // a trace that is broken within the look-ahead is not sent at all
+		return s.headErr // a trace with an error in the look-ahead is not sent at all
 	case !s.info.Scheduled && !s.opt.FileOrder && s.opt.Strict:
 		return errors.New("the trace's first row has no timestamp; replay it in file order with --no-fixed-schedule")
 	case !s.info.Timed && s.opt.Spread != SpreadNone:
@@ -91,7 +91,7 @@ func (s *Stream) probe() error {
 		}
 		s.info.First += clock.Millis(s.opt.Start)
 		for _, e := range s.head {
-			if err := s.beyond(e); err != nil && s.arrivals == nil && s.opt.End == 0 && s.opt.MaxRows == 0 { // which may leave the row out
+			if err := s.beyond(e); err != nil && s.arrivals == nil && s.opt.End == 0 && s.opt.MaxRows == 0 { // these may leave the row out
 				return err
 			}
 		}
@@ -100,7 +100,7 @@ func (s *Stream) probe() error {
 	return s.decideSessions(detector)
 }
 
-// countModels notes which models the rows of the window name.
+// countModels counts the models of the rows in the window.
 func (s *Stream) countModels() {
 	for _, e := range s.head {
 		if s.outside(e) || e.Kind() == mooncake.KindPayload {
@@ -116,13 +116,13 @@ func (s *Stream) countModels() {
 	}
 }
 
-// Shapes returns copies of up to n of the first rows, without their ids and sessions: requests of the trace's size
-// that share nothing with it. There is at least one. It must be called before Next.
+// Shapes returns copies of up to n of the first rows, without their ids and sessions: requests with the trace's lengths that share nothing
+// with it. There is at least one. It must be called before Next.
 func (s *Stream) Shapes(n int) (shapes []*mooncake.Row) {
 	for _, e := range s.head[:min(n, maxShapes, len(s.head))] {
 		shape := &mooncake.Row{InputLength: e.InputLength, OutputLength: e.OutputLength, Model: e.Model, Images: e.Images}
 		if !shape.InputLength.Set {
-			const bytesPerToken = 4 // near enough for a warm-up
+			const bytesPerToken = 4 // accurate enough for a warm-up
 			size := len(e.TextInput.V) + len(e.Messages) + len(e.Tools) + len(e.Payload)
 			shape.InputLength = mooncake.Some(max(16, int64(size/bytesPerToken)))
 		}
@@ -131,8 +131,8 @@ func (s *Stream) Shapes(n int) (shapes []*mooncake.Row) {
 	return shapes
 }
 
-// Trunk returns the block ids that more than a share of the rows of the look-ahead have that are to be sent, by all shards together,
-// and how many of these rows have ids at all. It must be called before Next.
+// Trunk returns the block ids that more than a share of the rows of the look-ahead (those that all shards together will send) have, and the
+// number of these rows with ids. It must be called before Next.
 func (s *Stream) Trunk(share float64) (trunk map[uint64]bool, rows int) {
 	type use struct{ rows, last int }
 	uses := make(map[uint64]use)
@@ -156,7 +156,7 @@ func (s *Stream) Trunk(share float64) (trunk map[uint64]bool, rows int) {
 	return trunk, rows
 }
 
-// decideSessions settles what the rows of one session mean.
+// decideSessions decides the meaning of a session's rows.
 func (s *Stream) decideSessions(d *stats.SessionDetector) error {
 	found, evidence := d.Mode()
 	s.info.Sessions, s.info.Evidence = found, evidence

@@ -3,7 +3,7 @@
 
 package load
 
-// This file reads the trace in file order, behind the look-ahead on a goroutine of its own.
+// This file reads the trace in file order; after the look-ahead it does so on a separate goroutine.
 
 import (
 	"cmp"
@@ -16,13 +16,13 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// fileRow is what the reading goroutine has read: a row that has a place in time, or what ended the reading.
+// fileRow is a row with its time, or the error that ended the reading.
 type fileRow struct {
 	entry
 	err error
 }
 
-// feed reads the file behind the look-ahead until it ends or fails, or the stream is stopped.
+// feed reads the file after the look-ahead until it ends or fails, or until the stream is stopped.
 func (s *Stream) feed() {
 	defer close(s.rows)
 	for err := s.headErr; err == nil; {
@@ -36,7 +36,7 @@ func (s *Stream) feed() {
 		err = f.err
 		select {
 		case s.rows <- f:
-		case <-s.quit: // nobody has seen the row: it was not reached
+		case <-s.quit: // the row counts as not reached
 			return
 		}
 	}
@@ -58,7 +58,7 @@ func (s *Stream) drain() (ended bool) {
 	}
 }
 
-// receive returns the next row behind the look-ahead. Once the stream is stopped that is one which has been read already.
+// receive returns the next row after the look-ahead. After Stop, it returns only rows that have been read already.
 func (s *Stream) receive() (entry, error) {
 	var f fileRow
 	open := false
@@ -87,7 +87,7 @@ func (s *Stream) receive() (entry, error) {
 	return f.entry, nil
 }
 
-// readFile returns the next row that has a place in time.
+// readFile returns the next row, with its time.
 func (s *Stream) readFile() (entry, error) {
 	for {
 		r, err := s.in.Read()
@@ -132,13 +132,13 @@ func (s *Stream) readFile() (entry, error) {
 	}
 }
 
-// place gives a row its place in time, after the rows that it follows.
+// place sets the time of a row, after the rows that it follows.
 func (s *Stream) place(e *entry) (fault *mooncake.RowError) {
 	if e.WaitFor == nil || s.opt.OpenSessions {
 		e.key, e.turn, fault = s.keyOf(e.Row)
 		return fault
 	}
-	if fault = s.follow(e); fault == nil && e.after == nil { // a root, whatever became of its session
+	if fault = s.follow(e); fault == nil && e.after == nil { // a root, even if earlier rows of its session have not ended
 		root := *e.Row
 		root.SessionID = ""
 		e.key, _, fault = s.keyOf(&root)
@@ -146,8 +146,8 @@ func (s *Stream) place(e *entry) (fault *mooncake.RowError) {
 	return fault
 }
 
-// keyOf gives a row its place in time: its timestamp, for a later turn not before the turn before it. It reports whether
-// the row is a later turn of its session, or why it has no place.
+// keyOf returns the time of a row: its timestamp, but for a later turn not before that of the turn before. It reports whether the row is a
+// later turn of its session, or why it has no time.
 func (s *Stream) keyOf(r *mooncake.Row) (key float64, turn bool, fault *mooncake.RowError) {
 	last := math.Inf(-1)
 	if r.SessionID != "" {

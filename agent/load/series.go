@@ -16,17 +16,18 @@ import (
 	"time"
 )
 
-// MaxRatePoints bounds the points of a rate that changes in time.
+// MaxRatePoints is the maximum number of points of a rate that changes in time.
 const MaxRatePoints = 100_000
 
-// RatePoint is the rate at an instant. Between two points it changes in proportion to the time.
+// RatePoint is the rate at one time. Between two points, it changes linearly.
 type RatePoint struct {
 	Seconds float64 `json:"time_s"` // since the beginning, or the end of the ramp-up; 0 or more
 	Rate    float64 `json:"qps"`    // requests per second
 }
 
-// ParseSeries reads a rate that changes in time, as AIPerf has it: {"points": [{"time_s": 0, "qps": 5}, …]}, or the array alone, of two
-// points or more in the order of their times. Before the first point the rate is the first one's, behind the last one the last one's.
+// ParseSeries reads a rate that changes in time, in AIPerf's format: {"points": [{"time_s": 0, "qps": 5}, …]}, or only the array, of two
+// points or more in order of time. Before the first point the rate is that of the first one; after the last point it is that of the last
+// one.
 func ParseSeries(text []byte) ([]RatePoint, error) {
 	const form = `want {"points": [{"time_s": 0, "qps": 5}, {"time_s": 60, "qps": 20}]}`
 	var file struct {
@@ -57,7 +58,7 @@ func ParseSeries(text []byte) ([]RatePoint, error) {
 	return points, checkSeries(points)
 }
 
-// checkSeries returns what is wrong with the points of a series.
+// checkSeries returns an error about the points of a series.
 func checkSeries(points []RatePoint) error {
 	if len(points) < 2 || len(points) > MaxRatePoints {
 		return fmt.Errorf("%d points: want 2 to %d", len(points), MaxRatePoints)
@@ -75,13 +76,13 @@ func checkSeries(points []RatePoint) error {
 	return nil
 }
 
-// ramps are the stretches of a series, each with the number of requests that are due before it.
+// ramps are the sections of a series, each with the number of requests that are due before it.
 type ramps []ramp
 
 type ramp struct {
 	before     float64 // requests
-	at, lasts  float64 // seconds; lasts is +Inf of the last one
-	from, rise float64 // requests per second, and by how much that grows in a second
+	at, lasts  float64 // seconds; lasts is +Inf for the last one
+	from, rise float64 // requests per second, and their increase per second
 }
 
 func newRamps(points []RatePoint) (all ramps) {
@@ -125,6 +126,6 @@ func (all ramps) after(n float64) float64 {
 	return r.at + min(r.lasts, 2*n/(r.from+math.Sqrt(max(0, r.from*r.from+2*r.rise*n))))
 }
 
-// Times returns a function whose calls return the instants of a process, from its beginning, one after the other; the first is 0.
-// They are a function of the seed.
+// Times returns a function that returns the arrival times of a process, from its beginning, one after the other; the first is 0. They
+// depend only on the configuration and the seed.
 func (a Arrivals) Times(seed uint64) func() time.Duration { return newArrivals(a, seed).next }

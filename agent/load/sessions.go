@@ -8,11 +8,11 @@ import "cmp"
 // sessionKeys remembers the last key of each session.
 type sessionKeys = recent[string, float64]
 
-// recent remembers something by names in bounded memory: two generations of a bounded number of names each. A name that has not been
-// asked for during a whole generation is forgotten.
+// recent is a map of bounded size: two generations with a maximum number of names each. A name that was not looked up during a whole
+// generation is forgotten.
 type recent[K comparable, T any] struct {
 	young, old map[K]T
-	most       int // names of a generation; 0 = generation
+	most       int // names in a generation; 0 = generation
 }
 
 const generation = 1 << 16

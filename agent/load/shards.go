@@ -3,8 +3,8 @@
 
 package load
 
-// This file divides the rows of a trace between shards that do not talk to each other. Each reads the whole trace and comes to the
-// same division, which is a function of the trace and of the options: [Counts].Plan tells whether two shards agree.
+// This file divides the rows of a trace between shards that do not communicate. Each reads the whole trace and computes the same division,
+// which depends only on the trace and the options: [Counts].Plan shows whether two shards agree.
 
 import (
 	"encoding/binary"
@@ -16,20 +16,19 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// MaxShards is the number of shards beyond which no shard is looked for that has less than the others: as many as an Indexed Job of
-// Kubernetes has.
+// MaxShards is the maximum number of shards: as many as an Indexed Job of Kubernetes can have.
 const MaxShards = 100_000
 
 const (
-	// maxGroups bounds, twice, the groups whose shard is known. A group of which nothing has come for so many others may come to
-	// another shard: in all shards the same one, so that no row is lost or sent twice.
+	// maxGroups is half the maximum number of groups whose shard is remembered. A group without rows while this many other groups had some
+	// may be assigned again: to the same shard in all processes, so that no row is lost or sent twice.
 	maxGroups = 1 << 21
-	// maxRemembered is the number of rows, the last ones, of which is known whether another shard has them.
+	// maxRemembered is the number of last rows for which it is known whether they belong to another shard.
 	maxRemembered = 1 << 20
 )
 
-// division gives each group of rows that belong together a shard, and all its rows with it: the one that has the least of the rows
-// and tokens so far. So shards have equal parts of any stretch of the trace, as far as no group is larger than that.
+// division assigns each group of rows that belong together, with all its rows, to a shard: to the one with the smallest share of rows and
+// tokens so far. So shards have equal parts of any section of the trace, unless a group is larger than that.
 type division struct {
 	own, of int
 	block   int // tokens per id
@@ -38,12 +37,12 @@ type division struct {
 	parts   []part // of the shards that have a group
 	rows    float64
 	tokens  float64
-	largest share // of the groups of the own shard
+	largest share // of the largest groups of the own shard
 	remembered
 }
 
-// newDivision begins a division with the rows of the look-ahead, which show the trunk where the sidecar does not name it. Blocks that
-// more rows have than a shard is to have belong to it, too.
+// newDivision begins a division with the rows of the look-ahead. They show the trunk, if the sidecar does not have it. Blocks that more
+// rows have than a shard should get also belong to the trunk.
 func newDivision(opt Options, head []entry) *division {
 	rows := make([][]uint64, 0, len(head))
 	for _, e := range head {
@@ -55,23 +54,23 @@ func newDivision(opt Options, head []entry) *division {
 	}
 }
 
-// groupKey is a group: of what kind, and which one. A session and a block of one number are two groups.
+// groupKey identifies a group by its kind and number. A session and a block with the same number are two groups.
 type groupKey struct {
 	block bool
 	n     uint64
 }
 
-// share is what a group has.
+// share is the size of a group.
 type share struct {
 	shard  int
 	rows   int64
 	tokens int64
 }
 
-// part is what a shard has.
+// part is the load of a shard.
 type part struct{ rows, tokens float64 }
 
-// assign says whether the row belongs to the own shard. Rows come in file order.
+// assign reports whether the row belongs to the own shard. Rows must be passed in file order.
 func (d *division) assign(e *entry) {
 	tokens := rowTokens(e.Row)
 	key := groupKey{n: e.group()}
@@ -98,7 +97,7 @@ func (d *division) assign(e *entry) {
 	d.remember(e.index, g.shard != d.own)
 }
 
-// least is the shard whose greater share, of the rows or of the tokens, is the least with a row of so many tokens.
+// least returns the shard whose greater share, of the rows or of the tokens, is the smallest after adding a row of this many tokens.
 func (d *division) least(tokens float64) int {
 	if n := len(d.parts); n < d.of && n < MaxShards {
 		d.parts = append(d.parts, part{})
@@ -114,7 +113,7 @@ func (d *division) least(tokens float64) int {
 	return found
 }
 
-// rowTokens is what a row weighs: the tokens of its prompt and its reply, of a text that is not counted a guess.
+// rowTokens returns the weight of a row: the tokens of its prompt and its reply; for a text that is not counted, a guess.
 func rowTokens(r *mooncake.Row) int64 {
 	const (
 		bytesPerToken = 4
@@ -127,7 +126,7 @@ func rowTokens(r *mooncake.Row) int64 {
 	return max(0, min(in, most)) + max(0, min(r.OutputLength.V, most))
 }
 
-// remembered knows of the last rows which ones are other shards'.
+// remembered records, for the last rows, which belong to other shards.
 type remembered struct {
 	mu   sync.Mutex
 	bits []uint64
@@ -148,30 +147,30 @@ func (r *remembered) remember(index int64, elsewhere bool) {
 	r.next = index + 1
 }
 
-// elsewhere reports whether another shard has a row, as far as that is known.
+// elsewhere reports whether another shard has a row, if that is known.
 func (r *remembered) elsewhere(index int64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return index >= max(0, r.next-maxRemembered) && index < r.next && r.bits[index%maxRemembered/64]>>(index%64)&1 != 0
 }
 
-// Elsewhere reports whether the row of an index is another shard's. Of rows that lie more than a million rows back, and of those
-// that have not been read, it knows nothing. It may be called at any time.
+// Elsewhere reports whether the row at an index belongs to another shard. It is false for rows more than a million rows back, and for rows
+// that have not been read. It may be called at any time.
 func (s *Stream) Elsewhere(index int64) bool { return s.division != nil && s.division.elsewhere(index) }
 
-// Parts is what a shard has of the schedule.
+// Parts describes a shard's part of the schedule.
 type Parts struct {
 	Rows, Tokens       int64 // of all shards
 	OwnRows, OwnTokens int64
-	// LargestRows and LargestTokens are those of the own shard's largest group: a session, a graph, or rows that share their first
-	// block below the trunk. In them are rows that the window or the limit leaves out.
+	// LargestRows and LargestTokens are those of the own shard's largest group: a session, a graph, or rows that share their first block
+	// below the trunk. They include rows outside the window or the limit.
 	LargestRows, LargestTokens int64
-	// Plan is a digest of the schedule: of each row, its offset and its shard. Shards that do not have equal ones are not parts of
-	// one schedule. 0 where the trace was not read to the end of the schedule.
+	// Plan is a digest of the schedule: of the offset and the shard of each row. Shards with different digests do not belong to one
+	// schedule. 0 if the trace was not read to the end of the schedule.
 	Plan uint64
 }
 
-// tally notes a row of the schedule.
+// tally adds a row to the digest of the schedule.
 func (s *Stream) tally(e *entry, offset time.Duration) {
 	if s.plan == nil {
 		s.plan = xxhash.New()
@@ -194,7 +193,7 @@ func (s *Stream) tally(e *entry, offset time.Duration) {
 	})
 }
 
-// tallied closes the tally at the end of the schedule.
+// tallied completes the digest at the end of the schedule.
 func (s *Stream) tallied() {
 	if s.division == nil || s.plan == nil {
 		return

@@ -5,11 +5,11 @@ package load
 
 import "github.com/moonloop/moonloop/mooncake/transform"
 
-// Spread says how rows that share a coarse timestamp are laid out over the step that it stands for. What it added stands on
-// every span and record. A trace can be spread beforehand, too: [transform.Config].
+// Spread says how rows that share a coarse timestamp are spread over the tick that it stands for. Every span and record has the time that
+// spreading added. A trace can also be spread in advance: [transform.Config].
 type Spread = transform.Spread
 
-// The ways to spread.
+// The kinds of spreading.
 const (
 	SpreadNone    = transform.SpreadNone
 	SpreadUniform = transform.SpreadUniform

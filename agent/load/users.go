@@ -3,41 +3,41 @@
 
 package load
 
-// This file gives the places of an arrival process to users in turn: place k belongs to user k mod N, who sends the next turn of a
-// session there, and takes up the next session of the trace when one has no more turns. So each user sends a turn every N ÷ rate
-// seconds: AIPerf's user-centric rate. When a turn goes is known before the run, whatever the engine does; only a turn whose
-// predecessor has not ended waits for that, as ever.
+// This file assigns the arrivals of a process to users in turn: arrival k belongs to user k mod N. The user sends the next turn of a
+// session then, and begins the next session of the trace when the session has no more turns. So each user sends a turn every N ÷ rate
+// seconds, as with AIPerf's user-centric rate. The time of a turn is known before the run; only a turn whose predecessor has not ended
+// waits for it, as usual.
 
 import "fmt"
 
 // MaxUsers bounds Arrivals.Users.
 const MaxUsers = 100_000
 
-// usersLookahead is the least number of rows that are read ahead for users: a session whose next turn is not among them has ended.
+// usersLookahead is the minimum number of rows that are read ahead for users: a session whose next turn is not among them counts as ended.
 const usersLookahead = 1 << 16
 
-// users are those of a stream.
+// users are the users of a stream.
 type users struct {
-	seats   []*chat                  // the session of each; nil: of none
-	place   int64                    // the next one
+	seats   []*chat                  // the session of each user; nil: none
+	place   int64                    // the next arrival
 	open    map[string]*chat         // sessions that a user has or may get, by id
-	waiting []*chat                  // of these, those that no user has, in the order in which they begin
+	waiting []*chat                  // sessions without a user, in the order of their beginnings
 	over    recent[string, struct{}] // sessions that have ended
 	held    int                      // rows of all of them
-	err     error                    // what ended the reading
+	err     error                    // the error that ended the reading
 }
 
 // chat is a session, or a row that has none.
 type chat struct {
 	id   string
-	rows []entry // that are still to be sent
+	rows []entry // rows that are not sent yet
 }
 
 func newUsers(n int) *users {
 	return &users{seats: make([]*chat, n), open: make(map[string]*chat)}
 }
 
-// nextTurn returns the next row at its place.
+// nextTurn returns the next row, at its arrival time.
 func (s *Stream) nextTurn() (entry, error) {
 	u := s.users
 	for {
@@ -66,7 +66,7 @@ func (s *Stream) nextTurn() (entry, error) {
 	}
 }
 
-// seat reads on until as many rows are held as the look-ahead has, and puts each into its session.
+// seat reads ahead until it has as many rows as the look-ahead, and adds each to its session.
 func (s *Stream) seat() {
 	u := s.users
 	for u.held < s.opt.Lookahead && u.err == nil {
@@ -83,7 +83,7 @@ func (s *Stream) seat() {
 	}
 }
 
-// add puts a row into its session, and reports false where that has ended.
+// add adds a row to its session, and returns false if the session has ended.
 func (u *users) add(e entry) bool {
 	c := u.open[e.SessionID]
 	if e.SessionID == "" || c == nil {

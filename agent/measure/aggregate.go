@@ -11,14 +11,14 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// Options are what an Aggregate needs to know beside the records.
+// Options configures an [Aggregate].
 type Options struct {
 	SLO SLO
-	// Window makes the figures those of a part of the run. Nil: the whole run.
+	// Window limits the figures to a part of the run. Nil: the whole run.
 	Window *Window
 }
 
-// Aggregate turns records into figures. It is safe for concurrent use; records are read during Add and not kept.
+// Aggregate computes figures from records. It is safe for concurrent use; records are read during Add and not kept.
 type Aggregate struct {
 	opt Options
 
@@ -32,7 +32,7 @@ type Aggregate struct {
 	cachedPrompt                     int64 // prompt tokens of the rows whose cached tokens are known
 	cached, predicted, finest        int64 // over the rows that have both
 	firstStart, lastContent          time.Duration
-	begun                            Window     // from the first request to the last
+	begun                            Window     // from the first request to the last one
 	through                          throughput // of a window
 	drift                            ols
 	underWay, tokenRate, windowCount series
@@ -61,7 +61,7 @@ func NewAggregate(opt Options) *Aggregate {
 	return a
 }
 
-// Add takes one record. Each row's record must be added once.
+// Add adds one record. The record of each row must be added once.
 func (a *Aggregate) Add(r *Record) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -92,7 +92,7 @@ func (a *Aggregate) Add(r *Record) {
 	}
 }
 
-// addFlow takes what was under way, and when its tokens came: of a window, also of requests that began before it.
+// addFlow adds the time in flight of a request, and the times of its tokens. For a window, it includes requests that began earlier.
 func (a *Aggregate) addFlow(r *Record) {
 	x, w := &r.Exchange, a.opt.Window
 	if _, ok := between(x.Start, x.End); ok {
@@ -118,7 +118,7 @@ func (a *Aggregate) addFlow(r *Record) {
 	}
 }
 
-// addDispatch takes how well the row's instant was held.
+// addDispatch adds how exactly the row was sent at its scheduled time.
 func (a *Aggregate) addDispatch(r *Record) {
 	s := &a.counts.Schedule
 	s.Dispatched++
@@ -143,7 +143,7 @@ func (a *Aggregate) addDispatch(r *Record) {
 	a.drift.add(r.Intended.Seconds(), float64(own)/float64(time.Microsecond))
 
 	a.windowCount.add(r.Intended, 1)
-	if r.Sent && r.Exchange.Wire > clock.Never { // which is sharp enough for a window, whatever it is
+	if r.Sent && r.Exchange.Wire > clock.Never { // exact enough for a window in any case
 		a.windowCount.add(r.Exchange.Wire, -1)
 	}
 	if gap, ok := r.SendGap(); ok && r.Sent {
@@ -151,7 +151,7 @@ func (a *Aggregate) addDispatch(r *Record) {
 	}
 }
 
-// addSent takes what is true of every row that was tried, served or not.
+// addSent adds what applies to every row that was tried, served or not.
 func (a *Aggregate) addSent(r *Record) {
 	x, replies, connections := &r.Exchange, &a.counts.Replies, &a.counts.Connections
 	replies.Needed += int64(len(r.Replies))
@@ -174,7 +174,7 @@ func (a *Aggregate) addSent(r *Record) {
 	}
 }
 
-// addTokens takes the counts of a served row.
+// addTokens adds the counts of a served row.
 func (a *Aggregate) addTokens(r *Record) {
 	x, t := &r.Exchange, &a.counts.Tokens
 	countIf(&a.counts.Rows.RetriedServed, r.Resent())
@@ -201,7 +201,7 @@ func (a *Aggregate) addTokens(r *Record) {
 	countIf(&a.good, a.opt.SLO.Any() && a.opt.SLO.Good(r))
 }
 
-// addCache takes how a served row's cached tokens compare with those predicted, and with production's.
+// addCache compares the cached tokens of a served row with the prediction, and with production.
 func (a *Aggregate) addCache(r *Record) {
 	c, reported := &a.counts.Cache, r.Exchange.Usage.Cached
 	countIf(&c.Refused, r.CachedRefused)
@@ -229,11 +229,11 @@ func (a *Aggregate) addCache(r *Record) {
 	}
 }
 
-// compare counts a row by how much more the server had cached than predicted, in tokens.
+// compare counts a row by the difference between its cached tokens and the prediction.
 func (c *Cache) compare(more, block int64) {
 	c.Block = block
 	switch {
-	case block == 0: // nobody compared
+	case block == 0: // there was no prediction
 	case more == 0:
 		c.Equal++
 	case more > -block && more < block:
@@ -247,7 +247,7 @@ func (c *Cache) compare(more, block int64) {
 	}
 }
 
-// addRate counts the tokens of each chunk at its arrival, 1 where the server did not say (vLLM counts chunks).
+// addRate adds the tokens of each chunk at its arrival, 1 if the server did not count them (vLLM counts chunks).
 func (a *Aggregate) addRate(x *send.Exchange) {
 	for i, at := range x.At {
 		if a.opt.Window != nil && !a.opt.Window.Has(time.Duration(at)) {
@@ -261,7 +261,7 @@ func (a *Aggregate) addRate(x *send.Exchange) {
 	}
 }
 
-// addServed takes the latencies of a served row that was sent once.
+// addServed adds the latencies of a served row that was sent once.
 func (a *Aggregate) addServed(r *Record) {
 	if r.Resent() {
 		return
@@ -286,8 +286,8 @@ func (a *Aggregate) addServed(r *Record) {
 	}
 }
 
-// Buckets returns how many values of a distribution lie in each bucket of its histogram, by the bucket's greatest value in the unit of
-// the figure. Those of several aggregates add up to those of one that has had all records.
+// Buckets returns how many values of a distribution lie in each bucket of its histogram, by the bucket's greatest value in the unit of the
+// figure. The sum over several aggregates equals that of one aggregate with all records.
 func (a *Aggregate) Buckets(id ID) map[float64]int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -306,12 +306,11 @@ func (a *Aggregate) record(id ID, d time.Duration) { a.hist[id].record(clock.Mil
 
 // Figures returns the figures of the records so far.
 //
-// The single numbers, all over served rows: benchmark_duration is AIPerf's, from the first Start to the last content;
-// the throughputs are their counts divided by it. request_error_rate is 100·failed ÷ (served + failed), and
-// good_request_fraction good ÷ (served + failed). e2e_normalized_interactivity is 1 ÷ percentile(latency ÷ OSL).
-// peak_concurrency counts all requests under way from Start to End, served or not, at a resolution of PeakWidth;
-// peak_output_token_throughput is the fullest window of one second of the run's clock (vLLM's rule). Of a [Window] the duration is its
-// length, and the throughputs are those that it describes.
+// The single numbers, all over served rows: benchmark_duration is AIPerf's, from the first Start to the last content; the throughputs are
+// their counts divided by it. request_error_rate is 100·failed ÷ (served + failed), and good_request_fraction good ÷ (served + failed).
+// e2e_normalized_interactivity is 1 ÷ percentile(latency ÷ OSL). peak_concurrency counts all requests in flight from Start to End, served
+// or not, at a resolution of PeakWidth; peak_output_token_throughput is the fullest window of one second of the run's clock (vLLM's rule).
+// For a [Window], the duration is its length, and its throughputs are documented there.
 func (a *Aggregate) Figures() *Figures {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -10,29 +10,29 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// ID names a figure. IDs ascend in the order in which a report shows the figures.
+// ID identifies a figure. IDs ascend in the order in which a report shows the figures.
 type ID int
 
-// Definition is what a figure is called and measured in, and how it is got.
+// Definition has the name, unit and formula of a figure.
 type Definition struct {
-	// Tag is its key in summary.json: AIPerf's where the meaning is AIPerf's.
+	// Tag is its key in summary.json: AIPerf's if the meaning is the same.
 	Tag string
 	// Title is its name for people, without the unit.
 	Title string
 	Unit  string
-	// Console marks the figures of the final table, the others are in the files only.
+	// Console marks the figures in the final table. The others are only in files.
 	Console bool
 
-	of formula // of each served row that was sent once; nil: more than a record is needed
+	of formula // for each served row that was sent once; nil: it needs more than one record
 }
 
-// formula computes the value that a record adds to a distribution, in its unit; false where it has none.
+// formula computes the value that a record adds to a distribution, in its unit; false if it has none.
 type formula func(*Record) (float64, bool)
 
-// span computes a duration of a record; false where the record does not have what it needs.
+// span computes a duration of a record; false if the record lacks what it needs.
 type span func(*Record) (time.Duration, bool)
 
-// The distributions. Formulas and sources are with the methods of Record.
+// The distributions. Their formulas and sources are documented at the methods of Record.
 var (
 	TTFT            = latency("time_to_first_token", "Time to First Token", true, from(start, (*Record).TTFT))
 	TTFTWire        = latency("time_to_first_token_wire", "Time to First Token, from wire", true, from(wire, (*Record).TTFT))
@@ -81,7 +81,7 @@ var (
 	SendGap             = latency("send_gap", "Send Gap", false, nil)
 )
 
-// The single numbers, after all distributions. Formulas and sources are with Aggregate.Figures.
+// The single numbers, after all distributions. Aggregate.Figures documents their formulas and sources.
 var (
 	TokenThroughput   = define("output_token_throughput", "Output Token Throughput", "tokens/sec", true, nil)
 	TotalThroughput   = define("total_token_throughput", "Total Token Throughput", "tokens/sec", true, nil)
@@ -103,10 +103,10 @@ var (
 	PeakTokens        = define("peak_output_token_throughput", "Peak Output Token Throughput", "tokens/sec", false, nil)
 )
 
-// definitions are those of all figures, by ID.
+// definitions are the definitions of all figures, by ID.
 var definitions []Definition
 
-// define adds a figure. The package calls it in the order of the variables above.
+// define adds a figure. It is called in the order of the variables above.
 func define(tag, title, unit string, console bool, of formula) ID {
 	definitions = append(definitions, Definition{tag, title, unit, console, of})
 	return ID(len(definitions) - 1)
@@ -139,7 +139,7 @@ func rate(tag, title string, console bool, count func(*Record) (n int64, estimat
 	})
 }
 
-// from returns a duration from an instant of the record on.
+// from returns a function for a duration that begins at a time of the record.
 func from(instant func(*Record) time.Duration, of func(*Record, time.Duration) (time.Duration, bool)) span {
 	return func(r *Record) (time.Duration, bool) { return of(r, instant(r)) }
 }
@@ -152,7 +152,7 @@ func one(*Record) (int64, bool)       { return 1, false }
 func bytesSent(r *Record) int64 { return r.Exchange.BytesSent }
 func bytesRead(r *Record) int64 { return r.Exchange.BytesRead }
 
-// The reply may be there before the stamp that lies between the two.
+// The reply may arrive before the timestamp between the two.
 func sending(r *Record) (time.Duration, bool) { return r.Exchange.Phases.Sending, !r.Exchange.WireLate }
 
 func waiting(r *Record) (time.Duration, bool) { return r.Exchange.Phases.Waiting, !r.Exchange.WireLate }
@@ -162,10 +162,10 @@ func preparing(p send.Phases) time.Duration  { return p.Blocked + p.DNS + connec
 func exchanging(p send.Phases) time.Duration { return p.Sending + p.Waiting + p.Receiving }
 func everything(p send.Phases) time.Duration { return preparing(p) + exchanging(p) }
 
-// Define returns a figure's definition.
+// Define returns the definition of a figure.
 func (id ID) Define() Definition { return definitions[id] }
 
-// Single reports whether the figure is one number and no distribution.
+// Single reports whether the figure is one number, not a distribution.
 func (id ID) Single() bool { return id >= TokenThroughput }
 
 // String returns the tag.

@@ -1,14 +1,14 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package measure computes the figures of a run from the outcome of each row.
+// Package measure computes the figures of a run from the result of each row.
 //
-// A [Record] has the instants and counts of one row. Each method of Record is the formula of one figure, and its comment names the
-// tool that the formula comes from. [Aggregate] adds the figures of all records to histograms and sums. [Figures] is the result.
+// A [Record] has the times and counts of one row. Each method of Record is the formula of one figure, and its comment names the tool that
+// the formula comes from. [Aggregate] adds the figures of all records to histograms and sums. [Figures] is the result.
 //
 // # Where a latency starts and ends
 //
-// Every latency names its two ends. It ends at a content chunk's arrival, and starts at one of three instants:
+// Every latency names its two ends. It ends at a content chunk's arrival, and starts at one of three times:
 //
 //   - start: the request was handed to the transport. This is where AIPerf, vLLM and GuideLLM start, so the
 //     figures with their names start here too. It contains the wait for a connection and the connection's set-up.
@@ -24,6 +24,6 @@
 //
 // # Memory
 //
-// An Aggregate uses at most 20 MiB, whatever the number of rows: HdrHistograms of three significant digits, with exact average,
-// minimum, maximum, sum and standard deviation, and time series that double their bin width when a run outgrows them.
+// An Aggregate uses at most 20 MiB, whatever the number of rows: HdrHistograms with three significant digits, with exact average, minimum,
+// maximum, sum and standard deviation, and time series whose bin width doubles when a run outgrows them.
 package measure

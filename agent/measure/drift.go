@@ -5,18 +5,18 @@ package measure
 
 import "math"
 
-// Drift is the slope of lateness over the run: a client that cannot keep up falls behind ever further.
+// Drift is the slope of lateness over the run: a client that cannot keep up falls further and further behind.
 type Drift struct {
 	// Slope is the ordinary least-squares slope in µs of lateness per second of run; StdErr its standard error.
 	Slope  float64 `json:"slope_us_per_s"`
 	StdErr float64 `json:"std_err_us_per_s"`
-	// Span is the time in seconds from the first to the last row's intended instant.
+	// Span is the time in seconds from the first to the last row's scheduled time.
 	Span  float64 `json:"span_s"`
 	Count int64   `json:"count"`
 }
 
-// Sure is the part of a growing lateness that chance does not explain: the slope less twice its standard error, at
-// least 0. NaN below ten rows, where nothing can be said.
+// Sure is the part of a growing lateness that chance does not explain: the slope minus twice its standard error, at least 0. NaN for fewer
+// than ten rows, from which nothing can be concluded.
 func (d Drift) Sure() float64 {
 	if d.Count < 10 || math.IsNaN(d.StdErr) {
 		return math.NaN()
@@ -24,7 +24,7 @@ func (d Drift) Sure() float64 {
 	return max(0, d.Slope-2*d.StdErr)
 }
 
-// Growth is by how much lateness grew over the run, in ms: Sure · Span. NaN where Sure is.
+// Growth is the growth of lateness over the run, in ms: Sure · Span. NaN if Sure is NaN.
 func (d Drift) Growth() float64 { return d.Sure() * d.Span / 1000 }
 
 // ols is an ordinary least-squares line, one point at a time.

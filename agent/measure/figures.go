@@ -23,28 +23,28 @@ type Figures struct {
 	Connections Connections
 	Schedule    Schedule
 	Replies     Replies
-	Servers     []ServerFigures // of each engine, where there are several, by name
-	Classes     []ClassFigures  // of each class, where rows name theirs, by name
+	Servers     []ServerFigures // of each engine, if there are several, by name
+	Classes     []ClassFigures  // of each class, if rows have classes, by name
 }
 
-// Replies counts the places in the prompts that were sent where the trace says that the reply of an earlier row stood. A reply
-// has a place in each later prompt of its conversation.
+// Replies counts the replies of earlier rows within the prompts that were sent. A reply is counted once for each later prompt of its
+// conversation.
 type Replies struct {
 	Needed  int64 `json:"needed"`
-	Carried int64 `json:"carried"` // of these, filled with the replay's own live reply
-	// Invented says why words were invented in the other places, the most frequent reason first.
+	Carried int64 `json:"carried"` // those for which the replay's own live reply was inserted
+	// Invented counts the others by the reason for invented words, the most frequent reason first.
 	Invented []Reason `json:"invented,omitempty"`
 	// CarriedTokens and InventedTokens are the prompt tokens of both.
 	CarriedTokens  int64 `json:"carried_tokens"`
 	InventedTokens int64 `json:"invented_tokens"`
 }
 
-// CarriedShare is carried ÷ needed tokens, 0 to 1; ok is false where none was needed.
+// CarriedShare is carried ÷ needed tokens, 0 to 1; ok is false if none was needed.
 func (r Replies) CarriedShare() (share float64, ok bool) {
 	return ratio(r.CarriedTokens, r.CarriedTokens+r.InventedTokens)
 }
 
-// Stat returns a figure. ok is false where nothing was measured.
+// Stat returns a figure. ok is false if nothing was measured.
 func (f *Figures) Stat(id ID) (s Stat, ok bool) {
 	s, ok = f.stats[id]
 	return s, ok
@@ -59,20 +59,20 @@ func (f *Figures) All(yield func(ID, Stat) bool) {
 	}
 }
 
-// Rows counts the rows by what became of them: Total = Served + Failed + Cancelled + Skipped + Disconnected.
+// Rows counts the rows by outcome: Total = Served + Failed + Cancelled + Skipped + Disconnected.
 type Rows struct {
 	Total     int64 `json:"total"`
 	Served    int64 `json:"served"`
 	Failed    int64 `json:"failed"`
 	Cancelled int64 `json:"cancelled"`
 	Skipped   int64 `json:"skipped"`
-	// Disconnected counts the rows whose connections were closed on purpose. They are no failures.
+	// Disconnected counts the rows whose connections were closed on purpose. They do not count as failures.
 	Disconnected int64 `json:"disconnected,omitempty"`
-	// Retried counts the rows that the engine may have had more than once (Record.Resent), whatever became of them;
-	// RetriedServed those that were served, and are out of the latencies for it.
+	// Retried counts the rows that the engine may have received more than once (Record.Resent), whatever their outcome. RetriedServed
+	// counts those that were served; no latency includes them.
 	Retried       int64 `json:"retried"`
 	RetriedServed int64 `json:"retried_served"`
-	// Resent counts those of Retried whose whole request went out again because a kept connection died.
+	// Resent counts those of Retried whose whole request was sent again because a kept connection died.
 	Resent int64 `json:"resent"`
 }
 
@@ -83,14 +83,14 @@ type Reason struct {
 	Example string `json:"example,omitempty"`
 }
 
-// Agreements counts how the server's count compares with the row's, over served rows.
+// Agreements counts the served rows by how the server's count compares with the row's.
 type Agreements struct {
 	Equal     int64 `json:"equal"`
 	Different int64 `json:"different"`
 	Unknown   int64 `json:"unknown"`
 }
 
-// DifferentShare is different ÷ (equal + different), 0 to 1; ok is false where nothing is known.
+// DifferentShare is different ÷ (equal + different), 0 to 1; ok is false if nothing is known.
 func (a Agreements) DifferentShare() (share float64, ok bool) {
 	return ratio(a.Different, a.Equal+a.Different)
 }
@@ -104,49 +104,47 @@ func (a Agreements) UnknownShare() (share float64, ok bool) {
 type Tokens struct {
 	Prompt Agreements `json:"prompt"`
 	Output Agreements `json:"output"`
-	// OutputShort counts the replies with fewer tokens than their body asked for, by the server's own count.
+	// OutputShort counts the replies with fewer tokens than their body requested, by the server's own count.
 	OutputShort int64 `json:"output_short"`
-	// Estimated counts the rows whose output tokens are chunks, because the server did not say.
+	// Estimated counts the rows whose chunks were counted as output tokens, because the server sent no count.
 	Estimated int64 `json:"estimated"`
 	NoContent int64 `json:"no_content"` // served without any content
-	TooShort  int64 `json:"too_short"`  // rows shorter than the chat template: sent longer than they ask
-	TailCut   int64 `json:"tail_cut"`   // rows whose last full block the template's tokens ate into
-	// Assumed counts the rows of models whose template was not measured: that of another model was taken for it.
+	TooShort  int64 `json:"too_short"`  // rows shorter than the chat template: sent longer than requested
+	TailCut   int64 `json:"tail_cut"`   // rows whose last full block the template's tokens shortened
+	// Assumed counts the rows of models whose template was not measured; another model's template was assumed.
 	Assumed int64 `json:"template_assumed,omitempty"`
-	// Embeddings counts the replies that generate nothing: no figure of output tokens counts them.
+	// Embeddings counts the replies without generated tokens. No figure of output tokens includes them.
 	Embeddings int64 `json:"embeddings,omitempty"`
 }
 
-// Cache compares the prompt tokens that the server says it had cached with those that an infinite block cache would
-// have served.
+// Cache compares the prompt tokens that the server reports as cached with those that an infinite block cache would have served.
 type Cache struct {
-	Reported  int64 `json:"reported_requests"`  // served rows whose reply names cached tokens
+	Reported  int64 `json:"reported_requests"`  // served rows whose reply has cached tokens
 	Predicted int64 `json:"predicted_requests"` // served rows with a prediction
-	// Refused counts served rows whose reply names more cached tokens than its prompt has; they are not among Reported.
+	// Refused counts served rows whose reply reports more cached tokens than its prompt has. Reported does not include them.
 	Refused int64 `json:"refused_requests,omitempty"`
-	// Realisation is Σ cached ÷ Σ predicted over the rows that have both, 1 when the server's cache reaches the
-	// ideal; negative when unknown.
+	// Realisation is Σ cached ÷ Σ predicted over the rows that have both: 1 if the server's cache is ideal; negative if unknown.
 	Realisation float64 `json:"realisation"`
-	// Beyond is Σ cached less the most that the rows before can have left in a cache of the finest blocks, in tokens over
-	// the rows that have both; 0 when it is not more. It was cached before the run, or is the chat template's.
+	// Beyond is Σ cached minus the maximum that earlier rows can have left in a cache of the finest blocks, in tokens over the rows that
+	// have both; at least 0. These tokens were cached before the run, or are the chat template's.
 	Beyond int64 `json:"beyond_tokens,omitempty"`
-	// Equal, Within, Less and More count the rows that have both by how far they are apart: not at all, by less than a block,
-	// the server having had a block or more less (evicted, or on another replica), or more (the chat template's own
-	// tokens, or a cache that was warm). LessTokens and MoreTokens are what these lack or have beyond.
+	// Equal, Within, Less and More count the rows that have both values by their difference: none; less than a block; the server had at
+	// least a block less (evicted, or on another replica); or at least a block more (the chat template's own tokens, or a warm cache).
+	// LessTokens and MoreTokens are the sums of these differences.
 	Equal      int64 `json:"equal_requests,omitempty"`
 	Within     int64 `json:"within_block_requests,omitempty"`
 	Less       int64 `json:"less_requests,omitempty"`
 	More       int64 `json:"more_requests,omitempty"`
 	LessTokens int64 `json:"less_tokens,omitempty"`
 	MoreTokens int64 `json:"more_tokens,omitempty"`
-	// Block is the number of tokens in the blocks that the prediction last counted.
+	// Block is the number of tokens in the blocks of the last prediction.
 	Block int64 `json:"block_size,omitempty"`
-	// Production is what the trace says of the same requests in production.
+	// Production compares the same requests with production, as recorded in the trace.
 	Production ProductionCache `json:"production,omitzero"`
 }
 
-// ProductionCache sets the prompt tokens that the engine of this run had cached beside those that production's engine had
-// cached of the same requests, over the served rows of which both are known. Zero where the trace says nothing.
+// ProductionCache compares the prompt tokens that the engine of this run had cached with those that production's engine had cached of the
+// same requests, over the served rows for which both are known. Zero if the trace does not have them.
 type ProductionCache struct {
 	Requests    int64 `json:"requests"`
 	InputTokens int64 `json:"input_tokens"`      // in this run
@@ -154,11 +152,11 @@ type ProductionCache struct {
 	Replay      int64 `json:"replay_tokens"`     // cached in this run
 }
 
-// Chunks says how sharp the inter-chunk gaps are, over the served rows of the latencies.
+// Chunks describes the accuracy of the inter-chunk gaps, over the served rows of the latencies.
 type Chunks struct {
 	Gaps int64 `json:"gaps"`
-	// Coalesced counts the gaps between chunks that were sent apart and came in one read: they are among the gaps
-	// as measured (0 or close to it) and are unknown in truth.
+	// Coalesced counts the gaps between chunks that were sent separately but arrived in one read. The measured gaps include them (0 or
+	// close to it); their true values are unknown.
 	Coalesced    int64 `json:"coalesced"`
 	KernelStamps int64 `json:"kernel_stamped_requests"`
 	Streams      int64 `json:"streams"`
@@ -167,35 +165,34 @@ type Chunks struct {
 // CoalescedShare is coalesced ÷ gaps, 0 to 1; ok is false without gaps.
 func (c Chunks) CoalescedShare() (share float64, ok bool) { return ratio(c.Coalesced, c.Gaps) }
 
-// Connections counts what the requests went over.
+// Connections counts the connections that requests used.
 type Connections struct {
 	Requests int64 `json:"requests"` // requests that reached the wire
-	Reused   int64 `json:"reused"`   // of these, over a connection that had served before
-	Replays  int64 `json:"replays"`  // kept connections that died under a request, which then took another
-	// WireLate counts, of the requests, those whose reply was there before the instant of their last byte had been taken:
-	// they are in no figure that counts from the wire.
+	Reused   int64 `json:"reused"`   // those over a connection that had served before
+	Replays  int64 `json:"replays"`  // kept connections that died during a request, which then used another one
+	// WireLate counts the requests whose reply arrived before the time of their last byte had been taken. No figure that counts from the
+	// wire includes them.
 	WireLate int64 `json:"wire_unknown,omitempty"`
 }
 
 // ReuseRatio is reused ÷ requests, 0 to 1; ok is false without requests.
 func (c Connections) ReuseRatio() (share float64, ok bool) { return ratio(c.Reused, c.Requests) }
 
-// Schedule says how well the schedule was held, over the rows that were dispatched.
+// Schedule describes how exactly the schedule was followed, over the rows that were dispatched.
 type Schedule struct {
 	Dispatched int64 `json:"dispatched"`
-	Scheduled  int64 `json:"scheduled"` // of these, with an intended instant of their own: lateness is theirs
-	// Over1, Over10 and Over100 count the scheduled rows that went out more than so many ms late.
+	Scheduled  int64 `json:"scheduled"` // those with their own scheduled time; lateness covers these
+	// Over1, Over10 and Over100 count the scheduled rows that were sent more than this many ms late.
 	Over1   int64 `json:"late_over_1ms"`
 	Over10  int64 `json:"late_over_10ms"`
 	Over100 int64 `json:"late_over_100ms"`
 	// CapWaits counts the rows that a concurrency cap held back for more than 1 ms.
 	CapWaits int64 `json:"cap_waits"`
 	Drift    Drift `json:"drift"` // of the lateness that hiccups do not explain
-	// BeforeZero counts the instants before the zero of the run's clock that the peaks and windows take for zero. No
-	// sound run has any.
+	// BeforeZero counts the times before the start of the run's clock that the peaks and windows treat as 0. A correct run has none.
 	BeforeZero int64 `json:"instants_before_zero,omitempty"`
-	// WindowDiff is the greatest difference, over windows of WindowWidth, between the rows that were intended in
-	// the window and those that reached the wire in it.
+	// WindowDiff is the greatest difference, over windows of WindowWidth, between the rows that were scheduled in the window and those that
+	// reached the wire in it.
 	WindowDiff  int64         `json:"window_max_difference"`
 	WindowWidth time.Duration `json:"-"`
 	// PeakWidth is the resolution of the peak concurrency, PeakTokensWidth the window of the peak token throughput.

@@ -10,7 +10,7 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// Every formula returns false where the record does not have what it needs. Instants are on the run's clock.
+// Every formula returns false if the record lacks what it needs. Times are on the run's clock.
 
 // between returns to − from, unless one of them was never reached.
 func between(from, to time.Duration) (time.Duration, bool) {
@@ -20,8 +20,8 @@ func between(from, to time.Duration) (time.Duration, bool) {
 	return to - from, true
 }
 
-// Wire is the instant at which the request's last byte had been given to the kernel; clock.Never when it was not, or when
-// that was stamped too late to tell.
+// Wire is the time at which the kernel had the request's last byte; clock.Never if that did not happen, or if the timestamp was taken too
+// late to be valid.
 func (r *Record) Wire() time.Duration {
 	if r.Exchange.WireLate {
 		return clock.Never
@@ -29,11 +29,11 @@ func (r *Record) Wire() time.Duration {
 	return r.Exchange.Wire
 }
 
-// streamed reports whether the reply came in chunks that can be told apart.
+// streamed reports whether the reply came in separate chunks.
 func (r *Record) streamed() bool { return !r.Exchange.Whole && len(r.Exchange.At) > 0 }
 
-// FirstToken is the arrival of the first chunk with content, reasoning or tool-call text (AIPerf's rule:
-// role-only, empty and usage-only chunks do not count); clock.Never when none came or the reply was no stream.
+// FirstToken is the arrival of the first chunk with content, reasoning or tool-call text (AIPerf's rule: role-only, empty and usage-only
+// chunks do not count); clock.Never if none came or the reply was not a stream.
 func (r *Record) FirstToken() time.Duration {
 	if !r.streamed() {
 		return clock.Never
@@ -41,8 +41,8 @@ func (r *Record) FirstToken() time.Duration {
 	return time.Duration(r.Exchange.At[0])
 }
 
-// LastToken is the arrival of the last chunk with content (AIPerf's end of a request: usage chunk and [DONE] do not
-// count), or the reply's end when it had none or was no stream.
+// LastToken is the arrival of the last chunk with content (AIPerf's end of a request: usage chunk and [DONE] do not count), or the end of
+// the reply if it had none or was not a stream.
 func (r *Record) LastToken() time.Duration {
 	if !r.streamed() {
 		return r.Exchange.End
@@ -54,19 +54,17 @@ func (r *Record) LastToken() time.Duration {
 // time_to_first_token.
 func (r *Record) TTFT(from time.Duration) (time.Duration, bool) { return between(from, r.FirstToken()) }
 
-// TTFE is the time to the first event: the first chunk with a choice, role-only ones included, − start. This is
-// vLLM's TTFT.
+// TTFE is the time to the first event: the first chunk with a choice, including role-only ones, − start. This is vLLM's TTFT.
 func (r *Record) TTFE() (time.Duration, bool) {
 	return between(r.Exchange.Start, r.inStream(r.Exchange.FirstEvent))
 }
 
-// TTFO is the time to the first output token, reasoning left out: − start. AIPerf's
-// time_to_first_output_token.
+// TTFO is the time to the first output token, without reasoning: − start. AIPerf's time_to_first_output_token.
 func (r *Record) TTFO() (time.Duration, bool) {
 	return between(r.Exchange.Start, r.inStream(r.Exchange.FirstAnswer))
 }
 
-// inStream is an instant of a stream; clock.Never where the reply was none.
+// inStream is a time within a stream; clock.Never if the reply was not a stream.
 func (r *Record) inStream(at time.Duration) time.Duration {
 	if r.Exchange.Whole {
 		return clock.Never
@@ -91,13 +89,12 @@ func (r *Record) Latency(from time.Duration) (time.Duration, bool) {
 // DecodeDuration is request latency − TTFT = content[last] − content[0] (AIPerf's decode_duration).
 func (r *Record) DecodeDuration() (time.Duration, bool) { return r.Latency(r.FirstToken()) }
 
-// ITL is the mean inter-token latency of one request: (request latency − TTFT) / (OSL − 1), for OSL ≥ 2
-// (AIPerf's inter_token_latency). Unlike there, a reply of one chunk has none: its decode time is unknown, not 0.
+// ITL is the mean inter-token latency of one request: (request latency − TTFT) / (OSL − 1), for OSL ≥ 2 (AIPerf's inter_token_latency).
+// Unlike in AIPerf, a reply of one chunk has none, because its decode time is unknown, not 0.
 func (r *Record) ITL() (time.Duration, bool) { return r.perToken(r.FirstToken()) }
 
-// TPOT is vLLM's time per output token without the first: (latency − TTFT) / (OSL − 1) with vLLM's TTFT,
-// so it differs from ITL where a role-only chunk comes before the first token. vLLM's latency ends at the last
-// chunk with a choice, ours at the last one with content.
+// TPOT is vLLM's time per output token without the first: (latency − TTFT) / (OSL − 1) with vLLM's TTFT, so it differs from ITL if a
+// role-only chunk comes before the first token. vLLM's latency ends at the last chunk with a choice, ours at the last one with content.
 func (r *Record) TPOT() (time.Duration, bool) { return r.perToken(r.Exchange.FirstEvent) }
 
 // perToken is the time from an instant to the last token, divided by the tokens after the first.
@@ -110,8 +107,8 @@ func (r *Record) perToken(from time.Duration) (time.Duration, bool) {
 	return d / time.Duration(n-1), true
 }
 
-// TPOTWithFirst is request latency / OSL, the prefill included: GuideLLM's TPOT, inference-perf's NTPOT, and what
-// AIPerf's e2e_normalized_interactivity inverts.
+// TPOTWithFirst is request latency / OSL, including the prefill: GuideLLM's TPOT, inference-perf's NTPOT, and the inverse of AIPerf's
+// e2e_normalized_interactivity.
 func (r *Record) TPOTWithFirst() (time.Duration, bool) {
 	n, _ := r.OutputTokens()
 	d, ok := r.Latency(r.Exchange.Start)
@@ -121,8 +118,8 @@ func (r *Record) TPOTWithFirst() (time.Duration, bool) {
 	return d / time.Duration(n), true
 }
 
-// OutputTokens is the output sequence length (OSL), reasoning included: the server's count, else the sum of the
-// chunks' counts, else the number of chunks. The last two are estimates.
+// OutputTokens is the output sequence length (OSL), including reasoning: the server's count, else the sum of the chunks' counts, else the
+// number of chunks. The last two are estimates.
 func (r *Record) OutputTokens() (n int64, estimated bool) {
 	x := &r.Exchange
 	if x.Usage.Completion > send.Unknown {
@@ -137,8 +134,8 @@ func (r *Record) OutputTokens() (n int64, estimated bool) {
 	return n, true
 }
 
-// InputTokens is the input sequence length (ISL): the server's count, else what was put into the body, else what the
-// row asked for. The last two are estimates.
+// InputTokens is the input sequence length (ISL): the server's count, else the tokens in the body, else the row's length. The last two are
+// estimates.
 func (r *Record) InputTokens() (n int64, estimated bool) {
 	switch {
 	case r.Exchange.Usage.Prompt > send.Unknown:
@@ -154,9 +151,9 @@ func (r *Record) InputTokens() (n int64, estimated bool) {
 // CapWait is how long a capped run held the request back: Admitted − Dispatched.
 func (r *Record) CapWait() (time.Duration, bool) { return between(r.Dispatched, r.Admitted) }
 
-// WireLag is the time from letting the request go to its last byte in the kernel: connection set-up, pool wait and the
-// write of the body. It starts at Admitted, which is Dispatched in a run without a cap, so that a cap's wait is not
-// counted as the client's. A request that was sent again has none: its last attempt's wire lies behind the wait for it.
+// WireLag is the time from the release of the request to its last byte in the kernel: connection set-up, wait for a pooled connection and
+// the write of the body. It starts at Admitted, which equals Dispatched in a run without a cap, so that waiting for a cap is not counted as
+// the client's delay. A request that was sent again has none, because its wire time is that of the last attempt.
 func (r *Record) WireLag() (time.Duration, bool) {
 	if r.Resent() {
 		return 0, false
@@ -164,16 +161,15 @@ func (r *Record) WireLag() (time.Duration, bool) {
 	return between(r.Admitted, r.Wire())
 }
 
-// SendGap is Wire − Intended: what every latency from the wire leaves out (coordinated omission).
+// SendGap is Wire − Intended: the part that latencies from the wire leave out (coordinated omission).
 func (r *Record) SendGap() (time.Duration, bool) { return between(r.Intended, r.Wire()) }
 
-// Resent reports whether the engine may have had the request more than once: after a further attempt, or because the
-// whole request went out again when its kept connection died. Its instants are those of the last time, so it is in no
-// latency.
+// Resent reports whether the engine may have received the request more than once: after a further attempt, or because the whole request was
+// sent again when its kept connection died. Its times are those of the last attempt, so no latency includes it.
 func (r *Record) Resent() bool { return r.Exchange.Attempts > 1 || r.Exchange.Resent > 0 }
 
-// PromptError is the number of prompt tokens that the server counted less those that the row asks for; false where
-// Prompt says that the two cannot be compared.
+// PromptError is the number of prompt tokens that the server counted minus those that the row has; false if Prompt says that the two cannot
+// be compared.
 func (r *Record) PromptError() (diff int64, ok bool) {
 	if r.Prompt == AgreeUnknown || r.Row == nil {
 		return 0, false
@@ -181,8 +177,8 @@ func (r *Record) PromptError() (diff int64, ok bool) {
 	return r.Exchange.Usage.Prompt - r.Row.InputLength.V, true
 }
 
-// CachePair is the predicted and the reported number of cached prompt tokens of a served row that has both: a
-// realisation is the ratio of their sums.
+// CachePair returns the predicted and the reported number of cached prompt tokens of a served row that has both. The realisation is the
+// ratio of their sums.
 func (r *Record) CachePair() (predicted, cached int64, ok bool) {
 	predicted, cached = r.Predicted, r.Exchange.Usage.Cached
 	if r.Outcome != Served || !r.Sent || predicted <= send.Unknown || cached <= send.Unknown {

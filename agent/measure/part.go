@@ -3,8 +3,8 @@
 
 package measure
 
-// This file keeps the figures of parts of a run's requests: of each engine, where requests are spread over several, and of each class,
-// where rows name theirs.
+// This file computes the figures of parts of a run's requests: of each engine, if there are several, and of each class, if rows have
+// classes.
 
 import (
 	"maps"
@@ -16,14 +16,14 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Server is an engine by its address.
+// Server is an engine, identified by its address.
 type Server struct {
 	Name    string // host:port
 	Address string
 	Port    int
 }
 
-// Instance is the engine that served the request, or was to: as a header of the reply names it, else host:port where there are several
+// Instance returns the engine that served the request, or was to: its name in a response header, else host:port if there are several
 // engines, else empty.
 func (r *Record) Instance() string {
 	switch {
@@ -35,58 +35,58 @@ func (r *Record) Instance() string {
 	return ""
 }
 
-// ServerFigures are those of one engine.
+// ServerFigures are the figures of one engine.
 type ServerFigures struct {
-	Server string `json:"server"` // host:port, or what a header of the replies calls it
+	Server string `json:"server"` // host:port, or the name in a response header
 	PartFigures
 }
 
-// ClassFigures are those of the rows of one class.
+// ClassFigures are the figures of the rows of one class.
 type ClassFigures struct {
-	// Class is empty for the rows that name none, and _OTHER for those of further classes, when there are more than [MaxClasses].
+	// Class is empty for rows without a class, and _OTHER for the classes after the first [MaxClasses].
 	Class string `json:"class"`
-	// Priority is the one that all requests of the class had in their bodies; absent where they had none, or different ones.
+	// Priority is the priority that all requests of the class had in their bodies; absent if they had none, or different ones.
 	Priority *int64 `json:"priority,omitempty"`
 	PartFigures
 }
 
-// PartFigures are those of a part of the requests.
+// PartFigures are the figures of a part of the requests.
 type PartFigures struct {
 	Rows Rows `json:"rows"`
-	// PromptTokens and CachedTokens are of the rows whose engine said both, OutputTokens of those whose engine said them; all of served
-	// rows that were sent once.
+	// PromptTokens and CachedTokens cover the rows for which the engine reported both, OutputTokens those for which it reported them; all
+	// only over served rows that were sent once.
 	PromptTokens int64 `json:"prompt_tokens"`
 	CachedTokens int64 `json:"cached_tokens"`
 	OutputTokens int64 `json:"output_tokens"`
-	// Good counts the served rows within the service level; absent where there is none.
+	// Good counts the served rows within the service level; absent if there is none.
 	Good *int64 `json:"good_requests,omitempty"`
-	// TTFT is from the start of the request to its first token, Latency to its last, ITL the mean gap between tokens, in ms; all of
-	// served rows that were sent once.
+	// TTFT is from the start of the request to its first token, Latency to its last one; ITL is the mean gap between tokens. All are in ms,
+	// over served rows that were sent once.
 	TTFT    Stat `json:"time_to_first_token"`
 	ITL     Stat `json:"inter_token_latency"`
 	Latency Stat `json:"request_latency"`
 }
 
-// maxServers bounds the engines that are told apart: a router may name another one with each reply.
+// maxServers is the maximum number of engines that are counted separately, because a router may name another one with each reply.
 const maxServers = 1000
 
-// MaxClasses bounds the classes that are told apart.
+// MaxClasses is the maximum number of classes that are counted separately.
 const MaxClasses = stats.MaxClasses
 
-// part collects the figures of a part.
+// part collects the figures of one part.
 type part struct {
 	PartFigures
 
 	ttft, itl, latency histogram
 	sent               int64
 	priority           mooncake.Opt[int64] // of the first request that was sent
-	mixed              bool                // another one had another
+	mixed              bool                // another one had a different priority
 }
 
-// parts are those of one kind, by name.
+// parts are the parts of one kind, by name.
 type parts map[string]*part
 
-// of returns the part of a name. Of more than most, those that come last are one.
+// of returns the part with a name. If there are more than most names, the later ones share a part.
 func (all parts) of(name string, most int) *part {
 	if all[name] == nil && len(all) >= most {
 		name = semconv.ErrorOther
@@ -130,7 +130,7 @@ func (p *part) add(r *Record, slo SLO) {
 	}
 }
 
-// ofPriority takes the priority of a request that was sent.
+// ofPriority adds the priority of a request that was sent.
 func (p *part) ofPriority(of mooncake.Opt[int64]) {
 	if p.sent == 0 {
 		p.priority = of
@@ -139,7 +139,7 @@ func (p *part) ofPriority(of mooncake.Opt[int64]) {
 	p.mixed = p.mixed || p.priority != of
 }
 
-// figures returns what has been collected.
+// figures returns the collected figures.
 func (p *part) figures() PartFigures {
 	f := p.PartFigures
 	f.TTFT, f.ITL, f.Latency = p.ttft.stat("ms"), p.itl.stat("ms"), p.latency.stat("ms")
@@ -177,7 +177,7 @@ func (all parts) servers() (list []ServerFigures) {
 	return list
 }
 
-// classes returns the figures of each class; none where no row named one.
+// classes returns the figures of each class; none if no row has a class.
 func (all parts) classes() (list []ClassFigures) {
 	if len(all) == 0 || len(all) == 1 && all[""] != nil {
 		return nil
@@ -205,7 +205,7 @@ func (a *Aggregate) addParts(r *Record) {
 	a.classes.of(class, MaxClasses).add(r, a.opt.SLO)
 }
 
-// add counts a row by what became of it.
+// add counts a row by its outcome.
 func (r *Rows) add(o Outcome) {
 	r.Total++
 	*[...]*int64{Served: &r.Served, Failed: &r.Failed, Cancelled: &r.Cancelled, Skipped: &r.Skipped, Disconnected: &r.Disconnected}[o]++

@@ -10,10 +10,10 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// maxReasons bounds the map of classes: ours are about 20, statuses come from the server.
+// maxReasons is the maximum number of classes: ours are about 20, and status codes come from the server.
 const maxReasons = 64
 
-// reasons counts classes; those past the bound go into "_OTHER", OpenTelemetry's name for the rest.
+// reasons counts classes; those beyond the maximum count as "_OTHER", OpenTelemetry's name for the rest.
 type reasons map[string]*Reason
 
 func (m reasons) add(reason, message string) {

@@ -16,16 +16,16 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Outcome is how a row ended. Every row ends in exactly one.
+// Outcome is how a row ended. Every row has exactly one.
 type Outcome uint8
 
 // The outcomes.
 const (
-	Served       Outcome = iota // a finish reason came and no error did
+	Served       Outcome = iota // a finish reason came and no error
 	Failed                      // sent, or tried, and not served
-	Cancelled                   // under way when the run was stopped
+	Cancelled                   // in flight when the run was stopped
 	Skipped                     // never tried
-	Disconnected                // its connection was closed on purpose, as a client does that gives up
+	Disconnected                // its connection was closed on purpose, like that of a client that gives up
 )
 
 var outcomeNames = [...]string{semconv.OutcomeServed, semconv.OutcomeFailed, semconv.OutcomeCancelled, semconv.OutcomeSkipped, semconv.OutcomeDisconnected}
@@ -44,27 +44,27 @@ func ParseOutcome(name string) (Outcome, error) {
 // Skip reasons; Record.Reason of a skipped row.
 const (
 	SkipSession       = "session_failed"     // an earlier turn of its session was not served
-	SkipSessionClosed = "session_closed"     // its session, and what the turn needs of it, was given up to make room
+	SkipSessionClosed = "session_closed"     // its session, whose state the turn needs, was dropped to make room
 	SkipGraph         = "predecessor_failed" // a row that it waits for was not served
-	SkipInterrupted   = "interrupted"        // the run was stopped before its turn came
-	SkipDuration      = "max_duration"       // its turn lies past --max-duration
-	SkipTooShort      = "prompt_too_short"   // shorter than the chat template alone, under --too-short=skip
-	SkipAborted       = "aborted"            // the run ended early on its own error limit
+	SkipInterrupted   = "interrupted"        // the run was stopped before it was due
+	SkipDuration      = "max_duration"       // it is due after --max-duration
+	SkipTooShort      = "prompt_too_short"   // shorter than the chat template alone, with --too-short=skip
+	SkipAborted       = "aborted"            // the run reached its own error limit and ended early
 )
 
-// CancelBroken is the Record.Reason of a cancelled row that had been sent, or was about to be, when its run was broken off: what became
-// of it is not known.
+// CancelBroken is the Record.Reason of a cancelled row that had been sent, or was about to be, when its run was broken off. Its result is
+// not known.
 const CancelBroken = "broken_off"
 
-// FailUnsendable is the Record.Reason of a row that no request could be built from.
+// FailUnsendable is the Record.Reason of a row from which no request could be built.
 const FailUnsendable = "unsendable"
 
-// Agreement compares one count that a row asked for with what the server counted.
+// Agreement compares one count of a row with the server's.
 type Agreement uint8
 
 // The agreements.
 const (
-	AgreeUnknown Agreement = iota // the server did not count, or the row did not ask
+	AgreeUnknown Agreement = iota // the server sent no count, or the row has none
 	AgreeEqual
 	AgreeDifferent
 )
@@ -73,87 +73,87 @@ var agreementNames = [...]string{"unknown", "equal", "different"}
 
 func (a Agreement) String() string { return agreementNames[a] }
 
-// ParseAgreement reads the name of an agreement; every other text is AgreeUnknown.
+// ParseAgreement reads the name of an agreement; any other text is AgreeUnknown.
 func ParseAgreement(name string) Agreement {
 	return Agreement(max(0, slices.Index(agreementNames[:], name))) //nolint:gosec // an index of agreementNames
 }
 
-// Record is what became of one row: exactly one per row of the replay. The pieces after it (spans, metrics,
-// report) read it and change nothing.
+// Record is the result of one row: the replay has exactly one for each row. Later stages (spans, metrics, report) read it and do not change
+// it.
 type Record struct {
 	Row   *mooncake.Row
 	Index int64 // row index in the trace, from 0
 	Turn  int   // turn of its session, from 0
-	// After are the rows that it waited for, by index: none for the first row of a graph, and nil for a row of no graph.
+	// After are the rows that it waited for, by index: empty for the first row of a graph, nil for a row outside graphs.
 	After []int64
 
-	// Model is the model that was asked for; empty when none was.
+	// Model is the requested model; empty if none was requested.
 	Model string
-	// CachedRefused says that the reply named more cached tokens than its prompt has: they count as unknown.
+	// CachedRefused says that the reply reported more cached tokens than its prompt has. They count as unknown.
 	CachedRefused bool
-	// Assumed says that the template's overhead of another model was taken, since this one was not measured.
+	// Assumed says that the template overhead of another model was assumed, because this model's was not measured.
 	Assumed bool
 
-	// Server is the engine that the request went to, where there are several; nil = the run's only one, or none.
+	// Server is the engine to which the request was sent, if there are several; nil = the run's only one, or none.
 	Server *Server
 
 	Outcome Outcome
-	Reason  string // error class ("connect_timeout", "429"), or skip reason; empty when served
+	Reason  string // error class ("connect_timeout", "429"), or skip reason; empty if served
 	Message string // for people; no prompt text, no secrets
 
-	// Offset is the intended instant in replay time, seconds from the schedule's zero, spreading included;
-	// Spread is the part that spreading added. Both are 0 in a closed loop.
+	// Offset is the scheduled time in replay time, in seconds from the start of the schedule, including spreading; Spread is the part that
+	// spreading added. Both are 0 in a closed loop.
 	Offset, Spread time.Duration
-	// Intended is the instant, on the run's clock, at which the row should have gone out: from the schedule, from
-	// the end of the rows before it, or, in a closed loop, the instant at which its slot became free.
+	// Intended is the time, on the run's clock, at which the row should have been sent: from the schedule, from the end of the rows before
+	// it, or, in a closed loop, the time at which its slot became free.
 	Intended time.Duration
-	// Scheduled is whether Intended comes from a timestamp or delay (lateness is judged) or from a free slot.
+	// Scheduled says whether Intended comes from a timestamp or delay (then lateness is judged) or from a free slot.
 	Scheduled bool
-	// Dispatched is the instant at which the scheduler let the request go; Admitted that at which a capped run let it
-	// through (equal to Dispatched without a cap).
+	// Dispatched is the time at which the scheduler released the request; Admitted the time at which a capped run let it through (equal to
+	// Dispatched without a cap).
 	Dispatched, Admitted time.Duration
-	// Excused is how much of the time from Intended to Dispatched the machine's own hiccups took.
+	// Excused is the part of the time from Intended to Dispatched during which the machine had hiccups.
 	Excused time.Duration
 
-	// Sent is true when Exchange says anything.
+	// Sent is true if Exchange is filled in.
 	Sent     bool
 	Exchange send.Exchange
 
-	// PromptTokens is the number of prompt tokens that were put into the body for this row, overhead included:
-	// the row's input length unless the row was too short. 0 when unknown (messages, text, payload).
+	// PromptTokens is the number of prompt tokens in the body, including overhead: the row's input length, unless the row was too short. 0
+	// if unknown (messages, text, payload).
 	PromptTokens int64
-	// OutputTokensAsked is the reply length that the body asked for; 0 when it asked for none.
+	// OutputTokensAsked is the reply length that the body requested; 0 if none.
 	OutputTokensAsked int64
-	// Priority is the one that the body states; absent where it states none.
+	// Priority is the priority in the body; absent if there is none.
 	Priority mooncake.Opt[int64]
-	Stream   bool // the body asked for a stream
-	TooShort bool // the row is shorter than the template: sent longer than it asks
-	TailCut  bool // the template's tokens ate into the row's last full block
+	Stream   bool // the body requested a stream
+	TooShort bool // the row is shorter than the template: it was sent longer
+	TailCut  bool // the template's tokens shortened the row's last full block
 	Prompt   Agreement
 	Output   Agreement
 
-	// Replies says of each of the row's replies what stood in its place: empty for the live reply, else why its words were
-	// invented (the reasons of package carry). Nil where the row has none. Carried and Invented are their prompt tokens.
+	// Replies says, for each of the row's replies, what was inserted: empty for the live reply, else the reason why its words were invented
+	// (the reasons of package carry). Nil if the row has none. Carried and Invented are their prompt tokens.
 	Replies           []string
 	Carried, Invented int64
 
 	// Span is the span of this request in this replay; zero without telemetry.
 	Span mooncake.SpanRef
 
-	// Predicted is the number of prompt tokens that an infinite cache of whole blocks would have served after the rows
-	// before, or send.Unknown. Finest is the same for a cache of the finest blocks, which shares partial ones, too: more
-	// cannot come from the rows before.
+	// Predicted is the number of prompt tokens that an infinite cache of whole blocks would have served after the earlier rows, or
+	// send.Unknown. Finest is the same for a cache of the finest blocks, which also shares partial blocks: earlier rows cannot provide
+	// more.
 	Predicted, Finest int64
-	// Prediction is what both come from: of an engine whose blocks nobody knows, and to which every reply is carried.
+	// Prediction is the source of both, for an engine with unknown blocks to which every reply is carried.
 	Prediction stats.Prediction
-	// Prompts is Prediction.Finest where no reply is carried.
+	// Prompts is Prediction.Finest without carried replies.
 	Prompts int64
-	// Block is the number of tokens in the blocks that Predicted counts: the engine's, or the trace's finest where that is not
-	// known; 0 where nothing is.
+	// Block is the number of tokens in the blocks of Predicted: the engine's, or the trace's finest if those are not known; 0 if nothing is
+	// known.
 	Block int64
 }
 
-// Shift moves all instants of the record, onto another clock.
+// Shift moves all times of the record to another clock.
 func (r *Record) Shift(by time.Duration) {
 	for _, at := range []*time.Duration{&r.Intended, &r.Dispatched, &r.Admitted} {
 		if *at > clock.Never {
@@ -174,7 +174,7 @@ func (r *Record) Shift(by time.Duration) {
 	}
 }
 
-// Lateness is dispatch minus intention, the cap's wait not included. Zero for rows that were never dispatched.
+// Lateness is dispatch minus intention, without the wait for a cap. Zero for rows that were never dispatched.
 func (r *Record) Lateness() time.Duration {
 	if r.Outcome == Skipped {
 		return 0

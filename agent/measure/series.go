@@ -5,17 +5,17 @@ package measure
 
 import "time"
 
-// series is a sum per time bin, from instant 0 of the run on. When an instant lies past its last bin, neighbouring
-// bins are added and the bins are twice as wide from then on: memory is bounded, whatever the run's length.
+// series is a sum per time bin, from the start of the run. When a time is after its last bin, pairs of bins are added, and the bins are
+// twice as wide from then on. So memory is bounded, whatever the run's length.
 type series struct {
 	width time.Duration
-	limit int // most bins
+	limit int // maximum number of bins
 	bins  []int32
-	early int64 // instants before the run's zero, put into the first bin
-	seen  int64 // the greatest running sum at a widening, which would hide intervals shorter than the new bins
+	early int64 // times before the run's start, counted in the first bin
+	seen  int64 // the greatest running sum before a widening, which would hide intervals shorter than the new bins
 }
 
-// bin returns the index of the instant's bin, and widens the bins until it has one.
+// bin returns the index of the time's bin, and widens the bins until it exists.
 func (s *series) bin(at time.Duration) int {
 	if at < 0 {
 		s.early++
@@ -46,11 +46,10 @@ func (s *series) widen() {
 	s.width *= 2
 }
 
-// interval adds one request that was under way from start to end, for peak. Instants are cut to bins, so that a
-// request that ends in the bin in which another starts is not counted with it (departures first, vLLM's rule);
-// a request within one bin lasts one bin.
+// interval adds one request that was in flight from start to end, for peak. Times are rounded down to bins, so a request that ends in the
+// bin in which another starts is not counted together with it (departures first, vLLM's rule). A request within one bin lasts one bin.
 func (s *series) interval(start, end time.Duration) {
-	last := s.bin(max(start, end, 0)) // first: it may widen
+	last := s.bin(max(start, end, 0)) // first, because it may widen the bins
 	first := s.bin(start)
 	s.bins[first]++
 	if last == first {

@@ -12,27 +12,29 @@ import (
 	"time"
 )
 
-// SLO is a set of service level objectives: greatest values that a good request stays within. Zero means not asked.
-// Latencies count from Start, as AIPerf and vLLM count them for their goodput.
+// SLO is a set of service level objectives: maximum values for a good request. Zero means no objective. Latencies count from Start, as in
+// the goodput of AIPerf and vLLM.
 type SLO struct {
-	TTFT, TTST, ITL, TPOT, E2E time.Duration
+	TTFT, TTST, ITL, TPOT, E2E, TTFO, Decode time.Duration
 }
 
-// objectives are what an SLO may ask for, each with the names that people write: ours, then vLLM's --goodput and AIPerf's tags.
+// objectives are the possible objectives, each with its names: ours, then those of vLLM's --goodput, and AIPerf's tags.
 var objectives = []struct {
 	names []string
 	limit func(*SLO) *time.Duration
 	of    span
-	must  bool // a reply without the figure misses it; else it has no say
+	must  bool // a reply without the figure misses it; else it is ignored
 }{
 	{[]string{"ttft", "time_to_first_token"}, func(s *SLO) *time.Duration { return &s.TTFT }, from(start, (*Record).TTFT), true},
 	{[]string{"ttst", "time_to_second_token"}, func(s *SLO) *time.Duration { return &s.TTST }, (*Record).TTST, false},
 	{[]string{"itl", "inter_token_latency"}, func(s *SLO) *time.Duration { return &s.ITL }, (*Record).ITL, false},
 	{[]string{"tpot", "time_per_output_token"}, func(s *SLO) *time.Duration { return &s.TPOT }, (*Record).TPOT, false},
 	{[]string{"e2e", "e2el", "request_latency"}, func(s *SLO) *time.Duration { return &s.E2E }, from(start, (*Record).Latency), true},
+	{[]string{"ttfo", "time_to_first_output_token"}, func(s *SLO) *time.Duration { return &s.TTFO }, (*Record).TTFO, true},
+	{[]string{"decode", "decode_duration"}, func(s *SLO) *time.Duration { return &s.Decode }, (*Record).DecodeDuration, false},
 }
 
-// objective returns where an SLO has the objective of a name, nil where there is none.
+// objective returns the field of an SLO for the objective with a name, or nil.
 func (s *SLO) objective(name string) *time.Duration {
 	for _, o := range objectives {
 		if slices.Contains(o.names, strings.ToLower(name)) {
@@ -42,16 +44,16 @@ func (s *SLO) objective(name string) *time.Duration {
 	return nil
 }
 
-// ParseSLO reads objectives such as "ttft=500ms,itl=50ms", and the spellings of AIPerf and vLLM,
-// "request_latency:250 inter_token_latency:10": pairs apart by commas or spaces, name and value by = or :, a bare
-// number in milliseconds. An empty text is no objective. An error names the pair.
+// ParseSLO reads objectives such as "ttft=500ms,itl=50ms", and the spellings of AIPerf and vLLM, "request_latency:250
+// inter_token_latency:10": pairs separated by commas or spaces, name and value separated by = or :, a bare number in milliseconds. An empty
+// text has no objectives. An error names the pair.
 func ParseSLO(text string) (SLO, error) {
 	var s SLO
 	for _, pair := range strings.FieldsFunc(text, func(c rune) bool { return c == ',' || c == ' ' || c == '\t' }) {
 		at := max(0, strings.IndexAny(pair, "=:"))
 		name, limit := pair[:at], s.objective(pair[:at])
 		if limit == nil {
-			return SLO{}, fmt.Errorf("objective %q: want name=duration with a name of ttft, ttst, itl, tpot, e2e, for example ttft=500ms", pair)
+			return SLO{}, fmt.Errorf("objective %q: want name=duration with a name of ttft, ttst, itl, tpot, e2e, ttfo or decode, for example ttft=500ms", pair)
 		}
 		d, err := parseMillis(pair[at+1:])
 		if err != nil {
@@ -82,7 +84,7 @@ func parseMillis(text string) (time.Duration, error) {
 // Any reports whether there is an objective.
 func (s SLO) Any() bool { return s != SLO{} }
 
-// String writes the objectives as ParseSLO reads them.
+// String returns the objectives in the form that ParseSLO reads.
 func (s SLO) String() string {
 	var parts []string
 	for _, o := range objectives {
@@ -93,8 +95,8 @@ func (s SLO) String() string {
 	return strings.Join(parts, ",")
 }
 
-// Good reports whether the record meets every objective. It must have been served and sent once. A reply
-// of one token has no inter-token figure and meets those objectives (vLLM's rule); one without a first token misses ttft.
+// Good reports whether the record meets every objective. It must have been served and sent once. A reply of one token has no inter-token
+// figure and meets those objectives (vLLM's rule); a reply without a first token misses ttft.
 func (s *SLO) Good(r *Record) bool {
 	if r.Outcome != Served || r.Resent() {
 		return false

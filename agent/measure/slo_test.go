@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/send"
 )
 
@@ -22,6 +23,7 @@ func TestParseSLO(t *testing.T) {
 		{"request_latency:250 inter_token_latency:10", SLO{E2E: 250 * ms, ITL: 10 * ms}},
 		// vLLM's.
 		{"ttft:100.5 e2el:2000", SLO{TTFT: 100*ms + ms/2, E2E: 2000 * ms}},
+		{"time_to_first_output_token:300 decode_duration:900", SLO{TTFO: 300 * ms, Decode: 900 * ms}},
 		{"TTFT=1s", SLO{TTFT: 1000 * ms}},
 	} {
 		got, err := ParseSLO(test.text)
@@ -37,7 +39,7 @@ func TestParseSLO(t *testing.T) {
 func TestParseSLOErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		"ttft":                               `"ttft"`,
-		"latency=5ms":                        "ttft, ttst, itl, tpot, e2e",
+		"latency=5ms":                        "ttft, ttst, itl, tpot, e2e, ttfo or decode",
 		"output_token_throughput_per_user:1": "output_token_throughput_per_user",
 		"ttft=fast":                          `"fast" is no duration`,
 		"ttft=0":                             "not above 0",
@@ -62,12 +64,15 @@ func TestGood(t *testing.T) {
 		change func(*Record)
 		want   bool
 	}{
-		{"within, bounds included", SLO{98 * ms, 10 * ms, 15 * ms, 16*ms + ms/4, 158 * ms}, same, true},
+		{"within, bounds included", SLO{98 * ms, 10 * ms, 15 * ms, 16*ms + ms/4, 158 * ms, 108 * ms, 60 * ms}, same, true},
 		{"first token too late", SLO{TTFT: 97 * ms}, same, false},
 		{"second token too late", SLO{TTST: 9 * ms}, same, false},
 		{"tokens too slow", SLO{ITL: 14 * ms}, same, false},
 		{"tokens too slow by vLLM's rule alone", SLO{ITL: 15 * ms, TPOT: 16 * ms}, same, false},
 		{"too late at the end", SLO{E2E: 157 * ms}, same, false},
+		{"the answer begins too late", SLO{TTFO: 107 * ms}, same, false},
+		{"reasoning alone misses the beginning of an answer", SLO{TTFO: 1000 * ms}, func(r *Record) { r.Exchange.FirstAnswer = clock.Never }, false},
+		{"too long from the first token to the last", SLO{Decode: 59 * ms}, same, false},
 		{"one miss of two is a miss", SLO{TTFT: 98 * ms, E2E: 157 * ms}, same, false},
 		{"one token meets a pace", SLO{ITL: ms, TPOT: ms}, func(r *Record) { r.Exchange.Usage.Completion = 1 }, true},
 		{"no content misses its first token", SLO{TTFT: 1000 * ms}, func(r *Record) { r.Exchange.At = nil }, false},

@@ -10,11 +10,10 @@ import (
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Stat describes the values of one figure. The names are AIPerf's, p999 (the 99.9th percentile) is ours.
+// Stat describes the values of one figure. The names are AIPerf's, except for p999 (the 99.9th percentile).
 //
-// Avg, Min, Max, Std and Sum are exact; Std is the population's (divided by n), as numpy and so AIPerf and vLLM have
-// it. Percentiles are nearest rank and within 0.05 % of the true value. A figure that is one number has it in Avg, and
-// Count 0.
+// Avg, Min, Max, Std and Sum are exact; Std is the population's (divided by n), as in numpy, AIPerf and vLLM. Percentiles are nearest rank
+// and within 0.05 % of the true value. A figure that is one number has it in Avg, and Count 0.
 type Stat struct {
 	Unit  string  `json:"unit"`
 	Avg   float64 `json:"avg"`
@@ -33,8 +32,8 @@ type Stat struct {
 	Std   float64 `json:"std"`
 	Count int64   `json:"count"`
 	Sum   float64 `json:"sum"`
-	// Clamped counts the values that lay outside the histogram's range: they are in Avg, Min, Max, Std and Sum
-	// as they are and in the percentiles at the end of the range (0, or the greatest value).
+	// Clamped counts the values outside the histogram's range. They are exact in Avg, Min, Max, Std and Sum; in the percentiles they count
+	// as the end of the range (0, or the greatest value).
 	Clamped int64 `json:"clamped,omitempty"`
 }
 
@@ -44,7 +43,7 @@ type scale struct {
 	limit int64   // greatest tick
 }
 
-// The scales of the figures, and what they cost in memory with three significant digits.
+// The scales of the figures, and their memory with three significant digits.
 var (
 	scaleMillis = scale{ticks: 1e6, limit: 24 * 3600 * 1e9} // ms in ns, up to a day: 296 KiB
 	scaleCount  = scale{ticks: 1, limit: 1e9}               // tokens: 168 KiB
@@ -62,12 +61,12 @@ type histogram struct {
 	mean, m2, sum, min, max float64
 }
 
-// newHistogram takes all its memory at once: in the middle of a run, that of all figures would hold up every stream for 20 ms.
+// newHistogram allocates all its memory at once, because in the middle of a run the allocation would delay every stream by 20 ms.
 func newHistogram(s scale) histogram {
 	return histogram{scale: s, hdr: hdr.New(1, s.limit, 3), min: math.Inf(1), max: math.Inf(-1)}
 }
 
-// record adds a value in the reported unit. NaN is no value: it is counted as clamped, not added.
+// record adds a value in the reported unit. NaN is counted as clamped, and not added.
 func (h *histogram) record(v float64) {
 	if math.IsNaN(v) {
 		h.clamped++
@@ -96,8 +95,8 @@ func (h *histogram) percentile(q float64) float64 {
 	n := float64(h.n)
 	rank := max(1, math.Ceil(q/100*n-1e-9)) // the small term undoes 0.1·30 = 3.0000000000000004
 	top := h.hdr.ValueAtPercentile(100 * rank / n)
-	// The histogram answers with the top of its bucket, which would be too great for every value. Three digits
-	// are 11 bits, the bits below are the bucket's width.
+	// The histogram returns the top of its bucket, which would be too high for all values but one. Three digits are 11 bits; the bits below
+	// are the bucket's width.
 	width := int64(1) << max(0, bits.Len64(uint64(top))-11) //nolint:gosec // ticks are 0 and above
 	v := float64(top-(width-1)/2) / h.ticks
 	return max(h.min, min(v, h.max))

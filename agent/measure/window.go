@@ -3,8 +3,8 @@
 
 package measure
 
-// This file takes figures of a part of a run: of its steady state, without the time in which the load rises and that in which what is
-// under way ends.
+// This file computes the figures of a part of a run: of its steady state, without the time in which the load rises and the time in which
+// the last requests end.
 
 import (
 	"maps"
@@ -14,34 +14,34 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// Window is a part of a run, from one instant of its clock to another one, the second one left out.
+// Window is a part of a run, from one time of its clock to another one, exclusive.
 //
-// Latencies and counts are of the requests that were handed to the transport in it, however long they took: to leave out those that
-// ended later would leave out the long ones. Throughputs are of what happened in it, whenever the request began: output tokens count
+// Latencies and counts cover the requests that were handed to the transport in the window, however long they took: leaving out those that
+// ended later would leave out the long ones. Throughputs cover what happened in the window, whenever the request began: output tokens count
 // at their arrival, a request at its last token, its input tokens at its first one. All are divided by the window's length.
 type Window struct{ From, To time.Duration }
 
 // Length is To − From.
 func (w Window) Length() time.Duration { return w.To - w.From }
 
-// Has reports whether an instant lies in the window.
+// Has reports whether a time lies in the window.
 func (w Window) Has(at time.Duration) bool { return w.From <= at && at < w.To }
 
 // began reports whether a record is one of the window's requests.
 func (w *Window) began(r *Record) bool { return w == nil || r.Sent && w.Has(r.Exchange.Start) }
 
-// throughput is what came to pass within a window.
+// throughput sums up what happened within a window.
 type throughput struct {
 	served, good  int64
 	input, output float64
 }
 
-// addVolume adds what a served row brought within the window.
+// addVolume adds the tokens of a served row within the window.
 func (a *Aggregate) addVolume(r *Record) {
 	w, v := a.opt.Window, &a.through
 	x := &r.Exchange
 	tokens, _ := r.OutputTokens()
-	begun, ended := r.LastToken(), r.LastToken() // of a reply that came as a whole
+	begun, ended := r.LastToken(), r.LastToken() // if the reply came as a whole
 	if r.streamed() {
 		begun = r.FirstToken()
 		within, all := int64(0), int64(0)
@@ -55,7 +55,7 @@ func (a *Aggregate) addVolume(r *Record) {
 				within += n
 			}
 		}
-		if all > 0 { // the engine's count, spread over the chunks as they are
+		if all > 0 { // the engine's count, distributed over the chunks
 			v.output += float64(tokens) * float64(within) / float64(all)
 		}
 	} else if w.Has(ended) {
@@ -71,22 +71,21 @@ func (a *Aggregate) addVolume(r *Record) {
 	}
 }
 
-// Plateau is the time for which a run had its usual load.
+// Plateau describes the time in which a run had its usual load.
 type Plateau struct {
 	Window
-	// Level is the number of requests under way that the run had or exceeded for half of the time from its first request to its
-	// last: their median over that time.
+	// Level is the median number of requests in flight, over the time from the first request to the last one.
 	Level int64
 	// Peak is the greatest number.
 	Peak int64
 }
 
-// Plateau finds the steady state of the records so far: from the instant at which as many requests are under way as in the median of
-// the time from the first request to the last, until the last one is sent. After that the load only falls. ok is false without a
-// request, and where all were sent at once.
+// Plateau finds the steady state of the records so far. It begins when as many requests are in flight as in the median of the time from the
+// first request to the last one, and ends when the last request is sent. After that the load only falls. ok is false without a request, or
+// if all were sent at once.
 //
-// SGLang's bench takes the longest time above a share of the peak; under recorded traffic, whose peak is one burst, that is a moment.
-// A median needs no share to be chosen, and is the cap where there is one. Instants are exact to PeakWidth.
+// SGLang's bench uses the longest time above a share of the peak; under recorded traffic, whose peak is one burst, that is a moment. A
+// median needs no such share, and equals the cap if there is one. Times are exact to PeakWidth.
 func (a *Aggregate) Plateau() (p Plateau, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -96,7 +95,7 @@ func (a *Aggregate) Plateau() (p Plateau, ok bool) {
 		return p, false
 	}
 	from, to := int(first/s.width), int(last/s.width)
-	levels := map[int64]int{} // bins by what was under way in them
+	levels := map[int64]int{} // bins by their number of requests in flight
 	sum := int64(0)
 	for i, n := range s.bins[:min(to, len(s.bins))] {
 		if sum += int64(n); i >= from {

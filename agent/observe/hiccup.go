@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// tick is the meter's period: short beside the lateness that matters, long beside the cost of a wake-up.
+	// tick is the meter's period: short compared with the lateness that matters, long compared with the cost of a wake-up.
 	tick = 2 * time.Millisecond
-	// HiccupFloor is the lateness of a tick from which on it counts as a hiccup. Below lies the ordinary
-	// cost of a wake-up on a busy machine.
+	// HiccupFloor is the lateness from which on a tick counts as a hiccup. Smaller values are the ordinary cost of a wake-up on a busy
+	// machine.
 	HiccupFloor = time.Millisecond
-	// maxHiccups bounds the list of hiccups that Excused looks into: 1 MiB. Past it the oldest half goes.
+	// maxHiccups is the maximum number of hiccups that Excused remembers: 1 MiB. Beyond it, the older half is dropped.
 	maxHiccups = 1 << 16
 )
 
-// meter sleeps a tick at a time and notes how late it wakes. The zero meter has seen no hiccup.
+// meter sleeps a tick at a time and records how late it wakes. The zero meter has recorded no hiccup.
 type meter struct {
 	mu      sync.Mutex
 	spans   []hiccup // by time, disjoint
@@ -31,7 +31,7 @@ type meter struct {
 	longest time.Duration
 }
 
-// hiccup is a time in which nothing of this process that waits for a timer could run.
+// hiccup is a time in which no goroutine of this process that waits for a timer could run.
 type hiccup struct{ from, to time.Duration }
 
 // run ticks until the waiter is woken.
@@ -68,7 +68,7 @@ func (m *meter) sum() (count int64, total, longest time.Duration) {
 	return m.count, m.total, m.longest
 }
 
-// excused returns the overlap of a to b with hiccups.
+// excused returns the overlap of the time from a to b with hiccups.
 func (m *meter) excused(a, b time.Duration) (sum time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package observe watches the machine and the process during a run, so that effects of the client can be told from effects of the
+// Package observe watches the machine and the process during a run, so that effects of the client can be distinguished from effects of the
 // engine.
 //
 // It measures four things: hiccups (a tick that comes late although nothing but the machine or this process
@@ -20,11 +20,11 @@ import (
 	"github.com/moonloop/moonloop/agent/schedule"
 )
 
-// Machine is what a run saw of the machine that it ran on.
+// Machine describes the machine and the process during a run.
 type Machine struct {
 	Elapsed time.Duration // observed time
-	// Hiccups is the number of ticks more than HiccupFloor late, HiccupTime the sum of their lateness and
-	// HiccupMax the greatest. Their share of Elapsed is the time in which a schedule could not be held.
+	// Hiccups is the number of ticks that were more than HiccupFloor late, HiccupTime the sum of their lateness and HiccupMax the greatest.
+	// Their share of Elapsed is the time in which a schedule could not be followed.
 	Hiccups    int64
 	HiccupTime time.Duration
 	HiccupMax  time.Duration
@@ -32,8 +32,8 @@ type Machine struct {
 	// from the upper bounds of a histogram's buckets.
 	GCPauses                int64
 	GCPauseTime, GCPauseMax time.Duration
-	// CPU is the user and system time of the process; CPUShare is CPU ÷ (Elapsed × processors), 0 to 1.
-	// Unknown is set where the platform does not say.
+	// CPU is the user and system time of the process; CPUShare is CPU ÷ (Elapsed × processors), 0 to 1. Unknown is set if the platform does
+	// not provide it.
 	CPU      time.Duration
 	CPUShare float64
 	CPUKnown bool
@@ -41,7 +41,7 @@ type Machine struct {
 	// cgroup with a quota that can be read.
 	Throttled     time.Duration
 	ThrottleKnown bool
-	// MaxRSS is the process's peak resident memory in bytes; 0 where unknown.
+	// MaxRSS is the process's peak resident memory in bytes; 0 if unknown.
 	MaxRSS int64
 }
 
@@ -49,16 +49,16 @@ type Machine struct {
 type Observer struct {
 	clk   clock.Clock
 	meter meter
-	wait  schedule.Waiter // the meter's; nil without one
+	wait  schedule.Waiter // the meter's; nil if there is none
 	gone  sync.WaitGroup
 
-	// What the process and the machine had counted at the start.
+	// The counters of the process and the machine at the start.
 	start, cpu, throttled time.Duration
 	pauses                *metrics.Float64Histogram
 }
 
-// Start begins to watch. The waiter becomes the hiccup meter's and is closed by Stop; nil leaves hiccups out, as
-// in virtual time, where there are none.
+// Start begins to watch. The hiccup meter uses the waiter, and Stop closes it; nil means no hiccup meter, as in virtual time, where there
+// are no hiccups.
 func Start(clk clock.Clock, w schedule.Waiter) *Observer {
 	o := &Observer{clk: clk, wait: w, start: clk.Now(), pauses: readPauses()}
 	o.cpu, _, _ = usage()
@@ -77,7 +77,7 @@ func (o *Observer) Excused(a, b time.Duration) time.Duration {
 	return o.meter.excused(a, b)
 }
 
-// Now returns what has been seen so far.
+// Now returns what has been measured so far.
 func (o *Observer) Now() Machine {
 	m := Machine{Elapsed: o.clk.Now() - o.start}
 	m.Hiccups, m.HiccupTime, m.HiccupMax = o.meter.sum()
@@ -93,7 +93,7 @@ func (o *Observer) Now() Machine {
 	return m
 }
 
-// Stop ends the watch and returns what it saw.
+// Stop ends the measurement and returns its result.
 func (o *Observer) Stop() Machine {
 	m := o.Now()
 	if o.wait != nil {
@@ -104,7 +104,7 @@ func (o *Observer) Stop() Machine {
 	return m
 }
 
-// readPauses returns the runtime's histogram of stop-the-world pauses of the collector; empty where it has none.
+// readPauses returns the runtime's histogram of stop-the-world pauses of the collector; empty if the runtime has none.
 func readPauses() *metrics.Float64Histogram {
 	s := []metrics.Sample{{Name: "/sched/pauses/total/gc:seconds"}}
 	if metrics.Read(s); s[0].Value.Kind() != metrics.KindFloat64Histogram {

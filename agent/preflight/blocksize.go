@@ -12,14 +12,13 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// metricsLimit bounds the look at the engine's metrics.
+// metricsLimit is the maximum time for reading the engine's metrics.
 const metricsLimit = 5 * time.Second
 
 // blockInMetrics matches the block size in vLLM's metrics.
 var blockInMetrics = regexp.MustCompile(`(?m)^vllm:cache_config_info\{[^\n]*\bblock_size="(\d+)"`)
 
-// askBlockSize asks the engine for the size of its cache's blocks; 0 where it does not say, since nothing depends on it but the
-// prediction.
+// askBlockSize asks the engine for the block size of its cache; 0 if it does not state one. Only the prediction depends on it.
 func (p *preflight) askBlockSize(ctx context.Context) int {
 	ctx, cancel := context.WithTimeout(ctx, metricsLimit)
 	defer cancel()

@@ -3,7 +3,7 @@
 
 package preflight
 
-// This file measures what each model's chat template adds to a prompt.
+// This file measures how many tokens each model's chat template adds to a prompt.
 
 import (
 	"cmp"
@@ -18,12 +18,12 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// MaxMeasured bounds the models whose templates are measured, two requests each: those with the most rows.
+// MaxMeasured is the maximum number of models whose templates are measured, with two requests each: those with the most rows.
 const MaxMeasured = 16
 
-// calibrate measures what the engine adds to the prompts of each model that the look-ahead shows, and builds with it. Models
-// that come later, are too many, or are unknown to the engine are taken to be like the measured one with the most rows. Where the usual
-// words are not one token each, it finds others.
+// calibrate measures how many tokens the engine adds to the prompts of each model in the look-ahead, and uses the result. Models that
+// appear later, are too many, or are unknown to the engine are assumed to be like the measured one with the most rows. If the usual words
+// are not one token each, it finds others.
 func (p *preflight) calibrate(ctx context.Context) error {
 	models := p.models[:min(len(p.models), MaxMeasured)]
 	err := p.measureAll(ctx, models)
@@ -47,7 +47,7 @@ func (p *preflight) calibrate(ctx context.Context) error {
 	return err
 }
 
-// noteWords says what prompts are made of, where it is not what they usually are.
+// noteWords reports the words of prompts, if they are not the usual ones.
 func (p *preflight) noteWords() {
 	l, by, letters := p.opt.Words, "/"+ByTokenize, "letters"
 	if p.found.Words.Found == ByUsage {
@@ -60,7 +60,7 @@ func (p *preflight) noteWords() {
 		l.Len(), l.Letters(), letters, by, p.found.Words.Requests)
 }
 
-// measureAll measures models, and builds with what came out.
+// measureAll measures models, and uses the results.
 func (p *preflight) measureAll(ctx context.Context, models []string) error {
 	p.noTurns = nil
 	measured := make(map[string]prompt.Overhead, len(models))
@@ -94,9 +94,9 @@ func (p *preflight) measureAll(ctx context.Context, models []string) error {
 	return p.build()
 }
 
-// measure learns from two requests, three where prompts have several turns, how many tokens the engine adds to a prompt of a
-// model, and proves that a generated word costs it exactly one. Where turns are only for live replies, an engine that does not
-// take them, or does not count them as it should, is noted: such replies can be left out.
+// measure determines with two requests (three if prompts have several turns) how many tokens the engine adds to a prompt of a model, and
+// proves that a generated word costs it exactly one. If turns are only needed for live replies, an engine that refuses them, or counts them
+// wrongly, causes a note: such replies can be left out.
 func (p *preflight) measure(ctx context.Context, model string) (over prompt.Overhead, err error) {
 	delta := p.Trace.Sessions == mooncake.SessionDelta
 	turns := (delta || p.found.Carry) && p.opt.Endpoint.OfMessages()
@@ -126,13 +126,13 @@ func (p *preflight) measure(ctx context.Context, model string) (over prompt.Over
 	return over, nil
 }
 
-// countPrompt asks for one token of a reply, to learn how many the prompt of a request has. what and n make its trace context.
+// countPrompt requests one token of a reply, to learn the number of prompt tokens. what and n determine its trace context.
 func (p *preflight) countPrompt(ctx context.Context, model, what string, n int64, req send.Request) (int64, error) {
 	var reply struct {
 		ID    string
 		Usage *struct {
 			PromptTokens int64 `json:"prompt_tokens"`
-			InputTokens  int64 `json:"input_tokens"` // of /v1/responses and /v1/messages, there without those that were cached
+			InputTokens  int64 `json:"input_tokens"` // of /v1/responses and /v1/messages, where it excludes cached tokens
 			CacheRead    int64 `json:"cache_read_input_tokens"`
 			CacheCreated int64 `json:"cache_creation_input_tokens"`
 		}

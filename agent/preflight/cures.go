@@ -3,7 +3,7 @@
 
 package preflight
 
-// This file says what to do about an engine that does not answer as it should.
+// This file gives advice for an engine that does not answer as expected.
 
 import (
 	"cmp"
@@ -17,16 +17,16 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// What may help with an engine that is starting, or loading its model.
+// Advice for an engine that is starting, or loading its model.
 const (
 	waitStarting = "--wait-ready 5m waits for one that is starting"
 	stillLoading = "is it still loading its model?"
 	waitLoading  = "--wait-ready 5m waits for it"
 )
 
-// noWay are the classes of failure by which the engine is not reached at all, and what to look at.
+// noWay are the classes of failure in which the engine was not reached at all, with advice.
 var noWay = map[send.Class][]string{
-	send.ClassTLS:            nil, // its message says it
+	send.ClassTLS:            nil, // the message has the advice
 	send.ClassDNS:            {"is the name in the URL right?"},
 	send.ClassConnect:        {"does the engine run there, and is the URL right?", waitStarting},
 	send.ClassConnectTimeout: {"can it be reached from here? --connect-timeout gives it longer"},
@@ -34,8 +34,8 @@ var noWay = map[send.Class][]string{
 	send.ClassTransport:      {"does it speak TLS, which a URL with https:// is for?"},
 }
 
-// unreachable says what keeps the run from the engine, and what to do; nil where the engine has answered. What an answer says
-// of the list of models can be the list's own fault.
+// unreachable returns an error with advice if the engine could not be reached; nil if the engine has answered. An error in an answer about
+// the list of models may concern only the list.
 func (p *preflight) unreachable(ctx context.Context, err error) error {
 	f := failure(err)
 	cures, unreached := noWay[f.Class]
@@ -57,12 +57,12 @@ func (p *preflight) unreachable(ctx context.Context, err error) error {
 	return fmt.Errorf("engine %s: %w", p.engine(), withCures(err, cures...))
 }
 
-// withListCures adds to the error of a list of models what to do.
+// withListCures adds advice to the error of a list of models.
 func (p *preflight) withListCures(err error) error {
 	switch f := failure(err); {
 	case wantsKey(f):
 		return withCures(err, p.keyCure())
-	case f.Class == "", f.Status/100 == 3, errors.Is(err, send.ErrPage): // its message says it
+	case f.Class == "", f.Status/100 == 3, errors.Is(err, send.ErrPage): // the message has the advice
 		return err
 	case p.Prompt.Model == "":
 		return withCures(err, "is the URL an OpenAI-compatible engine's base URL? If it is, name the model with --model")
@@ -70,7 +70,7 @@ func (p *preflight) withListCures(err error) error {
 	return withCures(err, "is the URL an OpenAI-compatible engine's base URL?")
 }
 
-// calibrationError says what was asked of the engine, what came, and what to do.
+// calibrationError describes what was requested of the engine, the result, and advice.
 func (p *preflight) calibrationError(ctx context.Context, path, model string, err error) error {
 	switch f := failure(err); {
 	case ctx.Err() != nil, f.Class == "":
@@ -78,7 +78,7 @@ func (p *preflight) calibrationError(ctx context.Context, path, model string, er
 		err = withCures(err, p.keyCure())
 	case f.Status == http.StatusNotFound:
 		err = withCures(err, "does the engine serve this model under this path? --model NAME sends every row to another one")
-	case f.Status/100 == 3, f.Class == send.ClassProtocol: // its message says it
+	case f.Status/100 == 3, f.Class == send.ClassProtocol: // the message has the advice
 	case f.Status == http.StatusServiceUnavailable:
 		err = withCures(err, stillLoading, waitLoading)
 	default:
@@ -87,7 +87,7 @@ func (p *preflight) calibrationError(ctx context.Context, path, model string, er
 	return fmt.Errorf("calibration: engine %s: POST %s, %.64q, a short prompt and 1 token of output: %w", p.engine(), path, model, err)
 }
 
-// failure returns how an exchange failed; the zero Error for an error of another kind, and for none.
+// failure returns how an exchange failed; the zero Error for other errors, and for none.
 func failure(err error) (f send.Error) {
 	if failed, ok := errors.AsType[*send.Error](err); ok {
 		f = *failed
@@ -99,7 +99,7 @@ func wantsKey(f send.Error) bool {
 	return f.Status == http.StatusUnauthorized || f.Status == http.StatusForbidden
 }
 
-// keyCure says what to do about an engine that wants a key.
+// keyCure returns advice for an engine that requires a key.
 func (p *preflight) keyCure() string {
 	if p.Key && p.Prompt.Endpoint == prompt.Messages && cmp.Or(p.Prompt.Profile, prompt.Auto) == prompt.Auto {
 		return "is the API key right? it was sent as x-api-key; an engine that wants a bearer key gets one with its --profile, such as vllm"
@@ -110,7 +110,7 @@ func (p *preflight) keyCure() string {
 	return "it wants an API key: --api-key-env or --api-key-file gives one"
 }
 
-// withCures adds to an error what to do.
+// withCures adds advice to an error.
 func withCures(err error, cures ...string) error {
 	if len(cures) == 0 {
 		return err

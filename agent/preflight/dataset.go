@@ -3,7 +3,7 @@
 
 package preflight
 
-// This file has prompts made of a dataset's text: it has the tokens of each segment counted, and checks the sum on the engine.
+// This file prepares prompts from a dataset's text: it has the tokens of each segment counted, and checks the sum on the engine.
 
 import (
 	"context"
@@ -20,16 +20,16 @@ import (
 const ByFile = "tokenizer"
 
 const (
-	// segmentBytes is how much text one question about segments has: less than any model's context.
+	// segmentBytes is the size of the text in one question about segments: less than any model's context.
 	segmentBytes = 8 << 10
-	// checkedTokens is how long the prompt is at most by which the sum is checked.
+	// checkedTokens is the maximum length of the prompt that checks the sum.
 	checkedTokens = 3000
 )
 
-// errUncounted says that an engine's way to be asked for tokens does not tell those of a segment.
+// errUncounted is the error for an engine whose tokenizer endpoint does not show the tokens of a segment.
 var errUncounted = errors.New("the engine does not say how many tokens a piece of text has (/tokenize)")
 
-// useDataset has prompts made of the dataset's text.
+// useDataset makes prompts from the dataset's text.
 func (p *preflight) useDataset(ctx context.Context) error {
 	c := p.Dataset
 	models, by := p.models, ByTokenize
@@ -51,7 +51,7 @@ func (p *preflight) useDataset(ctx context.Context) error {
 		case tokens == nil:
 			tokens = n
 		}
-		for i := range tokens { // what is not the same to all models is left out
+		for i := range tokens { // segments that are not the same for all models are left out
 			if n[i] != tokens[i] {
 				tokens[i] = 0
 			}
@@ -78,7 +78,7 @@ func (p *preflight) useDataset(ctx context.Context) error {
 	return p.checkDataset(ctx, d)
 }
 
-// checkDataset has the engine count a prompt of text. Without the template's overhead nobody knows what it should have.
+// checkDataset checks the engine's count for a prompt of text. Without the template's overhead, the right count is unknown.
 func (p *preflight) checkDataset(ctx context.Context, d *report.Dataset) error {
 	model := p.models[0]
 	over, known := p.opt.Measured[model]
@@ -101,7 +101,7 @@ func (p *preflight) checkDataset(ctx context.Context, d *report.Dataset) error {
 	return nil
 }
 
-// askSegments asks the engine for the tokens of segments. Between two segments stands a word whose token is known.
+// askSegments asks the engine for the tokens of segments. Between two segments is a word whose token is known.
 func (p *preflight) askSegments(ctx context.Context, model string, segments []string) ([]int, error) {
 	for _, ask := range p.textWays() {
 		tokens, err := p.askBetween(ctx, ask, model, segments)
@@ -114,7 +114,7 @@ func (p *preflight) askSegments(ctx context.Context, model string, segments []st
 
 func (p *preflight) askBetween(ctx context.Context, ask asking, model string, segments []string) ([]int, error) {
 	tokens := make([]int, len(segments))
-	left := make([]int, len(segments)) // those that have not been asked for
+	left := make([]int, len(segments)) // segments that have not been asked for
 	for i := range left {
 		left[i] = i
 	}
@@ -142,7 +142,7 @@ func (p *preflight) askBetween(ctx context.Context, ask asking, model string, se
 			return nil
 		}
 		for _, i := range left {
-			if strings.Contains(segments[i], pivot) { // its tokens may be taken for a pivot
+			if strings.Contains(segments[i], pivot) { // its tokens may look like a pivot
 				other = append(other, i)
 				continue
 			}
@@ -158,10 +158,10 @@ func (p *preflight) askBetween(ctx context.Context, ask asking, model string, se
 		}
 		left = other
 	}
-	return tokens, nil // of those that hold both words nothing is known: they are left out
+	return tokens, nil // segments that contain both words are unknown: they are left out
 }
 
-// pieces counts the tokens between pivots: that of the last token, as often as there are segments and once more.
+// pieces counts the tokens between pivots. A pivot is the last token, which must occur once more than there are segments.
 func pieces(ids []uint32, batch, tokens []int) error {
 	if len(ids) == 0 {
 		return errUncounted

@@ -3,7 +3,7 @@
 
 package preflight
 
-// This file settles which model each row asks for, and says which rows their models cannot serve.
+// This file decides which model each row requests, and reports rows that their models cannot serve.
 
 import (
 	"cmp"
@@ -18,19 +18,19 @@ import (
 )
 
 const (
-	// maxNamed bounds the models that a message names, maxLines the rows.
+	// maxNamed is the maximum number of models in a message, maxLines that of rows.
 	maxNamed = 8
 	maxLines = 3
 )
 
-// chooseModel settles which model rows ask for that name none, and says what is odd about those that rows name.
+// chooseModel decides which model rows without one request, and reports problems of the models that rows have.
 func (p *preflight) chooseModel(ctx context.Context) (fallback string, err error) {
 	listed, err := p.reach(ctx)
 	if away := p.unreachable(ctx, err); away != nil {
 		return "", away
 	}
 	var named []load.ModelRows
-	needed := p.OneModel == "" && len(p.Trace.Models) == 0 // a model for the rows that name none
+	needed := p.OneModel == "" && len(p.Trace.Models) == 0 // rows without a model need one
 	for _, m := range p.Trace.Models {
 		if m.Name != "" {
 			named = append(named, m)
@@ -41,7 +41,7 @@ func (p *preflight) chooseModel(ctx context.Context) (fallback string, err error
 	switch {
 	case err != nil && needed:
 		return "", fmt.Errorf("engine %s: list its models: %w", p.engine(), p.withListCures(err))
-	case err != nil: // an engine need not list its models to serve one
+	case err != nil: // an engine may serve a model without listing it
 		if status := failure(err).Status; status != http.StatusNotFound && status != http.StatusMethodNotAllowed {
 			p.Warn("engine %s does not list its models: %v", p.engine(), p.withListCures(err))
 		}
@@ -66,7 +66,7 @@ func (p *preflight) chooseModel(ctx context.Context) (fallback string, err error
 	return fallback, nil
 }
 
-// countModels finds the models that the rows of the look-ahead ask for, those with the most rows first, and the one that is named most.
+// countModels counts the models of the rows in the look-ahead, those with the most rows first, and finds the most frequent one.
 func (p *preflight) countModels() {
 	rows, most := make(map[string]int), 0
 	p.found.Model = p.found.Builder.Model(new(mooncake.Row))
@@ -85,7 +85,7 @@ func (p *preflight) countModels() {
 	slices.SortStableFunc(p.models, func(a, b string) int { return cmp.Compare(rows[b], rows[a]) })
 }
 
-// rowsOf says how many rows some models have, as far as the look-ahead tells, what is with these, and which they are.
+// rowsOf describes how many rows of the look-ahead have one of these models, what happens to them, and which ones they are.
 func (p *preflight) rowsOf(models []load.ModelRows, which string) string {
 	n := 0
 	var list []string
@@ -103,7 +103,7 @@ func (p *preflight) rowsOf(models []load.ModelRows, which string) string {
 	return fmt.Sprintf("%s%s (%s)", rows, which, names(list))
 }
 
-// names lists the first few names of models.
+// names lists the first names of models.
 func names(list []string) string {
 	var quoted []string
 	for _, name := range list[:min(len(list), maxNamed)] {
@@ -116,7 +116,7 @@ func names(list []string) string {
 	return text
 }
 
-// tooLong warns of the rows of the look-ahead that need more tokens than the engine's context has.
+// tooLong warns about rows of the look-ahead that need more tokens than the engine's context has.
 func (p *preflight) tooLong() {
 	n := 0
 	var first []string

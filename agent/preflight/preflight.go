@@ -1,12 +1,12 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package preflight asks the engine, before anything is timed, what a replay must know of it: whether it is ready, which models
-// it serves, what each model's chat template adds to a prompt, which words or token ids are one token each, how large the blocks
-// of its cache are, and whether it can count the tokens of a text.
+// Package preflight asks the engine, before anything is timed, what a replay must know about it: whether it is ready, which models it
+// serves, what each model's chat template adds to a prompt, which words or token ids are one token each, how large the blocks of its cache
+// are, and whether it can count the tokens of a text.
 //
-// What cannot be replayed is found here: a row that is bound to fail should not be found out after an hour. Every question is
-// bounded in time, says what it waits for, and carries a trace context that nobody records.
+// It finds what cannot be replayed, so that a row that is bound to fail is not discovered after an hour. Every question has a time limit,
+// reports what it waits for, and carries a trace context that is not recorded.
 package preflight
 
 import (
@@ -28,64 +28,63 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Config is what the questions depend on.
+// Config is the configuration of the questions.
 type Config struct {
 	URL string // of the engine
-	Key bool   // the engine is sent an API key
-	// WaitReady is how long an engine is waited for that is not ready; 0 = one look decides. TotalTimeout bounds a question
-	// where it is shorter than the question's own bound; 0 = it does not.
+	Key bool   // an API key is sent to the engine
+	// WaitReady is how long to wait for an engine that is not ready; 0 = check once. TotalTimeout limits a question if it is shorter than
+	// the question's own limit; 0 = no limit.
 	WaitReady, TotalTimeout time.Duration
 
-	// Prompt is how rows become requests, as far as that is known without the engine. Where its Overhead is given, nothing is
-	// calibrated.
+	// Prompt says how rows become requests, as far as it is known without the engine. If its Overhead is given, nothing is calibrated.
 	Prompt prompt.Options
-	// OneModel is the model that every row goes to, whatever it names; empty = each row's own.
+	// OneModel is the model for every row; empty = each row's own.
 	OneModel string
-	// CacheBlock is the number of tokens in a block of the engine's prefix cache; 0 = as its metrics say.
+	// CacheBlock is the number of tokens in a block of the engine's prefix cache; 0 = from its metrics.
 	CacheBlock int
-	// Replies says that rows may need the live replies of others, Carry whether these are wanted.
+	// Replies says that rows may need the live replies of others; Carry says whether these are inserted.
 	Replies bool
 	Carry   carry.Mode
 
-	// Dataset is the text that prompts are made of; nil = words alone.
+	// Dataset is the text from which prompts are made; nil = only words.
 	Dataset *dataset.Corpus
-	// Tokenizer is the model's own; nil = the engine is asked for the tokens of a text.
+	// Tokenizer is the model's own tokenizer; nil = ask the engine for the tokens of a text.
 	Tokenizer Tokenizer
 
 	Trace load.Info
-	// Generated says that there may be prompts to be made; those that the trace has need no calibration.
+	// Generated says that some prompts may have to be generated. Prompts in the trace need no calibration.
 	Generated bool
 	// Ahead calls yield for the rows of the look-ahead, with their lines.
 	Ahead func(yield func(line int64, row *mooncake.Row) bool)
 
-	// Traceparent makes the trace context of a question, by what it asks and a number. Warn and Note tell the user; Note is called
-	// on any goroutine.
+	// Traceparent returns the trace context of a question, given its subject and a number. Warn and Note inform the user; Note may be
+	// called on any goroutine.
 	Traceparent func(what string, n int64) string
 	Warn, Note  func(format string, args ...any)
 }
 
-// Tokenizer tells the tokens of a text as part of a prompt.
+// Tokenizer counts the tokens of a text as part of a prompt.
 type Tokenizer interface {
 	Encode(text string) ([]uint32, error)
 }
 
-// Findings are what the engine's answers came to.
+// Findings are the conclusions from the engine's answers.
 type Findings struct {
-	Builder *prompt.Builder // makes requests as this engine needs them
-	Model   string          // of every row, or of the most rows of the look-ahead
-	Words   report.Words    // how the words of prompts were found; zero where there were none to find
-	// Dataset says what prompts are made of, where there is a dataset.
+	Builder *prompt.Builder // makes requests for this engine
+	Model   string          // of every row, or of most rows of the look-ahead
+	Words   report.Words    // how the words of prompts were found; zero if none were needed
+	// Dataset describes the dataset, if there is one.
 	Dataset *report.Dataset
 	// CacheBlock is the number of tokens in a block of the engine's prefix cache; 0 = unknown.
 	CacheBlock int
-	// Carry says that live replies are to be carried. Check counts the tokens of one; nil = the engine cannot.
+	// Carry says that live replies are carried. Check counts the tokens of a reply; nil = the engine cannot.
 	Carry bool
 	Check func(ctx context.Context, model, text string) (count int64, tokens []uint32, err error)
-	// Asked are the requests that the engine was asked something by.
+	// Asked are the requests in which the engine was asked.
 	Asked []telemetry.Apart
 }
 
-// Run asks the engine. The error says why it cannot be replayed against, and what to do.
+// Run asks the engine. The error says why it cannot be used for a replay, and gives advice.
 func Run(ctx context.Context, cfg Config, client *send.Client, clk clock.Clock) (Findings, error) {
 	p := &preflight{Config: cfg, client: client, clk: clk, opt: cfg.Prompt, contexts: make(map[string]int64)}
 	p.found.CacheBlock = cfg.CacheBlock
@@ -93,7 +92,7 @@ func Run(ctx context.Context, cfg Config, client *send.Client, clk clock.Clock) 
 	return p.found, err
 }
 
-// preflight is one run of questions.
+// preflight is the state of one Run.
 type preflight struct {
 	Config
 	client *send.Client
@@ -101,9 +100,9 @@ type preflight struct {
 
 	found    Findings
 	opt      prompt.Options   // the builder's
-	models   []string         // that rows ask for: those with the most rows of the look-ahead first, at least one
-	contexts map[string]int64 // tokens that the engine's models can hold, as far as it says
-	noTurns  error            // why the cost of a turn could not be measured
+	models   []string         // models that rows request: those with the most rows of the look-ahead first, at least one
+	contexts map[string]int64 // maximum tokens of the engine's models, as far as it states them
+	noTurns  error            // why the overhead of a turn could not be measured
 }
 
 func (p *preflight) ask(ctx context.Context) (err error) {
@@ -147,7 +146,7 @@ func (p *preflight) ask(ctx context.Context) (err error) {
 	return nil
 }
 
-// build makes the builder anew from its options.
+// build makes the builder again from its options.
 func (p *preflight) build() (err error) {
 	if p.found.Builder, err = prompt.NewBuilder(p.opt); err == nil {
 		p.opt = p.found.Builder.Options()
@@ -163,7 +162,7 @@ func (p *preflight) header(what string, n int64) http.Header {
 	return http.Header{"Traceparent": {p.Traceparent(what, n)}}
 }
 
-// asked notes a request that the engine was asked something by, for its span.
+// asked records a request in which the engine was asked, for its span.
 func (p *preflight) asked(model, response string, began time.Duration) {
 	p.found.Asked = append(p.found.Asked, telemetry.Apart{Name: semconv.SpanMeasure, Model: model, Response: response, From: began, To: p.clk.Now()})
 }
@@ -180,7 +179,7 @@ func (p *preflight) mayCarry() bool {
 	return true
 }
 
-// settleReplies finds out how live replies can be checked.
+// settleReplies determines how live replies can be checked.
 func (p *preflight) settleReplies(ctx context.Context) error {
 	if p.noTurns != nil {
 		if p.Carry == carry.Always {

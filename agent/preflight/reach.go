@@ -3,7 +3,7 @@
 
 package preflight
 
-// This file waits for the engine: whether it can be reached at all, and whether it is ready.
+// This file waits for the engine: until it can be reached, and until it is ready.
 
 import (
 	"cmp"
@@ -16,15 +16,15 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// The pauses between two looks at an engine that is waited for, and the time between two lines that say so.
+// The pauses between two checks of an engine that is not ready, and the time between two messages about it.
 const (
 	firstPause = 250 * time.Millisecond
 	longPause  = 2 * time.Second
 	tellEvery  = 5 * time.Second
 )
 
-// reach looks whether the engine can be reached, and returns the models that it lists. An engine that may become ready is
-// waited for as long as the configuration says.
+// reach checks whether the engine can be reached, and returns the models that it lists. It waits for an engine that may become ready, as
+// long as the configuration says.
 func (p *preflight) reach(ctx context.Context) (models []string, err error) {
 	if p.WaitReady == 0 {
 		_, stop := p.announce("its list of models", p.bound(send.LookLimit))
@@ -39,7 +39,7 @@ func (p *preflight) reach(ctx context.Context) (models []string, err error) {
 	var last error
 	for pause := firstPause; ; pause = min(2*pause, longPause) {
 		if models, err = p.listModels(within); !loading(err) {
-			// Some list their models while they load them, but their health says so.
+			// Some engines list their models while they load them, but report their health as not ready.
 			if health := p.client.Get(within, "/health", nil); unavailable(health) {
 				err = health
 			}
@@ -91,19 +91,19 @@ func loading(err error) bool {
 	}
 }
 
-// unavailable reports whether an engine says of itself that it is not ready, or says nothing at all.
+// unavailable reports whether an engine says that it is not ready, or does not answer at all.
 func unavailable(err error) bool {
 	f := failure(err)
 	return f.Class == send.ClassTotalTimeout || f.Status == http.StatusServiceUnavailable
 }
 
-// bound returns the bound of a question; see [send.Client.Get].
+// bound returns the time limit of a question; see [send.Client.Get].
 func (p *preflight) bound(limit time.Duration) time.Duration {
 	return min(limit, cmp.Or(p.TotalTimeout, limit))
 }
 
-// announce says every few seconds that the run waits for something of the engine's, and why as far as that is known, until stop
-// is called. With the first reason it says so at once.
+// announce reports every few seconds what the run waits for, and the reason if it is known, until stop is called. It reports the first
+// reason at once.
 func (p *preflight) announce(what string, limit time.Duration) (why func(error), stop func()) {
 	var mu sync.Mutex
 	reason := ""

@@ -3,8 +3,8 @@
 
 package preflight
 
-// This file asks the engine how many tokens a text is as part of a prompt: a live reply is carried only where it is as many as
-// the row says.
+// This file asks the engine for the number of tokens of a text as part of a prompt: a live reply is carried only if it has as many as in
+// the row.
 
 import (
 	"bytes"
@@ -21,25 +21,25 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// tokenizeLimit bounds one question.
+// tokenizeLimit is the time limit of one question.
 const tokenizeLimit = 20 * time.Second
 
 var errNoCount = errors.New("the engine counts no tokens of a text")
 
-// asking is a way to ask a model for the tokens of a text, and for their number.
+// asking is a function that asks a model for the tokens of a text, and for their number.
 type asking func(ctx context.Context, model, text string) (tokens []uint32, count int64, err error)
 
-// tokenizer is an engine's way to count the tokens of a text. Safe for concurrent use.
+// tokenizer counts the tokens of a text with an engine's endpoint. Safe for concurrent use.
 type tokenizer struct {
 	ask   asking
 	one   string   // a text of one token
-	bases sync.Map // by model: the tokens that stand around the text, an int64
+	bases sync.Map // by model: the number of tokens around the text, an int64
 }
 
-// count returns the tokens of a text where it stands, and which they are where nothing stands around it.
+// count returns the number of tokens of a text within a prompt, and the tokens themselves if there are none around it.
 func (t *tokenizer) count(ctx context.Context, model, text string) (int64, []uint32, error) {
 	base, known := t.bases.Load(model)
-	if !known { // each model has a template of its own
+	if !known { // each model has its own template
 		_, n, err := t.ask(ctx, model, t.one)
 		if err != nil || n < 1 {
 			return 0, nil, cmp.Or(err, errNoCount)
@@ -51,8 +51,8 @@ func (t *tokenizer) count(ctx context.Context, model, text string) (int64, []uin
 	return n - base.(int64), tokens, err
 }
 
-// findTokenizer looks for a way to count, by two texts of which the tokens are known; nil where the engine has none. First come
-// those that have the template render the text as the assistant's message, then those that take the text alone.
+// findTokenizer looks for a way to count, with two texts whose tokens are known; nil if the engine has none. It first tries endpoints that
+// let the template render the text as the assistant's message, then those for the text alone.
 func (p *preflight) findTokenizer(ctx context.Context, model string) *tokenizer {
 	ways := p.textWays()
 	if p.opt.Endpoint.OfMessages() && p.Tokenizer == nil {
@@ -60,7 +60,7 @@ func (p *preflight) findTokenizer(ctx context.Context, model string) *tokenizer 
 	}
 	const words = 16
 	for _, ask := range ways {
-		if !p.opt.Endpoint.OfMessages() && p.opt.Form != prompt.Tokens { // between words, as it stands in a prompt that is one text
+		if !p.opt.Endpoint.OfMessages() && p.opt.Form != prompt.Tokens { // between words, as in a prompt that is one text
 			alone := ask
 			ask = func(ctx context.Context, model, text string) ([]uint32, int64, error) {
 				return alone(ctx, model, p.opt.Words.Anchor()+text+p.opt.Words.Text(1))
@@ -74,7 +74,7 @@ func (p *preflight) findTokenizer(ctx context.Context, model string) *tokenizer 
 	return nil
 }
 
-// textWays are the ways to ask for the tokens of a text that is the whole of a prompt.
+// textWays are the ways to ask for the tokens of a text that is the whole prompt.
 func (p *preflight) textWays() []asking {
 	if p.Tokenizer != nil {
 		return []asking{p.askFile}
@@ -88,23 +88,23 @@ func (p *preflight) askFile(_ context.Context, _, text string) ([]uint32, int64,
 	return ids, int64(len(ids)), err
 }
 
-// conversation returns messages of a chat in which the text is the reply.
+// conversation returns the messages of a chat whose reply is the text.
 func conversation(text string) []map[string]string {
 	user := map[string]string{"role": "user", "content": anchors[0]}
 	return []map[string]string{user, {"role": "assistant", "content": text}, user}
 }
 
-// askMessages is vLLM's way, with the chat template.
+// askMessages uses vLLM's endpoint, with the chat template.
 func (p *preflight) askMessages(ctx context.Context, model, text string) ([]uint32, int64, error) {
 	return p.askTokens(ctx, map[string]any{"model": model, "messages": conversation(text)})
 }
 
-// askPrompt is vLLM's way, for a text that is the whole of a prompt.
+// askPrompt uses vLLM's endpoint, for a text that is the whole prompt.
 func (p *preflight) askPrompt(ctx context.Context, model, text string) ([]uint32, int64, error) {
 	return p.askTokens(ctx, map[string]any{"model": model, "prompt": text, "add_special_tokens": false})
 }
 
-// askTemplate is llama.cpp's way, with the chat template.
+// askTemplate uses llama.cpp's endpoint, with the chat template.
 func (p *preflight) askTemplate(ctx context.Context, _, text string) ([]uint32, int64, error) {
 	var rendered struct{ Prompt string }
 	if err := p.post(ctx, "/apply-template", map[string]any{"messages": conversation(text)}, &rendered); err != nil {
@@ -113,12 +113,12 @@ func (p *preflight) askTemplate(ctx context.Context, _, text string) ([]uint32, 
 	return p.askTokens(ctx, map[string]any{"content": rendered.Prompt, "add_special": true, "parse_special": true})
 }
 
-// askContent is llama.cpp's way, for a text that is the whole of a prompt.
+// askContent uses llama.cpp's endpoint, for a text that is the whole prompt.
 func (p *preflight) askContent(ctx context.Context, _, text string) ([]uint32, int64, error) {
 	return p.askTokens(ctx, map[string]any{"content": text, "add_special": false})
 }
 
-// askDetokenize asks for the text of tokens, in the way of both.
+// askDetokenize asks for the text of tokens; both engines have the same endpoint.
 func (p *preflight) askDetokenize(ctx context.Context, model string, ids []uint32) (string, error) {
 	var reply struct{ Prompt, Content string }
 	err := p.post(ctx, "/detokenize", map[string]any{"model": model, "tokens": ids}, &reply)
@@ -139,7 +139,7 @@ func (p *preflight) askTokens(ctx context.Context, body map[string]any) ([]uint3
 	return reply.Tokens, int64(len(reply.Tokens)), nil
 }
 
-// post sends one question that is no part of the replay.
+// post sends one question that is not part of the replay.
 func (p *preflight) post(ctx context.Context, path string, body map[string]any, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, tokenizeLimit)
 	defer cancel()

@@ -3,7 +3,7 @@
 
 package preflight
 
-// This file finds token ids that the engine's vocabulary has.
+// This file finds token ids within the engine's vocabulary.
 
 import (
 	"context"
@@ -16,13 +16,13 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// vocabularyLimit bounds the wait for a refusal.
+// vocabularyLimit is the maximum wait for a refusal.
 const vocabularyLimit = 2 * time.Second
 
-// beyondVocabulary matches what engines say of token ids that they do not have.
+// beyondVocabulary matches the errors of engines about token ids outside their vocabulary.
 var beyondVocabulary = regexp.MustCompile(`(?i)vocab|invalid tokens?\b|token.?ids?\b|out of range`)
 
-// checkVocabulary finds token ids that the engine's vocabulary has, and has prompts made of them.
+// checkVocabulary finds token ids within the engine's vocabulary, and uses them for prompts.
 func (p *preflight) checkVocabulary(ctx context.Context) error {
 	ranges := prompt.TokenRanges()
 	for _, ids := range ranges {
@@ -41,8 +41,8 @@ func (p *preflight) checkVocabulary(ctx context.Context) error {
 		p.engine(), least.First, least.Last())
 }
 
-// refuses reports whether the engine's vocabulary lacks some token ids. An engine refuses them before it does anything, so whatever
-// takes longer is no refusal; of every other failure the rows tell.
+// refuses reports whether some token ids are outside the engine's vocabulary. An engine refuses them at once, so an answer that takes
+// longer is not a refusal; other failures will show in the rows.
 func (p *preflight) refuses(ctx context.Context, ids prompt.TokenRange) bool {
 	ctx, cancel := context.WithTimeout(ctx, vocabularyLimit)
 	defer cancel()

@@ -3,7 +3,7 @@
 
 package preflight
 
-// This file finds words that are one token each on an engine where the usual ones are not.
+// This file finds words that are one token each on an engine for which the usual ones are not.
 
 import (
 	"context"
@@ -21,32 +21,32 @@ import (
 // How the words of a run were found; see report.Words.
 const (
 	Usual      = "usual"     // the usual ones, one token each here
-	Unchecked  = "unchecked" // the usual ones, or none, without a look
+	Unchecked  = "unchecked" // the usual ones, or none, unchecked
 	ByTokenize = "tokenize"  // by the engine's tokenizer
 	ByUsage    = "usage"     // by its counts of prompts
 )
 
-// errNoWords says that a way found nothing that a prompt could be made of.
+// errNoWords is the error of a method that found no words for prompts.
 var errNoWords = errors.New("too few words are one token each")
 
-// words finds the words of prompts on one model. A unit is a word with what stands before it; every prompt begins with an anchor.
+// words finds the words of prompts on one model. A unit is a word with its leading space, if any; every prompt begins with an anchor.
 type words struct {
-	// ask returns the tokens of a text, count the number of those of a prompt, with what stands around it. One of them is enough.
+	// ask returns the tokens of a text; count returns the number of tokens of a prompt, including those around it. One of them is enough.
 	ask   func(text string) ([]uint32, error)
 	count func(text string) (int64, error)
-	text  func(ids []uint32) (string, error) // of tokens; nil: the engine's own words are not wanted
+	text  func(ids []uint32) (string, error) // of tokens; nil: the engine's own words are not needed
 
-	all    bool   // words of every length are wanted, since another model may take some of them only
+	all    bool   // words of every length are needed, because another model may accept only some of them
 	asked  int    // requests
-	known  uint32 // the greatest token id that the engine has named
-	around int64  // tokens that stand around the units of a prompt, by its count
-	err    error  // of the first question that failed; those after it are not asked, and have no answer
+	known  uint32 // the greatest token id that the engine has shown
+	around int64  // tokens around the units of a prompt, in its count
+	err    error  // of the first question that failed; later questions are not asked
 }
 
-// anchors are the first words of prompts that may be tried. A letter is a token in every vocabulary.
+// anchors are candidates for the first word of prompts. A letter is a token in every vocabulary.
 var anchors = []string{prompt.CommonLexicon().Anchor(), "a"}
 
-// findWords looks in one way for words that are one token each on all models, has prompts made of them, and says so.
+// findWords looks with one method for words that are one token each on all models, uses them for prompts, and reports it.
 func (p *preflight) findWords(ctx context.Context, way string, models []string) error {
 	said := report.Words{Found: way}
 	pool, anchor := prompt.Candidates(), ""
@@ -55,7 +55,7 @@ func (p *preflight) findWords(ctx context.Context, way string, models []string) 
 		said.Requests += asked
 		switch {
 		case failure(err).Status == http.StatusNotFound && len(models) > i+1 && ctx.Err() == nil:
-			continue // an unknown model; the calibration speaks of it
+			continue // an unknown model; the calibration reports it
 		case err != nil:
 			return err
 		case anchor != anchors[1]:
@@ -75,7 +75,7 @@ func (p *preflight) findWords(ctx context.Context, way string, models []string) 
 	return p.build()
 }
 
-// sift returns the units of a pool that are one token each on a model, an anchor, and how many requests it took.
+// sift returns the units of a pool that are one token each on a model, an anchor, and the number of requests that this needed.
 func (p *preflight) sift(ctx context.Context, way, model string, pool []string, several bool) (good []string, anchor string, asked int, err error) {
 	if way == ByUsage {
 		w := &words{all: several}
@@ -101,7 +101,7 @@ func (p *preflight) sift(ctx context.Context, way, model string, pool []string, 
 	return good, anchor, asked, err
 }
 
-// byKind sorts units by what stands before the word and by its length, each in their order.
+// byKind groups units by their leading space and length, in their order.
 func byKind(pool []string) (kinds [][]string) {
 	for _, unit := range pool {
 		i := slices.IndexFunc(kinds, func(k []string) bool { return len(k[0]) == len(unit) && (k[0][0] == ' ') == (unit[0] == ' ') })
@@ -113,7 +113,7 @@ func byKind(pool []string) (kinds [][]string) {
 	return kinds
 }
 
-// lexicon makes a lexicon of units: of the kind that has the most, and of several such the first. It needs so many at least.
+// lexicon makes a lexicon from the largest group of units, or the first of several largest ones. It needs at least this many units.
 func lexicon(units []string, anchor string, least int) (*prompt.Lexicon, error) {
 	var best []string
 	for _, k := range byKind(units) {

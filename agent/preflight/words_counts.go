@@ -3,7 +3,7 @@
 
 package preflight
 
-// This file finds words by the engine's counts of prompts.
+// This file finds words by the engine's token counts of prompts.
 
 import (
 	"cmp"
@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// MaxProbes bounds the requests that look for words by the engine's count of a prompt, for each model.
+	// MaxProbes is the maximum number of requests that look for words by the engine's token counts, for each model.
 	MaxProbes = 64
-	// enoughProbed is the number of words with which such a look ends.
+	// enoughProbed is the number of words that is enough.
 	enoughProbed = 32
 )
 
-// byCounts returns units of a pool that are one token each, as far as some counts of prompts tell, and an anchor. A prompt of n units
-// has n tokens more than none if each is one.
+// byCounts returns units of a pool that are one token each, as shown by some token counts of prompts, and an anchor. A prompt of n units
+// has n tokens more than an empty one if each is one token.
 func (w *words) byCounts(pool []string) (good []string, anchor string, err error) {
-	// What stands around the units: of a first group, once costs as much more than that as twice costs more than once.
+	// The tokens around the units: the cost of a first group once exceeds them by as much as its cost twice exceeds its cost once.
 	first := pool[:min(16, len(pool))]
 	once := w.cost(anchors[0], first)
 	w.around = 2*once - w.cost(anchors[0], slices.Concat(first, first))
@@ -31,7 +31,7 @@ func (w *words) byCounts(pool []string) (good []string, anchor string, err error
 	}
 	slices.SortStableFunc(kinds, kind.compare)
 	for _, k := range kinds {
-		// The kind that promises most gets most of what may be asked.
+		// The most promising kind gets most of the requests.
 		found := w.split(k, w.asked+(MaxProbes-1-w.asked)*2/3)
 		good = append(good, found...)
 		if len(found) >= enoughProbed && !w.all {
@@ -48,7 +48,7 @@ func (w *words) byCounts(pool []string) (good []string, anchor string, err error
 	return good, anchor, w.err
 }
 
-// cost asks how many tokens a prompt of units has.
+// cost returns the number of tokens of a prompt of units.
 func (w *words) cost(anchor string, units []string) (n int64) {
 	if w.err == nil {
 		w.asked++
@@ -57,18 +57,18 @@ func (w *words) cost(anchor string, units []string) (n int64) {
 	return n
 }
 
-// excess asks how many tokens units cost beyond one each.
+// excess returns the number of tokens of units beyond one each.
 func (w *words) excess(units []string) int64 {
 	return w.cost(anchors[0], units) - w.around - int64(len(units))
 }
 
-// kind is units of one length, and how many tokens they cost beyond one each.
+// kind is a group of units of one length, with the number of their tokens beyond one each.
 type kind struct {
 	units []string
 	extra int64
 }
 
-// bad returns the least share of units that are several tokens: no token is shorter than a byte.
+// bad returns the minimum share of units that are several tokens: no token is shorter than a byte.
 func (k kind) bad() float64 {
 	return float64(k.extra) / float64(len(k.units)*max(1, len(k.units[0])-1))
 }
@@ -77,18 +77,17 @@ func (k kind) compare(o kind) int {
 	return cmp.Or(cmp.Compare(k.bad(), o.bad()), cmp.Compare(len(o.units), len(k.units)))
 }
 
-// split returns those of the units that are one token each, as far as it finds them with no more requests than until so many have been
-// sent in all.
+// split returns the units that are one token each, as far as it finds them before this many requests have been sent in all.
 func (w *words) split(k kind, until int) (good []string) {
 	const (
 		few      = 4
-		mixed    = 1. / 16 // a share of bad units among which halves without one are rare
-		hopeless = 5       // groups without a good one
+		mixed    = 1. / 16 // a share of bad units at which halves without one are rare
+		hopeless = 5       // number of groups without a good unit after which the search ends
 	)
 	switch {
 	case k.extra == 0:
 		return k.units
-	// Fewer tokens than words are words that merge, as letters alone do.
+	// Fewer tokens than words show that words merge, as single letters do.
 	case k.extra < 0, k.bad() >= 1, w.asked >= until, k.units[0][0] != ' ':
 		return nil
 	case k.bad() >= mixed, len(k.units) <= few:
@@ -117,8 +116,8 @@ func (w *words) split(k kind, until int) (good []string) {
 	return good
 }
 
-// tell tells a few units apart in one request: the first stands there once, each other five times as often as the one before, so that
-// the tokens too many, in base 5, are those of each. A unit of five bytes costs at most four.
+// tell checks a few units in one request: the first one occurs once, each other one five times as often as the one before. So the surplus
+// tokens, in base 5, are those of each unit. A unit of five bytes has at most four surplus tokens.
 func (w *words) tell(units []string) (good []string) {
 	const radix = 5
 	var text []string

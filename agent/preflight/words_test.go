@@ -49,7 +49,7 @@ func share(percent uint32) vocabulary {
 	}
 }
 
-// ofLetters is a vocabulary of words of so many letters, with the space.
+// ofLetters is a vocabulary of words of this many letters, with the space.
 func ofLetters(n int) vocabulary {
 	return func(unit string) bool { return strings.HasPrefix(unit, " ") && len(unit) <= 1+n || unit == "go" }
 }

@@ -3,7 +3,7 @@
 
 package preflight
 
-// This file finds words by the engine's tokenizer.
+// This file finds words with the engine's tokenizer.
 
 import (
 	"cmp"
@@ -14,22 +14,22 @@ import (
 )
 
 const (
-	// maxOwn bounds the token ids that an engine is asked the text of.
+	// maxOwn is the maximum number of token ids whose text the engine is asked for.
 	maxOwn = 8192
-	// firstOwn is where words begin in a vocabulary: bytes and control tokens come before them.
+	// firstOwn is the first token id of words in a vocabulary: bytes and control tokens come before.
 	firstOwn = 256
 )
 
-// pivots are units that no candidate begins with or is: between two of them, the tokens of a candidate can be told apart.
+// pivots are units that no candidate begins with or equals. Between two of them, the tokens of a candidate can be identified.
 var pivots = []string{" A", " .", ".", "\n"}
 
-// byTokens returns the units of a pool, and of the engine's own vocabulary, that are one token each by the engine's tokenizer, and an
+// byTokens returns the units of a pool, and of the engine's own vocabulary, that are one token each in the engine's tokenizer, and an
 // anchor.
 func (w *words) byTokens(pool []string) (good []string, anchor string, err error) {
 	const n = 9
 	for _, pivot := range pivots {
 		ids := w.tokens(anchors[0] + strings.Repeat(pivot, n))
-		if len(ids) == 0 { // not the engine's way to be asked
+		if len(ids) == 0 { // the engine does not have this endpoint
 			return nil, "", cmp.Or(w.err, errNoWords)
 		}
 		id := ids[len(ids)-1]
@@ -49,7 +49,7 @@ func (w *words) byTokens(pool []string) (good []string, anchor string, err error
 	return nil, "", errNoWords
 }
 
-// behind returns the units that are one token each, by a pivot whose token is known.
+// behind returns the units that are one token each, given a pivot whose token is known.
 func (w *words) behind(pool []string, pivot string, id uint32) (good []string, found bool) {
 	afterSpace := func(unit string) bool { return strings.HasPrefix(unit, " ") }
 	bare := slices.DeleteFunc(slices.Clone(pool), afterSpace)
@@ -58,12 +58,12 @@ func (w *words) behind(pool []string, pivot string, id uint32) (good []string, f
 		return nil, false
 	}
 	own, _ := w.between(w.own(spaced), pivot, id)
-	w.err = nil // where the engine does not say them, what the pool has must do
+	w.err = nil // without an answer, the pool must be enough
 	good = append(good, own...)
 	if len(good) >= prompt.LeastWords || len(bare) == 0 {
 		return good, true
 	}
-	// Letters alone are good where none of them merge.
+	// Single letters are good if none of them merge.
 	letters := strings.Join(bare, "")
 	once := len(w.tokens(anchors[0] + letters))
 	if len(w.tokens(anchors[0]+letters+letters)) == once+len(bare) {
@@ -72,7 +72,7 @@ func (w *words) behind(pool []string, pivot string, id uint32) (good []string, f
 	return good, true
 }
 
-// tokens asks for the tokens of a text.
+// tokens returns the tokens of a text.
 func (w *words) tokens(text string) (ids []uint32) {
 	if w.err == nil {
 		w.asked++
@@ -89,7 +89,7 @@ func (w *words) between(pool []string, pivot string, id uint32) (good []string, 
 	if len(pool) == 0 {
 		return nil, true
 	}
-	var at []int // of the pivots
+	var at []int // positions of the pivots
 	for i, got := range w.tokens(anchors[0] + pivot + strings.Join(pool, pivot) + pivot) {
 		if got == id {
 			at = append(at, i)
@@ -106,8 +106,8 @@ func (w *words) between(pool []string, pivot string, id uint32) (good []string, 
 	return good, true
 }
 
-// own returns words of the engine's own vocabulary that are not in the pool, as far as it says them. Only ids below one that it has
-// named are asked about: nobody knows what becomes of an engine that is asked about others.
+// own returns words of the engine's own vocabulary that are not in the pool, if it shows them. It only asks for ids below one that the
+// engine has shown, because the behaviour of engines for other ids is unknown.
 func (w *words) own(pool []string) (more []string) {
 	var ids []uint32
 	for id := uint32(firstOwn); id < w.known && len(ids) < maxOwn; id++ {

@@ -3,8 +3,8 @@
 
 package prompt
 
-// This file translates what a row has in the form of a chat into that of the Messages API: a system text apart from the messages,
-// content in blocks, and calls and results of tools among these. What has that form already stays as it is.
+// This file translates rows in the form of a chat into that of the Messages API: a system text outside the messages, content in blocks, and
+// calls and results of tools among these. Content that has this form already is unchanged.
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ type chatCall struct {
 	} `json:"function"`
 }
 
-// block is one of a message's blocks that have a form of their own here.
+// block is a block of a message that has another form here.
 type block struct {
 	Type      string          `json:"type"`
 	Text      string          `json:"text,omitempty"`
@@ -43,7 +43,7 @@ type block struct {
 	Source    *source         `json:"source,omitempty"`
 }
 
-// source is where an image is.
+// source is the location of an image.
 type source struct {
 	Type      string `json:"type"`
 	MediaType string `json:"media_type,omitempty"`
@@ -51,7 +51,7 @@ type source struct {
 	URL       string `json:"url,omitempty"`
 }
 
-// blocksOf returns the messages of a chat without the brackets of their array, and the system text, nil where there is none.
+// blocksOf returns the messages of a chat without the brackets of their array, and the system text, nil if there is none.
 func blocksOf(messages []byte) (turn []part, system []byte, err error) {
 	bad := fmt.Errorf("%w: messages: want an array of at least one message with role and content", ErrRow)
 	var list []json.RawMessage
@@ -116,7 +116,7 @@ func (m *chatMessage) blocks(raw []byte) ([]byte, error) {
 	return oneLine(jsontext.Value(raw)), nil
 }
 
-// block returns a call. Arguments that are no JSON object, which the other form cannot say, are none.
+// block returns a call. Arguments that are not a JSON object cannot be expressed, and are left out.
 func (c *chatCall) block() block {
 	input := json.RawMessage("{}")
 	var object map[string]json.RawMessage
@@ -137,7 +137,7 @@ func saying(role string, content any) ([]byte, error) {
 	return raw, nil
 }
 
-// textOf returns a content that is a text, or parts that are.
+// textOf returns a content that is a text, or consists of texts.
 func textOf(content json.RawMessage) (text string, ok bool) {
 	if json.Unmarshal(content, &text) == nil {
 		return text, true
@@ -156,7 +156,7 @@ func textOf(content json.RawMessage) (text string, ok bool) {
 	return b.String(), true
 }
 
-// imagesOf returns parts with images as blocks; nil where no part is an image of a chat.
+// imagesOf returns parts with images as blocks; nil if no part is an image of a chat.
 func imagesOf(content json.RawMessage) ([]json.RawMessage, error) {
 	var parts []json.RawMessage
 	if json.Unmarshal(content, &parts) != nil {
@@ -186,7 +186,7 @@ func imagesOf(content json.RawMessage) ([]json.RawMessage, error) {
 	return parts, nil
 }
 
-// blocksOfReply returns a reply with calls of tools as a message, after a comma.
+// blocksOfReply returns a reply with tool calls as a message, after a comma.
 func blocksOfReply(reply string, toolCalls []byte) []byte {
 	var calls []chatCall
 	_ = json.Unmarshal(toolCalls, &calls) // the client wrote them
@@ -201,7 +201,7 @@ func blocksOfReply(reply string, toolCalls []byte) []byte {
 	return append([]byte(","), raw...)
 }
 
-// toolsOf returns tools as the Messages API has them; nil for none.
+// toolsOf returns tools in the form of the Messages API; nil for none.
 func toolsOf(tools json.RawMessage) (json.RawMessage, error) {
 	return mapTools(tools, func(raw json.RawMessage) json.RawMessage {
 		var tool struct {
@@ -227,8 +227,8 @@ func toolsOf(tools json.RawMessage) (json.RawMessage, error) {
 	})
 }
 
-// mapTools returns tools of the Chat Completions API as another API has them; nil for none. What translate does not know it returns as it
-// is: in the other form already, or for the engine to refuse.
+// mapTools converts tools of the Chat Completions API to another API's form; nil for none. Tools that translate does not know are
+// unchanged: they have the other form already, or the engine refuses them.
 func mapTools(tools json.RawMessage, translate func(json.RawMessage) json.RawMessage) (json.RawMessage, error) {
 	var list []json.RawMessage
 	if len(tools) == 0 {

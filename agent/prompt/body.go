@@ -11,31 +11,31 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// part is a piece of a body: bytes as they are, or, when raw is nil, n tokens that are made as they are read.
+// part is a piece of a body: raw bytes, or, if raw is nil, n tokens that are generated as they are read.
 type part struct {
 	raw []byte
 
 	blocks
 
-	from int64 // place of the first token among those that the blocks make
+	from int64 // position of the first token, among those that the blocks generate
 	n    int64 // tokens
 }
 
-// blocks are those that tokens are made of.
+// blocks are the blocks from which tokens are generated.
 type blocks struct {
 	ids    []uint64             // of the trace's blocks, or
-	ranges []mooncake.HashRange // of the fine ones, unless it is nil
-	first  int64                // number of the block that the first id or range stands for
-	row    int64                // whose own blocks follow them
+	ranges []mooncake.HashRange // of the fine blocks, unless it is nil
+	first  int64                // number of the block of the first id or range
+	row    int64                // whose private blocks follow them
 }
 
-// scheme turns ids into bytes. It is the same for every body of a builder.
+// scheme converts ids to bytes. It is the same for every body of a builder.
 type scheme struct {
 	alphabet
 	seed  uint64
 	block int       // tokens
 	fine  int       // tokens of a fine block
-	text  *Passages // what blocks are made of beside words; nil: nothing
+	text  *Passages // text of blocks, in addition to words; nil: none
 }
 
 // size returns the length of a part in bytes.
@@ -49,8 +49,7 @@ func (s *scheme) size(p *part) int64 {
 	return p.n * int64(s.unit)
 }
 
-// body is a request's body: parts that stand one after the other. Nothing changes it, so any number of readers
-// can be open on it.
+// body is a request's body: a sequence of parts. It is never changed, so any number of readers can be open on it.
 type body struct {
 	*scheme
 	parts []part
@@ -68,18 +67,18 @@ func newBody(s *scheme, parts []part) send.Body {
 	return send.Body{Size: b.size, Open: func() io.Reader { return &reader{body: b, left: b.size} }}
 }
 
-// reader reads a body. It has no Seek method on purpose: a client that retries would rewind one reader under two
-// attempts instead of opening a second.
+// reader reads a body. It deliberately has no Seek method: a client that retries would rewind one reader shared by two attempts instead of
+// opening a second one.
 type reader struct {
 	*body
-	part int   // being read
-	off  int64 // in it
-	left int64 // of the whole
+	part int   // the current one
+	off  int64 // in the current part
+	left int64 // of the whole body
 
-	search fineBlocks // among those that were read last, unless they are of one range
+	search fineBlocks // the position among the current ranges
 }
 
-// fineBlocks is a place in the ranges of fine blocks.
+// fineBlocks is a position in the ranges of fine blocks.
 type fineBlocks struct {
 	ranges []mooncake.HashRange
 	span   int   // the range that was used last
@@ -89,7 +88,7 @@ type fineBlocks struct {
 // Len returns the number of bytes that are left.
 func (r *reader) Len() int { return int(r.left) }
 
-// Read implements [io.Reader]. Whatever the sizes of the reads, the bytes are the same.
+// Read implements [io.Reader]. The bytes do not depend on the sizes of the reads.
 func (r *reader) Read(p []byte) (n int, err error) {
 	if r.left == 0 {
 		return 0, io.EOF
@@ -114,11 +113,11 @@ func (r *reader) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// fineSalt keeps the ids of fine blocks apart from those of the trace's blocks: they are numbers of their own, and both kinds
-// of rows may be in one trace.
+// fineSalt separates the ids of fine blocks from those of the trace's blocks: their numbers are unrelated, and both kinds of rows may be in
+// one trace.
 const fineSalt = 0x8f3a1d5c97e6b042
 
-// generate writes what p has room for of the blocks from the reader's position on.
+// generate fills p with the blocks from the reader's position on.
 func (r *reader) generate(p []byte, at *part, size int64) (n int) {
 	tokens, c := r.block, &r.search
 	if at.ranges != nil {
@@ -128,7 +127,8 @@ func (r *reader) generate(p []byte, at *part, size int64) (n int) {
 	p = p[:min(int64(len(p)), size-r.off)]
 	off := at.from*int64(r.unit) + r.off
 	k, in := off/block, off%block
-	// Parts of a conversation are of the same ranges, but for the last block of an earlier row: the search goes on where it was.
+	// The parts of a conversation use the same ranges, except for the last block of an earlier row, so the search continues from the last
+	// position.
 	same := len(at.ranges) > 0 && len(c.ranges) == len(at.ranges) && &at.ranges[0] == &c.ranges[0]
 	if at.ranges != nil && (!same || k < c.begun) {
 		if len(at.ranges) == 1 {
@@ -146,7 +146,7 @@ func (r *reader) generate(p []byte, at *part, size int64) (n int) {
 	return n
 }
 
-// block returns the id of block k of a part; of fine ones k is no less than before.
+// block returns the id of block k of a part; for fine blocks, k must not decrease.
 func (c *fineBlocks) block(of *blocks, k int64) uint64 {
 	id := privateID(of.row, k)
 	if i := k - of.first; of.ranges != nil {
@@ -157,7 +157,7 @@ func (c *fineBlocks) block(of *blocks, k int64) uint64 {
 	return id
 }
 
-// id returns the id of block k, which is no earlier than those before, or private behind the ranges.
+// id returns the id of block k, which must not decrease, or a private id after the ranges.
 func (c *fineBlocks) id(k int64, private uint64) uint64 {
 	for c.span < len(c.ranges) && k >= c.begun+c.ranges[c.span].Count {
 		c.begun += c.ranges[c.span].Count
@@ -169,9 +169,9 @@ func (c *fineBlocks) id(k int64, private uint64) uint64 {
 	return (c.ranges[c.span].First + uint64(k-c.begun)) ^ fineSalt //nolint:gosec // not negative: the reader goes forward
 }
 
-// privateID returns the id of block k of a prompt where no id of the trace reaches: a bijection of row and k, so
-// that no two rows share one, and spread over all 64 bits, so that it meets one of n ids of a trace with a
-// probability of n/2^64. Both are below 2^32. It depends on nothing else, so every shard of a replay agrees on it.
+// privateID returns the id of block k of a prompt beyond the trace's ids. It is a bijection of row and k, so no two rows share one. It is
+// spread over all 64 bits, so it equals one of n ids of a trace with a probability of n/2^64. Both are below 2^32. It depends on nothing
+// else, so all shards of a replay agree on it.
 func privateID(row, k int64) uint64 {
 	return splitmix.Mix((uint64(row)<<32 | uint64(k)) ^ 0x6d6f6f6e6c6f6f70) //nolint:gosec // bits, not numbers
 }

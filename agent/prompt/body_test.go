@@ -221,7 +221,7 @@ func TestManyRanges(t *testing.T) {
 			t.Fatal(err, p.NoRoom)
 		}
 		least := time.Duration(math.MaxInt64)
-		for i := 0; i < 3 || i < 20 && least > enough; i++ { // a busy machine takes longer, now and then
+		for i := 0; i < 3 || i < 20 && least > enough; i++ { // a busy machine takes longer, from time to time
 			begin := time.Now()
 			if _, err := io.Copy(io.Discard, p.Request.Body.Open()); err != nil {
 				t.Fatal(err)

@@ -16,74 +16,73 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// MaxPromptTokens bounds the prompt of one row.
+// MaxPromptTokens is the maximum length of a row's prompt.
 const MaxPromptTokens = 1 << 32
 
-// ErrRow is wrapped by every error that says a row cannot become a request under these options.
+// ErrRow is wrapped by every error about a row that cannot become a request with these options.
 var ErrRow = errors.New("row cannot be sent")
 
 // Prompt is a row as a request.
 type Prompt struct {
-	// Request is what to send, without headers. Zero when Skip is set.
+	// Request is the request to send, without headers. It is zero if Skip is set.
 	Request send.Request
-	// Tokens is the number of prompt tokens that the server should count, overhead included: the row's input
-	// length, unless TooShort. It is 0 when unknown: for text, messages and payloads, for bodies whose prompt an extra
-	// replaced, and for later turns of a session, whose earlier replies are counted by the server alone.
+	// Tokens is the number of prompt tokens that the server should count, including overhead: the row's input length, unless TooShort. It
+	// is 0 if unknown: for text, messages and payloads, for bodies whose prompt an extra replaced, and for later turns of a session,
+	// because only the server counts their earlier replies.
 	Tokens int64
 	// Added is the number of words or token ids that were generated for this row.
 	Added int64
-	// OutputTokens is the cap on the reply that the body states; 0 when it states none.
+	// OutputTokens is the limit on the reply in the body; 0 if there is none.
 	OutputTokens int64
 
-	// Model is the model that the body names; empty when it names none.
+	// Model is the model in the body; empty if there is none.
 	Model string
-	// Priority is the one that the body states; absent where it states none.
+	// Priority is the priority in the body; absent if there is none.
 	Priority mooncake.Opt[int64]
-	// Assumed is set when the overhead is that of another model, since this one was not measured.
+	// Assumed is set if another model's overhead was assumed, because this model's was not measured.
 	Assumed bool
-	// TooShort is set when the overhead alone was longer than the row; Skip when, for that reason, the row must not
-	// be sent.
+	// TooShort is set if the overhead alone is longer than the row; Skip if the row must therefore not be sent.
 	TooShort, Skip bool
-	// TailCut is set when the overhead, which is taken from the end, took the row's last block whole: this
-	// request, or one that shares the block before it, may hit up to the overhead's tokens less than the row says.
+	// TailCut is set if the overhead, which is removed from the end, has removed the row's whole last block. This request, or one that
+	// shares the block before it, may hit fewer tokens than in the row, by up to the overhead.
 	TailCut bool
-	// Carried is the number of prompt tokens that are live replies, Invented that of tokens in the place of a reply which were
-	// invented. NoRoom is set when the row has replies and no room for its messages: all of it was invented, in one message.
+	// Carried is the number of prompt tokens in live replies, Invented that in invented words instead of replies. NoRoom is set if the row
+	// has replies but no room for its messages: all of it was invented, in one message.
 	Carried, Invented int64
 	NoRoom            bool
 
-	// turn is what a session remembers of the row; nil for rows that are complete in themselves.
+	// turn is what a session remembers of the row; nil for rows that are complete by themselves.
 	turn     []part
-	system   []byte // the text of a row's system messages, where the endpoint has a place of its own for it
+	system   []byte // the text of a row's system messages, if the endpoint has a separate field for it
 	endpoint Endpoint
 }
 
-// Builder makes requests from rows. It holds no state between rows and may be used by any number of goroutines: the
-// same options, index, row and history give the same bytes in every process.
+// Builder makes requests from rows. It has no state between rows and may be used by any number of goroutines: the same options, index, row
+// and history give the same bytes in every process.
 type Builder struct {
 	opt     Options // with the defaults filled in
 	scheme  scheme
 	dialect dialect
 	extra   object
-	model   string // of every row, unless it is empty
+	model   string // for every row, unless it is empty
 
 	gallery *gallery
 
 	path        string
 	api         send.API
-	promptField string // the member of a body that holds the prompt
+	promptField string // the member of a body that has the prompt
 }
 
-// Options returns the options that the builder works by, defaults filled in.
+// Options returns the builder's options, with defaults filled in.
 func (b *Builder) Options() Options { return b.opt }
 
-// Model returns the model that a row asks for: that of every row where there is one, else its own, else the default. A
-// payload, or the row's extra, may say otherwise; see Prompt.Model.
+// Model returns the model that a row requests: the one for every row if there is one, else its own, else the default. A payload, or the
+// row's extra, may override it; see Prompt.Model.
 func (b *Builder) Model(row *mooncake.Row) string {
 	return cmp.Or(b.model, row.Model, b.opt.DefaultModel)
 }
 
-// NewBuilder checks the options. Its error names everything that is wrong with them.
+// NewBuilder checks the options. Its error lists everything that is wrong with them.
 func NewBuilder(o Options) (*Builder, error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
@@ -122,11 +121,11 @@ func NewBuilder(o Options) (*Builder, error) {
 	return b, nil
 }
 
-// Build makes the request of a row. The index is the row's place in its trace, from 0 and below 2^32; tokens that no
-// hash id stands for follow from it. The row must not change while the prompt or a history is in use.
+// Build makes the request of a row. The index is the row's position in its trace, from 0 and below 2^32; tokens without a hash id are
+// derived from it. The row must not change while the prompt or a history is in use.
 //
-// A history is given for the turns of a delta session, else it is nil. Rows that are complete in themselves
-// (payloads, and messages that are not deltas) pass over it.
+// A history is given for the turns of a delta session, else it is nil. Rows that are complete by themselves (payloads, and messages that
+// are not deltas) ignore it.
 //
 // The error wraps [ErrRow] or [ErrHistoryFull].
 func (b *Builder) Build(index int64, row *mooncake.Row, history *History) (Prompt, error) {
@@ -173,7 +172,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	}
 	var turn []part
 	switch {
-	case replaced: // merge brings the prompt
+	case replaced: // merge sets the prompt
 	case kind == mooncake.KindMessages && b.opt.Endpoint == Messages:
 		turn, p.system, err = blocksOf(row.Messages)
 	case kind == mooncake.KindMessages && b.opt.Endpoint == Responses:
@@ -196,17 +195,17 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	}
 
 	body := make(object, 0, 12)
-	if model := b.Model(row); model != "" && b.opt.Endpoint != Generate { // which serves one, unnamed
+	if model := b.Model(row); model != "" && b.opt.Endpoint != Generate { // it serves one model, which has no name
 		body.set("model", quote(nil, model))
 	}
 	switch {
 	case replaced:
-	case whole && b.opt.Endpoint != Messages && b.opt.Endpoint != Responses: // which have other forms
+	case whole && b.opt.Endpoint != Messages && b.opt.Endpoint != Responses: // these have other forms
 		body.set(b.promptField, row.Messages)
 	default:
 		body.setParts(b.promptField, b.join(past.parts, turn))
 	}
-	tools, system := past.tools, past.system // the latest that a turn brought
+	tools, system := past.tools, past.system // the latest ones of a turn
 	if row.Tools != nil {
 		tools = row.Tools
 	}
@@ -252,8 +251,8 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	return p, nil
 }
 
-// payload makes the request of a row that brings its whole body. It goes out byte for byte, whatever the options
-// say of model, stream and lengths, unless the row's own extra changes it.
+// payload makes the request of a row with a whole body. It is sent byte for byte, whatever the options for model, stream and lengths,
+// unless the row's own extra changes it.
 func (b *Builder) payload(row *mooncake.Row, extra object) (p Prompt, err error) {
 	body, err := parseObject(row.Payload)
 	if err == nil && body == nil {
@@ -270,13 +269,13 @@ func (b *Builder) payload(row *mooncake.Row, extra object) (p Prompt, err error)
 	return p, nil
 }
 
-// finish turns a body into a request.
+// finish makes a request from a body.
 func (b *Builder) finish(p *Prompt, body object) {
 	path, stream := b.path, string(body.get("stream")) == "true"
 	switch b.opt.Endpoint {
 	case Embeddings:
 		stream = false
-	case Generate: // another path says so, not the body
+	case Generate: // another path selects this, not the body
 		if stream = b.opt.Stream; stream {
 			path += "_stream"
 		}

@@ -13,24 +13,23 @@ import (
 	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
-// The calibration requests and what they hold. Their ids lie where those of a trace do not.
+// The sizes and ids of the calibration requests. Their ids do not occur in a trace.
 const (
 	calibrationID    = 1 << 50
 	calibrationShort = 16
-	calibrationSlope = MostWords // by which the long one is longer: every word once at least
+	calibrationSlope = MostWords // by which the long one is longer: contains every word at least once
 )
 
-// ErrNotStable says that a generated word, or token id, did not cost the server exactly one token.
+// ErrNotStable says that a generated word, or token id, was not exactly one token on the server.
 var ErrNotStable = errors.New("the prompt's units are not one token each on this server")
 
-// ErrTurn says that the cost of a later turn of a chat cannot be told.
+// ErrTurn says that the overhead of a later turn of a chat cannot be determined.
 var ErrTurn = errors.New("a later turn of a chat does not cost the server what it has")
 
-// Calibration returns the requests whose counted prompt tokens tell the overhead of the server's chat template: 16
-// words, the same and 512 more, every word that there is among them, and, with turns, on the chat endpoint, a conversation of three
-// messages of 16. They are not streamed and ask for one token of output. Extra inputs are in them, as they may change the template;
-// those that concern the reply are not. The builder's own overhead has no part in them. model is the model to measure; empty asks for
-// none.
+// Calibration returns the requests whose counted prompt tokens show the overhead of the server's chat template: one of 16 words; one of
+// these and 512 more, which include every word; and, with turns, on the chat endpoint, a conversation of three messages of 16 words. They
+// are not streamed and request one token of output. They include extra inputs, which may change the template, except for those about the
+// reply. They do not use the builder's overhead. model is the model to measure; empty requests none.
 func (b *Builder) Calibration(model string, turns bool) []send.Request {
 	some := part{blocks: blocks{ids: []uint64{calibrationID}}, n: calibrationShort}
 	short := b.turn("user", true, some)
@@ -47,18 +46,18 @@ func (b *Builder) Calibration(model string, turns bool) []send.Request {
 	return requests
 }
 
-// VocabularyProbe returns a request whose prompt is the smallest and the greatest of some token ids: an engine whose vocabulary has
-// fewer refuses it. It is like the calibration requests otherwise.
+// VocabularyProbe returns a request whose prompt is the smallest and the greatest of some token ids: an engine with a smaller vocabulary
+// refuses it. Otherwise it is like the calibration requests.
 func (b *Builder) VocabularyProbe(model string, ids TokenRange) send.Request {
 	return b.measuring(model, []part{{raw: fmt.Appendf(nil, "[%d,%d]", ids.First, ids.Last())}})
 }
 
-// every returns calibrationSlope units as they stand behind others, every word equally often, in an order that the seed decides.
+// every returns calibrationSlope units as they follow others, every word equally often, in an order that depends on the seed.
 func (b *Builder) every() []byte {
 	a := &b.scheme.alphabet
 	var out []byte
 	var unit [8]byte
-	stride := splitmix.Mix(b.scheme.seed^calibrationID) | 1 // odd, and there is a power of two of units: it comes by all of them
+	stride := splitmix.Mix(b.scheme.seed^calibrationID) | 1 // it is odd, and the number of units is a power of two, so it reaches all of them
 	for i := range uint64(calibrationSlope) {
 		binary.LittleEndian.PutUint64(unit[:], a.all[i*stride%uint64(len(a.all))])
 		out = append(out, unit[:a.unit]...)
@@ -69,7 +68,7 @@ func (b *Builder) every() []byte {
 	return out
 }
 
-// TextProbe returns a request whose prompt is a text, as it is; see [Builder.Calibration].
+// TextProbe returns a request whose prompt is a text, unchanged; see [Builder.Calibration].
 func (b *Builder) TextProbe(model, text string) send.Request {
 	return b.calibration(model, b.text(text))
 }
@@ -78,7 +77,7 @@ func (b *Builder) calibration(model string, turn []part) send.Request {
 	return b.measuring(model, b.join(nil, turn))
 }
 
-// measuring makes a request of a prompt that is not part of the trace.
+// measuring makes a request for a prompt that is not part of the trace.
 func (b *Builder) measuring(model string, prompt []part) send.Request {
 	var body object
 	if model != "" {
@@ -89,7 +88,7 @@ func (b *Builder) measuring(model string, prompt []part) send.Request {
 	body.remove("stream_options", b.dialect.maxTokens, maxField, maxCompletionField, maxOutputField, minField, minNewField, "ignore_eos", "n", "best_of")
 	switch b.opt.Endpoint {
 	case Embeddings:
-	case Generate: // it counts a prompt's tokens for those who ask for each of them
+	case Generate: // it returns the number of prompt tokens only together with each token
 		body.remove("model", parametersField)
 		b.parameters(&body, 1, "decoder_input_details")
 	default:
@@ -116,8 +115,8 @@ func Solve(p16, p528 int64) (overhead int, err error) {
 	return int(p16 - calibrationShort), nil
 }
 
-// SolveTurn returns the overhead of a later turn from the prompt tokens of the first and the third calibration
-// request: what the template puts around a reply and the user message after it, and the anchor of the latter.
+// SolveTurn returns the overhead of a later turn from the prompt tokens of the first and the third calibration request: what the template
+// adds around a reply and the next user message, and the anchor of the latter.
 func SolveTurn(p16, pTurns int64) (overhead int, err error) {
 	// The assistant's message is an anchor and 16 words; a live reply has no anchor.
 	o := pTurns - p16 - (calibrationShort + 1) - calibrationShort

@@ -3,8 +3,8 @@
 
 package prompt
 
-// This file builds the prompts of rows that say which of their tokens were the replies of earlier rows: a conversation of the
-// replay's own, in which each live reply stands where production's stood.
+// This file builds the prompts of rows that contain the replies of earlier rows: the replay's own conversation, in which each live reply
+// replaces production's.
 
 import (
 	"fmt"
@@ -13,28 +13,26 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Reply is what stands in a prompt where an element of the row's Replies says that the reply of an earlier row was. The zero
-// Reply is invented words, or token ids, of the same number.
+// Reply is the content of a prompt for one element of the row's Replies. The zero Reply is the same number of invented words, or token ids.
 type Reply struct {
-	// Carried says that the live reply stands there: Tokens in a prompt of token ids, else Text. It must have as many tokens
-	// as the row says.
+	// Carried says that the live reply is inserted: Tokens in a prompt of token ids, else Text. It must have as many tokens as in the row.
 	Carried bool
 	Text    string
 	Tokens  []uint32
-	// Before is the earlier row, as far as it is known: its prompt stands before the reply to the last token.
+	// Before is the earlier row, as far as it is known: its whole prompt precedes the reply.
 	Before Tail
 }
 
-// Tail is the end of a row's prompt. A last block that is not full has an id of its own, by which no later row can know its
-// tokens. The zero Tail is unknown.
+// Tail is the end of a row's prompt. A partial last block has its own id, from which later rows cannot know its tokens. The zero Tail is
+// unknown.
 type Tail struct {
 	Length int64  // the row's input length
 	ID     uint64 // of its last block
-	Fine   bool   // a fine block, whose ids are numbers apart
+	Fine   bool   // a fine block, whose ids are separate numbers
 	Known  bool
 }
 
-// TailOf returns the end of a row's prompt, unknown where the row does not tell its blocks.
+// TailOf returns the end of a row's prompt; unknown if the row does not have its blocks.
 func TailOf(row *mooncake.Row, blockSize, fineBlockSize int) Tail {
 	if !row.InputLength.Set || row.Kind() != mooncake.KindLength {
 		return Tail{}
@@ -54,21 +52,21 @@ func TailOf(row *mooncake.Row, blockSize, fineBlockSize int) Tail {
 	return Tail{}
 }
 
-// Live is what a replay knows, of its own replies, when it builds a row.
+// Live describes a replay's own replies for building a row.
 type Live struct {
-	// Replies is what stands in the place of each of the row's Replies; nil where nothing is to be carried.
+	// Replies has an entry for each of the row's Replies; nil if nothing is carried.
 	Replies []Reply
-	// Keep says that a later row needs the reply to this one: it is kept, with its token ids where prompts are made of such
-	// and the engine can be asked for them.
+	// Keep says that a later row needs the reply to this one. It is stored, with its token ids if prompts consist of them and the engine
+	// can return them.
 	Keep bool
 }
 
-// BuildLive is [Builder.Build] without a history, for a replay that carries its live replies. Where Live has Replies, each is,
-// on the chat endpoint, a message of the assistant, and what stands before and after it are messages of the user, as the
-// earlier rows sent them. The prompt has the row's input length to the token; where a message would have no room for a word
-// beside the template's overhead, the prompt is one message of invented words, and flagged (Prompt.NoRoom).
+// BuildLive is [Builder.Build] without a history, for a replay that carries its live replies. If Live has Replies, each is, on the chat
+// endpoint, a message of the assistant, and the parts before and after it are messages of the user, as the earlier rows sent them. The
+// prompt has exactly the row's input length. If a message would have no room for a word in addition to the template's overhead, the prompt
+// is one message of invented words, and flagged (Prompt.NoRoom).
 //
-// Rows that give their prompt in another way, or whose extra replaces it, are built as Build does.
+// Rows with another kind of prompt, or whose extra replaces it, are built as by Build.
 func (b *Builder) BuildLive(index int64, row *mooncake.Row, live Live) (Prompt, error) {
 	if n := len(live.Replies); n > 0 && n != len(row.Replies) {
 		return Prompt{}, fmt.Errorf("row %d: %w: %d replies are given for %d", index, ErrRow, n, len(row.Replies))
@@ -76,7 +74,7 @@ func (b *Builder) BuildLive(index int64, row *mooncake.Row, live Live) (Prompt, 
 	return b.build(index, row, nil, live)
 }
 
-// conversation makes the turns of a row with replies; nil where it has no room for them.
+// conversation makes the turns of a row with replies; nil if it has no room for them.
 func (b *Builder) conversation(index int64, row *mooncake.Row, replies []Reply, over Overhead, p *Prompt) []part {
 	c := turns{b: b, blocks: b.blocks(index, row), chat: b.opt.Endpoint.OfMessages(), over: over}
 	var carried, invented int64
@@ -101,8 +99,8 @@ func (b *Builder) conversation(index int64, row *mooncake.Row, replies []Reply, 
 	return c.parts
 }
 
-// turns puts a conversation together. Overhead is taken from the end of each message, so that a word's place in the row is that
-// of its blocks, whatever comes after it: an earlier row, which ends with the message, sent the same words.
+// turns builds a conversation. The overhead is removed from the end of each message. So the position of a word in the row is that of its
+// blocks, whatever follows: an earlier row, which ends with the message, sent the same words.
 type turns struct {
 	b      *Builder
 	blocks blocks
@@ -110,12 +108,12 @@ type turns struct {
 	over   Overhead
 
 	parts []part
-	end   int64 // of what has been said: tokens of the row
-	place int64 // of the next word, among those that the blocks make
+	end   int64 // tokens of the row so far
+	place int64 // of the next word, among those that the blocks generate
 	added int64
 }
 
-// say adds what stands before token to of the row. before is the end of the row that went no further, if it is known.
+// say adds the words before token to of the row. before is the end of the row that ended there, if it is known.
 func (c *turns) say(to int64, before Tail) (room bool) {
 	first := len(c.parts) == 0
 	n := to - c.end
@@ -129,7 +127,7 @@ func (c *turns) say(to int64, before Tail) (room bool) {
 		return false
 	}
 	if c.chat {
-		c.place = c.end // else the words go on where they were, the overhead before them all
+		c.place = c.end // else the words continue, and the overhead precedes them all
 	}
 	if n == 0 {
 		return true
@@ -148,7 +146,7 @@ func (c *turns) say(to int64, before Tail) (room bool) {
 	return true
 }
 
-// words makes those of the row from one place to another. The last of them are those of the row that ended at token end.
+// words generates those of the row from one position to another. The last of them are those of the row that ended at token end.
 func (c *turns) words(from, to, end int64, before Tail) []part {
 	whole := part{blocks: c.blocks, from: from, n: to - from}
 	if !before.Known || before.Length != end || before.Fine != (c.blocks.ranges != nil) {
@@ -193,7 +191,7 @@ func (c *turns) carry(r mooncake.Reply, live Reply) {
 	c.place += r.Tokens
 }
 
-// invent adds words in the place of a reply.
+// invent adds words instead of a reply.
 func (c *turns) invent(r mooncake.Reply) {
 	if c.chat {
 		c.added += r.Tokens
@@ -205,7 +203,7 @@ func (c *turns) invent(r mooncake.Reply) {
 	c.place += r.Tokens
 }
 
-// message adds a message, after a comma where one stands before it.
+// message adds a message, after a comma if there is one before it.
 func (c *turns) message(role, begin string, words []part) {
 	head := `{"role":"` + role + `","content":"` + begin
 	if len(c.parts) > 0 {

@@ -3,10 +3,10 @@
 
 // Package prompt generates the bytes of requests from the rows of a trace, while they are written to the socket.
 //
-// A Mooncake row has no text. It has the length of the prompt and the ids of its blocks, of 512 tokens as a rule. Two rows with
-// the same leading ids began with the same tokens, so after the first row these are in the engine's cache. A replay needs prompts
-// with exactly those lengths and shared prefixes, for an engine whose tokenizer it does not know. The prompts of the public
-// conversation trace have 725 MB, so none is built ahead.
+// A Mooncake row has no text. It has the length of the prompt and the ids of its blocks, usually of 512 tokens. Two rows with the same
+// leading ids began with the same tokens, so after the first row these are in the engine's cache. A replay needs prompts with exactly those
+// lengths and shared prefixes, for an engine whose tokenizer it does not know. The prompts of the public conversation trace have 725 MB, so
+// none is built in advance.
 //
 // # Words
 //
@@ -24,9 +24,8 @@
 // words stay the same. The draws are independent of each other, so a reader can begin at any byte. If the engine accepts token
 // ids, ids of five digits do the same, six for an id and five for a draw, and need no tokenizer.
 //
-// For an engine in which these words are not one token each, a [Lexicon] of 2^b other words of one length encodes the same
-// numbers, with b bits a word and 64/b words an id. [TokenRanges] does that for small vocabularies. Another lexicon has other
-// words for an id.
+// For an engine in which these words are not one token each, a [Lexicon] of 2^b other words of one length encodes the same numbers, with b
+// bits a word and 64/b words an id. [TokenRanges] does that for small vocabularies. With another lexicon, an id has other words.
 //
 // The seed, the row, its index and the options determine every byte, in every process, shard and attempt. Another seed yields
 // another text, and so a cold cache; [Seed] derives one from a user's number.
@@ -40,8 +39,8 @@
 //	L > M·B, or M = 0    the rest is the row's own: ids made from its index, which no other row has
 //	L ≤ (M-1)·B          only the first ids are used
 //
-// For a row with hash_ranges, those are used instead, in blocks of Options.FineBlockSize tokens, as in a real cache. The ids of
-// ranges have a number space of their own, and texts of their own.
+// For a row with hash_ranges, those are used instead, in blocks of Options.FineBlockSize tokens, as in a real cache. The ids of ranges have
+// a separate number space, and separate texts.
 //
 // A row with text, messages or a payload is sent unchanged; see [Builder.Build] and [Options] for what is added.
 //

@@ -9,7 +9,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// OutputTokens returns the reply length that a row asks for, 0 for none. An extra may say otherwise.
+// OutputTokens returns the reply length that a row requests, 0 for none. An extra may override it.
 func (b *Builder) OutputTokens(row *mooncake.Row) int64 {
 	if b.opt.Endpoint == Embeddings {
 		return 0
@@ -25,12 +25,11 @@ func (b *Builder) OutputTokens(row *mooncake.Row) int64 {
 	return n
 }
 
-// unstatedCap is what the Messages API, which takes no request without a cap, is told for rows that have no output length. Every
-// model there is can do that much.
+// unstatedCap is the limit in the Messages API, which requires one, for rows without an output length. Every known model accepts it.
 const unstatedCap = 4096
 
-// complete adds the fields that depend on what the extras have said. The length of a reply to generated words means
-// nothing by itself, so hold asks the engine to keep it; that of a reply to a real text is only capped.
+// complete adds the fields that depend on the extras. The reply to generated words has no natural end, so hold asks the engine to enforce
+// its length; the reply to a real text is only limited.
 func (b *Builder) complete(body *object, output int64, hold bool) {
 	if b.opt.Endpoint == Generate {
 		b.parameters(body, output)
@@ -46,7 +45,7 @@ func (b *Builder) complete(body *object, output int64, hold bool) {
 	if output > 0 && !body.has(maxField) && !body.has(maxCompletionField) && !body.has(b.dialect.maxTokens) {
 		body.set(b.dialect.maxTokens, strconv.AppendInt(nil, output, 10))
 	}
-	if b.opt.Endpoint == Messages && b.stated(*body) == 0 && !body.has(maxField) { // which has no other end
+	if b.opt.Endpoint == Messages && b.stated(*body) == 0 && !body.has(maxField) { // the reply has no other end
 		body.set(maxField, strconv.AppendInt(nil, unstatedCap, 10))
 	}
 	if n := b.stated(*body); hold && n > 0 && string(body.get("ignore_eos")) != "false" {
@@ -62,11 +61,11 @@ func (b *Builder) complete(body *object, output int64, hold bool) {
 	}
 }
 
-// parametersField holds what [Generate] is told beside the prompt.
+// parametersField has the parameters of [Generate] other than the prompt.
 const parametersField = "parameters"
 
-// parameters completes those of [Generate]: the cap on the reply, and that its end is to say how long it was. Nothing there holds a
-// reply to its length. What is no object goes out as it is, and the engine says so.
+// parameters completes those of [Generate]: the limit on the reply, and the request for its length at its end. No parameter there enforces
+// a length. A value that is not an object is sent unchanged, and the engine reports the error.
 func (b *Builder) parameters(body *object, output int64, more ...string) {
 	options, err := parseObject(body.get(parametersField))
 	if err != nil {
@@ -83,13 +82,13 @@ func (b *Builder) parameters(body *object, output int64, more ...string) {
 	body.setParts(parametersField, options.parts())
 }
 
-// stated returns the cap on the reply that a body states, 0 when it states none.
+// stated returns the limit on the reply in a body, 0 if there is none.
 func (b *Builder) stated(body object) int64 {
 	switch b.opt.Endpoint {
 	case Embeddings:
 		return 0
 	case Generate:
-		options, _ := parseObject(body.get(parametersField)) // what is no object caps nothing
+		options, _ := parseObject(body.get(parametersField)) // a value that is not an object limits nothing
 		return options.integer(b.dialect.maxTokens)
 	default:
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
-// Seed spreads a user's small number over 64 bits: mix(user + 2^64/φ), a bijection. A block's content follows
-// from id xor seed, so that two small seeds used as they are would only give the same blocks to other small ids,
-// and the second run would find the first one's blocks in the engine's cache.
+// Seed spreads a user's small number over 64 bits: mix(user + 2^64/φ), a bijection. A block's content is derived from id xor seed. Without
+// spreading, two small seeds would only give the same blocks to other small ids, and the second run would find the first one's blocks in
+// the engine's cache.
 func Seed(user uint64) uint64 { return splitmix.Next(user) }
 
 // draw hashes one element of the Weyl sequence.
@@ -21,15 +21,15 @@ func draw(x uint64) uint64 {
 	return hi ^ lo
 }
 
-// alphabet is how blocks are written: in words or in token ids. All its figures are bytes.
+// alphabet is the encoding of blocks: in words or in token ids. All its sizes are in bytes.
 type alphabet struct {
 	ids    bool // token ids, not words
 	unit   int  // one token
-	header int  // the units that spell the block's id
-	step   int  // the units that one draw yields
+	header int  // the units that encode the block's id
+	step   int  // the units of one draw
 
-	bits uint                                                   // that a unit spells
-	all  []uint64                                               // the units, 2^bits of them: up to 8 bytes in the order of a little-endian store, of which the first count
+	bits uint                                                   // bits per unit
+	all  []uint64                                               // the units, 2^bits of them: up to 8 bytes in little-endian order, of which the first unit bytes count
 	bulk func(dst []byte, x uint64) (rest []byte, state uint64) // writes whole draws, faster; may be nil
 }
 
@@ -38,7 +38,7 @@ var (
 	tokens = alphabet{ids: true, unit: tokenBytes, header: 6 * tokenBytes, step: 5 * tokenBytes, bits: tokenBits, all: tokenUnits[:], bulk: bulkTokens}
 )
 
-// maxSpelled is what [alphabet.spell] may write: the longest header, that of 16 units of 8 bytes each, and a last store.
+// maxSpelled is the maximum size that [alphabet.spell] writes: the longest header, that of 16 units of 8 bytes each, and a last store.
 const maxSpelled = 16*8 + 8
 
 // newAlphabet makes an alphabet of units of one length of at most 8 bytes, a power of two of them. A draw yields seven.
@@ -48,14 +48,14 @@ func newAlphabet(units []string) alphabet {
 	return a
 }
 
-// headerUnits returns how many of n units spell an id, which has 64 bits.
+// headerUnits returns the number of units, out of n, that encode an id of 64 bits.
 func headerUnits(n int) int {
 	width := bits.Len(uint(n)) - 1
 	return (64 + width - 1) / width
 }
 
-// write fills dst with a block's bytes from byte off on. x is the block's state, mix(id xor seed). Each draw stands
-// alone, so any byte of a block is found without making those before it.
+// write fills dst with a block's bytes from byte off on. x is the block's state, mix(id xor seed). Each draw is independent, so any byte of
+// a block can be generated without those before it.
 func (a *alphabet) write(dst []byte, x uint64, off int) {
 	var buf [maxSpelled]byte
 	if off < a.header {

@@ -12,35 +12,35 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// MaxHistory bounds what a session remembers, in bytes: its texts and replies as they are, its generated words by
-// the ids of their blocks.
+// MaxHistory is the maximum size of what a session remembers, in bytes: its texts and replies literally, its generated words as ids of
+// their blocks.
 const MaxHistory = 8 << 20
 
 // ErrHistoryFull says that a session has grown past [MaxHistory]: its later turns cannot be built.
 var ErrHistoryFull = errors.New("the session's conversation is longer than moonloop keeps")
 
-// History is the conversation of one delta session so far: its turns, as they were sent, and the live replies
-// between them. The zero History is a session that has not begun. It belongs to one goroutine at a time.
+// History is the conversation of one delta session so far: its turns, as they were sent, and the live replies between them. The zero
+// History has no turns. It belongs to one goroutine at a time.
 //
 // On the chat endpoint a reply is a message of the assistant, with its tool calls. On the completions endpoint
 // the conversation is one text: the prompt, the reply, the next turn, with nothing between them.
 type History struct {
 	parts  []part
-	tools  json.RawMessage // the latest that a turn brought
+	tools  json.RawMessage // the latest ones of a turn
 	system []byte          // likewise
 	size   int             // bytes held
 }
 
-// Fork returns a conversation that begins as this one, and goes on by itself.
+// Fork returns a conversation that begins like this one, and continues independently.
 func (h *History) Fork() *History {
 	fork := *h
 	fork.parts = slices.Clip(h.parts)
 	return &fork
 }
 
-// Append adds a turn that was served: the row, the prompt that Build made of it with this history, the text of the
-// reply, and its tool calls as a JSON array, or nil. A prompt that was built without a history adds nothing.
-// Past [MaxHistory] the turn is let go, and the next Build returns [ErrHistoryFull].
+// Append adds a turn that was served: the row, the prompt that Build made from it with this history, the text of the reply, and its tool
+// calls as a JSON array, or nil. A prompt that was built without a history adds nothing. Beyond [MaxHistory] the turn is dropped, and the
+// next Build returns [ErrHistoryFull].
 func (h *History) Append(row *mooncake.Row, p Prompt, reply string, toolCalls []byte) {
 	if p.turn == nil || h.full() {
 		return
@@ -69,10 +69,9 @@ func (h *History) Append(row *mooncake.Row, p Prompt, reply string, toolCalls []
 	h.parts = append(append(h.parts, p.turn...), part{raw: p.endpoint.assistant(reply, toolCalls)})
 }
 
-// Forgotten returns words in the place of a row's reply that nobody has any more, of so many tokens: those of a row are the same in every
-// process.
+// Forgotten returns this many invented tokens for a reply that was lost. They are the same for a row in every process.
 func (b *Builder) Forgotten(index, tokens int64) (string, error) {
-	const reply = 1 << 31 // whose words no row of a trace has, whose index is below
+	const reply = 1 << 31 // indexes of rows in a trace are below it, so no row has these words
 	body := newBody(&b.scheme, []part{{blocks: blocks{row: index | reply}, n: max(0, tokens)}})
 	text, err := io.ReadAll(body.Open())
 	return string(text), err

@@ -3,8 +3,8 @@
 
 package prompt
 
-// This file makes the pictures that rows have beside their prompts. One id, of one size, is one picture, byte for byte, whatever row it is
-// in: an engine's cache of pictures hits as it would have hit. What they show is a pattern, since an encoder works as long for any.
+// This file makes the images in the prompts of rows. Images with one id and size are identical, byte for byte, in all rows: an engine's
+// cache of images hits as it would have hit. They show a pattern, because an encoder takes the same time for any image.
 
 import (
 	"bytes"
@@ -23,39 +23,39 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// ImageFormat is how pictures are written.
+// ImageFormat is the file format of images.
 type ImageFormat string
 
 // The formats.
 const (
 	PNG  ImageFormat = "png"
-	JPEG ImageFormat = "jpeg" // takes longer to make, some 10 ms a million pixels
+	JPEG ImageFormat = "jpeg" // takes longer to make, about 10 ms per million pixels
 )
 
-// Images are the settings of pictures. The zero Images sends those that rows have.
+// Images are the settings of images. The zero Images sends those in the rows.
 type Images struct {
-	Each   int         // pictures of each row that has none, which no other row has; 0 = none
-	Size   ImageSize   // of a picture whose size the row does not say; zero = DefaultSide, both
+	Each   int         // unique images for each row that has none; 0 = none
+	Size   ImageSize   // of an image without a size in the row; zero = DefaultSide, both
 	Format ImageFormat // default PNG
-	// Tokens is how many prompt tokens the engine counts for one. So many fewer words stand beside it. 0 = unknown: the words alone have
-	// the row's input length, and nothing is said of the sum.
+	// Tokens is the number of prompt tokens that the engine counts for one image. The prompt has that many words less. 0 = unknown: the
+	// words alone have the row's input length, and the sum is not checked.
 	Tokens int
 }
 
-// ImageSize is the size of a picture in pixels.
+// ImageSize is the size of an image in pixels.
 type ImageSize struct{ Width, Height int }
 
-// DefaultSide is the width and the height of pictures, in pixels.
+// DefaultSide is the default width and height of images, in pixels.
 const DefaultSide = 512
 
-// withDefaults fills in what was left at zero.
+// withDefaults fills in defaults for zeros.
 func (i Images) withDefaults() Images {
 	i.Size = cmp.Or(i.Size, ImageSize{DefaultSide, DefaultSide})
 	i.Format = cmp.Or(i.Format, PNG)
 	return i
 }
 
-// check says what is wrong with the settings; empty = nothing.
+// check describes what is wrong with the settings; empty = nothing.
 func (i Images) check() string {
 	switch rule := (mooncake.Image{Width: i.Size.Width, Height: i.Size.Height}).CheckSize(); {
 	case rule != "":
@@ -70,23 +70,23 @@ func (i Images) check() string {
 	return ""
 }
 
-// gallery makes pictures and keeps those that were used last. Making one at a time bounds the memory that it takes.
+// gallery makes images and caches those that were used last. It makes one at a time, to limit memory.
 type gallery struct {
 	mu   sync.Mutex
 	kept map[mooncake.Image][]byte // in base64
 	size int
 }
 
-// maxGallery is how many bytes of pictures are kept.
+// maxGallery is the maximum size of cached images, in bytes.
 const maxGallery = 32 << 20
 
-// imageSalt keeps the ids of pictures apart from those of blocks.
+// imageSalt separates the ids of images from those of blocks.
 const imageSalt = 0x1a3c5e7092b4d6f8
 
-// warmSalt keeps the pictures of requests before the run apart from those of the trace.
+// warmSalt separates the images of warm-up requests from those of the trace.
 const warmSalt = 0x6c8e0a2c4e6f8192
 
-// images returns the pictures of a row, each as an element of a message's content.
+// images returns the images of a row, each as an element of a message's content.
 func (b *Builder) images(index int64, row *mooncake.Row) [][]byte {
 	of := b.opt.Images
 	list := row.Images
@@ -122,7 +122,7 @@ func (b *Builder) images(index int64, row *mooncake.Row) [][]byte {
 	return out
 }
 
-// withImages puts pictures behind the text of a message of the user.
+// withImages adds images after the text of a message of the user.
 func (b *Builder) withImages(turn []part, images [][]byte) []part {
 	const head = `{"role":"user","content":`
 	kind := "text"
@@ -132,7 +132,7 @@ func (b *Builder) withImages(turn []part, images [][]byte) []part {
 	last := len(turn) - 1
 	out := append(make([]part, 0, len(turn)+1), turn...)
 	out[0].raw = append([]byte(head+`[{"type":"`+kind+`","text":`), out[0].raw[len(head):]...)
-	end := append([]byte(nil), out[last].raw...) // its brace now ends the text
+	end := append([]byte(nil), out[last].raw...) // without its brace, which now ends the text
 	for _, element := range images {
 		end = append(append(end, ','), element...)
 	}
@@ -140,7 +140,7 @@ func (b *Builder) withImages(turn []part, images [][]byte) []part {
 	return out
 }
 
-// picture returns one in base64.
+// picture returns one image in base64.
 func (g *gallery) picture(one mooncake.Image, seed uint64, format ImageFormat) []byte {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -149,7 +149,7 @@ func (g *gallery) picture(one mooncake.Image, seed uint64, format ImageFormat) [
 	}
 	var file bytes.Buffer
 	if format == JPEG {
-		_ = jpeg.Encode(&file, grey(one, seed), nil) // a buffer takes everything
+		_ = jpeg.Encode(&file, grey(one, seed), nil) // writing to a buffer cannot fail
 	} else {
 		_ = (&png.Encoder{CompressionLevel: png.BestSpeed}).Encode(&file, mosaic(one, seed)) // likewise
 	}
@@ -164,7 +164,8 @@ func (g *gallery) picture(one mooncake.Image, seed uint64, format ImageFormat) [
 // tile is the side of a tile of the pattern, in pixels.
 const tile = 16
 
-// tiles calls set with each tile of a picture, in order of rows, and bits that id, seed and place decide. The first tiles spell the id.
+// tiles calls set with each tile of an image, in order of rows, and bits that depend on id, seed and position. The first tiles encode the
+// id.
 func tiles(one mooncake.Image, seed uint64, set func(area image.Rectangle, bits uint64)) {
 	key := splitmix.Mix(one.ID ^ seed ^ imageSalt)
 	n := uint64(0)
@@ -180,7 +181,7 @@ func tiles(one mooncake.Image, seed uint64, set func(area image.Rectangle, bits 
 	}
 }
 
-// mosaic is a picture of tiles in four colours, which its id decides.
+// mosaic is an image of tiles in four colours, which depend on its id.
 func mosaic(one mooncake.Image, seed uint64) image.Image {
 	var colours color.Palette
 	for i := range uint64(4) {
@@ -192,7 +193,7 @@ func mosaic(one mooncake.Image, seed uint64) image.Image {
 	return out
 }
 
-// grey is a picture of tiles in four shades.
+// grey is an image of tiles in four shades.
 func grey(one mooncake.Image, seed uint64) image.Image {
 	out := image.NewGray(image.Rect(0, 0, one.Width, one.Height))
 	tiles(one, seed, func(area image.Rectangle, bits uint64) { fill(out.Pix, out.Stride, area, 32+64*uint8(bits&3)) })

@@ -3,8 +3,8 @@
 
 package prompt
 
-// This file translates what a row has in the form of a chat into that of the Responses API: calls and results of tools are items beside
-// the messages, parts of content have other names, and tools have no member function. What has that form already stays as it is.
+// This file translates rows in the form of a chat into that of the Responses API: calls and results of tools are items beside the messages,
+// parts of content have other names, and tools have no member function. Content that has this form already is unchanged.
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// item is one that has a form of its own there: a call of a tool, or its result.
+// item is an item with its own form there: a tool call, or its result.
 type item struct {
 	Type      string          `json:"type"`
 	CallID    string          `json:"call_id,omitempty"`
@@ -82,7 +82,7 @@ func (m *chatMessage) items(raw []byte) (out [][]byte, err error) {
 	return out, err
 }
 
-// inputs returns the parts of a message by their other names; false where none has one of a chat's.
+// inputs returns the parts of a message with their other names; false if none has a chat's name.
 func (m *chatMessage) inputs() ([]json.RawMessage, bool) {
 	var parts []json.RawMessage
 	if json.Unmarshal(m.Content, &parts) != nil {
@@ -127,7 +127,7 @@ func (m *chatMessage) inputs() ([]json.RawMessage, bool) {
 	return parts, found
 }
 
-// itemsOfReply returns a reply with calls of tools as items, after a comma.
+// itemsOfReply returns a reply with tool calls as items, after a comma.
 func itemsOfReply(reply string, toolCalls []byte) []byte {
 	m := chatMessage{Role: "assistant", Content: quote(nil, reply)}
 	_ = json.Unmarshal(toolCalls, &m.Calls) // the client wrote them
@@ -135,7 +135,7 @@ func itemsOfReply(reply string, toolCalls []byte) []byte {
 	return append([]byte(","), bytes.Join(items, []byte(","))...)
 }
 
-// functionsOf returns tools as the Responses API has them; nil for none.
+// functionsOf returns tools in the form of the Responses API; nil for none.
 func functionsOf(tools json.RawMessage) (json.RawMessage, error) {
 	return mapTools(tools, func(raw json.RawMessage) json.RawMessage {
 		var tool struct {

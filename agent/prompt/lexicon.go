@@ -3,8 +3,7 @@
 
 package prompt
 
-// This file holds which words prompts are made of, where those that the package knows do not serve: on an engine whose tokenizer
-// takes several tokens for them.
+// This file chooses other words for prompts, for an engine whose tokenizer splits the package's words into several tokens.
 
 import (
 	"crypto/sha256"
@@ -17,19 +16,19 @@ import (
 	"strings"
 )
 
-// The number of words of a lexicon, a power of two, and the letters of each.
+// The limits of a lexicon: the number of its words, a power of two, and the letters of each.
 const (
 	LeastWords = 16
 	MostWords  = 512
-	// MostLetters is what fits in 8 bytes after a space.
+	// MostLetters is the number of letters that fit into 8 bytes after a space.
 	MostLetters = 7
 )
 
 // ErrLexicon is wrapped by every error of [NewLexicon].
 var ErrLexicon = errors.New("words of prompts")
 
-// Lexicon is the words that prompts are made of, each of which is one token, on the engines that it is for, behind any other. They
-// have the same length, so that any byte of a prompt is found without making those before it.
+// Lexicon is the list of words from which prompts are made. On its engines, each word is one token after any other word. All have the same
+// length, so that any byte of a prompt can be generated without those before it.
 type Lexicon struct {
 	anchor, space string
 	words         []string
@@ -42,8 +41,8 @@ var usual = &Lexicon{anchor: anchor, space: " ", words: strings.Fields(wordList)
 // CommonLexicon returns the words of the embedded list: one token each in every common vocabulary.
 func CommonLexicon() *Lexicon { return usual }
 
-// NewLexicon makes a lexicon of words of ASCII letters and digits: a power of two of them, from [LeastWords] to [MostWords], of one
-// length. Their order has no effect. space stands before each, a space or nothing; anchor begins every prompt.
+// NewLexicon makes a lexicon of words of ASCII letters and digits: a power of two of them, from [LeastWords] to [MostWords], of one length.
+// Their order has no effect. space, a space or nothing, precedes each word; anchor is the first word of every prompt.
 func NewLexicon(anchor, space string, list []string) (*Lexicon, error) {
 	n := len(list)
 	if n < LeastWords || n > MostWords || n&(n-1) != 0 {
@@ -80,21 +79,21 @@ func (l *Lexicon) Len() int { return len(l.words) }
 // Letters returns the number of letters of each word.
 func (l *Lexicon) Letters() int { return len(l.words[0]) }
 
-// Text returns the first n words, in their order, as they stand in a prompt: each with what stands before it.
+// Text returns the first n words, in their order, as in a prompt, each with its space.
 func (l *Lexicon) Text(n int) string {
 	n = min(n, len(l.words))
 	return strings.Repeat(l.space, min(n, 1)) + strings.Join(l.words[:n], l.space)
 }
 
-// Digest returns the SHA-256 of the words in their order, with nothing between them, in hexadecimal digits. Runs whose anchor and
-// digest are equal send equal prompts for equal rows.
+// Digest returns the SHA-256 of the words in their order, without separators, in hexadecimal digits. Runs whose anchor and digest are equal
+// send equal prompts for equal rows.
 func (l *Lexicon) Digest() string {
 	sum := sha256.Sum256([]byte(strings.Join(l.words, "")))
 	return hex.EncodeToString(sum[:])
 }
 
-// MinWords returns how many words a lexicon needs for blocks of so many tokens: ids are numbers of 64 bits, spelled at the beginning of
-// a block, and two ids must not give one block.
+// MinWords returns how many words a lexicon needs for blocks of this many tokens: the beginning of a block encodes its id, a number of 64
+// bits, and two ids must not give the same block.
 func MinWords(blockSize int) int {
 	n := LeastWords
 	for n < MostWords && headerUnits(n) > blockSize {
@@ -103,13 +102,13 @@ func MinWords(blockSize int) int {
 	return n
 }
 
-// short is a list of 512 words of three letters, which are one token each in as many vocabularies as the others.
+// short is a list of 512 words of three letters, which are one token each in as many vocabularies as the other words.
 //
 //go:embed words3.txt
 var short string
 
-// Candidates returns words that may be one token on an engine, with what stands before each: those of the embedded lists, of two
-// letters or digits, and of one; at last the latter with nothing before them, which are one token where every byte is.
+// Candidates returns words that may be one token on an engine, each with its space: those of the embedded lists, words of two letters or
+// digits, and of one. The last candidates are the latter without a space, which are one token if every byte is.
 func Candidates() []string {
 	const consonants, vowels, digits = "bcdfghjklmnpqrstvwxyz", "aeiou", "0123456789"
 	list := after(" ", slices.Concat(usual.words, strings.Fields(short)))
@@ -126,22 +125,22 @@ func Candidates() []string {
 	return list
 }
 
-// TokenRange is token ids that prompts are made of, from First on; a power of two of them, of one number of digits.
+// TokenRange is a range of token ids for prompts, from First on: a power of two of them, with one number of digits.
 type TokenRange struct{ First, Count int }
 
-// Last returns the greatest of the ids.
+// Last returns the greatest id of the range.
 func (r TokenRange) Last() int { return r.First + r.Count - 1 }
 
-// TokenRanges returns the ranges that may be tried on an engine, the one for common vocabularies first, each of the others in the
-// middle of a smaller vocabulary: special tokens lie at its ends.
+// TokenRanges returns the ranges to try on an engine: first the one for common vocabularies, then others, each in the middle of a smaller
+// vocabulary, because special tokens are at its ends.
 func TokenRanges() []TokenRange {
 	return []TokenRange{commonIDs, {3584, 4096}, {1792, 2048}, {1000, 1024}, {448, 512}, {224, 256}, {112, 128}, {32, 64}}
 }
 
-// commonIDs are those that every vocabulary of 32,000 entries has, all of five digits.
+// commonIDs are ids that every vocabulary of 32,000 entries has, all of five digits.
 var commonIDs = TokenRange{10000, 1 << tokenBits}
 
-// units returns the ids as they stand in a prompt.
+// units returns the ids as in a prompt.
 func (r TokenRange) units() []string {
 	units := make([]string, r.Count)
 	for i := range units {
@@ -150,7 +149,7 @@ func (r TokenRange) units() []string {
 	return units
 }
 
-// alphabet returns how blocks are written in ids of the range.
+// alphabet returns the encoding of blocks in ids of the range.
 func (r TokenRange) alphabet() alphabet {
 	if r == commonIDs {
 		return tokens

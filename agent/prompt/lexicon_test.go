@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
-// numbered returns n words of so many letters, in a wrong order.
+// numbered returns n words of this many letters, in a wrong order.
 func numbered(n, letters int) (list []string) {
 	for i := range n {
 		list = append(list, fmt.Sprintf("%0*d", letters, n-i-1))

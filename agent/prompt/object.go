@@ -24,8 +24,8 @@ type member struct {
 
 var errNotObject = errors.New("not a JSON object")
 
-// parseObject reads an object; nothing and null are empty ones. Of two members of one name the later value counts,
-// as for most readers. Values alias data. The error never quotes it.
+// parseObject reads an object; empty input and null give empty objects. If a name occurs twice, the later value counts, as for most
+// readers. Values alias data. The error never quotes it.
 func parseObject(data []byte) (object, error) {
 	data = bytes.TrimSpace(data)
 	if len(data) == 0 || string(data) == "null" {
@@ -59,7 +59,7 @@ func syntaxError(dec *jsontext.Decoder) error {
 	return fmt.Errorf("%w: syntax error after byte %d", errNotObject, dec.InputOffset())
 }
 
-// get returns a member's value; nil when there is none, or when it is generated.
+// get returns a member's value; nil if it is absent, or generated.
 func (o object) get(name string) []byte {
 	if i := o.index(name); i >= 0 {
 		return o[i].raw
@@ -73,7 +73,7 @@ func (o object) index(name string) int {
 	return slices.IndexFunc(o, func(m member) bool { return m.name == name })
 }
 
-// integer returns a member's value where it is a whole number above 0, else 0.
+// integer returns a member's value if it is a whole number above 0, else 0.
 func (o object) integer(name string) int64 {
 	n, err := strconv.ParseInt(string(o.get(name)), 10, 64)
 	if err != nil {
@@ -82,10 +82,10 @@ func (o object) integer(name string) int64 {
 	return max(0, n)
 }
 
-// set gives a member a value, in the place that it has, or at the end.
+// set sets a member's value. A new member is added at the end.
 func (o *object) set(name string, value []byte) { o.put(member{name: name, raw: value}) }
 
-// setParts gives a member a value that may be generated.
+// setParts sets a member to a value that may be generated.
 func (o *object) setParts(name string, value []part) {
 	if len(value) == 1 && value[0].raw != nil {
 		o.set(name, value[0].raw)
@@ -113,7 +113,7 @@ func (o *object) remove(names ...string) {
 	*o = slices.DeleteFunc(*o, func(m member) bool { return slices.Contains(names, m.name) })
 }
 
-// parts writes the object out.
+// parts returns the object as parts of a body.
 func (o object) parts() []part {
 	out := make([]part, 0, 4) // before the prompt, the prompt, after it
 	text := make([]byte, 0, 256)
@@ -124,7 +124,7 @@ func (o object) parts() []part {
 		}
 		if len(text) > 0 {
 			out = append(out, part{raw: slices.Clip(text)})
-			text = text[len(text):] // the rest of its room, if there is any
+			text = text[len(text):] // the rest of its capacity, if there is any
 		}
 		out = append(out, p)
 	}
@@ -145,25 +145,25 @@ func (o object) parts() []part {
 	return append(out, part{raw: text})
 }
 
-// oneLine takes line breaks out of JSON that a body begins with: what is sent can then be kept as a line of a trace.
+// oneLine removes line breaks from JSON at the beginning of a body, so that the body can be stored as a line of a trace.
 func oneLine(raw jsontext.Value) jsontext.Value {
 	if !bytes.ContainsAny(raw, "\r\n") {
 		return raw
 	}
 	short := raw.Clone()
 	if short.Compact(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true)) != nil {
-		return raw // what is wrong with it is said elsewhere
+		return raw // the caller's parser reports errors
 	}
 	return short
 }
 
-// quote appends s as a JSON string. What is not UTF-8 becomes U+FFFD, as JSON has no way to say it.
+// quote appends s as a JSON string. Invalid UTF-8 becomes U+FFFD, because JSON cannot represent it.
 func quote(dst []byte, s string) []byte {
 	dst, _ = jsontext.AppendQuote(dst, s)
 	return dst
 }
 
-// unquoted returns the string that raw is in JSON, else "".
+// unquoted returns the value of a JSON string, or "".
 func unquoted(raw []byte) string {
 	if len(raw) < 2 || raw[0] != '"' {
 		return ""
@@ -175,7 +175,7 @@ func unquoted(raw []byte) string {
 	return string(s)
 }
 
-// inner appends s as it stands inside a JSON string.
+// inner appends s as the inside of a JSON string.
 func inner(dst []byte, s string) []byte {
 	from := len(dst)
 	dst = quote(dst, s)

@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Endpoint is the kind of request that carries the prompts.
+// Endpoint is the kind of request in which prompts are sent.
 type Endpoint string
 
 // The endpoints: those of the OpenAI API, Anthropic's, and TGI's own.
@@ -36,7 +36,7 @@ func Endpoints() []Endpoint {
 // OfMessages reports whether prompts are messages, which the engine's chat template renders; else they are one text.
 func (e Endpoint) OfMessages() bool { return e == Chat || e == Responses || e == Messages }
 
-// Form is what a generated prompt is made of.
+// Form is the form of a generated prompt.
 type Form string
 
 // The forms.
@@ -45,75 +45,74 @@ const (
 	Tokens Form = "tokens" // an array of token ids; only on Completions
 )
 
-// TooShort says what becomes of a row whose input length leaves no room for a word beside the overhead.
+// TooShort says what happens to a row whose input length leaves no room for a word in addition to the overhead.
 type TooShort string
 
 // The policies.
 const (
-	SendOneWord TooShort = "send" // it is sent, longer than the row asks for, and flagged
+	SendOneWord TooShort = "send" // it is sent, longer than in the row, and flagged
 	Skip        TooShort = "skip" // it is not sent
 )
 
-// Options are the settings of a replay that decide what its requests say. The zero Options send words to the chat
-// endpoint of a server like vLLM and do not stream.
+// Options are the settings of a replay that determine the content of its requests. The zero Options send words to the chat endpoint of a
+// server like vLLM and do not stream.
 type Options struct {
 	Endpoint Endpoint // default Chat
 	Form     Form     // default Words
 	Profile  Profile  // default Auto
 	Model    string   // of every row; empty = the row's own
-	// DefaultModel is the model of rows that name none, where Model is empty; empty = none is asked for.
+	// DefaultModel is the model of rows without one, if Model is empty; empty = none is requested.
 	DefaultModel string
-	Stream       bool // ask for a stream, and for its usage where the profile can
+	Stream       bool // request a stream, with its usage if the profile supports that
 
-	Seed      uint64 // xored with ids: spread a number of the user's with [Seed] first
-	BlockSize int    // tokens a hash id stands for; default [mooncake.BlockSize], at least 8
-	// FineBlockSize is the number of tokens that an id of hash_ranges stands for, at least 8; 0 = the trace has none, and
-	// ranges have no effect.
+	Seed      uint64 // combined with ids by xor: spread a user's number with [Seed] first
+	BlockSize int    // tokens per hash id; default [mooncake.BlockSize], at least 8
+	// FineBlockSize is the number of tokens per id of hash_ranges, at least 8; 0 = the trace has none, and ranges have no effect.
 	FineBlockSize int
 
-	// Words are those that prompts are made of; nil = [CommonLexicon].
+	// Words are the words of prompts; nil = [CommonLexicon].
 	Words *Lexicon
-	// Text is what blocks are made of beside words; nil = words alone. Only with Form Words.
+	// Text is the text from which blocks are made, in addition to words; nil = only words. Only with Form Words.
 	Text *Passages
-	// TokenIDs are those that prompts are made of, one of [TokenRanges]; zero = the first.
+	// TokenIDs are the ids of prompts, one of [TokenRanges]; zero = the first.
 	TokenIDs TokenRange
 
-	// Images says how pictures beside prompts are made; only where prompts are messages.
+	// Images says how images in prompts are made; only if prompts are messages.
 	Images Images
 
-	// Overhead is the number of tokens that the server adds to the words of a prompt, anchor included, as
-	// [Solve] found it. Less than 1 counts as 1 with words: the anchor is always there.
+	// Overhead is the number of tokens that the server adds to the words of a prompt, including the anchor, as returned by [Solve]. With
+	// words, less than 1 counts as 1, for the anchor.
 	Overhead int
-	// TurnOverhead is the number of tokens that the server adds to the reply before and the words of a later turn
-	// of a chat session, anchor included, as [SolveTurn] found it. Less than 1 counts as 1.
+	// TurnOverhead is the number of tokens that the server adds for the reply before and the words of a later turn of a chat session,
+	// including the anchor, as returned by [SolveTurn]. Less than 1 counts as 1.
 	TurnOverhead int
-	// Measured has both for the models that were measured, by name; where it is not nil, the rows of other models have the two
-	// above and are flagged (Prompt.Assumed).
+	// Measured has both overheads for the models that were measured, by name. If it is not nil, the rows of other models use the two above
+	// and are flagged (Prompt.Assumed).
 	Measured map[string]Overhead
 	TooShort TooShort // default SendOneWord
 
-	// DefaultOutput is the reply length of rows without an output length; 0 asks for none.
+	// DefaultOutput is the reply length of rows without an output length; 0 requests none.
 	DefaultOutput int
-	// OutputCap bounds every reply length that is asked for; 0 means no bound.
+	// OutputCap is the maximum of every requested reply length; 0 = no maximum.
 	OutputCap int
-	// MaxTokensField replaces the profile's name of the field that caps the reply.
+	// MaxTokensField replaces the profile's name of the field that limits the reply.
 	MaxTokensField string
-	// CacheSalt is sent as cache_salt: a run with a salt shares no cached block with one that has another.
+	// CacheSalt is sent as cache_salt: runs with different salts share no cached blocks.
 	CacheSalt string
-	// Priorities are the priorities of classes, which go before those of rows.
+	// Priorities are the priorities of classes. They override those of rows.
 	Priorities Priorities
-	// ExtraInputs is an object whose members are set in every body except payloads, in place of ours of the same
-	// name. A row's own extra comes after it and wins.
+	// ExtraInputs is an object whose members are set in every body except payloads, and replace ours of the same name. A row's own extra
+	// overrides it.
 	ExtraInputs json.RawMessage
 }
 
-// Overhead is what a server adds to prompts of words, in tokens; see Options.Overhead and Options.TurnOverhead.
+// Overhead is the number of tokens that a server adds to prompts of words; see Options.Overhead and Options.TurnOverhead.
 type Overhead struct{ Prompt, Turn int }
 
 // ErrOptions is wrapped by every error of [NewBuilder].
 var ErrOptions = errors.New("prompt options")
 
-// withDefaults fills in what was left at zero.
+// withDefaults fills in defaults for zeros.
 func (o Options) withDefaults() Options {
 	o.Endpoint = cmp.Or(o.Endpoint, Chat)
 	o.Form = cmp.Or(o.Form, Words)
@@ -126,7 +125,7 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// alphabet returns how the options have blocks written. Defaults are filled in.
+// alphabet returns the encoding of blocks. Defaults must be filled in.
 func (o *Options) alphabet() alphabet {
 	if o.Form == Tokens {
 		return o.TokenIDs.alphabet()
@@ -134,7 +133,7 @@ func (o *Options) alphabet() alphabet {
 	return o.Words.alphabet
 }
 
-// check names everything that is wrong with options whose defaults are filled in, in one error.
+// check lists, in one error, everything that is wrong with options whose defaults are filled in.
 func (o Options) check() error {
 	var wrong []error
 	check := func(bad bool, format string, args ...any) {
@@ -146,7 +145,7 @@ func (o Options) check() error {
 	check(o.Form != Words && o.Form != Tokens, "prompt form %q: want %q or %q", o.Form, Words, Tokens)
 	check(o.TooShort != SendOneWord && o.TooShort != Skip, "policy for short rows %q: want %q or %q", o.TooShort, SendOneWord, Skip)
 	a := o.alphabet()
-	header := max(a.header/a.unit, words.header/wordBytes) // a trace that can be replayed in one form can be in the other
+	header := max(a.header/a.unit, words.header/wordBytes) // a trace that can be replayed in one form can also be replayed in the other
 	check(o.BlockSize < header, "block size %d: an id needs %d words to be told from others", o.BlockSize, header)
 	check(o.FineBlockSize != 0 && o.FineBlockSize < header, "fine block size %d: an id needs %d words to be told from others", o.FineBlockSize, header)
 	for _, length := range []struct {
@@ -182,7 +181,7 @@ func (o Options) check() error {
 	return errors.Join(wrong...)
 }
 
-// dialect returns what the profile's engine understands on the endpoint.
+// dialect returns the fields that the profile's engine supports on the endpoint.
 func (o Options) dialect() (d dialect, known bool) {
 	both, known := dialects[o.Profile]
 	d = both.chat

@@ -3,9 +3,9 @@
 
 package prompt
 
-// This file makes blocks of real text. A block begins with the words that spell its id, so that two ids never have one text. A
-// passage follows: segments of the text from a place on that the id decides, as many as fit. A token that is missing then, at
-// most a segment's less one, is the block's own invented word of that place, so every block has its tokens to the last.
+// This file makes blocks of real text. A block begins with the words that encode its id, so that two ids never have the same text. Then
+// follow segments of the text, as many as fit, from a position that the id determines. The remaining tokens, fewer than a segment can have,
+// are invented words of the block. So each block has exactly its number of tokens.
 
 import (
 	"errors"
@@ -18,28 +18,28 @@ import (
 )
 
 const (
-	// MaxSegmentTokens is the most tokens of a segment that is used: up to so many less one are invented at a block's end.
+	// MaxSegmentTokens is the maximum number of tokens of a segment: up to this many minus one are invented at a block's end.
 	MaxSegmentTokens = 8
-	// MaxTextBlock is the greatest block, in tokens, that is made of text.
+	// MaxTextBlock is the maximum size of a block of text, in tokens.
 	MaxTextBlock = 1 << 16
-	// LeastText is how many tokens a text must have.
+	// LeastText is the minimum number of tokens of a text.
 	LeastText = 1 << 10
 )
 
 // ErrPassages is wrapped by every error of [NewPassages].
 var ErrPassages = errors.New("text of prompts")
 
-// Passages is real text that prompts are made of: segments, each of which has the same number of tokens behind every other segment
-// and behind every word of a [Lexicon]. Nothing changes it.
+// Passages is a real text for prompts: segments, each of which has the same number of tokens after every other segment and after every word
+// of a [Lexicon]. It is never changed.
 type Passages struct {
-	text   []byte   // as it stands in a JSON string
+	text   []byte   // in the form of a JSON string's content
 	ends   []uint32 // of the segments in the text
 	tokens []uint32 // of the text up to the end of each segment
-	starts int      // segments that a passage may begin with: those behind them are the first again, for passages that go on there
+	starts int      // number of segments with which a passage may begin: the first segments are repeated after them, so that passages can continue
 }
 
-// NewPassages makes passages of segments in their order, each with its number of tokens. Those of no token or of more than
-// [MaxSegmentTokens] are left out. A segment begins with a space.
+// NewPassages makes passages from segments in their order, each with its number of tokens. It leaves out segments without tokens or with
+// more than [MaxSegmentTokens]. A segment begins with a space.
 func NewPassages(order []uint32, segments []string, tokens []int) (*Passages, error) {
 	t := new(Passages)
 	quoted := make([][]byte, len(segments))
@@ -81,7 +81,7 @@ func (t *Passages) Tokens() int64 {
 	return int64(t.tokens[t.starts-1])
 }
 
-// start returns how many tokens stand before the passage of a block, by the block's state.
+// start returns the number of tokens before the passage of a block, given the block's state.
 func (t *Passages) start(x uint64) uint32 {
 	at, _ := bits.Mul64(splitmix.Next(x), uint64(t.starts)) //nolint:gosec // not negative
 	if at == 0 {
@@ -90,8 +90,8 @@ func (t *Passages) start(x uint64) uint32 {
 	return t.tokens[at-1]
 }
 
-// between returns the segments that lie between two places of the text, as bytes, and the place of their first token and of the
-// one behind their last.
+// between returns the segments between two positions of the text, as bytes, and the positions of their first token and after their last
+// one.
 func (t *Passages) between(from, to uint32) (text []byte, first, end uint32) {
 	i, begin := 0, uint32(0)
 	if from > 0 {
@@ -105,7 +105,7 @@ func (t *Passages) between(from, to uint32) (text []byte, first, end uint32) {
 	return t.text[begin:t.ends[j-1]], first, t.tokens[j-1]
 }
 
-// withText returns parts in which the generated ones are made of text.
+// withText returns parts whose generated ones are made of text.
 func (s *scheme) withText(parts []part) []part {
 	var out []part
 	var search fineBlocks
@@ -119,7 +119,7 @@ func (s *scheme) withText(parts []part) []part {
 	return out
 }
 
-// passages appends what one generated part becomes.
+// passages appends the parts that replace one generated part.
 func (s *scheme) passages(out []part, p *part, search *fineBlocks) []part {
 	size, header := int64(s.block), int64(s.header/s.unit)
 	if p.ranges != nil {
@@ -130,7 +130,7 @@ func (s *scheme) passages(out []part, p *part, search *fineBlocks) []part {
 		if from >= to {
 			return
 		}
-		if n := len(out) - 1; n >= own && out[n].raw == nil { // the words of one block, and of the next
+		if n := len(out) - 1; n >= own && out[n].raw == nil { // the words of one block, and of the next one
 			out[n].n += to - from
 			return
 		}
@@ -159,13 +159,13 @@ func (s *scheme) passages(out []part, p *part, search *fineBlocks) []part {
 	return out
 }
 
-// Text is what a builder's blocks of text are made of.
+// Text describes the text blocks of a builder.
 type Text struct {
-	// Invented is the share of their tokens that are invented words: those that spell the id, and those at the ends.
+	// Invented is the share of their tokens that are invented words: those that encode the id, and those at the ends.
 	Invented float64
 }
 
-// DescribeText measures blocks as they are. It is zero without a text.
+// DescribeText measures the actual blocks. It is zero without a text.
 func (b *Builder) DescribeText() (d Text) {
 	if b.scheme.text == nil {
 		return d
@@ -183,7 +183,7 @@ func (b *Builder) DescribeText() (d Text) {
 	return d
 }
 
-// TextCheck returns a request of a prompt of n tokens of text, the template's apart, in blocks that the trace does not have; see
+// TextCheck returns a request whose prompt has n tokens of text, without the template's, in blocks that the trace does not have; see
 // [Builder.Calibration].
 func (b *Builder) TextCheck(model string, n int64) (req send.Request) {
 	ids := make([]uint64, n/int64(b.scheme.block)+1)

@@ -3,7 +3,7 @@
 
 package prompt
 
-// This file gives requests their priority. Of several that a request could have the first counts: the row's extra, the extra inputs of all
+// This file sets the priority of requests. If there are several, the first in this order counts: the row's extra, the extra inputs of all
 // rows, that of the row's class, that of every class, the row's own.
 
 import (
@@ -14,14 +14,14 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Priorities are what the bodies of requests state, by the class of their rows. vLLM handles the lowest number first; what a number means
-// is the engine's own.
+// Priorities are the priorities of requests, by the class of their rows. vLLM handles the lowest number first; the meaning of a number
+// depends on the engine.
 type Priorities map[string]int64
 
-// EveryClass is the class whose priority is that of all rows for which there is no other one, rows without a class among them.
+// EveryClass is the class whose priority applies to all rows without another one, including rows without a class.
 const EveryClass = "*"
 
-// ParsePriorities reads CLASS=N pairs. A class may hold equals signs.
+// ParsePriorities reads CLASS=N pairs. A class may contain equals signs.
 func ParsePriorities(pairs ...string) (Priorities, error) {
 	all := make(Priorities, len(pairs))
 	for _, pair := range pairs {
@@ -42,13 +42,13 @@ func ParsePriorities(pairs ...string) (Priorities, error) {
 	return all, nil
 }
 
-// Priority returns the priority of a row's request as far as extras do not replace it; absent where the engine takes none, or none is
+// Priority returns the priority of a row's request, unless extras replace it; absent if the engine does not support priorities, or none is
 // known. A payload has its own.
 func (b *Builder) Priority(row *mooncake.Row) mooncake.Opt[int64] {
 	return b.opt.Priorities.of(row, b.dialect)
 }
 
-// PriorityOf returns what [Builder.Priority] does, as far as the engine is known.
+// PriorityOf returns the result of [Builder.Priority], as far as the engine is known.
 func (o Options) PriorityOf(row *mooncake.Row) mooncake.Opt[int64] {
 	d, _ := o.withDefaults().dialect()
 	return o.Priorities.of(row, d)
@@ -67,13 +67,13 @@ func (p Priorities) of(row *mooncake.Row, d dialect) mooncake.Opt[int64] {
 	return row.Priority
 }
 
-// TakesPriority reports whether the engine takes a priority at the endpoint.
+// TakesPriority reports whether the engine supports a priority at the endpoint.
 func (b *Builder) TakesPriority() bool { return b.dialect.priority }
 
-// statedPriority returns the priority that a body states.
+// statedPriority returns the priority in a body.
 func statedPriority(body object) (none mooncake.Opt[int64]) {
 	n, err := strconv.ParseInt(string(body.get(priorityField)), 10, 64)
-	if err != nil { // there is none, or none that is an integer
+	if err != nil { // there is none, or it is not an integer
 		return none
 	}
 	return mooncake.Some(n)

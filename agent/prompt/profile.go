@@ -9,13 +9,13 @@ import (
 	"slices"
 )
 
-// Profile names an engine, and by that the request fields that it takes.
+// Profile names an engine, and thereby the request fields that it supports.
 type Profile string
 
 // The profiles.
 const (
-	// Auto takes what vLLM takes. Engines that pass over fields they do not know accept it too, and may
-	// end a reply before its length; those that refuse unknown fields need their own profile.
+	// Auto sends the fields that vLLM supports. Engines that ignore unknown fields accept them too, and may end a reply early; engines that
+	// refuse unknown fields need their own profile.
 	Auto     Profile = "auto"
 	VLLM     Profile = "vllm"
 	SGLang   Profile = "sglang"
@@ -30,25 +30,25 @@ const (
 // Profiles returns the names of all profiles, sorted.
 func Profiles() []Profile { return slices.Sorted(maps.Keys(dialects)) }
 
-// TakesTokenIDs reports whether an engine of the profile takes token ids for a prompt at the endpoint.
+// TakesTokenIDs reports whether an engine with the profile accepts token ids as a prompt at the endpoint.
 func (p Profile) TakesTokenIDs(e Endpoint) bool {
 	d, _ := Options{Endpoint: e, Profile: cmp.Or(p, Auto)}.dialect()
 	return d.tokenIDs && !e.OfMessages()
 }
 
-// dialect is what one endpoint of an engine understands.
+// dialect has the fields that one endpoint of an engine supports.
 type dialect struct {
-	maxTokens     string // the field that caps the reply
+	maxTokens     string // the field that limits the reply
 	ignoreEOS     bool   // takes ignore_eos
-	minTokens     string // the field that holds the reply to a length; empty: none
-	tokenIDs      bool   // takes token ids for a prompt
+	minTokens     string // the field that sets the minimum length of the reply; empty: none
+	tokenIDs      bool   // accepts token ids as a prompt
 	streamOptions bool   // takes stream_options
 	cacheSalt     bool   // takes cache_salt
 	returnsIDs    bool   // returns token ids when asked with return_token_ids
 	priority      bool   // takes priority
 }
 
-// The names that the cap and the length held go by.
+// The names of the fields for the maximum and the minimum length.
 const (
 	maxField           = "max_tokens"
 	maxCompletionField = "max_completion_tokens"
@@ -63,20 +63,20 @@ const (
 // both are the dialects of an engine's own endpoints.
 type both struct{ chat, completions dialect }
 
-// responses is the dialect of /v1/responses, which all have from OpenAI: usage comes unasked, and no minimum is known. Engines that take
-// ignore_eos, cache_salt and priority in a chat take them here.
+// responses is the dialect of /v1/responses, which all engines copy from OpenAI: usage is always sent, and no field for a minimum is known.
+// Engines that support ignore_eos, cache_salt and priority in a chat support them here, too.
 func (b both) responses() dialect {
 	return dialect{maxTokens: maxOutputField, ignoreEOS: b.chat.ignoreEOS, cacheSalt: b.chat.cacheSalt, priority: b.chat.priority}
 }
 
-// messages is the dialect of /v1/messages: usage comes unasked, and nothing holds a reply to its length. vLLM passes over ignore_eos
-// there, and takes cache_salt; what others refuse or pass over is not known.
+// messages is the dialect of /v1/messages: usage is always sent, and no field enforces the length of a reply. vLLM ignores ignore_eos
+// there, and supports cache_salt; what other engines do is not known.
 func (p Profile) messages() dialect {
 	return dialect{maxTokens: maxField, cacheSalt: p == Auto || p == VLLM}
 }
 
-// dialects is the one place that knows engines apart. A field that an engine silently ignores is left out, because
-// sending it would look as if it held. The columns are those of dialect.
+// dialects is the one table of the differences between engines. Fields that an engine silently ignores are left out, because sending them
+// would look as if they had an effect. The columns are those of dialect.
 var dialects = map[Profile]both{
 	Auto: {
 		chat:        dialect{maxCompletionField, true, minField, false, true, true, true, true},
@@ -91,7 +91,7 @@ var dialects = map[Profile]both{
 		chat:        dialect{maxCompletionField, true, minField, false, true, true, false, true},
 		completions: dialect{maxField, true, minField, true, true, true, false, true},
 	},
-	// Refuses every field that it does not know; cache_salt is known to chat alone.
+	// Refuses every unknown field; only chat knows cache_salt.
 	TRTLLM: {
 		chat:        dialect{maxCompletionField, true, minField, false, true, true, false, false},
 		completions: dialect{maxField, true, minField, true, true, false, false, false},

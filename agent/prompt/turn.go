@@ -10,8 +10,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// generated makes the user turn of a row that gives lengths and block ids.
-// images stand behind its text.
+// generated makes the user turn of a row that has lengths and block ids. images follow its text.
 func (b *Builder) generated(index int64, row *mooncake.Row, images int, later bool, replies []Reply, p *Prompt) ([]part, error) {
 	length := row.InputLength.V
 	if length < 1 || length > MaxPromptTokens {
@@ -28,7 +27,7 @@ func (b *Builder) generated(index int64, row *mooncake.Row, images int, later bo
 	over.Prompt += shown
 	over.Turn += shown
 	if len(replies) > 0 {
-		if images == 0 { // a conversation has many messages, and nobody says which one shows them
+		if images == 0 { // a conversation has many messages, and the row does not say which one has the images
 			if turns := b.conversation(index, row, replies, over, p); turns != nil {
 				return turns, nil
 			}
@@ -62,7 +61,7 @@ func (b *Builder) generated(index int64, row *mooncake.Row, images int, later bo
 	return b.turn("user", !later || b.opt.Endpoint.OfMessages(), part{blocks: b.blocks(index, row), n: n}), nil
 }
 
-// blocks are those of a row: its fine ones where it has them.
+// blocks returns those of a row: the fine ones if it has them.
 func (b *Builder) blocks(index int64, row *mooncake.Row) blocks {
 	if b.opt.FineBlockSize > 0 && len(row.HashRanges) > 0 {
 		return blocks{ranges: row.HashRanges, row: index}
@@ -70,13 +69,13 @@ func (b *Builder) blocks(index int64, row *mooncake.Row) blocks {
 	return blocks{ids: row.Blocks(b.opt.BlockSize), row: index}
 }
 
-// tailCut reports whether the overhead took the row's last block whole, where n tokens are left of the row.
+// tailCut reports whether the overhead has removed the row's whole last block, if n tokens are left of the row.
 func (b *Builder) tailCut(row *mooncake.Row, n int64) bool {
 	ids := row.Blocks(b.opt.BlockSize)
 	return len(ids) > 0 && n <= int64(len(ids)-1)*int64(b.opt.BlockSize)
 }
 
-// turn wraps generated tokens, after the anchor where they need one.
+// turn returns generated tokens as a turn, after the anchor if they need one.
 func (b *Builder) turn(role string, anchored bool, tokens part) []part {
 	switch {
 	case b.scheme.ids:
@@ -89,8 +88,8 @@ func (b *Builder) turn(role string, anchored bool, tokens part) []part {
 	return []part{tokens}
 }
 
-// TextTokens returns the tokens of a prompt that is a text of n tokens, for a model; 0 where the template's part is not known. The
-// overhead that was measured has the anchor in it, which such a prompt lacks.
+// TextTokens returns the tokens of a prompt that is a text of n tokens, for a model; 0 if the template's part is not known. The measured
+// overhead includes the anchor, which such a prompt does not have.
 func (b *Builder) TextTokens(model string, n int64) int64 {
 	over, known := b.opt.Measured[model]
 	if !known {
@@ -119,13 +118,13 @@ func (b *Builder) messages(row *mooncake.Row) ([]part, error) {
 	return []part{{raw: raw[1 : len(raw)-1]}}, nil
 }
 
-// join makes the value of the prompt's member from a session's turns so far and the new one.
+// join makes the value of the prompt's member from a session's earlier turns and the new one.
 func (b *Builder) join(before, turn []part) []part {
 	first, between, last := `[`, `,`, `]`
 	if !b.opt.Endpoint.OfMessages() && !b.scheme.ids {
 		first, between, last = `"`, ``, `"`
 	}
-	if b.scheme.ids && turn[0].raw != nil { // text_input beside rows of token ids
+	if b.scheme.ids && turn[0].raw != nil { // text_input together with rows of token ids
 		first, last = `"`, `"`
 	}
 	out := make([]part, 0, len(before)+len(turn)+3)

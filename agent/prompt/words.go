@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// wordList holds 512 words of four letters, sorted, one a line. Each of them, with a space before it, is one token
-// in every vocabulary that the list was made for, and so is a bare one at the start of a text.
+// wordList has 512 words of four letters, sorted, one per line. Each of them, with a space before it, is one token in every vocabulary for
+// which the list was made, and so is each at the start of a text, without a space.
 //
 //go:embed words512.txt
 var wordList string
@@ -24,11 +24,11 @@ const (
 	tokenBits = 12
 )
 
-// anchor is the word that every prompt of words begins with. After a chat template's newline or bracket the first
-// word is not one token in every vocabulary; with the same word there always, the template costs every prompt the same.
+// anchor is the first word of every prompt of words. After a chat template's newline or bracket, the first word is not one token in every
+// vocabulary. Because it is always the same word, the template adds the same number of tokens to every prompt.
 const anchor = "go"
 
-// wordUnits and tokenUnits hold what one draw of bits spells; see [littleEndian]. The first wordBytes or tokenBytes of each count.
+// wordUnits and tokenUnits have what one draw of bits encodes; see [littleEndian]. The first wordBytes or tokenBytes of each count.
 var (
 	wordUnits  = [1 << wordBits]uint64(littleEndian(after(" ", strings.Fields(wordList))))
 	tokenUnits = [1 << tokenBits]uint64(littleEndian(commonIDs.units()))
@@ -45,7 +45,7 @@ func littleEndian(units []string) []uint64 {
 	return all
 }
 
-// after returns the words with what stands before each.
+// after returns the words with the space before each.
 func after(space string, words []string) []string {
 	units := make([]string, len(words))
 	for i, word := range words {

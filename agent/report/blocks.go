@@ -21,7 +21,7 @@ import (
 // indent is the width of the names at the left of the lines.
 const indent = 12
 
-// blocks writes what stands below the table; a block without lines is left out.
+// blocks writes the lines below the table; a block without lines is left out.
 func (r *Report) blocks(b *strings.Builder, width int, p palette) {
 	for _, block := range []struct {
 		name  string
@@ -52,12 +52,12 @@ func (r *Report) blocks(b *strings.Builder, width int, p palette) {
 	}
 }
 
-// block is the lines beside a name.
+// block has the lines next to a name.
 type block []string
 
 func (b *block) add(format string, args ...any) { *b = append(*b, words(format, args...)) }
 
-// when adds a line on a condition.
+// when adds a line if a condition holds.
 func (b *block) when(ok bool, format string, args ...any) {
 	if ok {
 		b.add(format, args...)
@@ -74,7 +74,7 @@ func words(format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// wordsWhen is words on a condition, else nothing.
+// wordsWhen returns words if a condition holds, else nothing.
 func wordsWhen(ok bool, format string, args ...any) string {
 	if !ok {
 		return ""
@@ -82,7 +82,7 @@ func wordsWhen(ok bool, format string, args ...any) string {
 	return words(format, args...)
 }
 
-// tally lists counts in the order of their names. The format is of one name and its count.
+// tally lists counts in the order of their names. The format has one name and its count.
 func tally(format string, of map[string]int64) string {
 	var parts block
 	for _, name := range slices.Sorted(maps.Keys(of)) {
@@ -91,7 +91,7 @@ func tally(format string, of map[string]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// manyFailed is the share of failed requests from which the table says at its first line what its figures are worth.
+// manyFailed is the share of failed requests from which on the table begins with a warning about its figures.
 const manyFailed = 0.1
 
 func (r *Report) rowLines(p palette) (b block) {
@@ -114,7 +114,7 @@ func (r *Report) rowLines(p palette) (b block) {
 	return b
 }
 
-// notReached says how many rows of the trace the run did not come to; nothing where it came to all.
+// notReached describes how many rows of the trace the run did not reach; empty if it reached all.
 func (r *Report) notReached() string {
 	switch t := r.Trace; {
 	case t.AtLeast && t.NotReached == 0:
@@ -129,7 +129,7 @@ func (r *Report) notReached() string {
 	return ""
 }
 
-// count is a figure of the run that is one whole number, 0 where it was not measured.
+// count returns a figure of the run that is one whole number, 0 if it was not measured.
 func (r *Report) count(id measure.ID) int64 { return wholeNumber(r.figures, id) }
 
 func wholeNumber(f *measure.Figures, id measure.ID) int64 {
@@ -137,7 +137,7 @@ func wholeNumber(f *measure.Figures, id measure.ID) int64 {
 	return int64(s.Avg)
 }
 
-// steadyLines say of which part of the run the table is.
+// steadyLines describe the part of the run that the table covers.
 func (r *Report) steadyLines() (b block) {
 	if r.Steady == nil {
 		return nil
@@ -203,7 +203,7 @@ func (r *Report) cacheLines() (b block) {
 	return b
 }
 
-// replyLines says what stood in the prompts where the trace had replies of earlier rows.
+// replyLines describe what prompts contained where the trace has replies of earlier rows.
 func (r *Report) replyLines() (b block) {
 	n := r.figures.Replies
 	share, ok := n.CarriedShare()
@@ -217,7 +217,7 @@ func (r *Report) replyLines() (b block) {
 	return b
 }
 
-// inventedWords names why words were invented for people who have not read the documentation.
+// inventedWords are the reasons for invented words, for people who have not read the documentation.
 var inventedWords = map[string]string{
 	carry.Late:      "not there in time",
 	carry.Failed:    "earlier request failed or skipped",
@@ -232,7 +232,7 @@ var inventedWords = map[string]string{
 	carry.Off:       "not carried",
 }
 
-// engineLines are a line for each engine, where there are several.
+// engineLines return a line for each engine, if there are several.
 func (r *Report) engineLines() (b block) {
 	for _, e := range r.figures.Servers {
 		b = append(b, partLine(term.Plain(e.Server), e.PartFigures))
@@ -240,7 +240,7 @@ func (r *Report) engineLines() (b block) {
 	return b
 }
 
-// classLines are a line for each class, where rows name theirs.
+// classLines return a line for each class, if rows have classes.
 func (r *Report) classLines() (b block) {
 	for _, c := range r.figures.Classes {
 		name := className(c.Class)
@@ -252,10 +252,10 @@ func (r *Report) classLines() (b block) {
 	return b
 }
 
-// className is what people read of a class, which a trace names as it likes.
+// className returns the name of a class for people; traces can have any names.
 func className(class string) string { return cmp.Or(term.Plain(class), "(none)") }
 
-// partLine is what is told of a part of the requests.
+// partLine returns a line about a part of the requests.
 func partLine(name string, f measure.PartFigures) string {
 	line := words("%s: %v requests, %v served, %v failed", name, f.Rows.Total, f.Rows.Served, f.Rows.Failed)
 	if f.TTFT.Count > 0 {

@@ -22,14 +22,14 @@ const (
 	RequestsFile = lines.File
 )
 
-// PartialFile is requests.jsonl of a run under way, and what a run that was killed leaves: whole lines, in the order in which
-// requests ended, of all those that had ended a second before. Its sidecar is there from the beginning, so that it can be
-// read like any trace. A line at its end that a dying machine tore is refused, and left out by a lenient reader.
+// PartialFile is requests.jsonl during a run, and after a run was killed: whole lines, in the order in which requests ended, of all those
+// that had ended a second earlier. Its sidecar exists from the beginning, so that it can be read like any trace. If the machine crashed,
+// its last line may be torn: readers refuse it, or, if lenient, skip it.
 const PartialFile = lines.Partial
 
 const partialSuffix = ".partial"
 
-// WriteFiles writes summary.json and summary.csv into the directory, which is created if it is absent.
+// WriteFiles writes summary.json and summary.csv into the directory, and creates the directory if it is absent.
 func (r *Report) WriteFiles(dir string) error {
 	summary, err := r.JSON()
 	if err != nil {
@@ -62,7 +62,7 @@ func makeFolder(dir string) error {
 	return nil
 }
 
-// createFile starts the file of a path, under that path with a suffix.
+// createFile creates a file with a suffix after its path.
 func createFile(path, suffix string) (*atomicfile.File, error) {
 	f, err := atomicfile.CreateAs(path+suffix, path)
 	if err != nil {
@@ -71,7 +71,7 @@ func createFile(path, suffix string) (*atomicfile.File, error) {
 	return f, nil
 }
 
-// fill writes a file and, if nothing failed, gives it its name. What could be written stays under the other name otherwise.
+// fill writes a file and, if nothing failed, renames it to its name. If it fails, the other name keeps what was written.
 func fill(f *atomicfile.File, write func(io.Writer) error) error {
 	w := bufio.NewWriterSize(f, 1<<16)
 	err := write(w)

@@ -15,21 +15,20 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// lockFile is what a run holds locked in its output directory. It goes with the run.
+// lockFile is the file that a run locks in its output directory. It is removed at the end of the run.
 const lockFile = ".replay.lock"
 
-// Folder is an output directory that one run has to itself: no second run mixes its records with the first one's, and no
-// result of an earlier run is lost without a word.
+// Folder is an output directory that only one run uses at a time. So no second run mixes its records with the first one's, and no result of
+// an earlier run is lost silently.
 type Folder struct {
 	dir    string
-	made   bool // it was not there before
+	made   bool // it did not exist before
 	unlock func()
 }
 
-// OpenFolder takes a directory for one run, and creates it if it is absent. It is an error when another run has it, and,
-// unless force is set, [fs.ErrExist] when it holds a file that the run would write: those of this package, and the further
-// names. With force each of them is replaced when the new one is complete, but for [PartialFile], which begins anew with
-// the run, and nothing else is touched.
+// OpenFolder locks a directory for one run, and creates it if it is absent. It returns an error if another run has locked it, and, unless
+// force is set, [fs.ErrExist] if it has a file that the run would write: those of this package, and the given names. With force, each of
+// them is replaced when the new one is complete, except for [PartialFile], which begins anew with the run. Nothing else is changed.
 func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 	_, err := os.Stat(dir)
 	f := &Folder{dir: dir, made: errors.Is(err, fs.ErrNotExist)}
@@ -65,7 +64,7 @@ func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 	return f, nil
 }
 
-// ReopenFolder takes a directory for the rest of a run that was broken off in it.
+// ReopenFolder locks a directory for the rest of a run that was broken off in it.
 func ReopenFolder(dir string, _ bool, _ ...string) (*Folder, error) {
 	if info, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("the folder of a run that was broken off: %w", err)
@@ -82,7 +81,7 @@ func ReopenFolder(dir string, _ bool, _ ...string) (*Folder, error) {
 	return f, nil
 }
 
-// Unbroken is the error of a directory without a journal: it says why nothing in it can be gone on with.
+// Unbroken returns the error for a directory without a journal: why it has no run that can be continued.
 func Unbroken(dir string) error {
 	_, err := os.Stat(filepath.Join(dir, SummaryJSON))
 	_, partial := os.Stat(filepath.Join(dir, PartialFile))
@@ -95,7 +94,7 @@ func Unbroken(dir string) error {
 	return fmt.Errorf("%s has no %s: no run was broken off there; name the folder that was given to --out", dir, JournalFile)
 }
 
-// CheckInput reports that a trace is one of the files that the run would replace when it has read it.
+// CheckInput returns an error if a trace is one of the files that the run would replace.
 func (f *Folder) CheckInput(trace string) error {
 	in, err := os.Stat(trace)
 	if err != nil {
@@ -109,7 +108,7 @@ func (f *Folder) CheckInput(trace string) error {
 	return nil
 }
 
-// Close lets the directory go. One that was created and is still empty is removed.
+// Close unlocks the directory. If it was created by OpenFolder and is still empty, it is removed.
 func (f *Folder) Close() error {
 	if f == nil || f.unlock == nil {
 		return nil
@@ -117,7 +116,7 @@ func (f *Folder) Close() error {
 	f.unlock()
 	f.unlock = nil
 	if f.made {
-		_ = os.Remove(f.dir) // which fails, as it should, unless it is empty
+		_ = os.Remove(f.dir) // fails, as it should, unless it is empty
 	}
 	return nil
 }

@@ -3,9 +3,9 @@
 
 package report
 
-// This file writes and reads what a run that breaks off needs to go on: what it was, when its parts began, and which rows had been
-// sent. It is a file beside the records, because a record is written when a request has ended, and what was under way when the
-// machine died has none.
+// This file writes and reads what is needed to continue a run that was broken off: its configuration, the starts of its parts, and the rows
+// that had been sent. It is separate from the records, because a record is written when a request has ended, so requests in flight at a
+// crash have none.
 
 import (
 	"bufio"
@@ -27,11 +27,11 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// JournalFile is the journal of a run under way, and of one that did not come to its end. Its first line is a [Beginning]; then come
-// [Part]s, and a line for each row before its request goes out. Like every file of a run it holds no secret and no text of a prompt.
+// JournalFile is the journal of a run that has not come to its end. Its first line is a [Beginning]. Then come [Part]s, and a line for each
+// row, written before its request is sent. Like every file of a run, it has no secret and no text of a prompt.
 const JournalFile = "resume.jsonl"
 
-// Beginning says what a run is, as far as a part that goes on must be the same.
+// Beginning describes a run as far as a resumed part must be the same.
 type Beginning struct {
 	Version string `json:"schema_version"` // SchemaVersion
 	Run     Run    `json:"run"`
@@ -40,25 +40,25 @@ type Beginning struct {
 	Sources  map[string]string `json:"config_sources,omitempty"`
 	Trace    Trace             `json:"trace"`
 	Schedule Schedule          `json:"schedule"`
-	// Checksum is one of the trace's file, byte for byte; empty where there is none, as of a pipe. Lookahead is one of the rows that
-	// were read before the first was sent.
+	// Checksum is that of the trace's file; empty if there is none, as for a pipe. Lookahead is that of the rows that were read before the
+	// first one was sent.
 	Checksum  string `json:"trace_checksum,omitempty"`
 	Lookahead string `json:"lookahead_digest"`
 }
 
-// Part is one of the parts of a run that was broken off and went on. Of a run in one piece there is one.
+// Part is one of the parts of a resumed run. A run that was never broken off has one.
 type Part struct {
-	Start time.Time `json:"start_time"` // wall-clock time at which it took up the schedule
+	Start time.Time `json:"start_time"` // wall-clock time at which it began its schedule
 	From  float64   `json:"from_ms"`    // there, in the time of the schedule
 	// Zero is the schedule's zero on the clock of the records, in ms: that of the first part in each.
 	Zero float64 `json:"zero_ms"`
-	// NotSent are rows that were about to be sent in the parts before, and were not: their records said so, and do not count any more.
+	// NotSent are rows that were about to be sent in the earlier parts, but were not. Their records do not count any more.
 	NotSent []int64 `json:"not_sent,omitempty"`
-	// Boot changes when the machine is started anew; empty where nothing says.
+	// Boot changes when the machine is restarted; empty if the system does not provide it.
 	Boot string `json:"boot_id,omitempty"`
 }
 
-// Journal is the journal of a run under way. Its methods may be called from any goroutine. A nil Journal keeps nothing.
+// Journal is the journal of a run. Its methods may be called from any goroutine. A nil Journal does nothing.
 type Journal struct {
 	mu    sync.Mutex
 	file  *os.File
@@ -66,12 +66,12 @@ type Journal struct {
 	shift time.Duration
 	lost  int64
 	err   error // the first
-	// goesOn says that it is that of a run which was broken off.
+	// goesOn says that it is the journal of a resumed run.
 	goesOn bool
 }
 
-// Begin begins the records and the journal of a run in its directory. What another run left of them is replaced: its journal goes first,
-// so that nobody takes the records of one run for those of another.
+// Begin begins the records and the journal of a run in its directory. It replaces those of an earlier run: its journal is removed first, so
+// that the records of one run cannot be mistaken for those of another.
 func Begin(dir string, sidecar *mooncake.Meta, b Beginning) (*Requests, *Journal, error) {
 	if err := os.Remove(filepath.Join(dir, JournalFile)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, nil, fmt.Errorf("output directory cannot be written to: %w; choose another one with --out", err)
@@ -109,7 +109,8 @@ func openJournal(path string, goesOn bool) (*Journal, error) {
 	return &Journal{file: f, goesOn: goesOn}, nil
 }
 
-// Begin notes that a part begins. The instants of [Journal.Sent] are moved by shift from then on, onto the clock of the records.
+// Begin records the beginning of a part. From then on, shift is added to the times of [Journal.Sent], to convert them to the clock of the
+// records.
 func (j *Journal) Begin(p Part, shift time.Duration) error {
 	if j == nil {
 		return nil
@@ -128,8 +129,8 @@ func (j *Journal) Begin(p Part, shift time.Duration) error {
 	return nil
 }
 
-// Sent notes that a row's request is about to go out. When it returns, the note outlives the process: it is with the kernel. So it
-// costs a system call, which is why it is called on the request's own goroutine, before its instant.
+// Sent records that a row's request is about to be sent. When it returns, the kernel has the record, so it survives the process. It costs a
+// system call, so it is called on the request's own goroutine, before the scheduled time.
 func (j *Journal) Sent(row int64, at time.Duration) {
 	if j == nil {
 		return
@@ -148,7 +149,7 @@ func (j *Journal) Sent(row int64, at time.Duration) {
 	}
 }
 
-// Abandon closes the journal of a run that was none, and removes it; one of an earlier part it leaves. After Close it does nothing.
+// Abandon closes the journal of a run that failed to start, and removes it, unless it has an earlier part. After Close it does nothing.
 func (j *Journal) Abandon() error {
 	if j == nil {
 		return nil
@@ -156,8 +157,8 @@ func (j *Journal) Abandon() error {
 	return j.Close(j.goesOn)
 }
 
-// Close closes the journal, and removes it unless it is kept for a part that goes on. It returns the first error of the notes. A second
-// Close does nothing.
+// Close closes the journal, and removes it unless it is kept for resuming. It returns the first error of writing. A second Close does
+// nothing.
 func (j *Journal) Close(keep bool) error {
 	if j == nil {
 		return nil
@@ -178,14 +179,14 @@ func (j *Journal) Close(keep bool) error {
 	return err
 }
 
-// Journaled is what a journal says.
+// Journaled is the content of a journal.
 type Journaled struct {
 	Beginning
-	Parts []Part // empty: the run broke before its schedule began
-	whole int64  // bytes of its whole lines
+	Parts []Part // empty: the run broke off before its schedule began
+	whole int64  // size of its whole lines
 }
 
-// ReadBeginning returns the first line of a run's journal as it stands. The error is [os.ErrNotExist] where there is none.
+// ReadBeginning returns the first line of a run's journal unchanged. The error is [os.ErrNotExist] if there is none.
 func ReadBeginning(dir string) (line []byte, b Beginning, err error) {
 	f, err := atomicfile.Open(filepath.Join(dir, JournalFile))
 	if err != nil {
@@ -197,7 +198,7 @@ func ReadBeginning(dir string) (line []byte, b Beginning, err error) {
 		return nil, b, fmt.Errorf("%s cannot be read: %w", f.Name(), err)
 	}
 	in := json.NewDecoder(bytes.NewReader(line))
-	in.UseNumber() // a setting is what it was, however long
+	in.UseNumber() // numbers are kept literally
 	if err = in.Decode(&b); err == nil && b.Version != SchemaVersion {
 		err = fmt.Errorf("schema_version is %q, want %q: another version of moonloop wrote it, which can go on with it", b.Version, SchemaVersion)
 	}
@@ -207,12 +208,11 @@ func ReadBeginning(dir string) (line []byte, b Beginning, err error) {
 	return line, b, nil
 }
 
-// maxBeginning bounds the first line of a journal, in bytes. It has some ten thousand.
+// maxBeginning is the maximum length of the first line of a journal, in bytes. It usually has about ten thousand.
 const maxBeginning = 4 << 20
 
-// ReadJournal reads a run's journal. sent is called for each row that was about to be sent, with its instant on the clock of the
-// records, and the number of its part, from 0; notSent for one of which that was taken back. The last line may be torn, and is then
-// left out.
+// ReadJournal reads a run's journal. It calls sent for each row that was about to be sent, with its time on the clock of the records and
+// the number of its part, from 0; and notSent for each such row that was not sent after all. The last line may be torn; then it is ignored.
 func ReadJournal(dir string, sent func(row int64, at time.Duration, part int), notSent func(row int64)) (*Journaled, error) {
 	head, b, err := ReadBeginning(dir)
 	if err != nil {
@@ -255,7 +255,7 @@ func ReadJournal(dir string, sent func(row int64, at time.Duration, part int), n
 	return in, err
 }
 
-// parseNote reads what Sent writes, which is most of a journal.
+// parseNote reads the lines that Sent writes, which are most of a journal.
 func parseNote(line []byte) (row int64, at time.Duration, ok bool) {
 	rest, ok := bytes.CutPrefix(line, []byte(`{"sent":`))
 	number, rest, found := bytes.Cut(rest, []byte(`,"at":`))
@@ -265,10 +265,10 @@ func parseNote(line []byte) (row int64, at time.Duration, ok bool) {
 	return row, nanos(v), ok && found && closed && row >= 0 && err == nil && err2 == nil && bearable(v)
 }
 
-// bearable reports a time in ms, within 30 years, that a run can have.
+// bearable reports whether a time in ms is possible in a run: within 30 years.
 func bearable(ms float64) bool { return ms >= -1e12 && ms <= 1e12 }
 
-// Reopen goes on with a journal that has been read. What was torn of it is cut off.
+// Reopen continues a journal that has been read. A torn last line is cut off.
 func (in *Journaled) Reopen(dir string) (*Journal, error) {
 	path := filepath.Join(dir, JournalFile)
 	if err := os.Truncate(path, in.whole); err != nil {
@@ -277,15 +277,15 @@ func (in *Journaled) Reopen(dir string) (*Journal, error) {
 	return openJournal(path, true)
 }
 
-// Wall places an instant on the clock of the records in wall-clock time, by the part that it is of.
+// Wall converts a time on the clock of the records to wall-clock time, given its part.
 func (p Part) Wall(at time.Duration) time.Time { return p.Start.Add(at - nanos(p.Zero+p.From)) }
 
-// SameBoot reports that the machine has not been started anew since the part began, as far as can be told.
+// SameBoot reports whether the machine has not been restarted since the part began, as far as it is known.
 func (p Part) SameBoot() bool { return p.Boot == bootID() }
 
-// wholeLines calls yield with each line of what is left of a file, without its end, and returns how many bytes whole lines end at. A
-// torn line at the end, without its end or one that yield refuses, is left out. Errors name the file and the line. The bytes of a line
-// are valid until yield returns.
+// wholeLines calls yield with each remaining line of a file, without its line end, and returns the size of the whole lines. It ignores a
+// torn last line: one without a line end, or one that yield refuses. Errors name the file and the line. The bytes of a line are valid until
+// yield returns.
 func wholeLines(f io.Reader, name string, from int64, before int, yield func(line []byte) error) (whole int64, err error) {
 	in := jsonrows.NewLines(bufio.NewReaderSize(f, 1<<18), lines.Longest)
 	whole = from
@@ -309,7 +309,7 @@ func wholeLines(f io.Reader, name string, from int64, before int, yield func(lin
 	}
 }
 
-// bootID returns what changes when the machine is started anew; empty where nothing says.
+// bootID returns a value that changes when the machine is restarted; empty if the system does not provide one.
 func bootID() string {
 	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -3,7 +3,7 @@
 
 package report
 
-// This file takes up the records of a run that broke off: it reads those that count, and has the part that goes on write behind them.
+// This file continues the records of a run that was broken off: it reads those that count, and lets the resumed part append to them.
 
 import (
 	"bufio"
@@ -23,17 +23,17 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Kept are the records of a run that broke off, as they stand in its directory.
+// Kept are the valid records of a run that was broken off, in its directory.
 type Kept struct {
-	name    string // of the file; empty where there is none
+	name    string // of the file; empty if there is none
 	whole   int64  // bytes of its whole lines
-	dropped []int  // lines that do not count, from 0, rising
+	dropped []int  // lines that do not count, from 0, ascending
 	last    int64  // greatest index of the others
-	ordered bool   // these stand in the order of their rows
+	ordered bool   // the others are in the order of their rows
 }
 
-// ReadKept reads the records of a run that broke off: those of [PartialFile], or, of a run that was stopped, of [RequestsFile]. keep
-// reports of each whether it counts. A line at the end that is torn does not.
+// ReadKept reads the records of a run that was broken off: those of [PartialFile], or, for a stopped run, of [RequestsFile]. keep reports
+// for each record whether it counts. A torn last line does not count.
 func ReadKept(dir string, keep func(*measure.Record) (bool, error)) (*Kept, error) {
 	k := &Kept{last: -1, ordered: true}
 	var f *os.File
@@ -73,8 +73,8 @@ func ReadKept(dir string, keep func(*measure.Record) (bool, error)) (*Kept, erro
 	return k, err
 }
 
-// Reopen goes on with the records: what is written comes after those that count. Results of the part before go, since they are not those
-// of the run. The sidecar is that of [PartialFile].
+// Reopen continues the records: new ones are appended to those that count. It removes the results of the part before, because they do not
+// cover the whole run. The sidecar is that of [PartialFile].
 func (k *Kept) Reopen(dir string, sidecar *mooncake.Meta) (*Requests, error) {
 	if err := k.takeUp(dir); err != nil {
 		return nil, fmt.Errorf("the records of the run cannot be gone on with: %w", err)
@@ -89,8 +89,8 @@ func (k *Kept) Reopen(dir string, sidecar *mooncake.Meta) (*Requests, error) {
 	return q, q.describe(sidecar)
 }
 
-// takeUp leaves the records that count, and nothing else, in the partial file. Whatever ends the process meanwhile, all of them are in
-// the file that ReadKept reads.
+// takeUp leaves only the records that count in the partial file. If the process dies meanwhile, all of them are still in the file that
+// ReadKept reads.
 func (k *Kept) takeUp(dir string) error {
 	partial := filepath.Join(dir, PartialFile)
 	if k.name == "" {

@@ -15,16 +15,16 @@ import (
 	"strconv"
 )
 
-// The bounds of the buffer that restores the trace's order. A request that ended after more others than this, which began
-// after it, stands behind them. In a shard, which lacks rows, the buffer is always full.
+// The limits of the buffer that restores the trace's order. A request that ended after more requests than this that began after it comes
+// after them in the file. In a shard, which has only some rows, the buffer is always full.
 const (
 	maxHeld      = 8192
 	maxHeldBytes = 16 << 20
 )
 
-// sortRequests reads the lines of a file of records, in the order in which requests ended, and writes them to another one
-// in the order of their rows. It returns the number of lines that stand after a line of a later row all the same. The file
-// gets its name when it is complete.
+// sortRequests reads the lines of a file of records, in the order in which requests ended, and writes them to another file in the order of
+// their rows. It returns the number of lines that still come after a line of a later row. The file is renamed to its name when it is
+// complete.
 func sortRequests(from *os.File, path string) (late int64, err error) {
 	if _, err := from.Seek(0, io.SeekStart); err != nil {
 		return 0, err
@@ -35,7 +35,7 @@ func sortRequests(from *os.File, path string) (late int64, err error) {
 	}
 	s := sorter{last: -1}
 	if err = fill(out, func(w io.Writer) error { return s.sort(bufio.NewReaderSize(from, 1<<18), w) }); err != nil {
-		_ = out.Discard() // all of it is in the other file
+		_ = out.Discard() // the other file has all of it
 	}
 	return s.late, err
 }
@@ -76,7 +76,7 @@ func (s *sorter) sort(in *bufio.Reader, out io.Writer) error {
 	}
 }
 
-// release writes the lines whose turn it is, and those for which there is no room; at the end all.
+// release writes the lines that are next in order, and those for which there is no room; at the end all.
 func (s *sorter) release(out io.Writer, end bool) error {
 	for len(s.held) > 0 && (end || s.held[0].index == s.last+1 || len(s.held) > maxHeld || s.heldBytes > maxHeldBytes) {
 		first := s.held[0]
@@ -93,8 +93,8 @@ func (s *sorter) release(out io.Writer, end bool) error {
 	return nil
 }
 
-// lineRow returns the row of a line that appendLine has made. Its result is the last of its members, and no string can hold
-// the key with its quotes.
+// lineRow returns the row of a line that appendLine has written. Its result is its last member, and no string can contain the key with its
+// quotes.
 func lineRow(text []byte) (int64, error) {
 	const result, row = `"result": {`, `,"row":`
 	if at := bytes.LastIndex(text, []byte(result)); at >= 0 {

@@ -3,8 +3,8 @@
 
 package report
 
-// This file reads records back from requests.jsonl, which has all that figures are made of: figures of a part of a run are known
-// only when it has ended, and those of a run that was broken off are taken up by the one that goes on.
+// This file reads records back from requests.jsonl, which has everything that figures are computed from. The figures of a part of a run are
+// computed only when it has ended, and a resumed run continues the figures of the earlier parts.
 
 import (
 	"cmp"
@@ -21,9 +21,9 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Records calls yield for each record of a run's folder, in the order of its file, until yield returns an error, which it returns. The
-// file is [RequestsFile], or, of a run that was killed, [PartialFile]: its last line may be torn, and is then left out. Instants and
-// durations are exact to a microsecond. Its own errors name the file, the line and what is wrong.
+// Records calls yield for each record of a run's folder, in the order of its file, until yield returns an error, which it returns. The file
+// is [RequestsFile], or, for a killed run, [PartialFile]: its last line may be torn, and is then ignored. Times and durations are exact to
+// a microsecond. Its own errors name the file, the line and the problem.
 func Records(dir string, yield func(*measure.Record) error) error {
 	return lines.Read(dir, parseRecord, yield)
 }
@@ -69,17 +69,17 @@ func parseRecord(line []byte) (*measure.Record, error) {
 	if res.Server != "" {
 		r.Server = &measure.Server{Name: res.Server}
 	}
-	_, _ = hex.Decode(r.Span.TraceID[:], short(res.TraceID, 32)) // which names no span where it is none
+	_, _ = hex.Decode(r.Span.TraceID[:], short(res.TraceID, 32)) // an invalid id becomes zero, which means no span
 	_, _ = hex.Decode(r.Span.SpanID[:], short(res.SpanID, 16))
 	res.fill(&r.Exchange)
 	return r, nil
 }
 
-// fill sets what an exchange showed.
+// fill sets the values of an exchange.
 func (res *result) fill(x *send.Exchange) {
 	x.Start, x.Wire, x.End, x.FirstByte, x.Headers = at(res.Start), at(res.Wire), at(res.End), clock.Never, clock.Never
 	if x.WireLate = res.WireLate; x.WireLate {
-		x.Wire = x.Start // no latency counts from it, but there is one
+		x.Wire = x.Start // no latency counts from it, but it must exist
 	}
 	x.FirstEvent, x.FirstAnswer = at(cmp.Or(res.FirstEvent, res.First)), at(cmp.Or(res.Answer, res.First))
 	if res.First != nil {
@@ -104,7 +104,7 @@ func (res *result) fill(x *send.Exchange) {
 	}
 }
 
-// at is an instant in ms; one that is absent never came.
+// at returns the time for a value in ms; an absent one was never reached.
 func at(ms *float64) time.Duration {
 	if ms == nil {
 		return clock.Never
@@ -112,10 +112,10 @@ func at(ms *float64) time.Duration {
 	return nanos(*ms)
 }
 
-// nanos is a number of ms, bounded so that sums do not overflow whatever is in a file: from −11 days to 31 years.
+// nanos converts ms to ns, limited so that sums do not overflow whatever is in a file: from −11 days to 31 years.
 func nanos(ms float64) time.Duration { return mooncake.Duration(max(-1e9, min(ms, 1e12))) }
 
-// number is a count; one that is absent is unknown.
+// number returns a count; an absent one is unknown.
 func number(n *int64) int64 {
 	if n == nil {
 		return send.Unknown
@@ -123,5 +123,5 @@ func number(n *int64) int64 {
 	return *n
 }
 
-// short is at most so many characters of a text.
+// short returns at most this many characters of a text.
 func short(text string, most int) []byte { return []byte(text[:min(most, len(text))]) }

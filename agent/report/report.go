@@ -6,16 +6,15 @@
 //
 // # Names
 //
-// A figure has AIPerf's field name exactly where it has AIPerf's meaning, so time_to_first_token counts from the
-// hand-over to the transport; time_to_first_token_wire and time_to_first_token_intended are ours. Latencies are in
-// milliseconds. A figure that was not measured is absent, never 0.
+// A figure has AIPerf's field name exactly if it has AIPerf's meaning, so time_to_first_token counts from the hand-over to the transport;
+// time_to_first_token_wire and time_to_first_token_intended are ours. Latencies are in milliseconds. A figure that was not measured is
+// absent, never 0.
 //
 // # Files
 //
-// Every file has the mode 0600 and gets its name when it is complete: until then its name ends in .partial. requests.jsonl has a
-// Mooncake row on each line, with one more key, result, so it can be replayed unchanged. A killed run leaves [PartialFile]
-// instead, which can be read in the same way. Only one run can use a directory, and it replaces files only if asked to:
-// [OpenFolder].
+// Every file has the mode 0600 and is renamed to its name when it is complete: until then its name ends in .partial. requests.jsonl has a
+// Mooncake row on each line, with one more key, result, so it can be replayed unchanged. A killed run leaves [PartialFile] instead, which
+// can be read in the same way. Only one run at a time can use a directory, and it replaces files only if asked to: [OpenFolder].
 package report
 
 import (
@@ -25,10 +24,10 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 )
 
-// SchemaVersion is the version of summary.json. It changes when a field changes its meaning or goes.
+// SchemaVersion is the version of summary.json. It changes when a field is removed or changes its meaning.
 const SchemaVersion = "1.0"
 
-// Report is everything that a run has to say. New fills in what was measured, the caller the rest.
+// Report has all results of a run. New fills in what was measured, the caller the rest.
 type Report struct {
 	Run       Run
 	Settings  []Setting
@@ -37,33 +36,33 @@ type Report struct {
 	Machine   Machine
 	Telemetry Telemetry
 	Shard     *Shard   // nil: the run has one process
-	Merged    *Merged  // nil: it is no run of several shards
+	Merged    *Merged  // nil: it was not merged from shards
 	Resumed   *Resumed // nil: it was not broken off
-	Saved     *Saved   // nil: no prompts were to be saved
+	Saved     *Saved   // nil: no prompts were saved
 	Warmup    *Warmup  // nil: there was none
 	Warnings  []string
-	// Missed says, a line for each, which of the goals that were set the run did not reach.
+	// Missed lists the goals that the run did not reach, one per line.
 	Missed  []string
 	Verdict judge.Verdict
-	// Steady has the figures of the steady state; nil: none was asked for, or there was none.
+	// Steady has the figures of the steady state; nil: none was requested, or there was none.
 	Steady *Steady
-	// ExitStatus is what a command should exit with (judge.ExitCode). It is in no file.
+	// ExitStatus is the exit status for a command (judge.ExitCode). It is in no file.
 	ExitStatus int
-	// Percentiles are those that the table shows; empty = those of its layout. Layout is how it looks; empty = LayoutMoonloop. They
-	// are in no file, since files have all.
+	// Percentiles are those in the table; empty = those of its layout. Layout is its layout; empty = LayoutMoonloop. Neither is in a file,
+	// because files have all percentiles.
 	Percentiles Percentiles
 	Layout      Layout
 
 	figures *measure.Figures
 }
 
-// New returns a report of the figures.
+// New returns a report with the figures.
 func New(f *measure.Figures) *Report { return &Report{figures: f} }
 
-// Figures returns what New was given.
+// Figures returns the argument of New.
 func (r *Report) Figures() *measure.Figures { return r.figures }
 
-// Shown are the figures of the table: those of the steady state, or, where there is none, of the run.
+// Shown returns the figures of the table: those of the steady state, or, if there is none, of the run.
 func (r *Report) Shown() *measure.Figures {
 	if r.Steady != nil {
 		return r.Steady.figures
@@ -71,7 +70,7 @@ func (r *Report) Shown() *measure.Figures {
 	return r.figures
 }
 
-// Steady are the figures of a part of the run. The others are those of the whole run, ramp-up and drain included.
+// Steady has the figures of a part of the run. The other figures cover the whole run, including ramp-up and drain.
 type Steady struct {
 	Window  Window
 	figures *measure.Figures
@@ -80,23 +79,23 @@ type Steady struct {
 // NewSteady returns the figures of a window.
 func NewSteady(f *measure.Figures, w Window) *Steady { return &Steady{w, f} }
 
-// Figures returns what NewSteady was given.
+// Figures returns the argument of NewSteady.
 func (s *Steady) Figures() *measure.Figures { return s.figures }
 
-// Window says where the steady state was, in ms of the schedule.
+// Window is the steady state's part of the run, in ms of the schedule.
 type Window struct {
 	Automatic bool    `json:"automatic"`
 	From      float64 `json:"from_ms"`
 	To        float64 `json:"to_ms"`
-	// Level is the median of the requests under way from the first one to the last one of the whole run, Peak the most.
+	// Level is the median of the requests in flight from the first one to the last one of the whole run, Peak the most.
 	Level int64 `json:"median_concurrency"`
 	Peak  int64 `json:"peak_concurrency"`
 }
 
-// Run says what was run, where and against what. Nothing in it may hold a secret: the caller removes them.
+// Run describes what was run, where and against what. It must not contain a secret: the caller removes them.
 type Run struct {
 	ID string `json:"id"`
-	// Labels are what the caller wants to be said of the run.
+	// Labels are names and values that the caller gave the run.
 	Labels   map[string]string `json:"labels,omitempty"`
 	Tool     string            `json:"tool"`
 	Version  string            `json:"version"`
@@ -104,7 +103,7 @@ type Run struct {
 	Target   string            `json:"target"`            // host and port of the engine
 	Endpoint string            `json:"endpoint,omitempty"`
 	Model    string            `json:"model,omitempty"`
-	// Models counts the rows by the model that they asked for, where there are several; those past a bound as "_OTHER".
+	// Models counts the rows by the model that they requested, if there are several; the less frequent ones count as "_OTHER".
 	Models      map[string]int64 `json:"models,omitempty"`
 	Streaming   bool             `json:"streaming"`
 	GoVersion   string           `json:"go_version,omitempty"`
@@ -113,21 +112,21 @@ type Run struct {
 	Start       time.Time        `json:"-"`                  // start_time of the summary
 	End         time.Time        `json:"-"`                  // end_time
 	Interrupted bool             `json:"-"`                  // was_cancelled
-	// Words, or TokenIDs, is what generated prompts were made of.
+	// Words, or TokenIDs, describes what generated prompts consist of.
 	Words    *Words    `json:"words,omitempty"`
 	TokenIDs *TokenIDs `json:"token_ids,omitempty"`
-	// Dataset is the text that prompts were made of beside words, if any.
+	// Dataset is the text from which prompts were made, in addition to words, if any.
 	Dataset *Dataset `json:"dataset,omitempty"`
 }
 
-// Setting is one of the settings of the program that made the run. Like Run it holds no secret.
+// Setting is one of the settings of the program that made the run. Like Run, it contains no secret.
 type Setting struct {
 	Name  string
 	Value any    // as JSON has it
 	From  string // where it comes from
 }
 
-// SettingsByName returns the values of settings and where they come from, each by name; nil where there is none.
+// SettingsByName returns the values of settings and their sources, each by name; nil if there are none.
 func SettingsByName(settings []Setting) (values map[string]any, sources map[string]string) {
 	for _, s := range settings {
 		if values == nil {
@@ -138,8 +137,8 @@ func SettingsByName(settings []Setting) (values map[string]any, sources map[stri
 	return values, sources
 }
 
-// Resumed says of a run that was broken off, and gone on with, which parts it has. The figures are of all of them, on a clock that stood
-// still in between. Figures of the machine and of the telemetry are those of the last part.
+// Resumed lists the parts of a run that was broken off and continued. The figures cover all of them, on a clock that stood still in
+// between. Figures of the machine and of the telemetry are those of the last part.
 type Resumed struct {
 	Parts []RunPart `json:"parts"`
 	// InFlight is the number of rows that had been sent, or were about to be, when the run was broken off, and have no other record;
@@ -151,93 +150,92 @@ type Resumed struct {
 // RunPart is one part of such a run.
 type RunPart struct {
 	Start time.Time `json:"start_time"`
-	End   time.Time `json:"end_time"` // where it was broken off, that of the last thing that is known of it
+	End   time.Time `json:"end_time"` // the last known time before it was broken off
 	From  float64   `json:"from_ms"`  // of the schedule
 	To    float64   `json:"to_ms"`
-	Gap   float64   `json:"gap_ms"` // time since the end of the part before; 0 of the first
+	Gap   float64   `json:"gap_ms"` // time since the end of the part before; 0 for the first
 }
 
-// Words says which words prompts were made of. Runs with equal digests and anchors send equal prompts for equal rows and seeds.
+// Words describes the words of prompts. Runs with equal digests and anchors send equal prompts for equal rows and seeds.
 type Words struct {
 	Count   int    `json:"count"`
 	Letters int    `json:"letters"`
 	Anchor  string `json:"anchor"` // the first word of each prompt
 	Digest  string `json:"digest"` // SHA-256 of the sorted words with nothing between them
-	// Found says how they were found: "usual", the usual ones, one token each here; "unchecked", the same without a look;
-	// "tokenize", by the engine's tokenizer; "usage", by its counts of prompts. Requests is how many the look took.
+	// Found says how they were found: "usual", the usual ones, one token each here; "unchecked", the same without a check; "tokenize", by
+	// the engine's tokenizer; "usage", by its token counts of prompts. Requests is the number of requests that this needed.
 	Found    string `json:"found"`
 	Requests int    `json:"requests,omitempty"`
 }
 
-// Dataset says which text prompts were made of, and how exactly its tokens are known.
+// Dataset describes the text of prompts, and how exactly its tokens are known.
 type Dataset struct {
 	File string `json:"file"`
-	// Digest is the SHA-256 of the text that was taken. Runs with equal digests, words and seeds send equal prompts for equal rows to
-	// engines of one tokenizer.
+	// Digest is the SHA-256 of the text that was used. Runs with equal digests, words and seeds send equal prompts for equal rows to
+	// engines with one tokenizer.
 	Digest  string `json:"digest"`
 	Texts   int64  `json:"texts"`
-	Bytes   int64  `json:"bytes"`          // that were taken
-	LeftOut int64  `json:"left_out_bytes"` // of the texts that were read
-	Tokens  int64  `json:"tokens"`         // of what prompts are made of
-	// Segments is the number of different pieces of text, Unused that of those which no prompt has: their tokens are not known, or
-	// too many.
+	Bytes   int64  `json:"bytes"`          // of the text that was used
+	LeftOut int64  `json:"left_out_bytes"` // of the texts that were read, but not used
+	Tokens  int64  `json:"tokens"`         // of the text in prompts
+	// Segments is the number of distinct pieces of text, Unused the number of those that no prompt has: their tokens are not known, or too
+	// many.
 	Segments int `json:"segments"`
 	Unused   int `json:"segments_unused"`
 	// CountedBy says who counted the tokens: "tokenize", the engine; "tokenizer", a tokenizer file.
 	CountedBy string `json:"counted_by"`
-	// Checked is the number of tokens that a prompt of text was to have before the run, Counted what the engine counted. 0 where
-	// the engine was not asked. How many rows had their length is under fidelity.tokens.
+	// Checked is the expected number of tokens of a prompt of text before the run, Counted the engine's count. 0 if the engine was not
+	// asked. fidelity.tokens says how many rows had their length.
 	Checked int64 `json:"checked_tokens"`
 	Counted int64 `json:"counted_tokens"`
-	// Invented is the share, 0 to 1, of a block's tokens that are invented words: those that tell blocks apart, and those that
-	// fill up what no piece of text fits.
+	// Invented is the share, 0 to 1, of a block's tokens that are invented words: those that tell blocks apart, and those for which no
+	// piece of text fits.
 	Invented float64 `json:"invented_share"`
 }
 
-// TokenIDs says which token ids prompts were made of.
+// TokenIDs describes the token ids of prompts.
 type TokenIDs struct {
 	First int `json:"first"`
 	Last  int `json:"last"`
 }
 
-// Trace says what was replayed.
+// Trace describes the replayed trace.
 type Trace struct {
 	Name string `json:"name"`
-	// Rows is the number of rows that the run took; Filtered says how many others it left out, by reason
-	// (window, max_requests, shard, rejected: those that could not be used).
+	// Rows is the number of rows in the run. Filtered is the number of other rows, by reason (window, max_requests, shard, rejected:
+	// unusable).
 	Rows     int64            `json:"rows"`
 	Filtered map[string]int64 `json:"filtered,omitempty"`
-	// NotReached is the number of rows that the trace still had when the run ended early: they were not read, whatever
-	// window, limit or shard would have made of them, and have no record. AtLeast says that there may be more: so many
-	// are known of, 0 where nothing is.
+	// NotReached is the number of rows that the trace still had when the run ended early. They were not read or filtered, and have no
+	// record. AtLeast says that there may be more: this many are known, 0 if none is.
 	NotReached    int64   `json:"rows_not_reached"`
 	AtLeast       bool    `json:"rows_not_reached_at_least,omitempty"`
 	Quarantine    string  `json:"quarantine,omitempty"` // file of the rejected rows, where there may be any
 	BlockSize     int     `json:"block_size,omitempty"`
 	SessionMode   string  `json:"session_mode,omitempty"` // full, delta or none
 	Unit          string  `json:"unit,omitempty"`         // of the timestamps as found: ms, s
-	Grid          float64 `json:"grid_ms,omitempty"`      // step of coarse timestamps; 0: none found
+	Grid          float64 `json:"grid_ms,omitempty"`      // tick of coarse timestamps; 0: none found
 	SeqDigest     string  `json:"seq_digest,omitempty"`
 	TreeDigest    string  `json:"tree_digest,omitempty"`
 	ArrivalDigest string  `json:"arrival_digest,omitempty"`
 }
 
-// RatePoint is a rate at an instant, in requests per second. Between two points it changes in proportion to the time.
+// RatePoint is a rate at one time, in requests per second. Between two points it changes linearly.
 type RatePoint struct {
 	At   float64 `json:"at_ms"`
 	Rate float64 `json:"request_rate"`
 }
 
-// Schedule says what the rows' instants were made of.
+// Schedule describes how the scheduled times of rows were computed.
 type Schedule struct {
 	Mode        string  `json:"mode"`
-	FileOrder   bool    `json:"file_order,omitempty"` // of arrivals: not even the order is the timestamps'
+	FileOrder   bool    `json:"file_order,omitempty"` // with arrivals: the order is the file's, not that of the timestamps
 	Speedup     float64 `json:"speedup,omitempty"`
 	Spread      string  `json:"spread,omitempty"`       // none, uniform or even
 	RequestRate float64 `json:"request_rate,omitempty"` // per second
 	// Series is a rate that changes in time, from the end of the ramp-up on; RequestRate is then that of its first point.
 	Series             []RatePoint `json:"request_rate_series,omitempty"`
-	Users              int         `json:"users,omitempty"`        // who take turns; 0: the rows go in their order
+	Users              int         `json:"users,omitempty"`        // number of users who send in turn; 0: rows are sent in their order
 	Arrival            string      `json:"arrival,omitempty"`      // constant, poisson or gamma
 	Burstiness         float64     `json:"burstiness,omitempty"`   // of gamma
 	RampUp             float64     `json:"ramp_up_ms,omitempty"`   // 0: no ramp
@@ -245,13 +243,13 @@ type Schedule struct {
 	RampShape          string      `json:"ramp_up_shape,omitempty"`
 	Concurrency        int         `json:"concurrency,omitempty"`         // 0: no cap
 	PrefillConcurrency int         `json:"prefill_concurrency,omitempty"` // 0: no cap
-	// The times in which the two rise from 1; 0: no ramp.
+	// The times in which the two maxima rise from 1; 0: no rise.
 	ConcurrencyRampUp float64 `json:"concurrency_ramp_up_ms,omitempty"`
 	PrefillRampUp     float64 `json:"prefill_concurrency_ramp_up_ms,omitempty"`
 	Warmup            int     `json:"warmup_requests,omitempty"`
 	WarmupFor         float64 `json:"warmup_duration_ms,omitempty"`
 	WarmupGrace       float64 `json:"warmup_grace_ms,omitempty"`    // 0: no limit
-	WarmupConcurrency int     `json:"warmup_concurrency,omitempty"` // 0: that of the run
+	WarmupConcurrency int     `json:"warmup_concurrency,omitempty"` // 0: as in the run
 	// The rate of the warm-up, with its arrival; 0: a closed loop.
 	WarmupRate    float64 `json:"warmup_request_rate,omitempty"` // per second
 	WarmupArrival string  `json:"warmup_arrival,omitempty"`
@@ -259,18 +257,18 @@ type Schedule struct {
 	Loop          int     `json:"loop_passes,omitempty"` // 0: one
 	LoopFor       float64 `json:"loop_for_ms,omitempty"`
 	LoopFresh     bool    `json:"loop_fresh,omitempty"`
-	Balance       string  `json:"balance,omitempty"` // of several engines: round-robin, least-loaded, session or prefix
-	// DisconnectShare of the requests were to be given up DisconnectAfter their last byte was sent.
+	Balance       string  `json:"balance,omitempty"` // for several engines: round-robin, least-loaded, session or prefix
+	// A share of the requests, DisconnectShare, was to be closed DisconnectAfter their last byte was sent.
 	DisconnectShare float64 `json:"disconnect_share,omitempty"`
 	DisconnectAfter float64 `json:"disconnect_after_ms,omitempty"`
 	Seed            uint64  `json:"seed"`
 }
 
-// Shard says which part of a run a process had, and what tells whether other parts belong to the same run.
+// Shard describes the part of a run that a process had, and has what shows whether other parts belong to the same run.
 type Shard struct {
 	Index int `json:"index"`
 	Of    int `json:"of"`
-	// Rows and Tokens of the schedule are this shard's, AllRows and AllTokens those of all shards. Tokens are what the rows ask for.
+	// Rows and Tokens of the schedule are this shard's, AllRows and AllTokens those of all shards. Tokens are those that the rows request.
 	Rows      int64 `json:"rows"`
 	Tokens    int64 `json:"tokens"`
 	AllRows   int64 `json:"rows_of_all_shards"`
@@ -278,19 +276,19 @@ type Shard struct {
 	// LargestRows and LargestTokens are those of the largest group of rows that are not split.
 	LargestRows   int64 `json:"largest_group_rows"`
 	LargestTokens int64 `json:"largest_group_tokens"`
-	// Plan is a digest of all rows of the schedule, with their instants and shards; empty where the schedule was cut short. Lookahead
-	// is one of the rows that were read before the first was sent. Shards of one run have equal ones.
+	// Plan is a digest of all rows of the schedule, with their times and shards; empty if the schedule was cut short. Lookahead is a digest
+	// of the rows that were read before the first one was sent. Shards of one run have equal ones.
 	Plan      string `json:"plan_digest,omitempty"`
 	Lookahead string `json:"lookahead_digest"`
-	// Zero is the schedule's zero, in ms of the clock that the instants in requests.jsonl are on.
+	// Zero is the start of the schedule, in ms, on the clock of the times in requests.jsonl.
 	Zero  float64 `json:"zero_ms"`
-	Clock *Clock  `json:"clock,omitempty"` // nil: compared with no other one
+	Clock *Clock  `json:"clock,omitempty"` // nil: not compared with another one
 }
 
-// Merged says of which shards a run was put together.
+// Merged lists the shards of a merged run.
 type Merged struct {
 	Shards []MergedShard `json:"each"`
-	// ClocksApart is the most by which the clocks of two shards may differ, in ms; nil: not all were compared with another one.
+	// ClocksApart is the maximum difference of the clocks of two shards, in ms; nil: not all were compared with another one.
 	ClocksApart *float64 `json:"clocks_apart_ms,omitempty"`
 }
 
@@ -304,12 +302,12 @@ type MergedShard struct {
 	Clock   *Clock      `json:"clock,omitempty"`
 }
 
-// Clock says how much the clock of a reference was ahead of the machine's, in ms.
+// Clock has the lead of a reference clock over the machine's, in ms.
 type Clock struct {
 	Reference string  `json:"reference"`
 	Start     float64 `json:"offset_at_start_ms"`
 	End       float64 `json:"offset_at_end_ms"`
-	Uncertain float64 `json:"uncertain_ms"` // either may be off by so much
+	Uncertain float64 `json:"uncertain_ms"` // both may be off by this much
 }
 
 // The modes of a schedule.
@@ -320,7 +318,7 @@ const (
 	ClosedLoop   = "closed_loop"
 )
 
-// Machine is what the run saw of itself and of the machine under it. Durations are in milliseconds.
+// Machine describes the run's process and its machine. Durations are in milliseconds.
 type Machine struct {
 	Elapsed      float64  `json:"elapsed_ms"`
 	Hiccups      int64    `json:"hiccups"`
@@ -336,37 +334,37 @@ type Machine struct {
 	ReaderStalls int64    `json:"lookahead_stalls"`
 }
 
-// Telemetry reconciles what the run handed to its exporters with what they accepted.
+// Telemetry compares what the run gave to its exporters with what receivers accepted.
 type Telemetry struct {
 	Enabled       bool  `json:"enabled"`
 	SpansEnded    int64 `json:"spans_ended"`
 	SpansAccepted int64 `json:"spans_accepted"`
-	// SpansLost counts spans by why they were not accepted.
+	// SpansLost counts the spans that were not accepted, by reason.
 	SpansLost     map[string]int64 `json:"spans_lost,omitempty"`
-	SpansSampled  int64            `json:"spans_not_sampled,omitempty"` // dropped by the sampler that was asked for
+	SpansSampled  int64            `json:"spans_not_sampled,omitempty"` // dropped by the sampler that the user configured
 	EventsDropped int64            `json:"span_events_dropped"`
 	// MetricExports counts the exports of metrics, MetricExportsFailed those that failed.
 	MetricExports       int64 `json:"metric_exports"`
 	MetricExportsFailed int64 `json:"metric_exports_failed"`
 }
 
-// Saved says what became of the bodies that were to be saved.
+// Saved describes the saved request bodies.
 type Saved struct {
 	File  string `json:"file"`
 	Rows  int64  `json:"rows"`
 	Bytes int64  `json:"bytes"` // of the bodies
 	Lost  int64  `json:"not_saved"`
-	// Disordered counts the rows that stand after a later row of the trace.
+	// Disordered counts the rows that come after a later row of the trace.
 	Disordered int64 `json:"out_of_order"`
 }
 
-// Warmup says what became of the requests before the schedule, of which nothing is in any figure.
+// Warmup describes the requests before the schedule. No figure includes them.
 type Warmup struct {
 	Sent    int64   `json:"requests"`
 	Failed  int64   `json:"failed"`
-	GivenUp int64   `json:"given_up"` // after the grace, or as the run was interrupted
+	GivenUp int64   `json:"given_up"` // after the grace, or when the run was interrupted
 	Lasted  float64 `json:"lasted_ms"`
-	Ended   bool    `json:"ended_by_failures,omitempty"` // before its time
+	Ended   bool    `json:"ended_by_failures,omitempty"` // before the planned time
 }
 
 // Lost is the number of spans that were not accepted.

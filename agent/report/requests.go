@@ -19,12 +19,11 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Requests writes requests.jsonl: each record's row, with the key result beside its fields. Safe for concurrent use.
+// Requests writes requests.jsonl: each record's row, with the additional key result. Safe for concurrent use.
 //
-// Records come as requests end, and are written so, to [PartialFile]: no later than flushAfter, whole lines at a time, so
-// that a run that is killed leaves all of its records but the last ones. When the run has ended, Close puts the lines into
-// the trace's order, which is what a reader of traces wants, as far as a bounded buffer can restore it. A row without a Row
-// writes its result alone.
+// Records arrive as requests end, and are written in that order, to [PartialFile]: after flushAfter at the latest, in whole lines, so that
+// a killed run leaves all of its records except the last ones. When the run has ended, Close sorts the lines into the trace's order, which
+// readers of traces expect, as far as a bounded buffer can restore it. For a record without a Row, only the result is written.
 type Requests struct {
 	mu     sync.Mutex
 	file   *atomicfile.File // under the partial name
@@ -32,22 +31,22 @@ type Requests struct {
 	closed bool
 	err    error // the first
 	lost   int64
-	late   int64 // lines that stand after a later row's in the final file
+	late   int64 // lines after a later row's line in the final file
 
-	lines   []byte // whole ones that are not in the file yet
+	lines   []byte // whole lines that are not in the file yet
 	timer   *time.Timer
-	goesOn  bool  // there were records before, of a part that broke off
+	goesOn  bool  // there are records of an earlier part
 	last    int64 // greatest index so far
 	ordered bool  // each index was greater than those before
 }
 
 const (
-	flushAfter = time.Second // a record is in the file no later than this after its request's end
-	flushBytes = 64 << 10    // and before, when so much has come together
+	flushAfter = time.Second // a record is in the file at most this long after its request's end
+	flushBytes = 64 << 10    // or when this much is buffered
 )
 
-// CreateRequests opens requests.jsonl in a directory that is there. The sidecar is that of the partial file: what is read of
-// a run that was killed is read by it; nil = none.
+// CreateRequests opens requests.jsonl in an existing directory. meta is the sidecar of the partial file, by which the records of a killed
+// run are read; nil = none.
 func CreateRequests(dir string, sidecar *mooncake.Meta) (*Requests, error) {
 	path := filepath.Join(dir, RequestsFile)
 	f, err := createFile(path, partialSuffix)
@@ -68,7 +67,7 @@ func newRequests(f *atomicfile.File, path string) *Requests {
 	return q
 }
 
-// describe writes the sidecar of the partial file, without which the run is none.
+// describe writes the sidecar of the partial file. Without it, the run fails.
 func (q *Requests) describe(sidecar *mooncake.Meta) error {
 	if sidecar == nil {
 		return nil
@@ -79,8 +78,7 @@ func (q *Requests) describe(sidecar *mooncake.Meta) error {
 	return nil
 }
 
-// Write adds one record. An error of the file system does not stop the run: the first is kept for Close, the
-// records after it are counted.
+// Write adds one record. An error of the file system does not stop the run: Close returns the first one, and later records are counted.
 func (q *Requests) Write(r *measure.Record) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -105,7 +103,7 @@ func (q *Requests) Write(r *measure.Record) {
 	}
 }
 
-// flush writes what is not in the file yet.
+// flush writes the buffered lines to the file.
 func (q *Requests) flush() {
 	if len(q.lines) == 0 {
 		return
@@ -118,21 +116,20 @@ func (q *Requests) flush() {
 		q.lost += int64(bytes.Count(q.lines, []byte("\n")))
 	}
 	q.lines = q.lines[:0]
-	if cap(q.lines) > 16*flushBytes { // of one long row
+	if cap(q.lines) > 16*flushBytes { // after a long row
 		q.lines = nil
 	}
 }
 
-// Disordered returns, once the file is closed, the number of lines that stand after a line of a later row.
+// Disordered returns, once the file is closed, the number of lines that come after a line of a later row.
 func (q *Requests) Disordered() int64 {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.late
 }
 
-// Close completes the file, puts its lines in order and gives it its name. It returns the first error of the whole file,
-// with the number of records that are not in it; what could be written then stays under the partial name. A second Close
-// does nothing.
+// Close completes the file, sorts its lines and renames it to its name. It returns the first error, with the number of records that are not
+// in the file; the partial name then keeps what was written. A second Close does nothing.
 func (q *Requests) Close() error {
 	return q.end(func() error {
 		q.flush()
@@ -158,7 +155,7 @@ func (q *Requests) Close() error {
 	})
 }
 
-// Abandon closes the file of a run that was none, and removes it; one of an earlier part it leaves.
+// Abandon closes the file of a run that failed to start, and removes it, unless it has records of an earlier part.
 func (q *Requests) Abandon() error {
 	if q.goesOn {
 		return q.end(q.file.Close)
@@ -166,7 +163,7 @@ func (q *Requests) Abandon() error {
 	return q.end(q.file.Discard)
 }
 
-// end ends the file once, and removes the sidecar of the partial file when that is gone.
+// end closes the file once, and removes the sidecar of the partial file if that is gone.
 func (q *Requests) end(finish func() error) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -191,7 +188,7 @@ func appendLine(dst []byte, r *measure.Record) ([]byte, error) {
 	var row mooncake.Row
 	if r.Row != nil {
 		row = *r.Row
-		row.Replies = nil // they name rows by their places in the trace, and here not every row has its place
+		row.Replies = nil // they refer to rows by their positions in the trace, but here rows may be missing
 	}
 	dst = mooncake.AppendRow(dst, &row)
 	dst = dst[:len(dst)-1]

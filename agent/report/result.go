@@ -13,64 +13,64 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// result is what became of a row, the value of the key result in requests.jsonl. Instants are milliseconds since the
-// start of the run, durations milliseconds, both with three decimals (µs); what is unknown is absent.
+// result is the result of a row, the value of the key result in requests.jsonl. Times are milliseconds since the start of the run,
+// durations milliseconds, both with three decimals (µs). Unknown values are absent.
 type result struct {
 	Outcome string `json:"outcome"` // served, failed, cancelled, skipped or disconnected
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	Row     int64  `json:"row"` // index of the row in the trace, from 0
 	Turn    int    `json:"turn"`
-	Model   string `json:"request_model,omitempty"` // where it is not the row's own
+	Model   string `json:"request_model,omitempty"` // if it is not the row's own
 
 	Intended   *float64 `json:"intended,omitempty"`
 	Dispatched *float64 `json:"dispatched,omitempty"`
 	Admitted   *float64 `json:"admitted,omitempty"`
 	Start      *float64 `json:"start,omitempty"`
 	Wire       *float64 `json:"wire,omitempty"`
-	WireLate   bool     `json:"wire_unknown,omitempty"` // the reply was there before its stamp
-	FirstEvent *float64 `json:"first_event,omitempty"`  // of a choice, where it is not first
+	WireLate   bool     `json:"wire_unknown,omitempty"` // the reply arrived before its timestamp
+	FirstEvent *float64 `json:"first_event,omitempty"`  // first event with a choice, if it differs from first
 	First      *float64 `json:"first,omitempty"`        // first content
-	Answer     *float64 `json:"first_answer,omitempty"` // first content that is no reasoning, where it is not first
+	Answer     *float64 `json:"first_answer,omitempty"` // first content that is not reasoning, if it differs from first
 	Last       *float64 `json:"last,omitempty"`         // last content
 	End        *float64 `json:"end,omitempty"`
 
 	Lateness *float64 `json:"lateness_ms,omitempty"` // only of scheduled rows
-	Excused  float64  `json:"excused_ms,omitempty"`  // of that, what hiccups of the machine explain
+	Excused  float64  `json:"excused_ms,omitempty"`  // the part of it that hiccups of the machine explain
 	Spread   float64  `json:"spread_ms,omitempty"`
 	// TTFT and Latency are summary.json's time_to_first_token and request_latency: from start.
 	TTFT      *float64  `json:"ttft_ms,omitempty"`
 	Latency   *float64  `json:"latency_ms,omitempty"`
 	ITL       *float64  `json:"itl_ms,omitempty"`  // mean of the request
-	Gaps      []float64 `json:"gaps_ms,omitempty"` // between neighbouring content chunks
+	Gaps      []float64 `json:"gaps_ms,omitempty"` // between consecutive content chunks
 	Coalesced int       `json:"coalesced,omitempty"`
-	Tokens    []int32   `json:"chunk_tokens,omitempty"` // of each content chunk, where the server said it
-	Whole     bool      `json:"whole,omitempty"`        // the reply was no stream
-	Embedding bool      `json:"embedding,omitempty"`    // the reply was an embedding, and no tokens
+	Tokens    []int32   `json:"chunk_tokens,omitempty"` // of each content chunk, if the server sent it
+	Whole     bool      `json:"whole,omitempty"`        // the reply was not a stream
+	Embedding bool      `json:"embedding,omitempty"`    // the reply was an embedding, without tokens
 	Kernel    bool      `json:"kernel_stamps,omitempty"`
 	Phases    *phases   `json:"phases_ms,omitempty"`
 	BytesSent int64     `json:"bytes_sent,omitempty"`
 	BytesRead int64     `json:"bytes_read,omitempty"`
 
 	Usage     usage  `json:"usage,omitzero"`
-	Refused   bool   `json:"cached_tokens_refused,omitempty"` // it named more than the prompt has
+	Refused   bool   `json:"cached_tokens_refused,omitempty"` // the reply reported more than the prompt has
 	Predicted *int64 `json:"predicted_cached_tokens,omitempty"`
-	Finest    *int64 `json:"predicted_cached_tokens_finest,omitempty"` // where it is more
+	Finest    *int64 `json:"predicted_cached_tokens_finest,omitempty"` // if it is more
 	Block     int64  `json:"predicted_block,omitempty"`                // tokens in a block of the prediction
-	// Asked is what the body asked for, where it is not the row's output_length; Sized the tokens that were put into it, where they are
+	// Asked is the reply length in the body, if it is not the row's output_length; Sized the number of prompt tokens in the body, if it is
 	// not the row's input_length.
 	Asked *int64 `json:"output_tokens_asked,omitempty"`
 	Sized *int64 `json:"prompt_tokens_sent,omitempty"`
-	// Priority is the one that the body stated; absent where it stated none.
+	// Priority is the priority in the body; absent if there was none.
 	Priority *int64 `json:"priority,omitempty"`
-	// Replies says of each of the row's replies why it was invented; empty: it was live.
+	// Replies has, for each of the row's replies, the reason for invented words; empty: the live reply was inserted.
 	Replies []string `json:"replies,omitempty"`
-	// CarriedTokens are the prompt tokens that were live replies, InventedTokens those in the place of replies that were not.
+	// CarriedTokens are the prompt tokens in live replies, InventedTokens those in invented words instead of replies.
 	CarriedTokens  int64 `json:"carried_reply_tokens,omitempty"`
 	InventedTokens int64 `json:"invented_reply_tokens,omitempty"`
 
 	Prompt string `json:"prompt_agreement,omitempty"` // equal, different or unknown
-	// PromptError is the server's count less the row's; absent where they are not different.
+	// PromptError is the server's count minus the row's; absent if they do not differ.
 	PromptError int64 `json:"prompt_token_error,omitempty"`
 
 	Output   string `json:"output_agreement,omitempty"`
@@ -80,20 +80,20 @@ type result struct {
 
 	Status   int `json:"status,omitempty"`
 	Attempts int `json:"attempts,omitempty"`
-	// Replays counts the kept connections that died under the request; resent, those that had been given all of
-	// it. With one of these, or a second attempt, the row is in no latency of the summary.
+	// Replays counts the kept connections that died during the request; resent those of them that had been given the whole request. With a
+	// resent or a second attempt, no latency of the summary includes the row.
 	Replays      int    `json:"replays,omitempty"`
 	Resent       int    `json:"resent,omitempty"`
 	Reused       bool   `json:"connection_reused,omitempty"`
 	FinishReason string `json:"finish_reason,omitempty"`
-	Server       string `json:"server,omitempty"`   // the engine, where there are several
-	Instance     string `json:"instance,omitempty"` // behind a router, as a header of the reply names it
+	Server       string `json:"server,omitempty"`   // the engine, if there are several
+	Instance     string `json:"instance,omitempty"` // the instance behind a router, from a response header
 	ResponseID   string `json:"response_id,omitempty"`
 	TraceID      string `json:"trace_id,omitempty"`
 	SpanID       string `json:"span_id,omitempty"`
 }
 
-// phases are AIPerf's of HTTP.
+// phases are the phases of AIPerf's HTTP metrics.
 type phases struct {
 	Blocked   float64 `json:"blocked,omitempty"`
 	DNS       float64 `json:"dns,omitempty"`
@@ -104,7 +104,7 @@ type phases struct {
 	Receiving float64 `json:"receiving,omitempty"`
 }
 
-// usage is the server's count, absent members were not reported.
+// usage has the server's counts; absent members were not reported.
 type usage struct {
 	Prompt     *int64 `json:"prompt_tokens,omitempty"`
 	Completion *int64 `json:"completion_tokens,omitempty"`
@@ -172,7 +172,7 @@ func newResult(r *measure.Record) result {
 	return res
 }
 
-// otherThan leaves out an instant that is the same as another one.
+// otherThan returns a time, unless it equals another one.
 func otherThan(one, at *float64) *float64 {
 	if one != nil && at != nil && *one == *at {
 		return nil
@@ -189,7 +189,7 @@ func instant(at time.Duration) *float64 { return duration(at, at > clock.Never) 
 
 func count(n int64) *int64 { return known(n, n > send.Unknown) }
 
-// known is a value that JSON leaves out where it is unknown.
+// known returns a value that JSON omits if it is unknown.
 func known[T any](v T, ok bool) *T {
 	if !ok {
 		return nil

@@ -3,7 +3,7 @@
 
 package report
 
-// This file hands out the JSON Schema of summary.json, for programs in other languages. It is made of the Go types.
+// This file provides the JSON Schema of summary.json, for programs in other languages. It is generated from the Go types.
 
 import _ "embed" // the schema
 
@@ -12,6 +12,6 @@ import _ "embed" // the schema
 //go:embed summary.schema.json
 var summarySchema string
 
-// SummarySchema returns the JSON Schema (2020-12) of summary.json. Members come to it with later versions; [SchemaVersion] changes when
-// one goes, or changes its meaning.
+// SummarySchema returns the JSON Schema (2020-12) of summary.json. Later versions may add members; [SchemaVersion] changes when one is
+// removed, or changes its meaning.
 func SummarySchema() string { return summarySchema }

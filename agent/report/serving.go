@@ -11,9 +11,9 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 )
 
-// This file is the table as UCM's TraceReplay prints it, for those who compare its results, or read it with programs.
+// This file writes the table in the format of UCM's TraceReplay, for people and programs that compare its results.
 
-// Layout is how the table of figures looks.
+// Layout is the layout of the table of figures.
 type Layout string
 
 // The layouts.
@@ -22,17 +22,17 @@ const (
 	LayoutTraceReplay Layout = "tracereplay" // a line for each number, with the names of TraceReplay and vLLM's bench
 )
 
-// Widths of that table, in columns: of its rules, and of the names.
+// The widths of that table, in columns: of its rules, and of the names.
 const (
 	servingWidth = 50
 	servingName  = 40
 )
 
-// servingPercentiles are those of the table unless others are chosen. The median has a line of its own.
+// servingPercentiles are the default percentiles of the table. The median has its own line.
 var servingPercentiles = Percentiles{"25", "75", "90", "99"}
 
 // servingLatencies are its blocks. Time to first token ends with the first chunk that has a choice, and inter-token latency is the time
-// between two chunks, as these tools have it.
+// between two chunks, as in these tools.
 var servingLatencies = []struct {
 	name, title string
 	id          measure.ID

@@ -12,7 +12,7 @@ import (
 )
 
 // TestServingTable: the names, units and order of TraceReplay, each number that of the figure which has its meaning (the sample's time to
-// first event is a millisecond below its time to first token), and chosen percentiles in the place of its own.
+// first event is a millisecond below its time to first token), and chosen percentiles in place of its own.
 func TestServingTable(t *testing.T) {
 	r := sample(t)
 	r.Layout = LayoutTraceReplay

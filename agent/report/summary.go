@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 )
 
-// members are keys of an object with their values, in their order. There are some.
+// members are keys of an object with their values, in order.
 type members []member
 
 type member struct {
@@ -39,7 +39,7 @@ func (all members) MarshalJSON() ([]byte, error) {
 	return joined, nil
 }
 
-// errorEntry has the shape of AIPerf's error_summary.
+// errorEntry has the form of AIPerf's error_summary.
 type errorEntry struct {
 	Details struct {
 		Type    string `json:"type"`
@@ -48,7 +48,7 @@ type errorEntry struct {
 	Count int64 `json:"count"`
 }
 
-// fidelity is how well the replay did what the trace asked.
+// fidelity describes how exactly the replay did what the trace required.
 type fidelity struct {
 	Schedule struct {
 		measure.Schedule
@@ -58,7 +58,7 @@ type fidelity struct {
 	} `json:"schedule"`
 	Tokens      measure.Tokens      `json:"tokens"`
 	Cache       cache               `json:"cache"`
-	Replies     *measure.Replies    `json:"replies,omitempty"` // of rows that have some
+	Replies     *measure.Replies    `json:"replies,omitempty"` // of rows that have replies
 	Chunks      measure.Chunks      `json:"chunks"`
 	Connections measure.Connections `json:"connections"`
 	Machine     Machine             `json:"machine"`
@@ -69,14 +69,14 @@ type cache struct {
 	Realisation *float64 `json:"realisation"` // null when unknown
 }
 
-// single is a figure that is one number, as AIPerf writes it.
+// single is a figure that is one number, in AIPerf's format.
 type single struct {
 	Unit string  `json:"unit"`
 	Avg  float64 `json:"avg"`
 }
 
-// JSON returns the content of summary.json, indented: the sections of the run, then each figure under its tag, then
-// what is behind the figures. The figures sit beside the sections, as in AIPerf's file, in a stable order.
+// JSON returns the content of summary.json, indented: the sections of the run, then each figure under its tag, then the details of the
+// figures. As in AIPerf's file, the figures are next to the sections, in a stable order.
 func (r *Report) JSON() ([]byte, error) {
 	joined, err := r.members().MarshalJSON()
 	if err != nil {
@@ -89,7 +89,7 @@ func (r *Report) JSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// members are those of summary.json. Its schema is made of their types.
+// members returns the members of summary.json. Its schema is generated from their types.
 func (r *Report) members() members {
 	f := r.figures
 	all := members{
@@ -141,12 +141,12 @@ func (r *Report) members() members {
 	return append(all, members{
 		{"fidelity", r.fidelity()},
 		{"telemetry", r.Telemetry},
-		{"warnings", append([]string{}, r.Warnings...)}, // null is no list
+		{"warnings", append([]string{}, r.Warnings...)}, // null would not be a list
 		{"goals_missed", append([]string{}, r.Missed...)},
 	}...)
 }
 
-// figureMembers are the figures under their tags.
+// figureMembers are the figures by their tags.
 func figureMembers(f *measure.Figures) (all members) {
 	for id, s := range f.All {
 		all = append(all, figureMember(id, s))
@@ -187,9 +187,10 @@ func stamp(t time.Time) string {
 	return t.UTC().Format(time.RFC3339Nano)
 }
 
-// CSV writes summary.csv: a line for each figure, with a column for each statistic. They have AIPerf's names and order, and our further
-// ones (p999, count, sum) come after them; then come the lines of each class, and those of the steady state, if there are any. A single number stands under avg, as in summary.json. So it is one table, unlike AIPerf's
-// export, which is two with an empty line between them.
+// CSV writes summary.csv: a line for each figure, with a column for each statistic. The columns have AIPerf's names and order, followed by
+// our additional ones (p999, count, sum). After them come the lines of each class, and those of the steady state, if there are any. A
+// single number is in column avg, as in summary.json. So the file is one table, unlike AIPerf's export, which has two with an empty line
+// between them.
 func (r *Report) CSV(w io.Writer) error {
 	lines := [][]string{{"Metric", "avg", "min", "max", "p1", "p5", "p10", "p25", "p50", "p75", "p90", "p95", "p99", "std", "p999", "count", "sum"}}
 	add := func(prefix string, all iter.Seq2[measure.ID, measure.Stat]) {

@@ -21,12 +21,12 @@ import (
 // Width is the usual width of the table and the blocks below it, in columns.
 const Width = 100
 
-// minWidth is the least width that they can keep to.
+// minWidth is the minimum width of both.
 const minWidth = 60
 
-// Table writes the final table, in AIPerf's columns and their order unless Layout says otherwise, and the blocks below it, at most width columns wide (60 at
-// least). Where the columns have no room, std, min, avg and p90 give way, in this order. colour asks for ANSI colours; whether the
-// writer is a terminal, and how wide, is the caller's to know.
+// Table writes the final table, with AIPerf's columns and their order unless Layout says otherwise, and the blocks below it, at most width
+// columns wide (60 at least). If there is no room for all columns, std, min, avg and p90 are left out, in this order. colour asks for ANSI
+// colours; the caller knows whether the writer is a terminal, and how wide.
 func (r *Report) Table(w io.Writer, width int, colour bool) error {
 	p := palette(colour)
 	width = min(max(width, minWidth), Width)
@@ -44,7 +44,7 @@ func (r *Report) Table(w io.Writer, width int, colour bool) error {
 	return nil
 }
 
-// consoleTitles are the short titles of lines that stand below the one that they refine.
+// consoleTitles are the short titles of lines that refine the line above.
 var consoleTitles = map[measure.ID]string{
 	measure.TTFTWire:        "  from the wire",
 	measure.TTFTIntended:    "  from intended",
@@ -52,14 +52,14 @@ var consoleTitles = map[measure.ID]string{
 	measure.LatencyIntended: "  from intended",
 }
 
-// figureColumn is a column of the table; lower ranks give way first where the width has no room for all.
+// figureColumn is a column of the table; columns with lower ranks are left out first if there is no room for all.
 type figureColumn struct {
 	name string
 	rank int
 	of   func(s *measure.Stat) float64
 }
 
-// figureColumns are the columns, unless Percentiles chooses others in the place of its own.
+// figureColumns are the default columns, without chosen Percentiles.
 var figureColumns = []figureColumn{
 	{"avg", 3, func(s *measure.Stat) float64 { return s.Avg }},
 	{"min", 2, func(s *measure.Stat) float64 { return s.Min }},
@@ -79,7 +79,7 @@ var percentileColumns = map[string]func(s *measure.Stat) float64{
 	"99": func(s *measure.Stat) float64 { return s.P99 }, "99.9": func(s *measure.Stat) float64 { return s.P999 },
 }
 
-// Percentiles are those that a table shows in the place of p99, p90 and p50. Only [ParsePercentiles] makes them.
+// Percentiles are the percentiles in a table, instead of p99, p90 and p50. Only [ParsePercentiles] makes them.
 type Percentiles []string
 
 // ParsePercentiles reads percentiles such as "50,95,99.9". A figure has 1, 5, 10, 25, 50, 75, 90, 95, 99 and 99.9.
@@ -97,7 +97,7 @@ func ParsePercentiles(list string) (p Percentiles, err error) {
 	return p, nil
 }
 
-// columns are those of the table. Chosen percentiles stay where the width has no room for all.
+// columns returns the columns of the table. Chosen percentiles are kept even if there is no room for all.
 func (r *Report) columns() []figureColumn {
 	if len(r.Percentiles) == 0 {
 		return figureColumns
@@ -119,7 +119,7 @@ func (r *Report) metrics(p palette, width int) string {
 	}
 }
 
-// metricsFrom renders the columns of a rank and above. A figure with a single value stands in the first of them.
+// metricsFrom renders the columns of a rank and above. The first of them has the value of a figure with a single value.
 func (r *Report) metricsFrom(p palette, least int) string {
 	shown := r.columns()
 	t := table.NewWriter()
@@ -165,14 +165,14 @@ func (r *Report) metricsFrom(p palette, least int) string {
 	return b.String()
 }
 
-// plain has rules above and below and no vertical lines: seven columns of numbers need the room.
+// plain has rules above and below and no vertical lines, because seven columns of numbers need the room.
 var plain = func() table.Style {
 	s := table.StyleLight
 	s.Name = "moonloop"
 	s.Format = table.FormatOptions{Header: text.FormatDefault, Row: text.FormatDefault}
 	s.Options = table.Options{SeparateHeader: true}
 	s.Box.PaddingLeft = ""
-	s.Box.PaddingRight = "" // each number brings two spaces: padding would stand at the end of the line too
+	s.Box.PaddingRight = "" // each number begins with two spaces: padding would also add to the end of the line
 	s.Title.Align = text.AlignCenter
 	return s
 }()

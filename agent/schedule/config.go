@@ -5,55 +5,49 @@ package schedule
 
 import "time"
 
-// Config says how a schedule runs. The zero value is an open loop without a cap.
+// Config configures a schedule. The zero value is an open loop without a cap.
 type Config struct {
-	// Zero is the run-clock instant of offset 0. [Scheduler.TakeUp] sets it where rows have been passed before it is known.
+	// Zero is the time of offset 0, on the run's clock. [Scheduler.TakeUp] sets it if rows have been passed before it is known.
 	Zero time.Duration
-	// Slots is the number of requests that may be under way at once; 0 = no cap. A closed loop needs one.
+	// Slots is the maximum number of requests in flight; 0 = no cap. A closed loop needs one.
 	Slots int
-	// PrefillSlots is the number of requests that may be without a first token at once; 0 = no cap. See [Scheduler.FirstToken].
+	// PrefillSlots is the maximum number of requests in flight without a first token; 0 = no cap. See [Scheduler.FirstToken].
 	PrefillSlots int
-	// SlotsOver is the time within which the slots of Slots open one by one, at equal distances, the first one at Zero, the last one
-	// at its end; 0 = all at once. PrefillSlotsOver is that of PrefillSlots.
+	// SlotsOver is the time in which the slots of Slots open one by one, at equal intervals, the first one at Zero, the last one at its
+	// end; 0 = all at once. PrefillSlotsOver is the same for PrefillSlots.
 	SlotsOver, PrefillSlotsOver time.Duration
 	// ClosedLoop sends in the source's order as slots become free and ignores offsets.
 	ClosedLoop bool
-	// OpenSessions ignores the order of turns and of graphs: each row is sent at its own offset, whatever became
-	// of the rows before.
+	// OpenSessions ignores the order of turns and of graphs: each row is sent at its own offset, even if the rows before it have not ended.
 	OpenSessions bool
-	// Carry says that a turn needs what the turn before left behind: a session that has been closed to make room
-	// takes no further turns.
+	// Carry says that a turn needs the state of the turn before: if a session was closed to make room, its further turns are skipped.
 	Carry bool
 	// Speedup divides delays, and the time that tools took. 0 means 1.
 	Speedup float64
 	// Until is the replay time after which nothing is sent; 0 = none.
 	Until time.Duration
-	// Prepare is how long before its intended instant an item is handed to Hooks.Prepare, or up to a quarter more, where
-	// that spares a wake-up, or less, where the instant is known later. 0 = not at all. Without effect where a slot decides
-	// when an item goes.
+	// Prepare is how long before its scheduled time an item is passed to Hooks.Prepare. It may be up to a quarter earlier, if that saves a
+	// wake-up, or later, if the time becomes known later. 0 = never. It has no effect if a slot decides when an item is sent.
 	Prepare time.Duration
-	// MaxHeld bounds the rows that are held back (for their session or for a slot) at any time, and
-	// MaxSessions the sessions that are remembered. At the first bound the schedule reads no further until a row
-	// is let go, and counts a stall; at the second the session that has been idle longest is closed.
-	// 0 means 65,536 and 16,384.
+	// MaxHeld is the maximum number of rows that are held (for their session or for a slot), and MaxSessions that of the sessions that are
+	// remembered. At MaxHeld, the schedule stops reading until a row is sent, and counts a stall. At MaxSessions, the session that has been
+	// idle longest is closed. 0 means 65,536 and 16,384.
 	MaxHeld, MaxSessions int
-	// MaxEnded bounds the rows of graphs that have ended and are remembered for those that wait for them. One that was forgotten ended so
-	// long ago that nobody waits for it. 0 means 262,144.
+	// MaxEnded is the maximum number of ended rows of graphs that are remembered for rows that wait for them. A forgotten one ended so long
+	// ago that no row waits for it. 0 means 262,144.
 	MaxEnded int
 }
 
-// Hooks are the scheduler's ways out. All are called on the scheduler's goroutine: whatever they take, the schedule
-// is late by.
+// Hooks are the functions that the scheduler calls, all on its own goroutine: the schedule is late by the time that they take.
 type Hooks struct {
-	// Prepare does what can be done of an item's request before it is due, in a goroutine of its own. Fire or Skip
-	// follows. May be nil.
+	// Prepare starts preparing an item's request, in a separate goroutine. Fire or Skip follows. May be nil.
 	Prepare func(*Item)
-	// Due says that the item's turn has come: its intended instant, or the end of the rows before it. Fire or Skip follows. May be nil.
+	// Due is called when the item is due: at its scheduled time, or at the end of the rows before it. Fire or Skip follows. May be nil.
 	Due func(*Item)
-	// Fire lets the item's request go, and starts it where it was not prepared, in a goroutine of its own, which ends in
-	// exactly one call of Done.
+	// Fire sends the item's request, in a separate goroutine, which is started now if it was not prepared. It ends in exactly one call of
+	// Done.
 	Fire func(*Item)
-	// Skip disposes of an item that will not be sent.
+	// Skip is called for an item that will not be sent.
 	Skip func(*Item, Reason)
 }
 
@@ -63,16 +57,16 @@ type Reason uint8
 // The reasons to skip.
 const (
 	SessionFailed     Reason = iota // an earlier turn of the session was not served
-	SessionClosed                   // its session was closed to make room, and with it what the turn needs
-	PastEnd                         // its turn lies past Config.Until
+	SessionClosed                   // its session was closed to make room, and the turn needs its state
+	PastEnd                         // it is due after Config.Until
 	Stopped                         // the schedule was cancelled first
 	PredecessorFailed               // a row that it waits for was not served
 )
 
-// Stats is what a finished schedule counted.
+// Stats are the counts of a finished schedule.
 type Stats struct {
 	Fired, Skipped  int64
 	Passed          int64 // rows that were over before
-	Stalls          int64 // times that MaxHeld stopped the reading
+	Stalls          int64 // how often MaxHeld stopped the reading
 	SessionsEvicted int64 // sessions closed because of MaxSessions
 }

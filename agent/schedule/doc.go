@@ -10,8 +10,8 @@
 //
 // # Intended instants
 //
-// An item's offset counts in replay time from the schedule's zero: (timestamp − first timestamp) ÷ speed-up,
-// plus what spreading added. Its intended instant is
+// An item's offset counts in replay time from the start of the schedule: (timestamp − first timestamp) ÷ speed-up, plus what spreading
+// added. Its scheduled time, called intended in the code, is
 //
 //   - zero + offset for a first turn, and for a later turn that its session is ready for;
 //   - the end of the previous turn, when that is later than zero + offset;
@@ -19,7 +19,7 @@
 //   - the end of the last of the rows that it waits for + (delay + tool wait) ÷ speed-up, for a row of a graph (see graph.go);
 //   - in a closed loop, the instant at which a slot became free.
 //
-// Lateness always counts from the intended instant, so the delay of a slow client is in it.
+// Lateness always counts from this time, so it includes the delay of a slow client.
 //
 // # Before the instant
 //

@@ -3,11 +3,11 @@
 
 package schedule
 
-// This file has rows wait for the rows before them in their graph: those of an agent, its tools and its helpers.
+// This file makes rows wait for the rows before them in their graph: those of an agent, its tools and its helpers.
 //
-// A row waits for rows that came from the source before it. Those that did not, because they are not of this run, are not waited for, and
-// so no row waits for ever. A row whose predecessor was not served is skipped, as the later turns of a session are: an agent that has got
-// no answer asks no further question that is known. All that follow it are skipped, too.
+// A row waits for rows that the source yielded before it. It does not wait for others, which are not part of this run, so no row waits
+// forever. A row whose predecessor was not served is skipped, like the later turns of a session: an agent without an answer does not ask
+// the next question. All rows that follow it are skipped, too.
 
 import (
 	"time"
@@ -15,27 +15,27 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// graph holds the rows of all graphs that have not ended, or not long ago.
+// graph has the rows of all graphs that have not ended, or ended recently.
 type graph struct {
 	rows    map[int64]*vertex // by index
-	ended   []int64           // of these, in the order in which they ended
+	ended   []int64           // keys of rows, in the order in which they ended
 	waiting map[*Item]struct{}
-	leaving []*vertex // have ended, while others are seen to
+	leaving []*vertex // have ended, and are processed one after the other
 	busy    bool
 }
 
-// vertex is an item's place in its graph.
+// vertex is an item's node in its graph.
 type vertex struct {
 	pending int           // predecessors that have not ended
 	after   []*Item       // items that wait for it
-	last    time.Duration // end of the latest predecessor; of one that is over, its own
+	last    time.Duration // end of the latest predecessor; after its own end, that
 	bound   bool          // it has a predecessor of this run
 	over    bool          // it has ended
 	broken  bool          // it, or a predecessor, was not served
-	reason  Reason        // for which those that follow it are skipped then
+	reason  Reason        // for which its successors are then skipped
 }
 
-// joinGraph notes an item's predecessors.
+// joinGraph records an item's predecessors.
 func (s *Scheduler) joinGraph(it *Item) {
 	it.vertex = new(vertex)
 	s.graph.rows[it.Index] = it.vertex
@@ -49,7 +49,7 @@ func (s *Scheduler) joinGraph(it *Item) {
 	}
 }
 
-// learn takes note of a predecessor's end.
+// learn records a predecessor's end.
 func (v *vertex) learn(p *vertex) {
 	v.last, v.bound = max(v.last, p.last), true
 	if p.broken && !v.broken {
@@ -57,7 +57,7 @@ func (v *vertex) learn(p *vertex) {
 	}
 }
 
-// await has an item wait for its predecessors.
+// await makes an item wait for its predecessors.
 func (s *Scheduler) await(it *Item) {
 	if it.vertex.pending == 0 {
 		s.startVertex(it)
@@ -84,7 +84,7 @@ func (s *Scheduler) startVertex(it *Item) {
 	}
 }
 
-// leaveGraph ends an item, and lets those go that wait for nobody else. Where it was not served, why is the reason to skip them.
+// leaveGraph ends an item, and starts those that wait for no other one. If it was not served, reason is that for skipping them.
 func (s *Scheduler) leaveGraph(it *Item, at time.Duration, ok bool, why Reason) {
 	g, v := &s.graph, it.vertex
 	if v == nil || v.over {
@@ -97,7 +97,7 @@ func (s *Scheduler) leaveGraph(it *Item, at time.Duration, ok bool, why Reason) 
 		g.ended = g.ended[1:]
 	}
 	g.leaving = append(g.leaving, v)
-	if g.busy { // one by one, however long a chain is that is skipped
+	if g.busy { // iterative, because a chain of skipped rows can be long
 		return
 	}
 	g.busy = true

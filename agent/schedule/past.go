@@ -3,23 +3,23 @@
 
 package schedule
 
-// This file takes up a schedule that was broken off: rows that were over then take their place in their sessions and graphs, and are
-// not sent again, and nothing was due before the instant at which the schedule goes on.
+// This file continues a schedule that was broken off: rows that were over get their position in their sessions and graphs, and are not sent
+// again, and nothing was due before the time at which the schedule continues.
 
 import "time"
 
-// Fate is how a row ended in a part of the schedule that is over.
+// Fate is how a row ended in an earlier part of the schedule.
 type Fate uint8
 
 // The fates.
 const (
-	Over       Fate = iota // its session and its graph go on
-	Unserved               // no turn after it goes, and no row that waits for it
-	PastTheEnd             // it lay past Config.Until, and so does what follows it
+	Over       Fate = iota // its session and its graph continue
+	Unserved               // its later turns, and rows that wait for it, are skipped
+	PastTheEnd             // it was after Config.Until, and so are its successors
 )
 
-// Pass says of an item of the source that it was over at an instant of replay time, before the schedule was broken off. It is called
-// before [Scheduler.TakeUp], in the order of the source, and sets the item's session and turn.
+// Pass adds an item of the source that was over at a replay time, before the schedule was broken off. It must be called before
+// [Scheduler.TakeUp], in the order of the source, and sets the item's session and turn.
 func (s *Scheduler) Pass(it *Item, end time.Duration, fate Fate) {
 	s.stats.Passed++
 	why := PredecessorFailed
@@ -41,8 +41,8 @@ func (s *Scheduler) Pass(it *Item, end time.Duration, fate Fate) {
 	}
 }
 
-// TakeUp sets the schedule's zero, and the instant from which on rows may go: what was due before is due then. It is called once, before
-// Run, after all calls of Pass.
+// TakeUp sets the start of the schedule, and the time from which on rows may be sent: rows that were due before are due then. It is called
+// once, before Run, after all calls of Pass.
 func (s *Scheduler) TakeUp(zero, begin time.Duration) {
 	s.cfg.Zero, s.begin = zero, begin
 	if s.cfg.Until > 0 {

@@ -3,9 +3,9 @@
 
 package schedule
 
-// This file holds the queues of the schedule: items that wait for their instant, and items that wait for each other.
+// This file has the queues of the schedule: items that wait for their scheduled time, and items that wait for each other.
 
-// before reports whether an item is to be taken up before another one: by instant, at the same one by row.
+// before reports whether an item comes before another one: by time, then by row.
 func (it *Item) before(other *Item) bool {
 	return it.wake < other.wake || it.wake == other.wake && it.Index < other.Index
 }
@@ -19,7 +19,7 @@ func (q *fifo) pop() *Item {
 	old := *q
 	it := old[0]
 	old[0] = nil
-	if len(old) == 1 { // the room is used again
+	if len(old) == 1 { // reuse the memory
 		*q = old[:0]
 	} else {
 		*q = old[1:]

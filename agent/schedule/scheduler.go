@@ -20,57 +20,56 @@ import (
 
 // Scheduler runs one schedule, once.
 //
-// An item has one way to the wire. It is admitted from the source: into its session, where it waits until the turn before
-// has ended. Then its intended instant is known, and it is delayed until that, and prepared meanwhile. Then it is ready, and
-// queues with the others that are. dispatch empties that queue, as far as slots and the end of the schedule allow, and is the
-// only place that fires.
+// An item passes these stages. It is admitted from the source to its session, where it waits until the turn before has ended. Then its
+// scheduled time is known, and it is delayed until then, and prepared meanwhile. Then it is ready, and queued with the others that are
+// ready. dispatch empties that queue, as far as slots and the end of the schedule allow, and is the only function that fires.
 type Scheduler struct {
 	cfg   Config
 	clk   clock.Clock
 	wait  Waiter
 	hooks Hooks
-	begin time.Duration // instant before which nothing was due
-	end   time.Duration // instant after which nothing is sent
+	begin time.Duration // time before which nothing was due
+	end   time.Duration // time after which nothing is sent
 
 	// Owned by Run.
 	feed     chan sourced
-	head     *Item // next item of the source, nil when there is none yet, or none any more
+	head     *Item // next item of the source, nil if there is none yet, or no more
 	eof      bool
-	broken   error // the source's; see failed
-	prepared int   // items that are prepared and wait for their instant
+	broken   error // the source's error; see failed
+	prepared int   // items that are prepared and wait for their time
 	stalled  bool
-	delayed  *heap.Heap[*Item] // items whose instant is known and has not come
-	ready    fifo              // due; of a cap, waiting for a slot
-	slots                      // of the cap
-	prefill  slots             // of that on requests without a first token
+	delayed  *heap.Heap[*Item] // items whose time is known, in the future
+	ready    fifo              // due; with a cap, waiting for a slot
+	slots                      // for requests in flight
+	prefill  slots             // for requests without a first token
 	sessions sessionTable
 	graph    graph
 	inFlight int
 	held     int // items in delayed, ready, the sessions' pending lists, and those that wait in graphs
 	stats    Stats
 
-	// idle is set while a completion, or the source, can move the schedule on before the instant that it waits for.
+	// idle is set while a completion, or the source, can advance the schedule before the time for which it waits.
 	idle atomic.Bool
 
 	mu   sync.Mutex
 	done []completion
 }
 
-// completion is the end of a fired item's request, or of its prefill alone.
+// completion is the end of a fired item's request, or only of its prefill.
 type completion struct {
 	item *Item
 	at   time.Duration
 	ok   bool
-	only bool // the prefill
+	only bool // only the prefill has ended
 }
 
-// sourced is what the source's Next returned.
+// sourced is the result of the source's Next.
 type sourced struct {
 	item *Item
 	err  error
 }
 
-// New returns a scheduler that has not started. The waiter stays the caller's.
+// New returns a scheduler that has not started. The caller owns the waiter.
 func New(cfg Config, clk clock.Clock, w Waiter, hooks Hooks) (*Scheduler, error) {
 	if cfg.ClosedLoop && cfg.Slots < 1 {
 		return nil, errors.New("schedule: a closed loop needs at least one slot")
@@ -96,11 +95,11 @@ func New(cfg Config, clk clock.Clock, w Waiter, hooks Hooks) (*Scheduler, error)
 	return s, nil
 }
 
-// Done reports that a fired item's request has ended, served (ok) or not. Call it once per fired item, from any
-// goroutine, after the last use of the item by that goroutine.
+// Done reports that a fired item's request has ended, served (ok) or not. Call it once per fired item, from any goroutine, after the last
+// use of the item by that goroutine.
 func (s *Scheduler) Done(it *Item, at time.Duration, ok bool) {
 	s.report(completion{item: it, at: at, ok: ok})
-	// An open loop without a cap has nothing to do until its next row is due, so let it sleep.
+	// An open loop without a cap has nothing to do until its next row is due, so do not wake it.
 	if it.Session != nil || it.Row.WaitFor != nil || s.cfg.Slots > 0 || s.cfg.PrefillSlots > 0 || s.idle.Load() {
 		s.wait.Wake()
 	}
@@ -119,12 +118,12 @@ func (s *Scheduler) report(c completion) {
 	s.done = append(s.done, c)
 }
 
-// mayGo reports whether the caps let a request go.
+// mayGo reports whether the caps allow another request.
 func (s *Scheduler) mayGo() bool {
 	return (s.cfg.Slots == 0 || s.slotFree()) && (s.cfg.PrefillSlots == 0 || s.prefill.slotFree())
 }
 
-// nextOpening returns when a slot opens that nobody has had yet, of the caps that let no request go.
+// nextOpening returns when the next new slot opens, for the caps that allow no request.
 func (s *Scheduler) nextOpening() time.Duration {
 	at := Forever
 	if s.cfg.Slots > 0 && !s.slotFree() {
@@ -136,7 +135,7 @@ func (s *Scheduler) nextOpening() time.Duration {
 	return at
 }
 
-// couldGo returns since when the caps of a closed loop have let a request go, which they do.
+// couldGo returns since when the caps of a closed loop have allowed a request, which they must do now.
 func (s *Scheduler) couldGo() time.Duration {
 	at := max(s.freeSince(), s.begin)
 	if s.cfg.PrefillSlots > 0 {
@@ -145,10 +144,10 @@ func (s *Scheduler) couldGo() time.Duration {
 	return at
 }
 
-// Run takes every item of the source to Fire or Skip and returns when all that were fired are done. After ctx
-// has ended, or Config.Until, the source is stopped, and what it had read and is not yet fired is skipped, as Stopped or
-// PastEnd; Run still waits for the fired ones. An error is the source's: then the rows behind it stay unread. The source
-// may still be in a Next when Run returns; only its own end ends that.
+// Run passes every item of the source to Fire or Skip and returns when all fired items are done. When ctx has ended, or after Config.Until,
+// it stops the source, and skips the items that were read and not fired, as Stopped or PastEnd; it still waits for the fired ones. It
+// returns the source's error: then the rows after it are not read. The source may still be in a Next when Run returns; Run does not end
+// that.
 func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
 	defer context.AfterFunc(ctx, func() {
 		src.Stop()
@@ -158,7 +157,7 @@ func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
 	defer close(quit)
 	go s.pull(src, quit)
 	for {
-		if ctx.Err() != nil || s.failed() != nil { // before complete, which would let the next turns go
+		if ctx.Err() != nil || s.failed() != nil { // before complete, which would start the next turns
 			s.skipHeld()
 		}
 		s.complete()
@@ -172,11 +171,11 @@ func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
 		case at == Forever && s.eof && s.inFlight == 0 && s.held == 0:
 			return s.stats, s.failed()
 		case !s.sleep(at): // something has happened
-		case then == opens: // which dispatch sees
+		case then == opens: // dispatch handles this
 		case then == admits:
 			it := s.head
 			s.head = nil
-			if s.pastEnd(it) { // and so are those behind it
+			if s.pastEnd(it) { // and so are those after it
 				src.Stop()
 			}
 			s.admit(it)
@@ -187,7 +186,7 @@ func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
 	}
 }
 
-// failed returns the error by which the source ends the schedule, once the rows before it that are prepared have gone.
+// failed returns the error with which the source ends the schedule, once the prepared rows before it have been sent.
 func (s *Scheduler) failed() error {
 	if s.prepared > 0 {
 		return nil
@@ -195,13 +194,13 @@ func (s *Scheduler) failed() error {
 	return s.broken
 }
 
-// sleep waits until an instant, or until something may have changed.
+// sleep waits until a time, or until something may have changed.
 func (s *Scheduler) sleep(until time.Duration) bool {
 	wanted := s.head == nil && !s.eof && !s.stalled // the source's next item could be admitted
 	if wanted || until == Forever {
 		s.idle.Store(true)
 		defer s.idle.Store(false)
-		// What came before idle was set woke nobody, but it is there.
+		// An event before idle was set woke nobody, so check for it.
 		s.mu.Lock()
 		completed := len(s.done) > 0
 		s.mu.Unlock()
@@ -212,7 +211,7 @@ func (s *Scheduler) sleep(until time.Duration) bool {
 	return s.wait.Wait(until)
 }
 
-// pull feeds the scheduler, so that a source which has fallen silent holds up nothing but itself.
+// pull reads the source for the scheduler, so that a silent source blocks only itself.
 func (s *Scheduler) pull(src Source, quit <-chan struct{}) {
 	for {
 		it, err := src.Next()
@@ -230,7 +229,7 @@ func (s *Scheduler) pull(src Source, quit <-chan struct{}) {
 	}
 }
 
-// read makes sure that head holds the source's next item, if there is one and not too much is held back.
+// read makes sure that head is the source's next item, if there is one and not too much is held.
 func (s *Scheduler) read(ctx context.Context) {
 	for {
 		if s.head != nil && ctx.Err() != nil {
@@ -266,7 +265,7 @@ func (s *Scheduler) read(ctx context.Context) {
 	}
 }
 
-// move is a thing that the schedule does at an instant.
+// move is an action of the schedule at some time.
 type move uint8
 
 const (
@@ -275,7 +274,7 @@ const (
 	opens               // a slot, for which something waits
 )
 
-// next returns the next thing to do, and its instant. At Forever only a completion or the source can change anything.
+// next returns the next action, and its time. At Forever, only a completion or the source can change anything.
 func (s *Scheduler) next() (at time.Duration, then move) {
 	at = Forever
 	if s.delayed.Len() > 0 {
@@ -291,21 +290,21 @@ func (s *Scheduler) next() (at time.Duration, then move) {
 		return at, then
 	}
 	due := s.cfg.Zero + s.head.Offset
-	if s.cfg.ClosedLoop { // as soon as a slot is free; until then there is no point in admitting it
+	if s.cfg.ClosedLoop { // when a slot is free; there is no point in admitting it earlier
 		if blocked {
 			return at, then
 		}
 		due = s.couldGo()
 	}
-	if due > s.end { // what lies past the end is skipped at the end, not before and not after
+	if due > s.end { // items after the end are skipped at the end
 		due = s.end
 	} else if now := s.clk.Now(); s.cfg.Prepare > 0 && due > now {
 		due -= s.cfg.Prepare
-		if due-s.cfg.Prepare/4 <= now { // at a high rate nothing has to wake up for it
+		if due-s.cfg.Prepare/4 <= now { // at a high rate, this avoids a wake-up
 			due = min(due, now)
 		}
 	}
-	if due < at || due == at && s.cfg.Prepare == 0 { // what is prepared comes first
+	if due < at || due == at && s.cfg.Prepare == 0 { // preparing comes first
 		return due, admits
 	}
 	return at, then

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rows is a Source over a slice; fail is returned at its end in place of io.EOF. It has read ahead so many rows when it is
+// rows is a Source over a slice; fail is returned at its end in place of io.EOF. It has read ahead this many rows when it is
 // stopped; 0 = all.
 type rows struct {
 	items   []*Item
@@ -336,7 +336,7 @@ func TestScheduleSourceError(t *testing.T) {
 	if !errors.Is(err, broken) {
 		t.Errorf("error = %v, want the source's", err)
 	}
-	// Reading stops as soon as the row before the bad one has gone out; what was under way has ended (the bubble
+	// Reading stops as soon as the row before the bad one has gone out; what was in flight has ended (the bubble
 	// would hang otherwise), and the held turn is accounted for.
 	want := []event{{0, "sent", 0, 0, 0}, {2, "sent", 6, 6, 0}, {1, "stopped", 6, 5, 1}}
 	if d := cmp.Diff(want, got); d != "" {

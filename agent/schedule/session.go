@@ -12,23 +12,23 @@ import (
 // Session is one conversation, as long as the schedule remembers it.
 type Session struct {
 	ID string
-	// Data is the caller's: what it wants to carry from turn to turn. The scheduler never looks at it.
+	// Data belongs to the caller: the state that it passes from turn to turn. The scheduler does not use it.
 	Data any
 
 	turns   int // turns entered so far
-	busy    int // turns taken up and not ended
+	busy    int // turns that were admitted and have not ended
 	failed  bool
-	gone    Reason        // why no turn goes any more, when failed
+	gone    Reason        // why its turns are skipped, if failed
 	end     time.Duration // end of the last turn
 	pending fifo          // turns whose predecessor has not ended
-	idle    *list.Element // place among the idle ones; nil while busy
+	idle    *list.Element // element of the idle list; nil while busy
 }
 
-// maxClosed bounds the memory of which sessions were closed to make room.
+// maxClosed is the maximum number of sessions that are remembered as closed to make room.
 const maxClosed = 1 << 20
 
-// sessionTable holds the sessions by id and knows which idle one has been so for longest. The trace does not say
-// which turn is a session's last, so an idle session is kept until its place is needed.
+// sessionTable has the sessions by id, and the idle ones in the order in which they became idle. The trace does not say which turn is a
+// session's last one, so an idle session is kept until its memory is needed.
 type sessionTable struct {
 	byID   map[string]*Session
 	idle   list.List // of *Session, longest idle first
@@ -40,8 +40,8 @@ func newSessionTable() sessionTable {
 	return sessionTable{byID: make(map[string]*Session), seed: maphash.MakeSeed(), closed: make(map[uint64]struct{})}
 }
 
-// get returns the session, new if it is not known, and marks it busy. When more than limit are kept, those idle for
-// longest are closed first.
+// get returns the session, new if it is not known, and marks it busy. If there are more than limit, it closes those that have been idle
+// longest.
 func (t *sessionTable) get(id string, limit int, closed func(*Session)) (ses *Session, known bool) {
 	ses, known = t.byID[id]
 	if !known {
@@ -60,20 +60,20 @@ func (t *sessionTable) get(id string, limit int, closed func(*Session)) (ses *Se
 	return ses, known
 }
 
-// remember keeps in mind that a session was closed to make room.
+// remember records that a session was closed to make room.
 func (t *sessionTable) remember(ses *Session) {
 	if len(t.closed) < maxClosed {
 		t.closed[maphash.String(t.seed, ses.ID)] = struct{}{}
 	}
 }
 
-// wasClosed reports whether a session of this id has been remembered.
+// wasClosed reports whether a session with this id was closed to make room.
 func (t *sessionTable) wasClosed(id string) bool {
 	_, found := t.closed[maphash.String(t.seed, id)]
 	return found
 }
 
-// touch puts a session that has nothing under way among the idle ones.
+// touch adds a session without active turns to the idle ones.
 func (t *sessionTable) touch(ses *Session) {
 	if ses.busy == 0 && len(ses.pending) == 0 && ses.idle == nil && t.byID[ses.ID] == ses {
 		ses.idle = t.idle.PushBack(ses)

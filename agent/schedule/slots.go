@@ -9,22 +9,21 @@ import (
 	"time"
 )
 
-// maxFree bounds the instants that are kept of free slots. With more than that, nobody waits for a slot, and since when one
-// has been free decides nothing.
+// maxFree is the maximum number of free slots with known times. With more free slots, no row waits for one, so these times do not matter.
 const maxFree = 1 << 16
 
-// slots are those of a cap.
+// slots are the slots of a cap.
 type slots struct {
-	zero   time.Duration   // the schedule's
+	zero   time.Duration   // the start of the schedule
 	unused int             // count as free since zero
-	free   []time.Duration // instants at which the others became free, earliest first
+	free   []time.Duration // times at which the others became free, earliest first
 
-	// A cap that rises opens its slots one by one, at equal distances from zero on, the last one after over.
+	// The slots of a rising cap open one by one, at equal intervals from zero on, the last one after over.
 	count, opened int
 	over          time.Duration
 }
 
-// newSlots returns a cap of a number of slots that are open within a time; 0 = at once.
+// newSlots returns a cap of n slots that open within a time; 0 = at once.
 func newSlots(zero time.Duration, count int, over time.Duration) slots {
 	s := slots{zero: zero, count: count, over: over}
 	if over <= 0 || count < 2 {
@@ -33,10 +32,10 @@ func newSlots(zero time.Duration, count int, over time.Duration) slots {
 	return s
 }
 
-// allOpen reports whether no slot is left to open.
+// allOpen reports whether all slots are open.
 func (s *slots) allOpen() bool { return s.opened == s.count }
 
-// open opens the slots whose instants have come.
+// open opens the slots that are due.
 func (s *slots) open(now time.Duration) {
 	if s.allOpen() || now < s.zero {
 		return
@@ -56,7 +55,7 @@ func (s *slots) open(now time.Duration) {
 	}
 }
 
-// opens is the instant at which a slot opens, of those from 0 on: the first at which open counts it.
+// opens returns the time at which slot n, from 0, opens: the first time at which open counts it.
 func (s *slots) opens(slot int) time.Duration {
 	hi, lo := bits.Mul64(uint64(s.over), uint64(slot))      //nolint:gosec // neither is below 0
 	lo, carry := bits.Add64(lo, uint64(s.count-2), 0)       //nolint:gosec // there are two at least
@@ -64,7 +63,7 @@ func (s *slots) opens(slot int) time.Duration {
 	return s.zero + time.Duration(after)                    //nolint:gosec // at most over
 }
 
-// nextOpening returns when the next slot opens; Forever where all are open.
+// nextOpening returns when the next slot opens; Forever if all are open.
 func (s *slots) nextOpening() time.Duration {
 	if s.allOpen() {
 		return Forever
@@ -83,7 +82,7 @@ func (s *slots) freeSince() time.Duration {
 	return s.free[0]
 }
 
-// acquireSlot takes the slot that has been free for longest.
+// acquireSlot occupies the slot that has been free longest.
 func (s *slots) acquireSlot() {
 	if s.unused > 0 {
 		s.unused--
@@ -94,7 +93,7 @@ func (s *slots) acquireSlot() {
 
 // freeSlot frees a slot.
 func (s *slots) freeSlot(at time.Duration) {
-	i, _ := slices.BinarySearch(s.free, at+1) // behind its equals, of which there may be many
+	i, _ := slices.BinarySearch(s.free, at+1) // after equal ones, of which there may be many
 	s.free = slices.Insert(s.free, i, at)
 	if len(s.free) > maxFree {
 		s.free = s.free[1:]

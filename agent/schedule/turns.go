@@ -3,7 +3,7 @@
 
 package schedule
 
-// This file takes an item from the source to its hook: through its session, to its instant, and past the cap.
+// This file moves an item from the source to its hook: through its session, its delay, and the cap.
 
 import (
 	"cmp"
@@ -14,12 +14,12 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// admit takes up an item of the source whose turn, as far as it is known, has come.
+// admit takes the next item from the source if it may be due.
 func (s *Scheduler) admit(it *Item) {
-	if s.cfg.ClosedLoop && s.mayGo() { // a closed loop wants a row to go when its slot became free
+	if s.cfg.ClosedLoop && s.mayGo() { // in a closed loop, a row's scheduled time is when its slot became free
 		it.Intended = max(it.Intended, s.couldGo())
 	}
-	ordered := it.Row.WaitFor != nil && !s.cfg.OpenSessions // by its graph
+	ordered := it.Row.WaitFor != nil && !s.cfg.OpenSessions // ordered by its graph
 	if ordered {
 		s.joinGraph(it)
 	}
@@ -35,8 +35,7 @@ func (s *Scheduler) admit(it *Item) {
 	}
 }
 
-// pastEnd reports whether an item may not go any more. One that is held up by nothing goes although the instant has
-// passed by a moment.
+// pastEnd reports whether it is too late to send an item. An item that nothing holds up is sent although it may be slightly late.
 func (s *Scheduler) pastEnd(it *Item) bool {
 	if s.cfg.ClosedLoop || it.Waited {
 		return s.clk.Now() > s.end
@@ -44,14 +43,14 @@ func (s *Scheduler) pastEnd(it *Item) bool {
 	return it.Intended > s.end
 }
 
-// joinSession makes an item a turn of its session, where it waits for the turn before it.
+// joinSession makes an item a turn of its session, in which it waits for the turn before.
 func (s *Scheduler) joinSession(it *Item) {
 	ses := s.enter(it)
 	switch {
 	case s.cfg.OpenSessions:
 		ses.busy++
 		s.delay(it)
-	case it.Row.WaitFor != nil: // the order of its session's turns says nothing of it
+	case it.Row.WaitFor != nil: // the order of its session's turns does not apply to it
 		ses.busy++
 		s.await(it)
 	case ses.failed:
@@ -65,11 +64,11 @@ func (s *Scheduler) joinSession(it *Item) {
 	s.sessions.touch(ses)
 }
 
-// enter gives an item its session and its turn.
+// enter sets an item's session and its turn.
 func (s *Scheduler) enter(it *Item) *Session {
 	ses, known := s.sessions.get(it.Row.SessionID, s.cfg.MaxSessions, func(old *Session) {
 		s.stats.SessionsEvicted++
-		if s.cfg.Carry { // nobody else asks
+		if s.cfg.Carry { // nothing else needs it
 			s.sessions.remember(old)
 		}
 	})
@@ -82,7 +81,7 @@ func (s *Scheduler) enter(it *Item) *Session {
 	return ses
 }
 
-// startTurn sets the intended instant of a turn whose predecessor has ended.
+// startTurn sets the scheduled time of a turn whose predecessor has ended.
 func (s *Scheduler) startTurn(it *Item) {
 	ses := it.Session
 	ses.busy++
@@ -104,7 +103,7 @@ func (s *Scheduler) startTurn(it *Item) {
 	s.delay(it)
 }
 
-// delay has an item wait for its instant, prepared as soon as that is near, and makes it ready then.
+// delay makes an item wait for its scheduled time; it is prepared shortly before and ready then.
 func (s *Scheduler) delay(it *Item) {
 	now := s.clk.Now()
 	it.wake = it.Intended
@@ -125,7 +124,7 @@ func (s *Scheduler) delay(it *Item) {
 	s.delayed.Push(it)
 }
 
-// makeReady queues an item that may go as soon as there is a slot.
+// makeReady queues an item that may be sent when there is a slot.
 func (s *Scheduler) makeReady(it *Item) {
 	it.Due = s.clk.Now()
 	if s.hooks.Due != nil {
@@ -134,12 +133,12 @@ func (s *Scheduler) makeReady(it *Item) {
 	s.held++
 	s.ready.push(it)
 	s.dispatch()
-	if len(s.ready) > 0 { // the last of the queue is in it as long as anybody is
+	if len(s.ready) > 0 { // the queue's last item has been in it as long as any
 		it.Waited = true
 	}
 }
 
-// dispatch fires what is ready, as far as there are slots.
+// dispatch fires the ready items, as far as there are slots.
 func (s *Scheduler) dispatch() {
 	if !s.allOpen() || !s.prefill.allOpen() {
 		now := s.clk.Now()
@@ -214,7 +213,7 @@ func (s *Scheduler) endTurn(ses *Session, at time.Duration, ok bool) {
 	s.sessions.touch(ses)
 }
 
-// settle notes that a prepared item's fate is known.
+// settle records that a prepared item was sent or skipped.
 func (s *Scheduler) settle(it *Item) {
 	if it.prepared {
 		s.prepared--
@@ -231,7 +230,7 @@ func (s *Scheduler) skip(it *Item, why Reason) {
 	s.leaveGraph(it, s.clk.Now(), false, why)
 }
 
-// drop skips an item that is under way in its session.
+// drop skips an item that was admitted to its session.
 func (s *Scheduler) drop(it *Item, why Reason) {
 	s.skip(it, why)
 	if it.Session != nil {
@@ -239,7 +238,7 @@ func (s *Scheduler) drop(it *Item, why Reason) {
 	}
 }
 
-// skipHeld skips everything that waits for a turn, an instant or a slot.
+// skipHeld skips all items that wait for a turn, a time or a slot.
 func (s *Scheduler) skipHeld() {
 	if s.held == 0 {
 		return
@@ -257,7 +256,7 @@ func (s *Scheduler) skipHeld() {
 		s.skip(it, Stopped)
 	}
 	waiting := slices.SortedFunc(maps.Keys(s.graph.waiting), func(a, b *Item) int { return cmp.Compare(a.Index, b.Index) })
-	clear(s.graph.waiting) // none of them is let go by the end of another one
+	clear(s.graph.waiting) // so that ending one of them does not start another
 	for _, it := range waiting {
 		underWay(it)
 	}

@@ -9,22 +9,22 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// Forever is an instant that no run reaches: a wait until then ends by Wake only.
+// Forever is a time that no run reaches: only Wake ends a wait until then.
 const Forever = time.Duration(1<<63 - 1)
 
-// Spin bounds the spinning that makes a kernel timer exact: to the time that machines, virtual ones above all, need to wake a
-// goroutine that reads it. More would only burn CPU.
+// Spin is the maximum duration of spinning, which makes a kernel timer exact. Machines, above all virtual ones, need this time to wake a
+// goroutine. More would only waste CPU time.
 const Spin = 60 * time.Microsecond
 
-// Waiter puts one goroutine to sleep until an instant of the run's clock. It is the seam between the schedule
-// and the machine's timers: a kernel timer in production, [NewSleeper] in virtual time and on other systems.
+// Waiter puts one goroutine to sleep until a time of the run's clock. It separates the schedule from the machine's timers: a kernel timer
+// in production, [NewSleeper] in virtual time and on other systems.
 type Waiter interface {
-	// Wait returns true once the instant has been reached, never before it, and false when Wake ended
-	// the wait early. Only one goroutine may wait at a time.
+	// Wait returns true when the time has been reached, never earlier, and false if Wake ended the wait. Only one goroutine may wait at a
+	// time.
 	Wait(until time.Duration) bool
-	// Wake ends the current wait, or, when there is none, the next one. Safe from any goroutine.
+	// Wake ends the current wait, or, if there is none, the next one. Safe from any goroutine.
 	Wake()
-	// Close frees the timer. No Wait may be under way.
+	// Close frees the timer. No Wait may be running.
 	Close() error
 }
 
@@ -40,7 +40,7 @@ type sleeper struct {
 }
 
 func (s *sleeper) Wait(until time.Duration) bool {
-	var reached <-chan time.Time // nil, never ready, when there is nothing to wait for but Wake
+	var reached <-chan time.Time // nil, never ready, if only Wake can end the wait
 	if until != Forever {
 		d := until - s.clk.Now()
 		if d <= 0 {

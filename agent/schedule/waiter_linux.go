@@ -21,14 +21,14 @@ import (
 // high-resolution timer wakes the goroutine, without the runtime's rounding to milliseconds and without
 // holding an operating-system thread.
 //
-// The last part of each wait, at most spin and half of it, is spent looking at the clock instead of asleep: as long as
-// wake-ups take on this machine, as far as seen. 0 costs the least CPU.
+// The last part of each wait, at most spin and half of the wait, is spent reading the clock instead of asleep: as long as recent wake-ups
+// took on this machine. 0 uses the least CPU.
 func NewWaiter(clk clock.Clock, spin time.Duration) (Waiter, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("create kernel timer: %w", err)
 	}
-	// A non-blocking descriptor is taken into the runtime's poller by os.NewFile.
+	// os.NewFile adds a non-blocking descriptor to the runtime's poller.
 	t := &timerfd{clk: clk, most: spin, spin: spin / 2, file: os.NewFile(uintptr(fd), "timerfd")}
 	if t.raw, err = t.file.SyscallConn(); err != nil {
 		_ = t.file.Close()
@@ -38,24 +38,24 @@ func NewWaiter(clk clock.Clock, spin time.Duration) (Waiter, error) {
 	return t, nil
 }
 
-// timerfd makes its system calls raw: none of them blocks, and a call that the runtime knows of wakes its monitor thread,
-// which then takes a look around every 20 µs until all is idle again. On a machine that is mostly idle, as a load
-// generator's should be, that is most of what a short sleep costs.
+// timerfd makes raw system calls: none of them blocks, and a call that the runtime knows of would wake its monitor thread, which then
+// checks every 20 µs until everything is idle again. On a mostly idle machine, as a load generator's should be, that would be most of the
+// cost of a short sleep.
 type timerfd struct {
 	clk  clock.Clock
-	spin time.Duration // follows the time that wake-ups take
-	most time.Duration // bound of spin
+	spin time.Duration // follows the duration of wake-ups
+	most time.Duration // maximum of spin
 	file *os.File
 	raw  syscall.RawConn
-	try  func(fd uintptr) bool // made once: a closure per wait would be garbage
-	// woken is set before the read deadline is moved into the past, so that a Wake which falls between two
-	// waits is seen by the next one although that one clears the deadline.
+	try  func(fd uintptr) bool // made once, because a closure per wait would be garbage
+	// woken is set before the read deadline is moved into the past, so that a Wake between two waits is seen by the next one, although that
+	// clears the deadline.
 	woken atomic.Bool
 
-	// Of the present wait.
+	// Of the current wait:
 	until time.Duration
 	armed bool
-	short bool          // too short to say what wake-ups take
+	short bool          // too short to learn the duration of wake-ups
 	errno syscall.Errno // the timer could not be set
 	spec  unix.ItimerSpec
 	count uint64 // of expirations, as the kernel writes it
@@ -75,7 +75,7 @@ func (t *timerfd) Wait(until time.Duration) bool {
 		return false
 	}
 	if t.errno != 0 {
-		time.Sleep(until - t.clk.Now()) // a timer that cannot be set is no reason to send early
+		time.Sleep(until - t.clk.Now()) // without a timer, still do not send early
 	}
 	t.learn()
 	for t.clk.Now() < until { // at most spin, unless the read failed
@@ -83,7 +83,7 @@ func (t *timerfd) Wait(until time.Duration) bool {
 	return true
 }
 
-// learn moves the spin to where one of three wake-ups comes late: up by two steps for one that did, down by one for others.
+// learn adjusts the spin so that one of three wake-ups is late: up by two steps for a late one, down by one for others.
 func (t *timerfd) learn() {
 	const step = 500 * time.Nanosecond
 	switch {
@@ -95,8 +95,8 @@ func (t *timerfd) learn() {
 	}
 }
 
-// expired sets the timer when it is first called in a wait, and reads it after that. It returns false until the wait
-// is over but for the spinning. To set it here, where the poller already listens, saves a read that finds nothing.
+// expired sets the timer in its first call of a wait, and reads it after that. It returns false until only spinning is left. Setting it
+// here, when the poller already listens, saves a read that finds nothing.
 func (t *timerfd) expired(fd uintptr) bool {
 	for t.armed {
 		_, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&t.count)), unsafe.Sizeof(t.count)) //nolint:gosec // the kernel writes 8 bytes there
@@ -105,7 +105,7 @@ func (t *timerfd) expired(fd uintptr) bool {
 		}
 	}
 	left := t.until - t.clk.Now()
-	if left <= t.spin { // no time to sleep; and 0 would disarm the timer, and wait for ever
+	if left <= t.spin { // no time to sleep; and 0 would disarm the timer, and wait forever
 		return true
 	}
 	t.short = t.spin > left/2

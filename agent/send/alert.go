@@ -11,12 +11,12 @@ import (
 	"time"
 )
 
-// alertWait is how long a server's alert is waited for after a handshake.
+// alertWait is how long to wait for a server's alert after a handshake.
 const alertWait = 2 * time.Second
 
-// refusal returns why the server refuses this client although the handshake went well, or nil. In TLS 1.3 a server looks
-// at the client's certificate after the client has finished: its alert races with the request, which may fail first by a
-// broken connection. Here nothing is sent, so that the alert is all that comes.
+// refusal returns why the server refuses this client although the handshake succeeded, or nil. In TLS 1.3, a server checks the client's
+// certificate after the client's part of the handshake. So its alert races with the request, which may first fail with a broken
+// connection. Here nothing is sent, so only the alert can arrive.
 func (c *Client) refusal(ctx context.Context) *Error {
 	if c.base.Scheme != "https" {
 		return nil
@@ -27,12 +27,12 @@ func (c *Client) refusal(ctx context.Context) *Error {
 	if port == "" {
 		port = "443"
 	}
-	raw, err := c.transport.DialContext(ctx, "tcp", net.JoinHostPort(c.base.Hostname(), port))
+	raw, err := c.connections.shared.DialContext(ctx, "tcp", net.JoinHostPort(c.base.Hostname(), port))
 	if err != nil {
 		return nil
 	}
 	defer raw.Close() //nolint:errcheck // nothing was sent
-	config := c.transport.TLSClientConfig.Clone()
+	config := c.connections.shared.TLSClientConfig.Clone()
 	if config == nil {
 		config = new(tls.Config)
 	}

@@ -17,12 +17,12 @@ import (
 	"time"
 )
 
-// Calls that prepare a run are retried and bounded, whatever the timeouts of the replay are: nothing is measured yet, and a
-// person waits. A shorter total timeout bounds them, too.
+// Calls that prepare a run are retried and have their own time limits, whatever the timeouts of the replay: nothing is measured yet, and a
+// person waits. A shorter total timeout also applies.
 const (
-	// LookLimit bounds a Get with all its retries.
+	// LookLimit is the time limit of a Get with all its retries.
 	LookLimit = 30 * time.Second
-	// CallLimit bounds each attempt of a JSON call, twice as much all of them.
+	// CallLimit is the time limit of each attempt of a JSON call; all attempts together have twice as much.
 	CallLimit = 2 * time.Minute
 
 	apiRetries    = 3
@@ -30,9 +30,8 @@ const (
 	callRetryWait = 500 * time.Millisecond
 )
 
-// Get fetches a JSON document into out, or any document where out is nil or a *[]byte; the path is as in Request. The call is no part
-// of a replay: it is retried where no connection came about and on 429, 503 and 529, and nothing is measured. A failure is an
-// *Error.
+// Get fetches a JSON document into out, or any document if out is nil or a *[]byte; the path is as in Request. The call is not part of a
+// replay: it is retried if there was no connection and on 429, 503 and 529, and nothing is measured. A failure is an *Error.
 func (c *Client) Get(ctx context.Context, path string, out any) error {
 	limit := until(ctx, c.bound(LookLimit))
 	inner, cancel := context.WithTimeout(ctx, limit)
@@ -40,8 +39,8 @@ func (c *Client) Get(ctx context.Context, path string, out any) error {
 	return c.call(ctx, inner, limit, http.MethodGet, &Request{Path: path}, out)
 }
 
-// JSON posts a body, with headers added to the client's own, and reads the JSON reply into out, otherwise like Get; it is
-// retried on every failure that may pass, a missing answer and 5xx included.
+// JSON posts a body, with headers added to the client's own, and reads the JSON reply into out, otherwise like Get. It is retried on every
+// failure that may be temporary, including a missing answer and 5xx.
 func (c *Client) JSON(ctx context.Context, path string, header http.Header, body Body, out any) error {
 	limit := until(ctx, c.bound(CallLimit))
 	inner, cancel := context.WithTimeout(ctx, 2*limit)
@@ -49,13 +48,13 @@ func (c *Client) JSON(ctx context.Context, path string, header http.Header, body
 	return c.call(ctx, inner, limit, http.MethodPost, &Request{Path: path, Header: header, Body: body}, out)
 }
 
-// bound returns a limit, or the total timeout where that is shorter.
+// bound returns a limit, or the total timeout if that is shorter.
 func (c *Client) bound(limit time.Duration) time.Duration {
 	return min(limit, cmp.Or(c.cfg.TotalTimeout, limit))
 }
 
-// until returns a limit, or the time until the caller's deadline where that is shorter. A deadline is a bound like ours, and no
-// cancelling: what has not answered by then is told so.
+// until returns a limit, or the time until the caller's deadline if that is shorter. A deadline counts as a limit, not as cancelling: a
+// call that has not been answered by then fails with this error.
 func until(ctx context.Context, limit time.Duration) time.Duration {
 	if end, bounded := ctx.Deadline(); bounded {
 		return min(limit, time.Until(end).Round(10*time.Millisecond)) // the caller's own deadline is exact
@@ -63,7 +62,7 @@ func until(ctx context.Context, limit time.Duration) time.Duration {
 	return limit
 }
 
-// call makes one call. ctx is the caller's, inner the same with the call's bound.
+// call makes one call. ctx is the caller's, inner the same with the call's time limit.
 func (c *Client) call(ctx, inner context.Context, limit time.Duration, method string, req *Request, out any) error {
 	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, guard: guard{clk: c.clk}} // no limits: the context has one
 	f.clear()
@@ -107,7 +106,7 @@ func (c *Client) call(ctx, inner context.Context, limit time.Duration, method st
 		return fail(ClassLimit, "", errReplyTooLong.Error(), errReplyTooLong)
 	case refusesPlain(resp.StatusCode, body):
 		return fail(ClassTLS, "", wantsTLS, nil)
-	case resp.StatusCode/100 == 3: // longer than what a server may say
+	case resp.StatusCode/100 == 3: // longer than the text of a server's message may be
 		return fail(ClassHTTP, "", redirected(resp), nil)
 	case resp.StatusCode/100 != 2:
 		class, name, message := refusal(resp, body)
@@ -128,7 +127,7 @@ func (c *Client) call(ctx, inner context.Context, limit time.Duration, method st
 	return nil
 }
 
-// ErrPage is the cause of an [Error] about a reply that is a web page where an API's was expected. Its message says what to try.
+// ErrPage is the cause of an [Error] about a reply that is a web page instead of an API's. Its message has advice.
 var ErrPage = errors.New("a web page")
 
 // isPage reports whether a reply is for a browser.
@@ -137,7 +136,7 @@ func isPage(header http.Header, body []byte) bool {
 	return err == nil && media == "text/html" || bytes.HasPrefix(bytes.TrimSpace(body), []byte("<"))
 }
 
-// otherURL says which URL may be the right one where the given one is a web site's.
+// otherURL suggests the right URL if the given one is a web site's.
 func (c *Client) otherURL() string {
 	if p := c.base.Path; p != "" && p != "/" && p != "/v1" && p != "/v1/" {
 		return "try --url " + c.base.Scheme + "://" + c.base.Host + ", or what stands before /v1 in the API's own examples"

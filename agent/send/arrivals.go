@@ -8,9 +8,8 @@ import (
 	"time"
 )
 
-// arrivals reads a reply's body and knows when its bytes came. The books of the connection are looked at once per Read
-// that returned bytes: the bytes of such a Read are those of the connection's last read, as nothing more is read while
-// they are handed out.
+// arrivals reads a reply's body and records when its bytes arrived. It queries the connection once per Read that returned bytes: these
+// bytes are those of the connection's last read, because nothing more is read while they are returned.
 type arrivals struct {
 	body   io.Reader
 	flight *flight
@@ -40,11 +39,11 @@ func (a *arrivals) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// upload is the request's body as net/http reads it. It says its length and is no io.Seeker: go-retryablehttp would
-// rewind one reader under two attempts.
+// upload is the request's body for net/http. It has a known length and is not an io.Seeker, because go-retryablehttp would rewind one
+// reader shared by two attempts.
 //
-// It is also where a request is held back: net/http has a connection by the time at which it reads the body, and has
-// written the headers, which the connection keeps.
+// A request is also held back here: net/http has a connection when it reads the body, and has written the headers, which the connection
+// keeps.
 type upload struct {
 	io.Reader
 	done   <-chan struct{} // the exchange is over
@@ -56,7 +55,7 @@ type upload struct {
 // Len returns the size of the whole body.
 func (u *upload) Len() int { return int(u.size) }
 
-// Read implements io.Reader. The first waits at the gate, and lets the headers go with the body.
+// Read implements io.Reader. The first call waits at the gate, and lets the headers be written together with the body.
 func (u *upload) Read(p []byte) (int, error) {
 	if !u.begun {
 		if err := u.flight.gate.pass(u.done); err != nil {

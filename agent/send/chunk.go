@@ -8,10 +8,10 @@ import (
 	"encoding/json"
 )
 
-// text is the body of a JSON string: without its quotes, its escapes kept. It belongs to the event that it is from.
+// text is the content of a JSON string: without its quotes, with its escapes. It is valid as long as the event.
 type text []byte
 
-// append decodes the text onto b. What is no valid text is kept as it stands.
+// append decodes the text and appends it to b. Invalid text is appended unchanged.
 func (t text) append(b []byte) []byte {
 	if bytes.IndexByte(t, '\\') < 0 {
 		return append(b, t...)
@@ -36,18 +36,18 @@ func (t text) is(s string) bool {
 	return t.String() == s
 }
 
-// chunk is what matters of one event of a stream, or of a whole reply.
+// chunk has the relevant parts of one event of a stream, or of a whole reply.
 type chunk struct {
 	choices   []choice
 	usage     Usage
-	hasUsage  bool // a count was stated
-	failed    bool // it says that something went wrong
+	hasUsage  bool // it has a count
+	failed    bool // it reports an error
 	id, model text
 
-	// Of the Responses API: the event's type, its text, its response's status and why that is incomplete.
+	// For the Responses API: the event's type, its text, its response's status and why that is incomplete.
 	typ, delta, status, reason text
-	whole                      response // where it is a whole reply of that API
-	output                     []byte   // the array of what a whole reply, or the last event of a stream, has said, as it stands
+	whole                      response // if it is a whole reply of that API
+	output                     []byte   // the raw array of output items of a whole reply, or of the last event of a stream
 }
 
 // response is a whole reply of the Responses API.
@@ -63,31 +63,31 @@ type choice struct {
 	content   text // content, text or refusal
 	reasoning text // reasoning or reasoning_content
 	finish    text
-	tools     []byte // the array of tool calls as it stands
+	tools     []byte // the raw array of tool calls
 	called    bool   // the name or the arguments of a call are not empty
-	tokenIDs  []byte // the array of the choice's token ids as it stands
+	tokenIDs  []byte // the raw array of the choice's token ids
 }
 
-// answered reports whether the choice holds a token that is no reasoning. Role-only, empty and finish-only ones hold none.
+// answered reports whether the choice has a token that is not reasoning. Role-only, empty and finish-only choices have none.
 func (c *choice) answered() bool { return len(c.content) > 0 || c.called }
 
-// produced reports whether it holds a token.
+// produced reports whether it has a token.
 func (c *choice) produced() bool { return c.answered() || len(c.reasoning) > 0 }
 
 // reset empties the chunk and keeps its memory.
 func (c *chunk) reset() { *c = chunk{choices: c.choices[:0], usage: NoUsage} }
 
-// parse reads one JSON object. It returns false on what is no whole object.
+// parse reads one JSON object. It returns false if the text is not a whole object.
 func (c *chunk) parse(data []byte) bool {
 	c.reset()
 	s := scanner{data: data, out: c}
 	return s.root()
 }
 
-// maxCount is more tokens than any prompt or reply has. A count above is none.
+// maxCount is larger than the number of tokens of any prompt or reply. A count above it is ignored.
 const maxCount = 1 << 31
 
-// note takes a count that the server stated.
+// note reads a count from the server.
 func (c *chunk) note(p *int64, n int64) {
 	if n != Unknown && n <= maxCount {
 		*p, c.hasUsage = n, true

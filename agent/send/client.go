@@ -23,16 +23,17 @@ import (
 
 // Client sends requests to one engine. Safe for concurrent use.
 type Client struct {
-	cfg       Config
-	base      *url.URL
-	header    http.Header // of each request
-	secrets   []string    // never shown
-	clk       clock.Clock
-	wall      *wall
-	transport *http.Transport
-	replay    *retryablehttp.Client // for Do
-	look      *retryablehttp.Client // for Get
-	api       *retryablehttp.Client // for JSON
+	cfg         Config
+	base        *url.URL
+	header      http.Header // for each request
+	secrets     []string    // never shown
+	clk         clock.Clock
+	wall        *wall
+	connections *connections
+	direct      *direct               // for Do, nil where there is no such way
+	replay      *retryablehttp.Client // for Do
+	look        *retryablehttp.Client // for Get
+	api         *retryablehttp.Client // for JSON
 
 	chunks atomic.Int64 // output chunks that arrived
 }
@@ -40,11 +41,11 @@ type Client struct {
 // Chunks returns how many output chunks have arrived so far, in all replies of the client.
 func (c *Client) Chunks() int64 { return c.chunks.Load() }
 
-// Connections that are idle for longer are closed. Servers commonly close theirs earlier; that costs a replay.
+// Connections that are idle longer are closed. Servers commonly close theirs earlier, which causes a replay.
 const idleConnTimeout = 90 * time.Second
 
-// New makes a client. It connects to nothing yet. No proxy is used, whatever the environment says: a figure must not
-// depend on one that nobody named.
+// New makes a client. It does not connect yet. It uses no proxy, whatever the environment says, because a figure must not depend on a proxy
+// that nobody named.
 func New(cfg Config, clk clock.Clock) (*Client, error) {
 	if err := cfg.check(); err != nil {
 		return nil, err
@@ -55,22 +56,23 @@ func New(cfg Config, clk clock.Clock) (*Client, error) {
 		return nil, fmt.Errorf("send: the URL cannot be read: %w", err)
 	}
 	c := &Client{cfg: cfg, base: base, clk: clk, wall: newWall(clk), header: baseHeader(cfg), secrets: secretsOf(cfg, base.Query())}
-	c.transport = newTransport(cfg, c.wall)
+	c.connections = newConnections(cfg.Reuse, func() *http.Transport { return newTransport(cfg, c.wall) })
+	c.direct = newDirect(&c.cfg, base, c.header, c.connections.shared.DialContext, clk)
 	client := &http.Client{
-		Transport: onlyRoundTrip{c.transport},
-		// A redirect is an answer: following it would send prompt and key to an address that nobody named.
+		Transport: onlyRoundTrip{c.connections},
+		// A redirect counts as an answer: following it would send prompt and key to an address that nobody named.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	c.replay = newRetrier(client, cfg.Retries, cfg.RetryWait, cfg.MaxRetryWait)
 	c.look = newRetrier(client, apiRetries, min(cfg.RetryWait, lookRetryWait), cfg.MaxRetryWait)
 	patient := *client
-	patient.Timeout = c.bound(CallLimit) // of each attempt
+	patient.Timeout = c.bound(CallLimit) // for each attempt
 	c.api = newRetrier(&patient, max(apiRetries, cfg.Retries), min(cfg.RetryWait, callRetryWait), cfg.MaxRetryWait)
 	c.api.CheckRetry = mayPass
 	return c, nil
 }
 
-// secretsOf returns the API key, and the values of the query and of headers that are no mere words: a key may be one of them.
+// secretsOf returns the API key, and the values of the query and of headers that are not plain words, because they may be keys.
 func secretsOf(cfg Config, query url.Values) (secrets []string) {
 	if cfg.APIKey != "" {
 		secrets = append(secrets, cfg.APIKey)
@@ -111,7 +113,7 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 		reach = new(net.Dialer).DialContext
 	}
 	dial := func(ctx context.Context, network, addr string) (net.Conn, error) {
-		if cfg.ConnectTimeout > 0 { // net/http goes on dialling for a request that has given up
+		if cfg.ConnectTimeout > 0 { // net/http continues to dial for a request that has given up
 			var cancel context.CancelFunc
 			ctx, cancel = context.WithTimeout(ctx, cfg.ConnectTimeout)
 			defer cancel()
@@ -122,12 +124,12 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 		TLSClientConfig:     cfg.TLS,
 		TLSHandshakeTimeout: cfg.ConnectTimeout,
 		MaxIdleConnsPerHost: cfg.Connections,
-		DisableKeepAlives:   cfg.FreshConnections,
+		DisableKeepAlives:   cfg.Reuse == ReuseNever,
 		IdleConnTimeout:     idleConnTimeout,
-		DisableCompression:  true, // a compressed stream has no arrivals
-		// Room for several chunks of a stream: every open one holds it. The writer keeps its 4 KiB: a short request that
-		// did not fit in would take a second system call.
-		ReadBufferSize: 1 << 10,
+		DisableCompression:  true, // the arrivals of a compressed stream cannot be measured
+		// Room for several chunks of a stream, for every open stream. The writer keeps its 4 KiB, because a short request that did not fit
+		// would need a second system call.
+		ReadBufferSize: readBuffer,
 		Protocols:      new(http.Protocols),
 		DialContext:    dial,
 	}
@@ -150,18 +152,20 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 	return t
 }
 
-// Close closes the connections that are idle. Exchanges under way go on.
-func (c *Client) Close() { c.transport.CloseIdleConnections() }
+// Close closes idle connections. Exchanges in flight continue.
+func (c *Client) Close() {
+	c.connections.closeIdle()
+	c.direct.close()
+}
 
-// ClockStep returns by how much the wall clock has moved against the monotonic clock since New, at most so far, and
-// whether kernel stamps were in use at all. They count on the wall clock: past a few microseconds the clock was set,
-// and the stamps around that instant are wrong.
+// ClockStep returns the greatest change of the wall clock against the monotonic clock since New, and whether kernel timestamps were used.
+// They use the wall clock: if it changed by more than a few microseconds, the clock was set, and timestamps around that time are wrong.
 func (c *Client) ClockStep() (step time.Duration, used bool) {
 	return c.wall.Step(), c.wall.used.Load()
 }
 
-// Do sends the request and fills x with what happened, from scratch. x.Err says how it failed. When ctx is cancelled, what
-// was reached until then is kept and the class is ClassCancelled.
+// Do sends the request and fills in x, from scratch. x.Err says how it failed. When ctx is cancelled, x keeps what was reached until then,
+// and the class is ClassCancelled.
 func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	*x = Exchange{
 		Start: c.clk.Now(), Wire: clock.Never, FirstByte: clock.Never, Headers: clock.Never,
@@ -169,24 +173,34 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	}
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, size: req.Body.Size, gate: req.Gate}
+	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, size: req.Body.Size, gate: req.Gate, session: req.Session}
 	f.clear()
 	f.guard = guard{clk: c.clk, start: x.Start, gate: req.Gate, cancel: cancel, limits: limits{
 		connect: c.cfg.ConnectTimeout, first: c.cfg.FirstTokenTimeout, idle: c.cfg.IdleTimeout, total: c.cfg.TotalTimeout,
 		hangUp: req.HangUp,
 	}}
-	f.guard.enter(stagePause) // the total timeout runs
+	f.guard.enter(stagePause) // the total timeout starts
 
-	s := streams.Get().(*stream) // nothing else is in the pool
+	s := streams.Get().(*stream) // the pool has only streams
 	defer s.free()
 	s.begin(x, f, req, &c.chunks, int64(c.cfg.MaxReply), c.cfg.MaxLine)
 
-	resp, err := c.roundTrip(f.in(inner), c.replay, http.MethodPost, req)
+	var resp *http.Response
+	var err error
+	if f.direct = c.direct.takes(req); f.direct {
+		resp, err = c.direct.roundTrip(inner, f, req)
+	} else {
+		resp, err = c.roundTrip(f.in(inner), c.replay, http.MethodPost, req)
+	}
 	if err == nil {
 		f.opened()
 		x.Instance = c.cfg.instance(resp.Header)
 		err = s.take(resp)
-		_ = resp.Body.Close()
+		if f.direct { // when the connection's books have been read
+			defer resp.Body.Close() //nolint:errcheck // it has been read, or is given up
+		} else {
+			_ = resp.Body.Close()
+		}
 	}
 	x.Start = req.Gate.since(x.Start)
 	c.conclude(ctx, req, s, err, f.guard.stop())
@@ -215,7 +229,7 @@ func (c *Client) roundTrip(ctx context.Context, via *retryablehttp.Client, metho
 	}
 	resp, err := via.Do(r)
 	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
-		_ = resp.Body.Close() // the bare connection, which no context ends: a read of it would outlast every timeout
+		_ = resp.Body.Close() // closes the connection itself, which no context ends: reading from it would exceed every timeout
 		resp.Body = http.NoBody
 	}
 	return resp, err
@@ -223,7 +237,7 @@ func (c *Client) roundTrip(ctx context.Context, via *retryablehttp.Client, metho
 
 var accept = map[bool][]string{true: {mediaEvents}, false: {mediaJSON}}
 
-// conclude turns the way in which the exchange ended into its end and its error.
+// conclude derives the exchange's end and its error from the way in which it ended.
 func (c *Client) conclude(ctx context.Context, req *Request, s *stream, err error, expired *timeout) {
 	x, f := s.x, s.flight
 	fail := func(class Class, message string, cause error) {
@@ -232,14 +246,14 @@ func (c *Client) conclude(ctx context.Context, req *Request, s *stream, err erro
 	x.End = c.clk.Now()
 	stopped := expired != nil || ctx.Err() != nil
 	if expired == tailCut {
-		err = nil // all that was going to come has come
+		err = nil // the reply was complete
 	}
 	switch {
 	case s.failure != nil:
 		x.Err = s.failure
 		x.Err.Message = cleaned(x.Err.Message, c.secrets, req.Body, maxServerMessage)
 	case err == nil, s.complete() && (stopped || x.Done):
-		// All that the reply had to say has come: neither our impatience nor a rude goodbye changes that.
+		// The reply is complete: neither our timeout nor an abrupt close changes that.
 		if !s.complete() {
 			fail(ClassIncomplete, "the reply ended without a finish reason", nil)
 		}
@@ -253,13 +267,13 @@ func (c *Client) conclude(ctx context.Context, req *Request, s *stream, err erro
 	}
 	if last := s.in.last; last.number > 0 && (x.Err == nil || err == nil) {
 		x.End = time.Duration(last.at)
-		if a, ok := f.last(); ok { // the end of the last chunk of HTTP is no byte of the body
+		if a, ok := f.last(); ok { // the end of the last HTTP chunk is not a byte of the body
 			x.End = max(x.End, time.Duration(a.at))
 		}
 	}
 	s.finish()
 	f.copyTo(x)
-	// The names that the server gave hide secrets, too: it may call anything by the key that it was sent.
+	// Hide secrets in the names from the server, too: they may contain the key that it was sent.
 	names := []*string{&x.ResponseID, &x.Instance, &x.Model, &x.FinishReason}
 	if x.Err != nil {
 		x.Err.Status = x.Status
@@ -270,5 +284,5 @@ func (c *Client) conclude(ctx context.Context, req *Request, s *stream, err erro
 	}
 }
 
-// Hidden takes the client's secrets out of a text of the server's.
+// Hidden replaces the client's secrets in a text from the server.
 func (c *Client) Hidden(text string) string { return Hidden(text, c.secrets) }

@@ -47,6 +47,7 @@ func TestConfigIsChecked(t *testing.T) {
 		{Config{URL: "http://h", APIKey: "canary\n"}, "no header can carry"},
 		{Config{URL: "http://h", IdleTimeout: -1}, "idle timeout: it is below 0"},
 		{Config{URL: "http://h", Retries: -1}, "retries: it is below 0"},
+		{Config{URL: "http://h", Reuse: "never"}, `connections "never": want kept, fresh or session`},
 	} {
 		_, err := New(c.cfg, clock.New())
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "canary") {

@@ -25,66 +25,79 @@ const (
 	DefaultMaxReply = 256 << 20
 )
 
-// Config says where requests go and how long they may take. Only URL is needed. Printing a Config shows neither the
-// key nor the values of headers.
+// Config says where requests are sent and how long they may take. Only URL is required. Printing a Config shows neither the key nor the
+// values of headers.
 type Config struct {
-	// URL is the engine's base URL, http or https. A path and a query are kept; a trailing /v1 is not doubled, nor is an endpoint's path
-	// behind it, which other tools have there.
+	// URL is the engine's base URL, http or https. A path and a query are kept. A trailing /v1 is not doubled, nor is an endpoint's path
+	// after it, which other tools expect there.
 	URL string
-	// Header goes out with each request. It wins over the client's own headers, and a request's over it.
+	// Header is sent with each request. It overrides the client's own headers, and a request's headers override it.
 	Header http.Header
 	APIKey string // empty = none
-	// InstanceHeader is the header of a reply that names the instance behind a router; empty = the first of [InstanceHeaders] that is there.
+	// InstanceHeader is the response header that names the instance behind a router; empty = the first of [InstanceHeaders] that exists.
 	InstanceHeader string
-	// KeyHeader is the header that has the key as it is; empty = Authorization, as a bearer token.
+	// KeyHeader is the header with the plain key; empty = Authorization, with a bearer token.
 	KeyHeader string
 	// TLS is used for https; nil = the system's certificates.
 	TLS *tls.Config
-	// HTTP2 speaks HTTP/2 (over plain http with prior knowledge). Many streams then share a connection, so
-	// stamps are taken when the body is read, and BytesSent and BytesRead count bodies alone.
+	// HTTP2 uses HTTP/2 (over plain http with prior knowledge). Many streams then share a connection, so timestamps are taken when the body
+	// is read, and BytesSent and BytesRead count only bodies.
 	HTTP2 bool
-	// FreshConnections opens a connection for each request, and closes it behind the reply.
-	FreshConnections bool
+	// Reuse says which requests a connection is for, one after the other; "" = any.
+	Reuse Reuse
 	// Connections is the expected peak of requests under way: so many idle connections are kept. 0 = all. It limits
 	// nothing: a pool that makes requests wait would turn an open loop into a closed one.
 	Connections int
 
-	// ConnectTimeout bounds DNS, TCP and TLS together. A connect that times out is not retried.
+	// ConnectTimeout limits DNS, TCP and TLS together. A connect that times out is not retried.
 	ConnectTimeout time.Duration
-	// FirstTokenTimeout bounds the wait from the wire to the first content, or to the end of a whole reply.
+	// FirstTokenTimeout limits the wait from the wire to the first content, or to the end of a whole reply.
 	FirstTokenTimeout time.Duration
-	// IdleTimeout bounds the silence of a stream after its first content (without a FirstTokenTimeout: after its
-	// first byte), and of an upload that does not get on. Comments end a silence.
+	// IdleTimeout limits the silence of a stream after its first content (without a FirstTokenTimeout: after its first byte), and of an
+	// upload that makes no progress. Comments end a silence.
 	IdleTimeout time.Duration
-	// TotalTimeout bounds an exchange from Start to End, retries included. All four: 0 = none.
+	// TotalTimeout limits an exchange from Start to End, including retries. All four: 0 = none.
 	TotalTimeout time.Duration
 
-	// MaxLine bounds, in bytes, what is held of a reply at once: a line, an event, a reply that is no stream, a
-	// reply that is kept. MaxReply bounds a reply as a whole. 0 = the defaults.
+	// MaxLine limits, in bytes, each part of a reply that is kept in memory: a line, an event, a reply that is not a stream, a stored
+	// reply. MaxReply limits a reply as a whole. 0 = the defaults.
 	MaxLine, MaxReply int
 
-	// Retries is how often a request is sent again when no connection came about, or on 429, 503 and 529.
+	// Retries is how often a request is sent again if there was no connection, or on 429, 503 and 529.
 	Retries int
-	// RetryWait is the wait before the first retry, doubled for each further one, up to MaxRetryWait, which also
-	// bounds Retry-After. 0 = 500 ms and 30 s.
+	// RetryWait is the wait before the first retry, doubled for each further one, up to MaxRetryWait, which also limits Retry-After. 0 =
+	// 500 ms and 30 s.
 	RetryWait, MaxRetryWait time.Duration
 
-	// NoKernelStamps takes stamps after the read call even where the kernel has better ones.
+	// NoKernelStamps takes timestamps after the read call even if the kernel has better ones.
 	NoKernelStamps bool
 	// DialContext replaces TCP, for virtual time; nil = net.Dialer.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
+
+	way way
 }
 
-// String shows the configuration without its secrets.
+// way is how exchanges go.
+type way uint8
+
+const (
+	// waysMix is direct where a request fits, and the kernel stamps what comes.
+	waysMix way = iota
+	// byNetHTTP and byDirect are for tests: always net/http, and direct on whatever DialContext returns.
+	byNetHTTP
+	byDirect
+)
+
+// String returns the configuration without its secrets.
 func (c Config) String() string {
 	text, _ := c.MarshalJSON() // words and numbers always marshal
 	return string(text)
 }
 
-// GoString is String: %#v must not show more.
+// GoString is String, because %#v must not show more.
 func (c Config) GoString() string { return c.String() }
 
-// MarshalJSON shows what String shows.
+// MarshalJSON returns the same as String.
 func (c Config) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"url": c.shownURL(), "headers": slices.Sorted(maps.Keys(c.Header)), "key": c.APIKey != "", "http2": c.HTTP2, "retries": c.Retries,
@@ -93,7 +106,7 @@ func (c Config) MarshalJSON() ([]byte, error) {
 	})
 }
 
-// shownURL leaves out what may hold a secret: user, password and query.
+// shownURL omits the parts that may be secret: user, password and query.
 func (c Config) shownURL() string {
 	u, err := url.Parse(c.URL)
 	if err != nil {
@@ -102,7 +115,7 @@ func (c Config) shownURL() string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// check returns everything that is wrong.
+// check returns all errors.
 func (c Config) check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("send: "+format, args...)) }
@@ -113,10 +126,13 @@ func (c Config) check() error {
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
 		bad("url %q: want http://host:port or https://host:port", c.shownURL())
 	case u.User != nil:
-		bad("url %q: it holds a user name; give credentials as API key or header", c.shownURL())
+		bad("url %q: it contains a user name; give credentials as API key or header", c.shownURL())
 	}
 	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
 		bad("the API key holds a character that no header can carry (a line end at its end?)")
+	}
+	if !knownReuse(c.Reuse) {
+		bad("connections %q: want %s, %s or %s", c.Reuse, ReuseAny, ReuseNever, ReuseSession)
 	}
 	for name, n := range map[string]int64{
 		"connections": int64(c.Connections), "retries": int64(c.Retries), "max line": int64(c.MaxLine), "max reply": int64(c.MaxReply),
@@ -148,7 +164,7 @@ func join(base *url.URL, path string) string {
 			break
 		}
 	}
-	u.Path = strings.TrimSuffix(u.Path, "/v1") // paths bring it, but for those that have none
+	u.Path = strings.TrimSuffix(u.Path, "/v1") // paths begin with it, if they need it
 	u.Path, u.RawPath = u.Path+path, ""
 	return u.String()
 }

@@ -16,20 +16,20 @@ import (
 	"github.com/moonloop/moonloop/internal/kernelstamp"
 )
 
-// promptly is how soon after the kernel's stamp a waiting reader must have the bytes for them to count as one segment.
+// promptly is the maximum time between the kernel's timestamp and the read of a waiting reader for the bytes to count as one segment.
 const promptly = 500 * time.Microsecond
 
-// arrival is what is known of the last read of a connection.
+// arrival describes the last read of a connection.
 type arrival struct {
 	at     int64  // ns on the run's clock
 	number uint32 // of the read, from 1; 0 = nothing was read
 	kernel bool   // at is the kernel's
-	// prompt is whether the read was waiting when the bytes came and took them at once. What came with it was then
-	// most likely sent together: several segments would have had to arrive while the reader woke up.
+	// prompt says that the read was waiting when the bytes arrived and returned them at once. The bytes were then most likely sent
+	// together, because several segments would have had to arrive while the reader woke up.
 	prompt bool
 }
 
-// traffic is what one exchange did with a connection so far.
+// traffic describes the use of a connection by one exchange.
 type traffic struct {
 	arrival
 	began, wrote   time.Duration // start of the first, end of the last write call; clock.Never before
@@ -37,24 +37,24 @@ type traffic struct {
 	cut            bool          // a write failed: not all of it was sent
 }
 
-// conn notes when its bytes came and went. Exchanges use it one after the other: begin opens the books of the next one
-// and keeps those of the last, because the last Read of a reply's body can give the connection away before its caller
-// has looked at the books.
+// conn records when its bytes were read and written. Exchanges use it one after the other. begin starts the records of the next one and
+// keeps those of the last one, because the last Read of a reply's body can release the connection before its caller has queried them.
 type conn struct {
 	net.Conn
 	stamped *kernelstamp.Reader // nil: stamps after the read call
+	socket  *socket             // nil where it cannot be looked at
 	wall    *wall
 	clk     clock.Clock
 
 	mu       sync.Mutex
-	corked   *bytes.Buffer // headers that wait for the body; nil: nothing waits
-	cork     bool          // writes are to wait for the body
+	corked   *bytes.Buffer // headers that wait for the body; nil: none
+	cork     bool          // writes wait for the body
 	turn     uint32        // number of the exchange
 	now, old traffic
 	full     bool // the last read filled its buffer
 }
 
-// wall places kernel stamps on the run's clock.
+// wall converts kernel timestamps to the run's clock.
 type wall struct {
 	*kernelstamp.Wall
 	clk  clock.Clock
@@ -64,7 +64,7 @@ type wall struct {
 func newWall(clk clock.Clock) *wall { return &wall{Wall: kernelstamp.NewWall(clk.Now), clk: clk} }
 
 func newConn(c net.Conn, w *wall, kernel bool) *conn {
-	k := &conn{Conn: c, wall: w, clk: w.clk}
+	k := &conn{Conn: c, wall: w, clk: w.clk, socket: newSocket(c)}
 	if tcp, ok := c.(*net.TCPConn); ok && kernel {
 		if k.stamped = kernelstamp.NewReader(tcp); k.stamped != nil {
 			w.used.Store(true)
@@ -73,7 +73,7 @@ func newConn(c net.Conn, w *wall, kernel bool) *conn {
 	return k
 }
 
-// connOf finds the conn under what net/http calls the connection.
+// connOf finds the conn of a connection of net/http.
 func connOf(c net.Conn) *conn {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -82,7 +82,7 @@ func connOf(c net.Conn) *conn {
 	return k
 }
 
-// begin opens the books for a new exchange and returns its number. With cork, what is written waits until uncork.
+// begin starts the records of a new exchange and returns its number. With cork, written data waits until uncork.
 func (c *conn) begin(cork bool) uint32 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -94,7 +94,7 @@ func (c *conn) begin(cork bool) uint32 {
 	return c.turn
 }
 
-// look returns the books of an exchange: the present one or the one before. A nil conn, that of HTTP/2, has none.
+// look returns the records of an exchange: the current one or the one before. A nil conn, as with HTTP/2, has none.
 func (c *conn) look(turn uint32) (traffic, bool) {
 	if c == nil {
 		return traffic{}, false
@@ -125,10 +125,10 @@ func (c *conn) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// arrived enters a read of n bytes, at most size, that the kernel stamped with ns, or 0.
+// arrived records a read of n bytes, of at most size, with the kernel's timestamp ns, or 0.
 //
-// A read that goes on where another had filled its buffer belongs to that one and bears its number, unless the kernel
-// tells them apart: the bytes were there already, and only net/http's small buffer split them.
+// A read that continues one that had filled its buffer belongs to it and has its number, unless the kernel distinguishes them: the bytes
+// had arrived already, and only net/http's small buffer split them.
 func (c *conn) arrived(n, size int, ns int64, waited bool) {
 	now := int64(c.clk.Now())
 	c.mu.Lock()
@@ -138,7 +138,7 @@ func (c *conn) arrived(n, size int, ns int64, waited bool) {
 	if ns != 0 {
 		stamp := c.wall.Instant(ns)
 		delay = time.Duration(now - stamp)
-		// A stamp lies between the one before and now; only a step of the wall clock says otherwise.
+		// A timestamp lies between the one before and now, except after a step of the wall clock.
 		at = max(a.at, min(now, stamp))
 	}
 	if continues := c.full && !waited && a.number > 0 && (ns == 0 || at == a.at); !continues {
@@ -150,26 +150,26 @@ func (c *conn) arrived(n, size int, ns int64, waited bool) {
 	c.now.received += int64(n)
 }
 
-// maxCorked bounds the headers that wait for their body.
+// maxCorked is the maximum size of the headers that wait for their body.
 const maxCorked = 16 << 10
 
-// headers are the buffers of corked connections: an open stream needs none.
+// headers are the buffers of corked connections; an open stream needs none.
 var headers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// uncork has the next write take along what waits.
+// uncork makes the next write include the waiting headers.
 func (c *conn) uncork() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.cork = false
 }
 
-// Write implements net.Conn. net/http flushes the headers before it reads a body that it does not know: a system call and
-// a segment more for each request, and the engine would see a request that is held back at its gate.
+// Write implements net.Conn. net/http flushes the headers before it reads a body of unknown type. That would cost a system call and a
+// segment more for each request, and the engine would see a request that is held back at its gate.
 func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	if c.cork && c.waits()+len(p) <= maxCorked {
 		if c.corked == nil {
-			c.corked = headers.Get().(*bytes.Buffer) // nothing else is in the pool
+			c.corked = headers.Get().(*bytes.Buffer) // the pool has only buffers
 		}
 		c.corked.Write(p)
 		c.mu.Unlock()
@@ -189,12 +189,15 @@ func (c *conn) Write(p []byte) (int, error) {
 	c.now.sent += sent
 	c.now.cut = c.now.cut || err != nil
 	if err != nil {
-		return 0, err // of p, perhaps some; nobody asks, the connection is done for
+		return 0, err // some of p may have been written; it does not matter, because the connection is broken
 	}
 	return len(p), nil
 }
 
-// waits returns the number of bytes that wait.
+// Quiet reports whether a connection that nobody reads is open still, and nothing has come on it. It is true where nobody can say.
+func (c *conn) Quiet() bool { return c.socket == nil || c.socket.Quiet() }
+
+// waits returns the number of waiting bytes.
 func (c *conn) waits() int {
 	if c.corked == nil {
 		return 0
@@ -202,10 +205,14 @@ func (c *conn) waits() int {
 	return c.corked.Len()
 }
 
-// send writes what waited, if anything did, and p, with one system call where it can.
+// send writes the waiting headers, if there are any, and p, with one system call if possible.
 func (c *conn) send(before *bytes.Buffer, p []byte) (int64, error) {
 	if before == nil {
-		n, err := c.Conn.Write(p)
+		to := io.Writer(c.Conn)
+		if c.socket != nil {
+			to = c.socket
+		}
+		n, err := to.Write(p)
 		return int64(n), err
 	}
 	both := net.Buffers{before.Bytes(), p}
@@ -215,7 +222,7 @@ func (c *conn) send(before *bytes.Buffer, p []byte) (int64, error) {
 	return n, err
 }
 
-// copyBuffers spare 32 KiB of garbage per request: without ReadFrom, net/http has io.Copy make a buffer for each body.
+// copyBuffers save 32 KiB of garbage per request: without ReadFrom, net/http's io.Copy would allocate a buffer for each body.
 var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // ReadFrom implements io.ReaderFrom.

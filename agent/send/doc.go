@@ -1,12 +1,11 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package send is the streaming client that measures: it sends one request to an OpenAI-compatible engine and
-// notes when each piece of the reply arrived.
+// Package send is the streaming client that measures: it sends one request to an OpenAI-compatible engine and records when each piece of
+// the reply arrived.
 //
-// [Client.Do] fills an [Exchange]. Whatever happens, it returns with the instants that were reached and, unless the
-// request was served, with an [Error] of exactly one [Class]. A request is served when a finish reason came and no
-// error did: a status of 200 is not enough, nor is [DONE].
+// [Client.Do] fills in an [Exchange]. It always returns with the times that were reached and, unless the request was served, with an
+// [Error] of exactly one [Class]. A request is served if a finish reason came and no error: a status of 200 is not enough, nor is [DONE].
 //
 // How it measures:
 //

@@ -11,20 +11,20 @@ import (
 	"unicode/utf8"
 )
 
-// Limits on what is kept of a server's message; see Error.
+// The limits of a server's message that is kept; see Error.
 const (
 	maxServerMessage = 200
 	maxMessage       = 512
-	echoRun          = 16 // bytes: a run this long that is also in the request's body is an echo
+	echoRun          = 16 // bytes: a common run of this length in the message and the request's body is an echo
 	minSecret        = 8  // bytes: shorter values of headers, and shorter beginnings of them, are not hidden
 	maxWord          = 64 // bytes of a word that may be common
 	echoed           = "[...]"
 )
 
-// cleaned makes a server's message fit to be shown: see Error.
+// cleaned prepares a server's message for display: see Error.
 func cleaned(message string, secrets []string, body Body, limit int) string {
 	message = Hidden(message, secrets)
-	// An echo that is cut off would be too short to be found, so the search sees more than is kept.
+	// A truncated echo would be too short to be found, so the search covers more than is kept.
 	m := []byte(printable(message, 4*maxMessage))
 	if len(m) >= echoRun && body.Open != nil {
 		m = withoutEchoes(m, body)
@@ -73,8 +73,8 @@ func printable(s string, limit int) string {
 // withoutEchoes removes from m each run that is also in the body and is more than one word. The body is generated again in pieces,
 // and scanned once. The time is linear for any content of the two.
 func withoutEchoes(m []byte, body Body) []byte {
-	windows := make(map[[echoRun]byte][]int, len(m)) // positions in m of what was not yet seen in the body
-	var filter [1 << 10]uint64                       // 64 Ki bits: most positions of the body need no look at the map
+	windows := make(map[[echoRun]byte][]int, len(m)) // positions in m that were not yet found in the body
+	var filter [1 << 10]uint64                       // 64 Ki bits: for most positions of the body, the map need not be searched
 	slot := func(b []byte) (int, uint64) {
 		h := binary.LittleEndian.Uint64(b) * 0x9e3779b97f4a7c15 >> 48
 		return int(h >> 6), 1 << (h & 63) // below 1024

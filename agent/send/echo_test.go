@@ -64,33 +64,37 @@ func FuzzCleaned(f *testing.F) {
 
 // TestNothingLeaks sends requests whose secrets come back in every place that a server can put them.
 func TestNothingLeaks(t *testing.T) {
-	const prompt, key, header = "canary prompt of several words", "canary-key-0123456789", "canary-header-0123456789"
-	all := prompt + " " + key + " " + header
-	for _, reply := range []string{
-		answer("400 Bad Request", "application/json", `{"error":{"message":"`+all+`","type":"`+all+`","code":"`+all+`"}}`),
-		answer("400 Bad Request", "application/json", `{"detail":[{"msg":"`+all+`","input":"`+all+`"}]}`),
-		answer("500 Oops", "text/plain", all),
-		answer("500 "+all, "text/plain", ""),
-		answer("200 OK", "text/html", all),
-		answer("200 OK", strings.ReplaceAll(all, " ", "-")+"/x", all),
-		answer("307 "+all, "text/plain", ""),
-		sse(`{"error":{"message":"` + all + `"}}`),
-		sse(`{"error":"` + all + `"}`),
-		sse(all),
-		all + "\r\n",
-		"HTTP/1.1 200 OK\r\n" + all + "\r\n\r\n",
-		sseHead + all + "\r\n",
-	} {
-		x := once(t, post(`{"prompt":"`+prompt+`"}`), Config{APIKey: key, Header: map[string][]string{"X-Secret": {header}}}, reply, false)
-		if x.Err == nil {
-			t.Fatalf("served: %q", reply)
-		}
-		for _, text := range []string{x.Err.Error(), x.Err.Code, x.Err.Message} {
-			for _, secret := range []string{prompt, key, header} {
-				if strings.Contains(text, secret) {
-					t.Errorf("%q in %q", secret, text)
+	for name, by := range ways {
+		t.Run(name, func(t *testing.T) {
+			const prompt, key, header = "canary prompt of several words", "canary-key-0123456789", "canary-header-0123456789"
+			all := prompt + " " + key + " " + header
+			for _, reply := range []string{
+				answer("400 Bad Request", "application/json", `{"error":{"message":"`+all+`","type":"`+all+`","code":"`+all+`"}}`),
+				answer("400 Bad Request", "application/json", `{"detail":[{"msg":"`+all+`","input":"`+all+`"}]}`),
+				answer("500 Oops", "text/plain", all),
+				answer("500 "+all, "text/plain", ""),
+				answer("200 OK", "text/html", all),
+				answer("200 OK", strings.ReplaceAll(all, " ", "-")+"/x", all),
+				answer("307 "+all, "text/plain", ""),
+				sse(`{"error":{"message":"` + all + `"}}`),
+				sse(`{"error":"` + all + `"}`),
+				sse(all),
+				all + "\r\n",
+				"HTTP/1.1 200 OK\r\n" + all + "\r\n\r\n",
+				sseHead + all + "\r\n",
+			} {
+				x := once(t, post(`{"prompt":"`+prompt+`"}`), Config{way: by, APIKey: key, Header: map[string][]string{"X-Secret": {header}}}, reply, false)
+				if x.Err == nil {
+					t.Fatalf("served: %q", reply)
+				}
+				for _, text := range []string{x.Err.Error(), x.Err.Code, x.Err.Message} {
+					for _, secret := range []string{prompt, key, header} {
+						if strings.Contains(text, secret) {
+							t.Errorf("%q in %q", secret, text)
+						}
+					}
 				}
 			}
-		}
+		})
 	}
 }

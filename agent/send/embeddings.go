@@ -8,9 +8,9 @@ import (
 	"encoding/json"
 )
 
-// This file reads replies of /v1/embeddings, which are whole and hold no token.
+// This file reads replies of /v1/embeddings, which are whole and have no tokens.
 
-// embedding takes a reply. It is complete when there is a vector for the input, as a list of numbers or in base64.
+// embedding reads a reply. It is complete if there is a vector for the input, as a list of numbers or in base64.
 func (s *stream) embedding(data []byte) {
 	c := &s.chunk
 	if ok := c.parse(data); ok && c.failed {

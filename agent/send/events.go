@@ -18,15 +18,14 @@ type event struct {
 	at      arrival // of its last data line
 }
 
-// events reads server-sent events by the grammar of the HTML standard (section 9.2.6), with two leniencies: an event
-// that the stream's clean end leaves undelimited counts, and a field may be followed by blanks. Comments, id and
-// retry are of no use here.
+// events reads server-sent events by the grammar of the HTML standard (section 9.2.6), with two exceptions: the last event counts even
+// without a delimiter if the stream ends cleanly, and blanks may follow a field. Comments, id and retry are ignored.
 type events struct {
 	scan   bufio.Scanner
-	buf    []byte          // that scan begins with: a chunk is a third of it
+	buf    []byte          // initial buffer of scan: a chunk is a third of it
 	split  bufio.SplitFunc // line; made once, as buf is
 	max    int             // bytes of a line and of an event
-	seen   int             // bytes of the open line, which hold no line end
+	seen   int             // bytes of the current line, without a line end
 	skipLF bool            // the last line ended with CR
 	begun  bool            // the first line is over
 	in     *arrivals
@@ -48,8 +47,8 @@ func (e *events) reset(in *arrivals, bound int) {
 	e.scan.Split(e.split)
 }
 
-// line is a [bufio.SplitFunc]: lines end at LF, CRLF and CR, without waiting for the byte behind a CR. It takes the byte
-// order mark off the first.
+// line is a [bufio.SplitFunc]: lines end at LF, CRLF and CR, without waiting for the byte after a CR. It removes the byte order mark from
+// the first line.
 func (e *events) line(data []byte, atEOF bool) (advance int, line []byte, err error) {
 	if e.skipLF && len(data) > 0 {
 		e.skipLF = false
@@ -103,7 +102,7 @@ func (e *events) next() (*event, error) {
 		case e.lines > 0:
 			return &e.event, nil
 		default:
-			e.isError = false // an event without data is none
+			e.isError = false // an event without data is ignored
 		}
 	}
 	err := e.scan.Err()
@@ -113,18 +112,18 @@ func (e *events) next() (*event, error) {
 	case err != nil:
 		return nil, err
 	case e.lines > 0:
-		return &e.event, nil // undelimited; the next call returns the EOF
+		return &e.event, nil // without a delimiter; the next call returns the EOF
 	}
 	return nil, io.EOF
 }
 
-// field takes one line that is not empty.
+// field processes one line that is not empty.
 func (e *events) field(line []byte) {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
 	switch {
 	case bytes.Equal(name, fieldData):
-		// The line end that the grammar puts between the lines of an event: a blank to JSON.
+		// The line end between the lines of an event, as the grammar says; in JSON it is white space.
 		if e.lines++; e.lines > 1 {
 			e.data = append(e.data, '\n')
 		}

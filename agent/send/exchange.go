@@ -10,109 +10,107 @@ import (
 	"time"
 )
 
-// Body opens the request's body afresh for each attempt. The reader yields exactly Size bytes.
+// Body opens the request's body for each attempt anew. The reader yields exactly Size bytes.
 type Body struct {
 	Size int64
 	Open func() io.Reader
 }
 
-// Request is what one exchange sends.
+// Request is the request of one exchange.
 type Request struct {
 	Path   string      // joined to the client's base URL, e.g. "/v1/chat/completions"
 	Header http.Header // added to the client's own headers (traceparent, session headers); may be nil
-	Body   Body
-	API    API  // the form of the reply
-	Stream bool // whether the body asks for a stream; a reply of the other kind is an error of class "protocol"
+	// Session is the one that the request belongs to, where each has connections of its own ([ReuseSession]); empty: none.
+	Session string
+	Body    Body
+	API     API  // the form of the reply
+	Stream  bool // whether the body asks for a stream; a reply of the other kind is an error of class "protocol"
 	// ExpectTokens is the number of output tokens asked for, a hint for the stamp arrays; 0 when unknown.
 	ExpectTokens int
-	// KeepReply keeps the reply's text and tool calls, for sessions that carry them forward.
+	// KeepReply keeps the reply's text and tool calls, for sessions that insert them into later prompts.
 	KeepReply bool
-	// Gate, unless nil, holds the request back until it is open.
+	// Gate, unless nil, delays the request until it is open.
 	Gate *Gate
-	// HangUp closes the connection this long after the last byte of the request was sent, unless the reply is complete by then:
-	// the class is then ClassDisconnected. 0 = never.
+	// HangUp closes the connection this long after the last byte of the request was sent, unless the reply is complete by then: the class
+	// is then ClassDisconnected. 0 = never.
 	HangUp time.Duration
 	// First, unless nil, is called with the arrival of the first content of a stream, on the goroutine that reads it.
 	First func(at time.Duration)
 }
 
-// Exchange is everything that one request and its reply showed. Instants are offsets on the run's clock;
-// clock.Never marks those that were not reached.
+// Exchange describes one request and its reply. Times are offsets on the run's clock; those that were not reached are clock.Never.
 type Exchange struct {
-	// Start is the instant at which the request was handed to the transport, or let through its gate.
+	// Start is the time at which the request was handed to the transport, or released by its gate.
 	Start time.Duration
-	// Wire is the instant at which the last byte of the request had been given to the kernel. Every
-	// gen_ai.* latency counts from here.
+	// Wire is the time at which the kernel had the last byte of the request. Every gen_ai.* latency counts from here.
 	Wire time.Duration
-	// WireLate says that the stamp of the last byte was taken when the reply had come already. Wire is then FirstByte, which it
-	// cannot be after, and no measurement: no latency counts from it.
+	// WireLate says that the timestamp of the last byte was taken after the reply had arrived. Wire is then FirstByte, its latest possible
+	// value, and no latency counts from it.
 	WireLate bool
 	// FirstByte is the arrival of the first byte of the reply's status line, Headers the end of its headers.
 	FirstByte, Headers time.Duration
-	// FirstEvent is the arrival of the first event with a choice, role-only ones included (the
-	// first-token rule of vLLM's bench client).
+	// FirstEvent is the arrival of the first event with a choice, including role-only ones (the first-token rule of vLLM's bench client).
 	FirstEvent time.Duration
-	// End is the arrival of the reply's last byte, or the instant of the failure. Do returns later where a server
-	// leaves a stream open that has said all: up to 100 ms after [DONE] (or the final usage), after which the connection
-	// is dropped; up to 5 s after a finish reason alone, since usage may still come.
+	// End is the arrival of the reply's last byte, or the time of the failure. Do returns later if a server keeps a complete stream open:
+	// up to 100 ms after [DONE] (or the final usage), after which the connection is dropped; up to 5 s after a finish reason alone, because
+	// usage may still come.
 	End time.Duration
-	// Phases are the connection's part of the time before Wire.
+	// Phases are the connection's parts of the time before Wire.
 	Phases Phases
 
-	// At holds the arrival of each content chunk in order: a chunk with non-empty content, reasoning, text
-	// or tool-call delta. Its length is the number of chunks. Nanoseconds on the run's clock.
+	// At has the arrival of each content chunk in order: a chunk with non-empty content, reasoning, text or tool-call delta. Its length is
+	// the number of chunks. Nanoseconds on the run's clock.
 	At []int64
-	// Read holds for each chunk the number of the socket read that brought it. Two neighbours with one
-	// number arrived in one read; see Coalesced.
+	// Read has, for each chunk, the number of the socket read that returned it. Two consecutive chunks with one number arrived in one read;
+	// see Coalesced.
 	Read []uint32
-	// Tokens holds the number of tokens of each chunk where the server said it (cumulative usage), else nil.
+	// Tokens has the number of tokens of each chunk if the server sent it (cumulative usage), else nil.
 	Tokens []int32
-	// Coalesced counts the chunks that came with their predecessor in one read although they had
-	// been sent apart: their gap is unknown, not 0. Without kernel stamps every chunk that shares its predecessor's
-	// read number counts, since nothing tells a late read from a server that writes several chunks at once. With
-	// kernel stamps those of a read do not count that was waiting when the bytes came and had them within 0.5 ms
-	// of the kernel: they came in one segment, or so close together that the exact stamp of the last is that of all.
+	// Coalesced counts the chunks that arrived in one read with their predecessor although they had been sent separately: their gap is
+	// unknown, not 0. Without kernel timestamps, every chunk that shares its predecessor's read number counts, because a late read cannot
+	// be distinguished from a server that writes several chunks at once. With kernel timestamps, chunks do not count if the read was
+	// waiting when the bytes arrived and returned within 0.5 ms of the kernel's timestamp: they arrived in one segment, or so close
+	// together that the exact timestamp of the last one is valid for all.
 	Coalesced int
 	// FirstAnswer is the arrival of the first non-reasoning content.
 	FirstAnswer time.Duration
 
-	// Usage is the last that was reported.
+	// Usage is the last usage that was reported.
 	Usage        Usage
-	FinishReason string // of choice 0, as the server spelled it; empty when none came
+	FinishReason string // of choice 0, in the server's spelling; empty if none came
 	ResponseID   string
-	Instance     string // the instance behind a router, as a header of the reply names it; empty when none does
-	Model        string // the model that the reply names
-	Status       int    // HTTP status; 0 when no reply came
+	Instance     string // the instance behind a router, from a response header; empty if there is none
+	Model        string // the model in the reply
+	Status       int    // HTTP status; 0 if no reply came
 	Attempts     int    // 1 unless retried
-	// Replays counts how often the request was sent again on another connection because the kept one died before a
-	// byte of the reply came. A server that closes while the next request is on its way causes them, so they are no
-	// retries, and happen with retries off too. Instants and Phases are those of the last connection.
+	// Replays counts how often the request was sent again on another connection because the kept one died before a byte of the reply came.
+	// A server that closes a connection while the next request is in transit causes them. They are not retries, and also happen without
+	// retries. Times and Phases are those of the last connection.
 	Replays int
-	// Resent is the part of Replays before which the whole request had been given to the kernel, at most 1: the
-	// server may have begun on it, so the engine may have had it twice. Of the others it never had all.
+	// Resent is the number of Replays before which the kernel had the whole request, at most 1. The server may have begun to process it, so
+	// the engine may have received it twice. In the other cases it never had all of it.
 	Resent       int
-	Reused       bool // the connection had served before
-	KernelStamps bool // At was stamped by the kernel
-	Whole        bool // the reply was one JSON body, no stream: its chunks say nothing about tokens' times
-	Embedding    bool // the reply was an embedding: nothing was generated, and no token of it can be counted
-	// BytesSent and BytesRead count what the exchange moved over its last connection, headers and TLS included;
-	// bodies alone with HTTP/2.
+	Reused       bool // the connection was used before
+	KernelStamps bool // the kernel timestamped At
+	Whole        bool // the reply was one JSON body, not a stream: its chunks show nothing about the times of tokens
+	Embedding    bool // the reply was an embedding: nothing was generated, and there are no output tokens
+	// BytesSent and BytesRead count the bytes of the exchange on its last connection, including headers and TLS; with HTTP/2, only bodies.
 	BytesSent int64
 	BytesRead int64
-	Done      bool // [DONE] was seen
+	Done      bool // [DONE] was received
 
-	Reply string // text of choice 0, when KeepReply was set
-	// ReplyTokens are the token ids of choice 0, when KeepReply was set and the server named those of every token.
+	Reply string // text of choice 0, if KeepReply was set
+	// ReplyTokens are the token ids of choice 0, if KeepReply was set and the server sent those of every token.
 	ReplyTokens []uint32
-	ToolCalls   []byte // JSON array of the reassembled tool calls of choice 0, when KeepReply was set
+	ToolCalls   []byte // JSON array of the reassembled tool calls of choice 0, if KeepReply was set
 
-	// Err is nil exactly when the request was served: a finish reason came and no error did.
+	// Err is nil exactly if the request was served: a finish reason came and no error.
 	Err *Error
 }
 
-// Phases split the time from Start to Wire, and name the two waits after it, in the terms of AIPerf's HTTP
-// metrics. Zero on a reused connection, except Blocked, Sending, Waiting and Receiving. Those before Sending lie before
-// Start where the request was held back at a gate.
+// Phases divide the time from Start to Wire, and include the two waits after it, in the terms of AIPerf's HTTP metrics. On a reused
+// connection they are zero, except Blocked, Sending, Waiting and Receiving. Those before Sending are before Start if a gate held the
+// request back.
 type Phases struct {
 	Blocked   time.Duration // waiting for a connection from the pool
 	DNS       time.Duration
@@ -123,18 +121,18 @@ type Phases struct {
 	Receiving time.Duration // FirstByte to End
 }
 
-// Usage is what the server said it counted. Absent counts are Unknown; 0 is a count.
+// Usage has the server's counts. Absent counts are Unknown; 0 is a count.
 type Usage struct {
 	Prompt, Completion, Cached, Reasoning int64
 }
 
-// Unknown marks a count that the server did not report.
+// Unknown is the value of a count that the server did not report.
 const Unknown = -1
 
-// NoUsage is the Usage of a reply that reported none.
+// NoUsage is the Usage of a reply without counts.
 var NoUsage = Usage{Prompt: Unknown, Completion: Unknown, Cached: Unknown, Reasoning: Unknown}
 
-// Class names why a request was not served. The values are stable: they are error.type on spans and metrics.
+// Class is why a request was not served. The values are stable: they are error.type on spans and metrics.
 type Class string
 
 // The classes of failure.
@@ -144,25 +142,24 @@ const (
 	ClassTLS               Class = "tls"                 // handshake or certificate
 	ClassConnectTimeout    Class = "connect_timeout"     // DNS + TCP + TLS took too long
 	ClassFirstTokenTimeout Class = "first_token_timeout" // no content within the limit after the wire
-	ClassIdleTimeout       Class = "idle_timeout"        // the stream fell silent
+	ClassIdleTimeout       Class = "idle_timeout"        // the stream became silent
 	ClassTotalTimeout      Class = "total_timeout"       // the whole request took too long
 	ClassHTTP              Class = "http"                // a status outside 2xx; error.type is the number
 	ClassRateLimited       Class = "rate_limited"        // 429
 	ClassStreamError       Class = "stream_error"        // an error event inside a 2xx reply
-	ClassRejected          Class = "rejected"            // the engine finds the request invalid, and says so in a 2xx reply
+	ClassRejected          Class = "rejected"            // the engine considers the request invalid, and says so in a 2xx reply
 	ClassIncomplete        Class = "incomplete"          // the stream ended without a finish reason
 	ClassTransport         Class = "transport"           // the connection broke (reset, unexpected EOF)
-	ClassProtocol          Class = "protocol"            // not what was asked for: HTML, bad JSON, no event stream
-	ClassLimit             Class = "limit"               // the reply went past a bound of ours (line, body)
+	ClassProtocol          Class = "protocol"            // not what was requested: HTML, bad JSON, no event stream
+	ClassLimit             Class = "limit"               // the reply exceeded a limit of ours (line, body)
 	ClassCancelled         Class = "cancelled"           // we stopped it
-	ClassDisconnected      Class = "disconnected"        // Request.HangUp asked for it
+	ClassDisconnected      Class = "disconnected"        // Request.HangUp closed the connection
 )
 
-// Error is a failed exchange. Message holds no headers and no keys. A server's own words are kept up to 200 bytes,
-// since they say which limit was hit or which field is unknown; servers also echo prompts in them. So every run of 16
-// or more bytes that stands in the request's body too is taken out, unless it is one word (a model's or a field's name
-// of at most 64 bytes), and so is all that is not ASCII. What remains possible: a shorter fragment, or a prompt that
-// the server rewrote before it quoted it.
+// Error is a failed exchange. Message contains no headers and no keys. Up to 200 bytes of a server's own message are kept, because they
+// show which limit was hit or which field is unknown. But servers also echo prompts in messages. So every run of 16 or more bytes that is
+// also in the request's body is removed, unless it is one word (the name of a model or a field, at most 64 bytes), and so is everything
+// that is not ASCII. What may remain: a shorter fragment, or a prompt that the server changed before it quoted it.
 type Error struct {
 	Class   Class
 	Status  int    // HTTP status, 0 when none

@@ -21,9 +21,8 @@ import (
 	"syscall"
 )
 
-// complaint reads a server's error in any of its shapes: {"error": {…}} or {"error": "…"}, flat, FastAPI's "detail", or
-// plain text. name is the server's name for it: a string code, else the type, else the number, which status is in any case,
-// where it is one of HTTP.
+// complaint reads a server's error in any of its forms: {"error": {…}} or {"error": "…"}, flat, FastAPI's "detail", or plain text. name is
+// the server's name for it: a string code, else the type, else the number; if that is an HTTP status, status has it, too.
 func complaint(body []byte) (name, message string, status int) {
 	var root map[string]any
 	d := json.NewDecoder(bytes.NewReader(body))
@@ -66,7 +65,7 @@ func complaint(body []byte) (name, message string, status int) {
 	return cmp.Or(name, number), message, status
 }
 
-// refusal reads a reply whose status is no success.
+// refusal reads a reply whose status is not a success.
 func refusal(resp *http.Response, body []byte) (class Class, name, message string) {
 	class = ClassHTTP
 	if resp.StatusCode == http.StatusTooManyRequests {
@@ -91,7 +90,7 @@ func firstText(v any) string {
 	return s
 }
 
-// limitError is a bound of ours that a reply went past.
+// limitError is the error for a reply that exceeded a limit of ours.
 type limitError string
 
 func (e limitError) Error() string { return string(e) }
@@ -106,13 +105,13 @@ const (
 
 var errBadToolCall = errors.New("a tool call of the reply cannot be read")
 
-// classify says what went wrong underneath. Timeouts of ours and the caller's cancelling are known before.
+// classify finds the underlying failure. Our own timeouts and the caller's cancelling have been excluded before.
 func classify(err error, shook error, connected bool) *Error {
 	fail := func(c Class, message string) *Error {
 		return &Error{Class: c, Message: printable(message, maxMessage), Cause: err}
 	}
 	inner := err
-	if u, ok := errors.AsType[*url.Error](err); ok { // its text shows the URL
+	if u, ok := errors.AsType[*url.Error](err); ok { // its text contains the URL
 		inner = u.Err
 	}
 	text := inner.Error()
@@ -148,7 +147,7 @@ func classify(err error, shook error, connected bool) *Error {
 	case errors.As(err, &op) && op.Op == "dial", !connected:
 		return fail(ClassConnect, text)
 	case strings.Contains(text, "malformed"), strings.Contains(text, "invalid byte in chunk length"), strings.Contains(text, "unsupported transfer encoding"):
-		// net/http quotes what it could not read, and that can be anything.
+		// net/http quotes the invalid text, which can be anything.
 		return fail(ClassProtocol, "the reply is no proper HTTP")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fail(ClassTransport, "the connection was closed in the middle of the reply")
@@ -160,7 +159,7 @@ func classify(err error, shook error, connected bool) *Error {
 	return fail(ClassTransport, text)
 }
 
-// redirected names where a server redirects to: scheme, host and path; the rest of an address can be a secret.
+// redirected returns where a server redirects to: scheme, host and path; the rest of an address can be secret.
 func redirected(resp *http.Response) string {
 	to, err := resp.Location() // made absolute
 	if err != nil {
@@ -175,10 +174,10 @@ func redirected(resp *http.Response) string {
 	return text + "give the URL of the engine itself"
 }
 
-// wantsTLS is the message for a server that was spoken to in plain HTTP and does not take it.
+// wantsTLS is the message for a server that was addressed with plain HTTP and does not accept it.
 const wantsTLS = "the server speaks TLS here; is the URL meant to begin with https://?"
 
-// refusesPlain reports whether a reply is that of a server with TLS to a request without: Go's, nginx's, Apache's, Jetty's.
+// refusesPlain reports whether a reply is that of a TLS server to a request without TLS: Go's, nginx's, Apache's, Jetty's.
 func refusesPlain(status int, body []byte) bool {
 	text := strings.ToLower(string(body[:min(len(body), 4096)]))
 	return status == http.StatusBadRequest && slices.ContainsFunc([]string{
@@ -186,7 +185,7 @@ func refusesPlain(status int, body []byte) bool {
 	}, func(words string) bool { return strings.Contains(text, words) })
 }
 
-// alertMessage says what a server's alert means and what to do. Go names alerts as RFC 8446, section 6, does.
+// alertMessage explains a server's alert, with advice. Go names alerts as RFC 8446, section 6, does.
 func alertMessage(alert error) string {
 	text := strings.TrimPrefix(alert.Error(), "tls: ")
 	switch text {
@@ -208,7 +207,7 @@ func alertMessage(alert error) string {
 	return "the server refused the handshake: " + text + " (does it want a client certificate?)"
 }
 
-// certificateMessage says what is wrong with a certificate and what to do.
+// certificateMessage explains a problem with a certificate, with advice.
 func certificateMessage(err error) string {
 	var (
 		unknown x509.UnknownAuthorityError
@@ -226,7 +225,7 @@ func certificateMessage(err error) string {
 	return "the server's certificate: " + err.Error()
 }
 
-// hopeless reports whether another attempt would end alike: names and certificates do not change in a moment.
+// hopeless reports whether another attempt would fail in the same way: names and certificates do not change quickly.
 func hopeless(err error) bool {
 	c := classify(err, nil, false).Class
 	return c == ClassTLS || c == ClassConnectTimeout || errors.Is(err, context.Canceled)

@@ -14,13 +14,17 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// flight is an exchange under way: what net/http tells of it from its own goroutines. Some of that comes late, after the
-// exchange has ended, so it is kept apart from the Exchange and copied once.
+// flight is the state of an exchange in flight: what net/http reports from its own goroutines. Some reports arrive after the exchange has
+// ended, so they are kept outside the Exchange and copied once.
 type flight struct {
 	clk   clock.Clock
 	guard guard
 	http2 bool
-	gate  *Gate // nil: none
+	// direct is whether the exchange goes without net/http.
+	direct bool
+	gate   *Gate // nil: none
+
+	session string // that has a connection of its own, where sessions have
 
 	uploaded atomic.Int64 // bytes of the body that net/http took for this connection
 	size     int64        // of the body
@@ -29,9 +33,9 @@ type flight struct {
 	conn     *conn // nil with HTTP/2
 	turn     uint32
 	attempts int
-	got      int // connections of this attempt
+	got      int // number of connections of this attempt
 	replays  int
-	resent   int // of the replays, those of a whole request
+	resent   int // replays of a whole request
 	reused   bool
 	tlsErr   error
 	wireLate bool // see Exchange
@@ -51,10 +55,10 @@ func flightOf(ctx context.Context) *flight {
 	return f
 }
 
-// replay reports whether the request may go out again after its connection failed, and counts it when the server may have
-// begun on it. That takes a kept connection without a byte of a reply: a server may have closed it before it saw the
-// request, as those do that close after each stream. As long as the upload was not complete the engine cannot have begun,
-// and a replay costs nothing; after that none but the first is made, and it shows.
+// replay reports whether the request may be sent again after its connection failed, and counts it if the server may have begun to process
+// it. It requires a kept connection without a byte of a reply: a server may have closed it before it saw the request, as servers do that
+// close after each stream. As long as the upload was not complete, the engine cannot have begun, and a replay has no cost. After that only
+// the first replay is made, and it is reported.
 func (f *flight) replay() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -70,8 +74,8 @@ func (f *flight) replay() bool {
 	return true
 }
 
-// sentWhole reports whether the kernel may have been given the whole request. net/http has ended the upload by the time at
-// which it reports the failure of a connection.
+// sentWhole reports whether the kernel may have received the whole request. When net/http reports the failure of a connection, it has ended
+// the upload.
 func (f *flight) sentWhole() bool {
 	if f.uploaded.Load() < f.size {
 		return false
@@ -80,7 +84,7 @@ func (f *flight) sentWhole() bool {
 	return !ok || !t.cut && t.sent > f.size
 }
 
-// in returns a context by which net/http and the retrier find the flight.
+// in returns a context in which net/http and the retrier find the flight.
 func (f *flight) in(ctx context.Context) context.Context {
 	return context.WithValue(httptrace.WithClientTrace(ctx, f.trace()), flightKey{}, f)
 }
@@ -111,8 +115,8 @@ func (f *flight) tries() int {
 	return f.attempts
 }
 
-// reached returns whether the current attempt has had a connection, also one that net/http left to send again by itself: it does so
-// even if the time of the call ends at that moment.
+// reached returns whether the current attempt has had a connection, including one that net/http replaced by itself: it does so even if the
+// call's time ends at that moment.
 func (f *flight) reached() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,7 +130,7 @@ func (f *flight) connected() bool {
 	return f.obtained != clock.Never
 }
 
-// classify says what went wrong underneath the current attempt.
+// classify finds the underlying failure of the current attempt.
 func (f *flight) classify(err error) *Error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -136,13 +140,7 @@ func (f *flight) classify(err error) *Error {
 // trace returns the hooks that net/http calls.
 func (f *flight) trace() *httptrace.ClientTrace {
 	return &httptrace.ClientTrace{
-		GetConn: func(string) {
-			f.mu.Lock()
-			f.clear() // also when net/http sends again by itself
-			f.asked = f.clk.Now()
-			f.mu.Unlock()
-			f.guard.enter(stageConnect)
-		},
+		GetConn:           func(string) { f.ask() },
 		DNSStart:          func(httptrace.DNSStartInfo) { f.first(&f.dns, nil) },
 		DNSDone:           func(httptrace.DNSDoneInfo) { f.first(&f.dnsEnd, nil) },
 		ConnectStart:      func(string, string) { f.first(&f.connect, nil) },
@@ -160,7 +158,16 @@ func (f *flight) trace() *httptrace.ClientTrace {
 	}
 }
 
-// first notes an instant, unless it failed or is noted already: addresses are tried in parallel.
+// ask begins to wait for a connection.
+func (f *flight) ask() {
+	f.mu.Lock()
+	f.clear() // also if net/http sends again by itself
+	f.asked = f.clk.Now()
+	f.mu.Unlock()
+	f.guard.enter(stageConnect)
+}
+
+// first records a time, unless it failed or is recorded already: addresses are tried in parallel.
 func (f *flight) first(at *time.Duration, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -178,14 +185,14 @@ func (f *flight) gotConn(info httptrace.GotConnInfo) {
 	}
 	if f.conn = nil; !f.http2 {
 		if f.conn = connOf(info.Conn); f.conn != nil {
-			f.turn = f.conn.begin(f.size > 0)
+			f.turn = f.conn.begin(f.size > 0 && !f.direct)
 		}
 	}
 	f.mu.Unlock()
 	f.guard.enter(stageUpload)
 }
 
-// uncork lets the headers go with the next write.
+// uncork lets the headers be sent with the next write.
 func (f *flight) uncork() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -194,8 +201,8 @@ func (f *flight) uncork() {
 	}
 }
 
-// wrote is called when net/http has written the request. The reply can be there before, and this call be late; it can
-// also come from a connection that has been given up since, whose place a later call then takes.
+// wrote is called when net/http has written the request. The reply can arrive before, and this call may be late. It can also come from a
+// connection that has been abandoned since; a later call then replaces its time.
 func (f *flight) wrote(info httptrace.WroteRequestInfo) {
 	f.mu.Lock()
 	ok := info.Err == nil && f.firstByte == clock.Never
@@ -208,7 +215,7 @@ func (f *flight) wrote(info httptrace.WroteRequestInfo) {
 	}
 }
 
-// written is the end of the last write call, or now. ended is false while the only one has not returned.
+// written returns the end of the last write call, or now. ended is false while the only one has not returned.
 func (f *flight) written() (at time.Duration, ended bool) {
 	t, ok := f.conn.look(f.turn)
 	if ok && t.wrote != clock.Never {
@@ -224,10 +231,10 @@ func (f *flight) answered() {
 	if waiting {
 		f.wire, ended = f.written()
 	}
-	// The stamp of the last byte is taken after the write call, since only that is free. A stall of ours, or an engine that
-	// is as near as loopback, can have the reply there before: then the stamp says nothing but that the byte went out no
-	// later than the reply came. The kernel could stamp what it sends, too, but each such stamp is a message in the
-	// socket's error queue: a wake-up and a system call more for every request, for the few whose stamp is late.
+	// The timestamp of the last byte is taken after the write call, because only that is free. If our process stalls, or if the engine is
+	// as near as loopback, the reply can arrive before: then the timestamp only shows that the byte was sent no later than the reply
+	// arrived. The kernel could also timestamp what it sends, but each such timestamp is a message in the socket's error queue: a wake-up
+	// and a system call more for every request, for the few whose timestamp is late.
 	if f.wire > f.firstByte || !ended {
 		f.wire, f.wireLate = f.firstByte, true
 	}
@@ -237,14 +244,14 @@ func (f *flight) answered() {
 	}
 }
 
-// opened notes the end of the headers.
+// opened records the end of the headers.
 func (f *flight) opened() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.headersEnd = f.arrived()
 }
 
-// arrived is the last arrival on the exchange's connection, or now where the connection does not know.
+// arrived returns the last arrival on the exchange's connection, or now if the connection does not know it.
 func (f *flight) arrived() time.Duration {
 	if t, ok := f.conn.look(f.turn); ok {
 		return time.Duration(t.at)
@@ -260,7 +267,7 @@ func (f *flight) last() (a arrival, ok bool) {
 	return t.arrival, ok
 }
 
-// copyTo fills what net/http told into an exchange. End is set.
+// copyTo copies the reports of net/http to an exchange. End must be set.
 func (f *flight) copyTo(x *Exchange) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -285,7 +292,7 @@ func (f *flight) copyTo(x *Exchange) {
 	p.Receiving = span(f.firstByte, x.End)
 }
 
-// span is the time between two instants, 0 when one was not reached.
+// span returns the time between two times, 0 if one was not reached.
 func span(from, to time.Duration) time.Duration {
 	if from == clock.Never || to == clock.Never {
 		return 0

@@ -23,46 +23,51 @@ import (
 
 // TestGate holds a request back in virtual time: its connection is there before, and nothing of it is.
 func TestGate(t *testing.T) {
-	const wait, reply = 40 * time.Millisecond, 300 * time.Millisecond
-	for _, reused := range []bool{false, true} {
-		synctest.Test(t, func(t *testing.T) {
-			clk := clock.New()
-			var dialled, arrived atomic.Int64 // instants, ns
-			steps := []step{{reply, sseHead + oneEvent(chunkA) + oneEvent(finish) + oneEvent(done) + lastChunk}}
-			dial := piped(func(c net.Conn) {
-				dialled.Store(int64(clk.Now()))
-				play(steps)(noteFirst{c, func() { arrived.CompareAndSwap(0, int64(clk.Now())) }})
-			})
-			c, err := New(Config{
-				URL: "http://engine", DialContext: dial,
-				// Each would fire if it counted from the beginning.
-				FirstTokenTimeout: reply + time.Millisecond, TotalTimeout: reply + 5*time.Millisecond,
-			}, clk)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer synctest.Wait()
-			defer c.Close()
-			if reused {
-				var x Exchange
-				c.Do(t.Context(), post("{}"), &x)
-				arrived.Store(0)
-			}
-			began := clk.Now()
-			req := post("{}")
-			req.Gate = NewGate()
-			time.AfterFunc(wait, func() { req.Gate.Open(clk.Now()) })
-			var x Exchange
-			c.Do(t.Context(), req, &x)
-			due := began + wait
-			if x.Err != nil || x.Start != due || x.Wire != due || x.FirstByte != due+reply || x.Reused != reused {
-				t.Errorf("start %v, wire %v, first byte %v, want %v, %v, %v; reused %t: %v", x.Start, x.Wire, x.FirstByte, due, due, due+reply, x.Reused, x.Err)
-			}
-			if got := time.Duration(arrived.Load()); got != due {
-				t.Errorf("the first byte reached the server at %v, want %v", got, due)
-			}
-			if got := time.Duration(dialled.Load()); !reused && got != began {
-				t.Errorf("dialled at %v, want %v", got, began)
+	for name, by := range ways {
+		t.Run(name, func(t *testing.T) {
+			const wait, reply = 40 * time.Millisecond, 300 * time.Millisecond
+			for _, reused := range []bool{false, true} {
+				synctest.Test(t, func(t *testing.T) {
+					clk := clock.New()
+					var dialled, arrived atomic.Int64 // instants, ns
+					steps := []step{{reply, sseHead + oneEvent(chunkA) + oneEvent(finish) + oneEvent(done) + lastChunk}}
+					dial := piped(func(c net.Conn) {
+						dialled.Store(int64(clk.Now()))
+						play(steps)(noteFirst{c, func() { arrived.CompareAndSwap(0, int64(clk.Now())) }})
+					})
+					c, err := New(Config{
+						way: by,
+						URL: "http://engine", DialContext: dial,
+						// Each would fire if it counted from the beginning.
+						FirstTokenTimeout: reply + time.Millisecond, TotalTimeout: reply + 5*time.Millisecond,
+					}, clk)
+					if err != nil {
+						t.Fatal(err)
+					}
+					defer synctest.Wait()
+					defer c.Close()
+					if reused {
+						var x Exchange
+						c.Do(t.Context(), post("{}"), &x)
+						arrived.Store(0)
+					}
+					began := clk.Now()
+					req := post("{}")
+					req.Gate = NewGate()
+					time.AfterFunc(wait, func() { req.Gate.Open(clk.Now()) })
+					var x Exchange
+					c.Do(t.Context(), req, &x)
+					due := began + wait
+					if x.Err != nil || x.Start != due || x.Wire != due || x.FirstByte != due+reply || x.Reused != reused {
+						t.Errorf("start %v, wire %v, first byte %v, want %v, %v, %v; reused %t: %v", x.Start, x.Wire, x.FirstByte, due, due, due+reply, x.Reused, x.Err)
+					}
+					if got := time.Duration(arrived.Load()); got != due {
+						t.Errorf("the first byte reached the server at %v, want %v", got, due)
+					}
+					if got := time.Duration(dialled.Load()); !reused && got != began {
+						t.Errorf("dialled at %v, want %v", got, began)
+					}
+				})
 			}
 		})
 	}
@@ -84,130 +89,143 @@ func (c noteFirst) Read(p []byte) (int, error) {
 
 // TestGateShut gives a request up, before and while it has a connection, and by its context.
 func TestGateShut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var got atomic.Int64
-		server := piped(func(c net.Conn) {
-			n, _ := io.Copy(io.Discard, c)
-			got.Add(n)
+	for name, by := range ways {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var got atomic.Int64
+				server := piped(func(c net.Conn) {
+					n, _ := io.Copy(io.Discard, c)
+					got.Add(n)
+				})
+				slow := func(ctx context.Context, network, addr string) (net.Conn, error) {
+					time.Sleep(time.Second)
+					return server(ctx, network, addr)
+				}
+				for name, dial := range map[string]func(context.Context, string, string) (net.Conn, error){"connected": server, "dialling": slow} {
+					for _, cancelled := range []bool{false, true} {
+						c, err := New(Config{way: by, URL: "http://engine", DialContext: dial}, clock.New())
+						if err != nil {
+							t.Fatal(err)
+						}
+						ctx, cancel := context.WithCancel(t.Context())
+						req := post("{}")
+						req.Gate = NewGate()
+						end := req.Gate.Shut
+						if cancelled {
+							end = cancel
+						}
+						time.AfterFunc(time.Millisecond, end)
+						var x Exchange
+						c.Do(ctx, req, &x)
+						if x.Err == nil || x.Wire != clock.Never || !cancelled && !errors.Is(x.Err, errShut) {
+							t.Errorf("%s, cancelled %t: wire %v: %v", name, cancelled, x.Wire, x.Err)
+						}
+						if at := req.Gate.since(7); at != 7 {
+							t.Errorf("%s: a gate that is not open says that it is, since %v", name, at)
+						}
+						cancel()
+						c.Close()
+						time.Sleep(2 * time.Second)
+					}
+				}
+				synctest.Wait()
+				if n := got.Load(); n != 0 {
+					t.Errorf("%d bytes of requests that were given up reached the server", n)
+				}
+			})
 		})
-		slow := func(ctx context.Context, network, addr string) (net.Conn, error) {
-			time.Sleep(time.Second)
-			return server(ctx, network, addr)
-		}
-		for name, dial := range map[string]func(context.Context, string, string) (net.Conn, error){"connected": server, "dialling": slow} {
-			for _, cancelled := range []bool{false, true} {
-				c, err := New(Config{URL: "http://engine", DialContext: dial}, clock.New())
-				if err != nil {
-					t.Fatal(err)
-				}
-				ctx, cancel := context.WithCancel(t.Context())
-				req := post("{}")
-				req.Gate = NewGate()
-				end := req.Gate.Shut
-				if cancelled {
-					end = cancel
-				}
-				time.AfterFunc(time.Millisecond, end)
-				var x Exchange
-				c.Do(ctx, req, &x)
-				if x.Err == nil || x.Wire != clock.Never || !cancelled && !errors.Is(x.Err, errShut) {
-					t.Errorf("%s, cancelled %t: wire %v: %v", name, cancelled, x.Wire, x.Err)
-				}
-				if at := req.Gate.since(7); at != 7 {
-					t.Errorf("%s: a gate that is not open says that it is, since %v", name, at)
-				}
-				cancel()
-				c.Close()
-				time.Sleep(2 * time.Second)
-			}
-		}
-		synctest.Wait()
-		if n := got.Load(); n != 0 {
-			t.Errorf("%d bytes of requests that were given up reached the server", n)
-		}
-	})
+	}
 }
 
 // TestGateShutKeepsConnections: a request that is given up on a kept connection is not tried on others.
 func TestGateShutKeepsConnections(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var dials atomic.Int64
-		steps := []step{{time.Millisecond, sseHead + oneEvent(chunkA) + oneEvent(finish) + oneEvent(done) + lastChunk}}
-		pipe := piped(play(steps))
-		c, err := New(Config{URL: "http://engine", DialContext: func(ctx context.Context, n, a string) (net.Conn, error) {
-			dials.Add(1)
-			return pipe(ctx, n, a)
-		}}, clock.New())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer synctest.Wait()
-		defer c.Close()
-		var all sync.WaitGroup
-		for range 5 { // five kept connections
-			all.Go(func() {
+	for name, by := range ways {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var dials atomic.Int64
+				steps := []step{{time.Millisecond, sseHead + oneEvent(chunkA) + oneEvent(finish) + oneEvent(done) + lastChunk}}
+				pipe := piped(play(steps))
+				c, err := New(Config{way: by, URL: "http://engine", DialContext: func(ctx context.Context, n, a string) (net.Conn, error) {
+					dials.Add(1)
+					return pipe(ctx, n, a)
+				}}, clock.New())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer synctest.Wait()
+				defer c.Close()
+				var all sync.WaitGroup
+				for range 5 { // five kept connections
+					all.Go(func() {
+						var x Exchange
+						c.Do(t.Context(), post("{}"), &x)
+					})
+				}
+				all.Wait()
+				ctx, cancel := context.WithCancel(t.Context())
+				req := post("{}")
+				req.Gate = NewGate()
+				time.AfterFunc(time.Millisecond, func() {
+					cancel()
+					req.Gate.Shut()
+				})
 				var x Exchange
-				c.Do(t.Context(), post("{}"), &x)
+				c.Do(ctx, req, &x)
+				if x.Err == nil || x.Replays != 0 {
+					t.Errorf("%d replays: %v", x.Replays, x.Err)
+				}
+				for range 4 {
+					all.Go(func() {
+						var x Exchange
+						c.Do(t.Context(), post("{}"), &x)
+					})
+				}
+				all.Wait()
+				if n := dials.Load(); n != 5 {
+					t.Errorf("%d connections were made, want 5: one was given up, four are left", n)
+				}
 			})
-		}
-		all.Wait()
-		ctx, cancel := context.WithCancel(t.Context())
-		req := post("{}")
-		req.Gate = NewGate()
-		time.AfterFunc(time.Millisecond, func() {
-			cancel()
-			req.Gate.Shut()
 		})
-		var x Exchange
-		c.Do(ctx, req, &x)
-		if x.Err == nil || x.Replays != 0 {
-			t.Errorf("%d replays: %v", x.Replays, x.Err)
-		}
-		for range 4 {
-			all.Go(func() {
-				var x Exchange
-				c.Do(t.Context(), post("{}"), &x)
-			})
-		}
-		all.Wait()
-		if n := dials.Load(); n != 5 {
-			t.Errorf("%d connections were made, want 5: one was given up, four are left", n)
-		}
-	})
+	}
 }
 
 // TestGateRetry: a refusal after the gate is retried as without one, on a clock that began at the gate.
 func TestGateRetry(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		clk := clock.New()
-		n := 0
-		c, err := New(Config{
-			URL: "http://engine", Retries: 2, RetryWait: time.Second, IdleTimeout: 1500 * time.Millisecond, TotalTimeout: 2100 * time.Millisecond,
-			DialContext: piped(func(c net.Conn) {
-				requests(c, func(*http.Request, string) bool {
-					reply := sse(chunkA, finish, done)
-					if n++; n == 1 {
-						reply = "HTTP/1.1 503 Busy\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n"
-					}
-					_, err := io.WriteString(c, reply)
-					return err == nil
-				})
-			}),
-		}, clk)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer synctest.Wait()
-		defer c.Close()
-		req := post("{}")
-		req.Gate = NewGate()
-		time.AfterFunc(500*time.Millisecond, func() { req.Gate.Open(clk.Now()) })
-		var x Exchange
-		c.Do(t.Context(), req, &x)
-		if x.Err != nil || x.Attempts != 2 || x.Start != 500*time.Millisecond || x.End != 2500*time.Millisecond {
-			t.Errorf("%d attempts, from %v to %v: %v", x.Attempts, x.Start, x.End, x.Err)
-		}
-	})
+	for name, by := range ways {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				clk := clock.New()
+				n := 0
+				c, err := New(Config{
+					way: by,
+					URL: "http://engine", Retries: 2, RetryWait: time.Second, IdleTimeout: 1500 * time.Millisecond, TotalTimeout: 2100 * time.Millisecond,
+					DialContext: piped(func(c net.Conn) {
+						requests(c, func(*http.Request, string) bool {
+							reply := sse(chunkA, finish, done)
+							if n++; n == 1 {
+								reply = "HTTP/1.1 503 Busy\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n"
+							}
+							_, err := io.WriteString(c, reply)
+							return err == nil
+						})
+					}),
+				}, clk)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer synctest.Wait()
+				defer c.Close()
+				req := post("{}")
+				req.Gate = NewGate()
+				time.AfterFunc(500*time.Millisecond, func() { req.Gate.Open(clk.Now()) })
+				var x Exchange
+				c.Do(t.Context(), req, &x)
+				if x.Err != nil || x.Attempts != 2 || x.Start != 500*time.Millisecond || x.End != 2500*time.Millisecond {
+					t.Errorf("%d attempts, from %v to %v: %v", x.Attempts, x.Start, x.End, x.Err)
+				}
+			})
+		})
+	}
 }
 
 // TestOneWrite counts what a request costs: one write on a plain connection however long its headers are, within reason, and

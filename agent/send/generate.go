@@ -9,17 +9,17 @@ import (
 	"net/http"
 )
 
-// This file reads replies of TGI's own API: an event for each token, of which the last also has the whole text and the counts, no
-// [DONE], and, of a whole reply, the tokens of the prompt in a header.
+// This file reads replies of TGI's own API. A stream has an event for each token; the last one also has the whole text and the counts;
+// there is no [DONE]. For a whole reply, a header has the number of prompt tokens.
 
-// promptTokensHeader is how many tokens the prompt of a whole reply had.
+// promptTokensHeader is the header with the number of prompt tokens of a whole reply.
 const promptTokensHeader = "X-Prompt-Tokens" //nolint:gosec // a count, no credential
 
 // generateEvent is an event of a stream, or a whole reply.
 type generateEvent struct {
 	Token *struct {
 		Text    string `json:"text"`
-		Special bool   `json:"special"` // such as the end of the text: it is no part of it
+		Special bool   `json:"special"` // such as the end of the text: not part of it
 	} `json:"token"`
 	Text    *string `json:"generated_text"` // of the last event and of a whole reply
 	Details *struct {
@@ -30,14 +30,14 @@ type generateEvent struct {
 	Error json.RawMessage `json:"error"`
 }
 
-// unstated is the finish reason of a reply that has ended without one: it was not asked for details.
+// unstated is the finish reason of a reply that ended without one, because details were not requested.
 const unstated = "unstated"
 
-// generateEvent takes the data of one event of TGI's API.
+// generateEvent reads the data of one event of TGI's API.
 func (s *stream) generateEvent(data []byte, at arrival, isError bool) error {
 	var e generateEvent
 	whole := data
-	if s.x.Whole && data[0] == '[' { // its compatible route, "/", replies with a list of one
+	if s.x.Whole && data[0] == '[' { // its compatible route, "/", replies with a list of one element
 		var list []json.RawMessage
 		if json.Unmarshal(data, &list) == nil && len(list) == 1 {
 			whole = list[0]
@@ -55,7 +55,7 @@ func (s *stream) generateEvent(data []byte, at arrival, isError bool) error {
 	}
 	c := &s.chunk
 	c.reset()
-	c.typ = text("token") // the last word is the last event
+	c.typ = text("token") // the last event decides
 	var is choice
 	switch {
 	case s.x.Whole && e.Text != nil:
@@ -81,7 +81,7 @@ func (s *stream) generateEvent(data []byte, at arrival, isError bool) error {
 	return s.choices(at)
 }
 
-// generateHeader takes the length of the prompt, which a whole reply does not have.
+// generateHeader reads the length of the prompt, which the body of a whole reply does not have.
 func (s *stream) generateHeader(h http.Header) {
 	if n := digits([]byte(h.Get(promptTokensHeader))); n != Unknown && n <= maxCount {
 		s.x.Usage.Prompt = n

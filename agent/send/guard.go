@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// stage is what an exchange is waiting for.
+// stage is what an exchange waits for.
 type stage uint8
 
 const (
@@ -22,24 +22,24 @@ const (
 	stageFirst                // the first content
 	stageStream               // the next bytes
 	stageTail                 // the end, after a finish reason or an error
-	stageOver                 // the end, after all that was going to come
+	stageOver                 // the end, after the reply is complete
 )
 
-// tailLimit is how long the end of a reply is waited for after its finish reason or error, bytes that still come not
-// counted. The reply is complete by then; only the connection's reuse and late usage are at stake.
+// tailLimit is how long to wait for the end of a reply after its finish reason or error; bytes that still arrive restart it. The reply is
+// complete by then; only reuse of the connection and late usage depend on it.
 const tailLimit = 5 * time.Second
 
-// overLimit is how long the end of a reply is waited for after [DONE] or the final usage, whatever still comes. Only the
-// connection's reuse is at stake, while the caller's slot is held.
+// overLimit is how long to wait for the end of a reply after [DONE] or the final usage, whatever still arrives. Only reuse of the
+// connection depends on it, while the caller's slot is occupied.
 const overLimit = 100 * time.Millisecond
 
-// guard ends an exchange whose time is up, by one timer. What happens often only stores an instant (alive); the timer
-// looks at it when it fires, and goes on waiting when there is time left.
+// guard ends an exchange whose time is over, with one timer. Frequent events only store a time (alive); the timer reads it when it fires,
+// and continues to wait if there is time left.
 type guard struct {
 	clk    clock.Clock
 	limits limits
 	cancel context.CancelCauseFunc
-	heard  atomic.Int64 // last sign of life, ns
+	heard  atomic.Int64 // last sign of activity, ns
 
 	mu      sync.Mutex
 	stage   stage
@@ -52,22 +52,22 @@ type guard struct {
 	done    bool
 }
 
-// limits are the four timeouts, and the time after the upload at which the exchange is to end; 0 = none.
+// limits are the four timeouts, and the time after the upload at which the exchange is closed on purpose; 0 = none.
 type limits struct{ connect, first, idle, total, hangUp time.Duration }
 
 // timeout is the cause with which a guard cancels.
 type timeout struct {
-	class Class // empty: the tail was cut, which is no failure
+	class Class // empty: the tail was cut, which is not a failure
 	text  string
 }
 
 func (t *timeout) Error() string { return t.text }
 
-// alive notes a sign of life.
+// alive records a sign of activity.
 func (g *guard) alive(at time.Duration) { g.heard.Store(int64(at)) }
 
-// enter begins a stage. The tail is left for the end alone: a late chunk does not make a complete reply incomplete.
-// The wait for the first content begins after an upload only: net/http can report its end late.
+// enter begins a stage. Only the end follows the tail: a late chunk does not make a complete reply incomplete. The wait for the first
+// content begins only after an upload, because net/http may report its end late.
 func (g *guard) enter(s stage) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,7 +97,7 @@ func (g *guard) arm(now time.Duration) {
 	}
 }
 
-// deadline returns the next instant at which the exchange is over, and why; nil = never.
+// deadline returns the next time at which the exchange is over, and why; nil = never.
 func (g *guard) deadline() (at time.Duration, why *timeout) {
 	earliest := func(from, limit time.Duration, t *timeout) {
 		if limit > 0 && (why == nil || from+limit < at) {
@@ -143,7 +143,7 @@ var (
 	idleOver    = &timeout{ClassIdleTimeout, "the stream fell silent for the idle timeout"}
 )
 
-// ring is the timer's: it ends the exchange or goes on waiting.
+// ring is called by the timer: it ends the exchange or continues to wait.
 func (g *guard) ring() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -162,7 +162,7 @@ func (g *guard) ring() {
 	}
 }
 
-// stop ends the watch and returns the timeout that ended the exchange, or nil.
+// stop ends the guard and returns the timeout that ended the exchange, or nil.
 func (g *guard) stop() *timeout {
 	g.mu.Lock()
 	defer g.mu.Unlock()

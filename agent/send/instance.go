@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// This file tells which instance behind a router has served a request, from a header of its reply.
+// This file determines which instance behind a router has served a request, from a response header.
 
-// instanceHeaders are those in which routers and engines name an instance, unless Config.InstanceHeader says which: the inference simulator
-// of llm-d; SGLang's model gateway; LiteLLM, whose deployments they are; production-stack's router; and a gateway that passes on what the
-// endpoint picker of Kubernetes' inference extension is told.
+// instanceHeaders are the headers in which routers and engines name an instance, unless Config.InstanceHeader is set: those of llm-d's
+// inference simulator; SGLang's model gateway; LiteLLM (whose deployments they are); production-stack's router; and a gateway that forwards
+// the header of the endpoint picker of Kubernetes' inference extension.
 var instanceHeaders = []string{
 	"X-Inference-Pod", "X-Smg-Worker-Id", "X-Litellm-Model-Id", "X-Backend-Id", "X-Backend-Server", "X-Gateway-Destination-Endpoint-Served",
 }
 
-// InstanceHeaders are the headers that are read by default, the first one that a reply has.
+// InstanceHeaders returns the headers that are read by default; the first one in a reply counts.
 func InstanceHeaders() []string { return slices.Clone(instanceHeaders) }
 
-// instance returns the instance that the headers of a reply name; empty where they name none.
+// instance returns the instance in the headers of a reply; empty if there is none.
 func (c *Config) instance(h http.Header) string {
 	if c.InstanceHeader != "" {
 		return bounded(h.Get(c.InstanceHeader))
@@ -34,5 +34,5 @@ func (c *Config) instance(h http.Header) string {
 	return ""
 }
 
-// bounded is what is kept of a name.
+// bounded shortens a name.
 func bounded(value string) string { return strings.ToValidUTF8(value[:min(len(value), maxName)], "") }

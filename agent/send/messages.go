@@ -5,8 +5,8 @@ package send
 
 import "encoding/json"
 
-// This file reads replies of the Messages API, which Anthropic made and vLLM and others have too: typed events
-// instead of chunks, usage in two of them, and cached tokens that are counted apart from the rest of the prompt.
+// This file reads replies of the Messages API, which Anthropic made and vLLM and others also have: typed events instead of chunks, usage in
+// two of them, and cached tokens that are counted separately from the rest of the prompt.
 
 // API is the form in which a server replies.
 type API uint8
@@ -31,7 +31,7 @@ type messagePart struct {
 	Reason   *string         `json:"stop_reason"`
 }
 
-// messageUsage is what the Messages API counts. A prompt has the sum of the three kinds of input tokens.
+// messageUsage has the counts of the Messages API. A prompt has the sum of the three kinds of input tokens.
 type messageUsage struct {
 	Input   *int64 `json:"input_tokens"`
 	Read    *int64 `json:"cache_read_input_tokens"`
@@ -39,7 +39,7 @@ type messageUsage struct {
 	Output  *int64 `json:"output_tokens"`
 }
 
-// message is a whole reply, and what a stream begins with.
+// message is a whole reply, or the beginning of a stream.
 type message struct {
 	ID      string        `json:"id"`
 	Model   string        `json:"model"`
@@ -60,7 +60,7 @@ type messageEvent struct {
 	Error any          `json:"error"`
 }
 
-// add takes the counts that are stated; those that are not stay.
+// add adds the counts that are present; the others are unchanged.
 func (u *messageUsage) add(more *messageUsage) {
 	if more == nil {
 		return
@@ -72,7 +72,7 @@ func (u *messageUsage) add(more *messageUsage) {
 	}
 }
 
-// counts gives usage the meaning that it has elsewhere: prompt tokens with those that were cached among them.
+// counts converts usage to the meaning that it has elsewhere: prompt tokens include cached ones.
 func (u *messageUsage) counts() Usage {
 	known := func(n *int64) int64 {
 		if n == nil {
@@ -87,7 +87,7 @@ func (u *messageUsage) counts() Usage {
 	return c
 }
 
-// messageEvent takes the data of one event of the Messages API.
+// messageEvent reads the data of one event of the Messages API.
 func (s *stream) messageEvent(data []byte, at arrival, isError bool) error {
 	var e messageEvent
 	if json.Unmarshal(data, &e) != nil {
@@ -109,7 +109,7 @@ func (s *stream) messageEvent(data []byte, at arrival, isError bool) error {
 	case "message_start":
 		if e.Start != nil {
 			if e.Start.Usage != nil {
-				e.Start.Usage.Output = nil // nothing has been said yet
+				e.Start.Usage.Output = nil // nothing has been generated yet
 			}
 			s.said(e.Start)
 		}
@@ -148,7 +148,7 @@ func (s *stream) messageEvent(data []byte, at arrival, isError bool) error {
 	return s.choices(at)
 }
 
-// said takes what a message says of itself.
+// said reads the id, model and usage of a message.
 func (s *stream) said(m *message) {
 	if s.x.ResponseID == "" {
 		s.x.ResponseID = name(escaped(m.ID))
@@ -160,7 +160,7 @@ func (s *stream) said(m *message) {
 	s.x.Usage = s.messages.counts()
 }
 
-// part gives a block, or a piece of one, the form of a choice.
+// part converts a block, or a piece of one, to the form of a choice.
 func (s *stream) part(index int, p *messagePart) {
 	c := choice{content: escaped(p.Text), reasoning: escaped(p.Thinking)}
 	arguments := p.Partial
@@ -175,7 +175,7 @@ func (s *stream) part(index int, p *messagePart) {
 	s.chunk.choices = append(s.chunk.choices, c)
 }
 
-// escaped is a text as it stands in JSON, as texts of chunks are.
+// escaped returns a text in the form of JSON, like the texts of chunks.
 func escaped(s string) text {
 	if s == "" {
 		return nil

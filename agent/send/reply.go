@@ -14,16 +14,16 @@ import (
 
 const maxToolCalls = 128
 
-// reply puts choice 0 of a stream together again.
+// reply reassembles choice 0 of a stream.
 type reply struct {
 	text   []byte
 	calls  []toolCall
 	size   int // bytes in calls
 	tokens []uint32
-	partly bool // a choice that held a token came without its token ids, or with what is no id
+	partly bool // a choice with a token had no token ids, or invalid ones
 }
 
-// toolCall is one call, in the form in which the next request carries it.
+// toolCall is one call, in the form in which the next request contains it.
 type toolCall struct {
 	ID       string `json:"id,omitempty"`
 	Type     string `json:"type"`
@@ -40,7 +40,7 @@ type toolPiece struct {
 	Index *int `json:"index"`
 }
 
-// add takes a choice, at most max bytes in all.
+// add adds a choice, at most max bytes in all.
 func (r *reply) add(c *choice, bound int) error {
 	r.text = c.content.append(r.text)
 	if len(c.tools) > 0 {
@@ -55,7 +55,7 @@ func (r *reply) add(c *choice, bound int) error {
 	return nil
 }
 
-// addCalls takes an array of calls or pieces of calls: those of one index belong together.
+// addCalls adds an array of calls or pieces of calls: those of one index belong together.
 func (r *reply) addCalls(array []byte) error {
 	var pieces []toolPiece
 	if err := json.Unmarshal(array, &pieces); err != nil {
@@ -81,7 +81,7 @@ func (r *reply) addCalls(array []byte) error {
 	return nil
 }
 
-// addTokens takes a choice's token ids.
+// addTokens adds a choice's token ids.
 func (r *reply) addTokens(c *choice) {
 	if len(c.tokenIDs) == 0 {
 		r.partly = r.partly || c.produced()

@@ -11,9 +11,9 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-// newRetrier wraps a client in go-retryablehttp, whose defaults are for API calls: four retries, a line on stderr for
-// each request, and at each failure every idle connection closed, so that the next burst would pay for TCP and TLS
-// again. The round tripper below hides the method for the last.
+// newRetrier wraps a client in go-retryablehttp, whose defaults are for API calls: four retries, a line on stderr for each request, and, at
+// each failure, closing every idle connection, so that the next burst would need TCP and TLS again. The round tripper below hides the
+// method for the last.
 func newRetrier(c *http.Client, retries int, wait, longest time.Duration) *retryablehttp.Client {
 	return &retryablehttp.Client{
 		HTTPClient: c, RetryMax: retries, RetryWaitMin: wait, RetryWaitMax: longest,
@@ -28,42 +28,45 @@ func newRetrier(c *http.Client, retries int, wait, longest time.Duration) *retry
 // because the kept connection turned out to be dead; see flight.replay. net/http would do that as often as it likes and
 // tell nobody, and not at all when the connection dies under the body: it takes a failure to write it for one to read it.
 // With HTTP/2 it knows which streams the server has not begun, and only those go again.
-type onlyRoundTrip struct{ t *http.Transport }
+type onlyRoundTrip struct{ c *connections }
 
 const (
-	maxReplays = 16 // dead connections that one attempt tries
-	maxResends = 1  // of an exchange: replays of a request that had been given to the kernel as a whole
+	maxReplays = 16 // maximum number of dead connections in one attempt
+	maxResends = 1  // in an exchange: replays of a request that the kernel had received as a whole
 )
 
 // RoundTrip implements http.RoundTripper.
 func (o onlyRoundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 	f := flightOf(r.Context())
+	t := o.c.of(f.session)
 	if f.http2 || r.GetBody == nil {
-		return o.t.RoundTrip(r)
+		return t.RoundTrip(r)
 	}
 	once := r.WithContext(r.Context())
 	once.GetBody = nil // net/http sends nothing again that it cannot rewind
-	resp, err := o.t.RoundTrip(once)
+	resp, err := t.RoundTrip(once)
 	for n := 0; err != nil && n < maxReplays && r.Context().Err() == nil && f.replay(); n++ {
 		if once.Body, err = r.GetBody(); err != nil {
 			return nil, err
 		}
-		resp, err = o.t.RoundTrip(once)
+		resp, err = t.RoundTrip(once)
 	}
 	return resp, err
 }
 
-// statusOverloaded is Anthropic's status for what others say with 503.
+// statusOverloaded is Anthropic's status where others use 503.
 const statusOverloaded = 529
 
-// retryable decides what is sent again: what cannot have reached the model. It never returns an error: that would stand
-// in for the real one.
+// retryable decides what is sent again: only what cannot have reached the model. It never returns an error, because that would replace the
+// real one.
 func retryable(ctx context.Context, resp *http.Response, err error) (bool, error) {
+	return tryAgain(ctx, flightOf(ctx), resp, err), nil
+}
+
+func tryAgain(ctx context.Context, f *flight, resp *http.Response, err error) (again bool) {
 	if ctx.Err() != nil {
-		return false, nil
+		return false
 	}
-	f := flightOf(ctx)
-	again := false
 	switch {
 	case err != nil:
 		again = !f.connected() && !hopeless(err)
@@ -73,10 +76,10 @@ func retryable(ctx context.Context, resp *http.Response, err error) (bool, error
 	if again {
 		f.guard.enter(stagePause)
 	}
-	return again, nil
+	return again
 }
 
-// mayPass decides what is sent again of a call whose answer alone counts: whatever another attempt may mend.
+// mayPass decides what is sent again for a call of which only the answer counts: every failure that may be temporary.
 func mayPass(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	switch {
 	case ctx.Err() != nil:
@@ -87,8 +90,8 @@ func mayPass(ctx context.Context, resp *http.Response, err error) (bool, error) 
 	return resp.StatusCode == http.StatusTooManyRequests || resp.StatusCode/100 == 5, nil
 }
 
-// backoff is the library's: Retry-After where the server sent one, else a wait that doubles. A server can ask for any wait, even one
-// that no duration holds.
+// backoff is the library's: Retry-After if the server sent one, else a wait that doubles. A server can ask for any wait, even one that
+// exceeds a duration.
 func backoff(first, longest time.Duration, attempt int, resp *http.Response) time.Duration {
 	return max(0, min(retryablehttp.DefaultBackoff(first, longest, attempt, resp), longest))
 }

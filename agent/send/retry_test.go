@@ -20,136 +20,148 @@ import (
 )
 
 func TestRetries(t *testing.T) {
-	ok := sse(chunkA, finish, done)
-	busy := answer("503 Service Unavailable", "application/json", `{"error":{"message":"Loading model","type":"unavailable_error","code":503}}`)
-	limited := strings.Replace(answer("429 Too Many Requests", "application/json", `{"error":"slow down"}`), "\r\n", "\r\nRetry-After: 7\r\n", 1)
-	patient := strings.Replace(limited, "Retry-After: 7", "Retry-After: 86400", 1)
-	date := strings.Replace(limited, "Retry-After: 7", "Retry-After: "+time.Date(2000, 1, 1, 0, 0, 9, 0, time.UTC).Format(http.TimeFormat), 1)
-	refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
-	for _, c := range []struct {
-		name     string
-		retries  int
-		answers  []string // empty: the dial fails
-		want     Class
-		attempts int
-		wire     time.Duration // of the attempt that counts, from Start
-	}{
-		{"none by default", 0, []string{busy, ok}, ClassHTTP, 1, 0},
-		{"503", 2, []string{busy, busy, ok}, "", 3, 1500 * time.Millisecond},
-		{"503 to the last", 1, []string{busy, busy, ok}, ClassHTTP, 2, 500 * time.Millisecond},
-		{"429 with Retry-After in seconds", 1, []string{limited, ok}, "", 2, 7 * time.Second},
-		{"429 with Retry-After as a date", 1, []string{date, ok}, "", 2, 9 * time.Second},
-		{"Retry-After is bounded", 1, []string{patient, ok}, "", 2, 30 * time.Second},
-		{"refused connection", 1, []string{"", ok}, "", 2, 500 * time.Millisecond},
-		{"refused connection to the last", 1, []string{"", "", ok}, ClassConnect, 2, clock.Never},
-		{"400 is not retried", 3, []string{answer("400 Bad Request", "text/plain", "no"), ok}, ClassHTTP, 1, 0},
-		{"a broken stream is not retried", 3, []string{sseHead, ok}, ClassTransport, 1, 0},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				n := 0
-				dial := func(pipe func() (net.Conn, error)) (net.Conn, error) {
-					if c.answers[n] == "" {
-						n++
-						return nil, refused
-					}
-					return pipe()
-				}
-				handle := piped(func(conn net.Conn) {
-					requests(conn, func(*http.Request, string) bool {
-						reply := c.answers[n]
-						n++
-						_, err := io.WriteString(conn, reply)
-						return err == nil && reply != sseHead
+	for name, by := range ways {
+		t.Run(name, func(t *testing.T) {
+			ok := sse(chunkA, finish, done)
+			busy := answer("503 Service Unavailable", "application/json", `{"error":{"message":"Loading model","type":"unavailable_error","code":503}}`)
+			limited := strings.Replace(answer("429 Too Many Requests", "application/json", `{"error":"slow down"}`), "\r\n", "\r\nRetry-After: 7\r\n", 1)
+			patient := strings.Replace(limited, "Retry-After: 7", "Retry-After: 86400", 1)
+			date := strings.Replace(limited, "Retry-After: 7", "Retry-After: "+time.Date(2000, 1, 1, 0, 0, 9, 0, time.UTC).Format(http.TimeFormat), 1)
+			refused := &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connection refused")}
+			for _, c := range []struct {
+				name     string
+				retries  int
+				answers  []string // empty: the dial fails
+				want     Class
+				attempts int
+				wire     time.Duration // of the attempt that counts, from Start
+			}{
+				{"none by default", 0, []string{busy, ok}, ClassHTTP, 1, 0},
+				{"503", 2, []string{busy, busy, ok}, "", 3, 1500 * time.Millisecond},
+				{"503 to the last", 1, []string{busy, busy, ok}, ClassHTTP, 2, 500 * time.Millisecond},
+				{"429 with Retry-After in seconds", 1, []string{limited, ok}, "", 2, 7 * time.Second},
+				{"429 with Retry-After as a date", 1, []string{date, ok}, "", 2, 9 * time.Second},
+				{"Retry-After is bounded", 1, []string{patient, ok}, "", 2, 30 * time.Second},
+				{"refused connection", 1, []string{"", ok}, "", 2, 500 * time.Millisecond},
+				{"refused connection to the last", 1, []string{"", "", ok}, ClassConnect, 2, clock.Never},
+				{"400 is not retried", 3, []string{answer("400 Bad Request", "text/plain", "no"), ok}, ClassHTTP, 1, 0},
+				{"a broken stream is not retried", 3, []string{sseHead, ok}, ClassTransport, 1, 0},
+			} {
+				t.Run(c.name, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						n := 0
+						dial := func(pipe func() (net.Conn, error)) (net.Conn, error) {
+							if c.answers[n] == "" {
+								n++
+								return nil, refused
+							}
+							return pipe()
+						}
+						handle := piped(func(conn net.Conn) {
+							requests(conn, func(*http.Request, string) bool {
+								reply := c.answers[n]
+								n++
+								_, err := io.WriteString(conn, reply)
+								return err == nil && reply != sseHead
+							})
+						})
+						cfg := Config{way: by, URL: "http://engine", Retries: c.retries, ConnectTimeout: 100 * time.Millisecond, FirstTokenTimeout: time.Second}
+						cfg.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+							return dial(func() (net.Conn, error) { return handle(ctx, network, addr) })
+						}
+						cl, err := New(cfg, clock.New())
+						if err != nil {
+							t.Fatal(err)
+						}
+						defer synctest.Wait()
+						defer cl.Close()
+						var x Exchange
+						cl.Do(t.Context(), post("{}"), &x)
+						var got Class
+						if x.Err != nil {
+							got = x.Err.Class
+						}
+						if got != c.want || x.Attempts != c.attempts || x.Replays != 0 {
+							t.Errorf("class %q, %d attempts, %d replays; want %q, %d, 0: %v", got, x.Attempts, x.Replays, c.want, c.attempts, x.Err)
+						}
+						wire := x.Wire
+						if wire != clock.Never {
+							wire -= x.Start
+						}
+						if wire != c.wire {
+							t.Errorf("wire at %v, want %v", wire, c.wire)
+						}
 					})
 				})
-				cfg := Config{URL: "http://engine", Retries: c.retries, ConnectTimeout: 100 * time.Millisecond, FirstTokenTimeout: time.Second}
-				cfg.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-					return dial(func() (net.Conn, error) { return handle(ctx, network, addr) })
-				}
-				cl, err := New(cfg, clock.New())
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer synctest.Wait()
-				defer cl.Close()
-				var x Exchange
-				cl.Do(t.Context(), post("{}"), &x)
-				var got Class
-				if x.Err != nil {
-					got = x.Err.Class
-				}
-				if got != c.want || x.Attempts != c.attempts || x.Replays != 0 {
-					t.Errorf("class %q, %d attempts, %d replays; want %q, %d, 0: %v", got, x.Attempts, x.Replays, c.want, c.attempts, x.Err)
-				}
-				wire := x.Wire
-				if wire != clock.Never {
-					wire -= x.Start
-				}
-				if wire != c.wire {
-					t.Errorf("wire at %v, want %v", wire, c.wire)
-				}
-			})
+			}
 		})
 	}
 }
 
 // TestClosedAfterEachStream is the keep-alive trap: a server that promises to keep the connection and closes it.
 func TestClosedAfterEachStream(t *testing.T) {
-	reply := strings.Replace(sse(chunkA, finish, done), "\r\n\r\n", "\r\nKeep-Alive: timeout=5, max=100\r\n\r\n", 1)
-	url := serve(t, func(c net.Conn) {
-		requests(c, func(*http.Request, string) bool {
-			_, _ = io.WriteString(c, reply)
-			return false
+	for name, by := range ways {
+		t.Run(name, func(t *testing.T) {
+			reply := strings.Replace(sse(chunkA, finish, done), "\r\n\r\n", "\r\nKeep-Alive: timeout=5, max=100\r\n\r\n", 1)
+			url := serve(t, func(c net.Conn) {
+				requests(c, func(*http.Request, string) bool {
+					_, _ = io.WriteString(c, reply)
+					return false
+				})
+			})
+			c := client(t, Config{way: by, URL: url})
+			for i := range 200 {
+				var x Exchange
+				c.Do(t.Context(), post("{}"), &x)
+				if x.Err != nil || x.Attempts != 1 {
+					t.Fatalf("request %d: %d attempts: %v", i, x.Attempts, x.Err)
+				}
+				inOrder(t, &x)
+				x.Release()
+			}
 		})
-	})
-	c := client(t, Config{URL: url})
-	for i := range 200 {
-		var x Exchange
-		c.Do(t.Context(), post("{}"), &x)
-		if x.Err != nil || x.Attempts != 1 {
-			t.Fatalf("request %d: %d attempts: %v", i, x.Attempts, x.Err)
-		}
-		inOrder(t, &x)
-		x.Release()
 	}
 }
 
 // TestReplay makes the trap certain: the kept connection takes the request and dies without an answer.
 func TestReplay(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		conns := 0
-		c, err := New(Config{URL: "http://engine", DialContext: piped(func(conn net.Conn) {
-			conns++
-			first := conns == 1
-			n := 0
-			requests(conn, func(*http.Request, string) bool {
-				if n++; first && n == 2 {
-					time.Sleep(time.Second)
-					return false
+	for name, by := range ways {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				conns := 0
+				c, err := New(Config{way: by, URL: "http://engine", DialContext: piped(func(conn net.Conn) {
+					conns++
+					first := conns == 1
+					n := 0
+					requests(conn, func(*http.Request, string) bool {
+						if n++; first && n == 2 {
+							time.Sleep(time.Second)
+							return false
+						}
+						_, err := io.WriteString(conn, sse(chunkA, finish, done))
+						return err == nil
+					})
+				})}, clock.New())
+				if err != nil {
+					t.Fatal(err)
 				}
-				_, err := io.WriteString(conn, sse(chunkA, finish, done))
-				return err == nil
+				defer synctest.Wait()
+				defer c.Close()
+				var x Exchange
+				c.Do(t.Context(), post("{}"), &x)
+				if x.Err != nil || x.Replays != 0 || x.Reused {
+					t.Fatalf("first: %d replays, reused %t: %v", x.Replays, x.Reused, x.Err)
+				}
+				c.Do(t.Context(), post("{}"), &x)
+				if x.Err != nil || x.Attempts != 1 || x.Replays != 1 || x.Resent != 1 || x.Reused {
+					t.Errorf("second: %d attempts, %d replays, %d resent, reused %t: %v", x.Attempts, x.Replays, x.Resent, x.Reused, x.Err)
+				}
+				if x.Wire-x.Start != time.Second || time.Duration(x.At[0]) != x.Wire {
+					t.Errorf("wire %v after the start, first chunk %v after the wire; want 1s and 0", x.Wire-x.Start, time.Duration(x.At[0])-x.Wire)
+				}
 			})
-		})}, clock.New())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer synctest.Wait()
-		defer c.Close()
-		var x Exchange
-		c.Do(t.Context(), post("{}"), &x)
-		if x.Err != nil || x.Replays != 0 || x.Reused {
-			t.Fatalf("first: %d replays, reused %t: %v", x.Replays, x.Reused, x.Err)
-		}
-		c.Do(t.Context(), post("{}"), &x)
-		if x.Err != nil || x.Attempts != 1 || x.Replays != 1 || x.Resent != 1 || x.Reused {
-			t.Errorf("second: %d attempts, %d replays, %d resent, reused %t: %v", x.Attempts, x.Replays, x.Resent, x.Reused, x.Err)
-		}
-		if x.Wire-x.Start != time.Second || time.Duration(x.At[0]) != x.Wire {
-			t.Errorf("wire %v after the start, first chunk %v after the wire; want 1s and 0", x.Wire-x.Start, time.Duration(x.At[0])-x.Wire)
-		}
-	})
+		})
+	}
 }
 
 // engine answers requests on pipes and counts those that it got whole. The second request of a connection kills it, as
@@ -196,53 +208,60 @@ func (e *engine) serve(c net.Conn) {
 
 // TestReplayIsSeen counts what the engine had whole: with retries off it gets a request twice at most once, and that shows.
 func TestReplayIsSeen(t *testing.T) {
-	for _, c := range []struct {
-		name            string
-		body            int
-		header          http.Header
-		engine          *engine
-		want            Class
-		replays, resent int
-		whole           int // requests that the engine had, the two before included
-	}{
-		{"a connection dies with the whole request, the next one lives", 100, nil, &engine{diesOfWhole: 1}, "", 1, 1, 4},
-		{"both kept connections die with it", 100, nil, &engine{diesOfWhole: 2}, ClassTransport, 1, 1, 4},
-		{"and a caller's idempotency key gives no licence", 100, http.Header{"Idempotency-Key": {"k"}}, &engine{diesOfWhole: 2}, ClassTransport, 1, 1, 4},
-		{"both die under the upload: the engine never had it", 1 << 20, nil, &engine{diesOfHead: 2}, "", 2, 0, 3},
-		{"one under the upload, one with the whole request", 1 << 20, nil, &engine{diesOfHead: 1, diesOfWhole: 1}, "", 2, 1, 4},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				e := c.engine
-				cl, err := New(Config{URL: "http://engine", Header: c.header, DialContext: piped(e.serve)}, clock.New())
-				if err != nil {
-					t.Fatal(err)
+	for name, by := range ways {
+		t.Run(name, func(t *testing.T) {
+			for _, c := range []struct {
+				name            string
+				body            int
+				header          http.Header
+				engine          *engine
+				want            Class
+				replays, resent int
+				whole           int // requests that the engine had, the two before included
+			}{
+				{"a connection dies with the whole request, the next one lives", 100, nil, &engine{diesOfWhole: 1}, "", 1, 1, 4},
+				{"both kept connections die with it", 100, nil, &engine{diesOfWhole: 2}, ClassTransport, 1, 1, 4},
+				{"and a caller's idempotency key gives no licence", 100, http.Header{"Idempotency-Key": {"k"}}, &engine{diesOfWhole: 2}, ClassTransport, 1, 1, 4},
+				{"both die under the upload: the engine never had it", 1 << 20, nil, &engine{diesOfHead: 2}, "", 2, 0, 3},
+				{"one under the upload, one with the whole request", 1 << 20, nil, &engine{diesOfHead: 1, diesOfWhole: 1}, "", 2, 1, 4},
+			} {
+				if by == byDirect && c.body > maxDirect { // it would go by net/http, which has kept no connection
+					continue
 				}
-				defer synctest.Wait()
-				defer cl.Close()
-				var wg sync.WaitGroup
-				for range 2 { // two connections to keep
-					wg.Go(func() {
+				t.Run(c.name, func(t *testing.T) {
+					synctest.Test(t, func(t *testing.T) {
+						e := c.engine
+						cl, err := New(Config{way: by, URL: "http://engine", Header: c.header, DialContext: piped(e.serve)}, clock.New())
+						if err != nil {
+							t.Fatal(err)
+						}
+						defer synctest.Wait()
+						defer cl.Close()
+						var wg sync.WaitGroup
+						for range 2 { // two connections to keep
+							wg.Go(func() {
+								var x Exchange
+								cl.Do(t.Context(), post("{}"), &x)
+								if x.Err != nil || x.Replays != 0 || x.Resent != 0 {
+									t.Errorf("before: %d replays, %d resent: %v", x.Replays, x.Resent, x.Err)
+								}
+							})
+						}
+						wg.Wait()
+						synctest.Wait()
 						var x Exchange
-						cl.Do(t.Context(), post("{}"), &x)
-						if x.Err != nil || x.Replays != 0 || x.Resent != 0 {
-							t.Errorf("before: %d replays, %d resent: %v", x.Replays, x.Resent, x.Err)
+						cl.Do(t.Context(), post(`"`+strings.Repeat("x", c.body)+`"`), &x)
+						var got Class
+						if x.Err != nil {
+							got = x.Err.Class
+						}
+						if got != c.want || x.Attempts != 1 || x.Replays != c.replays || x.Resent != c.resent || e.whole != c.whole {
+							t.Errorf("class %q, %d attempts, %d replays, %d resent, the engine had %d; want %q, 1, %d, %d, %d: %v",
+								got, x.Attempts, x.Replays, x.Resent, e.whole, c.want, c.replays, c.resent, c.whole, x.Err)
 						}
 					})
-				}
-				wg.Wait()
-				synctest.Wait()
-				var x Exchange
-				cl.Do(t.Context(), post(`"`+strings.Repeat("x", c.body)+`"`), &x)
-				var got Class
-				if x.Err != nil {
-					got = x.Err.Class
-				}
-				if got != c.want || x.Attempts != 1 || x.Replays != c.replays || x.Resent != c.resent || e.whole != c.whole {
-					t.Errorf("class %q, %d attempts, %d replays, %d resent, the engine had %d; want %q, 1, %d, %d, %d: %v",
-						got, x.Attempts, x.Replays, x.Resent, e.whole, c.want, c.replays, c.resent, c.whole, x.Err)
-				}
-			})
+				})
+			}
 		})
 	}
 }

@@ -5,22 +5,22 @@ package send
 
 import "bytes"
 
-// scanner extracts the members that matter from a JSON object in one pass. It allocates memory only for keys that contain an
-// escape. It does not validate: a missing comma and bytes after the last brace are accepted. A fuzz test checks that it agrees with
-// encoding/json on all valid JSON.
+// scanner extracts the relevant members from a JSON object in one pass. It allocates memory only for keys that contain an escape. It does
+// not validate: a missing comma and bytes after the last brace are accepted. A fuzz test checks that it agrees with encoding/json on all
+// valid JSON.
 type scanner struct {
 	data   []byte
 	i      int
 	depth  int
 	out    *chunk
-	choice *choice // being read
+	choice *choice // the current one
 }
 
-// maxDepth bounds the nesting of objects and arrays.
+// maxDepth is the maximum nesting of objects and arrays.
 const maxDepth = 64
 
-// kind says what an object means. A key counts only in an object of its own kind, so that a "content" elsewhere is never mistaken
-// for a token.
+// kind is the meaning of an object. A key counts only in its own kind of object, so that a "content" elsewhere is never mistaken for a
+// token.
 type kind uint8
 
 const (
@@ -208,7 +208,7 @@ func (s *scanner) object(k kind) bool {
 	}
 }
 
-// nested reads a value that counts if it is an object.
+// nested reads a value, which is used if it is an object.
 func (s *scanner) nested(k kind) bool {
 	if s.peek() == '{' {
 		return s.object(k)
@@ -216,7 +216,7 @@ func (s *scanner) nested(k kind) bool {
 	return s.skip()
 }
 
-// array reads a value that counts if it is an array of objects.
+// array reads a value, which is used if it is an array of objects.
 func (s *scanner) array(k kind) bool {
 	if s.peek() != '[' {
 		return s.skip()
@@ -249,7 +249,7 @@ func (s *scanner) array(k kind) bool {
 	}
 }
 
-// raw reads a value that counts, as it stands, if it is an array.
+// raw reads a value, which is used unchanged if it is an array.
 func (s *scanner) raw(to *[]byte, read func() bool) bool {
 	if s.peek() != '[' {
 		return s.skip()
@@ -260,7 +260,7 @@ func (s *scanner) raw(to *[]byte, read func() bool) bool {
 	return ok
 }
 
-// failure reads the value of an error key: anything but null, false and an empty string is one.
+// failure reads the value of an error key: anything but null, false and an empty string is an error.
 func (s *scanner) failure() bool {
 	s.peek()
 	from := s.i
@@ -275,7 +275,7 @@ func (s *scanner) failure() bool {
 	return true
 }
 
-// text reads a value that counts if it is a string.
+// text reads a value, which is used if it is a string.
 func (s *scanner) text(t *text) bool {
 	if s.peek() != '"' {
 		return s.skip()
@@ -287,7 +287,7 @@ func (s *scanner) text(t *text) bool {
 	return ok
 }
 
-// filled reads a value that counts if it is a string that is not empty.
+// filled reads a value, which is used if it is a string that is not empty.
 func (s *scanner) filled(t *text) bool {
 	var v text
 	ok := s.text(&v)
@@ -297,7 +297,7 @@ func (s *scanner) filled(t *text) bool {
 	return ok
 }
 
-// count reads a value that counts if it is a number made of digits alone.
+// count reads a value, which is used if it is a number of digits only.
 func (s *scanner) count(n *int64) bool {
 	v, ok := s.number()
 	s.out.note(n, v)
@@ -361,10 +361,10 @@ func (s *scanner) skip() bool {
 			return s.i > from
 		}
 	}
-	return false // no value ends an object
+	return false // an object does not end with a value
 }
 
-// skipNested reads an object or array in which nothing counts.
+// skipNested reads an object or array without relevant members.
 func (s *scanner) skipNested() bool {
 	depth := s.depth
 	for s.i < len(s.data) {

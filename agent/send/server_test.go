@@ -102,6 +102,9 @@ func sse(lines ...string) string {
 	return sseHead + b.String() + lastChunk
 }
 
+// ways are those that an exchange can go, by name.
+var ways = map[string]way{"net http": byNetHTTP, "direct": byDirect}
+
 // client makes a client that is closed with the test.
 func client(t testing.TB, cfg Config) *Client {
 	t.Helper()

@@ -55,117 +55,121 @@ type rehearsal struct {
 // TestSimulatorFaults drives the client against every fault that the simulator knows: what is served and what is not,
 // and of which class.
 func TestSimulatorFaults(t *testing.T) {
-	const prompt = 18 // 8 words and the template
-	counted := Usage{Prompt: prompt, Completion: 10, Cached: 0, Reasoning: Unknown}
-	plain := rehearsal{status: 200, chunks: 10, finish: "length", usage: counted}
-	with := func(change func(*rehearsal)) rehearsal { r := plain; change(&r); return r }
-	refused := func(c Class, status int, code string) rehearsal {
-		return rehearsal{class: c, status: status, code: code, usage: NoUsage}
-	}
-	broken := func(c Class, code string) rehearsal { // after half of the reply
-		return rehearsal{class: c, status: 200, code: code, chunks: 5, usage: NoUsage}
-	}
-	want := map[simulator.Fault]rehearsal{
-		"rate-limit":     refused(ClassRateLimited, 429, "rate_limit_exceeded"),
-		"unavailable":    refused(ClassHTTP, 503, "unavailable"),
-		"overloaded":     refused(ClassHTTP, 529, "overloaded"),
-		"server-error":   refused(ClassHTTP, 500, "server_error"),
-		"refuse":         refused(ClassTransport, 0, ""),
-		"not-found":      refused(ClassHTTP, 404, ""),
-		"error-integer":  refused(ClassHTTP, 400, "BadRequestError"),
-		"error-digits":   refused(ClassHTTP, 500, "internal_error"),
-		"error-flat":     refused(ClassHTTP, 400, "BadRequest"),
-		"error-string":   refused(ClassHTTP, 401, ""),
-		"error-ok":       refused(ClassStreamError, 200, "server_error"),
-		"html":           refused(ClassProtocol, 200, ""),
-		"malformed-json": refused(ClassProtocol, 200, ""),
-		"wrong-type":     refused(ClassProtocol, 200, ""),
-
-		"stream-error":      broken(ClassStreamError, "engine_error"),
-		"stream-error-done": broken(ClassStreamError, "engine_error"),
-		"cut":               broken(ClassTransport, ""),
-		"stall":             broken(ClassIdleTimeout, ""),
-		"silent-end":        broken(ClassIncomplete, ""),
-		"done-only":         broken(ClassIncomplete, ""),
-		"malformed-event":   broken(ClassProtocol, ""),
-		"bad-framing":       broken(ClassProtocol, ""),
-		"endless-line":      broken(ClassLimit, ""),
-
-		"slow-accept":   plain,
-		"tiny-writes":   plain,
-		"joined-tokens": with(func(r *rehearsal) { r.chunks = 4 }), // 1, 4, 4, 1
-		"joined-chunks": plain,
-		"close-after":   plain,
-
-		"comments":          plain,
-		"null-events":       plain,
-		"fields":            plain,
-		"no-space":          plain,
-		"trailing-space":    plain,
-		"crlf":              plain,
-		"cr":                plain,
-		"byte-order-mark":   plain,
-		"split-data":        plain,
-		"long-line":         plain,
-		"empty-chunks":      plain,
-		"role-everywhere":   plain,
-		"usage-null":        plain,
-		"usage-zero":        plain,
-		"usage-grows":       plain,
-		"usage-on-finish":   plain,
-		"no-usage":          with(func(r *rehearsal) { r.usage = NoUsage }),
-		"finish-on-last":    plain,
-		"no-done":           plain,
-		"other-finish":      with(func(r *rehearsal) { r.finish = "abort" }),
-		"short-output":      with(func(r *rehearsal) { r.chunks, r.usage.Completion = 5, 5 }),
-		"short-prompt":      with(func(r *rehearsal) { r.usage.Prompt = prompt / 2 }),
-		"reasoning":         plain,
-		"reasoning-content": plain,
-		"tool-deltas":       with(func(r *rehearsal) { r.chunks, r.finish = 11, "tool_calls" }), // the name is output too
-		"choices":           plain,
-		"choice-unfinished": with(func(r *rehearsal) { r.class = ClassIncomplete }),
-	}
-	names, _ := simulator.FaultNames()
-	for _, name := range names {
-		if _, known := want[name]; !known {
-			t.Errorf("no expectation of fault %s", name)
-		}
-	}
-	e, url := rehearse(t, simulator.Config{Faults: simulator.Faults{StallFor: 400 * time.Millisecond}})
-	const body = `{"model":"m","messages":[{"role":"user","content":"a b c d e f g h"}],"max_tokens":10,"stream":true,"stream_options":{"include_usage":true}}`
-	for name, want := range want {
-		verdict := "served"
-		if want.class != "" {
-			verdict = string(want.class)
-		}
-		t.Run(fmt.Sprintf("%s: %s", name, verdict), func(t *testing.T) {
-			c := client(t, Config{URL: url, IdleTimeout: 100 * time.Millisecond})
-			if name != "stall" {
-				c.cfg.IdleTimeout = time.Minute // a busy machine is silent too
+	for name, by := range ways {
+		t.Run(name, func(t *testing.T) {
+			const prompt = 18 // 8 words and the template
+			counted := Usage{Prompt: prompt, Completion: 10, Cached: 0, Reasoning: Unknown}
+			plain := rehearsal{status: 200, chunks: 10, finish: "length", usage: counted}
+			with := func(change func(*rehearsal)) rehearsal { r := plain; change(&r); return r }
+			refused := func(c Class, status int, code string) rehearsal {
+				return rehearsal{class: c, status: status, code: code, usage: NoUsage}
 			}
-			req := post(body)
-			req.Header = http.Header{simulator.HeaderFault: {string(name)}}
-			var x Exchange
-			c.Do(context.WithoutCancel(t.Context()), req, &x)
-			got := rehearsal{status: x.Status, chunks: len(x.At), finish: x.FinishReason, usage: x.Usage}
-			if x.Err != nil {
-				got.class, got.code = x.Err.Class, x.Err.Code
+			broken := func(c Class, code string) rehearsal { // after half of the reply
+				return rehearsal{class: c, status: 200, code: code, chunks: 5, usage: NoUsage}
 			}
-			if got != want {
-				t.Errorf("got %+v, want %+v; %v", got, want, x.Err)
+			want := map[simulator.Fault]rehearsal{
+				"rate-limit":     refused(ClassRateLimited, 429, "rate_limit_exceeded"),
+				"unavailable":    refused(ClassHTTP, 503, "unavailable"),
+				"overloaded":     refused(ClassHTTP, 529, "overloaded"),
+				"server-error":   refused(ClassHTTP, 500, "server_error"),
+				"refuse":         refused(ClassTransport, 0, ""),
+				"not-found":      refused(ClassHTTP, 404, ""),
+				"error-integer":  refused(ClassHTTP, 400, "BadRequestError"),
+				"error-digits":   refused(ClassHTTP, 500, "internal_error"),
+				"error-flat":     refused(ClassHTTP, 400, "BadRequest"),
+				"error-string":   refused(ClassHTTP, 401, ""),
+				"error-ok":       refused(ClassStreamError, 200, "server_error"),
+				"html":           refused(ClassProtocol, 200, ""),
+				"malformed-json": refused(ClassProtocol, 200, ""),
+				"wrong-type":     refused(ClassProtocol, 200, ""),
+
+				"stream-error":      broken(ClassStreamError, "engine_error"),
+				"stream-error-done": broken(ClassStreamError, "engine_error"),
+				"cut":               broken(ClassTransport, ""),
+				"stall":             broken(ClassIdleTimeout, ""),
+				"silent-end":        broken(ClassIncomplete, ""),
+				"done-only":         broken(ClassIncomplete, ""),
+				"malformed-event":   broken(ClassProtocol, ""),
+				"bad-framing":       broken(ClassProtocol, ""),
+				"endless-line":      broken(ClassLimit, ""),
+
+				"slow-accept":   plain,
+				"tiny-writes":   plain,
+				"joined-tokens": with(func(r *rehearsal) { r.chunks = 4 }), // 1, 4, 4, 1
+				"joined-chunks": plain,
+				"close-after":   plain,
+
+				"comments":          plain,
+				"null-events":       plain,
+				"fields":            plain,
+				"no-space":          plain,
+				"trailing-space":    plain,
+				"crlf":              plain,
+				"cr":                plain,
+				"byte-order-mark":   plain,
+				"split-data":        plain,
+				"long-line":         plain,
+				"empty-chunks":      plain,
+				"role-everywhere":   plain,
+				"usage-null":        plain,
+				"usage-zero":        plain,
+				"usage-grows":       plain,
+				"usage-on-finish":   plain,
+				"no-usage":          with(func(r *rehearsal) { r.usage = NoUsage }),
+				"finish-on-last":    plain,
+				"no-done":           plain,
+				"other-finish":      with(func(r *rehearsal) { r.finish = "abort" }),
+				"short-output":      with(func(r *rehearsal) { r.chunks, r.usage.Completion = 5, 5 }),
+				"short-prompt":      with(func(r *rehearsal) { r.usage.Prompt = prompt / 2 }),
+				"reasoning":         plain,
+				"reasoning-content": plain,
+				"tool-deltas":       with(func(r *rehearsal) { r.chunks, r.finish = 11, "tool_calls" }), // the name is output too
+				"choices":           plain,
+				"choice-unfinished": with(func(r *rehearsal) { r.class = ClassIncomplete }),
 			}
-			if x.Err == nil {
-				inOrder(t, &x)
+			names, _ := simulator.FaultNames()
+			for _, name := range names {
+				if _, known := want[name]; !known {
+					t.Errorf("no expectation of fault %s", name)
+				}
+			}
+			e, url := rehearse(t, simulator.Config{Faults: simulator.Faults{StallFor: 400 * time.Millisecond}})
+			const body = `{"model":"m","messages":[{"role":"user","content":"a b c d e f g h"}],"max_tokens":10,"stream":true,"stream_options":{"include_usage":true}}`
+			for name, want := range want {
+				verdict := "served"
+				if want.class != "" {
+					verdict = string(want.class)
+				}
+				t.Run(fmt.Sprintf("%s: %s", name, verdict), func(t *testing.T) {
+					c := client(t, Config{way: by, URL: url, IdleTimeout: 100 * time.Millisecond})
+					if name != "stall" {
+						c.cfg.IdleTimeout = time.Minute // a busy machine is silent too
+					}
+					req := post(body)
+					req.Header = http.Header{simulator.HeaderFault: {string(name)}}
+					var x Exchange
+					c.Do(context.WithoutCancel(t.Context()), req, &x)
+					got := rehearsal{status: x.Status, chunks: len(x.At), finish: x.FinishReason, usage: x.Usage}
+					if x.Err != nil {
+						got.class, got.code = x.Err.Class, x.Err.Code
+					}
+					if got != want {
+						t.Errorf("got %+v, want %+v; %v", got, want, x.Err)
+					}
+					if x.Err == nil {
+						inOrder(t, &x)
+					}
+				})
+			}
+			if err := e.WaitIdle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			for _, r := range e.Records() {
+				if r.Outcome != simulator.Faulted && r.Outcome != simulator.ClientGone {
+					t.Errorf("the engine served fault %s as %s", r.Fault, r.Outcome)
+				}
 			}
 		})
-	}
-	if err := e.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, r := range e.Records() {
-		if r.Outcome != simulator.Faulted && r.Outcome != simulator.ClientGone {
-			t.Errorf("the engine served fault %s as %s", r.Fault, r.Outcome)
-		}
 	}
 }
 
@@ -194,25 +198,29 @@ func TestSimulatorFirstTokenIsContent(t *testing.T) {
 // A server that closes each connection behind its reply, unannounced, costs no second of anybody's: requests go out
 // again at once on another connection, and that is counted.
 func TestSimulatorCloseAfter(t *testing.T) {
-	e, url := rehearse(t, simulator.Config{Faults: simulator.Faults{Rates: map[simulator.Fault]float64{"close-after": 1}}})
-	c := client(t, Config{URL: url, RetryWait: time.Hour}) // a retry would show
-	const n = 200
-	for range n {
-		var x Exchange
-		c.Do(t.Context(), post(`{"model":"m","messages":[{"role":"user","content":"a"}],"max_tokens":2,"stream":true}`), &x)
-		if x.Err != nil || x.Attempts != 1 {
-			t.Fatalf("attempts %d, %v", x.Attempts, x.Err)
-		}
-	}
-	if err := e.WaitIdle(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	conns := make(map[uint64]int)
-	for _, r := range e.Records() {
-		conns[r.Conn]++
-	}
-	if len(conns) != n || len(e.Records()) != n {
-		t.Errorf("%d requests on %d connections, want %d on as many", len(e.Records()), len(conns), n)
+	for name, by := range ways {
+		t.Run(name, func(t *testing.T) {
+			e, url := rehearse(t, simulator.Config{Faults: simulator.Faults{Rates: map[simulator.Fault]float64{"close-after": 1}}})
+			c := client(t, Config{way: by, URL: url, RetryWait: time.Hour}) // a retry would show
+			const n = 200
+			for range n {
+				var x Exchange
+				c.Do(t.Context(), post(`{"model":"m","messages":[{"role":"user","content":"a"}],"max_tokens":2,"stream":true}`), &x)
+				if x.Err != nil || x.Attempts != 1 {
+					t.Fatalf("attempts %d, %v", x.Attempts, x.Err)
+				}
+			}
+			if err := e.WaitIdle(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			conns := make(map[uint64]int)
+			for _, r := range e.Records() {
+				conns[r.Conn]++
+			}
+			if len(conns) != n || len(e.Records()) != n {
+				t.Errorf("%d requests on %d connections, want %d on as many", len(e.Records()), len(conns), n)
+			}
+		})
 	}
 }
 

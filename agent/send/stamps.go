@@ -5,7 +5,7 @@ package send
 
 import "sync"
 
-// stamps are the arrays of an exchange, without pointers: they live through a run by the ten thousand.
+// stamps are the arrays of an exchange, without pointers, because a run has ten thousands of them.
 type stamps struct {
 	at     []int64
 	read   []uint32
@@ -23,7 +23,7 @@ func newStamps(n int) (at []int64, read []uint32, tokens []int32) {
 	return make([]int64, 0, n), make([]uint32, 0, n), nil
 }
 
-// Release gives the stamp arrays back. At, Read and Tokens are nil afterwards; the rest stays.
+// Release returns the timestamp arrays to the pool. At, Read and Tokens are nil afterwards; the rest stays.
 func (x *Exchange) Release() {
 	if cap(x.At) > 0 && cap(x.At) <= maxStamps {
 		stampPool.Put(&stamps{at: x.At, read: x.Read, tokens: x.Tokens})

@@ -24,10 +24,10 @@ const (
 
 	maxErrorBody = 64 << 10 // of a reply that is an error
 	maxName      = 256      // of an id, a model, a finish reason
-	maxStamps    = 1 << 16  // chunks that a stream's arrays are made for at first
+	maxStamps    = 1 << 16  // initial maximum of chunks in a stream's arrays
 )
 
-// stream reads a reply into an exchange. It is used again by others: what stays is its buffers.
+// stream reads a reply into an exchange. It is reused: only its buffers stay.
 type stream struct {
 	x       *Exchange
 	flight  *flight
@@ -38,12 +38,12 @@ type stream struct {
 	chunk   chunk
 	reply   reply
 	max     int
-	failure *Error // what the reply said or did wrong
+	failure *Error // the reply's first error
 
 	messages       messageUsage // of the Messages API, so far
 	last           arrival      // of the last content chunk
 	seen, finished uint64       // choices, a bit for each index below 64
-	counted        int64        // tokens that usage had counted at the last content chunk
+	counted        int64        // tokens in usage at the last content chunk
 	uncounted      bool         // a content chunk came without usage
 }
 
@@ -57,7 +57,7 @@ func (s *stream) begin(x *Exchange, f *flight, req *Request, chunks *atomic.Int6
 	}
 }
 
-// free gives the stream back without what belongs to its exchange.
+// free resets the stream and returns it to the pool.
 func (s *stream) free() {
 	s.chunk.reset()
 	clear(s.chunk.choices[:cap(s.chunk.choices)])
@@ -66,18 +66,17 @@ func (s *stream) free() {
 	streams.Put(s)
 }
 
-// complete reports whether the reply has said all: a finish reason of every choice that it began.
+// complete reports whether the reply is complete: it has a finish reason for every choice that it began.
 func (s *stream) complete() bool { return s.finished&1 != 0 && s.finished == s.seen }
 
-// fail notes the first thing that went wrong with the reply.
+// fail records the first error of the reply.
 func (s *stream) fail(c Class, name, message string) {
 	if s.failure == nil {
 		s.failure = &Error{Class: c, Code: name, Message: message}
 	}
 }
 
-// take reads the whole reply. The error is what the connection or a bound of ours did to it; what the reply itself
-// says or does wrong is in failure.
+// take reads the whole reply. It returns an error of the connection or of a limit of ours; errors in the reply itself are in failure.
 func (s *stream) take(resp *http.Response) error {
 	s.x.Status = resp.StatusCode
 	if s.req.API == Generate {
@@ -99,14 +98,14 @@ func (s *stream) take(resp *http.Response) error {
 	return s.stranger(media)
 }
 
-// refusal reads a reply whose status is no success.
+// refusal reads a reply whose status is not a success.
 func (s *stream) refusal(resp *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(&s.in, maxErrorBody))
 	s.fail(refusal(resp, body))
 	return err
 }
 
-// stranger reads a reply of a kind that was not asked for: an error in the guise of success, or a web page.
+// stranger reads a reply of another kind than requested: an error with a status of success, or a web page.
 func (s *stream) stranger(media string) error {
 	body, err := io.ReadAll(io.LimitReader(&s.in, maxErrorBody))
 	if s.chunk.parse(body) && s.chunk.failed {
@@ -132,8 +131,8 @@ func (s *stream) whole() error {
 	return s.event(&event{data: body, at: s.in.last})
 }
 
-// stream reads a reply that is a stream of events. It reads on to the end when all has been said, so that the
-// connection can be used again; the guard sees to it that this does not take long.
+// stream reads a reply that is a stream of events. It continues to the end after the reply is complete, so that the connection can be
+// reused; the guard limits the time for that.
 func (s *stream) stream() error {
 	s.events.reset(&s.in, s.max)
 	for {
@@ -150,7 +149,7 @@ func (s *stream) stream() error {
 			return err
 		}
 		if s.failure != nil && s.failure.Class == ClassProtocol {
-			return nil // there is no sense in what follows
+			return nil // what follows cannot be understood
 		}
 	}
 }
@@ -160,7 +159,7 @@ var (
 	nullMark = []byte("null")
 )
 
-// event takes the data of one event.
+// event reads the data of one event.
 func (s *stream) event(e *event) error {
 	data := bytes.TrimSpace(e.data)
 	switch {
@@ -195,8 +194,8 @@ func (s *stream) event(e *event) error {
 	return s.content(e.at)
 }
 
-// complain notes an error in a reply whose status is a success. vLLM answers 200 before it looks at a request, and says in the
-// first event that it is invalid: with the number of a client's error.
+// complain records an error in a reply whose status is a success. vLLM answers 200 before it checks a request, and reports in the first
+// event that it is invalid, with the number of a client's error.
 func (s *stream) complain(data []byte) {
 	name, message, status := complaint(data)
 	class := ClassStreamError
@@ -206,7 +205,7 @@ func (s *stream) complain(data []byte) {
 	s.fail(class, name, message)
 }
 
-// content takes a parsed chunk.
+// content reads a parsed chunk.
 func (s *stream) content(at arrival) error {
 	c, x := &s.chunk, s.x
 	if len(c.typ) > 0 {
@@ -226,7 +225,7 @@ func (s *stream) content(at arrival) error {
 	return s.choices(at)
 }
 
-// choices takes the choices of a chunk.
+// choices reads the choices of a chunk.
 func (s *stream) choices(at arrival) error {
 	c, x := &s.chunk, s.x
 	stamped := false
@@ -262,8 +261,8 @@ func (s *stream) choices(at arrival) error {
 	switch {
 	case !s.complete():
 	case c.hasUsage && (len(c.choices) == 0 || len(c.typ) > 0):
-		// The usage chunk of its own, or the last event of a typed stream, is the last word. Usage beside a finish
-		// reason is not: a server that sends it with each chunk sends a fuller one at the end.
+		// A separate usage chunk, or the last event of a typed stream, is final. Usage together with a finish reason is not: a server that
+		// sends it with each chunk sends a more complete one at the end.
 		s.flight.guard.enter(stageOver)
 	default:
 		s.flight.guard.enter(stageTail)
@@ -271,7 +270,7 @@ func (s *stream) choices(at arrival) error {
 	return nil
 }
 
-// stamp notes a content chunk of choice 0.
+// stamp records a content chunk of choice 0.
 func (s *stream) stamp(at arrival, answer bool) {
 	x := s.x
 	switch {
@@ -301,7 +300,7 @@ func (s *stream) stamp(at arrival, answer bool) {
 	}
 }
 
-// typed gives an event of the Responses API the form of a chunk: /v1/responses streams typed events and has no [DONE].
+// typed converts an event of the Responses API to the form of a chunk: /v1/responses streams typed events and has no [DONE].
 func (s *stream) typed() {
 	c := &s.chunk
 	switch c.typ.String() {
@@ -321,7 +320,7 @@ func (s *stream) typed() {
 	}
 }
 
-// called returns the calls of tools that the output of a whole response has, in the form of a chat; nil where they are not wanted.
+// called returns the tool calls in the output of a whole response, in the form of a chat; nil if they are not needed.
 func (s *stream) called() []byte {
 	var items []struct {
 		Type      string `json:"type"`
@@ -347,24 +346,24 @@ func (s *stream) called() []byte {
 	return all
 }
 
-// response gives a whole reply of the Responses API the form of a chunk.
+// response converts a whole reply of the Responses API to the form of a chunk.
 func (s *stream) response() {
 	c := &s.chunk
 	finish := c.whole.status
 	switch {
 	case finish.is("completed"):
 	case !finish.is("incomplete"):
-		return // it has not come about
+		return // it was not created
 	case len(c.whole.reason) > 0:
 		finish = c.whole.reason
 	}
 	c.choices = append(c.choices, choice{content: c.whole.text, finish: finish, tools: s.called()})
 }
 
-// finish fills in what is known at the end only.
+// finish fills in what is known only at the end.
 func (s *stream) finish() {
 	x := s.x
-	// Tokens are known where the usage on the chunks grew with them; zeros on each chunk say nothing.
+	// Tokens are known if the usage on the chunks increased with them; zeros on each chunk show nothing.
 	if s.uncounted || s.counted == 0 {
 		x.Tokens = nil
 	}

@@ -3,9 +3,8 @@
 
 package send
 
-// TokenScanner tells whether an event of a stream holds a token, by the scanner that the client itself reads with. It is
-// for programs that compare a client's cost with the client's own floor. The zero value is ready; it is not safe for
-// concurrent use, and keeps no part of the events.
+// TokenScanner reports whether an event of a stream has a token, with the client's own scanner. It is for programs that measure a client's
+// minimum cost. The zero value is ready; it is not safe for concurrent use, and keeps no part of the events.
 type TokenScanner struct{ chunk chunk }
 
 // Token reports whether the data of an event is a whole JSON object with content, reasoning or a tool call in it.

@@ -16,12 +16,12 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// attributes collects those of spans.
+// attributes collects the attributes of a span.
 type attributes []attribute.KeyValue
 
 func (a *attributes) add(kvs ...attribute.KeyValue) { *a = append(*a, kvs...) }
 
-// when adds an attribute on a condition; it is absent otherwise.
+// when adds an attribute if a condition holds; otherwise it is absent.
 func (a *attributes) when(ok bool, kv attribute.KeyValue) {
 	if ok {
 		*a = append(*a, kv)
@@ -37,7 +37,7 @@ func (a *attributes) count(key string, n int64) { a.when(n > send.Unknown, attri
 // present adds a number that is absent when 0.
 func (a *attributes) present(key string, n int) { a.when(n > 0, attribute.Int(key, n)) }
 
-// baseAttributes are those that all requests of a run share, on spans and metrics; each has its model beside them.
+// baseAttributes are those that all requests of a run share, on spans and metrics, in addition to the model.
 func baseAttributes(c *Config) (a attributes) {
 	a.text(semconv.GenAIOperationName, c.Operation)
 	a.text(semconv.GenAIProviderName, c.Provider)
@@ -46,7 +46,7 @@ func baseAttributes(c *Config) (a attributes) {
 	return a
 }
 
-// requestAttributes are the attributes of a request's span, token events aside.
+// requestAttributes are the attributes of a request's span, without token events.
 func (p *Pipeline) requestAttributes(r *measure.Record) attributes {
 	a := make(attributes, 0, 48)
 	a.add(p.base...)
@@ -72,7 +72,7 @@ func (p *Pipeline) requestAttributes(r *measure.Record) attributes {
 	return a
 }
 
-// rowAttributes say which row the request is.
+// rowAttributes identify the row of the request.
 func (p *Pipeline) rowAttributes(a *attributes, r *measure.Record) {
 	row := r.Row
 	a.when(row.Timestamp.Set, attribute.Float64(semconv.Timestamp, row.Timestamp.V))
@@ -116,7 +116,7 @@ func (p *Pipeline) rowAttributes(a *attributes, r *measure.Record) {
 	}
 }
 
-// graphAttributes say what a row of a graph waited for.
+// graphAttributes describe what a row of a graph waited for.
 func graphAttributes(a *attributes, r *measure.Record) {
 	row := r.Row
 	if r.After == nil {
@@ -130,7 +130,7 @@ func graphAttributes(a *attributes, r *measure.Record) {
 	a.when(row.ToolWait.Set, attribute.Float64(semconv.ToolWait, row.ToolWait.V))
 }
 
-// scheduleAttributes say how the row was sent.
+// scheduleAttributes describe how the row was sent.
 func scheduleAttributes(a *attributes, r *measure.Record, speedup float64) {
 	seconds := func(key string, d time.Duration) attribute.KeyValue { return attribute.Float64(key, d.Seconds()) }
 	skipped := r.Outcome == measure.Skipped
@@ -146,7 +146,7 @@ func scheduleAttributes(a *attributes, r *measure.Record, speedup float64) {
 	a.when(r.TailCut, attribute.Bool(semconv.PromptTailCut, true))
 }
 
-// latenessClass puts a lateness between the bounds by which package judge judges that of a run.
+// latenessClass returns the class of a lateness, by the bounds with which package judge judges that of a run.
 func latenessClass(late time.Duration) string {
 	switch {
 	case late <= 10*time.Millisecond:
@@ -158,7 +158,7 @@ func latenessClass(late time.Duration) string {
 	}
 }
 
-// replyAttributes say what came back.
+// replyAttributes describe the reply.
 func replyAttributes(a *attributes, r *measure.Record) {
 	x := &r.Exchange
 	a.text(semconv.GenAIResponseID, x.ResponseID)

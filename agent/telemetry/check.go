@@ -18,18 +18,17 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// checkTime bounds Check: a wrong endpoint is told in the first second of a run.
+// checkTime is the time limit of Check, so that a wrong endpoint is reported in the first second of a run.
 const checkTime = 800 * time.Millisecond
 
-// checkGrace is how long a question may take to end once the time is over; see within.
+// checkGrace is how long a query may take to end after its time; see within.
 const checkGrace = 100 * time.Millisecond
 
-// Check asks each OTLP receiver that Start would export to whether it takes telemetry, with an export that holds none. It
-// returns in a second at most.
+// Check asks each OTLP receiver to which Start would export whether it accepts telemetry, with an empty export. It returns in a second at
+// most.
 //
-// The warnings say what would be lost, where to, why and what to do. They end no run: a receiver may be back in time, and
-// what it misses until then is kept, as far as Config.QueueBytes go. The error is one of configuration, the same that Start
-// returns.
+// The warnings say what would be lost, to which receiver, why, and what to do. They do not end the run: a receiver may be back in time, and
+// until then telemetry is queued, up to Config.QueueBytes. The error is a configuration error, the same that Start returns.
 func Check(ctx context.Context, cfg Config) (warnings []string, err error) {
 	return check(ctx, cfg, checkTime)
 }
@@ -54,7 +53,7 @@ func check(ctx context.Context, cfg Config, limit time.Duration) (warnings []str
 		asked.Go(func() { figures, figuresErr = metrics.ask(ctx, &c, limit, askForMetrics) })
 	}
 	asked.Wait()
-	if err := cmp.Or(spansErr, figuresErr); err != nil { // what both have in common is said once
+	if err := cmp.Or(spansErr, figuresErr); err != nil { // common errors are reported once
 		return nil, err
 	}
 	if spans.what != "" && spans.host == figures.host && spans.what == figures.what {
@@ -69,7 +68,7 @@ func check(ctx context.Context, cfg Config, limit time.Duration) (warnings []str
 	return warnings, nil
 }
 
-// finding is what is wrong with one receiver; without what, nothing is.
+// finding is a problem of one receiver; an empty what means none.
 type finding struct {
 	receiver
 	lost       string // what does not arrive there
@@ -88,7 +87,7 @@ func (f finding) String() string {
 	return text
 }
 
-// ask sends the signal's receiver an export without telemetry.
+// ask sends an empty export to the signal's receiver.
 func (s signal) ask(ctx context.Context, c *Config, limit time.Duration, send func(context.Context, *Config) error) (f finding, err error) {
 	f.lost = s.lost
 	if f.receiver, err = s.receiver(c); err != nil {
@@ -123,7 +122,7 @@ func askForMetrics(ctx context.Context, c *Config) error {
 	return err
 }
 
-// diagnose says what an export's error means, and what to do.
+// diagnose explains an export's error, with advice.
 func (s signal) diagnose(err error, protocol string, within time.Duration) (what, cure string) {
 	const kept = "what is sent until then is kept, as far as the queue goes"
 	for _, d := range diagnoses {
@@ -141,7 +140,7 @@ func (s signal) diagnose(err error, protocol string, within time.Duration) (what
 	}
 }
 
-// unwrapped returns the part of an exporter's error that says what happened, without what was attempted.
+// unwrapped returns the part of an exporter's error with the cause, without the attempted action.
 func unwrapped(err error) error {
 	type withStatus interface {
 		error

@@ -21,7 +21,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Mode is how the arrivals of output chunks are written on a request's span.
+// Mode is the form in which the arrivals of output chunks are recorded on a request's span.
 type Mode string
 
 // The modes. The zero Mode is EventsAll.
@@ -40,75 +40,75 @@ const (
 
 // The defaults of Config.
 const (
-	// DefaultQueueBytes bounds the spans that wait for the exporter. At 20 kB, a span with 343 token events, that is
-	// 3,300 requests.
+	// DefaultQueueBytes is the maximum size of the spans that wait for the exporter. At 20 kB, a span with 343 token events, that is 3,300
+	// requests.
 	DefaultQueueBytes = 64 << 20
-	// DefaultBatchBytes is some 2,500 token events, which take 2 or 3 ms to encode: on one core nothing else happens
-	// meanwhile, and no token is read.
+	// DefaultBatchBytes is about 2,500 token events, which take 2 or 3 ms to encode: on one core, nothing else happens meanwhile, and no
+	// token is read.
 	DefaultBatchBytes = 128 << 10
-	// DefaultMessageBytes bounds the message that batches are joined to when the queue fills or the run is over: each takes
-	// a round trip. With its resource it is under the 4 MiB that gRPC servers take by default.
+	// DefaultMessageBytes is the maximum size of a message into which batches are joined when the queue fills or the run is over, because
+	// each message takes a round trip. With its resource it is below the default limit of gRPC servers, 4 MiB.
 	DefaultMessageBytes = 3 << 20
 	// DefaultBatchSpans is the SDK's.
 	DefaultBatchSpans = 512
 	// DefaultLinger is how long the first span of a batch waits for others.
 	DefaultLinger = time.Second
-	// DefaultExportTimeout bounds one export. It is the SDK's; OTEL_EXPORTER_OTLP_TIMEOUT, 10 s by default, bounds it, too. What was not delivered in
-	// that time is kept and sent again; at the end of a run, four times it is how long a receiver that does not answer is given.
+	// DefaultExportTimeout is the time limit of one export, as in the SDK; OTEL_EXPORTER_OTLP_TIMEOUT, 10 s by default, limits it, too.
+	// Spans that were not delivered in that time are kept and sent again. At the end of a run, a receiver that does not answer has four
+	// times this long.
 	DefaultExportTimeout = 30 * time.Second
-	// DefaultMetricInterval is the time between two exports of metrics. The SDK's minute is longer than many runs.
+	// DefaultMetricInterval is the time between two exports of metrics. The SDK's default, a minute, is longer than many runs.
 	DefaultMetricInterval = 10 * time.Second
 )
 
-// Config is what the telemetry of one run needs to know. The zero value works, and is off unless an OTEL_* variable
-// turns it on.
+// Config configures the telemetry of one run. The zero value works, and is off unless an OTEL_* variable turns it on.
 type Config struct {
 	RunID   string // mooncake.run.id on the resource
 	Version string // service.version and the version of the instrumentation scope
 
-	// Force turns traces and metrics on although no OTEL_* variable does. A signal whose exporter is "none" by its variable
-	// stays off, and OTEL_SDK_DISABLED turns everything off.
+	// Force turns traces and metrics on even without an OTEL_* variable. A signal whose exporter is "none" by its variable stays off, and
+	// OTEL_SDK_DISABLED turns everything off.
 	Force bool
-	// Endpoint is the base URL of an OTLP receiver, such as http://localhost:4318. It wins over OTEL_EXPORTER_OTLP_*ENDPOINT
-	// and implies Force. Headers, certificates and all else come from the OTEL_EXPORTER_OTLP_* variables.
+	// Endpoint is the base URL of an OTLP receiver, such as http://localhost:4318. It overrides OTEL_EXPORTER_OTLP_*ENDPOINT and implies
+	// Force. Headers, certificates and everything else come from the OTEL_EXPORTER_OTLP_* variables.
 	Endpoint string
-	// Protocol is ProtocolGRPC or ProtocolHTTP; empty = OTEL_EXPORTER_OTLP_PROTOCOL and its kin, else ProtocolHTTP.
+	// Protocol is ProtocolGRPC or ProtocolHTTP; empty = OTEL_EXPORTER_OTLP_PROTOCOL and similar variables, else ProtocolHTTP.
 	Protocol string
 
 	TokenEvents Mode // empty = EventsAll
-	// ExplicitHistograms exports histograms with the bucket lists of the conventions, for backends that know no others. Otherwise
-	// buckets are exponential: percentiles are right to 2 %, where the lists' are wrong by up to 78 %, with a tenth of the series.
+	// ExplicitHistograms exports histograms with the bucket lists of the conventions, for backends that support no others. Otherwise
+	// buckets are exponential: percentiles are accurate to 2 %, while those of the lists are off by up to 78 %, with a tenth of the series.
 	ExplicitHistograms bool
 
-	// Trace and Digest name what is replayed: the trace without directories and secrets, and its seq_digest, "" where it is unknown.
+	// Trace and Digest identify what is replayed: the trace without directories and secrets, and its seq_digest, "" if it is unknown.
 	Trace, Digest string
 	// SLO is the service level that a good request meets; zero = none.
 	SLO measure.SLO
 
-	// QueueBytes and BatchBytes count encoded OTLP, BatchSpans spans; 0 = the default. No message has more than BatchBytes,
-	// where it is given, else than DefaultMessageBytes, unless one span does.
+	// QueueBytes and BatchBytes count encoded OTLP, BatchSpans spans; 0 = the default. Unless it has a single span, no message is larger
+	// than BatchBytes, if that is set, else than DefaultMessageBytes.
 	QueueBytes, BatchBytes, BatchSpans int
 	messageBytes                       int
 	// Linger, ExportTimeout and MetricInterval: 0 = the OTEL_BSP_* or OTEL_METRIC_EXPORT_INTERVAL variable, else the default.
 	Linger, ExportTimeout, MetricInterval time.Duration
 
-	// SpanExporter and MetricReader stand in for those that the variables name, and turn their signal on. The
-	// pipeline shuts them down.
+	// SpanExporter and MetricReader replace those that the variables name, and turn their signal on. The pipeline shuts them down.
 	SpanExporter sdktrace.SpanExporter
 	MetricReader sdkmetric.Reader
-	// FurtherReader reads the metrics beside whatever else does, and turns metrics on. The pipeline shuts it down.
+	// FurtherReader is an additional reader of metrics, and turns metrics on. The pipeline shuts it down.
 	FurtherReader sdkmetric.Reader
-	// OtherSpanExporter and OtherMetricReader make what OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER name where that is neither
-	// otlp nor none: autoexport's functions do, whose dependencies are its own. nil = such a name is an error.
+	// OtherSpanExporter and OtherMetricReader make the exporters that OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER name, if that is
+	// neither otlp nor none. The functions of autoexport can be used; they are not called here because of their dependencies. nil = such a
+	// name is an error.
 	OtherSpanExporter func(context.Context) (sdktrace.SpanExporter, error)
 	OtherMetricReader func(context.Context) (sdkmetric.Reader, error)
 
 	Provider      string // gen_ai.provider.name; empty = "_OTHER"
 	Operation     string // gen_ai.operation.name; empty = "chat"
-	Model         string // gen_ai.request.model of requests whose record names none
-	ServerAddress string // server.address; empty = the records say, for there are several engines
+	Model         string // gen_ai.request.model of requests whose record has none
+	ServerAddress string // server.address; empty = from the records, because there are several engines
 	ServerPort    int    // server.port; 0 = not stated
-	Engines       string // all of them, for the information on the run
+	Engines       string // all engines, for the run's info metric
 
 	Speedup       float64 // mooncake.schedule.speedup; 0 = 1
 	HashDomain    string  // mooncake.hash.domain; empty = not stated
@@ -116,7 +116,7 @@ type Config struct {
 	FineBlockSize int     // tokens per id of hash_ranges; 0 = rows have none
 }
 
-// Validate reports everything that is wrong with the configuration by itself; the environment is not looked at.
+// Validate reports all errors of the configuration by itself, without the environment.
 func (c *Config) Validate() error {
 	var errs []error
 	if !slices.Contains([]Mode{"", EventsAll, EventsArray, EventsFirst, EventsNone}, c.TokenEvents) {
@@ -147,7 +147,7 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// withDefaults fills in what was left out, from the environment where it has a say.
+// withDefaults fills in defaults, from the environment if it has them.
 func (c Config) withDefaults() Config {
 	c.TokenEvents = cmp.Or(c.TokenEvents, EventsAll)
 	c.Provider = cmp.Or(c.Provider, semconv.ProviderOther)
@@ -164,7 +164,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// envInt returns the positive number that a variable holds, else 0.
+// envInt returns the positive number in a variable, else 0.
 func envInt(name string) int {
 	n, err := strconv.Atoi(strings.TrimSpace(os.Getenv(name)))
 	if err != nil || n < 0 {
@@ -173,5 +173,5 @@ func envInt(name string) int {
 	return n
 }
 
-// envMillis returns the duration that a variable holds in milliseconds, as OTEL_* variables do, else 0.
+// envMillis returns the duration in a variable, in milliseconds, as in OTEL_* variables, else 0.
 func envMillis(name string) time.Duration { return time.Duration(envInt(name)) * time.Millisecond }

@@ -13,11 +13,11 @@ import (
 //go:embed diagnoses.txt
 var diagnosesText string
 
-// diagnosis is what an error of an exporter means that has one of the words, and what to do.
+// diagnosis explains errors of an exporter that contain one of the words, with advice.
 type diagnosis struct {
 	protocol string // empty: of each
 	words    []string
-	what     string // empty: the error says it well enough
+	what     string // empty: the error is clear enough
 	cure     string
 }
 
@@ -31,17 +31,17 @@ var diagnoses = func() (list []diagnosis) {
 	return list
 }()
 
-// maxErrorText bounds the error text of a report: a receiver may answer with a whole page.
+// maxErrorText is the maximum length of an error text in a report, because a receiver may answer with a whole page.
 const maxErrorText = 512
 
-// errorText is what a report says of an error: bounded, without the values of headers, and with a word on what to do where
-// the cause is one of certificates and keys.
+// errorText returns an error's text for a report: shortened, without the values of headers, and with advice if the cause is about
+// certificates and keys.
 func errorText(err error) string {
 	text := send.Hidden(err.Error(), otlpSecrets())
 	return bounded(text) + remedy(text)
 }
 
-// bounded cuts a text that is too long for a line.
+// bounded shortens a text to a line.
 func bounded(text string) string {
 	if len(text) > maxErrorText {
 		text = strings.ToValidUTF8(text[:maxErrorText], "") + "…"
@@ -49,7 +49,7 @@ func bounded(text string) string {
 	return text
 }
 
-// remedy returns what to do about an error, "" where that is not known.
+// remedy returns advice for an error, "" if there is none.
 func remedy(text string) string {
 	for _, d := range diagnoses {
 		if d.what == "" && says(text, d.words...) {

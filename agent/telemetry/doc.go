@@ -8,12 +8,11 @@
 // ([Pipeline.Finish]), on a goroutine that is neither the scheduler's nor the reader's. Metrics are recorded at the same time,
 // with the span's context, so that histograms have exemplars.
 //
-// Telemetry is on, for each of traces and metrics, when its exporter (OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER), an
-// OTLP endpoint for it (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, ..._METRICS_ENDPOINT) or the
-// configuration asks for it, and OTEL_SDK_DISABLED is not "true". Otherwise [Start] returns a nil [Pipeline], on
-// which every method is valid, does nothing and allocates nothing. All standard OTEL_* variables are honoured;
-// those of the batch span processor that still have a meaning are OTEL_BSP_SCHEDULE_DELAY, OTEL_BSP_EXPORT_TIMEOUT and
-// OTEL_BSP_MAX_EXPORT_BATCH_SIZE.
+// Telemetry is on, for each of traces and metrics, if its exporter (OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER), an OTLP endpoint for it
+// (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, ..._METRICS_ENDPOINT) or the configuration asks for it, and
+// OTEL_SDK_DISABLED is not "true". Otherwise [Start] returns a nil [Pipeline], on which every method is valid, does nothing and allocates
+// nothing. All standard OTEL_* variables are honoured; those of the batch span processor that still have a meaning are
+// OTEL_BSP_SCHEDULE_DELAY, OTEL_BSP_EXPORT_TIMEOUT and OTEL_BSP_MAX_EXPORT_BATCH_SIZE.
 //
 // # Losses are counted
 //
@@ -26,8 +25,8 @@
 //
 // # Global state
 //
-// The package sets no global of OpenTelemetry: no provider, no propagator, no error handler. Some errors still reach the global
-// error handler and logger because the SDK offers no other way: values of OTEL_* variables that it cannot use (those of
-// endpoints, certificates and headers are errors of Start), and failures of metric exporters other than OTLP (console,
-// prometheus). The program owns these globals. It can turn such errors into warnings of its own: [CatchSDK].
+// The package sets no global of OpenTelemetry: no provider, no propagator, no error handler. Some errors still reach the global error
+// handler and logger, because the SDK offers no other way: invalid values of OTEL_* variables (those of endpoints, certificates and headers
+// are errors of Start), and failures of metric exporters other than OTLP (console, prometheus). The program owns these globals. It can
+// convert such errors to its own warnings: [CatchSDK].
 package telemetry

@@ -21,11 +21,11 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// exporterOTLP is the value of OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER that is built here, since it can take its endpoint
-// from the configuration; every other value is for [Config.OtherSpanExporter] and [Config.OtherMetricReader].
+// exporterOTLP is the value of OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER for the exporter that is built here, because it can take its
+// endpoint from the configuration. Every other value is for [Config.OtherSpanExporter] and [Config.OtherMetricReader].
 const exporterOTLP = "otlp"
 
-// exporterOf returns what exports a signal: the caller's own, that of OTLP, or another; nil where the signal is off.
+// exporterOf returns the exporter of a signal: the caller's own, that of OTLP, or another; nil if the signal is off.
 func exporterOf[T any](ctx context.Context, s signal, c *Config, own T, otlp, other func(context.Context) (T, error)) (e T, err error) {
 	name := s.exporter(c)
 	switch {
@@ -44,7 +44,7 @@ func exporterOf[T any](ctx context.Context, s signal, c *Config, own T, otlp, ot
 	return e, nil
 }
 
-// newSpanExporter returns the exporter of the traces, nil when they are off.
+// newSpanExporter returns the exporter of the traces, nil if they are off.
 func newSpanExporter(ctx context.Context, c *Config) (sdktrace.SpanExporter, error) {
 	return exporterOf(ctx, traces, c, c.SpanExporter, func(ctx context.Context) (sdktrace.SpanExporter, error) {
 		client, err := newTraceClient(c)
@@ -55,7 +55,7 @@ func newSpanExporter(ctx context.Context, c *Config) (sdktrace.SpanExporter, err
 	}, c.OtherSpanExporter)
 }
 
-// newMetricReader returns the reader of the metrics, nil when they are off. Exports by OTLP are counted.
+// newMetricReader returns the reader of the metrics, nil if they are off. Exports by OTLP are counted.
 func newMetricReader(ctx context.Context, c *Config, count *metricLoss) (sdkmetric.Reader, error) {
 	return exporterOf(ctx, metrics, c, c.MetricReader, func(ctx context.Context) (sdkmetric.Reader, error) {
 		e, err := newMetricExporter(ctx, c, false)
@@ -70,8 +70,8 @@ func newMetricReader(ctx context.Context, c *Config, count *metricLoss) (sdkmetr
 	}, c.OtherMetricReader)
 }
 
-// newTraceClient returns what carries spans by OTLP. It tries once: what is tried again is the queue's to decide, which has to
-// know what a receiver may have twice.
+// newTraceClient returns the OTLP client for spans. It tries once: the queue decides what is sent again, because it must know what a
+// receiver may have twice.
 func newTraceClient(c *Config) (otlptrace.Client, error) {
 	r, err := traces.receiver(c)
 	if err != nil {
@@ -85,14 +85,14 @@ func newTraceClient(c *Config) (otlptrace.Client, error) {
 	return otlptracehttp.NewClient(opts...), nil
 }
 
-// newMetricExporter returns what carries metrics by OTLP: once, for a question, or with retries, since figures that add up may
+// newMetricExporter returns the OTLP exporter for metrics: without retries for a check, else with them, because cumulative figures may
 // arrive twice.
 func newMetricExporter(ctx context.Context, c *Config, once bool) (sdkmetric.Exporter, error) {
 	r, err := metrics.receiver(c)
 	if err != nil {
 		return nil, err
 	}
-	// The exporters' default, but for once.
+	// The exporters' default, but without retries.
 	retry := otlpmetrichttp.RetryConfig{Enabled: !once, InitialInterval: 5 * time.Second, MaxInterval: 30 * time.Second, MaxElapsedTime: time.Minute}
 	if r.protocol == ProtocolGRPC {
 		opts := append(at(c, "", otlpmetricgrpc.WithEndpointURL), otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig(retry)))
@@ -101,7 +101,7 @@ func newMetricExporter(ctx context.Context, c *Config, once bool) (sdkmetric.Exp
 	return otlpmetrichttp.New(ctx, append(at(c, metrics.path(), otlpmetrichttp.WithEndpointURL), otlpmetrichttp.WithRetry(retry))...)
 }
 
-// at is the option of an exporter's endpoint, where the configuration names one; else the exporter asks the environment.
+// at returns the option for an exporter's endpoint, if the configuration has one; else the exporter reads the environment.
 func at[O any](c *Config, path string, option func(string) O) []O {
 	if c.Endpoint == "" {
 		return nil
@@ -109,7 +109,7 @@ func at[O any](c *Config, path string, option func(string) O) []O {
 	return []O{option(strings.TrimSuffix(c.Endpoint, "/") + path)}
 }
 
-// metricLoss is the account of metrics.
+// metricLoss counts the exports of metrics.
 type metricLoss struct {
 	mu   sync.Mutex
 	loss Loss
@@ -125,8 +125,8 @@ func (m *metricLoss) add(exports int64, err error) {
 	m.loss.note(err)
 }
 
-// countedExporter counts exports and keeps their errors to itself: the SDK would hand them to the global error handler,
-// which belongs to the program and not to this package.
+// countedExporter counts exports and does not return their errors: the SDK would pass them to the global error handler, which belongs to
+// the program and not to this package.
 type countedExporter struct {
 	sdkmetric.Exporter
 	count *metricLoss

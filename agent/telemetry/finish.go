@@ -15,9 +15,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Finish completes and ends a request's span from its record, with its phases and token events, and records its metrics.
-// It takes tens of microseconds and is to be called after the stream, never while one is read. The record may be used
-// again afterwards.
+// Finish completes and ends a request's span from its record, with its phases and token events, and records its metrics. It takes tens of
+// microseconds and must be called after the stream, not while one is read. The record may be reused afterwards.
 func (p *Pipeline) Finish(sp Span, r *measure.Record) {
 	if p == nil {
 		return
@@ -32,8 +31,8 @@ func (p *Pipeline) Finish(sp Span, r *measure.Record) {
 	}
 }
 
-// finishSpan queues what a request is in its trace: its session's root, if that is still to come, itself, its phases. Parents
-// go first, so that whatever ends the process leaves no span without its parent.
+// finishSpan queues the spans of a request: its session's root, if that was not queued before, itself, its phases. Parents are queued
+// first, so that no span remains without its parent if the process ends.
 func (p *Pipeline) finishSpan(ctx context.Context, sp Span, r *measure.Record) {
 	span := sp.span
 	parts, end := phases(r)
@@ -42,7 +41,7 @@ func (p *Pipeline) finishSpan(ctx context.Context, sp Span, r *measure.Record) {
 		p.stop(nil, span, end)
 		return
 	}
-	if r.Model != "" && r.Model != p.cfg.Model { // which the span was started with
+	if r.Model != "" && r.Model != p.cfg.Model { // the model at the start of the span
 		span.SetName(p.cfg.Operation + " " + r.Model)
 	}
 	a := p.requestAttributes(r)
@@ -61,8 +60,8 @@ func (p *Pipeline) finishSpan(ctx context.Context, sp Span, r *measure.Record) {
 	p.queue.add(all...)
 }
 
-// events returns how many of the chunks become span events and how many a limit cuts off, the last ones: the SDK would
-// drop the first. Attributes that stand for events are added to a.
+// events returns how many chunks become span events and how many are cut off by a limit. It cuts the last ones; the SDK would drop the
+// first. It adds attributes that replace events to a.
 func (p *Pipeline) events(a *attributes, r *measure.Record) (kept, dropped int) {
 	x := &r.Exchange
 	n := len(x.At)

@@ -5,28 +5,27 @@ package telemetry
 
 import "cmp"
 
-// Loss is the account of a run's telemetry: what there was, what the receivers accepted, and what became of the
-// rest. After Shutdown, Ended = Accepted + Σ Lost.
+// Loss counts a run's telemetry: how much there was, how much the receivers accepted, and why the rest was lost. After Shutdown, Ended =
+// Accepted + Σ Lost.
 type Loss struct {
 	Ended    int64 // sampled spans that ended
 	Accepted int64 // spans that a receiver accepted
-	// Lost counts spans that no receiver has, by reason (semconv.LostQueueFull, ...). A span whose acknowledgement was
-	// lost counts as lost although the receiver may have it.
+	// Lost counts spans that no receiver has accepted, by reason (semconv.LostQueueFull, ...). A span whose acknowledgement was lost counts
+	// as lost although the receiver may have it.
 	Lost map[string]int64
-	// Resent counts spans that were sent again because no acknowledgement came, once for each time. A receiver may have such a
-	// span more than once, with the same ids; capture.Compile takes it once.
+	// Resent counts how often spans were sent again because no acknowledgement came. A receiver may have such a span more than once, with
+	// the same ids; capture.Compile uses it once.
 	Resent int64
 	// Unended counts sampled spans that were started and never ended: requests without a record, sessions without one.
 	Unended int64
-	// SampledOut counts session and request spans that a sampler dropped, with their phases and events: the spans
-	// of the run are incomplete although nothing was lost.
+	// SampledOut counts session and request spans that a sampler dropped, with their phases and events: the spans of the run are incomplete
+	// although nothing was lost.
 	SampledOut int64
 	// EventsDropped counts token events that OTEL_SPAN_EVENT_COUNT_LIMIT cut off, AttributesDropped attributes that
 	// OTEL_SPAN_ATTRIBUTE_COUNT_LIMIT did.
 	EventsDropped, AttributesDropped int64
 
-	// MetricExports counts exports of metrics by OTLP, MetricFailures those that failed, the last one at Shutdown
-	// included.
+	// MetricExports counts exports of metrics by OTLP, MetricFailures those that failed, including the last one at Shutdown.
 	MetricExports, MetricFailures int64
 
 	FirstError string // text of the first error of any kind, at most 700 bytes, without the values of headers
@@ -37,19 +36,19 @@ func (l *Loss) Complete() bool {
 	return l.Ended == l.Accepted && l.Unended == 0 && l.SampledOut == 0 && l.EventsDropped == 0 && l.AttributesDropped == 0
 }
 
-// note keeps the first error.
+// note stores the first error.
 func (l *Loss) note(err error) {
 	if l.FirstError == "" && err != nil {
 		l.FirstError = errorText(err)
 	}
 }
 
-// Loss returns the account so far. Spans that are still queued are neither accepted nor lost.
+// Loss returns the counts so far. Spans that are still queued are neither accepted nor lost.
 func (p *Pipeline) Loss() Loss {
 	if p == nil {
 		return Loss{}
 	}
-	started := p.started.Load() // before ended, or a span between the two would count twice
+	started := p.started.Load() // before ended, otherwise a span between the two would count twice
 	var l Loss
 	if p.queue != nil {
 		l = p.queue.account()

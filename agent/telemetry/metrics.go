@@ -18,14 +18,14 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// instruments are the run's metrics that requests record. Their attribute sets are made once: hashing a set costs three
-// times what recording does.
+// instruments are the run's metrics about requests. Their attribute sets are made once, because hashing a set costs three times as much as
+// recording.
 type instruments struct {
 	sets setCache
 
 	operation, firstChunk, perChunk metric.Float64Histogram
 
-	// Of one revision of the conventions there is usage, of the other the three behind it.
+	// One revision of the conventions has usage, the other the three after it.
 	usage                            metric.Int64Histogram
 	inputUsed, outputUsed, cacheRead metric.Int64Counter
 
@@ -42,11 +42,11 @@ type instruments struct {
 // meter makes instruments.
 type meter struct {
 	metric.Meter
-	latest bool // by the names of the conventions after v1.41
+	latest bool // with the names of the conventions after v1.41
 	errs   []error
 }
 
-// instrument makes the instrument of a metric: create is the meter's method for its kind, and O what that takes for options.
+// instrument makes the instrument of a metric: create is the meter's method for its kind, and O its type of options.
 func instrument[I, O any](m *meter, create func(string, ...O) (I, error), of semconv.Metric) I {
 	options := []O{any(metric.WithUnit(of.Unit)).(O), any(metric.WithDescription(of.Description)).(O)}
 	if of.Boundaries != nil {
@@ -97,7 +97,7 @@ func newInstruments(p *Pipeline) (*instruments, error) {
 	return ins, nil
 }
 
-// begin makes every counter exist from the start, at 0, so that a rate over the first request is one.
+// begin makes every counter exist from the start, at 0, so that a rate includes the first request.
 func (ins *instruments) begin(ctx context.Context) {
 	s := ins.sets.build(setKey{outcome: measure.Served, asked: ins.sets.model})
 	ins.requests.Add(ctx, 0, s.requests...)
@@ -122,7 +122,7 @@ func (ins *instruments) record(ctx context.Context, r *measure.Record) {
 		ins.capWait.Record(ctx, wait.Seconds(), s.plain...)
 	}
 	if r.Scheduled {
-		// A timer that fires early by its own resolution is on time; a histogram takes no negative values.
+		// A timer that fires early by its own resolution is on time; a histogram accepts no negative values.
 		ins.lateness.Record(ctx, max(0, r.Lateness()).Seconds(), s.plain...)
 	}
 	if !r.Sent {
@@ -141,12 +141,12 @@ func (ins *instruments) record(ctx context.Context, r *measure.Record) {
 	}
 }
 
-// tokens records what the server counted.
+// tokens records the server's counts.
 func (ins *instruments) tokens(ctx context.Context, u *send.Usage, s *sets) {
 	for _, of := range []struct {
 		tokens  int64
 		counter metric.Int64Counter
-		kind    []metric.RecordOption // of the histogram; nil of what is a part of another kind
+		kind    []metric.RecordOption // of the histogram; nil for a part of another kind
 	}{{u.Prompt, ins.inputUsed, s.input}, {u.Completion, ins.outputUsed, s.output}, {u.Cached, ins.cacheRead, nil}} {
 		switch {
 		case of.tokens == send.Unknown:
@@ -158,14 +158,14 @@ func (ins *instruments) tokens(ctx context.Context, u *send.Usage, s *sets) {
 	}
 }
 
-// latestConventions reports whether the user asks for the revision of the GenAI conventions after v1.41, by the variable that
-// lists the revisions that programs are to write.
+// latestConventions reports whether the user asks for the revision of the GenAI conventions after v1.41, by the variable that lists the
+// revisions that programs should write.
 func latestConventions() bool {
 	revisions := strings.ReplaceAll(os.Getenv("OTEL_SEMCONV_STABILITY_OPT_IN"), " ", "")
 	return slices.Contains(strings.Split(revisions, ","), "gen_ai_latest_experimental")
 }
 
-// latencies records the durations of a request that was sent once: of each its operation, of a served one the rest.
+// latencies records the durations of a request that was sent once: the operation of each request, the others only of a served one.
 func (ins *instruments) latencies(ctx context.Context, r *measure.Record, s *sets) {
 	x := &r.Exchange
 	from, to := r.Wire(), x.End
@@ -198,7 +198,7 @@ func (ins *instruments) latencies(ctx context.Context, r *measure.Record, s *set
 	}
 }
 
-// counts records how a served request's usage compares with what was expected of it.
+// counts records how a served request's usage compares with the expected one.
 func (ins *instruments) counts(ctx context.Context, r *measure.Record, s *sets) {
 	if predicted, cached, ok := r.CachePair(); ok {
 		ins.predicted.Add(ctx, predicted, s.add...)

@@ -127,7 +127,7 @@ func with(attributes ...attribute.KeyValue) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(attributes...))
 }
 
-// runInfo says what is replayed, and against what.
+// runInfo describes what is replayed, and against what.
 func runInfo(cfg *Config) attribute.Set {
 	attributes := []attribute.KeyValue{
 		attribute.String(semconv.RunTrace, cfg.Trace),

@@ -17,9 +17,8 @@ type phase struct {
 	from, to time.Duration
 }
 
-// phases cuts a request into parts that follow one another from the intended instant to its end, and returns the end.
-// An instant that lies before the part's start (an engine that answers before it has read everything) makes the
-// part empty, never negative.
+// phases divides a request into consecutive parts from the scheduled time to its end, and returns the end. If a time is before the part's
+// start (an engine that answers before it has read everything), the part is empty, never negative.
 func phases(r *measure.Record) (parts []phase, end time.Duration) {
 	if r.Outcome == measure.Skipped {
 		return nil, r.Intended

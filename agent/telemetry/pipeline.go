@@ -31,18 +31,18 @@ type Pipeline struct {
 	cfg  Config
 	clk  clock.Clock
 	name string // of request spans
-	// exports is whether anything is exported, and not only read.
+	// exports says whether anything is exported, not only read.
 	exports bool
 	base    []attribute.KeyValue
 
-	tracer     trace.Tracer // nil when traces are off
+	tracer     trace.Tracer // nil if traces are off
 	queue      *queue
 	eventLimit int // events per span; negative = no limit
 
-	provider    *sdkmetric.MeterProvider // nil when metrics are off
+	provider    *sdkmetric.MeterProvider // nil if metrics are off
 	instruments *instruments
 	metricLoss  metricLoss
-	first       chan struct{} // closed when the first export is over; nil when metrics are off
+	first       chan struct{} // closed when the first export is over; nil if metrics are off
 
 	inFlight          atomic.Int64
 	machine           atomic.Pointer[func() observe.Machine]
@@ -57,8 +57,8 @@ type Pipeline struct {
 	spansClosed       atomic.Bool
 }
 
-// Start opens the telemetry of a run, or returns nil when neither the environment nor the configuration asks for any. An
-// error is one of configuration: whether the receiver can be reached shows in Loss.
+// Start opens the telemetry of a run, or returns nil if neither the environment nor the configuration asks for any. It returns only
+// configuration errors; Loss shows whether the receiver can be reached.
 func Start(ctx context.Context, cfg Config, clk clock.Clock) (*Pipeline, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -99,7 +99,7 @@ func Start(ctx context.Context, cfg Config, clk clock.Clock) (*Pipeline, error) 
 			queueBytes: p.cfg.QueueBytes, batchBytes: p.cfg.BatchBytes, batchSpans: p.cfg.BatchSpans, messageBytes: p.cfg.messageBytes,
 			linger: p.cfg.Linger, timeout: p.cfg.ExportTimeout,
 		})
-		// No span processor: ended spans go to the queue from here, together with their token events.
+		// There is no span processor: ended spans are queued here, together with their token events.
 		p.tracer = sdktrace.NewTracerProvider(sdktrace.WithResource(res), sdktrace.WithRawSpanLimits(spanLimits)).
 			Tracer(scope, trace.WithInstrumentationVersion(p.cfg.Version))
 	}
@@ -127,15 +127,15 @@ func Start(ctx context.Context, cfg Config, clk clock.Clock) (*Pipeline, error) 
 	return p, nil
 }
 
-// Exponential histograms have 32 buckets for each factor of 2: a percentile is right to 2.2 %, which is as wide as a bucket is. So
-// many buckets reach over a factor of a million, such as from 1 µs to 1 s of lateness; beyond, buckets become twice as wide.
+// Exponential histograms have 32 buckets for each factor of 2: a percentile is accurate to 2.2 %, the width of a bucket. The buckets cover
+// a factor of a million, such as from 1 µs to 1 s of lateness; beyond that, buckets become twice as wide.
 const (
 	histogramScale   = 5
 	histogramBuckets = 640
 )
 
-// exportOnce sends the counters while all are 0: otherwise the receiver sees none before the first interval is over, and no rate has
-// what happened in it. What goes wrong is counted where exports are.
+// exportOnce exports the counters while all are 0: otherwise the receiver would not see them before the first interval is over, and rates
+// would miss its events. Errors are counted like those of other exports.
 func (p *Pipeline) exportOnce() {
 	defer close(p.first)
 	ctx, cancel := context.WithTimeout(context.Background(), p.cfg.ExportTimeout)
@@ -146,30 +146,29 @@ func (p *Pipeline) exportOnce() {
 // Exports reports whether the pipeline exports anything, other than by [Config.FurtherReader].
 func (p *Pipeline) Exports() bool { return p != nil && p.exports }
 
-// InFlight adds to the number of requests under way. It costs an atomic addition.
+// InFlight adds to the number of requests in flight. It costs an atomic addition.
 func (p *Pipeline) InFlight(delta int64) {
 	if p != nil {
 		p.inFlight.Add(delta)
 	}
 }
 
-// Observe makes the figures of the machine metrics: read is called at each collection until Shutdown, on a goroutine of
-// its own.
+// Observe exports the figures of the machine as metrics: read is called at each collection until Shutdown, on a separate goroutine.
 func (p *Pipeline) Observe(read func() observe.Machine) {
 	if p != nil && read != nil {
 		p.machine.Store(&read)
 	}
 }
 
-// Progress says where a run is. Part, Left and RowsLeft are below 0 where they are unknown.
+// Progress is the progress of a run. Part, Left and RowsLeft are below 0 if unknown.
 type Progress struct {
-	Due, Sent, Chunks int64   // rows whose turn has come, requests that were sent, output chunks that arrived
+	Due, Sent, Chunks int64   // rows that have been due, requests that were sent, output chunks that arrived
 	Part              float64 // of the run, 0 to 1
 	Left              time.Duration
 	RowsLeft          int64
 }
 
-// ObserveRun makes the progress of the run metrics: read is called at each collection until Shutdown, on a goroutine of its own.
+// ObserveRun exports the progress of the run as metrics: read is called at each collection until Shutdown, on a separate goroutine.
 func (p *Pipeline) ObserveRun(read func() Progress) {
 	if p != nil && read != nil {
 		p.progress.Store(&read)
@@ -179,7 +178,7 @@ func (p *Pipeline) ObserveRun(read func() Progress) {
 // Verdict is the verdict on a run, for metrics.
 type Verdict struct {
 	Class   string   // one of Classes
-	Classes []string // all that there are
+	Classes []string // all possible classes
 	Reasons []VerdictReason
 }
 
@@ -189,33 +188,33 @@ type VerdictReason struct {
 	Value         float64 // in the metric's own unit
 }
 
-// Conclude makes the verdict metrics, which the last export has. CloseSpans comes before it, because spans that are lost are a part
-// of the verdict, and Shutdown after it.
+// Conclude sets the verdict metrics, which the last export includes. CloseSpans must be called before it, because lost spans are a part of
+// the verdict, and Shutdown after it.
 func (p *Pipeline) Conclude(v Verdict) {
 	if p != nil {
 		p.verdict.Store(&v)
 	}
 }
 
-// CloseSpans exports the spans that are left, as far as ctx allows. Spans that end after it are counted as lost. Shutdown does it, too,
-// unless it is done.
+// CloseSpans exports the remaining spans, as far as ctx allows. Spans that end after it are counted as lost. Shutdown calls it if
+// necessary.
 func (p *Pipeline) CloseSpans(ctx context.Context) error {
 	if p == nil || p.queue == nil || p.spansClosed.Swap(true) {
 		return nil
 	}
-	// The metrics come after the spans, so that they count them to the last; some of the time is theirs.
+	// The metrics come after the spans, so that they count all of them; some of the time is for them.
 	spans, cancel := threeQuarters(ctx)
 	defer cancel()
 	err := p.queue.shutdown(spans)
 	if err == nil || spans.Err() != nil {
-		return nil // when the time is over, what that cost is in Loss
+		return nil // Loss counts what was lost because the time was over
 	}
 	return fmt.Errorf("telemetry: close the span exporter: %w", err)
 }
 
-// Shutdown exports what is left, as far as ctx allows, closes the exporters and says what became of everything. It
-// returns when ctx is done at the latest, as long as the exporter heeds its own. Spans that end after it are counted as
-// lost. The error is one of closing; everything else is in Loss. A second call only returns the account.
+// Shutdown exports the remaining telemetry, as far as ctx allows, closes the exporters and returns the counts. It returns when ctx is done
+// at the latest, as long as the exporter respects its own. Spans that end after it are counted as lost. The error is one of closing;
+// everything else is in Loss. A second call only returns the counts.
 func (p *Pipeline) Shutdown(ctx context.Context) (Loss, error) {
 	if p == nil {
 		return Loss{}, nil
@@ -225,9 +224,9 @@ func (p *Pipeline) Shutdown(ctx context.Context) (Loss, error) {
 	}
 	err := p.CloseSpans(ctx)
 	if p.provider != nil {
-		last, cancel := context.WithTimeout(ctx, p.cfg.ExportTimeout) // the SDK's own bound gives way to a deadline of ctx
+		last, cancel := context.WithTimeout(ctx, p.cfg.ExportTimeout) // the SDK's own limit yields to a deadline of ctx
 		defer cancel()
-		if p.first != nil { // of a short run; the SDK's Shutdown would cut it off
+		if p.first != nil { // in a short run; the SDK's Shutdown would cut it off
 			select {
 			case <-p.first:
 			case <-last.Done():
@@ -238,12 +237,12 @@ func (p *Pipeline) Shutdown(ctx context.Context) (Loss, error) {
 	return p.Loss(), err
 }
 
-// closeGrace is how long the last export may take to end once its time is over; see within.
+// closeGrace is how long the last export may take to end after its time; see within.
 const closeGrace = time.Second
 
-// within returns f's error, or the context's where f has not ended a grace after its context: OpenTelemetry's HTTP client reads on,
-// whatever its context says, where a receiver has switched protocols (HTTP 101) and then says nothing. Such a call is left to
-// itself. The grace is for calls that do end, which know best why.
+// within returns f's error, or the context's if f has not ended within a grace period after its context. OpenTelemetry's HTTP client
+// ignores its context and reads on if a receiver has switched protocols (HTTP 101) and then sends nothing. Such a call is abandoned. The
+// grace period is for calls that do end, because their error is more precise.
 func within(ctx context.Context, grace time.Duration, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
@@ -262,7 +261,7 @@ func within(ctx context.Context, grace time.Duration, f func() error) error {
 	}
 }
 
-// threeQuarters returns a context that ends after three quarters of the time that ctx has left.
+// threeQuarters returns a context with three quarters of the time that ctx has left.
 func threeQuarters(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -271,9 +270,8 @@ func threeQuarters(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, time.Until(deadline)/4*3)
 }
 
-// newResource says who emits. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win over all but the run's id. The
-// process's command line and owner are left out: they may hold secrets. The resource is usable even with an
-// error.
+// newResource describes the emitter. OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES override everything except the run's id. The process's
+// command line and owner are left out, because they may contain secrets. The resource is usable even with an error.
 func newResource(ctx context.Context, c *Config) (*resource.Resource, error) {
 	who := []attribute.KeyValue{
 		attribute.String(semconv.ServiceName, semconv.DefaultServiceName),

@@ -16,28 +16,28 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// queue carries ended spans to an exporter. It stands in for the SDK's batch processor: bounded by bytes instead of
-// spans, never blocking whoever adds to it, and with an account of every span.
+// queue sends ended spans to an exporter. It replaces the SDK's batch processor: it is bounded by bytes instead of spans, never blocks its
+// callers, and counts every span.
 //
-// Spans wait in one list, in the order of their ends. One goroutine exports a message from its head when there is enough for
-// one, or the first has waited for long enough. Spans leave the list when it is settled what became of them, so that what a
-// receiver did not take because it was away, or too slow, is simply the head that is tried again; see retry.go. All states are
-// under one lock that is never held during an export.
+// Spans wait in one list, in the order of their ends. One goroutine exports a message from its head when there is enough for one, or when
+// the first span has waited long enough. Spans leave the list when their export has succeeded or finally failed. So spans that a receiver
+// did not accept because it was away, or too slow, are still the head, and are sent again; see retry.go. One lock guards all state; it is
+// never held during an export.
 type queue struct {
 	exporter sdktrace.SpanExporter
 	limits   limits
 	done     chan struct{} // closed when the exporting goroutine has ended
 	ending   chan struct{} // closed with closed
-	changed  chan struct{} // holds one where a message may be ready
+	changed  chan struct{} // has one value if a message may be ready
 	stop     context.CancelFunc
 
 	mu       sync.Mutex
 	waiting  []item
-	inFlight int       // of those, at the head, that are under export
-	bytes    int       // of all that wait
-	due      time.Time // when the others go out, enough or not
-	closed   bool      // nothing more is taken
-	gaveUp   bool      // what is not settled has been counted as lost
+	inFlight int       // spans at the head that are being exported
+	bytes    int       // of all waiting spans
+	due      time.Time // when the others are exported, even if there are few
+	closed   bool      // no more spans are accepted
+	gaveUp   bool      // the remaining spans have been counted as lost
 	outage   outage
 	loss     Loss // of spans: Ended = Accepted + Σ Lost + waiting
 }
@@ -46,12 +46,12 @@ type queue struct {
 type item struct {
 	span   sdktrace.ReadOnlySpan
 	size   int
-	joined bool // it goes out with the one before where they fit into a message
+	joined bool // it is exported with the one before if they fit into a message
 }
 
 type limits struct {
 	queueBytes, batchBytes, batchSpans int
-	messageBytes                       int           // of a message in a hurry, where that is more than batchBytes
+	messageBytes                       int           // of a message in a hurry, if that is more than batchBytes
 	linger, timeout                    time.Duration // timeout is of one export
 }
 
@@ -65,8 +65,8 @@ func newQueue(exporter sdktrace.SpanExporter, l limits) *queue {
 	return q
 }
 
-// add takes ended spans of one trace, parents first, or counts them as lost. It never waits for the exporter. They go out
-// together where they fit into a message, else in order: a run that is killed leaves no span behind whose parent is missing.
+// add adds ended spans of one trace, parents first, or counts them as lost. It never waits for the exporter. They are exported together if
+// they fit into a message, else in order, so that a killed run leaves no span without its parent.
 func (q *queue) add(spans ...sdktrace.ReadOnlySpan) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -97,7 +97,7 @@ func (q *queue) full() bool {
 	return q.bytes >= q.limits.batchBytes || len(q.waiting) >= q.limits.batchSpans
 }
 
-// wake makes the exporting goroutine look again.
+// wake makes the exporting goroutine check again.
 func (q *queue) wake() {
 	select {
 	case q.changed <- struct{}{}:
@@ -124,7 +124,7 @@ func (q *queue) run(ctx context.Context) {
 	}
 }
 
-// rest leaves the processor to those who read streams for as long as the last export has taken. Exports are in no hurry,
+// rest pauses after an export for as long as it has taken, so that goroutines that read streams get the processor. Exports have time,
 // unless the queue fills, or the run is over.
 func (q *queue) rest(ctx context.Context, d time.Duration) {
 	q.mu.Lock()
@@ -146,13 +146,13 @@ func pause(ctx context.Context, d time.Duration, happens <-chan struct{}) {
 	}
 }
 
-// hurried reports whether exports are to come as fast as they can. The caller holds the lock.
+// hurried reports whether exports must be as fast as possible. The caller holds the lock.
 func (q *queue) hurried() bool { return q.closed || q.bytes > q.limits.queueBytes/4 }
 
-// maxRest bounds the rest after an export that has waited for its receiver.
+// maxRest is the maximum pause after an export that has waited for its receiver.
 const maxRest = 20 * time.Millisecond
 
-// next waits for a message, and returns nil when the queue is closed and empty.
+// next waits for a message, and returns nil if the queue is closed and empty.
 func (q *queue) next(ctx context.Context) []sdktrace.ReadOnlySpan {
 	for {
 		q.mu.Lock()
@@ -172,8 +172,8 @@ func (q *queue) next(ctx context.Context) []sdktrace.ReadOnlySpan {
 	}
 }
 
-// message begins the export of a message from the head of the queue: of a batch's bytes, or more when there is a hurry, since
-// to a distant receiver each message takes a round trip, and of one span at least. The caller holds the lock.
+// message begins the export of a message from the head of the queue. It has a batch's bytes, or more in a hurry, because each message to a
+// distant receiver takes a round trip, but at least one span. The caller holds the lock.
 func (q *queue) message() []sdktrace.ReadOnlySpan {
 	limit := q.limits.batchBytes
 	if q.hurried() {
@@ -202,8 +202,8 @@ func (q *queue) message() []sdktrace.ReadOnlySpan {
 	return spans
 }
 
-// settle enters what came of an export that began at an instant, and reports whether there is nothing to wait for. What the
-// receiver finds too large goes again by halves, and what failed in a way that may pass goes again as it is.
+// settle processes the result of an export that began at a time, and reports whether the next one need not wait. Messages that are too
+// large for the receiver are sent again in halves, and temporary failures are sent again unchanged.
 func (q *queue) settle(err error, began time.Time) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -252,7 +252,7 @@ func (q *queue) settle(err error, began time.Time) bool {
 	return true
 }
 
-// shutdown exports what is queued, as far as ctx allows, and closes the exporter. What is left is counted as lost.
+// shutdown exports the queued spans, as far as ctx allows, and closes the exporter. The rest is counted as lost.
 func (q *queue) shutdown(ctx context.Context) error {
 	q.mu.Lock()
 	q.closed = true
@@ -269,7 +269,7 @@ func (q *queue) shutdown(ctx context.Context) error {
 	return q.exporter.Shutdown(ctx)
 }
 
-// giveUp counts everything that is not settled as lost: the time is over.
+// giveUp counts all remaining spans as lost, because the time is over.
 func (q *queue) giveUp(cause error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -280,7 +280,7 @@ func (q *queue) giveUp(cause error) {
 	q.lose(semconv.LostShutdown, fmt.Errorf("%d spans were not sent in time: %w", len(q.waiting), cause))
 }
 
-// lose counts what waits as lost. The caller holds the lock.
+// lose counts the waiting spans as lost. The caller holds the lock.
 func (q *queue) lose(why string, cause error) {
 	if n := len(q.waiting); n > 0 {
 		q.loss.Lost[why] += int64(n)

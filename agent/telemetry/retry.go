@@ -8,10 +8,9 @@ import (
 	"time"
 )
 
-// A Collector that restarts, or that a busy machine has slowed down, is no reason to lose spans. What it did not take is kept
-// in the queue, whose bytes are bounded, and tried again: as long as the run lasts, and at its end for as long as the
-// receiver may be expected back. An attempt that timed out may have arrived all the same, so its spans may arrive twice, with
-// the same ids.
+// A Collector that restarts, or is slow on a busy machine, is no reason to lose spans. Spans that it did not accept stay in the queue,
+// whose bytes are bounded, and are sent again: as long as the run lasts, and at its end for as long as the receiver may be expected back.
+// An attempt that timed out may have arrived, so its spans may arrive twice, with the same ids.
 
 // The waits between two attempts.
 const (
@@ -21,14 +20,15 @@ const (
 	hurriedWait = 250 * time.Millisecond
 )
 
-// restartTime is how long a receiver that is away is waited for at the end of a run. One that has been away for longer by
-// then gets one more attempt.
+// restartTime is how long to wait for an absent receiver at the end of a run. If it has been absent longer by then, it gets one more
+// attempt.
 const restartTime = 5 * time.Second
 
-// lateAttempts is how many exports in a row may time out: each sends a quarter of the one before, so the last has 8 spans of 512.
+// lateAttempts is the maximum number of consecutive exports that time out: each sends a quarter of the one before, so the last has 8 spans
+// of 512.
 const lateAttempts = 4
 
-// patience is how long after its first failed attempt a receiver is given up, once the run is over.
+// patience is how long after its first failed attempt a receiver is given up, after the run is over.
 func patience(why trouble, timeout time.Duration) time.Duration {
 	if why == away || why == broken {
 		return min(timeout, restartTime)
@@ -36,17 +36,17 @@ func patience(why trouble, timeout time.Duration) time.Duration {
 	return lateAttempts * timeout
 }
 
-// outage is a time in which the receiver takes nothing. The zero outage is none.
+// outage is a time in which the receiver accepts nothing. The zero outage is none.
 type outage struct {
 	since time.Time     // start of its first attempt; zero outside of an outage
 	wait  time.Duration // before the next attempt
 	cause error         // of the last failed attempt, kept after the outage
-	// message is the number of bytes that the receiver is trusted to take in time; 0 = any. After a timeout it is a quarter of
-	// what failed, and half of what was too large; it doubles with each message that gets through.
+	// message is the maximum number of bytes in a message; 0 = any. After a timeout it is a quarter of the failed message, and half of a
+	// message that was too large; it doubles with each message that succeeds.
 	message int
 }
 
-// goesOn enters a failed attempt.
+// goesOn records a failed attempt.
 func (o *outage) goesOn(why trouble, cause error, bytes int, began time.Time) {
 	if o.since.IsZero() {
 		o.since, o.wait = began, firstWait
@@ -57,7 +57,7 @@ func (o *outage) goesOn(why trouble, cause error, bytes int, began time.Time) {
 	}
 }
 
-// over enters an attempt that was settled.
+// over records an attempt that succeeded or finally failed.
 func (o *outage) over(accepted bool, bytes, most int) {
 	if !accepted {
 		return

@@ -17,15 +17,15 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// maxSDKWarnings bounds what CatchSDK tells.
+// maxSDKWarnings is the maximum number of warnings of CatchSDK.
 const maxSDKWarnings = 10
 
-// CatchSDK takes what OpenTelemetry's SDK says by its global error handler and logger, and net/http below it by the standard
-// library's logger, all of which write raw lines to standard error, and tells it as warnings: each text once, without the
-// values of headers, ten at most. warn is called on any goroutine, one call at a time. release ends that: the standard logger
-// is what it was, the SDK is silent.
+// CatchSDK converts the messages of OpenTelemetry's SDK, from its global error handler and logger, and those of net/http, from the standard
+// library's logger, to warnings. Without it, these write raw lines to standard error. Each text is reported once, without the values of
+// headers, ten at most. warn may be called on any goroutine, one call at a time. release ends that: it restores the standard logger, and
+// the SDK becomes silent.
 //
-// It is for programs, whose own these globals are. A library leaves them alone, as Start does.
+// It is for programs, which own these globals. A library must not change them, and Start does not.
 func CatchSDK(warn func(text string)) (release func()) {
 	c := &catcher{warn: warn, told: make(map[string]bool)}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { c.tell("OpenTelemetry's SDK: " + err.Error()) }))
@@ -42,10 +42,10 @@ func CatchSDK(warn func(text string)) (release func()) {
 	}
 }
 
-// catcher tells each text once.
+// catcher reports each text once.
 type catcher struct {
 	mu   sync.Mutex
-	warn func(string) // nil when it is over
+	warn func(string) // nil after release
 	told map[string]bool
 }
 
@@ -64,13 +64,13 @@ func (c *catcher) tell(text string) {
 	c.warn(text)
 }
 
-// Write takes a line of the standard logger.
+// Write handles a line of the standard logger.
 func (c *catcher) Write(line []byte) (int, error) {
 	c.tell("net/http: " + strings.TrimSpace(string(line)))
 	return len(line), nil
 }
 
-// sdkSink takes the errors of the SDK's logger, as its default does.
+// sdkSink handles the errors of the SDK's logger; like its default, it ignores the rest.
 type sdkSink struct{ *catcher }
 
 // Init implements logr.LogSink.
@@ -82,8 +82,8 @@ func (sdkSink) Enabled(int) bool { return false }
 // Info implements logr.LogSink.
 func (sdkSink) Info(int, string, ...any) {}
 
-// Error implements logr.LogSink. Of the values that come with it only the names of variables and files are told: others may
-// be headers.
+// Error implements logr.LogSink. Of the values with the error, it reports only the names of variables and files, because others may be
+// headers.
 func (s sdkSink) Error(err error, msg string, keysAndValues ...any) {
 	var text strings.Builder
 	text.WriteString("OpenTelemetry's SDK: " + msg)
@@ -93,7 +93,7 @@ func (s sdkSink) Error(err error, msg string, keysAndValues ...any) {
 			fmt.Fprintf(&text, " %v", keysAndValues[i+1])
 		}
 	}
-	if of, ok := errors.AsType[*url.Error](err); ok { // its text has the whole URL, credentials and all
+	if of, ok := errors.AsType[*url.Error](err); ok { // its text contains the whole URL, including credentials
 		err = of.Err
 	}
 	if err != nil {

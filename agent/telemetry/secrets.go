@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/internal/tlsfile"
 )
 
-// checkSecrets says what is wrong with the certificates, keys and headers that the environment gives a signal.
+// checkSecrets returns errors about a signal's certificates, keys and headers in the environment.
 func (s signal) checkSecrets() error {
 	var errs []error
 	file := func(name string) tlsfile.File {
@@ -30,7 +30,7 @@ func (s signal) checkSecrets() error {
 	return errors.Join(errs...)
 }
 
-// parseHeaders returns the values that a variable of headers holds: name=value pairs with commas between, percent-encoded.
+// parseHeaders returns the values in a variable with headers: name=value pairs, separated by commas, percent-encoded.
 func parseHeaders(variable string) (values []string, err error) {
 	text := strings.TrimSpace(os.Getenv(variable))
 	if text == "" {
@@ -48,7 +48,7 @@ func parseHeaders(variable string) (values []string, err error) {
 	return values, nil
 }
 
-// otlpSecrets returns the values of headers that go to OTLP receivers, which nobody else may see.
+// otlpSecrets returns the values of headers for OTLP receivers, which must not be shown.
 func otlpSecrets() (secrets []string) {
 	for _, s := range []signal{traces, metrics} {
 		for _, name := range s.variables("HEADERS") {

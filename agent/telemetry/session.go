@@ -3,8 +3,8 @@
 
 package telemetry
 
-// The root span of a session's trace. A list of traces shows the names of roots and nothing else of them, so this name tells one
-// session from another. The attributes say the same to a search.
+// The root span of a session's trace. A list of traces shows only the names of roots, so this name distinguishes sessions. Its attributes
+// have the same values for searches.
 
 import (
 	"cmp"
@@ -21,9 +21,9 @@ import (
 
 // Session is the trace of one session. A nil Session is none.
 //
-// A span leaves the process when it ends, and a trace without its root has no name in any backend. So the root does not wait
-// for the session's last turn: it ends with the first request that does, and goes out before that. The turns that follow are its
-// children all the same, and outlast it. It says nothing that is known later only, such as the number of turns.
+// A span leaves the process when it ends, and backends show no name for a trace without its root. So the root does not wait for the
+// session's last turn: it ends with the first request that does, and is exported before that. Later turns are still its children, and end
+// after it. So it cannot have values that become known later, such as the number of turns.
 type Session struct {
 	Opening
 
@@ -31,15 +31,15 @@ type Session struct {
 	once sync.Once
 }
 
-// Opening is what is known of a session when its first request is about to go out.
+// Opening is what is known of a session when its first request is about to be sent.
 type Opening struct {
 	ID    string        // the session's name in the trace
 	Model string        // that its first request asks for; empty = the run's
 	Row   int64         // index of its first row
-	At    time.Duration // the instant at which that was to go out, on the run's clock
+	At    time.Duration // the scheduled time of its first request, on the run's clock
 }
 
-// StartSession starts the root span of a session's trace. The first of its requests to come to Finish ends it.
+// StartSession starts the root span of a session's trace. The first of its requests that is passed to Finish ends it.
 func (p *Pipeline) StartSession(o Opening) *Session {
 	if p == nil || p.tracer == nil {
 		return nil
@@ -48,8 +48,8 @@ func (p *Pipeline) StartSession(o Opening) *Session {
 	return &Session{Opening: o, span: p.start(context.Background(), semconv.SpanSession, o.At)}
 }
 
-// endSession names a session's root and ends it with its first request, not before its start, as that of a session whose first
-// turn was skipped. When it returns, the root is queued: whoever comes second waits for whoever comes first.
+// endSession names a session's root and ends it with its first request, but not before its start, as would happen to a session whose first
+// turn was skipped. When it returns, the root is queued: concurrent callers wait for the first one.
 func (p *Pipeline) endSession(s *Session, at time.Duration) {
 	if s == nil {
 		return
@@ -73,11 +73,11 @@ func (s *Session) name(run string) string {
 	return name
 }
 
-// maxNamePart bounds each part of a root's name, in bytes: a UUID is 36 of them, and three parts fit a line of a list. What is cut is whole
-// in the attributes.
+// maxNamePart is the maximum length of each part of a root's name, in bytes: a UUID has 36, and three parts fit into a line of a list. The
+// attributes have the full values.
 const maxNamePart = 48
 
-// short cuts text that is too long for a name, between two characters.
+// short shortens a text for a name, between two characters.
 func short(text string) string {
 	if len(text) <= maxNamePart {
 		return text
@@ -92,8 +92,8 @@ func short(text string) string {
 	return text[:end] + "…"
 }
 
-// sessionAttributes are those of a session's root. By its operation, tools that know the GenAI conventions show it as what stands
-// around requests. It has no usage: that is counted with the requests.
+// sessionAttributes are those of a session's root. Because of its operation, tools that know the GenAI conventions show it as the parent of
+// requests. It has no usage, which is counted with the requests.
 func (p *Pipeline) sessionAttributes(s *Session) (a attributes) {
 	a.add(
 		attribute.String(semconv.GenAIOperationName, semconv.OperationInvokeWorkflow),

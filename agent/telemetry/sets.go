@@ -15,8 +15,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// maxSets bounds the attribute sets. An engine that names a new model in each reply, or fails in ever new ways, and a trace with a class
-// for each row must not grow the memory of agent and backend: what comes after is told as "_OTHER".
+// maxSets is the maximum number of attribute sets. An engine that names a new model in each reply, or has ever new failures, or a trace
+// with a class for each row, must not increase the memory of agent and backend without limit: later sets count as "_OTHER".
 const maxSets = 128
 
 // sets are the options of every measurement of one kind of request, ready for use.
@@ -29,7 +29,7 @@ type sets struct {
 	add           []metric.AddOption       // as plain
 }
 
-// setKey is what tells the sets of two requests apart.
+// setKey has what distinguishes the sets of two requests.
 type setKey struct {
 	outcome       measure.Outcome
 	reason, model string

@@ -14,10 +14,10 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// This file reads the variables of OTLP that the exporters read by themselves, too: they go on with localhost, or without a
-// certificate, where they cannot use what they find, and log the value of a header.
+// This file reads the OTLP variables that the exporters also read by themselves. If a value is invalid, they would continue with localhost,
+// or without a certificate, and log the value of a header.
 
-// signal is one of the two kinds of telemetry that have an exporter of their own.
+// signal is one of the two kinds of telemetry, each with its own exporter.
 type signal struct {
 	name string // in variables
 	lost string // what people call its telemetry
@@ -28,12 +28,12 @@ var (
 	metrics = signal{"METRICS", "metrics"}
 )
 
-// variables returns the names of a signal's variables with a suffix: its own, then the family's.
+// variables returns the names of a signal's variables with a suffix: its own, then the general one.
 func (s signal) variables(suffix string) [2]string {
 	return [2]string{"OTEL_EXPORTER_OTLP_" + s.name + "_" + suffix, "OTEL_EXPORTER_OTLP_" + suffix}
 }
 
-// env returns the first of the signal's variables that is set, and its value; both are empty where none is.
+// env returns the first of the signal's variables that is set, and its value; both are empty if none is.
 func (s signal) env(suffix string) (variable, value string) {
 	for _, name := range s.variables(suffix) {
 		if v := strings.TrimSpace(os.Getenv(name)); v != "" {
@@ -43,7 +43,7 @@ func (s signal) env(suffix string) (variable, value string) {
 	return "", ""
 }
 
-// exporter returns the name of the signal's exporter, "" where it is off.
+// exporter returns the name of the signal's exporter, "" if it is off.
 func (s signal) exporter(c *Config) string {
 	name := strings.TrimSpace(os.Getenv("OTEL_" + s.name + "_EXPORTER"))
 	_, endpoint := s.env("ENDPOINT")
@@ -65,15 +65,15 @@ func disabled() bool {
 	return strings.EqualFold(strings.TrimSpace(os.Getenv("OTEL_SDK_DISABLED")), "true")
 }
 
-// receiver is where a signal goes by OTLP.
+// receiver is the OTLP destination of a signal.
 type receiver struct {
 	protocol string
-	url      string // as it is used, without credentials
+	url      string // the effective one, without credentials
 	host     string // the same without its path
 	setting  string // variable that names it; empty without one
 }
 
-// receiver says where the signal goes, or what is wrong with what the environment says of it.
+// receiver returns where the signal is sent, or an error about the environment.
 func (s signal) receiver(c *Config) (r receiver, err error) {
 	_, protocol := s.env("PROTOCOL")
 	r.protocol = cmp.Or(c.Protocol, protocol, ProtocolHTTP)
@@ -100,7 +100,7 @@ func (s signal) receiver(c *Config) (r receiver, err error) {
 	switch {
 	case r.protocol == ProtocolGRPC:
 		r.url = r.host
-	case r.setting == s.variables("ENDPOINT")[0]: // taken as it stands
+	case r.setting == s.variables("ENDPOINT")[0]: // used unchanged
 		r.url = r.host + u.Path
 	default:
 		r.url = r.host + strings.TrimSuffix(u.Path, "/") + s.path()
@@ -108,7 +108,7 @@ func (s signal) receiver(c *Config) (r receiver, err error) {
 	return r, nil
 }
 
-// parseEndpoint reads the endpoint that has a name. Its error repeats no user, password or query of it.
+// parseEndpoint parses an endpoint; name is for its error, which does not contain a user, password or query.
 func parseEndpoint(name, endpoint string) (*url.URL, error) {
 	const want = "want http://host:port or https://host:port"
 	u, err := url.Parse(endpoint)

@@ -25,8 +25,8 @@ type Span struct {
 
 var clientKind = trace.WithSpanKind(trace.SpanKindClient)
 
-// StartRequest starts the span of a row at its intended instant: in the session's trace, or as a trace of its own. It is
-// cheap: everything that is not needed for sending waits for Finish, which every Span must come to.
+// StartRequest starts the span of a row at its scheduled time: in the session's trace, or in its own trace. It is cheap: everything that is
+// not needed for sending is done in Finish, to which every Span must be passed.
 func (p *Pipeline) StartRequest(s *Session, row *mooncake.Row, intended time.Duration) Span {
 	if p == nil || p.tracer == nil {
 		return Span{}
@@ -87,10 +87,10 @@ func (s Span) Ref() mooncake.SpanRef {
 	return mooncake.SpanRef{TraceID: sc.TraceID(), SpanID: sc.SpanID()}
 }
 
-// maxResponseID bounds a response id that is written down, in bytes; the longest that are known have some 60.
+// maxResponseID is the maximum length of a response id that is recorded, in bytes; the longest known ones have about 60.
 const maxResponseID = 256
 
-// Apart is a request that no row of the trace asks for: of calibration, or of a warm-up.
+// Apart is a request that does not belong to a row of the trace: of a calibration, or of a warm-up.
 type Apart struct {
 	Name     string // of its span
 	Model    string
@@ -98,9 +98,9 @@ type Apart struct {
 	From, To time.Duration // of the run's clock
 }
 
-// Apart writes the span of a request that was answered with an id; there is none of any other. Such a request carries no recorded
-// trace context, and a gateway may not pass that on; then the engine behind it writes a span that looks like production's. By the id
-// of the response a capture knows better. A nil Pipeline does nothing.
+// Apart records the span of a request that was answered with an id; others have none. Such a request is sent without a recorded trace
+// context, or a gateway may not forward it; then the engine behind the gateway writes a span that looks like production's. A capture
+// recognises it by the id of the response. A nil Pipeline does nothing.
 func (p *Pipeline) Apart(a Apart) {
 	if p == nil || p.tracer == nil || a.Response == "" || len(a.Response) > maxResponseID {
 		return

@@ -21,10 +21,10 @@ type tokenSpan struct {
 	clk     clock.Clock
 	at      []int64 // ns on the run's clock
 	tokens  []int32 // nil, or as long as at
-	dropped int     // chunks past the end of at that a limit cut off
+	dropped int     // chunks after the end of at that a limit cut off
 }
 
-// newTokenSpan copies the first n arrivals of an exchange: its arrays are used again.
+// newTokenSpan copies the first n arrivals of an exchange, because its arrays are reused.
 func newTokenSpan(s sdktrace.ReadOnlySpan, clk clock.Clock, x *send.Exchange, n, dropped int) *tokenSpan {
 	t := &tokenSpan{ReadOnlySpan: s, clk: clk, at: append([]int64(nil), x.At[:n]...), dropped: dropped}
 	if countsKnown(x) {
@@ -33,10 +33,10 @@ func newTokenSpan(s sdktrace.ReadOnlySpan, clk clock.Clock, x *send.Exchange, n,
 	return t
 }
 
-// countsKnown reports whether the server said how many tokens each chunk holds.
+// countsKnown reports whether the server sent the number of tokens of each chunk.
 func countsKnown(x *send.Exchange) bool { return len(x.Tokens) > 0 && len(x.Tokens) == len(x.At) }
 
-// Events returns the span's token events. They are made anew on each call.
+// Events returns the span's token events. They are created on each call.
 func (t *tokenSpan) Events() []sdktrace.Event {
 	events := make([]sdktrace.Event, len(t.at))
 	attrs := make([]attribute.KeyValue, 0, 3*len(t.at)) // one array for all events
@@ -75,7 +75,7 @@ func (t *tokenSpan) eventsSize() int {
 	return n
 }
 
-// gaps returns what semconv.TokenGaps holds: the time from the span's start to the first chunk, then between chunks.
+// gaps returns the value of semconv.TokenGaps: the time from the span's start to the first chunk, then between chunks.
 func gaps(start time.Duration, at []int64) []int64 {
 	out := make([]int64, len(at))
 	before := int64(start)

@@ -17,26 +17,26 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// trouble is what an export's error says about the next attempt.
+// trouble is what an export's error means for the next attempt.
 type trouble uint8
 
 const (
-	none    trouble = iota // all spans were taken
-	partly                 // some were taken, and the others are refused for good
+	none    trouble = iota // all spans were accepted
+	partly                 // some were accepted, and the others were finally refused
 	lasting                // the same spans fail again
-	large                  // fewer at a time may do
-	away                   // nobody is there
-	broken                 // somebody was there, and has gone without an answer
+	large                  // fewer spans at a time may be accepted
+	away                   // the receiver cannot be reached
+	broken                 // the receiver was reached, and disconnected without an answer
 	late                   // no answer came in time
-	busy                   // the receiver asks to be spared for a while
+	busy                   // the receiver asks for a pause
 )
 
-// doubtful reports whether the receiver may have the spans all the same.
+// doubtful reports whether the receiver may still have the spans.
 func (t trouble) doubtful() bool { return t == broken || t == late }
 
-// troubleOf classifies the error of an exporter. Partial success and size show in its words only: gRPC's ResourceExhausted, HTTP
-// 413 (the Collector answers 400) and the exporters' own bound all say so, and ResourceExhausted alone may mean a quota. So does
-// what the one of OTLP over HTTP deems worth another attempt.
+// troubleOf classifies the error of an exporter. Only its text shows partial success and size: gRPC's ResourceExhausted, HTTP 413 (the
+// Collector answers 400) and the exporters' own limit all mean size, but ResourceExhausted alone may mean a quota. Only the text also shows
+// whether the exporter for OTLP over HTTP considers the failure temporary.
 func troubleOf(err error) trouble {
 	if err == nil {
 		return none
@@ -74,7 +74,7 @@ func troubleOfStatus(s *status.Status) trouble {
 		return lasting
 	case code == codes.Aborted:
 		return busy
-	case says(text, "authentication handshake failed"): // a certificate that does not do
+	case says(text, "authentication handshake failed"): // an unacceptable certificate
 		return lasting
 	case says(text, "connection error", "name resolver error"):
 		return away
@@ -84,11 +84,11 @@ func troubleOfStatus(s *status.Status) trouble {
 	return busy
 }
 
-// partialSuccess matches the OTLP exporters' error for a message that the receiver took in part. Its type is internal
-// to them, so the text is all there is.
+// partialSuccess matches the OTLP exporters' error for a message that the receiver accepted in part. Its type is internal to them, so only
+// the text is available.
 var partialSuccess = regexp.MustCompile(`(?s)OTLP partial success: .*\((\d+) spans rejected\)`)
 
-// refused returns how many spans the receiver refused of a message that it took; 0 is a mere warning, below 0 it took none.
+// refused returns how many spans of an accepted message the receiver refused; 0 is a mere warning, below 0 means that it accepted none.
 func refused(err error) int64 {
 	if m := partialSuccess.FindStringSubmatch(err.Error()); m != nil {
 		if n, err := strconv.ParseInt(m[1], 10, 64); err == nil {
@@ -98,7 +98,7 @@ func refused(err error) int64 {
 	return -1
 }
 
-// says reports whether a text has one of the words.
+// says reports whether a text contains one of the words.
 func says(text string, words ...string) bool {
 	return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 }

@@ -9,28 +9,28 @@ import (
 	"github.com/moonloop/moonloop/internal/heap"
 )
 
-// bpe merges neighbouring symbols, those of the best rank first, and of equal ones the leftmost.
+// bpe merges neighbouring symbols: those with the best rank first, and of equal ones the leftmost.
 type bpe struct {
 	vocab        map[string]uint32
 	merges       map[uint64]merge // by the ids of both symbols
 	unk          int64            // -1: none
 	fuseUnk      bool
-	bytes        []uint32 // of the tokens <0x00> to <0xFF>; nil: there are none, or they are not used
-	ignoreMerges bool     // a piece that is a token is that token
+	bytes        []uint32 // of the tokens <0x00> to <0xFF>; nil: they do not exist, or are not used
+	ignoreMerges bool     // a piece that is a token stays that token
 }
 
 type merge struct{ rank, id uint32 }
 
 func pair(a, b uint32) uint64 { return uint64(a)<<32 | uint64(b) }
 
-// symbol is one of a piece's, in a list.
+// symbol is one symbol of a piece, in a linked list.
 type symbol struct {
 	id         uint32
 	prev, next int32 // -1: none
 	gone       bool
 }
 
-// candidate is a merge that may be due.
+// candidate is a possible merge.
 type candidate struct {
 	merge
 	at int32
@@ -112,7 +112,7 @@ func (m *bpe) symbols(text string) []symbol {
 	return list
 }
 
-// byteTokens are the tokens of single bytes in a vocabulary; nil where one is missing.
+// byteTokens are the tokens of single bytes in a vocabulary; nil if one is missing.
 func byteTokens(vocab map[string]uint32) []uint32 {
 	ids := make([]uint32, 256)
 	for b := range ids {

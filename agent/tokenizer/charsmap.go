@@ -3,8 +3,8 @@
 
 package tokenizer
 
-// This file reads the character maps of SentencePiece, as files of T5 and XLM-R have them: a double array of characters that are replaced,
-// in the form of the library Darts-clone, and behind it the texts that replace them, each with a zero byte at its end.
+// This file reads the character maps of SentencePiece, as in files of T5 and XLM-R: a double array of characters to replace, in the format
+// of the library Darts-clone, followed by the replacement texts, each with a zero byte at its end.
 
 import (
 	"encoding/base64"
@@ -16,13 +16,13 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// charsMap is one. A unit has a label (8 bits and the highest one), a leaf mark, and how far its children are.
+// charsMap is a character map. A unit has a label (8 bits and the highest one), a leaf mark, and the distance to its children.
 type charsMap struct {
 	units []uint32
 	texts string
 }
 
-// longestGrapheme is the length in bytes from which the library of Hugging Face looks at a grapheme's characters alone.
+// longestGrapheme is the length in bytes from which on the library of Hugging Face replaces only a grapheme's characters.
 const longestGrapheme = 6
 
 // readCharsMap reads a map in base64.
@@ -44,7 +44,7 @@ func readCharsMap(text string) (m charsMap, err error) {
 	return m, nil
 }
 
-// unit returns one, 0 past the end of a map that leads there.
+// unit returns a unit, 0 for an index beyond the map.
 func (m *charsMap) unit(at uint32) uint32 {
 	if uint64(at) >= uint64(len(m.units)) {
 		return 0
@@ -52,7 +52,7 @@ func (m *charsMap) unit(at uint32) uint32 {
 	return m.units[at]
 }
 
-// replacement returns what the shortest beginning of a text that the map has becomes. The library takes that for the whole text.
+// replacement returns the replacement of the shortest prefix of a text that the map has. The library applies it to the whole text.
 func (m *charsMap) replacement(text string) (string, bool) {
 	offset := func(unit uint32) uint32 { return unit >> 10 << (unit & (1 << 9) >> 6) }
 	at := offset(m.unit(0))
@@ -80,7 +80,7 @@ func (m *charsMap) replacement(text string) (string, bool) {
 	return "", false
 }
 
-// normalize replaces graphemes, and where the map has none of one, its characters.
+// normalize replaces graphemes, or, if the map does not have one, its characters.
 func (m *charsMap) normalize(text string) string {
 	var b strings.Builder
 	state := -1

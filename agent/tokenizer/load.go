@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// maxFile is the longest tokenizer.json, in bytes: several times the longest that is known.
+	// maxFile is the maximum size of a tokenizer.json, in bytes: several times the largest known one.
 	maxFile = 256 << 20
-	// unkPenalty is what an unknown character costs beyond the least probable token.
+	// unkPenalty is the penalty of an unknown character beyond the least probable token.
 	unkPenalty = 10
 )
 
@@ -79,7 +79,7 @@ func (m *mergeRule) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Load reads a tokenizer.json, compressed or not. Its error says what of it is not known.
+// Load reads a tokenizer.json, compressed or not. Its error names the part that is not supported.
 func Load(ctx context.Context, name string) (*Tokenizer, error) {
 	in, err := mooncake.OpenInput(ctx, name, mooncake.OpenOptions{})
 	if err != nil {
@@ -164,7 +164,7 @@ func (c *file) model() (model, error) {
 			w.longest = max(w.longest, len(token))
 		}
 		return w, nil
-	case kind != "BPE" && (kind != "" || m.Merges == nil): // early files do not name it
+	case kind != "BPE" && (kind != "" || m.Merges == nil): // early files do not have the type
 		return nil, fmt.Errorf("model %.40q %w", kind, errUnknown)
 	case m.Dropout != nil && *m.Dropout > 0:
 		return nil, fmt.Errorf("dropout %w", errUnknown)

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// normalizers reads what changes a text before it is cut.
+// normalizers reads the steps that change a text before it is split.
 func normalizers(raw json.RawMessage) (list []normalizer, err error) {
 	var c struct {
 		Type        string
@@ -84,7 +84,7 @@ func normalizers(raw json.RawMessage) (list []normalizer, err error) {
 		}
 		return one(m.normalize)
 	case "Replace":
-		if r := c.Pattern.Regex; r != nil && *r == " {2,}" { // as it stands behind character maps
+		if r := c.Pattern.Regex; r != nil && *r == " {2,}" { // as it occurs after character maps
 			spaces := regexp.MustCompile(" {2,}")
 			return one(func(text string) string { return spaces.ReplaceAllLiteralString(text, c.Content) })
 		}
@@ -119,7 +119,7 @@ func withoutMarks(text string) string {
 	}, text)
 }
 
-// cleanText removes control characters, and makes a space of each white space.
+// cleanText removes control characters, and replaces white space by spaces.
 func cleanText(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -134,7 +134,7 @@ func cleanText(text string) string {
 	}, text)
 }
 
-// aroundIdeographs puts spaces around each CJK ideograph.
+// aroundIdeographs adds spaces around each CJK ideograph.
 func aroundIdeographs(text string) string {
 	var b strings.Builder
 	for _, r := range text {

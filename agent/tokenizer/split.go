@@ -14,13 +14,14 @@ import (
 	"github.com/dlclark/regexp2/v2"
 )
 
-// matchLimit bounds a search by a file's own pattern: the engine of these goes back, and a pattern can make it do so without end.
+// matchLimit is the time limit of a search by a file's own pattern: the regular-expression engine backtracks, and a pattern can make that
+// take forever.
 const matchLimit = 10 * time.Second
 
-// pattern is a text, or a regular expression as of Oniguruma, whose look-ahead Go's own lack.
+// pattern is a text, or a regular expression of Oniguruma, whose look-ahead Go's package does not have.
 type pattern struct{ String, Regex *string }
 
-// spans finds what a pattern matches: pairs of where a match begins and ends.
+// spans finds the matches of a pattern: pairs of beginning and end.
 type spans func(text string) ([][2]int, error)
 
 func (p pattern) compile() (spans, error) {
@@ -39,17 +40,17 @@ func (p pattern) compile() (spans, error) {
 	return nil, fmt.Errorf("a pattern that is empty %w", errUnknown)
 }
 
-// without is how Oniguruma writes a class without another one: [a&&[^b]], as Kimi-K2's pattern has it. Here it is [a-[b]].
+// without matches Oniguruma's form of a class without another one: [a&&[^b]], as in Kimi-K2's pattern. It is converted to [a-[b]].
 var without = regexp.MustCompile(`&&\[\^([^\[\]]*)\]\]`)
 
 func expression(source string) (spans, error) {
 	re, err := regexp2.Compile(without.ReplaceAllString(source, "-[$1]]"), regexp2.Unicode)
-	if err != nil || strings.Contains(without.ReplaceAllString(source, ""), "&&") { // another intersection, which would be read as signs
+	if err != nil || strings.Contains(without.ReplaceAllString(source, ""), "&&") { // another intersection, which would be read as characters
 		return nil, fmt.Errorf("the regular expression %.80q %w", source, errUnknown)
 	}
 	re.MatchTimeout = matchLimit
 	return func(text string) (list [][2]int, err error) {
-		// Matches are in characters, pieces in bytes.
+		// Matches count in characters, pieces in bytes.
 		at, chars := 0, 0
 		forward := func(to int) int {
 			for chars < to {
@@ -70,7 +71,7 @@ func expression(source string) (spans, error) {
 	}, nil
 }
 
-// runes finds the characters of a kind, each by itself.
+// runes finds the characters of a kind, each as a separate match.
 func runes(is func(rune) bool) spans {
 	return func(text string) (list [][2]int, err error) {
 		for i, r := range text {
@@ -82,7 +83,7 @@ func runes(is func(rune) bool) spans {
 	}
 }
 
-// What becomes of matches.
+// What happens to matches.
 const (
 	isolated = "Isolated"
 	removed  = "Removed"
@@ -91,7 +92,7 @@ const (
 	runsOf   = "Contiguous"
 )
 
-// cutting cuts pieces at what matches.
+// cutting splits pieces at matches.
 func cutting(find spans, behavior string, invert bool) (splitter, error) {
 	switch behavior {
 	case isolated, removed, toPrev, toNext, runsOf:
@@ -146,10 +147,10 @@ func cutting(find spans, behavior string, invert bool) (splitter, error) {
 	}, nil
 }
 
-// gpt2 is the pattern of byte-level pre-tokenizers that have none of their own.
+// gpt2 is the pattern of byte-level pre-tokenizers without their own one.
 const gpt2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 
-// splitters reads what cuts a text into pieces.
+// splitters reads the steps that split a text into pieces.
 func splitters(raw json.RawMessage) (list []splitter, err error) {
 	var c struct {
 		Type          string
@@ -273,7 +274,7 @@ func isPunctuation(r rune) bool {
 	return r < 0x80 && (unicode.IsPunct(r) || unicode.IsSymbol(r)) || unicode.IsPunct(r)
 }
 
-// visible writes each byte as a character that can be seen: GPT-2's alphabet.
+// visible replaces each byte by a visible character: GPT-2's alphabet.
 func visible(text string) string {
 	var b strings.Builder
 	for i := range len(text) {

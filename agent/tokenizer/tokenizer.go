@@ -33,8 +33,8 @@ type (
 	}
 )
 
-// Encode returns the token ids of a text: those of its special tokens' spellings, too, and none that a template or the beginning of a
-// prompt would add. The error says that the text took too long, which a file's own patterns can make it.
+// Encode returns the token ids of a text. They include those of special tokens that are spelled in it, and none that a template or the
+// beginning of a prompt would add. The error says that the text took too long, which a file's own patterns can cause.
 func (t *Tokenizer) Encode(text string) (ids []uint32, err error) {
 	at := 0
 	err = t.raw.cut(text, func(part string, id int64) error {
@@ -76,7 +76,7 @@ func (t *Tokenizer) Count(text string) (int, error) {
 	return len(ids), err
 }
 
-// added is a token that is found in a text as it stands.
+// added is a token that is searched for literally in a text.
 type added struct {
 	text           string
 	id             uint32
@@ -92,7 +92,7 @@ func (a *addedTokens) add(t added) {
 	slices.SortStableFunc(*list, func(a, b added) int { return len(b.text) - len(a.text) })
 }
 
-// cut calls yield for each token in a text, with its id, and for each part between, with -1.
+// cut calls yield for each added token in a text, with its id, and for each part between them, with -1.
 func (a *addedTokens) cut(text string, yield func(part string, id int64) error) error {
 	from := 0
 	for at := 0; at < len(text); {

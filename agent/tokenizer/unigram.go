@@ -8,20 +8,20 @@ import (
 	"slices"
 )
 
-// unigram takes the most probable sequence of tokens.
+// unigram finds the most probable sequence of tokens.
 type unigram struct {
 	ids     map[string]uint32
 	scores  []float64 // log probabilities
 	longest int       // token, in bytes
 	unk     uint32
 	penalty float64  // score of an unknown character
-	bytes   []uint32 // as of bpe
+	bytes   []uint32 // as in bpe
 }
 
-// node is the best way to a place of the text.
+// node is the best path to a position in the text.
 type node struct {
 	score float64
-	from  int32 // -1: nobody has come here
+	from  int32 // -1: not reached yet
 	id    uint32
 }
 
@@ -54,7 +54,7 @@ func (m *unigram) encode(ids []uint32, text string) []uint32 {
 		}
 		at += n
 	}
-	// From the end back. Neighbours that are unknown are one token.
+	// From the end back. Consecutive unknown characters are one token.
 	var back []uint32
 	unknownTo := -1
 	flush := func(from int) {

@@ -5,7 +5,7 @@ package tokenizer
 
 import "unicode/utf8"
 
-// wordPiece takes the longest token from the left, again and again. A word that is not made of tokens is one unknown token.
+// wordPiece repeatedly takes the longest token from the left. A word that cannot be split into tokens is one unknown token.
 type wordPiece struct {
 	vocab    map[string]uint32
 	prefix   string // of tokens that continue a word

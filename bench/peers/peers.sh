@@ -7,14 +7,15 @@
 #   bench/peers/peers.sh [FOLDER]        (default: build/peers)
 #
 # What is installed has a program in FOLDER/bin. What cannot be is skipped: FOLDER/NAME.skipped says why, and the bench
-# says it on. A second call does only what is missing. Needs Go, Python 3.11 or later with venv, and their registries;
-# PEERS="vegeta k6" picks some.
+# says it on. A second call does only what is missing. Needs Go, Rust, a C compiler, git, Python 3.12 with venv, and their
+# registries; PEERS="vegeta k6" picks some. vLLM takes some 6 GB and is installed only if it is picked; one that is already in VLLM
+# (default: vllm beside FOLDER) takes part.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=${1:-build/peers}
 mkdir -p "$folder/bin" && folder=$(cd "$folder" && pwd) || exit 1
 python=${PYTHON:-python3}
-peers=${PEERS:-vegeta k6 aiperf guidellm vllm}
+peers=${PEERS:-vegeta k6 oha wrk2 aiperf guidellm inference-perf vllm}
 
 # skip NAME REASON notes why a peer is not there.
 skip() {
@@ -110,11 +111,63 @@ guidellm() {
 	fi >"$folder/guidellm.log" 2>&1
 }
 
+inference_perf() {
+	want inference-perf || return 0
+	echo 'peers: installing inference-perf' >&2
+	if environment inference-perf && words "$folder/inference-perf/bin/python" && "$folder/inference-perf/bin/inference-perf" --help; then
+		"$folder/inference-perf/bin/pip" show inference-perf | sed -n 's/^Version: //p' >"$folder/inference-perf.version"
+		wrap inference-perf "$folder/inference-perf/bin/inference-perf"
+	else
+		return 1
+	fi >"$folder/inference-perf.log" 2>&1
+}
+
+# vLLM's bench is in the whole package, which the acceptance runs install without what only a GPU needs.
+vllm() {
+	want vllm || return 0
+	local dir=${VLLM:-$(dirname "$folder")/vllm}
+	if [ ! -x "$dir/server/bin/vllm" ] && [[ " ${PEERS:-} " != *" vllm "* ]]; then
+		skip vllm "it takes some 6 GB: PEERS=vllm installs it, VLLM=folder names one that is there"
+		return 0
+	fi
+	echo 'peers: installing vllm' >&2
+	if "$here/../../test/acceptance/vllm/install.sh" "$dir" && dir=$(cd "$dir" && pwd) && words "$dir/server/bin/python"; then
+		wrap vllm "$dir/server/bin/vllm"
+	else
+		return 1
+	fi >"$folder/vllm.log" 2>&1
+}
+
+oha() {
+	want oha || return 0
+	echo 'peers: building oha' >&2
+	if cargo install --quiet --locked --root "$folder/cargo" oha@1.16.0; then
+		ln -sf ../cargo/bin/oha "$folder/bin/oha"
+	else
+		return 1
+	fi >"$folder/oha.log" 2>&1
+}
+
+# wrk2 is in no registry. WRK2_GIT=URL names another place of the repository.
+wrk2() {
+	want wrk2 || return 0
+	echo 'peers: building wrk2' >&2
+	local commit=44a94c17d8e6a0bac8559b53da76848e430cb7a7
+	if { [ -d "$folder/wrk2" ] || GIT_TERMINAL_PROMPT=0 git clone --quiet "${WRK2_GIT:-https://github.com/giltene/wrk2}" "$folder/wrk2"; } &&
+		git -C "$folder/wrk2" checkout --quiet "$commit" && make -C "$folder/wrk2"; then
+		cp "$folder/wrk2/wrk" "$folder/bin/wrk2"
+		echo "${commit:0:7}" >"$folder/wrk2.version"
+	else
+		return 1
+	fi >"$folder/wrk2.log" 2>&1
+}
+
 go_peer vegeta github.com/tsenart/vegeta/v12
 go_peer k6 go.k6.io/k6/v2
+oha || skip oha "$(last "$folder/oha.log")"
+wrk2 || skip wrk2 "$(last "$folder/wrk2.log")"
 aiperf || skip aiperf "$(last "$folder/aiperf.log")"
 guidellm || skip guidellm "$(last "$folder/guidellm.log")"
-if want vllm; then
-	skip vllm 'its client comes only with the whole package and a torch for GPUs, gigabytes that the bench does not install'
-fi
+inference_perf || skip inference-perf "$(last "$folder/inference-perf.log")"
+vllm || skip vllm "$(last "$folder/vllm.log")"
 ls "$folder/bin"

@@ -5,10 +5,10 @@ package journal
 
 import "fmt"
 
-// Batch is records on their way to a journal, for [Writer.AppendBatch], or into a message. Unlike Append's they need to be there only while
-// they are added, and are encoded without holding up other writers. The zero Batch is empty.
+// Batch is a list of encoded records for [Writer.AppendBatch], or for a message. Unlike those of Append, the records are needed only while
+// they are added, and are encoded without blocking other writers. The zero Batch is empty.
 type Batch struct {
-	records []byte // one behind the other
+	records []byte // one after the other
 	entries []batched
 	packer  packer // of messages
 }
@@ -19,7 +19,7 @@ type batched struct {
 	lists  [listCount]extent // in the record
 }
 
-// Add adds a copy of a record. One above [MaxRecord] is refused with [ErrTooLarge], and the others stay.
+// Add adds a copy of a record. It refuses a record above [MaxRecord] with [ErrTooLarge], and keeps the others.
 func (b *Batch) Add(r Record) error {
 	from := len(b.records)
 	e := r.appendTo(b.records)
@@ -39,7 +39,7 @@ func (b *Batch) Add(r Record) error {
 	return nil
 }
 
-// appendFrames appends the records as frames of a journal that has a dictionary, or none.
+// appendFrames appends the records as frames, for a journal with a dictionary or without.
 func (b *Batch) appendFrames(dst []byte, p *packer) []byte {
 	for i := range b.entries {
 		e := &b.entries[i]
@@ -56,8 +56,8 @@ func (b *Batch) appendFrames(dst []byte, p *packer) []byte {
 // Len returns the number of records.
 func (b *Batch) Len() int { return len(b.entries) }
 
-// Size returns the number of bytes of the records. In a journal they take about as many, or fewer.
+// Size returns the size of the records in bytes. In a journal they take about as much, or less.
 func (b *Batch) Size() int { return len(b.records) }
 
-// Reset empties the batch. Its memory is used again.
+// Reset empties the batch. Its memory is reused.
 func (b *Batch) Reset() { b.records, b.entries = b.records[:0], b.entries[:0] }

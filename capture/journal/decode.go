@@ -16,25 +16,25 @@ import (
 
 var errShort = errors.New("record ends within a field")
 
-// Decoder decodes records one after the other, into memory that it uses again. It holds the last one, of whatever kind: the
-// fields that a kind does not have are zero. The zero Decoder is usable.
+// Decoder decodes records one after the other, into memory that it reuses. It has the last record, of any kind: the fields that a kind does
+// not have are zero. The zero Decoder is usable.
 type Decoder struct {
 	Kind   Kind
 	Fields int // number of fields that the record has
 	Inference
 	Border bool  // of a [Link]
-	Acts   Actor // likewise
+	Acts   Actor // of a [Link]
 
-	// Memory of the prompt's slices, used again.
+	// Reused memory of the prompt's slices:
 	ids, cells []uint64
 	values     []uint64 // of ends
 	ends       []blockhash.End
 	ranges     []mooncake.HashRange
 	replies    []mooncake.Reply
-	names      [5]Name // the last ones of each field that is one: most records have the names of the one before
+	names      [5]Name // the last value of each name field: most records have the names of the one before
 }
 
-// Decode reads a record that [AppendRecord] encoded. What d held before is overwritten, the memory of its slices included.
+// Decode reads a record that [AppendRecord] encoded. It overwrites the previous content of d, including the memory of its slices.
 func (d *Decoder) Decode(b []byte) error {
 	if len(b) < headLength {
 		return errShort
@@ -47,7 +47,7 @@ func (d *Decoder) Decode(b []byte) error {
 	return d.fields(&parser{b: b[headLength:]})
 }
 
-// reset begins a record, with the ids that its bytes begin with.
+// reset begins a record, with its ids.
 func (d *Decoder) reset(kind Kind, b []byte) {
 	*d = Decoder{
 		Kind: kind, ids: d.ids, cells: d.cells, values: d.values, ends: d.ends, ranges: d.ranges, replies: d.replies, names: d.names,
@@ -226,7 +226,7 @@ func (d *Decoder) field(p *parser, tag byte) {
 	}
 }
 
-// SetPrompt replaces the prompt of the record by a copy of another one's.
+// SetPrompt replaces the prompt of the record by a copy of another record's prompt.
 func (d *Decoder) SetPrompt(p *Prompt) {
 	d.Prompt = *p
 	d.HashIDs = copyTo(&d.ids, p.HashIDs)
@@ -236,7 +236,7 @@ func (d *Decoder) SetPrompt(p *Prompt) {
 	d.Replies = copyTo(&d.replies, p.Replies)
 }
 
-// copyTo returns a copy in the memory that is given, which it may replace; nil of nil.
+// copyTo returns a copy in the given memory, or in new memory; nil for nil.
 func copyTo[T any](memory *[]T, v []T) []T {
 	if v == nil {
 		return nil
@@ -245,7 +245,7 @@ func copyTo[T any](memory *[]T, v []T) []T {
 	return *memory
 }
 
-// Record returns a copy of the record, in memory of its own.
+// Record returns a copy of the record, in new memory.
 func (d *Decoder) Record() Record {
 	var own Decoder
 	own.SetPrompt(&d.Prompt)
@@ -261,7 +261,7 @@ func (d *Decoder) Record() Record {
 	}
 }
 
-// appendPlain appends a record that has a prompt, as [AppendRecord] does.
+// appendPlain appends a record with a prompt, like [AppendRecord].
 func (d *Decoder) appendPlain(dst []byte) []byte {
 	if d.Kind == KindContent {
 		c := Content{d.Span, d.Parent, d.Start, d.Prompt, d.Tools}
@@ -270,7 +270,7 @@ func (d *Decoder) appendPlain(dst []byte) []byte {
 	return d.Inference.appendTo(dst).b
 }
 
-// parser takes values off the front of a record. After the first error it returns zero values.
+// parser reads values from the front of a record. After the first error it returns zero values.
 type parser struct {
 	b          []byte
 	dictionary *dictionary // of a packed record
@@ -346,7 +346,7 @@ func (p *parser) size() uint64 {
 	return v
 }
 
-// name returns a name, which is the last one where it has the same bytes.
+// name returns a name; if it has the same bytes as the last one, it returns that.
 func (p *parser) name(last *Name) Name {
 	n := p.size()
 	if n > MaxName {
@@ -366,7 +366,7 @@ func (p *parser) name(last *Name) Name {
 	return name
 }
 
-// length returns the number of members of a list that has some, and at most so many.
+// length reads the length of a list that is not empty and has at most this many members.
 func (p *parser) length(most uint64) int {
 	n := p.size()
 	if n > most || n > uint64(len(p.b)) { // a member takes a byte or more
@@ -376,7 +376,7 @@ func (p *parser) length(most uint64) int {
 	return int(n) //nolint:gosec // just checked
 }
 
-// count returns a number that is not negative.
+// count returns a number of 0 or more.
 func (p *parser) count() int64 {
 	n := p.size()
 	if n > math.MaxInt64 {
@@ -386,7 +386,8 @@ func (p *parser) count() int64 {
 	return int64(n)
 }
 
-// place returns the end of a message behind a place, without its value. What is at that place itself, or no end of any text, is an error.
+// place reads the end of a message after a position, without its value. An end at that position itself, or one that is impossible, is an
+// error.
 func (p *parser) place(from int64) blockhash.End {
 	n := p.size()
 	e := blockhash.End{Role: blockhash.Role(n & (1<<roleBits - 1))}
@@ -416,7 +417,7 @@ func (p *parser) ends(memory *[]blockhash.End) []blockhash.End {
 	return v
 }
 
-// MaxFollows is the greatest number of spans that one follows.
+// MaxFollows is the maximum number of spans that one span follows.
 const MaxFollows = 64
 
 func (p *parser) follows() (spans []SpanID) {
@@ -433,7 +434,7 @@ func (p *parser) follows() (spans []SpanID) {
 	return spans
 }
 
-// MaxToolIDs is the greatest number of ids of tool calls of a kind.
+// MaxToolIDs is the maximum number of ids of tool calls of a kind.
 const MaxToolIDs = 64
 
 func (p *parser) toolIDs() (ids []uint64) {
@@ -502,13 +503,13 @@ func (p *parser) replies(memory *[]mooncake.Reply) []mooncake.Reply {
 	return v
 }
 
-// list returns values in the memory that is given, which it may replace. An empty list is not nil: it is not an absent one.
+// list reads values into the given memory, or new memory. An empty list is not nil, because it is not an absent one.
 func (p *parser) list(memory *[]uint64) []uint64 {
 	if p.dictionary != nil {
 		return p.packed(memory)
 	}
 	n, width := p.size(), int(p.byte())
-	// A value takes a byte unless all are zero; MaxRecord bounds those.
+	// A value takes at least a byte unless all are zero; then MaxRecord is the limit.
 	if width > 8 || n > MaxRecord || n*uint64(max(width, 1)) > MaxRecord {
 		p.fail(errors.New("list is too long"))
 		return nil

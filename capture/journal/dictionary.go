@@ -3,24 +3,23 @@
 
 package journal
 
-// This file is about what keeps a journal small: a keyed value is 8 bytes that do not compress, and prompts share most of theirs. So a
-// journal has each value once. Where a later record has a stretch of the same values again, it names the first one by its number, and how
-// many they are.
+// This file keeps journals small. A keyed value is 8 bytes that do not compress, and prompts share most of their values. So a journal has
+// each value once. A later record with a stretch of the same values has the number of the first one, and the length of the stretch.
 //
-// A record with a list of values is packed. Its kind is a small letter, and the number of values in the dictionary before it follows its
-// head; 0 begins a new dictionary, and the number of that follows. The lists are block ids, cells, and the values at the ends of messages.
-// A packed list is the number of its values, the bytes of the widest one, and pieces:
+// A record with a list of values is packed. Its kind is a lower-case letter. After its head comes the number of values that the dictionary
+// had before it; 0 begins a new dictionary, whose number follows. The lists are block ids, cells, and the values at the ends of messages.
+// A packed list has the number of its values, the width of the widest one in bytes, and pieces:
 //
-//	count<<1 | 1   so many values as they are, which get the next numbers
-//	count<<1       so many values of the dictionary, from a number on: the distance from the end of the piece before
+//	count<<1 | 1   this many literal values, which get the next numbers
+//	count<<1       this many values of the dictionary; the number of the first follows, as the distance from the end of the piece before
 //
-// One dictionary is for all domains and block sizes: what a number means is the value itself, and a record says what that is of. So its
-// memory has one bound.
+// All domains and block sizes use one dictionary: a number stands for a plain value, and the record has its domain. So the memory has one
+// bound.
 //
-// The checksum of a packed record goes on from that of the record that began its dictionary. So a record that was read with another
-// dictionary is damaged, and never one with wrong values, whatever is missing between. Damage costs the records that it hits and those
-// that need their values, up to where a dictionary begins anew: a writer begins one every few MiB, after a failed write, and when it is
-// started.
+// The checksum of a packed record continues that of the record that began its dictionary. So a record that is read with another
+// dictionary counts as damaged, and never yields wrong values, even if records between are missing. Damage loses the records that it hits,
+// and those that need their values, up to the next dictionary. A writer begins a dictionary every few MiB, after a failed write, and when
+// it starts.
 
 import (
 	"encoding/binary"
@@ -32,22 +31,22 @@ import (
 )
 
 const (
-	// maxValues is the most values of a dictionary, and of a list of a packed record: 8 MiB.
+	// maxValues is the maximum number of values in a dictionary, and in a list of a packed record: 8 MiB.
 	maxValues = 1 << 20
-	// maxReach is the size of the frames after which a writer begins a new dictionary, in bytes: who reads from the middle of a journal has
-	// to begin so far before it.
+	// maxReach is the size of the frames after which a writer begins a new dictionary, in bytes. To read from the middle of a journal,
+	// a reader must begin this far before it.
 	maxReach = 16 << 20
-	// A writer packs no more than maxUnpacked bytes of records, and maxRatio for each byte that it has written: a message is read as a whole
-	// and must not be a few bytes that fill the memory.
+	// A writer packs at most maxUnpacked bytes of records, and maxRatio for each byte that it has written. A message is read as a
+	// whole, and a few bytes must not unpack to more than fits into memory.
 	maxUnpacked = 16 << 20
 	maxRatio    = 64
-	// maxHoles is the most stretches of numbers whose values were lost that a reader tells apart.
+	// maxHoles is the maximum number of stretches of lost values that a reader remembers separately.
 	maxHoles = 64
 
-	packedBit = 'i' - 'I' // of the kind of a packed record
+	packedBit = 'i' - 'I' // set in the kind of a packed record
 )
 
-// The lists of a record whose values a dictionary holds, in the order of their tags.
+// The lists of a record whose values are in the dictionary, in the order of their tags.
 const (
 	listIDs = iota
 	listCells
@@ -55,28 +54,28 @@ const (
 	listCount
 )
 
-// extent is where a list is in the bytes of a record, without its tag. The zero extent is none.
+// extent is the position of a list in the bytes of a record, without its tag. The zero extent is no list.
 type extent struct{ from, to int }
 
-// packer has the dictionary of a journal that is written. The zero packer has an empty one. It is not safe for concurrent use.
+// packer packs records for a writer. The zero packer has an empty dictionary. It is not safe for concurrent use.
 //
-// Only the first value of each stretch of new ones can be found. That is enough, because a value stands for all of the prompt before it,
-// too: where two prompts part, each goes on with a value that no list had behind the one before, and which began a stretch.
+// Only the first value of each stretch of new values can be found. That is enough, because a value identifies all of the prompt before it,
+// too. Where two prompts diverge, the next value of each is new after the value before, so it begins a stretch.
 type packer struct {
 	values     []uint64
-	starts     map[uint64]uint32 // the numbers of the values that a stretch of new ones began with
+	starts     map[uint64]uint32 // numbers of the values that began a stretch of new values, by value
 	generation uint64            // number of the dictionary
 	seed       uint32            // of the checksums of its records
 	reach      int               // bytes of the frames since it began
 
-	written, unpacked int64 // bytes of all frames, and of the records that were packed, as they are without a dictionary
+	written, unpacked int64 // bytes of all frames; bytes of the packed records before packing
 
-	payload []byte // of the record at hand
+	payload []byte // of the current record
 	lists   [listCount][]uint64
 	ends    []blockhash.End
 }
 
-// begin begins a journal anew: equal records are equal bytes.
+// begin resets the packer for a new journal, so that equal records give equal bytes.
 func (p *packer) begin() {
 	p.reset()
 	p.generation, p.written, p.unpacked = 0, 0, 0
@@ -94,7 +93,7 @@ func (p *packer) reset() {
 	clear(p.starts)
 }
 
-// appendFrame appends a record as a frame, packed where it has values. at says where in the record these are.
+// appendFrame appends a record as a frame, packed if it has values. at has the positions of the values' lists.
 func (p *packer) appendFrame(dst, record []byte, at *[listCount]extent) []byte {
 	start, payload, seed := len(dst), record, uint32(0)
 	unpacked := p.unpacked + int64(len(record))
@@ -117,10 +116,10 @@ func (p *packer) appendFrame(dst, record []byte, at *[listCount]extent) []byte {
 	return dst
 }
 
-// mayUnpack returns how many bytes of records may have been packed by the time that so many bytes of frames were written.
+// mayUnpack returns how many bytes of records may be packed when this many bytes of frames are written.
 func mayUnpack(written int64) int64 { return maxUnpacked + maxRatio*written }
 
-// read reads the lists of a record, and returns how many values they have; 0 as well where they are more than a dictionary holds.
+// read reads the lists of a record, and returns their number of values, or 0 if they have more than a dictionary can hold.
 func (p *packer) read(record []byte, at *[listCount]extent) (n int) {
 	for i, e := range at {
 		p.lists[i] = p.lists[i][:0]
@@ -147,7 +146,7 @@ func (p *packer) read(record []byte, at *[listCount]extent) (n int) {
 	return n
 }
 
-// pack makes the payload of a record whose lists were read.
+// pack builds the payload of a record whose lists were read.
 func (p *packer) pack(record []byte, at *[listCount]extent) {
 	b := append(append(p.payload[:0], record[0]|packedBit), record[1:headLength]...)
 	b = binary.AppendUvarint(b, uint64(len(p.values)))
@@ -169,7 +168,7 @@ func (p *packer) pack(record []byte, at *[listCount]extent) {
 	p.payload = append(b, record[done:]...)
 }
 
-// appendPlaces appends the ends of messages without their values.
+// appendPlaces appends the positions of the ends of messages, without their values.
 func appendPlaces(b []byte, ends []blockhash.End) []byte {
 	b = binary.AppendUvarint(b, uint64(len(ends)))
 	from := int64(0)
@@ -180,7 +179,7 @@ func appendPlaces(b []byte, ends []blockhash.End) []byte {
 	return b
 }
 
-// appendList appends a list, and takes up in the dictionary what is new.
+// appendList appends a list, and adds its new values to the dictionary.
 func (p *packer) appendList(b []byte, v []uint64) []byte {
 	width := widthOf(v)
 	b = append(binary.AppendUvarint(b, uint64(len(v))), byte(width)) //nolint:gosec // at most 8
@@ -206,7 +205,7 @@ func (p *packer) appendList(b []byte, v []uint64) []byte {
 	return b
 }
 
-// grow makes place for more values of a dictionary. It doubles the memory, since most dictionaries fill up.
+// grow makes room for more values in a dictionary. It doubles the memory, because most dictionaries fill up.
 func grow(values []uint64, more int) []uint64 {
 	if len(values)+more > cap(values) {
 		return slices.Grow(values, max(len(values), more))
@@ -214,7 +213,7 @@ func grow(values []uint64, more int) []uint64 {
 	return values
 }
 
-// widthOf returns the bytes of the widest value.
+// widthOf returns the width of the widest value, in bytes.
 func widthOf(v []uint64) int {
 	var all uint64
 	for _, n := range v {
@@ -223,7 +222,7 @@ func widthOf(v []uint64) int {
 	return (bits.Len64(all) + 7) / 8
 }
 
-// appendValues appends values so wide.
+// appendValues appends values with this width, in bytes.
 func appendValues(b []byte, v []uint64, width int) []byte {
 	b = slices.Grow(b, width*len(v))
 	if width == 8 {
@@ -240,7 +239,7 @@ func appendValues(b []byte, v []uint64, width int) []byte {
 	return b
 }
 
-// dictionary is that of a journal that is read. The zero dictionary has not begun. It is not safe for concurrent use.
+// dictionary is the dictionary of a journal that is being read. The zero dictionary has not begun. It is not safe for concurrent use.
 type dictionary struct {
 	begun  bool
 	values []uint64
@@ -256,7 +255,7 @@ var (
 	errFullOfValues = errors.New("the dictionary has too many values")
 )
 
-// packedKind returns the kind of a packed record; 0 where a payload is none.
+// packedKind returns the kind of a packed record, or 0 if a payload is not packed.
 func packedKind(payload []byte) Kind {
 	if len(payload) < headLength {
 		return 0
@@ -273,8 +272,8 @@ func begins(payload []byte) bool {
 	return packedKind(payload) != 0 && len(payload) > headLength && payload[headLength] == 0
 }
 
-// open reads a payload that has a checksum into d, and returns the record as it is without a dictionary: the payload itself, or else in
-// the memory that is given.
+// open checks a payload, adds its values to the dictionary, and returns the unpacked record: the payload itself if it was not packed, else
+// in the given memory.
 func (t *dictionary) open(payload []byte, sum uint32, d *Decoder, memory *[]byte) ([]byte, error) {
 	kind := packedKind(payload)
 	if kind == 0 {
@@ -304,11 +303,11 @@ func (t *dictionary) open(payload []byte, sum uint32, d *Decoder, memory *[]byte
 	t.skip(int(first))
 	d.reset(kind, payload)
 	if err := d.fields(&p); err != nil {
-		t.begun = false // whoever wrote this made a mistake, and nobody knows where
+		t.begun = false // the writer made a mistake somewhere before
 		return nil, err
 	}
 	if p.lost {
-		return nil, errNoValue // others may need what is new in it
+		return nil, errNoValue // later records may need its new values
 	}
 	if *memory = d.appendPlain((*memory)[:0]); len(*memory) > MaxRecord {
 		t.begun = false
@@ -317,11 +316,11 @@ func (t *dictionary) open(payload []byte, sum uint32, d *Decoder, memory *[]byte
 	return *memory, nil
 }
 
-// skip makes a number that of the next new value. What stands between was lost.
+// skip sets the number of the next new value. The values before it were lost.
 func (t *dictionary) skip(first int) {
 	if n := len(t.values); first > n {
 		if len(t.holes) == maxHoles {
-			t.holes[maxHoles-1].to = first // what came after the hole before counts as lost, too
+			t.holes[maxHoles-1].to = first // the values after the hole before count as lost, too
 		} else {
 			t.holes = append(t.holes, extent{n, first})
 		}
@@ -330,7 +329,7 @@ func (t *dictionary) skip(first int) {
 	t.next = first
 }
 
-// add takes up new values. They may be there already, of a record that is in the journal twice.
+// add adds new values. If the journal has a record twice, they exist already.
 func (t *dictionary) add(v []uint64) bool {
 	if len(v) > maxValues-t.next {
 		return false
@@ -341,7 +340,7 @@ func (t *dictionary) add(v []uint64) bool {
 	return true
 }
 
-// get returns values from a number on, nil where there are not so many. lost says that some of them were lost.
+// get returns n values from a number on, or nil if there are fewer. lost reports whether some of them were lost.
 func (t *dictionary) get(number int64, n int) (values []uint64, lost bool) {
 	if number < 0 || number > int64(t.next) || n > t.next-int(number) {
 		return nil, false
@@ -350,7 +349,7 @@ func (t *dictionary) get(number int64, n int) (values []uint64, lost bool) {
 	return t.values[from:to], slices.ContainsFunc(t.holes, func(h extent) bool { return from < h.to && to > h.from })
 }
 
-// packed returns the values of a packed list in the memory that is given, which it may replace. An empty list is not nil.
+// packed returns the values of a packed list. It uses the given memory, or allocates more. An empty list is not nil.
 func (p *parser) packed(memory *[]uint64) []uint64 {
 	n, width := p.size(), int(p.byte())
 	if n > maxValues || width > 8 {
@@ -363,7 +362,7 @@ func (p *parser) packed(memory *[]uint64) []uint64 {
 		count := p.size()
 		isNew := count&1 == 1
 		if count >>= 1; count == 0 || count > n-uint64(len(v)) {
-			p.fail(errors.New("list has other values than it says"))
+			p.fail(errors.New("list has another number of values than it states"))
 			break
 		}
 		if isNew {
@@ -391,7 +390,7 @@ func (p *parser) packed(memory *[]uint64) []uint64 {
 	return v
 }
 
-// readValues reads values so wide.
+// readValues reads values with this width, in bytes.
 func readValues(v []uint64, b []byte, width int) {
 	if width == 8 {
 		for i := range v {
@@ -407,7 +406,7 @@ func readValues(v []uint64, b []byte, width int) {
 	}
 }
 
-// packedEnds returns the ends of messages of a packed record.
+// packedEnds returns the ends of the messages in a packed record.
 func (p *parser) packedEnds(memory *[]blockhash.End, values *[]uint64) []blockhash.End {
 	v := (*memory)[:0]
 	from := int64(0)
@@ -418,7 +417,7 @@ func (p *parser) packedEnds(memory *[]blockhash.End, values *[]uint64) []blockha
 	*memory = v
 	list := p.packed(values)
 	if p.err == nil && len(list) != len(v) {
-		p.fail(errors.New("number of the ends of messages is not that of their values"))
+		p.fail(errors.New("there are not as many ends of messages as values"))
 	}
 	if p.err != nil {
 		return nil

@@ -335,10 +335,10 @@ func TestHostileDictionary(t *testing.T) {
 		{"a stretch beyond the dictionary", "not in the dictionary", list(3, 1, same(3, 0)), 2},
 		{"a billion values in some bytes", "list is too long", list(1<<30, 8, same(1<<30, 0)), 2},
 		{"a billion new values", "list is too long", list(1<<30, 0, added(1<<30, "")), 2},
-		{"more values than the list says", "other values than it says", list(1, 1, same(2, 0)), 2},
+		{"more values than the list says", "another number of values than it states", list(1, 1, same(2, 0)), 2},
 		{"fewer values than the list says", "ends within", list(3, 1, same(2, 0)), 2},
-		{"a stretch of no values", "other values than it says", list(1, 1, same(0, 0)), 2},
-		{"the largest stretch", "other values than it says", list(1, 1, u(1<<64-1)), 2},
+		{"a stretch of no values", "another number of values than it states", list(1, 1, same(0, 0)), 2},
+		{"the largest stretch", "another number of values than it states", list(1, 1, u(1<<64-1)), 2},
 		{"values wider than there are", "list is too long", list(1, 9, added(1, "123456789")), 2},
 		{"new values that are missing", "ends within", list(2, 8, added(2, "0123456789")), 2},
 		{"a dictionary that is too large", "too many values", list(maxValues, 0, zeros), 2},
@@ -347,7 +347,7 @@ func TestHostileDictionary(t *testing.T) {
 		{"lost values to the end of the largest dictionary", "too many values", list(1, 1, added(1, "c")), maxValues},
 		{"a field that is none", "does not belong", []byte{255}, 2},
 		{"nothing", "", nil, 2},
-		{"ends of which some have no value", "number of the ends", slices.Concat([]byte{tagEnds}, u(2, 8, 8, 1), []byte{1}, same(1, 0)), 2},
+		{"ends of which some have no value", "not as many ends", slices.Concat([]byte{tagEnds}, u(2, 8, 8, 1), []byte{1}, same(1, 0)), 2},
 		{"ends without a list", "ends within", slices.Concat([]byte{tagEnds}, u(2, 8, 8)), 2},
 	} {
 		payload := slices.Concat(head, u(c.first), c.fields)

@@ -11,21 +11,21 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// A record is its kind, trace id and span id, then the fields that are set: a tag and a value each, tags ascending. There
-// is one encoding of a record, so that equal records are equal bytes.
+// A record is its kind, trace id and span id, then the fields that are set: a tag and a value each, tags ascending. A record has only one
+// encoding, so equal records are equal bytes.
 const (
 	KindInference Kind = 'I'
 	KindContent   Kind = 'C'
 	KindLink      Kind = 'L'
 
-	kindResume = 'R' // a writer went on here; no ids, no fields
+	kindResume = 'R' // a writer continued here; no ids, no fields
 	headLength = 1 + 16 + 8
 )
 
-// Kind is which of the records one is.
+// Kind is the kind of a record.
 type Kind byte
 
-// AppendRecord appends the one encoding of a record, which [Decoder.Decode] reads.
+// AppendRecord appends the encoding of a record, which [Decoder.Decode] reads.
 func AppendRecord(dst []byte, r Record) []byte { return r.appendTo(dst).b }
 
 // Tags of fields. A tag is never given a new meaning; the version of the journal changes instead.
@@ -138,7 +138,7 @@ func (e *encoder) name(tag byte, n Name) {
 	}
 }
 
-// list writes the number of values, the bytes of the widest one, and the values that wide.
+// list writes the number of values, the width of the widest one in bytes, and the values with this width.
 func (e *encoder) list(tag byte, v []uint64, which int) {
 	if v == nil {
 		return
@@ -168,10 +168,10 @@ func (e *encoder) promptEnd(p *Prompt) {
 	e.signed(tagMedia, p.MediaEnd != 0, p.MediaEnd)
 }
 
-// roleBits is the number of bits of a role beside the place of an end.
+// roleBits is the number of bits of a role in the encoding of an end.
 const roleBits = 3
 
-// end writes an end of a message: the distance from the place before it with its role, and its value.
+// end writes an end of a message: the distance from the position before it together with its role, and its value.
 func (e *encoder) end(end blockhash.End, from int64) {
 	e.b = binary.LittleEndian.AppendUint64(appendPlace(e.b, end, from), end.Value)
 }
@@ -180,7 +180,7 @@ func appendPlace(dst []byte, end blockhash.End, from int64) []byte {
 	return binary.AppendUvarint(dst, uint64(end.Bytes-from)<<roleBits|uint64(end.Role)) //nolint:gosec // ends ascend
 }
 
-// promptLast writes the fields of a prompt that came last.
+// promptLast writes the last fields of a prompt.
 func (e *encoder) promptLast(p *Prompt) {
 	if ends := p.Chain.Ends; len(ends) > 0 {
 		e.b = append(e.b, tagEnds)

@@ -13,17 +13,18 @@ import (
 const MaxRecord = 8 << 20
 
 const (
-	// MaxRanges is the most ranges of fine ids in a record: those of 1 Mi tokens in blocks of 16 of which no two follow one another.
+	// MaxRanges is the maximum number of ranges of fine ids in a record: those of 1 Mi tokens in blocks of 16, none of which are
+	// consecutive.
 	MaxRanges = 1 << 16
-	// MaxReplies is the most replies in the prompt of a record.
+	// MaxReplies is the maximum number of replies in the prompt of a record.
 	MaxReplies = 1 << 13
 )
 
 // maxFrame is the size of the largest frame without its delimiter.
 const maxFrame = MaxRecord + 4 + (MaxRecord+4)/254 + 1
 
-// header begins every journal. The number is the version of the format. Version 1 is the same without packed records: it is read, and a
-// journal of it goes on as one of it.
+// header is the beginning of every journal. The number is the version of the format. Version 1 is the same without packed records: it can
+// be read, and is continued in version 1.
 const (
 	header  = "moonloop-journal 2\n"
 	header1 = "moonloop-journal 1\n"
@@ -34,12 +35,11 @@ const HeaderSize = int64(len(header))
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum returns the CRC-32C of a payload behind what the seed is the CRC-32C of; 0 is that of nothing.
+// checksum returns the CRC-32C of a payload, continuing from seed; 0 is that of nothing.
 func checksum(seed uint32, payload []byte) uint32 { return crc32.Update(seed, castagnoli, payload) }
 
-// appendFrame appends a payload and its checksum, without the byte 0 by consistent overhead byte stuffing (Cheshire and
-// Baker, 1999), and then a 0. A reader that has lost its way finds the next record behind the next 0, so that damage
-// costs what it hits.
+// appendFrame appends a payload and its checksum, with consistent overhead byte stuffing to avoid the byte 0 (Cheshire and Baker, 1999),
+// and then a 0. After damage, a reader finds the next record after the next 0.
 func appendFrame(dst, payload []byte, sum uint32) []byte {
 	var end [4]byte
 	binary.LittleEndian.PutUint32(end[:], sum)
@@ -47,7 +47,7 @@ func appendFrame(dst, payload []byte, sum uint32) []byte {
 	dst = append(dst, 0)
 	for _, part := range [2][]byte{payload, end[:]} {
 		for len(part) > 0 {
-			// A group ends where it stands for a 0, or at its full length, where it stands for none.
+			// A group ends at a 0, which it represents, or at its full length, where it represents none.
 			run := part[:min(len(part), group+255-len(dst))]
 			zero := bytes.IndexByte(run, 0)
 			if zero >= 0 {
@@ -67,7 +67,7 @@ func appendFrame(dst, payload []byte, sum uint32) []byte {
 	return append(dst, 0)
 }
 
-// openFrame undoes appendFrame in place, without the final 0. ok is false when the frame is none. Who calls it checks the checksum.
+// openFrame reverses appendFrame in place, without the final 0. ok is false if it is not a frame. The caller checks the checksum.
 func openFrame(frame []byte) (payload []byte, sum uint32, ok bool) {
 	out, in := 0, 0
 	for in < len(frame) {
@@ -94,7 +94,7 @@ func appendMark(dst []byte, kind byte) []byte {
 	return appendFrame(dst, payload, checksum(0, payload))
 }
 
-// isMark reports whether a payload is that of a mark.
+// isMark reports whether a payload is a mark.
 func isMark(payload []byte, sum uint32, kind byte) bool {
 	return len(payload) == 1 && payload[0] == kind && checksum(0, payload) == sum
 }

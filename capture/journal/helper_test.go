@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// at returns an instant so many ms after one in 2025, in ns.
+// at returns an instant this many ms after one in 2025, in ns.
 func at(ms int64) int64 { return int64(1_750_000_000)*1e9 + ms*int64(time.Millisecond) }
 
 func ref(trace, span uint64) mooncake.SpanRef {

@@ -92,7 +92,7 @@ func withoutLast(p *Prompt) {
 	p.Chain.Ends, p.Reply, p.HashRanges, p.FineBlockSize, p.Replies = nil, blockhash.End{}, nil, 0, nil
 }
 
-// TestEncoding: what was encoded once is encoded so for ever, of every field.
+// TestEncoding: what was encoded once is encoded so forever, of every field.
 func TestEncoding(t *testing.T) {
 	want, err := os.ReadFile(filepath.Join("testdata", "every-field.journal"))
 	if err != nil {

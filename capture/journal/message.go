@@ -9,8 +9,8 @@ import (
 	"fmt"
 )
 
-// A message is a small journal that a queue or an object store carries as one value. It differs from one that a [Writer] makes in two
-// frames, so that messages which are put one behind the other, with a line feed after each or without, are a journal, too:
+// A message is a small journal that a queue or an object store transports as one value. It differs from that of a [Writer] in two frames,
+// so that concatenated messages, with a line feed after each or without, are a journal, too:
 //
 //	moonloop-journal 2\n   the header
 //	0                      it ends here, as a frame does: between two messages, a [Reader] takes it for what it is
@@ -34,10 +34,10 @@ func (b *Batch) AppendMessage(dst []byte) []byte {
 	return appendMark(dst, kindEnd)
 }
 
-// errDamagedMessage is bytes of a message that are not what somebody wrote.
+// errDamagedMessage is the error for a message with invalid bytes.
 var errDamagedMessage = errors.New("message is damaged: it is dropped as a whole, since whoever carries messages loses or changes no part of one")
 
-// MessageReader reads messages one after the other, in memory that it uses again. The zero MessageReader is usable. It is not safe for
+// MessageReader reads messages one after the other, in memory that it reuses. The zero MessageReader is usable. It is not safe for
 // concurrent use.
 type MessageReader struct {
 	frame      []byte
@@ -46,10 +46,9 @@ type MessageReader struct {
 	record     []byte // that was packed
 }
 
-// Read calls visit with each record of a message, as it is in a journal and decoded; both are valid until visit returns. Whatever is
-// wrong anywhere in the message is an error: [ErrNotJournal] for something else, or for a version that this program does not know; other
-// errors say at which byte. The records before that place have been visited then. An error of visit ends the walk and is returned as it is. The
-// message is not changed.
+// Read calls visit with each record of a message, as in a journal and decoded; both are valid until visit returns. Any error in the message
+// makes it fail: with [ErrNotJournal] for something else, or for an unknown version; other errors name the byte. The records before it have
+// been visited then. An error of visit ends the walk and is returned unchanged. The message is not changed.
 func (r *MessageReader) Read(message []byte, visit func(record []byte, d *Decoder) error) error {
 	head := message[:min(len(message), len(header))]
 	if !isHeader(head) {
@@ -100,17 +99,17 @@ func (r *MessageReader) damaged(message, rest []byte, why string) error {
 	return fmt.Errorf("%w: at byte %d of %d: %s", errDamagedMessage, len(message)-len(rest), len(message), why)
 }
 
-// keepMemory is the number of bytes or values of a buffer that is used again: one huge record must not cost its memory for good.
+// keepMemory is the maximum size of a buffer that is reused, so that one huge record does not occupy its memory forever.
 const keepMemory = 1 << 16
 
-// Shrink gives back the memory that a large record took.
+// Shrink frees the memory of a large record.
 func (r *MessageReader) Shrink() {
 	if cap(r.frame) > keepMemory || cap(r.record) > keepMemory || cap(r.dictionary.values) > keepMemory || cap(r.dec.ids) > keepMemory || cap(r.dec.cells) > keepMemory || cap(r.dec.ranges) > keepMemory {
 		*r = MessageReader{}
 	}
 }
 
-// between reports whether what stands between two zeros is no record but what stands between two messages.
+// between reports whether the bytes between two zeros are not a record but the separator between two messages.
 func between(frame []byte) bool {
 	frame = bytes.TrimPrefix(frame, []byte("\n"))
 	return len(frame) == 0 || isHeader(frame)

@@ -11,11 +11,11 @@ import (
 	"strconv"
 )
 
-// MaxName is the length of the longest [Name], in bytes.
+// MaxName is the maximum length of a [Name], in bytes.
 const MaxName = 256
 
-// Name is a short identifier, such as that of a model or a run: at most [MaxName] visible ASCII characters without a
-// space, so that no sentence fits in. The zero Name is absent.
+// Name is a short identifier, such as that of a model or a run: at most [MaxName] visible ASCII characters without a space, so that it
+// cannot be a sentence. The zero Name is absent.
 type Name struct{ s string }
 
 // ParseName returns the name, or an error that does not repeat it.
@@ -49,9 +49,8 @@ func (n *Name) UnmarshalText(b []byte) (err error) {
 // Session is the keyed twin of a session id: 64 bits, written as 16 hex digits. The zero Session is none.
 type Session uint64
 
-// SessionOf returns the session of a mooncake.session attribute. 16 lower-case hex digits are a twin, and stay what they
-// are; any other text (the session id of a replayed trace) is replaced by 64 bits of its SHA-256. An empty text
-// is no session.
+// SessionOf returns the session of a mooncake.session attribute. 16 lower-case hex digits are a twin, and are kept; any other text (the
+// session id of a replayed trace) is replaced by 64 bits of its SHA-256. An empty text is no session.
 func SessionOf(s string) Session {
 	if s == "" {
 		return 0
@@ -75,11 +74,10 @@ func (s Session) String() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Response stands for a gen_ai.response.id: 128 bits of its SHA-256, because only equality matters. The zero Response
-// is none.
+// Response identifies a gen_ai.response.id: 128 bits of its SHA-256, because only equality matters. The zero Response is none.
 type Response [16]byte
 
-// ResponseOf returns what stands for a response id; that of "" is zero.
+// ResponseOf returns the Response for a response id; that of "" is zero.
 func ResponseOf(id string) Response {
 	if id == "" {
 		return Response{}
@@ -88,7 +86,7 @@ func ResponseOf(id string) Response {
 	return Response(sum[:16])
 }
 
-// Domain is a hash domain, who made block ids, or the fingerprint of a key. Written as 8 hex digits.
+// Domain is a hash domain (the source of block ids), or the fingerprint of a key. Written as 8 hex digits.
 type Domain uint32
 
 // ParseDomain reads the 8 hex digits of a mooncake.hash.domain or mooncake.hash.key attribute.

@@ -12,7 +12,7 @@ import (
 // PromptOrder is the order in which an engine's template writes the system text and the tools that begin a prompt.
 type PromptOrder string
 
-// The orders. Whatever is last stands directly before the last message of the user.
+// The orders. The name says what is directly before the last message of the user.
 const (
 	AsSent     PromptOrder = semconv.PromptOrderAsSent     // nothing, as telemetry shows it
 	SystemLast PromptOrder = semconv.PromptOrderSystemLast // the system text
@@ -20,21 +20,21 @@ const (
 	BothLast   PromptOrder = semconv.PromptOrderBothLast   // the two
 )
 
-// orderNumbers are all of them, by the numbers that they have in journals, from 1.
+// orderNumbers are all orders, by their numbers in journals, from 1.
 var orderNumbers = [...]PromptOrder{1: AsSent, SystemLast, ToolsLast, BothLast}
 
-// ParsePromptOrder reads a mooncake.prompt_order attribute. ok is false for a value that nobody knows.
+// ParsePromptOrder reads a mooncake.prompt_order attribute. ok is false for an unknown value.
 func ParsePromptOrder(s string) (o PromptOrder, ok bool) {
 	o = PromptOrder(s)
 	return o, s != "" && slices.Contains(orderNumbers[:], o)
 }
 
-// number is that of an order in journals; 0 for none.
+// number returns the number of an order in journals; 0 for none.
 func (o PromptOrder) number() byte {
 	return byte(max(slices.Index(orderNumbers[:], o), 0)) //nolint:gosec // of few
 }
 
-// orderOf returns the order of a number; "" where there is none.
+// orderOf returns the order with a number; "" if there is none.
 func orderOf(number byte) PromptOrder {
 	if int(number) < len(orderNumbers) {
 		return orderNumbers[number]

@@ -11,42 +11,42 @@ import (
 	"strings"
 )
 
-// ErrNotJournal is a file that is no journal, or one of a version that this program does not know.
+// ErrNotJournal is the error for a file that is not a journal, or of an unknown version.
 var ErrNotJournal = errors.New("not a journal")
 
-// Damage is bytes of a journal that hold no record. It is an error of [Reader.Next] after which reading can go on.
+// Damage is a part of a journal without a valid record. [Reader.Next] returns it as an error, after which reading can continue.
 type Damage struct {
 	Journal string
 	Offset  int64 // of the first byte, from the start of the file
 	Bytes   int64
 }
 
-// Error says what was found where.
+// Error describes the damage and its position.
 func (d *Damage) Error() string {
 	return fmt.Sprintf("journal %s: %d bytes at offset %d are damaged and were skipped: restore the file from a copy if there is one",
 		d.Journal, d.Bytes, d.Offset)
 }
 
-// Torn counts what stands at the end of a journal, or where a writer went on with it, and is no record. A write that a crash or a
-// full disk cut off leaves that, and was not acknowledged. So does whatever takes the end off a journal later, such as a copy that is
-// not whole, and then it may have been: a journal does not tell which.
+// Torn counts incomplete bytes at the end of a journal, or where a writer continued it. A write that a crash or a full disk cut off leaves
+// such bytes, and was not acknowledged. So does anything that later removes the end of a journal, such as an incomplete copy; then they may
+// have been acknowledged. A journal does not show which.
 type Torn struct {
-	Records int64 `json:"records"` // places; each was one call of Append
+	Records int64 `json:"records"` // positions; each was one call of Append
 	Bytes   int64 `json:"bytes"`
 }
 
-// Reader reads the records of a journal. It takes memory for one record, and for the dictionary. It is not safe for concurrent use.
+// Reader reads the records of a journal. It needs memory for one record, and for the dictionary. It is not safe for concurrent use.
 type Reader struct {
 	name    string
 	r       *bufio.Reader
 	started bool
 	offset  int64  // of the next byte
-	from    int64  // where reading begins; 0 is behind the header
-	seen    int64  // records before are read for the dictionary only
-	place   Place  // behind the last record
-	frame   []byte // the last frame, when it was larger than the buffer of r
+	from    int64  // where reading begins; 0 = after the header
+	seen    int64  // earlier records are only read for the dictionary
+	place   Place  // after the last record
+	frame   []byte // the last frame, if it was larger than the buffer of r
 	bad     *Damage
-	held    []byte // a good payload behind the damage that is reported first
+	held    []byte // a valid payload after the damage that is reported first
 	torn    Torn
 	dec     Decoder
 	err     error
@@ -55,7 +55,7 @@ type Reader struct {
 	record     []byte // that was packed
 }
 
-// Place is where a reader of a journal that grows goes on. The zero Place is the beginning.
+// Place is where a reader of a growing journal continues. The zero Place is the beginning.
 type Place struct {
 	Offset     int64 // of the first byte that was not read
 	Dictionary int64 // of the record that began the dictionary; 0 is none
@@ -66,8 +66,8 @@ func NewReader(name string, r io.Reader) *Reader {
 	return &Reader{name: name, r: bufio.NewReaderSize(r, 64<<10)}
 }
 
-// NewReaderAt returns a reader that goes on at a place of a journal, as if it had read all that is before, and ends where the journal has a
-// size. Damage before the place is not told again.
+// NewReaderAt returns a reader that continues at a place of a journal, as if it had read everything before, and ends at a given size. It
+// does not report damage before the place again.
 func NewReaderAt(name string, file io.ReaderAt, size int64, at Place) *Reader {
 	from := max(at.Offset, HeaderSize)
 	if at.Dictionary > 0 {
@@ -78,8 +78,8 @@ func NewReaderAt(name string, file io.ReaderAt, size int64, at Place) *Reader {
 	return r
 }
 
-// Next returns the next record, io.EOF after the last one, or a [*Damage], after which the next call goes on behind it.
-// Any other error stays.
+// Next returns the next record, io.EOF after the last one, or a [*Damage], after which the next call continues. Any other error is returned
+// again.
 func (r *Reader) Next() (Record, error) {
 	_, d, err := r.NextEncoded()
 	if err != nil {
@@ -88,16 +88,17 @@ func (r *Reader) Next() (Record, error) {
 	return d.Record(), nil
 }
 
-// Torn returns what was torn so far; all of it after io.EOF.
+// Torn returns the torn bytes so far; all of them after io.EOF.
 func (r *Reader) Torn() Torn { return r.torn }
 
-// Place returns the place behind the last record that was returned.
+// Place returns the place after the last record that was returned.
 func (r *Reader) Place() Place { return r.place }
 
 // Offset returns the number of bytes of the journal that were read.
 func (r *Reader) Offset() int64 { return r.offset }
 
-// NextEncoded returns the next record as it is in the journal, and decoded, both until the next call. Its errors are those of [Reader.Next].
+// NextEncoded returns the next record as in the journal, and decoded; both are valid until the next call. Its errors are those of
+// [Reader.Next].
 func (r *Reader) NextEncoded() ([]byte, *Decoder, error) {
 	if p := r.held; p != nil {
 		r.held, r.place.Offset = nil, r.offset
@@ -116,7 +117,7 @@ func (r *Reader) NextEncoded() ([]byte, *Decoder, error) {
 			break
 		}
 		if whole && len(frame) == 0 {
-			// One is what a writer puts before it goes on; more are a hole.
+			// A writer writes one before it continues; more are a hole.
 			if zeros++; zeros > 1 || r.bad != nil {
 				r.damage(start, 1)
 			}
@@ -158,7 +159,7 @@ func (r *Reader) NextEncoded() ([]byte, *Decoder, error) {
 	return nil, nil, r.err
 }
 
-// open reads a record from its frame, which begins at an offset.
+// open reads a record from its frame at an offset.
 func (r *Reader) open(payload []byte, sum uint32, start int64, ok bool) ([]byte, bool) {
 	if !ok {
 		return nil, false
@@ -199,7 +200,7 @@ func beginsHeader(b []byte) bool {
 	return strings.HasPrefix(header, string(b)) || strings.HasPrefix(header1, string(b))
 }
 
-// checkHeader says what is wrong with the header of a journal.
+// checkHeader returns an error about the header of a journal.
 func checkHeader(head []byte) error {
 	if kind, _, _ := strings.Cut(header, " "); strings.HasPrefix(string(head), kind+" ") {
 		return fmt.Errorf("%w of version 1 or 2: use the program that wrote it, or a newer one", ErrNotJournal)
@@ -207,8 +208,8 @@ func checkHeader(head []byte) error {
 	return fmt.Errorf("%w: it does not begin like one", ErrNotJournal)
 }
 
-// readFrame reads up to the next 0, or the end of the file. A frame above the limit comes back empty and not whole, read
-// to its end. Without another byte the error is io.EOF.
+// readFrame reads up to the next 0, or the end of the file. A frame above the limit is read to its end, and returned empty and not whole.
+// At the end of the file, it returns io.EOF.
 func (r *Reader) readFrame() (frame []byte, whole bool, err error) {
 	r.frame = r.frame[:0]
 	start := r.offset
@@ -221,7 +222,7 @@ func (r *Reader) readFrame() (frame []byte, whole bool, err error) {
 		case err == nil && r.offset-start <= maxFrame+1:
 			return append(r.frame, part[:len(part)-1]...), true, nil
 		case errors.Is(err, io.EOF) && r.offset > start && r.offset-start <= maxFrame:
-			return append(r.frame, part...), true, nil // all but the 0 may be there
+			return append(r.frame, part...), true, nil // everything except the 0 may have been written
 		case err == nil, errors.Is(err, io.EOF) && r.offset > start:
 			return nil, false, nil
 		case errors.Is(err, io.EOF):
@@ -242,7 +243,7 @@ func (r *Reader) damage(offset, n int64) {
 	r.bad.Bytes = offset + n - r.bad.Offset
 }
 
-// tear counts the current stretch of damage as torn: no record came after it before the writer went on, or ended.
+// tear counts the current stretch of damage as torn: no record follows it before a writer continued, or the journal ended.
 func (r *Reader) tear() {
 	if r.bad != nil {
 		r.torn.Records++

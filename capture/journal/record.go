@@ -12,7 +12,7 @@ import (
 // SpanID is the binary id of a span within its trace. The zero SpanID is none.
 type SpanID [8]byte
 
-// Record is what a journal holds: an [*Inference], a [*Content] or a [*Link].
+// Record is a record of a journal: an [*Inference], a [*Content] or a [*Link].
 type Record interface {
 	appendTo(dst []byte) encoder
 }
@@ -27,71 +27,70 @@ type Inference struct {
 	// FirstToken is in ns since the Unix epoch.
 	FirstToken mooncake.Opt[int64]
 
-	// InputTokens, OutputTokens and CachedTokens are what the server counted: the prompt with its cached part, the
-	// output, and the cached part of the prompt. 0 or more.
+	// InputTokens, OutputTokens and CachedTokens are the server's counts: the prompt including its cached part, the output, and the cached
+	// part of the prompt. 0 or more.
 	InputTokens, OutputTokens, CachedTokens mooncake.Opt[int64]
-	// CacheWriteTokens are the part of the prompt that the server wrote to its cache.
+	// CacheWriteTokens is the part of the prompt that the server wrote to its cache.
 	CacheWriteTokens mooncake.Opt[int64]
-	// Exclusive is true where the count of input was below its cached part: its producer leaves that out. It has been added.
+	// Exclusive is true if the input count was below its cached part, because its producer excludes that. It has been added.
 	Exclusive bool
-	// OutputEstimate is of the order of OutputTokens, where nobody counted them.
+	// OutputEstimate is an estimate of OutputTokens, if they were not counted.
 	OutputEstimate mooncake.Opt[int64]
 
-	Prompt // without identity on a raw span, which nobody annotated
+	Prompt // without identity for a raw span, which was not annotated
 
-	// Order is that in which the engine's template writes the prompt, as whoever annotated the span was told; "" is unknown. The text of
-	// Prompt is in telemetry's order all the same.
+	// Order is the order in which the engine's template writes the prompt, as configured for the annotation; "" is unknown. The text of
+	// Prompt is still in telemetry's order.
 	Order PromptOrder
 
-	// Remote is true where a part of the prompt is at the server only: no text that is recorded is all of it.
+	// Remote is true if a part of the prompt is only at the server, so that no recorded text is complete.
 	Remote bool
 
 	Session  Session
-	Model    Name // that was asked for, else the one that answered
+	Model    Name // the requested model, else that of the reply
 	Class    Name // what kind of request it is
-	Finish   Name // the reason why the reply ended, as the producer spells it; of several choices the first
-	Answered Name // the model that answered, where the span says so
+	Finish   Name // the reason why the reply ended, in the producer's spelling; for several choices the first one's
+	Answered Name // the model of the reply, if the span has it
 	Priority mooncake.Opt[int64]
 	Response Response
 
-	// Joined is the span of the client, where a server's span without a parent names it by a link alone. What stands below
-	// such a span in a trace of its own does not follow it there.
+	// Joined is the span of the client, if a server's span without a parent is connected to it only by a link. Spans below such a span in
+	// its own trace are not moved with it.
 	Joined mooncake.SpanRef
-	// Producer stands for the service and the instrumentation that wrote the span, Clock for the process whose clock it
-	// has. 0 is unknown.
+	// Producer identifies the service and the instrumentation that wrote the span, Clock the process whose clock it uses. 0 is unknown.
 	Producer, Clock uint64
 
 	// Run is the replay that made the request; zero is production.
 	Run Name
-	// The fields below are of replays: the row, what it asked for, and how it was scheduled.
+	// The fields below are for replays: the row, its request, and its schedule.
 	Row                       mooncake.Opt[int64]   // index, from 0
 	Timestamp                 mooncake.Opt[float64] // ms; the row's own
 	InputLength, OutputLength mooncake.Opt[int64]   // tokens
-	Offset, Spread            mooncake.Opt[float64] // s; planned instant with spreading, and the part that spreading added
+	Offset, Spread            mooncake.Opt[float64] // s; scheduled time including spreading, and the part that spreading added
 	Link                      mooncake.SpanRef      // the production span that the row was captured from
 	Warmup                    bool                  // sent before the schedule: no row
 	Waits                     Waits
 
 	Synthetic bool // made from a log record, not from a span
 
-	// Sampled says of which sample of production the request is; zero is of none, as where all requests are recorded.
+	// Sampled describes the sample of production to which the request belongs; zero for none, for example if all requests are recorded.
 	Sampled Sampled
 
-	// Follows are the spans of its trace that the span's links name, and that it is not a part of.
+	// Follows are the spans of its trace to which the span's links point, and of which it is not a part.
 	Follows []SpanID
 	Tools   ToolIDs
-	// Step is the request's place in a graph. Compile alone makes it.
+	// Step is the request's position in a graph. Only Compile sets it.
 	Step Step
 }
 
-// Sampled is how a request of production was chosen to be recorded. The zero Sampled is that none was left out.
+// Sampled describes how a request of production was selected for recording. The zero Sampled means that none was left out.
 type Sampled struct {
 	PerMillion uint32 // of the groups of requests are recorded, 1 to [MaxPerMillion]
-	ByPrefix   bool   // prompts decided first, and sessions only where no prompt is known; else the other way round
-	List       Domain // fingerprint of the trunk list by which prompts were told apart; 0 is none
+	ByPrefix   bool   // prompts decided with priority, and sessions only if no prompt is known; else the reverse
+	List       Domain // fingerprint of the trunk list with which prompts were distinguished; 0 is none
 }
 
-// MaxPerMillion is the greatest part that is not all.
+// MaxPerMillion is the maximum share that is not all.
 const MaxPerMillion = 999_999
 
 // ToolIDs are hashes of the ids of tool calls, at most [MaxToolIDs] of a kind.
@@ -100,54 +99,54 @@ type ToolIDs struct {
 	Given []uint64 // those of the calls whose results end the prompt
 }
 
-// Step is a request's place in a graph of requests that follow each other. The zero Step is none.
+// Step is a request's position in a graph of requests that follow each other. The zero Step is none.
 type Step struct {
-	ID      uint64 // 0: the request follows no other of its OTel trace, and none follows it
+	ID      uint64 // 0: no other request of its OTel trace is connected to it
 	WaitFor []Edge
-	// Delay and ToolWait are the time since the last of them ended, in ns: that in which tools ran, and the rest.
+	// Delay and ToolWait are parts of the time since the last of them ended, in ns: ToolWait is the time in which tools ran, Delay the
+	// rest.
 	Delay, ToolWait int64
 	Turn            Turn
 }
 
-// Turn is what an OTel trace has of a session, as a request of it knows that. The zero Turn is unknown. Times are in ns since the Unix
+// Turn describes the part of a session in one OTel trace, for a request of it. The zero Turn is unknown. Times are in ns since the Unix
 // epoch.
 type Turn struct {
 	ID         uint64 // of the trace
-	Begin, End int64  // of all that has a span there
-	From, To   int64  // of the span by which the request was sent
+	Begin, End int64  // of all its spans there
+	From, To   int64  // of the span that sent the request
 	Acts       bool   // an agent, a workflow or a tool has a span there
 	Waited     bool   // another request there follows this one
 }
 
-// Edge leads to a step that another one follows.
+// Edge points to a step that another one follows.
 type Edge struct {
 	ID       uint64
 	Evidence mooncake.Evidence
 }
 
-// Prompt is what is known of a prompt beyond its length.
+// Prompt is what is known of a prompt in addition to its length.
 type Prompt struct {
-	Identity  Identity        // what the rest is made of; [NoIdentity] is nothing
+	Identity  Identity        // the source of the rest; [NoIdentity] is nothing
 	HashIDs   []uint64        // ids of blocks; nil is none
 	BlockSize uint32          // tokens per hash id; 0 is unknown
-	Domain    Domain          // who made HashIDs or Chain
+	Domain    Domain          // the source of HashIDs or Chain
 	Key       Domain          // fingerprint of the key that made them; 0 is unknown
 	Chain     blockhash.Chain // keyed cells of the text; Bytes = 0 is none
-	Prefix    bool            // Chain is of the beginning of the prompt only, as where telemetry cut it
-	// MediaEnd is the number of bytes of the text up to the end of its last image, sound or file, a multiple of
-	// [blockhash.CellSize]; 0 where there is none. How many tokens such a one has is unknown.
+	Prefix    bool            // Chain covers only the beginning of the prompt, for example if telemetry cut it
+	// MediaEnd is the number of bytes of the text up to the end of its last image, sound or file, a multiple of [blockhash.CellSize]; 0 if
+	// there is none. The number of its tokens is unknown.
 	MediaEnd int64
-	// Reply is the end of the reply to the prompt, as it would stand in the next prompt: of the prompt's text and a message of
-	// the assistant behind it. Zero where the reply is unknown, or not one whole text.
+	// Reply is the end of the reply to the prompt, as in the next prompt: of the prompt's text followed by a message of the assistant. Zero
+	// if the reply is unknown, or not one whole text.
 	Reply blockhash.End
-	// HashRanges are those of a replayed row, and FineBlockSize the tokens per id of theirs; Replies likewise.
+	// HashRanges, FineBlockSize (tokens per id of ranges) and Replies are those of a replayed row.
 	HashRanges    []mooncake.HashRange
 	FineBlockSize uint32
 	Replies       []mooncake.Reply
 }
 
-// Content holds the prompt of another span, that of its parent: telemetry had it in a log record, or in several, of which
-// a batch may have held only some.
+// Content has the prompt of its parent span: telemetry had it in one log record, or in several, of which a batch may have had only some.
 type Content struct {
 	Span   mooncake.SpanRef
 	Parent SpanID
@@ -156,24 +155,24 @@ type Content struct {
 	Tools ToolIDs
 }
 
-// Link is any other span. It matters for what stands below it.
+// Link is any other span. It matters for the spans below it.
 type Link struct {
 	Span    mooncake.SpanRef
 	Parent  SpanID
 	Session Session
-	// Border is true for the run of a tool or of an agent: requests below it are not parts of one above it.
+	// Border is true for the run of a tool or of an agent: requests below it are not parts of a request above it.
 	Border bool
 	// Start and End are in ns since the Unix epoch; 0 is unknown.
 	Start, End int64
-	// Acts says what the span is a run of.
+	// Acts says what kind of run the span is.
 	Acts     Actor
-	Follows  []SpanID // as of [Inference]
+	Follows  []SpanID // as in [Inference]
 	Class    Name     // likewise, of the requests below it
 	Priority mooncake.Opt[int64]
-	Tools    ToolIDs // of a tool's run: the calls that it answers
+	Tools    ToolIDs // for a tool's run: the calls that it answers
 }
 
-// Actor is what requests of an agent are made by, or between.
+// Actor is the kind of actor that makes requests, or runs between them.
 type Actor uint8
 
 // The actors.
@@ -183,10 +182,10 @@ const (
 	Tool
 )
 
-// Identity says what block ids rest on. See mooncake.identity.
+// Identity is the source of block ids. See mooncake.identity.
 type Identity uint8
 
-// The identities. Structure and Lengths are made by [Compile] alone.
+// The identities. Only [Compile] sets Structure and Lengths.
 const (
 	NoIdentity Identity = iota
 	Trace
@@ -195,7 +194,7 @@ const (
 	Text
 	Structure
 	Lengths
-	None // a receiver has seen the span, and nothing in it identifies the prompt
+	None // the span was annotated, but nothing in it identifies the prompt
 )
 
 var identities = [...]string{
@@ -204,7 +203,7 @@ var identities = [...]string{
 	None: semconv.IdentityNone,
 }
 
-// ParseIdentity reads a mooncake.identity attribute. ok is false for a value that nobody knows; "" is [NoIdentity].
+// ParseIdentity reads a mooncake.identity attribute. ok is false for an unknown value; "" is [NoIdentity].
 func ParseIdentity(s string) (i Identity, ok bool) {
 	for i, name := range identities {
 		if name == s {

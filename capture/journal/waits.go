@@ -3,8 +3,8 @@
 
 package journal
 
-// This file is about what a row of a replay waited for. The replay says so on its spans, so that a capture of it has the graph of the
-// trace that was replayed.
+// This file records what a row of a replay waited for. The spans of a replay have it, so that a capture of the replay has the graph of the
+// replayed trace.
 
 import (
 	"encoding/binary"
@@ -15,19 +15,19 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Waits is what a row of a replay waited for. The zero Waits is that of a row of no graph.
+// Waits is what a row of a replay waited for. The zero Waits is that of a row outside graphs.
 type Waits struct {
 	InGraph         bool
 	For             []RowEdge             // none for the first row of a graph
 	Delay, ToolWait mooncake.Opt[float64] // ms, 0 or more; the row's own
 }
 
-// evidences are the bytes by which a journal says what edges were taken from. A byte keeps its meaning.
+// evidences are the bytes for kinds of evidence in a journal. A byte never changes its meaning.
 var evidences = [...]mooncake.Evidence{
 	0, mooncake.EvidenceTime, mooncake.EvidenceParent, mooncake.EvidenceToolCall, mooncake.EvidenceLink, mooncake.EvidenceSession,
 }
 
-// RowEdge leads to a row that another one follows, by its index in the trace that was replayed.
+// RowEdge points to a row that another one follows, by its index in the replayed trace.
 type RowEdge struct {
 	Row      int64
 	Evidence mooncake.Evidence // 0 is unknown

@@ -14,37 +14,37 @@ import (
 	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
-// ErrGone is a journal that was removed or replaced while it was open. What is written to it still succeeds, and is lost.
+// ErrGone is the error for a journal that was removed or replaced while it was open. Writing to it still succeeds, but the data is lost.
 var ErrGone = atomicfile.ErrGone
 
 // ErrTooLarge is a record above [MaxRecord].
 var ErrTooLarge = errors.New("record is too large")
 
-// WriterOptions says how a journal is written. The zero value is usable.
+// WriterOptions configures a [Writer]. The zero value is usable.
 type WriterOptions struct {
-	// NoSync leaves it to Sync and Close to make records durable. Otherwise each Append returns after its records
-	// are on the disk: they survive a crash of the machine, not only of the process.
+	// NoSync leaves it to Sync and Close to make records durable. Otherwise each Append returns after its records are on disk: they survive
+	// a crash of the machine, not only of the process.
 	NoSync bool
 }
 
-// Writer appends records to a journal file, which it holds an exclusive lock on. It is safe for concurrent use.
+// Writer appends records to a journal file, on which it holds an exclusive lock. It is safe for concurrent use.
 type Writer struct {
 	mu     sync.Mutex
 	file   *os.File
 	sync   bool
 	size   int64
-	torn   bool  // the last write did not end well
+	torn   bool  // the last write failed
 	batch  Batch // of Append
 	old    bool  // the journal is of version 1
 	packer packer
 	frames []byte // memory of append
 }
 
-// keepFrames is the size of the frames whose memory is used again.
+// keepFrames is the maximum size of frames whose memory is reused.
 const keepFrames = 4 << 20
 
-// OpenWriter creates a journal, readable by its owner only, or goes on with one that is there. What a crash left of a last
-// record stays, and readers count it as torn. A journal that another writer holds is an error.
+// OpenWriter creates a journal, readable only by its owner, or continues an existing one. A partial last record after a crash is kept, and
+// readers count it as torn. A journal that another writer has locked is an error.
 func OpenWriter(name string, opt WriterOptions) (*Writer, error) {
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR|os.O_APPEND, 0o600) //nolint:gosec // the user names the journal
 	if err != nil {
@@ -67,7 +67,7 @@ func (w *Writer) start() error {
 	case err != nil && !errors.Is(err, io.EOF):
 		return err
 	case n < len(header) && beginsHeader(head[:n]):
-		// New, or a crash came before the header was complete.
+		// New, or a crash happened before the header was complete.
 		if err := w.file.Truncate(0); err != nil {
 			return err
 		}
@@ -88,9 +88,9 @@ func (w *Writer) start() error {
 	return w.write(nil)
 }
 
-// Append writes records, all or none of them as far as readers can tell: after an error some of them may be in
-// the journal, and appending all of them again does no harm, because [Compile] takes each span once. A record above
-// MaxRecord is refused with [ErrTooLarge] before anything is written.
+// Append writes records, either all or none of them as far as readers can see. After an error some of them may be in the journal; appending
+// all of them again is harmless, because [Compile] uses each span once. A record above MaxRecord is refused with [ErrTooLarge] before
+// anything is written.
 func (w *Writer) Append(records ...Record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +103,7 @@ func (w *Writer) Append(records ...Record) error {
 	return w.append(&w.batch)
 }
 
-// AppendBatch writes the records of a batch as [Writer.Append] does. The batch stays as it is.
+// AppendBatch writes the records of a batch like [Writer.Append]. It does not change the batch.
 func (w *Writer) AppendBatch(b *Batch) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -121,16 +121,16 @@ func (w *Writer) append(b *Batch) error {
 		w.frames = nil
 	}
 	if err != nil {
-		w.packer.reset() // nobody may find what the last records took up
+		w.packer.reset() // readers cannot find the values of the last records
 		return fmt.Errorf("journal %s was not written: %w", w.file.Name(), err)
 	}
 	return nil
 }
 
-// write appends bytes in one call, after a mark where the bytes before may be torn.
+// write appends bytes in one call, after a mark if the bytes before may be torn.
 func (w *Writer) write(b []byte) error {
 	if w.torn {
-		// The 0 ends whatever stands there; the mark says that it is no damage.
+		// The 0 ends whatever was written; the mark says that it is not damage.
 		b = append(appendMark([]byte{0}, kindResume), b...)
 	}
 	n, err := w.file.Write(b)
@@ -149,8 +149,8 @@ func (w *Writer) Size() int64 {
 	return w.size
 }
 
-// Sync makes all records so far durable. Others may be appended meanwhile, so that one Sync can be for many. Its error is
-// [ErrGone] where nobody will find them, because the journal was removed or replaced.
+// Sync makes all records so far durable. Others may be appended meanwhile, so one Sync can serve many. It returns [ErrGone] if the journal
+// was removed or replaced, so that nobody would find them.
 func (w *Writer) Sync() error {
 	if err := w.file.Sync(); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (w *Writer) Sync() error {
 // InPlace returns [ErrGone] if the journal was removed or replaced since it was opened.
 func (w *Writer) InPlace() error { return atomicfile.InPlace(w.file) }
 
-// Close makes all records durable, as Sync does, and closes the file, which ends the lock. A Writer cannot be used after that.
+// Close makes all records durable, like Sync, and closes the file, which releases the lock. A Writer cannot be used after that.
 func (w *Writer) Close() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -24,10 +24,10 @@ import (
 	"github.com/moonloop/moonloop/internal/tlsfile"
 )
 
-// tokenEnv is the environment variable that holds the service's token unless a flag names another place.
+// tokenEnv is the default environment variable of the service's token.
 const tokenEnv = "MOONLOOP_TOKEN"
 
-// minToken is the length of the shortest token, in bytes: that of a word which nobody guesses.
+// minToken is the minimum length of a token, in bytes; a shorter one could be guessed.
 const minToken = 16
 
 // agentFlags are the flags of "moonloop agent".
@@ -94,7 +94,7 @@ func (f *agentFlags) settings(ctx context.Context) (certificate *tls.Certificate
 	}
 	refuse(len(f.targets) == 0, "--allow-target: none given; name each engine that runs may be sent to, such as http://engine:8000")
 	for _, text := range f.targets {
-		u, _ := service.ParseTarget(text) // its rule has read it
+		u, _ := service.ParseTarget(text) // its rule has parsed it
 		f.service.Targets = append(f.service.Targets, u)
 	}
 	env := f.tokenEnv
@@ -120,7 +120,7 @@ func (f *agentFlags) settings(ctx context.Context) (certificate *tls.Certificate
 	}
 	warnings = append(warnings, exposure([2]string{"--token-file", f.tokenFile}, [2]string{"--tls-key", f.tlsKey},
 		[2]string{"--api-key-file", f.engine.apiKeyFile}, [2]string{"--key-file", f.engine.key})...)
-	// What keeps every run from starting is said now.
+	// Everything that would prevent every run from starting is reported now.
 	if err := errors.Join(errs...); err != nil {
 		return nil, nil, err
 	}

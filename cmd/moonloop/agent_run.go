@@ -3,7 +3,7 @@
 
 package main
 
-// The options of a run that is asked for by HTTP are the flags of "moonloop replay", with the same rules and the same texts.
+// The options of a run that is requested by HTTP are the flags of "moonloop replay", with the same rules and the same texts.
 
 import (
 	"bytes"
@@ -23,7 +23,7 @@ import (
 	"github.com/moonloop/moonloop/internal/service"
 )
 
-// runRequest is the command line of a replay that a request stands for.
+// runRequest is the replay's command line for a request.
 type runRequest struct {
 	replayFlags
 	cmd *cobra.Command
@@ -83,7 +83,7 @@ func jsonType(f *pflag.Flag) string {
 	return "string"
 }
 
-// optionText returns the value of an option as its flag has it.
+// optionText converts the value of an option to the text of its flag.
 func optionText(f *pflag.Flag, value json.RawMessage) (string, error) {
 	kind := jsonType(f)
 	value = bytes.TrimSpace(value)

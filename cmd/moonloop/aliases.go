@@ -8,10 +8,10 @@ import (
 	"strings"
 )
 
-// This file is the table of what the flags of other replay tools mean here. The help, the completion of shells, the page
-// docs/from-other-tools.md and its test are made of it. translate.go applies it.
+// This file is the table of other replay tools' flags and their meaning here. The help, the completion of shells, the page
+// docs/from-other-tools.md and its test are generated from it. translate.go applies it.
 
-// The tools whose command lines are understood.
+// The tools whose command lines are accepted.
 const (
 	aiperf      = "aiperf"
 	vllm        = "vllm"
@@ -19,12 +19,12 @@ const (
 	traceReplay = "tracereplay"
 )
 
-// anyTool is in the place of a tool for further spellings of our own flags, which any command line may have.
+// anyTool stands for alternative spellings of our own flags, which any command line may have.
 const anyTool = "moonloop"
 
 var toolNames = map[string]string{aiperf: "AIPerf", vllm: "vLLM bench serve", guidellm: "GuideLLM", traceReplay: "UCM TraceReplay"}
 
-// What becomes of a flag.
+// What a flag becomes:
 const (
 	yes     = "yes"
 	partly  = "partly" // with the difference in note
@@ -37,10 +37,10 @@ type alias struct {
 	tools string // that have it with this meaning; anyTool: any command line
 	name  string
 	takes string // value: none if empty, one if "V", all up to the next flag if "V…"
-	ours  string // what it becomes; of a flag that only has another name, --name alone
+	ours  string // what it becomes; for a flag that only has another name, just --name
 	state string
 	note  string // the difference, why it has no effect, or what to do instead
-	try   string // arguments that the test adds to a replay; ENGINE, HOST, PORT, TRACE and DIR stand for what is there
+	try   string // arguments that the test adds to a replay; it replaces ENGINE, HOST, PORT, TRACE and DIR
 	sees  string // what the engine and the folder then show; see TestAliases
 	do    func(t *translator, value string) error
 }
@@ -119,7 +119,7 @@ var rows = []alias{
 	{aiperf, "osl", "V", "--output-length", partly, "for rows that have no output length", "--osl 3", "requests 4; summary config.output-length=3", nil},
 	{aiperf, "output-artifact-dir", "V", "--out", yes, "", "--output-artifact-dir DIR/a", "file a/summary.json", nil},
 	{aiperf, "artifact-dir", "V", "--out", yes, "", "--artifact-dir DIR/b", "file b/summary.json", nil},
-	{aiperf + " " + vllms, "goodput", "V…", "--slo", partly, "the objectives ttft, ttst, itl, tpot and e2e, by AIPerf's and vLLM's names too, and AIPerf's output_token_throughput_per_user, which is one of itl", "--goodput ttft:500 tpot:50", "output Goodput", (*translator).goodput},
+	{aiperf + " " + vllms, "goodput", "V…", "--slo", partly, "of AIPerf's metrics the times of a request: time_to_first_token, time_to_first_output_token, time_to_second_token, inter_token_latency, decode_duration and request_latency; and output_token_throughput_per_user, which is one of itl; of vLLM's all: ttft, tpot and e2el", "--goodput ttft:500 tpot:50", "output Goodput", (*translator).goodput},
 	{aiperf, "failed-request-threshold", "V", "--abort-error-rate", yes, "", "--failed-request-threshold 0.5", "requests 4; summary config.abort-error-rate=0.5", nil},
 	{aiperf, "otel-url", "V", "--otlp-endpoint", yes, "", "", "", nil},
 	{aiperf, "ui", "V", "--progress", yes, "dashboard, simple and none become live, bar and none", "--ui simple", "requests 4; summary config.progress=bar", (*translator).ui},
@@ -130,8 +130,8 @@ var rows = []alias{
 	{aiperf, "use-legacy-max-tokens", "", "", ignored, "--profile decides by which field lengths are sent", "--use-legacy-max-tokens", "requests 4", nil},
 	{aiperf, "slice-duration", "V", "--slice", yes, "series.csv in --out has a line for each", "--slice-duration 0.05 --artifact-dir DIR/s", "file s/series.csv", seconds("slice")},
 	{aiperf, "num-profile-runs", "V", "--runs", yes, "with a folder for each in --out", "--num-profile-runs 2 --artifact-dir DIR/n", "requests 8; file n/run-2/summary.json", nil},
-	{aiperf, "arrival-pattern", "V", "--arrival", partly, "constant, poisson and gamma; concurrency_burst is --no-fixed-schedule --concurrency N", "--request-rate 8 --arrival-pattern constant", "requests 4; spread over the schedule", nil},
-	{aiperf, "request-rate-mode", "V", "--arrival", yes, "older name of --arrival-pattern", "--request-rate 8 --request-rate-mode constant", "requests 4; spread over the schedule", nil},
+	{aiperf, "arrival-pattern", "V", "--arrival", yes, "concurrency_burst becomes --no-fixed-schedule", "--request-rate 8 --arrival-pattern constant", "requests 4; spread over the schedule", (*translator).arrivals},
+	{aiperf, "request-rate-mode", "V", "--arrival", yes, "older name of --arrival-pattern", "--no-fixed-schedule --request-rate-mode concurrency_burst --concurrency 1", "one at a time", (*translator).arrivals},
 	{aiperf, "arrival-smoothness", "V", "--burstiness", yes, "", "--request-rate 8 --arrival-pattern gamma --arrival-smoothness 10000", "requests 4; spread over the schedule", nil},
 	{aiperf, "request-rate-ramp-duration", "V", "--ramp-up", yes, "from 0", "--request-rate 1000 --arrival-pattern constant --request-rate-ramp-duration 20", "requests 4; spread over the schedule", seconds("ramp-up")},
 	{aiperf, "user-centric-rate", "V", "--request-rate", partly, "with --num-users; a late turn does not move those after it, and all users begin with a first turn", "--user-centric-rate 8 --num-users 2", "requests 4; over 375ms", keep("user rate")},
@@ -148,13 +148,13 @@ var rows = []alias{
 	{aiperf, "no-open-loop-replay", "", "--transform", yes, "later turns follow the one before by their think time, as with --use-think-time-only", "--no-open-loop-replay", "requests 4", keep("turns")},
 	{aiperf, "open-loop-strict", "", "--open-loop", yes, "", "--open-loop-strict", "requests 4; spread over the schedule", (*translator).openLoop},
 	{aiperf, "wait-for-model-timeout", "V", "--wait-ready", yes, "", "--wait-for-model-timeout 5", "requests 4; summary config.wait-ready=5s", seconds("wait-ready")},
-	{aiperf, "url-strategy", "V", "", partly, "round_robin alone; --balance has other ways", "--url-strategy round_robin", "requests 4", only("round_robin", "round-robin")},
+	{aiperf, "url-strategy", "V", "", yes, "round_robin, which is all that there is; --balance has other ways", "--url-strategy round_robin", "requests 4", only("round_robin", "round-robin")},
 	{aiperf, "model-selection-strategy", "V", "", partly, "without effect with one model; rows of the trace may name theirs", "--model-selection-strategy round_robin", "requests 4", only("round_robin", "round-robin", "random", "weighted")},
 	{aiperf, "transport", "V", "", partly, "http alone", "--transport http", "requests 4", only("http")},
 	{aiperf, "transport-type", "V", "", partly, "as --transport", "--transport-type http", "requests 4", only("http")},
-	{aiperf, "connection-reuse-strategy", "V", "--connections", partly, "pooled, and never, which is fresh; not sticky-user-sessions: --balance session keeps a session at one engine", "--connection-reuse-strategy never", "requests 4; header Connection=close; summary config.connections=fresh", (*translator).connections},
+	{aiperf, "connection-reuse-strategy", "V", "--connections", yes, "pooled is kept, never fresh, and sticky-user-sessions session, whose connection stays until it is idle for 90 s", "--connection-reuse-strategy sticky-user-sessions --no-fixed-schedule --concurrency 1", "requests 4; a connection for each session; summary config.connections=session", (*translator).connections},
 	{aiperf, "request-content-type", "V", "", partly, "application/json alone", "--request-content-type application/json", "header Content-Type=application/json", only("application/json")},
-	{aiperf, "dataset-sampling-strategy", "V", "", partly, "sequential alone: the order of the trace", "--dataset-sampling-strategy sequential", "requests 4", only("sequential")},
+	{aiperf, "dataset-sampling-strategy", "V", "--transform", partly, "sequential is the order of the trace, shuffle and random are those of moonloop transform --draw; where the trace is sent again, it has the same order again", "--dataset-sampling-strategy shuffle --random-seed 5 --no-fixed-schedule --concurrency 1", "requests 4; rows of the trace; in another order", (*translator).drawing},
 	{aiperf, "profile-export-prefix", "V", "--out", partly, "a folder of this name, in that of --output-artifact-dir", "--artifact-dir DIR/t --profile-export-prefix nightly", "file t/nightly/summary.json", keep("prefix")},
 	{aiperf, "profile-export-file", "V", "--out", partly, "as --profile-export-prefix", "--artifact-dir DIR/u --profile-export-file nightly.json", "file u/nightly/summary.json", keep("prefix")},
 	{aiperf, "synthesis-max-isl", "V", "--transform", yes, "leaves longer rows out", "--synthesis-max-isl 1200", "requests 3", keep("max-isl")},

@@ -45,6 +45,7 @@ const aliasTrace = `{"timestamp":0,"input_length":1100,"output_length":2,"hash_i
 type arrived struct {
 	at     time.Time
 	host   string
+	from   string // the address of the connection's other end
 	path   string
 	header http.Header
 	body   map[string]any
@@ -82,7 +83,7 @@ func newAliasEngine(t *testing.T) *aliasEngine {
 			e.ServeHTTP(rw, r)
 			return
 		}
-		a := &arrived{at: time.Now(), host: r.Host, path: r.URL.Path, header: r.Header.Clone()}
+		a := &arrived{at: time.Now(), host: r.Host, from: r.RemoteAddr, path: r.URL.Path, header: r.Header.Clone()}
 		text, _ := io.ReadAll(r.Body)
 		a.size = len(text)
 		if r.Header.Get("X-Request-Id") == "" { // no row: the replay asks which token ids there are
@@ -220,7 +221,7 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 		switch word {
 		case "requests":
 			good = fmt.Sprint(len(w.seen)) == rest || rest == "fewer than 4" && len(w.seen) > 0 && len(w.seen) < 4 || rest == "more than 4" && len(w.seen) > 4
-		case "over": // so many milliseconds of the schedule
+		case "over": // this many milliseconds of the schedule
 			span, _ := time.ParseDuration(rest)
 			good = len(w.seen) > 1 && w.lasted() >= span && w.scheduled(t).Round(time.Millisecond) >= span
 		case "some": // body has the value
@@ -237,7 +238,7 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 			}
 			slices.Sort(values)
 			good = strings.Join(values, " ") == want
-		case "turns": // have so many messages, from the shortest
+		case "turns": // have this many messages, from the shortest
 			var counts []int
 			for _, a := range w.seen {
 				messages, _ := a.body["messages"].([]any)
@@ -245,12 +246,25 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 			}
 			slices.Sort(counts)
 			good = strings.Trim(fmt.Sprint(counts), "[]") == rest
-		case "hosts": // by their names, so many requests to each
+		case "hosts": // by their names, this many requests to each
 			of := map[string]int{}
 			for _, a := range w.seen {
 				of[a.host]++
 			}
 			good = strings.Trim(fmt.Sprint(slices.Sorted(maps.Values(of))), "[]") == rest
+		case "a": // connection for each session
+			of, at := map[string]map[string]bool{}, map[string]map[string]bool{}
+			note := func(to map[string]map[string]bool, key, value string) {
+				if to[key] == nil {
+					to[key] = map[string]bool{}
+				}
+				to[key][value] = true
+			}
+			for _, a := range w.seen {
+				note(of, a.from, a.header.Get("X-Session-Id"))
+				note(at, a.header.Get("X-Session-Id"), a.from)
+			}
+			good = len(of) > 1 && len(of) == len(at) && len(of) < len(w.seen)
 		case "posts": // those of the end after all rows, the others before them
 			var want []string
 			for path := range strings.FieldsSeq(rest) {
@@ -278,6 +292,8 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 		case "summary":
 			field, want, _ = strings.Cut(rest, "=")
 			good = want == w.summary(t, field)
+		case "in": // another order than that of the trace, which sizes tell
+			good = len(w.seen) == 4 && (w.seen[1].size > w.seen[3].size || w.seen[3].size > w.seen[0].size || w.seen[0].size > w.seen[2].size)
 		case "one": // at a time, in the order of the trace, which sizes tell
 			good = len(w.seen) == 4 && w.seen[1].size < w.seen[3].size && w.seen[3].size < w.seen[0].size && w.seen[0].size < w.seen[2].size
 		case "first": // message of every chat: its role, and its content
@@ -287,7 +303,7 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 				is := fmt.Sprint(map[string]any{"role": role, "content": content})
 				return len(messages) > 0 && fmt.Sprint(messages[0]) == is
 			})
-		case "waits": // so long at least, from one turn of a session to the next, which a reply comes between
+		case "waits": // this long at least, from one turn of a session to the next, which a reply comes between
 			least, _ := time.ParseDuration(rest)
 			last, turns := map[string]time.Time{}, 0
 			good = true
@@ -300,16 +316,16 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 				last[session] = a.at
 			}
 			good = good && turns > 0 && last[""].IsZero()
-		case "within": // so much of the schedule
+		case "within": // this much of the schedule
 			span, _ := time.ParseDuration(rest)
 			good = w.scheduled(t).Round(time.Millisecond) <= span
-		case "at": // once: the schedule has no length, and any limit of what is under way is above four
+		case "at": // once: the schedule has no length, and any limit of what is in flight is above four
 			good = w.scheduled(t) == 0
 		case "path":
 			good = all(func(a *arrived) bool { return a.path == rest })
 		case "model":
 			good = all(func(a *arrived) bool { return a.body["model"] == rest })
-		case "images": // so many of a size and format are in every body
+		case "images": // this many of a size and format are in every body
 			var n, width, height int
 			var format string
 			if _, err := fmt.Sscanf(rest, "%d of %dx%d %s", &n, &width, &height, &format); err != nil {
@@ -418,6 +434,12 @@ func filesFor(args string) map[string]string {
 		return map[string]string{"run.yaml": "seed: 5\n"}
 	case strings.Contains(args, "rates.json"):
 		return map[string]string{"rates.json": `{"points": [{"time_s": 0, "qps": 5}, {"time_s": 1, "qps": 10}]}`}
+	case strings.Contains(args, "sticky-user-sessions"):
+		return map[string]string{"trace.jsonl": `{"timestamp":0,"session_id":"a","input_length":600,"output_length":2,"hash_ids":[1,2]}
+{"timestamp":10,"session_id":"b","input_length":700,"output_length":2,"hash_ids":[3,4]}
+{"timestamp":20,"session_id":"a","input_length":800,"output_length":2,"hash_ids":[1,5]}
+{"timestamp":30,"session_id":"b","input_length":900,"output_length":2,"hash_ids":[3,6]}
+`}
 	case strings.Contains(args, "--session-header"):
 		return map[string]string{"trace.jsonl": `{"timestamp":0,"session_id":"a","input_length":600,"output_length":2,"hash_ids":[1,2]}
 {"timestamp":10,"session_id":"a","input_length":700,"output_length":2,"hash_ids":[1,3]}
@@ -639,7 +661,9 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--prompts verse", []string{"want dataset FILE, words or tokens"}},
 		{"--prompts dataset DIR/none.txt", []string{"none.txt"}},
 		{"--format json", []string{"want table", "--out DIR"}},
-		{"--connection-reuse-strategy sticky-user-sessions", []string{"want pooled or never", "--balance session"}},
+		{"--dataset-sampling-strategy weighted", []string{"want sequential, shuffle or random"}},
+		{"--connection-reuse-strategy sometimes", []string{"want pooled, never or sticky-user-sessions"}},
+		{"--goodput time_to_first_token:100,prefill_throughput_per_user:5", []string{"prefill_throughput_per_user", "a name of ttft, ttst, itl"}},
 		{"--goodput output_token_throughput_per_user:0", []string{"want a number of tokens per second"}},
 		{"--export-level raw", []string{"--output-artifact-dir DIR"}},
 		{"--export-level all", []string{"want summary, records or raw"}},
@@ -659,14 +683,16 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--num-users 4", []string{"--user-centric-rate"}},
 		{"--user-centric-rate nan --num-users 4", []string{"want a number of requests per second"}},
 		{"--user-centric-rate 4 --num-users 4 --request-rate 5", []string{"given twice"}},
-		{"--user-centric-rate 4 --num-users 4 --arrival-pattern poisson", []string{"each sends at equal distances"}},
+		{"--user-centric-rate 4 --num-users 4 --arrival-pattern poisson", []string{"each sends at equal intervals"}},
 		{"--ramp-up-strategy linear --num-prompts 4", []string{"--ramp-up-start-rps"}},
 		{"--request-cancellation-rate 200", []string{"want percent from 0 to 100"}},
 		{"--request-rate 0", []string{"want a number of requests per second"}},
-		{"--request-rate 4 --arrival-pattern concurrency_burst", []string{"want constant, poisson or gamma"}},
+		{"--request-rate 4 --arrival-pattern bursts", []string{"--arrival-pattern: \"bursts\": want constant, poisson, gamma or concurrency_burst"}},
+		{"--request-rate 4 --arrival-pattern concurrency_burst", []string{"leave one of the two out"}},
+		{"--concurrency 10,20,30 --as aiperf", []string{"one run has one setting", "moonloop search"}},
 		{"--custom-dataset-type speed_bench_qa", []string{"moonloop convert"}},
 		{"--scenario other --as aiperf", []string{"want inferencex-agentx-mvp"}},
-		{"--scenario inferencex-agentx-mvp --request-rate 4", []string{"--request-rate does, too"}},
+		{"--scenario inferencex-agentx-mvp --request-rate 4", []string{"and so does --request-rate"}},
 		{"--scenario inferencex-agentx-mvp --fixed-schedule", []string{"leave one of the two out"}},
 		{"--ignore-trace-delays --use-think-time-only", []string{"leave one of the two out"}},
 		{"--ignore-trace-delays --fixed-schedule", []string{"leave one of the two out"}},

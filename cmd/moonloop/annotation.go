@@ -16,10 +16,10 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// settingNames finds the names under which a Collector's configuration has what is a flag here.
+// settingNames matches the names of a Collector's settings that are flags here.
 var settingNames = regexp.MustCompile(`(?m)^(block_size|session_keys|class_keys|deny|prompt_order)(?:\[(\d+)\])?:`)
 
-// checkAnnotation checks how telemetry is annotated, and says what is wrong in the words of the flags.
+// checkAnnotation checks the settings of annotation, and reports errors with the names of the flags.
 func checkAnnotation(c annotate.Config) error {
 	err := c.Validate()
 	if err == nil {
@@ -42,12 +42,12 @@ func checkAnnotation(c annotate.Config) error {
 	}))
 }
 
-// addPromptOrder adds the flag that says in which order the chat templates of models write prompts.
+// addPromptOrder adds the flag for the order in which the chat templates of models write prompts.
 func addPromptOrder(fs *pflag.FlagSet, values *[]string) {
 	listVar(fs, values, "prompt-order", reads("MODEL=ORDER with an order of system_last, tools_last, both_last or as_sent, such as 'mistral-*=system_last'", parsePromptOrder))
 }
 
-// parsePromptOrder reads a value of that flag. Names of models may have an equals sign, orders have none.
+// parsePromptOrder parses a value of that flag. Names of models may contain an equals sign, orders do not.
 func parsePromptOrder(value string) (annotate.ModelOrder, error) {
 	at := max(strings.LastIndexByte(value, '='), 0)
 	order := annotate.ModelOrder{Model: value[:at], Order: strings.TrimPrefix(value[at:], "=")}
@@ -55,7 +55,7 @@ func parsePromptOrder(value string) (annotate.ModelOrder, error) {
 	return order, config.Validate()
 }
 
-// promptOrders reads the values of that flag. They have no effect where prompts stay as telemetry shows them.
+// promptOrders parses the values of that flag. They have no effect if prompts stay in telemetry's order.
 func promptOrders(values []string, follow capture.FollowEngine) (orders []annotate.ModelOrder, err error) {
 	for _, value := range values {
 		order, _ := parsePromptOrder(value) // checkAnnotation checks all together

@@ -20,10 +20,10 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// hashKeyEnv is the environment variable that holds the key unless another one is named.
+// hashKeyEnv is the default environment variable of the key.
 const hashKeyEnv = "MOONLOOP_HASH_KEY"
 
-// defaultRequestLimit is the memory that the requests being received may take together, in bytes: four times the largest.
+// defaultRequestLimit is the default memory of all requests being received, in bytes: four times the largest one.
 const defaultRequestLimit = 4 * collect.MaxMessage
 
 // captureFlags are the flags of "moonloop capture".
@@ -76,7 +76,7 @@ func newCaptureCommand() *cobra.Command {
 	return cmd
 }
 
-// settings checks everything that can be checked without touching the network or the disk. Empty notices say nothing.
+// settings checks everything that can be checked without touching the network or the disk. Empty notices mean none.
 func (f *captureFlags) settings(ctx context.Context) (listen collect.Config, notices []string, err error) {
 	var errs []error
 	found := func(notice string, err error) { notices, errs = append(notices, notice), append(errs, err) }
@@ -100,7 +100,7 @@ func (f *captureFlags) settings(ctx context.Context) (listen collect.Config, not
 	}, notices, errors.Join(errs...)
 }
 
-// hashKey returns the key that the environment holds, or nothing and a notice: then a random one is to be taken.
+// hashKey returns the key in the environment, or "" and a notice: then a random key must be used.
 func hashKey(env string) (key, notice string, err error) {
 	switch key = strings.TrimSpace(os.Getenv(env)); {
 	case key == "" && env == hashKeyEnv:

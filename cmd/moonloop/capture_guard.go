@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/internal/tlsfile"
 )
 
-// listenSecrets are the flags that guard what is listened on, by the names that "moonloop simulate" has for them.
+// listenSecrets are the flags that protect the listeners, with the names that "moonloop simulate" has for them.
 type listenSecrets struct {
 	cert, key, clientCA string // PEM files
 	keyEnv, keyFile     string // of the bearer key
@@ -31,7 +31,7 @@ func (l *listenSecrets) register(fs *pflag.FlagSet) {
 	add(fs, &l.keyFile, "api-key-file", "", aFile)
 }
 
-// check reads everything once, so that what is wrong is said before there is anything else, and returns the bearer key.
+// check reads all files once, so that errors are reported before anything else happens, and returns the bearer key.
 func (l *listenSecrets) check(ctx context.Context) (token string, notices []string, err error) {
 	var errs []error
 	pair, err := unlessInterrupted(ctx, func() (*tls.Certificate, error) {
@@ -55,7 +55,7 @@ func (l *listenSecrets) check(ctx context.Context) (token string, notices []stri
 	return token, notices, errors.Join(errs...)
 }
 
-// missing says what the listeners lack for other networks than this machine's own.
+// missing describes what the listeners lack for networks other than this machine's own.
 func (l *listenSecrets) missing() string {
 	var lacks []string
 	if l.cert == "" {
@@ -67,12 +67,12 @@ func (l *listenSecrets) missing() string {
 	return strings.Join(lacks, " and ")
 }
 
-// checkListen checks an address to listen on, which nothing is done with yet. The notice is for addresses that other
-// machines can reach: these must be named, and cannot be meant by leaving the host out. Missing is what guards it not.
+// checkListen checks an address to listen on, without using it. The notice is for addresses that other machines can reach: these must be
+// named, and cannot be meant by leaving the host out. Missing is the protection that it lacks.
 func checkListen(flag, address, missing string) (notice string, err error) {
 	host, _, err := net.SplitHostPort(address)
 	switch {
-	case address == "": // not to listen
+	case address == "": // not used
 		return "", nil
 	case err != nil:
 		return "", fmt.Errorf("--%s %q: want host:port, such as 127.0.0.1:4317", flag, address)

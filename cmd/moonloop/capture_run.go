@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/internal/term"
 )
 
-// runCapture listens until it is told to stop, then writes the trace.
+// runCapture listens until it is stopped, then writes the trace.
 func runCapture(cmd *cobra.Command, f captureFlags) error {
 	stderr := cmd.ErrOrStderr()
 	note := func(format string, args ...any) { fmt.Fprint(stderr, term.Note(stderr, fmt.Sprintf(format, args...))) }
@@ -104,7 +104,7 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 	return nil
 }
 
-// listenUntil shows what arrives until something ends the capture, and says what.
+// listenUntil shows what arrives until something ends the capture, and returns what ended it.
 func listenUntil(ctx context.Context, p *collect.Collector, f captureFlags, stderr io.Writer) string {
 	view, begin := term.NewProgress(stderr, f.progress), time.Now()
 	view.Show(func() (string, float64) {
@@ -133,10 +133,10 @@ func listenUntil(ctx context.Context, p *collect.Collector, f captureFlags, stde
 	}
 }
 
-// idleEvery is how often silence is looked for.
+// idleEvery is how often silence is checked.
 const idleEvery = 250 * time.Millisecond
 
-// writeCapture compiles the journal and says what came of it. Without a row nothing is written.
+// writeCapture compiles the journal and reports the result. Without a row nothing is written.
 func writeCapture(ctx context.Context, p *collect.Collector, journal string, t *traces, opt capture.Options, stdout io.Writer, keep bool) (written bool, err error) {
 	sources, err := collect.Journals(journal)
 	if err != nil {
@@ -165,7 +165,7 @@ func writeCapture(ctx context.Context, p *collect.Collector, journal string, t *
 	}
 	switch {
 	case len(t.List) == 0 && result.Inferences > 0:
-		// Something in it may yet become a row, with other options.
+		// Something in it may become a row with other options.
 		say("journal in %s", journal)
 		return false, nil
 	case keep:
@@ -181,7 +181,7 @@ func writeCapture(ctx context.Context, p *collect.Collector, journal string, t *
 	return len(t.List) > 0, nil
 }
 
-// why says what was missing for a trace.
+// why describes what was missing for a trace.
 func why(seen collect.Counts) string {
 	switch {
 	case seen.Spans == 0 && seen.Refused > 0:

@@ -29,7 +29,7 @@ func newCompareCommand() *cobra.Command {
 	var rounds roundFlags
 	cmd := &cobra.Command{
 		Use:   "compare {A B | --run CMD_A --run CMD_B}",
-		Short: "Tell whether the replays B are slower than the replays A",
+		Short: "Tell whether replays B of a trace are slower than replays A",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if rounds.given() {
 				return rounds.check(args, again)
@@ -100,7 +100,7 @@ func newCompareCommand() *cobra.Command {
 	return cmd
 }
 
-// saveText writes a file, which it replaces once the new one is complete.
+// saveText writes a file, which it replaces when the new one is complete.
 func saveText(name, what, text string) error {
 	f, err := atomicfile.CreateAs(name+".partial", name)
 	if err != nil {
@@ -126,7 +126,7 @@ func twoFolders(cmd *cobra.Command, args []string) error {
 	return hintError{fmt.Errorf("%s takes two folders, and %s", cmd.Name(), given), "name the folder of the runs A, and that of the runs B, or give two commands with --run"}
 }
 
-// comparisonText is the answer in a line, the table behind it, and what is no evidence.
+// comparisonText returns the answer in a line, followed by the table and the runs that do not count.
 func comparisonText(c *study.Comparison, markdown bool) string {
 	var b strings.Builder
 	p := c.Primary
@@ -195,7 +195,7 @@ func comparisonText(c *study.Comparison, markdown bool) string {
 
 func intervalText(d study.Decision) string { return fmt.Sprintf("%.4f to %.4f", d.Low, d.High) }
 
-// answerText is the answer with its figures, as a sentence is begun.
+// answerText returns the answer with its figures, as the beginning of a sentence.
 func answerText(r study.Result) string {
 	switch {
 	case r.Answer == study.CannotTell && r.Pairs < study.MinPairs:
@@ -211,7 +211,7 @@ func answerText(r study.Result) string {
 		100*min(math.Abs(r.Low-1), math.Abs(r.High-1)), 100*max(math.Abs(r.Low-1), math.Abs(r.High-1)))
 }
 
-// jsonResult is a result as --json writes it. What is not known is null.
+// jsonResult is a result in the form of --json. Unknown values are null.
 type jsonResult struct {
 	Metric      string   `json:"metric"`
 	Answer      string   `json:"answer"`
@@ -230,7 +230,7 @@ type jsonResult struct {
 	More        int      `json:"more_rounds,omitempty"`
 }
 
-// jsonMoved is how a class of rows moved.
+// jsonMoved is the change of a class of rows.
 type jsonMoved struct {
 	By     string   `json:"by"`
 	Class  string   `json:"class"`
@@ -243,7 +243,7 @@ type jsonMoved struct {
 	P      *float64 `json:"p"`
 }
 
-// jsonWithin is what one pair of runs says by itself.
+// jsonWithin is the result of one pair of runs.
 type jsonWithin struct {
 	A     string  `json:"a"`
 	B     string  `json:"b"`

@@ -12,8 +12,8 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// A JUnit file is what every CI system reads: a failure is red, an error is red and says that the test itself could not be done, and what
-// is skipped is neither.
+// Every CI system reads JUnit files: a failure is red, an error is red and says that the test itself could not be done, and a skipped test
+// is neither.
 
 type junitSuite struct {
 	XMLName  xml.Name    `xml:"testsuite"`
@@ -38,7 +38,7 @@ type junitMessage struct {
 	Message string `xml:"message,attr"`
 }
 
-// add counts a case and what became of it.
+// add counts a case and its result.
 func (s *junitSuite) add(c junitCase) {
 	s.Tests++
 	switch {
@@ -60,7 +60,7 @@ func (s *junitSuite) text() string {
 	return xml.Header + string(b) + "\n"
 }
 
-// comparisonJUnit has a case for each metric. Only the primary one can fail; what is for exploration is skipped where it is not equal.
+// comparisonJUnit has a case for each metric. Only the primary one can fail; exploratory ones are skipped unless they are equal.
 func comparisonJUnit(c *study.Comparison) string {
 	s := junitSuite{Name: "moonloop compare"}
 	for i, r := range slices.Concat([]study.Result{c.Primary}, c.Exploratory) {

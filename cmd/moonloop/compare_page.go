@@ -13,7 +13,8 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// The page of a comparison: the answer, each metric's interval beside what does not matter, the rounds, and the rows that moved.
+// This file makes the page of a comparison: the answer, each metric's interval next to the range that does not matter, the rounds, and the
+// rows that changed.
 
 var comparisonTemplate = template.Must(template.New("compare").Parse(`
 <section class="verdict {{.Class}}" aria-labelledby="answer"><h2 id="answer">{{.Metric}}: {{.Answer}}</h2>
@@ -117,7 +118,7 @@ func newEstimate(label string, d study.Decision) estimate {
 // Sizes of a drawing, in the units of its view.
 const (
 	drawnWidth, drawnLabels, drawnLine = 1000.0, 330.0, 24.0
-	widest                             = 0.7 // of the log ratios that are drawn in their place: a factor of 2
+	widest                             = 0.7 // of the log ratios in the drawing: a factor of 2
 )
 
 // drawEstimates draws ratios on a logarithmic axis, with 1 in its middle; empty without any.

@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// roundFlags are those with which compare makes the runs itself.
+// roundFlags are the flags with which compare makes the runs itself.
 type roundFlags struct {
 	commands []string
 	study.Rounds
@@ -69,10 +69,10 @@ func (r *roundFlags) run(cmd *cobra.Command, metric study.Metric) (dirs []string
 	return []string{filepath.Join(r.Dir, study.SideA), filepath.Join(r.Dir, study.SideB)}, again, nil
 }
 
-// shellEnds is how long a command has to end once it was told to.
+// shellEnds is how long a command may take to end after it was told to.
 const shellEnds = 30 * time.Second
 
-// shell runs a command, which finds this moonloop before any other.
+// shell runs a command, whose path begins with the folder of this moonloop.
 func shell(ctx context.Context, command string, log io.Writer) error {
 	args := []string{"sh", "-c", command}
 	if runtime.GOOS == "windows" {

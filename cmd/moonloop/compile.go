@@ -24,7 +24,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// journalSuffix is what the names of journals in a folder end with.
+// journalSuffix is the end of the names of journals in a folder.
 const journalSuffix = ".journal"
 
 // gcPercent is the part of the heap that may be garbage.
@@ -86,7 +86,7 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 		return fmt.Errorf("--shard-dir %q: want --shard i/n, too, such as 0/4: which shard this is", shard.Dir)
 	}
 	t := &traces{traceFlags: &f.traceFlags}
-	if shard.Index == 0 { // which writes
+	if shard.Index == 0 { // it writes the traces
 		if t, err = f.begin(f.run == "", journals...); err != nil {
 			return err
 		}
@@ -96,8 +96,8 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 	view := term.NewProgress(stderr, f.progress)
 	view.Show(progress.show)
 	if os.Getenv("GOGC") == "" {
-		// What grows with the traffic are numbers without pointers, which cost nothing to collect, and twice their memory
-		// if that is put off.
+		// Most memory that grows with the traffic is numbers without pointers. They cost little to collect, but twice their size if
+		// collection is delayed.
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
 	if shard.Index > 0 {
@@ -126,7 +126,7 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 	return err
 }
 
-// shardDone says that a shard which writes no trace is done.
+// shardDone reports that a shard that writes no trace is done.
 func (f *compileFlags) shardDone(ctx context.Context, stdout io.Writer, err error) error {
 	if err != nil {
 		if ctx.Err() != nil {
@@ -140,7 +140,7 @@ func (f *compileFlags) shardDone(ctx context.Context, stdout io.Writer, err erro
 	return output(stdout, fmt.Sprintf("shard %d/%d is done; shard 0 writes the trace\n", f.shard[0], f.shard[1]))
 }
 
-// journalSources are files whose reading ends with ctx, even where nothing comes.
+// journalSources are files whose reading ends with ctx, even if nothing arrives.
 func journalSources(ctx context.Context, names []string) []capture.Source {
 	sources := make([]capture.Source, len(names))
 	for i, name := range names {
@@ -152,7 +152,7 @@ func journalSources(ctx context.Context, names []string) []capture.Source {
 	return sources
 }
 
-// journalHint adds the next step to the error of a file that is no journal.
+// journalHint adds advice to the error of a file that is not a journal.
 func journalHint(err error) error {
 	if errors.Is(err, journal.ErrNotJournal) {
 		hint := "journals are the *" + journalSuffix + ` files of the mooncake exporter; "moonloop convert" reads telemetry in files`
@@ -164,7 +164,7 @@ func journalHint(err error) error {
 	return err
 }
 
-// onlyRun writes one run and lets the others go by.
+// onlyRun writes one run and ignores the others.
 func (f *compileFlags) onlyRun(sink capture.Sink) capture.Sink {
 	return func(p capture.Partition) (capture.TraceWriter, error) {
 		if p.Run.String() != f.run {
@@ -174,7 +174,7 @@ func (f *compileFlags) onlyRun(sink capture.Sink) capture.Sink {
 	}
 }
 
-// noRows says why there is nothing to write, as far as the counts do.
+// noRows explains why there is nothing to write, as far as the counts show it.
 func (f *compileFlags) noRows(result capture.Result) error {
 	if f.run != "" {
 		return hintError{fmt.Errorf("run %q has no rows in these journals", f.run), "--list names the runs"}
@@ -186,14 +186,14 @@ func (f *compileFlags) noRows(result capture.Result) error {
 	return err
 }
 
-// nowhere is where a trace goes that nobody asked for.
+// nowhere is the destination of a trace that was not asked for.
 type nowhere struct{}
 
 func (nowhere) Write(*mooncake.Row) error   { return nil }
 func (nowhere) Commit(*mooncake.Meta) error { return nil }
 func (nowhere) Close() error                { return nil }
 
-// findJournals returns the files that the arguments stand for, each once, and their size in bytes.
+// findJournals returns the files of the arguments, each once, and their size in bytes.
 func findJournals(_ context.Context, args []string, warn func(string)) (names []string, bytes int64, err error) {
 	var seen []fs.FileInfo
 	for _, arg := range args {
@@ -220,10 +220,10 @@ func findJournals(_ context.Context, args []string, warn func(string)) (names []
 	return names, bytes, nil
 }
 
-// folderJournals returns the journals of a folder and of those in it, since what an object store names is a path. A file that is named like
-// one and is none is left out with a warning.
+// folderJournals returns the journals of a folder and its subfolders, because the names in an object store are paths. A file that is named
+// like a journal but is none is left out with a warning.
 func folderJournals(folder string, warn func(string)) (names []string, err error) {
-	// With its separator, a folder that is a link is one.
+	// With its separator, a link to a folder is a folder.
 	err = filepath.WalkDir(folder+string(filepath.Separator), func(name string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return fmt.Errorf("folder of journals: %w", err)
@@ -247,7 +247,7 @@ func folderJournals(folder string, warn func(string)) (names []string, err error
 	return names, err
 }
 
-// checkJournal says whether a file of a folder begins like a journal.
+// checkJournal reports whether a file of a folder begins like a journal.
 func checkJournal(name string) error {
 	if info, err := os.Stat(name); err != nil {
 		return err
@@ -262,10 +262,10 @@ func checkJournal(name string) error {
 	if _, err = journal.NewReader(name, f).Next(); errors.Is(err, journal.ErrNotJournal) {
 		return err
 	}
-	return nil // what else is wrong with it, reading will say
+	return nil // reading reports other errors
 }
 
-// compileProgress is how far a compile is.
+// compileProgress is the progress of a compile.
 type compileProgress struct {
 	bytes int64 // of all journals
 

@@ -19,14 +19,14 @@ import (
 	"github.com/moonloop/moonloop/internal/term"
 )
 
-// maxListed bounds the workloads that a list of journals tells apart.
+// maxListed is the maximum number of workloads in a list of journals.
 const maxListed = 1 << 12
 
-// journalList is what is in journals.
+// journalList describes the contents of journals.
 type journalList struct {
 	Journals  int           `json:"journals"`
 	Workloads []*listedWork `json:"workloads"`
-	// Others counts the spans of workloads beyond the number that can be told apart.
+	// Others counts the spans of further workloads.
 	Others int64 `json:"others,omitempty"`
 	Damage int64 `json:"damaged,omitempty"` // places
 	Torn   int64 `json:"torn,omitempty"`    // places
@@ -35,7 +35,7 @@ type journalList struct {
 // listedWork is production, or a replay.
 type listedWork struct {
 	capture.Partition
-	// Spans counts spans of requests as often as they were delivered: only compiling tells which are the same.
+	// Spans counts spans of requests, including repetitions: only compiling shows which are the same.
 	Spans int64     `json:"spans"`
 	First time.Time `json:"first"` // start
 	Last  time.Time `json:"last"`
@@ -43,7 +43,7 @@ type listedWork struct {
 	Keys map[string]int64 `json:"keys"`
 }
 
-// listJournals writes what is in journals.
+// listJournals writes a list of the contents of journals.
 func listJournals(ctx context.Context, w io.Writer, names []string, asJSON bool) error {
 	list := journalList{Journals: len(names), Workloads: []*listedWork{}}
 	for _, source := range journalSources(ctx, names) {

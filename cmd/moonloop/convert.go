@@ -28,20 +28,20 @@ type convertFlags struct {
 	from    convert.Format
 	to      convert.Target
 	maxLine int
-	// of telemetry
+	// for telemetry
 	keyEnv                 string
 	sessionKeys, classKeys []string
 	orders                 []string
 	prompts                convert.Prompts
-	// of public traces
+	// for public traces
 	failed    convert.Failed
 	models    []string
 	lookahead int
-	// of bodies
+	// for request bodies
 	fileSessions bool
 }
 
-// Flags that only some formats know.
+// Flags for some formats only.
 var (
 	telemetryFlags = []string{"key-env", "session-key", "class-key", "replays", "missing-tokens", "follow-engine", "graphs", "prompt-order", "memory", "temp-dir"}
 	publicFlags    = []string{"failed", "only-model", "look-ahead", "file-sessions"}
@@ -102,7 +102,7 @@ func runConvert(cmd *cobra.Command, f convertFlags, names []string) error {
 	return err
 }
 
-// convert finds out what the inputs are, unless it is said, and converts them.
+// convert detects the format of the inputs, unless it is given, and converts them.
 func (f *convertFlags) convert(cmd *cobra.Command, in *inputs, t *traces, sink capture.Sink) (capture.Result, error) {
 	if f.from == "" {
 		from, err := in.detect(cmd.Context())
@@ -151,7 +151,7 @@ func (f *convertFlags) convert(cmd *cobra.Command, in *inputs, t *traces, sink c
 	return result.Result, err
 }
 
-// annotate says how telemetry is read.
+// annotate returns the configuration with which telemetry is read.
 func (f *convertFlags) annotate(cmd *cobra.Command, opt *annotate.Config) error {
 	orders, err := promptOrders(f.orders, f.FollowEngine)
 	*opt = annotate.Config{BlockSize: f.BlockSize, SessionKeys: f.sessionKeys, ClassKeys: f.classKeys, PromptOrder: orders, Key: blockhash.RandomKey()}
@@ -168,14 +168,14 @@ func (f *convertFlags) annotate(cmd *cobra.Command, opt *annotate.Config) error 
 	return err
 }
 
-// inputs are what convert reads. The first one is opened to find out what it is.
+// inputs are the inputs of convert. The first one is opened to detect its format.
 type inputs struct {
 	names []string
 	opt   mooncake.OpenOptions
-	first *mooncake.Input // until it is taken
+	first *mooncake.Input // until it is used
 }
 
-// sources are the inputs by their names for messages and the sidecar.
+// sources are the inputs' names for messages and the sidecar.
 func (in *inputs) sources(ctx context.Context) (files []capture.Source) {
 	for i, name := range in.names {
 		label := mooncake.PublicName(name)
@@ -193,7 +193,7 @@ func (in *inputs) sources(ctx context.Context) (files []capture.Source) {
 	return files
 }
 
-// open opens an input of text so that the end of ctx ends the waiting for it, which for a pipe is ours.
+// open opens an input of text so that the end of ctx ends any waiting, which for a pipe may be long.
 func (in *inputs) open(ctx context.Context, name string) (*mooncake.Input, error) {
 	opt, source := in.opt, name
 	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() && !info.IsDir() && name != "-" {
@@ -222,7 +222,7 @@ func (in *inputs) close() {
 	}
 }
 
-// detect tells the format of the first input.
+// detect detects the format of the first input.
 func (in *inputs) detect(ctx context.Context) (from convert.Format, err error) {
 	if in.first, err = in.open(ctx, in.names[0]); err != nil {
 		return "", err
@@ -238,7 +238,7 @@ func (in *inputs) detect(ctx context.Context) (from convert.Format, err error) {
 	return format, err
 }
 
-// formatHelp lists the formats that are read for --help.
+// formatHelp lists the input formats for --help.
 func formatHelp() string {
 	var b strings.Builder
 	for _, f := range convert.Formats() {
@@ -251,7 +251,7 @@ func formatHelp() string {
 	return b.String()
 }
 
-// targetHelp lists those that are written.
+// targetHelp lists the output formats.
 func targetHelp() string {
 	var b strings.Builder
 	for _, to := range convert.Targets() {
@@ -260,7 +260,7 @@ func targetHelp() string {
 	return b.String()
 }
 
-// listHelp writes a name and what is said of it, broken between words.
+// listHelp writes a name and its description, broken between words.
 func listHelp(b *strings.Builder, name, about string) {
 	line := fmt.Sprintf("  %-17s", name)
 	for word := range strings.FieldsSeq(about) {

@@ -30,7 +30,7 @@ const (
 	dryRunJSON = "json"
 )
 
-// firstRows is how many rows of a dry run the table shows; JSON has all.
+// firstRows is the number of rows in the table of a dry run; JSON has all.
 const firstRows = 10
 
 // plannedRow is a row of a dry run.
@@ -42,7 +42,7 @@ type plannedRow struct {
 	Cached *int64   `json:"predicted_cached_tokens"`
 	Sess   string   `json:"session_id,omitempty"`
 	Class  string   `json:"class,omitempty"`
-	// Priority is the one that the body would state; absent where it would state none.
+	// Priority is the priority in the body; absent if there would be none.
 	Priority *int64 `json:"priority,omitempty"`
 }
 
@@ -66,7 +66,7 @@ func planned(it *schedule.Item, cfg agent.Config) plannedRow {
 	return p
 }
 
-// dryRun says what a replay would send, and sends nothing.
+// dryRun shows what a replay would send, and sends nothing.
 func dryRun(cmd *cobra.Command, cfg agent.Config, as string) error {
 	stdout, stderr := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	cfg.Trace.Stdin = cmd.InOrStdin()
@@ -98,7 +98,7 @@ func dryRun(cmd *cobra.Command, cfg agent.Config, as string) error {
 	return nil
 }
 
-// padding is what tables leave at the ends of lines.
+// padding is trailing space in the lines of tables.
 var padding = regexp.MustCompile(` +\n`)
 
 // writeForecast prints the first rows, the rate over time, and the totals.

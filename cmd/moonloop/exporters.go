@@ -22,8 +22,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// The exporters that OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER name beside otlp and none. OpenTelemetry's autoexport has them,
-// too, but brings those of logs along, which no replay sends.
+// The exporters for OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER other than otlp and none. OpenTelemetry's autoexport has them, too, but
+// also depends on those of logs, which no replay sends.
 
 func otherSpanExporter(context.Context) (sdktrace.SpanExporter, error) {
 	if os.Getenv("OTEL_TRACES_EXPORTER") != "console" {
@@ -43,15 +43,15 @@ func otherMetricReader(ctx context.Context) (sdkmetric.Reader, error) {
 	return nil, errors.New("there is no such exporter: want otlp, prometheus, console or none")
 }
 
-// scraped is a reader whose metrics are fetched from a server.
+// scraped is a reader whose metrics a server provides.
 type scraped struct {
 	sdkmetric.Reader
 	server *http.Server
 }
 
-// captureMetrics serves the metrics of a capture if OTEL_METRICS_EXPORTER asks for prometheus; else it returns nil. Other values may be
-// the application's, whose variables a capture often shares: a capture that sent its metrics to OTEL_EXPORTER_OTLP_ENDPOINT would send
-// them to itself.
+// captureMetrics serves the metrics of a capture if OTEL_METRICS_EXPORTER is prometheus; else it returns nil. Other values may be meant for
+// the application, whose variables a capture often shares: a capture that sent its metrics to OTEL_EXPORTER_OTLP_ENDPOINT would send them
+// to itself.
 func captureMetrics(ctx context.Context) (sdkmetric.Reader, error) {
 	if os.Getenv("OTEL_METRICS_EXPORTER") != "prometheus" {
 		return nil, nil //nolint:nilnil // nobody reads them

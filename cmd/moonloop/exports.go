@@ -18,7 +18,7 @@ import (
 	"github.com/moonloop/moonloop/internal/term"
 )
 
-// exports are the files for other programs that are made of the folder of a run.
+// exports are the files for other programs that are made from the folder of a run.
 type exports struct{ xlsx, parquet string }
 
 func (e *exports) register(flags *pflag.FlagSet) {
@@ -35,7 +35,7 @@ func notStandardOutputOf(what string) func(string) error {
 	}
 }
 
-// check refuses to replace what is there.
+// check returns an error if a file exists.
 func (e *exports) check() error {
 	var errs []error
 	for _, f := range [][2]string{{"--xlsx", e.xlsx}, {"--parquet", e.parquet}} {
@@ -48,7 +48,7 @@ func (e *exports) check() error {
 
 func (e *exports) any() bool { return e.xlsx != "" || e.parquet != "" }
 
-// write writes what is asked for.
+// write writes the requested files.
 func (e *exports) write(stdout, stderr io.Writer, dir string, slice time.Duration) error {
 	if e.xlsx != "" {
 		run, err := page.Load(dir, slice)

@@ -5,23 +5,23 @@ package main
 
 import "strings"
 
-// This file holds the flags of other tools that have nothing to do with the replay of a trace, by what they are for, so that no flag
-// of theirs is unknown. Each family has one reason, and one line in the documentation.
+// This file lists the flags of other tools that are unrelated to the replay of a trace, by their purpose, so that none of their flags is
+// unknown. Each family has one reason, and one line in the documentation.
 
-// family is a group of flags of other tools that become nothing here, for one reason.
+// family is a group of other tools' flags that have no equivalent here, for one reason.
 type family struct {
 	tools string
 	about string
 	state string // ignored or refused
 	note  string
-	// flags are their names; "=" follows one that takes a value, "=…" one that takes several.
+	// flags are their names, followed by "=" for a flag with a value, "=…" for one with several.
 	flags string
 }
 
 // Reasons that several families share.
 const (
 	ofTrace   = "a replay sends what the trace says: moonloop generate makes a trace of chosen lengths, moonloop transform scales those of another"
-	oneByOne  = "one run has one setting: start one for each, and moonloop report or moonloop compare sets them side by side"
+	oneByOne  = "one run has one setting: start one for each, and moonloop report or moonloop compare sets them side by side; moonloop search finds the load that an engine takes"
 	itsClient = "its client can send the files that --out DIR has"
 	noImages  = "rows hold what is sent: put the images or sounds into messages or payload of the trace"
 )
@@ -134,7 +134,7 @@ var families = []family{
 	{aiperf + " " + vllms, "parts of data sets", refused, "download it, and name the file", `hf-subset=`},
 	{vllms, "what other data sets may repeat", ignored, "each row of the trace is sent once, as it is", `no-oversample skip-chat-template enable-multimodal-chat`},
 	{vllms, "plots", ignored, "report.html in --out has the timeline, moonloop inspect the lengths", `plot-timeline timeline-itl-thresholds= plot-dataset-stats`},
-	{vllms, "requests that only probe", refused, "all requests are those of the trace", `probe-request-rate=`},
+	{vllms, "requests that only probe", refused, "start a second replay beside this one, of a trace that moonloop generate makes (--turns 1 --output 1 and the rate of the probes): its report has their figures apart, and no limit of this one holds it back", `probe-request-rate=`},
 	{vllms, "the tokenizer", ignored, noTokenizer, `skip-tokenizer-init`},
 
 	{

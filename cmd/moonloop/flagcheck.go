@@ -17,16 +17,16 @@ import (
 	"github.com/moonloop/moonloop/internal/term"
 )
 
-// typedFlag is a flag as it stands on a command line. The flag library keeps neither the name that was typed nor earlier
-// values; messages need the one, and the check for contradictions the other.
+// typedFlag is a flag as typed on a command line. The flag library keeps neither the typed name nor earlier values; messages need the
+// former, and the check for contradictions the latter.
 type typedFlag struct {
 	flag  *pflag.Flag
 	as    string // such as --extra-body or -H
 	value string
 }
 
-// typedFlags returns the flags of a command line in their order, up to the first one that does not exist or lacks its value.
-// The flag library reads it once more, without setting anything. It normalizes the names of flags, but not their letters.
+// typedFlags returns the flags of a command line in order, up to the first one that does not exist or lacks its value. The flag library
+// parses it once more, without setting anything. It normalizes the names of flags, but not their letters.
 func typedFlags(fs *pflag.FlagSet, args []string) (typed []typedFlag) {
 	normalize, name := fs.GetNormalizeFunc(), ""
 	fs.SetNormalizeFunc(func(fs *pflag.FlagSet, typed string) pflag.NormalizedName {
@@ -35,7 +35,7 @@ func typedFlags(fs *pflag.FlagSet, args []string) (typed []typedFlag) {
 	})
 	defer fs.SetNormalizeFunc(normalize)
 	name = ""
-	_ = fs.ParseAll(args, func(f *pflag.Flag, value string) error { // what is wrong, the parse before has said
+	_ = fs.ParseAll(args, func(f *pflag.Flag, value string) error { // the parse before has reported errors
 		as := "--" + name
 		if name == "" {
 			as = "-" + f.Shorthand
@@ -46,7 +46,7 @@ func typedFlags(fs *pflag.FlagSet, args []string) (typed []typedFlag) {
 	return typed
 }
 
-// aliasesOf returns the other names of a verb's flags.
+// aliasesOf returns the alternative names of a verb's flags.
 func aliasesOf(cmd *cobra.Command) map[string]string {
 	if cmd.Name() == replayVerb {
 		return peers
@@ -54,7 +54,7 @@ func aliasesOf(cmd *cobra.Command) map[string]string {
 	return nil
 }
 
-// checkFlags says everything that is wrong with the flags of a command line, one by one.
+// checkFlags returns all errors in the flags of a command line, one by one.
 func checkFlags(cmd *cobra.Command, typed []typedFlag) error {
 	var errs []error
 	before := make(map[*pflag.Flag]typedFlag)
@@ -75,7 +75,7 @@ func checkFlags(cmd *cobra.Command, typed []typedFlag) error {
 	return hintError{errors.Join(errs...), listsFlags(cmd)}
 }
 
-// givenTwice is the error of two values for a flag that has one.
+// givenTwice is the error of two values for a flag that accepts one.
 func givenTwice(first, second typedFlag, r rule) error {
 	as := first.as
 	if second.as != first.as {
@@ -88,7 +88,7 @@ func givenTwice(first, second typedFlag, r rule) error {
 	return fmt.Errorf("%s is given twice, with %s: it has one value; give it once", as, values)
 }
 
-// check judges the value of a flag by its rule.
+// check checks the value of a flag by its rule.
 func (t typedFlag) check(cmd *cobra.Command) error {
 	r := ruleOf(t.flag)
 	longest := maxText
@@ -127,8 +127,8 @@ func (t typedFlag) wrong(r rule, why string) error {
 	return fmt.Errorf("%s %s: %s", t.as, quoted(t.value), why)
 }
 
-// flagError words the error of a command line for its writer: which flag, which value, and what would do. The flag
-// library's own text speaks of functions of Go, and repeats what may be a secret.
+// flagError words the error of a command line for its author: which flag, which value, and what is valid. The flag library's own text
+// mentions Go functions, and repeats values that may be secret.
 func flagError(cmd *cobra.Command, typed []typedFlag, err error) error {
 	if _, ok := errors.AsType[*pflag.InvalidValueError](err); ok {
 		if wrong := checkFlags(cmd, typed); wrong != nil {
@@ -153,7 +153,7 @@ func flagError(cmd *cobra.Command, typed []typedFlag, err error) error {
 	return hintError{err, listsFlags(cmd)}
 }
 
-// visibleName shows a name of a flag that does not exist; what cannot be one is quoted.
+// visibleName shows the name of a flag that does not exist; a text that cannot be a name is quoted.
 func visibleName(name string) string {
 	if !httpguts.ValidHeaderFieldName(name) || len(name) > 40 {
 		return quoted(name)
@@ -163,8 +163,7 @@ func visibleName(name string) string {
 
 func isControl(r rune) bool { return r < ' ' || r >= 0x7f && r < 0xa0 }
 
-// quoted repeats a value in a message: control characters escaped, what may be secret in a URL left out, and no more of it
-// than fits on a line.
+// quoted repeats a value in a message: with control characters escaped, without the secret parts of a URL, and cut to the length of a line.
 func quoted(value string) string {
 	value = publicValue(value)
 	const most = 60

@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/internal/term"
 )
 
-// printError writes an error as a line, and errors that were joined as a line each; then the hints, each once.
+// printError writes an error as a line, and joined errors as a line each; then the hints, each once.
 func printError(w io.Writer, err error) {
 	var hints []string
 	var each func(err error)
@@ -46,10 +46,10 @@ func printError(w io.Writer, err error) {
 	}
 }
 
-// onOneTerminal escapes control characters but line ends: a name of a file must not move the cursor.
+// onOneTerminal escapes control characters except line ends, because the name of a file must not move the cursor.
 func onOneTerminal(text string) string { return term.Plain(text) }
 
-// otherNames are names that configurations have for what flags set, where they are not the flags' own.
+// otherNames are names in configurations that differ from those of their flags.
 var otherNames = map[string]string{
 	"bytes of kept replies": "carry-memory",
 	"system prompt of":      "system-prompt",
@@ -60,8 +60,7 @@ var otherNames = map[string]string{
 	"new block size":        "to-block-size",
 }
 
-// inFlags puts flags into the place of the configuration's names at the beginning of its errors: --first-token-timeout
-// for "first-token timeout".
+// inFlags replaces the configuration's names at the beginning of its errors by flags: --first-token-timeout for "first-token timeout".
 func inFlags(err error, fs *pflag.FlagSet) error {
 	if err == nil {
 		return nil
@@ -90,7 +89,7 @@ func inFlags(err error, fs *pflag.FlagSet) error {
 	return errors.New("--" + flag + rest)
 }
 
-// cutName cuts the name of a flag off a text that begins with it, whatever stands between its words.
+// cutName removes the name of a flag from the beginning of a text, whatever separates its words.
 func cutName(text, name string) (rest string, found bool) {
 	bare := strings.NewReplacer("-", "", " ", "")
 	for i, r := range text {

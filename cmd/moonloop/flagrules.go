@@ -18,14 +18,14 @@ import (
 	"github.com/moonloop/moonloop/internal/term"
 )
 
-// rule is what the value of a flag must fulfil beyond its type. Rules are checked before anything is read, written or sent.
+// rule is a requirement for the value of a flag, in addition to its type. Rules are checked before anything is read, written or sent.
 type rule struct {
 	want string // completes "want ..."
-	// ok judges a value. Of its error only an [advice] is shown, beyond that the rule says what it wants.
+	// ok checks a value. Only an [advice] error is shown; otherwise the rule shows want.
 	ok func(value string) error
-	// words are all values that there are, for completion; nil where they cannot be listed.
+	// words are all possible values, for completion; nil if they cannot be listed.
 	words []string
-	// emptyMeans something: "" is a value like any other.
+	// emptyMeans is true if "" is a valid value.
 	emptyMeans bool
 	// secret values are never repeated.
 	secret bool
@@ -34,7 +34,7 @@ type rule struct {
 	flags bool // its values are flags of another verb
 }
 
-// advice is the error of a value that says more than what is wanted.
+// advice is an error that says more than what is wanted.
 type advice string
 
 func (a advice) Error() string { return string(a) }
@@ -47,7 +47,7 @@ func advised(err error) error {
 	return advice(err.Error())
 }
 
-// errWrong is the error of a value that says nothing by itself.
+// errWrong is the error of a value that needs no explanation.
 var errWrong = errors.New("not what is wanted")
 
 // wrongUnless returns an error unless a value is good.
@@ -66,7 +66,7 @@ const (
 
 const century = 100 * 365 * 24 * time.Hour
 
-// between are the values that a function reads from least to most.
+// between accepts values that a function parses, from least to most.
 func between[T cmp.Ordered](want string, read func(string) (T, error), least, most T) rule {
 	return rule{want: want, ok: func(value string) error {
 		v, err := read(value)
@@ -88,22 +88,22 @@ func number(least, most float64) rule {
 // plainNumber prints a number without an exponent.
 func plainNumber(f float64) string { return strconv.FormatFloat(f, 'f', -1, 64) }
 
-// share is a part of a whole.
+// share accepts a part of a whole.
 var share = between("a share from 0 to 1", parseFloat, 0, 1)
 
 func parseFloat(value string) (float64, error) { return strconv.ParseFloat(value, 64) }
 
-// bytesFrom are the numbers of bytes from least on, which words say.
+// bytesFrom accepts numbers of bytes from least on; words describe least.
 func bytesFrom(least uint64, words string) rule {
 	return between("a number of bytes "+words+", such as 256MiB", humanize.ParseBytes, least, 1<<50)
 }
 
-// lasting are the durations from least to most, which words say.
+// lasting accepts durations from least to most; words describe the limits.
 func lasting(least, most time.Duration, words string) rule {
 	return between("a duration "+words+" with its unit, such as 500ms, 90s or 5m", time.ParseDuration, least, most)
 }
 
-// manyWords are too many for a message.
+// manyWords is the number of words that are too many for a message.
 const manyWords = 12
 
 // oneOf are a few words.
@@ -123,15 +123,15 @@ func oneOf[T ~string](values ...T) rule {
 // anyText is any text on one line.
 func anyText(want string) rule { return that(want, func(string) error { return nil }) }
 
-// that is a rule with a check of its own.
+// that returns a rule with its own check.
 func that(want string, ok func(value string) error) rule { return rule{want: want, ok: ok} }
 
-// reads is a rule whose check is that a function can read the value.
+// reads returns a rule that accepts what a function can parse.
 func reads[T any](want string, read func(value string) (T, error)) rule {
 	return that(want, func(value string) error { _, err := read(value); return err })
 }
 
-// The rules of flags that have none of their own.
+// The rules of flags without their own.
 var (
 	anyBool     = reads("true or false", strconv.ParseBool)
 	anyNumber   = number(0, math.MaxFloat64)

@@ -16,21 +16,21 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// flagValue is the value of a flag, and the rule that it fulfils.
+// flagValue is the value of a flag, with its rule.
 type flagValue struct {
 	rule
 	kind string // as the flag library calls its types
 	set  func(string) error
-	text func() string // of what it is now
-	list *[]string     // of a flag that may be given several times
+	text func() string // of its current value
+	list *[]string     // for a repeatable flag
 }
 
 func (v *flagValue) Set(text string) error { return v.set(text) }
 func (v *flagValue) String() string        { return v.text() }
 func (v *flagValue) Type() string          { return v.kind }
 
-// add adds a flag that sets a value of this type, with its default and its rule. What the flag is for is told by flags/VERB.txt. A
-// name may have a letter, after a comma.
+// add adds a flag that sets a value of this type, with its default and its rule. flags/VERB.txt has the description. A name may include a
+// letter, after a comma.
 func add[T any](fs *pflag.FlagSet, to *T, name string, value T, rules ...rule) {
 	*to = value
 	v := &flagValue{text: func() string { return fmt.Sprint(*to) }}
@@ -61,7 +61,7 @@ func add[T any](fs *pflag.FlagSet, to *T, name string, value T, rules ...rule) {
 	v.register(fs, name)
 }
 
-// into reads a text by a function and keeps what it means.
+// into parses a text with a function and stores the result.
 func into[T any](to *T, read func(text string) (T, error)) func(string) error {
 	return func(text string) (err error) {
 		*to, err = read(text)
@@ -80,7 +80,7 @@ func (v *flagValue) register(fs *pflag.FlagSet, name string) {
 	}
 }
 
-// textVar adds a flag whose text a function reads. Its default is a text for what the value is without the flag.
+// textVar adds a flag whose text a function parses. Its default is a text for the value without the flag.
 func textVar[T any](fs *pflag.FlagSet, to *T, name, text, want string, read func(string) (T, error)) *flagValue {
 	v := &flagValue{kind: "string", rule: reads(want, read), text: func() string { return text }}
 	v.set = func(typed string) error {
@@ -98,13 +98,13 @@ func wordVar[T ~string](fs *pflag.FlagSet, to *T, name string, value T, words ..
 	v.rule = oneOf(words...)
 }
 
-// eitherVar adds a flag of two words, of which the other one sets a switch.
+// eitherVar adds a flag of two words; the second one sets a switch.
 func eitherVar(fs *pflag.FlagSet, to *bool, name, word, other string) {
 	v := textVar(fs, to, name, word, "", func(text string) (bool, error) { return text == other, nil })
 	v.rule = oneOf(word, other)
 }
 
-// bytesVar adds a number of bytes, such as 256MiB, from least on, which words say.
+// bytesVar adds a number of bytes, such as 256MiB, from least on; words describe least.
 func bytesVar[T int | int64](fs *pflag.FlagSet, to *T, name string, value T, least uint64, words string) {
 	*to = value
 	rule := bytesFrom(least, words)
@@ -114,7 +114,7 @@ func bytesVar[T int | int64](fs *pflag.FlagSet, to *T, name string, value T, lea
 	})
 }
 
-// listVar adds a flag that may be given several times. The first one replaces what there is by default.
+// listVar adds a repeatable flag. The first value replaces the default.
 func listVar(fs *pflag.FlagSet, to *[]string, name string, r rule, values ...string) {
 	*to = values
 	given := false
@@ -132,12 +132,12 @@ func listVar(fs *pflag.FlagSet, to *[]string, name string, r rule, values ...str
 	}}).register(fs, name)
 }
 
-// mapVar adds the flag that gives fields of a trace's rows other keys.
+// mapVar adds the flag that maps fields of a trace's rows to other keys.
 func mapVar(fs *pflag.FlagSet, to *mooncake.Mapping) {
 	pairsVar(fs, to, "map", "field=key pairs, such as input_length=prompt_tokens", mooncake.ParseMapping)
 }
 
-// pairsVar adds a flag that may be given several times, whose texts a function reads together.
+// pairsVar adds a repeatable flag whose texts a function parses together.
 func pairsVar[T any](fs *pflag.FlagSet, to *T, name, want string, parse func(...string) (T, error)) {
 	var texts []string
 	read := func(texts ...string) (T, error) {
@@ -171,17 +171,20 @@ func listOf(f *pflag.Flag) *[]string {
 	return nil
 }
 
-// completeFlags offers the words of rules to shells.
-func completeFlags(verb *cobra.Command) {
-	verb.Flags().VisitAll(func(f *pflag.Flag) {
-		if words := ruleOf(f).words; words != nil {
-			// It fails only for a flag that does not exist or is completed already.
-			_ = verb.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
-		}
-	})
+// completeFlags offers the words of rules to shell completion. The library keeps each flag with a completion for the lifetime of the
+// process, so it is only used for that command line.
+func completeFlags(root *cobra.Command) {
+	for _, verb := range root.Commands() {
+		verb.Flags().VisitAll(func(f *pflag.Flag) {
+			if words := ruleOf(f).words; words != nil {
+				// It fails only for a flag that does not exist or has a completion already.
+				_ = verb.RegisterFlagCompletionFunc(f.Name, cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp))
+			}
+		})
+	}
 }
 
-// labelVar adds a flag of KEY=VALUE pairs. A text without a key has the key "label", as vLLM's bench names it.
+// labelVar adds a flag of KEY=VALUE pairs. A text without a key has the key "label", as in vLLM's bench.
 func labelVar(fs *pflag.FlagSet, to *map[string]string) {
 	var texts []string
 	(&flagValue{

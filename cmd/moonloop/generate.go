@@ -78,7 +78,7 @@ func runGenerate(ctx context.Context, cfg generate.Config, files *outputs, stdou
 	})
 }
 
-// writeGenerated writes the rows that a function makes, with what that says of them as the sidecar of a file.
+// writeGenerated writes the rows that a function makes, and what they are as the sidecar of a file.
 func writeGenerated(
 	ctx context.Context, files *outputs, blockSize int, stdout, stderr io.Writer, rows func(each func(*mooncake.Row) error) (mooncake.Meta, error),
 ) error {
@@ -110,7 +110,7 @@ func writeGenerated(
 	if err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }() // after Commit without effect
+	defer func() { _ = file.Close() }() // no effect after Commit
 	meta, err := write(file.Writer)
 	if err != nil {
 		return err
@@ -123,7 +123,7 @@ func writeGenerated(
 	return err
 }
 
-// logNormalVar adds a distribution: MEDIAN,SIGMA[,MAX], with a median that is not below least. Its default is what it is already.
+// logNormalVar adds a distribution: MEDIAN,SIGMA[,MAX], with a median of at least least. Its default is its current value.
 func logNormalVar(fs *pflag.FlagSet, to *generate.LogNormal, name string, least float64) {
 	text := fmt.Sprintf("%g,%g", to.Median, to.Sigma)
 	if to.Max > 0 {

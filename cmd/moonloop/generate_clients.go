@@ -19,18 +19,18 @@ import (
 	"github.com/moonloop/moonloop/mooncake/generate"
 )
 
-// clientFlags say what is drawn, beside the flags that all of generate has.
+// clientFlags are the flags for --clients, in addition to those of generate.
 type clientFlags struct {
 	generate.Clients
 	folder string
 }
 
-// clientFlagNames are the flags that have an effect beside --clients.
+// clientFlagNames are the flags that have an effect together with --clients.
 var clientFlagNames = map[string]bool{
 	"clients": true, "start": true, "out": true, "force": true, "seed": true, "rows": true, "duration": true, "rate": true, "block-size": true,
 }
 
-// drawn reports whether a trace is drawn from clients, with the settings that the flags have beside cfg.
+// drawn reports whether a trace is drawn from clients, with the settings from cfg and the flags.
 func (c *clientFlags) drawn(fs *pflag.FlagSet, cfg generate.Config) (bool, error) {
 	if c.folder == "" {
 		if fs.Changed("start") {
@@ -51,7 +51,7 @@ func (c *clientFlags) drawn(fs *pflag.FlagSet, cfg generate.Config) (bool, error
 	for name, set := range map[string]func(){
 		"rows": func() { c.Rows = cfg.Rows }, "duration": func() { c.Duration = cfg.Duration }, "rate": func() { c.Rate = cfg.Rate },
 	} {
-		if fs.Changed(name) { // their defaults are of another trace
+		if fs.Changed(name) { // their defaults are for another kind of trace
 			set()
 		}
 	}

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// headerFlags are the extra headers of a replay: on the command line, in files and in the environment.
+// headerFlags are the extra headers of a replay: from the command line, files and the environment.
 type headerFlags struct {
 	lines []string // -H: "Name: value" or "@FILE"
 	env   []string // --header-env: Name=VARIABLE
@@ -26,7 +26,7 @@ type headerFlags struct {
 	source source
 }
 
-// parse returns the headers, and what to warn of. No error and no warning holds a value.
+// parse returns the headers, and warnings. No error and no warning contains a value.
 func (f headerFlags) parse(ctx context.Context) (header http.Header, warnings []string, err error) {
 	header = make(http.Header)
 	var errs []error
@@ -71,16 +71,16 @@ func addHeaderFile(ctx context.Context, h http.Header, name string) error {
 			continue
 		}
 		if err := addHeader(h, line); err != nil {
-			return fmt.Errorf("-H %s: line %d: %w", quoted("@"+name), i+1, err) // a file of something else has no good one
+			return fmt.Errorf("-H %s: line %d: %w", quoted("@"+name), i+1, err) // a file of another kind has no valid line
 		}
 	}
 	return nil
 }
 
-// secretHeader are the names of headers whose value is hardly ever meant for others.
+// secretHeader matches the names of headers whose value is usually secret.
 var secretHeader = regexp.MustCompile(`(?i)auth|key|token|secret|cookie|password|credential|signature`)
 
-// secretQuery returns the name of a parameter in a URL whose value is hardly meant for others; "" where there is none.
+// secretQuery returns the name of a parameter in a URL whose value is usually secret; "" if there is none.
 func secretQuery(target string) string {
 	u, err := url.Parse(target)
 	if err != nil {
@@ -94,7 +94,7 @@ func secretQuery(target string) string {
 	return ""
 }
 
-// addHeader adds a header of the form "Name: value". Its error does not repeat the value, nor a name that may be one.
+// addHeader adds a header of the form "Name: value". Its error does not repeat the value, or a name that may be a value.
 func addHeader(h http.Header, line string) error {
 	name, value, found := strings.Cut(line, ":")
 	name = strings.TrimSpace(name)
@@ -111,7 +111,7 @@ func addHeader(h http.Header, line string) error {
 	return nil
 }
 
-// ownHeaders are headers that have no effect, or break requests, when somebody else sets them, and why.
+// ownHeaders are headers that have no effect, or break requests, when users set them, with the reasons.
 var ownHeaders = map[string]string{
 	"Content-Length":    "each request has its own length",
 	"Transfer-Encoding": "the client decides how a request is framed",
@@ -151,7 +151,7 @@ func isHeaderVariable(value string) error {
 	return advised(addHeader(make(http.Header), name+":"))
 }
 
-// publicVariable repeats the name of an environment variable if it is written as such names are, and so is no key.
+// publicVariable returns the name of an environment variable for a message if it looks like one, and so is not a key.
 func publicVariable(name string) string {
 	if len(name) <= 32 && name == strings.ToUpper(name) && variable.MatchString(name) {
 		return name
@@ -159,7 +159,7 @@ func publicVariable(name string) string {
 	return "of the given name"
 }
 
-// publicFile repeats the name of a file of secrets if it looks like one, and so is no secret itself.
+// publicFile returns the name of a file of secrets for a message if it looks like one, and so is not a secret itself.
 func publicFile(name string) string {
 	if strings.ContainsAny(name, "./\\") || len(name) < 16 {
 		return quoted(name)
@@ -167,7 +167,7 @@ func publicFile(name string) string {
 	return "of the given name"
 }
 
-// reason is why a file cannot be used, without the name of a function or of the file.
+// reason is why a file cannot be used, without the names of functions and of the file.
 func reason(err error) string {
 	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		return pe.Err.Error()

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helpTexts holds what --help says: of each verb a text with its examples in help, and a text of each flag in flags.
+// helpTexts are the texts of --help: help has a text with examples for each verb, flags a text for each flag.
 //
 //go:embed help flags
 var helpTexts embed.FS
@@ -23,15 +23,15 @@ var helpTexts embed.FS
 // helpWidth is the width of help texts, in columns.
 const helpWidth = 80
 
-// heading is the annotation of a flag that has the heading under which --help lists it.
+// heading is the annotation of a flag with the heading under which --help lists it.
 const heading = "heading"
 
-// helpLists write the lists that stand in help texts where these have the list's name in braces.
+// helpLists are the functions for lists in help texts: the list's name in braces is replaced by it.
 var helpLists = map[string]func() string{"faults": faultHelp, "formats": formatHelp, "targets": targetHelp}
 
-// describe gives a command its help.
+// describe sets the help of a command.
 func describe(cmd *cobra.Command) {
-	text, _ := helpTexts.ReadFile("help/" + cmd.Name() + ".txt") // TestHelp reads all of them
+	text, _ := helpTexts.ReadFile("help/" + cmd.Name() + ".txt") // TestHelp reads all files
 	cmd.Long, cmd.Example, _ = strings.Cut(strings.TrimSuffix(string(text), "\n"), "\n\nExamples:\n")
 	for name, list := range helpLists {
 		if place := "{" + name + "}\n"; strings.Contains(cmd.Long, place) {
@@ -44,9 +44,9 @@ func describe(cmd *cobra.Command) {
 	}
 }
 
-// describeFlags gives flags their texts, and the headings that these stand under. A text goes on in lines that are further in.
+// describeFlags sets the texts of flags, and their headings. Lines that are indented further continue a text.
 func describeFlags(cmd *cobra.Command) {
-	texts, _ := helpTexts.ReadFile("flags/" + cmd.Name() + ".txt") // TestHelp asks for the text of each flag
+	texts, _ := helpTexts.ReadFile("flags/" + cmd.Name() + ".txt") // TestHelp checks that each flag has a text
 	var f *pflag.Flag
 	title := ""
 	for line := range strings.SplitSeq(string(texts), "\n") {
@@ -64,7 +64,7 @@ func describeFlags(cmd *cobra.Command) {
 	}
 }
 
-// usage writes what --help says after the text: examples, flags under their headings, and their names in other tools.
+// usage writes what --help shows after the text: examples, flags under their headings, and their names in other tools.
 func usage(cmd *cobra.Command) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage:\n  %s\n\nExamples:\n%s\n", cmd.UseLine(), cmd.Example)

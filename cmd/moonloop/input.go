@@ -10,11 +10,10 @@ import (
 	"os"
 )
 
-// errInterrupted ends the reading of what does not come.
+// errInterrupted is the error of reading that was interrupted.
 var errInterrupted = errors.New("interrupted")
 
-// openInput opens a local file so that the end of ctx ends all waiting for it: opening a FIFO waits for who writes to it,
-// and reading for what is written.
+// openInput opens a local file so that the end of ctx ends any waiting: opening a FIFO waits for a writer, and reading for data.
 func openInput(ctx context.Context, name string) (io.ReadCloser, error) {
 	open := func() (io.ReadCloser, error) { return os.Open(name) } //nolint:gosec // the user names it
 	if info, err := os.Stat(name); err != nil || info.Mode().IsRegular() || info.IsDir() {
@@ -23,7 +22,7 @@ func openInput(ctx context.Context, name string) (io.ReadCloser, error) {
 	return interruptible(ctx, open), nil
 }
 
-// interruptible returns a reader of what open returns, whose Read ends with ctx.
+// interruptible returns a reader of the result of open, whose Read ends with ctx.
 func interruptible(ctx context.Context, open func() (io.ReadCloser, error)) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {
@@ -38,7 +37,7 @@ func interruptible(ctx context.Context, open func() (io.ReadCloser, error)) io.R
 	return r
 }
 
-// standardInput is that of a command, which may stay silent.
+// standardInput is the standard input of a command, which may be silent.
 func standardInput(ctx context.Context, in io.Reader) io.Reader {
 	return interruptible(ctx, func() (io.ReadCloser, error) { return io.NopCloser(in), nil })
 }

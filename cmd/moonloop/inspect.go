@@ -75,7 +75,7 @@ type inspected struct {
 	Meta  *mooncake.Meta `json:"meta,omitempty"`
 	*stats.Analysis
 	Notices []mooncake.Notice `json:"notices"`
-	// Rejected counts the rows that could not be used and are in nothing of the above; Quarantine is the file where they are.
+	// Rejected counts the rows that could not be used; no figure above includes them. Quarantine is the file with them.
 	Rejected   int64  `json:"rejected,omitempty"`
 	Quarantine string `json:"quarantine,omitempty"`
 
@@ -85,7 +85,7 @@ type inspected struct {
 // inspection is the whole output.
 type inspection struct {
 	Traces []inspected `json:"traces"`
-	// Same says whether all traces are the same workload; absent for one trace, and where it cannot be told.
+	// Same says whether all traces are the same workload; absent for one trace, and if it is unknown.
 	Same        *bool        `json:"same_workload,omitempty"`
 	Comparisons []comparison `json:"comparisons,omitempty"`
 }
@@ -134,7 +134,7 @@ func runInspect(ctx context.Context, names []string, opt inspectOptions, stdin i
 	return nil
 }
 
-// check reports the flags that cannot be meant.
+// check returns errors for contradictory flags.
 func (opt inspectOptions) check(traces int) error {
 	switch {
 	case opt.lenient && opt.strict:
@@ -155,7 +155,7 @@ func inspectTrace(ctx context.Context, name string, opt inspectOptions, analyze 
 		if left, err = mooncake.NewQuarantine(opt.quarantine); err != nil {
 			return inspected{}, err
 		}
-		defer func() { err = errors.Join(err, left.Close()) }() // after Commit without effect
+		defer func() { err = errors.Join(err, left.Close()) }() // no effect after Commit
 		if err := left.CheckName(name); err != nil {
 			return inspected{}, err
 		}
@@ -209,7 +209,7 @@ func inspectTrace(ctx context.Context, name string, opt inspectOptions, analyze 
 	return out, nil
 }
 
-// displayName shortens a path or URL to what tells traces apart in a column.
+// displayName shortens a path or URL to a name for a column.
 func displayName(name string) string {
 	if name == "-" {
 		return "standard input"

@@ -15,8 +15,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// comparison is how a trace compares with the first one. Digests decide if they are defined. Otherwise both traces are read again,
-// and compared row by row.
+// comparison compares a trace with the first one: by their digests if they are defined, else row by row, for which both traces are read
+// again.
 type comparison struct {
 	Trace   string `json:"trace"`
 	Against string `json:"against"`
@@ -50,7 +50,7 @@ func compareTraces(ctx context.Context, names []string, traces []inspected, opt 
 	return all, nil
 }
 
-// sameWorkload reports whether all traces are the same workload; nil when that cannot be told.
+// sameWorkload reports whether all traces are the same workload; nil if that is unknown.
 func sameWorkload(all []comparison) *bool {
 	same, unknown := true, false
 	for _, c := range all {

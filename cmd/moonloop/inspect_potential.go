@@ -30,7 +30,7 @@ type potentialOptions struct {
 	warmUp        time.Duration
 }
 
-// fewSampled is the number of blocks below which a sample says little.
+// fewSampled is the number of blocks below which a sample is not reliable.
 const fewSampled = 1000
 
 func (opt *potentialOptions) flags(f *pflag.FlagSet) {
@@ -46,7 +46,7 @@ func (opt *potentialOptions) flags(f *pflag.FlagSet) {
 	add(f, &opt.warmUp, "warm-up", 0)
 }
 
-// check reports flags that do nothing without --mrc, and the one that does nothing with it.
+// check returns errors for flags that have no effect without --mrc, and for the one that has none with it.
 func (opt *potentialOptions) check(f *pflag.FlagSet) error {
 	if opt.on {
 		switch {
@@ -65,7 +65,7 @@ func (opt *potentialOptions) check(f *pflag.FlagSet) error {
 	return nil
 }
 
-// options returns what is asked of the analysis; nil without --mrc.
+// options returns the options of the analysis; nil without --mrc.
 func (opt *potentialOptions) options() (*stats.PotentialOptions, error) {
 	if !opt.on {
 		return nil, nil //nolint:nilnil // nothing is asked for
@@ -104,7 +104,7 @@ func (opt *potentialOptions) options() (*stats.PotentialOptions, error) {
 	return out, nil
 }
 
-// cacheSize is a size as --cache-sizes has it, in tokens or in bytes.
+// cacheSize is a size in --cache-sizes, in tokens or in bytes.
 type cacheSize struct{ tokens, bytes float64 }
 
 // parseCacheSizes reads sizes such as 500k,4M,40GiB.
@@ -123,7 +123,7 @@ func parseCacheSizes(text string) (list []cacheSize, err error) {
 	return list, err
 }
 
-// barWidth is that of the longest bar, in columns, with which the table of hits fits into 80.
+// barWidth is the width of the longest bar, in columns, at which the table of hits fits into 80.
 const barWidth = 22
 
 // bar draws a share as a bar, to an eighth of a column.
@@ -136,7 +136,7 @@ func bar(share float64) string {
 	return out
 }
 
-// potentialText draws what caches of all sizes hit.
+// potentialText formats what caches of all sizes hit.
 func (t inspected) potentialText() string {
 	p := t.Potential
 	var b strings.Builder
@@ -216,7 +216,7 @@ func (t inspected) potentialFigures() string {
 	return b.String()
 }
 
-// prefixTable has the shared prefixes that save the most of all hit tokens.
+// prefixTable lists the shared prefixes with the most hit tokens.
 func prefixTable(p *stats.Potential, all int64) string {
 	if why := p.Undefined["shared_prefixes"]; why != "" {
 		return fmt.Sprintf(" shared prefixes are undefined: %s\n", why)

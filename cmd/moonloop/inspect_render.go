@@ -57,7 +57,7 @@ func (x inspection) render() string {
 	return b.String()
 }
 
-// granularity is the note below every hit curve.
+// granularity is the note below every hit rate table.
 const granularity = `
  Hash ids do not show sharing shorter than a block. An engine has smaller
  blocks, so it hits more than these figures.
@@ -180,7 +180,7 @@ func (t *inspected) graphs(s *section) {
 		about = "at least "
 	}
 	var sure []string
-	for _, name := range []string{"link", "tool_call", "parent", "session", "time", "unknown"} { // the surest first
+	for _, name := range []string{"link", "tool_call", "parent", "session", "time", "unknown"} { // most reliable first
 		if n := g.Evidence[name]; n > 0 {
 			sure = append(sure, fmt.Sprintf("%s %s", term.Comma(n), name))
 		}
@@ -200,7 +200,7 @@ func orUndefined(why, format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// undefinedBecause says why figures of the overview are undefined, each reason once.
+// undefinedBecause explains why figures of the overview are undefined, each reason once.
 func (t inspected) undefinedBecause(b *strings.Builder) {
 	reasons := map[string]bool{}
 	for _, of := range []stats.UndefinedFigures{t.Arrivals.Undefined, t.Input.Undefined, t.Output.Undefined, t.Blocks.Undefined, t.Sessions.Undefined} {
@@ -216,7 +216,7 @@ func (t inspected) undefinedBecause(b *strings.Builder) {
 	}
 }
 
-// overview is the table of all traces. A line that says nothing for any trace is left out.
+// overview is the table of all traces. A line without a value for any trace is left out.
 func (x inspection) overview() string {
 	header := table.Row{""}
 	traces := make([][]section, len(x.Traces))
@@ -290,7 +290,7 @@ func (t inspected) findingsText(b *strings.Builder) {
 			fmt.Fprintf(b, " %-15s "+format+"\n", append([]any{label}, args...)...)
 		}
 	}
-	brief := t.Potential != nil // what is not of the caches is left out
+	brief := t.Potential != nil // only the lines about caches
 	if d := t.Digests; !brief {
 		say(true, "seq_digest", "%s", d.Seq)
 		say(true, "tree_digest", "%s", d.Tree)

@@ -1,10 +1,10 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Command moonloop makes Mooncake traces of production telemetry and replays them against OpenAI-compatible engines. It
-// comes with what that needs: trace tools, a trace generator and a simulated engine.
+// Command moonloop makes Mooncake traces from production telemetry and replays them against OpenAI-compatible engines. It also has trace
+// tools, a trace generator and a simulated engine.
 //
-// Each verb is one file. A verb's constructor holds its flags; what it does is a library of this module.
+// Each verb is one file. A verb's constructor has its flags; its work is done by a library of this module.
 package main
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Exit statuses of every verb. The help of a verb says which of them it uses.
+// The exit statuses of all verbs. The help of a verb lists those that it uses.
 const (
 	exitOK          = 0
 	exitGoals       = 1   // goals missed, errors above the limit, or a check that did not hold
@@ -28,7 +28,7 @@ const (
 	exitInterrupted = 130 // stopped by a signal
 )
 
-// exitError carries an exit status out of a verb that has said all there is to say.
+// exitError carries an exit status out of a verb that has reported everything itself.
 type exitError struct{ status int }
 
 func (e exitError) Error() string { return fmt.Sprintf("exit status %d", e.status) }
@@ -41,7 +41,7 @@ func exitWith(status int) error {
 	return exitError{status}
 }
 
-// hintError adds the next step to an error.
+// hintError adds advice to an error.
 type hintError struct {
 	error
 	hint string
@@ -94,7 +94,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string, stdin io.R
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	wordCompletion(root) // which writes to what is set now
+	wordCompletion(root) // it writes to the current output
 	verb, rest, err := findCommand(root, args)
 	if err == nil && verb.Name() == replayVerb {
 		var said []string
@@ -107,7 +107,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string, stdin io.R
 	if err == nil {
 		typed := func() []typedFlag { return typedFlags(verb.Flags(), rest) }
 		root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(verb, typed(), err) })
-		// Before the arguments: where a flag has swallowed what followed it, their number is wrong, too.
+		// Checked before the arguments: if a flag has swallowed the next word, their number is wrong, too.
 		number := verb.Args
 		verb.Args = func(cmd *cobra.Command, args []string) error {
 			if err := checkFlags(cmd, typed()); err != nil || number == nil {
@@ -163,7 +163,6 @@ func newRootCommand() *cobra.Command {
 	describe(root)
 	for _, verb := range root.Commands() {
 		describe(verb)
-		completeFlags(verb)
 	}
 	wordHelp(root)
 	return root

@@ -61,7 +61,7 @@ func checkMalformed(t *testing.T, group string, cases []malformed) {
 	got := maps.Clone(want)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if c.ctx == nil { // a case that waits for ever must not take the others with it
+			if c.ctx == nil { // a case that waits forever must not take the others with it
 				c.ctx = func(t *testing.T) context.Context {
 					t.Helper()
 					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

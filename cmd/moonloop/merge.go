@@ -25,7 +25,7 @@ func newMergeCommand() *cobra.Command {
 	var files exports
 	cmd := &cobra.Command{
 		Use:   "merge DIR...",
-		Short: "Make one run of the shards of a replay",
+		Short: "Combine the shards of a replay into one run",
 		Args:  someInputs("one folder or more", "name the folders that the shards wrote (moonloop replay --shard --out), or one that has them"),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			if opt.Out == "" {

@@ -16,19 +16,18 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// outputs are the files that one call writes: a trace, those of replays beside it, and their sidecars. It sees to it that
-// nothing is replaced which nobody meant: what is there is without force, and what is read, or belongs to another
-// trace, never.
+// outputs are the files that one call writes: a trace, those of replays next to it, and their sidecars. It prevents accidental replacement:
+// existing files are replaced only with force, and files that are read, or belong to another trace, never.
 type outputs struct {
 	out    string // the trace of production
 	force  bool
-	runs   bool          // traces of replays may come
-	inputs []fs.FileInfo // what is read
+	runs   bool          // there may be traces of replays
+	inputs []fs.FileInfo // files that are read
 
 	begun map[string]bool // names of this call, in lower case: some file systems know no other
 }
 
-// read notes a file that is read, and reports whether it was before, whatever it is called. What is not there is not.
+// read records a file that is read, and reports whether it was recorded before, under any name. A missing file is not recorded.
 func (o *outputs) read(name string) (again bool) {
 	again = o.reads(name)
 	if info, err := os.Stat(name); err == nil {
@@ -37,7 +36,7 @@ func (o *outputs) read(name string) (again bool) {
 	return again
 }
 
-// check says why the files cannot be written, as far as it is known before there is anything to write.
+// check returns why the files cannot be written, as far as it is known in advance.
 func (o *outputs) check() error {
 	if o.out == "" {
 		return hintError{errors.New("--out: no trace to write is given"), "name a file: --out trace.jsonl"}
@@ -110,7 +109,7 @@ func (o *outputs) reads(name string) bool {
 	return err == nil && slices.ContainsFunc(o.inputs, func(in fs.FileInfo) bool { return os.SameFile(in, info) })
 }
 
-// sibling returns another trace with the same sidecar, which is there: prod.jsonl for prod.jsonl.gz.
+// sibling returns another existing trace with the same sidecar: prod.jsonl for prod.jsonl.gz.
 func (o *outputs) sibling(name string) string {
 	meta := mooncake.MetaName(name)
 	if _, err := os.Stat(meta); err != nil {
@@ -126,7 +125,7 @@ func (o *outputs) sibling(name string) string {
 	return ""
 }
 
-// file is where the trace of a partition goes.
+// file returns the file for the trace of a partition.
 func (o *outputs) file(p capture.Partition) string {
 	if p.Replay && o.runs {
 		return capture.RunFile(o.out, p.Run)

@@ -88,7 +88,7 @@ const (
 	guideStart  = "run --backend kind=openai_http,target=ENGINE "
 )
 
-var printedLines = slices.Concat(printedTraces, printedLoads)
+var printedLines = slices.Concat(printedTraces, printedLoads, printedTalks, printedBenches)
 
 var printedTraces = []printedLine{
 	{

@@ -15,8 +15,8 @@ import (
 // hidden stands for a value that may be secret.
 const hidden = "…"
 
-// publicCommand returns the command line of a verb without what may be secret in it. It is made of what the flags came to
-// mean, by their own names, and not of what was typed: no spelling of a flag escapes it.
+// publicCommand returns the command line of a verb without secrets. It is built from the values of the flags, by their own names, not from
+// what was typed, so that no spelling of a flag escapes it.
 func publicCommand(cmd *cobra.Command, args []string) []string {
 	words := append([]string{}, strings.Fields(cmd.CommandPath())...)
 	for _, a := range args {
@@ -43,7 +43,7 @@ func publicCommand(cmd *cobra.Command, args []string) []string {
 	return words
 }
 
-// namesSource reports a value of a secret flag that only says where the secret is, and says it like a name.
+// namesSource reports whether a value of a secret flag only says where the secret is, and then shows it like a name.
 func namesSource(flag, value string) bool {
 	switch flag {
 	case "header":
@@ -57,7 +57,7 @@ func namesSource(flag, value string) bool {
 	return false
 }
 
-// publicValue returns a value without what may be secret in a URL: user, password, query and fragment.
+// publicValue returns a value without the parts of a URL that may be secret: user, password, query and fragment.
 func publicValue(value string) string {
 	scheme, rest, found := strings.Cut(value, "://")
 	if !found {
@@ -75,10 +75,10 @@ func publicValue(value string) string {
 
 var looksLikeHost = regexp.MustCompile(`^[A-Za-z0-9.\[\]:-]+(:[0-9]+)?([/?#].*)?$`)
 
-// plainWord is what a shell takes as it stands.
+// plainWord matches what a shell reads literally.
 var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./^-]+$`)
 
-// shellWord quotes a word for a POSIX shell where that is needed.
+// shellWord quotes a word for a POSIX shell if necessary.
 func shellWord(word string) string {
 	if plainWord.MatchString(word) || word == hidden {
 		return word

@@ -23,7 +23,7 @@ import (
 	"github.com/moonloop/moonloop/study/referee"
 )
 
-// judgeFlags say what a load generator was asked for, and where it says what it did.
+// judgeFlags describe a load generator's task, and its own file of results.
 type judgeFlags struct {
 	judge   referee.Asked
 	speedup float64
@@ -44,7 +44,7 @@ func (f *judgeFlags) register(fs *pflag.FlagSet) {
 
 func (f *judgeFlags) given() bool { return f.judge.Rate != nil || f.judge.Trace != "" }
 
-// needless returns a flag that is given and means nothing without a judgement.
+// needless returns a flag that was given but has no effect without a judgement.
 func (f *judgeFlags) needless(fs *pflag.FlagSet) (name string) {
 	for _, n := range []string{"speedup", "skip", "export", "html", "json"} {
 		if fs.Changed(n) {
@@ -59,7 +59,7 @@ func newRefereeCommand() *cobra.Command {
 	var f judgeFlags
 	cmd := &cobra.Command{
 		Use:   "referee RECORD",
-		Short: "Tell how late a load generator was, and how wrong its figures are, by an engine's record",
+		Short: "Tell how late a load generator was, and how wrong its figures are",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return nil
@@ -81,7 +81,7 @@ func newRefereeCommand() *cobra.Command {
 	return cmd
 }
 
-// schedule reads what was asked for.
+// schedule parses the task.
 func (f *judgeFlags) schedule(ctx context.Context, stdin io.Reader) (*referee.Schedule, error) {
 	switch {
 	case f.judge.Rate != nil && f.speedup != 1:
@@ -104,7 +104,7 @@ func (f *judgeFlags) schedule(ctx context.Context, stdin io.Reader) (*referee.Sc
 	return s, nil
 }
 
-// readWhole reads a file of others with a decoder.
+// readWhole reads a foreign file with a decoder.
 func readWhole[T any](ctx context.Context, name string, decode func(io.Reader) (T, error)) (v T, err error) {
 	in, err := openInput(ctx, name)
 	if err != nil {
@@ -117,7 +117,7 @@ func readWhole[T any](ctx context.Context, name string, decode func(io.Reader) (
 	return v, err
 }
 
-// decide judges by the record in a file, and writes what came of it.
+// decide judges by the record in a file, and writes the result.
 func (f *judgeFlags) decide(ctx context.Context, schedule *referee.Schedule, record string, out io.Writer) error {
 	all, err := readWhole(ctx, record, referee.ReadRecord)
 	if err != nil {
@@ -295,5 +295,5 @@ func refereeText(j *referee.Judgement) string {
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
-// finite says whether a number can be drawn.
+// finite reports whether a number can be drawn.
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) }

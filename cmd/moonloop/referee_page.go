@@ -13,7 +13,8 @@ import (
 	"github.com/moonloop/moonloop/study/referee"
 )
 
-// The page of a judgement: the answer, lateness over the time of the schedule, and the generator's figures against the truth.
+// This file makes the page of a judgement: the answer, lateness over the time of the schedule, and the generator's figures compared with
+// the truth.
 
 var refereeTemplate = template.Must(template.New("referee").Parse(`
 <section class="verdict" aria-labelledby="answer"><h2 id="answer">{{.Answer}}</h2>
@@ -72,11 +73,11 @@ func refereePage(j *referee.Judgement) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // made by a template
 }
 
-// stretches is into how many parts the time of a drawing is divided.
+// stretches is the number of sections of the time axis.
 const stretches = 400
 
-// drawLateness draws each request's lateness over the instant at which it was due; of each part of the time at most four requests, the
-// latest among them. Empty without lateness.
+// drawLateness draws each request's lateness over the time at which it was due; of each section at most four requests, including the
+// latest. Empty without lateness.
 func drawLateness(j *referee.Judgement) template.HTML {
 	end, most := 0.0, 0.0
 	j.Points(func(due, late float64) { end, most = max(end, due), max(most, late) })

@@ -29,6 +29,7 @@ import (
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/report/page"
+	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/convert"
 	"github.com/moonloop/moonloop/internal/gcpace"
@@ -38,10 +39,10 @@ import (
 	"github.com/moonloop/moonloop/mooncake/transform"
 )
 
-// aMark is what the flags of the steady state want.
+// aMark describes the values of the steady-state flags.
 const aMark = "a share such as 10%, a time such as 30s, or one before the end such as -30s"
 
-// replayFlags are the flags of "moonloop replay" as text, where the configuration wants something else.
+// replayFlags are the flags of "moonloop replay" whose text differs from the configuration's type.
 type replayFlags struct {
 	cfg agent.Config
 
@@ -49,22 +50,22 @@ type replayFlags struct {
 	exports
 	engineSecrets
 	urls        []string
-	shard       [2]int // of how many
+	shard       [2]int // index and number of shards
 	loop        loops
 	made        sourceSteps
-	runs        int  // one after the other
+	runs        int  // number of runs, one after the other
 	runsFresh   bool // each with other prompts
 	runsPause   time.Duration
-	runsWarm    bool   // the first one's warm-up is for all
-	series      string // the file of a rate that changes in time
+	runsWarm    bool   // only the first one has a warm-up
+	series      string // the file with a rate that changes in time
 	extra       string // JSON
 	progress    string
 	percentiles report.Percentiles
 	layout      report.Layout
 	dryRun      string            // false, true or json
-	as          string            // the tool that the command line is written for, which translate reads
+	as          string            // the tool for which the command line is written; translate uses it
 	resume      string            // the folder of a run that was broken off
-	began       *report.Beginning // of that run; nil where there is none, or it is one of several
+	began       *report.Beginning // of that run; nil if there is none, or if it is one of several
 	warnings    []string          // of resolve
 }
 
@@ -81,7 +82,7 @@ func newReplay() (*cobra.Command, *replayFlags) {
 		Short: "Replay a trace against an OpenAI-compatible engine",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
-				_ = f.args.Set("trace", args[0]) // every text can be one
+				_ = f.args.Set("trace", args[0]) // every text is valid
 			}
 			if f.resume != "" {
 				if err := f.readStored(cmd); err != nil {
@@ -221,7 +222,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Disconnect.Share, "cancel-share", 0, share)
 	add(fs, &c.Disconnect.After, "cancel-after", 0)
 	add(fs, &c.Target.HTTP2, "http2", false)
-	eitherVar(fs, &c.Target.FreshConnections, "connections", "kept", "fresh")
+	wordVar(fs, &c.Target.Connections, "connections", send.ReuseAny, send.ReuseAny, send.ReuseNever, send.ReuseSession)
 	eitherVar(fs, &c.Target.ReadStamps, "arrival-stamps", "kernel", "read")
 	add(fs, &c.Target.CacheBlock, "engine-block-size", 0, whole(0, mooncake.MaxBlockSize))
 	add(fs, &c.Target.Retries, "retries", 0, whole(0, 1000))
@@ -230,7 +231,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Target.FirstTokenTimeout, "first-token-timeout", 0)
 	add(fs, &c.Target.IdleTimeout, "idle-timeout", 5*time.Minute)
 	add(fs, &c.Target.TotalTimeout, "request-timeout", 6*time.Hour)
-	textVar(fs, &c.SLO, "slo", "", "name=duration pairs with a name of ttft, ttst, itl, tpot or e2e, such as ttft=500ms,itl=50ms", measure.ParseSLO)
+	textVar(fs, &c.SLO, "slo", "", "name=duration pairs with a name of ttft, ttst, itl, tpot, e2e, ttfo or decode, such as ttft=500ms,itl=50ms", measure.ParseSLO)
 	add(fs, &c.GoodputGoal, "goodput-goal", 0, share)
 	c.MaxErrorRate = new(float64)
 	add(fs, c.MaxErrorRate, "max-error-rate", agent.DefaultMaxErrorRate, share)
@@ -261,7 +262,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	wordVar(fs, &f.progress, "progress", "auto", "auto", "live", "bar", "lines", "none")
 }
 
-// resolve completes the configuration and reports everything that is wrong with it.
+// resolve completes the configuration and returns all errors in it.
 func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	c := &f.cfg
 	c.Trace.Shard, c.Trace.Shards = f.shard[0], f.shard[1]
@@ -285,7 +286,7 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 			c.Schedule.Arrivals.Rate = c.Schedule.Arrivals.Series[0].Rate
 		}
 	}
-	// Which the configuration takes for its default.
+	// The configuration treats this as its default.
 	for name, d := range map[string]*time.Duration{"grace": &c.Schedule.Grace, "prepare": &c.Schedule.Prepare} {
 		if fs.Changed(name) && *d == 0 {
 			*d = time.Nanosecond
@@ -321,7 +322,7 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	return errors.Join(err, f.contradictions(fs), inFlags(c.Validate(), fs))
 }
 
-// contradictions says which flags would have no effect beside others.
+// contradictions returns the flags that would have no effect together with others.
 func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 	var errs []error
 	refuse := func(when bool, text string) {
@@ -405,7 +406,7 @@ func readSeries(name string) ([]load.RatePoint, error) {
 	return points, nil
 }
 
-// dryRunVar adds a switch that may also say in which form.
+// dryRunVar adds a switch that may also have a form.
 func (f *replayFlags) dryRunVar(fs *pflag.FlagSet) {
 	f.dryRun = dryRunOff
 	(&flagValue{
@@ -414,7 +415,7 @@ func (f *replayFlags) dryRunVar(fs *pflag.FlagSet) {
 	}).register(fs, "dry-run")
 }
 
-// parseStartAt reads a time to come.
+// parseStartAt parses a future time.
 func parseStartAt(text string) (time.Time, error) {
 	at, err := time.Parse(time.RFC3339Nano, text)
 	switch ahead := time.Until(at); {
@@ -428,7 +429,7 @@ func parseStartAt(text string) (time.Time, error) {
 	return at, nil
 }
 
-// loops says how often a trace is sent: so many times, or for so long.
+// loops parses how often a trace is sent: a number of times, or for a duration.
 type loops struct {
 	passes  int
 	lasting time.Duration
@@ -452,7 +453,7 @@ func (t traceTime) String() string {
 	return time.Duration(t).String()
 }
 
-// parseTraceTime reads a time of a trace: a duration, or a bare number of milliseconds as trace files have it.
+// parseTraceTime parses a time of a trace: a duration, or a bare number of milliseconds as in trace files.
 func parseTraceTime(text string) (time.Duration, error) {
 	if ms, err := parseFloat(text); err == nil {
 		return mooncake.Duration(ms), wrongUnless(math.Abs(ms) <= float64(century/time.Millisecond)) // NaN, too, is wrong
@@ -460,8 +461,8 @@ func parseTraceTime(text string) (time.Duration, error) {
 	return time.ParseDuration(text)
 }
 
-// indexVariables have the index of a process that a launcher starts many of: an Indexed Job of Kubernetes, Cloud Run, AWS Batch, Google's
-// Batch, job arrays of Slurm, srun, Open MPI, and PMI (MPICH, Intel MPI).
+// indexVariables have the index of a process among those that a launcher starts: an Indexed Job of Kubernetes, Cloud Run, AWS Batch,
+// Google's Batch, job arrays of Slurm, srun, Open MPI, and PMI (MPICH, Intel MPI).
 var indexVariables = []string{
 	"JOB_COMPLETION_INDEX", "CLOUD_RUN_TASK_INDEX", "AWS_BATCH_JOB_ARRAY_INDEX", "BATCH_TASK_INDEX",
 	"SLURM_ARRAY_TASK_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
@@ -486,7 +487,7 @@ func parseShard(text string) (of [2]int, err error) {
 	return [2]int{shard, shards}, errors.Join(errI, errN, wrongUnless(shard >= 0 && shard < shards))
 }
 
-// peerNames lets those who come from other tools use the names that they know.
+// peerNames lets users of other tools use the names that they know.
 func peerNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	if ours, known := peers[name]; known {
 		name = ours
@@ -494,7 +495,7 @@ func peerNames(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 	return pflag.NormalizedName(name)
 }
 
-// replay runs a replay, shows it under way on standard error and its report on standard output.
+// replay runs a replay, shows its progress on standard error and its report on standard output.
 func (f *replayFlags) replay(cmd *cobra.Command, cfg agent.Config) error {
 	progressMode := f.progress
 	stderr, stdout := cmd.ErrOrStderr(), cmd.OutOrStdout()
@@ -527,7 +528,7 @@ func (f *replayFlags) replay(cmd *cobra.Command, cfg agent.Config) error {
 	cfg.Warn = func(text string) { say("warning: " + text) }
 	defer telemetry.CatchSDK(cfg.Warn)()
 	defer gcpace.Start()()
-	// Who reads our output may go first, as when a terminal is closed: the results are to be written all the same.
+	// The reader of our output may end first, as when a terminal is closed; the results are still written.
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)
 	rep, err := agent.Run(cmd.Context(), cfg)

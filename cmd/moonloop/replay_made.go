@@ -20,19 +20,19 @@ import (
 	"github.com/moonloop/moonloop/convert"
 )
 
-// This file makes the trace that "moonloop replay --from" and "--transform" ask for, in a temporary folder, with the verbs convert
-// and transform: what a user of these would do before, without files of their own.
+// This file makes the trace for "moonloop replay --from" and "--transform", in a temporary folder, with the verbs convert and transform.
+// Users of these flags need not run the verbs themselves.
 
-// sourceSteps is how the trace of a replay is made of a file.
+// sourceSteps are the steps that make the trace of a replay from a file.
 type sourceSteps struct {
 	from  convert.Format
 	steps []string // flags of transform, a step each
 }
 
-// readingFlags are the flags that say how a trace is read. They go to the first one that reads it.
+// readingFlags are the flags about reading a trace. They are passed to the first step, which reads it.
 var readingFlags = []string{"time-unit", "map", "block-size", "fine-block-size"}
 
-// aTransform are flags of transform that make one trace of one.
+// aTransform are flags of transform that make one trace from one.
 var aTransform = rule{want: `flags of "moonloop transform", such as "--scale 0.5 --end 20m"`, long: true, flags: true, ok: func(text string) error {
 	verb := newTransformCommand()
 	err := verb.ParseFlags(strings.Fields(text))
@@ -53,7 +53,7 @@ var aTransform = rule{want: `flags of "moonloop transform", such as "--scale 0.5
 	return nil
 }}
 
-// make makes the trace, and returns what removes it. Without --from and --transform it does nothing.
+// make makes the trace, and returns a function that removes it. Without --from and --transform it does nothing.
 func (m sourceSteps) make(cmd *cobra.Command, f *replayFlags) (remove func(), err error) {
 	remove = func() {}
 	if m.from == "" && m.steps == nil {
@@ -82,7 +82,7 @@ func (m sourceSteps) make(cmd *cobra.Command, f *replayFlags) (remove func(), er
 		if err != nil {
 			return remove, err
 		}
-		if m.from == convert.Payloads && args[0] != name { // a folder, as AIPerf has it
+		if m.from == convert.Payloads && args[0] != name { // a folder, as for AIPerf
 			args = append(args, "--file-sessions")
 		}
 		args = append([]string{"--from", string(m.from)}, args...)
@@ -107,17 +107,17 @@ func (m sourceSteps) make(cmd *cobra.Command, f *replayFlags) (remove func(), er
 			return remove, err
 		}
 	}
-	if m.from != "" || m.steps != nil { // the sidecar says these now
+	if m.from != "" || m.steps != nil { // the sidecar has these now
 		t.Unit, t.Map, t.BlockSize, t.FineBlockSize = 0, nil, 0, 0
 	}
 	t.Name = name
 	return remove, nil
 }
 
-// traceNames are those of files with rows.
+// traceNames matches names of files with rows.
 var traceNames = regexp.MustCompile(`\.(parquet|(jsonl?|csv)(\.gz|\.zst|\.bz2)?)$`)
 
-// filesOf returns the files of a folder, as the exports of engines have them; of anything else, its name.
+// filesOf returns the files of a folder, such as exports of engines; for anything else, its name.
 func filesOf(name string) (files []string, err error) {
 	if info, err := os.Stat(name); err != nil || !info.IsDir() {
 		return []string{name}, nil

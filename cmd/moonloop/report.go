@@ -19,13 +19,13 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// traces are what a call writes, and what it says of them.
+// traces are the traces that a call writes, and the facts that it reports about them.
 type traces struct {
 	*traceFlags
 	outputs
 	collect.Traces
-	format string // of the inputs, where there are several
-	public bool   // the format is not one of telemetry
+	format string // of the inputs, if there are several formats
+	public bool   // the format is not telemetry
 }
 
 // write makes the traces and reports them.
@@ -37,8 +37,7 @@ func (s *traces) write(ctx context.Context, stdout io.Writer, compile func(captu
 	return result, s.report(stdout, result)
 }
 
-// report writes a block for each trace that was compiled, then what belongs to none. Every command that makes traces ends
-// with it.
+// report writes a block for each compiled trace, then what belongs to none. Every command that makes traces ends with it.
 func (s *traces) report(w io.Writer, result capture.Result) error {
 	if s.json {
 		return s.encode(w, result)
@@ -145,7 +144,7 @@ func (s *traces) trace(b *strings.Builder, t capture.TraceResult, general []moon
 	}
 }
 
-// prompts says how much of the prompts had been there before.
+// prompts describes how much of the prompts earlier prompts also had.
 func prompts(cache stats.CacheStats, m mooncake.Meta) string {
 	text := term.Counted(cache.InputTokens, "tokens")
 	unknown := m.Identity["lengths"]
@@ -158,7 +157,7 @@ func prompts(cache stats.CacheStats, m mooncake.Meta) string {
 	return fmt.Sprintf("%s; %.1f %% of their blocks had been seen before", text, 100*cache.BlockRate)
 }
 
-// without takes what belongs to no trace off what a sidecar says of one.
+// without removes what belongs to no trace from a sidecar's counts.
 func without(list, general []mooncake.Dropped) []mooncake.Dropped {
 	list = slices.Clone(list)
 	for _, g := range general {
@@ -171,7 +170,7 @@ func without(list, general []mooncake.Dropped) []mooncake.Dropped {
 	return slices.DeleteFunc(list, func(d mooncake.Dropped) bool { return d.Count == 0 })
 }
 
-// ledger tells the requests that are not in a trace from what only says something about those that are.
+// ledger separates the requests that are not in a trace from remarks about those that are.
 func ledger(list []mooncake.Dropped) (out, notes []mooncake.Dropped) {
 	for _, d := range list {
 		switch {
@@ -184,7 +183,7 @@ func ledger(list []mooncake.Dropped) (out, notes []mooncake.Dropped) {
 	return out, notes
 }
 
-// text says what was dropped and why, and what to do about it.
+// text describes what was dropped and why, with advice.
 func (s *traces) text(d mooncake.Dropped) string {
 	text := term.Counted(d.Count, d.What) + ": " + d.Reason
 	if d.What == "rows" && d.Reason == "no token counts" && s.MissingTokens == capture.MissingDrop {
@@ -202,7 +201,7 @@ func few(names []string) string {
 	return strings.Join(names, ", ")
 }
 
-// line writes a labelled line, unless there is nothing to say.
+// line writes a labelled line, unless it is empty.
 func line(w io.Writer, label, text string) {
 	if text != "" {
 		fmt.Fprintf(w, "  %-10s%s\n", label, text)
@@ -219,7 +218,7 @@ func partitionName(p capture.Partition) string {
 	return "replay " + p.Run.String()
 }
 
-// failed completes the error of a call: what is there nevertheless, and that a signal was the cause, if it was.
+// failed completes the error of a call: what exists nevertheless, and whether a signal was the cause.
 func (s *traces) failed(ctx context.Context, err error) error {
 	names := strings.Join(s.Written(), ", ")
 	switch {
@@ -233,7 +232,7 @@ func (s *traces) failed(ctx context.Context, err error) error {
 	return err
 }
 
-// made is the output of --json, the same of every command.
+// made is the output of --json, the same for every command.
 type made struct {
 	From   string      `json:"from,omitempty"` // format of the inputs, where there are several
 	Traces []madeTrace `json:"traces"`         // hides those of Result
@@ -265,7 +264,7 @@ func (s *traces) encode(w io.Writer, result capture.Result) error {
 	return output(w, out)
 }
 
-// output writes the result of a command: as it stands where it is a text, else as JSON.
+// output writes the result of a command: a text unchanged, anything else as JSON.
 func output(w io.Writer, result any) error {
 	text, isText := result.(string)
 	enc := json.NewEncoder(w)

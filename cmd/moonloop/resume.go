@@ -3,8 +3,8 @@
 
 package main
 
-// This file is "moonloop replay --resume DIR": the settings of a run that was broken off come from its folder, and the run goes on. Of
-// --runs the one that was broken off does, and then those that had not begun.
+// This file is "moonloop replay --resume DIR": the settings of a run that was broken off come from its folder, and the run continues. With
+// --runs, the one that was broken off continues, followed by those that had not begun.
 
 import (
 	"errors"
@@ -24,24 +24,24 @@ import (
 	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
-// resumeFlags are the flags that may be given again: what no file holds, where things are now, and what is shown.
+// resumeFlags are the flags that may be given again: those that no file has, those for locations, and those for the display.
 const resumeFlags = "resume trace url header header-env api-key-env api-key-file ca-file cert-file key-file insecure-skip-verify extra-inputs " +
 	"dataset tokenizer quarantine save-prompts wait-ready start-at otlp-endpoint otlp-protocol " +
 	"no-report-page xlsx parquet slice trace-url percentiles table progress print-config"
 
-// dropped are settings that a run that goes on has not, or has from its folder.
+// dropped are settings that a resumed run does not have, or takes from its folder.
 const dropped = "start-at force out dry-run"
 
-// mayGoOn reports whether a flag may be given beside --resume.
+// mayGoOn reports whether a flag may be given together with --resume.
 func mayGoOn(flag string) bool { return slices.Contains(strings.Fields(resumeFlags), flag) }
 
-// storedSettings are those of a run, as a file of settings has them.
+// storedSettings are those of a run, in the form of a settings file.
 type storedSettings struct {
 	file    string
 	content string
 }
 
-// readStored finds the settings of the run that is to go on, and says what else of its folder counts.
+// readStored finds the settings of the run to continue, and describes what else of its folder counts.
 func (f *replayFlags) readStored(cmd *cobra.Command) error {
 	if info, err := os.Stat(f.resume); err != nil || !info.IsDir() {
 		return fmt.Errorf("--resume %s: there is no such folder; name the one that was given to --out", quoted(f.resume))
@@ -70,7 +70,7 @@ func (f *replayFlags) readStored(cmd *cobra.Command) error {
 	return err
 }
 
-// storedOfRuns finds the settings of the runs of --runs in a folder; none where there are none.
+// storedOfRuns finds the settings of the runs of --runs in a folder; nil if there are none.
 func storedOfRuns(dir string) (s storedSettings, err error) {
 	folders, err := filepath.Glob(filepath.Join(dir, "run-*"))
 	if err != nil {
@@ -101,11 +101,11 @@ func (s storedSettings) values(known []*pflag.Flag) (map[string]given, error) {
 	return found, err
 }
 
-// goOn sets what a run that goes on has from its folder.
+// goOn sets what a resumed run takes from its folder.
 func (f *replayFlags) goOn() error {
 	c := &f.cfg
 	c.Out = f.resume
-	if f.began != nil { // of --runs it is one, and has its own seed
+	if f.began != nil { // with --runs it is one of several, with its own seed
 		f.runs, c.Resume, c.Prompt.Seed = 1, true, f.began.Schedule.Seed
 		return nil
 	}
@@ -138,7 +138,7 @@ func stateOf(dir string) int {
 	return runToCome
 }
 
-// canGoOn says how a run that did not come to its end goes on.
+// canGoOn describes how to continue a run that did not come to its end.
 func canGoOn(dir string) string {
 	if stateOf(dir) != runBroken {
 		return ""

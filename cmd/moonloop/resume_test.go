@@ -223,7 +223,7 @@ func TestResumeKilled(t *testing.T) {
 	}
 }
 
-// interrupt runs the command in this process, and interrupts it when the engine has had so many requests.
+// interrupt runs the command in this process, and interrupts it when the engine has had this many requests.
 func (b *broken) interrupt(requests int, args ...string) (stdout string) {
 	b.Helper()
 	ctx, cancel := context.WithCancel(b.Context())
@@ -306,13 +306,13 @@ func TestResumeRuns(t *testing.T) {
 	}
 }
 
-// TestResumeRefused: what cannot be gone on with is refused, and neither the engine nor the folder notices.
+// TestResumeRefused: what cannot be continued is refused, and neither the engine nor the folder notices.
 func TestResumeRefused(t *testing.T) {
 	t.Parallel()
 	const rows = 20
 	b := newBroken(t, rows, 20*time.Millisecond)
 	b.kill(6, b.out, b.args()...)
-	b.arrived() // of what was under way the engine has its records only now
+	b.arrived() // of what was in flight the engine has its records only now
 	journal, records := filepath.Join(b.out, "resume.jsonl"), filepath.Join(b.out, "requests.jsonl.partial")
 	whole := map[string]string{journal: b.read(journal), records: b.read(records), b.trace: b.read(b.trace)}
 	head, rest, _ := strings.Cut(whole[journal], "\n")
@@ -383,7 +383,7 @@ func cmpOr(files map[string]string, name, text string) string {
 	return text
 }
 
-// TestResumeInUse: a run that lives cannot be gone on with.
+// TestResumeInUse: a run that lives cannot be continued.
 func TestResumeInUse(t *testing.T) {
 	t.Parallel()
 	r := startReplay(t)

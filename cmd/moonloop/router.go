@@ -3,7 +3,7 @@
 
 package main
 
-// This file is the verb that tells what a router makes of the caches behind it.
+// This file is the verb that shows how well a router uses the caches behind it.
 
 import (
 	"encoding/json"
@@ -66,7 +66,7 @@ var (
 	instanceHeader = []string{"run", "instance", "requests", "prompt tokens", "share", "cached", "as routed"}
 )
 
-// policyOf is who decided.
+// policyOf returns who routed the requests.
 func policyOf(r *study.Router) string {
 	if r.Balance == "" {
 		return "router"
@@ -92,7 +92,7 @@ func instanceCells(r *study.Router, i *study.Instance) []string {
 	return []string{r.Dir, i.Name, strconv.FormatInt(i.Rows, 10), strconv.FormatInt(i.PromptTokens, 10), share(i.PromptTokens, r.PromptTokens), cached, share(i.Routed, i.PromptTokens)}
 }
 
-// routerNotes say where the prompt tokens went that one infinite cache would have had.
+// routerNotes describe where the prompt tokens went that one infinite cache would have had.
 func routerNotes(runs []*study.Router) (notes []string) {
 	for _, r := range runs {
 		less := func(n int64) string { return fmt.Sprintf("%.2f points less", 100*r.Share(n)) }
@@ -212,7 +212,7 @@ func drawRouters(runs []*study.Router) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // numbers, and names that are escaped
 }
 
-// shortened keeps the end of a name, which tells folders apart.
+// shortened keeps the end of a name, which distinguishes folders.
 func shortened(name string, most int) string {
 	if r := []rune(name); len(r) > most {
 		return "…" + string(r[len(r)-most+1:])

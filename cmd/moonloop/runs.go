@@ -3,7 +3,7 @@
 
 package main
 
-// One replay says nothing of how much the next one would differ. This file makes several and shows their spread.
+// One replay does not show how much the next one would differ. This file makes several and shows their spread.
 
 import (
 	"encoding/json"
@@ -27,10 +27,10 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// maxRuns bounds --runs.
+// maxRuns is the maximum of --runs.
 const maxRuns = 1000
 
-// runsFile is what a folder of runs has beside them.
+// runsFile is the file in a folder of runs, next to them.
 const runsFile = "runs.json"
 
 // shownSpreads are the metrics of the table; the file has all.
@@ -39,12 +39,12 @@ var shownSpreads = []string{
 	"output_token_throughput.avg", "request_throughput.avg",
 }
 
-// replayRuns makes all runs, one after the other, and shows how their figures scatter. Its error is the worst run's. A run that cannot be
-// made, or is interrupted, is the last.
+// replayRuns makes all runs, one after the other, and shows how their figures scatter. It returns the worst run's error. A run that cannot
+// be made, or is interrupted, is the last one.
 func (f *replayFlags) replayRuns(cmd *cobra.Command) error {
 	stderr, stdout := cmd.ErrOrStderr(), cmd.OutOrStdout()
 	out := f.cfg.Out
-	for i := 1; i <= f.runs && !f.cfg.Force && f.resume == ""; i++ { // before an hour has been spent on the first ones
+	for i := 1; i <= f.runs && !f.cfg.Force && f.resume == ""; i++ { // check before an hour has been spent on the first runs
 		if _, err := os.Lstat(runFolder(out, i)); err == nil {
 			return hintError{fmt.Errorf("output directory %s: %w", runFolder(out, i), fs.ErrExist), "choose another folder with --out, or replace what is there with --force"}
 		}
@@ -78,7 +78,7 @@ func (f *replayFlags) replayRuns(cmd *cobra.Command) error {
 	return worst
 }
 
-// replayOne makes the i-th run, or goes on with it, unless an earlier command has made it.
+// replayOne makes the i-th run, or continues it, unless an earlier command has made it.
 func (f *replayFlags) replayOne(cmd *cobra.Command, i int) error {
 	stderr, cfg := cmd.ErrOrStderr(), f.run(i)
 	what := "run %d of %d"
@@ -90,7 +90,7 @@ func (f *replayFlags) replayOne(cmd *cobra.Command, i int) error {
 		case runBroken:
 			cfg.Resume, what = true, "run %d of %d goes on"
 		default:
-			cfg.Force = true // what is there broke off before it began
+			cfg.Force = true // the existing one broke off before it began
 		}
 	}
 	fmt.Fprint(stderr, term.Note(stderr, fmt.Sprintf(what, i, f.runs)))
@@ -129,7 +129,7 @@ func statusOf(err error) int {
 	return exitUsage
 }
 
-// worse returns the error that counts of two, by the order of judge.ExitCode.
+// worse returns the more important of two errors, by the order of judge.ExitCode.
 func worse(a, b error) error {
 	rank := map[int]int{exitOK: 0, exitGoals: 1, exitInvalid: 2, exitUsage: 3, exitInterrupted: 4}
 	if rank[statusOf(b)] > rank[statusOf(a)] {

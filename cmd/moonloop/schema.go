@@ -18,7 +18,7 @@ import (
 // schemaTopic is the topic of help that prints a schema.
 const schemaTopic = "schema"
 
-// schemas are those that are printed, by name.
+// schemas are the available schemas, by name.
 var schemas = map[string]func() string{"row": mooncake.RowSchema, "sidecar": mooncake.SidecarSchema, "summary": report.SummarySchema}
 
 // schemaNamed returns a schema by what follows the topic.

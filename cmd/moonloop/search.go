@@ -3,8 +3,7 @@
 
 package main
 
-// This file is the verb that finds the load that an engine takes: it replays a trace at one load after the other, as package
-// study asks for them.
+// This file is the verb that finds the highest load that an engine can handle: it replays a trace at the loads that package study chooses.
 
 import (
 	"bytes"
@@ -37,7 +36,7 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// The ways to vary the load, and what the caches of the engine hold before a probe.
+// The ways to vary the load, and the states of the engine's cache before a probe.
 const (
 	byDensity = "density"
 	bySpeed   = "speed"
@@ -47,7 +46,7 @@ const (
 	warmCache = "warm"
 )
 
-// loadNames say what a load is a multiple of.
+// loadNames describe what a load is a multiple of.
 var loadNames = map[string]string{
 	byDensity: "× the density of the trace", bySpeed: "× the speed of the trace", byCopies: "copies of the trace",
 }
@@ -56,7 +55,7 @@ const (
 	searchFile  = "search.json"
 	maxSearch   = 64 << 20 // bytes of it
 	curveFile   = "curve.svg"
-	scaledTrace = "trace.jsonl" // of the probe under way
+	scaledTrace = "trace.jsonl" // of the current probe
 )
 
 // searchFlags are the flags of search.
@@ -73,7 +72,7 @@ func newSearchCommand() *cobra.Command {
 	var f searchFlags
 	cmd := &cobra.Command{
 		Use:   "search TRACE --objective LIST [flags] -- --url URL [replay flags]",
-		Short: "Find the load of a trace that an engine takes within its objectives",
+		Short: "Find the highest load at which an engine meets your objectives",
 		Args: func(cmd *cobra.Command, args []string) error {
 			own := len(args)
 			if at := cmd.ArgsLenAtDash(); at >= 0 {
@@ -108,14 +107,14 @@ func newSearchCommand() *cobra.Command {
 	return cmd
 }
 
-// searchState is what a search keeps in its folder: the question, and what is known of the answer.
+// searchState is what a search stores in its folder: the question, and the results so far.
 type searchState struct {
 	Schema   int            `json:"schema"`
 	Question searchQuestion `json:"question"`
 	searchResult
 }
 
-// searchQuestion is what a search asks. Only an equal one goes on from its probes.
+// searchQuestion is the question of a search. Only an equal one continues from its probes.
 type searchQuestion struct {
 	Trace      string         `json:"trace"`
 	Objectives []string       `json:"objectives"`
@@ -125,7 +124,7 @@ type searchQuestion struct {
 	Replay     map[string]any `json:"replay"` // the flags of each replay; secret ones as …
 }
 
-// searchResult is the answer as --json has it. What is not known is null.
+// searchResult is the answer in the form of --json. Unknown values are null.
 type searchResult struct {
 	Answer study.SearchAnswer `json:"answer"`
 	Load   *float64           `json:"capacity"`
@@ -145,7 +144,7 @@ func resultOf(c *study.Capacity) searchResult {
 	}
 	r := searchResult{Answer: c.Answer, Load: known(c.Load), Low: known(c.Low), High: known(c.High), First: c.First, Knee: known(c.Knee), Probes: c.Trials}
 	if len(c.Curve()) == 0 {
-		r.Load, r.Low, r.High = nil, nil, nil // it is what was allowed, and no finding
+		r.Load, r.Low, r.High = nil, nil, nil // it is a limit, not a result
 	}
 	return r
 }
@@ -155,10 +154,10 @@ type prober struct {
 	*searchFlags
 	cmd   *cobra.Command
 	trace string
-	cfg   agent.Config // of each replay, but for the load
+	cfg   agent.Config // of each replay, except for the load
 	dir   string
 	warn  func(string)
-	begun func() // says, once, that a probe is under way
+	begun func() // called once, when the first probe has begun
 }
 
 // search runs the verb.
@@ -247,7 +246,7 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 // probesOwn are the flags of replay that a search sets itself.
 var probesOwn = []string{"out", "force", "dry-run", "print-config", "run-id", "save-prompts", "xlsx", "parquet", "quarantine", "start-at", "shard"}
 
-// replayOf reads the flags of replays that another verb makes. It refuses those that are not for them.
+// replayOf reads the flags of replays that another verb makes. It refuses flags that are not allowed there.
 func replayOf(cmd *cobra.Command, trace string, args []string, whose string, refused ...string) (*replayFlags, error) {
 	verb, f := newReplay()
 	fs := verb.Flags()
@@ -283,7 +282,7 @@ func replayOf(cmd *cobra.Command, trace string, args []string, whose string, ref
 	return f, nil
 }
 
-// check finds what cannot be searched, before anything is written or sent.
+// check finds errors before anything is written or sent.
 func (p *prober) check() error {
 	info, err := os.Stat(p.trace) // of a URL there is nothing to be known
 	switch s := p.cfg.Schedule; {
@@ -310,7 +309,7 @@ func (p *prober) question(replay *replayFlags) searchQuestion {
 	return q
 }
 
-// resume reads the probes of an equal search, and its seed where none is given; where there is no search, it draws one.
+// resume reads the probes of an equal search, and its seed if none is given; if there is no search, it chooses a seed.
 func (s *searchState) resume(name string) error {
 	text, err := atomicfile.ReadFile(name, maxSearch)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -341,8 +340,8 @@ func (s *searchState) resume(name string) error {
 	return nil
 }
 
-// drawnSeed returns the seed of a study that is given none: never 0, and not that of an earlier study, whose words an engine may have in
-// its cache. It is short enough to be typed again.
+// drawnSeed returns a random seed for a study: never 0, and different from that of an earlier study, whose words an engine may have in its
+// cache. It is short enough to be typed again.
 func drawnSeed() uint64 { return 1 + uint64(rand.Uint32()) } //nolint:gosec // no secret
 
 // save writes the file of a search.
@@ -350,7 +349,7 @@ func (s *searchState) save(dir string) error {
 	return writeWhole(filepath.Join(dir, searchFile), func(w io.Writer) error { return encode(w, s) })
 }
 
-// keep writes the answer and its picture, and removes the trace that was scaled last.
+// keep writes the answer and its picture, and removes the last scaled trace.
 func (p *prober) keep(state searchState, c *study.Capacity) error {
 	_ = os.Remove(filepath.Join(p.dir, scaledTrace))
 	_ = os.Remove(mooncake.MetaName(filepath.Join(p.dir, scaledTrace)))
@@ -366,7 +365,7 @@ func encode(w io.Writer, value any) error {
 	return e.Encode(value)
 }
 
-// writeWhole writes a file that is there whole, or as it was.
+// writeWhole writes a file completely, or leaves the old one.
 func writeWhole(name string, write func(io.Writer) error) error {
 	file, err := atomicfile.Create(name, atomicfile.Regular)
 	if err != nil {
@@ -418,7 +417,7 @@ func (p *prober) probe(ctx context.Context, next study.Planned) (*study.Run, err
 	return runs[0], nil
 }
 
-// scale writes the trace at a density, and makes it the one that is replayed.
+// scale writes the trace at a density; it becomes the one that is replayed.
 func (p *prober) scale(ctx context.Context, cfg *agent.Config, next study.Planned) (err error) {
 	t := &cfg.Trace
 	in := tracesRead{ctx: ctx, flags: &transformFlags{unit: t.Unit, mapping: t.Map, block: t.BlockSize, fine: t.FineBlockSize}}
@@ -436,7 +435,7 @@ func (p *prober) scale(ctx context.Context, cfg *agent.Config, next study.Planne
 	if err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }() // after Commit without effect
+	defer func() { _ = file.Close() }() // no effect after Commit
 	digester := mooncake.NewDigester(mooncake.CheckOptions{BlockSize: stream.BlockSize(), FineBlockSize: stream.FineBlockSize()})
 	if err := copyRows(ctx, stream, file.Write, digester); err != nil {
 		return err
@@ -448,7 +447,7 @@ func (p *prober) scale(ctx context.Context, cfg *agent.Config, next study.Planne
 	return nil
 }
 
-// soFar says what is known of the capacity.
+// soFar describes what is known of the capacity.
 func soFar(c *study.Capacity) string {
 	if len(c.Curve()) == 0 {
 		return ""
@@ -477,7 +476,7 @@ func trialText(t study.Trial) string {
 	return strings.Join(parts, "; ") + fmt.Sprintf(" (%s)", time.Duration(t.Took*float64(time.Second)).Round(time.Second))
 }
 
-// text is the answer, and the probes behind it, by load.
+// text is the answer, followed by the probes, by load.
 func (f *searchFlags) text(c *study.Capacity) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "capacity: %s\n", c.Headline(loadNames[f.vary]))

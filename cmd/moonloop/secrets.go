@@ -20,7 +20,7 @@ import (
 // maxSecretFile bounds a file with a key or with headers, in bytes. Servers refuse far less.
 const maxSecretFile = 64 << 10
 
-// Why a file of secrets cannot be used, beside what the system says.
+// Why a file of secrets cannot be used, in addition to the system's errors.
 var (
 	errFolder = errors.New("it is a directory")
 	errEmpty  = errors.New("the file is empty")
@@ -30,8 +30,8 @@ func readSecretFile(ctx context.Context, name string) (string, error) {
 	return readSmallFile(ctx, name, maxSecretFile)
 }
 
-// readSmallFile reads a file of at most so many bytes. It may be a pipe, which a shell makes of <(command); the end of ctx ends the
-// wait for it.
+// readSmallFile reads a file of at most this many bytes. The file may be a pipe, such as a shell's <(command); it stops waiting for a
+// writer when ctx ends.
 func readSmallFile(ctx context.Context, name string, most int64) (string, error) {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		return "", errFolder
@@ -54,8 +54,8 @@ func readSmallFile(ctx context.Context, name string, most int64) (string, error)
 	}
 }
 
-// unlessInterrupted returns what a function makes of files, or an error if one of them is a pipe that nobody writes to, and ctx
-// ends: then the function is left behind.
+// unlessInterrupted returns the result of read, which reads the files. If one of them is a pipe that nobody writes to, it returns an
+// error when ctx ends, and leaves read running.
 func unlessInterrupted[T any](ctx context.Context, read func() (T, error), files ...string) (T, error) {
 	if !slices.ContainsFunc(files, func(name string) bool {
 		info, err := os.Stat(name)
@@ -81,8 +81,8 @@ func unlessInterrupted[T any](ctx context.Context, read func() (T, error), files
 	}
 }
 
-// clientTLS builds the TLS configuration of the client's flags; nil when none is given: then the system's
-// authorities are trusted.
+// clientTLS builds the TLS configuration from the client's flags. It returns nil if none is given: then the system's authorities are
+// trusted.
 func clientTLS(ctx context.Context, ca, cert, key string, insecure bool) (*tls.Config, error) {
 	c, err := unlessInterrupted(ctx, tlsfile.Files{
 		CA: tlsfile.File{From: "--ca-file", Name: ca}, Cert: tlsfile.File{From: "--cert-file", Name: cert}, Key: tlsfile.File{From: "--key-file", Name: key},
@@ -102,7 +102,7 @@ func clientTLS(ctx context.Context, ca, cert, key string, insecure bool) (*tls.C
 	return c, nil
 }
 
-// exposure warns of files with secrets that others can read.
+// exposure returns a warning for each file with secrets that other users can read.
 func exposure(flagsAndFiles ...[2]string) (warnings []string) {
 	for _, f := range flagsAndFiles {
 		if f[1] != "" && tlsfile.Exposed(f[1]) {
@@ -112,12 +112,12 @@ func exposure(flagsAndFiles ...[2]string) (warnings []string) {
 	return warnings
 }
 
-// checkScheme refuses TLS for a URL that has none: whoever gives both believes in an encryption that is not there. It
-// warns of a key that goes over a network unencrypted.
+// checkScheme returns an error if TLS flags are given for an http:// URL, because a user who gives them expects encryption. It returns
+// a warning if a key would be sent over a network unencrypted.
 func checkScheme(target string, c *tls.Config, key string) (warning string, err error) {
 	u, err := url.Parse(target)
 	switch {
-	case err != nil || u.Scheme != "http": //nolint:nilerr // an unreadable URL is refused elsewhere
+	case err != nil || u.Scheme != "http": //nolint:nilerr // checkURL reports an unreadable URL
 		return "", nil
 	case c != nil:
 		return "", errors.New("--ca-file, --cert-file, --key-file and --insecure-skip-verify are for URLs that begin with https://, and this one begins with http://: correct the URL, or leave them out")
@@ -127,11 +127,11 @@ func checkScheme(target string, c *tls.Config, key string) (warning string, err 
 	return "", nil
 }
 
-// apiKey begins the names of the flags that say where a key is.
+// apiKey is the beginning of the names of the flags for a key's source.
 const apiKey = "api-key"
 
-// readKey reads a bearer key as the flags --NAME-env and --NAME-file say. Keys are never taken from the command line, which every
-// user of a machine can see.
+// readKey reads a bearer key from the source that the flag --NAME-env or --NAME-file names. A key is never a flag's value, because every
+// user of a machine can see command lines.
 func readKey(ctx context.Context, name, env, file string) (string, error) {
 	byEnv, byFile := "--"+name+"-env", "--"+name+"-file"
 	switch {
@@ -153,7 +153,7 @@ func readKey(ctx context.Context, name, env, file string) (string, error) {
 	return "", nil
 }
 
-// checkKey returns a key that can stand in a header. Its error does not repeat it.
+// checkKey returns the key if it is valid in a header. Its error does not contain the key.
 func checkKey(flag, key string) (string, error) {
 	key = strings.TrimSpace(key)
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {

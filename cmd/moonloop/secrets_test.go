@@ -44,7 +44,7 @@ var secretValues = map[string]string{
 }
 
 // plainFlags are the flags of text that hold no secret: words of a list, names, places, numbers.
-const plainFlags = `out format replays missing-tokens memory temp-dir journal grpc http tls-cert tls-key client-ca session-key class-key clients deny
+const plainFlags = `out draw format replays missing-tokens memory temp-dir journal grpc http tls-cert tls-key client-ca session-key class-key clients deny
 	progress run resume from failed only-model to-model turn-delay listen model like prefill-lane cache-commit role-chunk fault record record-header
 	endpoint prompt profile spread start end shard shard-dir start-at session-mode time-unit quarantine too-short ca-file cert-file
 	key-file arrival-stamps slo token-events otlp-protocol run-id capacity eviction user output think request-limit

@@ -16,19 +16,19 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// settings are where the values of a verb's flags come from: the command line, else the environment, else the file of --config, else
-// the default. A value from elsewhere fulfils the rule of its flag, and counts as given unless it is the default anyway.
+// settings are the sources of the values of a verb's flags: the command line, else the environment, else the file of --config, else the
+// default. A value from another source must follow the rule of its flag, and counts as given unless it equals the default.
 //
-// The variable of a flag holds the name of the verb, as MOONLOOP_REPLAY_OUT of replay's --out: what is meant for one verb is not set
-// for others, and MOONLOOP_HASH_KEY and its like are no settings.
+// The variable of a flag contains the name of the verb, such as MOONLOOP_REPLAY_OUT for replay's --out. So a value for one verb is not set
+// for others, and MOONLOOP_HASH_KEY and similar variables are not settings.
 type settings struct {
 	file  string // --config
 	print bool   // --print-config
 
-	stored storedSettings // of a run that goes on, which come before all but a few that are given
+	stored storedSettings // of a resumed run; most of them override given values
 
 	args *pflag.FlagSet    // the arguments of the verb, as flags
-	from map[string]source // of the values that are no defaults
+	from map[string]source // of the values that are not defaults
 }
 
 // source is where a value comes from.
@@ -45,14 +45,14 @@ const (
 
 func (s source) String() string { return strings.TrimSpace(s.kind + " " + s.at) }
 
-// given is a value from elsewhere.
+// given is a value from another source than the command line.
 type given struct {
 	from   source
 	as     string // how errors name it
 	values []string
 }
 
-// commandLineOnly are the flags that say how the others are read.
+// commandLineOnly are the flags about how the others are read.
 const commandLineOnly = "config print-config as resume help"
 
 // register adds the flags. Those of args are the verb's arguments.
@@ -62,7 +62,7 @@ func (s *settings) register(fs, args *pflag.FlagSet) {
 	s.args, s.from = args, map[string]source{}
 }
 
-// apply sets the flags that the command line leaves out. Its error is everything that is wrong with the environment and the file.
+// apply sets the flags that the command line does not have. It returns all errors in the environment and the file.
 func (s *settings) apply(cmd *cobra.Command) error {
 	known := s.known(cmd)
 	prefix := variableOf(cmd, "")
@@ -93,7 +93,7 @@ func (s *settings) apply(cmd *cobra.Command) error {
 	return errors.Join(errs...)
 }
 
-// known are the flags that may be set from elsewhere.
+// known are the flags that can be set by other sources.
 func (s *settings) known(cmd *cobra.Command) (known []*pflag.Flag) {
 	for _, fs := range []*pflag.FlagSet{s.args, cmd.Flags()} {
 		fs.VisitAll(func(f *pflag.Flag) {
@@ -105,10 +105,10 @@ func (s *settings) known(cmd *cobra.Command) (known []*pflag.Flag) {
 	return known
 }
 
-// set gives a flag a value from elsewhere.
+// set sets a flag to a value from another source.
 func (s *settings) set(cmd *cobra.Command, f *pflag.Flag, g given) error {
 	if listOf(f) == nil && g.values[0] == f.Value.String() {
-		return nil // else "--grace has no effect" would be said of a default that was written down
+		return nil // else a default that was written down would cause "--grace has no effect"
 	}
 	for _, v := range g.values {
 		if v == hidden {
@@ -136,10 +136,10 @@ func variableOf(cmd *cobra.Command, flag string) string {
 	return strings.ToUpper("moonloop_" + cmd.Name() + "_" + strings.ReplaceAll(flag, "-", "_"))
 }
 
-// serviceVariable are the variables that Kubernetes sets for a service whose name begins like ours.
+// serviceVariable matches the variables that Kubernetes sets for a service whose name begins like ours.
 var serviceVariable = regexp.MustCompile(`^(.*_)?(SERVICE_HOST|SERVICE_PORT(_.*)?|PORT(_[0-9]+_(TCP|UDP|SCTP).*)?)$`)
 
-// variables returns what the environment says. An empty variable says nothing. A flag that may be given several times takes each line.
+// variables returns the settings in the environment. An empty variable is ignored. For a repeatable flag, each line is a value.
 func variables(known []*pflag.Flag, prefix string) (found map[string]given, errs []error) {
 	found = map[string]given{}
 	for _, pair := range slices.Sorted(slices.Values(os.Environ())) {

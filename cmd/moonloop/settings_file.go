@@ -17,13 +17,13 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A file of settings is YAML with the names of flags as keys. JSON is YAML, too, so the summary.json of a run, which holds the run's
-// settings, can be given as it is. The parser's nodes know their lines; libraries that read any format into a map do not.
+// A settings file is YAML with the names of flags as keys. JSON is YAML, too, so the summary.json of a run, which has the run's settings,
+// can be used unchanged. The parser's nodes have line numbers; libraries that read any format into a map do not.
 
 // maxSettingsFile bounds a file of settings, in bytes. A summary has some ten thousand.
 const maxSettingsFile = 4 << 20
 
-// readSettings returns what a file says, by flag. Its error is everything that is wrong with the file.
+// readSettings returns the settings in a file, by flag. It returns all errors in the file.
 func readSettings(ctx context.Context, name string, known []*pflag.Flag) (map[string]given, error) {
 	found := map[string]given{}
 	content, err := readSmallFile(ctx, name, maxSettingsFile)
@@ -65,7 +65,7 @@ func parsedSettings(name, content string, known []*pflag.Flag) (map[string]given
 	return found, errors.Join(errs...)
 }
 
-// meant says what a key that is none may stand for.
+// meant suggests what an unknown key may mean.
 func meant(key string, known []*pflag.Flag) string {
 	if slices.Contains(strings.Fields(commandLineOnly), key) {
 		return "; it belongs on the command line"
@@ -76,16 +76,16 @@ func meant(key string, known []*pflag.Flag) string {
 	return didYouMean(nearest(strings.ReplaceAll(strings.ToLower(key), "_", "-"), namesOf(known)), "")
 }
 
-// yamlLine is how the parser's errors begin.
+// yamlLine matches the beginning of the parser's errors.
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\s*)?line (\d+): `)
 
-// parseSettings returns the keys and values of a file in turn. Its errors begin with the line, which the name of the file goes before.
+// parseSettings returns the keys and values of a file in turn. Its errors begin with the line; the caller prepends the name of the file.
 func parseSettings(content string) ([]*yaml.Node, error) {
 	var file, more yaml.Node
 	decoder := yaml.NewDecoder(strings.NewReader(content))
 	switch err := decoder.Decode(&file); {
 	case errors.Is(err, io.EOF):
-		return nil, nil // comments alone
+		return nil, nil // only comments
 	case err != nil:
 		return nil, errors.New(yamlLine.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), "$1: ") + "; want YAML with a line \"setting: value\" for each setting")
 	}
@@ -121,7 +121,7 @@ func pairsOf(n *yaml.Node) ([]*yaml.Node, error) {
 	return n.Content, nil
 }
 
-// valuesOf returns a value as the command line would have it: one text, or several of a flag that may be given several times.
+// valuesOf returns a value in the form of the command line: one text, or several for a repeatable flag.
 func valuesOf(f *pflag.Flag, n *yaml.Node) ([]string, error) {
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Tag != "!!null":

@@ -18,7 +18,7 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 )
 
-// effective returns the values that count, without what may be secret, in the order of the flags. Values that are empty are left out.
+// effective returns the effective values, without secrets, in the order of the flags. Empty values are left out.
 func (s *settings) effective(cmd *cobra.Command) (list []report.Setting) {
 	for _, f := range s.known(cmd) {
 		values := []string{f.Value.String()}
@@ -31,7 +31,7 @@ func (s *settings) effective(cmd *cobra.Command) (list []report.Setting) {
 		}
 		for i, v := range values {
 			if publicValue(v) != v || ruleOf(f).secret && !namesSource(f.Name, v) {
-				values[i] = hidden // all of it: a run with a part of a value would be another one
+				values[i] = hidden // all of it, because a part of a value would be another setting
 			}
 		}
 		set := report.Setting{Name: f.Name, Value: values, From: cmp.Or(s.from[f.Name].String(), "default")}
@@ -43,13 +43,13 @@ func (s *settings) effective(cmd *cobra.Command) (list []report.Setting) {
 	return list
 }
 
-// valueOf returns the value of a flag as JSON has it.
+// valueOf returns the value of a flag in JSON.
 func valueOf(f *pflag.Flag, text string) any {
 	switch jsonType(f) {
 	case "boolean":
 		return text == "true"
 	case "integer", "number":
-		if !json.Valid([]byte(text)) { // such as the rate that is above all
+		if !json.Valid([]byte(text)) { // such as an infinite rate
 			return strings.ToLower(strings.TrimPrefix(text, "+"))
 		}
 		return json.Number(text)
@@ -57,7 +57,7 @@ func valueOf(f *pflag.Flag, text string) any {
 	return text
 }
 
-// writeSettings writes settings as a file of --config, with their sources as comments.
+// writeSettings writes settings as a file for --config, with their sources as comments.
 func writeSettings(w io.Writer, list []report.Setting) error {
 	root := &yaml.Node{Kind: yaml.MappingNode}
 	for _, s := range list {

@@ -167,7 +167,7 @@ func TestSettingsErrors(t *testing.T) {
 		"unknown variable": {"seed: 1\n", [2]string{"MOONLOOP_REPLAY_SPEDUP", "2"}, []string{"MOONLOOP_REPLAY_SPEDUP: there is no such setting; did you mean MOONLOOP_REPLAY_SPEEDUP?"}},
 		"wrong variable":   {"seed: 1\n", [2]string{"MOONLOOP_REPLAY_SPEEDUP", "-2"}, []string{`MOONLOOP_REPLAY_SPEEDUP "-2": want a number`}},
 		"secret value":     {"header: " + planted + "\n", [2]string{}, []string{"run.yaml:1: header: want \"Name: value\""}},
-		"user in the URL":  {"url: http://user:" + planted + "@e\n", [2]string{}, []string{"it holds a user name"}},
+		"user in the URL":  {"url: http://user:" + planted + "@e\n", [2]string{}, []string{"it contains a user name"}},
 		"contradiction":    {"no-fixed-schedule: true\nstart: 1m\nurl: http://e\n", [2]string{}, []string{"--start has no effect with --no-fixed-schedule"}},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -37,7 +37,7 @@ func newShadowCommand() *cobra.Command {
 	var f shadowFlags
 	cmd := &cobra.Command{
 		Use:   "shadow FOLDER --out DIR --allow-target URL [flags] -- --url URL",
-		Short: "Replay production minutes behind it, from the journals that a Collector is writing",
+		Short: "Replay production to another engine while it runs, minutes behind it",
 		Args: func(cmd *cobra.Command, args []string) error {
 			own := len(args)
 			if at := cmd.ArgsLenAtDash(); at >= 0 {
@@ -74,7 +74,7 @@ func newShadowCommand() *cobra.Command {
 	return cmd
 }
 
-// shadowsOwn are the flags of replay that a shadow sets itself, or that need a trace that ends.
+// shadowsOwn are the flags of replay that a shadow sets itself, or that need a trace with an end.
 var shadowsOwn = []string{
 	"out", "force", "dry-run", "print-config", "run-id", "save-prompts", "xlsx", "parquet", "quarantine", "lenient", "strict", "start-at", "shard", "start", "end",
 	"max-requests", "max-duration", "loop", "loop-fresh", "runs", "runs-fresh", "runs-pause", "runs-warmup", "speedup", "request-rate", "request-rate-series", "no-fixed-schedule", "spread", "from", "transform", "map", "time-unit",
@@ -136,10 +136,10 @@ func (f *shadowFlags) run(cmd *cobra.Command, journals string, args []string) er
 	return exitWith(map[study.Outcome]int{study.OutsideTolerance: exitGoals, study.OpenTolerance: exitInvalid}[twin.Answer])
 }
 
-// productionKeys are the variables that applications take their own keys from.
+// productionKeys are the variables in which applications have their keys.
 var productionKeys = []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_API_KEY", "MISTRAL_API_KEY", "GEMINI_API_KEY"}
 
-// guard refuses what could be production: an engine that is not allowed, and one that other machines use with no key of the shadow's own.
+// guard refuses engines that may be production: one that is not allowed, and one on another machine without a separate key for the shadow.
 func (f *shadowFlags) guard(t agent.Target) error {
 	var allowed service.Targets
 	for _, text := range f.targets {

@@ -43,7 +43,7 @@ type simulateFlags struct {
 
 func newSimulateCommand() *cobra.Command {
 	var f simulateFlags
-	c := simulator.Config{Template: new(simulator.Template), Record: simulator.Recording{Keep: -1}} // nobody asks this process for records
+	c := simulator.Config{Template: new(simulator.Template), Record: simulator.Recording{Keep: -1}} // nothing asks this process for records
 	cmd := &cobra.Command{
 		Use:   "simulate",
 		Short: "Simulate an OpenAI-compatible engine, with a prefix cache, latencies and faults",
@@ -120,7 +120,7 @@ func faultHelp() string {
 	return b.String()
 }
 
-// apply completes the configuration with the flags that need a look.
+// apply completes the configuration with the flags that need a check.
 func (f *simulateFlags) apply(ctx context.Context, fs *pflag.FlagSet, c *simulator.Config) error {
 	switch f.like {
 	case "vllm":
@@ -149,7 +149,7 @@ func (f *simulateFlags) apply(ctx context.Context, fs *pflag.FlagSet, c *simulat
 	return errors.Join(err, wrong)
 }
 
-// liken takes over what an engine does and no flag says.
+// liken copies the behaviour of an engine that no flag sets.
 func liken(fs *pflag.FlagSet, c *simulator.Config, engine simulator.Config) {
 	c.Like = engine.Like
 	for name, take := range map[string]func(){
@@ -206,7 +206,7 @@ func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err erro
 		return hintError{fmt.Errorf("listen on %s: %w", f.listen, err), "--listen 127.0.0.1:0 takes a free port"}
 	}
 	defer listener.Close() //nolint:errcheck // the server has closed it already, unless we fail before
-	if f.record != "" {    // only now: a mistake on the command line must not cost an earlier record
+	if f.record != "" {    // only now, so that a mistake on the command line does not cost an earlier record
 		file, err := os.OpenFile(f.record, os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
 		if err != nil {
 			return fmt.Errorf("record file: %w", err)
@@ -252,7 +252,7 @@ func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err erro
 		return exitWith(exitGoals)
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), engine.Stats())
-	if schedule != nil { // ctx may have ended, and that is how serving ends
+	if schedule != nil { // ctx may have ended, which is how serving ends
 		if err := f.judge.decide(context.WithoutCancel(ctx), schedule, f.record, cmd.OutOrStdout()); err != nil {
 			printError(cmd.ErrOrStderr(), err)
 			return exitWith(exitUsage)
@@ -265,7 +265,7 @@ func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err erro
 	return nil
 }
 
-// prepareJudge has the engine record what a judgement needs, in a file of its own if none is named. forget removes that file.
+// prepareJudge makes the engine record what a judgement needs, in a temporary file if none is named. forget removes that file.
 func (f *simulateFlags) prepareJudge(c *simulator.Config) (forget func(), err error) {
 	if !f.recordWrites && f.judge.export != "" {
 		return nil, errors.New("--record-writes=false leaves out when tokens were written, which --export is compared with: leave out one of them")
@@ -284,10 +284,10 @@ func (f *simulateFlags) prepareJudge(c *simulator.Config) (forget func(), err er
 	return func() { _ = os.RemoveAll(dir) }, nil
 }
 
-// vegetaSeq is the header in which vegeta numbers its requests.
+// vegetaSeq is the header with vegeta's request number.
 const vegetaSeq = "X-Vegeta-Seq"
 
-// serveUntil serves until ctx ends, lets requests under way finish within grace, and then breaks them off.
+// serveUntil serves until ctx ends, lets requests in flight finish within grace, and then breaks them off.
 func serveUntil(ctx context.Context, server *http.Server, listener net.Listener, grace time.Duration) error {
 	failed := make(chan error, 1)
 	go func() {

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// nearest returns the known words that a mistyped one may stand for: those that it begins, and those within the fewest
-// slips of the keys, at most one for each three letters. The library suggests commands, so the words become some.
+// nearest returns the known words that a mistyped one may mean: those that begin with it, and those with the fewest typing errors, at most
+// one for each three letters. The library suggests commands, so the words are turned into commands.
 func nearest(typed string, known []string) []string {
 	words := &cobra.Command{}
 	for _, word := range slices.Compact(slices.Sorted(slices.Values(known))) {
@@ -30,11 +30,11 @@ func nearest(typed string, known []string) []string {
 	return nil
 }
 
-// flagNames returns the names that a verb's flags have, its other tools' ones included.
+// flagNames returns the names of a verb's flags, including those of other tools.
 func flagNames(cmd *cobra.Command) []string {
 	var names []string
 	if cmd.Name() == replayVerb {
-		for _, a := range rows { // not the families, which mean nothing here
+		for _, a := range rows { // not the families, which have no meaning here
 			names = append(names, a.name)
 		}
 	}
@@ -42,7 +42,7 @@ func flagNames(cmd *cobra.Command) []string {
 	return names
 }
 
-// didYouMean completes a message with what may have been meant; "" where nothing is near.
+// didYouMean completes a message with suggestions; "" if there are none.
 func didYouMean(near []string, before string) string {
 	if len(near) == 0 {
 		return ""
@@ -50,7 +50,7 @@ func didYouMean(near []string, before string) string {
 	return "; did you mean " + before + strings.Join(near, " or "+before) + "?"
 }
 
-// otherVerbs are words of other tools for our verbs.
+// otherVerbs are other tools' words for our verbs.
 var otherVerbs = map[string]string{
 	"replay": "attack bench benchmark profile run load", "capture": "record listen collect", "convert": "import",
 	"inspect":  "analyze analyse analyze-trace stats show check diff compare",
@@ -81,22 +81,22 @@ func commandNames(parent *cobra.Command) (names []string) {
 	return names
 }
 
-// findCommand returns the verb that a command line names, and its arguments. The library's own error is not fit to be read.
+// findCommand returns the verb of a command line, and its arguments. The library's own error is hard to read.
 func findCommand(root *cobra.Command, args []string) (*cobra.Command, []string, error) {
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		completeAliases(root)
+		completeFlags(root)
 	}
 	verb, rest, err := root.Find(args)
 	if err == nil || strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
 		return verb, rest, nil
 	}
-	// No flag of the root has a value, so the first word is the one that names no command.
+	// No flag of the root has a value, so the first word is the unknown command.
 	i := slices.IndexFunc(args, func(word string) bool { return !strings.HasPrefix(word, "-") })
 	return nil, nil, noSuchCommand(root, args[max(i, 0)])
 }
 
-// wordCompletion completes the library's own verb: without a shell, or with one that it does not know, it would show its
-// help and succeed.
+// wordCompletion completes the library's own verb: without a shell, or with an unknown one, it would show its help and succeed.
 func wordCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	c, _, _ := root.Find([]string{"completion"})
@@ -115,7 +115,7 @@ func wordCompletion(root *cobra.Command) {
 	}
 }
 
-// wordHelp completes the library's own verb, too: a topic that does not exist is an error.
+// wordHelp completes the library's own verb, too: an unknown topic is an error.
 func wordHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})

@@ -10,7 +10,7 @@ import (
 	"github.com/moonloop/moonloop/capture"
 )
 
-// traceFlags are the flags that every command which makes traces of telemetry has.
+// traceFlags are the flags of every command that makes traces from telemetry.
 type traceFlags struct {
 	capture.Options
 	out         string
@@ -25,7 +25,7 @@ func (f *traceFlags) addOutput(fs *pflag.FlagSet) {
 	add(fs, &f.json, "json", false)
 }
 
-// addRequests adds the flags that decide how requests become rows.
+// addRequests adds the flags about how requests become rows.
 func (f *traceFlags) addRequests(fs *pflag.FlagSet) {
 	wordVar(fs, &f.Replays, "replays", capture.ReplaysSeparate, capture.ReplaysSeparate, capture.ReplaysDrop, capture.ReplaysOnly)
 	wordVar(fs, &f.MissingTokens, "missing-tokens", capture.MissingDrop, capture.MissingDrop, capture.MissingEstimate)
@@ -35,15 +35,14 @@ func (f *traceFlags) addRequests(fs *pflag.FlagSet) {
 	add(fs, &f.TempDir, "temp-dir", "", that("a folder that exists", isFolder))
 }
 
-// options returns the options of a compilation that the flags set.
+// options returns the options of a compilation from the flags.
 func (f *traceFlags) options(cmd *cobra.Command) capture.Options {
 	opt := f.Options
 	opt.Tool = cmd.CommandPath() + " " + version()
 	return opt
 }
 
-// begin checks where the traces go, as far as that is known before there is anything to write. With runs, replays have traces of
-// their own beside it.
+// begin checks the output files, as far as possible in advance. With runs, replays have separate traces next to it.
 func (f *traceFlags) begin(runs bool, inputs ...string) (*traces, error) {
 	t := &traces{traceFlags: f, outputs: outputs{out: f.out, force: f.force, runs: runs && f.Replays != capture.ReplaysDrop}}
 	for _, name := range inputs {

@@ -42,7 +42,7 @@ func newTransformCommand() *cobra.Command {
 	var f transformFlags
 	cmd := &cobra.Command{
 		Use:   "transform TRACE... [--out TRACE]",
-		Short: "Scale, cut, join and reshape Mooncake traces, and keep what they share",
+		Short: "Scale, cut, join and reshape Mooncake traces without losing what their requests share",
 		Args:  someInputs("one file or more", `name files, URLs, or - for standard input`),
 		RunE:  func(cmd *cobra.Command, args []string) error { return runTransform(cmd, f, args) },
 	}
@@ -67,6 +67,7 @@ func newTransformCommand() *cobra.Command {
 	add(fs, &f.First, "first", 0, whole(0, maxRows))
 	add(fs, &f.Sample, "sample", 1, number(mooncake.MinSampleRate, 1))
 	wordVar(fs, &f.SampleBy, "sample-by", mooncake.SampleSession, mooncake.SampleSession, mooncake.SamplePrefix)
+	add(fs, (*string)(&f.Draw), "draw", "", oneOf("shuffle", "random"))
 	add(fs, &f.Scale, "scale", 1, factor)
 	add(fs, &f.Shift, "shift", transform.DefaultShift, lasting(time.Millisecond, 24*time.Hour, "from 1ms to 24h"))
 	add(fs, &f.InputScale, "input-scale", 1, factor)
@@ -108,7 +109,7 @@ func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err err
 	}
 	for _, same := range []*float64{&c.InputScale, &c.PrefixScale} {
 		if *same == 1 {
-			*same = 0 // which does nothing, too
+			*same = 0 // which also does nothing
 		}
 	}
 	if err := inFlags(c.Validate(), cmd.Flags()); err != nil {
@@ -136,13 +137,13 @@ func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err err
 		if file, err = f.create(f.out); err != nil {
 			return err
 		}
-		defer func() { _ = file.Close() }() // after Commit without effect
+		defer func() { _ = file.Close() }() // no effect after Commit
 	}
 	stream, err := transform.Open(c, sources...)
 	if err != nil {
 		return inFlags(err, cmd.Flags())
 	}
-	defer stream.Close() // before the traces are
+	defer stream.Close() // before the traces are closed
 	out := bufio.NewWriterSize(cmd.OutOrStdout(), 256<<10)
 	writer, digester := mooncake.NewWriter(out), (*mooncake.Digester)(nil)
 	if file != nil {
@@ -172,13 +173,13 @@ func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err err
 	return f.say(cmd.ErrOrStderr(), report, stream)
 }
 
-// lastRow keeps a row back until it is known to be the last one. In a pipe there is no sidecar, so the last row says what was done.
+// lastRow delays a row until it is known whether it is the last one. A pipe has no sidecar, so the last row has the transformations.
 type lastRow struct {
 	*mooncake.Writer
 	held *mooncake.Row
 }
 
-// hold writes the row before.
+// hold writes the delayed row, and delays this one.
 func (l *lastRow) hold(row *mooncake.Row) error {
 	before := l.held
 	if l.held = row; before == nil {
@@ -187,7 +188,7 @@ func (l *lastRow) hold(row *mooncake.Row) error {
 	return l.Write(before)
 }
 
-// write writes the row that is held, if one is, with what was done.
+// write writes the delayed row, if there is one, with the transformations.
 func (l *lastRow) write(done []mooncake.Transformation) error {
 	if l.held == nil {
 		return nil
@@ -206,7 +207,7 @@ func (l *lastRow) write(done []mooncake.Transformation) error {
 	return l.Write(l.held)
 }
 
-// isPipe reports whether somebody else reads what is written.
+// isPipe reports whether another program reads the output.
 func isPipe(w io.Writer) bool {
 	f, isFile := w.(*os.File)
 	if !isFile {
@@ -227,7 +228,7 @@ func copyRows(ctx context.Context, stream *transform.Stream, write func(*mooncak
 	})
 }
 
-// say tells what was done, on standard error, since rows may be on standard output.
+// say reports what was done, on standard error, because rows may be on standard output.
 func (f *transformFlags) say(w io.Writer, r transform.Report, s *transform.Stream) error {
 	for _, step := range r.Steps {
 		if _, err := fmt.Fprintf(w, "%-13s %s\n", step.Name, step.Effect); err != nil {
@@ -273,8 +274,8 @@ type tracesRead struct {
 	flags  *transformFlags
 	stdin  io.Reader
 	metas  []*mooncake.Meta
-	opened []*mooncake.Trace // by the same number
-	traces []*mooncake.Trace // that were opened, some of them twice
+	opened []*mooncake.Trace // with the same index
+	traces []*mooncake.Trace // opened traces, some of them twice
 	ends   []func() error
 }
 
@@ -286,7 +287,7 @@ func (t *tracesRead) close() error {
 	return errors.Join(errs...)
 }
 
-// notices say how the traces are laid out, and what their timestamps are, where that is not as usual.
+// notices report unusual layouts and timestamps of the traces.
 func (t *tracesRead) notices() (texts []string) {
 	for _, trace := range t.traces {
 		for _, n := range trace.Notices() {
@@ -309,7 +310,7 @@ func (t *tracesRead) open(name string, stdin io.Reader) (*mooncake.Trace, error)
 	return trace, err
 }
 
-// source is a trace, of which the sidecar is read at once.
+// source is a trace, whose sidecar is read at once.
 func (t *tracesRead) source(name string) (transform.Source, error) {
 	s := transform.Source{Name: displayName(name)}
 	var meta *mooncake.Meta
@@ -349,7 +350,7 @@ func (t *tracesRead) source(name string) (transform.Source, error) {
 	return s, nil
 }
 
-// before is what was done to a source before, by its sidecar or, where there is none, by its last row.
+// before returns the earlier transformations of a source, from its sidecar or, if there is none, from its last row.
 func (t *tracesRead) before(source int) []mooncake.Transformation {
 	switch {
 	case t.metas[source] != nil:
@@ -360,7 +361,7 @@ func (t *tracesRead) before(source int) []mooncake.Transformation {
 	return nil
 }
 
-// meta is the sidecar of the new trace: what the sources' say of their rows stays true of fewer or more of them.
+// meta returns the sidecar of the new trace: facts about the sources' rows that remain true of more or fewer rows.
 func (t *tracesRead) meta(s *transform.Stream, r transform.Report, d *mooncake.Digester) *mooncake.Meta {
 	m := &mooncake.Meta{}
 	for i, from := range t.metas {
@@ -377,7 +378,7 @@ func (t *tracesRead) meta(s *transform.Stream, r transform.Report, d *mooncake.D
 		m.TimeBase = time.Time{}
 	}
 	if r.Before.Rows != r.After.Rows || len(t.metas) > 1 {
-		m.Identity, m.ObservedCache = nil, nil // of the rows that there were
+		m.Identity, m.ObservedCache = nil, nil // they describe the original rows
 	}
 	m.Sampling = t.sampling(r.After.Rows)
 	m.Schema, m.Tool, m.Rows, m.TimeUnit = mooncake.MetaSchema, "moonloop transform "+version(), r.After.Rows, "ms"
@@ -386,7 +387,7 @@ func (t *tracesRead) meta(s *transform.Stream, r transform.Report, d *mooncake.D
 	return m
 }
 
-// sampling says of which samples of production the new trace is: those of its sources, and then of each the part that was kept.
+// sampling returns the samples of production in the new trace: those of its sources, reduced to the part that was kept.
 func (t *tracesRead) sampling(rows int64) (list []mooncake.Sampling) {
 	whole, rate := true, cmp.Or(t.flags.Sample, 1)
 	for _, from := range t.metas {
@@ -398,7 +399,7 @@ func (t *tracesRead) sampling(rows int64) (list []mooncake.Sampling) {
 			if rate != 1 {
 				s.By = t.flags.SampleBy
 			}
-			s.Rate, s.Rows = s.Rate*rate, 0 // how many rows of which one are left, nobody counts
+			s.Rate, s.Rows = s.Rate*rate, 0 // the number of remaining rows of each is unknown
 			whole = whole && s.Rate == 1
 			if !slices.Contains(list, s) {
 				list = append(list, s)
@@ -414,8 +415,7 @@ func (t *tracesRead) sampling(rows int64) (list []mooncake.Sampling) {
 	return list
 }
 
-// lets says how ids and times of the new trace were made, as far as each of its sources knows; which rows tell what is counted as they are
-// written.
+// lets returns how ids and times of the new trace were made, as far as its sources have it; the rest is counted as rows are written.
 func (t *tracesRead) lets(m *mooncake.Meta, s *transform.Stream) {
 	var p mooncake.Privacy
 	m.HashKeys, m.HashDomains = nil, nil

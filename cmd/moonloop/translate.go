@@ -35,26 +35,26 @@ import (
 	"github.com/moonloop/moonloop/mooncake/transform"
 )
 
-// This file turns the command line of another replay tool into ours, before flags are parsed. What is ours already, flag and
-// value, stays as it is typed; flags that only have another name are left to [peerNames].
+// This file translates the command line of another replay tool into ours, before flags are parsed. Flags and values that are ours already
+// are not changed; flags that only have another name are left to [peerNames].
 
-// translator is a command line under way.
+// translator translates a command line.
 type translator struct {
 	fs     *pflag.FlagSet
-	tools  []string // that it may be written for
+	tools  []string // tools for which it may be written
 	args   []string // of ours
-	said   []string // for standard error
+	said   []string // messages for standard error
 	extra  map[string]json.RawMessage
-	kept   map[string]string // values that mean something together only
-	models []string          // where --model is given several times
+	kept   map[string]string // values that have a meaning only together
+	models []string          // if --model is given several times
 
-	adapters []string // of LoRA, in the place of the model
+	adapters []string // of LoRA, instead of the model
 }
 
-// aliasHint tells where the table is.
+// aliasHint says where the table is.
 const aliasHint = `"moonloop help aliases" lists the flags of other tools; --as says which tool a command line is for`
 
-// translate returns the command line of a replay in our flags, and what there is to say about it.
+// translate returns the command line of a replay in our flags, and messages about it.
 func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error) {
 	words, rest := splitFlags(fs, args)
 	switch all, is, err := withConfig(fs, words, rest); {
@@ -65,20 +65,24 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 	}
 	t := &translator{fs: fs, extra: map[string]json.RawMessage{}, kept: map[string]string{}, tools: toolsOf(fs, words)}
 	var errs []error
-	if len(words) > 0 && words[0].name == "" {
-		if ours := otherCommands[words[0].typed[0]]; ours != "" {
-			if _, err := os.Stat(words[0].typed[0]); err != nil { // no trace of that name
-				return nil, nil, hintError{fmt.Errorf("%s is another tool's command, and no replay: %s", words[0].typed[0], ours), aliasHint}
-			}
+	if command, ours := otherCommand(words); ours != "" {
+		if noFile(strings.Fields(command)[0]) {
+			return nil, nil, hintError{fmt.Errorf("%s is another tool's command, and no replay: %s", command, ours), aliasHint}
 		}
 	}
-	// What a tool calls its replay is no trace.
+	// A tool's word for its replay is not a trace.
 	named := slices.ContainsFunc(words, func(w flagWord) bool {
 		return slices.Contains([]string{"input-file", "dataset-path", "trace-path", "data", "public-dataset", "hf-weka-dataset"}, w.name)
 	})
 	for _, w := range words {
 		if w.name == "" {
-			if !named || !slices.Contains([]string{"profile", "bench", "serve", "run", "benchmark"}, w.typed[0]) {
+			switch is := slices.Contains(replayWords, w.typed[0]); {
+			case is && w.typed[0] == embeds:
+				_ = t.endpoint("embeddings")
+			case is && named:
+			case is && noFile(w.typed[0]):
+				errs = append(errs, fmt.Errorf("%s: another tool's name for its replay, and no trace is named beside it: %s", w.typed[0], makesPrompts))
+			default:
 				t.args = append(t.args, w.typed...)
 				t.kept["trace"] = w.typed[0]
 			}
@@ -88,6 +92,8 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 		switch {
 		case err != nil:
 			errs = append(errs, err)
+		case severalNumbers(w):
+			errs = append(errs, fmt.Errorf("--%s %s: %s", w.name, quoted(w.values[0]), oneByOne))
 		case a == nil || a.renames():
 			t.args = append(t.args, w.typed...)
 		case a.state == refused:
@@ -121,7 +127,7 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 	return append(t.args, rest...), t.said, nil
 }
 
-// otherCommands are commands of other tools that are no replay, with ours.
+// otherCommands are commands of other tools that are not replays, with ours.
 var otherCommands = map[string]string{
 	"analyze-trace":    "moonloop inspect TRACE tells lengths, shared prefixes and cache hits; --json for programs",
 	"synthesize-trace": "moonloop transform TRACE --out FILE does it, with --time-scale, --prefix-scale, --roots, --input-scale and --max-input",
@@ -131,6 +137,60 @@ var otherCommands = map[string]string{
 	"plot":             "moonloop report makes a page of the folders of runs",
 	"preprocess":       "moonloop convert reads files of other formats, moonloop transform changes lengths",
 	"sweep":            "moonloop search finds the load that an engine takes",
+
+	"bench throughput":   noServer,
+	"bench latency":      noServer,
+	"bench startup":      noServer,
+	"bench mm-processor": noServer,
+	"bench sweep":        "moonloop search finds the load that an engine takes; start a replay for each setting, and moonloop report sets them side by side",
+}
+
+const noServer = "it measures an engine in its own process; start the engine's server, and send it a trace, which moonloop generate makes of chosen lengths"
+
+// otherCommand returns the command of another tool that a line begins with, where it is no replay, and ours for it.
+func otherCommand(words []flagWord) (command, ours string) {
+	at := max(0, slices.IndexFunc(words, func(w flagWord) bool { return w.name == "" }))
+	for _, w := range words[at:min(at+2, len(words))] {
+		if w.name != "" {
+			break
+		}
+		command = strings.TrimPrefix(command+" "+w.typed[0], " ")
+		if ours = otherCommands[command]; ours != "" {
+			break
+		}
+	}
+	return command, ours
+}
+
+// embeds is GuideLLM's name for its replay of embeddings.
+const embeds = "run-embeddings"
+
+// replayWords are what tools call their replay.
+var replayWords = []string{"profile", "bench", "serve", "run", "benchmark", embeds}
+
+// makesPrompts is what to do where another tool makes its prompts up.
+const makesPrompts = "a replay sends a trace, and makes no prompts up: moonloop generate --out TRACE makes one of chosen lengths"
+
+// noFile reports whether a word is the name of no file.
+func noFile(word string) bool {
+	_, err := os.Stat(word)
+	return err != nil
+}
+
+// ofVLLM is vLLM's name for its replay, which no other tool has.
+const ofVLLM = "bench serve"
+
+// otherDatasets says what to use in the place of vLLM's datasets.
+var otherDatasets = map[string]string{
+	"sharegpt":          "--dataset FILE makes the prompts of one of such a text",
+	"sonnet":            "--dataset FILE makes the prompts of one of such a text",
+	"custom":            "of a file of prompts, name the file as the trace, with --map text_input=prompt --no-fixed-schedule",
+	"burstgpt":          "name the file as the trace, with --from burstgpt",
+	"random":            "moonloop generate makes one of chosen lengths",
+	"random-mm":         "moonloop generate makes one of chosen lengths, and --images and --image-size add images",
+	"prefix_repetition": "moonloop generate makes one whose prompts share a beginning",
+	"custom_image":      "rows with messages hold images of yours, and --images adds some to any",
+	"hf":                "nothing is downloaded: download it, and make a trace of it with moonloop convert",
 }
 
 // shortNames are letters of other tools.
@@ -143,7 +203,7 @@ type flagWord struct {
 	typed  []string
 }
 
-// splitFlags cuts a command line into flags with their values. rest follows "--".
+// splitFlags splits a command line into flags with their values. rest is what follows "--".
 func splitFlags(fs *pflag.FlagSet, args []string) (words []flagWord, rest []string) {
 	for i := 0; i < len(args); i++ {
 		if args[i] == "--" {
@@ -161,7 +221,7 @@ func splitFlags(fs *pflag.FlagSet, args []string) (words []flagWord, rest []stri
 		case fs.ShorthandLookup(name[1:2]) == nil && shortNames[name] != "":
 			w.name = shortNames[name]
 			w.typed[0] = "--" + w.name + strings.TrimPrefix(args[i], name)
-		default: // letters, of which one that takes a value may stand before it
+		default: // letters; switches may precede one with a value
 			w.name = "-"
 			if f := fs.ShorthandLookup(name[1:2]); f != nil && f.Value.Type() != "bool" {
 				w.name = f.Name
@@ -174,7 +234,7 @@ func splitFlags(fs *pflag.FlagSet, args []string) (words []flagWord, rest []stri
 		if has {
 			w.values = []string{value}
 		}
-		own := fs.Lookup(w.name) != nil && !isSwitch // it takes what follows, as the flag library does
+		own := fs.Lookup(w.name) != nil && !isSwitch // the next word is its value, as for the flag library
 		for !has && takes != "" && i+1 < len(args) && (!isFlag(args[i+1]) || own && len(w.values) == 0) &&
 			(takes != onOff || args[i+1] == "true" || args[i+1] == "false") && (len(w.values) == 0 || takes == "V…" && w.takesMore(args, args[i+1])) {
 			i++
@@ -190,7 +250,7 @@ func isFlag(word string) bool {
 	return len(word) > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9') && word[1] != '.'
 }
 
-// takesOf returns which values a flag takes, and whether it may stand alone, in one of its meanings.
+// takesOf returns which values a flag accepts, and whether it may have none, in one of its meanings.
 func takesOf(fs *pflag.FlagSet, name string) (takes string, isSwitch bool) {
 	if f := fs.Lookup(name); f != nil && f.Value.Type() != "bool" {
 		takes = "V"
@@ -211,8 +271,14 @@ func known(name string) bool {
 	return slices.ContainsFunc(aliases, func(a alias) bool { return a.name == name })
 }
 
-// onOff is what a switch takes that true or false may follow.
+// onOff is the value of a switch that true or false may follow.
 const onOff = "B"
+
+// severalNumbers reports whether a load has several sizes, each of which another tool makes a run of.
+func severalNumbers(w flagWord) bool {
+	return slices.Contains([]string{"concurrency", "max-concurrency", "prefill-concurrency", "request-rate"}, w.name) && len(w.values) == 1 &&
+		strings.Contains(w.values[0], ",") && !strings.ContainsFunc(w.values[0], func(r rune) bool { return !strings.ContainsRune("0123456789.,", r) })
+}
 
 // takesMore reports whether a word goes on the list of a flag that takes several, instead of naming the trace.
 func (w flagWord) takesMore(line []string, word string) bool {
@@ -221,7 +287,7 @@ func (w flagWord) takesMore(line []string, word string) bool {
 		return strings.Contains(word, ":") && !strings.Contains(word, "://")
 	case "header":
 		return strings.Contains(word, "=") || strings.Contains(word, ":") && !strings.Contains(word, "://")
-	case "prompts": // dataset FILE, unless the file is elsewhere
+	case "prompts": // dataset FILE, unless the file is given elsewhere
 		return slices.Equal(w.values, []string{"dataset"}) && !slices.ContainsFunc(line, func(word string) bool {
 			name, _, _ := strings.Cut(word, "=")
 			return name == "--dataset"
@@ -230,13 +296,16 @@ func (w flagWord) takesMore(line []string, word string) bool {
 	return true
 }
 
-// toolsOf returns the tools that a command line may be for: the one of --as, else those that have all of its flags.
+// toolsOf returns the tools for which a command line may be written: that of --as, else those with all of its flags.
 func toolsOf(fs *pflag.FlagSet, words []flagWord) []string {
 	tools := slices.Sorted(maps.Keys(toolNames))
 	for _, w := range words {
 		if w.name == "as" && len(w.values) == 1 && toolNames[w.values[0]] != "" {
 			return w.values
 		}
+	}
+	if command, _ := otherCommand(words); command == ofVLLM {
+		return []string{vllm}
 	}
 	traces := slices.ContainsFunc(words, func(w flagWord) bool { return w.name == "trace-path" })
 	for _, w := range words {
@@ -259,7 +328,7 @@ func toolsOf(fs *pflag.FlagSet, words []flagWord) []string {
 	return tools
 }
 
-// fits reports whether a meaning goes with a value, by its form. Where none does, the flag is ours, and so is what is wrong with it.
+// fits reports whether a value has the form for a meaning. If there is none, the flag is ours, and so are its errors.
 func (a alias) fits(w flagWord) bool {
 	value := strings.Join(w.values, " ")
 	guides := strings.HasPrefix(value, "kind=") || strings.HasPrefix(value, "{") || value == "openai_http"
@@ -288,7 +357,7 @@ func (a alias) fits(w flagWord) bool {
 	case "seed":
 		return (a.tools == guidellm) == guides
 	case "model", "max-error-rate":
-		return false // ours, once or several times: see recorded and finish
+		return false // ours, given once or several times: see recorded and finish
 	case "scenario":
 		return value != theScenario || a.tools == aiperf
 	case "dataset-name":
@@ -310,7 +379,7 @@ func keepsValue(fs *pflag.FlagSet, w flagWord) bool {
 	return f.Value.Type() == "bool" || len(w.values) == 1 && (w.values[0] == "" || ruleOf(f).ok(w.values[0]) == nil)
 }
 
-// choose returns what a flag means, nil where it is ours or unknown.
+// choose returns the meaning of a flag, nil if it is ours or unknown.
 func (t *translator) choose(w flagWord) (*alias, error) {
 	if keepsValue(t.fs, w) {
 		if w.name == "extra-inputs" {
@@ -332,7 +401,7 @@ func (t *translator) choose(w flagWord) (*alias, error) {
 			w.name, t.toolNames(is[0]), is[0].means(), t.toolNames(is[1]), is[1].means(), strings.Fields(is[0].tools)[0], strings.Fields(is[1].tools)[0])
 	}
 	if len(is) == 0 || w.name == "profile" && len(w.values) == 0 && slices.ContainsFunc(t.tools, func(tool string) bool { return tool != vllm && tool != traceReplay }) {
-		return nil, nil // of a --profile without a value, the flag library says what it wants
+		return nil, nil // for a --profile without a value, the flag library reports what it needs
 	}
 	return is[0], nil
 }
@@ -359,7 +428,7 @@ func (t *translator) add(name, value string) error {
 	return nil
 }
 
-// keep is for flags that mean something together.
+// keep stores flags that have a meaning only together.
 func keep(name string) func(*translator, string) error {
 	return func(t *translator, value string) error {
 		if before, given := t.kept[name]; given && before != value {
@@ -370,7 +439,7 @@ func keep(name string) func(*translator, string) error {
 	}
 }
 
-// finish adds what flags mean together.
+// finish adds the meaning of several flags together.
 func (t *translator) finish() (errs []error) {
 	has := func(name string) bool { _, given := t.kept[name]; return given }
 	if has("image width") || has("image height") {
@@ -446,6 +515,9 @@ func (t *translator) finish() (errs []error) {
 		_ = t.add("users", t.kept["users"])
 		_ = t.add("request-rate", t.kept["user rate"])
 	}
+	if has("burst") && t.typed("request-rate", "request-rate-series") != "" {
+		errs = append(errs, errors.New("--arrival-pattern concurrency_burst: requests go as soon as --concurrency has room for them, and --request-rate says when: leave one of the two out"))
+	}
 	if has("ramp") || has("ramp from") || has("ramp to") {
 		if err := t.vllmRamp(); err != nil {
 			errs = append(errs, err)
@@ -471,7 +543,7 @@ func (t *translator) finish() (errs []error) {
 			t.said = append(t.said, "--dataset-name timed_trace: 16 tokens for each hash id, as there is no --timed-trace-chunk-hash-size")
 		}
 	case dataset != "":
-		errs = append(errs, fmt.Errorf("--dataset-name %s: want timed_trace; a replay reads no other dataset", quoted(dataset)))
+		errs = append(errs, fmt.Errorf("--dataset-name %s: want timed_trace: a replay sends a trace; %s", quoted(dataset), cmp.Or(otherDatasets[dataset], "moonloop convert makes one of a file of another format, moonloop generate one of chosen lengths")))
 	}
 	if has("chunk") {
 		_ = t.add("block-size", t.kept["chunk"])
@@ -496,7 +568,7 @@ func (t *translator) finish() (errs []error) {
 	return errs
 }
 
-// vllmDefaults are what vLLM and TraceReplay do where their command lines do not say it.
+// vllmDefaults are the defaults of vLLM and TraceReplay.
 func (t *translator) vllmDefaults() {
 	timed := t.kept["dataset"] == "timed_trace"
 	if (timed || t.kept["trace path"] != "") && t.kept["endpoint"] == "" && t.typed("endpoint") == "" {
@@ -515,10 +587,10 @@ func (t *translator) vllmDefaults() {
 	}
 }
 
-// vllmPrompts is the number of requests that vLLM sends unless it is told another.
+// vllmPrompts is the default number of requests of vLLM.
 const vllmPrompts = "1000"
 
-// promptsOf reads what prompts are made of, by the name that the flag has as a choice of several.
+// promptsOf parses the kind of prompts; name is the flag's name for it.
 func (t *translator) promptsOf(value string) error {
 	switch _, file := t.kept["prompts of"]; {
 	case file && t.typed("dataset") != "":
@@ -533,7 +605,7 @@ func (t *translator) promptsOf(value string) error {
 	return fmt.Errorf("%s: want dataset FILE, words or tokens", quoted(value))
 }
 
-// format reads the form in which a report is printed.
+// format parses the format of a report.
 func (t *translator) format(value string) error {
 	if value != "table" {
 		return fmt.Errorf("%s: want table; --out DIR writes JSON and CSV, --xlsx and --parquet the rest", quoted(value))
@@ -541,7 +613,7 @@ func (t *translator) format(value string) error {
 	return t.add("table", string(report.LayoutTraceReplay))
 }
 
-// textsOf makes the dataset of TraceReplay's modes. Its mode trace passes over what there is of one.
+// textsOf converts TraceReplay's modes to a dataset. Its mode trace ignores a dataset.
 func (t *translator) textsOf() error {
 	name, file := t.kept["text"], t.kept["text file"]
 	switch mode := cmp.Or(t.kept["mode"], "trace"); mode {
@@ -580,7 +652,7 @@ func withoutFlag(args []string, name string) (rest []string) {
 	return rest
 }
 
-// scale says how many seconds a unit of the timestamps lasts in the replay.
+// scale sets how many seconds a unit of the timestamps lasts in the replay.
 func (t *translator) scale(text string) []error {
 	s, err := parseFloat(text)
 	if err != nil || !(s > 0) || math.IsInf(s, 0) {
@@ -588,10 +660,10 @@ func (t *translator) scale(text string) []error {
 	}
 	unit, length := "s", 1.0
 	switch {
-	case t.kept["from"] != "": // which knows the unit
+	case t.kept["from"] != "": // it knows the unit
 		return []error{t.add("speedup", strconv.FormatFloat(1/s, 'g', -1, 64))}
 	}
-	switch { // the unit that is meant, so that what is faster is a speed-up
+	switch { // the intended unit, so that a faster replay is a speed-up
 	case s < 5e-5:
 		unit, length = "us", 1e-6
 	case s < 0.05:
@@ -616,7 +688,7 @@ func (t *translator) theTrace(value string) error {
 	return nil
 }
 
-// url puts a scheme before a host and port.
+// url adds a scheme to a host and port.
 func (t *translator) url(value string) error {
 	if hasPort(value) {
 		value = "http://" + value
@@ -637,13 +709,13 @@ var aiperfFormats = map[string]string{
 	"random_pool": "aiperf", "raw_payload": "payloads", "sagemaker_data_capture": "sagemaker", "single_turn": "aiperf", "tracelab": "tracelab", "weka_trace": "weka",
 }
 
-// aiperfFile is the trace. What it is, AIPerf finds out where --custom-dataset-type does not say it.
+// aiperfFile sets the trace. Without --custom-dataset-type, AIPerf detects its format.
 func (t *translator) aiperfFile(name string) error {
 	t.kept["input"] = name
 	return t.theTrace(name)
 }
 
-// findType looks at the beginning of AIPerf's file. What cannot be read is left to who opens it.
+// findType looks at the beginning of AIPerf's file. Errors are left to the reader of the file.
 func (t *translator) findType() {
 	files, err := filesOf(t.kept["input"])
 	if err != nil || t.typed("from") != "" {
@@ -688,7 +760,7 @@ func (t *translator) datasetType(value string) error {
 	return fmt.Errorf("%s: want mooncake_trace, %s; moonloop convert lists the other formats", quoted(value), strings.Join(slices.Sorted(maps.Keys(aiperfFormats)), ", "))
 }
 
-// only accepts what a replay does anyway.
+// only accepts values that a replay always has.
 func only(words ...string) func(*translator, string) error {
 	return func(_ *translator, value string) error {
 		if slices.Contains(words, value) {
@@ -710,13 +782,13 @@ func (t *translator) templateArguments(value string) error {
 	return t.body("chat_template_kwargs", json.RawMessage(value))
 }
 
-// requestPrefix is the run's id, as far as the numbers of requests come behind it.
+// requestPrefix sets the run's id, if only the numbers of requests follow it.
 func (t *translator) requestPrefix(value string) error {
 	return t.add("run-id", strings.TrimRight(value, "-"))
 }
 
-// synthesis makes the steps of moonloop transform that AIPerf's synthesis flags stand for. AIPerf multiplies what prompts share and
-// what they do not apart, --input-scale both: the second step takes the one from the other.
+// synthesis translates AIPerf's synthesis flags to steps of moonloop transform. AIPerf multiplies shared and other parts of prompts
+// separately, --input-scale both: the second step divides accordingly.
 func (t *translator) synthesis() (errs []error) {
 	factor := func(name, flag string) float64 {
 		text, given := t.kept[name]
@@ -748,6 +820,12 @@ func (t *translator) synthesis() (errs []error) {
 	} {
 		if value, given := t.kept[plain[0]]; given {
 			set(&first, plain[1], value)
+		}
+	}
+	if how, given := t.kept["draw"]; given {
+		set(&first, "draw", how)
+		if seed := t.typed("seed", "random-seed"); seed != "" {
+			set(&first, "seed", seed)
 		}
 	}
 	gap := time.Duration(0)
@@ -790,7 +868,7 @@ func (t *translator) synthesis() (errs []error) {
 	return errs
 }
 
-// endpointNames are those of --endpoint.
+// endpointNames are the values of --endpoint.
 var endpointNames = strings.Trim(fmt.Sprint(prompt.Endpoints()), "[]")
 
 func (t *translator) endpointPath(value string) error {
@@ -805,14 +883,14 @@ func (t *translator) endpointPath(value string) error {
 		return t.endpoint("messages")
 	case strings.HasSuffix(value, "/embeddings"):
 		return t.endpoint("embeddings")
-	case strings.HasSuffix(value, "/generate"), strings.HasSuffix(value, "/generate_stream"): // which of the two, --no-stream says
+	case strings.HasSuffix(value, "/generate"), strings.HasSuffix(value, "/generate_stream"): // --no-stream decides which of the two
 		return t.endpoint("generate")
 	}
 	return fmt.Errorf("%s: want a path that ends in /chat/completions, /completions, /responses, /messages, /embeddings, /generate or /generate_stream; or one of %s",
 		quoted(value), endpointNames)
 }
 
-// endpointType reads AIPerf's names, ours among them.
+// endpointType parses AIPerf's names, including ours.
 func (t *translator) endpointType(value string) error {
 	switch {
 	case value == "huggingface_generate":
@@ -823,13 +901,13 @@ func (t *translator) endpointType(value string) error {
 	return fmt.Errorf("%s: want huggingface_generate, or one of %s", quoted(value), endpointNames)
 }
 
-// endpoint adds it once, however many flags say the same.
+// endpoint adds the flag once, even if several flags set it.
 func (t *translator) endpoint(is string) error {
 	if slices.Contains(t.args, "--endpoint="+is) {
 		return nil
 	}
 	if before, given := t.kept["endpoint"]; given && before != is {
-		// vLLM's --endpoint is the path, which its --backend must agree with.
+		// vLLM's --endpoint is the path, which must agree with its --backend.
 		return fmt.Errorf("it asks for %s, and a flag before it for %s: leave one of the two out", is, before)
 	}
 	t.kept["endpoint"] = is
@@ -882,7 +960,7 @@ func seconds(name string) func(*translator, string) error {
 	}
 }
 
-// warmupGrace reads AIPerf's time for the requests of a warm-up; of ours, 0 is no limit.
+// warmupGrace parses AIPerf's time for the requests of a warm-up; for ours, 0 means no limit.
 func (t *translator) warmupGrace(value string) error {
 	if s, err := parseFloat(value); err == nil && s == 0 {
 		return t.add("warmup-grace", "1ns")
@@ -890,7 +968,7 @@ func (t *translator) warmupGrace(value string) error {
 	return seconds("warmup-grace")(t, value)
 }
 
-// steadyMark reads GuideLLM's warm-up, or cool-down: a share of the run below 1, else seconds.
+// steadyMark parses GuideLLM's warm-up, or cool-down: a share of the run below 1, else seconds.
 func steadyMark(name string) func(*translator, string) error {
 	return func(t *translator, value string) error {
 		v, err := parseFloat(value)
@@ -933,7 +1011,7 @@ func (t *translator) body(name string, value json.RawMessage) error {
 	return nil
 }
 
-// extraPairs reads key:value. A value that is JSON is taken as that.
+// extraPairs parses key:value. A value that is JSON is used as JSON.
 func (t *translator) extraPairs(value string) error {
 	if isObject(value) == nil {
 		return t.extraObject(value)
@@ -1015,7 +1093,7 @@ func (t *translator) noStream(string) error { return t.add("no-stream", "true") 
 func (t *translator) closed(string) error   { return t.add("no-fixed-schedule", "true") }
 func (t *translator) insecure(string) error { return t.add("insecure-skip-verify", "true") }
 
-// column accepts our own name of a field of rows.
+// column accepts our own name of a field.
 func column(ours string) func(*translator, string) error {
 	return func(t *translator, theirs string) error {
 		if theirs == ours {
@@ -1025,7 +1103,7 @@ func column(ours string) func(*translator, string) error {
 	}
 }
 
-// vllmRamp is vLLM's ramp over its requests, as one over the time that so many requests take.
+// vllmRamp is vLLM's ramp over its requests, as one over the time that this many requests take.
 func (t *translator) vllmRamp() error {
 	prompts, err := parseFloat(t.typed("num-prompts", "max-requests"))
 	from, err1 := parseFloat(t.kept["ramp from"])
@@ -1049,7 +1127,7 @@ func (t *translator) vllmRamp() error {
 	return t.add("request-rate", t.kept["ramp to"])
 }
 
-// typed returns the value of a flag by one of its names, as it was typed; empty without it.
+// typed returns the value of a flag by one of its names, as typed; empty if absent.
 func (t *translator) typed(names ...string) (value string) {
 	for i, arg := range t.args {
 		name, v, has := strings.Cut(strings.TrimPrefix(arg, "--"), "=")

@@ -21,9 +21,9 @@ import (
 	"github.com/moonloop/moonloop/mooncake/transform"
 )
 
-// This file holds what AIPerf's flags for recorded sessions of agents mean here.
+// This file translates AIPerf's flags for recorded sessions of agents.
 
-// theScenario is the one that AIPerf has.
+// theScenario is the only scenario of AIPerf.
 const theScenario = "inferencex-agentx-mvp"
 
 func (t *translator) scenario(value string) error {
@@ -41,7 +41,7 @@ func (t *translator) graphFormat(value string) error {
 	case "weka_trace", "dag_jsonl":
 		return t.datasetFormat(convert.Format(aiperfFormats[value]))
 	case "native":
-		return fmt.Errorf("%s: such a file says how requests are made of replies, and a replay sends requests that are known: record a run with moonloop capture, and replay that", value)
+		return fmt.Errorf("%s: such a file makes requests from the replies, but a replay sends recorded requests: record a run with moonloop capture, and replay that", value)
 	}
 	return fmt.Errorf("%s: want dynamo_trace, weka_trace or dag_jsonl", quoted(value))
 }
@@ -51,7 +51,7 @@ func (t *translator) datasetFormat(is convert.Format) error {
 	return t.add("from", string(is))
 }
 
-// recorded is what says which sessions there are: data sets of a hub, several models, and prompts that no run had before.
+// recorded translates the flags for the source of sessions: data sets of a hub, several models, and prompts that no earlier run had.
 func (t *translator) recorded() (errs []error) {
 	if name, given := t.kept["public"]; given || t.kept["hub"] != "" {
 		repository := hubOf(name, t.kept["hub"])
@@ -100,7 +100,7 @@ func (t *translator) recorded() (errs []error) {
 	return errs
 }
 
-// freshPrompts makes prompts that no other run, and no pass before, has sent.
+// freshPrompts chooses prompts that no other run, and no earlier pass, has sent.
 func (t *translator) freshPrompts(why string) {
 	if t.typed("seed", "random-seed") == "" {
 		seed := strconv.FormatUint(uint64(rand.Uint32()), 10) //nolint:gosec // no secret
@@ -114,7 +114,7 @@ func (t *translator) freshPrompts(why string) {
 	}
 }
 
-// window has AIPerf's window of a trace count from the first row, where it counts from timestamp 0.
+// window translates AIPerf's window of a trace, which counts from timestamp 0; ours counts from the first row.
 func (t *translator) window() (errs []error) {
 	names := map[string]string{"start": "fixed-schedule-start-offset", "end": "fixed-schedule-end-offset"}
 	file := cmp.Or(t.kept["input"], t.kept["trace"])
@@ -126,7 +126,7 @@ func (t *translator) window() (errs []error) {
 	}
 	trace, err := mooncake.Open(context.Background(), file, mooncake.OpenOptions{})
 	if err != nil {
-		return nil // who replays it says so
+		return nil // the replay reports it
 	}
 	defer func() { _ = trace.Close() }()
 	row, err := trace.Read()
@@ -141,34 +141,34 @@ func (t *translator) window() (errs []error) {
 		}
 		at -= row.Timestamp.V
 		if ours == "end" && at < 0 {
-			errs = append(errs, fmt.Errorf("--%s %s: it counts from timestamp 0, and the first row is at %g; --fixed-schedule-auto-offset has it count from that row", theirs, text, row.Timestamp.V))
+			errs = append(errs, fmt.Errorf("--%s %s: it counts from timestamp 0, and the first row is at %g; with --fixed-schedule-auto-offset it counts from that row", theirs, text, row.Timestamp.V))
 			continue
 		}
-		if at = max(at, 0); ours == "end" && at == 0 { // which would be no end
+		if at = max(at, 0); ours == "end" && at == 0 { // which would mean no end
 			at = 0.001
 		}
 		t.args = withoutFlag(t.args, theirs)
 		_ = t.add(ours, strconv.FormatFloat(at, 'f', -1, 64))
-		t.said = append(t.said, fmt.Sprintf("--%s: it counts from timestamp 0, and the first row is at %g; --fixed-schedule-auto-offset has it count from that row", theirs, row.Timestamp.V))
+		t.said = append(t.said, fmt.Sprintf("--%s: it counts from timestamp 0, and the first row is at %g; with --fixed-schedule-auto-offset it counts from that row", theirs, row.Timestamp.V))
 	}
 	return errs
 }
 
-// turnsOfTexts leaves the timestamps of AIPerf's turns aside, as it does unless --fixed-schedule says otherwise.
+// turnsOfTexts ignores the timestamps of AIPerf's turns, as AIPerf does without --fixed-schedule.
 func (t *translator) turnsOfTexts() {
 	if _, timed := t.kept["timed"]; !timed && t.kept["from"] == aiperfFormats["single_turn"] && !t.untimed() {
 		_ = t.closed("")
 	}
 }
 
-// untilReached has the trace sent again until there are so many requests, or so much time has passed, as AIPerf is told, where no timestamps
-// are followed.
+// untilReached repeats the trace until the number of requests, or the time, that AIPerf's flags set is reached, if timestamps are not
+// followed.
 func (t *translator) untilReached() (errs []error) {
 	info, err := os.Stat(t.kept["input"])
 	folder := err == nil && info.IsDir()
 	kind := strings.ReplaceAll(t.kept["type"], "-", "_")
 	if kind == "random_pool" && folder {
-		errs = append(errs, errors.New("--custom-dataset-type random_pool: of a folder, a request would be made of a line of each file: name one file"))
+		errs = append(errs, errors.New("--custom-dataset-type random_pool: with a folder, AIPerf makes each request from one line of each file: name one file"))
 	}
 	if n, given := t.kept["sessions"]; given && (kind == "single_turn" || kind == "random_pool" || kind == "raw_payload" && !folder) {
 		delete(t.kept, "sessions")
@@ -186,7 +186,7 @@ func (t *translator) untilReached() (errs []error) {
 	return errs
 }
 
-// untimed reports whether the timestamps say no more than the order.
+// untimed reports whether the timestamps only set the order.
 func (t *translator) untimed() bool {
 	_, timed := t.kept["timed"]
 	return slices.ContainsFunc(t.args, func(arg string) bool {
@@ -194,7 +194,7 @@ func (t *translator) untimed() bool {
 	}) || t.typed("request-rate", "request-rate-series") != "" && !timed
 }
 
-// hubOf returns the repository of a data set that AIPerf names, or "".
+// hubOf returns the repository of a data set, given its name in AIPerf, or "".
 func hubOf(name, hub string) string {
 	const traces = "semianalysis_cc_traces_weka"
 	is := strings.TrimPrefix(strings.ReplaceAll(strings.TrimPrefix(name, traces), "_", "-"), "-")
@@ -204,7 +204,7 @@ func hubOf(name, hub string) string {
 	case !strings.HasPrefix(name, traces):
 	case is == "" || is == "no-subagents":
 		return "semianalysisai/cc-traces-weka-no-subagents-051826"
-	case is == "with-subagents" || is == "with-subagents-256k": // which is the newest
+	case is == "with-subagents" || is == "with-subagents-256k": // names of the newest version
 		return "semianalysisai/cc-traces-weka-062126" + strings.TrimPrefix(is, "with-subagents")
 	case regexp.MustCompile(`^(with-subagents-)?\d{6}(-256k)?$`).MatchString(is):
 		return "semianalysisai/cc-traces-weka-" + is
@@ -212,7 +212,7 @@ func hubOf(name, hub string) string {
 	return ""
 }
 
-// turns is how later turns of a session follow the one before.
+// turns translates the flags for how later turns of a session follow the turn before.
 func (t *translator) turns() (errs []error) {
 	has := func(name string) bool { _, given := t.kept[name]; return given }
 	untimed := t.untimed()
@@ -228,11 +228,11 @@ func (t *translator) turns() (errs []error) {
 	if has("scenario") {
 		for _, wrong := range []string{"request-rate", "start", "fixed-schedule-start-offset", "loop"} {
 			if t.typed(wrong) != "" {
-				errs = append(errs, fmt.Errorf("--scenario %s: it says when requests go, and --%s does, too: leave one of the two out", theScenario, wrong))
+				errs = append(errs, fmt.Errorf("--scenario %s: it sets when requests are sent, and so does --%s: leave one of the two out", theScenario, wrong))
 			}
 		}
 		if has("timed") || has("no delays") {
-			errs = append(errs, fmt.Errorf("--scenario %s: it says when requests go, and --fixed-schedule and --ignore-trace-delays do, too: leave one of the two out", theScenario))
+			errs = append(errs, fmt.Errorf("--scenario %s: it sets when requests are sent, and so do --fixed-schedule and --ignore-trace-delays: leave one of the two out", theScenario))
 		}
 		if !given {
 			limit, given = "10", true
@@ -252,9 +252,9 @@ func (t *translator) turns() (errs []error) {
 	how := transform.TurnsAsTimed
 	switch {
 	case has("no delays") && (has("think") || has("turns")):
-		return append(errs, errors.New("--ignore-trace-delays: turns follow each other at once, and --use-think-time-only or --no-open-loop-replay has them wait: leave one of the two out"))
+		return append(errs, errors.New("--ignore-trace-delays: turns follow each other at once, but with --use-think-time-only or --no-open-loop-replay they wait: leave one of the two out"))
 	case has("no delays") && has("timed"):
-		return append(errs, errors.New("--ignore-trace-delays: turns follow each other at once, and --fixed-schedule follows the timestamps: leave one of the two out"))
+		return append(errs, errors.New("--ignore-trace-delays: turns follow each other at once, but --fixed-schedule follows the timestamps: leave one of the two out"))
 	case has("no delays"):
 		how = transform.TurnsAtOnce
 		if !untimed {

@@ -14,23 +14,48 @@ import (
 	"strings"
 )
 
-// This file holds what AIPerf's flags for its load, its connections, its warm-up and its several runs mean here.
+// This file translates AIPerf's flags for its load, its connections, its warm-up and its repeated runs.
 
-// writtenFor reports whether a command line can be for one tool alone.
+// writtenFor reports whether a command line can be only for one tool.
 func (t *translator) writtenFor(tool string) bool { return slices.Equal(t.tools, []string{tool}) }
 
-// connections reads whether a connection is used again.
+// connections parses whether a connection is reused.
 func (t *translator) connections(value string) error {
 	switch value {
 	case "pooled":
 		return nil
 	case "never":
 		return t.add("connections", "fresh")
+	case "sticky-user-sessions":
+		return t.add("connections", "session")
 	}
-	return fmt.Errorf("%s: want pooled or never; a connection for each session is none, but --balance session keeps a session at one engine", quoted(value))
+	return fmt.Errorf("%s: want pooled, never or sticky-user-sessions", quoted(value))
 }
 
-// graceOf reads a grace, which may be without an end.
+// arrivals reads how far apart requests are. A burst has no gaps but for the limit of what is under way.
+func (t *translator) arrivals(value string) error {
+	switch value {
+	case "concurrency_burst":
+		t.kept["burst"] = ""
+		return t.closed("")
+	case "constant", "poisson", "gamma":
+		return t.add("arrival", value)
+	}
+	return fmt.Errorf("%s: want constant, poisson, gamma or concurrency_burst", quoted(value))
+}
+
+// drawing reads in which order conversations come.
+func (t *translator) drawing(value string) error {
+	switch value {
+	case "sequential":
+		return nil
+	case "shuffle", "random":
+		return keep("draw")(t, value)
+	}
+	return fmt.Errorf("%s: want sequential, shuffle or random", quoted(value))
+}
+
+// graceOf parses a grace, which may be infinite.
 func (t *translator) graceOf(value string) error {
 	if strings.EqualFold(value, "inf") {
 		return t.add("grace", century.String())
@@ -38,16 +63,16 @@ func (t *translator) graceOf(value string) error {
 	return seconds("grace")(t, value)
 }
 
-// randomFormat takes images of one format where AIPerf takes one of two for each.
+// randomFormat selects one format for all images, where AIPerf selects one of two for each.
 func (t *translator) randomFormat(value string) error {
 	t.said = append(t.said, "--image-format "+value+": all images are png")
 	return t.add("image-format", "png")
 }
 
-// throughputOfUser is an objective that is one of the time between tokens: so many tokens a second are one in the rest of it.
+// throughputOfUser converts an objective for a user's throughput to one for the time between tokens.
 const throughputOfUser = "output_token_throughput_per_user"
 
-// objectives reads AIPerf's and vLLM's, several in one value.
+// objectives parses AIPerf's and vLLM's objectives, several in one value.
 func objectives(value string) (string, error) {
 	var all []string
 	for pair := range strings.FieldsSeq(value) {
@@ -63,13 +88,13 @@ func objectives(value string) (string, error) {
 	return strings.Join(all, " "), nil
 }
 
-// adapter is one of several models, to which vLLM's requests go by chance or in turn.
+// adapter is one of several models, to which vLLM sends requests at random or in turn.
 func (t *translator) adapter(value string) error {
 	t.adapters = append(t.adapters, value)
 	return nil
 }
 
-// posts are the requests to an engine's own switches.
+// posts are the requests to other endpoints of an engine.
 func (t *translator) posts() {
 	has := func(name string) bool { _, given := t.kept[name]; return given }
 	if has("reset") || has("reset path") || has("reset time") {
@@ -81,8 +106,7 @@ func (t *translator) posts() {
 	}
 }
 
-// aiperfDefaults are what AIPerf does where its command lines do not say it: a warm-up with the load of the run, for the first of several
-// runs alone.
+// aiperfDefaults are AIPerf's defaults: a warm-up with the load of the run, only for the first of several runs.
 func (t *translator) aiperfDefaults() {
 	warm := t.typed("warmup-requests", "warmup-request-count", "num-warmup-requests", "num-warmup-sessions", "warmup-duration") != ""
 	switch once, given := t.kept["warm once"]; {
@@ -103,7 +127,7 @@ func (t *translator) aiperfDefaults() {
 	for _, same := range []struct {
 		name string // of the warm-up
 		of   []string
-		need string // without which it has no effect
+		need string // without it, it has no effect
 	}{
 		{"warmup-request-rate", []string{"request-rate"}, rate},
 		{"warmup-arrival", []string{"arrival", "arrival-pattern", "request-rate-mode"}, cmp.Or(t.typed("warmup-request-rate"), rate)},
@@ -118,7 +142,7 @@ func (t *translator) aiperfDefaults() {
 	}
 }
 
-// warmupNames are ours of a flag of the warm-up, and AIPerf's.
+// warmupNames are our and AIPerf's names for a flag of the warm-up.
 func warmupNames(ours string) []string {
 	theirs := map[string]string{"warmup-arrival": "warmup-arrival-pattern"}[ours]
 	return []string{ours, cmp.Or(theirs, ours)}
@@ -126,7 +150,7 @@ func warmupNames(ours string) []string {
 
 func (t *translator) warmAgain(string) error { return keep("warm once")(t, "false") }
 
-// exportLevel keeps the bodies where they are asked for.
+// exportLevel saves the bodies if they are requested.
 func (t *translator) exportLevel(value string) error {
 	if !slices.Contains([]string{"summary", "records", "raw"}, value) {
 		return fmt.Errorf("%s: want summary, records or raw", quoted(value))
@@ -134,7 +158,7 @@ func (t *translator) exportLevel(value string) error {
 	return keep("level")(t, value)
 }
 
-// rawExport saves the bodies that AIPerf's raw export has.
+// rawExport saves the bodies that AIPerf's raw export contains.
 func (t *translator) rawExport() error {
 	if t.kept["level"] != "raw" || t.typed("save-prompts") != "" {
 		return nil

@@ -15,9 +15,9 @@ import (
 	"strings"
 )
 
-// This file reads GuideLLM's flags, whose values are made of pairs of names and values, or are JSON objects.
+// This file parses GuideLLM's flags, whose values are pairs of names and values, or JSON objects.
 
-// pairs reads kind=…,key=value,…, or the same as a JSON object, whose inner objects' members get names with dots.
+// pairs parses kind=…,key=value,…, or a JSON object, whose nested members get names with dots.
 func pairs(value string) map[string]string {
 	of := make(map[string]string)
 	var object map[string]json.RawMessage
@@ -50,7 +50,7 @@ func flatten(of map[string]string, before string, object map[string]json.RawMess
 	}
 }
 
-// each gives the members of such a value to what knows them; the others are refused.
+// each passes the members of such a value to the functions for them; others are refused.
 func each(of map[string]string, knows map[string]func(string) error) error {
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		do, known := knows[name]
@@ -100,7 +100,7 @@ func (t *translator) guideProfile(value string) error {
 	})
 }
 
-// one is the value of a list that has one.
+// one returns the value of a list with one element.
 func one(value string) string {
 	if list := strings.TrimSuffix(strings.TrimPrefix(value, "["), "]"); len(list) == len(value)-2 && !strings.Contains(list, ",") {
 		return strings.TrimSpace(list)
@@ -112,7 +112,7 @@ func steadyMarkOf(t *translator, name string) func(string) error {
 	return func(value string) error { return steadyMark(name)(t, value) }
 }
 
-// guideProfiles are the load profiles of GuideLLM, and what becomes of them with a rate, which may be empty.
+// guideProfiles are the load profiles of GuideLLM, with their meaning for a rate, which may be empty.
 var guideProfiles = map[string]func(t *translator, rate string) error{
 	"replay": func(t *translator, rate string) error {
 		if rate == "" {
@@ -144,7 +144,7 @@ func (t *translator) constant(rate string) error {
 	return t.add("request-rate", rate)
 }
 
-// guideLoad says when GuideLLM's profile would send.
+// guideLoad translates when GuideLLM's profile would send.
 func (t *translator) guideLoad() error {
 	profile, rate := cmp.Or(t.kept["profile"], "replay"), t.kept["rate"]
 	if strings.Contains(rate, ",") {
@@ -163,7 +163,7 @@ func (t *translator) guideLoad() error {
 		}
 	}
 	if ceiling, given := t.kept["ceiling"]; given {
-		if profile == "throughput" { // whose rate is the same
+		if profile == "throughput" { // its rate has the same meaning
 			return guideProfiles[profile](t, ceiling)
 		}
 		if streams, _ := parseFloat(rate); profile == "concurrent" || profile == "synchronous" {
@@ -234,7 +234,7 @@ func (t *translator) guideData(value string) error {
 	case slices.Contains([]string{"mooncake", "trace_synthetic", "trace_minimal"}, kind):
 		t.kept["seconds"] = "unless a time_scale says another unit"
 	}
-	// Columns of what is converted have the names that the format gives them.
+	// Columns of a converted file have the names of the format.
 	named := func(ours, converted string) func(string) error {
 		if guideFormats[kind] != "" {
 			return want(converted)
@@ -243,6 +243,11 @@ func (t *translator) guideData(value string) error {
 	}
 	if slices.Contains([]string{"huggingface", "hf", "db_file", "synthetic_text", "synthetic_image", "synthetic_video"}, kind) {
 		return fmt.Errorf("kind=%s: a replay sends a trace: download the data set and name the file, or make a trace with moonloop generate", kind)
+	}
+	for _, name := range []string{"prompt_tokens", "output_tokens"} {
+		if _, given := of[name]; given {
+			return errors.New(name + ": " + makesPrompts)
+		}
 	}
 	kinds := append(slices.Sorted(maps.Keys(guideFormats)), "mooncake", "trace_minimal", "trace_synthetic")
 	return each(of, map[string]func(string) error{
@@ -267,7 +272,7 @@ func (t *translator) guideData(value string) error {
 	})
 }
 
-// guideConstraint reads what ends a benchmark.
+// guideConstraint parses the end of a benchmark.
 func (t *translator) guideConstraint(value string) error {
 	of := pairs(value)
 	return each(of, map[string]func(string) error{
@@ -305,7 +310,7 @@ func (t *translator) guideLoader(value string) error {
 	})
 }
 
-// atMost keeps the smallest number of requests that is asked for.
+// atMost keeps the smallest requested number of requests.
 func (t *translator) atMost(value string) error {
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < 1 {

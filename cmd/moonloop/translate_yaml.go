@@ -20,11 +20,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// AIPerf has files of settings, too. This file makes the flags of AIPerf's command line of what such a file says of the replay of a trace.
-// Flags beside it come before what the file says, as there.
+// This file translates AIPerf's settings files to the flags of AIPerf's command line, as far as they are about the replay of a trace. As in
+// AIPerf, flags on the command line override the file.
 
-// yamlFlags are AIPerf's flags for the settings of its files, by their names with dots between them. Of a phase they are those of the run,
-// and warm-ups have yamlWarmup.
+// yamlFlags are AIPerf's flags for the settings of its files, by their names with dots. For a phase they are those of the run; warm-ups
+// have yamlWarmup.
 var yamlFlags = map[string]string{
 	"random_seed": "random-seed", "multi_run.num_runs": "num-profile-runs", "multi_run.cooldown_seconds": "profile-run-cooldown-seconds",
 	"model": "model", "models": "model",
@@ -59,17 +59,19 @@ var yamlSwitches = map[string][2]string{
 	"endpoint.reset_kv_cache":  {"reset-kv-cache", ""},
 	"endpoint.server_profiler": {"server-profiler", ""},
 	"phase.auto_offset":        {"fixed-schedule-auto-offset", ""},
+
+	"multi_run.disable_warmup_after_first": {"profile-run-disable-warmup-after-first", "no-profile-run-disable-warmup-after-first"},
 }
 
-// yamlNothing are settings without an effect here: what they are about is there in any case, or not at all.
+// yamlNothing are settings without an effect here: their subject always exists, or never.
 var yamlNothing = []string{
 	"schema_version", "tokenizer", "artifacts", "server_metrics", "gpu_telemetry", "logging", "runtime", "multi_run", "endpoint.use_server_token_count", "endpoint.transport",
-	"endpoint.use_legacy_max_tokens", "dataset.type", "dataset.name", "phase.name", "phase.kind", "phase.exclude_from_results", "phase.type",
+	"endpoint.use_legacy_max_tokens", "dataset.type", "dataset.name", "phase.name", "phase.kind", "phase.exclude_from_results", "phase.type", "phase.dataset", "phase.seamless",
 }
 
-// yamlConfig returns the flags of AIPerf's that one of its files stands for; is says whether the file is one.
+// yamlConfig returns AIPerf's flags for one of its files; is reports whether it is such a file.
 func yamlConfig(name string) (args []string, is bool, err error) {
-	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() { // which can be read once more
+	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() { // it can be read again
 		return nil, false, nil //nolint:nilerr // who reads settings of ours says so
 	}
 	content, err := readSmallFile(context.Background(), name, maxSettingsFile)
@@ -102,7 +104,7 @@ func yamlConfig(name string) (args []string, is bool, err error) {
 	return y.args, true, errors.Join(y.errs...)
 }
 
-// substitution is what the environment gives a value to, or else what stands behind a colon.
+// substitution matches a reference to an environment variable, with an optional default after a colon.
 var substitution = regexp.MustCompile(`\$\{([A-Za-z_][A-Za-z0-9_]*)(:[^}]*)?\}`)
 
 func substituted(content string) (string, error) {
@@ -124,7 +126,7 @@ func substituted(content string) (string, error) {
 	return content, nil
 }
 
-// snake is a name as AIPerf writes it first; it has another spelling.
+// snake converts a name to AIPerf's first spelling; it has another one.
 func snake(name string) string {
 	var b strings.Builder
 	for _, r := range name {
@@ -137,10 +139,10 @@ func snake(name string) string {
 	return b.String()
 }
 
-// aTimeOf are the flags that take a time.
+// aTimeOf matches the flags with a time.
 var aTimeOf = regexp.MustCompile(`duration$|grace-period$|seconds$|timeout$`)
 
-// yamlReader makes flags of settings.
+// yamlReader converts settings to flags.
 type yamlReader struct {
 	args []string
 	errs []error
@@ -162,7 +164,7 @@ func (y *yamlReader) flag(name string, value any) {
 		y.fail("%s: no expressions are computed here: write the value", name)
 		return
 	}
-	if aTimeOf.MatchString(name) { // in seconds on the command line
+	if aTimeOf.MatchString(name) { // seconds on the command line
 		if d, err := time.ParseDuration(text); err == nil {
 			text = strconv.FormatFloat(d.Seconds(), 'f', -1, 64)
 		}
@@ -271,13 +273,15 @@ func (y *yamlReader) phase(kind string, value any) {
 	y.walk("phase", phase, yamlFlags)
 }
 
-// walk makes flags of a setting, and of all that are within it.
+// walk converts a setting, and all nested ones, to flags.
 func (y *yamlReader) walk(path string, value any, flags map[string]string) {
 	on, isSwitch := value.(bool)
 	within, isMap := value.(map[string]any)
 	list, isList := value.([]any)
 	switch {
 	case value == nil:
+	case path == "sweep":
+		y.fail("sweep: %s", oneByOne)
 	case isSwitch && yamlSwitches[path][0] != "":
 		if name := yamlSwitches[path][1]; !on && name != "" {
 			y.args = append(y.args, "--"+name)
@@ -310,8 +314,8 @@ func (y *yamlReader) walk(path string, value any, flags map[string]string) {
 	}
 }
 
-// withConfig puts the flags that AIPerf's file of settings stands for before the others, unless these say the same; is says whether there is
-// such a file.
+// withConfig inserts the flags of AIPerf's settings file before the others, unless these set the same; is reports whether there is such a
+// file.
 func withConfig(fs *pflag.FlagSet, words []flagWord, args []string) (all []string, is bool, err error) {
 	at := slices.IndexFunc(words, func(w flagWord) bool { return w.name == "config" && len(w.values) == 1 })
 	if at < 0 {
@@ -344,10 +348,10 @@ func withConfig(fs *pflag.FlagSet, words []flagWord, args []string) (all []strin
 	return append(all, args...), true, nil
 }
 
-// meaningOf is what the names of one flag of AIPerf's have in common: what becomes of it, where that is a flag of ours alone.
+// meaningOf returns what the names of one AIPerf flag have in common: the flag of ours that it becomes, if there is one.
 func meaningOf(fs *pflag.FlagSet, name string) string {
 	if name == "fixed-schedule" {
-		name = "no-fixed-schedule" // which is its contrary
+		name = "no-fixed-schedule" // the opposite of it
 	}
 	if f := fs.Lookup(name); f != nil {
 		return f.Name

@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// newTwinCommand returns the command that tells whether a replay behaves like the production that its trace was captured from.
+// newTwinCommand returns the command that compares a replay with the production from which its trace was captured.
 func newTwinCommand() *cobra.Command {
 	var html string
 	var most map[string]float64
@@ -231,7 +231,7 @@ func twinPage(t *study.Twin) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // made by a template
 }
 
-// drawPercentiles draws percentiles against percentiles. The label says of what.
+// drawPercentiles draws percentiles against percentiles. The label names the measure.
 func drawPercentiles(label string, d study.Distribution) template.HTML {
 	low, high := math.Inf(1), 0.0
 	for i := range d.Production {

@@ -52,7 +52,7 @@ func TestTwinOfAnApplication(t *testing.T) {
 		switch {
 		case w.Verdict != study.ValidVerdict: // of a machine that is too busy to measure
 			want = exitInvalid
-		case len(outside) > 0: // one that is busy now and then has long tails
+		case len(outside) > 0: // one that is busy from time to time has long tails
 			want = exitGoals
 		}
 		// On a machine that is too busy to measure, production may have been as slow as the slower engine.

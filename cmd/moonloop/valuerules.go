@@ -27,16 +27,16 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// replayVerb is the one verb whose flags have other names, too.
+// replayVerb is the only verb whose flags have alternative names.
 const replayVerb = "replay"
 
-// Bounds of numbers, far beyond every use and far below what would overflow or be allocated.
+// The limits of numbers, far above every use and far below what would overflow or use too much memory.
 const (
 	maxTokens = 1 << 30
 	maxRows   = 1_000_000_000_000
 )
 
-// Rules of several flags.
+// The rules of several flags.
 var (
 	aFile       = anyText("the name of a file")
 	aTokenizer  = that("the path of a tokenizer.json", isTokenizer)
@@ -51,7 +51,7 @@ var (
 	timeUnit    = oneOf("ms", "s", "us", "ns")
 )
 
-// aRate is a number of requests per second. Infinity is one, as in vLLM.
+// aRate is a number of requests per second, including infinity, as in vLLM.
 var aRate = that(fmt.Sprintf("a number of requests per second from %s to %s, or inf for all at once", plainNumber(load.MinRate), plainNumber(load.MaxRate)),
 	func(value string) error {
 		v, err := parseFloat(value)
@@ -61,7 +61,7 @@ var aRate = that(fmt.Sprintf("a number of requests per second from %s to %s, or 
 // runID is an identifier of a replay.
 var runID = reads(fmt.Sprintf("an identifier of at most %d visible ASCII characters without spaces", journal.MaxName), journal.ParseName)
 
-// minReplayBlock is the smallest block whose words tell it from others.
+// minReplayBlock is the smallest block whose words can be unique.
 const minReplayBlock = 8
 
 // traceTimes are durations as [parseTraceTime] reads them.
@@ -74,10 +74,10 @@ func notStandardOutput(value string) error {
 	return nil
 }
 
-// unwritten are the endings of compressions that no verb writes.
+// unwritten are the endings of compressions that no verb can write.
 var unwritten = regexp.MustCompile(`(?i)\.(xz|bz2|lz4|lzma|br|zip|7z|z|snappy|sz|gzip|zs)$`)
 
-// isTraceName refuses a name that promises a compression which is not written: the file would be plain.
+// isTraceName refuses a name for a compression that cannot be written: the file would be plain.
 func isTraceName(value string) error {
 	if ending := unwritten.FindString(value); ending != "" {
 		return advice(ending + " is not written; end the name in .gz or .zst for a compressed trace, or in .jsonl for a plain one")
@@ -85,7 +85,7 @@ func isTraceName(value string) error {
 	return notStandardOutput(value)
 }
 
-// distribution are log-normal ones with a median that is not below least.
+// distribution accepts log-normal distributions with a median of at least least.
 func distribution(least float64) rule {
 	want := fmt.Sprintf("MEDIAN,SIGMA or MEDIAN,SIGMA,MAX with a median of %g or more, a sigma from 0 to 10 and a maximum of 0 (none) or more", least)
 	return that(want, func(value string) error {
@@ -109,13 +109,13 @@ func isFolder(value string) error {
 	return nil
 }
 
-// variable is what names of environment variables look like. A key, given by mistake, hardly ever does.
+// variable matches names of environment variables. A key given by mistake hardly ever matches.
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
 
 func isVariable(value string) error { return wrongUnless(variable.MatchString(value)) }
 
-// isBaseURL checks the engine's URL. An error of it repeats nothing of the URL.
-// isTokenizer tells a file from the names of models that other tools take.
+// isBaseURL checks the engine's URL. Its error repeats nothing of the URL. isTokenizer distinguishes a file from the names of models, which
+// other tools accept.
 func isTokenizer(value string) error { return wrongUnless(strings.HasSuffix(value, ".json")) }
 
 func isBaseURL(value string) error {
@@ -124,7 +124,7 @@ func isBaseURL(value string) error {
 	case err != nil:
 		return err
 	case u.User != nil:
-		return advice("it holds a user name; pass credentials by --api-key-env, --api-key-file or -H @FILE")
+		return advice("it contains a user name; pass credentials by --api-key-env, --api-key-file or -H @FILE")
 	case u.Fragment != "":
 		return advice("it holds a fragment, which no request sends; leave out the # and what follows")
 	}
@@ -148,7 +148,7 @@ var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})$`)
 func isEndpoint(value string) error {
 	u, err := parseURL(value)
 	if err == nil && (u.User != nil || u.RawQuery != "") {
-		return advice("it holds a user name or a query, which are not sent; pass credentials by OTEL_EXPORTER_OTLP_HEADERS")
+		return advice("it contains a user name or a query, which are not sent; pass credentials by OTEL_EXPORTER_OTLP_HEADERS")
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// annotated fills in what an agent or a receiver wrote on a span.
+// annotated fills in the values that an agent or a receiver wrote to a span.
 func (w *worker) annotated(span ptrace.Span) {
 	r := &w.inference
 	var prompt promptReading
@@ -92,7 +92,7 @@ func (w *worker) annotated(span ptrace.Span) {
 	}
 	r.Answered = answered
 	if !prompt.end(w, &r.Prompt) && !r.Row.Set {
-		r.Identity = journal.None // somebody annotated the span, whatever that annotation was worth
+		r.Identity = journal.None // the span was annotated, whether the annotation was valid or not
 	}
 	w.firstToken(span, gap, ttfc)
 	w.inGraph(evidence)
@@ -109,8 +109,8 @@ func refOf(link ptrace.SpanLink) mooncake.SpanRef {
 	return mooncake.SpanRef{TraceID: link.TraceID(), SpanID: link.SpanID()}
 }
 
-// joined notes the span of the client that a server's span without a parent names by a link alone. One with several links is
-// of a batch. A client's own link is to what made it ask.
+// joined records the client's span to which a server's span without a parent is connected only by a link. A span with several links is a
+// batch. A client's own link points to what caused its request.
 func (w *worker) joined(span ptrace.Span) {
 	if span.Kind() != ptrace.SpanKindServer || !span.ParentSpanID().IsEmpty() || span.Links().Len() != 1 {
 		return
@@ -120,7 +120,7 @@ func (w *worker) joined(span ptrace.Span) {
 	}
 }
 
-// prompt fills in what is known of a prompt, if that is all that the attributes tell.
+// prompt fills in the prompt, if the attributes show nothing else.
 func (w *worker) prompt(attributes pcommon.Map, p *journal.Prompt) bool {
 	var reading promptReading
 	for key, v := range attributes.All() {
@@ -129,14 +129,14 @@ func (w *worker) prompt(attributes pcommon.Map, p *journal.Prompt) bool {
 	return reading.end(w, p)
 }
 
-// promptReading is what must wait until all attributes of a prompt have been read, in whichever order.
+// promptReading has the attributes of a prompt that must wait until all have been read, in any order.
 type promptReading struct {
 	named       bool
 	media       mooncake.Opt[int64]
 	ends, reply pcommon.Value
 }
 
-// attribute reads an attribute if it is of a prompt.
+// attribute reads an attribute of a prompt; it returns false for others.
 func (it *promptReading) attribute(w *worker, key string, v pcommon.Value, p *journal.Prompt) {
 	switch key {
 	case semconv.Identity:
@@ -172,19 +172,18 @@ func (it *promptReading) attribute(w *worker, key string, v pcommon.Value, p *jo
 	}
 }
 
-// end puts together what was read. It reports false, with p empty, without an identity that it knows: what nobody can tell the
-// meaning of is better left out.
+// end combines the attributes. It returns false, with an empty p, if the identity is unknown, because unknown values are better left out.
 func (it *promptReading) end(w *worker, p *journal.Prompt) bool {
 	w.messages(it.ends, it.reply, p)
 	if p.HashRanges != nil && p.FineBlockSize == 0 {
-		w.counts.invalid(semconv.HashRanges) // of nobody knows how many tokens
+		w.counts.invalid(semconv.HashRanges) // the number of tokens per id is unknown
 		p.HashRanges = nil
 	}
 	switch end := it.media.V; {
 	case end == 0:
 	case end%blockhash.CellSize != 0 || end > p.Chain.Bytes:
 		w.counts.invalid(semconv.CellsMedia)
-		*p = journal.Prompt{Identity: journal.None} // nobody knows how much of the text is none
+		*p = journal.Prompt{Identity: journal.None} // the length of the text is unknown
 	default:
 		p.MediaEnd = end
 	}
@@ -194,8 +193,8 @@ func (it *promptReading) end(w *worker, p *journal.Prompt) bool {
 	return p.Identity != journal.NoIdentity
 }
 
-// firstToken finds the instant of the first token: in the token events, in the series that stands for them, or in the
-// time that the producer measured. A replay measures that from the wire, and only its span's start is known here.
+// firstToken determines the time of the first token: from the token events, from the series that replaces them, or from the producer's
+// measurement. A replay measures that from the wire, but only its span's start is known here.
 func (w *worker) firstToken(span ptrace.Span, gap mooncake.Opt[int64], ttfc mooncake.Opt[float64]) {
 	r := &w.inference
 	at, from := int64(0), ""
@@ -220,7 +219,7 @@ func (w *worker) firstToken(span ptrace.Span, gap mooncake.Opt[int64], ttfc moon
 	w.first(at, from)
 }
 
-// first notes the instant of the first token, if it lies within the request. A sum that 64 bits do not hold is before it.
+// first records the time of the first token, if it lies within the request. A sum that overflows 64 bits counts as before it.
 func (w *worker) first(at int64, from string) {
 	r := &w.inference
 	if at < r.Start || at > max(r.Start, r.End) {

@@ -16,10 +16,10 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// A record has hashes of what was on its span: of the session, the response id, the service. No span can be made of them that would
-// become the same record. So a record that travels goes into a span as it is, and comes out of it as it is.
+// A record has hashes of values on its span: of the session, the response id, the service. So no span can be made that would become the
+// same record. Instead, a record is put unchanged into a span for transport, and taken out unchanged.
 
-// Carry makes a span of a record: what the record says of its place in a trace, and the record itself.
+// Carry makes a span that carries a record, with the record's position in a trace.
 func Carry(span ptrace.Span, record []byte, d *journal.Decoder) {
 	span.SetName(semconv.Record)
 	span.SetTraceID(d.Span.TraceID)
@@ -30,7 +30,7 @@ func Carry(span ptrace.Span, record []byte, d *journal.Decoder) {
 	span.Attributes().PutEmptyBytes(semconv.Record).FromRaw(record)
 }
 
-// carriedBy returns the record that a span carries. One that no decoder can have made of a span is none, and counted.
+// carriedBy returns the record that a span carries. A record that no decoder can have made is ignored and counted.
 func (w *worker) carriedBy(ref mooncake.SpanRef, v pcommon.Value) journal.Record {
 	b, ok := bytesOf(v, journal.MaxRecord)
 	if d := &w.carried; !ok || d.Decode(b) != nil || d.Span != ref || !plausible(d) {
@@ -58,7 +58,7 @@ func (w *worker) carriedBy(ref mooncake.SpanRef, v pcommon.Value) journal.Record
 	}
 }
 
-// wanted returns a record that was carried, nil where only requests are wanted and it is none.
+// wanted returns a carried record; nil if only requests are wanted and it is not one.
 func (w *worker) wanted(r journal.Record) journal.Record {
 	if _, request := r.(*journal.Inference); w.requestsOnly && !request {
 		return nil
@@ -66,10 +66,10 @@ func (w *worker) wanted(r journal.Record) journal.Record {
 	return r
 }
 
-// Annotated reports whether a receiver, a processor or an agent wrote on the span of a request what its prompt shares.
+// Annotated reports whether a receiver, a processor or an agent wrote to the span of a request what its prompt shares.
 func Annotated(r *journal.Inference) bool { return r.Identity != journal.NoIdentity || r.Row.Set }
 
-// plausible reports whether a record is within the bounds that this package holds those of spans to.
+// plausible reports whether a record is within the limits that this package applies to spans.
 func plausible(d *journal.Decoder) bool {
 	p := &d.Prompt
 	for _, n := range [...]mooncake.Opt[int64]{
@@ -80,7 +80,7 @@ func plausible(d *journal.Decoder) bool {
 		}
 	}
 	for _, n := range [...]mooncake.Opt[float64]{d.Timestamp, d.Offset, d.Spread} {
-		if !(n.V >= -maxNumber && n.V <= maxNumber) { // NaN is neither
+		if !(n.V >= -maxNumber && n.V <= maxNumber) { // also false for NaN
 			return false
 		}
 	}
@@ -91,7 +91,7 @@ func plausible(d *journal.Decoder) bool {
 	switch {
 	case d.Start < 0 || d.End < 0 || d.Timestamp.V < 0:
 	case d.FirstToken.Set && (d.FirstToken.V < d.Start || d.FirstToken.V > max(d.Start, d.End)):
-	case d.Step.ID != 0: // Compile alone makes it
+	case d.Step.ID != 0: // only Compile makes it
 	case len(p.HashIDs) > maxHashIDs || p.BlockSize > math.MaxInt32 || p.FineBlockSize > math.MaxInt32:
 	case p.HashRanges != nil && p.FineBlockSize == 0 || slices.ContainsFunc(p.HashRanges, outside) || slices.ContainsFunc(p.Replies, beyond):
 	case p.Chain.Validate() != nil || p.MediaEnd < 0 || p.MediaEnd%blockhash.CellSize != 0 || p.MediaEnd > p.Chain.Bytes:

@@ -3,8 +3,8 @@
 
 package decode
 
-// This file chooses the records of a batch that belong to a sample. Those of one request are kept or left out together, as far as the batch
-// shows that they belong together. A request alone in its batch is decided by what it says itself, so that every Collector decides alike.
+// This file selects the records of a batch that belong to a sample. Those of one request are kept or left out together, as far as the batch
+// shows that they belong together. A request alone in its batch is decided by its own content, so that all Collectors decide alike.
 
 import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -13,19 +13,19 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// choice is what is known of the records of a batch before it is decided which are kept. Its memory is used again.
+// choice is the state of a batch before it is decided which records are kept. Its memory is reused.
 type choice struct {
 	marks  []mark
 	spans  map[mooncake.SpanRef]int // index of a mark
 	traces map[[16]byte]*traceMark
 }
 
-// mark is a record of which it is to be decided whether it is kept. The zero mark is a span without a record.
+// mark is a record that is being decided. The zero mark is a span without a record.
 type mark struct {
 	kind    journal.Kind
 	border  bool // of a link
 	keep    bool
-	decided bool // there was something to choose by
+	decided bool // there was something to decide by
 	whole   bool // it is not sampled: of a replay, or sampled before
 
 	span    mooncake.SpanRef
@@ -35,15 +35,15 @@ type mark struct {
 	grouped bool
 }
 
-// traceMark is what is known of the records of one OTel trace.
+// traceMark is the state of the records of one OTel trace.
 type traceMark struct {
-	session journal.Session // the one that its spans name, as far as they name only one
+	session journal.Session // the session of its spans, if they have only one
 	several bool
-	decided bool // a request of it is
-	kept    bool // a request of it is
+	decided bool // a request of it was decided
+	kept    bool // a request of it is kept
 }
 
-// maxAncestors bounds the way up from a request to the one that it is a part of.
+// maxAncestors is the maximum number of steps from a request up to the one of which it is a part.
 const maxAncestors = 64
 
 func (c *choice) shrink() {
@@ -52,7 +52,7 @@ func (c *choice) shrink() {
 	}
 }
 
-// sampled is traces for a sample.
+// sampled is traces with sampling.
 func (w *worker) sampled(td ptrace.Traces, visit func(journal.Record) error) error {
 	c, s := &w.choice, w.sampling
 	c.marks = c.marks[:0]
@@ -72,7 +72,7 @@ func (w *worker) sampled(td ptrace.Traces, visit func(journal.Record) error) err
 		return nil
 	})
 	c.decide(s, &w.counts)
-	// What is wrong with spans was counted of all of them. The records are counted of those that are kept.
+	// Errors were counted for all spans; records are counted if they are kept.
 	of := w.counts
 	w.counts = Counts{}
 	err := w.each(td, func(number int) bool { return number < len(c.marks) && c.marks[number].keep }, func(number int, r journal.Record) error {
@@ -86,7 +86,7 @@ func (w *worker) sampled(td ptrace.Traces, visit func(journal.Record) error) err
 	return err
 }
 
-// note takes down what a record says of itself.
+// note records a record's own content.
 func (c *choice) note(number int, r journal.Record, s *Sampling, counts *Counts) {
 	m := &c.marks[number]
 	var prompt *journal.Prompt
@@ -119,7 +119,7 @@ func (c *choice) note(number int, r journal.Record, s *Sampling, counts *Counts)
 	}
 }
 
-// above returns the record of the span above one; nil where it is not in the batch.
+// above returns the record of the parent span; nil if it is not in the batch.
 func (c *choice) above(m *mark) *mark {
 	if m.parent == (journal.SpanID{}) {
 		return nil
@@ -130,7 +130,8 @@ func (c *choice) above(m *mark) *mark {
 	return nil
 }
 
-// top returns the topmost request that a request is a part of, as compiling will find it: itself, or one above with nothing but links between.
+// top returns the topmost request of which a request is a part, as compiling will find it: itself, or one above it with only links in
+// between.
 func (c *choice) top(m *mark) *mark {
 	found, at := m, m
 	for range maxAncestors {
@@ -144,9 +145,9 @@ func (c *choice) top(m *mark) *mark {
 	return found
 }
 
-// decide says of each record whether it is kept, and counts those that are not.
+// decide decides about each record, and counts those that are not kept.
 func (c *choice) decide(s *Sampling, counts *Counts) {
-	for i := range c.marks { // prompts that came apart from their requests
+	for i := range c.marks { // prompts that came separately from their requests
 		if m := &c.marks[i]; m.kind == journal.KindContent {
 			if p := c.above(m); p != nil && p.kind == journal.KindInference && !p.grouped {
 				p.group, p.grouped = m.group, m.grouped
@@ -160,7 +161,7 @@ func (c *choice) decide(s *Sampling, counts *Counts) {
 	}
 	for i := range c.marks {
 		if m := &c.marks[i]; m.kind == journal.KindInference {
-			if t := c.traces[m.span.TraceID]; !m.decided && t.decided { // an engine that says nothing of its request, beside clients that do
+			if t := c.traces[m.span.TraceID]; !m.decided && t.decided { // an engine's span without content, next to clients' spans
 				m.decided, m.keep = true, t.kept
 			}
 			m.left(&counts.SampledOut.Inferences, &counts.Undecided)
@@ -185,7 +186,7 @@ func (c *choice) decide(s *Sampling, counts *Counts) {
 	}
 }
 
-// request decides about a request by what it says, or what the request says that it is a part of.
+// request decides about a request by its content, or by that of the request of which it is a part.
 func (c *choice) request(m *mark, s *Sampling) {
 	t := c.traces[m.span.TraceID]
 	if m.whole {

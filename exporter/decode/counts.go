@@ -5,25 +5,25 @@ package decode
 
 import "maps"
 
-// Counts says what became of spans. The zero Counts is empty.
+// Counts counts spans by what happened to them. The zero Counts is empty.
 type Counts struct {
 	Inferences  int64 // annotated requests
-	Unannotated int64 // requests that nobody annotated: they keep their counts of tokens, and nothing says what they share
+	Unannotated int64 // requests that were not annotated: their token counts are kept, and what they share is unknown
 	Contents    int64
 	Links       int64
 
-	// NoTraceID and NoSpanID are spans that no record can stand for.
+	// NoTraceID and NoSpanID count spans that cannot become a record.
 	NoTraceID, NoSpanID int64
-	// Invalid counts what was left out of records because it is not what the contract says, by attribute. Two names are
-	// of fields of the span: "start_time" and "end_time".
+	// Invalid counts values that were left out of records because they violate the contract, by attribute. Two names are fields of the
+	// span: "start_time" and "end_time".
 	Invalid map[string]int64
 
-	// SampledOut are records that a sample does not have; the counts by kind above are of those that it has.
+	// SampledOut counts records outside the sample; the counts by kind above are of those in it.
 	SampledOut Kinds
-	// Undecided are requests, and prompts of requests, with nothing in their batch by which a sample could choose: they are left out, too, and
-	// are not among SampledOut.
+	// Undecided counts requests, and prompts of requests, without anything in their batch by which a sample could decide: they are left
+	// out, too, and not included in SampledOut.
 	Undecided int64
-	// Unlisted are prompts of a hash domain that the trunk list does not know, kept or not.
+	// Unlisted counts prompts of a hash domain that the trunk list does not have, kept or not.
 	Unlisted int64
 }
 
@@ -52,7 +52,7 @@ func (c *Counts) Add(o Counts) {
 	}
 }
 
-// invalid counts something that was left out.
+// invalid counts a value that was left out.
 func (c *Counts) invalid(name string) {
 	if c.Invalid == nil {
 		c.Invalid = map[string]int64{}

@@ -16,18 +16,18 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Config says how spans are read. The zero Config is usable.
+// Config configures a [Decoder]. The zero Config is usable.
 type Config struct {
-	// Limits bound what reading one span that nobody annotated may cost.
+	// Limits limits the cost of reading one span that was not annotated.
 	Limits genai.Limits
-	// RequestsOnly leaves out everything but requests: those that somebody annotated, and others that name their model by gen_ai.request.model.
-	// It saves the reading of all other spans.
+	// RequestsOnly leaves out everything but requests: annotated ones, and others with gen_ai.request.model. It saves reading all other
+	// spans.
 	RequestsOnly bool
-	// Sampling leaves out all but a sample of production's requests; nil leaves out nothing.
+	// Sampling keeps only a sample of production's requests; nil keeps all.
 	Sampling *Sampling
 }
 
-// Decoder turns spans into records. It is safe for concurrent use.
+// Decoder converts spans to records. It is safe for concurrent use.
 type Decoder struct {
 	pool sync.Pool // of *worker
 }
@@ -39,9 +39,9 @@ func New(cfg Config) *Decoder {
 	}}}
 }
 
-// Traces calls visit with the record of each span, in order, or of each that belongs to the sample. The record, its slices included, is valid until visit
-// returns. An error of visit ends the walk and is returned as it is, with the counts up to and including that
-// record. The spans are not changed.
+// Traces calls visit with the record of each span, in order, or of each span in the sample. The record, including its slices, is valid
+// until visit returns. An error of visit ends the walk and is returned unchanged, with the counts up to and including that record. The
+// spans are not changed.
 func (d *Decoder) Traces(td ptrace.Traces, visit func(journal.Record) error) (Counts, error) {
 	w := d.pool.Get().(*worker)
 	w.counts = Counts{}
@@ -52,7 +52,7 @@ func (d *Decoder) Traces(td ptrace.Traces, visit func(journal.Record) error) (Co
 	return counts, err
 }
 
-// worker holds what decoding one span after the other needs.
+// worker has the state for decoding one span after the other.
 type worker struct {
 	genai        *genai.Reader
 	requestsOnly bool
@@ -60,11 +60,11 @@ type worker struct {
 	choice       choice
 
 	counts Counts
-	run    journal.Name // of the resource at hand
-	// What stands for the service and the instrumentation at hand, and for the process.
+	run    journal.Name // of the current resource
+	// Identify the service and the instrumentation, and the process.
 	producer, clock uint64
 
-	carried   journal.Decoder // its Inference is a record, too
+	carried   journal.Decoder // its Inference is also the current record
 	inference journal.Inference
 	content   journal.Content
 	link      journal.Link
@@ -79,7 +79,7 @@ type worker struct {
 	follows []journal.SpanID
 }
 
-// keep is the number of bytes or values of a buffer that is used again: one huge span must not cost its memory for good.
+// keep is the maximum size of a buffer that is reused, so that one huge span does not occupy its memory forever.
 const keep = 1 << 16
 
 func (w *worker) shrink() {
@@ -106,7 +106,7 @@ func (w *worker) traces(td ptrace.Traces, visit func(journal.Record) error) erro
 	return w.each(td, nil, func(_ int, r journal.Record) error { return visit(r) })
 }
 
-// each calls visit with the records of the spans that are wanted, by their numbers, from 0; nil wants all.
+// each calls visit with the records of the wanted spans, by their numbers, from 0; nil wants all.
 func (w *worker) each(td ptrace.Traces, wanted func(int) bool, visit func(int, journal.Record) error) error {
 	next := 0
 	for _, resource := range td.ResourceSpans().All() {
@@ -134,7 +134,7 @@ func (w *worker) each(td ptrace.Traces, wanted func(int) bool, visit func(int, j
 	return nil
 }
 
-// span returns the record of a span, nil where there can be none.
+// span returns the record of a span, nil if there is none.
 func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 	ref := mooncake.SpanRef{TraceID: span.TraceID(), SpanID: span.SpanID()}
 	switch {
@@ -164,7 +164,7 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 			id, _ := w.text(key, v)
 			session = journal.SessionOf(id)
 		case semconv.Class:
-			class = w.model(key, v) // a name like that
+			class = w.model(key, v) // checked like the name of a model
 		case semconv.Priority:
 			priority = mooncake.Opt[int64]{V: v.Int(), Set: v.Type() == pcommon.ValueTypeInt}
 		case semconv.ToolCalls:
@@ -223,7 +223,7 @@ func (w *worker) span(scope string, span ptrace.Span) journal.Record {
 	return &w.link
 }
 
-// request begins an inference record with what the span itself says.
+// request begins an inference record with the span's own values.
 func (w *worker) request(ref mooncake.SpanRef, parent journal.SpanID, span ptrace.Span) {
 	w.inference = journal.Inference{
 		Span: ref, Parent: parent, Run: w.run, Producer: w.producer, Clock: w.clock,
@@ -237,7 +237,7 @@ func (w *worker) request(ref mooncake.SpanRef, parent journal.SpanID, span ptrac
 	w.inference.Follows = w.followed(span)
 }
 
-// followed returns the spans of a span's own trace that its links name. Valid until the next span.
+// followed returns the spans in a span's own trace to which its links point. Valid until the next span.
 func (w *worker) followed(span ptrace.Span) []journal.SpanID {
 	w.follows = w.follows[:0]
 	for _, link := range span.Links().All() {
@@ -252,7 +252,7 @@ func (w *worker) followed(span ptrace.Span) []journal.SpanID {
 	return w.follows
 }
 
-// hashOf returns what stands for a scope and attributes of a resource, as far as they are there; 0 if none is.
+// hashOf returns a hash of a scope and attributes of a resource, as far as they exist; 0 if none does.
 func hashOf(resource pcommon.Map, scope string, names ...string) uint64 {
 	all := []byte(scope)
 	for _, name := range names {
@@ -263,8 +263,7 @@ func hashOf(resource pcommon.Map, scope string, names ...string) uint64 {
 	return uint64(journal.SessionOf(string(all)))
 }
 
-// runOf returns the run that a resource names. A run whose id is no name must not become production: it is called by a
-// hash of its id.
+// runOf returns the run of a resource. A run whose id is not a valid name must not count as production, so it gets a hash of its id.
 func runOf(resource pcommon.Map, counts *Counts) journal.Name {
 	v, ok := resource.Get(semconv.RunID)
 	if !ok {
@@ -274,13 +273,13 @@ func runOf(resource pcommon.Map, counts *Counts) journal.Name {
 	switch v.Type() {
 	case pcommon.ValueTypeStr, pcommon.ValueTypeEmpty:
 	default:
-		// No run has such an id, so it need not be told from others like it. And a text of it could take any amount of memory.
+		// No run has such an id, so it need not be distinguished from similar ones, and a text of it could take any amount of memory.
 		id = "a " + v.Type().String()
 	}
 	name, err := journal.ParseName(id)
 	if err != nil {
 		counts.invalid(semconv.RunID)
-		name, _ = journal.ParseName(journal.SessionOf(id).String()) // hex digits are a name
+		name, _ = journal.ParseName(journal.SessionOf(id).String()) // hex digits are a valid name
 	}
 	return name
 }

@@ -3,7 +3,7 @@
 
 package decode
 
-// This file reads what graphs are made of: what a row of a replay waited for, and the ids of tool calls.
+// This file reads the parts of graphs: what a row of a replay waited for, and the ids of tool calls.
 
 import (
 	"go.opentelemetry.io/collector/pdata/pcommon"
@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// waitedFor reads the rows that a row waited for. One that cannot be read costs them all: the row would go too early.
+// waitedFor reads the rows that a row waited for. If one cannot be read, all are dropped, because the row would be sent too early.
 func (w *worker) waitedFor(key string, v pcommon.Value) (edges []journal.RowEdge, ok bool) {
 	ok = v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() <= mooncake.MaxWaitFor
 	for i := 0; ok && i < v.Slice().Len(); i++ {
@@ -24,7 +24,7 @@ func (w *worker) waitedFor(key string, v pcommon.Value) (edges []journal.RowEdge
 	return valid(w, key, edges, ok), ok
 }
 
-// evidence reads what edges were taken from.
+// evidence reads how edges were found.
 func (w *worker) evidence(key string, v pcommon.Value) (all []mooncake.Evidence) {
 	ok := v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() <= mooncake.MaxWaitFor
 	for i := 0; ok && i < v.Slice().Len(); i++ {
@@ -36,7 +36,7 @@ func (w *worker) evidence(key string, v pcommon.Value) (all []mooncake.Evidence)
 	return valid(w, key, all, ok)
 }
 
-// inGraph puts together what a span says of its row's place in a graph, in whichever order. Only the row of a replay has one.
+// inGraph combines the attributes about a row's position in a graph, in any order. Only the row of a replay has one.
 func (w *worker) inGraph(evidence []mooncake.Evidence) {
 	r := &w.inference
 	if !r.Row.Set || !r.Waits.InGraph {
@@ -52,7 +52,7 @@ func (w *worker) inGraph(evidence []mooncake.Evidence) {
 	}
 }
 
-// toolIDs reads hashes of the ids of tool calls. One that cannot be read costs them all.
+// toolIDs reads hashes of the ids of tool calls. If one cannot be read, all are dropped.
 func (w *worker) toolIDs(key string, v pcommon.Value) (ids []uint64) {
 	ok := v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() <= journal.MaxToolIDs
 	for i := 0; ok && i < v.Slice().Len(); i++ {

@@ -12,8 +12,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// raw fills in what can be told of a request that nobody annotated: the exporter has no key, so nothing of its prompt
-// and no session.
+// raw fills in a request that was not annotated: the exporter has no key, so it cannot use the prompt or the session.
 func (w *worker) raw(g *genai.Record, span ptrace.Span) {
 	r := &w.inference
 	r.Failed = r.Failed || g.ErrorType != ""

@@ -15,18 +15,18 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// SamplingConfig is the part "sampling" of the settings of a component that writes records. Its zero value samples nothing.
+// SamplingConfig is the section "sampling" of the settings of a component that writes records. Its zero value samples nothing.
 type SamplingConfig struct {
-	// Rate is the share of the requests of production that is recorded, 0.001 to 1, in steps of a millionth. 0 is 1, which is all.
+	// Rate is the share of the requests of production that is recorded, 0.001 to 1, in steps of a millionth. 0 = 1: all.
 	Rate float64 `mapstructure:"rate"`
-	// TrunkList is a file that moonloop trunk wrote, the same for all Collectors. Without one, all prompts with the same first 128 bytes are one
-	// group.
+	// TrunkList is a file written by moonloop trunk, the same for all Collectors. Without one, all prompts with the same first 128 bytes
+	// are one group.
 	TrunkList string `mapstructure:"trunk_list"`
-	// By says what is kept whole first: session, the default, or prefix.
+	// By says what is kept whole with priority: session, the default, or prefix.
 	By mooncake.SampleOrder `mapstructure:"by"`
 }
 
-// Validate returns all that is wrong with the settings, short of what is in the file.
+// Validate returns all errors of the settings, except those in the file.
 func (c *SamplingConfig) Validate() error {
 	var errs []error
 	if c.Rate != 0 && !(c.Rate >= mooncake.MinSampleRate && c.Rate <= 1) {
@@ -43,7 +43,7 @@ func (c *SamplingConfig) Validate() error {
 	return errors.Join(errs...)
 }
 
-// Load returns what the settings ask for; nil is no sampling.
+// Load returns the sampling of the settings; nil for none.
 func (c *SamplingConfig) Load() (*Sampling, error) {
 	if c.Rate == 0 || c.Rate == 1 {
 		return nil, nil
@@ -62,7 +62,7 @@ func (c *SamplingConfig) Load() (*Sampling, error) {
 	return s, nil
 }
 
-// Sampling chooses requests of production by [mooncake.Sampler]. It is safe for concurrent use. [SamplingConfig.Load] makes one.
+// Sampling selects requests of production by [mooncake.Sampler]. It is safe for concurrent use. [SamplingConfig.Load] makes one.
 type Sampling struct {
 	By      mooncake.SampleOrder
 	sampler mooncake.Sampler
@@ -80,14 +80,15 @@ func (s *Sampling) prompt(p *journal.Prompt) (g mooncake.Group, ok, unlisted boo
 	if id, below := trunk.Below(ids); below {
 		return mooncake.BlockGroup(id), true, s.list != nil && trunk == nil
 	}
-	if p.Chain.Bytes > 0 { // shorter than a cell below the trunk: the whole text tells
+	if p.Chain.Bytes > 0 { // shorter than a cell below the trunk: the whole text decides
 		return mooncake.BlockGroup(p.Chain.Tail), true, s.list != nil && trunk == nil
 	}
 	g, ok = trunk.Group(ids)
 	return g, ok, ok && s.list != nil && trunk == nil
 }
 
-// SamplingWarner says once what works and is probably not meant. It is safe for concurrent use; a nil Sampling says nothing.
+// SamplingWarner warns once about settings that work but are probably not intended. It is safe for concurrent use; with a nil Sampling it
+// does nothing.
 type SamplingWarner struct {
 	Sampling *Sampling
 	Log      *zap.Logger
@@ -95,7 +96,7 @@ type SamplingWarner struct {
 	undecided, unlisted sync.Once
 }
 
-// Begin says what the settings alone show.
+// Begin warns about the settings.
 func (w *SamplingWarner) Begin() {
 	if w.Sampling != nil && w.Sampling.list == nil {
 		w.Log.Warn("sampling has no trunk_list: requests without a session whose prompts begin with the same 128 bytes, such as those of one system prompt, "+
@@ -103,7 +104,7 @@ func (w *SamplingWarner) Begin() {
 	}
 }
 
-// Warn says what the counts of a batch show.
+// Warn warns about the counts of a batch.
 func (w *SamplingWarner) Warn(c Counts) {
 	if c.Undecided > 0 {
 		w.undecided.Do(func() {

@@ -100,7 +100,7 @@ func (b *batchOf) span(trace, number, parent uint64, attributes map[string]any) 
 // content marks the attributes of a prompt that a log record had.
 const content = "content"
 
-// text is the identity of a prompt of so many cells with these values; each has a cell of its own behind.
+// text is the identity of a prompt of this many cells with these values; each has a cell of its own behind.
 func text(cells ...uint64) map[string]any {
 	c := blockhash.Chain{Cells: cells, Tail: cells[len(cells)-1], Bytes: int64(len(cells)) * blockhash.CellSize}
 	b, _ := c.AppendBinary(nil)

@@ -17,19 +17,19 @@ import (
 )
 
 const (
-	maxCount   = 1e12 // more tokens or rows than that are no count
+	maxCount   = 1e12 // a larger value is not a number of tokens or rows
 	maxNumber  = 1e15 // ms or s: beyond any clock
 	maxSeconds = 1e7
 	maxText    = 1 << 10 // bytes of a value that is hashed
-	// maxHashIDs is how many ids fit into a record beside the longest chain and the longest lists of ranges and replies: 320 Mi tokens
-	// in blocks of 512.
+	// maxHashIDs is the number of ids that fit into a record together with the longest chain and the longest lists of ranges and replies:
+	// 320 Mi tokens in blocks of 512.
 	maxHashIDs = (journal.MaxRecord - 3<<20) / 8
 	maxCells   = (blockhash.MaxCells + 2) * 8 // bytes of mooncake.cells
 	maxEnds    = blockhash.MaxEnds * 12       // bytes of mooncake.cells.ends
 	maxExact   = 1 << 53                      // integers that a double holds exactly
 )
 
-// valid returns a value if it is what the contract says. Otherwise it counts that, and returns nothing.
+// valid returns a value if it follows the contract. Otherwise it counts the violation, and returns nothing.
 func valid[T any](w *worker, key string, v T, ok bool) (got T) {
 	if !ok {
 		w.counts.invalid(key)
@@ -58,7 +58,7 @@ func (w *worker) count(key string, v pcommon.Value) mooncake.Opt[int64] {
 	return valid(w, key, mooncake.Some(n), ok && n >= 0 && n <= maxCount)
 }
 
-// number reads a number within two bounds.
+// number reads a number within two limits.
 func (w *worker) number(key string, v pcommon.Value, low, high float64) mooncake.Opt[float64] {
 	f := math.NaN()
 	switch v.Type() {
@@ -75,7 +75,7 @@ func (w *worker) flag(key string, v pcommon.Value) bool {
 	return valid(w, key, v.Bool(), v.Type() == pcommon.ValueTypeBool)
 }
 
-// text reads a string that is to be parsed or hashed, and never kept.
+// text reads a string that will be parsed or hashed, never stored.
 func (w *worker) text(key string, v pcommon.Value) (s string, ok bool) {
 	ok = v.Type() == pcommon.ValueTypeStr && len(v.Str()) <= maxText
 	return valid(w, key, v.Str(), ok), ok
@@ -91,7 +91,7 @@ func parsed[T any](w *worker, key string, v pcommon.Value, parse func(string) (T
 	return valid(w, key, got, ok)
 }
 
-// failed reports whether a kind of error is named. One that is no string is there all the same.
+// failed reports whether an error type is set; a value that is not a string counts, too.
 func (w *worker) failed(key string, v pcommon.Value) bool {
 	switch v.Type() {
 	case pcommon.ValueTypeEmpty:
@@ -108,8 +108,8 @@ func (w *worker) model(key string, v pcommon.Value) journal.Name {
 	return w.modelOf(key, valid(w, key, v.Str(), v.Type() == pcommon.ValueTypeStr))
 }
 
-// modelOf returns the name of a model. Two models whose names are no names must not become one, whose prompts would then share
-// blocks: such a model is called by a hash of its name.
+// modelOf returns the name of a model. Two models with invalid names must not become one, because their prompts would then share blocks:
+// such a model gets a hash of its name.
 func (w *worker) modelOf(key, s string) journal.Name {
 	name, err := journal.ParseName(s)
 	if err != nil {
@@ -126,13 +126,13 @@ func (w *worker) domain(key string, v pcommon.Value) journal.Domain {
 	})
 }
 
-// time reads an instant; 0 is unknown.
+// time reads a time; 0 is unknown.
 func (w *worker) time(t pcommon.Timestamp, name string) int64 {
 	return valid(w, name, int64(t), t <= math.MaxInt64) //nolint:gosec // just checked
 }
 
-// hashIDs reads ids: ints are the patterns of unsigned ones, and strings are what writers of JSON make of those that no
-// signed int holds. One that cannot be read costs them all: those behind it would stand for other blocks.
+// hashIDs reads ids: ints are the bit patterns of unsigned ids, and strings are ids that some JSON writers cannot represent as signed ints.
+// If one cannot be read, all are dropped, because those after it would stand for other blocks.
 func (w *worker) hashIDs(v pcommon.Value) []uint64 {
 	ok := v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() <= maxHashIDs
 	w.ids = slices.Grow(w.ids[:0], 1) // an empty list is not an absent one
@@ -153,7 +153,7 @@ func (w *worker) hashIDs(v pcommon.Value) []uint64 {
 	return valid(w, semconv.HashIDs, w.ids, ok)
 }
 
-// bytesOf returns the bytes of a value, in a copy in one go, not byte by byte through At. There are at most so many.
+// bytesOf returns a copy of the bytes of a value, in one step instead of byte by byte through At. There are at most this many.
 func bytesOf(v pcommon.Value, most int) (b []byte, ok bool) {
 	if v.Type() != pcommon.ValueTypeBytes || v.Bytes().Len() > most {
 		return nil, false
@@ -172,7 +172,7 @@ func (w *worker) chain(v pcommon.Value, p *journal.Prompt) {
 	w.cells = p.Chain.Cells
 }
 
-// messages reads the ends of a text's messages and that of its reply. They belong to the cells, without which they are nothing.
+// messages reads the ends of a text's messages and that of its reply. They are useless without the cells.
 func (w *worker) messages(ends, reply pcommon.Value, p *journal.Prompt) {
 	if ends != (pcommon.Value{}) {
 		p.Chain.Ends = w.ends
@@ -197,8 +197,8 @@ func (w *worker) blockSize(key string, v pcommon.Value) uint32 {
 	return valid(w, key, uint32(n), n <= math.MaxInt32) //nolint:gosec // just checked
 }
 
-// tuples reads a list of ints, as many to a member as an array has, and at most so many members. One that cannot be read costs them
-// all, as with ids.
+// tuples reads a list of ints, with as many per element as the array has, and at most this many elements. If one cannot be read, all are
+// dropped, as for ids.
 func tuples[T any](w *worker, key string, v pcommon.Value, memory *[]T, size, most int, member func([]int64) (T, bool)) []T {
 	ok := v.Type() == pcommon.ValueTypeSlice && v.Slice().Len()%size == 0 && v.Slice().Len() <= size*most
 	list := slices.Grow((*memory)[:0], 1) // an empty list is not an absent one
@@ -242,13 +242,13 @@ func (w *worker) finish(key string, v pcommon.Value) journal.Name {
 	return w.finishOf(s)
 }
 
-// finishOf returns a finish reason, of which one that is no name is nothing.
+// finishOf returns a finish reason; an invalid name is dropped.
 func (w *worker) finishOf(s string) journal.Name {
 	name, err := journal.ParseName(s)
 	return valid(w, semconv.GenAIResponseFinishReasons, name, err == nil)
 }
 
-// firstGap reads the time from the span's start to the first chunk out of the series of arrivals, in ns.
+// firstGap reads the time from the span's start to the first chunk from the series of arrivals, in ns.
 func (w *worker) firstGap(v pcommon.Value) mooncake.Opt[int64] {
 	if v.Type() == pcommon.ValueTypeSlice {
 		if v.Slice().Len() == 0 {

@@ -16,17 +16,17 @@
 //
 // # The cut
 //
-// At a cut the open segment is synced, a .pending file says so, and the next segment gets its name. After a crash at any point,
-// either the old segment is the last one, and goes on, or the cut is done. Append waits for the cut, some milliseconds.
+// At a cut, the open segment is synced, a .pending file is written, and the next segment gets its name. After a crash at any point, either
+// the old segment is the last one, and continues, or the cut is complete. Append waits for the cut, some milliseconds.
 //
-// The records of a request can be on both sides of a cut. So the trace of a segment is compiled a grace period later, from its own
-// journal and from those that were written within the grace period before and after it, the open one included ([capture.Options].Before
-// and After). Its rows are the requests of which the record nearest to the engine is in the segment, with what the records beside it
-// know. So each request is a row of exactly one segment, unless its records came more than a grace period apart: then the one farther
-// from the engine may be a row of its own, and the other one lacks what that knows. Sessions begin anew with each segment.
+// The records of a request can be on both sides of a cut. So the trace of a segment is compiled a grace period later, from its own journal
+// and from those that were written within the grace period before and after it, including the open one ([capture.Options].Before and
+// After). Its rows are the requests whose record nearest to the engine is in the segment, completed by their other records. So each request
+// is a row of exactly one segment, unless its records came more than a grace period apart: then the record farther from the engine may be a
+// row of its own, and the other row lacks its values. Sessions begin anew with each segment.
 //
-// The times of segments are those of their names. A segment that is to be compiled is not closed for its size before it is a grace
-// period old, so that the segments next to it are enough. Where they are younger, up to 16 before and after it are read.
+// The times of segments are those of their names. A segment that will be compiled is not closed for its size before it is a grace period
+// old, so that the neighbouring segments are enough. If these are younger, up to 16 before and after it are read.
 //
 // The traces of segments are a convenience. Never concatenate them. The journals of all segments compile to the same trace as one journal
 // without cuts.
@@ -38,11 +38,10 @@
 // If a sync fails, all calls that waited for it fail, and the segment is not written again, because later syncs could succeed
 // although records are lost.
 //
-// Somebody may remove, rename or replace the open journal, the lock, or the whole directory. After each sync, the journal's name
-// is checked, so that Append never returns nil for a record that could not be found by then; with NoSync, it is checked once a
-// second. A journal that is gone is not written again: calls that wait for its sync get an error, and the next Append begins a
-// segment in a new directory. The records of the journal are lost, and counted ([Cut].Lost). While another
-// process uses the name, Append fails.
+// Somebody may remove, rename or replace the open journal, the lock, or the whole directory. After each sync, the journal's name is
+// checked, so that Append never returns nil for a record that could not be found by then; with NoSync, it is checked once a second. A
+// journal that is gone is not written again: calls that wait for its sync get an error, and the next Append begins a segment in a new
+// directory. The records of the journal are lost, and counted ([Cut].Lost). While another process uses the name, Append fails.
 //
-// The next process continues the open segment of the previous one, however that process ended, and compiles what is pending.
+// The next process continues the open segment of the previous one, whatever ended that, and compiles pending segments.
 package segment

@@ -5,5 +5,5 @@
 
 package segment
 
-// Free returns false: on this platform nobody can tell.
+// Free returns false: on this platform the value is not available.
 func (*Journal) Free() (bytes int64, ok bool) { return 0, false }

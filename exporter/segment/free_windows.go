@@ -5,7 +5,7 @@ package segment
 
 import "golang.org/x/sys/windows"
 
-// Free returns the bytes that are free on the file system of the journal, for this user; ok is false where nobody can tell.
+// Free returns the free bytes of the journal's file system, for this user; ok is false if they are not known.
 func (j *Journal) Free() (bytes int64, ok bool) {
 	name, err := windows.UTF16PtrFromString(j.opt.Directory)
 	if err != nil {

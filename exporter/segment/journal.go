@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
-// ErrClosed is an Append after Close.
+// ErrClosed is the error of an Append after Close.
 var ErrClosed = errors.New("journal is closed")
 
 // Journal appends records to the open segment. It is safe for concurrent use.
@@ -31,26 +31,26 @@ type Journal struct {
 	mu     sync.Mutex
 	open   *open
 	next   int64       // number of the newest segment
-	timer  *time.Timer // age; nil where segments end by size only
+	timer  *time.Timer // age; nil if segments end only by size
 	retry  time.Time   // no cut before
-	looked time.Time   // whether the files are in place
-	waits  bool        // a cut by size waits
+	looked time.Time   // when it was last checked that the files exist
+	waits  bool        // a cut by size is delayed
 	closed bool
-	ended  map[int64]time.Time // when this process closed the segments that it closed
+	ended  map[int64]time.Time // when this process closed its segments
 
 	size  atomic.Int64          // of the open segment
 	usage atomic.Pointer[Usage] // of the closed ones
 
 	begun  time.Time // when it was opened
-	newest time.Time // when the newest journal of an earlier process was written last; not after begun
+	newest time.Time // when the newest journal of an earlier process was last written; at most begun
 
 	wake chan struct{} // there may be something to compile or remove
 	stop context.CancelFunc
 	done chan struct{} // closed when the worker has ended
 }
 
-// Open goes on with the open segment of an earlier process, or begins the first one. A directory and name that another
-// Journal has open are an error.
+// Open continues the open segment of an earlier process, or begins the first one. It is an error if another Journal has the same directory
+// and name open.
 func Open(opt Options) (*Journal, error) {
 	if err := opt.Validate(); err != nil {
 		return nil, err
@@ -83,7 +83,7 @@ func Open(opt Options) (*Journal, error) {
 	return j, nil
 }
 
-// lock makes sure that a name has one writer.
+// lock makes sure that a name has only one writer.
 func (o *Options) lock() (*os.File, error) {
 	if err := os.MkdirAll(o.Directory, 0o700); err != nil {
 		return nil, fmt.Errorf("directory for journals cannot be made: %w", err)
@@ -99,7 +99,7 @@ func (o *Options) lock() (*os.File, error) {
 	return f, nil
 }
 
-// start finds the segment to go on with.
+// start finds the segment to continue.
 func (j *Journal) start() error {
 	if err := j.sweep(); err != nil {
 		return err
@@ -127,11 +127,11 @@ func (j *Journal) start() error {
 	return nil
 }
 
-// resume goes on with the segment that an earlier process left, however it ended. One without records is removed.
+// resume continues the segment that an earlier process left, whatever ended that. A segment without records is removed.
 func (j *Journal) resume(last id) (err error) {
 	file := j.opt.path(last, journalSuffix)
 	if errors.Is(probe(file), io.EOF) {
-		return os.Remove(file) // its name would tell a wrong time
+		return os.Remove(file) // its name would have a wrong time
 	}
 	if err := j.dropPending(last); err != nil { // without a next segment it was not closed
 		return err
@@ -140,7 +140,7 @@ func (j *Journal) resume(last id) (err error) {
 	return err
 }
 
-// sweep removes what an earlier process left unfinished.
+// sweep removes unfinished files of an earlier process.
 func (j *Journal) sweep() error {
 	if err := errors.Join(os.RemoveAll(j.opt.temp()), j.opt.makeTemp()); err != nil {
 		return err
@@ -150,18 +150,18 @@ func (j *Journal) sweep() error {
 		return err
 	}
 	for _, e := range entries {
-		// Of a trace that was being written: .<segment>.jsonl.<random>.tmp.
+		// A temporary file of a trace: .<segment>.jsonl.<random>.tmp.
 		rest, ours := strings.CutPrefix(e.Name(), "."+j.opt.Name)
 		stamp, _, _ := strings.Cut(rest, ".")
 		if _, ok := parse(j.opt.Name, j.opt.Name+stamp+journalSuffix); ours && ok && strings.HasSuffix(rest, ".tmp") {
-			_ = os.Remove(filepath.Join(j.opt.Directory, e.Name())) // it does no harm but to take space
+			_ = os.Remove(filepath.Join(j.opt.Directory, e.Name())) // it only uses space
 		}
 	}
 	return nil
 }
 
-// Append writes the records of a batch, and returns how many bytes they took. When its error is nil they are durable, in a file that has
-// its name, unless Options.NoSync says otherwise. After an error some of them may be in the journal, and appending them again does no harm.
+// Append writes the records of a batch, and returns their size in bytes. If its error is nil, they are durable, in a file with its name,
+// unless Options.NoSync is set. After an error, some of them may be in the journal; appending them again is harmless.
 func (j *Journal) Append(b *journal.Batch) (int64, error) {
 	if b.Len() == 0 {
 		return 0, nil
@@ -190,8 +190,8 @@ func (j *Journal) Append(b *journal.Batch) (int64, error) {
 	return size - before, s.commit(size)
 }
 
-// look finds out, once a second, whether the files that are open are still what their names stand for. If somebody has
-// removed them the next segment begins in new ones: nobody would find what is written to these. j.mu is held.
+// look checks, once a second, whether the open files still have their names. If somebody has removed them, the next segment begins in new
+// files, because nobody would find what is written to the old ones. j.mu must be locked.
 func (j *Journal) look(now time.Time) {
 	if since := now.Sub(j.looked); since >= 0 && since < time.Second {
 		return
@@ -204,7 +204,7 @@ func (j *Journal) look(now time.Time) {
 	}
 }
 
-// hold takes the lock anew if the one that is held is of a file that nobody else will find. j.mu is held.
+// hold acquires the lock again if the lock file was removed or replaced. j.mu must be locked.
 func (j *Journal) hold() error {
 	if err := atomicfile.InPlace(j.lock); !errors.Is(err, journal.ErrGone) {
 		return err
@@ -217,7 +217,7 @@ func (j *Journal) hold() error {
 	j.lock = lock
 	ids, err := list(j.opt.Directory, j.opt.Name)
 	if n := len(ids); n > 0 {
-		j.next = max(j.next, ids[n-1].number) // of one who had the name meanwhile
+		j.next = max(j.next, ids[n-1].number) // another process had the name meanwhile
 	}
 	return err
 }
@@ -232,8 +232,8 @@ func (j *Journal) Segment() string {
 	return j.open.file
 }
 
-// Close makes the open segment durable and ends the background work: what is being compiled is given up, and left to the
-// next process. The context bounds the wait for that.
+// Close makes the open segment durable and ends the background work: a running compilation is aborted, and left to the next process. The
+// context limits the wait for that.
 func (j *Journal) Close(ctx context.Context) error {
 	j.mu.Lock()
 	if j.closed {
@@ -252,7 +252,7 @@ func (j *Journal) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		err = fmt.Errorf("compiling a segment did not end in time: %w", context.Cause(ctx))
 	}
-	s := j.open // nobody replaces it any more
+	s := j.open // it is not replaced any more
 	if commit := s.commit(s.w.Size()); commit != nil {
 		err = errors.Join(err, commit)
 	}

@@ -21,7 +21,7 @@ const (
 	pendingSuffix = ".pending"
 )
 
-// id is what the name of a segment's files begins with, after the directory.
+// id is the beginning of the names of a segment's files, after the directory.
 type id struct {
 	name   string
 	begun  time.Time // in seconds
@@ -32,8 +32,7 @@ func (i id) String() string {
 	return fmt.Sprintf("%s-%s-%06d", i.name, i.begun.UTC().Format(stampLayout), i.number)
 }
 
-// parse reads the name of a journal file. Names of other journals, also of those whose name only begins like this one's,
-// are not ok.
+// parse parses the name of a journal file. ok is false for files of other journals, even if their names begin alike.
 func parse(name, file string) (i id, ok bool) {
 	stamp, digits, _ := strings.Cut(strings.TrimPrefix(file, name+"-"), "-")
 	begun, err := time.Parse(stampLayout, stamp)
@@ -71,7 +70,7 @@ func (o *Options) path(i id, suffix string) string {
 // temp returns the folder for temporary files.
 func (o *Options) temp() string { return filepath.Join(o.Directory, "."+o.Name+".tmp") }
 
-// makeTemp makes it, before each use: there are programs that remove such folders.
+// makeTemp creates it before each use, because some programs remove such folders.
 func (o *Options) makeTemp() error {
 	if err := os.MkdirAll(o.temp(), 0o700); err != nil {
 		return fmt.Errorf("folder for temporary files cannot be made: %w", err)

@@ -9,19 +9,19 @@ import (
 	"github.com/moonloop/moonloop/capture"
 )
 
-// Observer is told what happens to segments. Its methods are called from several goroutines, some of them while Append
-// waits: they must return soon, and must not call the Journal but for its Size.
+// Observer is notified of events of segments. Its methods are called from several goroutines, some of them while Append waits: they must
+// return soon, and may call only the Journal's Size.
 type Observer interface {
 	// Synced is called after each sync of the open segment.
 	Synced(took time.Duration, err error)
-	// Cut is called after each end of a segment, and after each attempt that failed, whose Err says why: the segment
-	// then goes on, and the next attempt is some seconds away.
+	// Cut is called after each end of a segment, and after each failed attempt, with Err set: the segment then continues, and the next
+	// attempt is some seconds away.
 	Cut(Cut)
 	// Compiled is called after each attempt to compile a segment.
 	Compiled(Compilation)
-	// Removed is called for each segment that retention removed, or failed to.
+	// Removed is called for each segment that retention removed, or failed to remove.
 	Removed(Removal)
-	// Leftover is called for a file of an earlier process that could not be used. It is left alone.
+	// Leftover is called for a file of an earlier process that could not be used. It is not changed.
 	Leftover(file string, err error)
 }
 
@@ -30,16 +30,16 @@ type Cut struct {
 	Segment string // the file of the journal
 	Bytes   int64
 	Waited  bool          // it was larger than MaxBytes, and younger than a grace period
-	Took    time.Duration // for which Append waited
-	// Cause is why the segment could not be written any more, if that is why it ended.
+	Took    time.Duration // how long Append waited
+	// Cause is why the segment could not be written any more, if it ended for that reason.
 	Cause error
-	// Lost is the number of bytes of records that went when somebody removed or replaced the journal, those included whose Append
-	// said so.
+	// Lost is the size of the records that were lost because somebody removed or replaced the journal, including those whose Append
+	// returned an error.
 	Lost int64
 	Err  error
 }
 
-// Compilation is a segment's own trace.
+// Compilation is the compilation of a segment's trace.
 type Compilation struct {
 	Segment string
 	Result  capture.Result
@@ -48,7 +48,7 @@ type Compilation struct {
 	Err error
 }
 
-// Removal is the end of a segment's files.
+// Removal is the removal of a segment's files.
 type Removal struct {
 	Segment string
 	Bytes   int64

@@ -22,46 +22,46 @@ const (
 // MaxGrace is the longest grace period.
 const MaxGrace = time.Hour
 
-// Options says where and how segments are written. Directory and Name must be set; the rest may be zero.
+// Options configures a [Journal]. Directory and Name are required; the rest may be zero.
 type Options struct {
-	Directory string // made with mode 0700 if it is not there
-	Name      string // begins the name of each file; one Journal at a time can have a name in a directory
+	Directory string // created with mode 0700 if it does not exist
+	Name      string // beginning of the name of each file; only one Journal at a time can use a name in a directory
 
-	// MaxBytes is the size from which on a segment is closed. 0 is DefaultMaxBytes. A segment that is to be compiled goes on for a
-	// grace period, also where it reaches the size before.
+	// MaxBytes is the size from which on a segment is closed. 0 = DefaultMaxBytes. A segment that will be compiled lasts at least a grace
+	// period, even if it reaches the size earlier.
 	MaxBytes int64
-	// MaxAge is the age at which a segment with records is closed; 0 is never. If it divides a day segments end at its
-	// multiples since midnight UTC. It should be longer than the grace period: compiling a segment reads all that were written within
-	// that of it.
+	// MaxAge is the age at which a segment with records is closed; 0 = never. If it divides a day, segments end at its multiples since
+	// midnight UTC. It should be longer than the grace period, because compiling a segment reads all that were written within its grace
+	// period.
 	MaxAge time.Duration
-	// Grace is how long after its end a segment is compiled, and how far the records of one request may be apart for its row to have
-	// what all of them say; at most MaxGrace. At 0 the records of other segments are not looked at.
+	// Grace is how long after its end a segment is compiled, and the maximum time between the records of one request for its row to have
+	// the values of all; at most MaxGrace. With 0, records in other segments are ignored.
 	Grace time.Duration
 	// NoSync leaves records to the operating system until their segment is closed.
 	NoSync bool
 
-	// Compile says how the trace of a closed segment is compiled; nil is not at all. Before, After and, where it is empty, TempDir
-	// are set by this package.
+	// Compile configures the compilation of closed segments; nil = none. Before, After and, if it is empty, TempDir are set by this
+	// package.
 	Compile *capture.Options
 	// Retention says what is removed.
 	Retention Retention
 
-	// Observer is told what happens; nil is nobody.
+	// Observer is notified of events; may be nil.
 	Observer Observer
 }
 
-// Retention bounds the files of closed segments: journal, traces and all. The zero Retention keeps everything. It is
-// applied when a segment is closed or compiled, oldest first.
+// Retention limits the files of closed segments, journals and traces. The zero Retention keeps everything. It is applied when a segment is
+// closed or compiled, oldest first.
 type Retention struct {
-	MaxBytes int64 // of all segments, the open one included; 0 is no bound
-	// MaxAge is how long a segment is kept after it was closed; 0 is no bound. Clocks that are set while the process runs do not
-	// change it. The segments of earlier processes are at the start as old as they are older than the newest of them.
+	MaxBytes int64 // of all segments, including the open one; 0 = no limit
+	// MaxAge is how long a segment is kept after it was closed; 0 = no limit. Setting the clock while the process runs has no effect. At
+	// the start, the age of segments of earlier processes is their difference from the newest of them.
 	MaxAge time.Duration
 }
 
 var validName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
 
-// Validate says what is wrong with the options.
+// Validate returns an error about the options.
 func (o *Options) Validate() error {
 	switch {
 	case o.Directory == "":
@@ -80,7 +80,7 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// end returns when a segment that was begun at an instant is closed; zero for never.
+// end returns when a segment that began at a time is closed; zero = never.
 func (o *Options) end(begun time.Time) time.Time {
 	switch {
 	case o.MaxAge == 0:

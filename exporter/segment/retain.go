@@ -35,9 +35,9 @@ func (j *Journal) retain() {
 	}
 }
 
-// ends returns when closed segments, oldest first, were closed, on the time line of this process, on which a clock that is set does
-// nothing: or it would make everything old at once. Those of earlier processes are as much older than this process as they are older
-// than the newest of them; so the time in which none ran is no age.
+// ends returns when closed segments, oldest first, were closed, on the time line of this process. Setting the clock does not affect it;
+// otherwise everything could become old at once. For segments of earlier processes, the age at the start of this process is their
+// difference from the newest of them, so time without a process does not count.
 func (j *Journal) ends(closed []id) []time.Time {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -61,7 +61,7 @@ func (j *Journal) ends(closed []id) []time.Time {
 // filesOf finds the files of a segment, the journal last, and how many bytes they take.
 func (j *Journal) filesOf(i id) (names []string, bytes int64) {
 	journal := i.String() + journalSuffix
-	found, _ := fs.Glob(os.DirFS(j.opt.Directory), i.String()+".*") // what cannot be listed is not removed
+	found, _ := fs.Glob(os.DirFS(j.opt.Directory), i.String()+".*") // files that cannot be listed are not removed
 	for _, name := range append(slices.DeleteFunc(found, func(name string) bool { return name == journal }), journal) {
 		name = filepath.Join(j.opt.Directory, name)
 		if info, err := os.Stat(name); err == nil {
@@ -71,7 +71,7 @@ func (j *Journal) filesOf(i id) (names []string, bytes int64) {
 	return names, bytes
 }
 
-// remove removes the files of a segment in that order: what is not removed is found again.
+// remove removes the files of a segment in that order, so that remaining files are found again.
 func (j *Journal) remove(i id, names []string, bytes int64) {
 	r := Removal{Segment: j.opt.path(i, journalSuffix), Bytes: bytes}
 	for _, name := range names {

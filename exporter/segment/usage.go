@@ -8,14 +8,14 @@ import (
 	"strings"
 )
 
-// Usage is what the segments of a journal take on disk.
+// Usage is the disk usage of a journal's segments.
 type Usage struct {
-	Bytes   int64 // of all files, traces and the open segment included
+	Bytes   int64 // of all files, including traces and the open segment
 	Closed  int64 // segments that are closed
-	Pending int64 // of which the trace is not compiled yet
+	Pending int64 // those whose trace is not compiled yet
 }
 
-// Usage returns what is on disk. Closed segments are looked at when one is closed, compiled or removed, so that asking costs nothing.
+// Usage returns the disk usage. Closed segments are measured when one is closed, compiled or removed, so that this call is cheap.
 func (j *Journal) Usage() Usage {
 	var u Usage
 	if seen := j.usage.Load(); seen != nil {
@@ -25,7 +25,7 @@ func (j *Journal) Usage() Usage {
 	return u
 }
 
-// measure looks at the closed segments. What cannot be listed is found the next time.
+// measure measures the closed segments. Files that cannot be listed are measured the next time.
 func (j *Journal) measure() {
 	j.mu.Lock()
 	current := j.open.id.number

@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package atomicfile writes files that are there whole or not at all, locks files against other processes, and opens files without waiting. Every file
-// that moonloop writes for somebody to read goes through it; only journals, which grow in place, need its lock alone.
+// Package atomicfile writes files completely or not at all, locks files against other processes, and opens files without waiting. moonloop
+// writes every file for others with it; only journals, which grow in place, use just its lock.
 package atomicfile
 
 import (
@@ -19,15 +19,15 @@ import (
 // Over says what a file may replace.
 type Over int
 
-// What a file may replace.
+// What a file may replace:
 const (
-	Anything Over = iota // whatever has the name
-	Regular              // a regular file: no device, no folder, and no symbolic link, which may be meant or what it leads to
+	Anything Over = iota // anything with the name
+	Regular              // a regular file: no device, no folder, and no symbolic link, because it is unclear whether the link or its target is meant
 	Nothing              // not even that
 )
 
-// File is a file that is being written under a temporary name, readable by its owner only. Commit gives it its own name.
-// Discard removes it; Close leaves what was written under the temporary name.
+// File is a file that is being written under a temporary name, readable only by its owner. Commit renames it to its name. Discard removes
+// it; Close keeps what was written under the temporary name.
 type File struct {
 	*os.File
 	name string
@@ -35,9 +35,9 @@ type File struct {
 	done bool
 }
 
-// Create starts a file under a temporary name beside its own. It is locked, so that what a killed process left behind can be
-// told from what is still being written; what earlier writers of the same file left behind is removed. The error is
-// [fs.ErrExist] where there is something and over is Nothing.
+// Create starts a file under a temporary name next to its own. It is locked, so that files of killed processes can be distinguished from
+// files that are being written; those of earlier writers of the same file are removed. The error is [fs.ErrExist] if the file exists and
+// over is Nothing.
 func Create(name string, over Over) (*File, error) {
 	if err := Vacant(name, over); err != nil {
 		return nil, err
@@ -48,19 +48,19 @@ func Create(name string, over Over) (*File, error) {
 		f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*.tmp")
 		if err != nil {
 			if pe, ok := errors.AsType[*fs.PathError](err); ok {
-				err = pe.Err // the temporary name means nothing to anyone
+				err = pe.Err // the temporary name would confuse users
 			}
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		if err := Lock(f); !errors.Is(err, errHeld) && InPlace(f) == nil { // a file system without locks is never swept
+		if err := Lock(f); !errors.Is(err, errHeld) && InPlace(f) == nil { // on a file system without locks, nothing is swept
 			return &File{File: f, name: name, over: over}, nil
 		}
-		_ = f.Close() // somebody's sweep was between the two: it is gone
+		_ = f.Close() // another process's sweep has removed it in between
 	}
 }
 
-// CreateAs starts a file under a temporary name of the caller's, on the same file system. What has the one name or the other
-// is replaced. Nothing is locked or swept: the folder is the caller's own.
+// CreateAs starts a file under the caller's temporary name, on the same file system. Existing files with either name are replaced. Nothing
+// is locked or swept, because the folder belongs to the caller.
 func CreateAs(temp, name string) (*File, error) {
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_TRUNC|os.O_RDWR, 0o600) //nolint:gosec // the caller chooses the name
 	if err != nil {
@@ -69,7 +69,7 @@ func CreateAs(temp, name string) (*File, error) {
 	return &File{File: f, name: name}, nil
 }
 
-// Reopen goes on with a file that CreateAs started and a process left, at its end. One that is not there is started.
+// Reopen continues, at its end, a file that CreateAs started and an earlier process left. A missing one is started.
 func Reopen(temp, name string) (*File, error) {
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the caller chooses the name
 	if err != nil {
@@ -81,7 +81,7 @@ func Reopen(temp, name string) (*File, error) {
 	return &File{File: f, name: name}, nil
 }
 
-// Vacant reports why nothing can be put under a name: what is there may not be replaced.
+// Vacant returns why nothing can be written under a name: the existing file may not be replaced.
 func Vacant(name string, over Over) error {
 	info, err := os.Lstat(name)
 	switch {
@@ -101,12 +101,12 @@ func Vacant(name string, over Over) error {
 	return nil
 }
 
-// sweep removes the temporary files of a name that nobody writes any more.
+// sweep removes the temporary files of a name that are no longer being written.
 func sweep(name string) {
 	dir := filepath.Dir(name)
 	entries, err := os.ReadDir(dir)
 	if err != nil {
-		return // creating will say why
+		return // creating reports the error
 	}
 	for _, entry := range entries {
 		digits, ok := strings.CutPrefix(entry.Name(), "."+filepath.Base(name)+".")
@@ -117,15 +117,14 @@ func sweep(name string) {
 	}
 }
 
-// Commit makes what was written durable, gives the file its name and closes it. After an error the caller discards or
-// closes it.
+// Commit makes the file durable, renames it to its name and closes it. After an error the caller discards or closes it.
 func (f *File) Commit() error {
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	// Closing it ends the lock that keeps the sweep of another writer from it, so it first gets its name.
+	// Closing it releases the lock that protects it from another writer's sweep, so it is renamed first.
 	place, closed := f.place, f.Close
-	if runtime.GOOS == "windows" { // which renames no open file
+	if runtime.GOOS == "windows" { // which cannot rename open files
 		place, closed = closed, place
 	}
 	if err := place(); err != nil {
@@ -139,13 +138,13 @@ func (f *File) Commit() error {
 	return nil
 }
 
-// place gives the file its name.
+// place renames the file to its name.
 func (f *File) place() error {
 	if err := Vacant(f.name, f.over); err != nil {
-		return err // somebody was there since it was begun
+		return err // another process created it meanwhile
 	}
 	if f.over == Nothing {
-		// Unlike a rename, a link replaces nothing, whoever comes between.
+		// Unlike a rename, a link never replaces anything.
 		err := os.Link(f.Name(), f.name)
 		if err == nil {
 			_ = os.Remove(f.Name())
@@ -154,7 +153,7 @@ func (f *File) place() error {
 		if errors.Is(err, fs.ErrExist) {
 			return fmt.Errorf("%s: %w", f.name, fs.ErrExist)
 		}
-		// This file system has no links.
+		// This file system does not support links.
 	}
 	return os.Rename(f.Name(), f.name)
 }
@@ -169,11 +168,10 @@ func (f *File) Discard() error {
 	if err := os.Remove(f.Name()); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return nil // the sweep of another writer was faster
+	return nil // another writer's sweep was faster
 }
 
-// SyncDir makes durable what was created, renamed or removed in a folder. Some file systems cannot, which is no loss of data:
-// they do so anyway.
+// SyncDir makes creations, renames and removals in a folder durable. Some file systems cannot do that; they are durable anyway.
 func SyncDir(dir string) {
 	if f, err := os.Open(dir); err == nil { //nolint:gosec // the caller chooses the folder
 		_ = f.Sync()

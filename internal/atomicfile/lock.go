@@ -10,21 +10,20 @@ import (
 	"syscall"
 )
 
-// ErrLocked is a lock that somebody else holds.
+// ErrLocked is the error for a lock that another process or another part of this one holds.
 var ErrLocked = errors.New("another process holds its lock")
 
-// ErrGone is a file that was removed or replaced while it was open. What is written to it still succeeds, and is lost.
+// ErrGone is the error for a file that was removed or replaced while it was open. Writing to it still succeeds, but the data is lost.
 var ErrGone = errors.New("file was removed or replaced while it was open")
 
-// Lock takes an exclusive lock on an open file, without waiting. It ends with the file's close or with the process, however
-// that ends. It is a lock of the very file that is written, and on Windows, which keeps readers off what is locked, of one byte
-// far behind its end; libraries open a file of their own and lock its first byte. On platforms without such locks
-// everybody gets it: one file must have one writer.
+// Lock acquires an exclusive lock on an open file, without waiting. It is released when the file is closed or the process ends. It locks
+// the written file itself; on Windows, which blocks readers of locked bytes, it locks one byte far after its end, whereas libraries lock
+// the first byte of a separate file. On platforms without such locks it always succeeds: there must be only one writer.
 func Lock(f *os.File) error { return lock(f) }
 
-// Hold takes the lock of a name, without waiting: it creates a file of that name and locks it until unlock is called, which
-// removes it, or the process ends. The error is [ErrLocked] when another process, or another part of this one, holds it. On
-// file systems and platforms without locks everybody gets it.
+// Hold acquires the lock of a name, without waiting: it creates a file with that name and locks it until unlock is called, which removes
+// it, or the process ends. The error is [ErrLocked] if another process, or another part of this one, holds it. On file systems and
+// platforms without locks it always succeeds.
 func Hold(name string) (unlock func(), err error) {
 	for {
 		f, err := os.OpenFile(name, os.O_CREATE|os.O_RDWR, 0o600) //nolint:gosec // the caller chooses the name
@@ -35,18 +34,18 @@ func Hold(name string) (unlock func(), err error) {
 			_ = f.Close()
 			return nil, ErrLocked
 		}
-		if InPlace(f) != nil { // its holder removed it between the two
+		if InPlace(f) != nil { // its holder removed it in between
 			_ = f.Close()
 			continue
 		}
 		return func() {
-			_ = os.Remove(name) // first: who opens it from now on opens another file
+			_ = os.Remove(name) // first, so that later callers open another file
 			_ = f.Close()
 		}, nil
 	}
 }
 
-// InPlace returns an error unless an open file is the one that has its name: [ErrGone], or what kept it from being looked at.
+// InPlace returns an error unless an open file still has its name: [ErrGone], or the error of the check.
 func InPlace(f *os.File) error {
 	mine, err := f.Stat()
 	if err != nil {

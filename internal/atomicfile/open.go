@@ -14,15 +14,15 @@ import (
 
 var errNoFile = errors.New("a pipe or a device, not a file")
 
-// Open opens a file of a user's folder for reading. Unlike [os.Open] it never waits: a named pipe in the place of the file, to which
-// nobody writes, is an error, and so is a device, which may have no end.
+// Open opens a file in a user's folder for reading. Unlike [os.Open] it never waits: a named pipe without a writer is an error, and so is a
+// device, which may be endless.
 func Open(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0) //nolint:gosec // the caller names it
 	if err != nil {
 		return nil, err
 	}
 	info, err := f.Stat()
-	if err == nil && !info.Mode().IsRegular() && !info.IsDir() { // reading a folder says what it is
+	if err == nil && !info.Mode().IsRegular() && !info.IsDir() { // reading a folder returns a clear error
 		err = &fs.PathError{Op: "open", Path: name, Err: errNoFile}
 	}
 	if err != nil {
@@ -32,7 +32,7 @@ func Open(name string) (*os.File, error) {
 	return f, nil
 }
 
-// ReadFile reads what [Open] opens, of most bytes or fewer.
+// ReadFile reads a file like [Open], of at most most bytes.
 func ReadFile(name string, most int64) ([]byte, error) {
 	f, err := Open(name)
 	if err != nil {

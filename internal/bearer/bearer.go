@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package bearer is the one check of a bearer key in an Authorization header.
+// Package bearer checks a bearer key in an Authorization header.
 package bearer
 
 import (
@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// Key is the digest of a key. Digests all have the same length, so the time that a comparison takes says nothing about the key.
+// Key is the digest of a key. Digests all have the same length, so the duration of a comparison reveals nothing about the key.
 type Key [sha256.Size]byte
 
 // New returns the digest of a key.

@@ -32,21 +32,21 @@ type Conversation struct {
 	Turns  []Turn
 }
 
-// Turn is a question of a conversation, and how long its reply is.
+// Turn is a question of a conversation, and the length of its reply.
 type Turn struct {
 	Think    time.Duration // between the reply before and the question
 	Question string
 	Reply    int // tokens
 }
 
-// What the simulated engine needs for a turn, roughly; the plan of a production stays within its duration by it.
+// The approximate times of the simulated engine for a turn, with which the plan of a production keeps its duration.
 const (
 	prefillTime = 80 * time.Millisecond
 	tokenTime   = 10 * time.Millisecond
 )
 
-// Plan makes the visits of a production that lasts about so long: they begin as a Poisson process, and share
-// two system prompts. The same duration and seed give the same visits.
+// Plan plans the visits of a production with about this duration: they begin as a Poisson process, and share two system prompts. The same
+// duration and seed give the same visits.
 func Plan(duration time.Duration, seed uint64) []Conversation {
 	p := NewProse(seed)
 	systems := []string{p.System(1300), p.System(1300), p.System(900)} // the first is twice as frequent
@@ -80,8 +80,8 @@ func (p Prose) Words(median, sigma float64) int {
 	return int(min(2000, median*math.Exp(sigma*p.NormFloat64())))
 }
 
-// Application is one in front of an engine: it keeps conversations, asks for streamed replies, and writes
-// spans by the GenAI conventions, with the content of the messages on them.
+// Application is an application in front of an engine: it has conversations, requests streamed replies, and writes spans by the GenAI
+// conventions, including the content of the messages.
 type Application struct {
 	Engine string // base URL
 	Tracer trace.Tracer
@@ -90,7 +90,7 @@ type Application struct {
 	sent Sent
 }
 
-// Sent says what an application sent.
+// Sent describes what an application sent.
 type Sent struct {
 	Requests, Failed     int64
 	PromptTokens, Cached int64    // as the engine counted
@@ -115,7 +115,7 @@ func (a *Application) Run(ctx context.Context, plan []Conversation) Sent {
 	return a.sent
 }
 
-// pause waits and reports whether ctx lasted.
+// pause waits and reports whether ctx has not ended.
 func pause(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -170,7 +170,7 @@ func (a *Application) account(history []chatMessage, reply chatReply, err error)
 	a.sent.Texts = append(a.sent.Texts, history[len(history)-1].Content, reply.text)
 }
 
-// chatReply is a streamed reply: its last chunk, and what was put together of all.
+// chatReply is a streamed reply: its last chunk, and the whole text.
 type chatReply struct {
 	ID, Model string
 	Choices   []struct {

@@ -25,7 +25,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// loop is what the demonstration found when it compared what was captured with what came back from the replay.
+// loop is the result of comparing the captured trace with that of the replay.
 type loop struct {
 	captured, replayed capture.TraceResult
 	sent               Sent
@@ -91,7 +91,7 @@ func (l *loop) compare(ctx context.Context, names ...string) error {
 		defer func() { _ = trace.Close() }() // it is only read
 		readers[i] = trace.Reader
 	}
-	// Spans have nanoseconds, timestamps of a trace may be rounded.
+	// Spans have nanoseconds, but timestamps of a trace may be rounded.
 	c, err := stats.Compare(ctx, readers[0], readers[1], stats.CompareOptions{Tolerance: 1})
 	if err == nil {
 		l.traces = *c
@@ -99,7 +99,7 @@ func (l *loop) compare(ctx context.Context, names ...string) error {
 	return err
 }
 
-// idealCache returns what an infinite cache hits of a trace.
+// idealCache returns the hits of an infinite cache for a trace.
 func idealCache(ctx context.Context, name string) (stats.CacheStats, error) {
 	trace, err := mooncake.Open(ctx, name, mooncake.OpenOptions{})
 	if err != nil {
@@ -120,12 +120,12 @@ func idealCache(ctx context.Context, name string) (stats.CacheStats, error) {
 	}
 }
 
-// complete says that every request of production is a row, and every row came back.
+// complete reports whether every request of production is a row, and every row was replayed and captured.
 func (l *loop) complete() bool {
 	return l.captured.Meta.Rows == l.sent.Requests && l.replayed.Meta.Rows == l.captured.Meta.Rows
 }
 
-// closed says that the loop closed: same requests, same sharing, same timestamps within 1 ms, no text.
+// closed reports whether the loop closed: same requests, same sharing, same timestamps within 1 ms, no text.
 func (l *loop) closed() bool {
 	return l.complete() && l.traces.Same() && len(l.found) == 0
 }

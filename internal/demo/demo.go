@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package demo is what "moonloop demo" shows: an application talks to a simulated engine and is captured, the trace is
-// replayed and the replay captured again, and the two traces are compared. Tests use its application, too.
+// Package demo is the demonstration of "moonloop demo": an application talks to a simulated engine and is captured, the trace is replayed
+// and the replay captured again, and the two traces are compared. Tests use its application, too.
 package demo
 
 import (
@@ -42,13 +42,13 @@ const (
 // runID names the replay of the demonstration.
 const runID = "demo"
 
-// Config is what can be chosen of a demonstration.
+// Config configures a demonstration.
 type Config struct {
-	// Folder is where everything goes: it must be empty or not there. Without a name it is one that is removed at the end.
+	// Folder is the folder for all files: it must be empty or not exist. If it is "", a temporary folder is used.
 	Folder string
-	// Production is how long the application works, roughly.
+	// Production is the approximate duration of the application's work.
 	Production time.Duration
-	// Out is told step by step what is done and what came of it, Err of warnings and of work under way.
+	// Out gets each step and its result, Err warnings and progress.
 	Out, Err io.Writer
 	// Version is that of this program.
 	Version string
@@ -62,8 +62,8 @@ type demonstration struct {
 	capture *collect.Collector
 }
 
-// Run shows the loop. Closed says whether the two traces are the same, and no file holds text of a prompt. The engine is this
-// program's "simulate", as a process of its own. Variables named OTEL_* have to be taken out of the environment before.
+// Run runs the demonstration. closed is true if the two traces are the same, and no file contains text of a prompt. The engine is this
+// program's "simulate", as a separate process. Variables named OTEL_* must be removed from the environment before.
 func Run(ctx context.Context, cfg Config) (closed bool, rep *report.Report, err error) {
 	d := demonstration{Config: cfg}
 	cleanup, err := d.prepare()
@@ -107,12 +107,12 @@ func Run(ctx context.Context, cfg Config) (closed bool, rep *report.Report, err 
 	loop.write(d.Out)
 	if cfg.Folder != "" {
 		d.line("", "everything is in "+d.Folder+"; again:")
-		fmt.Fprintf(d.Out, "moonloop replay %s --url ENGINE\n", d.file(Captured)) // to be copied: never broken
+		fmt.Fprintf(d.Out, "moonloop replay %s --url ENGINE\n", d.file(Captured)) // for copying, so never broken
 	}
 	return loop.closed(), rep, nil
 }
 
-// prepare makes the folder. Cleanup removes it, unless it is to stay.
+// prepare creates the folder. cleanup removes it, unless it must be kept.
 func (d *demonstration) prepare() (cleanup func() error, err error) {
 	if d.Folder == "" {
 		d.Folder, err = os.MkdirTemp("", "moonloop-demo-")
@@ -127,7 +127,7 @@ func (d *demonstration) prepare() (cleanup func() error, err error) {
 	return func() error { return nil }, nil
 }
 
-// traffic is what is captured: production, and the replay of its trace.
+// traffic is a captured workload: production, or the replay of its trace.
 func (d *demonstration) traffic(ctx context.Context) (sent Sent, captured capture.TraceResult, rep *report.Report, err error) {
 	if sent, err = d.production(ctx); err != nil {
 		return sent, captured, nil, err
@@ -158,14 +158,14 @@ func (d *demonstration) warn(text string) { fmt.Fprint(d.Err, term.Note(d.Err, "
 
 func (d *demonstration) file(name string) string { return filepath.Join(d.Folder, name) }
 
-// production lets an application work for a while, and returns when the capture has all of its spans.
+// production runs an application for a while, and returns when the capture has all of its spans.
 func (d *demonstration) production(ctx context.Context) (Sent, error) {
 	spans, err := d.spanExporter(ctx)
 	if err != nil {
 		return Sent{}, err
 	}
 	provider := sdktrace.NewTracerProvider(
-		// With their prompts on them, the SDK's 512 spans to a batch would not fit into a message.
+		// With their prompts, the SDK's batch of 512 spans would not fit into a message.
 		sdktrace.WithBatcher(spans, sdktrace.WithMaxExportBatchSize(32), sdktrace.WithBatchTimeout(time.Second)),
 		sdktrace.WithResource(sdkresource.NewSchemaless(attribute.String(semconv.ServiceName, "harbour-assistant"))),
 	)

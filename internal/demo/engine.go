@@ -36,7 +36,7 @@ func startEngine(ctx context.Context) (url string, stop func(), err error) {
 	engine := exec.CommandContext(running, self, append([]string{"simulate"}, engineFlags...)...) //nolint:gosec // this program
 	stop = func() {
 		end()
-		_ = engine.Wait() // how it ended after the replay is of no interest
+		_ = engine.Wait() // its result after the replay does not matter
 	}
 	engine.Args[0] = "moonloop" // however it is called
 	engine.SysProcAttr = ownGroup()
@@ -44,7 +44,7 @@ func startEngine(ctx context.Context) (url string, stop func(), err error) {
 	engine.WaitDelay = 10 * time.Second
 	var log strings.Builder
 	engine.Stderr = &log
-	_, inErr := engine.StdinPipe() // the engine ends with it, and so with this process, however that ends
+	_, inErr := engine.StdinPipe() // the engine ends with this pipe, and so with this process
 	stdout, outErr := engine.StdoutPipe()
 	if err := errors.Join(inErr, outErr, engine.Start()); err != nil {
 		end()

@@ -11,7 +11,7 @@ import (
 	"sync"
 )
 
-// Prose writes questions for a harbour's assistant, and the assistant's system prompts. Equal seeds write equal texts.
+// Prose generates questions for a harbour's assistant, and the assistant's system prompts. Equal seeds give equal texts.
 type Prose struct{ *rand.Rand }
 
 // NewProse returns the Prose of a seed.
@@ -19,8 +19,8 @@ func NewProse(seed uint64) Prose {
 	return Prose{rand.New(rand.NewPCG(seed, 0x6861_7262_6f75_72))} //nolint:gosec // must be repeatable
 }
 
-// proseText holds lists of phrases about a harbour, each below the list's name. Each % in a phrase becomes a random number, so
-// that hardly two sentences are the same.
+// proseText has lists of phrases about a harbour, each below the list's name. Each % in a phrase becomes a random number, so that sentences
+// are almost always different.
 //
 //go:embed prose.txt
 var proseText string
@@ -35,7 +35,7 @@ var phrases = sync.OnceValue(func() map[string][]string {
 	return lists
 })
 
-// pick returns a phrase of a list, with a number in the place of each %.
+// pick returns a phrase of a list, with a number in place of each %.
 func (p Prose) pick(list string) string {
 	all := phrases()[list]
 	phrase := all[p.IntN(len(all))]
@@ -59,7 +59,7 @@ func (p Prose) rule() string {
 	return strings.NewReplacer("{who}", p.pick("who"), "{did}", p.pick("did"), "{what}", p.pick("what")).Replace(p.pick("rule"))
 }
 
-// text joins sentences until there are about that many words.
+// text joins sentences up to about this many words.
 func (p Prose) text(words int, sentence func() string) string {
 	var b strings.Builder
 	for n := 0; n < words; {
@@ -71,12 +71,12 @@ func (p Prose) text(words int, sentence func() string) string {
 	return strings.TrimSpace(b.String())
 }
 
-// System returns a system prompt of about that many words.
+// System returns a system prompt of about this many words.
 func (p Prose) System(words int) string {
 	return "You are the assistant of a harbour. Be brief, be exact, and keep to these rules.\n" + p.text(words, p.rule)
 }
 
-// Question returns a user's message of about that many words: a log, and what to do with it.
+// Question returns a user's message of about this many words: a log, and an instruction for it.
 func (p Prose) Question(words int) string {
 	return p.text(words, p.sentence) + "\n\n" + p.pick("ask")
 }

@@ -3,11 +3,11 @@
 
 package demo
 
-// textRun is how long a piece of text is looked for: any 2·textRun-1 bytes in a row that a file has in common with a
+// textRun is the length of the pieces of text that are searched for: any 2·textRun-1 consecutive bytes that a file has in common with a
 // text are found.
 const textRun = 16
 
-// Search finds pieces of texts in files. It knows every text cut into runs, and compares each place of a file.
+// Search finds pieces of texts in files. It divides every text into runs, and compares each position of a file with them.
 type Search map[[textRun]byte]struct{}
 
 // NewSearch returns the search for texts.
@@ -21,7 +21,7 @@ func NewSearch(texts []string) Search {
 	return s
 }
 
-// In reports whether a file holds a piece of one of the texts.
+// In reports whether a file contains a piece of one of the texts.
 func (s Search) In(file []byte) bool {
 	for i := 0; i+textRun <= len(file); i++ {
 		if _, found := s[[textRun]byte(file[i:])]; found {

@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package gcpace sets the pace of the garbage collector for a process that measures time. The setting is the whole process's,
-// so it belongs to a command: no importable package touches it.
+// Package gcpace sets the pace of the garbage collector for a process that measures time. The setting is for the whole process, so only
+// commands use it, and no importable package.
 package gcpace
 
 import (
@@ -12,10 +12,9 @@ import (
 	"time"
 )
 
-// The pace during a run. A collection costs milliseconds at the wrong moment, and memory is what is paid for
-// fewer of them: the heap may grow by what the run allocates in a second, so that there is about one in a second, but by
-// leastRoom at least and mostRoom at most, and in any case by least per cent of what lives, or the collector of a large
-// heap would never rest.
+// The pace during a run. A collection at the wrong moment costs milliseconds, and more memory makes collections rarer: the heap may grow by
+// what the run allocates in a second, so that there is about one collection per second, but at least by leastRoom, at most by mostRoom, and
+// always by at least least percent of the live heap, because otherwise the collector of a large heap would never rest.
 const (
 	leastRoom = 20 << 20 // bytes
 	mostRoom  = 64 << 20
@@ -24,8 +23,8 @@ const (
 	every     = time.Second
 )
 
-// Start sets the collector's pace until the returned function is called, which restores the one before. A GOGC that
-// the user has set is left alone.
+// Start sets the collector's pace until the returned function is called, which restores the previous one. If the user has set GOGC, it does
+// nothing.
 func Start() (restore func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
@@ -40,7 +39,7 @@ func Start() (restore func()) {
 		all := s[3].Value.Uint64()
 		next := percent(s[0].Value.Uint64()+s[1].Value.Uint64()+s[2].Value.Uint64(), all-allocated)
 		allocated = all
-		// To set it stops the world for a moment: not for a trifle.
+		// Setting it stops the world for a moment, so small changes are ignored.
 		if next < pace*9/10 || next > pace*11/10 {
 			pace = next
 			return debug.SetGCPercent(pace)
@@ -69,8 +68,8 @@ func Start() (restore func()) {
 	}
 }
 
-// percent returns the per cent by which the heap may grow before it is collected. live is what the per cent are of (live
-// heap, stacks and globals), allocated what the last second has allocated, both in bytes.
+// percent returns the percentage by which the heap may grow before it is collected. live is its base (live heap, stacks and globals),
+// allocated the allocation of the last second, both in bytes.
 func percent(live, allocated uint64) int {
 	room := min(mostRoom, max(leastRoom, allocated))
 	return int(min(most, max(least, 100*room/max(1, live))))

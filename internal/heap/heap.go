@@ -1,27 +1,27 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package heap is the one priority queue of the repository: container/heap with types, and without the five methods that
-// each user of it has to write.
+// Package heap is the repository's priority queue: container/heap with types, and without the five methods that each of its users must
+// write.
 package heap
 
-// Heap is a binary heap: the first of its elements is there at once, each change takes the logarithm of their number.
-// Elements that are equal come in any order.
+// Heap is a binary heap: access to the first element is immediate, each change takes the logarithm of their number. Equal elements are in
+// any order.
 type Heap[T any] struct {
 	before func(a, b T) bool
 	list   []T
 }
 
-// New returns an empty heap. Of two elements before says whether the one comes first.
+// New returns an empty heap. before reports whether an element comes before another one.
 func New[T any](before func(a, b T) bool) *Heap[T] { return &Heap[T]{before: before} }
 
 // Len returns the number of elements.
 func (h *Heap[T]) Len() int { return len(h.list) }
 
-// First returns the first element, which must be there. After a change of its order [Heap.FixFirst] is due.
+// First returns the first element, which must exist. After changing its order, call [Heap.FixFirst].
 func (h *Heap[T]) First() *T { return &h.list[0] }
 
-// All returns the elements in no order. The slice is the heap's own.
+// All returns the elements in any order. The slice belongs to the heap.
 func (h *Heap[T]) All() []T { return h.list }
 
 // Push adds an element.
@@ -37,17 +37,17 @@ func (h *Heap[T]) Push(x T) {
 	}
 }
 
-// Pop removes the first element, which must be there, and returns it.
+// Pop removes the first element, which must exist, and returns it.
 func (h *Heap[T]) Pop() T {
 	first, last := h.list[0], len(h.list)-1
 	h.list[0] = h.list[last]
-	clear(h.list[last:]) // what it refers to can go
+	clear(h.list[last:]) // so that its references can be collected
 	h.list = h.list[:last]
 	h.FixFirst()
 	return first
 }
 
-// FixFirst restores the order after the first element was changed.
+// FixFirst restores the order after the first element has changed.
 func (h *Heap[T]) FixFirst() {
 	for at := 0; ; {
 		least := at

@@ -1,13 +1,13 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package jsonrows finds the JSON objects of a file, one after another, however they are laid out: one on each line, over several
-// lines, several on a line, as the elements of an array, with comments (//, # and /* */), and with commas that nothing follows. It does
-// not parse them. [Lines] are those of any file.
+// Package jsonrows finds the JSON objects of a file, one after another, in any layout: one on each line, over several lines, several on a
+// line, as the elements of an array, with comments (//, # and /* */), and with trailing commas. It does not parse them. [Lines] reads the
+// lines of any file.
 //
-// An object on a line by itself costs no more than reading the line: the caller parses the line, and asks for more with
-// [Reader.Extend] only where that fails. Everything else is scanned once, byte by byte, for strings, comments and brackets. Memory is
-// bounded by the longest object, whatever the file is.
+// For an object on its own line, it only reads the line: the caller parses the line, and calls [Reader.Extend] only if that fails.
+// Everything else is scanned once, byte by byte, for strings, comments and brackets. Memory is limited by the longest object, whatever the
+// file is.
 package jsonrows
 
 import (
@@ -17,16 +17,16 @@ import (
 	"io"
 )
 
-// Layout is what makes a file something else than one object on each line.
+// Layout is the set of differences between a file and one object on each line.
 type Layout uint8
 
 // The kinds of layout.
 const (
 	Spans    Layout = 1 << iota // the object spans several lines
 	Array                       // it is an element of a JSON array
-	Shares                      // it begins on a line on which another one ends
+	Shares                      // it begins on a line on which another object ends
 	Comments                    // there is a comment before it or in it
-	Commas                      // there is a comma before it or in it that JSON does not have
+	Commas                      // there is a comma before it or in it that JSON does not allow
 )
 
 // Errors of Next and Extend besides io.EOF, [Unfinished] and those of the source.
@@ -35,7 +35,7 @@ var (
 	ErrLongRow  = errors.New("the row is too long")
 )
 
-// Unfinished says what does not end, and what to do about it.
+// Unfinished describes something without an end, with advice.
 type Unfinished string
 
 func (u Unfinished) Error() string { return string(u) }
@@ -44,8 +44,8 @@ var utf8BOM = []byte("\xef\xbb\xbf")
 
 // Reader finds objects. Its fields are valid until the next call.
 type Reader struct {
-	// Text is what there is to parse. It is a line, with its end, or what was found to be one object or no object. Comments and commas
-	// that JSON does not have are blanked, so that a byte of Text is at the same place in the file.
+	// Text is the text to parse: a line, with its end, or a text that was recognised as one object or as no object. Comments and trailing
+	// commas are replaced by blanks, so that the bytes of Text keep their positions in the file.
 	Text []byte
 	Raw  []byte // Text as it is in the file
 	// Line is the number, from 1, of the line on which Text begins, Column the number of bytes before it on that line.
@@ -61,10 +61,10 @@ type Reader struct {
 	begun  bool
 	lines  int64  // that have ended
 	column int64  // bytes of the line that has not
-	rest   []byte // of a line that was given out as Text and turned out to hold more, or less, than an object
-	err    error  // of the source, behind what it has buffered
+	rest   []byte // of a line that was returned as Text and turned out to contain more, or less, than an object
+	err    error  // of the source, after its buffered bytes
 	again  int    // bytes that were scanned twice
-	array  int64  // the line on which the open array begins; 0 is none
+	array  int64  // the line on which the open array begins; 0 = none
 	shared bool   // an object has ended on this line
 	layout Layout // of what came since the last Text
 	isLine bool   // Text is a line
@@ -72,14 +72,14 @@ type Reader struct {
 	clean  []byte
 }
 
-// NewReader returns a reader of a file of which no object, and no line, has more than maxLen bytes. With plain, the file has one object
-// on each line, and nothing else: each line that is not blank is a Text.
+// NewReader returns a reader of a file in which no object, and no line, is longer than maxLen bytes. With plain, the file has one object on
+// each line, and nothing else: each line that is not blank is a Text.
 func NewReader(src *bufio.Reader, maxLen int, plain bool) *Reader {
 	return &Reader{src: src, whole: NewLines(src, maxLen), max: maxLen, plain: plain}
 }
 
-// Next finds the next object, or something that is none. The error io.EOF is the end of the file. Behind any other there is nothing
-// more to read; Line is where it is.
+// Next finds the next object, or something that is not an object. io.EOF is the end of the file. After any other error there is nothing
+// more to read; Line is its position.
 func (r *Reader) Next() error {
 	for {
 		b, err := r.peek()
@@ -118,8 +118,8 @@ func (r *Reader) Next() error {
 	}
 }
 
-// Extend looks again at a Text that is no object by itself: the object may end on a later line, the line may hold more than it, or
-// comments. It reports whether there is another Text now, which begins at the same place. What follows it is found by Next.
+// Extend examines a Text again that is not an object by itself: the object may end on a later line, the line may contain more than it, or
+// comments. It reports whether there is another Text now, which begins at the same position. Next finds what follows it.
 func (r *Reader) Extend() (bool, error) {
 	if !r.isLine || r.plain {
 		return false, nil
@@ -129,7 +129,7 @@ func (r *Reader) Extend() (bool, error) {
 	return true, r.value()
 }
 
-// peek returns the bytes that come next, at least one.
+// peek returns the next bytes, at least one.
 func (r *Reader) peek() ([]byte, error) {
 	if len(r.rest) > 0 {
 		return r.rest, nil
@@ -159,7 +159,7 @@ func (r *Reader) ahead(n int) []byte {
 	return b
 }
 
-// skip takes bytes that peek has returned.
+// skip consumes bytes that peek has returned.
 func (r *Reader) skip(n int) {
 	b := r.rest
 	if b == nil {
@@ -173,7 +173,7 @@ func (r *Reader) skip(n int) {
 	_, _ = r.src.Discard(n)
 }
 
-// place moves the place in the file behind some bytes.
+// place advances the position in the file over some bytes.
 func (r *Reader) place(b []byte) {
 	if ended := bytes.LastIndexByte(b, '\n'); ended >= 0 {
 		r.lines += int64(bytes.Count(b, []byte{'\n'}))
@@ -183,20 +183,20 @@ func (r *Reader) place(b []byte) {
 	r.column += int64(len(b))
 }
 
-// end says how the file ends.
+// end returns the error for the end of the file.
 func (r *Reader) end(err error) error {
 	r.Text, r.Raw, r.isLine = nil, nil, false
 	if errors.Is(err, io.EOF) && r.array != 0 {
 		r.Line = r.array
 		return Unfinished("the JSON array that begins here does not end: the file may be cut off; take a whole copy of it, or close the array")
 	}
-	if r.Line = r.lines; r.column > 0 || !errors.Is(err, io.EOF) { // the last line may lack its newline; another may not have come
+	if r.Line = r.lines; r.column > 0 || !errors.Is(err, io.EOF) { // the last line may lack its line end; another one may not have arrived
 		r.Line++
 	}
 	return err
 }
 
-// line gives out a line.
+// line returns a line as Text.
 func (r *Reader) line() error {
 	r.begin()
 	line, err := r.whole.Next()
@@ -213,7 +213,7 @@ func (r *Reader) line() error {
 	return nil
 }
 
-// begin notes where a Text begins.
+// begin records the beginning of a Text.
 func (r *Reader) begin() {
 	r.Line, r.Column = r.lines+1, r.column
 	if r.shared {
@@ -233,7 +233,7 @@ func (r *Reader) next() byte {
 	return r.ahead(1)[0]
 }
 
-// second returns the byte behind the next one, 0 where the file, or a line, ends before it.
+// second returns the byte after the next one, 0 if the file, or a line, ends before it.
 func (r *Reader) second() byte {
 	b := r.rest // which ends with its line
 	if b == nil {
@@ -245,7 +245,7 @@ func (r *Reader) second() byte {
 	return b[1]
 }
 
-// opens reports whether the bracket that is next is that of an array of rows, and no row that is an array.
+// opens reports whether the next bracket opens an array of rows, not a row that is an array.
 func (r *Reader) opens() bool {
 	switch r.second() {
 	case 0, '{', ']', '/', '#', ' ', '\t', '\r', '\n':
@@ -254,7 +254,7 @@ func (r *Reader) opens() bool {
 	return false
 }
 
-// comment skips a comment, if one is next.
+// comment skips a comment, if there is one.
 func (r *Reader) comment() (isComment bool, err error) {
 	second, marks := r.second(), 2
 	if r.next() == '#' {

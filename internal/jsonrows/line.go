@@ -9,20 +9,20 @@ import (
 	"io"
 )
 
-// Lines reads the lines of a file, whatever is on them, with a bound on their length. It looks at each byte once, however long a line
-// is and however it arrives; a [bufio.Scanner] looks at the whole line again for each piece of it.
+// Lines reads the lines of any file, with a maximum length. It examines each byte once, however long a line is and however it arrives; a
+// [bufio.Scanner] examines the whole line again for each piece of it.
 type Lines struct {
 	src  *bufio.Reader
 	max  int
 	long []byte // a line that does not fit into src's buffer
 }
 
-// NewLines returns a reader of lines of which none has more than maxLen bytes, with its end.
+// NewLines returns a reader of lines of at most maxLen bytes, including the line end.
 func NewLines(src *bufio.Reader, maxLen int) *Lines { return &Lines{src: src, max: maxLen} }
 
-// Next returns the next line with its end, which the last one of a file may lack. It is valid until the next call. Behind the last line
-// the error is io.EOF. A line that is too long is [ErrLongLine]; behind it, and behind an error of the source, there is nothing more
-// to read.
+// Next returns the next line with its line end, which the last one of a file may lack. It is valid until the next call. After the last line
+// it returns io.EOF. For a line that is too long it returns [ErrLongLine]; after that, and after an error of the source, there is nothing
+// more to read.
 func (l *Lines) Next() ([]byte, error) {
 	line, err := l.src.ReadSlice('\n')
 	if errors.Is(err, bufio.ErrBufferFull) {

@@ -10,24 +10,24 @@ import (
 	"slices"
 )
 
-// maxDepth is the number of brackets within one another at which an object is given up. What parses it has given up before.
+// maxDepth is the nesting at which an object is given up; its parser would have given up earlier.
 const maxDepth = 10_001
 
-// scan is the state in which a value is between two of its bytes.
+// scan is the state between two bytes of a value.
 type scan struct {
 	state  state
-	object bool   // it began with a brace; else it is no object, and ends with its line
+	object bool   // it began with a brace; else it is not an object, and ends with its line
 	array  bool   // it is the element of an array
 	open   []byte // the brackets that are open
-	last   byte   // of what is neither white space nor a comment
+	last   byte   // the last one that is neither white space nor a comment
 	comma  int    // where the last comma is
 	fresh  bool   // there was only white space on this line
-	indent int64  // how much
-	first  int64  // what there was before the value on its first line
-	alone  bool   // its first line has nothing but the brace
+	indent int64  // the amount of it
+	first  int64  // bytes before the value on its first line
+	alone  bool   // its first line has only the brace
 	spans  bool   // it has more than one line
 	start  int    // where the line begins
-	doubt  int    // where the first line begins that could be the next object; 0 is none
+	doubt  int    // beginning of the first line that could be the next object; 0 = none
 	clean  []byte
 	layout Layout
 }
@@ -36,26 +36,26 @@ type state uint8
 
 const (
 	between      state = iota
-	inString           // between quotes
-	escaped            // behind a backslash there
-	slash              // behind what may begin a comment
-	lineComment        // to the end of the line
-	blockComment       // to */
-	star               // behind what may end that
+	inString           // within quotes
+	escaped            // after a backslash in them
+	slash              // after a byte that may begin a comment
+	lineComment        // until the end of the line
+	blockComment       // until */
+	star               // after a byte that may end the comment
 )
 
-// verdict is what a byte means for the value.
+// verdict is the meaning of a byte for the value.
 type verdict uint8
 
 const (
-	more   verdict = iota // it belongs to it
-	closed                // it is its last one
+	more   verdict = iota // it belongs to the value
+	closed                // it is the last byte of the value
 	over                  // the value has ended before it
-	broken                // the value does not end, which shows here
+	broken                // the value does not end, as this byte shows
 )
 
-// value gives out what begins here: an object, or something else up to the end of the line or of the array's element. An object that
-// is cut off ends where that shows: in a string that its line ends in, or where a line begins like the next object.
+// value returns the value that begins here: an object, or something else up to the end of the line or of the array's element. An object
+// that is cut off ends where that shows: in a string that ends with its line, or where a line begins like the next object.
 func (r *Reader) value() error {
 	r.begin()
 	r.isLine = false
@@ -96,8 +96,8 @@ func (r *Reader) value() error {
 	}
 }
 
-// rewind ends an object that is cut off where a line begins that could have been the next object, if there is one. All of a file is
-// scanned again for that as often as the longest object could be.
+// rewind ends an object that is cut off at a line that could have been the next object, if there is one. For that, all of a file is scanned
+// again at most as often as the longest object could be.
 func (r *Reader) rewind(s *scan) bool {
 	if n := len(r.raw) - s.doubt; s.doubt > 0 && len(s.open) > 0 && r.again+n <= r.max {
 		r.again += n
@@ -110,8 +110,8 @@ func (r *Reader) rewind(s *scan) bool {
 	return false
 }
 
-// resume goes on behind an object that is cut off. Of an object of several lines it leaves out those that begin further in than the
-// object, or unlike an object: they are no objects.
+// resume continues after an object that is cut off. If it has several lines, it skips lines that are indented further than the object, or
+// begin unlike an object.
 func (r *Reader) resume(s *scan) error {
 	for fresh := s.fresh; ; {
 		b, err := r.peek()
@@ -137,7 +137,7 @@ func (r *Reader) resume(s *scan) error {
 	}
 }
 
-// bytes scans some bytes. It returns how many belong to the value, and what the last one, or the one behind it, means.
+// bytes scans some bytes. It returns how many belong to the value, and the meaning of the last one, or of the one after it.
 func (s *scan) bytes(b []byte) (int, verdict) {
 	for i, c := range b {
 		at := len(s.clean)
@@ -206,7 +206,7 @@ func (s *scan) bytes(b []byte) (int, verdict) {
 	return len(b), more
 }
 
-// newLine notes that the value goes on on another line.
+// newLine records that the value continues on another line.
 func (s *scan) newLine() {
 	if !s.spans {
 		s.spans, s.alone = true, s.last == '{' && len(s.open) == 1
@@ -215,7 +215,7 @@ func (s *scan) newLine() {
 	s.fresh, s.indent, s.start = true, 0, len(s.clean)+1
 }
 
-// between takes a byte that is not in a string, nor in a comment.
+// between processes a byte outside strings and comments.
 func (s *scan) between(c byte) verdict {
 	switch c {
 	case '\n':
@@ -235,7 +235,7 @@ func (s *scan) between(c byte) verdict {
 		return more
 	case '/':
 		s.state = slash
-		return more // which may not be the last that counts
+		return more // it may not be the last byte that counts
 	case ',':
 		if !s.object && s.array && len(s.open) == 0 {
 			return over

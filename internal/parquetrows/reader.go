@@ -53,7 +53,7 @@ type Reader struct {
 	err  error
 }
 
-// New opens a file of so many bytes.
+// New opens a file of this many bytes.
 func New(in io.ReaderAt, size int64) (r *Reader, err error) {
 	defer guard(&err)
 	var tail [8]byte

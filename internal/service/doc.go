@@ -13,7 +13,7 @@
 //
 //	starting     the trace is opened, the engine asked or waited for
 //	running      requests go out
-//	stopping     somebody has stopped it; requests under way end, and the report is written
+//	stopping     somebody has stopped it; requests in flight end, and the report is written
 //	finished     the report is there; verdict and exit_status say how it went
 //	stopped      the same of a run that was stopped: the report covers what was sent until then
 //	failed       there was no replay; error says why

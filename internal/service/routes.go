@@ -115,7 +115,7 @@ func (s *Service) ofRun(serve func(http.ResponseWriter, *http.Request, *run) err
 	}
 }
 
-// ready answers whether a run could be asked for: not whether one is under way, which is no reason to be restarted or left out.
+// ready answers whether a run could be asked for: not whether one is in flight, which is no reason to be restarted or left out.
 func (s *Service) ready(w http.ResponseWriter, _ *http.Request) error {
 	if s.ending.Load() {
 		return problemf(http.StatusServiceUnavailable, "the service is stopping")

@@ -46,7 +46,7 @@ type order struct {
 
 // start answers POST /v1/runs.
 func (s *Service) start(w http.ResponseWriter, r *http.Request) error {
-	// One at a time, from the first byte of a request on: so many traces at once are received at most.
+	// One at a time, from the first byte of a request on: this many traces at once are received at most.
 	if !s.ordering.TryLock() {
 		return problemf(http.StatusConflict, "another request to start a run is being received; try again")
 	}
@@ -162,7 +162,7 @@ func (s *Service) run(ctx context.Context, one *run, cfg agent.Config, metrics *
 	s.active.Done()
 }
 
-// over keeps the metrics of a run in the place of those of the run before. The run itself lets go of them, so that many runs take
+// over keeps the metrics of a run in place of those of the run before. The run itself lets go of them, so that many runs take
 // little memory.
 func (s *Service) over(one *run) {
 	s.mu.Lock()

@@ -88,7 +88,7 @@ type Cache struct {
 	// Replies keeps what was generated, when a request ends: prompt and reply except for the reply's last token, which was never
 	// computed.
 	Replies bool
-	// Slots, when not 0, replaces the one cache by that of llama.cpp: each of so many slots has what its last request left there,
+	// Slots, when not 0, replaces the one cache by that of llama.cpp: each of this many slots has what its last request left there,
 	// and a prompt has of it what it shares with one free slot. It bounds MaxRunning, and needs Blocks = 0.
 	Slots int
 	// Saved is the number of blocks that contents which slots have lost may have; 0 saves none. Only with Slots.

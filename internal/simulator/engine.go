@@ -167,7 +167,7 @@ func (e *Engine) Start() time.Time { return e.start }
 
 func (e *Engine) now() time.Duration { return time.Since(e.start) }
 
-// resetCache empties the prefix cache. What requests under way have is kept for them alone.
+// resetCache empties the prefix cache. What requests in flight have is kept for them alone.
 func (e *Engine) resetCache() {
 	if e.slots != nil {
 		e.slots.reset()
@@ -188,7 +188,7 @@ func (e *Engine) cacheCounts() (resident int, evicted int64) {
 // its reply a moment before the record is there: see [Engine.WaitIdle].
 func (e *Engine) Records() []*Record { return e.log.records() }
 
-// WaitIdle waits until no request is under way, or for the context's end, whose error it returns.
+// WaitIdle waits until no request is in flight, or for the context's end, whose error it returns.
 func (e *Engine) WaitIdle(ctx context.Context) error {
 	e.mu.Lock()
 	idle := e.idle

@@ -76,7 +76,7 @@ func tryPost(t testing.TB, url, body string, headers ...string) (answer, string,
 	return answer{resp.StatusCode, resp.Header}, string(reply), err
 }
 
-// lastRecord waits for the requests under way and returns the record with the highest number.
+// lastRecord waits for the requests in flight and returns the record with the highest number.
 func lastRecord(t testing.TB, e *Engine) *Record {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

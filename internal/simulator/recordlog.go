@@ -25,7 +25,7 @@ type recordLog struct {
 	err    error      // the first reason
 }
 
-// add takes a finished record.
+// add adds a finished record.
 func (l *recordLog) add(r *Record) {
 	if l.config.Keep > 0 {
 		l.keep(r)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Stats are totals since the start, and what is under way. Requests are those to the generation endpoints.
+// Stats are totals since the start, and what is in flight. Requests are those to the generation endpoints.
 type Stats struct {
 	Elapsed time.Duration // since Engine.Start
 

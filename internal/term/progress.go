@@ -22,7 +22,7 @@ const (
 	clearLine = "\r\x1b[K"
 )
 
-// Progress shows work under way: one line that changes on a terminal, a line now and then elsewhere.
+// Progress shows work under way: one line that changes on a terminal, a line from time to time elsewhere.
 type Progress struct {
 	out  io.Writer
 	mode string

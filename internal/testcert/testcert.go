@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testcert makes certificates for tests of TLS: an authority of the test's own, and what it signs, good and bad.
-// Nothing of it is ever written but into the test's temporary folder.
+// Package testcert makes certificates for tests of TLS: a certificate authority, and valid and invalid certificates that it signs. Files
+// are written only to the test's temporary folder.
 package testcert
 
 import (
@@ -27,8 +27,8 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// New makes an authority that nobody trusts yet. Two of one name are told apart by their keys alone, as those of an attacker
-// would be.
+// New makes an authority that nobody trusts yet. Two authorities with the same name differ only in their keys, like one and an
+// attacker's imitation of it.
 func New(t testing.TB) *Authority {
 	t.Helper()
 	template := &x509.Certificate{
@@ -73,7 +73,7 @@ func (a *Authority) signUntil(t testing.TB, until time.Time, names []string) tls
 	return tls.Certificate{Certificate: [][]byte{sign(t, template, a.cert, key, a.key, until)}, PrivateKey: key}
 }
 
-// Pool returns the pool of those who trust this authority alone.
+// Pool returns a certificate pool with only this authority.
 func (a *Authority) Pool() *x509.CertPool {
 	pool := x509.NewCertPool()
 	pool.AddCert(a.cert)
@@ -114,7 +114,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// sign returns the certificate of a key's owner, valid for the two days before until.
+// sign returns a certificate for a key, valid for the two days before until.
 func sign(t testing.TB, template, parent *x509.Certificate, owner, signer *ecdsa.PrivateKey, until time.Time) []byte {
 	t.Helper()
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))

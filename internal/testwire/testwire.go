@@ -18,7 +18,7 @@ func Within(body []byte, numbers ...protowire.Number) []byte {
 	return body
 }
 
-// Nested returns an attribute's value that is a list in a list, so many deep. It is written from the inside out, in time
+// Nested returns an attribute's value that is a list in a list, this many deep. It is written from the inside out, in time
 // proportional to the depth.
 func Nested(depth int) []byte {
 	var heads [][]byte

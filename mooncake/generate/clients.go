@@ -3,15 +3,16 @@
 
 package generate
 
-// This file makes a trace of clients that are given by distributions, as ServeGen's data has them (data/language/m-small and others): of
-// each client a table chunk-N-trace.csv says how its requests arrive in each window of time, and chunk-N-dataset.json how long prompts and
-// replies are.
+// This file makes a trace of clients that are described by distributions, as in ServeGen's data (data/language/m-small and others). For
+// each client, a table chunk-N-trace.csv describes how its requests arrive in each window of time, and chunk-N-dataset.json how long
+// prompts and replies are.
 //
-// Arrivals of a client in a window are a renewal process: gaps have the distribution that the table names, and the mean that makes its
-// rate. The first gap of a window is what is left of one that began before, so that the expected number of requests is the rate times the
-// window's length, whatever the distribution. ServeGen's own generator makes that number of gaps, rounded up, stretches them to the window
-// and drops the last: clients of less than a request a window have none there. It draws all lengths of a request with one random number,
-// so that the longest prompt has the longest reply; the files do not say so, and here each length has a number of its own.
+// The arrivals of a client in a window are a renewal process: gaps have the distribution that the table names, with the mean that gives the
+// client's rate. The first gap of a window is the rest of a gap that began before, so that the expected number of requests is the rate
+// times the window's length, for every distribution. ServeGen's own generator makes that number of gaps, rounded up, stretches them to the
+// window and drops the last one, so clients with less than one request per window have none. It draws all lengths of a request with one
+// random number, so that the longest prompt has the longest reply. The files do not state this, and here each length has its own random
+// number.
 
 import (
 	"bytes"
@@ -40,7 +41,7 @@ import (
 type Clients struct {
 	// Seed is that of all that is drawn: the same one gives the same rows of the same files, on machines of one architecture.
 	Seed uint64 `json:"seed"`
-	// Rows ends the trace after so many; 0 is no limit.
+	// Rows ends the trace after this many; 0 is no limit.
 	Rows int64 `json:"rows,omitempty"`
 	// Start and Duration are the part of the data's time that is drawn; no Duration is all from Start on.
 	Start    time.Duration `json:"start_ns,omitempty"`
@@ -281,7 +282,7 @@ func (c *client) gaps(w window) (left float64) {
 	return c.rng.Float64() * math.Pow(long.Rand(), 1/w.shape) / mean * c.seconds
 }
 
-// next goes to the next request. It reports false behind the last.
+// next advances to the next request. It returns false after the last one.
 func (c *client) next(folder fs.FS) (bool, error) {
 	if c.at += c.gap() * c.seconds; c.at < c.windows[c.window].end {
 		return true, nil
@@ -289,7 +290,7 @@ func (c *client) next(folder fs.FS) (bool, error) {
 	return c.begin(folder)
 }
 
-// run gives the requests of all clients by time.
+// run returns the requests of all clients by time.
 func (d *draw) run() error {
 	due := heap.New(func(a, b *client) bool { return a.at < b.at || a.at == b.at && a.id < b.id })
 	for _, c := range d.clients {
@@ -336,26 +337,26 @@ func (d *draw) row(c *client) error {
 	})
 }
 
-// lengths are those of a client's requests in a part of time.
+// lengths are the distributions for a client's requests in a part of time.
 type lengths struct {
-	since, until float64   // s: when these are the ones that load would find; the zero lengths are of no time
-	parts        [][]share // of the prompt: the text, or each kind of medium
-	counts       [][]share // of each part how many there are; nil is one
+	since, until float64   // s: the times for which load would return these; the zero lengths are for no time
+	parts        [][]share // of the prompt: the text, or each kind of media
+	counts       [][]share // the number of each part; nil = one
 	output       []share
 }
 
-// share is a number with the sum of its probability and those before it.
+// share is a number with its cumulative probability.
 type share struct {
 	value int64
 	sum   float64
 }
 
-// promptParts are the members that make up a prompt, with those that say how many there are.
+// promptParts are the members that describe the parts of a prompt, with those for their numbers.
 var promptParts = [][2]string{
 	{"input_tokens", ""}, {"text_tokens", ""}, {"image_tokens", "image_count"}, {"audio_tokens", "audio_count"}, {"video_tokens", "video_count"},
 }
 
-// load reads the lengths of the latest part that begins at a time or before, and has some: it is most often the one that is there.
+// load reads the lengths of the latest part that begins at or before a time, and is not empty. It is usually the loaded one.
 func (l *lengths) load(folder fs.FS, id int, at float64) error {
 	if at >= l.since && at < l.until {
 		return nil
@@ -412,7 +413,7 @@ func (l *lengths) load(folder fs.FS, id int, at float64) error {
 	return nil
 }
 
-// periods calls each for the parts of time of a file: an object whose members are named by seconds, each with distributions as texts.
+// periods calls each for the parts of time in a file: an object whose keys are seconds, each with distributions as texts.
 func periods(text []byte, each func(from float64, fields map[string]string)) error {
 	dec := jsontext.NewDecoder(bytes.NewReader(text))
 	object := func(member func(name string) error) error {
@@ -458,7 +459,7 @@ func periods(text []byte, each func(from float64, fields map[string]string)) err
 	})
 }
 
-// sharesOf reads a distribution as Python prints it: {9: 0.25, 163: 0.75}. The shares need not sum up to 1.
+// sharesOf reads a distribution as Python prints it: {9: 0.25, 163: 0.75}. The shares need not add up to 1.
 func sharesOf(text string) (all []share, err error) {
 	inner, opened := strings.CutPrefix(strings.TrimSpace(text), "{")
 	inner, closed := strings.CutSuffix(inner, "}")
@@ -484,7 +485,7 @@ func sharesOf(text string) (all []share, err error) {
 	return all, nil
 }
 
-// drawFrom draws from a distribution; 0 from none.
+// drawFrom draws from a distribution; 0 from an empty one.
 func drawFrom(rng *rand.Rand, all []share) int64 {
 	if len(all) == 0 {
 		return 0
@@ -499,7 +500,7 @@ func drawFrom(rng *rand.Rand, all []share) int64 {
 	return all[min(i, len(all)-1)].value
 }
 
-// draw draws the lengths of a request, in tokens. It reports false where none are known.
+// draw draws the lengths of a request, in tokens. It returns false if none are known.
 func (l *lengths) draw(rng *rand.Rand) (input, output int64, known bool) {
 	if len(l.parts) == 0 || len(l.output) == 0 {
 		return 0, 0, false

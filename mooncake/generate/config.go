@@ -12,12 +12,12 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Config describes a trace. [Default] has values to start from.
+// Config describes a generated trace. [Default] has values to start from.
 type Config struct {
 	Seed uint64 `json:"seed"`
 
-	// Rows and Duration end the trace: after so many rows, or at this trace time, whichever comes first. 0 is no
-	// limit; one of them must be set.
+	// Rows and Duration end the trace: after this many rows, or at this trace time, whichever comes first. 0 = no limit; one of them must
+	// be set.
 	Rows     int64         `json:"rows,omitempty"`
 	Duration time.Duration `json:"duration_ns,omitempty"`
 
@@ -32,7 +32,7 @@ type Config struct {
 	// UserTokens is the length of a user's message, OutputTokens of a reply.
 	UserTokens   LogNormal `json:"user_tokens"`
 	OutputTokens LogNormal `json:"output_tokens"`
-	// MaxInput ends a conversation whose next prompt would be longer, in tokens; a first prompt is cut to it. 0 is no limit.
+	// MaxInput ends a conversation whose next prompt would be longer, in tokens; a first prompt is cut to it. 0 = no limit.
 	MaxInput int64 `json:"max_input,omitempty"`
 
 	// Think is the time between the end of a reply and the next turn, in seconds. TokenTime is how long one token of a
@@ -40,11 +40,11 @@ type Config struct {
 	Think     LogNormal     `json:"think_seconds"`
 	TokenTime time.Duration `json:"token_time_ns,omitempty"`
 
-	// Grid rounds timestamps down to its multiples, as a coarse clock does; 0 leaves whole milliseconds.
+	// Grid rounds timestamps down to its multiples, like a coarse clock; 0 = whole milliseconds.
 	Grid time.Duration `json:"grid_ns,omitempty"`
 	// SessionIDs writes session_id on the rows.
 	SessionIDs bool `json:"session_ids,omitempty"`
-	// BlockSize is the number of tokens per hash id; 0 is [mooncake.BlockSize].
+	// BlockSize is the number of tokens per hash id; 0 = [mooncake.BlockSize].
 	BlockSize int `json:"block_size"`
 }
 
@@ -75,7 +75,7 @@ const (
 	maxSeconds = 366 * 24 * 3600
 )
 
-// Validate reports everything that is out of range.
+// Validate returns an error for every value out of range.
 func (c *Config) Validate() error {
 	var errs []error
 	require := func(ok bool, format string, args ...any) {

@@ -5,8 +5,8 @@ package generate
 
 import "math"
 
-// The functions here give the same bits on every machine. They use only operations that IEEE 754 rounds exactly; each
-// product is converted explicitly, because Go may otherwise fuse it with a sum where the processor can.
+// The functions here return the same bits on every machine. They use only operations that IEEE 754 rounds exactly. Each product is
+// converted explicitly, because Go may otherwise fuse it with a sum on some processors.
 
 const (
 	ln2High = 6.93147180369123816490e-01 // ln 2 in two parts, the first with trailing zeros

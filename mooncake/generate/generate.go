@@ -21,12 +21,12 @@ type conversation struct {
 	ids    []uint64
 }
 
-// source makes the rows.
+// source makes rows.
 type source struct {
 	cfg     Config
 	block   int64
 	rng     *rand.Rand
-	open    *heap.Heap[*conversation] // by the time of their next turn; equal times go by age
+	open    *heap.Heap[*conversation] // by the time of their next turn, then by age
 	arrival int64                     // of the next conversation, microseconds
 	number  int64                     // of the next conversation
 	id      uint64
@@ -38,8 +38,8 @@ type source struct {
 // maxBlocks limits the ids of one row to about 8 MiB, which every reader accepts.
 const maxBlocks = 1 << 20
 
-// Generate makes the trace and calls row with each of its rows, in the order of their timestamps. The callback may keep them.
-// Generate stops at the callback's first error and returns it.
+// Generate makes the trace and calls row with each of its rows, in the order of their timestamps. row may keep them. Generate stops at the
+// first error of row and returns it.
 func Generate(cfg Config, row func(*mooncake.Row) error) error {
 	if err := cfg.Validate(); err != nil {
 		return fmt.Errorf("trace cannot be generated: %w", err)
@@ -87,7 +87,7 @@ func (s *source) turn() *conversation {
 	return *s.open.First()
 }
 
-// row makes the row of a conversation's turn, and moves the conversation on.
+// row makes the row of a conversation's turn, and advances the conversation.
 func (s *source) row(c *conversation) *mooncake.Row {
 	output := s.tokens(s.cfg.OutputTokens)
 	at := c.at / 1000

@@ -12,26 +12,26 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// AnalyzeOptions says how to measure a trace. The zero value is usable.
+// AnalyzeOptions configures an [Analyzer]. The zero value is usable.
 type AnalyzeOptions struct {
-	BlockSize int // tokens per id; 0 is [mooncake.BlockSize]
-	// FineBlockSize is the number of tokens per id of hash_ranges; 0 leaves ranges out.
+	BlockSize int // tokens per id; 0 = [mooncake.BlockSize]
+	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = ignore ranges.
 	FineBlockSize int
-	MaxIDs        int      // distinct ids to remember; 0 is [mooncake.DefaultMaxIDs]
+	MaxIDs        int      // distinct ids to remember; 0 = [mooncake.DefaultMaxIDs]
 	Capacities    []int    // of the simulated caches, in blocks
 	Eviction      Eviction // of the simulated caches
-	// Potential asks for what caches of all sizes hit; nil leaves that out.
+	// Potential asks for the hits of caches of all sizes; nil = not computed.
 	Potential *PotentialOptions
-	// Sample asks by how much the hit rate of a sample may be off; nil leaves that out.
+	// Sample asks for the error of the hit rate of a sample; nil = not computed.
 	Sample     *SampleOptions
-	TrunkShare float64 // ids in more than this share of the rows belong to no session; 0 is 0.01, and more than [TrunkRows] rows
+	TrunkShare float64 // ids in more than this share of the rows belong to no session; 0 = 0.01, and more than [TrunkRows] rows
 }
 
-// TrunkRows is the number of rows of which an id must be in more to belong to the trunk, unless a share is given: the turns of one conversation may be as
-// many. Of a trace that has no more rows nobody can tell a trunk from a conversation.
+// TrunkRows is the number of rows above which an id belongs to the trunk, unless a share is given. The turns of one conversation may be as
+// many, so in a shorter trace the trunk cannot be told from a conversation.
 const TrunkRows = 10
 
-// Analysis is what an [Analyzer] found out about a trace.
+// Analysis is the result of an [Analyzer].
 type Analysis struct {
 	BlockSize int          `json:"block_size"`
 	Rows      int64        `json:"rows"`
@@ -39,32 +39,32 @@ type Analysis struct {
 	Arrivals  ArrivalStats `json:"arrivals"`
 	Input     LengthStats  `json:"input_length"`
 	Output    LengthStats  `json:"output_length"`
-	// Classes are those that rows name, by name; nil where none does.
+	// Classes are the classes of the rows, by name; nil if no row has one.
 	Classes  []ClassStats `json:"classes,omitempty"`
 	Blocks   BlockStats   `json:"blocks"`
 	Sessions SessionStats `json:"sessions"`
-	// Graphs is zero where no row waits for others.
+	// Graphs is zero if no row waits for others.
 	Graphs GraphStats `json:"graphs,omitzero"`
-	// Eviction is the order of the finite caches in Caches, which come by ascending capacity, the infinite one last.
+	// Eviction is the order of the finite caches in Caches. These are sorted by capacity; the infinite cache is last.
 	Eviction string       `json:"eviction"`
 	Caches   []CacheStats `json:"caches"`
-	// Potential is nil unless it was asked for.
+	// Potential is nil if it was not asked for.
 	Potential *Potential `json:"cache_potential,omitempty"`
-	// Sample is nil unless it was asked for.
+	// Sample is nil if it was not asked for.
 	Sample *SampleStats `json:"sample,omitempty"`
-	// ObservedCache is zero where no row says what production's engine had cached of it.
+	// ObservedCache is zero if no row has the tokens that production's engine had cached.
 	ObservedCache mooncake.ObservedCache `json:"observed_cache,omitzero"`
-	// Fine is zero where no row has hash_ranges or replies.
+	// Fine is zero if no row has hash_ranges or replies.
 	Fine       FineStats            `json:"fine_sharing,omitzero"`
 	Digests    mooncake.Digests     `json:"digests"`
 	Violations []mooncake.Violation `json:"violations"`
-	// Unchecked says why rules V4 to V7 could not be checked; empty when they were.
+	// Unchecked is the reason why rules V4 to V7 could not be checked; empty if they were.
 	Unchecked string `json:"unchecked,omitempty"`
-	// UncheckedRanges says why rule V9 could not be checked; empty when it was, and where no row has hash_ranges.
+	// UncheckedRanges is the reason why rule V9 could not be checked; empty if it was, or if no row has hash_ranges.
 	UncheckedRanges string `json:"unchecked_ranges,omitempty"`
 }
 
-// KindCounts counts rows by what gives them their prompt.
+// KindCounts counts rows by the kind of their prompt.
 type KindCounts struct {
 	Length   int64 `json:"input_length"`
 	Text     int64 `json:"text_input"`
@@ -89,22 +89,22 @@ type LengthStats struct {
 	P99       int64 `json:"p99"`
 	P999      int64 `json:"p99.9"`
 	Max       int64 `json:"max"`
-	AtMax     int64 `json:"rows_at_max"` // many rows at the maximum show that a limit cut them
+	AtMax     int64 `json:"rows_at_max"` // many rows at the maximum show that lengths were capped
 	Mode      int64 `json:"mode"`
 	ModeCount int64 `json:"mode_count"`
-	// Distinct tells whether quantiles are exact: they are up to a million distinct values.
+	// Exact is true if the quantiles are exact. They are for up to a million distinct values.
 	Exact bool `json:"exact"`
 
 	Undefined UndefinedFigures `json:"undefined,omitempty"`
 }
 
-// MarshalJSON writes null for what is undefined.
+// MarshalJSON writes null for undefined figures.
 func (s LengthStats) MarshalJSON() ([]byte, error) {
 	type plain LengthStats
 	return s.Undefined.marshal(plain(s))
 }
 
-// BlockStats describes the hash ids. What needs the prefix forest is undefined unless Forest is true.
+// BlockStats describes the hash ids. Figures that need the prefix forest are undefined unless Forest is true.
 type BlockStats struct {
 	References int64   `json:"references"`
 	MeanPerRow float64 `json:"per_row_mean"`
@@ -112,7 +112,7 @@ type BlockStats struct {
 	MaxPerRow  int64   `json:"per_row_max"`
 	Tiled      int64   `json:"rows_with_full_last_block"` // input_length is a multiple of the block size
 	Short      int64   `json:"rows_below_one_block"`
-	// Forest says that every id has one parent (V4 and V5 hold) and that all ids were remembered.
+	// Forest is true if every id has one parent (V4 and V5 hold) and all ids were remembered.
 	Forest   bool  `json:"forest"`
 	Distinct int64 `json:"distinct_ids"`
 	Once     int64 `json:"ids_used_once"`
@@ -122,7 +122,7 @@ type BlockStats struct {
 	Forks    int64 `json:"ids_with_several_successors"`
 	Leaves   int64 `json:"leaves"`
 	Depth    int64 `json:"depth"`
-	// Sequences counts distinct id lists, Copies the rows with the most frequent one.
+	// Sequences is the number of distinct id lists, Copies the number of rows with the most frequent list.
 	Sequences  int64 `json:"distinct_sequences"`
 	Copies     int64 `json:"most_copies_of_a_sequence"`
 	InnerLasts int64 `json:"last_ids_also_inside"` // last ids of rows that other rows continue
@@ -132,29 +132,28 @@ type BlockStats struct {
 	Undefined UndefinedFigures `json:"undefined,omitempty"`
 }
 
-// MarshalJSON writes null for what is undefined.
+// MarshalJSON writes null for undefined figures.
 func (s BlockStats) MarshalJSON() ([]byte, error) {
 	type plain BlockStats
 	return s.Undefined.marshal(plain(s))
 }
 
-// TopID is an id and the number of times that rows name it.
+// TopID is an id and the number of rows that have it.
 type TopID struct {
 	ID    uint64 `json:"id"`
 	Count int64  `json:"references"`
 }
 
-// SessionStats describes sessions, named and inferred.
+// SessionStats describes sessions, both named and inferred.
 type SessionStats struct {
 	Rows  int64 `json:"rows_with_session_id"`
 	Named int64 `json:"session_ids"`
-	// NamedExact is false when there were too many session ids to count; Named is then a lower bound.
+	// NamedExact is false if there were too many session ids to count. Named is then a lower bound.
 	NamedExact bool                 `json:"session_ids_exact"`
 	Mode       mooncake.SessionMode `json:"mode"`
 	ModeText   string               `json:"mode_found"`
-	// Inferred counts the groups of rows that share an id below the trunk: conversations, when rows
-	// hold full prompts. Largest are the sizes of the largest ones. Undefined without [BlockStats].Forest, and with no more than
-	// [TrunkRows] rows.
+	// Inferred is the number of groups of rows that share an id below the trunk: these are conversations, if rows have full prompts.
+	// Largest are the sizes of the largest groups. They are undefined without [BlockStats].Forest, and with at most [TrunkRows] rows.
 	Inferred int64   `json:"inferred"`
 	Single   int64   `json:"inferred_with_one_row"`
 	Largest  []int64 `json:"inferred_largest"`
@@ -162,7 +161,7 @@ type SessionStats struct {
 	Undefined UndefinedFigures `json:"undefined,omitempty"`
 }
 
-// MarshalJSON writes null for what is undefined.
+// MarshalJSON writes null for undefined figures.
 func (s SessionStats) MarshalJSON() ([]byte, error) {
 	type plain SessionStats
 	return s.Undefined.marshal(plain(s))
@@ -171,7 +170,7 @@ func (s SessionStats) MarshalJSON() ([]byte, error) {
 // Analyzer measures a trace row by row.
 type Analyzer struct {
 	opt       AnalyzeOptions
-	trunkRows int64 // an id of the trunk is in more
+	trunkRows int64 // an id in more rows belongs to the trunk
 	digester  *mooncake.Digester
 	cache     *CacheSim
 	potential *potential // nil unless asked for
@@ -180,7 +179,7 @@ type Analyzer struct {
 	detector  *SessionDetector
 	graphs    graphs
 
-	counted               Analysis // what is nothing but counted of it
+	counted               Analysis // the figures of it that are only counted
 	input, output, perRow tally
 
 	seed     maphash.Seed
@@ -224,8 +223,8 @@ func NewAnalyzer(opt AnalyzeOptions) *Analyzer {
 	return a
 }
 
-// Add measures the next row of the file, which stands on the given line. It keeps references to ids of rows with a
-// session id, so rows must not be changed afterwards.
+// Add measures the next row of the file, which is on the given line. It keeps references to the ids of rows with a session id, so rows must
+// not be changed afterwards.
 func (a *Analyzer) Add(row *mooncake.Row, line int64) {
 	out := &a.counted
 	out.Rows++
@@ -337,12 +336,12 @@ func lengths(t *tally) LengthStats {
 const (
 	topIDs      = 8
 	topSessions = 5
-	maxSessions = 1 << 20 // that are counted: up to 40 MiB
+	maxSessions = 1 << 20 // maximum number of sessions that are counted: up to 40 MiB
 )
 
-// forest reads the figures off the prefix forest. Sessions are the connected components of rows that share an id
-// outside the trunk. A parent is in at least as many rows as its child, so the trunk is the top of the forest, and a
-// component is one subtree that hangs below it: its size is the number of rows of the subtree's root.
+// forest computes the figures of the prefix forest. Sessions are the connected components of rows that share an id outside the trunk. A
+// parent is in at least as many rows as its child. So the trunk is the top of the forest, and a component is one subtree below it: its size
+// is the number of rows of the subtree's root.
 func (a *Analyzer) forest(b *BlockStats, s *SessionStats) {
 	nodes := a.digester.Checker().Forest()
 	limit := max(a.opt.TrunkShare*float64(a.counted.Rows), float64(a.trunkRows))

@@ -11,24 +11,24 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Arrivals watches the timestamps of a trace: its span and rate, whether they come from a coarse clock, and
-// whether they are milliseconds at all. It takes the rows in file order, and remembers up to 4 million timestamps (32 MiB)
-// for the case that this is not the order of time. The zero value is ready to use.
+// Arrivals measures the timestamps of a trace: their span and rate, whether they come from a coarse clock, and whether they are
+// milliseconds at all. Rows are added in file order. It remembers up to 4 million timestamps (32 MiB), because they may be out of order.
+// The zero value is ready to use.
 type Arrivals struct {
 	counted         ArrivalStats // what depends on the order of the rows
-	times           []float64    // of all rows; nil where there are too many
+	times           []float64    // of all rows; nil if there are too many
 	forgot          bool         // there are too many
-	most            int          // how many may be remembered; 0 is maxTimes
+	most            int          // maximum number to remember; 0 = maxTimes
 	lowest, highest float64
 	rows            int64
-	fractional      bool  // a timestamp was no whole number
+	fractional      bool  // a timestamp was not a whole number
 	run             int64 // rows with the current timestamp
 	runs            tally // rows per timestamp
 	gaps            tally // between distinct timestamps, microseconds
 	mean, m2        float64
 }
 
-// Add takes the next row in file order.
+// Add adds the next row in file order.
 func (a *Arrivals) Add(row *mooncake.Row) {
 	if !row.Timestamp.Set {
 		a.counted.Missing++
@@ -43,7 +43,7 @@ func (a *Arrivals) Add(row *mooncake.Row) {
 	a.add(t)
 }
 
-// add takes the next timestamp.
+// add adds the next timestamp.
 func (a *Arrivals) add(t float64) {
 	a.rows++
 	a.fractional = a.fractional || t != math.Trunc(t)
@@ -54,7 +54,7 @@ func (a *Arrivals) add(t float64) {
 		return
 	}
 	a.lowest, a.highest = min(a.lowest, t), max(a.highest, t)
-	// Welford's running variance: the squares of epoch milliseconds would not leave digits for it.
+	// Welford's running variance, because the squares of epoch milliseconds would use up all digits.
 	delta := gap - a.mean
 	a.mean += delta / float64(a.rows-1)
 	a.m2 += delta * (gap - a.mean)
@@ -72,20 +72,20 @@ func (a *Arrivals) add(t float64) {
 	a.run = 1
 }
 
-// maxTimes is how many timestamps are remembered.
+// maxTimes is the maximum number of timestamps that are remembered.
 const maxTimes = 1 << 22
 
-// ArrivalStats describes the timestamps of a trace. Times are in milliseconds. But for First, Last, Equal and Backward it does
-// not depend on the order of the rows.
+// ArrivalStats describes the timestamps of a trace. Times are in milliseconds. Except for First, Last, Equal and Backward, it does not
+// depend on the order of the rows.
 type ArrivalStats struct {
 	First   float64 `json:"first_ms"`
 	Last    float64 `json:"last_ms"`
-	Span    float64 `json:"span_ms"` // highest less lowest
+	Span    float64 `json:"span_ms"` // highest minus lowest
 	Missing int64   `json:"rows_without_timestamp"`
 	// Rate is rows over the span, per second; undefined without a span.
 	Rate float64 `json:"rate_per_second"`
-	// GapMean and GapCV are the mean and the coefficient of variation (population standard deviation over mean) of
-	// the differences between neighbours in time.
+	// GapMean and GapCV are the mean and the coefficient of variation (population standard deviation over mean) of the gaps between
+	// consecutive timestamps.
 	GapMean  float64 `json:"gap_mean_ms"`
 	GapCV    float64 `json:"gap_cv"`
 	Distinct int64   `json:"distinct_timestamps"`
@@ -102,37 +102,37 @@ type ArrivalStats struct {
 	// StampGap is the nearest-rank minimum, median and maximum difference of successive distinct timestamps.
 	StampGap [3]float64 `json:"timestamp_gap_ms"`
 	Grid     Grid       `json:"grid"`
-	// Seconds says that the timestamps could be seconds: as milliseconds they are more than 1,000 rows a second. Such a
-	// trace would replay a thousand times too fast.
+	// Seconds is true if the timestamps could be seconds: as milliseconds, there are more than 1,000 rows a second. Such a trace would
+	// replay a thousand times too fast.
 	Seconds bool `json:"looks_like_seconds"`
 
 	Undefined UndefinedFigures `json:"undefined,omitempty"`
 }
 
-// MarshalJSON writes null for what is undefined.
+// MarshalJSON writes null for undefined figures.
 func (s ArrivalStats) MarshalJSON() ([]byte, error) {
 	type plain ArrivalStats
 	return s.Undefined.marshal(plain(s))
 }
 
-// Grid is the clock tick that the timestamps of a trace come from.
+// Grid describes the resolution of the clock that made the timestamps.
 type Grid struct {
-	// Coarse says that rows were given the same timestamp by a clock that ticks every Quantum milliseconds, so that
-	// a replay sends them in bursts that the production system did not see.
+	// Coarse is true if a clock that ticks every Quantum milliseconds gave several rows the same timestamp. A replay then sends them in
+	// bursts that production did not have.
 	Coarse  bool    `json:"coarse"`
-	Quantum float64 `json:"quantum_ms"` // 0 when no tick fits
-	// Share is the part of the gaps between distinct timestamps that are whole ticks.
+	Quantum float64 `json:"quantum_ms"` // 0 if no tick fits
+	// Share is the share of the gaps between distinct timestamps that are whole ticks.
 	Share        float64 `json:"share"`
 	RowsPerStamp float64 `json:"rows_per_timestamp"`
 }
 
 const (
-	gridTolerance = 5000 // microseconds that a stamp may lie off the tick, from truncating
-	gridSmallest  = 20e3 // microseconds: ticks this short make no bursts
+	gridTolerance = 5000 // microseconds that a timestamp may deviate from the tick, due to truncation
+	gridSmallest  = 20e3 // microseconds: shorter ticks cause no bursts
 	gridShare     = 0.95 // of the gaps
 	gridCrowd     = 1.05 // rows per timestamp
-	secondsRate   = 1000 // rows per second that make milliseconds doubtful
-	secondsRows   = 16   // fewer rows say nothing about the rate, unless their timestamps have fractions
+	secondsRate   = 1000 // rows per second above which milliseconds are doubtful
+	secondsRows   = 16   // fewer rows do not show the rate, unless their timestamps have fractions
 )
 
 // Stats describes the timestamps so far.
@@ -172,9 +172,9 @@ func (a *Arrivals) Stats() ArrivalStats {
 	return s
 }
 
-// neighbours fills in what depends on which timestamp comes next.
+// neighbours computes the figures of consecutive timestamps.
 func (a *Arrivals) neighbours(s *ArrivalStats) {
-	runs := a.runs.with(a.run) // the run that has not ended
+	runs := a.runs.with(a.run) // including the run that has not ended
 	s.Distinct = runs.n
 	if a.mean > 0 {
 		s.GapCV = math.Sqrt(a.m2/float64(a.rows-1)) / a.mean
@@ -188,8 +188,8 @@ func (a *Arrivals) neighbours(s *ArrivalStats) {
 	s.Grid = a.grid(runs.mean())
 }
 
-// grid looks for a tick of which the gaps are multiples. The greatest common divisor fails on clocks that truncate (gaps of
-// 2997 to 3003 ms), so the candidates are the median gap, and a small gap for traces with less than a row a tick.
+// grid looks for a tick whose multiples the gaps are. The greatest common divisor fails for clocks that truncate (gaps of 2997 to 3003 ms),
+// so the candidates are the median gap, and a small gap for traces with less than a row per tick.
 func (a *Arrivals) grid(perStamp float64) Grid {
 	g := Grid{RowsPerStamp: perStamp}
 	if a.gaps.n < 2 {
@@ -200,7 +200,7 @@ func (a *Arrivals) grid(perStamp float64) Grid {
 		if q < gridSmallest {
 			continue
 		}
-		// A tolerance of 5 ms on a short tick would find any gap on it.
+		// With a tolerance of 5 ms, any gap would fit a short tick.
 		tolerance := min(gridTolerance, q/50)
 		share := a.gaps.share(func(gap int64) bool {
 			off := gap % q

@@ -10,64 +10,62 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Eviction says in which order the blocks of one row age in a least-recently-used cache.
+// Eviction is the order in which the blocks of one row age in a least-recently-used cache.
 type Eviction uint8
 
 // The eviction orders.
 const (
-	LeafFirst Eviction = iota // the end of a prompt goes before its beginning, as in vLLM
-	RootFirst                 // the beginning goes first
+	LeafFirst Eviction = iota // the end of a prompt is evicted before its beginning, as in vLLM
+	RootFirst                 // the beginning is evicted first
 )
 
 func (e Eviction) String() string { return [...]string{"leaf-first", "root-first"}[e] }
 
-// CacheOptions says which caches to simulate. The zero value is one infinite cache.
+// CacheOptions selects the caches to simulate. The zero value is one infinite cache.
 type CacheOptions struct {
-	BlockSize int // tokens per id; 0 is [mooncake.BlockSize]
-	// FineBlockSize is the number of tokens per id of hash_ranges; 0 leaves ranges out.
+	BlockSize int // tokens per id; 0 = [mooncake.BlockSize]
+	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = ignore ranges.
 	FineBlockSize int
 	Capacities    []int    // in blocks, above 0; the infinite cache is always simulated
 	Eviction      Eviction // order of the finite caches
-	MaxIDs        int      // prefixes that the infinite cache remembers when ids are not canonical; 0 is [mooncake.DefaultMaxIDs]
-	// Curve keeps what caches of every size up to MaxIDs blocks hit. It takes some 100 bytes for each distinct block.
+	MaxIDs        int      // prefixes that the infinite cache remembers if ids are not canonical; 0 = [mooncake.DefaultMaxIDs]
+	// Curve records what caches of every size up to MaxIDs blocks hit. It uses about 100 bytes for each distinct block.
 	Curve bool
 }
 
-// CacheSim computes what prefix caches would have hit, for any number of capacities in one pass over the rows in
-// file order, without a time model.
+// CacheSim computes the hits of prefix caches, for any number of capacities in one pass over the rows in file order, without a time model.
 //
-// For each row the hit is the longest run of leading blocks that are all resident; a block is told from others by its id and
-// all ids before it, and by the row's model. Then all blocks are touched, and only then blocks are evicted, so that a row may
-// exceed the capacity and evict parts of itself. The residents of a smaller cache
-// are then always among those of a larger one (it is a stack algorithm: Mattson, Gecsei, Slutz, Traiger, 1970), and
-// a block is resident at capacity C exactly when fewer than C other blocks were touched after it. One list of blocks in order of
-// touch, with ranks from a Fenwick tree, answers for all capacities. Memory is bounded by the largest capacity.
+// The hit of a row is the longest run of leading blocks that are all resident. A block is identified by its id, all ids before it, and the
+// row's model. Then all blocks are touched, and only after that blocks are evicted, so a row may exceed the capacity and evict parts of
+// itself. The residents of a smaller cache are then always a subset of those of a larger one (it is a stack algorithm: Mattson, Gecsei,
+// Slutz, Traiger, 1970), and a block is resident at capacity C exactly when fewer than C other blocks were touched after it. One list of
+// blocks in order of touch, with ranks from a Fenwick tree, therefore serves all capacities. The largest capacity bounds the memory.
 type CacheSim struct {
 	sharing
 	eviction  Eviction
-	caches    []*cacheCount // finite by capacity, the infinite one last
+	caches    []*cacheCount // finite caches by capacity, the infinite one last
 	fineStats FineStats
 	lru       *recency // nil without finite caches
 	curve     *curve   // nil unless asked for
 	observed  mooncake.ObservedCache
 }
 
-// CacheStats is what one cache hit. Rows without input_length are left out.
+// CacheStats are the hits of one cache. Rows without input_length are left out.
 type CacheStats struct {
-	Capacity int   `json:"capacity_blocks"` // 0: infinite
+	Capacity int   `json:"capacity_blocks"` // 0 = infinite
 	Requests int64 `json:"requests"`
-	// Blocks counts ids, HitBlocks those that were hit. HitTokens is the sum of min(hit blocks * block size, input
-	// length); PrefillTokens is what remains of the input, the least that any engine has to compute.
+	// Blocks is the number of ids, HitBlocks the number of those that hit. HitTokens is the sum of min(hit blocks * block size, input
+	// length). PrefillTokens is the rest of the input: the least that any engine must compute.
 	Blocks        int64 `json:"blocks"`
 	HitBlocks     int64 `json:"hit_blocks"`
 	InputTokens   int64 `json:"input_tokens"`
 	HitTokens     int64 `json:"hit_tokens"`
 	PrefillTokens int64 `json:"prefill_tokens"`
-	// FullBlocks and FullHits count full blocks only, which is what engines cache.
+	// FullBlocks and FullHits count only full blocks, because engines cache only those.
 	FullBlocks    int64 `json:"full_blocks"`
 	FullHits      int64 `json:"full_block_hits"`
 	FullHitTokens int64 `json:"full_block_hit_tokens"`
-	// The rates are the quotients of the sums; the means are over requests.
+	// The rates are quotients of the sums. The means are over requests.
 	BlockRate     float64 `json:"block_hit_rate"`
 	TokenRate     float64 `json:"token_hit_rate"`
 	MeanBlockRate float64 `json:"mean_request_block_hit_rate"`
@@ -76,14 +74,14 @@ type CacheStats struct {
 	NotHit        int64   `json:"not_hit_requests"`
 	// HitQuantiles are the hit blocks per request: p50, p75, p90, p95, p99, max.
 	HitQuantiles [6]int64 `json:"hit_blocks_p50_p75_p90_p95_p99_max"`
-	// Unknown counts rows whose hits could not be told, because more ids than MaxIDs appeared in no canonical order.
-	// They are counted as missing from there on.
+	// Unknown counts rows whose hits are unknown, because more than MaxIDs ids appeared that are not canonical. These ids then count as
+	// misses.
 	Unknown int64 `json:"unknown_requests,omitzero"`
 
 	Undefined UndefinedFigures `json:"undefined,omitempty"`
 }
 
-// MarshalJSON writes null for what is undefined.
+// MarshalJSON writes null for undefined figures.
 func (s CacheStats) MarshalJSON() ([]byte, error) {
 	type plain CacheStats
 	return s.Undefined.marshal(plain(s))
@@ -95,7 +93,7 @@ type cacheCount struct {
 	sumBlocks, sumTokens float64
 }
 
-// NewCacheSim returns a simulation. Capacities of 0 or less are ignored.
+// NewCacheSim returns a simulation. It ignores capacities of 0 or less.
 func NewCacheSim(opt CacheOptions) *CacheSim {
 	if opt.BlockSize <= 0 {
 		opt.BlockSize = mooncake.BlockSize
@@ -150,8 +148,8 @@ func (s *CacheSim) Add(row *mooncake.Row) {
 	if s.curve != nil {
 		s.curve.add(row, blocks[:most], common.blocks, s.lru)
 	}
-	// The hit of a cache ends at the first block whose rank reaches its capacity, so with the blocks from left to
-	// right the caches end in ascending order.
+	// The hit of a cache ends at the first block whose rank reaches its capacity. So, from left to right, the hits end in ascending order
+	// of capacity.
 	rank := func(hit int) int {
 		if hit == most {
 			return math.MaxInt
@@ -177,7 +175,8 @@ func (s *CacheSim) Add(row *mooncake.Row) {
 	s.lru.evict()
 }
 
-// observe counts what the infinite cache has of a row as finely as the row says, and sets it beside what production's engine had.
+// observe counts the infinite cache's hits of a row with the finest blocks that the row has, and compares them with the tokens that
+// production's engine had cached.
 func (s *CacheSim) observe(row *mooncake.Row, common *shared) {
 	length, blockSize := row.InputLength.V, s.prefixes.blockSize
 	whole := common.wholeByIDs(length, blockSize)
@@ -194,10 +193,10 @@ func (s *CacheSim) observe(row *mooncake.Row, common *shared) {
 	}
 }
 
-// Fine returns what the infinite cache hit of the rows with ranges so far.
+// Fine returns the hits of the infinite cache for the rows with ranges so far.
 func (s *CacheSim) Fine() FineStats { return s.fineStats.rated() }
 
-// Stats returns what each cache hit so far: the finite ones by ascending capacity, then the infinite one.
+// Stats returns the hits of each cache so far: the finite ones by ascending capacity, then the infinite one.
 func (s *CacheSim) Stats() []CacheStats {
 	out := make([]CacheStats, len(s.caches))
 	for i, c := range s.caches {
@@ -206,13 +205,14 @@ func (s *CacheSim) Stats() []CacheStats {
 	return out
 }
 
-// hitTokens returns the tokens that the infinite cache hit so far.
+// hitTokens returns the hit tokens of the infinite cache so far.
 func (s *CacheSim) hitTokens() int64 { return s.caches[len(s.caches)-1].HitTokens }
 
-// Observed sets what production's engine had cached beside what the infinite cache hit, over the rows so far that say so.
+// Observed compares the tokens that production's engine had cached with the hits of the infinite cache, over the rows so far that have
+// both.
 func (s *CacheSim) Observed() mooncake.ObservedCache { return s.observed }
 
-// add counts a row of which k leading blocks of all were hit.
+// add counts a row with k hits among its leading blocks.
 func (c *cacheCount) add(row *mooncake.Row, k, all, blockSize int) {
 	n, size := row.InputLength.V, int64(blockSize)
 	tokens := min(int64(k)*size, n) // the last block may be partial

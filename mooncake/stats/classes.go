@@ -3,7 +3,7 @@
 
 package stats
 
-// This file counts requests by their class, for a trace and for what a replay would send of it.
+// This file counts requests by class, both for a trace and for what a replay would send of it.
 
 import (
 	"maps"
@@ -13,17 +13,17 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// MaxClasses bounds the classes that are told apart.
+// MaxClasses is the maximum number of classes that are counted separately.
 const MaxClasses = 64
 
 // ClassStats counts the rows of a class.
 type ClassStats struct {
-	// Class is empty for the rows that name none, and _OTHER for those of further classes, when there are more than [MaxClasses].
+	// Class is empty for rows without a class, and _OTHER for the classes after the first [MaxClasses].
 	Class        string `json:"class"`
 	Rows         int64  `json:"rows"`
 	InputTokens  int64  `json:"input_tokens"`
 	OutputTokens int64  `json:"output_tokens"`
-	// Priority is the one that all its rows have; absent where one has none, or they have different ones.
+	// Priority is the priority that all its rows have; absent if one has none, or if they differ.
 	Priority *int64 `json:"priority,omitempty"`
 
 	priority mooncake.Opt[int64] // of the first row
@@ -33,7 +33,7 @@ type ClassStats struct {
 // Classes counts rows by their class. The zero value is ready to use.
 type Classes struct{ by map[string]*ClassStats }
 
-// Add counts a row of a class, with its tokens and its priority; a class is empty where the row names none.
+// Add counts a row of a class, with its tokens and its priority. The class is empty if the row has none.
 func (c *Classes) Add(class string, input, output int64, priority mooncake.Opt[int64]) {
 	one := c.by[class]
 	if one == nil {
@@ -53,7 +53,7 @@ func (c *Classes) Add(class string, input, output int64, priority mooncake.Opt[i
 	one.mixed = one.mixed || one.priority != priority
 }
 
-// Stats returns the classes by name; nil where no row named one.
+// Stats returns the classes by name; nil if no row has one.
 func (c *Classes) Stats() (list []ClassStats) {
 	if len(c.by) == 1 && c.by[""] != nil {
 		return nil

@@ -17,47 +17,47 @@ import (
 	"github.com/moonloop/moonloop/mooncake/internal/words"
 )
 
-// CompareOptions says how traces are compared. The zero value is usable.
+// CompareOptions configures [Compare]. The zero value is usable.
 type CompareOptions struct {
-	// Tolerance is how far apart the timestamps of a row may be and still count as the same, in milliseconds. It is that of
-	// a clock's last digit; 0 is 1 microsecond.
+	// Tolerance is the difference, in milliseconds, up to which two timestamps of a row count as equal. It should be one unit of the
+	// clock's last digit; 0 = 1 microsecond.
 	Tolerance float64
-	// MaxIDs bounds the block ids of one trace that are remembered; 0 is [mooncake.DefaultMaxIDs]. The blocks of rows beyond
+	// MaxIDs is the maximum number of block ids of one trace that are remembered; 0 = [mooncake.DefaultMaxIDs]. The blocks of later rows
 	// are not compared.
 	MaxIDs int
 }
 
-// Comparison is how two traces differ, row by row in file order. Unlike [mooncake.Digests] it is defined for any two traces: rows without
-// block ids, and timestamps with digits below a millisecond, are compared like others. Sessions, models and delays are
-// not.
+// Comparison describes how two traces differ, row by row in file order. Unlike [mooncake.Digests], it is defined for any two traces: it
+// also compares rows without block ids, and timestamps with digits below a millisecond. It does not compare sessions, models and delays.
 type Comparison struct {
-	// Rows are the numbers of rows. Rows beyond the end of the shorter trace are in nothing else of this.
+	// Rows are the numbers of rows. No other figure includes rows beyond the end of the shorter trace.
 	Rows [2]int64 `json:"rows"`
-	// Lengths are the rows that have another input or output length.
+	// Lengths counts the rows that differ in input or output length.
 	Lengths Difference `json:"lengths"`
-	// Blocks are the rows that share other blocks with themselves or with the rows before them, have another number of blocks, or
-	// have block ids in one trace only. What ids are called does not count.
+	// Blocks counts the rows that share different blocks with themselves or with earlier rows, have a different number of blocks, or have
+	// block ids in one trace only. The values of ids do not matter.
 	Blocks Difference `json:"blocks"`
-	// Ranges are the rows of which hash_ranges share other finer blocks, likewise, and Replies those with other replies.
+	// Ranges counts the rows whose hash_ranges share different finer blocks, in the same sense. Replies counts those with different
+	// replies.
 	Ranges  Difference `json:"ranges,omitzero"`
 	Replies Difference `json:"replies,omitzero"`
-	// Timestamps are the rows whose timestamps, relative to the first row that has one, are further apart than
-	// tolerated, and those that have one in one trace only.
+	// Timestamps counts the rows whose timestamps, relative to the first row that has one, differ by more than the tolerance, and the rows
+	// that have one in one trace only.
 	Timestamps Difference `json:"timestamps"`
-	// Apart is the largest difference of the timestamps of a row, relative as above, in milliseconds; Timed is the number of
-	// rows that have one in both traces.
+	// Apart is the largest difference of a row's timestamps, relative as above, in milliseconds. Timed is the number of rows that have one
+	// in both traces.
 	Apart float64 `json:"apart_ms"`
 	Timed int64   `json:"timed_rows"`
-	// Unknown is the number of rows without block ids in both traces: nothing says what they share.
+	// Unknown is the number of rows without block ids in both traces: what they share is unknown.
 	Unknown int64 `json:"rows_without_ids"`
 	// Unchecked is the number of rows whose blocks were not compared, because there are more ids than can be remembered.
 	Unchecked int64 `json:"unchecked_rows"`
 }
 
-// Difference counts the rows that differ in one way. Its zero value is none.
+// Difference counts the rows that differ in one respect. The zero value means none.
 type Difference struct {
 	Count int64 `json:"count"`
-	// Row is the first of them, from 0, and Lines are the lines of the two traces on which it stands, from 1.
+	// Row is the index of the first such row, from 0; Lines are the numbers of its lines in the two traces, from 1.
 	Row   int64    `json:"row"`
 	Lines [2]int64 `json:"lines"`
 }
@@ -68,13 +68,13 @@ func (d *Difference) add(row int64, lines [2]int64) {
 	}
 }
 
-// Same reports whether the traces are the same workload: as many rows, with the same lengths and the same sharing of
-// blocks at the same times, all of which was compared.
+// Same reports whether the traces are the same workload: the same number of rows, with the same lengths and the same shared blocks at the
+// same times, and all of this was compared.
 func (c *Comparison) Same() bool {
 	return c.Rows[0] == c.Rows[1] && c.Lengths.Count+c.Blocks.Count+c.Ranges.Count+c.Replies.Count+c.Timestamps.Count+c.Unchecked == 0
 }
 
-// String says in one sentence whether the traces are the same workload, and if not where they begin to differ.
+// String returns one sentence: whether the traces are the same workload, and if not, where they first differ.
 func (c *Comparison) String() string {
 	var parts []string
 	add := func(some bool, format string, args ...any) {
@@ -198,7 +198,7 @@ func (c *comparer) compare(n int64) {
 	}
 }
 
-// collapse returns the fewest ranges that say ids.
+// collapse returns ids as the smallest number of ranges.
 func collapse(ids []uint64) []mooncake.HashRange {
 	var ranges []mooncake.HashRange
 	for i, id := range ids {
@@ -211,17 +211,17 @@ func collapse(ids []uint64) []mooncake.HashRange {
 	return ranges
 }
 
-// pairs are the ids of two traces that stand for the same blocks.
+// pairs maps the ids of two traces that stand for the same blocks.
 type pairs struct {
 	to, from ranges.Map
 	known    int64
 }
 
-// match pairs the ids of a row and reports whether all pairs agree with those of the rows before. A pair that does not is
-// not kept, so that one row that differs does not make all after it differ.
+// match pairs the ids of a row and reports whether all pairs agree with those of earlier rows. A pair that does not agree is not stored, so
+// that one different row does not make all later rows different.
 func (p *pairs) match(a, b []mooncake.HashRange) bool {
 	same := true
-	var left, right mooncake.HashRange // what is left of the ranges at hand
+	var left, right mooncake.HashRange // the rest of the current ranges
 	for {
 		if left.Count == 0 && len(a) > 0 {
 			left, a = a[0], a[1:]

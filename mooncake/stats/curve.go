@@ -10,22 +10,22 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// curve counts what caches of all sizes hit, without a simulation of each. A cache hits a block if it has it and all blocks of the
-// prompt before it: if it is larger than the greatest rank among them. So each hit token is counted under the smallest cache, in
-// blocks, that hits it (Mattson, Gecsei, Slutz, Traiger, 1970).
+// curve counts the hits of caches of all sizes, without simulating each. A cache hits a block if it has it and all blocks of the prompt
+// before it, that is, if it is larger than the greatest rank among them. So each hit token is counted under the smallest cache, in blocks,
+// that hits it (Mattson, Gecsei, Slutz, Traiger, 1970).
 type curve struct {
 	blockSize int
-	largest   int     // no cache above this many blocks is told from the infinite one
-	by        []int64 // hit tokens by the blocks of the smallest cache that hits them
+	largest   int     // above this many blocks, a cache is treated as infinite
+	by        []int64 // hit tokens, by the size in blocks of the smallest cache that hits them
 	rows      int64
 	tokens    int64 // of all prompts
 	ceiling   int64 // hit tokens of the infinite cache
 }
 
-// restart forgets what was counted. The caches keep what they have.
+// restart resets the counts. The caches keep their content.
 func (c *curve) restart() { *c = curve{blockSize: c.blockSize, largest: c.largest} }
 
-// add counts a row. Candidates are its blocks of which the infinite cache may have every one; it has hit of them.
+// add counts a row. Candidates are the blocks that the infinite cache may have; hit is the number of those that it has.
 func (c *curve) add(row *mooncake.Row, candidates []uint64, hit int, lru *recency) {
 	n := row.InputLength.V
 	c.rows++
@@ -54,7 +54,7 @@ func (c *curve) sums() []int64 {
 	return sums
 }
 
-// smallest returns the blocks of the smallest cache that hits so many tokens; 0 if none is known to.
+// smallest returns the size in blocks of the smallest cache that hits this many tokens; 0 if none is known.
 func smallest(sums []int64, tokens float64) int {
 	at := sort.Search(len(sums), func(i int) bool { return float64(sums[i]) >= tokens })
 	if at == len(sums) {

@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package stats measures traces: lengths, arrivals, prefix sharing, sessions, and what a prefix cache would have hit ([Analyzer],
-// [CacheSim], [Predictor], [SessionDetector]), and says how two traces differ ([Compare]).
+// Package stats measures traces: lengths, arrivals, prefix sharing, sessions, and the hits of prefix caches ([Analyzer], [CacheSim],
+// [Predictor], [SessionDetector]). [Compare] describes how two traces differ.
 //
-// Everything here streams. What has to remember ids is bounded by an option and says what it could not tell beyond the bound.
+// Everything is streamed. Types that remember ids have a limit as an option, and report what they could not decide beyond it.
 package stats

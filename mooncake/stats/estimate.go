@@ -11,17 +11,17 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// errorParts is the number of smaller samples that tell the error of an estimate.
+// errorParts is the number of smaller samples from which the error of an estimate is computed.
 const errorParts = 10
 
-// estimate is a [Reuse] over the rows of a trace, which also tells its own standard error: further samples, each of a tenth of the
-// rate and independent of one another, differ from one another by the square root of ten times as much as samples of the full rate do.
+// estimate is a [Reuse] over the rows of a trace that also estimates its own standard error. It takes further, independent samples at a
+// tenth of the rate. Their standard deviation is √10 times that of a sample at the full rate.
 type estimate struct {
 	blockSize int
 	all       *Reuse
 	parts     [errorParts]*Reuse
-	since     [errorParts + 1]Hits // when counting started; the last one is of all
-	chain     []uint64             // of the row at hand
+	since     [errorParts + 1]Hits // when counting started; the last one is of the sample itself
+	chain     []uint64             // of the current row
 	rows      int64
 }
 
@@ -33,7 +33,7 @@ func newEstimate(blockSize int, rate float64, maxBlocks int) *estimate {
 	return e
 }
 
-// add counts a row. Blocks are told apart by the ids before them and the model, as a cache tells them.
+// add counts a row. A block is identified by the ids before it and the model, as in a cache.
 func (e *estimate) add(row *mooncake.Row) {
 	if !row.InputLength.Set {
 		return
@@ -50,7 +50,7 @@ func (e *estimate) add(row *mooncake.Row) {
 	e.each(func(_ int, r *Reuse) { r.Add(e.chain, float64(e.blockSize), float64(row.InputLength.V), 0) })
 }
 
-// restart forgets what was counted. The samples stay.
+// restart resets the counts. The samples keep their content.
 func (e *estimate) restart() {
 	e.rows = 0
 	e.each(func(i int, r *Reuse) { e.since[i] = r.Hits() })
@@ -63,7 +63,7 @@ func (e *estimate) each(visit func(i int, r *Reuse)) {
 	visit(errorParts, e.all)
 }
 
-// hits returns what was counted: by the parts, and by the sample itself as the last one.
+// hits returns the counts: first those of the parts, last that of the sample itself.
 func (e *estimate) hits() (counted [errorParts + 1]Hits) {
 	e.each(func(i int, r *Reuse) {
 		now := r.Hits()
@@ -72,7 +72,7 @@ func (e *estimate) hits() (counted [errorParts + 1]Hits) {
 	return counted
 }
 
-// standardError returns that of the estimated hit rate of a cache of so many tokens.
+// standardError returns the standard error of the estimated hit rate of a cache of this many tokens.
 func standardError(counted *[errorParts + 1]Hits, capacity float64) float64 {
 	mean, squares := 0., 0.
 	for i := range errorParts {

@@ -10,9 +10,9 @@ import (
 	"github.com/moonloop/moonloop/mooncake/internal/ranges"
 )
 
-// FineStats is what an infinite prefix cache hits of the rows with hash_ranges, in whole blocks of three kinds: those of the
-// trace, those of the ranges, and these with the replies to earlier rows in the cache, too. Of each prompt an engine computes a
-// token at least, which the fine figures heed.
+// FineStats are the hits of an infinite prefix cache for the rows with hash_ranges, in whole blocks of three kinds: the trace's blocks, the
+// blocks of the ranges, and the latter with the replies to earlier rows in the cache, too. An engine computes at least one token of each
+// prompt; the fine figures take that into account.
 type FineStats struct {
 	BlockSize   int   `json:"fine_block_size,omitzero"` // tokens per id of hash_ranges
 	Rows        int64 `json:"rows"`                     // with hash_ranges
@@ -27,10 +27,10 @@ type FineStats struct {
 	RepliesRate float64 `json:"token_hit_rate_with_replies"`
 
 	ReplyRows   int64 `json:"rows_with_replies"`
-	Replies     int64 `json:"replies"`      // as rows list them: the reply to a turn is in all later ones
+	Replies     int64 `json:"replies"`      // as rows list them: all later turns list the reply to a turn
 	ReplyTokens int64 `json:"reply_tokens"` // prompt tokens that were replies
-	// Unknown counts rows with ranges of which the hits could not be told, because more prefixes than can be remembered came in
-	// no canonical order. They are in no token of the above.
+	// Unknown counts rows with ranges whose hits are unknown, because there were more prefixes that are not canonical than can be
+	// remembered. No token of these rows is in the figures above.
 	Unknown int64 `json:"unknown_rows,omitzero"`
 }
 
@@ -46,8 +46,8 @@ func (s *FineStats) replies(row *mooncake.Row) {
 	}
 }
 
-// ranges counts a row with ranges by the tokens in whole blocks of hash ids, and those in common with prompts, and with replies. It
-// returns the tokens that an engine with blocks as fine has cached.
+// ranges counts a row with ranges: the tokens in whole blocks of hash ids, and those in common with earlier prompts, and with prompts and
+// replies. It returns the tokens that an engine with blocks as fine would have cached.
 func (s *FineStats) ranges(length, coarse, prompts, all int64) (cached int64) {
 	cached = wholeBlocks(all, length, int64(s.BlockSize))
 	s.Rows++
@@ -61,7 +61,7 @@ func (s *FineStats) ranges(length, coarse, prompts, all int64) (cached int64) {
 // IsZero reports whether no row has ranges or replies.
 func (s FineStats) IsZero() bool { return s.Rows+s.ReplyRows+s.Unknown == 0 }
 
-// rated returns the figures with their rates.
+// rated returns the figures with their rates filled in.
 func (s FineStats) rated() FineStats {
 	s.CoarseRate = quotient(s.CoarseHitTokens, s.InputTokens)
 	s.Rate = quotient(s.HitTokens, s.InputTokens)
@@ -69,7 +69,7 @@ func (s FineStats) rated() FineStats {
 	return s
 }
 
-// sharing is what an infinite prefix cache has after the rows so far.
+// sharing is the content of an infinite prefix cache after the rows so far.
 type sharing struct {
 	prefixes *prefixes
 	fine     *fineSharing // nil without a fine block size
@@ -84,12 +84,12 @@ func newSharing(blockSize, fineBlockSize, bound int) sharing {
 	return s
 }
 
-// shared is what the cache has of a row.
+// shared is the part of a row that the cache has.
 type shared struct {
-	overlap            // by hash ids alone
-	ranged       bool  // ranges say more
-	prompts, all int64 // leading tokens by all that the row says: of prompts, and with the replies to them
-	sure         bool  // no range was forgotten, and no hash id
+	overlap            // by hash ids only
+	ranged       bool  // the row has ranges
+	prompts, all int64 // leading tokens by all that the row has: of prompts, and with the replies to them
+	sure         bool  // no range and no hash id was forgotten
 }
 
 // wholeByIDs returns the tokens in the whole blocks of hash ids that the cache has of a prompt.
@@ -98,7 +98,7 @@ func (s *shared) wholeByIDs(length int64, blockSize int) int64 {
 	return min(int64(s.blocks), length/size) * size
 }
 
-// add takes the next row, which has a length.
+// add adds the next row, which must have a length.
 func (s *sharing) add(row *mooncake.Row) shared {
 	ids := s.prefixes.add(row)
 	out := shared{
@@ -114,45 +114,44 @@ func (s *sharing) add(row *mooncake.Row) shared {
 	return out
 }
 
-// skip tells of a row that is not to be shared with by ranges.
+// skip passes over a row that later rows do not share ranges with.
 func (s *sharing) skip() {
 	if s.fine != nil {
 		s.fine.skip()
 	}
 }
 
-// fineSharing is what an infinite prefix cache has of rows with ranges: the prompts of the rows before, block by fine block, and
-// the replies to them. It takes 16 bytes for a row with new blocks while ids are canonical, and 12 for each row that a reply may
-// belong to.
+// fineSharing is the content of an infinite prefix cache for rows with ranges: the prompts of earlier rows, in fine blocks, and the replies
+// to them. It uses 16 bytes for a row with new blocks while ids are canonical, and 12 for each row that a reply may belong to.
 type fineSharing struct {
 	lineage *ranges.Lineage
 	size    int64 // tokens of a fine block
-	rows    int64 // that came, of all kinds
+	rows    int64 // number of rows of all kinds so far
 	first   int64 // index of the first row with ranges; rows before have no end
-	// ends and lengths are, for each row from the first on, the node behind its last full block, and its prompt tokens: both are
+	// ends and lengths have, for each row from the first one on, the node after its last full block, and its prompt tokens; they are
 	// ranges.NoNode and 0 for a row without ranges.
 	ends    []uint64
 	lengths []uint32
 }
 
-// skip tells of a row that is not to be shared with.
+// skip passes over a row that later rows do not share with.
 func (f *fineSharing) skip() {
 	if f.rows++; len(f.ends) > 0 {
 		f.end(ranges.NoNode, 0)
 	}
 }
 
-// add takes the next row, which has ranges, and returns what the cache has of its prompt: prompts alone, and with replies.
+// add adds the next row, which must have ranges, and returns the part of its prompt that the cache has: of prompts only, and with replies.
 func (f *fineSharing) add(row *mooncake.Row) (prompts, all ranges.Shared) {
 	length := row.InputLength.V
 	prompts = ranges.Add(f.lineage, row.Model, length, row.HashRanges)
 	all = prompts
-	at := 0 // of the path, on which replies stand one behind the other
+	at := 0 // position in the path, along which the replies follow each other
 	for _, reply := range row.Replies {
 		there, known := f.replied(row, reply, &at)
 		switch {
 		case there:
-			// The last token that an engine generated was never fed to it.
+			// The last token that an engine generated was never an input of the model.
 			all.Tokens = max(all.Tokens, reply.At+reply.Tokens-1)
 		case !known:
 			all.Known = false
@@ -165,10 +164,10 @@ func (f *fineSharing) add(row *mooncake.Row) (prompts, all ranges.Shared) {
 	return prompts, all
 }
 
-// replied reports whether the prompt up to a reply is all of the prompt that it was the reply to, and of nothing else: then
-// the cache has the reply behind it. The search on the path goes on from where the one before ended.
+// replied reports whether the prompt up to a reply is exactly the prompt that was answered by it: then the cache has the reply after it.
+// The search in the path continues where the one before ended.
 func (f *fineSharing) replied(row *mooncake.Row, reply mooncake.Reply, from *int) (there, known bool) {
-	at := f.rows - reply.Back - f.first // its place in ends
+	at := f.rows - reply.Back - f.first // its index in ends
 	switch {
 	case at < 0:
 		return false, true // it has no ranges
@@ -179,7 +178,7 @@ func (f *fineSharing) replied(row *mooncake.Row, reply mooncake.Reply, from *int
 	return int64(f.lengths[at]) == reply.At && end != ranges.NoNode && f.lineage.End(row.Model, reply.At/f.size, from) == end, true
 }
 
-// end remembers where a row ends.
+// end remembers the end of a row.
 func (f *fineSharing) end(node uint64, length int64) {
 	if int64(len(f.ends)) == f.rows-f.first-1 && f.lineage.Spend(1) {
 		f.ends = append(f.ends, node)

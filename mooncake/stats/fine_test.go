@@ -193,7 +193,7 @@ func TestObservedCacheInTheEnginesSteps(t *testing.T) {
 }
 
 // Where the engine's blocks are known and are not the trace's, rows without ranges are predicted by them, too; where they are
-// the same, as ever.
+// the same, as usual.
 func TestPredictorAtTheEnginesBlock(t *testing.T) {
 	for _, tc := range []struct{ engine, length, whole int64 }{
 		{0, 700, 512}, {0, 1024, 1024}, {512, 700, 512}, {512, 1024, 1024}, {16, 700, 688}, {16, 1024, 1008}, {1, 700, 699}, {1024, 700, 0}, {1024, 1025, 1024},
@@ -261,7 +261,7 @@ func TestManyReplies(t *testing.T) {
 	}
 	took := func(replies bool, enough time.Duration) time.Duration {
 		least := time.Duration(math.MaxInt64)
-		for i := 0; i < 3 || i < 20 && least > enough; i++ { // a busy machine takes longer, now and then
+		for i := 0; i < 3 || i < 20 && least > enough; i++ { // a busy machine takes longer, from time to time
 			// Each id is a range of its own.
 			last := row(n + 1)
 			for i := range uint64(n + 1) {

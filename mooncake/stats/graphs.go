@@ -3,7 +3,7 @@
 
 package stats
 
-// This file measures graphs: rows that wait for other rows, as those of agents do.
+// This file measures graphs: rows that wait for other rows, such as those of agents.
 
 import (
 	"hash/maphash"
@@ -11,38 +11,38 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// GraphStats describes the rows that have wait_for, and what they wait for. It is zero where no row has.
+// GraphStats describes the rows that have wait_for, and the rows that they wait for. It is zero if no row has wait_for.
 type GraphStats struct {
 	Rows int64 `json:"rows"`
-	// Graphs is the number of groups of rows that wait for one another, directly or over others.
+	// Graphs is the number of groups of rows that wait for each other, directly or indirectly.
 	Graphs  int64 `json:"graphs"`
-	Roots   int64 `json:"roots"` // rows that wait for nobody
+	Roots   int64 `json:"roots"` // rows that wait for no other row
 	Edges   int64 `json:"edges"`
-	Longest int64 `json:"longest_chain"` // rows that wait one for the other
+	Longest int64 `json:"longest_chain"` // number of rows in the longest chain of waits
 	Largest int64 `json:"largest_graph"` // rows
-	// Evidence counts edges by what they were taken from: link, tool_call, parent, session, time, or unknown where the trace does not say.
+	// Evidence counts edges by how they were found: link, tool_call, parent, session, time, or unknown if the trace does not have it.
 	Evidence map[string]int64 `json:"edges_by_evidence,omitempty"`
-	// Unknown counts names in wait_for that no earlier row has; nobody waits for them, and they are no edges.
+	// Unknown counts names in wait_for that no earlier row has. No row waits for them, and they are not edges.
 	Unknown int64 `json:"unknown_names"`
-	// Tools is the number of rows that waited for tools, and ToolWait the time that they did, in ms.
+	// Tools is the number of rows that waited for tools, and ToolWait their total time of waiting, in ms.
 	Tools    int64   `json:"rows_after_tools"`
 	ToolWait float64 `json:"tool_wait_ms"`
-	// Exact is false where there are more rows than are remembered: then Graphs, Longest and Largest are of those, and names of the
-	// others are unknown.
+	// Exact is false if there are more rows than are remembered. Graphs, Longest and Largest then cover the remembered rows, and names of
+	// the other rows are unknown.
 	Exact bool `json:"exact"`
 }
 
-// maxGraphRows is how many rows of graphs are remembered: some 64 MiB.
+// maxGraphRows is the maximum number of rows of graphs that are remembered: about 64 MiB.
 const maxGraphRows = 1 << 20
 
-// graphs measures them. A group of rows is a tree, in which each row points up to another one of its group, and the topmost to itself.
+// graphs measures graphs. A group of rows is a tree, in which each row points to another one of its group, and the top row to itself.
 type graphs struct {
 	GraphStats
 	seed  maphash.Seed
 	rows  map[uint64]int32 // by hash of the request id
 	above []int32
-	size  []int32 // of the group below a topmost row
-	depth []int32 // rows of the longest chain that ends here
+	size  []int32 // number of rows in the group below a top row
+	depth []int32 // number of rows in the longest chain that ends here
 }
 
 func newGraphs() graphs {
@@ -103,7 +103,7 @@ func (g *graphs) edge(row *mooncake.Row, i int) {
 	g.Evidence[name]++
 }
 
-// join makes one group of those of two rows.
+// join merges the groups of two rows.
 func (g *graphs) join(a, b int32) {
 	a, b = g.top(a), g.top(b)
 	if a == b {
@@ -116,7 +116,7 @@ func (g *graphs) join(a, b int32) {
 	g.size[a] += g.size[b]
 }
 
-// top returns the topmost row of a group, and shortens the way to it.
+// top returns the top row of a group, and shortens the path to it.
 func (g *graphs) top(i int32) int32 {
 	for g.above[i] != i {
 		g.above[i] = g.above[g.above[i]]

@@ -12,14 +12,14 @@ import (
 	"strings"
 )
 
-// MaxKVBytesPerToken bounds what one token takes in a KV cache: a thousand times what the largest models of 2026 take.
+// MaxKVBytesPerToken is the maximum size of a token in a KV cache: a thousand times that of the largest models of 2026.
 const MaxKVBytesPerToken = 1 << 32
 
-// maxModelConfig bounds a model's config.json, in bytes.
+// maxModelConfig is the maximum size of a model's config.json, in bytes.
 const maxModelConfig = 1 << 20
 
-// KVBytesPerToken returns how many bytes the KV cache of a model takes for each token: keys and values (2), for each layer and each
-// of its KV heads, headDim numbers of dtypeBytes. It fails unless all are above 0 and the result is at most [MaxKVBytesPerToken].
+// KVBytesPerToken returns the size of a token in a model's KV cache, in bytes: keys and values (2), for each layer and each of its KV
+// heads, headDim numbers of dtypeBytes. It fails unless all are above 0 and the result is at most [MaxKVBytesPerToken].
 func KVBytesPerToken(layers, kvHeads, headDim, dtypeBytes int64) (int64, error) {
 	return kvProduct(2, layers, kvHeads, headDim, dtypeBytes)
 }
@@ -38,10 +38,10 @@ func kvProduct(factors ...int64) (int64, error) {
 	return int64(product), nil
 }
 
-// KVBytesOfConfig returns how many bytes the KV cache of a model takes for each token, by the model's config.json as model hubs have
-// it. Models with latent attention (kv_lora_rank) store one compressed vector for keys and values together. Layers without attention
-// store nothing for a token; those with a sliding window count in full. dtypeBytes is the size of a number in the cache; 0 is what
-// the file says, else 2.
+// KVBytesOfConfig returns the size of a token in a model's KV cache, in bytes, computed from the model's config.json as published on model
+// hubs. Models with latent attention (kv_lora_rank) store one compressed vector for keys and values together. Layers without attention
+// store nothing for a token; layers with a sliding window count in full. dtypeBytes is the size of a number in the cache; 0 = from the
+// file, else 2.
 func KVBytesOfConfig(from io.Reader, dtypeBytes int64) (int64, error) {
 	type attention struct {
 		Layers        int64    `json:"num_hidden_layers"`

@@ -17,101 +17,101 @@ const KneeShare = 0.99
 // TopPrefixes is the number of shared prefixes of a [Potential].
 const TopPrefixes = 10
 
-// PotentialOptions say what a [Potential] tells. The zero value is exact, of all rows, and in tokens only.
+// PotentialOptions configures a [Potential]. The zero value is exact, for all rows, and in tokens only.
 type PotentialOptions struct {
-	// Sizes of caches, in tokens. Without any: the powers of two below the working set, at most ten.
+	// Sizes of caches, in tokens. Empty = the powers of two below the working set, at most ten.
 	Sizes []float64
-	// BytesPerToken is what the KV cache of the model takes; 0 if that is not known.
+	// BytesPerToken is the size of a token in the model's KV cache; 0 = unknown.
 	BytesPerToken int64
-	// Sample is the share of blocks by which hits are estimated, as by [Reuse]; 0 is exact.
+	// Sample is the share of blocks from which hits are estimated, as by [Reuse]; 0 = exact.
 	Sample float64
-	// WarmUp is a time in milliseconds. Rows that arrive earlier after the first one fill caches, and nothing of them is counted.
+	// WarmUp is a time in milliseconds. Rows that arrive within this time after the first row fill the caches, but are not counted.
 	WarmUp float64
 }
 
-// Potential is what prefix caches of all sizes hit: least-recently-used ones of whole blocks, over rows in file order, without a time
-// model. Exact figures are those of a [CacheSim].
+// Potential describes the hits of prefix caches of all sizes: least-recently-used caches of whole blocks, over rows in file order, without
+// a time model. Exact figures are those of a [CacheSim].
 type Potential struct {
 	Eviction string `json:"eviction"`
-	// SamplingRatio is the share of blocks in the sample, SampledBlocks their number. The ratio is 1 where figures are exact.
+	// SamplingRatio is the share of blocks in the sample, SampledBlocks their number. The ratio is 1 if the figures are exact.
 	SamplingRatio float64 `json:"sampling_ratio"`
 	SampledBlocks int     `json:"sampled_blocks,omitzero"`
 	BytesPerToken int64   `json:"kv_bytes_per_token,omitzero"`
-	// Rows and PromptTokens are what was counted: all but the rows that warm caches up.
+	// Rows and PromptTokens are the rows and tokens that were counted: all except those of the warm-up.
 	Rows         int64 `json:"rows"`
 	WarmUpRows   int64 `json:"warm_up_rows,omitzero"`
 	PromptTokens int64 `json:"prompt_tokens"`
 	// Ceiling is the hit rate of the infinite cache.
 	Ceiling float64 `json:"ceiling"`
-	// WorkingSet is the size of a cache that evicts nothing: all distinct blocks. Knee is the smallest cache with [KneeShare] of the
-	// infinite one's hits.
+	// WorkingSet is the size of a cache that evicts nothing: all distinct blocks. Knee is the size of the smallest cache with [KneeShare]
+	// of the infinite cache's hits.
 	WorkingSet CacheSize `json:"working_set"`
 	Knee       CacheSize `json:"knee"`
-	// Curve has caches by ascending size, the infinite one, with a size of 0, last.
+	// Curve has the caches by ascending size. The infinite one, with size 0, is last.
 	Curve []PotentialHits `json:"curve"`
-	// Prefixes are those that save the most tokens.
+	// Prefixes are the prefixes that save the most tokens.
 	Prefixes []SharedPrefix `json:"shared_prefixes"`
 
 	Undefined UndefinedFigures `json:"undefined,omitempty"`
 }
 
-// MarshalJSON writes null for what is undefined.
+// MarshalJSON writes null for undefined figures.
 func (p Potential) MarshalJSON() ([]byte, error) {
 	type plain Potential
 	return p.Undefined.marshal(plain(p))
 }
 
-// CacheSize is the size of a cache in tokens, and in bytes if the model's tokens have a known size.
+// CacheSize is the size of a cache in tokens, and in bytes if the size of a token is known.
 type CacheSize struct {
 	Tokens int64 `json:"tokens"`
 	Bytes  int64 `json:"bytes,omitzero"`
 }
 
-// PotentialHits is what one cache hits.
+// PotentialHits are the hits of one cache.
 type PotentialHits struct {
 	CacheSize
-	// Rate is the share of prompt tokens, OfCeiling that of the infinite cache's hits.
+	// Rate is the hit share of prompt tokens, OfCeiling the share of the infinite cache's hits.
 	Rate      float64 `json:"hit_rate"`
 	OfCeiling float64 `json:"of_ceiling"`
-	// StandardError is that of the rate; 0 where it is exact.
+	// StandardError is the standard error of the rate; 0 if it is exact.
 	StandardError float64 `json:"standard_error,omitzero"`
 
 	Undefined UndefinedFigures `json:"undefined,omitempty"`
 }
 
-// MarshalJSON writes null for what is undefined.
+// MarshalJSON writes null for undefined figures.
 func (h PotentialHits) MarshalJSON() ([]byte, error) {
 	type plain PotentialHits
 	return h.Undefined.marshal(plain(h))
 }
 
-// leastSampled is the number of sampled blocks that a cache must hold for an estimate of its hits.
+// leastSampled is the number of sampled blocks that must fit into a cache for an estimate of its hits.
 const leastSampled = 100
 
-// SharedPrefix is the beginning of several prompts, from where fewer prompts have it in common to where fewer have more.
+// SharedPrefix is a common beginning of several prompts. It ends where fewer prompts share the next block.
 type SharedPrefix struct {
-	// ID is of its last block, as numbered by first appearance.
+	// ID is the id of its last block, as numbered by first appearance.
 	ID uint64 `json:"id"`
-	// Tokens is the length through that block.
+	// Tokens is the number of tokens up to the end of that block.
 	Tokens   int64 `json:"tokens"`
 	Requests int64 `json:"requests"`
-	// Saved are the tokens that it saves: for each request but the first one those of its blocks that no shorter shared prefix has. The
-	// savings of all prefixes add up to the infinite cache's hits.
+	// Saved is the number of tokens that it saves: for each request except the first, the tokens of its blocks that no shorter shared
+	// prefix has. The sum over all prefixes is the number of the infinite cache's hits.
 	Saved int64 `json:"saved_tokens"`
 }
 
-// potential follows a trace for a [Potential].
+// potential computes a [Potential] from the rows of a trace.
 type potential struct {
 	opt      PotentialOptions
-	curve    *curve    // of a CacheSim; nil with a sample
-	estimate *estimate // nil without
+	curve    *curve    // of a CacheSim; nil if there is a sample
+	estimate *estimate // nil without a sample
 	first    float64   // timestamp of the first row that has one
 	timed    bool
 	warm     bool
-	cold     int64 // rows before
+	cold     int64 // rows of the warm-up
 }
 
-// arrive takes the time of the next row, before it is counted.
+// arrive records the timestamp of the next row, before it is counted.
 func (p *potential) arrive(row *mooncake.Row) {
 	if !p.timed && row.Timestamp.Set {
 		p.first, p.timed = row.Timestamp.V, true
@@ -179,7 +179,7 @@ func (p *potential) stats(infinite *CacheStats, eviction Eviction, blockSize int
 	return out
 }
 
-// exact fills in what a [CacheSim] says.
+// exact fills in the figures of a [CacheSim].
 func (p *potential) exact(out *Potential, infinite *CacheStats, blockSize int64, size func(float64) CacheSize) func(float64) (float64, float64) {
 	c := p.curve
 	sums := c.sums()
@@ -203,7 +203,7 @@ func (p *potential) exact(out *Potential, infinite *CacheStats, blockSize int64,
 	}
 }
 
-// estimated fills in what a sample says.
+// estimated fills in the figures of a sample.
 func (p *potential) estimated(out *Potential, size func(float64) CacheSize) func(float64) (float64, float64) {
 	e := p.estimate
 	counted := e.hits()
@@ -219,7 +219,7 @@ func (p *potential) estimated(out *Potential, size func(float64) CacheSize) func
 	return func(tokens float64) (float64, float64) { return hits.Rate(tokens), standardError(&counted, tokens) }
 }
 
-// powersOfTwo returns the ten greatest powers of two between two sizes.
+// powersOfTwo returns the ten largest powers of two between two sizes.
 func powersOfTwo(least, below float64) (sizes []float64) {
 	for n := math.Exp2(math.Ceil(math.Log2(max(below, 1))) - 1); n >= least && len(sizes) < 10; n /= 2 {
 		sizes = append(sizes, n)

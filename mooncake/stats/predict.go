@@ -9,31 +9,28 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// DefaultPredictorIDs is how many prefixes a predictor remembers by default when their ids are not canonical. They take about
-// 200 MB.
+// DefaultPredictorIDs is the default number of prefixes that a predictor remembers if ids are not canonical. They use about 200 MB.
 const DefaultPredictorIDs = 1 << 22
 
-// PredictorOptions says what to predict. The zero value compares the hash ids of blocks of 512 tokens.
+// PredictorOptions configures a [Predictor]. The zero value compares the hash ids of blocks of 512 tokens.
 type PredictorOptions struct {
-	BlockSize int // tokens per hash id; 0 is [mooncake.BlockSize]
-	// FineBlockSize is the number of tokens per id of hash_ranges; with 0, ranges are ignored.
+	BlockSize int // tokens per hash id; 0 = [mooncake.BlockSize]
+	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = ignore ranges.
 	FineBlockSize int
-	// EngineBlock is the number of tokens in one block of the engine's cache. 0 means that it is unknown; then each row's own
-	// finest blocks are used.
+	// EngineBlock is the number of tokens in one block of the engine's cache. 0 = unknown; then each row's own finest blocks are used.
 	EngineBlock int
-	// NoReplies predicts for a replay whose prompts do not carry the engine's own replies, so that the engine sees others
-	// there.
+	// NoReplies predicts for a replay whose prompts do not contain the engine's own replies, so that its prompts differ from the cached
+	// tokens there.
 	NoReplies bool
-	// MaxIDs is the number of prefixes to remember when ids are not canonical; 0 means [DefaultPredictorIDs]. Of rows with
-	// canonical ids, four times as many are remembered.
+	// MaxIDs is the number of prefixes to remember if ids are not canonical; 0 = [DefaultPredictorIDs]. Of rows with canonical ids, four
+	// times as many are remembered.
 	MaxIDs int
 }
 
-// Predictor says how many of a row's prompt tokens an infinite prefix cache would serve after the rows before it. It follows
-// the chain of a row's ids from the first one on, separately for each model: an id that comes after other ids than before
-// stands for another block. While ids are canonical (0, 1, 2, ... in order of first appearance), a row with new blocks takes 16
-// bytes of memory; otherwise each new block takes about 50. Ranges take about 30 bytes for a row, and 100 for a range that is
-// not canonical. A Predictor is not safe for concurrent use.
+// Predictor predicts how many of a row's prompt tokens an infinite prefix cache would serve after the rows before it. It follows the chain
+// of a row's ids from the first one on, separately for each model: after other ids, the same id stands for another block. While ids are
+// canonical (0, 1, 2, ... in order of first appearance), a row with new blocks uses 16 bytes of memory; otherwise each new block uses about
+// 50. Ranges use about 30 bytes for a row, and 100 for a range that is not canonical. A Predictor is not safe for concurrent use.
 type Predictor struct {
 	sharing
 	opt     PredictorOptions
@@ -41,14 +38,14 @@ type Predictor struct {
 	prompts int64 // see WithoutReplies
 }
 
-// Prediction is how many tokens of a row's prompt an infinite prefix cache would serve.
+// Prediction is the number of tokens of a row's prompt that an infinite prefix cache would serve.
 type Prediction struct {
-	// Whole counts the tokens in whole blocks that earlier rows had, too. The blocks are those of
-	// [PredictorOptions].EngineBlock, or else the trace's. If a row has ranges, or the engine's blocks are not the trace's, at
-	// least one token is left to compute, because no engine takes a whole prompt from its cache.
+	// Whole counts the tokens in whole blocks that earlier rows had, too. The blocks are those of [PredictorOptions].EngineBlock, or else
+	// the trace's. If a row has ranges, or the engine's blocks are not the trace's, at least one token is left to compute, because no
+	// engine serves a whole prompt from its cache.
 	Whole int64
-	// Finest counts every token in common, including those of partial last blocks. However small its blocks are, no engine can
-	// reuse more of these rows.
+	// Finest counts every token in common, including those of partial last blocks. No engine can reuse more of a row, however small its
+	// blocks are.
 	Finest int64
 }
 
@@ -63,11 +60,10 @@ func NewPredictor(opt PredictorOptions) *Predictor {
 	return &Predictor{opt: opt, sharing: newSharing(opt.BlockSize, opt.FineBlockSize, opt.MaxIDs)}
 }
 
-// Predict returns the cached tokens of the next row in file order. ok is false if they are unknown, because the row describes
-// its prompt in another way or the limit of remembered prefixes is reached.
+// Predict returns the cached tokens of the next row in file order. ok is false if they are unknown, because the row describes its prompt in
+// another way, or because the limit of remembered prefixes was reached.
 //
-// A row names an earlier reply by the number of rows back, so call either Predict or [Predictor.Skip] for each row of the
-// trace.
+// A row refers to an earlier reply by the number of rows back, so call either Predict or [Predictor.Skip] for each row of the trace.
 func (p *Predictor) Predict(row *mooncake.Row) (tokens Prediction, ok bool) {
 	if !row.InputLength.Set {
 		p.Skip()
@@ -92,8 +88,8 @@ func (p *Predictor) Predict(row *mooncake.Row) (tokens Prediction, ok bool) {
 	return Prediction{Whole: wholeBlocks(most, length, int64(grain)), Finest: most}, true
 }
 
-// wholeBlocks returns how many of a prompt's cached leading tokens lie in whole blocks. It leaves out the prompt's last token,
-// which an engine always computes.
+// wholeBlocks returns how many of a prompt's cached leading tokens lie in whole blocks. It excludes the prompt's last token, which an
+// engine always computes.
 func wholeBlocks(cached, length, block int64) int64 { return min(cached, length-1) / block * block }
 
 // Skip passes over the next row in file order: it is not predicted, and no later row shares anything with it.

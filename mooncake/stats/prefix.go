@@ -11,28 +11,27 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// prefixes is the set of prompt prefixes of the rows before, at the borders of their blocks: what an infinite prefix cache
-// holds. A block is the same as another one only when all blocks before it are, too, and the model: an id that follows
-// another id than before is another block, since an engine's cache hits from the start of a prompt on and ends at the
-// first block that differs.
+// prefixes is the set of the prompt prefixes of earlier rows, at the borders of their blocks: the content of an infinite prefix cache. Two
+// blocks are the same only if the model and all blocks before them are the same, too, because an engine's cache hits from the start of a
+// prompt on and ends at the first block that differs.
 //
-// A prefix is named by a number, its node. Ids that are canonical (0, 1, 2, ... in order of first appearance) are their own
-// nodes: the new ids of a row then follow one another, so a row costs one run of 16 bytes, whatever its length. Every other
-// node is a hash of the node before and the id.
+// A prefix is identified by a number, its node. Canonical ids (0, 1, 2, ... in order of first appearance) are their own nodes. The new ids
+// of a row are then consecutive, so a row needs one run of 16 bytes, whatever its length. Every other node is a hash of the node before and
+// the id.
 type prefixes struct {
 	blockSize int
-	budget    int // what may still be remembered: a run costs 1, a hash hashCost
+	budget    int // remaining memory: a run costs 1, a hash hashCost
 	seed      maphash.Seed
 	next      uint64 // ids below it are canonical
 	runs      []run
 	rest      map[uint64]uint32 // tokens of the block at the end of each other prefix
-	full      bool              // prefixes were not remembered
+	full      bool              // some prefixes were not remembered
 
 	nodes []uint64 // of the row added last, one for each of its blocks
-	last  int      // the run that was found last: that of the next id as a rule
+	last  int      // the run that was found last; usually that of the next id
 }
 
-// run is a row of consecutive canonical ids, each of which follows the one before. It ends where the next one starts.
+// run is a range of consecutive canonical ids, each of which follows the one before. It ends where the next run starts.
 type run struct {
 	parent uint64 // node before the first id
 	start  uint32 // the first id
@@ -40,25 +39,25 @@ type run struct {
 }
 
 const (
-	// hashCost is the price of an entry of the map in runs: 16 bytes and what a map takes beside.
+	// hashCost is the cost of a map entry in runs: 16 bytes, and the overhead of a map.
 	hashCost = 4
-	// hashed marks a node that is no canonical id.
+	// hashed marks a node that is not a canonical id.
 	hashed = 1 << 63
 )
 
-// overlap is what a row has in common with the rows before.
+// overlap is the part of a row that earlier rows also have.
 type overlap struct {
-	blocks int   // leading blocks of which all of the row's tokens were there
-	tokens int64 // the same in tokens, with those of the next block that were there
-	known  bool  // false: a prefix that was not remembered may have been there
+	blocks int   // leading blocks with all of the row's tokens
+	tokens int64 // the same in tokens, with the known tokens of the next block
+	known  bool  // false: the set may have had a prefix that was not remembered
 }
 
-// newPrefixes returns a set that remembers at least bound prefixes that are not canonical, and hashCost times as many runs.
+// newPrefixes returns a set that remembers at least bound prefixes that are not canonical, or hashCost times as many runs.
 func newPrefixes(blockSize, bound int) *prefixes {
 	return &prefixes{blockSize: blockSize, budget: hashCost * min(bound, math.MaxInt/hashCost), seed: maphash.MakeSeed()}
 }
 
-// add puts a row's prefixes into the set and returns what was there of them before.
+// add adds a row's prefixes to the set and returns those that it had before.
 func (p *prefixes) add(row *mooncake.Row) overlap {
 	ids := row.Blocks(p.blockSize)
 	all := overlap{known: true}
@@ -69,7 +68,7 @@ func (p *prefixes) add(row *mooncake.Row) overlap {
 		want := mooncake.BlockFill(row.InputLength.V, p.blockSize, i)
 		var child uint64
 		run, have := -1, uint32(0)
-		if !added || p.full { // behind a prefix that was not there, none is
+		if !added || p.full { // after an unknown prefix, all are unknown
 			child, run, have = p.find(node, id)
 		}
 		if !missed {
@@ -95,8 +94,8 @@ func (p *prefixes) add(row *mooncake.Row) overlap {
 	return all
 }
 
-// find returns the node of a prefix and the tokens that are known of its last block, 0 when the prefix is not there. run
-// is the run that ends with it, or negative.
+// find returns the node of a prefix and the number of known tokens of its last block, 0 if the prefix is unknown. run is the run that ends
+// with it, or negative.
 func (p *prefixes) find(node, id uint64) (child uint64, run int, have uint32) {
 	if id < p.next {
 		at, end := p.run(id)
@@ -115,7 +114,7 @@ func (p *prefixes) find(node, id uint64) (child uint64, run int, have uint32) {
 	return child, -1, p.rest[child]
 }
 
-// run returns the run that holds a canonical id, and where that ends.
+// run returns the run that contains a canonical id, and where it ends.
 func (p *prefixes) run(id uint64) (at int, end uint64) {
 	ending := func(at int) uint64 {
 		if at+1 < len(p.runs) {
@@ -124,18 +123,18 @@ func (p *prefixes) run(id uint64) (at int, end uint64) {
 		return p.next
 	}
 	if at, end = p.last, ending(p.last); id < uint64(p.runs[at].start) || id >= end {
-		at = sort.Search(len(p.runs), func(i int) bool { return uint64(p.runs[i].start) > id }) - 1 // the last one that does not start above it
+		at = sort.Search(len(p.runs), func(i int) bool { return uint64(p.runs[i].start) > id }) - 1 // the last one that does not start after it
 		p.last, end = at, ending(at)
 	}
 	return at, end
 }
 
-// insert remembers a prefix that is not there, if it still can, and returns its node.
+// insert adds an unknown prefix, if there is memory left, and returns its node.
 func (p *prefixes) insert(node, id uint64, fill uint32) uint64 {
 	canonical := id == p.next && id < math.MaxUint32
 	last := len(p.runs) - 1
 	switch {
-	case canonical && last >= 0 && node == id-1: // all before it is full: the row goes on after it
+	case canonical && last >= 0 && node == id-1: // all before it is full: the row continues after it
 		p.runs[last].fill = fill
 	case canonical && p.spend(1):
 		p.runs = append(p.runs, run{node, uint32(id), fill}) //nolint:gosec // bounded above
@@ -153,7 +152,7 @@ func (p *prefixes) insert(node, id uint64, fill uint32) uint64 {
 	return id
 }
 
-// spend takes from the budget.
+// spend subtracts from the budget.
 func (p *prefixes) spend(cost int) bool {
 	if p.budget < cost {
 		p.full = true

@@ -5,8 +5,8 @@ package stats
 
 import "math"
 
-// recency keeps ids in the order of their last touch, and tells how many were touched after a given one. Each touch takes
-// a new slot; a Fenwick tree counts the used slots. When the slots run out, the used ones are moved together.
+// recency keeps ids in the order of their last touch, and counts how many were touched after a given one. Each touch uses a new slot; a
+// Fenwick tree counts the used slots. When the slots run out, the used ones are moved together.
 type recency struct {
 	capacity int
 	slot     map[uint64]int
@@ -73,7 +73,7 @@ func (r *recency) mark(at int, used bool) {
 	}
 }
 
-// compact moves the used slots to the front, and makes room for as many again.
+// compact moves the used slots to the front, and doubles the room.
 func (r *recency) compact() {
 	live := make([]uint64, 0, len(r.slot))
 	for at := r.oldest; at < r.next; at++ {

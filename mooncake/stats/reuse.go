@@ -11,40 +11,40 @@ import (
 	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
-// Reuse estimates what prefix caches of any size would hit on a stream of prompts, from a sample of their blocks, in bounded
-// memory. [CacheSim] gives exact figures of a trace; Reuse follows live traffic.
+// Reuse estimates the hits of prefix caches of any size on a stream of prompts, from a sample of their blocks, in bounded memory.
+// [CacheSim] gives exact figures for a trace; Reuse follows live traffic.
 //
 // # Method
 //
-// A block is in the sample if a hash of its id is below a threshold: with the same seed, always or never (SHARDS: Waldspurger,
-// Park, Garthwaite, Ahmad, FAST'15). Of the sampled blocks, Reuse keeps the order of their last touches, and for each
-// reference the stack distance: the tokens of the sampled blocks that were touched since, and of the block itself. Divided by the
-// sampling rate, that is the size of the smallest cache of least recently used blocks that would still have the block (Mattson,
-// Gecsei, Slutz, Traiger, 1970). Blocks are touched from first to last.
+// A block is in the sample if a hash of its id is below a threshold: with the same seed, always or never (SHARDS: Waldspurger, Park,
+// Garthwaite, Ahmad, FAST'15). Reuse keeps the sampled blocks in the order of their last touches. For each reference, it computes the stack
+// distance: the tokens of the sampled blocks that were touched since then, and of the block itself. Divided by the sampling rate, this is
+// the size of the smallest least-recently-used cache that would still have the block (Mattson, Gecsei, Slutz, Traiger, 1970). Blocks are
+// touched from first to last.
 //
-// With p the rate, T the tokens of all blocks, S those of the sampled ones and H(c) those with a distance of at most c, the share
-// of tokens that a cache of c tokens hits is estimated as (H(c) + p T - S) / (p T). The correction p T - S makes up for blocks
-// that are referenced far more often than others, such as a common system prompt, and are in the sample or not by chance.
+// Let p be the rate, T the tokens of all blocks, S those of the sampled blocks, and H(c) those with a distance of at most c. The share of
+// tokens that a cache of c tokens hits is estimated as (H(c) + p T - S) / (p T). The correction p T - S compensates for blocks that are
+// referenced far more often than others, such as a common system prompt, and are in the sample or not by chance.
 //
 // # Error
 //
-// On the public Mooncake conversation trace, with a rate of 10 % and blocks of 512 tokens, the standard deviation over seeds is
-// some 0.5 percentage points for the infinite cache and at most 1.4 for finite ones. The error shrinks with the square root of the
-// number of sampled blocks.
+// On the public Mooncake conversation trace, with a rate of 10 % and blocks of 512 tokens, the standard deviation over seeds is about 0.5
+// percentage points for the infinite cache and at most 1.4 for finite ones. The error shrinks with the square root of the number of sampled
+// blocks.
 //
 // # Memory
 //
-// When more than MaxBlocks blocks are in the sample, the rate is halved and half of them leave it. A block takes at most 120 bytes.
+// If more than MaxBlocks blocks are in the sample, the rate is halved and half of them leave it. A block uses at most 120 bytes.
 type Reuse struct {
 	max  int
 	seed uint64
 
 	threshold uint64           // a block is sampled if its hash is at most this
-	blocks    map[uint64]int32 // by id: where it is in memory
-	memory    []reused         // without pointers, so that the garbage collector does not look at each
-	unused    []int32          // of memory
+	blocks    map[uint64]int32 // by id: index in memory
+	memory    []reused         // without pointers, so that the garbage collector does not scan it
+	unused    []int32          // free indexes of memory
 	order     weights
-	slots     []int32 // by slot of order: where the block is in memory; vacant where there is none
+	slots     []int32 // by slot of order: index in memory, or vacant
 	resident  float64 // tokens of the sampled blocks, not scaled
 	now       int64   // caller's clock at the last prompt
 	curve     Hits
@@ -63,14 +63,14 @@ type reused struct {
 
 const vacant = -1
 
-// ReuseOptions configure a [Reuse]. The zero value samples a tenth of the blocks and remembers 262,144 of them.
+// ReuseOptions configures a [Reuse]. The zero value samples a tenth of the blocks and remembers 262,144 of them.
 type ReuseOptions struct {
-	Rate      float64 // share of block ids in the sample at first, above 0, at most 1; 0 is 0.1
-	MaxBlocks int     // blocks in the sample, 1,024 to a billion; 0 is 262,144
+	Rate      float64 // initial share of block ids in the sample, above 0, at most 1; 0 = 0.1
+	MaxBlocks int     // maximum number of blocks in the sample, 1,024 to a billion; 0 = 262,144
 	Seed      uint64  // another seed samples other blocks
 }
 
-// NewReuse returns an estimator that has seen nothing.
+// NewReuse returns an empty estimator.
 func NewReuse(opt ReuseOptions) *Reuse {
 	rate := opt.Rate
 	if !(rate > 0) { // also NaN
@@ -84,12 +84,12 @@ func NewReuse(opt ReuseOptions) *Reuse {
 	return r
 }
 
-// Rate is the share of block ids that are in the sample now.
+// Rate is the current share of block ids in the sample.
 func (r *Reuse) Rate() float64 { return (float64(r.threshold) + 1) / (1 << 63) / 2 }
 
-// Add counts a prompt of so many tokens. Ids are those of its blocks of size tokens each, from the first on; each must name its
-// block and all before it. The last block has what remains; tokens behind the last block are never hit. Now is any clock that
-// never goes back; [Reuse.Forget] reads it. A prompt without tokens or blocks with a size that is not above 0 counts nothing.
+// Add counts a prompt of this many tokens. Ids are those of its blocks of size tokens each, from the first on; each must identify its block
+// and all blocks before it. The last block has the rest of the tokens. Tokens after the last block never hit. Now is any clock that never
+// goes back; [Reuse.Forget] uses it. A prompt without tokens, or blocks with a size of 0 or less, count nothing.
 func (r *Reuse) Add(ids []uint64, size, tokens float64, now int64) {
 	if !(tokens > 0) || !(size > 0) || math.IsInf(tokens, 1) || math.IsInf(size, 1) {
 		return
@@ -121,7 +121,7 @@ func (r *Reuse) Add(ids []uint64, size, tokens float64, now int64) {
 	}
 }
 
-// insert puts a new block into the sample.
+// insert adds a new block to the sample.
 func (r *Reuse) insert(b reused) {
 	at := int32(len(r.memory)) //nolint:gosec // not above max, or a block that has left is unused
 	if n := len(r.unused); n > 0 {
@@ -149,8 +149,8 @@ func (r *Reuse) halve() {
 	r.renumber()
 }
 
-// Forget removes the blocks that were last touched before an instant of the caller's clock: what "infinite" means in a process that
-// runs for weeks.
+// Forget removes the blocks that were last touched before a time of the caller's clock. So "infinite" has a meaning in a process that runs
+// for weeks.
 func (r *Reuse) Forget(before int64) {
 	for _, at := range r.slots { // least recently touched first
 		if at == vacant {
@@ -172,7 +172,7 @@ func (r *Reuse) remove(at int32) {
 	r.resident -= b.tokens
 }
 
-// take takes a block out of the order.
+// take removes a block from the order.
 func (r *Reuse) take(b *reused) {
 	r.order.add(int(b.slot), -b.tokens)
 	r.slots[b.slot] = vacant
@@ -189,7 +189,7 @@ func (r *Reuse) place(at int32) {
 	r.order.add(int(b.slot), b.tokens)
 }
 
-// renumber moves the used slots together, in twice the room that they need.
+// renumber moves the used slots together, and doubles the room.
 func (r *Reuse) renumber() {
 	used := make([]int32, 0, max(1024, 2*len(r.blocks)))
 	r.order = make(weights, cap(used)+1)
@@ -205,14 +205,14 @@ func (r *Reuse) renumber() {
 	r.slots = used
 }
 
-// Hits returns what caches would have hit since the start. The value is a copy.
+// Hits returns the hits of caches since the start. The value is a copy.
 func (r *Reuse) Hits() Hits { return r.curve.clone() }
 
-// WorkingSet estimates the tokens of all blocks that were seen and not forgotten: the size of a cache that evicts nothing.
+// WorkingSet estimates the tokens of all blocks that were added and not forgotten: the size of a cache that evicts nothing.
 func (r *Reuse) WorkingSet() float64 { return r.resident / r.Rate() }
 
-// Resolves reports whether the sample tells what a cache of so many tokens hits: at least 100 sampled blocks fit into it, or all
-// of them, or every block is in the sample.
+// Resolves reports whether the sample is large enough for a cache of this many tokens: at least 100 sampled blocks fit into it, or all of
+// them, or every block is in the sample.
 func (r *Reuse) Resolves(capacity float64) bool {
 	return r.threshold == math.MaxUint64 || capacity*r.Rate()*float64(len(r.blocks)) >= leastSampled*r.resident || capacity >= r.WorkingSet()
 }
@@ -220,15 +220,15 @@ func (r *Reuse) Resolves(capacity float64) bool {
 // Blocks is the number of blocks in the sample, which bounds the memory.
 func (r *Reuse) Blocks() int { return len(r.blocks) }
 
-// Prefix is the beginning of prompts that several of them share.
+// Prefix is a beginning that several prompts share.
 type Prefix struct {
 	ID         uint64 // of the last block of the prefix
 	Tokens     float64
 	References int64 // prompts that began with it
 }
 
-// Prefixes returns the n prefixes in the sample that save the most tokens: references after the first, times tokens. Of prefixes
-// with the same references, of which one most likely continues the other, only the longest is returned.
+// Prefixes returns the n prefixes in the sample that save the most tokens: references after the first, times tokens. Of prefixes with the
+// same number of references, which most likely continue each other, it returns only the longest.
 func (r *Reuse) Prefixes(n int) []Prefix {
 	longest := map[int64]*reused{}
 	for _, at := range r.blocks {
@@ -250,11 +250,11 @@ func (r *Reuse) Prefixes(n int) []Prefix {
 	return all[:min(max(n, 0), len(all))]
 }
 
-// Hits is how many tokens caches of all sizes hit. The zero value has seen nothing.
+// Hits are the hit tokens of caches of all sizes. The zero value has none.
 type Hits struct {
 	Tokens  float64 // of all blocks
 	sampled float64 // of the sampled ones, scaled up
-	// by holds the scaled tokens of references, by stack distance: 64 buckets for each power of two.
+	// by has the scaled tokens of references, by stack distance: 64 buckets for each power of two.
 	by []float64
 }
 
@@ -282,7 +282,7 @@ func (h *Hits) clone() Hits {
 	return c
 }
 
-// Since returns what was hit after an earlier state of the same [Reuse].
+// Since returns the hits after an earlier state of the same [Reuse].
 func (h *Hits) Since(earlier Hits) Hits {
 	c := h.clone()
 	c.Tokens -= earlier.Tokens
@@ -293,8 +293,8 @@ func (h *Hits) Since(earlier Hits) Hits {
 	return c
 }
 
-// Rate estimates the share of tokens, 0 to 1, that a cache of so many tokens hits; an infinite capacity is math.Inf(1). It is
-// NaN if nothing was seen.
+// Rate estimates the share of tokens, 0 to 1, that a cache of this many tokens hits; an infinite capacity is math.Inf(1). It is NaN if
+// there were no tokens.
 func (h *Hits) Rate(capacity float64) float64 {
 	if !(h.Tokens > 0) {
 		return math.NaN()
@@ -315,7 +315,7 @@ func (h *Hits) Rate(capacity float64) float64 {
 	return h.share(hits)
 }
 
-// share returns the share of all tokens that so many hit tokens of the sample stand for.
+// share returns the estimated share of all tokens for this many hit tokens of the sample.
 func (h *Hits) share(hits float64) float64 {
 	if hits == 0 {
 		return 0
@@ -323,7 +323,7 @@ func (h *Hits) share(hits float64) float64 {
 	return min(max((hits+h.Tokens-h.sampled)/h.Tokens, 0), 1)
 }
 
-// Knee returns the smallest capacity, in tokens, with a share of the infinite cache's hits, such as 0.99; 0 if nothing was hit.
+// Knee returns the smallest capacity, in tokens, with this share of the infinite cache's hits, such as 0.99; 0 if there were no hits.
 func (h *Hits) Knee(share float64) float64 {
 	want := share * h.Rate(math.Inf(1))
 	if !(want > 0) {
@@ -347,7 +347,7 @@ func (w weights) add(slot int, tokens float64) {
 	}
 }
 
-// through returns the tokens in all slots up to and with this one.
+// through returns the tokens in all slots up to and including this one.
 func (w weights) through(slot int) (sum float64) {
 	for i := slot + 1; i > 0; i &= i - 1 {
 		sum += w[i]

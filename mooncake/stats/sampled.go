@@ -3,7 +3,7 @@
 
 package stats
 
-// This file says by how much the hit rate of a sample may miss that of the traffic that it is of.
+// This file estimates how far the hit rate of a sample may be from that of the whole traffic.
 
 import (
 	"math"
@@ -14,33 +14,35 @@ import (
 // maxSampled is the number of groups, of 50 bytes each, beyond which the error of a sample is not estimated.
 const maxSampled = 1 << 21
 
-// SampleOptions say how the rows were sampled.
+// SampleOptions describes how the rows were sampled.
 type SampleOptions struct {
-	Rate  float64         // share of the groups that was kept
+	Rate  float64         // share of the groups that were kept
 	Trunk *mooncake.Trunk // of the rows' ids
 	// Order says which group of a row decided about it.
 	Order mooncake.SampleOrder
 }
 
-// SampleStats says how well a sample tells the hit rate of its traffic, in a cache without bounds.
+// SampleStats describes how exactly a sample shows the hit rate of its traffic, in an infinite cache.
 type SampleStats struct {
 	Rate float64 `json:"rate"`
-	// Groups is the number of sessions, and of sets of rows that share their first block below the trunk: they were kept or left out as a whole.
+	// Groups is the number of sessions, and of sets of rows that share their first block below the trunk. Each was kept or left out as a
+	// whole.
 	Groups int64 `json:"groups"`
-	// StandardError is that of the share of tokens that hit: of samples of this rate, two of three are off by no more, and 19 of 20 by no
-	// more than twice as much. It is that of a quotient of sums over groups that are drawn independently (Cochran, Sampling Techniques, 1977, ch. 6).
+	// StandardError is the standard error of the share of hit tokens: two of three samples of this rate are off by at most this, and 19 of
+	// 20 by at most twice as much. It is that of a quotient of sums over groups that are drawn independently (Cochran, Sampling Techniques,
+	// 1977, ch. 6).
 	StandardError float64 `json:"token_hit_rate_standard_error"`
 
 	Undefined UndefinedFigures `json:"undefined,omitempty"`
 }
 
-// MarshalJSON writes null for what is undefined.
+// MarshalJSON writes null for undefined figures.
 func (s SampleStats) MarshalJSON() ([]byte, error) {
 	type plain SampleStats
 	return s.Undefined.marshal(plain(s))
 }
 
-// sampled adds up what each group has.
+// sampled sums up the tokens of each group.
 type sampled struct {
 	opt    SampleOptions
 	block  int
@@ -55,7 +57,7 @@ func newSampled(opt SampleOptions, block int) *sampled {
 	return &sampled{opt: opt, block: block, groups: map[mooncake.Group]*groupSum{}}
 }
 
-// add takes a row with the tokens of it that hit.
+// add adds a row and its hit tokens.
 func (s *sampled) add(row *mooncake.Row, hit int64) {
 	s.rows++
 	if s.full || !row.InputLength.Set {

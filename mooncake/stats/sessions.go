@@ -11,8 +11,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake/internal/words"
 )
 
-// SessionDetector finds out from rows which session mode a trace has. Rows are fed in file order; the ids of the
-// last turn of up to MaxSessions sessions are remembered.
+// SessionDetector detects the session mode of a trace from its rows. Rows are added in file order. It remembers the ids of the last turn of
+// up to MaxSessions sessions.
 type SessionDetector struct {
 	blockSize, max int
 	last           map[string]turn
@@ -31,9 +31,9 @@ type evidence uint8
 
 const (
 	startsWith    evidence = iota // all full blocks of the turn before
-	startsAlike                   // some of them
-	disjoint                      // other ids altogether
-	overlaps                      // common ids, but not at the beginning
+	startsAlike                   // some of its full blocks
+	disjoint                      // no ids in common
+	overlaps                      // ids in common, but not at the beginning
 	historyRows                   // messages with the conversation
 	deltaRows                     // messages with the new turn
 	payloadRows                   // whole bodies
@@ -42,7 +42,7 @@ const (
 	evidenceKinds = iota
 )
 
-// evidences say what later turns do, one of them and several, and which mode that shows: none where it shows nothing.
+// evidences have texts for later turns, for one of them and for several, and the mode that they show: none if they show nothing.
 var evidences = [evidenceKinds]struct {
 	one, several, text string
 	mode               mooncake.SessionMode
@@ -61,8 +61,8 @@ var evidences = [evidenceKinds]struct {
 // DefaultDetectorSessions is the number of sessions that a detector remembers.
 const DefaultDetectorSessions = 1 << 16
 
-// NewSessionDetector returns a detector. blockSize is in tokens, 0 is [mooncake.BlockSize]; sessions is the number
-// of sessions to remember, 0 is [DefaultDetectorSessions].
+// NewSessionDetector returns a detector. blockSize is in tokens, 0 = [mooncake.BlockSize]; sessions is the number of sessions to remember,
+// 0 = [DefaultDetectorSessions].
 func NewSessionDetector(blockSize, sessions int) *SessionDetector {
 	if blockSize <= 0 {
 		blockSize = mooncake.BlockSize
@@ -73,7 +73,7 @@ func NewSessionDetector(blockSize, sessions int) *SessionDetector {
 	return &SessionDetector{blockSize: blockSize, max: sessions, last: make(map[string]turn)}
 }
 
-// Add looks at the next row in file order. It keeps a reference to the row's ids.
+// Add examines the next row in file order. It keeps a reference to the row's ids.
 func (d *SessionDetector) Add(row *mooncake.Row) {
 	if row.SessionID == "" {
 		return
@@ -98,7 +98,7 @@ func (d *SessionDetector) Add(row *mooncake.Row) {
 	d.last[row.SessionID] = now
 }
 
-// compare says what a later turn tells, given the full blocks of the turn before.
+// compare returns what a later turn shows, given the full blocks of the turn before.
 func compare(before []uint64, row *mooncake.Row, blockSize int) evidence {
 	switch k := row.Kind(); {
 	case k == mooncake.KindMessages && row.MessageMode == mooncake.MessageDelta:
@@ -129,8 +129,8 @@ func compare(before []uint64, row *mooncake.Row, blockSize int) evidence {
 	return disjoint
 }
 
-// Mode returns the mode that the rows so far show, and one sentence that says what was found. The mode is
-// [SessionUnknown] when they show nothing (lengths only) or both modes.
+// Mode returns the mode that the rows so far show, and one sentence with the evidence. The mode is [SessionUnknown] if they show nothing
+// (lengths only) or both modes.
 func (d *SessionDetector) Mode() (mooncake.SessionMode, string) {
 	if d.sessions == 0 {
 		return mooncake.SessionNone, "no session has more than one row"

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// maxTally bounds the distinct values that a tally tells apart.
+	// maxTally is the maximum number of distinct values that a tally counts separately.
 	maxTally = 1 << 20
-	// smallTally is above the values that are counted without a map, as most lengths and gaps are: 1 MiB at most.
+	// smallTally is the value below which values are counted without a map, like most lengths and gaps: 1 MiB at most.
 	smallTally = 1 << 17
 )
 
-// tally counts integers of 0 or more and gives their quantiles, exact up to maxTally distinct values; beyond, values
-// are rounded down to a power of two that keeps the table within the bound.
+// tally counts integers of 0 or more and computes their quantiles, which are exact for up to maxTally distinct values. Beyond that, values
+// are rounded down to multiples of a power of two, so that the table keeps its limit.
 type tally struct {
 	small  []int64         // how often each value below its length came; nil once values are rounded
 	kinds  int             // distinct values in small
@@ -60,7 +60,7 @@ func (t *tally) addMany(v, times int64) {
 	}
 }
 
-// of returns how often a value came.
+// of returns the count of a value.
 func (t *tally) of(v int64) int64 {
 	if v >= 0 && v < int64(len(t.small)) {
 		return t.small[v]
@@ -68,7 +68,7 @@ func (t *tally) of(v int64) int64 {
 	return t.counts[v]
 }
 
-// all yields each value and how often it came.
+// all yields each value and its count.
 func (t *tally) all() iter.Seq2[int64, int64] {
 	return func(yield func(v, n int64) bool) {
 		for v, n := range t.small {
@@ -84,7 +84,7 @@ func (t *tally) all() iter.Seq2[int64, int64] {
 	}
 }
 
-// ascending yields each value and how often it came, in their order.
+// ascending yields each value and its count, in ascending order.
 func (t *tally) ascending() iter.Seq2[int64, int64] {
 	return func(yield func(v, n int64) bool) {
 		for v, n := range t.small {
@@ -100,7 +100,7 @@ func (t *tally) ascending() iter.Seq2[int64, int64] {
 	}
 }
 
-// with returns a tally with one value more.
+// with returns a tally with one more value.
 func (t *tally) with(v int64) tally {
 	more := *t
 	more.small, more.counts = slices.Clone(t.small), maps.Clone(t.counts)
@@ -110,8 +110,8 @@ func (t *tally) with(v int64) tally {
 
 func (t *tally) mean() float64 { return quotient(t.sum, t.n) }
 
-// quantiles returns the nearest-rank quantiles of the given percentages, ascending: the element of the sorted values
-// at the index max(0, ceil(q/100*n)-1). All are 0 when there are no values.
+// quantiles returns the nearest-rank quantiles of the given percentages, ascending: the element of the sorted values at the index max(0,
+// ceil(q/100*n)-1). All are 0 if there are no values.
 func (t *tally) quantiles(percent ...float64) []int64 {
 	out := make([]int64, len(percent))
 	var below int64
@@ -128,12 +128,12 @@ func (t *tally) quantiles(percent ...float64) []int64 {
 
 // nearestRank returns the 1-based rank of a percentile among n sorted values.
 func nearestRank(percent float64, n int64) int64 {
-	// The product is rounded as written: published figures were computed so, and where percent/100*n is an integer
-	// that floats miss (99.9 % of 1000), another order of the operations gives the neighbour.
+	// The product is rounded in this order, because published figures were computed so. Where percent/100*n is an integer that floats miss
+	// (99.9 % of 1000), another order of the operations gives the neighbour.
 	return min(n, max(1, int64(math.Ceil(percent/100*float64(n)))))
 }
 
-// mode returns the most frequent value, the smallest of several, and its count.
+// mode returns the most frequent value (the smallest, if there are several) and its count.
 func (t *tally) mode() (value, count int64) {
 	for v, n := range t.all() {
 		if n > count || n == count && v < value {
@@ -154,7 +154,7 @@ func (t *tally) share(ok func(int64) bool) float64 {
 	return quotient(in, t.n)
 }
 
-// largest returns the n largest values, descending, each as often as it was counted.
+// largest returns the n largest values, descending, each repeated by its count.
 func (t *tally) largest(n int) []int64 {
 	var out []int64
 	add := func(v, times int64) {

@@ -10,11 +10,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// UndefinedFigures are the figures of a set that have no value for a trace, by their names in JSON, and why. In JSON they are
-// null there, and stand under "undefined"; in Go they are zero.
+// UndefinedFigures are the figures of a set that a trace does not have, by their names in JSON, with the reason. In JSON they are null, and
+// listed under "undefined"; in Go they are zero.
 type UndefinedFigures map[string]string
 
-// add notes why some figures have no value. The first reason stays.
+// add records why some figures have no value. The first reason is kept.
 func (u *UndefinedFigures) add(why string, names ...string) {
 	if *u == nil {
 		*u = UndefinedFigures{}
@@ -26,7 +26,7 @@ func (u *UndefinedFigures) add(why string, names ...string) {
 	}
 }
 
-// marshal encodes a set of figures, plain of which is one that encodes itself by its fields.
+// marshal encodes a set of figures; plain is the same set with the default encoding.
 func (u UndefinedFigures) marshal(plain any) ([]byte, error) {
 	null := json.MarshalToFunc(func(to *jsontext.Encoder, _ any) error {
 		if _, undefined := u[to.StackPointer().LastToken()]; undefined && to.StackDepth() == 1 {

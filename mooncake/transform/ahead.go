@@ -13,10 +13,10 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Reading rows and writing them take longer than most of what is done to them in between. So goroutines of their own do both: rows are read
-// ahead, and written while the next ones are made.
+// Reading and writing rows takes longer than most transformations. So separate goroutines read rows ahead, and write rows while the next
+// ones are made.
 
-// lineRead is a row and the line that it stands on.
+// lineRead is a row and its line number.
 type lineRead struct {
 	*mooncake.Row
 	line int64
@@ -27,14 +27,14 @@ func readLine(rows Rows) (lineRead, error) {
 	return lineRead{row, rows.Line()}, err
 }
 
-// Bounds of a batch of rows that goes from one goroutine to the next: so many rows, or rows of so many bytes. Three batches are under way
-// between two goroutines.
+// The limits of a batch of rows between two goroutines: a number of rows, or of bytes. Up to three batches are in flight between two
+// goroutines.
 const (
 	batchRows  = 256
 	batchBytes = 1 << 20
 )
 
-// batch is a number of rows, and the error that came instead of another one.
+// batch is a number of rows, and the error that ended them, if there is one.
 type batch[T any] struct {
 	rows []T
 	err  error
@@ -53,14 +53,14 @@ func nextBatch[T any](next func() (T, error), size func(T) int) (b batch[T]) {
 	return b
 }
 
-// ahead reads rows ahead of their use.
+// ahead reads rows before they are used.
 type ahead[T any] struct {
 	batches chan batch[T]
-	batch   batch[T] // that is under way
-	stop    func()   // waits for the end of the reading; to be called before what is read is closed
+	batch   batch[T] // the current batch
+	stop    func()   // waits for the end of the reading; must be called before the source is closed
 }
 
-// readAhead begins to read, up to the first error.
+// readAhead starts reading, up to the first error.
 func readAhead[T any](next func() (T, error), size func(T) int) *ahead[T] {
 	a := &ahead[T]{batches: make(chan batch[T], 1)}
 	stopped, ended := make(chan struct{}), make(chan struct{})
@@ -85,7 +85,7 @@ func readAhead[T any](next func() (T, error), size func(T) int) *ahead[T] {
 	return a
 }
 
-// next returns the next row. An error, which io.EOF is one of, comes again.
+// next returns the next row. After an error, including io.EOF, it returns the same error again.
 func (a *ahead[T]) next() (row T, err error) {
 	for len(a.batch.rows) == 0 {
 		if a.batch.err != nil {
@@ -97,14 +97,14 @@ func (a *ahead[T]) next() (row T, err error) {
 	return row, nil
 }
 
-// sizeOf is about what a row takes, in bytes.
+// sizeOf returns about the size of a row, in bytes.
 func sizeOf(r *mooncake.Row) int {
 	return 512 + 8*len(r.HashIDs) + 16*len(r.HashRanges) + 24*len(r.Replies) +
 		len(r.TextInput.V) + len(r.Messages) + len(r.Tools) + len(r.Payload) + len(r.Extra)
 }
 
-// Each calls write with each row that is left, in a goroutine of its own, and returns its first error, that of [Stream.Next], or that
-// which ended ctx. It must not be called while another method runs.
+// Each calls write with each remaining row, in a separate goroutine, and returns the first error: that of write, of [Stream.Next], or of
+// ctx. It must not be called while another method runs.
 func (s *Stream) Each(ctx context.Context, write func(*mooncake.Row) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -13,36 +13,39 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Join says how several sources become one trace. Their ids are never the same.
+// Join says how several sources become one trace. Their ids are always distinct.
 type Join string
 
 // The ways to join.
 const (
 	JoinNone   Join = ""
 	JoinAppend Join = "append" // one after the other
-	JoinMerge  Join = "merge"  // at the same time: their first rows come together
+	JoinMerge  Join = "merge"  // at the same time: their first rows coincide
 )
 
-// Config says what to do. The zero value does nothing; a zero field is a step that is left out.
+// Config describes a transformation. The zero value changes nothing; a zero field means that its step is left out.
 type Config struct {
 	Seed uint64 // of everything random
-	// TempDir is the folder for rows of which all must be known before the first one is made, packed; "" is the system's.
+	// TempDir is the folder for rows that steps must read twice, in packed form; "" = the system's.
 	TempDir string
 	Join    Join // of two sources or more
 
-	// Start and End keep the rows with first + Start ≤ timestamp ≤ first + End, as those of a replay do.
+	// Start and End keep the rows with first + Start ≤ timestamp ≤ first + End, as in a replay.
 	Start, End time.Duration
-	// Models, Classes and Sessions keep the rows that name one of them.
+	// Models, Classes and Sessions keep the rows that have one of them.
 	Models, Classes, Sessions []string
-	// The lengths keep the rows within them, in tokens, bounds included; 0 is no bound. Rows without the length are left out.
+	// The lengths keep the rows within these bounds, in tokens, inclusive; 0 = no bound. Rows without the length are left out.
 	MinInput, MaxInput, MinOutput, MaxOutput int64
-	// MaxContext keeps the rows whose prompt and reply are at most so many tokens together; 0 is no bound.
+	// MaxContext keeps the rows whose prompt and reply together have at most this many tokens; 0 = no bound.
 	MaxContext int64
-	// Conversations keeps so many of those that are left, in the order of their first rows: the rows of a session, and of those whose
-	// names go on with a slash after its own, as those of its agents do. A row without a session is one of its own.
+	// Conversations keeps this many conversations of the remaining rows, in the order of their first rows. A conversation is the rows of a
+	// session, and of sessions whose names continue its name after a slash, such as those of its agents. A row without a session is a
+	// conversation by itself.
 	Conversations int64
-	// First keeps so many of the rows that are left.
+	// First keeps this many of the remaining rows.
 	First int64
+	// Draw has another conversation begin where each began, after all that is left out.
+	Draw Draw
 	// Sample keeps this share of the groups that rows belong to, by the rule that Collectors sample requests by ([mooncake.Sampler]): from
 	// [mooncake.MinSampleRate] to 1; 0 is 1. SampleBy says which group of a row decides. Scale keeps its figures better.
 	Sample   float64
@@ -50,54 +53,55 @@ type Config struct {
 
 	// Scale multiplies the load, at the same speed: below 1 it samples clusters, above 1 it overlays copies.
 	Scale float64
-	// Shift is the most by which a cluster of a copy is moved in time, in both directions; 0 is [DefaultShift].
+	// Shift is the maximum shift in time of a cluster of a copy, in both directions; 0 = [DefaultShift].
 	Shift time.Duration
 
-	// InputScale multiplies input lengths; PrefixScale those parts of a prompt that another row shares, and leaves the rest.
+	// InputScale multiplies input lengths. PrefixScale multiplies only the part of a prompt that another row shares.
 	InputScale, PrefixScale float64
-	// OutputScale multiplies output lengths. Replies in later prompts then have other lengths than what is generated, and are left out.
+	// OutputScale multiplies output lengths. Replies in later prompts are then left out, because their lengths would differ from those of
+	// the generated replies.
 	OutputScale float64
-	// Roots distributes the clusters over so many prefix trees that share nothing.
+	// Roots distributes the clusters over this many prefix trees that share nothing.
 	Roots int
 	// BlockSize is the number of tokens per hash id, a multiple of the source's.
 	BlockSize int
 
-	// MaxGap shortens longer gaps between neighbours in time.
+	// MaxGap shortens longer gaps between consecutive rows.
 	MaxGap time.Duration
-	// Spread lays rows of a coarse clock out over its steps.
+	// Spread spreads rows with timestamps of a coarse clock over its ticks.
 	Spread Spread
-	// Turns gives later turns of a session a delay in place of their timestamp, and MaxDelay shortens longer delays.
+	// Turns replaces the timestamps of later turns of a session by delays. MaxDelay shortens longer delays.
 	Turns    TurnDelay
 	MaxDelay time.Duration
-	// ToModels replaces the models: of each conversation, the first that it names by the first of these, and so on, from the beginning again
-	// where it has more. Rows that have no model, or no session, get these in turn.
+	// ToModels renames the models of each conversation: the first one that appears gets the first of these names, and so on, cyclically.
+	// Rows without a model or session get the names in turn.
 	ToModels []string
 	// TimeScale multiplies times, delays included: 0.5 is twice as fast.
 	TimeScale float64
 }
 
-// TurnDelay says what the delay of a later turn of a session is made of.
+// TurnDelay says how the delay of a later turn of a session is computed.
 type TurnDelay string
 
-// The delays of turns.
+// The kinds of delays.
 const (
 	TurnsAsTimed   TurnDelay = ""      // they keep their timestamps
 	TurnsFromStart TurnDelay = "start" // the time since the turn before was sent
-	TurnsFromEnd   TurnDelay = "end"   // the time since the reply of the turn before was complete, as far as it was observed
+	TurnsFromEnd   TurnDelay = "end"   // the time since the reply of the turn before was complete, if it was observed
 	TurnsAtOnce    TurnDelay = "none"  // no delay
 )
 
-// DefaultShift keeps the rows of a copy about in their minute.
+// DefaultShift is small enough that the rows of a copy stay about in their minute.
 const DefaultShift = 15 * time.Second
 
-// Bounds of a configuration.
+// The limits of a configuration.
 const (
 	MaxScale = 1000
 	MinScale = 1e-6
 	MaxRoots = 1 << 20
 )
 
-// Validate reports everything that is out of range, by the names of the fields in lower case.
+// Validate returns an error for every value out of range, with the names of the fields in lower case.
 func (c *Config) Validate() error {
 	var errs []error
 	require := func(ok bool, format string, args ...any) {
@@ -122,6 +126,7 @@ func (c *Config) Validate() error {
 	require(c.First >= 0, "first %d: must be 0 or more", c.First)
 	require(c.MaxContext >= 0 && c.Conversations >= 0, "max-context %d, first-conversations %d: must be 0 or more", c.MaxContext, c.Conversations)
 	require(slices.Contains([]TurnDelay{TurnsAsTimed, TurnsFromStart, TurnsFromEnd, TurnsAtOnce}, c.Turns), "turn-delay %q: must be start, end or none", c.Turns)
+	require(slices.Contains([]Draw{DrawNone, DrawShuffle, DrawRandom}, c.Draw), "draw %q: must be shuffle or random", c.Draw)
 	require(c.MaxDelay >= 0, "max-delay %s: must not be negative", c.MaxDelay)
 	require(!slices.Contains(c.ToModels, ""), "to-model: must not be empty")
 	require(c.Roots >= 0 && c.Roots <= MaxRoots, "roots %d: must be from 1 to %d", c.Roots, MaxRoots)
@@ -130,12 +135,12 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// twoPasses reports whether all rows must be known before the first one is made.
+// twoPasses reports whether a step needs all rows before it makes the first one.
 func (c *Config) twoPasses() bool {
 	return changes(c.Scale) || c.Roots > 1 || changes(c.PrefixScale)
 }
 
-// ordered returns the step that needs the rows in order of time, or "".
+// ordered returns the name of the step that needs the rows in order of time, or "".
 func (c *Config) ordered(sources int) string {
 	switch {
 	case c.Join == JoinMerge && sources > 1:
@@ -150,11 +155,11 @@ func (c *Config) ordered(sources int) string {
 	return ""
 }
 
-// changes reports whether a factor is one that does something.
+// changes reports whether a factor has an effect.
 func changes(f float64) bool { return f != 0 && f != 1 }
 
 // millis is a duration in milliseconds.
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// tidy rounds milliseconds to the nanosecond, which is what an arrival digest tells.
+// tidy rounds milliseconds to the nanosecond, the resolution of an arrival digest.
 func tidy(ms float64) float64 { return math.Round(ms*1e6) / 1e6 }

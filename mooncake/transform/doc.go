@@ -1,11 +1,11 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package transform makes a Mooncake trace from one or more others: a part of it, more or less load, other times, lengths or prefixes.
+// Package transform makes a Mooncake trace from one or more others: a part of them, more or less load, other times, lengths or prefixes.
 //
-// [Open] reads the sources as a stream. [Stream.Next] returns rows that keep all rules of the format, with canonical ids, and
-// [Stream.Report] says what each step did. The steps of a stream always have this order; for another order, pipe one
-// transformation into the next:
+// [Open] reads the sources as a stream. [Stream.Next] returns rows that follow all rules of the format, with canonical ids, and
+// [Stream.Report] describes what each step did. The steps of a stream always have this order; for another order, pipe one transformation
+// into the next:
 //
 //	join → window, sample, filters, first → scale → lengths → roots → block size → longest gap → spread → delays of turns → models → time scale
 //
@@ -15,19 +15,19 @@
 // rows that share a block below the trunk, a session_id, or a reply. Clusters are kept or dropped whole, because below the trunk a
 // prefix cache hits only within a cluster. A random sample of rows would lose those hits.
 //
-// To scale down, clusters are drawn at random, and then exchanged until the rows of each minute and the input, output and hit
-// tokens are as close to their share as possible (balanced sampling; Deville and Tillé, Biometrika 91(4), 2004, state the aim). To
-// scale up, copies of the trace are overlaid. Each cluster of a copy is shifted in time by a random amount of its own, and its
-// blocks below the trunk get new ids. A fraction of a copy is a sample of it.
+// To scale down, clusters are drawn at random, and then exchanged until the rows of each minute and the input, output and hit tokens are as
+// close to their share as possible (balanced sampling; Deville and Tillé, Biometrika 91(4), 2004, state the aim). To scale up, copies of
+// the trace are overlaid. Each cluster of a copy is shifted in time by its own random amount, and its blocks below the trunk get new ids. A
+// fraction of a copy is a sample of it.
 //
-// A sample is another way to have less: it keeps or drops groups (sessions, or the rows that share their first block below the trunk) by a
-// hash, one row at a time, as Collectors do. Its figures deviate by chance.
+// Sampling is another way to reduce a trace: it keeps or drops groups (sessions, or the rows that share their first block below the trunk)
+// by a hash, one row at a time, as Collectors do. Its figures deviate by chance.
 //
 // # Memory
 //
-// Everything but the figures streams. If rows are fewer, more or in another order than in the source, they need 4 bytes each (in
-// each copy). Ids that are not canonical then need 30 bytes for each run of consecutive ids, usually one for a row. Lengths of prompts and
-// block sizes need 40 bytes for each row, delays of turns some 100 bytes for each session, and the names of models some for each
-// conversation. Scaling, roots and the prefix scale must know all rows before the first one is made: they hold some 60 bytes for each, and
-// keep the rows in a temporary file ([Config.TempDir]), packed.
+// Everything is streamed, except for some indexes. If there are fewer or more rows than in the source, or in another order, each row (of
+// each copy) needs 4 bytes. Ids that are not canonical also need 30 bytes for each run of consecutive ids, usually one for a row. Lengths
+// of prompts and block sizes need 40 bytes for each row, delays of turns about 100 bytes for each session, and the names of models some
+// bytes for each conversation. Scaling, roots and the prefix scale must read all rows before they make the first one: they need about 60
+// bytes for each, and keep the rows, packed, in a temporary file ([Config.TempDir]).
 package transform

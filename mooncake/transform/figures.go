@@ -3,7 +3,7 @@
 
 package transform
 
-// This file takes figures of the rows between two steps, so that the sidecar can say what each one did.
+// This file computes figures of the rows between two steps, so that the sidecar can describe what each step did.
 
 import (
 	"math"
@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// Figures describe a trace before or after.
+// Figures describe a trace before or after a step.
 type Figures = mooncake.TraceFigures
 
 // meter computes figures.
@@ -25,7 +25,7 @@ type meter struct {
 
 func newClock() *stats.Arrivals { return new(stats.Arrivals) }
 
-// add takes a row with so many ids that no row before had.
+// add adds a row that has this many new ids.
 func (m *meter) add(row *mooncake.Row, added, block int) {
 	m.rows++
 	m.clock.Add(row)
@@ -59,7 +59,7 @@ func (m *meter) figures() *Figures {
 	return f
 }
 
-// setTimes sets what depends on times alone.
+// setTimes sets the figures that depend only on times.
 func setTimes(f *Figures, clock *stats.Arrivals) {
 	times := clock.Stats()
 	f.Span, f.Rate, f.GapCV, f.RandomCV = times.Span, times.Rate, times.GapCV, 1
@@ -72,28 +72,28 @@ func setTimes(f *Figures, clock *stats.Arrivals) {
 	}
 }
 
-// stage is a step of a stream, and what the sidecar says of it.
+// stage is a step of a stream, and its description in the sidecar.
 type stage struct {
 	name       string
 	parameters map[string]any
 	effect     func(before, after *Figures) string
-	joins      bool // what came in are the sources
-	// add takes a row that goes out, and out makes figures of these rows from those of the rows that came in. Neither is used of the last
-	// stage: what goes out of that is measured anyway.
+	joins      bool // the sources are its input
+	// add adds a row of the output, and out computes the figures of these rows from those of the input rows. The last stage uses neither,
+	// because its output is measured anyway.
 	add func(*item)
 	out func(before *Figures) *Figures
 }
 
-// changes is what a stage changes of rows, by which so much of its figures must be taken.
+// changes is the set of figures that a stage changes and that must therefore be computed again.
 type change int
 
 const (
 	noFigure    change = iota // neither rows, times, lengths nor ids
-	times                     // times alone
-	everyFigure               // anything
+	times                     // only times
+	everyFigure               // all figures
 )
 
-// stage adds a step to those that are done.
+// stage adds a step after the existing ones.
 func (s *Stream) stage(name string, parameters map[string]any, what change, effect func(before, after *Figures) string) *stage {
 	st := &stage{name: name, parameters: parameters, effect: effect}
 	s.stages = append(s.stages, st)
@@ -116,14 +116,14 @@ func (s *Stream) stage(name string, parameters map[string]any, what change, effe
 	return st
 }
 
-// passed takes a row that has come out of a stage.
+// passed adds a row that a stage has returned.
 func (s *Stream) passed(st *stage, it *item) {
 	if s.indexing || st != s.stages[len(s.stages)-1] { // more stages come after an index
 		st.add(it)
 	}
 }
 
-// then puts a stage behind the rows that it makes.
+// then adds a stage after the existing ones; next makes its rows.
 func (s *Stream) then(rows step, st *stage) step {
 	return func() (*item, error) {
 		it, err := rows()
@@ -146,7 +146,7 @@ func (b *border) add(it *item, block int) {
 	b.meter.add(it.Row, added+b.ids.count(own, it.HashIDs[it.trunk:]), block)
 }
 
-// transformations say what each step did.
+// transformations describes what each step did.
 func (s *Stream) transformations(before, after *Figures) (list []mooncake.Transformation) {
 	for i, st := range s.stages {
 		t := mooncake.Transformation{Name: st.name, Parameters: st.parameters, Before: before, After: after}

@@ -10,7 +10,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// group is what stays together when rows are placed at random: a session, else the row alone.
+// group is the unit in which rows are moved at random: a session, or a single row.
 func (it *item) group() uint64 {
 	if it.session != 0 {
 		return it.session
@@ -18,27 +18,45 @@ func (it *item) group() uint64 {
 	return it.order()
 }
 
-// finisher makes rows of a trace of the rows that come out of the steps: their ids are canonical, their replies point to where the rows
-// are now.
+// finisher completes the rows after all steps: it makes their ids canonical, and their replies point to the rows' final positions.
 type finisher struct {
 	ids     numbered
 	fine    mooncake.RenumberRanges
-	moved   bool         // rows may be fewer, more or in another order
-	at      [][][]uint32 // by copy and source: where each row of it is, from 1
+	moved   bool         // there may be fewer or more rows, or in another order
+	at      [][][]uint32 // by copy and source: the position of each row, from 1
 	rows    int64
-	replies int64 // that were left out, since the rows that they are to are not there
+	replies int64 // replies that were left out, because the rows that they answer are gone
 
-	head, tail, ranges, more []mooncake.HashRange // kept for their memory
+	head, tail, ranges, more []mooncake.HashRange // reused memory
 }
 
-// rootOf returns the tree of a cluster.
+// rootOf returns the prefix tree of a cluster.
 func rootOf(c *Config, x *index, it *item) int {
 	return int(splitmix.Next(splitmix.Next(c.Seed+uint64(x.cluster[it.seq]))+uint64(it.copy)) % uint64(c.Roots)) //nolint:gosec // bits
 }
 
-// domains returns those of a row's ids: of the blocks that it shares with other copies, and of its own.
+// domains returns those of a row's ids: of the blocks that it shares with other copies or came from one tree with others, and of its own.
 func (it *item) domains() (trunk, own uint64) {
-	return uint64(it.root), uint64(it.copy)<<32 | uint64(it.root) //nolint:gosec // never negative
+	return uint64(it.root), uint64(it.copy)<<32 | uint64(it.own) //nolint:gosec // never negative
+}
+
+// plant puts rows into trees that share nothing. Below the trunk no two trees have blocks of one cluster, so that these keep their ids, which
+// costs nothing. Blocks that are made of ranges do not: two clusters may share the beginning of one.
+func plant(c *Config, x *index, fine bool, in step) step {
+	trunks := x.trunks()
+	return func() (*item, error) {
+		it, err := in()
+		if err != nil {
+			return nil, err
+		}
+		it.root = rootOf(c, x, it)
+		if fine {
+			it.own = it.root
+		} else {
+			it.trunk = min(int(trunks[it.seq]), len(it.HashIDs))
+		}
+		return it, nil
+	}
 }
 
 func (f *finisher) row(it *item, block, fine int) (added int) {
@@ -75,7 +93,7 @@ func (f *finisher) row(it *item, block, fine int) (added int) {
 	return added
 }
 
-// joinRanges appends ranges, of which the first may go on where the last one ends.
+// joinRanges appends ranges; the first one may continue the last one.
 func joinRanges(dst, more []mooncake.HashRange) []mooncake.HashRange {
 	if n := len(dst); n > 0 && len(more) > 0 && dst[n-1].First+uint64(dst[n-1].Count) == more[0].First { //nolint:gosec // above 0
 		dst[n-1].Count += more[0].Count
@@ -84,7 +102,7 @@ func joinRanges(dst, more []mooncake.HashRange) []mooncake.HashRange {
 	return append(dst, more...)
 }
 
-// link remembers where a row is, and points its replies to where their rows are.
+// link remembers the position of a row, and makes its replies point to the positions of their rows.
 func (f *finisher) link(it *item) {
 	for len(f.at) <= it.copy {
 		f.at = append(f.at, nil)

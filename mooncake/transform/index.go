@@ -12,48 +12,55 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// index is what a first pass remembers of the rows that the filters leave: where each hangs in the prefix tree, and what it weighs. The new
-// blocks of a row are one run of consecutive canonical ids, so that the tree is one of runs, not of blocks.
+// index is what a first pass remembers of the remaining rows: the position of each in the prefix tree, and its size. The new blocks of a
+// row are one run of consecutive canonical ids, so the tree consists of runs, not of blocks.
 type index struct {
 	block int
 
+	rows   column[hanging]
+	near   []uint32 // of each page of ids, the row that has its first one
+	links  [][2]uint32
+	clock  stats.Arrivals
+	copied bool // copies will be laid over the rows, on the ticks of the clock
+	timed  bool
+	verbal int64 // rows that bring their own text
+
+	// What rows weigh, where some are chosen or copied.
+	scaled  bool
 	key     []float64
 	in, out []uint32
-	lead    []uint32 // leading blocks that rows before had
-	parent  []uint32 // row whose run holds the last of them, or none
-	offset  []uint32 // of that in the run
-	starts  []uint64 // first id of each run, ascending
-	owner   []uint32 // row of each run
-	links   [][2]uint32
-	clock   stats.Arrivals
-	copied  bool // copies will be laid over the rows, on the ticks of the clock
-	timed   bool
-	verbal  int64    // rows that bring their own text
-	near    []uint32 // of each stretch of ids, the run that its first one is in
 
-	cluster []uint32 // row that stands for the cluster of each row
+	cluster []uint32 // for each row, the row that represents its cluster
 	trunk   []uint32 // blocks of each row's run that belong to the trunk
-	deepest []uint32 // blocks of each row's run that other rows share
+	deepest []uint32 // leading blocks of each row that other rows have, too
+}
+
+// hanging is where a row hangs: its new ids are a run behind those of all rows before, which may be empty.
+type hanging struct {
+	start  uint64 // first id of the run
+	lead   uint32 // leading blocks that rows before had
+	parent uint32 // row whose run holds the last of them, or none
+	offset uint32 // of that in the run
 }
 
 const none = math.MaxUint32
 
-// maxIndexed is how many rows can be indexed.
+// maxIndexed is the maximum number of rows in an index.
 const maxIndexed = math.MaxUint32 - 1
 
 func newIndex(block int) *index { return &index{block: block} }
 
-// numbered gives rows the canonical ids that the index is about. Ids of the domain 0 that come canonical cost a comparison each; from the
-// first other one on, names knows all of them.
+// numbered converts the ids of rows to the canonical ids of the index. Canonical ids of domain 0 cost one comparison each; from the first
+// other id on, names knows all of them.
 type numbered struct {
 	plain  uint64 // ids so far, while all are canonical
 	names  mooncake.RenumberRanges
 	ranges []mooncake.HashRange
 	given  []mooncake.HashRange
-	added  int // ids of the row that are new
+	added  int // new ids of the row
 }
 
-// row numbers the ids of a row in place, those of a domain apart from those of others.
+// row renumbers the ids of a row in place. Ids of different domains are different.
 func (n *numbered) row(domain uint64, ids []uint64) {
 	if n.added = 0; len(ids) == 0 {
 		return
@@ -63,7 +70,7 @@ func (n *numbered) row(domain uint64, ids []uint64) {
 	}
 }
 
-// count does so without a change to the ids, and returns how many of them are new.
+// count returns how many of the ids are new, without changing them.
 func (n *numbered) count(domain uint64, ids []uint64) (added int) {
 	if len(ids) == 0 {
 		return 0
@@ -85,7 +92,7 @@ func (n *numbered) count(domain uint64, ids []uint64) (added int) {
 	return int(n.names.Len() - before) //nolint:gosec // at most len(ids)
 }
 
-// remember has names know the ids that came canonical.
+// remember adds the canonical ids so far to names.
 func (n *numbered) remember() {
 	if n.names.Len() == 0 && n.plain > 0 {
 		n.ranges = n.names.Domain(0, n.ranges[:0], []mooncake.HashRange{{Count: int64(n.plain)}}) //nolint:gosec // ids that were there
@@ -95,10 +102,10 @@ func (n *numbered) remember() {
 // len returns the number of distinct ids so far.
 func (n *numbered) len() uint64 { return max(n.plain, n.names.Len()) }
 
-// notCanonical is what no id comes after.
+// notCanonical is a value after which no id can come.
 const notCanonical = math.MaxUint64
 
-// canonical returns how many ids there are after a row, with so many before it, where each new one is the next number.
+// canonical returns the number of ids after a row, given their number before it, if each new id of the row is the next number.
 func canonical(next uint64, ids []uint64) uint64 {
 	for _, id := range ids {
 		switch {
@@ -131,7 +138,7 @@ func expand(ids []uint64, ranges []mooncake.HashRange) {
 	}
 }
 
-// appendRun appends so many ids from one on.
+// appendRun appends this many ids from one on.
 func appendRun(dst []uint64, first uint64, n int) []uint64 {
 	at := len(dst)
 	dst = slices.Grow(dst, n)[:at+n]
@@ -141,97 +148,85 @@ func appendRun(dst []uint64, first uint64, n int) []uint64 {
 	return dst
 }
 
-// clip makes a length fit into 32 bits: no longer one differs in what a sample does.
+// clip limits a length to 32 bits; for a sample, a longer one makes no difference.
 func clip(n mooncake.Opt[int64]) uint32 { return uint32(min(n.V, math.MaxUint32)) } //nolint:gosec // bounded
 
-// add takes a row with canonical ids, of which so many are new.
-func (x *index) add(it *item, added int) {
+// add takes a row with canonical ids, of which so many are new, and all that there are so far.
+func (x *index) add(it *item, added int, all uint64) {
 	ids := it.HashIDs
 	lead := len(ids) - added
-	x.key, x.timed = append(x.key, it.key), x.timed || it.timed
-	x.in, x.out = append(x.in, clip(it.InputLength)), append(x.out, clip(it.OutputLength))
-	x.lead = append(x.lead, uint32(lead)) //nolint:gosec // at most the ids of a row
+	x.timed = x.timed || it.timed
+	if x.scaled {
+		x.key, x.in, x.out = append(x.key, it.key), append(x.in, clip(it.InputLength)), append(x.out, clip(it.OutputLength))
+	}
 	if x.copied {
 		x.clock.Add(it.Row)
 	}
 	if it.Kind() != mooncake.KindLength {
 		x.verbal++
 	}
-	parent, offset := uint32(none), uint32(0)
-	if lead > 0 {
-		id := ids[lead-1]
-		run := x.runOf(id)
-		if run >= 0 {
-			parent, offset = x.owner[run], uint32(id-x.starts[run]) //nolint:gosec // likewise
-		}
+	row := hanging{start: all - uint64(added), lead: uint32(lead), parent: none} //nolint:gosec // at most the ids of a row
+	if lead > 0 && ids[lead-1] < row.start {
+		row.parent = x.of(ids[lead-1])
+		row.offset = uint32(ids[lead-1] - x.rows.at(row.parent).start) //nolint:gosec // likewise
 	}
-	x.parent, x.offset = append(x.parent, parent), append(x.offset, offset)
-	if added > 0 {
-		for first := ids[lead]; uint64(len(x.near))*stretch < first+uint64(added); {
-			run := len(x.starts)
-			if uint64(len(x.near))*stretch < first { // in the run before
-				run = max(run-1, 0)
-			}
-			x.near = append(x.near, uint32(run)) //nolint:gosec // bounded by maxIndexed
-		}
-		x.starts, x.owner = append(x.starts, ids[lead]), append(x.owner, uint32(len(x.key)-1)) //nolint:gosec // likewise
+	for ; added > 0 && uint64(len(x.near))*page < all; x.near = append(x.near, uint32(x.rows.n)) { //nolint:gosec // bounded by maxIndexed
 	}
+	x.rows.add(row)
 }
 
-// stretch is for how many ids the index remembers a run, from which on to look for that of one of them.
-const stretch = 64
-
-// runOf returns the run of an id that was added, or -1.
-func (x *index) runOf(id uint64) int {
-	from := int(x.near[id/stretch])
-	to := len(x.starts)
-	if next := id/stretch + 1; next < uint64(len(x.near)) {
+// of returns the row that an id, which was there, was first in.
+func (x *index) of(id uint64) uint32 {
+	from, to := int(x.near[id/page]), x.rows.n
+	if next := id/page + 1; next < uint64(len(x.near)) {
 		to = int(x.near[next]) + 1
 	}
-	return from + sort.Search(to-from, func(i int) bool { return x.starts[from+i] > id }) - 1
+	return uint32(from+sort.Search(to-from, func(i int) bool { return x.rows.at(uint32(from+i)).start > id })) - 1 //nolint:gosec // bounded by maxIndexed
 }
 
-// link says that two rows belong together.
+// link marks two rows as belonging together.
 func (x *index) link(a, b int) {
 	x.links = append(x.links, [2]uint32{uint32(a), uint32(b)}) //nolint:gosec // bounded by maxIndexed
 }
 
-// share finds what rows share with others, before and after them.
+// share determines what rows share with others, before and after them.
 func (x *index) share() {
-	x.deepest = make([]uint32, len(x.key))
-	for i, p := range x.parent {
-		if p != none {
-			x.deepest[p] = max(x.deepest[p], x.offset[i]+1)
+	x.deepest = make([]uint32, x.rows.n)
+	for i := range uint32(x.rows.n) { //nolint:gosec // bounded by maxIndexed
+		if row := x.rows.at(i); row.parent != none {
+			x.deepest[row.parent] = max(x.deepest[row.parent], row.offset+1)
 		}
+	}
+	for i := range x.deepest {
+		x.deepest[i] += x.rows.at(uint32(i)).lead
 	}
 }
 
-// onlyShared forgets all that shared does not need.
-func (x *index) onlyShared() {
-	x.key, x.in, x.out, x.parent, x.offset, x.starts, x.owner, x.near, x.links = nil, nil, nil, nil, nil, nil, nil, nil, nil
-}
+// onlyShared forgets all that is not needed for the shared blocks of rows.
+func (x *index) onlyShared() { x.rows, x.near, x.links = column[hanging]{}, nil, nil }
 
 // shared returns the leading blocks of a row that another one has, too.
-func (x *index) shared(row int) int { return int(x.lead[row] + x.deepest[row]) }
+func (x *index) shared(row int) int { return int(x.deepest[row]) }
 
-// divide finds the trunk, the blocks that more than so many rows have, and the clusters below it.
+// divide determines the trunk, that is the blocks that more than this many rows have, and the clusters below it.
 func (x *index) divide(most float64) {
-	n := len(x.key)
+	n := uint32(x.rows.n)     //nolint:gosec // bounded by maxIndexed
 	size := make([]uint32, n) // rows that hang below a row's run, with it
-	for i := n - 1; i >= 0; i-- {
+	for i := range n {
+		i = n - 1 - i
 		size[i]++
-		if p := x.parent[i]; p != none {
+		if p := x.rows.at(i).parent; p != none {
 			size[p] += size[i]
 		}
 	}
-	// References of a block are the rows that reach it. Few runs can have blocks of the trunk.
+	// The references of a block are the rows that reach it. Only few runs can have blocks of the trunk.
 	reach := map[uint32]map[uint32]uint32{}
 	for i := range n {
-		if p := x.parent[i]; p != none && float64(size[p]) > most {
-			if reach[p] == nil {
-				reach[p] = map[uint32]uint32{}
+		if row := x.rows.at(i); row.parent != none && float64(size[row.parent]) > most {
+			if reach[row.parent] == nil {
+				reach[row.parent] = map[uint32]uint32{}
 			}
-			reach[p][x.offset[i]] += size[i]
+			reach[row.parent][row.offset] += size[i]
 		}
 	}
 	x.trunk = make([]uint32, n)
@@ -251,9 +246,9 @@ func (x *index) divide(most float64) {
 	}
 	x.cluster = make([]uint32, n)
 	for i := range n {
-		x.cluster[i] = uint32(i)
-		if p := x.parent[i]; p != none && x.offset[i] >= x.trunk[p] {
-			x.cluster[i] = x.cluster[p]
+		x.cluster[i] = i
+		if row := x.rows.at(i); row.parent != none && row.offset >= x.trunk[row.parent] {
+			x.cluster[i] = x.cluster[row.parent]
 		}
 	}
 	for _, l := range x.links {
@@ -265,7 +260,7 @@ func (x *index) divide(most float64) {
 	}
 }
 
-// root returns the row that stands for the cluster of a row, while clusters are joined.
+// root returns the representative of a row's cluster, while clusters are joined.
 func (x *index) root(i uint32) uint32 {
 	for x.cluster[i] != i {
 		x.cluster[i] = x.cluster[x.cluster[i]]
@@ -274,24 +269,25 @@ func (x *index) root(i uint32) uint32 {
 	return i
 }
 
-// trunks returns the leading blocks of each row that belong to the trunk.
+// trunks returns the number of leading blocks of each row that belong to the trunk.
 func (x *index) trunks() []uint32 {
-	all := make([]uint32, len(x.key))
-	for row, p := range x.parent {
-		switch {
-		case x.trunk[row] > 0:
-			all[row] = x.lead[row] + x.trunk[row]
+	all := make([]uint32, x.rows.n)
+	for i := range all {
+		row := x.rows.at(uint32(i))
+		switch p := row.parent; {
+		case x.trunk[i] > 0:
+			all[i] = row.lead + x.trunk[i]
 		case p == none:
 		case x.trunk[p] > 0: // it ends in the run above, or before that
-			all[row] = min(x.lead[row], x.lead[p]+min(x.trunk[p], x.offset[row]+1))
+			all[i] = min(row.lead, x.rows.at(p).lead+min(x.trunk[p], row.offset+1))
 		default:
-			all[row] = all[p]
+			all[i] = all[p]
 		}
 	}
 	return all
 }
 
 // hit returns the tokens of a row that an infinite cache has.
-func (x *index) hit(row int) float64 {
-	return math.Min(float64(x.lead[row])*float64(x.block), float64(x.in[row]))
+func (x *index) hit(row uint32) float64 {
+	return math.Min(float64(x.rows.at(row).lead)*float64(x.block), float64(x.in[row]))
 }

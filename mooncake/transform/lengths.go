@@ -12,17 +12,17 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// sizes multiplies lengths and keeps what rows share: the end of a block of the new prompt lies in a block of the old one, and rows have
-// the same new blocks as far as they have the same old ones. The new blocks that end in a run of consecutive old ids get consecutive
-// ids, since ids in few ranges are numbered at once.
+// sizes multiplies lengths and preserves what rows share. The end of a block of the new prompt lies in a block of the old one, and rows
+// have the same new blocks as far as they have the same old ones. The new blocks that end in a run of consecutive old ids get consecutive
+// ids, because ids in few ranges are numbered quickly.
 type sizes struct {
 	c           *Config
 	x           *index // for the prefix scale
 	block, fine int
-	tree        tree // of rows without ranges
+	tree        tree // for rows without ranges
 	names       []uint64
 	skipped     int64 // rows without a length
-	replies     int64 // that were left out
+	replies     int64 // replies that were left out
 }
 
 func (s *sizes) rows(in step) step {
@@ -35,7 +35,7 @@ func (s *sizes) rows(in step) step {
 			s.skipped++
 			return it, nil
 		}
-		s.replies += int64(len(it.Replies)) // which have another length than what is generated, and stand elsewhere
+		s.replies += int64(len(it.Replies)) // their lengths and positions differ from those of the generated replies
 		it.Replies, it.Observed = nil, mooncake.Observed{}
 		if changes(s.c.OutputScale) && it.OutputLength.V > 0 {
 			it.OutputLength.V = max(1, scaled(it.OutputLength.V, s.c.OutputScale))
@@ -53,14 +53,14 @@ func (s *sizes) rows(in step) step {
 // partial marks the names of partial last blocks.
 const partial = 1 << 63
 
-// most is the longest that a length becomes: beyond it a row is no longer valid.
+// most is the maximum length: a row with a longer one would be invalid.
 const most = 1 << 40
 
 func scaled(n int64, factor float64) int64 {
 	return int64(min(math.Round(float64(n)*factor), most))
 }
 
-// prompt is how a prompt changes: so many shared tokens by one factor, what is behind them by the other.
+// prompt describes the change of a prompt: its shared tokens are multiplied by one factor, the rest by the other.
 type prompt struct {
 	was, now, shared     int64
 	prefix, rest, border float64
@@ -71,7 +71,7 @@ func newPrompt(was, shared int64, prefix, rest float64) prompt {
 	return prompt{was, max(1, min(most, border+scaled(was-shared, rest))), shared, prefix, rest, float64(border)}
 }
 
-// back is the old block in which a new one of the same size ends.
+// back returns the old block in which a new block of the same size ends.
 func (p *prompt) back(j, size int) int {
 	end := min(int64(j+1)*int64(size), p.now)
 	old := p.shared + int64(math.Ceil((float64(end)-p.border)/p.rest))
@@ -108,7 +108,7 @@ func (s *sizes) input(it *item, shared int64, prefix, rest float64) error {
 		blocks = sort.Search(blocks, func(j int) bool { return at(j) >= ids })
 	}
 	s.tree.lay(it, blocks, whole && p.now%int64(s.block) != 0, at)
-	if s.fine > 0 { // ids that are made of ranges are others
+	if s.fine > 0 { // ids made from ranges have their own domain
 		it.root = MaxRoots
 	}
 	return nil
@@ -117,12 +117,12 @@ func (s *sizes) input(it *item, shared int64, prefix, rest float64) error {
 // ranges changes the prompt of a row with ranges.
 func (s *sizes) ranges(it *item, p prompt) {
 	was, now := p.was, p.now
-	times := uint64(math.Ceil(max(p.prefix, p.rest))) + 2 // no more new blocks end in a run, for each block of it
+	times := uint64(math.Ceil(max(p.prefix, p.rest))) + 2 // the maximum number of new blocks that end in a run, for each of its blocks
 	chain := func(ids []uint64, size int, trunk int) (out []uint64, inTrunk int) {
 		whole := len(ids) == mooncake.BlockCount(was, size)
 		blocks := mooncake.BlockCount(now, size)
 		out = make([]uint64, 0, min(blocks, int(times)*(len(ids)+1))) //nolint:gosec // a factor
-		run, first, begin := 0, uint64(0), 0                          // the first id behind the run, its own first id, the new block there
+		run, first, begin := 0, uint64(0), 0                          // the first id after the run, its own first id, the new block there
 		for j := range blocks {
 			end := min(int64(j+1)*int64(size), now)
 			at := p.back(j, size)
@@ -141,7 +141,7 @@ func (s *sizes) ranges(it *item, p prompt) {
 			}
 			name := first*times + uint64(j-begin) //nolint:gosec // above 0
 			if last && end%int64(size) != 0 {
-				name = partial | ids[at] // nobody goes on with it
+				name = partial | ids[at] // no other row continues it
 			}
 			out = append(out, name)
 			if at < trunk && inTrunk == j {
@@ -157,7 +157,7 @@ func (s *sizes) ranges(it *item, p prompt) {
 			s.names = append(s.names, r.First+uint64(i))
 		}
 	}
-	if p.prefix != p.rest { // what rows share behind their last shared block cannot be longer in one and not in the other: it is shared no more
+	if p.prefix != p.rest { // the part after the last shared block cannot be longer in one row than in another, so it is no longer shared
 		for f := range s.names {
 			s.names[f] = it.HashIDs[f/ratio]*uint64(ratio) + uint64(f%ratio) //nolint:gosec // above 0
 		}
@@ -170,8 +170,8 @@ func (s *sizes) ranges(it *item, p prompt) {
 	}
 }
 
-// ends returns ids of larger blocks, each of which is named by the small block at its end. Those that end in a run of consecutive small ids
-// get consecutive ids. Of a prompt whose last blocks have no ids, the blocks that are whole.
+// ends returns the ids of larger blocks; each is named by the small block at its end. Those that end in a run of consecutive small ids get
+// consecutive ids. If the last blocks of a prompt have no ids, it returns the ids of the whole blocks.
 func ends(ids []uint64, ratio int, whole bool) []uint64 {
 	out := make([]uint64, 0, len(ids)/ratio+1)
 	run, first, begin := 0, uint64(0), 0 // as in the chain of sizes
@@ -189,7 +189,7 @@ func ends(ids []uint64, ratio int, whole bool) []uint64 {
 	return out
 }
 
-// blocks makes larger blocks of a trace's. The small ones become ranges, where there are none: nothing is lost.
+// blocks makes larger blocks from a trace's. If there are no ranges, the small blocks become ranges, so nothing is lost.
 type blocks struct {
 	was, now int
 	ranges   bool // the small blocks become ranges
@@ -213,7 +213,7 @@ func (b *blocks) rows(in step) step {
 		}
 		n := len(it.HashIDs)
 		whole := n == mooncake.BlockCount(it.InputLength.V, b.was)
-		if !b.ranges { // the ids of ranges say already of whom a row has its blocks
+		if !b.ranges { // the ids of ranges already show what is shared
 			all := it.trunk == n
 			it.HashIDs = ends(it.HashIDs, ratio, whole)
 			if it.trunk /= ratio; all {

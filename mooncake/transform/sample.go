@@ -15,15 +15,15 @@ import (
 const (
 	minute     = 60e3    // ms
 	maxMinutes = 1 << 20 // of a curve; a longer trace has longer ones
-	sums       = 3       // figures that are kept beside the curve: input, hit and output tokens
-	sumWeight  = 40      // of such a figure beside a minute
-	sweeps     = 4       // over all clusters, to exchange them
-	trunkRefs  = 50      // references of a trunk block that a sample must keep to tell its share
+	sums       = 3       // figures in addition to the curve: input, hit and output tokens
+	sumWeight  = 40      // weight of such a figure, relative to a minute
+	sweeps     = 4       // passes over all clusters, to exchange them
+	trunkRefs  = 50      // references of a trunk block that a sample must keep to estimate its share
 )
 
-// trunkLimit returns the number of rows of which more must have a block that belongs to the trunk, for a sample or for copies: a
-// hundredth of them, and never fewer than tell a trunk from a conversation. A sample keeps clusters whole, so in a sample blocks
-// that are left with few references count as cluster, unless such clusters were too large to be chosen from.
+// trunkLimit returns the number of rows above which a block belongs to the trunk, for a sample or for copies: 1 % of the rows, but at least
+// the number that tells a trunk from a conversation. A sample keeps clusters whole, so blocks with few references in a sample belong to
+// clusters, unless such clusters were too large for sampling.
 func trunkLimit(rows int, share float64) float64 {
 	limit := float64(rows) / 100
 	if share < 1 {
@@ -37,18 +37,18 @@ type sampler struct {
 	x      *index
 	order  []uint32 // rows, by cluster
 	begin  []uint32 // of each cluster in order, and the end of the last one
-	parts  []part   // what clusters have in minutes, by cluster: side by side, since each is looked at many times
+	parts  []part   // the parts of clusters in minutes, by cluster: contiguous, because each is read many times
 	first  []uint32 // of each cluster in parts, and the end of the last one
 	tokens [][sums]float64
 	weight []float64
-	off    []float64 // by which what is chosen is above its share, for each minute and sum
+	off    []float64 // excess of the chosen clusters over their share, for each minute and sum
 	width  float64   // of a minute
 }
 
-// part is a number of rows in a minute.
+// part is the number of rows in a minute.
 type part struct{ minute, rows uint32 }
 
-// sample chooses clusters that have about this share of the rows of each minute, of the tokens and of the hits, and reports for each row
+// sample chooses clusters that have about this share of the rows of each minute, of the tokens and of the hits, and returns for each row
 // whether it is chosen.
 func (x *index) sample(share float64, seed uint64) (chosen []bool) {
 	chosen = make([]bool, len(x.key))
@@ -60,10 +60,10 @@ func (x *index) sample(share float64, seed uint64) (chosen []bool) {
 	clusters := len(s.begin) - 1
 	turn := random.Perm(clusters)
 	rank := func(c int) int { return bits.Len32(s.begin[c+1] - s.begin[c]) }
-	slices.SortStableFunc(turn, func(a, b int) int { return rank(b) - rank(a) }) // large ones first: small ones can still mend
+	slices.SortStableFunc(turn, func(a, b int) int { return rank(b) - rank(a) }) // large ones first: small ones can correct the rest
 	taken := make([]bool, clusters)
 	for _, c := range turn {
-		// The share, less what is there too much of already in what the cluster has.
+		// The share, minus the excess so far of what the cluster has.
 		along, length := 0., 0.
 		s.each(c, func(dim int, v float64) {
 			along += s.weight[dim] * s.off[dim] * v
@@ -105,7 +105,7 @@ func newSampler(x *index, share float64) *sampler {
 	s.width = max(minute, (end-begin)/maxMinutes)
 	minutes := int((end-begin)/s.width) + 1
 	s.weight, s.off = make([]float64, minutes+sums), make([]float64, minutes+sums)
-	// Rows by cluster, in a counting sort: the clusters by the row that stands for them, the rows of each in their order.
+	// Rows by cluster, in a counting sort: clusters by the row that represents them, and the rows of each in their order.
 	number := make([]uint32, len(x.key))
 	for i, c := range x.cluster {
 		if int(c) == i {
@@ -127,7 +127,7 @@ func newSampler(x *index, share float64) *sampler {
 		at[number[c]]++
 	}
 	s.measure(begin)
-	// A deviation weighs by what it would be if each cluster were drawn by itself.
+	// A deviation is weighted by its size if each cluster were drawn independently.
 	for c := range len(s.begin) - 1 {
 		s.each(c, func(dim int, v float64) {
 			if dim >= minutes {
@@ -148,7 +148,7 @@ func newSampler(x *index, share float64) *sampler {
 	return s
 }
 
-// measure finds out what each cluster has.
+// measure computes the parts and tokens of each cluster.
 func (s *sampler) measure(begin float64) {
 	clusters := len(s.begin) - 1
 	s.first, s.tokens = make([]uint32, 0, clusters+1), make([][sums]float64, clusters)
@@ -160,7 +160,7 @@ func (s *sampler) measure(begin float64) {
 				s.parts = append(s.parts, part{minute: at})
 			}
 			s.parts[len(s.parts)-1].rows++
-			for k, v := range [sums]float64{float64(s.x.in[row]), s.x.hit(int(row)), float64(s.x.out[row])} {
+			for k, v := range [sums]float64{float64(s.x.in[row]), s.x.hit(row), float64(s.x.out[row])} {
 				s.tokens[c][k] += v
 			}
 		}
@@ -168,7 +168,7 @@ func (s *sampler) measure(begin float64) {
 	s.first = append(s.first, uint32(len(s.parts))) //nolint:gosec // likewise
 }
 
-// each calls yield with the parts of a cluster: its rows in a minute, its tokens.
+// each calls yield with each dimension of a cluster and its value: its rows in a minute, its tokens.
 func (s *sampler) each(c int, yield func(dim int, v float64)) {
 	for _, p := range s.parts[s.first[c]:s.first[c+1]] {
 		yield(int(p.minute), float64(p.rows))
@@ -180,7 +180,7 @@ func (s *sampler) each(c int, yield func(dim int, v float64)) {
 	}
 }
 
-// move adds a cluster to what is chosen, by a factor.
+// move adds a cluster, multiplied by a factor, to the excess.
 func (s *sampler) move(c int, by float64) {
 	s.each(c, func(dim int, v float64) { s.off[dim] = math.FMA(by, v, s.off[dim]) })
 }

@@ -196,7 +196,7 @@ func coefficient(times []float64) float64 {
 	return math.Sqrt(squares/n) / (span / n)
 }
 
-// randomTimes are as many random times in the same span, by a clock that ticks so often.
+// randomTimes are as many random times in the same span, by a clock that ticks this often.
 func randomTimes(times []float64, tick float64) []float64 {
 	random, out := rand.New(rand.NewPCG(1, 2)), make([]float64, len(times))
 	for i := range out {

@@ -3,7 +3,7 @@
 
 package transform
 
-// This file leaves out what the window and the filters do not keep, and counts it filter by filter.
+// This file removes the rows outside the window and the filters, and counts them by filter.
 
 import (
 	"cmp"
@@ -14,19 +14,19 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// filter is a stage that leaves rows out.
+// filter is a stage that removes rows.
 type filter struct {
 	*stage
 	keep func(*item) bool
 	left int64
 }
 
-// filters reports whether rows are left out before anything else is done.
+// filters reports whether rows are removed before any other step.
 func (c *Config) filters() bool {
 	return c.Start != 0 || c.End != 0 || len(c.Models)+len(c.Classes)+len(c.Sessions) > 0 || max(c.MinInput, c.MaxInput, c.MinOutput, c.MaxOutput, c.MaxContext, c.Conversations) > 0 || changes(c.Sample)
 }
 
-// filters are those of a stream, in their order.
+// filters are the filters of a stream, in their order.
 func (s *Stream) filters() (list []*filter) {
 	c := &s.c
 	add := func(name, why string, parameters map[string]any, keep func(*item) bool) {
@@ -82,10 +82,10 @@ func (s *Stream) filters() (list []*filter) {
 	return list
 }
 
-// firstConversations keeps the rows of so many conversations.
+// firstConversations keeps the rows of this many conversations.
 func firstConversations(most int64) func(*item) bool {
-	talks := map[string]bool{} // up to as many as are kept
-	alone := int64(0)          // those of a row without a session
+	talks := map[string]bool{} // as many as are kept
+	alone := int64(0)          // kept rows without a session
 	return func(it *item) bool {
 		switch {
 		case talks[conversation(it.SessionID)]:
@@ -100,7 +100,7 @@ func firstConversations(most int64) func(*item) bool {
 	}
 }
 
-// selected returns the rows that all filters keep, as far as they are the first ones.
+// selected returns the rows that pass all filters, up to the maximum number.
 func (s *Stream) selected(in step) step {
 	c, filters := &s.c, s.filters()
 	var last *stage
@@ -139,7 +139,7 @@ func (s *Stream) selected(in step) step {
 				continue
 			}
 			if it.session != 0 && sessions != nil {
-				if !sessions[it.session] && it.timed && !it.Timestamp.Set { // the turn that it waits for may be gone
+				if !sessions[it.session] && it.timed && !it.Timestamp.Set { // the turn that it waits for may be removed
 					it.key = max(it.key, latest)
 					it.Timestamp, it.Delay = mooncake.Some(it.key), mooncake.Opt[float64]{}
 				}

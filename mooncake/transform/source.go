@@ -28,32 +28,33 @@ type Rows interface {
 type Source struct {
 	Name string // for messages
 	Open func() (Rows, error)
-	// Waits says that reading may wait for somebody to write, as with a pipe. Such rows are read when they are needed, others ahead of that.
+	// Waits says that reading may wait for a writer, as with a pipe. Such rows are read when they are needed; others are read ahead.
 	Waits bool
-	// Trunk is the trace's, as far as its sidecar names it; nil = as its first rows show it. Sampling needs it.
+	// Trunk is the trunk of the trace from its sidecar; nil = computed from its first rows. Sampling needs it.
 	Trunk *mooncake.Trunk
 }
 
-// item is a row on its way.
+// item is a row in the stream.
 type item struct {
 	*mooncake.Row
-	key    float64 // its place in time, ms; 0 in a trace without times
-	source int     // that it is from
+	key    float64 // its time for sorting, in ms; 0 in a trace without times
+	source int     // index of its source
 	index  int64   // of the row in its source
 	seq    int     // of the row among those that the filters left
 	copy   int     // 0: the row itself
-	root   int     // tree that it is in
-	trunk  int     // leading blocks that it shares with other copies
+	root   int     // tree that its trunk is in
+	own    int     // tree that its other blocks are in; 0 where those of two trees differ anyway
+	trunk  int     // leading blocks that it shares with other copies, and with rows that came to another tree
 	timed  bool    // the trace has timestamps
-	thin   bool    // it does not belong to the sample
-	// session stands for the row's session in what is remembered of it; 0: it has none.
+	thin   bool    // it is not in the sample
+	// session identifies the row's session in the state of steps; 0 = none.
 	session uint64
 }
 
 // step returns the next row, or io.EOF.
 type step func() (*item, error)
 
-// place moves a row in time.
+// place changes the time of a row.
 func (it *item) place(ms float64) {
 	it.key = ms
 	if it.Timestamp.Set {
@@ -64,24 +65,24 @@ func (it *item) place(ms float64) {
 // input reads one source.
 type input struct {
 	Source
-	rows   Rows // to be asked for its block sizes alone while it is read ahead
+	rows   Rows // only its block sizes may be used while it is read ahead
 	read   func() (lineRead, error)
 	stop   func()
 	line   int64 // of the row read last
 	number int
 	index  int64
 	timed  bool               // the first row has a timestamp
-	last   map[uint64]float64 // place in time of the last row of a session
-	before float64            // place in time of the row before
-	thin   *thin              // nil: no row is left out
+	last   map[uint64]float64 // time of the last row of a session
+	before float64            // time of the row before
+	thin   *thin              // nil: no row is removed
 	order  string             // the step that needs rows in order of time, or ""
-	slab   []item             // to be taken
+	slab   []item             // unused items
 }
 
-// slabItems is how many items are allocated at once.
+// slabItems is the number of items that are allocated at once.
 const slabItems = 32
 
-// slab gives items with rows of their own.
+// slab allocates items with their rows.
 type slab []struct {
 	item
 	row mooncake.Row
@@ -133,14 +134,14 @@ func (in *input) next() (*item, error) {
 	it.thin = in.thin != nil && !in.thin.keeps(row, in.index)
 	in.index++
 	it.timed = in.timed
-	if in.number > 0 { // sessions of two traces are not the same, whatever they are called
+	if in.number > 0 { // sessions of two traces are different, even if they have the same name
 		suffix := "~" + strconv.Itoa(in.number+1)
 		row.SessionID, row.RequestID = renamed(row.SessionID, suffix), renamed(row.RequestID, suffix)
 		row.WaitFor = renamedAll(row.WaitFor, suffix)
 	}
 	it.session = sessionOf(row)
 	if row.InputLength.Set && row.HashIDs != nil {
-		row.HashIDs = row.Blocks(in.rows.BlockSize()) // ids beyond have no effect
+		row.HashIDs = row.Blocks(in.rows.BlockSize()) // surplus ids have no effect
 	}
 	last, turn := 0., false
 	if it.session != 0 {
@@ -164,13 +165,13 @@ func (in *input) next() (*item, error) {
 	case row.Timestamp.Set:
 		return nil, in.refuse("timestamp", "is earlier than the row before, and "+in.order+" needs rows in order of time", "sort the trace by timestamp")
 	default:
-		it.key = in.before // a turn without a time of its own stays where it is in the file
+		it.key = in.before // a turn without a time stays at its position in the file
 	}
 	in.before = it.key
 	return it, nil
 }
 
-// sessionOf returns what stands for a row's session, 0 where it has none.
+// sessionOf returns a number for a row's session, 0 if it has none.
 func sessionOf(row *mooncake.Row) uint64 {
 	if row.SessionID == "" {
 		return 0
@@ -186,7 +187,7 @@ func renamed(name, suffix string) string {
 	return name + suffix
 }
 
-// renamedAll returns other names, in memory of their own.
+// renamedAll returns renamed names, in new memory.
 func renamedAll(names []string, suffix string) []string {
 	if names == nil {
 		return nil
@@ -198,7 +199,7 @@ func renamedAll(names []string, suffix string) []string {
 	return all
 }
 
-// refuse is the error of the row read last.
+// refuse returns an error about the row read last.
 func (in *input) refuse(field, rule, advice string) error {
 	return &mooncake.RowError{File: in.Name, Line: in.line, Field: field, Rule: rule, Advice: advice}
 }
@@ -209,7 +210,7 @@ type joined struct {
 	block, fine int
 }
 
-// openJoined opens sources. What is open is to be stopped, also after an error.
+// openJoined opens sources. The caller must stop them, also after an error.
 func openJoined(c *Config, sources []Source) (*joined, error) {
 	j := new(joined)
 	if len(sources) == 0 {
@@ -256,8 +257,8 @@ func (j *joined) rows(c *Config) step {
 	return j.merged()
 }
 
-// appended returns the sources one after the other. A source begins one gap after the last row of that before it: the last gap that
-// there was, so that a coarse clock goes on ticking.
+// appended returns the sources one after the other. A source begins one gap after the last row of the source before: the last gap in that
+// source, so that a coarse clock continues to tick.
 func (j *joined) appended() step {
 	at, gap, last, shift := 0, 0., 0., 0.
 	first := true
@@ -293,7 +294,7 @@ func (j *joined) appended() step {
 	}
 }
 
-// sameTiming refuses to join a trace with timestamps and one without.
+// sameTiming returns an error for a trace with timestamps and one without.
 func (j *joined) sameTiming(at int) error {
 	if in := j.inputs[at]; in.timed != j.inputs[0].timed {
 		return in.refuse("timestamp", "one of the traces has timestamps, and another one has none", "join traces of one kind")
@@ -301,7 +302,7 @@ func (j *joined) sameTiming(at int) error {
 	return nil
 }
 
-// merged returns the sources in order of time, their first rows together.
+// merged returns the sources in order of time; their first rows coincide.
 func (j *joined) merged() step {
 	heads := make([]*item, len(j.inputs))
 	shift := make([]float64, len(j.inputs))
@@ -348,7 +349,7 @@ func (j *joined) merged() step {
 	}
 }
 
-// conversation is the session that one belongs to, as those of agents belong to that of whom they work for: "a/b" to "a".
+// conversation returns the session that a session belongs to, such as that of an agent's caller: "a/b" belongs to "a".
 func conversation(session string) string {
 	name, _, _ := strings.Cut(session, "/")
 	return name

@@ -39,7 +39,7 @@ const (
 // copying is the step that reads, parses and writes rows, and nothing else.
 const copying = "read, parse and write"
 
-// speed is a step with so many sources.
+// speed is a step with this many sources.
 type speed struct {
 	name    string
 	c       Config

@@ -15,8 +15,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// spool keeps rows in a temporary file from the first pass to the second one: what is decided in between depends on all rows. It is packed,
-// since parsing the rows once more would take longer than all else.
+// spool keeps rows in a temporary file between the first and the second pass, because decisions in between depend on all rows. The file is
+// packed: parsing the rows again would take longer than everything else.
 type spool struct {
 	file *os.File
 	out  *bufio.Writer
@@ -24,6 +24,7 @@ type spool struct {
 	buf  []byte
 	seq  int
 	slab slab
+	ids  idSlab
 	keep []bool // the rows that come again, by seq; nil: all
 	rows *ahead[*item]
 	gone bool // the file is removed already
@@ -34,7 +35,7 @@ func newSpool(folder string) (*spool, error) {
 	if err != nil {
 		return nil, fmt.Errorf("rows are kept in a temporary file, to be read twice, which cannot be created: %w; name another folder", err)
 	}
-	// At once, so that nothing stays even if the process is killed; some systems refuse that while a file is open.
+	// Remove it at once, so that nothing remains even if the process is killed. Some systems refuse that while a file is open.
 	return &spool{file: file, out: bufio.NewWriterSize(file, 256<<10), gone: os.Remove(file.Name()) == nil}, nil
 }
 
@@ -49,7 +50,7 @@ func (s *spool) close() {
 	}
 }
 
-// put takes a row of the first pass.
+// put stores a row of the first pass.
 func (s *spool) put(it *item) error {
 	s.buf = pack(s.buf[:0], it)
 	var size [binary.MaxVarintLen64]byte
@@ -67,7 +68,7 @@ func (s *spool) failed(err error) error {
 	return nil
 }
 
-// again begins the second pass, over the rows that are kept.
+// again begins the second pass, over the kept rows.
 func (s *spool) again(keep []bool) error {
 	err := s.out.Flush()
 	if err == nil {
@@ -80,7 +81,7 @@ func (s *spool) again(keep []bool) error {
 	return s.failed(err)
 }
 
-// next returns the next row that is kept, or io.EOF.
+// next returns the next kept row, or io.EOF.
 func (s *spool) next() (*item, error) { return s.rows.next() }
 
 func (s *spool) read() (*item, error) {
@@ -104,7 +105,7 @@ func (s *spool) read() (*item, error) {
 		return nil, s.failed(err)
 	}
 	it := s.slab.take()
-	err = unpack(it, s.buf)
+	err = unpack(it, s.buf, &s.ids)
 	if it.seq = s.seq; err == nil {
 		it.session = sessionOf(it.Row)
 	}
@@ -112,11 +113,11 @@ func (s *spool) read() (*item, error) {
 	return it, s.failed(err)
 }
 
-// What a packed row has.
+// The parts of a packed row.
 const (
 	hasTimes = 1 << iota
 	hasTimestamp
-	hasKey // that is not the timestamp
+	hasKey // if it differs from the timestamp
 	hasDelay
 	hasInput
 	hasOutput
@@ -129,10 +130,10 @@ const (
 	hasCached
 	hasTTFT
 	hasDuration
-	isJSON // it is a row in JSON: one with a text or a body, or of a graph
+	isJSON // it is a row in JSON: one with a text, a body, or a graph
 )
 
-// pack appends a row: what it has, then its values in the order of these bits.
+// pack appends a row: a bit for each of its parts, then their values in the order of these bits.
 func pack(dst []byte, it *item) []byte {
 	r := it.Row
 	has := bit(hasTimes, it.timed) |
@@ -196,7 +197,7 @@ func pack(dst []byte, it *item) []byte {
 	return dst
 }
 
-// bit returns one of the bits that say what a row has, or none.
+// bit returns a bit if a condition holds, else 0.
 func bit(b uint64, has bool) uint64 {
 	if has {
 		return b
@@ -212,8 +213,8 @@ func appendText(dst []byte, s string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(s))), s...)
 }
 
-// appendIDs appends the number of ids and, for each run of consecutive ones, the first and the count: canonical ids are a run for each
-// row that they come from.
+// appendIDs appends the number of ids and, for each run of consecutive ids, the first one and the count. Canonical ids have one run for
+// each row that they come from.
 func appendIDs(dst []byte, ids []uint64) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(ids)))
 	for i := 0; i < len(ids); {
@@ -227,7 +228,7 @@ func appendIDs(dst []byte, ids []uint64) []byte {
 	return dst
 }
 
-// appendSharing appends ranges and replies, each with their number and 1, or 0 where there are none.
+// appendSharing appends ranges and replies, each with their number plus 1, or 0 if absent.
 func appendSharing(dst []byte, r *mooncake.Row) []byte {
 	count := func(n int, there bool) {
 		if there {
@@ -246,17 +247,36 @@ func appendSharing(dst []byte, r *mooncake.Row) []byte {
 	return dst
 }
 
-// packed reads what pack has written. Of a file that somebody else has changed, it reads zeros or stops.
+// packed reads what pack has written. If somebody else changed the file, it reads zeros or stops.
 type packed struct {
-	b   []byte
-	bad bool
+	b    []byte
+	bad  bool
+	slab *idSlab
+}
+
+// idSlab gives lists of ids, many of which are allocated at once.
+type idSlab []uint64
+
+const slabIDs = 1 << 11
+
+// take returns an empty list with room for so many.
+func (s *idSlab) take(n int) []uint64 {
+	if n == 0 || n > slabIDs/8 { // it would waste the end of another slab
+		return make([]uint64, 0, n)
+	}
+	if n > len(*s) {
+		*s = make(idSlab, slabIDs)
+	}
+	ids := (*s)[:0:n]
+	*s = (*s)[n:]
+	return ids
 }
 
 var errPacked = errors.New("is not what was written")
 
-// unpack is the reverse of pack. The item has a row, which is zero.
-func unpack(it *item, b []byte) (err error) {
-	p := &packed{b: b}
+// unpack is the reverse of pack. The item has a row, which is zero; its ids come from the slab.
+func unpack(it *item, b []byte, slab *idSlab) (err error) {
+	p := &packed{b: b, slab: slab}
 	has := p.unsigned()
 	it.timed, it.source, it.index = has&hasTimes != 0, int(p.unsigned()), int64(p.unsigned()) //nolint:gosec // as they were
 	if has&hasKey != 0 {
@@ -315,7 +335,7 @@ func (p *packed) row(r *mooncake.Row, has uint64) {
 }
 
 func (p *packed) ids() []uint64 {
-	ids := make([]uint64, 0, p.count())
+	ids := p.slab.take(p.count())
 	for len(ids) < cap(ids) && !p.bad {
 		first, n := p.unsigned(), p.unsigned()
 		if n == 0 || n > uint64(cap(ids)-len(ids)) { //nolint:gosec // above 0
@@ -342,7 +362,7 @@ func (p *packed) sharing(r *mooncake.Row) {
 	}
 }
 
-// count reads a number of things that follow, which a file cannot make larger than a row can be.
+// count reads the number of elements that follow. A changed file cannot make it larger than a row can be.
 func (p *packed) count() int {
 	n := p.unsigned()
 	if n > mooncake.DefaultMaxLine {
@@ -374,7 +394,7 @@ func (p *packed) float() float64 {
 
 func (p *packed) text() string { return string(p.take(p.count())) }
 
-// take returns the next n bytes, nil where these are not there.
+// take returns the next n bytes, or nil if there are fewer.
 func (p *packed) take(n int) []byte {
 	if n <= 0 || n > len(p.b) {
 		p.bad = p.bad || n != 0

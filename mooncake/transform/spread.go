@@ -10,25 +10,24 @@ import (
 	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
-// Spread says how rows that share a coarse timestamp are laid out over the step that it stands for.
+// Spread says how rows that share a coarse timestamp are spread over the tick that it stands for.
 //
-// A trace whose clock ticks every 3 s holds bursts that production never saw: sent as they are, they overstate
-// the median TTFT of a half-loaded engine several times over. Spreading is never silent: it is off unless asked for, and what it
-// did is reported.
+// A trace whose clock ticks every 3 s has bursts that production never had. Sent as they are, they overstate the median TTFT of a
+// half-loaded engine several times over. Spreading never happens silently: it is off unless asked for, and its effect is reported.
 type Spread uint8
 
 // The ways to spread.
 const (
-	SpreadNone    Spread = iota // as the timestamps say
-	SpreadUniform               // each row at a seeded, uniformly drawn place in its step
-	SpreadEven                  // row j of the k in a step at j/k of the step
+	SpreadNone    Spread = iota // unchanged
+	SpreadUniform               // each row at a random, uniformly distributed time in its tick
+	SpreadEven                  // row j of k in a tick at j/k of the tick
 )
 
 var spreadNames = [...]string{"none", "uniform", "even"}
 
 func (s Spread) String() string { return spreadNames[s] }
 
-// ParseSpread reads the name of a way to spread.
+// ParseSpread reads the name of a kind of spreading.
 func ParseSpread(name string) (Spread, error) {
 	i := slices.Index(spreadNames[:], name)
 	if i < 0 {
@@ -37,8 +36,8 @@ func ParseSpread(name string) (Spread, error) {
 	return Spread(i), nil //nolint:gosec // an index of spreadNames
 }
 
-// Place puts a row, or all rows of a session, at a place within a step, from 0 to below 1: a pure function of the seed and of what the row is, so that
-// every shard and every run agrees.
+// Place returns the position of a row, or of all rows of a session, within a tick, from 0 to below 1. It depends only on the seed and the
+// row's identity, so that all shards and runs agree.
 func Place(seed, row uint64) float64 {
 	return splitmix.Uniform(splitmix.Mix(seed ^ row*splitmix.Golden))
 }

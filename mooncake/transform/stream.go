@@ -13,29 +13,29 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Stream is a trace that is made of others.
+// Stream is a transformed trace.
 type Stream struct {
 	c           Config
 	source      *joined
 	rows        step
 	in          numbered
 	fineIn      mooncake.RenumberRanges
-	ranges      []mooncake.HashRange // kept for its memory
+	ranges      []mooncake.HashRange // reused memory
 	finish      finisher
 	block, fine int
 
 	before, after meter
-	sources       []meter // of each one, where there are several
+	sources       []meter // one for each source, if there are several
 	stages        []*stage
 	indexing      bool
 	x             *index
 	spool         *spool
+	drawing       *drawing
 	tick          float64 // of the clock whose rows were spread, ms
 	ended         bool
 }
 
-// Open opens the sources, reads them where all rows must be known before the first one is made, and decides. The sources stay open; closing them is their owner's, who
-// closes the stream before.
+// Open opens the sources, and reads them first if a step needs all rows. The caller owns the sources and closes them, after the stream.
 func Open(c Config, sources ...Source) (*Stream, error) {
 	if err := c.Validate(); err != nil {
 		return nil, err
@@ -48,7 +48,7 @@ func Open(c Config, sources ...Source) (*Stream, error) {
 	return s, nil
 }
 
-// Close ends the reading of the sources, and removes what was kept of them. Closing twice has no effect.
+// Close ends the reading of the sources, and removes temporary files. Closing twice has no effect.
 func (s *Stream) Close() {
 	if s.source != nil {
 		s.source.stop()
@@ -56,9 +56,12 @@ func (s *Stream) Close() {
 	if s.spool != nil {
 		s.spool.close()
 	}
+	if s.drawing != nil {
+		s.drawing.spool.close()
+	}
 }
 
-// open puts the steps together.
+// open builds the chain of steps.
 func (s *Stream) open(sources []Source) error {
 	c := &s.c
 	if err := s.begin(sources); err != nil {
@@ -69,7 +72,7 @@ func (s *Stream) open(sources []Source) error {
 			return err
 		}
 	}
-	s.finish.moved = c.Scale != 0 || c.filters() || c.Spread != SpreadNone || c.Join == JoinMerge
+	s.finish.moved = c.Draw != DrawNone || c.Scale != 0 || c.filters() || c.Spread != SpreadNone || c.Join == JoinMerge
 	rows, keep := s.rows, []bool(nil)
 	if changes(c.Scale) {
 		o, err := newOverlay(c, s.x)
@@ -86,14 +89,7 @@ func (s *Stream) open(sources []Source) error {
 		}))
 	}
 	if c.Roots > 1 {
-		in := rows
-		rows = s.then(func() (*item, error) {
-			it, err := in()
-			if err == nil {
-				it.root = rootOf(c, s.x, it)
-			}
-			return it, err
-		}, s.stage("roots", map[string]any{"roots": c.Roots, "seed": c.Seed}, everyFigure, said("clusters are in %d prefix trees that share nothing", c.Roots)))
+		rows = s.then(plant(c, s.x, s.fine > 0, rows), s.stage("roots", map[string]any{"roots": c.Roots, "seed": c.Seed}, everyFigure, said("clusters are in %d prefix trees that share nothing", c.Roots)))
 	}
 	if changes(c.InputScale) || changes(c.PrefixScale) || changes(c.OutputScale) {
 		z := &sizes{c: c, x: s.x, block: s.block, fine: s.fine}
@@ -121,7 +117,7 @@ func (s *Stream) open(sources []Source) error {
 	return nil
 }
 
-// inTime puts the steps behind rows that change when these go out, and what models they ask for.
+// inTime adds the steps that change when rows are sent, and which models they request.
 func (s *Stream) inTime(rows step) step {
 	c := &s.c
 	if c.MaxGap > 0 {
@@ -152,12 +148,12 @@ func (s *Stream) inTime(rows step) step {
 	return rows
 }
 
-// said is the effect of a step that is known before.
+// said returns the effect of a step that is known in advance.
 func said(format string, args ...any) func(before, after *Figures) string {
 	return func(_, _ *Figures) string { return fmt.Sprintf(format, args...) }
 }
 
-// begin opens the sources and puts the steps together that come before all others.
+// begin opens the sources and builds the chain of steps that come before all others.
 func (s *Stream) begin(sources []Source) error {
 	var err error
 	if s.source, err = openJoined(&s.c, sources); err != nil {
@@ -188,17 +184,23 @@ func (s *Stream) begin(sources []Source) error {
 		return it, nil
 	}
 	s.rows = s.selected(measured)
+	if how := s.c.Draw; how != DrawNone {
+		s.rows = s.then(s.drawn(s.rows), s.stage("draw", map[string]any{"how": string(how), "seed": s.c.Seed}, everyFigure, func(before, after *Figures) string {
+			return fmt.Sprintf("%d conversations in another order, %d rows → %d; hits of an infinite cache %.2f %% → %.2f %% of the tokens",
+				len(s.drawing.talks), before.Rows, after.Rows, 100*before.TokenHits, 100*after.TokenHits)
+		}))
+	}
 	return nil
 }
 
-// index reads the sources to their end, and keeps their rows for a second pass.
+// index reads the sources to their end, and stores their rows for a second pass.
 func (s *Stream) index() error {
 	var err error
 	if s.spool, err = newSpool(s.c.TempDir); err != nil {
 		return err
 	}
 	s.x = newIndex(s.block)
-	s.x.copied = s.c.Scale > 1
+	s.x.scaled, s.x.copied = changes(s.c.Scale), s.c.Scale > 1
 	var names numbered            // of the rows that are left
 	sessions := map[uint64]int{}  // the last row of each
 	at := map[int]map[int64]int{} // rows that replies may be to
@@ -215,11 +217,11 @@ func (s *Stream) index() error {
 		if it.seq >= maxIndexed {
 			return fmt.Errorf("scale, roots and prefix-scale: more than %d rows cannot be indexed; transform the trace in parts", uint32(maxIndexed))
 		}
-		if err := s.spool.put(it); err != nil { // with the ids that the sources have
+		if err := s.spool.put(it); err != nil { // with the ids of the sources
 			return err
 		}
 		names.row(0, it.HashIDs)
-		s.x.add(it, names.added)
+		s.x.add(it, names.added, names.len())
 		if it.session != 0 {
 			if last, known := sessions[it.session]; known {
 				s.x.link(last, it.seq)
@@ -231,7 +233,7 @@ func (s *Stream) index() error {
 				at[it.source] = map[int64]int{}
 			}
 			at[it.source][it.index] = it.seq
-			if n := len(it.Replies); n > 0 { // those before are to rows of the same cluster
+			if n := len(it.Replies); n > 0 { // earlier replies answer rows of the same cluster
 				if target, known := at[it.source][it.index-it.Replies[n-1].Back]; known {
 					s.x.link(target, it.seq)
 				}
@@ -243,14 +245,14 @@ func (s *Stream) index() error {
 		s.x.share()
 	}
 	if share := s.c.Scale; changes(share) || s.c.Roots > 1 {
-		s.x.divide(trunkLimit(len(s.x.key), max(share, 0)+boolToOne(share == 0)))
+		s.x.divide(trunkLimit(s.x.rows.n, max(share, 0)+boolToOne(share == 0)))
 	} else {
 		s.x.onlyShared()
 	}
 	return nil
 }
 
-// boolToOne is 1 for true.
+// boolToOne returns 1 for true, else 0.
 func boolToOne(b bool) float64 {
 	if b {
 		return 1
@@ -260,13 +262,13 @@ func boolToOne(b bool) float64 {
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// BlockSize returns the tokens per hash id of the rows that come out.
+// BlockSize returns the number of tokens per hash id of the resulting rows.
 func (s *Stream) BlockSize() int { return s.block }
 
-// FineBlockSize returns the tokens per id of their hash_ranges, 0 where they have none.
+// FineBlockSize returns the number of tokens per id of their hash_ranges, 0 if they have none.
 func (s *Stream) FineBlockSize() int { return s.fine }
 
-// Next returns the next row, which is the caller's, or io.EOF.
+// Next returns the next row, or io.EOF. The caller owns the row.
 func (s *Stream) Next() (*mooncake.Row, error) {
 	it, err := s.rows()
 	if err != nil {
@@ -283,8 +285,7 @@ func (s *Stream) Next() (*mooncake.Row, error) {
 	return it.Row, nil
 }
 
-// Jitter is by how much, in ms and at most, times are changed at random in what comes out, once the stream has ended: before is by how much they
-// had been in the sources.
+// Jitter is the maximum random change of times in the result, in ms, known after the stream has ended; before is that of the sources.
 func (s *Stream) Jitter(before float64) float64 {
 	if s.c.Scale > 1 {
 		before += millis(cmp.Or(s.c.Shift, DefaultShift))
@@ -298,14 +299,14 @@ func (s *Stream) Jitter(before float64) float64 {
 	return before
 }
 
-// Report is what a stream did, once it has ended.
+// Report describes what a stream did. It is complete after the stream has ended.
 type Report struct {
 	Before Figures                   `json:"before"`
 	After  Figures                   `json:"after"`
 	Steps  []mooncake.Transformation `json:"steps"`
 }
 
-// Report says what was done so far.
+// Report returns what was done so far.
 func (s *Stream) Report() Report {
 	before, after := s.before.figures(), s.after.figures()
 	r := Report{*before, *after, s.transformations(before, after)}

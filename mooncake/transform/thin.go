@@ -3,8 +3,8 @@
 
 package transform
 
-// This file samples rows by the rule that Collectors sample requests by, so that a trace tells beforehand what a sample of its traffic will be.
-// Scaling down chooses clusters so that the figures stay what they are, which needs all of them first; here each row is decided by itself.
+// This file samples rows by the rule with which Collectors sample requests, so that a trace shows in advance what a sample of its traffic
+// will be. Scaling down chooses clusters that preserve the figures, which needs all of them first; here each row is decided by itself.
 
 import (
 	"math"
@@ -12,10 +12,10 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// thinAhead is the number of rows that show the trunk of a source of which nobody has said it.
+// thinAhead is the number of rows from which the trunk of a source is computed, if it is not given.
 const thinAhead = 4096
 
-// thin decides which rows of a source belong to a sample.
+// thin decides which rows of a source are in the sample.
 type thin struct {
 	mooncake.Sampler
 	by    mooncake.SampleOrder
@@ -23,15 +23,15 @@ type thin struct {
 	block int // tokens per id
 }
 
-// newThin returns what decides about the rows of a source, and the reading of them: without a trunk, the first rows are read ahead of that.
+// newThin returns the sampling of a source, and its rows. If the source has no trunk, the first rows are read ahead to compute it.
 func newThin(c *Config, s Source, number, block int, read func() (lineRead, error)) (*thin, func() (lineRead, error)) {
-	// A block of one source has nothing to do with that of another one of the same number.
+	// Equal ids of two sources stand for different blocks.
 	t := &thin{Sampler: mooncake.Sampler{Rate: c.Sample, Seed: c.Seed + uint64(number)<<32}, by: c.SampleBy, trunk: s.Trunk, block: block} //nolint:gosec // not negative
 	if t.trunk != nil {
 		return t, read
 	}
 	var held []lineRead
-	var end error // instead of another row
+	var end error // the error after the last row
 	return t, func() (lineRead, error) {
 		if t.trunk == nil {
 			var ids [][]uint64
@@ -55,7 +55,7 @@ func newThin(c *Config, s Source, number, block int, read func() (lineRead, erro
 	}
 }
 
-// keeps reports whether a row of a source belongs to the sample, by its ids and its session as they are there.
+// keeps reports whether a row of a source is in the sample, by its ids and its session as in the source.
 func (t *thin) keeps(row *mooncake.Row, index int64) bool {
 	return t.Keeps(row.Group(t.trunk, t.by, t.block, uint64(index))) //nolint:gosec // not negative
 }

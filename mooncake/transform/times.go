@@ -16,7 +16,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// place is a row that waits for its turn in order of time. Rows of one moment keep their order, and copies stand behind what they are copies of.
+// place is a row that waits for its position in the order of time. Rows of one time keep their order, and copies come after their
+// originals.
 type place struct {
 	key   float64
 	order uint64
@@ -27,26 +28,26 @@ func placeOf(it *item) place { return place{it.key, it.order(), it} }
 
 func (p place) before(o place) bool { return p.key < o.key || p.key == o.key && p.order < o.order }
 
-// order is that of rows that are at the same time: by their place in the trace, and by copy.
+// order compares rows of the same time: by their position in the trace, then by copy.
 func (it *item) order() uint64 {
 	return uint64(it.seq)<<16 | uint64(it.copy) //nolint:gosec // never negative; copies are fewer than MaxScale
 }
 
-// overlay keeps rows and lays copies of the trace over it.
+// overlay adds copies of the trace to its rows.
 type overlay struct {
 	x           *index
 	seed        uint64
-	shift       float64   // at most, ms
-	whole       int       // copies with all rows, the rows themselves included
-	part        []bool    // rows of one more copy; nil: there is none
+	shift       float64   // maximum, in ms
+	whole       int       // copies with all rows, including the original
+	part        []bool    // rows of one more, partial copy; nil = none
 	ticks       []float64 // of a coarse clock, ascending
-	from, to    int       // those of them that copies of the row at hand can be on
-	begin, end  []float64 // of the cluster that a row stands for
-	trunk       []uint32  // leading blocks of each row that belong to the trunk
+	from, to    int       // the range of ticks on which copies of the current row can be
+	begin, end  []float64 // of the cluster that a row represents
+	trunk       []uint32  // number of leading blocks of each row that belong to the trunk
 	first, last float64
 }
 
-// newOverlay decides what becomes of each row.
+// newOverlay decides what happens to each row.
 func newOverlay(c *Config, x *index) (*overlay, error) {
 	o := &overlay{x: x, seed: c.Seed, shift: millis(cmp.Or(c.Shift, DefaultShift)), whole: int(c.Scale)}
 	if rest := c.Scale - math.Trunc(c.Scale); rest > 1e-9 {
@@ -75,7 +76,7 @@ func newOverlay(c *Config, x *index) (*overlay, error) {
 	return o, nil
 }
 
-// place returns where the copy of a row goes. The rows of a cluster move together and stay within the trace's time.
+// place returns the time of a row's copy. The rows of a cluster move together and stay within the trace's time.
 func (o *overlay) place(it *item) float64 {
 	c := o.x.cluster[it.seq]
 	random := splitmix.Uniform(splitmix.Next(splitmix.Next(o.seed^uint64(c)) + uint64(it.copy))) //nolint:gosec // bits
@@ -84,7 +85,7 @@ func (o *overlay) place(it *item) float64 {
 	if o.ticks == nil {
 		return tidy(at)
 	}
-	for ; o.from < len(o.ticks) && o.ticks[o.from] < it.key-o.shift; o.from++ { // rows come in order of time
+	for ; o.from < len(o.ticks) && o.ticks[o.from] < it.key-o.shift; o.from++ { // rows arrive in order of time
 	}
 	for ; o.to < len(o.ticks) && o.ticks[o.to] <= it.key+o.shift; o.to++ {
 	}
@@ -101,7 +102,7 @@ func (o *overlay) place(it *item) float64 {
 
 // up adds copies.
 func (o *overlay) up(in step) step {
-	var own []*item                   // that wait, in order as they came
+	var own []*item                   // waiting originals, in order
 	waiting := heap.New(place.before) // copies
 	var copied slab
 	bound, over := math.Inf(-1), false
@@ -111,7 +112,7 @@ func (o *overlay) up(in step) step {
 			margin = max(margin, o.shift+o.ticks[i+1]-o.ticks[i])
 		}
 	}
-	first := func() (p place, isCopy bool) { // of all; behind all others where there is none
+	first := func() (p place, isCopy bool) { // the first of all; an infinite time if there is none
 		p = place{key: math.Inf(1), order: math.MaxUint64}
 		if len(own) > 0 {
 			p = placeOf(own[0])
@@ -158,7 +159,7 @@ func (o *overlay) up(in step) step {
 	}
 }
 
-// clone returns a copy of a row that is nobody's request in production.
+// clone returns a copy of a row without the identifiers of production's request.
 func (s *slab) clone(it *item) *item {
 	out := s.take()
 	row := out.Row
@@ -169,13 +170,13 @@ func (s *slab) clone(it *item) *item {
 	return out
 }
 
-// spread lays out the rows of each step of a coarse clock, and says how long the step is.
+// spread spreads the rows of each tick of a coarse clock, and reports the length of the tick.
 func spread(c *Config, in step, length *float64) step {
 	const lookahead = 4096
 	var head []*item
 	var ended error
 	waiting, bound, quantum := heap.New(place.before), math.Inf(-1), 0.
-	var tick []*item // of one timestamp, for SpreadEven
+	var tick []*item // the rows of one timestamp, for SpreadEven
 	move := func(it *item, part float64) {
 		it.place(tidy(it.key + quantum*part))
 		waiting.Push(placeOf(it))
@@ -230,7 +231,7 @@ func spread(c *Config, in step, length *float64) step {
 				}
 			case err != nil:
 				return nil, err
-			case c.Spread == SpreadUniform: // turns move together, or a later one would overtake
+			case c.Spread == SpreadUniform: // turns move together; otherwise a later one could overtake
 				bound = it.key
 				move(it, Place(c.Seed, it.group()))
 			default:
@@ -245,7 +246,7 @@ func spread(c *Config, in step, length *float64) step {
 	}
 }
 
-// gaps shortens gaps between neighbours in time.
+// gaps shortens gaps between consecutive rows.
 func gaps(most time.Duration, in step, cut *float64) step {
 	before, begun := 0., false
 	return func() (*item, error) {

@@ -11,36 +11,36 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// tree gives rows other blocks and keeps what they share. It knows where each row hangs in the prefix tree of the old blocks: a row has the
-// new blocks of the row above it as far as these end in old ones that both have, and a run of new ones behind them. So a row costs one search,
-// not one for each block, and its new blocks get canonical ids at once.
+// tree gives rows other blocks and preserves what they share. It knows the position of each row in the prefix tree of the old blocks. A row
+// has the new blocks of the row above it, as far as these end in old blocks that both have, and a run of new blocks after them. So a row
+// needs one search, not one for each block, and its new blocks get canonical ids at once.
 //
-// An id stands for its block and all before it. One that follows another id than it did before is another block, as everywhere.
+// An id identifies its block and all before it. As everywhere, an id that follows another id than before is another block.
 type tree struct {
 	ids   numbered // of old blocks
 	next  uint64   // new id
-	nodes nodes
+	nodes column[node]
 	near  []uint32 // of each page of old ids, the row that its first one is of
 	// twice are the partial last blocks of rows that end where others go on, or end: by their old ids.
 	twice map[uint64]uint64
 
-	// The row at hand: the old ids before it, how many of its blocks are of rows before, and the row that has the last of these.
+	// The current row: the old ids before it, how many of its blocks earlier rows have, and the row with the last of these.
 	was   uint64
 	had   int
 	above uint32
 }
 
-// node is a row: its old blocks, of which the leading ones are those of the row above it and the others have consecutive ids, and its new
-// blocks, of which the same is true. It takes 40 bytes.
+// node is a row: its old blocks (the leading ones are those of the row above it, and the others have consecutive ids), and its new blocks
+// in the same form. It uses 40 bytes.
 type node struct {
 	old, start uint64 // the first ids of its own blocks
 	above      uint32 // row, or none
-	had, own   uint32 // old blocks of the row above, and its own
-	lead, n    uint32 // new blocks of the row above, and all
-	partial    bool   // the last of its new blocks is not full
+	had, own   uint32 // old blocks from the row above; its own old blocks
+	lead, n    uint32 // new blocks from the row above; all new blocks
+	partial    bool   // the last of its new blocks is partial
 }
 
-// full is how many of the new blocks are.
+// full returns how many of the new blocks are full.
 func (n *node) full() int {
 	if n.partial {
 		return int(n.n) - 1
@@ -48,28 +48,10 @@ func (n *node) full() int {
 	return int(n.n)
 }
 
-// nodes grow without being moved.
-type nodes struct {
-	chunks [][]node
-	n      int
-}
-
-const nodesEach = 1 << 12
-
-func (l *nodes) at(i uint32) *node { return &l.chunks[i/nodesEach][i%nodesEach] }
-
-func (l *nodes) add(n node) {
-	if l.n%nodesEach == 0 {
-		l.chunks = append(l.chunks, make([]node, nodesEach))
-	}
-	*l.at(uint32(l.n)) = n //nolint:gosec // bounded by maxIndexed
-	l.n++
-}
-
 // page is for how many old ids the tree remembers a row, from which on to look for that of one of them.
 const page = 64
 
-// of returns the row that has an old block of its own, or none.
+// of returns the row that added an old block, or none.
 func (t *tree) of(id uint64) uint32 {
 	if id/page >= uint64(len(t.near)) {
 		return none
@@ -85,7 +67,7 @@ func (t *tree) of(id uint64) uint32 {
 	return at
 }
 
-// hang finds where a row with ids hangs, and makes these canonical.
+// hang finds the position of a row with ids, and makes these canonical.
 func (t *tree) hang(it *item) error {
 	if t.nodes.n >= maxIndexed {
 		return fmt.Errorf("lengths and block sizes of more than %d rows cannot be changed; transform the trace in parts", uint32(maxIndexed))
@@ -97,7 +79,7 @@ func (t *tree) hang(it *item) error {
 	added := t.ids.added
 	t.ids.row(own, ids[it.trunk:])
 	added += t.ids.added
-	it.root, it.trunk = 0, len(ids) // from now on they are of one domain
+	it.root, it.trunk = 0, len(ids) // from now on they have one domain
 	t.had, t.above = len(ids)-added, none
 	if t.had > 0 {
 		t.above = t.of(ids[t.had-1])
@@ -108,7 +90,7 @@ func (t *tree) hang(it *item) error {
 	return nil
 }
 
-// fits reports whether the row at hand has the old blocks of the row above it, and new ones behind these.
+// fits reports whether the current row has the old blocks of the row above it, and new ones after these.
 func (t *tree) fits(ids []uint64) bool {
 	for i, id := range ids[t.had:] {
 		if id != t.was+uint64(i) {
@@ -134,7 +116,7 @@ func (t *tree) fits(ids []uint64) bool {
 	return true
 }
 
-// strange gives the row at hand other ids from that block on which follows another one than it did before.
+// strange gives the current row other ids from the first block on that follows another block than before.
 func (t *tree) strange(ids []uint64) {
 	const domain, others = 1 << 63, 0x9e3779b97f4a7c15
 	k := 0
@@ -162,7 +144,7 @@ func (t *tree) strange(ids []uint64) {
 	}
 }
 
-// block returns an old block of a row, which has it.
+// block returns an old block of a row; the row must have it.
 func (t *tree) block(row uint32, at int) uint64 {
 	n := t.nodes.at(row)
 	for at < int(n.had) {
@@ -171,8 +153,8 @@ func (t *tree) block(row uint32, at int) uint64 {
 	return n.old + uint64(at) - uint64(n.had) //nolint:gosec // not negative
 }
 
-// lay gives the row that was hung up last the ids of n new blocks, the last of which may be partial. at returns in which old block a new one
-// ends, which is never before that of the one before.
+// lay assigns ids to the n new blocks of the row that was added last; the last one may be partial. at returns the old block in which a new
+// one ends; it must not decrease.
 func (t *tree) lay(it *item, n int, partial bool, at func(j int) int) {
 	ids := it.HashIDs
 	full := n
@@ -180,7 +162,7 @@ func (t *tree) lay(it *item, n int, partial bool, at func(j int) int) {
 		full--
 	}
 	lead := sort.Search(full, func(j int) bool { return at(j) >= t.had })
-	if lead > 0 { // a row before may have filled the same last block less
+	if lead > 0 { // an earlier row may have filled the same last block less
 		lead = min(lead, t.nodes.at(t.above).full())
 	}
 	own := len(ids) - t.had
@@ -194,7 +176,7 @@ func (t *tree) lay(it *item, n int, partial bool, at func(j int) int) {
 		out = make([]uint64, 0, n)
 	}
 	out = out[:n]
-	for k, above := lead, t.above; k > 0; { // from the last one on, up the tree
+	for k, above := lead, t.above; k > 0; { // from the last one up the tree
 		other := t.nodes.at(above)
 		for first := int(other.lead); k > first; k-- {
 			out[k-1] = other.start + uint64(k-1-first) //nolint:gosec // not negative
@@ -211,7 +193,7 @@ func (t *tree) lay(it *item, n int, partial bool, at func(j int) int) {
 	it.HashIDs, it.trunk = out, n
 }
 
-// last returns the id of the partial last block of the row at hand, which is another row's where both end in the same old block.
+// last returns the id of the partial last block of the current row. If another row ends in the same old block, both share it.
 func (t *tree) last(end uint64) uint64 {
 	if end < t.was {
 		if id, again := t.twice[end]; again {

@@ -9,9 +9,9 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// This file has turns follow each other by delays, and gives models other names: what depends on the rows of the session before.
+// This file makes turns follow each other by delays, and renames models. Both depend on earlier rows of the session.
 
-// turns makes the delays of later turns.
+// turns computes the delays of later turns.
 type turns struct {
 	c    *Config
 	last map[talker]turn // of each session
@@ -26,7 +26,7 @@ type talker struct {
 	copy    int
 }
 
-// turn is when a turn was sent, and how long it took, in ms.
+// turn records when a turn was sent, and how long it took, in ms.
 type turn struct {
 	at   mooncake.Opt[float64]
 	took mooncake.Opt[float64]
@@ -39,7 +39,7 @@ func (t *turns) rows(in step) step {
 			return nil, err
 		}
 		switch {
-		case it.WaitFor != nil: // what it waits for says when it goes
+		case it.WaitFor != nil: // the rows that it waits for decide when it is sent
 			if t.c.Turns == TurnsAtOnce && len(it.WaitFor) > 0 {
 				it.Delay, it.ToolWait = mooncake.Opt[float64]{}, mooncake.Opt[float64]{}
 				t.made++
@@ -61,7 +61,7 @@ func (t *turns) rows(in step) step {
 	}
 }
 
-// follow gives a turn a delay. One that has no timestamp, or follows one that has none, is left as it is.
+// follow sets the delay of a turn. If the turn or the one before has no timestamp, nothing changes.
 func (t *turns) follow(it *item, before turn) {
 	switch {
 	case t.c.Turns == TurnsAtOnce:
@@ -82,9 +82,9 @@ func (t *turns) follow(it *item, before turn) {
 	t.made++
 }
 
-// named gives models other names.
+// named renames models.
 func named(names []string, in step) step {
-	seen := map[string][]string{} // the models of each conversation, as the trace calls them
+	seen := map[string][]string{} // the models of each conversation, as in the trace
 	turn := 0
 	return func() (*item, error) {
 		it, err := in()

@@ -23,7 +23,7 @@ type Annotator struct {
 	pool        sync.Pool // of *worker
 }
 
-// New returns an annotator, or what is wrong with the configuration.
+// New returns an annotator, or an error about the configuration.
 func New(config Config) (*Annotator, error) {
 	if err := config.Validate(); err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func (a *Annotator) Traces(td ptrace.Traces) Counts {
 	return w.counts
 }
 
-// serviceName returns the name of the service that telemetry is from, or "".
+// serviceName returns the name of the service that sent the telemetry, or "".
 func serviceName(resource pcommon.Resource) string {
 	if v, ok := resource.Attributes().Get(semconv.ServiceName); ok && v.Type() == pcommon.ValueTypeStr && len(v.Str()) <= maxName {
 		return v.Str()
@@ -95,7 +95,7 @@ func (w *worker) span(service, scope string, span ptrace.Span) {
 			if rec.Engine.BlockSize > 0 {
 				name = spanKey{span.TraceID(), span.SpanID()}.name()
 			}
-			id := w.identify(rec, service, name) // reads the attributes before they change
+			id := w.identify(rec, service, name) // read the attributes before they change
 			w.readTools(rec)
 			w.annotate(rec, id, attributes)
 			w.tools.put(attributes)
@@ -113,7 +113,7 @@ func (w *worker) span(service, scope string, span ptrace.Span) {
 	before := attributes.Len()
 	w.cleanSpan(span, strict)
 	if strict && kind != genai.KindInference && attributes.Len() < before && w.reader.Span(scope, span).Kind == genai.KindInference {
-		// Cleaning has removed what showed that it is not a request.
+		// Cleaning has removed the evidence that it is not a request.
 		attributes.PutStr(spanKind, spanKindChain)
 	}
 }
@@ -124,7 +124,7 @@ const (
 	spanKindChain = "CHAIN"
 )
 
-// putSession writes the keyed hash of the session that a record names, unless the span has a session already.
+// putSession writes the keyed hash of a record's session, unless the span has a session already.
 func (w *worker) putSession(rec *genai.Record, attributes pcommon.Map) {
 	if rec.Session == "" {
 		return
@@ -136,7 +136,7 @@ func (w *worker) putSession(rec *genai.Record, attributes pcommon.Map) {
 	w.counts.Sessions++
 }
 
-// putClass writes the class and the priority that a record names, unless the span has its own.
+// putClass writes the class and the priority of a record, unless the span has its own.
 func putClass(rec *genai.Record, attributes pcommon.Map) {
 	if _, ok := attributes.Get(semconv.Class); !ok {
 		putString(attributes, semconv.Class, rec.Class)

@@ -13,10 +13,10 @@ import (
 	"go.opentelemetry.io/collector/pdata/xpdata/entity"
 )
 
-// removedName takes the place of a name that is so long that it may be a text.
+// removedName replaces a name that is so long that it may be a text.
 const removedName = "removed"
 
-// What the counts call values that are no attributes, and those that no table knows.
+// The names under which values that are not attributes, and values without a rule, are counted.
 const (
 	otherName     = "other"
 	labelName     = "(attribute name)"
@@ -34,8 +34,8 @@ const (
 
 // manner says how attributes are cleaned.
 type manner struct {
-	strictly bool // of GenAI telemetry: what the allow-list does not have goes
-	onSpan   bool // of a span, which alone has the large ones of ours
+	strictly bool // for GenAI telemetry: remove everything that is not on the allow-list
+	onSpan   bool // for a span; only spans have our large attributes
 }
 
 func (w *worker) removed(what string) { count(&w.counts.Removed, what, 1) }
@@ -48,13 +48,13 @@ func (w *worker) bound(text string, most int, set func(string), by, what string)
 	}
 }
 
-// withSchema is telemetry that names its schema.
+// withSchema is telemetry with a schema URL.
 type withSchema interface {
 	SchemaUrl() string
 	SetSchemaUrl(string)
 }
 
-// cleanResource cleans what stands around spans, logs or metrics. Entities only name attributes.
+// cleanResource cleans the resource of spans, logs or metrics. Entities only name attributes.
 func (w *worker) cleanResource(of interface {
 	withSchema
 	Resource() pcommon.Resource
@@ -74,7 +74,7 @@ func (w *worker) cleanResource(of interface {
 	})
 }
 
-// longer reports whether a name is longer than one may be.
+// longer reports whether a name is too long.
 func longer(names pcommon.StringSlice) bool {
 	for _, name := range names.All() {
 		if len(name) > maxName {
@@ -100,10 +100,10 @@ func (w *worker) cleanScope(of interface {
 	w.cleanAttributes(scope.Attributes(), manner{})
 }
 
-// cleanSpan cleans a span; strictly one of GenAI telemetry.
+// cleanSpan cleans a span; strictly if it is GenAI telemetry.
 func (w *worker) cleanSpan(span ptrace.Span, genAI bool) {
 	w.bound(span.Name(), maxName, span.SetName, removedName, labelSpan)
-	w.bound(span.Status().Message(), 0, span.Status().SetMessage, "", labelStatus) // rises with its exception, see deniedNames
+	w.bound(span.Status().Message(), 0, span.Status().SetMessage, "", labelStatus) // it repeats the message of an exception, see deniedNames
 	w.bound(span.TraceState().AsRaw(), maxState, span.TraceState().FromRaw, "", labelState)
 	if w.chain.Bytes = 0; genAI {
 		w.noteText(span.Attributes())
@@ -124,7 +124,7 @@ func (w *worker) cleanSpan(span ptrace.Span, genAI bool) {
 
 const genAIPrefix = "gen_ai."
 
-// ofGenAI reports whether attributes are those of GenAI telemetry.
+// ofGenAI reports whether attributes belong to GenAI telemetry.
 func ofGenAI(attributes pcommon.Map) bool {
 	for name := range attributes.All() {
 		if strings.HasPrefix(name, genAIPrefix) {
@@ -134,7 +134,7 @@ func ofGenAI(attributes pcommon.Map) bool {
 	return false
 }
 
-// harmless reports whether attributes are numbers under names that are no texts, as those of a token's event are.
+// harmless reports whether attributes are numbers with names that are not texts, like those of a token event.
 func harmless(attributes pcommon.Map) bool {
 	for name, value := range attributes.All() {
 		if len(name) > maxName || !number(value.Type()) {
@@ -144,7 +144,7 @@ func harmless(attributes pcommon.Map) bool {
 	return true
 }
 
-// number reports whether a value of a type holds no text.
+// number reports whether values of a type contain no text.
 func number(t pcommon.ValueType) bool {
 	switch t {
 	case pcommon.ValueTypeInt, pcommon.ValueTypeDouble, pcommon.ValueTypeBool, pcommon.ValueTypeEmpty:
@@ -154,7 +154,7 @@ func number(t pcommon.ValueType) bool {
 	}
 }
 
-// cleanLog cleans a log record; strictly one of GenAI telemetry, whose body is content.
+// cleanLog cleans a log record; strictly if it is GenAI telemetry, whose body is content.
 func (w *worker) cleanLog(log plog.LogRecord, genAI bool) {
 	if w.keeps() {
 		return
@@ -174,7 +174,7 @@ func (w *worker) removeBody(value pcommon.Value) {
 	w.removed(labelBody)
 }
 
-// cleanBody removes from a body what is denied, however deep, and what is too deep to tell.
+// cleanBody removes denied values from a body at any depth, and values that are nested too deeply.
 func (w *worker) cleanBody(value pcommon.Value, depth int) {
 	switch t := value.Type(); {
 	case t != pcommon.ValueTypeMap && t != pcommon.ValueTypeSlice:
@@ -198,13 +198,13 @@ func (w *worker) cleanBody(value pcommon.Value, depth int) {
 	}
 }
 
-// forbids reports whether a value goes because of its name.
+// forbids reports whether a value must be removed because of its name.
 func (r rule) forbids(value pcommon.Value) bool {
 	return r.verdict == banned || r.verdict == denied && !number(value.Type())
 }
 
-// cleanAttributes removes what is not to be seen. The strict way, for GenAI telemetry, leaves numbers, and short texts
-// under names that the allow-list has; the other leaves all but what the deny-table has and what is long.
+// cleanAttributes removes attributes. The strict way, for GenAI telemetry, keeps numbers, and short texts with names on the allow-list. The
+// other way keeps everything except long values and those in the deny-table.
 func (w *worker) cleanAttributes(attributes pcommon.Map, how manner) {
 	attributes.RemoveIf(func(name string, value pcommon.Value) bool {
 		if len(name) > maxName {
@@ -224,7 +224,7 @@ func (w *worker) cleanAttributes(attributes pcommon.Map, how manner) {
 	})
 }
 
-// stays reports whether an attribute is to be seen.
+// stays reports whether an attribute is kept.
 func (w *worker) stays(r rule, name string, value pcommon.Value, how manner) bool {
 	switch {
 	case r.forbids(value):
@@ -240,11 +240,11 @@ func (w *worker) stays(r rule, name string, value pcommon.Value, how manner) boo
 	}
 }
 
-// maxDepth is how deep values may be nested; deeper ones are removed.
+// maxDepth is the maximum nesting of values; deeper ones are removed.
 const maxDepth = 16
 
-// size returns what is left of a number of bytes after all that a value holds: below 0 where that is not enough,
-// where it is nested deeper than depth, or where a name within is denied.
+// size subtracts the size of a value with everything in it from n. The result is below 0 if the value is too large, nested deeper than
+// depth, or contains a denied name.
 func (w *worker) size(value pcommon.Value, bytes, depth int) int {
 	if depth == 0 {
 		return -1

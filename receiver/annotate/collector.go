@@ -16,38 +16,36 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// What the components of a Collector have in common that annotate: the settings that their users write, the metrics that they keep
-// and what they warn of.
+// What the annotating components of a Collector have in common: their settings, their metrics and their warnings.
 
-// CollectorConfig is a [Config] as users of a Collector write it.
+// CollectorConfig is a [Config] in the form of a Collector's configuration.
 type CollectorConfig struct {
 	// BlockSize is the number of tokens per block id, 1 to [MaxBlockSize]. Default 512.
 	BlockSize int `mapstructure:"block_size"`
-	// HashKey is the secret under which prompts and session ids are hashed, as it stands: see [ParseKey].
-	// Empty means a random one for this process.
+	// HashKey is the secret under which prompts and session ids are hashed, used literally: see [ParseKey]. Empty = a random one for this
+	// process.
 	HashKey configopaque.String `mapstructure:"hash_key"`
-	// Content says what becomes of text: drop, the default, or keep.
+	// Content says what happens to text: drop, the default, or keep.
 	Content Policy `mapstructure:"content"`
-	// SessionKeys are attributes that hold a session id, best first, by their full names. They come before those that are
-	// known.
+	// SessionKeys are the full names of attributes with a session id, best first. They come before the known ones.
 	SessionKeys []string `mapstructure:"session_keys"`
-	// ClassKeys are attributes that hold the class of a request, likewise. Headers are there as http.request.header.NAME.
+	// ClassKeys are attributes with the class of a request, in the same way. Headers are named http.request.header.NAME.
 	ClassKeys []string `mapstructure:"class_keys"`
-	// Deny are attributes that are removed from all telemetry, beside those that are known. A trailing *
-	// matches all names that begin so.
+	// Deny are attributes that are removed from all telemetry, in addition to the known ones. A trailing * matches all names with that
+	// beginning.
 	Deny []string `mapstructure:"deny"`
-	// MessageEnds says whether spans tell where the messages of a prompt end, and its reply. Default true.
+	// MessageEnds says whether spans record the ends of the prompt's messages and of the reply. Default true.
 	MessageEnds bool `mapstructure:"message_ends"`
-	// PromptOrder says of models in which order their chat templates write a prompt. The first that matches counts.
+	// PromptOrder says, for models, in which order their chat templates write a prompt. The first match counts.
 	PromptOrder []ModelOrder `mapstructure:"prompt_order"`
 }
 
-// DefaultCollectorConfig returns the settings of users who write none.
+// DefaultCollectorConfig returns the default settings.
 func DefaultCollectorConfig() CollectorConfig {
 	return CollectorConfig{BlockSize: mooncake.BlockSize, Content: ContentDrop, MessageEnds: true}
 }
 
-// Config returns the configuration of an [Annotator], or all that is wrong with the settings.
+// Config returns the configuration of an [Annotator], or all errors of the settings.
 func (c *CollectorConfig) Config() (Config, error) {
 	key, err := ParseKey(string(c.HashKey))
 	config := Config{
@@ -61,12 +59,12 @@ func (c *CollectorConfig) Config() (Config, error) {
 		PromptOrder:     c.PromptOrder,
 	}
 	if c.BlockSize == 0 {
-		config.BlockSize = -1 // the default is written out
+		config.BlockSize = -1 // the default must be explicit
 	}
 	return config, errors.Join(err, config.Validate())
 }
 
-// Annotator returns an annotator with these settings, or all that is wrong with them.
+// Annotator returns an annotator with these settings, or all errors of the settings.
 func (c *CollectorConfig) Annotator() (*Annotator, error) {
 	config, err := c.Config()
 	if err != nil {
@@ -75,7 +73,7 @@ func (c *CollectorConfig) Annotator() (*Annotator, error) {
 	return New(config)
 }
 
-// Warn logs what works and is probably not meant.
+// Warn logs settings that work but are probably not intended.
 func (a *Annotator) Warn(logger *zap.Logger) {
 	if a.config.Key.IsZero() {
 		logger.Warn("hash_key is empty: prompts and sessions are hashed under a random key, so that nothing matches what another "+
@@ -88,20 +86,21 @@ func (a *Annotator) Warn(logger *zap.Logger) {
 	}
 }
 
-// Instruments are the metrics that a component has of its [Counts], each by one attribute or by none. A nil one is of what the component
-// does not do.
+// Instruments are a component's metrics of its [Counts], each with one attribute or none. Those of things that the component does not do
+// are nil.
 type Instruments struct {
 	Spans, Sessions, WithoutTokens, CompletedUsage, TruncatedPrompts, MetricPoints, CarrierSpans metric.Int64Counter
 
 	GenAISpans     metric.Int64Counter // by dialect
-	InferenceSpans metric.Int64Counter // by identity; "annotated" are those that came with one
+	InferenceSpans metric.Int64Counter // by identity; "annotated" = annotated before
 	LogRecords     metric.Int64Counter // by kind
 	Dropped        metric.Int64Counter // by reason
 	RemovedValues  metric.Int64Counter // by key
 }
 
-// Begin makes counters whose attributes are known exist before they count anything: a rate would miss the first event, and an alert
-// cannot tell none from a component that does not count. Dialects and rules of removal are as many as there are producers.
+// Begin creates counters with known attributes before they count anything, because a rate would miss the first event, and an alert could
+// not distinguish zero events from a component that does not count. There are as many dialects and rules of removal as producers, so these
+// are not created.
 func (i *Instruments) Begin(ctx context.Context) {
 	begin := func(counter metric.Int64Counter, key string, values ...string) {
 		for _, value := range values {
@@ -124,7 +123,7 @@ func (i *Instruments) Begin(ctx context.Context) {
 	}
 }
 
-// Kinds of log records, as an attribute; kindAnnotated is also an identity.
+// Kinds of log records, as values of an attribute; kindAnnotated is also an identity.
 const (
 	kindContent   = "content"
 	kindRequest   = "request"
@@ -132,7 +131,7 @@ const (
 	kindOther     = "other"
 )
 
-// Record adds what one call counted.
+// Record adds the counts of one call.
 func (i *Instruments) Record(ctx context.Context, n Counts) {
 	add := func(to metric.Int64Counter, n int64, attributes ...attribute.KeyValue) {
 		if n > 0 && to != nil {

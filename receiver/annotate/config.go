@@ -13,35 +13,35 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Policy says what becomes of text.
+// Policy says what happens to text.
 type Policy string
 
 // The policies. The zero Policy is ContentDrop.
 const (
 	ContentDrop Policy = "drop" // text is hashed and removed
-	ContentKeep Policy = "keep" // text is hashed and stays
+	ContentKeep Policy = "keep" // text is hashed and kept
 )
 
-// Config says how telemetry is annotated. The zero Config works.
+// Config configures an [Annotator]. The zero Config works.
 type Config struct {
-	// BlockSize is the number of tokens per block id, 1 to MaxBlockSize; 0 is [mooncake.BlockSize].
+	// BlockSize is the number of tokens per block id, 1 to MaxBlockSize; 0 = [mooncake.BlockSize].
 	BlockSize int
-	// Key is what prompts and session ids are hashed under. The zero Key is random, and the same in all of the process.
+	// Key is the key under which prompts and session ids are hashed. The zero Key is random, and the same in the whole process.
 	Key     blockhash.Key
 	Content Policy
-	// SessionKeys are names of attributes that hold a session id, best first. They come before the known ones, and
-	// survive where they are no longer than an id is.
+	// SessionKeys are names of attributes with a session id, best first. They come before the known ones, and are kept if they are not
+	// longer than an id.
 	SessionKeys []string
-	// ClassKeys are names of attributes that hold the class of a request, likewise. What they hold is no secret: a class of one word is
-	// written to spans, journals and traces as it is.
+	// ClassKeys are names of attributes with the class of a request, in the same way. Their values are not secret: a class of one word is
+	// written unchanged to spans, journals and traces.
 	ClassKeys []string
-	// Deny are names of attributes that are removed from all telemetry, beside the known ones; a trailing *
-	// matches all names that begin so. They are removed after they have been read. With ContentKeep there must be none.
+	// Deny are names of attributes that are removed from all telemetry, in addition to the known ones; a trailing * matches all names with
+	// that beginning. They are removed after they have been read. Must be empty with ContentKeep.
 	Deny []string
-	// OmitMessageEnds leaves out where the messages of a prompt end, and where its reply does: see package blockhash on what these tell.
+	// OmitMessageEnds leaves out the ends of the prompt's messages and of the reply: package blockhash says what these reveal.
 	OmitMessageEnds bool
-	// PromptOrder says of models in which order their chat templates write a prompt, where that is not the order of telemetry, or where
-	// it is known to be. The first that matches counts. With OmitMessageEnds there must be none.
+	// PromptOrder says, for models, in which order their chat templates write a prompt, if that differs from the order of telemetry, or is
+	// known to be the same. The first match counts. Must be empty with OmitMessageEnds.
 	PromptOrder []ModelOrder
 	Limits      genai.Limits
 }
@@ -49,7 +49,7 @@ type Config struct {
 // MaxBlockSize is the largest block, in tokens.
 const MaxBlockSize = 1 << 20
 
-// Validate returns what is wrong with the configuration, all of it, as messages for those who wrote it.
+// Validate returns all errors of the configuration, as messages for its author.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.BlockSize < 0 || c.BlockSize > MaxBlockSize {
@@ -87,9 +87,9 @@ func (c *Config) Validate() error {
 	return errors.Join(append(errs, c.validateOrders()...)...)
 }
 
-// ParseKey reads a hash key from a configuration. The characters are the key as they stand, without white space around
-// them; nothing is decoded, so that "openssl rand -hex 32" makes a key of 64 bytes for whoever reads it. An empty text
-// is the zero Key, fewer than [blockhash.KeySize] bytes are an error that does not repeat them.
+// ParseKey reads a hash key from a configuration. The key is the literal characters, without surrounding white space; nothing is decoded,
+// so that the output of "openssl rand -hex 32" is a key of 64 bytes everywhere. An empty text is the zero Key; fewer than
+// [blockhash.KeySize] bytes are an error that does not repeat them.
 func ParseKey(text string) (blockhash.Key, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {

@@ -5,25 +5,25 @@ package annotate
 
 import "github.com/moonloop/moonloop/genai"
 
-// Reason says why something of the telemetry did not get into an annotation.
+// Reason is why a part of the telemetry is not in an annotation.
 type Reason string
 
-// The reasons. The last two are for those who call [Annotator.Logs] and have no use for a part of what it gives.
+// The reasons. The last two are for callers of [Annotator.Logs] that do not use all of its results.
 const (
 	ReasonPromptGaps      Reason = "prompt_gaps"          // a part of the prompt before its end is missing: no cells
 	ReasonPromptTextless  Reason = "prompt_textless"      // messages without text: the producer records none, or redacts it
 	ReasonHashesPartial   Reason = "hashes_partial"       // not all of an engine's hashes could be read
 	ReasonHashesBlockSize Reason = "hashes_blocksize"     // an engine's blocks are coarser than ours, or do not divide them
-	ReasonHashesLength    Reason = "hashes_length"        // an engine's hashes are not those of so many tokens
-	ReasonUsageDoubtful   Reason = "usage_doubtful"       // the producer makes token counts up: taken off the span
+	ReasonHashesLength    Reason = "hashes_length"        // an engine's hashes are not those of this many tokens
+	ReasonUsageDoubtful   Reason = "usage_doubtful"       // the producer invents token counts: removed from the span
 	ReasonUsageEstimate   Reason = "usage_estimate"       // the output can only be estimated: not written as usage
 	ReasonReplyPartial    Reason = "reply_partial"        // a reply to a whole prompt that is not whole, or one of several
 	ReasonReplyAlone      Reason = "reply_without_prompt" // a reply in log records whose prompt came in another batch
 	ReasonToolIDs         Reason = "tool_ids"             // ids of tool calls past the bound of a request, or too long
 	ReasonLogNoSpan       Reason = "log_no_span"          // a prompt in a log record that names no span
 	ReasonLogNoTime       Reason = "log_no_time"          // a request in a log record without any time
-	ReasonLogOther        Reason = "log_other"            // a log record that is neither, where nobody takes log records
-	ReasonNoPipeline      Reason = "no_pipeline"          // a span made of log records, where nobody takes spans
+	ReasonLogOther        Reason = "log_other"            // another log record, if no pipeline takes log records
+	ReasonNoPipeline      Reason = "no_pipeline"          // a span made from log records, if no pipeline takes spans
 )
 
 // reasons are all of them.
@@ -32,32 +32,32 @@ var reasons = []Reason{
 	ReasonReplyPartial, ReasonReplyAlone, ReasonToolIDs, ReasonLogNoSpan, ReasonLogNoTime, ReasonLogOther, ReasonNoPipeline,
 }
 
-// Counts says what was seen and done. The zero Counts is empty and ready.
+// Counts counts what was seen and done. The zero Counts is empty and ready.
 type Counts struct {
 	Spans     int64 // seen
-	Annotated int64 // of which came with an annotation, by another receiver or by a replay; these are not read again
+	Annotated int64 // those annotated before, by another receiver or by a replay; they are not read again
 
-	// Dialects counts the spans of GenAI telemetry, whatever they stand for, by who wrote them.
+	// Dialects counts the spans of GenAI telemetry, of all kinds, by dialect.
 	Dialects map[genai.Dialect]int64
-	// Identities counts the inference spans annotated, by identity; those of log records included.
+	// Identities counts the annotated inference spans by identity, including those made from log records.
 	Identities map[string]int64
-	Sessions   int64 // spans that were given the twin of their session id
+	Sessions   int64 // spans with the twin of their session id
 
-	WithoutTokens int64 // of the annotated ones: no count of input or of output tokens
-	Completed     int64 // of which without the cached or the reasoning tokens, which are more: they were added
-	Truncated     int64 // prompts of which only the beginning was there
+	WithoutTokens int64 // annotated ones without a count of input or of output tokens
+	Completed     int64 // those whose input or output excluded cached or reasoning tokens: these were added
+	Truncated     int64 // prompts of which only the beginning was recorded
 
 	Logs          int64 // log records seen
-	AnnotatedLogs int64 // of which another receiver has read; these are not read again
-	ContentLogs   int64 // of which are about the content of a span
-	RequestLogs   int64 // of which are a request each
-	Carriers      int64 // spans made of the content, one for all messages of a span
-	RequestSpans  int64 // spans made of the requests
+	AnnotatedLogs int64 // those annotated before; they are not read again
+	ContentLogs   int64 // those about the content of a span
+	RequestLogs   int64 // those that are a request each
+	Carriers      int64 // spans made from the content, one for all messages of a span
+	RequestSpans  int64 // spans made from the requests
 
 	Points int64 // data points of metrics seen
 
 	Dropped map[Reason]int64
-	// Removed counts values by what they were called. Names that no table has are "other".
+	// Removed counts values by their names. Names without a rule are "other".
 	Removed map[string]int64
 }
 
@@ -82,10 +82,10 @@ func (c *Counts) Add(other Counts) {
 	merge(&c.Removed, other.Removed)
 }
 
-// OtherLogs returns the number of log records that have nothing to do with requests.
+// OtherLogs returns the number of log records that do not concern requests.
 func (c *Counts) OtherLogs() int64 { return c.Logs - c.AnnotatedLogs - c.ContentLogs - c.RequestLogs }
 
-// Drop counts what was dropped for a reason.
+// Drop counts a dropped item by its reason.
 func (c *Counts) Drop(why Reason, n int64) {
 	if n > 0 {
 		count(&c.Dropped, why, n)

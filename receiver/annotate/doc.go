@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package annotate turns GenAI telemetry of any producer into annotated inference spans, in place, and removes its text.
+// Package annotate annotates the inference spans in GenAI telemetry of any producer, in place, and removes its text.
 //
 // # Annotation
 //

@@ -14,21 +14,21 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// identity is what is known of a prompt. Its slices are those of the worker.
+// identity identifies a prompt. It shares its slices with the worker.
 type identity struct {
 	kind   string // [semconv.IdentityNone], ...
 	domain string
 	ids    []uint64
 	size   int // tokens per id
 	cells  []byte
-	prefix bool  // cells are of the beginning of the prompt only
+	prefix bool  // the cells cover only the beginning of the prompt
 	media  int64 // see [Written]
 	ends   []byte
 	reply  []byte
 }
 
-// identify finds what identifies the prompt of a request: the engine's hashes, else the tokens, else the text. The
-// scope of an engine is its service's name; span names the request in what stands for blocks that no engine has hashed.
+// identify returns the identity of a request's prompt: the engine's hashes, else the tokens, else the text. The scope of an engine's
+// hashes is the name of its service. The ids of blocks that no engine has hashed are derived from span.
 func (w *worker) identify(rec *genai.Record, scope, span string) identity {
 	if rec.Engine.BlockSize > 0 {
 		if id, ok := w.engine(rec, scope, span); ok {
@@ -51,7 +51,7 @@ func (w *worker) identify(rec *genai.Record, scope, span string) identity {
 	return id
 }
 
-// engine makes our blocks of an engine's.
+// engine converts an engine's blocks to blocks of our size.
 func (w *worker) engine(rec *genai.Record, scope, span string) (identity, bool) {
 	if !rec.Engine.Complete {
 		w.counts.Drop(ReasonHashesPartial, 1)
@@ -60,7 +60,7 @@ func (w *worker) engine(rec *genai.Record, scope, span string) (identity, bool) 
 	d := w.domain(semconv.IdentityEngine, scope, rec.Model())
 	size := w.config.BlockSize
 	if from := rec.Engine.BlockSize; from > size && from <= mooncake.BlockSize && from%size == 0 {
-		size = from // nobody knows finer ones, and a trace makes its blocks of these
+		size = from // finer blocks are not known; the compiler makes the trace's blocks from these
 	}
 	ids, err := d.hasher.Reblock(w.ids[:0], rec.Engine.Hashes, rec.Engine.BlockSize, size, rec.InputTokens.V, span)
 	if err != nil {
@@ -75,11 +75,11 @@ func (w *worker) engine(rec *genai.Record, scope, span string) (identity, bool) 
 	return identity{kind: semconv.IdentityEngine, domain: d.name, ids: ids, size: size}, true
 }
 
-// text ends the prompt that the hasher of a domain was given.
+// text ends the prompt that was written to the hasher of a domain.
 func (w *worker) text(d *domain, seen Written) identity {
 	chain := d.hasher.Chain()
 	if len(chain.Cells) > keepCells {
-		clear(w.domains) // and with them the memory of the hasher, after this
+		clear(w.domains) // which also frees the memory of the hasher, after this call
 	}
 	switch seen.Extent {
 	case genai.ExtentNone:
@@ -102,7 +102,7 @@ func (w *worker) text(d *domain, seen Written) identity {
 	return id
 }
 
-// addReply adds the end of the reply to the identity of a whole prompt, which the hasher of a domain has just been given.
+// addReply adds the end of the reply to the identity of a whole prompt, which has just been written to the hasher of a domain.
 func (w *worker) addReply(id *identity, d *domain, reply *genai.Reply) {
 	if !w.takesReply(id) || !reply.Present() {
 		return
@@ -112,18 +112,18 @@ func (w *worker) addReply(id *identity, d *domain, reply *genai.Reply) {
 		w.counts.Drop(ReasonReplyPartial, 1)
 		return
 	}
-	w.reply, _ = end.AppendBinary(w.reply[:0]) // that of a hasher is one
+	w.reply, _ = end.AppendBinary(w.reply[:0]) // a hasher's value always encodes
 	id.reply = w.reply
 }
 
-// takesReply reports whether a reply is of use beside an identity: that of a whole text.
+// takesReply reports whether an identity can have a reply: only that of a whole text can.
 func (w *worker) takesReply(id *identity) bool {
 	return id.kind == semconv.IdentityText && !id.prefix && !w.config.OmitMessageEnds
 }
 
-// putIdentity writes an identity to a span.
+// putIdentity writes an identity to the attributes of a span.
 func (w *worker) putIdentity(id identity, attributes pcommon.Map) {
-	attributes.RemoveIf(func(name string, _ pcommon.Value) bool { // of a sender that annotates by halves
+	attributes.RemoveIf(func(name string, _ pcommon.Value) bool { // left by a sender that annotates incompletely
 		switch name {
 		case semconv.Identity, semconv.HashIDs, semconv.BlockSize, semconv.HashDomain, semconv.HashKey, semconv.Cells,
 			semconv.CellsPrefix, semconv.CellsMedia, semconv.CellsEnds, semconv.CellsReply, semconv.HashRanges, semconv.FineBlockSize,

@@ -15,13 +15,12 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Logs returns the spans that log records stand for, and cleans the records in place. Messages of a span's prompt
-// become one span [semconv.SpanContent] below it, a request of Dynamo's trace becomes an inference span. Records of both
-// kinds are marked by [semconv.Identity], and are only cleaned by the next receiver: it would make the same span under
-// another id, or find a prompt without text.
+// Logs returns the spans that log records stand for, and cleans the records in place. Messages of a span's prompt become one span
+// [semconv.SpanContent] below it; a request of Dynamo's trace becomes an inference span. Records of both kinds are marked by
+// [semconv.Identity], and the next receiver only cleans them: otherwise it would make the same span with another id, or find a prompt
+// without text.
 //
-// The messages of a span are joined as far as they are in ld. A sender that cuts its batches within a prompt makes two
-// spans of it.
+// The messages of a span are joined as far as they are in ld. If a sender ends a batch within a prompt, it becomes two spans.
 func (a *Annotator) Logs(ld plog.Logs) (ptrace.Traces, Counts) {
 	w := a.worker()
 	defer w.release()
@@ -49,7 +48,7 @@ func (a *Annotator) Logs(ld plog.Logs) (ptrace.Traces, Counts) {
 	return out.traces, w.counts
 }
 
-// log annotates and cleans a log record, or keeps it for the prompt of its span.
+// log annotates and cleans a log record, or stores it for the prompt of its span.
 func (w *worker) log(resource pcommon.Resource, scope string, log plog.LogRecord, prompts *logPrompts, out *spanSink) {
 	w.counts.Logs++
 	if isAnnotated(log.Attributes()) {
@@ -87,21 +86,21 @@ func (w *worker) log(resource pcommon.Resource, scope string, log plog.LogRecord
 	w.cleanLog(log, genAI)
 }
 
-// mark says on a log record what identifies the prompt that it is about.
+// mark writes the identity of a prompt to a log record about it.
 func mark(log plog.LogRecord, identity string) { log.Attributes().PutStr(semconv.Identity, identity) }
 
-// spanKey is the span that log records name.
+// spanKey identifies the span of log records.
 type spanKey struct {
 	trace pcommon.TraceID
 	span  pcommon.SpanID
 }
 
-// logPrompt is what a batch holds of the prompt of one span.
+// logPrompt is the prompt of one span, as far as a batch has it.
 type logPrompt struct {
 	key      spanKey
 	resource pcommon.Resource
 	messages []logMessage
-	replies  []logMessage // to it; of several nobody knows which one the prompt goes on with
+	replies  []logMessage // to the prompt; if there are several, it is unknown which one continues the conversation
 }
 
 // logMessage is a log record with one message, or with a whole prompt.
@@ -117,7 +116,7 @@ type logPrompts struct {
 	inOrder []*logPrompt
 }
 
-// of returns the prompt of the span that a record names.
+// of returns the prompt of a record's span.
 func (ps *logPrompts) of(resource pcommon.Resource, log plog.LogRecord) *logPrompt {
 	key := spanKey{log.TraceID(), log.SpanID()}
 	p := ps.bySpan[key]
@@ -129,13 +128,13 @@ func (ps *logPrompts) of(resource pcommon.Resource, log plog.LogRecord) *logProm
 	return p
 }
 
-// recordTime returns when a log record was made, or else seen.
+// recordTime returns when a log record was made, or else observed.
 func recordTime(log plog.LogRecord) pcommon.Timestamp {
 	return cmp.Or(log.Timestamp(), log.ObservedTimestamp())
 }
 
-// logText hashes the prompt of log records, and the reply to it. A record with a whole prompt counts; without one, all records
-// with a message each, in the order of their time, and of their place where that is the same.
+// logText hashes the prompt of log records, and the reply to it. A record with a whole prompt is used alone. Otherwise all records with one
+// message each are used, in order of time, then of position.
 func (w *worker) logText(p *logPrompt) (id identity, session string) {
 	slices.SortStableFunc(p.messages, func(a, b logMessage) int { return cmp.Compare(recordTime(a.log), recordTime(b.log)) })
 	d := w.domain(semconv.IdentityText, "", "")
@@ -167,7 +166,7 @@ func (w *worker) logText(p *logPrompt) (id identity, session string) {
 	return w.logReply(w.text(d, all), d, p), session
 }
 
-// logReply adds the end of the reply that a batch holds to the identity of the prompt that it holds.
+// logReply adds the end of the batch's reply to the identity of the batch's prompt.
 func (w *worker) logReply(id identity, d *domain, p *logPrompt) identity {
 	switch n := len(p.replies); {
 	case n == 1:
@@ -178,8 +177,8 @@ func (w *worker) logReply(id identity, d *domain, p *logPrompt) identity {
 	return id
 }
 
-// countAlone counts the replies whose prompt is not in the batch: a sender that cuts its batches between the two, as one whose replies
-// take longer than its batches does, loses them.
+// countAlone counts the replies whose prompt is not in the batch: if a batch ends between the two, for example because replies take longer
+// than batches, the replies are lost.
 func (w *worker) countAlone(p *logPrompt) {
 	for _, r := range p.replies {
 		if !w.config.OmitMessageEnds && w.reader.Log(r.scope, r.log).Reply.Walk(func(genai.Piece) bool { return true }) {
@@ -188,13 +187,13 @@ func (w *worker) countAlone(p *logPrompt) {
 	}
 }
 
-// join returns the extent of a prompt of which one more message is known, which has text or not.
+// join returns the extent of a prompt after one more message, which has text or not.
 func join(before, message genai.Extent) genai.Extent {
 	switch {
 	case message == genai.ExtentNone:
 		return before
 	case before == genai.ExtentCut, before == genai.ExtentGaps:
-		return genai.ExtentGaps // what follows a cut stands after a hole
+		return genai.ExtentGaps // text after a cut comes after a gap
 	default:
 		return message
 	}

@@ -10,8 +10,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/pmetric"
 )
 
-// Metrics cleans metrics in place, and adds and takes away no data point. They hold attributes like other telemetry;
-// nothing in them stands for a request.
+// Metrics cleans metrics in place, and adds and removes no data point. They have attributes like other telemetry, but do not stand for
+// requests.
 func (a *Annotator) Metrics(md pmetric.Metrics) Counts {
 	w := a.worker()
 	defer w.release()

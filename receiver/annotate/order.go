@@ -13,32 +13,32 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// In which order the template of a model writes a prompt is nothing that telemetry shows. An operator who knows it says so by the
-// model's name, and each span of that model passes it on. The text is hashed as it comes all the same: whoever compiles the journals
-// knows from usage where in that order a reply ends, to the token, and moves what was moved.
+// Telemetry does not show in which order the template of a model writes a prompt. An operator can configure it by the model's name; then
+// each span of that model records it. The text is still hashed in the order of telemetry: the compiler knows from usage where in the
+// template's order a reply ends, to the token, and moves the parts.
 
 // orders are the values of [semconv.PromptOrder].
 var orders = []string{semconv.PromptOrderAsSent, semconv.PromptOrderSystemLast, semconv.PromptOrderToolsLast, semconv.PromptOrderBothLast}
 
-// isPromptOrder reports whether a text is an order of prompts.
+// isPromptOrder reports whether a text is a valid order of prompts.
 func isPromptOrder(s string) bool { return slices.Contains(orders, s) }
 
 // ModelOrder says in which order the chat template of a model writes a prompt.
 type ModelOrder struct {
-	// Model is the name that is asked for or answers. A trailing * matches all names that begin so.
+	// Model is the requested model, or that of the reply. A trailing * matches all names with that beginning.
 	Model string `mapstructure:"model"`
-	// Order is what the template moves directly before the last message of the user: as_sent (nothing), system_last, tools_last or
+	// Order names what the template moves directly before the last message of the user: as_sent (nothing), system_last, tools_last or
 	// both_last.
 	Order string `mapstructure:"order"`
 }
 
-// matches reports whether the order is that of a model with a name.
+// matches reports whether the order applies to a model.
 func (o ModelOrder) matches(name string) bool {
 	prefix, cut := strings.CutSuffix(o.Model, "*")
 	return name == o.Model || cut && strings.HasPrefix(name, prefix)
 }
 
-// order returns the order of the prompts of the model that a request asked for, or of the one that answered; "" if nobody said.
+// order returns the configured order for the requested model, or for that of the reply; "" if there is none.
 func (c *Config) order(rec *genai.Record) string {
 	for _, o := range c.PromptOrder {
 		if o.matches(rec.RequestModel) || o.matches(rec.ResponseModel) {
@@ -48,7 +48,7 @@ func (c *Config) order(rec *genai.Record) string {
 	return ""
 }
 
-// validateOrders returns what is wrong with [Config.PromptOrder].
+// validateOrders returns the errors of [Config.PromptOrder].
 func (c *Config) validateOrders() (errs []error) {
 	for i, o := range c.PromptOrder {
 		prefix, _ := strings.CutSuffix(o.Model, "*")

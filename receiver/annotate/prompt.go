@@ -12,16 +12,15 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// Written is what [Prompt] saw and wrote.
+// Written describes what [Prompt] read and wrote.
 type Written struct {
 	genai.Walked
-	// MediaEnd is the number of bytes of the canonical prompt up to the end of the last medium, with what was written
-	// before; 0 where there is none. It is a multiple of [blockhash.CellSize].
+	// MediaEnd is the number of bytes of the canonical prompt up to the end of the last medium, including what was written before; 0 if
+	// there is none. It is a multiple of [blockhash.CellSize].
 	MediaEnd int64
 }
 
-// Prompt writes the canonical prompt of content to h, and returns what there was. It is the one place that says how a
-// prompt becomes bytes:
+// Prompt writes the canonical prompt of content to h, and returns what it contained. This function defines how a prompt becomes bytes:
 //
 //   - a message is its role, 0A, its pieces one after the other with nothing between them, 0A. Pieces are texts, reasoning,
 //     tool calls, tool results, parts that are not known, and media, as [genai.Piece] has them.
@@ -31,7 +30,7 @@ type Written struct {
 //   - the last message of content that was cut has no 0A at its end: what is written is then the beginning of what the
 //     whole would have been, and its full cells are those of the whole.
 //
-// Several contents after one another make one prompt.
+// Several contents one after another make one prompt.
 func Prompt(h *blockhash.Hasher, content *genai.Content) Written {
 	w := promptWriter{h: h}
 	seen := content.Walk(w.piece)
@@ -41,8 +40,8 @@ func Prompt(h *blockhash.Hasher, content *genai.Content) Written {
 	return Written{seen, w.mediaEnd}
 }
 
-// Reply writes the reply to a whole prompt behind it, as the message that it is in the next prompt, and returns where that ends. ok is
-// false where the reply is not known whole; what was written then is of no use, and the chain of the prompt has to be taken before.
+// Reply writes the reply to a whole prompt after it, as the message that it becomes in the next prompt, and returns its end. ok is false if
+// the reply is not known completely; the text written then is useless, and the chain of the prompt must be taken before.
 func Reply(h *blockhash.Hasher, reply *genai.Reply) (end blockhash.End, ok bool) {
 	w := promptWriter{h: h}
 	if !reply.Walk(w.piece) {
@@ -58,7 +57,7 @@ const toolsRole = "tools"
 // promptWriter writes pieces.
 type promptWriter struct {
 	h        *blockhash.Hasher
-	open     bool // a message waits for its end
+	open     bool // a message has not ended
 	mediaEnd int64
 }
 
@@ -80,7 +79,7 @@ func (w *promptWriter) piece(p genai.Piece) bool {
 	return true
 }
 
-// noBytes complete a cell.
+// noBytes fill up a cell.
 var noBytes = strings.Repeat("\x00", blockhash.CellSize)
 
 func (w *promptWriter) medium(piece string) {

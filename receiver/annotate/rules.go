@@ -11,66 +11,65 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// What may be left of a value.
+// The limits of a value that is kept.
 const (
-	maxName  = 256  // bytes of a name, and of a value on GenAI telemetry: more is a text
-	maxValue = 1024 // bytes of a value on other telemetry, nested ones together
-	maxState = 512  // bytes of a trace state, which is what W3C asks everybody to pass on
+	maxName  = 256  // bytes of a name, and of a value in GenAI telemetry: a longer one is a text
+	maxValue = 1024 // bytes of a value in other telemetry, with everything in it
+	maxState = 512  // bytes of a trace state, the size that W3C asks everyone to propagate
 )
 
 const ownPrefix = "mooncake."
 
-// verdict says what becomes of an attribute because of its name.
+// verdict says what happens to an attribute because of its name.
 type verdict uint8
 
 const (
-	unknown verdict = iota // stays on other telemetry where it is short, goes from GenAI telemetry
-	allowed                // stays where it is short, and of its shape
-	own                    // one of ours: stays where it is what we write
-	denied                 // goes, unless it is a number
-	banned                 // goes, numbers too: the configuration says so
+	unknown verdict = iota // kept in other telemetry if it is short; removed from GenAI telemetry
+	allowed                // kept if it is short, and has the right form
+	own                    // one of ours: kept if it has the form that we write
+	denied                 // removed, unless it is a number
+	banned                 // removed, including numbers, because the configuration says so
 )
 
-// shape says what a value of a name looks like.
+// shape is the form of a value.
 type shape uint8
 
 const (
 	anything shape = iota
 	word           // one word, by [genai.IsWord]
 	numeric        // a number or a flag, if it is a text
-	reason         // one word; [semconv.ErrorOther] takes the place of others
-	address        // a URL, whose ends that may hold text are cut off
+	reason         // one word; other values are replaced by [semconv.ErrorOther]
+	address        // a URL, whose parts that may contain text are removed
 )
 
-// rule is a name, or the beginning or end of names, with what becomes of it.
+// rule is a name, or the beginning or end of names, with its verdict.
 type rule struct {
-	name    string // as the counts show it
+	name    string // as in the counts
 	verdict verdict
 	shape   shape
 }
 
-// Names beyond those of the GenAI dialects, apart by white space.
+// Names in addition to those of the GenAI dialects, separated by white space.
 var (
 	// allowedNames are those of ids, models, reasons and addresses.
 	//
 	//go:embed names/allowed.txt
 	allowedNames string
-	// addressNames hold URLs. A query is what somebody searches for, or a key; user and password stand before the host.
+	// addressNames are URLs. A query may be a search term or a key; user and password come before the host.
 	//
 	//go:embed names/addresses.txt
 	addressNames string
-	// deniedNames hold text on telemetry that is not of GenAI.
+	// deniedNames are names of texts in telemetry other than GenAI.
 	//
-	// An exception rises through every span above the request that it comes from, and providers and HTTP clients quote the
-	// request in its message, which is also the first line of the stack trace. Statements and parameters of a database are
-	// how an application stores its conversations; their summary, operation and collection stay. Headers and queries are
-	// where keys are.
+	// An exception propagates through every span above its request, and providers and HTTP clients quote the request in its message, which
+	// is also the first line of the stack trace. Applications store conversations with statements and parameters of a database; their
+	// summary, operation and collection are kept. Headers and queries may contain keys.
 	//
 	//go:embed names/denied.txt
 	deniedNames string
 )
 
-// ruleOf is what becomes of the names of the GenAI dialects.
+// ruleOf has the verdicts for the names of the GenAI dialects.
 var ruleOf = [...]rule{
 	genai.NameFact:    {verdict: allowed},
 	genai.NameWord:    {verdict: allowed, shape: word},
@@ -83,12 +82,12 @@ var ruleOf = [...]rule{
 type rules struct {
 	exact    map[string]rule
 	prefixes [256][]rule     // by first byte of the names, banned ones first
-	words    map[string]rule // by what stands behind the last dot of a name
+	words    map[string]rule // by the part after the last dot of a name
 	bans     bool
 }
 
-// newRules returns the rules of a configuration: what it denies comes first, then what it calls a session, then
-// exact names, then beginnings of names, then their ends.
+// newRules returns the rules of a configuration: first its denied names, then its session keys, then exact names, then beginnings of names,
+// then their ends.
 func newRules(c Config) *rules {
 	r := &rules{exact: map[string]rule{}, words: map[string]rule{}, bans: len(c.Deny) > 0}
 	r.add(banned, anything, c.Deny...)
@@ -109,7 +108,7 @@ func newRules(c Config) *rules {
 	return r
 }
 
-// add adds rules. The first one of a name counts.
+// add adds rules. The first rule of a name counts.
 func (r *rules) add(v verdict, s shape, names ...string) {
 	for _, name := range names {
 		if prefix, ok := strings.CutSuffix(name, "*"); ok {

@@ -16,8 +16,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// short reports whether a value under an allowed name is what the name says, and no text: one string or a few, or
-// numbers, of 256 bytes in all.
+// short reports whether a value with an allowed name has the right form, and is not text: one string or a few, or numbers, of 256 bytes in
+// all.
 func (r rule) short(value pcommon.Value) bool {
 	switch value.Type() {
 	case pcommon.ValueTypeStr:
@@ -43,7 +43,7 @@ func (r rule) short(value pcommon.Value) bool {
 	}
 }
 
-// fits reports whether a string is of a rule's shape. A document, such as a list of messages, is of none.
+// fits reports whether a string has a rule's form. A document, such as a list of messages, has none.
 func (r rule) fits(s string) bool {
 	const space = " \t\r\n"
 	s = strings.Trim(s, space)
@@ -54,7 +54,7 @@ func (r rule) fits(s string) bool {
 	case word:
 		return s == "" || genai.IsWord(s)
 	case reason:
-		return !strings.HasPrefix(s, "[") // a list in a string: it stands in the standard attribute, if anybody could read it
+		return !strings.HasPrefix(s, "[") // a list in a string: the standard attribute has it, if it could be read
 	case numeric:
 		_, err := strconv.ParseFloat(s, 64)
 		return err == nil || s == "" || strings.EqualFold(s, "true") || strings.EqualFold(s, "false")
@@ -63,7 +63,7 @@ func (r rule) fits(s string) bool {
 	}
 }
 
-// mend takes off a value that stays what may be text.
+// mend removes the parts of a kept value that may be text.
 func (w *worker) mend(r rule, value pcommon.Value) {
 	if r.shape != address && r.shape != reason {
 		return
@@ -107,14 +107,14 @@ func addressOf(url string) string {
 	return url
 }
 
-// ownTexts are attributes of ours that are not just one word.
+// ownTexts are our attributes that are not just one word.
 var ownTexts = map[string]func(string) bool{
 	semconv.HashDomain: isFingerprint, semconv.HashKey: isFingerprint, semconv.Identity: isIdentity, semconv.PromptOrder: isPromptOrder,
 }
 
-// isOurs reports whether an attribute of ours is what we write. A session that is too long to be one gets its twin, on
-// every span alike, so that those of one session stay together, and so does a run whose id is no word: without it a
-// replay would be production.
+// isOurs reports whether one of our attributes has the form that we write. A session that is too long is replaced by its twin, on all spans
+// alike, so that those of one session stay together. So is a run whose id is not a word, because without it a replay would count as
+// production.
 func (w *worker) isOurs(name string, value pcommon.Value, how manner) bool {
 	switch value.Type() {
 	case pcommon.ValueTypeStr:
@@ -152,11 +152,11 @@ func (w *worker) isOurs(name string, value pcommon.Value, how manner) bool {
 	}
 }
 
-// noCells stand for the cells of a chain of which only their number matters.
+// noCells stand for the cells of a chain of which only the number matters.
 var noCells [blockhash.MaxCells]uint64
 
-// isChain reports whether bytes can be the cells of a prompt, as [blockhash.Chain.UnmarshalBinary] reads them, and of how many bytes
-// of text. A text of as many bytes is none: its last eight make a length that nobody sends.
+// isChain reports whether bytes can be the cells of a prompt, as read by [blockhash.Chain.UnmarshalBinary], and the length of its text in
+// bytes. A text of this size is refused, because its last eight bytes are an impossible length.
 func isChain(b pcommon.ByteSlice) (text int64, ok bool) {
 	const word, trailer, maxText = 8, 16, 1 << 40
 	n := b.Len()
@@ -174,21 +174,21 @@ func isChain(b pcommon.ByteSlice) (text int64, ok bool) {
 	return chain.Bytes, true
 }
 
-// noteText takes note of how long the text is whose cells a span has, which the ends of its messages have to fit.
+// noteText records the length of the text of a span's cells, which the ends of its messages must fit.
 func (w *worker) noteText(attributes pcommon.Map) {
 	if cells, ok := attributes.Get(semconv.Cells); ok && cells.Type() == pcommon.ValueTypeBytes {
 		w.chain.Bytes, _ = isChain(cells.Bytes())
 	}
 }
 
-// isEnds reports whether bytes can be the ends of the messages of the text at hand. A text of as many bytes is none: its letters make
-// places behind the end.
+// isEnds reports whether bytes can be the ends of the messages of the current text. A text of this size is refused, because its letters are
+// positions after the end.
 func (w *worker) isEnds(b pcommon.ByteSlice) bool {
 	const end = 12
 	return b.Len() <= end*blockhash.MaxEnds && w.chain.UnmarshalEnds(b.AsRaw()) == nil
 }
 
-// isReply reports whether bytes can be the end of the reply to the text at hand. Those of a letter are far behind it.
+// isReply reports whether bytes can be the end of the reply to the current text. Letters would be a position far after it.
 func (w *worker) isReply(b pcommon.ByteSlice) bool {
 	const longest = 1 << 24 // bytes of a reply
 	var end blockhash.End
@@ -205,13 +205,13 @@ func numbers(list pcommon.Slice) bool {
 	return true
 }
 
-// series are the attributes that hold numbers without a bound.
+// series are the attributes with any number of numbers.
 var series = []string{
 	semconv.HashIDs, semconv.HashRanges, semconv.Replies, semconv.TokenGaps, semconv.TokenCounts, semconv.WaitFor,
 	semconv.ToolCalls, semconv.ToolResults,
 }
 
-// isEvidence reports whether all members of a list are kinds of evidence for the edges of a graph.
+// isEvidence reports whether all elements of a list are kinds of evidence for the edges of a graph.
 func isEvidence(list pcommon.Slice) bool {
 	for _, member := range list.All() {
 		if _, ok := mooncake.ParseEvidence(member.Str()); !ok {
@@ -221,7 +221,7 @@ func isEvidence(list pcommon.Slice) bool {
 	return true
 }
 
-// isFingerprint reports whether a text is what a key and a domain are called by: 8 hexadecimal digits.
+// isFingerprint reports whether a text has the form of a key's or domain's name: 8 hexadecimal digits.
 func isFingerprint(s string) bool { return len(s) == 8 && strings.Trim(s, "0123456789abcdef") == "" }
 
 // identities are what may identify a prompt.

@@ -261,7 +261,7 @@ func TestSessionKeys(t *testing.T) {
 }
 
 // TestClassKeys: a span has the class that its attributes say, and what its name holds stays where it is one word. A header's name is given
-// in full, and others are removed as ever.
+// in full, and others are removed as usual.
 func TestClassKeys(t *testing.T) {
 	for _, key := range []string{"", "*", "http.request.header.*"} {
 		if _, err := annotate.New(annotate.Config{ClassKeys: []string{key}}); err == nil || !strings.Contains(err.Error(), "class_keys[0]") {

@@ -512,7 +512,7 @@ func traceJSON(t testing.TB, td ptrace.Traces) []byte {
 	return text
 }
 
-// agentSpan returns a span as a replay makes it, with so many token events.
+// agentSpan returns a span as a replay makes it, with this many token events.
 func agentSpan(tokens int) (ptrace.Traces, ptrace.Span) {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()

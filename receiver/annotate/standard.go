@@ -12,12 +12,12 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// annotate writes to an inference span what its record says, so that nobody after us has to know dialects: the
-// identity of the prompt, and the standard attributes that are missing or are not of the type that they should have.
+// annotate writes the values of a record to its inference span, so that later readers need no dialects: the identity of the prompt, and the
+// standard attributes that are missing or have the wrong type.
 func (w *worker) annotate(rec *genai.Record, id identity, attributes pcommon.Map) {
 	count(&w.counts.Identities, id.kind, 1)
 	w.putIdentity(id, attributes)
-	if id.kind == semconv.IdentityText || id.kind == semconv.IdentityNone { // whose text may be in log records
+	if id.kind == semconv.IdentityText || id.kind == semconv.IdentityNone { // log records may have its text
 		putString(attributes, semconv.PromptOrder, w.config.order(rec))
 	}
 	putString(attributes, semconv.GenAIOperationName, rec.Operation)
@@ -31,12 +31,12 @@ func (w *worker) annotate(rec *genai.Record, id identity, attributes pcommon.Map
 	}
 	putReasons(attributes, rec.FinishReasons)
 	if rec.PreviousResponseID != "" {
-		attributes.PutBool(semconv.PromptRemote, true) // whatever text a log record has
+		attributes.PutBool(semconv.PromptRemote, true) // even if a log record has text
 	}
 	w.putUsage(rec, attributes)
 }
 
-// putUsage writes what the server counted. What only the producer counted is taken off.
+// putUsage writes the server's counts. Counts that the producer invented are removed.
 func (w *worker) putUsage(rec *genai.Record, attributes pcommon.Map) {
 	if rec.UsageDoubtful {
 		w.counts.Drop(ReasonUsageDoubtful, 1)

@@ -17,17 +17,17 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// scopeName is the instrumentation scope of the spans that are made here.
+// scopeName is the instrumentation scope of the spans made here.
 const scopeName = "github.com/moonloop/moonloop/receiver/annotate"
 
-// spanSink collects spans made of log records, by the resource that the records came from.
+// spanSink collects spans made from log records, by the resource of the records.
 type spanSink struct {
 	traces ptrace.Traces
 	from   pcommon.Resource // of the last spans
 	spans  ptrace.SpanSlice
 }
 
-// add returns a new span of a resource, which has been cleaned. What comes from one resource comes in a row.
+// add returns a new span of a resource, which must have been cleaned. Spans of one resource are added consecutively.
 func (s *spanSink) add(resource pcommon.Resource) ptrace.Span {
 	if s.traces.ResourceSpans().Len() == 0 || s.from != resource {
 		spans := s.traces.ResourceSpans().AppendEmpty()
@@ -39,8 +39,8 @@ func (s *spanSink) add(resource pcommon.Resource) ptrace.Span {
 	return s.spans.AppendEmpty()
 }
 
-// carrier makes the span that holds what log records say of another one's prompt: its cells, and the ids of tool calls. It returns what
-// identifies the prompt.
+// carrier makes the span with the content of log records about another span's prompt: its cells, and the ids of tool calls. It returns the
+// identity of the prompt.
 func (w *worker) carrier(p *logPrompt, out *spanSink) (kind string) {
 	w.tools = toolIDs{w.tools.made[:0], w.tools.given[:0]}
 	id, session := identity{kind: semconv.IdentityNone}, ""
@@ -76,7 +76,7 @@ func (w *worker) carrier(p *logPrompt, out *spanSink) (kind string) {
 	return id.kind
 }
 
-// carrierID derives the id of a carrier from what it holds: that of a text from its tail and length.
+// carrierID derives the id of a carrier from its content: for a text, from its tail and length.
 func (w *worker) carrierID(p *logPrompt, id *identity) pcommon.SpanID {
 	if id.kind == semconv.IdentityText {
 		return w.spanID("content", p.key.name()+string(id.cells[len(id.cells)-16:]))
@@ -91,8 +91,8 @@ func (w *worker) carrierID(p *logPrompt, id *identity) pcommon.SpanID {
 	return w.spanID("tools", p.key.name()+string(ids))
 }
 
-// request makes the span of a request of which only a log record tells, and returns what identifies its prompt. Its ids
-// are those of the request's id, so that a record that comes twice makes the same span twice.
+// request makes the span of a request that only a log record reports, and returns the identity of its prompt. Its ids are derived from the
+// request's id, so that a record that is sent twice makes the same span twice.
 func (w *worker) request(rec *genai.Record, resource pcommon.Resource, log plog.LogRecord, out *spanSink) (kind string) {
 	start, end := pcommon.Timestamp(rec.StartUnixNano), pcommon.Timestamp(rec.EndUnixNano)
 	if start == 0 {
@@ -106,7 +106,7 @@ func (w *worker) request(rec *genai.Record, resource pcommon.Resource, log plog.
 	if name == "" {
 		name = strconv.FormatUint(uint64(start), 10)
 		if payload, ok := log.Attributes().Get("payload"); ok {
-			name += payload.Str() // the reader takes no other type
+			name += payload.Str() // the reader accepts no other type
 		}
 	}
 	id := w.identify(rec, serviceName(resource), name)
@@ -128,8 +128,7 @@ func (w *worker) request(rec *genai.Record, resource pcommon.Resource, log plog.
 	return id.kind
 }
 
-// spanID derives an id from what it is the id of. It is keyed like the twin of a session, and is none of one because
-// of what stands before.
+// spanID derives the id of a span. It is keyed like the twin of a session; the prefix distinguishes the two.
 func (w *worker) spanID(kind, of string) (id pcommon.SpanID) {
 	_, _ = hex.Decode(id[:], []byte(w.config.Key.Session("moonloop span id\x00"+kind+"\x00"+of))) // 16 digits
 	if id.IsEmpty() {
@@ -138,5 +137,5 @@ func (w *worker) spanID(kind, of string) (id pcommon.SpanID) {
 	return id
 }
 
-// name returns what names a span in a hash.
+// name returns the bytes of a span's name for a hash.
 func (k spanKey) name() string { return hex.EncodeToString(append(k.trace[:], k.span[:]...)) }

@@ -3,8 +3,8 @@
 
 package annotate
 
-// This file writes the ids of tool calls, hashed: they tell which request follows which. An id is of no use to anybody who has not the
-// key, and of two that are equal nobody can tell more than that.
+// This file writes the hashed ids of tool calls, which show which request follows which. Without the key, a hash only shows whether two ids
+// are equal.
 
 import (
 	"strconv"
@@ -25,7 +25,7 @@ func (w *worker) readTools(rec *genai.Record) {
 	w.tools.add(w, &rec.Tools)
 }
 
-// add adds those of a record whose content has been walked. Those of an earlier record of the same prompt are behind the last message of
+// add adds the ids of a record whose content has been walked. Those of an earlier record of the same prompt come after the last message of
 // the assistant only if there is none in this one.
 func (ids *toolIDs) add(w *worker, tools *genai.ToolIDs) {
 	if tools.Spoke {
@@ -35,7 +35,7 @@ func (ids *toolIDs) add(w *worker, tools *genai.ToolIDs) {
 	w.counts.Drop(ReasonToolIDs, tools.SurplusMade+tools.SurplusGiven)
 }
 
-// logTools finds the ids of the calls that replies in log records made.
+// logTools finds the ids of the calls in the replies of log records.
 func (w *worker) logTools(p *logPrompt) {
 	for _, r := range p.replies {
 		rec := w.reader.Log(r.scope, r.log)
@@ -44,7 +44,7 @@ func (w *worker) logTools(p *logPrompt) {
 	}
 }
 
-// hashed appends the hashes of ids, of which the last ones are kept where there are too many.
+// hashed appends the hashes of ids; if there are too many, it keeps the last ones.
 func (w *worker) hashed(to []uint64, ids []string) []uint64 {
 	for _, id := range ids {
 		h, _ := strconv.ParseUint(w.twin("moonloop tool call\x00"+id), 16, 64) // is 16 digits
@@ -60,7 +60,7 @@ func (w *worker) hashed(to []uint64, ids []string) []uint64 {
 // empty reports whether there are none.
 func (ids *toolIDs) empty() bool { return len(ids.made)+len(ids.given) == 0 }
 
-// put writes ids that are not there. A receiver before this one may have written those of a tool's run.
+// put writes the ids, unless they exist: a receiver before this one may have written those of a tool's run.
 func (ids *toolIDs) put(attributes pcommon.Map) {
 	put := func(name string, hashes []uint64) {
 		if _, there := attributes.Get(name); len(hashes) == 0 || there {

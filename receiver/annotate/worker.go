@@ -10,24 +10,24 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// worker does the work of one call, and counts it. Its buffers and what it has derived from the key are kept for the next call.
+// worker does the work of one call, and counts it. Its buffers and values derived from the key are kept for the next call.
 type worker struct {
 	*Annotator
 	counts  Counts
 	reader  *genai.Reader
 	domains map[domainKey]*domain
 	twins   map[string]string // of session ids
-	chain   blockhash.Chain   // of which the length is that of the text of the span that is cleaned
+	chain   blockhash.Chain   // its length is that of the text of the span that is being cleaned
 
 	tokens []uint32
 	ids    []uint64
 	cells  []byte
 	ends   []byte
 	reply  []byte
-	tools  toolIDs // of the span or of the log records at hand
+	tools  toolIDs // of the current span or log records
 }
 
-// Bounds of what a worker keeps.
+// The limits of what a worker keeps.
 const (
 	maxDomains = 64
 	maxTwins   = 1024
@@ -35,7 +35,7 @@ const (
 	keepTokens = 1 << 16
 )
 
-// domainKey is what a domain is made of, beside the key.
+// domainKey has the inputs of a domain, except for the key.
 type domainKey struct{ kind, scope, model string }
 
 // domain is a domain's name, and its hasher.
@@ -44,8 +44,8 @@ type domain struct {
 	hasher *blockhash.Hasher
 }
 
-// domain returns a domain whose hasher is at the beginning of a prompt. Text has one, [blockhash.TextDomain], which is
-// that without a scope and a model.
+// domain returns a domain with its hasher at the beginning of a prompt. Text has one domain, [blockhash.TextDomain], without a scope and a
+// model.
 func (w *worker) domain(kind, scope, model string) *domain {
 	key := domainKey{kind, scope, model}
 	d := w.domains[key]
@@ -53,7 +53,7 @@ func (w *worker) domain(kind, scope, model string) *domain {
 		name := blockhash.Domain(kind, w.fingerprint, scope, model)
 		hasher, err := blockhash.NewHasher(w.config.Key, name)
 		if err != nil {
-			panic("annotate: " + err.Error()) // depends on no input: the name is that of a domain
+			panic("annotate: " + err.Error()) // does not depend on any input: the name is that of a domain
 		}
 		if len(w.domains) == maxDomains {
 			clear(w.domains)
@@ -81,14 +81,14 @@ func (w *worker) twin(id string) string {
 	return twin
 }
 
-// worker returns a worker for a call, which releases it.
+// worker returns a worker for a call; the caller must release it.
 func (a *Annotator) worker() *worker {
 	w := a.pool.Get().(*worker) //nolint:forcetypeassert // the pool has nothing else
 	w.counts = Counts{}
 	return w
 }
 
-// release gives a worker back, without the telemetry that it has read.
+// release returns a worker to the pool, without the telemetry that it has read.
 func (w *worker) release() {
 	w.reader.Reset()
 	w.tokens, w.ids, w.cells = kept(w.tokens), kept(w.ids), kept(w.cells)

@@ -10,27 +10,26 @@ import (
 	"slices"
 )
 
-// Client is how far a generator's own figures are from the truth.
+// Client shows how far a generator's own figures are from the truth.
 type Client struct {
 	Tool string `json:"tool"`
-	// PairedBy says how its requests were found in the engine's record: the name of a header, "start" (when it says that it let them go)
-	// or "order".
+	// PairedBy says how its requests were found in the engine's record: by the name of a header, "start" (its own start times) or "order".
 	PairedBy string  `json:"paired_by"`
-	Claims   int     `json:"requests"` // that it tells of
-	Failed   int     `json:"failed"`   // that failed by its own word; they have no times
-	Unknown  int     `json:"unknown"`  // that are not in the record
-	Untold   int     `json:"untold"`   // that are in the record, and it does not tell of
-	Errors   []Error `json:"errors"`   // of the measures that it tells
-	// OtherGaps is the number of requests of which it tells another number of gaps than the engine wrote, so that they cannot be compared
-	// one by one. One more at the end is not counted: it leads to the chunk with the finish reason.
+	Claims   int     `json:"requests"` // in its export
+	Failed   int     `json:"failed"`   // failed, according to the generator; they have no times
+	Unknown  int     `json:"unknown"`  // not in the record
+	Untold   int     `json:"untold"`   // in the record, but not in its export
+	Errors   []Error `json:"errors"`   // of the measures in its export
+	// OtherGaps is the number of requests for which it has another number of gaps than the engine wrote, so that they cannot be compared
+	// one by one. One more gap at the end is allowed: it leads to the chunk with the finish reason.
 	OtherGaps int `json:"other_gaps"`
-	// Lateness is that by its own word: when it says that it let a request go, the zero laid as that of the arrivals; nil if it does not say.
+	// Lateness is computed from its own start times, with the start of the schedule as for the arrivals; nil if it has none.
 	Lateness *Percentiles `json:"own_lateness"`
-	// Before is the time from when it says that it let a request go until its arrival, where both clocks are the same; nil if it does not say.
+	// Before is the time from its own start times to the arrivals, if both clocks are the same; nil if it has none.
 	Before *Percentiles `json:"start_to_arrival"`
 }
 
-// Error is how far one measure is from the truth, in ms: what the generator says less what the engine recorded, request by request.
+// Error is the error of one measure, in ms: the generator's value minus the engine's, request by request.
 type Error struct {
 	Name string  `json:"name"` // ttft, ttft from the wire, itl, gap or latency
 	N    int     `json:"n"`    // requests, or gaps
@@ -38,20 +37,20 @@ type Error struct {
 	P50  float64 `json:"p50"`
 	P99  float64 `json:"p99"`
 	Max  float64 `json:"max"` // the one that is furthest from 0
-	// Claimed and True are the measure's own percentiles, by the generator and by the engine.
+	// Claimed and True are the measure's percentiles, according to the generator and to the engine.
 	Claimed *Percentiles `json:"claimed"`
 	True    *Percentiles `json:"true"`
 
 	claimed, is []float64
 }
 
-// Against compares what a generator says with the record, and enters it into the judgement of the same record and schedule.
+// Against compares a generator's export with the record, and adds the result to the judgement of the same record and schedule.
 func (j *Judgement) Against(e *Export, all []Request, skip int) {
 	c := &Client{Tool: e.Tool, Claims: len(e.Claims)}
 	j.Client = c
 	found, by := e.find(all)
 	c.PairedBy = by
-	rowOf := make(map[int]int, len(j.paired)) // of a request of the record without those skipped
+	rowOf := make(map[int]int, len(j.paired)) // by request of the record, without skipped ones
 	for row, q := range j.paired {
 		rowOf[q] = row
 	}
@@ -126,7 +125,7 @@ func (j *Judgement) Against(e *Export, all []Request, skip int) {
 	}
 }
 
-// keptOf returns the index that each request has once the first skip arrivals are left out; -1 for those.
+// keptOf returns the index of each request without the first skip arrivals; -1 for those.
 func keptOf(all []Request, skip int) []int {
 	kept := make([]int, len(all))
 	if skip <= 0 {
@@ -159,7 +158,7 @@ func newError(name string, claimed, is []float64) Error {
 
 const pairedByStart = "start"
 
-// find finds the request of each claim: by its id, by its number, or in order of the starts, among those with as many tokens.
+// find finds the request of each claim: by its id, by its number, or in order of the starts, among those with the same number of tokens.
 func (e *Export) find(all []Request) (found []int, by string) {
 	found = none(len(e.Claims))
 	byID := map[string]int{}
@@ -204,7 +203,7 @@ func (e *Export) find(all []Request) (found []int, by string) {
 	span := slices.Max(arrived) - slices.Min(arrived)
 	for i := range order {
 		order[i] = i
-		if by == byOrder { // spread over the time of the arrivals
+		if by == byOrder { // spread over the times of the arrivals
 			at[i] = float64(i) * span / float64(len(at))
 		}
 	}
@@ -221,7 +220,7 @@ func (e *Export) find(all []Request) (found []int, by string) {
 	return found, by
 }
 
-// Ranks are the percentiles 1 to 99 of the measure, as the generator says and as the engine recorded.
+// Ranks are the percentiles 1 to 99 of the measure, according to the generator and to the engine.
 func (e *Error) Ranks() (claimed, is []float64) {
 	a, b := slices.Sorted(slices.Values(e.claimed)), slices.Sorted(slices.Values(e.is))
 	for p := 1; p < 100; p++ {

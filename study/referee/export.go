@@ -15,25 +15,25 @@ import (
 	"strings"
 )
 
-// Export is what a generator says of its own requests.
+// Export is a generator's own record of its requests.
 type Export struct {
 	Tool   string // that wrote it
 	Claims []Claim
-	wall   bool   // starts are Unix time, else they are from any zero
-	first  string // what the tool's time to first token ends at, if that is not the first token
+	wall   bool   // starts are Unix time, else from any zero
+	first  string // where the tool's time to first token ends, if that is not the first token
 }
 
-// Claim is what a generator says of one request, in ms. What it does not say is NaN.
+// Claim is a generator's record of one request, in ms. Unknown values are NaN.
 type Claim struct {
 	ID       string  // the value of the request's X-Request-Id
 	Number   int     // of the request, in the generator's own order, from 0; -1 if it has none
-	Start    float64 // when the request was let go
+	Start    float64 // when the request was sent
 	TTFT     float64
-	FromWire float64 // the same from the last byte of the request on, where the generator knows it
+	FromWire float64 // the same, counted from the last byte of the request, if the generator has it
 	ITL      float64 // mean gap
 	Latency  float64 // to the last token
 	Gaps     []float64
-	Tokens   int64 // of the reply; -1 if it does not say
+	Tokens   int64 // of the reply; -1 if unknown
 	Failed   bool
 }
 
@@ -42,7 +42,7 @@ func newClaim() Claim {
 	return Claim{Number: -1, Start: nan, TTFT: nan, FromWire: nan, ITL: nan, Latency: nan, Tokens: -1}
 }
 
-// Bounds of an export, in bytes: of all of it, and of a line of CSV, in which vegeta has the reply.
+// The limits of an export, in bytes: of the whole file, and of a line of CSV, in which vegeta has the reply.
 const (
 	maxExport = 4 << 30
 	maxLine   = 64 << 20
@@ -50,11 +50,11 @@ const (
 
 var errTooManyClaims = fmt.Errorf("it has more than %d requests: judge a part of it", MaxRequests)
 
-// exportForms is which files are read, for messages.
+// exportForms lists the supported files, for messages.
 const exportForms = "requests.jsonl of moonloop, profile_export.jsonl of AIPerf, the JSON of GuideLLM, of vllm bench serve --save-detailed and of " +
 	"inference-perf's per-request metrics, the CSV or JSON of k6 --out and of vegeta encode, the CSV of oha, or lines of JSON with ttft_ms"
 
-// ReadExport reads the file in which a generator tells of its requests, whichever generator that is.
+// ReadExport reads the file of any supported generator about its requests.
 func ReadExport(r io.Reader) (*Export, error) {
 	in := bufio.NewReaderSize(&bounded{r: r, left: maxExport}, 1<<20)
 	if mark, _ := in.Peek(3); bytes.Equal(mark, []byte("\xef\xbb\xbf")) {
@@ -81,7 +81,7 @@ func ReadExport(r io.Reader) (*Export, error) {
 	if len(e.Claims) == 0 {
 		return nil, fmt.Errorf("%s tells there of no request", e.Tool)
 	}
-	for i := range e.Claims { // numbers may be at the end of what a float can hold
+	for i := range e.Claims { // numbers may be near the largest float
 		c := &e.Claims[i]
 		for _, v := range []*float64{&c.Start, &c.TTFT, &c.FromWire, &c.ITL, &c.Latency} {
 			if math.Abs(*v) > longest {
@@ -95,10 +95,10 @@ func ReadExport(r io.Reader) (*Export, error) {
 	return e, nil
 }
 
-// longest is the greatest time, in ms, that passes for one: 30,000 years.
+// longest is the maximum valid time, in ms: 30,000 years.
 const longest = 1e15
 
-// bounded reads so many bytes at most, in lines of so many bytes if they are bounded, and then fails.
+// bounded returns an error after this many bytes, or, if lines are limited, after a longer line.
 type bounded struct {
 	r          io.Reader
 	left, line int64
@@ -122,12 +122,12 @@ func (b *bounded) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// form is a way in which a generator writes JSON: a value is of the form if it has these fields.
+// form is a generator's form of JSON: a value has the form if it has these fields.
 type form struct {
 	tool, first string
 	fields      []string
 	wall        bool
-	claims      func(value []byte, e *Export) error // adds those of a value
+	claims      func(value []byte, e *Export) error // adds the claims in a value
 }
 
 var forms = []form{
@@ -141,10 +141,10 @@ var forms = []form{
 	{tool: "lines of JSON", fields: []string{"ttft_ms"}, claims: claimPlain},
 }
 
-// firstByte is what the waiting of a client of HTTP ends at.
+// firstByte is the event that ends the wait of an HTTP client.
 const firstByte = "the first byte of the reply, which an engine may send before the first token"
 
-// readJSON reads values that follow one another, or the elements of an array. The first tells the form.
+// readJSON reads consecutive values, or the elements of an array. The first one shows the form.
 func readJSON(in io.Reader, array bool) (*Export, error) {
 	d := json.NewDecoder(in)
 	if array {
@@ -392,7 +392,7 @@ func claimInferencePerf(value []byte, e *Export) error {
 	return nil
 }
 
-// claimPlain reads what anyone can write: lines of moonloop's own names.
+// claimPlain reads a simple form for any generator: lines with moonloop's own names.
 func claimPlain(value []byte, e *Export) error {
 	l := struct {
 		ID      string    `json:"request_id"`

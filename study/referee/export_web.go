@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Generators of load for the web, which know of no tokens: vegeta, k6 and oha.
+// Load generators for the web, which do not know tokens: vegeta, k6 and oha.
 
 func claimVegeta(value []byte, e *Export) error {
 	var l struct {

@@ -12,37 +12,38 @@ import (
 	"time"
 )
 
-// Judgement is what an engine saw of a generator, beside what the generator was asked for. Times are in ms. What is not known is nil.
+// Judgement compares the requests that an engine received with the generator's task. Times are in ms. Unknown values are nil.
 type Judgement struct {
 	Schedule string `json:"schedule"`
-	Asked    int    `json:"asked"`    // requests that were asked for; 0 is unknown
+	Asked    int    `json:"asked"`    // requests that the generator was asked to send; 0 is unknown
 	Requests int    `json:"requests"` // that arrived, without Skipped
 	Skipped  int    `json:"skipped"`  // the first ones, which the caller left out
-	Missing  int    `json:"missing"`  // were asked for and never arrived
-	Extra    int    `json:"extra"`    // arrived and were not asked for
-	// Reordered is the least number of requests that must move for all to arrive in the schedule's order; nil if requests were paired by
-	// their order.
+	Missing  int    `json:"missing"`  // requested, but never arrived
+	Extra    int    `json:"extra"`    // arrived, but not requested
+	// Reordered is the smallest number of requests that must be moved so that all arrive in the schedule's order; nil if requests were
+	// paired by their order.
 	Reordered *int `json:"reordered"`
-	// PairedBy says how requests were paired with what was asked for: the name of a header whose value ends with their number, or
-	// "length" (of the output, and within one length by order), or "order".
+	// PairedBy says how requests were paired with the schedule: by the name of a header whose value ends with their number, by "length" (of
+	// the output, and for equal lengths by order), or by "order".
 	PairedBy string `json:"paired_by"`
-	// Kernel is the number of requests whose arrival the kernel stamped; that of the others is when the engine read them.
+	// Kernel is the number of requests whose arrival the kernel timestamped; for the others it is the time at which the engine read them.
 	Kernel int `json:"kernel_stamps"`
 
 	RateAsked *float64 `json:"rate_asked"` // requests per second
-	Rate      *float64 `json:"rate"`       // of those that arrived and were asked for, from the first to the last
-	// Zero is the zero of the schedule, laid where the earliest request is not late: a delay that all requests share does not count.
+	Rate      *float64 `json:"rate"`       // of the requested ones that arrived, from the first to the last
+	// Zero is the start of the schedule, chosen so that the earliest request is not late: a delay that all requests share does not count.
 	Zero time.Time `json:"zero"`
-	// Lateness is that of the arrivals; nil if the instants were to be random.
+	// Lateness is that of the arrivals; nil for random times.
 	Lateness *Percentiles `json:"lateness"`
-	// FromSchedule is the time from when a request was due until the engine wrote its last token: what somebody on time would have
-	// waited. A generator that sends late and measures from its own start does not see all of it. nil if the instants were to be random.
+	// FromSchedule is the time from when a request was due until the engine wrote its last token: what a user would have waited. A
+	// generator that sends late and measures from its own start does not see all of it. A request that never came would have waited as
+	// its neighbours in the schedule did. nil for random times.
 	FromSchedule *Percentiles `json:"latency_from_schedule"`
-	// Gaps are those between arrivals that were to be random.
+	// Gaps are those between arrivals at random times.
 	Gaps *RandomGaps `json:"gaps"`
-	// Client is how far the generator's own figures are from the truth; nil without an export.
+	// Client shows how far the generator's own figures are from the truth; nil without an export.
 	Client *Client `json:"client"`
-	// Notes are what a reader should know besides.
+	// Notes has further remarks.
 	Notes []string `json:"notes"`
 
 	rows    []due
@@ -69,9 +70,9 @@ func percentiles(v []float64) *Percentiles {
 	return &Percentiles{at(0.5), at(0.9), at(0.99), at(0.999), at(1)}
 }
 
-// RandomGaps are the gaps between arrivals beside those of a Poisson process of the rate that was asked for.
+// RandomGaps compares the gaps between arrivals with those of a Poisson process at the requested rate.
 type RandomGaps struct {
-	// Variation is the coefficient of variation, standard deviation / mean: 1 of a Poisson process, 0 of an even rate.
+	// Variation is the coefficient of variation, standard deviation / mean: 1 for a Poisson process, 0 for an even rate.
 	Variation float64 `json:"variation"`
 	// KS is Kolmogorov's and Smirnov's distance from the exponential distribution; a Poisson process exceeds Limit once in twenty.
 	KS    float64 `json:"ks"`
@@ -128,14 +129,13 @@ func Judge(s *Schedule, all []Request, skip int) (*Judgement, error) {
 		j.late, zero = align(at, arrived)
 		late, _ := Known(j.late)
 		j.Lateness = percentiles(late)
-		var waits []float64
+		waits := slices.Clone(j.late)
 		for i, q := range p.request {
 			if q >= 0 {
-				waits = append(waits, j.late[i]+all[q].Latency())
+				waits[i] += all[q].Latency()
 			}
 		}
-		waits, _ = Known(waits)
-		j.FromSchedule = percentiles(waits)
+		j.FromSchedule = percentiles(between(at, waits))
 		if p.by != byOrder {
 			n := reordered(at, arrived)
 			j.Reordered = &n
@@ -148,6 +148,30 @@ func Judge(s *Schedule, all []Request, skip int) (*Judgement, error) {
 	}
 	j.note(s)
 	return j, nil
+}
+
+// between fills in what is not known of v, on the line between the neighbours by the instants at, which do not fall.
+func between(at, v []float64) []float64 {
+	last := -1
+	for i := range v {
+		if math.IsNaN(v[i]) {
+			continue
+		}
+		for k := last + 1; k < i; k++ {
+			v[k] = v[i]
+			if last >= 0 && at[i] > at[last] {
+				v[k] = v[last] + (v[i]-v[last])*(at[k]-at[last])/(at[i]-at[last])
+			}
+		}
+		last = i
+	}
+	if last < 0 {
+		return nil
+	}
+	for k := last + 1; k < len(v); k++ {
+		v[k] = v[last]
+	}
+	return v
 }
 
 // Points calls yield with each request's instant in the schedule and its lateness, in ms, in the order of the schedule.
@@ -171,7 +195,7 @@ func (j *Judgement) note(s *Schedule) {
 	if len(late) < 20 {
 		return
 	}
-	// A request or two far ahead of all others lays the zero for them.
+	// A request or two far ahead of all others determine its zero.
 	order := slices.Sorted(slices.Values(late))
 	const few = 8
 	for n := 1; n <= few; n++ {
@@ -182,7 +206,7 @@ func (j *Judgement) note(s *Schedule) {
 	}
 }
 
-// reordered returns the least number of requests that must move for all to arrive in the order of their instants.
+// reordered returns the smallest number of requests that must be moved so that all arrive in the order of their times.
 func reordered(at, arrived []float64) int {
 	var order []int
 	for i, a := range arrived {

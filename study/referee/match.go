@@ -11,23 +11,23 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// How requests are paired with what was asked for: by the number that a header of theirs ends with, else by their lengths, else by
-// their order. Within one length, and without lengths, they are paired in order; where one side has more than the other, those are
-// left out without which the rest is the most regular, which is to the generator's benefit.
+// This file pairs requests with the schedule: by the number at the end of a header, else by their lengths, else by their order. Requests of
+// one length, or without lengths, are paired in order. If one side has more, those are left out that make the rest most regular, which
+// favours the generator.
 
-// pairing says which request each row of a schedule became.
+// pairing has the request of each row of a schedule.
 type pairing struct {
 	request []int  // of each row; -1: none
-	by      string // the name of a header, byLength or byOrder
+	by      string // name of a header, byLength or byOrder
 }
 
-// Ways to pair, besides the name of a header.
+// Ways to pair, in addition to the name of a header.
 const (
 	byLength = "length"
 	byOrder  = "order"
 )
 
-// maxAligned bounds the memory of an alignment, at four bytes for each row and each place that it may have.
+// maxAligned limits the memory of an alignment, at four bytes for each row and each position that it may have.
 const maxAligned = 16 << 20
 
 // pair finds the request of each row.
@@ -81,8 +81,8 @@ func byArrival(all []Request) []int {
 
 func none(n int) []int { return slices.Repeat([]int{-1}, n) }
 
-// numbering finds a header that numbers the requests: nine of ten have a number of their own, and not one beyond the rows, if how many
-// there are is known (from 0 or, if none is 0, from 1). It returns the number of each request, -1 for one without.
+// numbering finds a header with numbers for the requests: nine of ten must have their own number, and none may be beyond the rows, if their
+// number is known (from 0 or, if none is 0, from 1). It returns the number of each request, -1 for one without.
 func numbering(all []Request, rows int) (header string, numbers []int) {
 	names := map[string]bool{}
 	for i := range all {
@@ -128,8 +128,8 @@ func numbering(all []Request, rows int) (header string, numbers []int) {
 // group is rows and requests of one kind, each in order.
 type group struct{ rows, requests []int }
 
-// lengths divides rows and requests by the number of output tokens, if at least nine of ten have a partner by that and there is more
-// than one number. Otherwise all are one group. The order is that of the requests.
+// lengths groups rows and requests by the number of output tokens, if at least nine of ten have a partner in their group and there is more
+// than one group. Otherwise all are one group. The order is that of the requests.
 func lengths(rows []due, all []Request, order []int, tokens func(*Request) int64) (groups []group, by string) {
 	of := map[int64]*group{}
 	at := func(n int64) *group {
@@ -161,10 +161,10 @@ func lengths(rows []due, all []Request, order []int, tokens func(*Request) int64
 	return groups, byLength
 }
 
-// pairInOrder pairs rows that are due at these instants with requests that arrived at those, group by group.
+// pairInOrder pairs rows that are due at due with requests that arrived at at, group by group.
 func pairInOrder(at, arrived []float64, groups []group) []int {
 	request := none(len(at))
-	var offsets []float64 // of rows about which there is no doubt
+	var offsets []float64 // of rows without doubt
 	uneven := false
 	for _, g := range groups {
 		if len(g.rows) != len(g.requests) {
@@ -188,7 +188,7 @@ func pairInOrder(at, arrived []float64, groups []group) []int {
 		}
 		return request
 	}
-	// Nothing is certain. Each end gives a first guess of the offset, the alignment a better one.
+	// If nothing is certain, each end gives a first guess of the offset, and the alignment a better one.
 	best, least := request, math.Inf(1)
 	for _, fromEnd := range []bool{false, true} {
 		offset := ends(at, arrived, groups, fromEnd)
@@ -219,7 +219,7 @@ func pairInOrder(at, arrived []float64, groups []group) []int {
 	return best
 }
 
-// ends is the median offset of rows and requests that are paired from the first on, or from the last on.
+// ends returns the median offset of rows and requests that are paired from the first on, or from the last on.
 func ends(at, arrived []float64, groups []group, fromEnd bool) float64 {
 	var offsets []float64
 	for _, g := range groups {
@@ -235,8 +235,8 @@ func ends(at, arrived []float64, groups []group, fromEnd bool) float64 {
 	return Percentile(offsets, 0.5)
 }
 
-// alignGroup pairs the rows and requests of one group in order, and leaves out of the longer side what makes the sum of the distances from
-// the offset the least. Where that would take too much memory, the last are left out.
+// alignGroup pairs the rows and requests of one group in order. From the longer side, it leaves out those that minimise the sum of the
+// distances from the offset. If that would need too much memory, it leaves out the last ones.
 func alignGroup(at, arrived []float64, g group, offset float64, request []int) {
 	few, many := len(g.rows), len(g.requests)
 	distance := func(i, k int) float64 { return math.Abs(arrived[g.requests[k]] - at[g.rows[i]] - offset) }
@@ -253,7 +253,7 @@ func alignGroup(at, arrived []float64, g group, offset float64, request []int) {
 		}
 		return
 	}
-	// cost[j] is the least cost of the first i of the few, if the last of them has left out j at most.
+	// cost[j] is the minimum cost of the first i of the few, if up to j of the many were left out.
 	cost, from := make([]float64, places), make([]int32, few*places)
 	for i := range few {
 		for j := range places {

@@ -24,22 +24,22 @@ import (
 
 const maxRecordLine = 64 << 20 // bytes of a line
 
-// Request is what an engine's record says of one request: a line that `moonloop simulate --record` wrote. Instants are on the engine's
-// own clock; negative ones were not reached.
+// Request is an engine's record of one request: a line written by `moonloop simulate --record`. Times are on the engine's own clock; those
+// that were not reached are negative.
 type Request struct {
 	Seq    uint64      `json:"seq"`    // in the order in which headers were received
 	Header http.Header `json:"header"` // those that were recorded
 	Asked  struct {
-		Tokens int64 `json:"max_tokens"` // negative: the request named none
+		Tokens int64 `json:"max_tokens"` // negative: the request had none
 	} `json:"request"`
 	Prompt   int64         `json:"prompt_tokens"`
 	Output   int64         `json:"output_tokens"` // that the engine wrote
 	Headers  time.Duration `json:"headers_ns"`
 	Received time.Duration `json:"received_ns"`  // the kernel had the last byte
-	BodyRead time.Duration `json:"body_read_ns"` // the engine had read it
+	BodyRead time.Duration `json:"body_read_ns"` // the engine had read the request
 	Ended    time.Duration `json:"ended_ns"`
 	Time     time.Time     `json:"time"`   // the wall clock at Headers
-	Writes   Writes        `json:"writes"` // of the reply's body, each stamped just before the call
+	Writes   Writes        `json:"writes"` // of the reply's body, each timestamped just before the call
 }
 
 // Write is one write of a reply's body, and the tokens in it.
@@ -101,11 +101,11 @@ func ReadRecord(r io.Reader) ([]Request, error) {
 // ErrNoRequests is the error of a record without requests.
 var ErrNoRequests = errors.New("the engine saw no request: send some to the URL that it listens on")
 
-// Arrived returns the instant at which the request was there as a whole: when the kernel had it, or, where that is not known, when the
-// engine had read it, or at least its headers.
+// Arrived returns the time at which the request had arrived completely: when the kernel had it, or, if that is unknown, when the engine had
+// read it, or at least its headers.
 func (r *Request) Arrived() time.Duration {
 	switch {
-	case r.Received > 0: // a record written by others may lack it
+	case r.Received > 0: // records of other programs may lack it
 		return r.Received
 	case r.BodyRead > 0:
 		return r.BodyRead
@@ -128,10 +128,10 @@ func (r *Request) Written() (at []float64) {
 	return at
 }
 
-// TTFT is the engine's own time to the first token, in ms: from the arrival to the first write with a token. NaN without one.
+// TTFT is the engine's own time to the first token, in ms: from the arrival to the first write with a token. NaN if there is none.
 func (r *Request) TTFT() float64 { return r.to(0) }
 
-// Latency is the engine's own time to the last token, in ms. NaN without one.
+// Latency is the engine's own time to the last token, in ms. NaN if there is none.
 func (r *Request) Latency() float64 { return r.to(-1) }
 
 // to is the time to a write with tokens; negative: counted from the end.
@@ -146,7 +146,7 @@ func (r *Request) to(i int) float64 {
 	return at[i] - clock.Millis(r.Arrived())
 }
 
-// Gaps are the times between neighbouring writes with tokens, in ms.
+// Gaps are the times between consecutive writes with tokens, in ms.
 func (r *Request) Gaps() []float64 { return differences(r.Written()) }
 
 // ITL is the mean time per token after the first write, in ms: (last − first)/(tokens after the first write). NaN without any.
@@ -168,7 +168,7 @@ func (r *Request) ITL() float64 {
 // requestID is the header in which most generators name a request.
 const requestID = "X-Request-Id"
 
-// number is the number with which a header's value ends, if that is all of it, or a separator is before it; -1 otherwise.
+// number returns the number at the end of a header's value, if it is the whole value or follows a separator; -1 otherwise.
 func number(value string) int64 {
 	digits := value[strings.LastIndexFunc(value, func(r rune) bool { return r < '0' || r > '9' })+1:]
 	if rest := strings.TrimSuffix(value, digits); digits == "" || len(digits) > 9 || rest != "" && !strings.ContainsAny(rest[len(rest)-1:], "-_:./# ") {

@@ -224,6 +224,18 @@ func TestJudge(t *testing.T) {
 	}
 }
 
+// TestFromSchedule: a generator that waits for a server that stands still leaves two requests out, which would have waited, too.
+func TestFromSchedule(t *testing.T) {
+	j, err := referee.Judge(rate(t, "rate=100,count=5"), read(t, []arrival{{30, 1, "X-Request-Id: 0"}, {30, 1, "X-Request-Id: 3"}}), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// 40, 30, 20, 10 and, after the last that came, 10.
+	if diff := cmp.Diff(referee.Percentiles{P50: 20, P90: 40, P99: 40, P999: 40, Max: 40}, *j.FromSchedule, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
 func TestJudgeRates(t *testing.T) {
 	var list []arrival
 	for i := range 101 {

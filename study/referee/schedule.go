@@ -16,25 +16,25 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Schedule is what a generator was asked for: the rows of a trace at their times, or a rate.
+// Schedule is what a generator was asked to send: the rows of a trace at their times, or requests at a rate.
 type Schedule struct {
-	Name string // as people know it
-	rows []due  // by time; of a rate, none: they follow from its number
-	// Rate is the number of requests per second, of a schedule without rows.
+	Name string // for people
+	rows []due  // by time; empty for a rate
+	// Rate is the number of requests per second, for a schedule without rows.
 	Rate float64
-	// Count is how many requests were asked for; 0 is unknown.
+	// Count is the requested number of requests; 0 is unknown.
 	Count int
-	// Random says that a rate's requests come at random instants, as a Poisson process has them, so that none of them is late.
+	// Random says that the requests come at random times, as a Poisson process, so that none can be late.
 	Random bool
 }
 
-// due is a request that was asked for.
+// due is a requested request.
 type due struct {
 	at     float64 // ms, from any zero
 	output int64   // tokens to reply with; -1 is unknown
 }
 
-// Asked is what the command line asks for: a rate, or the name of a trace.
+// Asked is the parsed task: a rate, or the name of a trace.
 type Asked struct {
 	Rate  *Schedule // nil: a trace
 	Trace string
@@ -43,7 +43,7 @@ type Asked struct {
 // rateForm is how a rate is written.
 const rateForm = "rate=R, rate=R,count=N or rate=R,arrival=poisson, such as rate=1000,count=30000"
 
-// ParseAsked reads rate=R[,count=N][,arrival=constant|poisson], or else takes the text as the name of a trace.
+// ParseAsked reads rate=R[,count=N][,arrival=constant|poisson], or else the name of a trace.
 func ParseAsked(text string) (a Asked, err error) {
 	if !strings.HasPrefix(text, "rate=") {
 		return Asked{Trace: text}, nil
@@ -101,7 +101,7 @@ func ReadSchedule(name string, speedup float64, read func() (*mooncake.Row, erro
 	return s, nil
 }
 
-// expected returns the rows of the schedule; of a rate, so many as were asked for, else n.
+// expected returns the rows of the schedule; for a rate, the requested number, else n.
 func (s *Schedule) expected(n int) []due {
 	if s.rows != nil {
 		return s.rows
@@ -116,7 +116,7 @@ func (s *Schedule) expected(n int) []due {
 	return rows
 }
 
-// rate is the number of requests per second that was asked for; NaN if all were due at once.
+// rate returns the requested number of requests per second; NaN if all were due at once.
 func (s *Schedule) rate() float64 {
 	if s.rows == nil {
 		return s.Rate

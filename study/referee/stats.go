@@ -22,7 +22,7 @@ func nearestRank(sorted []float64, q float64) float64 {
 	return sorted[max(0, min(rank, len(sorted)-1))]
 }
 
-// Known leaves out what is not known (NaN), and says how much that is.
+// Known removes unknown values (NaN), and returns the number of the others.
 func Known(values []float64) (kept []float64, missing int) {
 	for _, v := range values {
 		if math.IsNaN(v) {
@@ -34,11 +34,11 @@ func Known(values []float64) (kept []float64, missing int) {
 	return kept, missing
 }
 
-// Align returns how late each request arrived, in the unit and the order given, against its ideal instant.
+// Align returns how late each request arrived, compared with its ideal time, in the given unit and order.
 //
-// The two clocks have no common zero, and a program may begin when it likes. So the zero is laid where the earliest request (against its
-// ideal) is not late at all: a delay that all requests of a program share does not count, for nobody. A request that never arrived is NaN,
-// and stays so. Nil if none arrived.
+// The two clocks have no common zero, and a program may begin at any time. So the zero is chosen so that the earliest request (compared
+// with its ideal) is not late at all: a delay that all requests of a program share does not count. A request that never arrived is NaN, and
+// stays so. Nil if none arrived.
 func Align(ideal, arrived []float64) []float64 {
 	late, _ := align(ideal, arrived)
 	return late

@@ -125,7 +125,7 @@ func readAgents(t *testing.T, trace string) agentRuns {
 	return runs
 }
 
-// graphOf says as agentRuns does who waits for whom in so many runs.
+// graphOf says as agentRuns does who waits for whom in this many runs.
 func graphOf(waits map[string][]string, runs int) map[string]int {
 	graph := map[string]int{}
 	for who, names := range waits {
@@ -269,7 +269,7 @@ func (runs agentRuns) own(t *testing.T, seen []sighting, run int) (sum time.Dura
 	return sum
 }
 
-// runOf returns what belongs to a run, counted from 0: of each agent's requests, known by their length, the one that arrived so many
+// runOf returns what belongs to a run, counted from 0: of each agent's requests, known by their length, the one that arrived this many
 // after the first. Runs begin 1.5 s apart.
 func runOf(all []sighting, run int) (of []sighting) {
 	all = slices.Clone(all)

@@ -55,7 +55,7 @@ const (
 	madeBatch    = 1 << 20
 )
 
-// makeDay writes the journals of a day with so many requests.
+// makeDay writes the journals of a day with this many requests.
 func makeDay(t *testing.T, dir string, rows int64) *madeDay {
 	t.Helper()
 	d := &madeDay{dir: dir, rng: rand.New(rand.NewPCG(17, 4)), batches: make([]journal.Batch, madeJournals)}
@@ -190,7 +190,7 @@ type compiled struct {
 	sum       [sha256.Size]byte
 }
 
-// compileDay compiles journals in so many shards, 0 for without.
+// compileDay compiles journals in this many shards, 0 for without.
 func compileDay(t *testing.T, dir, name, memory string, shards int) compiled {
 	t.Helper()
 	moonloop, out := setting(t, "MOONLOOP_BIN"), filepath.Join(dir, name+".jsonl")

@@ -58,7 +58,7 @@ type variant struct {
 	bounds
 }
 
-// loopBounds are the promise: a replay within so many points of production, and so many tokens a request on average; and the proof that
+// loopBounds are the promise: a replay within this many points of production, and this many tokens a request on average; and the proof that
 // the test can fail: a replay without the replies that production's engine had in its cache is further away.
 func loopBounds(points float64) []variant {
 	return []variant{

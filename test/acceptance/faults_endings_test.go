@@ -33,7 +33,7 @@ type ending struct {
 
 const endingRows = 300
 
-// startEnding starts the replay and waits until requests are under way.
+// startEnding starts the replay and waits until requests are in flight.
 func startEnding(t *testing.T, binary string, environment []string, flags ...string) *ending {
 	t.Helper()
 	dir := t.TempDir()

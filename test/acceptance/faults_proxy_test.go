@@ -293,7 +293,7 @@ func firstEvent(body io.Reader) (string, error) {
 	return string(event), nil
 }
 
-// pass writes a body chunk by chunk as it comes, in pieces of at most so many bytes, changed.
+// pass writes a body chunk by chunk as it comes, in pieces of at most this many bytes, changed.
 func (c *client) pass(body io.Reader, piece int, change func([]byte) []byte) error {
 	buffer := make([]byte, 32<<10)
 	for {

@@ -206,8 +206,8 @@ func startSimulator(t *testing.T, dir string, flags ...string) string {
 // rootName is the name of a session's root: what a list of traces shows of it.
 var rootName = regexp.MustCompile(`^session (\S+) from row (\d+), (\S+), run (\S+)$`)
 
-// checkRoots fails unless each trace that has a finished request has exactly one root whose name tells it from the others, and at least
-// so many traces have one.
+// checkRoots fails unless each trace with a finished request has exactly one root, whose name differs from all others, and unless at
+// least this many traces have a root.
 func checkRoots(t *testing.T, when string, spans []jaegerSpan, least int) {
 	t.Helper()
 	roots, finished := map[pcommon.TraceID][]jaegerSpan{}, map[pcommon.TraceID][]jaegerSpan{}

@@ -155,7 +155,7 @@ func checkShards(t *testing.T, job string, pods []pod) {
 	}
 }
 
-// pods waits until controllers have made so many pods.
+// pods waits until controllers have made this many pods.
 func (c *cluster) pods(t *testing.T, selector string, want int) []pod {
 	t.Helper()
 	var list struct {

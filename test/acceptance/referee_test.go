@@ -45,6 +45,19 @@ export default function () {
 
 var pythonPeer = "HF_HOME={peers}/huggingface HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 DO_NOT_TRACK=1 VLLM_NO_USAGE_STATS=1 HOME={dir} "
 
+const refereeInferencePerf = `
+api: {type: completion, streaming: true}
+data:
+  type: random
+  input_distribution: {min: 64, max: 64, mean: 64, std_dev: 0, total_count: 1000}
+  output_distribution: {min: 20, max: 20, mean: 20, std_dev: 0, total_count: 1000}
+load: {type: constant, num_workers: 1, stages: [{rate: 100, duration: 10}]}
+server: {type: vllm, model_name: moonloop/words, base_url: "{URL}", ignore_eos: true}
+tokenizer: {pretrained_model_name_or_path: moonloop/words}
+report: {request_lifecycle: {per_request: true, per_request_fields: {request: false, response: false, computed_metrics: true}}}
+storage: {local_storage: {path: report}}
+`
+
 // All send some 100 requests per second for ten seconds, to an engine of 20 tokens every 10 ms.
 var generators = []judged{
 	{
@@ -57,7 +70,11 @@ var generators = []judged{
 	},
 	{
 		name: "k6", needs: "{peers}/bin/k6", judge: "rate=100,count=1000", rate: 100, header: "X-Request-Id", export: "{dir}/k6.csv",
-		command: "K6_NO_USAGE_REPORT=true K6_CSV_TIME_FORMAT=unix_nano {peers}/bin/k6 run --quiet --no-summary --address '' -e URL={url} --out csv={dir}/k6.csv {dir}/k6.js",
+		command: "K6_NO_USAGE_REPORT=true K6_CSV_TIME_FORMAT=unix_nano {peers}/bin/k6 run --quiet --summary-mode disabled --address '' -e URL={url} --out csv={dir}/k6.csv {dir}/k6.js",
+	},
+	{
+		name: "oha", needs: "{peers}/bin/oha", judge: "rate=100,count=1000", rate: 100, export: "{dir}/oha.csv",
+		command: "{peers}/bin/oha -n 1000 -q 100 -c 64 -m POST -T application/json -D {dir}/body.json --no-tui --output-format csv -o {dir}/oha.csv {url}/v1/completions",
 	},
 	{
 		name: "AIPerf", needs: "{peers}/bin/aiperf", judge: "rate=100,count=1000", rate: 100, export: "{dir}/aiperf/profile_export.jsonl",
@@ -66,6 +83,10 @@ var generators = []judged{
 	{
 		name: "GuideLLM", needs: "{peers}/bin/guidellm", judge: "rate=100,count=1000", rate: 100, export: "{dir}/guidellm.json",
 		command: pythonPeer + "{peers}/bin/guidellm run --backend kind=openai_http,target={url},model=tiny --tokenizer kind=huggingface_auto,model={peers}/lorem --profile kind=constant,rate=100 --constraint kind=max_requests,count=1000 --data kind=synthetic_text,prompt_tokens=64,output_tokens=20 --output kind=json,path={dir}/guidellm.json --disable-console",
+	},
+	{
+		name: "inference-perf", needs: "{peers}/bin/inference-perf", judge: "rate=100,count=1000", rate: 100, export: "{dir}/report/per_request_lifecycle_metrics.json",
+		command: "cd {dir} && sed 's#{URL}#{url}#' inference-perf.yml >config.yml && " + pythonPeer + "{peers}/bin/inference-perf -c config.yml",
 	},
 	{
 		name: "vllm bench", needs: "{vllm}/server/bin/vllm", judge: "{dir}/trace.jsonl", rate: 100, header: "X-Request-Id", export: "{dir}/vllm.json",
@@ -174,7 +195,7 @@ func refereeFiles(t *testing.T, dir string) {
 		fmt.Fprintf(&trace, `{"timestamp": %d, "input_length": 512, "output_length": 20, "hash_ids": [%d]}`+"\n", 10*i, i)
 		fmt.Fprintf(&vllm, `{"timestamp": %v, "input_length": 512, "output_length": 20, "hash_ids": [%d]}`+"\n", float64(i)/100, i)
 	}
-	for name, text := range map[string]string{"trace.jsonl": trace.String(), "vllm.jsonl": vllm.String(), "body.json": refereeBody, "k6.js": refereeK6} {
+	for name, text := range map[string]string{"trace.jsonl": trace.String(), "vllm.jsonl": vllm.String(), "body.json": refereeBody, "k6.js": refereeK6, "inference-perf.yml": refereeInferencePerf} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
-// disk is a file system of its own for what a Collector writes.
+// disk is a separate file system for the files of a Collector.
 type disk struct {
 	t         *testing.T
 	dir       string
@@ -37,28 +37,28 @@ func (d *disk) must(err error) {
 	}
 }
 
-// disaster is what happens to a disk while a Collector writes to it, and what it says of it.
+// disaster is a fault of a disk to which a Collector writes, and what the Collector must report.
 type disaster struct {
 	name, reason string
 	config       string // from the repository's root
 	strike, lift func(d *disk)
-	metric       string // a counter that moves
-	log          string // what is said, once, with what to do
+	metric       string // a counter that increases
+	log          string // the message that is logged once, with advice
 	todo         string
-	// mayLose is of a queue whose own file cannot be written: the Collector's persistent queue drops what it cannot mark as taken, and
-	// says so at the level of debug only.
+	// mayLose is set if the queue's own file cannot be written: the Collector's persistent queue drops batches that it cannot mark as
+	// taken, and logs this at level debug only.
 	mayLose bool
 }
 
 const (
 	laptop     = "examples/capture/laptop.yaml"
 	documented = "otelcol-config.yaml"
-	// failedWrites counts attempts of the exporter by fault.
+	// failedWrites is the counter of the exporter's failed attempts, by fault.
 	failedWrites = "exporter_failed_writes/"
 	cannot       = "spans cannot be written to the journal"
 )
 
-// fill takes all room that there is, and empty gives it back.
+// fill uses up all free space, and empty frees it.
 func fill(d *disk) {
 	filler, err := os.Create(d.file("filler"))
 	d.must(err)
@@ -95,9 +95,9 @@ var disasters = []disaster{
 	},
 }
 
-// TestDisk has disks fail under the built Collector: senders hear of it or a queue holds what they sent, the Collector counts
-// it, says once what to do, lives, and goes on by itself; all that was acknowledged is one row each. Mounting needs a right, so all of
-// it runs in a process with file systems of its own, which nobody else sees and which go when it ends.
+// TestDisk breaks the disk of a built Collector. Senders get an error, or a queue stores what they sent. The Collector counts the fault,
+// logs advice once, keeps running, and recovers by itself. Each acknowledged request becomes one row. Mounting needs privileges, so the
+// test runs in a process with its own mount namespace, which ends with the process.
 func TestDisk(t *testing.T) {
 	t.Parallel()
 	const child = "MOONLOOP_TEST_DISK"
@@ -129,7 +129,7 @@ func TestDisk(t *testing.T) {
 	}
 	for _, a := range disasters {
 		t.Run(a.name, func(t *testing.T) {
-			t.Parallel() // most of the time is waiting
+			t.Parallel() // it mostly waits
 			a.happens(t)
 		})
 	}
@@ -154,7 +154,7 @@ func absolute(t *testing.T, name string) string {
 	return name
 }
 
-// newDisk mounts a file system, and configures a Collector that writes to it alone.
+// newDisk mounts a file system, and configures a Collector that writes only to it.
 func newDisk(t *testing.T, config string) *disk {
 	t.Helper()
 	dir := t.TempDir()
@@ -215,7 +215,7 @@ func (a disaster) happens(t *testing.T) {
 	t.Logf("%d acknowledged, %d of them lost, %d sent again, %d bytes of log", len(acknowledged), missing, resent, len(said))
 }
 
-// heard sees that the log says what happens and what to do: once if it is said with that, and never with a panic.
+// heard checks that the log has the message with its advice, if there is any exactly once, and no panic.
 func (a disaster) heard(t *testing.T, said []byte) {
 	t.Helper()
 	times := bytes.Count(said, []byte(a.log))
@@ -231,7 +231,7 @@ func (c *clients) count() int {
 	return len(c.acknowledged)
 }
 
-// readOnlyAtStart wants an error, and no panic.
+// readOnlyAtStart expects an error, not a panic.
 func readOnlyAtStart(t *testing.T, config string) {
 	t.Helper()
 	d := newDisk(t, config)
@@ -249,7 +249,7 @@ func readOnlyAtStart(t *testing.T, config string) {
 	}
 }
 
-// folderRemoved removes the folder of the journals: what was in there is gone and counted, the rest goes to a new one.
+// folderRemoved removes the folder of the journals. Its content is lost and counted; later records are written to a new folder.
 func folderRemoved(t *testing.T) {
 	t.Helper()
 	d := newDisk(t, laptop)

@@ -70,7 +70,7 @@ func TestAcceptanceAttack(t *testing.T) {
 	}
 }
 
-// attackProcess runs the table, then attacks memory from all senders at once, so many times each.
+// attackProcess runs the table, then attacks memory from all senders at once, this many times each.
 //
 // The bound is on VmHWM, the most memory that the process ever had in RAM as Linux accounts for it, so that no peak falls
 // between two samples. GOMEMLIMIT makes Go collect before it takes more from the system. It is no bound by itself:

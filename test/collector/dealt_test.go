@@ -171,7 +171,7 @@ func conversationSpans(random *rand.Rand) (all []ptrace.Traces) {
 	return all
 }
 
-// replaySpans are a replay of so many rows, each with the engine's own span below it.
+// replaySpans are a replay of this many rows, each with the engine's own span below it.
 func replaySpans(rows int) (all []ptrace.Traces) {
 	random := rand.New(rand.NewPCG(9, 9))
 	for row := range rows {

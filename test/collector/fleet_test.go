@@ -71,7 +71,7 @@ offsets.topic.num.partitions=1
 group.initial.rebalance.delay.ms=0
 `
 
-// newBroker formats the storage of a broker, whose topics have so many partitions.
+// newBroker formats the storage of a broker, whose topics have this many partitions.
 func newBroker(t *testing.T, fleet, dir string, partitions int) *broker {
 	t.Helper()
 	b := &broker{dir: dir, address: testport.Address(t), java: []string{"-Xmx384m", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", filepath.Join(fleet, "kafka", "*")}}
@@ -266,7 +266,7 @@ type killer struct {
 	kills int
 }
 
-// sentUnderKills sends so many requests at least, and kills all of the programs in turn meanwhile, each three times at least. What is sent goes
+// sentUnderKills sends this many requests at least, and kills all of the programs in turn meanwhile, each three times at least. What is sent goes
 // on arriving below a folder: the first kill waits for that, or it would hit nothing.
 func sentUnderKills(t *testing.T, address string, arriving *arrivals, spans int, programs ...*killer) map[uint64]struct{} {
 	t.Helper()

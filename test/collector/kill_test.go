@@ -235,7 +235,7 @@ func (c *collector) scrape(t *testing.T) string {
 type clients struct {
 	running sync.WaitGroup
 	ended   atomic.Bool // no new requests
-	failed  atomic.Bool // nor those under way
+	failed  atomic.Bool // nor those in flight
 	resent  atomic.Int64
 
 	mu           sync.Mutex
@@ -294,7 +294,7 @@ func (c *clients) deliver(export func(context.Context) error) error {
 	}
 }
 
-// wait waits until that many model requests are acknowledged, and at most so long.
+// wait waits until that many model requests are acknowledged, and at most this long.
 func (c *clients) wait(t *testing.T, requests int, limit time.Duration) {
 	t.Helper()
 	for deadline := time.Now().Add(limit); c.count() < requests; time.Sleep(10 * time.Millisecond) {
@@ -304,7 +304,7 @@ func (c *clients) wait(t *testing.T, requests int, limit time.Duration) {
 	}
 }
 
-// stop ends the load, once what is under way is acknowledged.
+// stop ends the load, once what is in flight is acknowledged.
 func (c *clients) stop() (acknowledged map[uint64]struct{}, resent int64) {
 	c.ended.Store(true)
 	c.running.Wait()

@@ -156,7 +156,7 @@ func encode(t testing.TB, td ptrace.Traces, requests int) *load {
 	return punch(t, encoded, requests, td.SpanCount())
 }
 
-// punch finds the holes of an encoded request with so many spans or log records.
+// punch finds the holes of an encoded request with this many spans or log records.
 func punch(t testing.TB, encoded []byte, requests, spans int) *load {
 	t.Helper()
 	l := &load{encoded: encoded, spans: spans}

@@ -52,7 +52,7 @@ type account struct {
 	failed     int // the engine refused them, or the reply broke off
 	uncounted  int // nobody counted their tokens
 	embeddings int // not requests for a reply
-	noSpan     int // the library wrote none: the rest, which the captures' own description gives as so many
+	noSpan     int // the library wrote none: the rest, which the captures' own description gives as this many
 	twice      int // further rows of a request
 	sessions   int // rows with the session of the truth
 	text       int // rows whose prompts are told apart by their text

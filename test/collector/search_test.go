@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// A piece is so many bytes of a prompt, taken at every step: whatever has piece+step-1 bytes in common with a prompt
+// A piece is this many bytes of a prompt, taken at every step: whatever has piece+step-1 bytes in common with a prompt
 // holds a whole piece.
 const (
 	piece = 12

@@ -64,7 +64,7 @@ type shop struct {
 	connections   atomic.Int64
 }
 
-// A request of OTLP has so many model requests; a connection is used so often; each such request goes over HTTP, by a
+// A request of OTLP has this many model requests; a connection is used this often; each such request goes over HTTP, by a
 // connection for it alone.
 const (
 	shopBatch   = 12

@@ -39,7 +39,7 @@ type soak struct {
 const shopPerRow = 10
 
 // TestSoak runs everything at once for some seconds, or for as long as MOONLOOP_SOAK says (make soak): the agent replays
-// a long trace with every kind of telemetry on, against an engine that fails now and then, into the Collector that the
+// a long trace with every kind of telemetry on, against an engine that fails from time to time, into the Collector that the
 // documentation describes, which takes the spans and logs of an application in production beside it, over connections that
 // come and go, and compiles traces meanwhile. Memory, descriptors and goroutines must be at the end what they were after
 // warming up, and every request accounted for.
@@ -51,7 +51,7 @@ func TestSoak(t *testing.T) {
 		run := short.run(t, t.TempDir())
 		run.account(t)
 		for _, g := range run.growth(t) {
-			// In seconds memory tells nothing, and the number of requests under way sways; what leaks one for each request shows.
+			// In seconds memory tells nothing, and the number of requests in flight sways; what leaks one for each request shows.
 			if g.figure != flat[0].name && g.after > 2*g.before+50 {
 				t.Errorf("%s of the %s grew from %.0f to %.0f", g.figure, g.process, g.before, g.after)
 			}

@@ -14,11 +14,11 @@ import (
 	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
-// groupRows is the number of requests in a row group, which is what is held in memory.
+// groupRows is the number of requests in a row group, which is kept in memory.
 const groupRows = 20_000
 
-// Parquet writes the requests of a folder as a Parquet file with the columns of [Request], compressed with zstd. A file that is there
-// is replaced once the new one is complete.
+// Parquet writes the requests of a folder as a Parquet file with the columns of [Request], compressed with zstd. An existing file is
+// replaced when the new one is complete.
 func Parquet(dir, name string) error {
 	f, err := atomicfile.CreateAs(name+".partial", name)
 	if err != nil {

@@ -9,9 +9,8 @@ import (
 	"github.com/moonloop/moonloop/agent/report/lines"
 )
 
-// Request is a line of requests.jsonl as a row of a table: what the row asked for, and what became of it. The names are those of the
-// file, where those of the result stand under "result". Instants and durations are in milliseconds; nil is what is unknown. The ids of
-// the prompt stay in the file.
+// Request is a line of requests.jsonl as a row of a table: the request of the row, and its result. The names are those in the file,
+// including those under "result". Times and durations are in milliseconds; nil means unknown. The ids of the prompt are only in the file.
 //
 // The fields are not grouped in embedded structs: nil would be written as 0 there.
 type Request struct {

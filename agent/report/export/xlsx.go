@@ -22,9 +22,9 @@ import (
 	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
-// Workbook writes the results of a folder, which page.Load has read, as an Excel workbook: the sheets summary (of summary.csv; a run that
-// was killed has none), requests, series and, of a run with sessions, sessions. It returns how many requests found no room in a sheet. A
-// file that is there is replaced once the new one is complete.
+// Workbook writes the results of a folder, which page.Load has read, as an Excel workbook: the sheets summary (of summary.csv; a killed run
+// has none), requests, series and, if the run has sessions, sessions. It returns the number of requests that did not fit into a sheet. An
+// existing file is replaced when the new one is complete.
 func Workbook(run *page.Run, dir, name string) (left int64, err error) {
 	f, err := atomicfile.CreateAs(name+".partial", name)
 	if err != nil {
@@ -69,7 +69,7 @@ func fill(book *excelize.File, run *page.Run, dir string) (left int64, err error
 	return left, book.DeleteSheet(first)
 }
 
-// summarySheet reads summary.csv; nil where there is none.
+// summarySheet reads summary.csv; nil if there is none.
 func summarySheet(dir string) (*page.Sheet, error) {
 	f, err := os.Open(filepath.Join(dir, report.SummaryCSV)) //nolint:gosec // the user's folder
 	if errors.Is(err, os.ErrNotExist) {
@@ -107,7 +107,7 @@ func newSheet(book *excelize.File, name string, header []string) (*sheetWriter, 
 	if _, err := book.NewSheet(name); err != nil {
 		return nil, err
 	}
-	if err := book.SetSheetDimension(name, ""); err != nil { // else readers of streams believe that there is one cell
+	if err := book.SetSheetDimension(name, ""); err != nil { // otherwise stream readers assume that there is one cell
 		return nil, err
 	}
 	stream, err := book.NewStreamWriter(name)
@@ -145,7 +145,7 @@ func addSheet(book *excelize.File, name string, s *page.Sheet) error {
 	return w.Flush()
 }
 
-// plain is a cell as the library takes it: nil is an empty one.
+// plain returns a cell in the library's form: nil is an empty one.
 func plain(cell any) any {
 	switch v := cell.(type) {
 	case *float64:
@@ -166,7 +166,7 @@ func plain(cell any) any {
 	return cell
 }
 
-// addRequests adds a row for each request, as many as a sheet has room for. Lists, which no cell can hold, become their length.
+// addRequests adds a row for each request, as many as fit into a sheet. Lists, which a cell cannot contain, become their length.
 func addRequests(book *excelize.File, dir string) (left int64, err error) {
 	var header []string
 	fields := reflect.VisibleFields(reflect.TypeFor[Request]())

@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package lines reads the records that a replay wrote into a folder, a JSON object on each line. What of a line is wanted, its reader
-// says: figures, a page, a table of requests and a comparison each want something else, and none pays for the rest.
+// Package lines reads the records that a replay wrote into a folder, one JSON object per line. The caller parses each line and so decides
+// what it needs: figures, a page, a table of requests and a comparison each need something else, and do not pay for the rest.
 package lines
 
 import (
@@ -18,22 +18,22 @@ import (
 	"github.com/moonloop/moonloop/internal/jsonrows"
 )
 
-// File has the records of a run that ended, in the order of the trace. Partial has those of a run under way, or of one that was
-// killed, in the order in which requests ended.
+// File has the records of a run that ended, in the order of the trace. Partial has those of a running or killed run, in the order in which
+// requests ended.
 const (
 	File    = "requests.jsonl"
 	Partial = File + ".partial"
 )
 
-// Longest bounds a line, in bytes: a gap takes some 7 bytes, so this is a reply of eight million tokens.
+// Longest is the maximum length of a line, in bytes: a gap takes about 7 bytes, so this is a reply of eight million tokens.
 const Longest = 64 << 20
 
-// ErrNoResult is what a reader says of a line that is a row of a trace and no record of a replay.
+// ErrNoResult is the error of a parser for a line that is a row of a trace, not a record of a replay.
 var ErrNoResult = errors.New("no field result: this is a trace, not the records of a replay; name the folder that --out wrote")
 
-// Read calls yield with what parse makes of each line of [File] in a folder, or, of a run that was killed, of [Partial]: its last line
-// may be torn, and is then left out. The bytes of a line are valid until parse returns. An error of yield ends the reading, and is
-// returned as it is; every other one names the file and the line. It is an [fs.ErrNotExist] if there is neither file.
+// Read calls yield with the parsed value of each line of [File] in a folder, or, for a killed run, of [Partial]: its last line may be torn,
+// and is then ignored. The bytes of a line are valid until parse returns. An error of yield ends the reading, and is returned unchanged;
+// every other error names the file and the line. It is an [fs.ErrNotExist] if neither file exists.
 func Read[T any](dir string, parse func(line []byte) (T, error), yield func(T) error) error {
 	name, partial := filepath.Join(dir, File), false
 	f, err := atomicfile.Open(name)
@@ -77,7 +77,7 @@ func Read[T any](dir string, parse func(line []byte) (T, error), yield func(T) e
 	}
 }
 
-// missing is the folder that has neither file.
+// missing is the error for a folder without either file.
 type missing string
 
 func (m missing) Error() string {

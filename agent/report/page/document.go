@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Answers over several runs are pages that look like the page of a run. They have no script: their drawings are SVG, and their theme
-// is the reader's.
+// Results over several runs are pages with the look of a run's page. They have no script: their charts are SVG, and their theme is the
+// reader's.
 
 var documentTemplate = template.Must(template.New("document").Parse(`<!doctype html>
 <html lang="en">
@@ -44,8 +44,7 @@ svg .curve { fill: none; stroke-width: 2; } svg .curve.a { stroke: var(--a); } s
 .scroll td.wrap { white-space: normal; }
 `
 
-// WriteDocument writes a page of our own style, which needs no network, no other file and no script. The text of the body must
-// be escaped.
+// WriteDocument writes a page in this style, which needs no network, no other file and no script. The text of the body must be escaped.
 func WriteDocument(w io.Writer, product, title string, body template.HTML) error {
 	style := pageCSS + drawingCSS
 	if _, dark, ok := strings.Cut(pageCSS, ":root.dark {"); ok {
@@ -63,7 +62,7 @@ func WriteDocument(w io.Writer, product, title string, body template.HTML) error
 	return nil
 }
 
-// SaveDocument writes such a page into a file, which it replaces once the page is complete.
+// SaveDocument writes such a page to a file, which it replaces when the page is complete.
 func SaveDocument(name, product, title string, body template.HTML) error {
 	return save(name, func(w io.Writer) error { return WriteDocument(w, product, title, body) })
 }

@@ -10,19 +10,19 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// Durations are recorded in µs, up to an hour; counts of tokens as they are.
+// Durations are recorded in µs, up to an hour; token counts unchanged.
 const (
 	perMilli     = 1000
 	longestMicro = 3_600_000_000
 )
 
-// exact are the digits of a histogram that keeps every value: a short one takes a hundredth of the room then.
+// exact is the number of digits of a histogram that stores every value: a short one then uses a hundredth of the memory.
 const exact = 0
 
 // histogram holds durations in ms, or counts. The zero value is empty and takes no memory.
 type histogram struct {
 	h      *hdrhistogram.Histogram
-	values []float32 // of an exact one, in any order
+	values []float32 // of an exact histogram, in any order
 }
 
 // add records a value. digits is the number of significant digits, or exact; the first value decides.

@@ -3,14 +3,14 @@
 
 package page
 
-// This file shows the figures of parts of the requests: of each engine, where there are several, and of each class.
+// This file shows the figures of parts of the requests: of each engine, if there are several, and of each class.
 
 import (
 	"cmp"
 	"strconv"
 )
 
-// partFigures are those of a part in summary.json.
+// partFigures are the figures of a part in summary.json.
 type partFigures struct {
 	Rows struct {
 		Total  int64 `json:"total"`
@@ -31,7 +31,7 @@ type partsTable struct {
 	Rows        []partRow
 }
 
-// partRow is a line of it. What was not measured is nil.
+// partRow is a line of the table. Figures that were not measured are nil.
 type partRow struct {
 	Name, Priority string
 	partFigures

@@ -13,8 +13,8 @@ import (
 	"github.com/moonloop/moonloop/agent/report/lines"
 )
 
-// record is what a page needs of one line of requests.jsonl. Instants and durations are in ms; instants are on the run's clock.
-// A nil instant did not come to pass, a nil count is not known.
+// record is the part of a line of requests.jsonl that a page needs. Times and durations are in ms; times are on the run's clock. A nil time
+// was not reached; a nil count is not known.
 type record struct {
 	Session  string `json:"session_id"`
 	Input    int64  `json:"input_length"`
@@ -27,7 +27,7 @@ type record struct {
 	Result outcome `json:"result"`
 }
 
-// outcome is what became of a request.
+// outcome is the result of a request.
 type outcome struct {
 	Outcome string `json:"outcome"`
 	Reason  string `json:"reason"`
@@ -57,7 +57,7 @@ type outcome struct {
 
 func (r *record) served() bool { return r.Result.Outcome == "served" }
 
-// model is the model that the request asked for.
+// model returns the requested model.
 func (r *record) model() string {
 	if r.Result.Model != "" {
 		return r.Result.Model
@@ -65,7 +65,7 @@ func (r *record) model() string {
 	return r.Model
 }
 
-// prompt is the number of prompt tokens: the engine's count, else the row's.
+// prompt returns the number of prompt tokens: the engine's count, else the row's.
 func (r *record) prompt() int64 {
 	if u := r.Result.Usage; u != nil && u.Prompt != nil {
 		return *u.Prompt
@@ -73,7 +73,7 @@ func (r *record) prompt() int64 {
 	return r.Input
 }
 
-// reply is the number of output tokens: the engine's count, else the row's.
+// reply returns the number of output tokens: the engine's count, else the row's.
 func (r *record) reply() int64 {
 	if u := r.Result.Usage; u != nil && u.Completion != nil {
 		return *u.Completion
@@ -81,7 +81,7 @@ func (r *record) reply() int64 {
 	return r.Output
 }
 
-// cached is the number of prompt tokens that the engine reported as cached.
+// cached returns the number of prompt tokens that the engine reported as cached.
 func (r *record) cached() (int64, bool) {
 	if u := r.Result.Usage; u != nil && u.Cached != nil {
 		return *u.Cached, true
@@ -89,14 +89,14 @@ func (r *record) cached() (int64, bool) {
 	return 0, false
 }
 
-// itl is the mean time between two output tokens, in ms: from the first to the last, by all but the first.
+// itl returns the mean time between two output tokens, in ms: from the first to the last one, divided by their number minus one.
 func (r *record) itl() (float64, bool) {
 	decode, known := between(r.Result.First, r.Result.Last)
 	after := float64(r.reply() - 1)
 	return decode / max(after, 1), known && after >= 1 && r.served()
 }
 
-// between returns the time from one instant to another, 0 if they are out of order, and whether both came to pass.
+// between returns the duration between two times, 0 if they are out of order, and whether both were reached.
 func between(from, to *float64) (float64, bool) {
 	if from == nil || to == nil || !finite(*from) || !finite(*to) {
 		return 0, false
@@ -106,7 +106,7 @@ func between(from, to *float64) (float64, bool) {
 
 func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) && math.Abs(v) < 1e15 }
 
-// errNoRecords says that a file has none.
+// errNoRecords is the error for a file without records.
 var errNoRecords = errors.New("has no records of requests: no request of the run has ended; name the folder of another run")
 
 // lenient takes the text of rows as it is, as the reader of traces does. Not to look for a name that stands twice is faster, too.

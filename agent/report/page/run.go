@@ -20,13 +20,13 @@ import (
 
 const summaryFile = "summary.json"
 
-// MaxSummary bounds the summary of a run that is read, in bytes. One of many classes and servers has some hundred thousand.
+// MaxSummary is the maximum size of a run's summary, in bytes. With many classes and servers, it has some hundred thousand.
 const MaxSummary = 64 << 20
 
-// maxPoints bounds the points of a scatter plot.
+// maxPoints is the maximum number of points of a scatter plot.
 const maxPoints = 15_000
 
-// Run is what a page shows of one replay.
+// Run has what a page shows of one replay.
 type Run struct {
 	// TraceURL is the address of a trace in a tracing system, with {trace_id} in it, or empty. The tables of slow requests link
 	// to it.
@@ -50,11 +50,11 @@ type Run struct {
 	byTTFT, byTotal  slowest
 }
 
-// Load reads the folder of a run. A run that was killed has no summary.json; the page says so, and shows its records.
+// Load reads the folder of a run. A killed run has no summary.json; the page says so, and shows its records.
 //
-// An error names the file, what is wrong with it, and what to do.
+// An error names the file, the problem, and advice.
 //
-// A slice is the length of a line of [SeriesFile], at least a millisecond; 0 = [DefaultSlice].
+// slice is the length of a line of [SeriesFile], at least a millisecond; 0 = [DefaultSlice].
 func Load(dir string, slice time.Duration) (*Run, error) {
 	slice = cmp.Or(slice, DefaultSlice)
 	r := &Run{
@@ -168,10 +168,10 @@ func (r *Run) add(rec *record) {
 	r.points.add(p)
 }
 
-// maxReasons bounds the classes of errors that are counted apart.
+// maxReasons is the maximum number of classes of errors that are counted separately.
 const maxReasons = 100
 
-// point is a request in the scatter plots. Counts of tokens are -1 where they are not known.
+// point is a request in the scatter plots. Token counts are -1 if they are not known.
 type point struct {
 	Row                         int64
 	TTFT                        float64 // ms, from the start of the request
@@ -200,7 +200,7 @@ func (s *sample) add(p point) {
 	}
 }
 
-// explain sets what the slowest requests were slow for, once all records are known.
+// explain determines the reasons of the slowest requests, when all records are known.
 func (r *Run) explain() {
 	u := usual{uncached: r.uncached.quantile(0.9), reply: r.reply.quantile(0.9), gap: r.gaps.millis(0.5), backlog: r.line.backlog()}
 	start := float64(r.line.leading()) * r.line.width
@@ -221,7 +221,7 @@ func (r *Run) explain() {
 	}
 }
 
-// summary is what a page needs of summary.json.
+// summary is the part of summary.json that a page needs.
 type summary struct {
 	Version string `json:"schema_version"`
 	Run     struct {
@@ -344,7 +344,7 @@ type agreement struct {
 	Unknown   int64 `json:"unknown"`
 }
 
-// figure is a figure of summary.json. Of a figure with a single value, only Avg is set.
+// figure is a figure of summary.json. If it has a single value, only Avg is set.
 type figure struct {
 	Unit  string   `json:"unit"`
 	Avg   *float64 `json:"avg"`

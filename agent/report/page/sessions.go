@@ -9,11 +9,10 @@ import (
 	"path/filepath"
 )
 
-// SessionsFile is the name of the figures by session in the folder of a run. A run without sessions has none.
+// SessionsFile is the name of the figures by session in the folder of a run. A run without sessions does not have it.
 const SessionsFile = "sessions.csv"
 
-// maxSessions bounds the sessions with a line of their own. The others share the last line, whose name no session has in a trace that
-// fits.
+// maxSessions is the maximum number of sessions with their own line. The others share the last line. Its name cannot be that of a session.
 const (
 	maxSessions   = 200_000
 	otherSessions = "(other sessions)"
@@ -25,7 +24,7 @@ type sessions struct {
 	order []*session
 }
 
-// session is what became of the rows of a session.
+// session has the results of the rows of a session.
 type session struct {
 	id                                       string
 	rows, served, skipped, input, output     int64
@@ -58,7 +57,7 @@ func (t *total) max() *float64 {
 	return decimals(t.most)
 }
 
-// of returns the session of a name.
+// of returns the session with a name.
 func (s *sessions) of(id string) *session {
 	if s.by[id] == nil && len(s.by) >= maxSessions {
 		id = otherSessions
@@ -111,7 +110,7 @@ func (s *sessions) add(r *record) {
 	}
 }
 
-// sessionColumns are the columns of the file. Tokens, latencies and cache hits are those of the rows that were served.
+// sessionColumns are the columns of the file. Tokens, latencies and cache hits cover the rows that were served.
 var sessionColumns = []column[*session]{
 	{"session_id", func(s *session) any { return s.id }},
 	{"rows", func(s *session) any { return s.rows }},
@@ -141,7 +140,7 @@ var sessionColumns = []column[*session]{
 	{"predicted_cached_pct", func(s *session) any { return shareOf(s.predicted, s.predictedOf) }},
 }
 
-// Sessions returns the figures by session; nil of a run without sessions.
+// Sessions returns the figures by session; nil for a run without sessions.
 func (r *Run) Sessions() *Sheet {
 	if len(r.sessions.order) == 0 {
 		return nil
@@ -149,7 +148,7 @@ func (r *Run) Sessions() *Sheet {
 	return newSheet(sessionColumns, r.sessions.order)
 }
 
-// SaveSheets writes [SeriesFile] and, of a run with sessions, [SessionsFile] into the folder. That of an earlier run goes.
+// SaveSheets writes [SeriesFile] and, if the run has sessions, [SessionsFile] into the folder. It removes those of an earlier run.
 func (r *Run) SaveSheets() error {
 	err := save(filepath.Join(r.dir, SeriesFile), r.Series().CSV)
 	name := filepath.Join(r.dir, SessionsFile)

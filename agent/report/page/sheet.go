@@ -11,14 +11,14 @@ import (
 	"strconv"
 )
 
-// Sheet is a table of figures beside the page: a file of CSV, or a sheet of a workbook.
+// Sheet is a table of figures outside the page: a CSV file, or a sheet of a workbook.
 type Sheet struct {
 	Header []string
-	// Rows hold a string, an int64 or a *float64 for each column of the header; a nil pointer is what was not measured.
+	// Rows have a string, an int64 or a *float64 for each column of the header; a nil pointer is a value that was not measured.
 	Rows [][]any
 }
 
-// CSV writes the sheet. What was not measured is empty.
+// CSV writes the sheet. Values that were not measured are empty.
 func (s *Sheet) CSV(w io.Writer) error {
 	c := csv.NewWriter(w)
 	err := c.Write(s.Header)
@@ -50,7 +50,7 @@ func (s *Sheet) CSV(w io.Writer) error {
 	return nil
 }
 
-// column is a column of a sheet, of what its rows are made of.
+// column is a column of a sheet, for one type of rows.
 type column[T any] struct {
 	name string
 	of   func(T) any
@@ -70,13 +70,13 @@ func newSheet[T any](columns []column[T], rows []T) *Sheet {
 	return s
 }
 
-// decimals returns a number with three of them: microseconds of a duration in ms.
+// decimals returns a number with three decimals: microseconds of a duration in ms.
 func decimals(v float64) *float64 {
 	v = math.Round(v*1000) / 1000
 	return &v
 }
 
-// shareOf is a part in percent; nil where there is no whole.
+// shareOf returns a part in percent; nil if there is no whole.
 func shareOf(part, whole int64) *float64 {
 	if whole == 0 {
 		return nil
@@ -84,7 +84,7 @@ func shareOf(part, whole int64) *float64 {
 	return decimals(100 * float64(part) / float64(whole))
 }
 
-// quantileOf is a quantile of durations, in ms; nil where none was measured.
+// quantileOf returns a quantile of durations, in ms; nil if none was measured.
 func quantileOf(h histogram, q float64) *float64 {
 	if h.empty() {
 		return nil

@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/agent/report/lines"
 )
 
-// sheet returns a file of the folder as a line for each row, by the names of its columns.
+// sheet reads a CSV file of the folder, and returns each row as a map by column name.
 func sheet(t *testing.T, dir, name string) (rows []map[string]string) {
 	t.Helper()
 	f, err := os.Open(filepath.Join(dir, name))
@@ -28,7 +28,7 @@ func sheet(t *testing.T, dir, name string) (rows []map[string]string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = f.Close() })
-	lines, err := csv.NewReader(f).ReadAll() // which wants as many cells in each line
+	lines, err := csv.NewReader(f).ReadAll() // which checks that all lines have the same number of cells
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func sheet(t *testing.T, dir, name string) (rows []map[string]string) {
 	return rows
 }
 
-// saved loads a folder with records and saves its sheets.
+// saved writes records to a folder, loads it, and saves its sheets.
 func saved(t *testing.T, records string, slice time.Duration) (dir string) {
 	t.Helper()
 	dir = folder(t, map[string]string{summaryFile: smallSummary, lines.File: records})
@@ -56,8 +56,8 @@ func saved(t *testing.T, records string, slice time.Duration) (dir string) {
 	return dir
 }
 
-// TestSeries: each request is counted in the slices of its instants, a slice in which nothing happened has a line without durations, and
-// tokens add up whatever the length of a slice.
+// TestSeries: each request is counted in the slices in which it began, ran and ended. A slice without requests has a line without
+// durations. The sum of the tokens does not depend on the length of a slice.
 func TestSeries(t *testing.T) {
 	// Ends: 1020 (in the second slice), 1045 and 3660 ms; replies of 3, 6 and 3 tokens.
 	records := line(0, 990, 10, 10, 3) + line(1, 1000, 20, 5, 6) + line(2, 3600, 40, 10, 3) +
@@ -96,7 +96,7 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// TestSeriesIsBounded: a run of more slices than there may be has longer ones, each line says how long, and percentiles are exact.
+// TestSeriesIsBounded: a run with too many slices gets longer ones. Each line has the length, and percentiles are exact.
 func TestSeriesIsBounded(t *testing.T) {
 	var records strings.Builder
 	var want []float64
@@ -117,7 +117,7 @@ func TestSeriesIsBounded(t *testing.T) {
 	}
 }
 
-// TestSessions: figures by session, of those that have one; without one there is no file; past the bound, sessions share a line.
+// TestSessions: each session has a line of figures. Without sessions there is no file. Sessions above the maximum share one line.
 func TestSessions(t *testing.T) {
 	of := func(session, record string) string {
 		return strings.Replace(record, "{", `{"session_id": "`+session+`", `, 1)

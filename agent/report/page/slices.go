@@ -5,11 +5,10 @@ package page
 
 import "time"
 
-// SeriesFile is the name of the figures over time in the folder of a run: a line for each slice of the run, from its zero on.
+// SeriesFile is the name of the figures over time in the folder of a run: a line for each slice of the run, from its start on.
 const SeriesFile = "series.csv"
 
-// DefaultSlice is the length of a slice unless another is asked for. A run of more than maxSlices has longer ones: each line says how
-// long it is.
+// DefaultSlice is the default length of a slice. In a run of more than maxSlices, slices are longer: each line has its length.
 const (
 	DefaultSlice = time.Second
 	maxSlices    = 100_000
@@ -22,9 +21,9 @@ type slice struct {
 	inFlight     int64   // at its end
 }
 
-// sliceColumns are the columns of the file. A request counts as due, sent and finished in the slice in which it was; its time to first
-// token, its prompt and its cached tokens belong to that of its start, its inter-token latency to that of its last token, its lateness
-// to that of its dispatch, and output tokens to those in which their chunks arrived.
+// sliceColumns are the columns of the file. A request counts as due, sent and finished in the slice of that event. Its time to first token,
+// its prompt and its cached tokens belong to the slice of its start, its inter-token latency to that of its last token, its lateness to
+// that of its dispatch, and output tokens to those in which their chunks arrived.
 var sliceColumns = []column[*slice]{
 	{"start_s", func(s *slice) any { return decimals(s.start) }},
 	{"length_s", func(s *slice) any { return decimals(s.width) }},

@@ -35,7 +35,7 @@ type slow struct {
 
 	// Set at the end.
 	Why       string
-	Offset    float64 // At, as the charts have it
+	Offset    float64 // At, as in the charts
 	Phases    []phase
 	Elsewhere string // link to its trace
 }
@@ -46,7 +46,7 @@ type phase struct {
 	X, Width float64
 }
 
-// phases divides a bar whose whole length is a duration.
+// phases divides a bar; total is the duration of the whole bar.
 func (s *slow) phases(whole float64) []phase {
 	if whole <= 0 {
 		return nil
@@ -61,7 +61,7 @@ func (s *slow) phases(whole float64) []phase {
 	return parts
 }
 
-// newSlow returns the phases of a served request; false if an instant is missing.
+// newSlow returns the phases of a served request; false if a time is missing.
 func newSlow(r *record) (slow, bool) {
 	x := &r.Result
 	ttft, began := between(x.Intended, x.First)
@@ -86,7 +86,7 @@ func newSlow(r *record) (slow, bool) {
 	return s, true
 }
 
-// slowest holds the requests with the greatest values of one duration, greatest first.
+// slowest has the requests with the greatest values of one duration, greatest first.
 type slowest struct {
 	by   func(*slow) float64
 	rows []slow
@@ -101,7 +101,7 @@ func (l *slowest) add(s slow) {
 	l.rows = l.rows[:min(len(l.rows), maxSlowest)]
 }
 
-// usual says what is usual in a run, so that a request can be called unusual.
+// usual has the usual values of a run, to recognise unusual requests.
 type usual struct {
 	uncached float64 // 90th percentile of prompt tokens that were not cached
 	reply    float64 // 90th percentile of output tokens
@@ -109,7 +109,7 @@ type usual struct {
 	backlog  *backlog
 }
 
-// explain says what most of a request's time to first token, or to its end, was spent on, and what is unusual about it.
+// explain describes what most of a request's time to first token, or to its end, was spent on, and what is unusual about it.
 func (u *usual) explain(s *slow, toEnd bool) string {
 	switch longest := max(s.Late, s.Wait, s.Prefill); {
 	case toEnd && s.Decode > longest:
@@ -132,7 +132,7 @@ func (u *usual) explainPrefill(s *slow) string {
 	if waiting > max(u.backlog.median, 1) {
 		why = append(why, fmt.Sprintf("queue: %s waited for a first token (median %s)", humanize.Comma(waiting), humanize.Comma(u.backlog.median)))
 	}
-	if overtook > max(waiting, 1) { // had their first token sooner
+	if overtook > max(waiting, 1) { // they had their first token sooner
 		why = append(why, fmt.Sprintf("overtaken by %s that were sent later", humanize.Comma(overtook)))
 	}
 	return cmp.Or(strings.Join(why, "; "), "slow first token, for no reason that the records show")

@@ -9,35 +9,35 @@ import (
 	"slices"
 )
 
-// maxBins bounds the number of time bins. Charts have fewer pixels than that between two of their gridlines.
+// maxBins is the maximum number of time bins. Charts have fewer pixels than that between two gridlines.
 const maxBins = 240
 
-// firstWidth is the width of a bin at first, in ms. When a run is longer than maxBins of them, pairs of bins are merged.
+// firstWidth is the initial width of a bin, in ms. If a run is longer than maxBins of them, pairs of bins are merged.
 const firstWidth = 500
 
-// timeline counts what happened in each stretch of a run.
+// timeline has counts for each section of a run.
 type timeline struct {
 	width  float64 // of a bin, ms
 	most   int     // bins
-	digits int     // of histograms; an exact one leaves gaps between chunks out, which are too many
+	digits int     // of histograms; an exact one omits gaps between chunks, which are too many
 	bins   []bin
 }
 
-// bin is one stretch of a run.
+// bin is one section of a run.
 type bin struct {
 	intended, sent, finished, failed int64
-	answered                         int64 // first tokens, and ends of requests that got none
+	answered                         int64 // first tokens, and ends of requests without any
 	tokens                           int64 // output tokens, by the arrival of their chunks
 	input                            int64 // prompt tokens of the requests that started here
 
-	// Prompt tokens of requests that started here, and which of them the engine had cached, was predicted to have cached, and
-	// had cached in production. Each is counted with the prompts for which it is known.
+	// Prompt tokens of requests that started here: those that the engine had cached, was predicted to have cached, and had cached in
+	// production, each with the prompt tokens of the requests for which it is known.
 	cached, cachedOf, predicted, predictedOf, observed, observedOf int64
 
 	ttft, itl, gap, late histogram
 }
 
-// at returns the bin of an instant.
+// at returns the bin of a time.
 func (t *timeline) at(ms float64) *bin {
 	ms = min(max(ms, 0), math.MaxInt32*firstWidth)
 	for ms >= t.width*float64(t.most) {
@@ -132,7 +132,7 @@ func (t *timeline) add(r *record) {
 	t.addTokens(r)
 }
 
-// addTokens counts the tokens of a reply where its chunks arrived. Where a chunk has several, they are spread evenly.
+// addTokens counts the tokens of a reply at the arrivals of its chunks. If a chunk has several, they are spread evenly.
 func (t *timeline) addTokens(r *record) {
 	x := &r.Result
 	if x.First == nil || !r.served() {
@@ -155,8 +155,8 @@ func (t *timeline) addTokens(r *record) {
 	}
 }
 
-// series is a timeline as the charts draw it: columns of equal length, rates per second, durations in ms, shares in percent.
-// nil stands where nothing was measured.
+// series is a timeline in the form for the charts: columns of equal length, rates per second, durations in ms, shares in percent. nil means
+// not measured.
 type series struct {
 	Width     float64    `json:"width"` // of a bin, s
 	Time      []float64  `json:"time"`  // s since the first bin with something in it
@@ -165,7 +165,7 @@ type series struct {
 	Finished  []float64  `json:"finished"`
 	Failed    []float64  `json:"failed"`
 	InFlight  []float64  `json:"in_flight"` // at the end of the bin
-	Waiting   []float64  `json:"waiting"`   // those of them without a token
+	Waiting   []float64  `json:"waiting"`   // those of them without a first token
 	Tokens    []float64  `json:"tokens"`
 	TTFT50    []*float64 `json:"ttft_p50"`
 	TTFT90    []*float64 `json:"ttft_p90"`
@@ -180,7 +180,7 @@ type series struct {
 	Observed  []*float64 `json:"observed"`
 }
 
-// leading is the number of bins at the beginning in which nothing happened.
+// leading returns the number of bins at the beginning in which nothing happened.
 func (t *timeline) leading() int {
 	for i := range t.bins {
 		if b := &t.bins[i]; b.intended+b.sent+b.finished > 0 {
@@ -220,7 +220,7 @@ func (t *timeline) series() *series {
 	return s
 }
 
-// backlog says how many requests waited for their first token at the end of each bin, and how many had been answered by then.
+// backlog computes how many requests waited for their first token at the end of each bin, and how many had received it by then.
 type backlog struct {
 	width             float64
 	waiting, answered []int64
@@ -246,7 +246,7 @@ func (t *timeline) backlog() *backlog {
 	return b
 }
 
-// behind returns how many requests waited at an instant, and how many that were sent later had a first token by another instant.
+// behind returns how many requests waited at a time, and how many requests that were sent later had a first token by another time.
 func (b *backlog) behind(start, first float64) (waiting, overtook int64) {
 	if len(b.waiting) == 0 {
 		return 0, 0
@@ -272,13 +272,13 @@ func percent(part, whole int64) *float64 {
 	return &v
 }
 
-// round keeps four significant digits: more than a chart can show, and half the bytes.
+// round keeps four significant digits: more than a chart can show, and half the size.
 func round(v float64) float64 {
 	if v == 0 {
 		return 0
 	}
 	scale := math.Pow(10, 3-math.Floor(math.Log10(math.Abs(v))))
-	if scale > 1e12 { // next to nothing
+	if scale > 1e12 { // almost 0
 		return 0
 	}
 	if scale < 1 {

@@ -15,7 +15,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// view is what the template shows.
+// view is the data of the template.
 type view struct {
 	Policy          string
 	Style           template.CSS
@@ -41,7 +41,7 @@ type view struct {
 	HasCached bool
 }
 
-// tile is one of the numbers at the top.
+// tile is one of the figures at the top.
 type tile struct{ Name, Value, Unit, Note string }
 
 // row is a line of the table of figures.
@@ -106,7 +106,7 @@ func (r *Run) view() *view {
 	return v
 }
 
-// tiles are the numbers that people look for first.
+// tiles returns the figures that people look for first.
 func (r *Run) tiles() []tile {
 	s := &r.summary
 	tiles := []tile{{
@@ -147,7 +147,7 @@ func (r *Run) tiles() []tile {
 	return tiles
 }
 
-// split writes a duration in ms as a number and the unit in which it reads best.
+// split formats a duration in ms as a number with a suitable unit.
 func split(ms float64) [2]string {
 	switch {
 	case ms >= 1000:
@@ -158,7 +158,7 @@ func split(ms float64) [2]string {
 	return [2]string{number(ms), "ms"}
 }
 
-// figures is the table of figures, from the summary, or, of a run that did not end, from its records.
+// figures returns the table of figures, from the summary, or, for a killed run, from its records.
 func (r *Run) figures() []row {
 	s := &r.summary
 	rows := []row{
@@ -195,7 +195,7 @@ func (r *Run) figures() []row {
 	return slices.DeleteFunc(rows, func(r row) bool { return r.P50 == nil })
 }
 
-// figure returns a histogram of durations as summary.json has it.
+// figure returns a histogram of durations in the form of summary.json.
 func (h *histogram) figure() figure {
 	if h.empty() {
 		return figure{}
@@ -205,7 +205,7 @@ func (h *histogram) figure() figure {
 	return figure{Unit: "ms", Avg: &avg, Min: q(0), Max: q(1), P50: q(0.5), P90: q(0.9), P99: q(0.99), Count: h.h.TotalCount()}
 }
 
-// failures lists what became of the requests that were not served, most first, each with an example from the summary.
+// failures lists the results of the requests that were not served, most frequent first, each with an example from the summary.
 func (r *Run) failures() []failure {
 	examples := map[string]string{}
 	for _, e := range r.summary.Errors {

@@ -52,10 +52,10 @@ var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
 // File is the name of the page in the folder of a run.
 const File = "report.html"
 
-// Save writes the page into a file, which it replaces once the page is complete.
+// Save writes the page to a file, which it replaces when the page is complete.
 func (r *Run) Save(name string) error { return save(name, r.Write) }
 
-// save writes a file, which it replaces once the new one is complete.
+// save writes a file, which it replaces when the new one is complete.
 func save(name string, write func(io.Writer) error) error {
 	f, err := atomicfile.CreateAs(name+".partial", name)
 	if err != nil {
@@ -71,7 +71,7 @@ func save(name string, write func(io.Writer) error) error {
 	return nil
 }
 
-// Write writes the page, some 100 kB and about 25 bytes for each request of the samples.
+// Write writes the page: about 100 kB, and about 25 bytes for each request of the samples.
 func (r *Run) Write(w io.Writer) error {
 	if err := CheckTraceURL(r.TraceURL); err != nil {
 		return err
@@ -95,13 +95,13 @@ func (r *Run) Write(w io.Writer) error {
 	return nil
 }
 
-// hash is the source of an inline style or script in a Content-Security-Policy.
+// hash returns the source of an inline style or script in a Content-Security-Policy.
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
 
-// CheckTraceURL refuses an address of traces that no browser should follow, or that is the same for all traces.
+// CheckTraceURL returns an error for an address of traces that browsers should not follow, or that is the same for all traces.
 func CheckTraceURL(address string) error {
 	if address == "" {
 		return nil
@@ -122,10 +122,10 @@ type charts struct {
 	Series  *series           `json:"series"`
 	Curves  map[string]*curve `json:"curves"`
 	Points  points            `json:"points"`
-	Sampled string            `json:"sampled,omitempty"` // says that the points are a sample, and of how many
+	Sampled string            `json:"sampled,omitempty"` // the points are a sample, of this many
 }
 
-// points are columns of equal length; a count is -1 where it is not known.
+// points are columns of equal length; a count is -1 if it is not known.
 type points struct {
 	Row       []int64   `json:"row"`
 	TTFT      []float64 `json:"ttft"`
@@ -156,7 +156,7 @@ func (r *Run) charts() charts {
 	return c
 }
 
-// number writes a number with three significant digits, or whole with commas from 1,000 on.
+// number formats a number with three significant digits, or as a whole number with commas from 1,000 on.
 func number(v float64) string {
 	switch {
 	case math.IsNaN(v) || math.IsInf(v, 0):

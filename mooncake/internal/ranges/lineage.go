@@ -11,36 +11,36 @@ import (
 	"github.com/moonloop/moonloop/internal/ondisk"
 )
 
-// Lineage is the set of prompt prefixes of the rows before, at the borders of their fine blocks, by ids that come in ranges. Time
-// and memory go by the number of ranges, never by that of ids.
+// Lineage is the set of the prompt prefixes of earlier rows, at the borders of their fine blocks, by ids in ranges. Time and memory depend
+// on the number of ranges, never on that of ids.
 //
-// A prefix is named by a number, its node. Ids that are canonical (0, 1, 2, ... in order of first appearance) are their own
-// nodes, and the new ones of a row are one run of 16 bytes. Ids that follow other ids than they did before, those of a second
-// model, and those that are not canonical are side runs, with nodes of their own: some 100 bytes each.
+// A prefix is identified by a number, its node. Canonical ids (0, 1, 2, ... in order of first appearance) are their own nodes, and the new
+// ids of a row are one run of 16 bytes. Ids that follow other ids than before, those of a second model, and those that are not canonical
+// are side runs with separate nodes: about 100 bytes each.
 type Lineage struct {
 	fine   int64 // tokens of a full block
-	budget int   // what may still be remembered: a run costs 1, a side run sideCost
+	budget int   // remaining memory: a run costs 1, a side run sideCost
 	seed   maphash.Seed
 	next   uint64 // ids below it are canonical
 	runs   *ondisk.Array[fineRun]
 	count  int64 // of runs
 	side   []sideRun
 	nodes  uint64               // of side runs
-	branch map[branching]uint32 // the side run that begins after a node with an id
-	Full   bool                 // prefixes were not remembered
-	ranges int64                // that came
-	steps  int64                // that they took
+	branch map[branching]uint32 // the side run that begins after a node, with an id
+	Full   bool                 // some prefixes were not remembered
+	ranges int64                // ranges so far
+	steps  int64                // steps that they needed
 
 	path []stretch // of the row added last
 }
 
-// fineRun is a run of consecutive canonical ids, each of which follows the one before. It ends where the next one starts.
+// fineRun is a range of consecutive canonical ids, each of which follows the one before. It ends where the next run starts.
 type fineRun struct {
 	parent uint64 // node before the first id
 	packed uint64 // the first id, and above its 40 bits the tokens of the last block; the other blocks are full
 }
 
-// sideRun is a run of consecutive ids that are not their own nodes.
+// sideRun is a range of consecutive ids that are not their own nodes.
 type sideRun struct {
 	node  uint64 // of the first id; the others follow
 	first uint64 // id
@@ -48,7 +48,7 @@ type sideRun struct {
 	fill  int64 // tokens in the last block
 }
 
-// branching is a node with the id that follows it.
+// branching is a node and the id after it.
 type branching struct{ node, id uint64 }
 
 // stretch is a part of a row's path: consecutive nodes of one run.
@@ -56,15 +56,15 @@ type stretch struct {
 	at    int64 // the row's blocks before it
 	node  uint64
 	count int64
-	run   int  // of the canonical ones; below 0: another one
+	run   int  // index of the canonical run; below 0: a side run
 	end   bool // it ends where its run ends
 }
 
 const (
-	// NoNode is that of a prefix that was not remembered.
+	// NoNode is the node of a prefix that was not remembered.
 	NoNode = uint64(math.MaxUint64)
 
-	sideCost = 6 // the price of a side run in runs of 16 bytes
+	sideCost = 6 // cost of a side run, in runs of 16 bytes
 
 	maxFineID = 1 << 40 // canonical ids are below it: 10^12
 	sideNodes = 1 << 62 // nodes of side runs, from here on
@@ -73,7 +73,8 @@ const (
 	maxFill   = 1<<(64-idBits) - 1 // a fine block is below a block
 	maxTokens = 1 << 40            // of a prompt
 
-	// Rows of which each range is cut into very many, which no trace has, end the remembering: their number could be anything.
+	// If each range of rows is cut into very many, which happens in no real trace, remembering ends, because their number could be
+	// unlimited.
 	freeSteps     = 1 << 22
 	stepsPerRange = 1 << 10
 )
@@ -106,16 +107,16 @@ func (r *fineRun) setFill(tokens int64) {
 	r.packed = r.start() | min(uint64(tokens), maxFill)<<idBits //nolint:gosec // a block's
 }
 
-// Shared is what a row has in common with the rows before.
+// Shared is the part of a row that earlier rows also have.
 type Shared struct {
-	Tokens int64 // leading ones
-	Known  bool  // false: a prefix that was not remembered may have been there
-	// Strange: an id follows another one than it did before, or has another number of tokens, or ids are not canonical.
+	Tokens int64 // leading tokens
+	Known  bool  // false: the set may have had a prefix that was not remembered
+	// Strange: an id follows another id than before, or has another number of tokens, or ids are not canonical.
 	Strange bool
 }
 
-// Add puts the prefixes of a prompt into the set and returns what was there of them before. Ids beyond what the length has room for
-// do not count.
+// Add adds the prefixes of a prompt to the set and returns those that it had before. Ids beyond those that the length has room for do not
+// count.
 func Add[R ~struct {
 	First uint64
 	Count int64
@@ -149,7 +150,7 @@ func Add[R ~struct {
 			if there {
 				have := (s.count-1)*l.fine + l.lastFill(s)
 				if !missed {
-					out.Tokens += min(have, want) // behind a block that is not full there is nothing
+					out.Tokens += min(have, want) // nothing follows a block that is not full
 				}
 				if have < want {
 					l.fill(s, want)
@@ -175,10 +176,10 @@ func (l *Lineage) root(model string) uint64 {
 	return (maphash.String(l.seed, model) | rootNodes) &^ 1 // never NoNode
 }
 
-// TooManySteps reports whether ranges are cut into so many that nothing more is to be remembered of them.
+// TooManySteps reports whether ranges are cut into so many that no more may be remembered.
 func TooManySteps(steps, ranges int64) bool { return steps > freeSteps+stepsPerRange*ranges }
 
-// Next returns the number of canonical ids: those below it.
+// Next returns the number after the highest canonical id.
 func (l *Lineage) Next() uint64 { return l.next }
 
 // Runs returns the number of canonical runs.
@@ -187,7 +188,7 @@ func (l *Lineage) Runs() int { return int(l.count) }
 // Size returns what is remembered, in units of the budget.
 func (l *Lineage) Size() int { return int(l.count) + sideCost*len(l.side) }
 
-// run returns the index of the canonical run that holds an id below next, and the id behind its last one.
+// run returns the index of the canonical run that contains an id below next, and the id after its last one.
 func (l *Lineage) run(id uint64) (at int, end uint64) {
 	at = sort.Search(int(l.count), func(i int) bool { return l.runs.At(int64(i)).start() > id }) - 1
 	if next := int64(at + 1); next < l.count {
@@ -196,8 +197,7 @@ func (l *Lineage) run(id uint64) (at int, end uint64) {
 	return at, l.next
 }
 
-// find returns the known nodes that go on from one with so many ids from one on, as far as they are of one run; none have a count
-// of 0.
+// find returns the known nodes after a node for count ids from one on, as far as they belong to one run; the count is 0 if there are none.
 func (l *Lineage) find(node, id uint64, count int64) stretch {
 	if node == NoNode {
 		return stretch{}
@@ -213,7 +213,7 @@ func (l *Lineage) find(node, id uint64, count int64) stretch {
 	if len(l.side) == 0 {
 		return stretch{}
 	}
-	if node >= sideNodes && node < rootNodes { // it may go on within its run
+	if node >= sideNodes && node < rootNodes { // it may continue within its run
 		at := sort.Search(len(l.side), func(i int) bool { return l.side[i].node > node }) - 1
 		r := &l.side[at]
 		if k := int64(node-r.node) + 1; k < r.count && r.first+uint64(k) == id { //nolint:gosec // below the count
@@ -227,8 +227,7 @@ func (l *Lineage) find(node, id uint64, count int64) stretch {
 	return stretch{}
 }
 
-// insert remembers nodes that are not there, with so many tokens, if it still can: all of them, or those before the first new
-// canonical id.
+// insert adds unknown nodes, with this many tokens, if there is memory left: all of them, or those before the first new canonical id.
 func (l *Lineage) insert(node, id uint64, count, tokens int64) stretch {
 	lost := stretch{node: NoNode, count: count, run: -1}
 	if node == NoNode {
@@ -254,7 +253,7 @@ func (l *Lineage) insert(node, id uint64, count, tokens int64) stretch {
 		}
 	}
 	fill := tokens - (count-1)*l.fine
-	if at := len(l.side) - 1; at >= 0 { // the last one may go on
+	if at := len(l.side) - 1; at >= 0 { // the last one may continue
 		if r := &l.side[at]; r.node+uint64(r.count)-1 == node && r.first+uint64(r.count) == id { //nolint:gosec // above 0
 			first := l.nodes
 			r.count, r.fill = r.count+count, fill
@@ -276,7 +275,7 @@ func (l *Lineage) insert(node, id uint64, count, tokens int64) stretch {
 	return s
 }
 
-// lastFill returns the tokens that are known of the last block of a stretch.
+// lastFill returns the known tokens of the last block of a stretch.
 func (l *Lineage) lastFill(s stretch) int64 {
 	switch {
 	case !s.end:
@@ -288,7 +287,7 @@ func (l *Lineage) lastFill(s stretch) int64 {
 	return l.side[^s.run].fill
 }
 
-// fill notes that a stretch, which ends its run, has so many tokens.
+// fill records that a stretch, which ends its run, has this many tokens.
 func (l *Lineage) fill(s stretch, tokens int64) {
 	last := tokens - (s.count-1)*l.fine
 	if s.run >= 0 {
@@ -298,7 +297,7 @@ func (l *Lineage) fill(s stretch, tokens int64) {
 	l.side[^s.run].fill = last
 }
 
-// Spend takes from the budget.
+// Spend subtracts from the budget.
 func (l *Lineage) Spend(cost int) bool {
 	if l.Full || l.budget < cost {
 		l.Full = true
@@ -308,8 +307,8 @@ func (l *Lineage) Spend(cost int) bool {
 	return true
 }
 
-// Block returns the node of the row added last that ends with its block of an index, and the run that it is in; ok is false when the
-// row has no such block or its prefix was not remembered. The search begins at stretch from, and returns where it ended.
+// Block returns the node of the row added last that ends with its block at an index, and the node's run. ok is false if the row has no such
+// block, or if its prefix was not remembered. The search begins at stretch from; the call returns where it ended.
 func (l *Lineage) Block(index int64, from int) (node uint64, run, at int, ok bool) {
 	for at = from; at < len(l.path); at++ {
 		if s := l.path[at]; index < s.at+s.count {
@@ -319,8 +318,8 @@ func (l *Lineage) Block(index int64, from int) (node uint64, run, at int, ok boo
 	return 0, 0, at, false
 }
 
-// End returns the node of the row added last behind so many of its blocks, or [NoNode]. The search begins at stretch from, and leaves
-// there where it ended: the next one is for as many blocks, or more.
+// End returns the node of the row added last after its first n blocks, or [NoNode]. The search begins at stretch from and stores where it
+// ended; the next call must be for at least as many blocks.
 func (l *Lineage) End(model string, blocks int64, from *int) uint64 {
 	if blocks == 0 {
 		return l.root(model)
@@ -332,15 +331,15 @@ func (l *Lineage) End(model string, blocks int64, from *int) uint64 {
 	return NoNode
 }
 
-// Strange returns, of a row added last whose ids do not go on as elsewhere, the block at which they do not: the first one that is on
-// no run of the others. Ids below before were there before the row.
+// Strange returns, for a row added last whose ids do not continue as before, the block at which they differ: the first one that is on no
+// other row's run. Ids below before existed before the row.
 func (l *Lineage) Strange(before uint64) int64 {
 	for _, s := range l.path {
 		if s.run < 0 {
 			return s.at
 		}
 	}
-	// Every id has its place; one has another number of tokens. Only a row's last block, and one that was a row's last, can.
+	// Every id has its position; one has another number of tokens. Only the last block of a row can.
 	for _, s := range l.path {
 		if s.end && s.node+uint64(s.count) <= before { //nolint:gosec // above 0
 			return s.at + s.count - 1

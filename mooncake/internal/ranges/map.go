@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ranges holds what reading, checking and measuring traces have in common: a map and a set of prefixes of ids that come in
-// ranges, each as large as the number of ranges, never as that of ids.
+// Package ranges has what reading, checking and measuring traces have in common: a map, and a set of prefixes, of ids in ranges. Their size
+// depends on the number of ranges, never on that of ids.
 package ranges
 
 import (
@@ -10,24 +10,24 @@ import (
 	"slices"
 )
 
-// Map is a map from ids to numbers that are given to ids in ranges: ids that follow one another have numbers that do.
-// It takes memory and time by the number of ranges, never by that of ids. The zero value is empty.
+// Map is a map from ids to numbers, in ranges: consecutive ids have consecutive numbers. Memory and time depend on the number of ranges,
+// never on that of ids. The zero value is empty.
 type Map struct {
-	// chunks hold the ranges in order of their ids, so that one that comes between others moves a chunk at most.
+	// chunks have the ranges in order of their ids, so that inserting a range moves one chunk at most.
 	chunks [][]interval
-	firsts []uint64 // id of each chunk, side by side
+	firsts []uint64 // first id of each chunk, contiguous
 	n      int
-	// near is, for each page of ids, about where the chunk is that has them: to look for it among all would take most of the time.
+	// near has, for each page of ids, about the index of the chunk with them. A search among all chunks would be too slow.
 	near []uint32
-	// The place that was sought last, since what Find does not find is often inserted next.
+	// The position of the last search, because an id that Find does not find is often inserted next.
 	last      uint64
 	chunk, at int
 	isLast    bool
-	// found are what ids had that were asked for, each where its hash says: the same ranges are asked for again and again.
+	// found is a cache of ids that were looked up, by hash, because the same ranges are looked up again and again.
 	found []found
 }
 
-// found is an id whose number is known, and how many ids from it on have the numbers that follow, or had when it was asked for.
+// found is an id whose number is known, and how many ids from it on have consecutive numbers, or had when it was looked up.
 type found struct {
 	id, to uint64
 	count  int64
@@ -35,10 +35,10 @@ type found struct {
 
 const (
 	foundBits  = 14
-	manyRanges = 1 << 10 // fewer need no such table
+	manyRanges = 1 << 10 // with fewer, no cache is needed
 )
 
-// place returns where the table has an id; nil is no table.
+// place returns the position of an id in the cache; nil if there is no cache.
 func (m *Map) place(id uint64) *found {
 	if m.found == nil {
 		if m.n < manyRanges {
@@ -50,22 +50,22 @@ func (m *Map) place(id uint64) *found {
 	return &m.found[id*odd>>(64-foundBits)]
 }
 
-// interval gives the ids first to last the numbers from to on.
+// interval maps the ids first to last to consecutive numbers, beginning with to.
 type interval struct{ first, last, to uint64 }
 
 // Len returns the number of ranges.
 func (m *Map) Len() int { return m.n }
 
-// maxChunk is the number of ranges at which a chunk becomes two.
+// maxChunk is the number of ranges at which a chunk is split.
 const maxChunk = 64
 
-// Pages are of 64 ids. There are as many as ids below some multiple of the number of ranges need: ids that are far apart have none.
+// Pages have 64 ids. There are pages only for ids below a multiple of the number of ranges; ids that are far apart have none.
 const (
 	pageBits      = 6
 	pagesPerRange = 4
 )
 
-// seek returns the place of the last range that begins at an id or before it; at is -1 when there is none.
+// seek returns the position of the last range that begins at or before an id; at is -1 if there is none.
 func (m *Map) seek(id uint64) (chunk, at int) {
 	if !m.isLast || m.last != id {
 		m.chunk, m.at = m.find(id)
@@ -94,14 +94,14 @@ func (m *Map) find(id uint64) (chunk, at int) {
 	return chunk, at
 }
 
-// chunkOf returns the last chunk that begins at an id or before it. There is one.
+// chunkOf returns the last chunk that begins at or before an id. There must be one.
 func (m *Map) chunkOf(id uint64) int {
 	last := len(m.firsts) - 1
 	if id >= m.firsts[last] { // new ids are behind all others
 		return last
 	}
 	page := id >> pageBits
-	if page < uint64(len(m.near)) { // where it was, or one further on since another one became two
+	if page < uint64(len(m.near)) { // at the old index, or one further after a split
 		for c := int(m.near[page]); c < min(int(m.near[page])+2, last); c++ {
 			if m.firsts[c] <= id && id < m.firsts[c+1] {
 				return c
@@ -125,8 +125,8 @@ func (m *Map) chunkOf(id uint64) int {
 	return low
 }
 
-// Find returns the number of an id and how many ids from it on have the numbers that follow; or, where the id has none, how
-// many from it on have none.
+// Find returns the number of an id, and how many ids from it on have consecutive numbers. If the id has no number, it returns how many ids
+// from it on have none.
 func (m *Map) Find(id uint64) (to uint64, count int64, known bool) {
 	p := m.place(id)
 	if p != nil && p.count > 0 && p.id == id {
@@ -152,7 +152,7 @@ func (m *Map) Find(id uint64) (to uint64, count int64, known bool) {
 	return 0, math.MaxInt64, false
 }
 
-// CountTo returns the number of ids from one to another, itself included, or the largest that there is.
+// CountTo returns the number of ids from one to another, inclusive, or the largest int.
 func CountTo(first, last uint64) int64 {
 	return int64(min(last-first, math.MaxInt64-1)) + 1
 }
@@ -163,7 +163,7 @@ func (m *Map) add(r interval) {
 	m.chunks, m.firsts = append(m.chunks, list), append(m.firsts, r.first)
 }
 
-// Insert gives ids that have no number the numbers from to on.
+// Insert maps ids that have no number to consecutive numbers, beginning with to.
 func (m *Map) Insert(first uint64, count int64, to uint64) {
 	r := interval{first, first + uint64(count-1), to} //nolint:gosec // 1 or more
 	c, i := m.seek(first)
@@ -176,7 +176,7 @@ func (m *Map) Insert(first uint64, count int64, to uint64) {
 		return
 	}
 	list := m.chunks[c]
-	i++ // its place
+	i++ // the new range's index
 	before := i > 0 && list[i-1].last+1 == r.first && list[i-1].to+(r.first-list[i-1].first) == r.to
 	after := i < len(list) && r.last+1 == list[i].first && r.to+(list[i].first-r.first) == list[i].to
 	switch {
@@ -194,7 +194,7 @@ func (m *Map) Insert(first uint64, count int64, to uint64) {
 		return
 	}
 	m.n++
-	if i == maxChunk && c == len(m.chunks)-1 { // ids that come in their order fill each chunk
+	if i == maxChunk && c == len(m.chunks)-1 { // ids in ascending order fill each chunk
 		m.add(r)
 		return
 	}

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testtrace has the traces that tests of several packages read: the public one, and conversations of which every token is known.
+// Package testtrace has traces for tests of several packages: the public one, and conversations whose every token is known.
 package testtrace
 
 import (
@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// PublicTrace returns the path of the public conversation trace, which lies beside the repository where it is available.
+// PublicTrace returns the path of the public conversation trace, which is next to the repository if it is available.
 func PublicTrace(tb testing.TB) string {
 	tb.Helper()
 	root, err := filepath.Abs(".")
@@ -50,19 +50,19 @@ func PublicData(tb testing.TB, lines int) []byte {
 	return data
 }
 
-// Request is a request together with what its ids stand for.
+// Request is a request together with the tokens that its ids stand for.
 type Request struct {
 	Model   string
-	Tokens  []int // of the prompt, and behind it the reply
+	Tokens  []int // of the prompt, followed by the reply
 	Length  int   // of the prompt
-	By      int   // index of the request whose conversation it goes on with; itself for the first
+	By      int   // index of the request whose conversation it continues; its own for the first
 	IDs     []uint64
 	FineIDs []uint64
 	Replies [][3]int64 // how many requests back, the tokens before, and the tokens
 }
 
-// Conversations makes rows of conversations whose turns hold the turn before, its reply and new tokens, interleaved, with ids of
-// blocks of both sizes made from the tokens. Some turns change the text before, so that they go on from within.
+// Conversations makes rows of interleaved conversations. Each turn contains the turn before, its reply and new tokens. The ids of blocks of
+// both sizes are made from the tokens. Some turns change the earlier text, so they diverge within it.
 func Conversations(rng *rand.Rand, rows, block, fine int) []Request {
 	var out []Request
 	fresh := 0
@@ -79,7 +79,7 @@ func Conversations(rng *rand.Rand, rows, block, fine int) []Request {
 	ids := func(model string, tokens []int, size int, names map[string]uint64) []uint64 {
 		var list []uint64
 		for at := 0; at < len(tokens); at += size {
-			// All tokens up to the end of the block: those before it have the id before.
+			// All tokens up to the end of the block, because those before it have the id before.
 			key := fmt.Sprint(list[max(0, len(list)-1):], tokens[at:min(len(tokens), at+size)])
 			if _, known := names[key]; !known {
 				names[key] = uint64(len(names))
@@ -100,7 +100,7 @@ func Conversations(rng *rand.Rand, rows, block, fine int) []Request {
 				prompt = slices.Clone(before.Tokens[:length])
 			case 1: // the beginning of it
 				prompt = slices.Clone(before.Tokens[:1+rng.IntN(length)])
-			case 2: // it parts from it within
+			case 2: // it diverges within it
 				prompt = slices.Concat(before.Tokens[:rng.IntN(length)], more(1+rng.IntN(block)))
 			default: // the next turn
 				prompt = slices.Concat(before.Tokens, more(1+rng.IntN(block)))

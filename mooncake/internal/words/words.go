@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package words puts numbers into the sentences of this room.
+// Package words formats numbers in sentences for package mooncake and its sub-packages.
 package words
 
 import (

@@ -29,24 +29,24 @@ type Reason string
 
 // The reasons.
 const (
-	// ReasonBusy is a request for which there is no room beside those under way: senders try again.
+	// ReasonBusy: there is no room in addition to the requests in flight; senders try again.
 	ReasonBusy Reason = "busy"
-	// ReasonTooLarge is one that would take more room than there is in all.
+	// ReasonTooLarge: the request would need more room than there is in total.
 	ReasonTooLarge Reason = "too_large"
-	// ReasonTooDeep is one with a value that is nested deeper than [MaxDepth].
+	// ReasonTooDeep: a value is nested deeper than [MaxDepth].
 	ReasonTooDeep Reason = "too_deep"
-	// ReasonMalformed is one that is no OTLP.
+	// ReasonMalformed: the request is not OTLP.
 	ReasonMalformed Reason = "malformed"
-	// ReasonSlow is one that did not come in time, or slowly while others needed its room: senders try again.
+	// ReasonSlow: the request did not arrive in time, or was slow while others needed its room; senders try again.
 	ReasonSlow Reason = "slow"
-	// ReasonMediaType is one over HTTP whose Content-Type is neither of OTLP's.
+	// ReasonMediaType: the Content-Type of an HTTP request is not one of OTLP's.
 	ReasonMediaType Reason = "media_type"
 )
 
 // Reasons are all of them.
 var Reasons = []Reason{ReasonBusy, ReasonTooLarge, ReasonTooDeep, ReasonMalformed, ReasonSlow, ReasonMediaType}
 
-// refusal is a Reason as an error, which says what to do and repeats nothing of the request.
+// refusal is a Reason as an error, with advice and without any part of the request.
 type refusal struct {
 	reason  Reason
 	message string
@@ -54,7 +54,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.message }
 
-// status returns how a refusal is said over gRPC and over HTTP. Senders try again after Unavailable and 503: not after 408.
+// status returns a refusal for gRPC and for HTTP. Senders try again after Unavailable and 503, but not after 408.
 func (r *refusal) status() (grpc codes.Code, overHTTP int) {
 	switch r.reason {
 	case ReasonBusy, ReasonSlow:
@@ -68,7 +68,7 @@ func (r *refusal) status() (grpc codes.Code, overHTTP int) {
 
 var (
 	errBusy = &refusal{ReasonBusy, "the requests under way take all the memory there is for them: try again later, " + raise}
-	// errTooLarge would not fit if it were alone.
+	// errTooLarge is for a request that would not fit even if it were alone.
 	errTooLarge = &refusal{ReasonTooLarge, "decoded, the request takes more memory than all requests may: send smaller batches, " + raise}
 	errTooDeep  = &refusal{ReasonTooDeep, "an attribute is nested deeper than 128 values: flatten it"}
 
@@ -80,31 +80,31 @@ var (
 	errStopping = &refusal{ReasonBusy, "the receiver stops: send the request again to the one that takes its place"}
 )
 
-// raise is what whoever runs the receiver can do, in a Collector and in the command.
+// raise is advice for the operator, for a Collector and for the command.
 const raise = "or give the receiver more (admission::request_limit_mib of a Collector, --request-limit of moonloop capture)"
 
 // Gate admits requests. It is an extension of the Collector's kind "middleware", for gRPC and HTTP servers.
 type Gate struct {
 	opt     Options
 	paths   map[string]*message
-	decoded sync.Map // the *upload of the message that a gRPC server has decoded into, until its call takes it over
+	decoded sync.Map // the *upload of the message that a gRPC server has decoded into, until its call claims it
 
 	mu       sync.Mutex
-	used     int64                // bytes that the requests under way take
-	uploads  map[*upload]struct{} // of which not everything is there
-	halting  []*upload            // whose reading is to be stopped when mu is free
-	nextLook time.Time            // not before it are slow ones looked for again
+	used     int64                // bytes of the requests in flight
+	uploads  map[*upload]struct{} // those that have not arrived completely
+	halting  []*upload            // to be stopped when mu is free
+	nextLook time.Time            // slow ones are not searched before this time
 	stopped  bool
 }
 
-// Options says how much a [Gate] admits.
+// Options configures a [Gate].
 type Options struct {
-	// Limit is the memory that requests may take together, in bytes.
+	// Limit is the maximum memory of all requests, in bytes.
 	Limit int64
-	// HTTPTimeout and GRPCTimeout are how long a request may take to come, from its headers on.
+	// HTTPTimeout and GRPCTimeout are the maximum times in which a request must arrive, from its headers on.
 	HTTPTimeout, GRPCTimeout time.Duration
 	Paths                    Paths
-	// Refused is called for each request that is refused, by several goroutines at once.
+	// Refused is called for each refused request, concurrently.
 	Refused func(Reason)
 }
 
@@ -118,11 +118,11 @@ func NewGate(opt Options) *Gate {
 	}}
 }
 
-// Start does nothing: the gate is there as long as its receiver, which shuts it down.
+// Start does nothing: the gate exists as long as its receiver, which shuts it down.
 func (*Gate) Start(context.Context, component.Host) error { return nil }
 
-// Shutdown ends the requests of which not everything is there, and takes no more, so that the end of a server waits for
-// nobody who does not send. Their senders are told to try again.
+// Shutdown ends the requests that have not arrived completely, and accepts no more, so that the end of a server does not wait for idle
+// senders. Their senders are asked to try again.
 func (g *Gate) Shutdown(context.Context) error {
 	g.mu.Lock()
 	defer g.unlock()
@@ -150,5 +150,5 @@ func (h *Host) GetExtensions() map[component.ID]component.Component {
 	return all
 }
 
-// Report passes a status on.
+// Report forwards a status.
 func (h *Host) Report(e *componentstatus.Event) { componentstatus.ReportStatus(h.Host, e) }

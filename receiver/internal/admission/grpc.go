@@ -19,15 +19,15 @@ import (
 	"google.golang.org/grpc/tap"
 )
 
-// GetGRPCServerOptions returns what puts the gate into a gRPC server.
+// GetGRPCServerOptions returns the options that add the gate to a gRPC server.
 //
-// Only the codec sees a request before it is decoded, but it knows of no call, and no status that it returns reaches the
-// sender. So it leaves an upload under the message that it decodes into, or leaves the message empty. The statistics
-// of the call, which begin and end with it whatever happens, take the upload over and in the end free its memory. The
-// interceptor, which comes when the sender has said that this was all, tells the sender of a refusal.
+// Only the codec sees a request before it is decoded, but it does not know the call, and its errors do not reach the sender. So it stores
+// an upload for the message that it decodes into, or leaves the message empty. The statistics handler, which is always called at the
+// beginning and the end of a call, claims the upload and finally frees its memory. The interceptor, which runs after the sender has sent
+// everything, returns a refusal to the sender.
 //
-// What has come of a message nobody sees before it is whole, and only the tap can end the wait for it, since the server
-// reads under the context that the tap returns.
+// A message is not visible before it is complete. Only the tap can end the wait for it, because the server reads with the context that the
+// tap returns.
 func (g *Gate) GetGRPCServerOptions(context.Context) ([]grpc.ServerOption, error) {
 	return []grpc.ServerOption{
 		grpc.InTapHandle(g.tap),
@@ -37,21 +37,21 @@ func (g *Gate) GetGRPCServerOptions(context.Context) ([]grpc.ServerOption, error
 	}, nil
 }
 
-// codec looks at requests before they are decoded.
+// codec examines requests before they are decoded.
 type codec struct {
 	encoding.CodecV2
 	gate *Gate
 }
 
-// requests are the messages of OTLP by the names of the types that they are decoded into. These names are the Collector's own
-// affair: a request that is decoded into another type is refused, so that a renamed one cannot pass the gate unseen.
+// requests are the OTLP messages by the names of the types into which they are decoded. These names are internal to the Collector: a
+// request that is decoded into another type is refused, so that a renamed type cannot bypass the gate.
 var requests = map[string]*message{
 	"ExportTraceServiceRequest": tracesRequest, "ExportLogsServiceRequest": logsRequest, "ExportMetricsServiceRequest": metricsRequest,
 }
 
-// Unmarshal decodes a message for which there is room. Others it leaves empty.
+// Unmarshal decodes a message if there is room for it. Otherwise it leaves the message empty.
 func (c *codec) Unmarshal(data mem.BufferSlice, v any) error {
-	u := &upload{gate: c.gate} // not one that can be ended before its call has it
+	u := &upload{gate: c.gate} // it cannot be ended before its call has claimed it
 	if u.ended = c.decode(u, data, v); u.ended != nil {
 		u.free()
 		c.gate.opt.Refused(u.ended.reason)
@@ -69,32 +69,32 @@ func (c *codec) decode(u *upload, data mem.BufferSlice, v any) *refusal {
 	defer whole.Free()
 	body := whole.ReadOnlyData()
 	u.got.Store(int64(len(body)))
-	const copies = 2 // of the texts: those received, and those decoded
+	const copies = 2 // of the texts: received, and decoded
 	texts := copies * int64(len(body))
 	messages, refused := scan(body, request, c.gate.opt.Limit-texts)
 	if refused == nil {
 		refused = u.reserve(texts + messages)
 	}
-	if refused == nil && c.CodecV2.Unmarshal(mem.BufferSlice{whole}, v) != nil { // with an error that quotes the request
+	if refused == nil && c.CodecV2.Unmarshal(mem.BufferSlice{whole}, v) != nil { // the error quotes the request
 		refused = errMalformed
 	}
 	return refused
 }
 
-// call is what is known of a call from its beginning on. Its own context is the one that it is read under.
+// call is the state of a call from its beginning on. Its own context is the one with which it is read.
 type call struct {
 	context.Context //nolint:containedctx // it is one
 
 	upload  *upload
 	timer   *time.Timer
 	cancel  context.CancelFunc
-	ended   atomic.Bool // the reading was
+	ended   atomic.Bool // the reading has ended
 	request any
 }
 
 type callKey struct{}
 
-// Err tells the sender that its time was over: it tries again after that.
+// Err tells the sender that its time was over, so that it tries again.
 func (c *call) Err() error {
 	if err := c.Context.Err(); err == nil || !c.ended.Load() {
 		return err
@@ -120,10 +120,10 @@ func (g *Gate) tap(ctx context.Context, _ *tap.Info) (context.Context, error) {
 // calls follows the calls of a server.
 type calls struct{ gate *Gate }
 
-// TagRPC does nothing: the tap has been there before.
+// TagRPC does nothing: the tap was called before.
 func (*calls) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
-// HandleRPC takes over what was decoded for a call when its request is there, and frees it at its end.
+// HandleRPC claims the upload for a call when its request has arrived, and frees it at its end.
 func (h *calls) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	c, ok := ctx.Value(callKey{}).(*call)
 	if !ok {
@@ -138,7 +138,7 @@ func (h *calls) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	case *stats.End:
 		c.timer.Stop()
 		c.cancel()
-		if u := h.gate.claim(c.request); u != nil { // of a message too many
+		if u := h.gate.claim(c.request); u != nil { // for a surplus message
 			u.free()
 		}
 		if why := c.upload.received(); why != nil && !c.upload.counted {
@@ -154,7 +154,7 @@ func (*calls) TagConn(ctx context.Context, _ *stats.ConnTagInfo) context.Context
 // HandleConn does nothing.
 func (*calls) HandleConn(context.Context, stats.ConnStats) {}
 
-// claim returns what the codec has left under a request, once; nil if there is nothing.
+// claim returns the upload that the codec has stored for a request, once; nil if there is none.
 func (g *Gate) claim(request any) *upload {
 	if request == nil {
 		return nil

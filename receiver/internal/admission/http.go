@@ -89,7 +89,7 @@ type failing struct{ err error }
 
 func (f *failing) Read([]byte) (int, error) { return 0, f.err }
 
-// statusWriter keeps the status of a reply.
+// statusWriter records the status of a reply.
 type statusWriter struct {
 	http.ResponseWriter
 	status int
@@ -104,10 +104,10 @@ func (w *statusWriter) WriteHeader(status int) {
 // Unwrap is for [http.ResponseController].
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// copies of a body: the one here, which grows, the stock handler's, and the texts decoded.
+// number of copies of a body: the one here, which grows, the stock handler's, and the decoded texts.
 const copies = 4
 
-// Pieces of a body for which room is taken: small ones at first, so that a sender of very little reserves very little.
+// Sizes of the pieces for which memory is reserved: small ones at first, so that a sender of very little reserves very little.
 const (
 	firstPiece = 4 << 10
 	lastPiece  = 64 << 10
@@ -134,7 +134,7 @@ func (u *upload) read(from io.Reader) ([]byte, error) {
 	}
 }
 
-// counted counts what is read.
+// counted counts the bytes that are read.
 type counted struct {
 	io.Reader
 	bytes *atomic.Int64
@@ -146,9 +146,9 @@ func (c *counted) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// admit reserves memory for what the body becomes when it is decoded.
+// admit reserves memory for the decoded form of the body.
 func (u *upload) admit(body []byte, m *message, isJSON bool) (refused *refusal) {
-	// What the body itself takes is the room that it has by now.
+	// The body itself uses the memory reserved so far.
 	left, size := u.gate.opt.Limit-copies*int64(len(body)), int64(0)
 	if isJSON {
 		size, refused = scanJSON(body, left)

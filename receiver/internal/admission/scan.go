@@ -15,7 +15,7 @@ const (
 	numberSize = 14
 )
 
-// scan returns the memory, in bytes, that the messages of an encoded request need besides its texts. It stops above a limit.
+// scan returns the memory, in bytes, that the messages of an encoded request need in addition to its texts. It stops above a limit.
 func scan(body []byte, m *message, limit int64) (int64, *refusal) {
 	s := scanner{limit: limit}
 	err := s.message(body, m, 0)
@@ -100,13 +100,13 @@ func uvarint(b []byte) (v uint64, n int) {
 	return 0, 0
 }
 
-// The most memory that an object and an element of a JSON request take, in bytes.
+// The maximum memory of an object and an element of a JSON request, in bytes.
 const (
 	objectSize  = 336 // the largest message, and its pointer
 	elementSize = 48
 )
 
-// scanJSON is scan for a JSON request. It does not find out the type of an object, and assumes the largest.
+// scanJSON is scan for a JSON request. It does not determine the type of an object, and assumes the largest one.
 func scanJSON(body []byte, limit int64) (int64, *refusal) {
 	bytes, depth := int64(0), 0
 	for i := 0; i < len(body); i++ {

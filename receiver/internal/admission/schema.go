@@ -3,17 +3,17 @@
 
 package admission
 
-// message is a message of OTLP as far as its size in memory depends on it.
+// message describes a message of OTLP, as far as its size in memory depends on it.
 type message struct {
-	// size is that of one in memory, in bytes, with what slices keep free at their ends. Nothing where its parent has it in itself.
+	// size is its size in memory, in bytes, with the spare capacity of slices. 0 if its parent contains it directly.
 	size int64
-	// fields are its messages, by number. A number without an entry is a scalar, or something that nobody knows.
+	// fields are its messages, by number. A number without an entry is a scalar, or unknown.
 	fields [16]*message
-	// deprecated is that of field 1000, which older senders used.
+	// deprecated is the message of field 1000, which older senders used.
 	deprecated *message
-	// strings and numbers are fields that are lists of such, by bit: an element may take more in memory than on the wire.
+	// strings and numbers are the fields that are lists of such values, as bits: an element may take more in memory than on the wire.
 	strings, numbers uint16
-	// nests is whether it is a value that can hold others.
+	// nests says whether it is a value that can contain others.
 	nests bool
 }
 
@@ -24,7 +24,7 @@ var (
 	metricsRequest = signal(metric)
 )
 
-// signal returns the request of a signal, of which each has its own messages in a scope.
+// signal returns the request of a signal; each signal has its own messages in a scope.
 func signal(scoped func() *message) *message {
 	entity := &message{size: 96, strings: 1<<3 | 1<<4}
 	resource := of(0, 1, keyValue, 3, entity)
@@ -34,7 +34,7 @@ func signal(scoped func() *message) *message {
 	return of(0, 1, resources)
 }
 
-// keyValue is an attribute, and value what it holds. While a list of them grows, the one before is there too.
+// keyValue is an attribute, and value its value. While a list of them grows, the old list also exists.
 var keyValue, value = attributes()
 
 func attributes() (keyValue, value *message) {

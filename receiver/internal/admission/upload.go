@@ -11,35 +11,34 @@ import (
 	"time"
 )
 
-// upload is a request while it comes, and the memory that is reserved for it until it is done. The memory for what has come of it
-// is reserved before anything is known of its sender's speed, so it is lent: where another request finds no room, those
-// lose theirs that come slowly.
+// upload is a request that is arriving, and the memory that is reserved for it until it is done. Memory is reserved before the sender's
+// speed is known, so it is only lent: if another request finds no room, slow uploads lose their memory.
 type upload struct {
 	gate  *Gate
 	begun time.Time
-	stop  func() // ends the reading of it; called once at most, not with gate.mu held, and not after detach
+	stop  func() // ends its reading; called at most once, not with gate.mu locked, and not after detach
 
-	stopping sync.Mutex // held while stop runs
-	detached bool       // within stopping
+	stopping sync.Mutex // locked while stop runs
+	detached bool       // guarded by stopping
 
-	got atomic.Int64 // bytes that have come
+	got atomic.Int64 // bytes received
 
-	// Within gate.mu.
+	// Guarded by gate.mu:
 	reserved int64    // bytes
-	ended    *refusal // why it is not read any more, or not decoded; nil while it is
-	counted  bool     // that it was refused
+	ended    *refusal // why it is no longer read, or not decoded; nil while it is
+	counted  bool     // it was counted as refused
 }
 
-// An upload is slow when less has come of it than this rate would have brought, in bytes a second, since its first second.
+// An upload is slow if it has received less than at this rate, in bytes a second, after its first second.
 const (
 	slowRate  = 64 << 10
 	slowAfter = time.Second
 )
 
-// lookAgain is how long slow uploads are not looked for after there were too few of them: with many uploads each look costs.
+// lookAgain is the pause after a search that found too few slow uploads, because with many uploads a search is expensive.
 const lookAgain = 5 * time.Millisecond
 
-// begin notes a request that begins to come. Of a gate that was shut down it has ended already.
+// begin records a request that begins to arrive. After Shutdown it has ended already.
 func (g *Gate) begin(stop func()) *upload {
 	u := &upload{gate: g, begun: time.Now(), stop: stop}
 	g.mu.Lock()
@@ -52,7 +51,7 @@ func (g *Gate) begin(stop func()) *upload {
 	return u
 }
 
-// reserve reserves memory, or returns why there is none. Others may lose theirs for it.
+// reserve reserves memory, or returns why there is none. Other uploads may lose theirs for it.
 func (u *upload) reserve(bytes int64) *refusal {
 	g := u.gate
 	g.mu.Lock()
@@ -77,7 +76,7 @@ func (u *upload) reserve(bytes int64) *refusal {
 	return nil
 }
 
-// slowest returns the slowest uploads for which a number of bytes is reserved together, nil if it is less for all slow ones. g.mu is held.
+// slowest returns the slowest uploads that together have reserved a number of bytes, nil if all slow ones have less. g.mu must be locked.
 func (g *Gate) slowest(bytes int64, but *upload) (list []*upload) {
 	now := time.Now()
 	if now.Before(g.nextLook) {
@@ -101,7 +100,7 @@ func (g *Gate) slowest(bytes int64, but *upload) (list []*upload) {
 	return nil
 }
 
-// end ends the reading of an upload, whose memory is free from now on. g.mu is held, and released by unlock.
+// end ends the reading of an upload; its memory is free from now on. g.mu must be locked, and is unlocked by unlock.
 func (g *Gate) end(u *upload, why *refusal) {
 	delete(g.uploads, u)
 	g.used -= u.reserved
@@ -109,7 +108,7 @@ func (g *Gate) end(u *upload, why *refusal) {
 	g.halting = append(g.halting, u)
 }
 
-// unlock unlocks g.mu, and then stops the reading of what has ended.
+// unlock unlocks g.mu, and then stops the reading of ended uploads.
 func (g *Gate) unlock() {
 	halting := g.halting
 	g.halting = nil
@@ -128,7 +127,7 @@ func (u *upload) halt() {
 	}
 }
 
-// detach is done for a handler that returns: what stop works on is its server's again.
+// detach is called when a handler returns: then stop must not be called any more.
 func (u *upload) detach() {
 	u.free()
 	u.stopping.Lock()
@@ -136,7 +135,7 @@ func (u *upload) detach() {
 	u.stopping.Unlock()
 }
 
-// expire ends an upload whose time is over, if not all of it has come.
+// expire ends an upload whose time is over, if it has not arrived completely.
 func (u *upload) expire() {
 	u.gate.mu.Lock()
 	defer u.gate.unlock()
@@ -145,7 +144,7 @@ func (u *upload) expire() {
 	}
 }
 
-// received notes that all of it has come, so that it is not ended any more, or returns why it was.
+// received records that the upload has arrived completely, so that it is no longer ended, or returns why it was.
 func (u *upload) received() *refusal {
 	u.gate.mu.Lock()
 	defer u.gate.unlock()
@@ -157,7 +156,7 @@ func (u *upload) received() *refusal {
 func (u *upload) release(bytes int64) {
 	u.gate.mu.Lock()
 	defer u.gate.unlock()
-	bytes = min(bytes, u.reserved) // none where it was ended
+	bytes = min(bytes, u.reserved) // 0 if it was ended
 	u.reserved -= bytes
 	u.gate.used -= bytes
 }
@@ -168,7 +167,7 @@ func (u *upload) free() {
 	u.release(u.gate.opt.Limit)
 }
 
-// adopt takes over what another upload has: its memory, or why it was refused and counted. The other one is done then.
+// adopt takes the memory of another upload, or its refusal and count. The other one is done then.
 func (u *upload) adopt(other *upload) {
 	u.gate.mu.Lock()
 	defer u.gate.unlock()

@@ -1,0 +1,142 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package transform
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// manyTalks has conversations of one to three turns, and of different pauses, under one system prompt.
+func manyTalks() string {
+	var b strings.Builder
+	id := 1
+	for i := range 300 {
+		talk := i / 3
+		turn, first := i%3, float64(100*talk)
+		switch {
+		case talk%5 == 0 && turn > 0:
+			continue // of one turn
+		case talk%7 == 0 && turn > 1:
+			continue // of two
+		}
+		session := fmt.Sprintf(`, "session_id": "s%d"`, talk)
+		if talk%5 == 0 {
+			session = ""
+		}
+		fmt.Fprintf(&b, `{"timestamp": %g, "input_length": %d, "output_length": %d, "hash_ids": [0, %d]%s}`+"\n", first+float64(turn*(30+talk)), 520+talk, turn+1, id, session)
+		id++
+	}
+	return sortedByTime(b.String())
+}
+
+// sortedByTime puts lines of a trace in order of their timestamps.
+func sortedByTime(lines string) string {
+	list := strings.Split(strings.TrimSpace(lines), "\n")
+	at := func(line string) (ms float64) {
+		_, _ = fmt.Sscanf(line, `{"timestamp": %g`, &ms)
+		return ms
+	}
+	slices.SortStableFunc(list, func(a, b string) int {
+		switch x, y := at(a), at(b); {
+		case x < y:
+			return -1
+		case x > y:
+			return 1
+		}
+		return 0
+	})
+	return strings.Join(list, "\n") + "\n"
+}
+
+// drawnTalk is what a conversation has that another order leaves: lengths, and times since its beginning. Its prompt's length names it.
+type drawnTalk struct {
+	Begin float64
+	Input int64
+	Turns string
+}
+
+// TestDraw: at each time at which a conversation began, one of them begins, with its own pauses, lengths and shared blocks.
+func TestDraw(t *testing.T) {
+	talksOf := func(c Config) (list []drawnTalk, sessions int) {
+		rows, _, _ := transformed(t, c, source([]byte(manyTalks()), 0))
+		begin, of, names := map[string]int{}, []drawnTalk{}, map[string]bool{}
+		before := 0.
+		blocks := map[int64]uint64{} // the last block of a prompt, by its length and turn
+		for i, r := range rows {
+			if r.Timestamp.V < before {
+				t.Fatalf("%s: row %d is before the one before it", c.Draw, i+1)
+			}
+			before = r.Timestamp.V
+			name := r.SessionID
+			if name == "" {
+				name = fmt.Sprint("row ", i)
+			} else {
+				names[name] = true
+			}
+			at, known := begin[name]
+			if !known {
+				at = len(of)
+				begin[name] = at
+				of = append(of, drawnTalk{Begin: r.Timestamp.V, Input: r.InputLength.V})
+			}
+			of[at].Turns += fmt.Sprintf("%g:%d ", r.Timestamp.V-of[at].Begin, r.OutputLength.V)
+			key := r.InputLength.V<<8 | r.OutputLength.V
+			if id, again := blocks[key]; again && id != r.HashIDs[1] {
+				t.Errorf("%s: row %d has another prompt than its conversation had before", c.Draw, i+1)
+			}
+			blocks[key] = r.HashIDs[1]
+		}
+		return of, len(names)
+	}
+	plain, sessions := talksOf(Config{})
+	begins := func(of []drawnTalk) (all []float64) {
+		for _, d := range of {
+			all = append(all, d.Begin)
+		}
+		return all
+	}
+	turns := map[int64]string{}
+	for _, d := range plain {
+		turns[d.Input] = d.Turns
+	}
+	for _, how := range []Draw{DrawShuffle, DrawRandom} {
+		got, named := talksOf(Config{Draw: how, Seed: 3})
+		if diff := cmp.Diff(begins(plain), begins(got)); diff != "" {
+			t.Errorf("%s: conversations begin at other times (-want +got):\n%s", how, diff)
+		}
+		came := map[int64]int{}
+		moved := 0
+		for i, d := range got {
+			if came[d.Input]++; d.Turns != turns[d.Input] {
+				t.Errorf("%s: conversation %d has the turns %s, not %s", how, i, d.Turns, turns[d.Input])
+			}
+			if d.Input != plain[i].Input {
+				moved++
+			}
+		}
+		if moved < len(plain)/2 {
+			t.Errorf("%s: %d of %d conversations are elsewhere", how, moved, len(plain))
+		}
+		most := slices.Max(slices.Collect(maps.Values(came)))
+		if how == DrawShuffle && (most != 1 || len(came) != len(plain) || named != sessions) || how == DrawRandom && (most < 2 || len(came) >= len(plain)) {
+			t.Errorf("%s: %d of %d conversations, one of them %d times, %d sessions", how, len(came), len(plain), most, named)
+		}
+		if again, _ := talksOf(Config{Draw: how, Seed: 3}); cmp.Diff(got, again) != "" {
+			t.Errorf("%s: the same seed draws otherwise", how)
+		}
+		if other, _ := talksOf(Config{Draw: how, Seed: 4}); cmp.Diff(got, other) == "" {
+			t.Errorf("%s: another seed draws the same", how)
+		}
+		// What comes behind knows the rows in their new order.
+		if rows, _, _ := transformed(t, Config{Draw: how, Seed: 3, Roots: 2, PrefixScale: 2}, source([]byte(manyTalks()), 0)); len(begins(plain)) == 0 || len(rows) == 0 || rows[0].InputLength.V <= got[0].Input {
+			t.Errorf("%s: %d rows with other steps behind it", how, len(rows))
+		}
+	}
+}
