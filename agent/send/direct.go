@@ -320,6 +320,9 @@ var errGone = errors.New("the server closed the connection")
 
 // once sends a request on one connection and reads the head of the reply.
 func (d *direct) once(ctx context.Context, f *flight, req *Request) (*http.Response, error) {
+	if ctx.Err() != nil { // or a request could be written before the context has closed its connection
+		return nil, context.Cause(ctx)
+	}
 	f.ask()
 	l, err := d.take(ctx, f)
 	if err != nil {
