@@ -86,10 +86,10 @@ func (n *numbers) err() error {
 }
 
 const (
-	idCost = 64 // bytes of memory for an id, at most
-	// Ids that memory has no room for are dealt to parts, each of which it has room for.
+	idCost = 64 // maximum memory for an id, in bytes
+	// Ids that do not fit into memory are divided into parts, each of which does.
 	maxIDParts = 1 << 12
-	minIDBlock = 512 // bytes of a stream at once
+	minIDBlock = 512 // minimum size of a stream's blocks, in bytes
 	maxIDBlock = 32 << 10
 	idEntry    = 4 + 4 + 8 // partition, domain, id
 )
@@ -102,9 +102,9 @@ type outside struct {
 	dir    string
 	memory int // bytes for the ids of a part, and for the table
 	seed   maphash.Seed
-	ids    *streams              // the first time
+	ids    *streams              // for the first pass
 	names  *streams              // the second time
-	first  []int64               // of each part the name of its first id
+	first  []int64               // for each part, the name of its first id
 	table  *ondisk.Array[uint64] // numbers by name, +1
 	entry  []byte
 	list   []int64

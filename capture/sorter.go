@@ -45,7 +45,7 @@ type sorter struct {
 	stage    Stage // for progress
 	progress func(stage Stage, done, total int64)
 
-	// Only of the writing, while it is under way.
+	// Only used by the writing goroutine while it runs:
 	file ondisk.File
 	runs [][]run // by level: fanIn runs of one level become one of the next
 
@@ -493,7 +493,7 @@ func (a *ahead) advance() (err error) {
 
 // close frees memory and file.
 func (s *sorter) close() {
-	_ = s.wait() // whoever closes does not want it any more, or has its error
+	_ = s.wait() // the caller does not need it any more, or has its error
 	s.file.Close()
 	s.rest()
 	s.batch, s.other, s.runs = batch{}, batch{}, nil

@@ -23,20 +23,20 @@ type agreement struct {
 	names RenumberRanges
 	row   []HashRange // the current row, with canonical ids
 	chain *ranges.Lineage
-	ends  *ondisk.Array[uint32] // for each hash id: the run that holds the end of its block, +1
-	// short are, for each run, the first node of a whole fine block at which a partial block ended, +1, and shorts the others. At the end of
-	// all other blocks, a node that was there before was the end of a block then, too.
+	ends  *ondisk.Array[uint32] // for each hash id: the run that contains the end of its block, +1
+	// short has, for each run, the first node of a whole fine block at which a partial block ended, +1, and shorts has the others. At all
+	// other ends of blocks, a node that existed before was also the end of a block then.
 	short  *ondisk.Array[uint64]
 	shorts map[uint64]struct{}
-	ranges int64  // that came
-	pieces int64  // that they became
-	full   string // why nothing more is known; empty while it is
+	ranges int64  // ranges read
+	pieces int64  // pieces that they were cut into
+	full   string // why the check has stopped; empty while it runs
 }
 
 // anyRun stands for the end of a block whose run is not known.
 const anyRun = math.MaxUint32
 
-// newAgreement returns nil where there is nothing to agree on: block sizes that do not fit are for the reader to refuse.
+// newAgreement returns nil if there is nothing to compare. The reader refuses block sizes that do not fit.
 func newAgreement(opt *CheckOptions, blockSize, maxIDs int) *agreement {
 	fine := opt.FineBlockSize
 	if fine <= 0 || checkFine(fine, blockSize) != nil {
@@ -120,7 +120,7 @@ func (a *agreement) unused(row *Row, block int64, node, before uint64, run int) 
 	return node >= before
 }
 
-// use remembers a node of a run at which a partial block ended.
+// use stores a node of a run at which a partial block ended.
 func (a *agreement) use(node uint64, run int) {
 	if first := a.short.Put(int64(run)); *first == 0 {
 		*first = node + 1
@@ -129,7 +129,7 @@ func (a *agreement) use(node uint64, run int) {
 	}
 }
 
-// err says why what was remembered is lost.
+// err returns why stored data was lost.
 func (a *agreement) err() error { return cmp.Or(a.chain.Err(), a.ends.Err(), a.short.Err()) }
 
 func (a *agreement) close() {
@@ -138,7 +138,7 @@ func (a *agreement) close() {
 	a.short.Close()
 }
 
-// drop gives the memory back when the bound is passed, and says why.
+// drop frees the memory when the limit is passed, and stores the reason.
 func (a *agreement) drop(why string) {
 	a.close()
 	*a = agreement{full: why}

@@ -52,16 +52,16 @@ type CheckOptions struct {
 	BlockSize int // tokens per id; 0 = [BlockSize]
 	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = do not check V9.
 	FineBlockSize int
-	// MaxIDs is the number of distinct ids to remember for V4 to V7. 0 is [DefaultMaxIDs], or with Memory as many as there can be, 2^31, if not
-	// more than that are not canonical.
+	// MaxIDs is the number of distinct ids to remember for V4 to V7. 0 = [DefaultMaxIDs], or with Memory 2^31, of which [DefaultMaxIDs] may be
+	// other than canonical.
 	MaxIDs int
-	// Memory is the number of bytes beyond which what is remembered of ids and rows is in temporary files, in the folder TempDir ("" is that
-	// of the system). 0 remembers all in memory.
+	// Memory limits the memory for ids and rows, in bytes. Beyond it they are in temporary files in the folder TempDir ("" is the system's).
+	// 0 = no limit.
 	Memory  int
 	TempDir string
 }
 
-// share returns a part of the memory, in bytes; 0 is without a bound.
+// share returns 1/part of the memory, in bytes; 0 = no limit.
 func (o *CheckOptions) share(part int) int {
 	if o.Memory <= 0 {
 		return 0
@@ -174,7 +174,7 @@ func (c *Checker) Unchecked() string {
 
 func tooManyIDs(most int) string { return fmt.Sprintf("more than %d distinct ids", most) }
 
-// err says why what was remembered is lost.
+// err returns why stored data was lost.
 func (c *Checker) err() error {
 	err := c.forest.nodes.Err()
 	if c.ranges != nil {

@@ -56,7 +56,7 @@ type Digester struct {
 	buf     []byte
 	first   float64
 	ends    ends
-	noTree  string // why there is no tree digest although there is one of the sequence
+	noTree  string // why there is no tree digest, although there is a sequence digest
 	opt     CheckOptions
 	err     error // of the tree digest
 }
@@ -84,11 +84,11 @@ func NewDigester(opt CheckOptions) *Digester {
 	}
 }
 
-// Err says why digests and trunk are not to be trusted: what was remembered outside of memory ([CheckOptions].Memory) could not be kept or
-// read back.
+// Err returns why digests and trunk must not be used: temporary files ([CheckOptions].Memory) could not be written or read. Call it after
+// Digests and Trunk.
 func (d *Digester) Err() error { return cmp.Or(d.checker.err(), d.ends.err(), d.err) }
 
-// Close gives memory and temporary files back. Nothing can be added or asked after that.
+// Close frees memory and temporary files. The digester cannot be used after it.
 func (d *Digester) Close() {
 	d.checker.close()
 	d.ends.close()

@@ -10,8 +10,8 @@ import (
 	"github.com/moonloop/moonloop/internal/ondisk"
 )
 
-// DefaultMaxIDs is the number of distinct ids that checks, digests and statistics of the prefix tree remember unless they
-// are told otherwise: at most about 1 GiB, for canonical ids a third of that.
+// DefaultMaxIDs is the default number of distinct ids that checks, digests and statistics of the prefix tree remember: at most about 1 GiB,
+// or a third of that for canonical ids.
 const DefaultMaxIDs = 1 << 24
 
 // forest is the prefix forest of a trace: the parent of every id is the id before it. Ids are renumbered, so that a parent has a smaller
@@ -21,7 +21,7 @@ type forest struct {
 	max       int // nodes
 	maxNames  int // ids that are not their own numbers
 	names     Renumber
-	full      bool // more than that: the nodes are gone
+	full      bool // more than max distinct ids: the nodes are freed
 
 	nodes *ondisk.Array[Node]
 	count int64    // of nodes
@@ -45,17 +45,17 @@ type Forest struct {
 	count int64
 }
 
-// Forest returns the prefix forest of the rows so far; empty where they had too many ids ([Checker.Unchecked]). It tells prefixes only where
-// V4 and V5 hold.
+// Forest returns the prefix forest of the rows so far. It is empty if there were too many ids ([Checker.Unchecked]). It is meaningful only if
+// V4 and V5 hold, and valid until the checker is used again.
 func (c *Checker) Forest() Forest { return Forest{c.forest.nodes, c.forest.count} }
 
 // Len returns the number of ids.
 func (f Forest) Len() int { return int(f.count) }
 
-// Node returns an id, of 0 ≤ n < Len.
+// Node returns the node with number n, 0 ≤ n < Len.
 func (f Forest) Node(n uint32) Node { return f.nodes.At(int64(n)) }
 
-// All returns all ids, parents before their children.
+// All returns all nodes by number, parents before their children.
 func (f Forest) All() iter.Seq2[uint32, Node] {
 	return func(yield func(uint32, Node) bool) {
 		for n := range uint32(f.count) { //nolint:gosec // fewer than 2^31
@@ -78,10 +78,10 @@ func newForest(opt *CheckOptions) *forest {
 	return f
 }
 
-// mostIDs have numbers.
+// mostIDs is the maximum number of ids: their numbers have 31 bits.
 const mostIDs = 1 << 31
 
-// add puts a row into the forest and returns what is wrong with its ids. Past the bound it does nothing.
+// add adds a row to the forest and returns the rules that its ids break. Past the limit it does nothing.
 func (f *forest) add(row *Row) (bad faults) {
 	f.row = f.row[:0]
 	if f.full {
@@ -91,7 +91,7 @@ func (f *forest) add(row *Row) (bad faults) {
 	for i, id := range row.Blocks(f.blockSize) {
 		n, known := f.names.lookup(id)
 		if !known {
-			if f.count == int64(f.max) || len(f.names.other) == f.maxNames { // the memory is given back
+			if f.count == int64(f.max) || len(f.names.other) == f.maxNames { // the memory is freed
 				f.nodes.Close()
 				*f = forest{blockSize: f.blockSize, max: min(f.max, int(f.count)), full: true}
 				return 0

@@ -134,9 +134,9 @@ func (p *potential) restart() {
 	}
 }
 
-// stats returns the figures. The infinite cache's are of all rows, and so is the forest, which is nil where there is none.
+// stats returns the figures. Those of the infinite cache cover all rows, and so does the forest, which is empty if there is none.
 func (p *potential) stats(infinite *CacheStats, eviction Eviction, blockSize int64, forest mooncake.Forest, why string) *Potential {
-	if !p.warm { // all rows came during the warm-up
+	if !p.warm { // all rows arrived during the warm-up
 		p.restart()
 	}
 	out := &Potential{Eviction: eviction.String(), SamplingRatio: 1, BytesPerToken: p.opt.BytesPerToken, WarmUpRows: p.cold}
@@ -227,14 +227,15 @@ func powersOfTwo(least, below float64) (sizes []float64) {
 	return sizes
 }
 
-// sharedPrefixes returns the prefixes that save the most. One ends with the last of a run of blocks that the same number of rows have.
+// sharedPrefixes returns the prefixes that save the most tokens. A prefix ends with the last block of a run that the same number of rows
+// have.
 func sharedPrefixes(forest mooncake.Forest) (top []SharedPrefix) {
 	type run struct {
 		tokens, own int64 // through the block, and of the run
 		goesOn      bool
 	}
 	runs := make([]run, forest.Len())
-	for n, node := range forest.All() { // parents come first
+	for n, node := range forest.All() { // parents come before children
 		tokens := int64(node.Tokens)
 		runs[n] = run{tokens: tokens, own: tokens}
 		if node.Parent == mooncake.NoParent {

@@ -79,13 +79,13 @@ const (
 	stepsPerRange = 1 << 10
 )
 
-// NewLineage returns an empty set. The budget is in units of 16 bytes. Beyond so many bytes of memory runs are on disk, in a folder; 0 is without
-// a bound.
+// NewLineage returns an empty set. The budget is in units of 16 bytes. Beyond memory, in bytes, runs are in a temporary file in the folder
+// dir; 0 = no limit.
 func NewLineage(fine, budget int, dir string, memory int) *Lineage {
 	return &Lineage{fine: int64(fine), budget: budget, seed: maphash.MakeSeed(), runs: ondisk.NewArray[fineRun](dir, memory)}
 }
 
-// Err says why runs are lost.
+// Err returns why runs were lost.
 func (l *Lineage) Err() error {
 	if l == nil {
 		return nil
@@ -93,7 +93,7 @@ func (l *Lineage) Err() error {
 	return l.runs.Err()
 }
 
-// Close gives memory and disk back.
+// Close frees memory and disk.
 func (l *Lineage) Close() {
 	if l != nil {
 		l.runs.Close()
@@ -185,7 +185,7 @@ func (l *Lineage) Next() uint64 { return l.next }
 // Runs returns the number of canonical runs.
 func (l *Lineage) Runs() int { return int(l.count) }
 
-// Size returns what is remembered, in units of the budget.
+// Size returns the used memory, in units of the budget.
 func (l *Lineage) Size() int { return int(l.count) + sideCost*len(l.side) }
 
 // run returns the index of the canonical run that contains an id below next, and the id after its last one.
@@ -235,7 +235,7 @@ func (l *Lineage) insert(node, id uint64, count, tokens int64) stretch {
 	}
 	if id == l.next && count <= maxFineID-int64(l.next) { //nolint:gosec // below 2^40
 		last := l.count - 1
-		if last < 0 || node != id-1 { // else the last run goes on, and all before it is full
+		if last < 0 || node != id-1 { // else the last run continues, and all before it is full
 			if !l.Spend(1) {
 				return lost
 			}
