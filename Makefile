@@ -25,7 +25,7 @@ MODULES := . bench cmd/otelcol-moonloop dashboards test/deploy
 # Packages in which nothing runs side by side, in their tests neither: the race detector finds nothing there, and makes them take five to
 # ten times as long. internal/policy says which belong here.
 ALONE := ./agent/dataset ./agent/judge ./agent/prompt ./agent/report/export ./agent/report/lines ./agent/report/page ./agent/tokenizer \
-	./blockhash ./capture/journal ./genai ./internal/atomicfile ./internal/heap ./internal/jsonrows ./internal/parquetrows \
+	./blockhash ./capture/journal ./genai ./internal/atomicfile ./internal/heap ./internal/jsonrows ./internal/ondisk ./internal/parquetrows \
 	./internal/policy ./internal/splitmix ./internal/testport ./internal/tlsfile ./mooncake/generate ./mooncake/internal/ranges ./mooncake/stats ./semconv
 
 # The Collector builder's own version decides the version of the Collector's core: keep it equal to the

@@ -56,12 +56,13 @@
 //
 // # Memory
 //
-// Sorting, grouping and locating use temporary files beyond [Options].Memory. So do the ids of blocks and what rows share, of which what was
-// used last is in memory (paged.go): a trace whose rows share with rows of long ago is slower to write. In memory in addition:
+// Sorting, grouping and locating use temporary files beyond [Options].Memory. So do the ids of blocks, what rows share, and the prefix tree
+// of digests and trunk. Memory holds the parts that were used last (internal/ondisk), so a trace whose rows share with rows of long ago is
+// slower to write. In memory in addition:
 //
 //   - the ids and the ancestry of one OTel trace (up to [Options].MaxTraceSpans spans, some 200 bytes each), one path of marks, and
 //     the counts of each run;
-//   - the digester's tree: up to mooncake.DefaultMaxIDs ids and four times as many rows, 1.2 GiB at most;
+//   - the predicted cache, if engines reported cached tokens and the block ids came from them: up to 4 million ids, 200 MB;
 //   - 40 bytes for each prompt that is the beginning of an earlier one and ends within one of its blocks, and 8 bytes for each cell that
 //     prompts with many short messages have in several places.
 //

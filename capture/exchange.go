@@ -45,7 +45,7 @@ func (s *sorter) leave(name string, most int) error {
 	if err := s.settle(most); err != nil {
 		return err
 	}
-	if err := s.file.open(s.dir); err != nil { // without an item
+	if err := s.file.Open(s.dir); err != nil { // without an item
 		return err
 	}
 	var tail []byte
@@ -63,7 +63,10 @@ func (s *sorter) leave(name string, most int) error {
 		return fmt.Errorf("what other shards need cannot be written: %w", err)
 	}
 	s.runs, s.count = nil, 0
-	return s.file.keep(name)
+	if err := s.file.Keep(name); err != nil {
+		return fmt.Errorf("what other shards need cannot be written: %w", err)
+	}
+	return nil
 }
 
 // take adds parts of a file to the sorter's input, and returns how many items the parts before them have.

@@ -8,6 +8,7 @@ import (
 	"hash/maphash"
 
 	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/internal/ondisk"
 )
 
 // numbers gives ids the numbers 0, 1, 2, ... by first appearance. An id is (domain, 64 bits).
@@ -81,17 +82,16 @@ func (n *numbers) err() error {
 	if n.outside == nil {
 		return nil
 	}
-	return n.outside.table.err
+	return n.outside.table.Err()
 }
 
 const (
 	idCost = 64 // maximum memory for an id, in bytes
 	// Ids that do not fit into memory are divided into parts, each of which does.
-	maxIDParts  = 1 << 12
-	minIDBlock  = 512 // minimum size of a stream's blocks, in bytes
-	maxIDBlock  = 32 << 10
-	idEntry     = 4 + 4 + 8 // partition, domain, id
-	numberBytes = 8
+	maxIDParts = 1 << 12
+	minIDBlock = 512 // minimum size of a stream's blocks, in bytes
+	maxIDBlock = 32 << 10
+	idEntry    = 4 + 4 + 8 // partition, domain, id
 )
 
 // outside numbers ids that do not fit into memory together. They must all be passed twice, in the same order. The first time they are
@@ -102,17 +102,17 @@ type outside struct {
 	dir    string
 	memory int // bytes for the ids of a part, and for the table
 	seed   maphash.Seed
-	ids    *streams // for the first pass
-	names  *streams // the second time
-	first  []int64  // for each part, the name of its first id
-	table  *paged   // numbers by name, +1
+	ids    *streams              // for the first pass
+	names  *streams              // the second time
+	first  []int64               // for each part, the name of its first id
+	table  *ondisk.Array[uint64] // numbers by name, +1
 	entry  []byte
 	list   []int64
 }
 
 // outsideOf returns nil if memory has room for this many ids.
 func outsideOf(ids int64, dir string, memory int) *outside {
-	if ids <= int64(memory/2/idCost) {
+	if ids <= int64(memory/4/idCost) {
 		return nil
 	}
 	parts := min(ids*idCost/int64(max(memory/4, 1))+1, maxIDParts)
@@ -172,7 +172,7 @@ func (o *outside) settle() error {
 		o.ids.of[part] = stream{} // frees its memory
 	}
 	o.ids.close()
-	o.table = newPaged(o.dir, numberBytes, o.memory/8)
+	o.table = ondisk.NewArray[uint64](o.dir, o.memory/8)
 	return nil
 }
 
@@ -187,16 +187,16 @@ func (o *outside) row(partition uint32, dom journal.Domain, ids []uint64) ([]int
 		}
 		o.list = append(o.list, o.first[part]+int64(n)) //nolint:gosec // as it was written
 	}
-	return o.list, o.table.err
+	return o.list, o.table.Err()
 }
 
 // number returns the number of the id with a name; a new id gets the next number.
 func (o *outside) number(name int64, next *uint64) uint64 {
-	if n := binary.LittleEndian.Uint64(o.table.get(name)); n > 0 {
+	if n := o.table.At(name); n > 0 {
 		return n - 1
 	}
 	*next++
-	binary.LittleEndian.PutUint64(o.table.put(name), *next)
+	*o.table.Put(name) = *next
 	return *next - 1
 }
 
@@ -204,6 +204,6 @@ func (o *outside) close() {
 	if o != nil {
 		o.ids.close()
 		o.names.close()
-		o.table.close()
+		o.table.Close()
 	}
 }

@@ -62,6 +62,7 @@ func (c *compiler) writeRows() (err error) {
 		w.ledger.close()
 		if w.out != nil {
 			_ = w.end() // there is an error already
+			w.digester.Close()
 			err = errors.Join(err, w.out.Close())
 		}
 	}()
@@ -306,7 +307,7 @@ func (w *writing) start(r *journal.Inference) error {
 		w.fine = int(r.FineBlockSize)
 	} else {
 		w.fine = w.c.fine
-		w.ledger = newLedger(w.size, w.c.fine, w.c.opt.TempDir, w.c.opt.Memory/2)
+		w.ledger = newLedger(w.size, w.c.fine, w.c.opt.TempDir, w.c.opt.Memory/4)
 	}
 	if w.fine >= w.size || w.fine > 0 && w.size%w.fine != 0 || w.c.opt.Format != FormatFull {
 		w.fine = 0
@@ -320,7 +321,9 @@ func (w *writing) start(r *journal.Inference) error {
 		return fmt.Errorf("trace of %s cannot be started: %w", w.part.name(), err)
 	}
 	w.out, w.behind = out, new(behind)
-	w.begin(mooncake.NewDigester(mooncake.CheckOptions{BlockSize: w.size, FineBlockSize: w.fine}), out)
+	w.begin(mooncake.NewDigester(mooncake.CheckOptions{
+		BlockSize: w.size, FineBlockSize: w.fine, Memory: max(w.c.opt.Memory/4, 1), TempDir: w.c.opt.TempDir,
+	}), out)
 	return nil
 }
 
@@ -420,9 +423,11 @@ func (w *writing) commit() error {
 	out, p := w.out, w.part
 	w.out = nil
 	if err := errors.Join(w.end(), w.ledger.err(), w.numbers.err()); err != nil {
+		w.digester.Close()
 		return errors.Join(fmt.Errorf("trace of %s: %w", p.name(), err), out.Close())
 	}
 	w.ledger.close()
+	defer w.digester.Close()
 	m := mooncake.Meta{
 		Schema: mooncake.MetaSchema, Tool: w.c.opt.Tool, Rows: w.rows, BlockSize: w.size, FineBlockSize: w.fine,
 		SessionMode: mooncake.SessionNone, Identity: w.identity, Digests: w.digester.Digests(), Trunk: w.digester.Trunk(),
@@ -460,7 +465,10 @@ func (w *writing) commit() error {
 	if len(m.HashKeys) > 0 {
 		m.Privacy = &mooncake.Privacy{HashAlgorithm: blockhash.Algorithm}
 	}
-	err := out.Commit(&m)
+	err := w.digester.Err()
+	if err == nil {
+		err = out.Commit(&m)
+	}
 	p.Meta = m
 	if err != nil {
 		return errors.Join(fmt.Errorf("trace of %s: %w", p.name(), err), out.Close())

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/internal/atomicfile"
+	"github.com/moonloop/moonloop/internal/ondisk"
 )
 
 // This file is a compile by several processes together, each with one shard, through a folder that all of them see. They write the same
@@ -300,7 +301,7 @@ func (s *sharded) do(p *phase) error {
 	}
 	for _, x := range p.out {
 		out := c.of(x)
-		out.dir, out.file.kept, out.parts = s.Dir, true, s.parts(x)
+		out.dir, out.file.Kept, out.parts = s.Dir, true, s.parts(x)
 	}
 	if err := p.run(c, s.share()); err != nil {
 		return err
@@ -337,7 +338,7 @@ func (s *sharded) write(p *phase) (Result, error) {
 	err := s.say(p, &learned{})
 	if err == nil {
 		s.sweep(len(phases) - 1)
-		left, _ := filepath.Glob(filepath.Join(s.Dir, tempPattern)) // of shards that were killed
+		left, _ := filepath.Glob(filepath.Join(s.Dir, ondisk.Pattern)) // of shards that were killed
 		for _, name := range left {
 			_ = os.Remove(name)
 		}

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/moonloop/moonloop/capture/journal"
+	"github.com/moonloop/moonloop/internal/ondisk"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -128,79 +129,56 @@ type owner struct {
 	many   uint32 // number of these replies
 }
 
-// ownerBytes and turnBytes are the sizes of an owner and of a turn in memory and on disk.
-const (
-	ownerBytes = 48
-	turnBytes  = 24
-)
-
-// takeOwner returns what appendOwner appended.
-func takeOwner(b []byte) owner {
-	le := binary.LittleEndian
-	return owner{
-		fine: le.Uint64(b), coarse: le.Uint64(b[8:]), row: int64(le.Uint64(b[16:])), from: int64(le.Uint64(b[24:])), //nolint:gosec // as they were written
-		tokens: le.Uint32(b[32:]), begin: le.Uint32(b[36:]), turns: le.Uint32(b[40:]), many: le.Uint32(b[44:]),
-	}
-}
-
-func appendOwner(b []byte, o owner) []byte {
-	le := binary.LittleEndian
-	b = le.AppendUint64(le.AppendUint64(b, o.fine), o.coarse)
-	b = le.AppendUint64(le.AppendUint64(b, uint64(o.row)), uint64(o.from)) //nolint:gosec // the bit pattern
-	b = le.AppendUint32(le.AppendUint32(b, o.tokens), o.begin)
-	return le.AppendUint32(le.AppendUint32(b, o.turns), o.many)
-}
+// reply is a turn as the ledger has it.
+type reply struct{ of, at, tokens int64 }
 
 // ledger gives the rows of a trace their ids.
 type ledger struct {
-	size, fine int                  // tokens per block
-	owners     [sharingKinds]*paged // by number
-	next       uint64               // fine id
-	turns      *paged               // of all rows, those replies that end after the blocks that the row shares
-	count      int64                // of turns
-	ends       map[uint64]uint64    // coarse ids of prompts that end within the blocks of others, by their last fine id
+	size, fine int                                // tokens per block
+	owners     [sharingKinds]*ondisk.Array[owner] // by number
+	next       uint64                             // fine id
+	turns      *ondisk.Array[reply]               // of all rows, those replies that end after the blocks that the row shares
+	count      int64                              // of turns
+	ends       map[uint64]uint64                  // coarse ids of prompts that end within the blocks of others, by their last fine id
 }
 
 // newLedger returns a ledger that takes so many bytes of memory, and the disk beyond that.
 func newLedger(size, fine int, dir string, memory int) ledger {
-	l := ledger{size: size, fine: fine, turns: newPaged(dir, turnBytes, memory/4)}
+	l := ledger{size: size, fine: fine, turns: ondisk.NewArray[reply](dir, memory/4)}
 	for kind := range l.owners {
-		l.owners[kind] = newPaged(dir, ownerBytes, memory/4)
+		l.owners[kind] = ondisk.NewArray[owner](dir, memory/4)
 	}
 	return l
 }
 
 // err says why the ledger has lost what it knew.
 func (l *ledger) err() error {
-	for _, p := range append(l.owners[:], l.turns) {
-		if p != nil && p.err != nil {
-			return p.err
-		}
+	err := l.turns.Err()
+	for _, owners := range l.owners {
+		err = cmp.Or(err, owners.Err())
 	}
-	return nil
+	return err
 }
 
 func (l *ledger) close() {
-	for _, p := range append(l.owners[:], l.turns) {
-		p.close()
+	l.turns.Close()
+	for _, owners := range l.owners {
+		owners.Close()
 	}
 }
 
 // known returns the owner with a number, or the zero owner if that row has not been written.
-func (l *ledger) known(kind sharingKind, number int64) owner {
-	return takeOwner(l.owners[kind].get(number))
-}
+func (l *ledger) known(kind sharingKind, number int64) owner { return l.owners[kind].At(number) }
 
 // turn returns one of the turns of all rows.
 func (l *ledger) turn(i uint32) turn {
-	b, le := l.turns.get(int64(i)), binary.LittleEndian
-	return turn{of: int64(le.Uint64(b)), at: int64(le.Uint64(b[8:])), tokens: int64(le.Uint64(b[16:]))} //nolint:gosec // as they were written
+	r := l.turns.At(int64(i))
+	return turn{of: r.of, at: r.at, tokens: r.tokens}
 }
 
 func (l *ledger) addTurn(t turn) {
-	b, le := l.turns.put(l.count)[:0], binary.LittleEndian
+	*l.turns.Put(l.count) = reply{t.of, t.at, t.tokens}
 	l.count++
-	_ = le.AppendUint64(le.AppendUint64(le.AppendUint64(b, uint64(t.of)), uint64(t.at)), uint64(t.tokens)) //nolint:gosec // not negative
 }
 
 // at returns the owner of the block at a depth of a row, the owner's number, and a depth at which the owner's blocks have
@@ -438,7 +416,7 @@ func (l *ledger) end(fine uint64, numbers *numbers) uint64 {
 }
 
 func (l *ledger) keep(kind sharingKind, number int64, o owner) {
-	_ = appendOwner(l.owners[kind].put(number)[:0], o)
+	*l.owners[kind].Put(number) = o
 }
 
 // replies returns the parts of a row's prompt that were replies to rows of the trace, and the number of replies to requests

@@ -15,6 +15,7 @@ import (
 	"sync"
 
 	"github.com/moonloop/moonloop/internal/heap"
+	"github.com/moonloop/moonloop/internal/ondisk"
 )
 
 const (
@@ -45,7 +46,7 @@ type sorter struct {
 	progress func(stage Stage, done, total int64)
 
 	// Only used by the writing goroutine while it runs:
-	file spill
+	file ondisk.File
 	runs [][]run // by level: fanIn runs of one level become one of the next
 
 	parts int       // into which the items are divided for others, see exchange.go; 0: they stay here
@@ -272,10 +273,10 @@ func (s *sorter) spill(full *batch) error {
 
 // writeRun appends the run of what next returns to the file, and merges the runs of its level when there are too many.
 func (s *sorter) writeRun(level int, next func() ([]byte, error)) error {
-	if err := s.file.open(s.dir); err != nil {
+	if err := s.file.Open(s.dir); err != nil {
 		return err
 	}
-	r := run{offset: s.file.size}
+	r := run{offset: s.file.Size}
 	w := bufio.NewWriterSize(&s.file, runBuffer)
 	at := cut{}
 	for {
@@ -306,7 +307,7 @@ func (s *sorter) writeRun(level int, next func() ([]byte, error)) error {
 	for s.parts > 0 && len(r.cuts) <= s.parts {
 		r.cuts = append(r.cuts, at)
 	}
-	r.size = s.file.size - r.offset
+	r.size = s.file.Size - r.offset
 	if level == len(s.runs) {
 		s.runs = append(s.runs, nil)
 	}
@@ -358,7 +359,7 @@ func (s *sorter) cursor() (*cursor, error) {
 	if s.from != nil {
 		return mergeOf(s.from, max(min(s.limit/len(s.from), runBuffer), minBuffer))
 	}
-	if s.file.file == nil {
+	if s.file.File == nil {
 		return s.batch.cursor(), nil
 	}
 	if err := s.settle(s.fanIn); err != nil {
@@ -410,7 +411,7 @@ func (s *sorter) mergeRuns(level int, runs []run) error {
 func (s *sorter) merge(runs []run) (*cursor, error) {
 	from := make([]segment, len(runs))
 	for i, r := range runs {
-		from[i] = segment{s.file.file, r.offset, r.size}
+		from[i] = segment{s.file.File, r.offset, r.size}
 	}
 	return mergeOf(from, runBuffer)
 }
@@ -493,7 +494,7 @@ func (a *ahead) advance() (err error) {
 // close frees memory and file.
 func (s *sorter) close() {
 	_ = s.wait() // the caller does not need it any more, or has its error
-	s.file.close()
+	s.file.Close()
 	s.rest()
 	s.batch, s.other, s.runs = batch{}, batch{}, nil
 	for _, seg := range s.from {

@@ -6,6 +6,8 @@ package capture
 import (
 	"encoding/binary"
 	"fmt"
+
+	"github.com/moonloop/moonloop/internal/ondisk"
 )
 
 // streams are many sequences of bytes that are written side by side, and read back each from its beginning, in one temporary file. Two
@@ -13,7 +15,7 @@ import (
 type streams struct {
 	dir   string
 	block int // bytes
-	file  spill
+	file  ondisk.File
 	of    []stream
 }
 
@@ -40,10 +42,10 @@ func (s *streams) add(i int, b []byte) error {
 		if len(one.tail) < s.block {
 			return nil
 		}
-		if err := s.file.open(s.dir); err != nil {
+		if err := s.file.Open(s.dir); err != nil {
 			return err
 		}
-		one.blocks = append(one.blocks, s.file.size)
+		one.blocks = append(one.blocks, s.file.Size)
 		if _, err := s.file.Write(one.tail); err != nil {
 			return fmt.Errorf("block ids cannot be numbered on disk: %w", err)
 		}
@@ -61,7 +63,7 @@ func (s *streams) more(i int) (bool, error) {
 		if one.buf == nil {
 			one.buf = make([]byte, s.block)
 		}
-		if _, err := s.file.file.ReadAt(one.buf, one.blocks[0]); err != nil {
+		if _, err := s.file.File.ReadAt(one.buf, one.blocks[0]); err != nil {
 			return false, fmt.Errorf("block ids that were numbered on disk cannot be read back: %w", err)
 		}
 		one.rest, one.blocks = one.buf, one.blocks[1:]
@@ -99,6 +101,6 @@ func (s *streams) uvarint(i int) (n uint64, err error) {
 }
 
 func (s *streams) close() {
-	s.file.close()
+	s.file.Close()
 	s.of = nil
 }

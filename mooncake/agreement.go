@@ -4,9 +4,11 @@
 package mooncake
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 
+	"github.com/moonloop/moonloop/internal/ondisk"
 	"github.com/moonloop/moonloop/mooncake/internal/ranges"
 )
 
@@ -21,10 +23,11 @@ type agreement struct {
 	names RenumberRanges
 	row   []HashRange // the current row, with canonical ids
 	chain *ranges.Lineage
-	ends  []uint32 // for each hash id: the run that contains the end of its block, +1
-	// short are the nodes of whole fine blocks at which a partial block ended. At all other ends of blocks, a node that existed before was
-	// also the end of a block then.
-	short  map[uint64]struct{}
+	ends  *ondisk.Array[uint32] // for each hash id: the run that contains the end of its block, +1
+	// short has, for each run, the first node of a whole fine block at which a partial block ended, +1, and shorts has the others. At all
+	// other ends of blocks, a node that existed before was also the end of a block then.
+	short  *ondisk.Array[uint64]
+	shorts map[uint64]struct{}
 	ranges int64  // ranges read
 	pieces int64  // pieces that they were cut into
 	full   string // why the check has stopped; empty while it runs
@@ -34,11 +37,15 @@ type agreement struct {
 const anyRun = math.MaxUint32
 
 // newAgreement returns nil if there is nothing to compare. The reader refuses block sizes that do not fit.
-func newAgreement(fine, blockSize, maxIDs int) *agreement {
+func newAgreement(opt *CheckOptions, blockSize, maxIDs int) *agreement {
+	fine := opt.FineBlockSize
 	if fine <= 0 || checkFine(fine, blockSize) != nil {
 		return nil
 	}
-	return &agreement{max: maxIDs, fine: int64(fine), ratio: int64(blockSize / fine), chain: ranges.NewLineage(fine, maxIDs), short: map[uint64]struct{}{}}
+	return &agreement{
+		max: maxIDs, fine: int64(fine), ratio: int64(blockSize / fine), chain: ranges.NewLineage(fine, maxIDs, opt.TempDir, opt.share(8)),
+		ends: ondisk.NewArray[uint32](opt.TempDir, opt.share(16)), short: ondisk.NewArray[uint64](opt.TempDir, opt.share(16)), shorts: map[uint64]struct{}{},
+	}
 }
 
 // add compares the ranges of a row with its hash ids, as numbered by the forest, and returns the first block, from 0, at which they
@@ -57,17 +64,14 @@ func (a *agreement) add(row *Row, f *forest, bad faults) (block int64) {
 	a.ranges += int64(len(row.HashRanges))
 	a.pieces += int64(len(a.row))
 	strange := ranges.Add(a.chain, "", row.InputLength.V, a.row).Strange
-	if a.chain.Full || a.names.kept()+len(a.short) > a.max || ranges.TooManySteps(a.pieces, a.ranges) || a.chain.Runs() >= anyRun-1 {
+	if a.chain.Full || a.names.kept()+len(a.shorts) > min(a.max, f.maxNames) || ranges.TooManySteps(a.pieces, a.ranges) || a.chain.Runs() >= anyRun-1 {
 		a.drop(fmt.Sprintf("hash_ranges have ids in no order, and more than %d ranges of them", a.max))
 		return -1
 	}
-	if n := len(f.nodes) - len(a.ends); n > 0 {
-		a.ends = append(a.ends, make([]uint32, n)...)
-	}
 	if broken := bad&(repeated|parents|fills) != 0; strange || broken {
 		for _, n := range f.row {
-			if a.ends[n] == 0 {
-				a.ends[n] = anyRun
+			if a.ends.At(int64(n)) == 0 {
+				*a.ends.Put(int64(n)) = anyRun
 			}
 		}
 		if strange {
@@ -84,14 +88,15 @@ func (a *agreement) add(row *Row, f *forest, bad faults) (block int64) {
 		if node, run, at, ok = a.chain.Block(min((i+1)*a.ratio, blocks)-1, at); !ok {
 			break
 		}
-		switch end := &a.ends[f.row[i]]; {
-		case *end == uint32(run)+1, *end == anyRun: //nolint:gosec // bounded above
-		case *end == 0 && block >= 0:
-			*end = anyRun // one fault is reported once, not for all rows after it
-		case *end == 0 && a.unused(row, i, node, before):
-			*end = uint32(run) + 1 //nolint:gosec // likewise
+		id := int64(f.row[i])
+		switch end := a.ends.At(id); {
+		case end == uint32(run)+1, end == anyRun: //nolint:gosec // bounded above
+		case end == 0 && block >= 0:
+			*a.ends.Put(id) = anyRun // one fault is reported once, not for all rows after it
+		case end == 0 && a.unused(row, i, node, before, run):
+			*a.ends.Put(id) = uint32(run) + 1 //nolint:gosec // likewise
 			if a.isShort(row, i) {
-				a.short[node] = struct{}{}
+				a.use(node, run)
 			}
 		case block < 0:
 			block = i
@@ -107,15 +112,34 @@ func (a *agreement) isShort(row *Row, block int64) bool {
 }
 
 // unused reports whether a node has never been the end of a block of this index and length.
-func (a *agreement) unused(row *Row, block int64, node, before uint64) bool {
+func (a *agreement) unused(row *Row, block int64, node, before uint64, run int) bool {
 	if a.isShort(row, block) {
-		_, used := a.short[node]
-		return !used
+		_, used := a.shorts[node]
+		return !used && a.short.At(int64(run)) != node+1
 	}
 	return node >= before
 }
 
+// use stores a node of a run at which a partial block ended.
+func (a *agreement) use(node uint64, run int) {
+	if first := a.short.Put(int64(run)); *first == 0 {
+		*first = node + 1
+	} else {
+		a.shorts[node] = struct{}{}
+	}
+}
+
+// err returns why stored data was lost.
+func (a *agreement) err() error { return cmp.Or(a.chain.Err(), a.ends.Err(), a.short.Err()) }
+
+func (a *agreement) close() {
+	a.chain.Close()
+	a.ends.Close()
+	a.short.Close()
+}
+
 // drop frees the memory when the limit is passed, and stores the reason.
 func (a *agreement) drop(why string) {
+	a.close()
 	*a = agreement{full: why}
 }

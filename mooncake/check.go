@@ -4,6 +4,7 @@
 package mooncake
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 
@@ -51,7 +52,21 @@ type CheckOptions struct {
 	BlockSize int // tokens per id; 0 = [BlockSize]
 	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = do not check V9.
 	FineBlockSize int
-	MaxIDs        int // distinct ids to remember for V4 to V7; 0 = [DefaultMaxIDs]
+	// MaxIDs is the number of distinct ids to remember for V4 to V7. 0 = [DefaultMaxIDs], or with Memory 2^31, of which [DefaultMaxIDs] may be
+	// other than canonical.
+	MaxIDs int
+	// Memory limits the memory for ids and rows, in bytes. Beyond it they are in temporary files in the folder TempDir ("" is the system's).
+	// 0 = no limit.
+	Memory  int
+	TempDir string
+}
+
+// share returns 1/part of the memory, in bytes; 0 = no limit.
+func (o *CheckOptions) share(part int) int {
+	if o.Memory <= 0 {
+		return 0
+	}
+	return max(o.Memory/part, 1)
 }
 
 // rules lists all rules. The index of a rule is its bit in [faults].
@@ -85,8 +100,8 @@ type Checker struct {
 
 // NewChecker returns a checker.
 func NewChecker(opt CheckOptions) *Checker {
-	c := &Checker{forest: newForest(opt.BlockSize, opt.MaxIDs)}
-	c.ranges = newAgreement(opt.FineBlockSize, c.forest.blockSize, c.forest.max)
+	c := &Checker{forest: newForest(&opt)}
+	c.ranges = newAgreement(&opt, c.forest.blockSize, c.forest.max)
 	return c
 }
 
@@ -158,6 +173,22 @@ func (c *Checker) Unchecked() string {
 }
 
 func tooManyIDs(most int) string { return fmt.Sprintf("more than %d distinct ids", most) }
+
+// err returns why stored data was lost.
+func (c *Checker) err() error {
+	err := c.forest.nodes.Err()
+	if c.ranges != nil {
+		err = cmp.Or(err, c.ranges.err())
+	}
+	return err
+}
+
+func (c *Checker) close() {
+	c.forest.nodes.Close()
+	if c.ranges != nil {
+		c.ranges.close()
+	}
+}
 
 // UncheckedRanges returns why V9 is not known, or "" when it is.
 func (c *Checker) UncheckedRanges() string {

@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"hash"
 	"math"
-	"slices"
 	"strconv"
 )
 
@@ -56,8 +55,10 @@ type Digester struct {
 	ranges  sum // has no hash until a row has ranges or replies
 	buf     []byte
 	first   float64
-	ends    []end  // one for each row
+	ends    ends
 	noTree  string // why there is no tree digest, although there is a sequence digest
+	opt     CheckOptions
+	err     error // of the tree digest
 }
 
 // sum is a digest that is being computed, or the reason why there is none.
@@ -76,12 +77,21 @@ func (s *sum) String() string {
 	return hex.EncodeToString(s.Sum(nil))
 }
 
-// end is the node of the forest at which a row ends. Both lengths are below 2^32, so a row uses 12 bytes.
-type end struct{ last, in, out uint32 }
-
 // NewDigester returns a digester.
 func NewDigester(opt CheckOptions) *Digester {
-	return &Digester{checker: NewChecker(opt), seq: sum{Hash: sha256.New()}, arrival: sum{Hash: sha256.New()}}
+	return &Digester{
+		checker: NewChecker(opt), seq: sum{Hash: sha256.New()}, arrival: sum{Hash: sha256.New()}, ends: newEnds(&opt), opt: opt,
+	}
+}
+
+// Err returns why digests and trunk must not be used: temporary files ([CheckOptions].Memory) could not be written or read. Call it after
+// Digests and Trunk.
+func (d *Digester) Err() error { return cmp.Or(d.checker.err(), d.ends.err(), d.err) }
+
+// Close frees memory and temporary files. The digester cannot be used after it.
+func (d *Digester) Close() {
+	d.checker.close()
+	d.ends.close()
 }
 
 // Checker returns the checker that has seen the same rows. Callers may query it, but must not add rows to it.
@@ -109,7 +119,7 @@ func (d *Digester) Add(row *Row, line int64) {
 		d.end(row, line)
 		return
 	}
-	d.ends = nil
+	d.ends.close()
 }
 
 func (d *Digester) sequence(row *Row) {
@@ -173,17 +183,17 @@ func (d *Digester) end(row *Row, line int64) {
 		return
 	case row.InputLength.V > math.MaxUint32 || row.OutputLength.V > math.MaxUint32:
 		d.noTree = fmt.Sprintf("a length of 2^32 or more (line %d)", line)
-	case len(d.ends) == 4*d.checker.forest.max:
-		d.noTree = fmt.Sprintf("more than %d rows", len(d.ends))
+	case d.ends.count == min(4*int64(d.checker.forest.max), math.MaxUint32-1):
+		d.noTree = fmt.Sprintf("more than %d rows", d.ends.count)
 	default:
 		last := NoParent
 		if ids := d.checker.forest.row; len(ids) > 0 {
 			last = ids[len(ids)-1]
 		}
-		d.ends = append(d.ends, end{last, uint32(row.InputLength.V), uint32(row.OutputLength.V)}) //nolint:gosec // checked above
+		d.ends.add(last, uint32(row.InputLength.V), uint32(row.OutputLength.V)) //nolint:gosec // checked above
 		return
 	}
-	d.ends = nil
+	d.ends.close()
 }
 
 func (d *Digester) time(row *Row, line int64) {
@@ -226,68 +236,4 @@ func (d *Digester) Digests() Digests {
 		out.Tree = d.tree()
 	}
 	return out
-}
-
-// tree hashes the prefix forest bottom-up (Aho, Hopcroft and Ullman): a node is the digest of its children's digests,
-// sorted, and of the rows that end in it. Children have larger numbers than their parents, so one pass from the
-// last number down meets them first.
-func (d *Digester) tree() string {
-	nodes := d.checker.forest.nodes
-	slices.SortFunc(d.ends, func(a, b end) int { return cmp.Compare(a.last, b.last) })
-	rows := d.ends // rows that are not yet hashed: those that end at ids up to the current one, then those without ids
-	endIn := func(node uint32) []end {
-		cut := len(rows)
-		for cut > 0 && rows[cut-1].last == node {
-			cut--
-		}
-		ended := rows[cut:]
-		rows = rows[:cut]
-		return ended
-	}
-	sums := make([][sha256.Size]byte, len(nodes))
-	// A node's children are a list: its first child, and for each child the next one. The roots are the children of a node after all
-	// others.
-	first, next := make([]uint32, len(nodes)+1), make([]uint32, len(nodes))
-	for i := range first {
-		first[i] = NoParent
-	}
-	var children []uint32
-	var buf []byte
-	hashNode := func(tag byte, child uint32, rows []end) [sha256.Size]byte {
-		children = children[:0]
-		for ; child != NoParent; child = next[child] {
-			children = append(children, child)
-		}
-		slices.SortFunc(children, func(a, b uint32) int { return bytes.Compare(sums[a][:], sums[b][:]) })
-		buf = append(buf[:0], tag)
-		for _, c := range children {
-			buf = append(buf, sums[c][:]...)
-		}
-		buf = appendEnds(buf, rows)
-		return sha256.Sum256(buf)
-	}
-	rootless := endIn(NoParent)
-	for n := len(nodes) - 1; n >= 0; n-- {
-		sums[n] = hashNode('N', first[n], endIn(uint32(n)))          //nolint:gosec // fewer than 2^31
-		siblings := &first[min(nodes[n].Parent, uint32(len(nodes)))] //nolint:gosec // fewer than 2^31
-		next[n], *siblings = *siblings, uint32(n)                    //nolint:gosec // likewise
-	}
-	sum := hashNode('F', first[len(nodes)], rootless)
-	return hex.EncodeToString(sum[:])
-}
-
-// appendEnds appends "in,out" of the rows, sorted bytewise and joined by a bar.
-func appendEnds(dst []byte, rows []end) []byte {
-	texts := make([]string, len(rows))
-	for i, e := range rows {
-		texts[i] = strconv.FormatUint(uint64(e.in), 10) + "," + strconv.FormatUint(uint64(e.out), 10)
-	}
-	slices.Sort(texts)
-	for i, s := range texts {
-		if i > 0 {
-			dst = append(dst, '|')
-		}
-		dst = append(dst, s...)
-	}
-	return dst
 }

@@ -3,6 +3,13 @@
 
 package mooncake
 
+import (
+	"cmp"
+	"iter"
+
+	"github.com/moonloop/moonloop/internal/ondisk"
+)
+
 // DefaultMaxIDs is the default number of distinct ids that checks, digests and statistics of the prefix tree remember: at most about 1 GiB,
 // or a third of that for canonical ids.
 const DefaultMaxIDs = 1 << 24
@@ -11,11 +18,13 @@ const DefaultMaxIDs = 1 << 24
 // number than its children, as long as the trace is valid (rule V5).
 type forest struct {
 	blockSize int
-	max       int
+	max       int // nodes
+	maxNames  int // ids that are not their own numbers
 	names     Renumber
 	full      bool // more than max distinct ids: the nodes are freed
 
-	nodes []Node
+	nodes *ondisk.Array[Node]
+	count int64    // of nodes
 	row   []uint32 // the current row, renumbered
 }
 
@@ -30,19 +39,47 @@ type Node struct {
 // NoParent is the parent of a root.
 const NoParent = ^uint32(0)
 
-// Forest returns the prefix forest of the rows so far, by the numbers of ids. It is empty if there were too many ids ([Checker.Unchecked]).
-// It is meaningful only if V4 and V5 hold. The slice belongs to the checker.
-func (c *Checker) Forest() []Node { return c.forest.nodes }
-
-func newForest(blockSize, maxIDs int) *forest {
-	if blockSize <= 0 {
-		blockSize = BlockSize
-	}
-	if maxIDs <= 0 {
-		maxIDs = DefaultMaxIDs
-	}
-	return &forest{blockSize: blockSize, max: min(maxIDs, 1<<31)}
+// Forest is the prefix forest of rows, by the numbers of ids.
+type Forest struct {
+	nodes *ondisk.Array[Node]
+	count int64
 }
+
+// Forest returns the prefix forest of the rows so far. It is empty if there were too many ids ([Checker.Unchecked]). It is meaningful only if
+// V4 and V5 hold, and valid until the checker is used again.
+func (c *Checker) Forest() Forest { return Forest{c.forest.nodes, c.forest.count} }
+
+// Len returns the number of ids.
+func (f Forest) Len() int { return int(f.count) }
+
+// Node returns the node with number n, 0 ≤ n < Len.
+func (f Forest) Node(n uint32) Node { return f.nodes.At(int64(n)) }
+
+// All returns all nodes by number, parents before their children.
+func (f Forest) All() iter.Seq2[uint32, Node] {
+	return func(yield func(uint32, Node) bool) {
+		for n := range uint32(f.count) { //nolint:gosec // fewer than 2^31
+			if !yield(n, f.Node(n)) {
+				return
+			}
+		}
+	}
+}
+
+func newForest(opt *CheckOptions) *forest {
+	f := &forest{
+		blockSize: cmp.Or(max(opt.BlockSize, 0), BlockSize), max: min(cmp.Or(max(opt.MaxIDs, 0), DefaultMaxIDs), mostIDs),
+		nodes: ondisk.NewArray[Node](opt.TempDir, opt.share(8)),
+	}
+	f.maxNames = f.max
+	if opt.Memory > 0 && opt.MaxIDs <= 0 {
+		f.max = mostIDs
+	}
+	return f
+}
+
+// mostIDs is the maximum number of ids: their numbers have 31 bits.
+const mostIDs = 1 << 31
 
 // add adds a row to the forest and returns the rules that its ids break. Past the limit it does nothing.
 func (f *forest) add(row *Row) (bad faults) {
@@ -54,17 +91,19 @@ func (f *forest) add(row *Row) (bad faults) {
 	for i, id := range row.Blocks(f.blockSize) {
 		n, known := f.names.lookup(id)
 		if !known {
-			if len(f.nodes) == f.max { // the memory is freed
-				*f = forest{blockSize: f.blockSize, max: f.max, full: true}
+			if f.count == int64(f.max) || len(f.names.other) == f.maxNames { // the memory is freed
+				f.nodes.Close()
+				*f = forest{blockSize: f.blockSize, max: min(f.max, int(f.count)), full: true}
 				return 0
 			}
 			if f.names.add(id) != id {
 				bad |= order
 			}
-			n = uint64(len(f.nodes))
-			f.nodes = append(f.nodes, Node{Parent: prev})
+			n = uint64(f.count)
+			f.count++
+			*f.nodes.Put(int64(n)) = Node{Parent: prev}
 		}
-		node := &f.nodes[n]
+		node := f.nodes.Put(int64(n))
 		if node.Parent != prev {
 			bad |= parents
 		}
@@ -78,7 +117,7 @@ func (f *forest) add(row *Row) (bad faults) {
 		f.row = append(f.row, prev)
 	}
 	if prev != NoParent {
-		f.nodes[prev].Last++
+		f.nodes.Put(int64(prev)).Last++
 	}
 	// An id that occurs twice in a row has two predecessors, so rows in which each id has one parent need no search.
 	if bad&parents != 0 {

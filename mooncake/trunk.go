@@ -116,20 +116,20 @@ func (d *Digester) Trunk() *Trunk { return d.checker.trunk() }
 
 func (c *Checker) trunk() *Trunk {
 	f := c.forest
-	if len(f.nodes) == 0 {
+	if f.count == 0 {
 		return nil
 	}
 	t := &Trunk{Share: TrunkShare, Rows: c.rows}
 	for ; ; t.Share *= 2 {
 		limit := max(t.Share*float64(t.Rows), trunkRows)
 		var ids []uint64
-		for n := range min(f.names.next, uint64(len(f.nodes))) {
-			if (f.names.other == nil || n < f.names.base) && float64(f.nodes[n].References) > limit {
-				ids = append(ids, n)
+		for n := range f.count { // those that are their own numbers
+			if id := uint64(n); (f.names.other == nil || id < f.names.base) && float64(f.nodes.At(n).References) > limit { //nolint:gosec // not negative
+				ids = append(ids, id)
 			}
 		}
 		for id, n := range f.names.other {
-			if float64(f.nodes[n].References) > limit {
+			if float64(f.nodes.At(int64(n)).References) > limit {
 				ids = append(ids, id)
 			}
 		}

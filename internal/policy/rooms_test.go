@@ -46,6 +46,7 @@ var rooms = []string{
 	"internal/simulator",   // an engine to test against
 	"internal/bearer",      // the one check of a bearer key
 	"internal/heap",        // the one priority queue
+	"internal/ondisk",      // files and arrays beyond memory
 	"internal/jsonrows",    // objects in a file, however they are laid out
 	"internal/parquetrows", // rows of Parquet as JSON lines
 	"internal/gcpace",      // the garbage collector of a command

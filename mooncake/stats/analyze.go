@@ -296,7 +296,7 @@ func (a *Analyzer) Analysis() *Analysis {
 		out.Sample = a.sampled.stats()
 	}
 	if a.potential != nil {
-		var forest []mooncake.Node
+		var forest mooncake.Forest
 		if why == "" {
 			forest = checker.Forest()
 		}
@@ -345,14 +345,14 @@ const (
 func (a *Analyzer) forest(b *BlockStats, s *SessionStats) {
 	nodes := a.digester.Checker().Forest()
 	limit := max(a.opt.TrunkShare*float64(a.counted.Rows), float64(a.trunkRows))
-	trunk := func(n uint32) bool { return n == mooncake.NoParent || float64(nodes[n].References) > limit }
-	b.Forest, b.Distinct = true, int64(len(nodes))
-	depth := make([]uint32, len(nodes))
-	successors := make([]uint32, len(nodes))
+	trunk := func(n uint32) bool { return n == mooncake.NoParent || float64(nodes.Node(n).References) > limit }
+	b.Forest, b.Distinct = true, int64(nodes.Len())
+	depth := make([]uint32, nodes.Len())
+	successors := make([]uint32, nodes.Len())
 	var sizes tally
 	inTrunk := a.counted.Rows // rows that end in the trunk, or have no ids
-	for n, node := range nodes {
-		id, parent := uint32(n), node.Parent
+	for id, node := range nodes.All() {
+		n, parent := int(id), node.Parent
 		depth[n] = 1
 		if parent == mooncake.NoParent {
 			b.Roots++

@@ -79,7 +79,7 @@ type sharing struct {
 func newSharing(blockSize, fineBlockSize, bound int) sharing {
 	s := sharing{prefixes: newPrefixes(blockSize, bound)}
 	if fineBlockSize > 0 {
-		s.fine = &fineSharing{size: int64(fineBlockSize), lineage: ranges.NewLineage(fineBlockSize, s.prefixes.budget)}
+		s.fine = &fineSharing{size: int64(fineBlockSize), lineage: ranges.NewLineage(fineBlockSize, s.prefixes.budget, "", 0)}
 	}
 	return s
 }

@@ -212,7 +212,7 @@ func TestLineageIsThatOfSinglePrefixes(t *testing.T) {
 	const fine = 8
 	for seed := range uint64(400) {
 		rng := rand.New(rand.NewPCG(seed, 8))
-		l, single := ranges.NewLineage(fine, 1<<20), newPrefixes(fine, 1<<20)
+		l, single := ranges.NewLineage(fine, 1<<20, "", 0), newPrefixes(fine, 1<<20)
 		var before []mooncake.HashRange
 		for n := range 60 {
 			var row []mooncake.HashRange

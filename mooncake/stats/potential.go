@@ -134,8 +134,8 @@ func (p *potential) restart() {
 	}
 }
 
-// stats returns the figures. Those of the infinite cache cover all rows, and so does the forest, which is nil if there is none.
-func (p *potential) stats(infinite *CacheStats, eviction Eviction, blockSize int64, forest []mooncake.Node, why string) *Potential {
+// stats returns the figures. Those of the infinite cache cover all rows, and so does the forest, which is empty if there is none.
+func (p *potential) stats(infinite *CacheStats, eviction Eviction, blockSize int64, forest mooncake.Forest, why string) *Potential {
 	if !p.warm { // all rows arrived during the warm-up
 		p.restart()
 	}
@@ -229,13 +229,13 @@ func powersOfTwo(least, below float64) (sizes []float64) {
 
 // sharedPrefixes returns the prefixes that save the most tokens. A prefix ends with the last block of a run that the same number of rows
 // have.
-func sharedPrefixes(forest []mooncake.Node) (top []SharedPrefix) {
+func sharedPrefixes(forest mooncake.Forest) (top []SharedPrefix) {
 	type run struct {
 		tokens, own int64 // through the block, and of the run
 		goesOn      bool
 	}
-	runs := make([]run, len(forest))
-	for n, node := range forest { // parents come before children
+	runs := make([]run, forest.Len())
+	for n, node := range forest.All() { // parents come before children
 		tokens := int64(node.Tokens)
 		runs[n] = run{tokens: tokens, own: tokens}
 		if node.Parent == mooncake.NoParent {
@@ -243,13 +243,13 @@ func sharedPrefixes(forest []mooncake.Node) (top []SharedPrefix) {
 		}
 		parent := &runs[node.Parent]
 		runs[n].tokens += parent.tokens
-		if node.References == forest[node.Parent].References {
+		if node.References == forest.Node(node.Parent).References {
 			runs[n].own += parent.own
 			parent.goesOn = true
 		}
 	}
 	for n, r := range runs {
-		if node := forest[n]; node.References > 1 && !r.goesOn {
+		if node := forest.Node(uint32(n)); node.References > 1 && !r.goesOn {
 			top = append(top, SharedPrefix{uint64(n), r.tokens, int64(node.References), int64(node.References-1) * r.own})
 			if len(top) >= 64*TopPrefixes {
 				top = mostSaving(top)

@@ -83,7 +83,7 @@ func TestSharedPrefixesSaveTheCeiling(t *testing.T) {
 		d.Add(row, int64(i+1))
 	}
 	forest, saved := d.Checker().Forest(), int64(0)
-	for _, node := range forest {
+	for _, node := range forest.All() {
 		saved += int64(node.References-1) * int64(node.Tokens)
 	}
 	if saved != 54_098_411 {

@@ -82,11 +82,13 @@ func TestCutSharingIsAnotherWorkload(t *testing.T) {
 		return digest(changed)
 	}
 	want := goldens["conversation"].digests
-	shared := slices.IndexFunc(rows, func(r *mooncake.Row) bool { return len(r.HashIDs) > 2 && nodes[r.HashIDs[1]].References > 1 })
+	shared := slices.IndexFunc(rows, func(r *mooncake.Row) bool {
+		return len(r.HashIDs) > 2 && nodes.Node(uint32(r.HashIDs[1])).References > 1
+	})
 	if got := fresh(shared, 1); got.Seq == want.Seq || got.Tree == want.Tree || got.Arrival != want.Arrival {
 		t.Errorf("a tail that others share was cut off: digests %+v", got)
 	}
-	private := slices.IndexFunc(rows, func(r *mooncake.Row) bool { return nodes[r.HashIDs[1]].References == 1 })
+	private := slices.IndexFunc(rows, func(r *mooncake.Row) bool { return nodes.Node(uint32(r.HashIDs[1])).References == 1 })
 	if got := fresh(private, 1); !got.Same(want) {
 		t.Errorf("a private tail was renamed: digests %+v", got)
 	}

@@ -7,6 +7,8 @@ import (
 	"hash/maphash"
 	"math"
 	"sort"
+
+	"github.com/moonloop/moonloop/internal/ondisk"
 )
 
 // Lineage is the set of the prompt prefixes of earlier rows, at the borders of their fine blocks, by ids in ranges. Time and memory depend
@@ -20,7 +22,8 @@ type Lineage struct {
 	budget int   // remaining memory: a run costs 1, a side run sideCost
 	seed   maphash.Seed
 	next   uint64 // ids below it are canonical
-	runs   []fineRun
+	runs   *ondisk.Array[fineRun]
+	count  int64 // of runs
 	side   []sideRun
 	nodes  uint64               // of side runs
 	branch map[branching]uint32 // the side run that begins after a node, with an id
@@ -76,9 +79,25 @@ const (
 	stepsPerRange = 1 << 10
 )
 
-// NewLineage returns an empty set. The budget is in units of 16 bytes.
-func NewLineage(fine, budget int) *Lineage {
-	return &Lineage{fine: int64(fine), budget: budget, seed: maphash.MakeSeed()}
+// NewLineage returns an empty set. The budget is in units of 16 bytes. Beyond memory, in bytes, runs are in a temporary file in the folder
+// dir; 0 = no limit.
+func NewLineage(fine, budget int, dir string, memory int) *Lineage {
+	return &Lineage{fine: int64(fine), budget: budget, seed: maphash.MakeSeed(), runs: ondisk.NewArray[fineRun](dir, memory)}
+}
+
+// Err returns why runs were lost.
+func (l *Lineage) Err() error {
+	if l == nil {
+		return nil
+	}
+	return l.runs.Err()
+}
+
+// Close frees memory and disk.
+func (l *Lineage) Close() {
+	if l != nil {
+		l.runs.Close()
+	}
 }
 
 func (r fineRun) start() uint64 { return r.packed & (maxFineID - 1) }
@@ -164,16 +183,16 @@ func TooManySteps(steps, ranges int64) bool { return steps > freeSteps+stepsPerR
 func (l *Lineage) Next() uint64 { return l.next }
 
 // Runs returns the number of canonical runs.
-func (l *Lineage) Runs() int { return len(l.runs) }
+func (l *Lineage) Runs() int { return int(l.count) }
 
 // Size returns the used memory, in units of the budget.
-func (l *Lineage) Size() int { return len(l.runs) + sideCost*len(l.side) }
+func (l *Lineage) Size() int { return int(l.count) + sideCost*len(l.side) }
 
 // run returns the index of the canonical run that contains an id below next, and the id after its last one.
 func (l *Lineage) run(id uint64) (at int, end uint64) {
-	at = sort.Search(len(l.runs), func(i int) bool { return l.runs[i].start() > id }) - 1
-	if at+1 < len(l.runs) {
-		return at, l.runs[at+1].start()
+	at = sort.Search(int(l.count), func(i int) bool { return l.runs.At(int64(i)).start() > id }) - 1
+	if next := int64(at + 1); next < l.count {
+		return at, l.runs.At(next).start()
 	}
 	return at, l.next
 }
@@ -185,7 +204,8 @@ func (l *Lineage) find(node, id uint64, count int64) stretch {
 	}
 	if id < l.next {
 		at, end := l.run(id)
-		if start := l.runs[at].start(); id == start && l.runs[at].parent == node || id > start && node == id-1 {
+		r := l.runs.At(int64(at))
+		if start := r.start(); id == start && r.parent == node || id > start && node == id-1 {
 			have := int64(end - id) //nolint:gosec // below 2^40
 			return stretch{node: id, count: min(count, have), run: at, end: count >= have}
 		}
@@ -214,17 +234,18 @@ func (l *Lineage) insert(node, id uint64, count, tokens int64) stretch {
 		return lost
 	}
 	if id == l.next && count <= maxFineID-int64(l.next) { //nolint:gosec // below 2^40
-		last := len(l.runs) - 1
+		last := l.count - 1
 		if last < 0 || node != id-1 { // else the last run continues, and all before it is full
 			if !l.Spend(1) {
 				return lost
 			}
-			l.runs = append(l.runs, fineRun{parent: node, packed: id})
 			last++
+			l.count++
+			*l.runs.Put(last) = fineRun{parent: node, packed: id}
 		}
 		l.next += uint64(count) //nolint:gosec // above 0
-		l.runs[last].setFill(tokens - (count-1)*l.fine)
-		return stretch{node: id, count: count, run: last, end: true}
+		l.runs.Put(last).setFill(tokens - (count-1)*l.fine)
+		return stretch{node: id, count: count, run: int(last), end: true}
 	}
 	if id < l.next {
 		if known := int64(l.next - id); count > known { //nolint:gosec // below 2^40
@@ -260,7 +281,8 @@ func (l *Lineage) lastFill(s stretch) int64 {
 	case !s.end:
 		return l.fine
 	case s.run >= 0:
-		return l.runs[s.run].fill()
+		r := l.runs.At(int64(s.run))
+		return r.fill()
 	}
 	return l.side[^s.run].fill
 }
@@ -269,7 +291,7 @@ func (l *Lineage) lastFill(s stretch) int64 {
 func (l *Lineage) fill(s stretch, tokens int64) {
 	last := tokens - (s.count-1)*l.fine
 	if s.run >= 0 {
-		l.runs[s.run].setFill(last)
+		l.runs.Put(int64(s.run)).setFill(last)
 		return
 	}
 	l.side[^s.run].fill = last

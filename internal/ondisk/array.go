@@ -1,0 +1,152 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ondisk
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"math/bits"
+	"unsafe"
+)
+
+// This file holds what grows with the rows and the ids of a trace, and is looked up in no order: arrays of which only a part is in memory.
+// What is looked up was used lately as a rule: a turn of a conversation needs what the turn before it was given.
+
+const (
+	pageSize = 4 << 10 // bytes at most; a page holds as many records as the greatest power of two that there is room for
+	// minFrames are in memory however little there is of it.
+	minFrames = 8
+)
+
+// Array is an array of records, zero at first. Beyond its limit of memory it is in a temporary file. Records are of at most [pageSize] bytes, and
+// have no pointers: they are written to the file as they are in memory. An error stays: records may be zero from there on, and Err says why. A
+// nil Array has no records and no error.
+type Array[T any] struct {
+	dir    string
+	limit  int // frames; 0 is without a bound
+	shift  int // of an index to its page
+	file   File
+	frames []frame[T]
+	where  []int32 // for each page its frame, +1
+	hand   int     // of the clock: the frame that may go next
+	err    error
+}
+
+// frame is a page in memory.
+type frame[T any] struct {
+	page        int64
+	used, dirty bool
+	data        []T
+}
+
+// NewArray returns an array that takes about so many bytes of memory, and the disk of a folder beyond that; with 0 bytes it takes memory only.
+func NewArray[T any](dir string, memory int) *Array[T] {
+	var record T
+	a := &Array[T]{dir: dir, shift: bits.Len(uint(pageSize/unsafe.Sizeof(record))) - 1} //nolint:gosec // only its size
+	if memory > 0 {
+		a.limit = max(memory/pageSize, minFrames)
+	}
+	return a
+}
+
+// At returns a record.
+func (a *Array[T]) At(i int64) (record T) {
+	if page := i >> a.shift; page < int64(len(a.where)) {
+		return a.load(page).data[i&(1<<a.shift-1)]
+	}
+	return record
+}
+
+// Put returns a record to be changed, until the next call of At or Put.
+func (a *Array[T]) Put(i int64) *T {
+	page := i >> a.shift
+	for page >= int64(len(a.where)) {
+		a.where = append(a.where, 0)
+	}
+	f := a.load(page)
+	f.dirty = true
+	return &f.data[i&(1<<a.shift-1)]
+}
+
+// Err says why the array has lost what it held; nil is that it has not.
+func (a *Array[T]) Err() error {
+	if a == nil {
+		return nil
+	}
+	return a.err
+}
+
+// Frames returns how many pages are in memory, and how many bytes on disk.
+func (a *Array[T]) Frames() (frames int, disk int64) { return len(a.frames), a.file.Size }
+
+// load returns the frame of a page.
+func (a *Array[T]) load(page int64) *frame[T] {
+	if at := a.where[page]; at > 0 {
+		f := &a.frames[at-1]
+		f.used = true
+		return f
+	}
+	at := a.free()
+	f := &a.frames[at]
+	*f = frame[T]{page: page, used: true, data: f.data}
+	a.where[page] = int32(at + 1) //nolint:gosec // bounded by memory
+	clear(f.data)
+	if offset := page * int64(len(f.bytes())); a.file.File != nil && offset < a.file.Size && a.err == nil {
+		if _, err := a.file.File.ReadAt(f.bytes(), offset); err != nil && !errors.Is(err, io.EOF) {
+			a.err = fmt.Errorf("what does not fit into memory cannot be read back from disk: %w", err)
+		}
+	}
+	return f
+}
+
+// free returns a frame that holds no page any more.
+func (a *Array[T]) free() int {
+	if n := len(a.frames); a.limit == 0 || n < a.limit {
+		a.frames = append(a.frames, frame[T]{data: make([]T, 1<<a.shift)})
+		return n
+	}
+	for {
+		if a.hand++; a.hand == len(a.frames) {
+			a.hand = 0
+		}
+		f := &a.frames[a.hand]
+		if f.used {
+			f.used = false
+			continue
+		}
+		a.where[f.page] = 0
+		if f.dirty && a.err == nil {
+			a.err = a.write(f)
+		}
+		return a.hand
+	}
+}
+
+func (a *Array[T]) write(f *frame[T]) error {
+	if err := a.file.Open(a.dir); err != nil {
+		return err
+	}
+	offset := f.page * int64(len(f.bytes()))
+	n, err := a.file.File.WriteAt(f.bytes(), offset)
+	a.file.Size = max(a.file.Size, offset+int64(n))
+	if err != nil {
+		return fmt.Errorf("what does not fit into memory cannot be kept on disk: %w", err)
+	}
+	return nil
+}
+
+// bytes are the records of a page as they are in memory, since nobody but this process reads them.
+func (f *frame[T]) bytes() []byte {
+	var record T
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f.data))), len(f.data)*int(unsafe.Sizeof(record))) //nolint:gosec // records have no pointers
+}
+
+// Close frees memory and disk.
+func (a *Array[T]) Close() {
+	if a != nil {
+		a.file.Close()
+		*a = Array[T]{dir: a.dir, limit: a.limit, shift: a.shift, err: a.err}
+	}
+}

@@ -1,0 +1,57 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package ondisk
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"testing"
+)
+
+// record is of a size that does not divide a page.
+type record struct {
+	at, value uint64
+	more      [3]byte
+}
+
+// TestArray writes and reads records in no order, of which a tenth fits into memory, or all.
+func TestArray(t *testing.T) {
+	const records, size = 10_000, 24
+	for _, memory := range []int{0, records * size / 10, 1} {
+		t.Run(fmt.Sprint(memory), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(3, 5))
+			a := NewArray[record](t.TempDir(), memory)
+			defer a.Close()
+			want := map[int64]record{}
+			for range 4 * records {
+				i, v := rng.Int64N(records), rng.Uint64()
+				if rng.IntN(2) == 0 {
+					*a.Put(i) = record{uint64(i), v, [3]byte{1, 2, byte(v)}}
+					want[i] = record{uint64(i), v, [3]byte{1, 2, byte(v)}}
+				} else if got := a.At(i); got != want[i] {
+					t.Fatalf("record %d is %v, was %v", i, got, want[i])
+				}
+			}
+			if a.Err() != nil {
+				t.Error(a.Err())
+			}
+			frames, disk := a.Frames()
+			if most := max(memory/pageSize, minFrames); memory > 0 && (frames > most || disk == 0) || memory == 0 && disk > 0 {
+				t.Errorf("%d pages in memory, want at most %d, and %d bytes on disk", frames, most, disk)
+			}
+		})
+	}
+}
+
+// TestArrayWithoutDisk: what cannot be kept is an error, and no wrong record.
+func TestArrayWithoutDisk(t *testing.T) {
+	a := NewArray[record](t.TempDir()+string(os.PathSeparator)+"missing", 1)
+	for i := range int64(10_000) {
+		a.Put(i).at = uint64(i)
+	}
+	if a.Err() == nil {
+		t.Error("want an error: there is no folder for what memory has no room for")
+	}
+}
