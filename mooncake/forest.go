@@ -99,11 +99,11 @@ func (f *forest) add(row *Row) (bad faults) {
 			if f.names.add(id) != id {
 				bad |= order
 			}
-			n = uint64(f.count)
+			n = uint64(f.count) //nolint:gosec // not negative
 			f.count++
-			*f.nodes.Put(int64(n)) = Node{Parent: prev}
+			*f.nodes.Put(f.count - 1) = Node{Parent: prev}
 		}
-		node := f.nodes.Put(int64(n))
+		node := f.nodes.Put(int64(n)) //nolint:gosec // fewer than 2^31
 		if node.Parent != prev {
 			bad |= parents
 		}

@@ -124,12 +124,12 @@ func (c *Checker) trunk() *Trunk {
 		limit := max(t.Share*float64(t.Rows), trunkRows)
 		var ids []uint64
 		for n := range f.count { // those that are their own numbers
-			if id := uint64(n); (f.names.other == nil || id < f.names.base) && float64(f.nodes.At(n).References) > limit { //nolint:gosec // not negative
+			if id := uint64(n); (f.names.other == nil || id < f.names.base) && float64(f.nodes.At(n).References) > limit {
 				ids = append(ids, id)
 			}
 		}
 		for id, n := range f.names.other {
-			if float64(f.nodes.At(int64(n)).References) > limit {
+			if float64(f.nodes.At(int64(n)).References) > limit { //nolint:gosec // fewer than 2^31
 				ids = append(ids, id)
 			}
 		}

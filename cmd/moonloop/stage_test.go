@@ -185,10 +185,14 @@ func TestObjectStore(t *testing.T) {
 		t.Errorf("the summary does not name the store:\n%s", text)
 	}
 	for _, refused := range [][]string{
-		{"replay", "--resume", runs + "/0"}, {"report", "s3://moonloop/nothing"}, {"report", "s3://user:xyzzy@moonloop/a"},
+		{"replay", "--resume", runs + "/0"},
+		{"report", "s3://moonloop/nothing"},
+		{"report", "s3://user:xyzzy@moonloop/a"},
 		{"agent", "--out", runs, "--listen", "127.0.0.1:0", "--no-auth", "--allow-target", server.URL},
-		{"inspect", "s3://moonloop/traces/missing.jsonl"}, {"shadow", day, "--out", filepath.Join(t.TempDir(), "shadow"), "--allow-target", server.URL, "--", "--url", server.URL},
-		{"capture", "--out", "s3://moonloop/captured.jsonl"}, {"inspect", trace, "--quarantine", "s3://moonloop/bad.jsonl"},
+		{"inspect", "s3://moonloop/traces/missing.jsonl"},
+		{"shadow", day, "--out", filepath.Join(t.TempDir(), "shadow"), "--allow-target", server.URL, "--", "--url", server.URL},
+		{"capture", "--out", "s3://moonloop/captured.jsonl"},
+		{"inspect", trace, "--quarantine", "s3://moonloop/bad.jsonl"},
 		{"compile", day, "--out", here, "--shard", "0/2", "--shard-dir", "s3://moonloop/shards"},
 	} {
 		if _, said := s.do(exitUsage, refused...); strings.Contains(said, "xyzzy") {

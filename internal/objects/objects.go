@@ -184,7 +184,7 @@ func OnDay(url string, now time.Time) string {
 }
 
 // advice says what to do about an error of a service, by its code.
-var advice = map[string]string{
+var advice = map[string]string{ //nolint:gosec // codes of errors, and no credentials
 	minio.AccessDenied:             "the credentials of the environment may not do that; without the right to list a bucket, S3 also says so of an object that is not there",
 	"InvalidAccessKeyId":           "the server does not know the access key of the environment",
 	"SignatureDoesNotMatch":        "the secret key of the environment is not that of its access key, or the region is another one: set AWS_REGION",

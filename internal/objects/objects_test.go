@@ -254,8 +254,10 @@ func TestErrors(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ code, want string }{
-		{"NoSuchBucket", `has no bucket "bucket"`}, {"InvalidAccessKeyId", "does not know the access key"},
-		{"SignatureDoesNotMatch", "the secret key"}, {"SomethingElse", "says SomethingElse: "},
+		{"NoSuchBucket", `has no bucket "bucket"`},
+		{"InvalidAccessKeyId", "does not know the access key"},
+		{"SignatureDoesNotMatch", "the secret key"},
+		{"SomethingElse", "says SomethingElse: "},
 	} {
 		refusal.Store(c.code)
 		if _, err := s.List(t.Context(), "s3://bucket/day"); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "s3://bucket/day") {
@@ -293,11 +295,17 @@ func TestSettings(t *testing.T) {
 		{"a role that is refused", map[string]string{"AWS_CONTAINER_CREDENTIALS_FULL_URI": role.URL}, "gives no credentials: 403 Forbidden"},
 		{"nothing", map[string]string{}, "there are no credentials"},
 		{"half a key", map[string]string{"AWS_SECRET_ACCESS_KEY": "xyzzy"}, "is set without the other"},
-		{"an endpoint with a password", map[string]string{"AWS_ENDPOINT_URL_S3": "http://user:xyzzy@localhost", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},
-			"AWS_ENDPOINT_URL_S3 is not the address of a server"},
+		{
+			"an endpoint with a password",
+			map[string]string{"AWS_ENDPOINT_URL_S3": "http://user:xyzzy@localhost", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},
+			"AWS_ENDPOINT_URL_S3 is not the address of a server",
+		},
 		{"no number", map[string]string{"AWS_MAX_ATTEMPTS": "many"}, `AWS_MAX_ATTEMPTS is "many"`},
-		{"nobody there", map[string]string{"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},
-			"http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused"},
+		{
+			"nobody there",
+			map[string]string{"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},
+			"http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused",
+		},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			if c.set != nil && c.set["AWS_ENDPOINT_URL"] == "" {

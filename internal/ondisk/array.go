@@ -44,7 +44,7 @@ type frame[T any] struct {
 // NewArray returns an array that takes about so many bytes of memory, and the disk of a folder beyond that; with 0 bytes it takes memory only.
 func NewArray[T any](dir string, memory int) *Array[T] {
 	var record T
-	a := &Array[T]{dir: dir, shift: bits.Len(uint(pageSize/unsafe.Sizeof(record))) - 1} //nolint:gosec // only its size
+	a := &Array[T]{dir: dir, shift: bits.Len(uint(pageSize/unsafe.Sizeof(record))) - 1}
 	if memory > 0 {
 		a.limit = max(memory/pageSize, minFrames)
 	}

@@ -381,7 +381,7 @@ func (a *Analyzer) forest(b *BlockStats, s *SessionStats) {
 			sizes.add(int64(node.References))
 			inTrunk -= int64(node.References)
 		}
-		b.Top = append(b.Top, TopID{uint64(n), int64(node.References)})
+		b.Top = append(b.Top, TopID{uint64(id), int64(node.References)})
 		if len(b.Top) >= 64*topIDs {
 			b.Top = largest(b.Top)
 		}

@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -247,9 +248,7 @@ func (f *fleet) container(t *testing.T, pod fleetPod, known map[string]string) (
 	}
 	variables := map[string]string{}
 	for _, from := range c.EnvFrom {
-		for key, value := range secret(from.SecretRef.Name) {
-			variables[key] = value
-		}
+		maps.Copy(variables, secret(from.SecretRef.Name))
 	}
 	for _, v := range c.Env {
 		path, key := v.ValueFrom.FieldRef.Path, v.ValueFrom.SecretKeyRef
