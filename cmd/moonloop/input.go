@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"sync"
 
 	"github.com/moonloop/moonloop/internal/objects"
 )
@@ -28,19 +29,32 @@ func openInput(ctx context.Context, name string) (io.ReadCloser, error) {
 	return interruptible(ctx, open), nil
 }
 
-// interruptible returns a reader of the result of open, whose Read ends with ctx.
+// interruptible returns a reader of the result of open, whose Read ends with ctx. It opens and reads nothing before the first Read: what
+// follows the command in a script may need its standard input.
 func interruptible(ctx context.Context, open func() (io.ReadCloser, error)) io.ReadCloser {
 	r, w := io.Pipe()
-	go func() {
-		in, err := open()
-		if err == nil {
-			_, err = io.Copy(w, in)
-			_ = in.Close()
-		}
-		w.CloseWithError(err) // nil is io.EOF
-	}()
 	context.AfterFunc(ctx, func() { w.CloseWithError(errInterrupted) })
-	return r
+	return &lateReader{r, sync.OnceFunc(func() {
+		go func() {
+			in, err := open()
+			if err == nil {
+				_, err = io.Copy(w, in)
+				_ = in.Close()
+			}
+			w.CloseWithError(err) // nil is io.EOF
+		}()
+	})}
+}
+
+// lateReader is a pipe whose writer begins with the first Read.
+type lateReader struct {
+	*io.PipeReader
+	begin func()
+}
+
+func (r *lateReader) Read(p []byte) (int, error) {
+	r.begin()
+	return r.PipeReader.Read(p)
 }
 
 // standardInput is the standard input of a command, which may be silent.
