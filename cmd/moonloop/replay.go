@@ -34,6 +34,7 @@ import (
 	"github.com/moonloop/moonloop/convert"
 	"github.com/moonloop/moonloop/internal/gcpace"
 	"github.com/moonloop/moonloop/internal/live"
+	"github.com/moonloop/moonloop/internal/objects"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/transform"
@@ -103,6 +104,9 @@ func newReplay() (*cobra.Command, *replayFlags) {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if objects.IsURL(f.cfg.Trace.Name) { // Args has read it, before the stage could, or the settings name it
+				f.cfg.Trace.Name = objects.OnDay(f.cfg.Trace.Name, time.Now())
+			}
 			f.cfg.Settings = f.effective(cmd)
 			if f.print {
 				if err := writeSettings(cmd.OutOrStdout(), f.cfg.Settings); err != nil {

@@ -169,6 +169,9 @@ func TestObjectStore(t *testing.T) {
 		t.Errorf("a run that is there: %s", said)
 	}
 	s.do(measured, append(replay, "--force")...)
+	if _, said := s.do(exitUsage, "replay", "s3://moonloop/traces/{today}.jsonl", "--dry-run"); !strings.Contains(said, "not exist") || strings.Contains(said, "{today}") {
+		t.Errorf("the trace of a day that there is not: %s", said)
+	}
 	s.do(measured, "merge", runs, "--out", "s3://moonloop/runs/whole", "--parquet", "s3://moonloop/whole.parquet")
 	if out, _ := s.do(exitOK, "report", "s3://moonloop/runs/whole"); !strings.Contains(out, "s3://moonloop/runs/whole/report.html") {
 		t.Errorf("report says:\n%s", out)

@@ -159,11 +159,13 @@ service: {telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: {host: 
 	// What is in the store, read as files.
 	day := time.Now().UTC().Format(time.DateOnly)
 	var summary struct {
-		Trace  struct{ Rows int64 }
-		Shards []any `json:"shards"`
-		Count  struct {
-			Planned, Sent int64
-		} `json:"request_counts"`
+		Verdict struct {
+			Class   string   `json:"class"`
+			Reasons []string `json:"reasons"`
+		} `json:"verdict"`
+		Shards struct {
+			Each []any `json:"each"`
+		} `json:"shards"`
 	}
 	whole := filepath.Join(f.buckets, "moonloop", "reports", day)
 	content, err := os.ReadFile(filepath.Join(whole, "summary.json"))
@@ -177,8 +179,11 @@ service: {telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: {host: 
 	if err != nil {
 		t.Fatal(err)
 	}
-	if rows := bytes.Count(records, []byte("\n")); rows != conversations*turns || bytes.Count(records, []byte(`"outcome": "served"`))+bytes.Count(records, []byte(`"outcome":"served"`)) != rows || len(summary.Shards) != 4 {
-		t.Errorf("%d records of %d requests of production, %d shards", rows, conversations*turns, len(summary.Shards))
+	if rows := bytes.Count(records, []byte("\n")); rows != conversations*turns || bytes.Count(records, []byte(`"outcome": "served"`))+bytes.Count(records, []byte(`"outcome":"served"`)) != rows || len(summary.Shards.Each) != 4 {
+		t.Errorf("%d records of %d requests of production, %d shards", rows, conversations*turns, len(summary.Shards.Each))
+	}
+	if summary.Verdict.Class != "valid" {
+		t.Errorf("the merged report is %s: %v", summary.Verdict.Class, summary.Verdict.Reasons)
 	}
 	for _, name := range []string{"reports/" + day + "/report.html", "requests/" + day + ".parquet", "traces/" + day + ".meta.json"} {
 		if _, err := os.Stat(filepath.Join(f.buckets, "moonloop", name)); err != nil {
