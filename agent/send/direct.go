@@ -297,11 +297,7 @@ func (d *direct) roundTrip(ctx context.Context, f *flight, req *Request) (*http.
 			_, _ = io.CopyN(io.Discard, resp.Body, maxErrorBody)
 			_ = resp.Body.Close()
 		}
-		pause := time.NewTimer(wait)
-		select {
-		case <-pause.C:
-		case <-ctx.Done():
-			pause.Stop()
+		if !clock.Pause(ctx, wait) {
 			return nil, context.Cause(ctx)
 		}
 	}
@@ -310,7 +306,7 @@ func (d *direct) roundTrip(ctx context.Context, f *flight, req *Request) (*http.
 // attempt sends a request, and again if a kept connection turns out to be dead; see onlyRoundTrip.
 func (d *direct) attempt(ctx context.Context, f *flight, req *Request) (*http.Response, error) {
 	resp, err := d.once(ctx, f, req)
-	for n := 0; err != nil && n < maxReplays && ctx.Err() == nil && f.replay(); n++ {
+	for n := 0; f.again(ctx, n, err); n++ {
 		resp, err = d.once(ctx, f, req)
 	}
 	return resp, err

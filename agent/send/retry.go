@@ -45,13 +45,18 @@ func (o onlyRoundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 	once := r.WithContext(r.Context())
 	once.GetBody = nil // net/http sends nothing again that it cannot rewind
 	resp, err := t.RoundTrip(once)
-	for n := 0; err != nil && n < maxReplays && r.Context().Err() == nil && f.replay(); n++ {
+	for n := 0; f.again(r.Context(), n, err); n++ {
 		if once.Body, err = r.GetBody(); err != nil {
 			return nil, err
 		}
 		resp, err = t.RoundTrip(once)
 	}
 	return resp, err
+}
+
+// again reports whether an attempt that failed goes out again after n replays, because its kept connection was dead.
+func (f *flight) again(ctx context.Context, n int, err error) bool {
+	return err != nil && n < maxReplays && ctx.Err() == nil && f.replay()
 }
 
 // statusOverloaded is Anthropic's status where others use 503.
