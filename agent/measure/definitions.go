@@ -4,6 +4,7 @@
 package measure
 
 import (
+	"iter"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/clock"
@@ -20,7 +21,7 @@ type Definition struct {
 	// Title is its name for people, without the unit.
 	Title string
 	Unit  string
-	// Console marks the figures in the final table. The others are only in files.
+	// Console marks the figures in the final table and on the page. The others are only in files.
 	Console bool
 
 	of formula // for each served row that was sent once; nil: it needs more than one record
@@ -161,6 +162,17 @@ func connecting(p send.Phases) time.Duration { return p.Connect + p.TLS }
 func preparing(p send.Phases) time.Duration  { return p.Blocked + p.DNS + connecting(p) }
 func exchanging(p send.Phases) time.Duration { return p.Sending + p.Waiting + p.Receiving }
 func everything(p send.Phases) time.Duration { return preparing(p) + exchanging(p) }
+
+// Definitions returns the definitions of all figures, in the order of a report.
+func Definitions() iter.Seq2[ID, Definition] {
+	return func(yield func(ID, Definition) bool) {
+		for id, d := range definitions {
+			if !yield(ID(id), d) {
+				return
+			}
+		}
+	}
+}
 
 // Define returns the definition of a figure.
 func (id ID) Define() Definition { return definitions[id] }
