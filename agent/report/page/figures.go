@@ -31,10 +31,10 @@ type row struct {
 	figure
 }
 
-// rows returns the distributions of the final table, and the lateness.
+// rows returns the figures of the final table, and the lateness.
 func (r *Run) rows() (rows []row) {
 	for id, d := range measure.Definitions() {
-		if f := r.figures[id]; f.P50 != nil && (d.Console || id == measure.Lateness) {
+		if f := r.figures[id]; f.Avg != nil && (d.Console || id == measure.Lateness) {
 			rows = append(rows, row{d.Title, f})
 		}
 	}

@@ -19,9 +19,10 @@ func TestFiguresOfTheTable(t *testing.T) {
 	want := 0
 	for id, d := range measure.Definitions() {
 		if id.Single() {
-			continue
+			fmt.Fprintf(&values, `,%q:{"unit":%q,"avg":1}`, d.Tag, d.Unit)
+		} else {
+			fmt.Fprintf(&values, `,%q:{"unit":%q,"avg":1,"min":1,"max":1,"p50":1,"p90":1,"p99":1}`, d.Tag, d.Unit)
 		}
-		fmt.Fprintf(&values, `,%q:{"unit":%q,"avg":1,"min":1,"max":1,"p50":%d,"p90":1,"p99":1}`, d.Tag, d.Unit, 1000+int(id))
 		if d.Console {
 			want++
 		}
@@ -30,8 +31,8 @@ func TestFiguresOfTheTable(t *testing.T) {
 		strings.TrimPrefix(values.String(), ","), 1)
 	r := load(t, folder(t, map[string]string{summaryFile: summary, lines.File: line(0, 0, 1, 1, 2)}))
 	page := render(t, r)
-	for id, d := range measure.Definitions() {
-		if d.Console && !id.Single() && !strings.Contains(page, fmt.Sprintf(`<th scope="row">%s</th>`, html.EscapeString(d.Title))) {
+	for _, d := range measure.Definitions() {
+		if d.Console && !strings.Contains(page, fmt.Sprintf(`<th scope="row">%s</th>`, html.EscapeString(d.Title))) {
 			t.Errorf("%s is not on the page", d.Title)
 		}
 	}
