@@ -252,8 +252,8 @@ acceptance-fleet: build
 	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
 		go test -v -count=1 -timeout 120m -run '^TestAcceptanceFleet' ./test/collector
 
-## acceptance-sql: the queries of docs/sql.md, run with DuckDB on the public trace (TRACE), say what inspect says
-# Needs Python 3.10 or later (PYTHON). Installs into build/sql.
+## acceptance-sql: the queries of docs/sql.md, run with DuckDB, ClickHouse and Spark on the public trace (TRACE), say what inspect says
+# Needs Python 3.10 or later (PYTHON), and Java 17. Installs into build/sql (1.5 GB).
 acceptance-sql: moonloop
 	test/acceptance/sql/install.sh build/sql
 	MOONLOOP_SQL='$(CURDIR)/build/sql' MOONLOOP_TRACE='$(abspath $(TRACE))' MOONLOOP_OUT='$(CURDIR)/build/acceptance' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' \
