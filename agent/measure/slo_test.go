@@ -41,7 +41,7 @@ func TestParseSLOErrors(t *testing.T) {
 		"ttft":                               `"ttft"`,
 		"latency=5ms":                        "ttft, ttst, itl, tpot, e2e, ttfo or decode",
 		"output_token_throughput_per_user:1": "output_token_throughput_per_user",
-		"ttft=fast":                          `"fast" is no duration`,
+		"ttft=fast":                          `"fast" is not a duration`,
 		"ttft=0":                             "not above 0",
 		"ttft=-5ms":                          "not above 0",
 		"ttft=NaN":                           "no duration",
