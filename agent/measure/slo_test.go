@@ -44,8 +44,8 @@ func TestParseSLOErrors(t *testing.T) {
 		"ttft=fast":                          `"fast" is not a duration`,
 		"ttft=0":                             "not above 0",
 		"ttft=-5ms":                          "not above 0",
-		"ttft=NaN":                           "no duration",
-		"ttft=1e300":                         "no duration",
+		"ttft=NaN":                           "not a duration",
+		"ttft=1e300":                         "not a duration",
 		"itl=5ms,itl=6ms":                    "twice",
 		"e2e=1s,request_latency:5":           "twice",
 	} {
