@@ -94,10 +94,12 @@ func (r *Reader) Span(scope string, span ptrace.Span) *Record {
 func (r *Reader) Log(scope string, log plog.LogRecord) *Record {
 	rec := r.begin()
 	attributes := log.Attributes()
-	if scope == dynamoScope || textOf(attributes, "schema") == dynamoSchema {
-		rec.Dialect = DialectDynamo
-		r.dynamo(textOf(attributes, "payload"), uint64(log.Timestamp()))
-		return rec
+	for _, own := range requestLogs {
+		if scope == own.scope || textOf(attributes, "schema") == own.schema {
+			rec.Dialect = own.dialect
+			own.read(r, log)
+			return rec
+		}
 	}
 	name := eventName(log)
 	r.attributes(attributes)
