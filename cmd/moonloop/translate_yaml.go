@@ -281,7 +281,7 @@ func (y *yamlReader) walk(path string, value any, flags map[string]string) {
 	switch {
 	case value == nil:
 	case path == "sweep":
-		y.fail("sweep: %s", oneByOne)
+		y.fail("sweep: %s", reasons["oneByOne"])
 	case isSwitch && yamlSwitches[path][0] != "":
 		if name := yamlSwitches[path][1]; !on && name != "" {
 			y.args = append(y.args, "--"+name)
