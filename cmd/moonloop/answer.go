@@ -7,6 +7,7 @@ import (
 	"errors"
 	"html/template"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -101,7 +102,7 @@ func (a *answer) text(markdown bool) string {
 		if len(p.Table.Rows) > 0 {
 			b.WriteString(p.Table.render(markdown) + "\n\n")
 		}
-		notes = append(notes[:len(notes):len(notes)], p.Below...)
+		notes = append(slices.Clip(notes), p.Below...)
 	}
 	for _, n := range notes {
 		b.WriteString(onOneTerminal(n) + "\n")

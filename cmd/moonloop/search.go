@@ -223,7 +223,7 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 	c, err := f.Run(ctx, state.Probes)
 	if c != nil && len(c.Trials) > 0 {
 		state.searchResult = resultOf(c)
-		err = errors.Join(err, p.keep(state, c))
+		err = errors.Join(err, p.saveAnswer(state, c))
 	}
 	if err != nil {
 		return err
@@ -344,8 +344,8 @@ func (s *searchState) save(dir string) error {
 	return writeWhole(filepath.Join(dir, searchFile), atomicfile.Regular, func(w io.Writer) error { return encode(w, s) })
 }
 
-// keep writes the answer and its picture, and removes the last scaled trace.
-func (p *prober) keep(state searchState, c *study.Capacity) error {
+// saveAnswer writes the answer and its picture, and removes the last scaled trace.
+func (p *prober) saveAnswer(state searchState, c *study.Capacity) error {
 	_ = os.Remove(filepath.Join(p.dir, scaledTrace))
 	_ = os.Remove(mooncake.MetaName(filepath.Join(p.dir, scaledTrace)))
 	return errors.Join(state.save(p.dir), writeWhole(filepath.Join(p.dir, curveFile), atomicfile.Regular, func(w io.Writer) error {

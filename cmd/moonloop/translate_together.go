@@ -267,8 +267,16 @@ func (t *translator) scale(text string) {
 
 // stepFlags are the flags of moonloop transform that what was kept becomes.
 var stepFlags = [][2]string{
-	{"max-isl", "max-input"}, {"sample", "scale"}, {"output-len", "output-scale"}, {"prefix-roots", "roots"}, {"max-context", "max-context"},
-	{"conversations", "first-conversations"}, {"sessions", "first-conversations"}, {"turn-delay", "turn-delay"}, {"max-delay", "max-delay"}, {"draw", "draw"},
+	{"max-isl", "max-input"},
+	{"sample", "scale"},
+	{"output-len", "output-scale"},
+	{"prefix-roots", "roots"},
+	{"max-context", "max-context"},
+	{"conversations", "first-conversations"},
+	{"sessions", "first-conversations"},
+	{"turn-delay", "turn-delay"},
+	{"max-delay", "max-delay"},
+	{"draw", "draw"},
 }
 
 // synthesis translates AIPerf's synthesis flags to steps of moonloop transform. AIPerf multiplies shared and other parts of prompts

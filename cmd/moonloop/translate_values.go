@@ -214,8 +214,13 @@ var endpointNames = strings.Trim(fmt.Sprint(prompt.Endpoints()), "[]")
 
 // endpointPaths are the ends of the paths of endpoints.
 var endpointPaths = [][2]string{
-	{"/chat/completions", "chat"}, {"/completions", "completions"}, {"/responses", "responses"}, {"/messages", "messages"}, {"/embeddings", "embeddings"},
-	{"/generate", "generate"}, {"/generate_stream", "generate"}, // --no-stream decides which of the two
+	{"/chat/completions", "chat"},
+	{"/completions", "completions"},
+	{"/responses", "responses"},
+	{"/messages", "messages"},
+	{"/embeddings", "embeddings"},
+	{"/generate", "generate"},
+	{"/generate_stream", "generate"}, // --no-stream decides which of the two
 }
 
 func (t *translator) endpointPath(value string) error {
