@@ -147,7 +147,7 @@ bench-transform:
 # Peers that are not installed are skipped: make peers.
 bench-peers: build
 	$(STATIC) go build -o build/bench/bench ./bench
-	build/bench/bench -rounds '$(ROUNDS)' -slow '$(SLOW)' -trace '$(TRACE)' $(if $(SCENARIOS),-scenarios '$(SCENARIOS)') \
+	build/bench/bench -rounds '$(ROUNDS)' -slow $(SLOW) -trace '$(TRACE)' $(if $(SCENARIOS),-scenarios '$(SCENARIOS)') \
 		-command 'make bench-peers ROUNDS=$(ROUNDS) SLOW=$(SLOW)$(if $(SCENARIOS), SCENARIOS=$(SCENARIOS))'
 
 ## peers: install the peers of the bench into build/peers, at fixed versions; PEERS='vegeta k6' picks some
