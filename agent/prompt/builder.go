@@ -194,7 +194,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 		}
 	}
 
-	body := objects.Get().(*object) // the pool has nothing else
+	body := objects.Get().(*object)                                       // the pool has nothing else
 	if model := b.Model(row); model != "" && b.opt.Endpoint != Generate { // it serves one model, which has no name
 		body.set("model", quote(nil, model))
 	}

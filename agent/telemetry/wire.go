@@ -90,7 +90,7 @@ func (t *tokenSpan) appendEvents(b []byte) []byte {
 		b = protowire.AppendTag(b, spanEvents, protowire.BytesType)
 		b = protowire.AppendVarint(b, uint64(t.eventSize(i))) //nolint:gosec // a size
 		b = protowire.AppendTag(b, eventTime, protowire.Fixed64Type)
-		b = protowire.AppendFixed64(b, uint64(t.clk.Wall(time.Duration(at)).UnixNano())) //nolint:gosec // after 1970
+		b = protowire.AppendFixed64(b, uint64(t.clk.Wall(time.Duration(at)).UnixNano()))
 		b = protowire.AppendTag(b, eventName, protowire.BytesType)
 		b = protowire.AppendString(b, semconv.EventToken)
 		b = appendInt(b, semconv.TokenIndex, int64(i))
