@@ -120,7 +120,9 @@ func (d *dispatcher) fire(ctx context.Context, it *schedule.Item) {
 	d.live.sent(it.Offset)
 	d.tel.InFlight(1)
 	if p, prepared := it.Data.(*pending); prepared {
-		p.gate.Open(d.clk.Now())
+		now := d.clk.Now()
+		d.recorder.journal.Due(now)
+		p.gate.Open(now)
 	} else {
 		d.start(ctx, it, atOnce(d.clk.Now()))
 	}
@@ -175,7 +177,7 @@ func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversat
 	rec := d.newRecord(it)
 	rec.Server = p.engine.server
 	span := d.tel.StartRequest(c.span, it.Row, it.Intended)
-	d.recorder.journal.Sent(it.Index, max(d.clk.Now(), it.Intended))
+	d.recorder.journal.Sent(it.Index, max(d.clk.Now(), it.Intended), d.clk)
 	end, body := d.exchange(ctx, rec, c.history, span.Traceparent(), p)
 	d.engines.release(p.engine)
 	at, open := p.gate.Wait()
