@@ -238,6 +238,11 @@ acceptance-see: build
 	MOONLOOP_PAGE='$(CURDIR)/build/page' MOONLOOP_TRACE='$(abspath $(wildcard $(TRACE)))' \
 	MOONLOOP_OUT='$(CURDIR)/build/acceptance' go test -v -count=1 -timeout 30m -run '^TestAcceptance(Jaeger|Page|Prometheus)' ./test/acceptance
 
+## acceptance-shards: the public trace (TRACE), replayed by 1, 2, 8 and 64 processes, and merged; one of eight killed
+.PHONY: acceptance-shards
+acceptance-shards: moonloop
+	MOONLOOP_TRACE='$(abspath $(TRACE))' $(ACCEPT_ENGINE) -run '^TestAcceptanceShard' ./test/acceptance
+
 ## acceptance-fleet: captures over a real Kafka and a real S3 server, and kill -9 of all of them, lose nothing; SPANS=1000000
 # Needs Java 17 and Maven. Installs into build/fleet (0.2 GB).
 .PHONY: acceptance-fleet
@@ -247,8 +252,8 @@ acceptance-fleet: build
 	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
 		go test -v -count=1 -timeout 120m -run '^TestAcceptanceFleet' ./test/collector
 
-## acceptance-sql: the queries of docs/sql.md, run with DuckDB on the public trace (TRACE), say what inspect says
-# Needs Python 3.10 or later (PYTHON). Installs into build/sql.
+## acceptance-sql: the queries of docs/sql.md, run with DuckDB, ClickHouse and Spark on the public trace (TRACE), say what inspect says
+# Needs Python 3.10 or later (PYTHON), and Java 17. Installs into build/sql (1.5 GB).
 acceptance-sql: moonloop
 	test/acceptance/sql/install.sh build/sql
 	MOONLOOP_SQL='$(CURDIR)/build/sql' MOONLOOP_TRACE='$(abspath $(TRACE))' MOONLOOP_OUT='$(CURDIR)/build/acceptance' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' \
