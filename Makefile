@@ -42,6 +42,7 @@ COUNT    ?= 1
 TRACE    ?= ../shared/data/conversation_trace.jsonl
 SPEEDUP  ?= 30
 ROUNDS   ?= 5
+SLOW     ?= $(ROUNDS)
 SCENARIOS ?=
 ROWS     ?= 1000000
 STEPS    ?=
@@ -142,12 +143,12 @@ bench-transform:
 	MOONLOOP_SPEED_ROWS='$(ROWS)' MOONLOOP_SPEED_ROUNDS='$(ROUNDS)' MOONLOOP_SPEED_STEPS='$(STEPS)' \
 		go test -v -count=1 -timeout 0 -run '^TestSpeed$$' ./mooncake/transform
 
-## bench-peers: the agent beside its peers, end to end, into bench/RESULTS.md; ROUNDS=5 SCENARIOS=dispatch,streams
+## bench-peers: the agent beside its peers, end to end, into bench/RESULTS.md; ROUNDS=5 SLOW=1 SCENARIOS=dispatch,streams
 # Peers that are not installed are skipped: make peers.
 bench-peers: build
 	$(STATIC) go build -o build/bench/bench ./bench
-	build/bench/bench -rounds '$(ROUNDS)' -trace '$(TRACE)' $(if $(SCENARIOS),-scenarios '$(SCENARIOS)') \
-		-command 'make bench-peers ROUNDS=$(ROUNDS)$(if $(SCENARIOS), SCENARIOS=$(SCENARIOS))'
+	build/bench/bench -rounds '$(ROUNDS)' -slow $(SLOW) -trace '$(TRACE)' $(if $(SCENARIOS),-scenarios '$(SCENARIOS)') \
+		-command 'make bench-peers ROUNDS=$(ROUNDS) SLOW=$(SLOW)$(if $(SCENARIOS), SCENARIOS=$(SCENARIOS))'
 
 ## peers: install the peers of the bench into build/peers, at fixed versions; PEERS='vegeta k6' picks some
 peers:
@@ -268,12 +269,14 @@ acceptance-sql: moonloop
 	MOONLOOP_SQL='$(CURDIR)/build/sql' MOONLOOP_TRACE='$(abspath $(TRACE))' MOONLOOP_OUT='$(CURDIR)/build/acceptance' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' \
 		go test -v -count=1 -timeout 10m -run '^TestAcceptanceSQL$$' ./test/acceptance
 
-## acceptance-compile: a day of ROWS requests, a tenth and a hundredth of it, compiled by one process and in two shards; DuckDB counts; MEMORY=2GiB PYTHON=python3
-# Installs DuckDB into build/duckdb (0.1 GB). Takes up to 1.5 kB of disk for a request.
+## acceptance-compile: a day of ROWS requests, a tenth and a hundredth of it, by one process and in two shards; DuckDB counts; MEMORY=2GiB SHAPE=compact PYTHON=python3
+# SINGLE=10000000 leaves out the one process where there are more requests. Installs DuckDB into build/duckdb (0.1 GB). SHAPE=day takes up to
+# 1.5 kB of disk for a request.
 .PHONY: acceptance-compile
+acceptance-compile: SHAPE ?= day
 acceptance-compile: moonloop
 	test/acceptance/compile/install.sh build/duckdb
-	MOONLOOP_DUCKDB='$(CURDIR)/build/duckdb' MOONLOOP_ROWS='$(ROWS)' MOONLOOP_MEMORY='$(MEMORY)' \
+	MOONLOOP_DUCKDB='$(CURDIR)/build/duckdb' MOONLOOP_ROWS='$(ROWS)' MOONLOOP_MEMORY='$(MEMORY)' MOONLOOP_SHAPE='$(SHAPE)' MOONLOOP_SINGLE='$(SINGLE)' \
 		$(ACCEPT_ENGINE) -run '^TestAcceptanceCompile$$' ./test/acceptance
 
 ## acceptance-kubernetes: a real API server and real controllers, built into build/kubernetes, take manifests, kustomization and chart
