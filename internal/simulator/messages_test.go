@@ -29,14 +29,15 @@ func TestReplies(t *testing.T) {
 				if resp.StatusCode != r.Status || r.Path != path || r.Request.Stream != stream || reply == "" {
 					t.Errorf("%s: status %d, record %+v, reply %q", what, resp.StatusCode, r, reply)
 				}
-				call := len(header) > 0 && header[0] == HeaderToolCalls && path != "/v1/completions"
-				switch {
-				case len(header) > 0 && header[1] == "stream-error":
-					if !strings.Contains(reply, "error") {
-						t.Errorf("%s: %q", what, reply)
-					}
-				case r.Outcome != Finished || r.Status != http.StatusOK || r.OutputTokens != 7 || call != (r.FinishReason == "tool_calls") || call != strings.Contains(reply, "look"):
+				fault, call := "", len(header) > 0 && header[0] == HeaderToolCalls && path != "/v1/completions"
+				if len(header) > 0 && header[0] == HeaderFault {
+					fault = header[1]
+				}
+				if string(r.Fault) != fault || call != (r.FinishReason == "tool_calls") || call != strings.Contains(reply, `"look"`) {
 					t.Errorf("%s: record %+v, reply %q", what, r, reply)
+				}
+				if fault != "stream-error" && (r.Status != http.StatusOK || r.OutputTokens != 7) {
+					t.Errorf("%s: record %+v", what, r)
 				}
 			}
 		}
