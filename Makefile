@@ -46,6 +46,7 @@ COUNT    ?= 1
 TRACE    ?= ../shared/data/conversation_trace.jsonl
 SPEEDUP  ?= 30
 ROUNDS   ?= 5
+SLOW     ?= $(ROUNDS)
 SCENARIOS ?=
 ROWS     ?= 1000000
 STEPS    ?=
@@ -146,12 +147,12 @@ bench-transform:
 	MOONLOOP_SPEED_ROWS='$(ROWS)' MOONLOOP_SPEED_ROUNDS='$(ROUNDS)' MOONLOOP_SPEED_STEPS='$(STEPS)' \
 		go test -v -count=1 -timeout 0 -run '^TestSpeed$$' ./mooncake/transform
 
-## bench-peers: the agent beside its peers, end to end, into bench/RESULTS.md; ROUNDS=5 SCENARIOS=dispatch,streams
+## bench-peers: the agent beside its peers, end to end, into bench/RESULTS.md; ROUNDS=5 SLOW=1 SCENARIOS=dispatch,streams
 # Peers that are not installed are skipped: make peers.
 bench-peers: build
 	$(STATIC) go build -o build/bench/bench ./bench
-	build/bench/bench -rounds '$(ROUNDS)' -trace '$(TRACE)' $(if $(SCENARIOS),-scenarios '$(SCENARIOS)') \
-		-command 'make bench-peers ROUNDS=$(ROUNDS)$(if $(SCENARIOS), SCENARIOS=$(SCENARIOS))'
+	build/bench/bench -rounds '$(ROUNDS)' -slow $(SLOW) -trace '$(TRACE)' $(if $(SCENARIOS),-scenarios '$(SCENARIOS)') \
+		-command 'make bench-peers ROUNDS=$(ROUNDS) SLOW=$(SLOW)$(if $(SCENARIOS), SCENARIOS=$(SCENARIOS))'
 
 ## peers: install the peers of the bench into build/peers, at fixed versions; PEERS='vegeta k6' picks some
 peers:
@@ -242,6 +243,11 @@ acceptance-see: build
 	MOONLOOP_PAGE='$(CURDIR)/build/page' MOONLOOP_TRACE='$(abspath $(wildcard $(TRACE)))' \
 	MOONLOOP_OUT='$(CURDIR)/build/acceptance' go test -v -count=1 -timeout 30m -run '^TestAcceptance(Jaeger|Page|Prometheus)' ./test/acceptance
 
+## acceptance-shards: the public trace (TRACE), replayed by 1, 2, 8 and 64 processes, and merged; one of eight killed
+.PHONY: acceptance-shards
+acceptance-shards: moonloop
+	MOONLOOP_TRACE='$(abspath $(TRACE))' $(ACCEPT_ENGINE) -run '^TestAcceptanceShard' ./test/acceptance
+
 ## acceptance-fleet: captures over a real Kafka and a real S3 server, and kill -9 of all of them, lose nothing; SPANS=1000000
 # Needs Java 17 and Maven. Installs into build/fleet (0.2 GB).
 .PHONY: acceptance-fleet
@@ -251,19 +257,21 @@ acceptance-fleet: build
 	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
 		go test -v -count=1 -timeout 120m -run '^TestAcceptanceFleet' ./test/collector
 
-## acceptance-sql: the queries of docs/sql.md, run with DuckDB on the public trace (TRACE), say what inspect says
-# Needs Python 3.10 or later (PYTHON). Installs into build/sql.
+## acceptance-sql: the queries of docs/sql.md, run with DuckDB, ClickHouse and Spark on the public trace (TRACE), say what inspect says
+# Needs Python 3.10 or later (PYTHON), and Java 17. Installs into build/sql (1.5 GB).
 acceptance-sql: moonloop
 	test/acceptance/sql/install.sh build/sql
 	MOONLOOP_SQL='$(CURDIR)/build/sql' MOONLOOP_TRACE='$(abspath $(TRACE))' MOONLOOP_OUT='$(CURDIR)/build/acceptance' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' \
 		go test -v -count=1 -timeout 10m -run '^TestAcceptanceSQL$$' ./test/acceptance
 
-## acceptance-compile: a day of ROWS requests, a tenth and a hundredth of it, compiled by one process and in two shards; DuckDB counts; MEMORY=2GiB PYTHON=python3
-# Installs DuckDB into build/duckdb (0.1 GB). Takes up to 1.5 kB of disk for a request.
+## acceptance-compile: a day of ROWS requests, a tenth and a hundredth of it, by one process and in two shards; DuckDB counts; MEMORY=2GiB SHAPE=compact PYTHON=python3
+# SINGLE=10000000 leaves out the one process where there are more requests. Installs DuckDB into build/duckdb (0.1 GB). SHAPE=day takes up to
+# 1.5 kB of disk for a request.
 .PHONY: acceptance-compile
+acceptance-compile: SHAPE ?= day
 acceptance-compile: moonloop
 	test/acceptance/compile/install.sh build/duckdb
-	MOONLOOP_DUCKDB='$(CURDIR)/build/duckdb' MOONLOOP_ROWS='$(ROWS)' MOONLOOP_MEMORY='$(MEMORY)' \
+	MOONLOOP_DUCKDB='$(CURDIR)/build/duckdb' MOONLOOP_ROWS='$(ROWS)' MOONLOOP_MEMORY='$(MEMORY)' MOONLOOP_SHAPE='$(SHAPE)' MOONLOOP_SINGLE='$(SINGLE)' \
 		$(ACCEPT_ENGINE) -run '^TestAcceptanceCompile$$' ./test/acceptance
 
 ## acceptance-kubernetes: a real API server and real controllers, built into build/kubernetes, take manifests, kustomization and chart

@@ -85,7 +85,7 @@ func (q queueEncoding) Unmarshal(b []byte) (context.Context, xexporterhelper.Req
 	}
 	rest = rest[4:]
 	n, used := binary.Uvarint(rest)
-	if used <= 0 || n > uint64(len(rest)-used) {
+	if used <= 0 || n > uint64(len(rest)-used) { //nolint:gosec // not negative
 		return ctx, nil, fmt.Errorf("%w: it is cut off", errDamagedItem)
 	}
 	head, list := rest[used:used+int(n)], rest[used+int(n):] //nolint:gosec // just checked

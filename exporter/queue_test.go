@@ -152,6 +152,7 @@ func TestQueueOnDisk(t *testing.T) {
 	for name, encode := range map[string]func(t *testing.T) []byte{
 		"as this version stores it": nil,
 		"spans as an earlier version stored them": func(t *testing.T) []byte {
+			t.Helper()
 			b, err := pdatarequest.MarshalTraces(t.Context(), mixture())
 			if err != nil {
 				t.Fatal(err)
@@ -159,6 +160,7 @@ func TestQueueOnDisk(t *testing.T) {
 			return b
 		},
 		"spans alone": func(t *testing.T) []byte {
+			t.Helper()
 			b, err := new(ptrace.ProtoMarshaler).MarshalTraces(mixture())
 			if err != nil {
 				t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -20,6 +21,16 @@ type member struct {
 	name  string
 	raw   []byte // the value, unless it is generated
 	value []part
+}
+
+// objects are bodies before they become parts.
+var objects = sync.Pool{New: func() any { return new(make(object, 0, 16)) }}
+
+// free gives an object of the pool back. Nothing may refer to its members.
+func (o *object) free() {
+	clear(*o)
+	*o = (*o)[:0]
+	objects.Put(o)
 }
 
 var errNotObject = errors.New("not a JSON object")
@@ -83,7 +94,7 @@ func (o object) integer(name string) int64 {
 }
 
 // set sets a member's value. A new member is added at the end.
-func (o *object) set(name string, value []byte) { o.put(member{name: name, raw: value}) }
+func (o *object) set(name string, value []byte) { o.setMember(member{name: name, raw: value}) }
 
 // setParts sets a member to a value that may be generated.
 func (o *object) setParts(name string, value []part) {
@@ -91,10 +102,10 @@ func (o *object) setParts(name string, value []part) {
 		o.set(name, value[0].raw)
 		return
 	}
-	o.put(member{name: name, value: value})
+	o.setMember(member{name: name, value: value})
 }
 
-func (o *object) put(m member) {
+func (o *object) setMember(m member) {
 	if i := o.index(m.name); i >= 0 {
 		(*o)[i] = m
 		return
@@ -105,7 +116,7 @@ func (o *object) put(m member) {
 // merge sets the members of other.
 func (o *object) merge(other object) {
 	for _, m := range other {
-		o.put(m)
+		o.setMember(m)
 	}
 }
 

@@ -126,7 +126,7 @@ func (b *Batch) UnmarshalFrom(src []byte) error {
 			return -1
 		}
 		src = src[n:]
-		return int(v) //nolint:gosec // at most MaxRecord
+		return int(v)
 	}
 	n, at := number(), 0
 	for range n {

@@ -41,6 +41,12 @@ const aliasTrace = `{"timestamp":0,"input_length":1100,"output_length":2,"hash_i
 {"timestamp":120,"input_length":700,"output_length":2,"hash_ids":[6,7]}
 `
 
+// The states of flags that a replay has.
+const (
+	yes    = "yes"
+	partly = "partly"
+)
+
 // arrived is a request as an engine saw it.
 type arrived struct {
 	at     time.Time
