@@ -238,6 +238,11 @@ acceptance-see: build
 	MOONLOOP_PAGE='$(CURDIR)/build/page' MOONLOOP_TRACE='$(abspath $(wildcard $(TRACE)))' \
 	MOONLOOP_OUT='$(CURDIR)/build/acceptance' go test -v -count=1 -timeout 30m -run '^TestAcceptance(Jaeger|Page|Prometheus)' ./test/acceptance
 
+## acceptance-shards: the public trace (TRACE), replayed by 1, 2, 8 and 64 processes, and merged; one of eight killed
+.PHONY: acceptance-shards
+acceptance-shards: moonloop
+	MOONLOOP_TRACE='$(abspath $(TRACE))' $(ACCEPT_ENGINE) -run '^TestAcceptanceShard' ./test/acceptance
+
 ## acceptance-fleet: captures over a real Kafka and a real S3 server, and kill -9 of all of them, lose nothing; SPANS=1000000
 # Needs Java 17 and Maven. Installs into build/fleet (0.2 GB).
 .PHONY: acceptance-fleet

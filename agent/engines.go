@@ -31,9 +31,9 @@ const (
 	LeastLoaded Balance = "least-loaded" // the one with the fewest requests of this process in flight; if there are several, the next in turn
 	BySession   Balance = "session"      // all turns of a session to one, by a hash of its id; rows without a session in turn
 	// ByPrefix sends all rows with the same first block below the trunk to one engine, by a hash of the block's id. The trunk is the set of
-	// blocks that more rows have than half of an engine's share, such as a system prompt's; they would send nearly all requests to one
-	// engine. Rows that end in the trunk are sent in turn. Rows without block ids, or with those of a new turn only, are sent as with
-	// BySession.
+	// blocks, such as a system prompt's, that are in more rows than half of an engine's share. Sent by these blocks, nearly all requests
+	// would go to one engine. Rows that end in the trunk are sent in turn. Rows without block ids, or with those of a new turn only, are
+	// sent as with BySession.
 	ByPrefix Balance = "prefix"
 )
 
@@ -70,11 +70,11 @@ func (e *engines) follow(s *load.Stream, said *notices) {
 	trunk, rows := s.Trunk(share)
 	switch {
 	case !e.whole:
-		said.warn("balance: rows are new turns of their sessions, so that requests go by session, not by prefix")
+		said.warn("balance: rows are new turns of their sessions, so requests are sent by session, not by prefix")
 	case rows == 0:
-		said.warn("balance: the first rows have no block ids, so that they go by session, or in turn, not by prefix")
+		said.warn("balance: the first rows have no block ids, so requests are sent by session or in turn, not by prefix")
 	default:
-		said.note("balance: the trunk has %s, which more than %.3g %% of the first %s have; requests go by the first block below",
+		said.note("balance: the trunk has %s that are in more than %.3g %% of the first %s; requests are sent by their first block below the trunk",
 			term.Counted(int64(len(trunk)), "blocks"), 100*share, term.Counted(int64(rows), "rows"))
 	}
 	e.trunk = trunk

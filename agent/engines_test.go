@@ -194,7 +194,7 @@ func TestBalanceByPrefix(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := "balance: the trunk has 2 blocks, which more than 16.7 % of the first 127 rows have; requests go by the first block below"
+		want := "balance: the trunk has 2 blocks that are in more than 16.7 % of the first 127 rows; requests are sent by their first block below the trunk"
 		if said := slices.Contains(notes, want); said != (balance == ByPrefix) {
 			t.Errorf("%s: told %q", balance, notes)
 		}

@@ -201,7 +201,7 @@ func (in *input) announce(s Schedule, said *notices) {
 	default:
 	}
 	if n := info.Following; n > 0 {
-		said.note("graphs: %d of the first %d rows go when the rows that they wait for have ended; --open-loop sends them at their timestamps", n, info.Rows)
+		said.note("graphs: %d of the first %d rows are sent when the rows that they wait for have ended; --open-loop sends them at their timestamps", n, info.Rows)
 	}
 	// Missing fields, ids out of order and large ids do not change what a replay sends or predicts.
 	harmless := []mooncake.Rule{mooncake.V1, mooncake.V7, mooncake.V8}

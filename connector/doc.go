@@ -7,5 +7,5 @@
 // caches of any size would hit on the live traffic, how large the working set is, and which prefixes are shared most. README.md describes
 // its configuration and metrics; [stats.Reuse] estimates them.
 //
-// It reads only keyed hashes, and has no text.
+// It reads only keyed hashes, and never sees text.
 package connector

@@ -6,6 +6,8 @@ package genai
 import (
 	"strings"
 
+	"go.opentelemetry.io/collector/pdata/plog"
+
 	"github.com/moonloop/moonloop/semconv"
 )
 
@@ -57,6 +59,16 @@ var dialects = []struct {
 	{DialectOTel, nil, nil, []string{semconv.GenAIProviderName}},
 	{DialectOTel136, nil, nil, []string{semconv.GenAISystem}},
 	{DialectUnknown, nil, nil, []string{"gen_ai.", "llm."}},
+}
+
+// requestLogs lists the producers whose log records are requests, in a format of their own. They are recognised by the name of the scope, or
+// by the attribute "schema".
+var requestLogs = []struct {
+	dialect       Dialect
+	scope, schema string
+	read          func(*Reader, plog.LogRecord)
+}{
+	{DialectDynamo, dynamoScope, dynamoSchema, (*Reader).dynamo},
 }
 
 // mark is a set of hints from the attributes of a span: dialects, by index, and flattened messages that can replace a document.

@@ -4,7 +4,7 @@
 // Package genai reads GenAI telemetry of any producer: it converts a span or a log record to one inference [Record].
 //
 // Instrumentations, gateways and engines name the same facts differently, and some write them as JSON inside strings. A [Reader]
-// has tables of names (keys.go, dialect.go): which attribute contains which fact, and which of two is used if both exist. From an
+// has tables of names (fields.go, dialect.go): which attribute contains which fact, and which of two is used if both exist. From an
 // unknown dialect it reads whatever has a known name.
 //
 // # Contract

@@ -3,7 +3,11 @@
 
 package genai
 
-import "strconv"
+import (
+	"strconv"
+
+	"go.opentelemetry.io/collector/pdata/plog"
+)
 
 // Names of Dynamo's request trace.
 const (
@@ -11,11 +15,10 @@ const (
 	dynamoSchema = "dynamo.request.trace.v1"
 )
 
-// dynamo reads one record of Dynamo's request trace, the payload of a log record. EventNano is the time of the log record, 0 if it
-// has none.
-func (r *Reader) dynamo(payload string, eventNano uint64) {
+// dynamo reads one record of Dynamo's request trace, the payload of a log record.
+func (r *Reader) dynamo(log plog.LogRecord) {
 	rec, t := &r.record, &r.doc
-	if !t.parse(payload) || t.kind(0) != nodeObject {
+	if !t.parse(textOf(log.Attributes(), "payload")) || t.kind(0) != nodeObject {
 		return
 	}
 	switch t.str(t.get(0, "event_type")) {
@@ -41,12 +44,12 @@ func (r *Reader) dynamo(payload string, eventNano uint64) {
 		rec.TimeToFirstToken = Some(ttft.V / 1e3)
 	}
 	rec.addReason(t.str(t.get(request, "finish_reason")))
-	r.dynamoTimes(request, eventNano)
+	r.dynamoTimes(request, uint64(log.Timestamp()))
 	r.dynamoHashes(replay)
 }
 
-// dynamoTimes reads when the request arrived and ended. If the arrival is missing, it is computed from the time of the event, which
-// is the end.
+// dynamoTimes reads when the request arrived and ended. If the arrival is missing, it is computed from the time of the log record, 0 if it has
+// none, which is the end.
 func (r *Reader) dynamoTimes(request int32, eventNano uint64) {
 	rec, t := &r.record, &r.doc
 	var total uint64

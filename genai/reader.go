@@ -94,10 +94,12 @@ func (r *Reader) Span(scope string, span ptrace.Span) *Record {
 func (r *Reader) Log(scope string, log plog.LogRecord) *Record {
 	rec := r.begin()
 	attributes := log.Attributes()
-	if scope == dynamoScope || textOf(attributes, "schema") == dynamoSchema {
-		rec.Dialect = DialectDynamo
-		r.dynamo(textOf(attributes, "payload"), uint64(log.Timestamp()))
-		return rec
+	for _, own := range requestLogs {
+		if scope == own.scope || textOf(attributes, "schema") == own.schema {
+			rec.Dialect = own.dialect
+			own.read(r, log)
+			return rec
+		}
 	}
 	name := eventName(log)
 	r.attributes(attributes)
@@ -246,21 +248,6 @@ func (r *Reader) facts(name string) {
 	}
 	if !rec.TimeToFirstToken.Set && rec.Dialect != DialectOpenLIT { // its value is wrong
 		rec.TimeToFirstToken = s.seconds(fieldServerTTFT)
-	}
-}
-
-// guessOperation returns the operation of a request whose dialect does not have one.
-func guessOperation(dialect Dialect, name string) string {
-	switch dialect {
-	case DialectOpenInference, DialectEnvoy:
-		if strings.HasSuffix(name, "Completions") && !strings.Contains(name, "Chat") || name == "Completion" || name == "CreateCompletion" {
-			return semconv.OperationTextCompletion
-		}
-		return semconv.OperationChat
-	case DialectVercel, DialectGenkit, DialectLangfuse, DialectLiteLLM:
-		return semconv.OperationChat
-	default:
-		return "" // an engine's span may be both
 	}
 }
 

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package mooncake is the Mooncake trace: rows of request lengths, arrival times and block ids, as JSON lines.
+// Package mooncake implements the Mooncake trace format: rows of request lengths, arrival times and block ids, as JSON lines.
 //
 // It reads traces ([Open], [Reader]) and writes them ([Create], [Writer]), together with the metadata file, or sidecar, which has what rows
 // cannot express ([Meta]). It checks a trace against the rules of the format ([Checker]), renumbers its ids canonically ([Renumber]), and
@@ -53,14 +53,15 @@
 // continues is the number of leading ids that the row has in common with an earlier row: the row that its first reply answers. Here these
 // are the first 81 ids of the row 3 rows earlier. The ranges in the row itself follow them, and its replies follow all replies of the
 // earlier row. A reader remembers the ranges and the replies of the last 16,384 rows, or of fewer if those have more than 2^20 in all. If
-// the earlier row is further up, a [Writer] writes a row in full. Rows in memory are always complete.
+// the earlier row is further back than that, a [Writer] writes the row in full. Rows in memory are always complete.
 //
 // # Lenient and strict reading
 //
 // A reader refuses rows that it cannot understand, and reports where and why ([RowError]). It reads and counts ([Notice]) unusual rows that
 // have only one sensible meaning: unknown keys, fields of other tools without effect, more ids than the length has room for. With
-// [ReaderOptions].Strict, unknown keys and surplus ids are errors, and so are rows that are not on a line of their own, and ids that have
-// two parents or two fills, or disagree with ranges. Replies to rows that were left out are left out, too, and counted.
+// [ReaderOptions].Strict, these are errors: unknown keys, surplus ids, rows that are not on a line of their own, ids that follow two
+// different ids or have two fills, and ids that disagree with ranges. A reader leaves out replies to rows that were left out, and counts
+// them.
 //
 // # Memory
 //

@@ -49,7 +49,7 @@ func ParseObjectives(text string) ([]Objective, error) {
 				bound, o.unit = strings.TrimSpace(share), "%"
 			}
 			if o.Bound, err = strconv.ParseFloat(bound, 64); err != nil {
-				return nil, bad("its bound is no duration and no number")
+				return nil, bad("its bound is neither a duration nor a number")
 			}
 		}
 		if !(o.Bound > 0) || math.IsInf(o.Bound, 0) {

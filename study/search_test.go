@@ -298,13 +298,13 @@ func TestSearchRefuses(t *testing.T) {
 		"":               "has no < or >",
 		"ttft.p99":       "has no < or >",
 		"<2s":            "is no metric",
-		"ttft.p99<fast":  "no duration and no number",
+		"ttft.p99<fast":  "neither a duration nor a number",
 		"ttft.p99<-1s":   "not above 0",
 		"ttft.p99<NaN":   "not above 0",
 		"ttft.p99<2s,":   "has no < or >",
 		"ttft.<2s":       "is no metric",
 		"throughput>0":   "not above 0",
-		"ttft.p99<1e999": "no duration and no number",
+		"ttft.p99<1e999": "neither a duration nor a number",
 	} {
 		if o, err := ParseObjectives(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v; want %q", text, o, err, want)

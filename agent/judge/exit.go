@@ -14,7 +14,7 @@ const (
 	ExitInterrupted = 130 // stopped by a signal
 )
 
-// Ending has what decides the exit code, in addition to the verdict.
+// Ending has the facts that decide the exit code, in addition to the verdict.
 type Ending struct {
 	Interrupted bool // stopped by a signal before its end
 	InputError  bool // ended by wrong usage or input

@@ -4,6 +4,7 @@
 package measure
 
 import (
+	"iter"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/clock"
@@ -20,7 +21,7 @@ type Definition struct {
 	// Title is its name for people, without the unit.
 	Title string
 	Unit  string
-	// Console marks the figures in the final table. The others are only in files.
+	// Console marks the figures in the final table and on the page. The others are only in files.
 	Console bool
 
 	of formula // for each served row that was sent once; nil: it needs more than one record
@@ -83,24 +84,24 @@ var (
 
 // The single numbers, after all distributions. Aggregate.Figures documents their formulas and sources.
 var (
-	TokenThroughput   = define("output_token_throughput", "Output Token Throughput", "tokens/sec", true, nil)
-	TotalThroughput   = define("total_token_throughput", "Total Token Throughput", "tokens/sec", true, nil)
-	RequestThroughput = define("request_throughput", "Request Throughput", "requests/sec", true, nil)
-	RequestCount      = define("request_count", "Request Count", "requests", true, nil)
-	ErrorCount        = define("error_request_count", "Error Request Count", "requests", false, nil)
-	ErrorRate         = define("request_error_rate", "Request Error Rate", "%", false, nil)
-	Goodput           = define("goodput", "Goodput", "requests/sec", true, nil)
-	GoodCount         = define("good_request_count", "Good Request Count", "requests", false, nil)
-	GoodFraction      = define("good_request_fraction", "Good Request Fraction", "ratio", false, nil)
-	Duration          = define("benchmark_duration", "Benchmark Duration", "sec", false, nil)
-	TotalInput        = define("total_isl", "Total Input Tokens", "tokens", false, nil)
-	TotalOutput       = define("total_osl", "Total Output Tokens", "tokens", false, nil)
-	TotalCached       = define("total_usage_prompt_cache_read_tokens", "Total Cached Prompt Tokens", "tokens", false, nil)
-	CacheReadPct      = define("overall_usage_prompt_cache_read_pct", "Cached Share of Prompt Tokens", "%", false, nil)
-	InteractivityP90  = define("e2e_normalized_interactivity_p90", "E2E Normalized Interactivity P90", "tokens/sec/user", false, nil)
-	InteractivityP75  = define("e2e_normalized_interactivity_p75", "E2E Normalized Interactivity P75", "tokens/sec/user", false, nil)
-	PeakConcurrency   = define("peak_concurrency", "Peak Concurrency", "requests", true, nil)
-	PeakTokens        = define("peak_output_token_throughput", "Peak Output Token Throughput", "tokens/sec", false, nil)
+	TokenThroughput   = single("output_token_throughput", "Output Token Throughput", "tokens/sec", true)
+	TotalThroughput   = single("total_token_throughput", "Total Token Throughput", "tokens/sec", true)
+	RequestThroughput = single("request_throughput", "Request Throughput", "requests/sec", true)
+	RequestCount      = single("request_count", "Request Count", "requests", true)
+	ErrorCount        = single("error_request_count", "Error Request Count", "requests", false)
+	ErrorRate         = single("request_error_rate", "Request Error Rate", "%", false)
+	Goodput           = single("goodput", "Goodput", "requests/sec", true)
+	GoodCount         = single("good_request_count", "Good Request Count", "requests", false)
+	GoodFraction      = single("good_request_fraction", "Good Request Fraction", "ratio", false)
+	Duration          = single("benchmark_duration", "Benchmark Duration", "sec", false)
+	TotalInput        = single("total_isl", "Total Input Tokens", "tokens", false)
+	TotalOutput       = single("total_osl", "Total Output Tokens", "tokens", false)
+	TotalCached       = single("total_usage_prompt_cache_read_tokens", "Total Cached Prompt Tokens", "tokens", false)
+	CacheReadPct      = single("overall_usage_prompt_cache_read_pct", "Cached Share of Prompt Tokens", "%", false)
+	InteractivityP90  = single("e2e_normalized_interactivity_p90", "E2E Normalized Interactivity P90", "tokens/sec/user", false)
+	InteractivityP75  = single("e2e_normalized_interactivity_p75", "E2E Normalized Interactivity P75", "tokens/sec/user", false)
+	PeakConcurrency   = single("peak_concurrency", "Peak Concurrency", "requests", true)
+	PeakTokens        = single("peak_output_token_throughput", "Peak Output Token Throughput", "tokens/sec", false)
 )
 
 // definitions are the definitions of all figures, by ID.
@@ -111,6 +112,9 @@ func define(tag, title, unit string, console bool, of formula) ID {
 	definitions = append(definitions, Definition{tag, title, unit, console, of})
 	return ID(len(definitions) - 1)
 }
+
+// single defines a figure that is one number, which [Aggregate] computes from all records.
+func single(tag, title, unit string, console bool) ID { return define(tag, title, unit, console, nil) }
 
 func latency(tag, title string, console bool, of span) ID {
 	if of == nil {
@@ -161,6 +165,17 @@ func connecting(p send.Phases) time.Duration { return p.Connect + p.TLS }
 func preparing(p send.Phases) time.Duration  { return p.Blocked + p.DNS + connecting(p) }
 func exchanging(p send.Phases) time.Duration { return p.Sending + p.Waiting + p.Receiving }
 func everything(p send.Phases) time.Duration { return preparing(p) + exchanging(p) }
+
+// Definitions returns the definitions of all figures, in the order of a report.
+func Definitions() iter.Seq2[ID, Definition] {
+	return func(yield func(ID, Definition) bool) {
+		for id, d := range definitions {
+			if !yield(ID(id), d) {
+				return
+			}
+		}
+	}
+}
 
 // Define returns the definition of a figure.
 func (id ID) Define() Definition { return definitions[id] }

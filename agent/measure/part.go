@@ -23,8 +23,8 @@ type Server struct {
 	Port    int
 }
 
-// Instance returns the engine that served the request, or was to: its name in a response header, else host:port if there are several
-// engines, else empty.
+// Instance returns the engine that served the request, or was chosen to serve it: its name in a response header, else host:port if there
+// are several engines, else empty.
 func (r *Record) Instance() string {
 	switch {
 	case r.Exchange.Instance != "":
@@ -86,7 +86,7 @@ type part struct {
 // parts are the parts of one kind, by name.
 type parts map[string]*part
 
-// of returns the part with a name. If there are more than most names, the later ones share a part.
+// of returns the part with a name. The first names, up to most of them, have their own parts; later names share one.
 func (all parts) of(name string, most int) *part {
 	if all[name] == nil && len(all) >= most {
 		name = semconv.ErrorOther

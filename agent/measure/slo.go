@@ -73,7 +73,7 @@ func parseMillis(text string) (time.Duration, error) {
 		d, err = time.Duration(ms*float64(time.Millisecond)), nil
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%q is no duration, want for example 500ms", text)
+		return 0, fmt.Errorf("%q is not a duration: want one such as 500ms", text)
 	}
 	if d <= 0 {
 		return 0, fmt.Errorf("%q is not above 0", text)

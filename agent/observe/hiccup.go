@@ -15,7 +15,7 @@ import (
 const (
 	// tick is the meter's period: short compared with the lateness that matters, long compared with the cost of a wake-up.
 	tick = 2 * time.Millisecond
-	// HiccupFloor is the lateness from which on a tick counts as a hiccup. Smaller values are the ordinary cost of a wake-up on a busy
+	// HiccupFloor is the lateness at which a tick begins to count as a hiccup. Smaller values are the ordinary cost of a wake-up on a busy
 	// machine.
 	HiccupFloor = time.Millisecond
 	// maxHiccups is the maximum number of hiccups that Excused remembers: 1 MiB. Beyond it, the older half is dropped.

@@ -111,7 +111,7 @@ func schemaOf(t *testing.T, all members) *jsonschema.Schema {
 	for _, m := range all {
 		if _, is := figureIDs()[m.key]; is && !measured { // all of them, in their order
 			measured = true
-			for id := measure.TTFT; id <= measure.PeakTokens; id++ {
+			for id := range measure.Definitions() {
 				add(figureMember(id, measure.Stat{}))
 			}
 		}
@@ -123,7 +123,7 @@ func schemaOf(t *testing.T, all members) *jsonschema.Schema {
 // figureIDs are the figures by their keys.
 func figureIDs() map[string]measure.ID {
 	ids := map[string]measure.ID{}
-	for id := measure.TTFT; id <= measure.PeakTokens; id++ {
+	for id := range measure.Definitions() {
 		ids[id.String()] = id
 	}
 	return ids

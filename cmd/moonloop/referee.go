@@ -56,7 +56,7 @@ func newRefereeCommand() *cobra.Command {
 	var f judgeFlags
 	cmd := &cobra.Command{
 		Use:   "referee RECORD",
-		Short: "Tell how late a load generator was, and how wrong its figures are",
+		Short: "Measure how late a load generator was, and how wrong its figures are",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 1 {
 				return nil

@@ -3,7 +3,7 @@
 
 package main
 
-// This file is the verb that replays production while it runs, minutes behind it.
+// This file is the verb that replays live production traffic, a few minutes behind.
 
 import (
 	"context"
@@ -37,7 +37,7 @@ func newShadowCommand() *cobra.Command {
 	var f shadowFlags
 	cmd := &cobra.Command{
 		Use:   "shadow FOLDER --out DIR --allow-target URL [flags] -- --url URL",
-		Short: "Replay production to another engine while it runs, minutes behind it",
+		Short: "Replay live production traffic to another engine, a few minutes behind",
 		Args: func(cmd *cobra.Command, args []string) error {
 			own := len(args)
 			if at := cmd.ArgsLenAtDash(); at >= 0 {

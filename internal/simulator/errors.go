@@ -19,7 +19,7 @@ type apiError struct {
 	message    string
 	retry      bool   // with Retry-After
 	late       bool   // found only after the reply had begun, by engines of [Config].ErrorsInStream
-	media, raw string // a content type and a body of its own, in another shape than OpenAI's
+	media, raw string // a content type and a body, which may be empty, in another shape than OpenAI's; no media: OpenAI's shape
 }
 
 func badRequest(param, format string, args ...any) *apiError {
@@ -57,7 +57,7 @@ func errorBody(message, kind string, param, code any) []byte {
 // write answers a request with the error and returns the number of body bytes.
 func (e *apiError) write(w http.ResponseWriter) int {
 	media, body := mediaJSON, e.body()
-	if e.raw != "" {
+	if e.media != "" {
 		media, body = e.media, []byte(e.raw)
 	}
 	return respond(w, e.status, media, body)

@@ -97,7 +97,7 @@ func (e *apiError) ofGenerate() []byte {
 
 // inGenerate returns the refusal in the shape and with the status of TGI's own API, unless it has one of its own.
 func (e *apiError) inGenerate() *apiError {
-	if e.raw != "" {
+	if e.media != "" {
 		return e
 	}
 	other := *e

@@ -172,7 +172,7 @@ func (e *apiError) ofMessages() []byte {
 
 // inMessages returns the refusal in the shape of the Messages API, unless it has one of its own.
 func (e *apiError) inMessages() *apiError {
-	if e.raw != "" {
+	if e.media != "" {
 		return e
 	}
 	other := *e

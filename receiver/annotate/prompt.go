@@ -24,11 +24,11 @@ type Written struct {
 //
 //   - a message is its role, 0A, its pieces one after the other with nothing between them, 0A. Pieces are texts, reasoning,
 //     tool calls, tool results, parts that are not known, and media, as [genai.Piece] has them.
-//   - a medium is {"media":"…"} with the SHA-256 of its piece in hex, and as many 00 as complete the cell: the bytes of an image
-//     have nothing to do with its tokens, and text behind it begins with a cell of its own.
+//   - a medium is {"media":"…"} with the SHA-256 of its piece in hex, followed by as many 00 as fill the cell. So the text after it begins
+//     with a new cell: the bytes of an image have nothing to do with its tokens.
 //   - the definition of a tool is a message of the role "tools".
-//   - the last message of content that was cut has no 0A at its end: what is written is then the beginning of what the
-//     whole would have been, and its full cells are those of the whole.
+//   - if content was cut, its last message has no 0A at its end. So its bytes are the beginning of the bytes of the complete content, and
+//     its full cells are equal to the first cells of the complete content.
 //
 // Several contents one after another make one prompt.
 func Prompt(h *blockhash.Hasher, content *genai.Content) Written {
@@ -41,7 +41,7 @@ func Prompt(h *blockhash.Hasher, content *genai.Content) Written {
 }
 
 // Reply writes the reply to a whole prompt after it, as the message that it becomes in the next prompt, and returns its end. ok is false if
-// the reply is not known completely; the text written then is useless, and the chain of the prompt must be taken before.
+// the reply is not known completely; the text written is then useless, so the caller must take the chain of the prompt before the call.
 func Reply(h *blockhash.Hasher, reply *genai.Reply) (end blockhash.End, ok bool) {
 	w := promptWriter{h: h}
 	if !reply.Walk(w.piece) {

@@ -90,13 +90,13 @@ type engine struct {
 
 // startEngine starts the simulator as the golden cache figure wants it: blocks of 512 tokens, infinite cache, lookup
 // and commit at admission. Its latencies are small, and long enough for hundreds of streams to be open at once.
-func startEngine(t *testing.T, dir string) *engine {
+func startEngine(t *testing.T, dir string, flags ...string) *engine {
 	t.Helper()
 	e := &engine{record: filepath.Join(dir, "engine.jsonl")}
-	e.process = start(t, dir, "engine", nil, setting(t, "MOONLOOP_BIN"), "simulate", "--listen", "127.0.0.1:0",
-		"--prefill", "5ms", "--prefill-per-token", "1us", "--decode", "5ms",
-		"--block-size", "512", "--cache-blocks", "0", "--cache-commit", "admission",
-		"--record", e.record, "--record-writes=false")
+	e.process = start(t, dir, "engine", nil, setting(t, "MOONLOOP_BIN"), append([]string{
+		"simulate", "--listen", "127.0.0.1:0", "--prefill", "5ms", "--prefill-per-token", "1us", "--decode", "5ms",
+		"--block-size", "512", "--cache-blocks", "0", "--cache-commit", "admission", "--record", e.record, "--record-writes=false",
+	}, flags...)...)
 	e.url = e.find(t, listening)
 	return e
 }

@@ -172,7 +172,7 @@ func TestContentSecurityPolicy(t *testing.T) {
 func TestKilledRun(t *testing.T) {
 	records := line(0, 0, 10, 5, 3) + line(1, 100, 20, 5, 3) + `{"input_length": 7, "resu`
 	html := render(t, load(t, folder(t, map[string]string{lines.Partial: records})))
-	for _, want := range []string{"This run did not end", "Only requests that had ended", "Time to first token", "of 2"} {
+	for _, want := range []string{"This run did not end", "Only requests that had ended", "Time to First Token", "of 2"} {
 		if !strings.Contains(html, want) {
 			t.Errorf("the page does not say %q", want)
 		}

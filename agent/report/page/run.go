@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/report/lines"
 	"github.com/moonloop/moonloop/internal/atomicfile"
 )
@@ -35,6 +36,7 @@ type Run struct {
 	dir     string
 	killed  bool // no summary: the run did not end
 	summary summary
+	figures map[measure.ID]figure // those of summary.json, or, of a killed run, those of its records
 
 	requests, served int64
 	outcomes         map[string]int64 // by outcome and reason
@@ -61,14 +63,17 @@ func Load(dir string, slice time.Duration) (*Run, error) {
 		dir: dir, outcomes: map[string]int64{},
 		line:    timeline{width: firstWidth, most: maxBins, digits: 2},
 		slices:  timeline{width: max(float64(slice)/float64(time.Millisecond), 1), most: maxSlices, digits: exact},
-		byTTFT:  slowest{by: func(s *slow) float64 { return s.TTFT }},
-		byTotal: slowest{by: func(s *slow) float64 { return s.Total }},
+		byTTFT:  slowest{by: func(s slow) float64 { return s.TTFT }},
+		byTotal: slowest{by: func(s slow) float64 { return s.Total }},
 	}
 	if err := r.loadSummary(); err != nil {
 		return nil, err
 	}
 	if err := r.loadRecords(); err != nil {
 		return nil, err
+	}
+	if r.killed {
+		r.figures = r.recorded()
 	}
 	return r, nil
 }
@@ -89,6 +94,9 @@ func (r *Run) loadSummary() error {
 	if r.summary.Version == "" || r.summary.Run.ID == "" {
 		return fmt.Errorf("%s is not the summary of a replay: it has no schema_version or run id; "+
 			"render the page from the folder that `moonloop replay --out` wrote", name)
+	}
+	if r.figures, err = summaryFigures(b); err != nil {
+		return fmt.Errorf("%s: %w; render the page from the folder that `moonloop replay --out` wrote", name, err)
 	}
 	return nil
 }
@@ -245,25 +253,6 @@ type summary struct {
 		Unknown []string `json:"unknown"`
 	} `json:"verdict"`
 
-	TTFT            figure `json:"time_to_first_token"`
-	TTFTWire        figure `json:"time_to_first_token_wire"`
-	TTFTIntended    figure `json:"time_to_first_token_intended"`
-	ITL             figure `json:"inter_token_latency"`
-	Gap             figure `json:"inter_chunk_latency"`
-	TPOT            figure `json:"time_per_output_token"`
-	Latency         figure `json:"request_latency"`
-	LatencyIntended figure `json:"request_latency_intended"`
-	Lateness        figure `json:"schedule_lateness"`
-	Input           figure `json:"input_sequence_length"`
-	Output          figure `json:"output_sequence_length"`
-	Throughput      figure `json:"output_token_throughput"`
-	Requests        figure `json:"request_throughput"`
-	Peak            figure `json:"peak_concurrency"`
-	CachedShare     figure `json:"overall_usage_prompt_cache_read_pct"`
-	Goodput         figure `json:"goodput"`
-	GoodShare       figure `json:"good_request_fraction"`
-	Duration        figure `json:"benchmark_duration"`
-
 	SLO   string `json:"slo"`
 	Trace struct {
 		Name          string `json:"name"`
@@ -342,16 +331,4 @@ type agreement struct {
 	Equal     int64 `json:"equal"`
 	Different int64 `json:"different"`
 	Unknown   int64 `json:"unknown"`
-}
-
-// figure is a figure of summary.json. If it has a single value, only Avg is set.
-type figure struct {
-	Unit  string   `json:"unit"`
-	Avg   *float64 `json:"avg"`
-	Min   *float64 `json:"min"`
-	Max   *float64 `json:"max"`
-	P50   *float64 `json:"p50"`
-	P90   *float64 `json:"p90"`
-	P99   *float64 `json:"p99"`
-	Count int64    `json:"count"`
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+
+	"github.com/moonloop/moonloop/agent/measure"
 )
 
 // view is the data of the template.
@@ -44,13 +46,6 @@ type view struct {
 // tile is one of the figures at the top.
 type tile struct{ Name, Value, Unit, Note string }
 
-// row is a line of the table of figures.
-type row struct {
-	Name string
-	Unit string
-	figure
-}
-
 type failure struct {
 	Outcome, Class, Example string
 	Count                   int64
@@ -75,7 +70,7 @@ func (r *Run) view() *view {
 	s := &r.summary
 	v := &view{
 		Title: filepath.Base(cmp.Or(s.Trace.Name, r.dir)), Class: s.Verdict.Class, Reasons: s.Verdict.Reasons,
-		Missed: s.Missed, Warnings: s.Warnings, Command: s.Run.Command, Tiles: r.tiles(), Figures: r.figures(), Parts: r.parts(), Errors: r.failures(),
+		Missed: s.Missed, Warnings: s.Warnings, Command: s.Run.Command, Tiles: r.tiles(), Figures: r.rows(), Parts: r.parts(), Errors: r.failures(),
 		Slow: []slowTable{
 			{"slow-ttft", "by time to first token, from the scheduled time", r.byTTFT.rows},
 			{"slow-total", "by latency, from the scheduled time", r.byTotal.rows},
@@ -112,38 +107,30 @@ func (r *Run) tiles() []tile {
 	tiles := []tile{{
 		"Requests served", humanize.Comma(r.served), "of " + humanize.Comma(r.requests), "",
 	}}
-	add := func(name string, f figure, value *float64, unit, note string) {
-		if value != nil {
-			tiles = append(tiles, tile{name, number(*value), cmp.Or(unit, f.Unit), note})
+	add := func(name string, id measure.ID, scale float64, unit, note string) {
+		if value := r.figures[id].Avg; value != nil {
+			tiles = append(tiles, tile{name, number(scale * *value), unit, note})
 		}
 	}
-	duration := func(name string, f figure, h *histogram) {
-		p50, p99 := f.P50, f.P99
-		if r.killed && !h.empty() {
-			a, b := h.millis(0.5), h.millis(0.99)
-			p50, p99 = &a, &b
-		}
-		if p50 != nil && p99 != nil {
-			half, most := split(*p50), split(*p99)
+	duration := func(name string, id measure.ID) {
+		if f := r.figures[id]; f.P50 != nil && f.P99 != nil {
+			half, most := split(*f.P50), split(*f.P99)
 			tiles = append(tiles, tile{name, half[0], half[1] + " p50", most[0] + " " + most[1] + " p99"})
 		}
 	}
-	duration("Time to first token", s.TTFT, &r.ttft)
-	duration("Inter-token latency", s.ITL, &r.itl)
-	duration("Request latency", s.Latency, &r.latency)
-	add("Output", s.Throughput, s.Throughput.Avg, "tokens/s", "")
-	add("Requests", s.Requests, s.Requests.Avg, "per second", "")
+	duration("Time to first token", measure.TTFT)
+	duration("Inter-token latency", measure.ITL)
+	duration("Request latency", measure.Latency)
+	add("Output", measure.TokenThroughput, 1, "tokens/s", "")
+	add("Requests", measure.RequestThroughput, 1, "per second", "")
 	realised := ""
 	if x := s.Fidelity.Cache.Realisation; x != nil {
 		realised = number(100**x) + " % of an infinite cache's hits"
 	}
-	add("Prompt tokens cached", s.CachedShare, s.CachedShare.Avg, "%", realised)
-	if s.GoodShare.Avg != nil {
-		share := 100 * *s.GoodShare.Avg
-		add("Goodput", s.Goodput, &share, "%", "within "+s.SLO)
-	}
-	add("Peak concurrency", s.Peak, s.Peak.Avg, "requests", "")
-	duration("Lateness", s.Lateness, &r.late)
+	add("Prompt tokens cached", measure.CacheReadPct, 1, "%", realised)
+	add("Goodput", measure.GoodFraction, 100, "%", "within "+s.SLO)
+	add("Peak concurrency", measure.PeakConcurrency, 1, "requests", "")
+	duration("Lateness", measure.Lateness)
 	return tiles
 }
 
@@ -156,53 +143,6 @@ func split(ms float64) [2]string {
 		return [2]string{number(ms * 1000), "µs"}
 	}
 	return [2]string{number(ms), "ms"}
-}
-
-// figures returns the table of figures, from the summary, or, for a killed run, from its records.
-func (r *Run) figures() []row {
-	s := &r.summary
-	rows := []row{
-		{"Time to first token", "ms", s.TTFT},
-		{"· from the wire", "ms", s.TTFTWire},
-		{"· from the scheduled time", "ms", s.TTFTIntended},
-		{"Inter-token latency", "ms", s.ITL},
-		{"Gap between chunks", "ms", s.Gap},
-		{"Time per output token", "ms", s.TPOT},
-		{"Request latency", "ms", s.Latency},
-		{"· from the scheduled time", "ms", s.LatencyIntended},
-		{"Lateness", "ms", s.Lateness},
-		{"Input", "tokens", s.Input},
-		{"Output", "tokens", s.Output},
-	}
-	if r.killed {
-		rows = nil
-		for _, h := range []struct {
-			name string
-			of   *histogram
-		}{
-			{"Time to first token", &r.ttft},
-			{"· from the wire", &r.ttftWire},
-			{"· from the scheduled time", &r.ttftIntended},
-			{"Inter-token latency", &r.itl},
-			{"Gap between chunks", &r.gaps},
-			{"Request latency", &r.latency},
-			{"· from the scheduled time", &r.latencyIntended},
-			{"Lateness", &r.late},
-		} {
-			rows = append(rows, row{h.name, "ms", h.of.figure()})
-		}
-	}
-	return slices.DeleteFunc(rows, func(r row) bool { return r.P50 == nil })
-}
-
-// figure returns a histogram of durations in the form of summary.json.
-func (h *histogram) figure() figure {
-	if h.empty() {
-		return figure{}
-	}
-	q := func(q float64) *float64 { v := h.millis(q); return &v }
-	avg := h.h.Mean() / perMilli
-	return figure{Unit: "ms", Avg: &avg, Min: q(0), Max: q(1), P50: q(0.5), P90: q(0.9), P99: q(0.99), Count: h.h.TotalCount()}
 }
 
 // failures lists the results of the requests that were not served, most frequent first, each with an example from the summary.

@@ -1,0 +1,82 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package page
+
+import (
+	"encoding/json"
+	"fmt"
+
+	"github.com/moonloop/moonloop/agent/measure"
+)
+
+// This file is about the table of figures. It follows [measure.Definition]: a new figure needs no line here.
+
+// figure is a figure of summary.json. If it has a single value, only Avg is set.
+type figure struct {
+	Unit string   `json:"unit"`
+	Avg  *float64 `json:"avg"`
+	Min  *float64 `json:"min"`
+	Max  *float64 `json:"max"`
+	P50  *float64 `json:"p50"`
+	P90  *float64 `json:"p90"`
+	P99  *float64 `json:"p99"`
+
+	Count int64 `json:"count"`
+}
+
+// row is a line of the table.
+type row struct {
+	Name string
+	figure
+}
+
+// rows returns the figures of the final table, and the lateness.
+func (r *Run) rows() (rows []row) {
+	for id, d := range measure.Definitions() {
+		if f := r.figures[id]; f.Avg != nil && (d.Console || id == measure.Lateness) {
+			rows = append(rows, row{d.Title, f})
+		}
+	}
+	return rows
+}
+
+// summaryFigures returns the figures of a summary. An error names the tag of the figure.
+func summaryFigures(summary []byte) (map[measure.ID]figure, error) {
+	var values map[string]json.RawMessage
+	if err := json.Unmarshal(summary, &values); err != nil {
+		return nil, err
+	}
+	figures := map[measure.ID]figure{}
+	for id, d := range measure.Definitions() {
+		value, found := values[d.Tag]
+		if !found {
+			continue
+		}
+		var f figure
+		if err := json.Unmarshal(value, &f); err != nil {
+			return nil, fmt.Errorf("%s: %w", d.Tag, err)
+		}
+		figures[id] = f
+	}
+	return figures, nil
+}
+
+// recorded returns the figures that the records show.
+func (r *Run) recorded() map[measure.ID]figure {
+	figures := map[measure.ID]figure{}
+	for id, h := range map[measure.ID]*histogram{
+		measure.TTFT: &r.ttft, measure.TTFTWire: &r.ttftWire, measure.TTFTIntended: &r.ttftIntended,
+		measure.ITL: &r.itl, measure.InterChunk: &r.gaps,
+		measure.Latency: &r.latency, measure.LatencyIntended: &r.latencyIntended,
+		measure.Lateness: &r.late,
+	} {
+		if h.empty() {
+			continue
+		}
+		q := func(q float64) *float64 { v := h.millis(q); return &v }
+		avg := h.h.Mean() / perMilli
+		figures[id] = figure{Unit: "ms", Avg: &avg, Min: q(0), Max: q(1), P50: q(0.5), P90: q(0.9), P99: q(0.99), Count: h.h.TotalCount()}
+	}
+	return figures
+}
