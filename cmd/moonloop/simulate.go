@@ -56,7 +56,6 @@ func newSimulateCommand() *cobra.Command {
 
 func simulateFlagSet(cmd *cobra.Command, c *simulator.Config, f *simulateFlags) {
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	add(fs, &f.listen, "listen", "127.0.0.1:8000", that("host:port, such as 127.0.0.1:8000", isAddress))
 	add(fs, &f.apiKeyEnv, "api-key-env", "", aVariable)
 	add(fs, &f.apiKeyFile, "api-key-file", "", aFile)

@@ -47,7 +47,6 @@ func newTransformCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, args []string) error { return runTransform(cmd, f, args) },
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	factor := number(transform.MinScale, transform.MaxScale)
 	add(fs, &f.out, "out,o", "", traceFile)
 	add(fs, &f.force, "force", false)
