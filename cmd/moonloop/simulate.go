@@ -151,7 +151,7 @@ func (f *simulateFlags) apply(ctx context.Context, fs *pflag.FlagSet, c *simulat
 // liken copies the behaviour of an engine that no flag sets.
 func liken(fs *pflag.FlagSet, c *simulator.Config, engine simulator.Config) {
 	c.Like = engine.Like
-	for name, take := range map[string]func(){
+	for name, copySetting := range map[string]func(){
 		"block-size":       func() { c.Cache.BlockSize = engine.Cache.BlockSize },
 		"cache-replies":    func() { c.Cache.Replies = engine.Cache.Replies },
 		"recompute-last":   func() { c.Cache.RecomputeLast = engine.Cache.RecomputeLast },
@@ -162,7 +162,7 @@ func liken(fs *pflag.FlagSet, c *simulator.Config, engine simulator.Config) {
 		"errors-in-stream": func() { c.ErrorsInStream = engine.ErrorsInStream },
 	} {
 		if !fs.Changed(name) {
-			take()
+			copySetting()
 		}
 	}
 }
