@@ -42,6 +42,7 @@ COUNT    ?= 1
 TRACE    ?= ../shared/data/conversation_trace.jsonl
 SPEEDUP  ?= 30
 ROUNDS   ?= 5
+SLOW     ?= $(ROUNDS)
 SCENARIOS ?=
 ROWS     ?= 1000000
 STEPS    ?=
@@ -142,12 +143,12 @@ bench-transform:
 	MOONLOOP_SPEED_ROWS='$(ROWS)' MOONLOOP_SPEED_ROUNDS='$(ROUNDS)' MOONLOOP_SPEED_STEPS='$(STEPS)' \
 		go test -v -count=1 -timeout 0 -run '^TestSpeed$$' ./mooncake/transform
 
-## bench-peers: the agent beside its peers, end to end, into bench/RESULTS.md; ROUNDS=5 SCENARIOS=dispatch,streams
+## bench-peers: the agent beside its peers, end to end, into bench/RESULTS.md; ROUNDS=5 SLOW=1 SCENARIOS=dispatch,streams
 # Peers that are not installed are skipped: make peers.
 bench-peers: build
 	$(STATIC) go build -o build/bench/bench ./bench
-	build/bench/bench -rounds '$(ROUNDS)' -trace '$(TRACE)' $(if $(SCENARIOS),-scenarios '$(SCENARIOS)') \
-		-command 'make bench-peers ROUNDS=$(ROUNDS)$(if $(SCENARIOS), SCENARIOS=$(SCENARIOS))'
+	build/bench/bench -rounds '$(ROUNDS)' -slow $(SLOW) -trace '$(TRACE)' $(if $(SCENARIOS),-scenarios '$(SCENARIOS)') \
+		-command 'make bench-peers ROUNDS=$(ROUNDS) SLOW=$(SLOW)$(if $(SCENARIOS), SCENARIOS=$(SCENARIOS))'
 
 ## peers: install the peers of the bench into build/peers, at fixed versions; PEERS='vegeta k6' picks some
 peers:

@@ -174,7 +174,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 			return p, err
 		}
 	}
-	body := make(object, 0, 12)
+	body := objects.Get().(*object)                                       // the pool has nothing else
 	if model := b.Model(row); model != "" && b.opt.Endpoint != Generate { // it serves one model, which has no name
 		body.set("model", quote(nil, model))
 	}
@@ -185,7 +185,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	default:
 		body.setParts(b.promptField, b.join(past.parts, turn))
 	}
-	if err := b.setTools(&body, row, past, p.system); err != nil {
+	if err := b.setTools(body, row, past, p.system); err != nil {
 		return p, err
 	}
 	if b.opt.Endpoint != Embeddings && b.opt.Endpoint != Generate {
@@ -196,11 +196,12 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	}
 	body.merge(b.extra)
 	body.merge(extra)
-	b.complete(&body, b.OutputTokens(row), kind == mooncake.KindLength && !replaced)
+	b.complete(body, b.OutputTokens(row), kind == mooncake.KindLength && !replaced)
 	if live.Keep && b.scheme.ids && b.dialect.returnsIDs && !body.has(returnField) {
 		body.set(returnField, []byte("true"))
 	}
-	b.finish(&p, body)
+	b.finish(&p, *body)
+	body.free()
 	if b.opt.Endpoint == Generate {
 		p.Model = b.Model(row)
 	}
