@@ -28,8 +28,8 @@ func TestEveryFieldIsKept(t *testing.T) {
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
-		for i := range v.NumField() {
-			fill(v.Field(i))
+		for _, field := range v.Fields() {
+			fill(field)
 		}
 	case reflect.Array:
 		fill(v.Index(0))
