@@ -32,13 +32,13 @@ import (
 
 // bench is one run of the harness.
 type bench struct {
-	moonloop   string // the command under test
-	self       string // this program, for the floor and the sink
-	dir        string // for raw results and files left by runs
-	peers      string // where peers.sh installed the peers
-	trace      string // the public trace; empty = none
-	rounds     int // of the scenario that runs
-	slow       int // rounds of slow scenarios, and of peers that are slow to start
+	moonloop   string        // the command under test
+	self       string        // this program, for the floor and the sink
+	dir        string        // for raw results and files left by runs
+	peers      string        // where peers.sh installed the peers
+	trace      string        // the public trace; empty = none
+	rounds     int           // of the scenario that runs
+	slow       int           // rounds of slow scenarios, and of peers that are slow to start
 	sizes      []int         // numbers of streams of the scenarios streams and readers; nil: each scenario's default
 	lasts      time.Duration // duration of a dispatch run; other durations are in proportion
 	engineCore int
