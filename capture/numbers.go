@@ -102,8 +102,8 @@ type outside struct {
 	dir    string
 	memory int // bytes for the ids of a part, and for the table
 	seed   maphash.Seed
-	ids    *ondisk.Streams              // for the first pass
-	names  *ondisk.Streams              // the second time
+	ids    *ondisk.Streams       // for the first pass
+	names  *ondisk.Streams       // the second time
 	first  []int64               // for each part, the name of its first id
 	table  *ondisk.Array[uint64] // numbers by name, +1
 	entry  []byte
