@@ -62,7 +62,7 @@ func comparisonPage(c *study.Comparison) template.HTML {
 		v.Notes = append(v.Notes, fmt.Sprintf("warning: A differs from A run again, by %.2g %%", 100*math.Abs(a.Ratio-1)))
 	}
 	for _, w := range c.Within {
-		v.Notes = append(v.Notes, fmt.Sprintf("within one run, which is no evidence: %s and %s: B / A %.4f (%.4f to %.4f)", w.A, w.B, w.Ratio, w.Low, w.High))
+		v.Notes = append(v.Notes, fmt.Sprintf("within one pair of runs, which is not evidence: %s and %s: B / A %.4f (%.4f to %.4f)", w.A, w.B, w.Ratio, w.Low, w.High))
 	}
 	var forest []estimate
 	for i, r := range slices.Concat([]study.Result{p}, c.Exploratory) {

@@ -49,7 +49,7 @@ var families = []family{
 		aiperf, "where sessions begin", ignored, "sessions begin with their first turn, those that come first; moonloop transform --start leaves the beginning out",
 		`trajectory-start-min-ratio= trajectory-start-max-ratio=`,
 	},
-	{aiperf, "rules of a submission", ignored, "a replay is no submission, and refuses no setting because of one", `unsafe-override`},
+	{aiperf, "rules of a submission", ignored, "a replay is not a submission, and refuses no setting because of one", `unsafe-override`},
 	{
 		aiperf, "warm-up of agents", refused, "--warmup-requests N sends whole requests before the schedule starts, --steady-state leaves the ramp-up out of the figures",
 		`burst-phase-starts system-idle-gap-cap-seconds= agentic-cache-warmup-duration= agentic-warmup-grace-period=`,

@@ -154,7 +154,7 @@ var figures = []printedFigure{
 	{aiperf, "metadata.was_cancelled, cancellation_time_ns", "COLUMN:outcome", "cancelled; end of it", nil},
 	{aiperf, "metadata.benchmark_phase, worker_id, record_processor_id", "", "requests.jsonl has no requests of a warm-up, and one process sends", nil},
 	{aiperf, "error: code, type, message", "COLUMN:status", "with error and error_type of what failed", nil},
-	{aiperf, "metadata.scenario, submission_valid, submission_invalid_reasons", "", "a replay is no submission", nil},
+	{aiperf, "metadata.scenario, submission_valid, submission_invalid_reasons", "", "a replay is not a submission", nil},
 	{aiperf, "aggregate/profile_export_aiperf_aggregate.json", "", "--runs shows the spread, and moonloop compare what pairs of runs say", nil},
 	{aiperf, "logs/aiperf.log", "", "on standard error", nil},
 	{aiperf, "analyze-trace: ISL, OSL, cache hit rate, prefix reuse", "", "moonloop inspect", nil},

@@ -105,7 +105,7 @@ func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err err
 		c.Join = transform.JoinMerge
 	}
 	if c.InputScale != 1 && c.PrefixScale != 1 {
-		return errors.New("--input-scale scales the shared prefix, too, so that --prefix-scale cannot be given with it: pipe one transformation into another")
+		return errors.New("--input-scale scales the shared prefix, too, so --prefix-scale cannot be used with it: pipe one transformation into another")
 	}
 	for _, same := range []*float64{&c.InputScale, &c.PrefixScale} {
 		if *same == 1 {

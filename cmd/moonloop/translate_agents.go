@@ -247,7 +247,7 @@ func (t *translator) turns() (errs []error) {
 			_ = t.add("no-fixed-schedule", "true")
 		}
 		t.freshPrompts("--scenario")
-		t.said = append(t.said, "--scenario "+theScenario+": "+agentX+"; the result is no submission: sessions begin with their first turn, and --concurrency counts requests")
+		t.said = append(t.said, "--scenario "+theScenario+": "+agentX+"; the result is not a submission: sessions begin with their first turn, and --concurrency counts requests")
 	}
 	how := transform.TurnsAsTimed
 	switch {

@@ -315,7 +315,7 @@ func TestRun(t *testing.T) {
 	if a := b.do("DELETE", "/v1/runs/"+it.ID, ""); a.status != http.StatusNoContent {
 		t.Errorf("remove: %d %s", a.status, a.body)
 	}
-	b.refused(b.do("GET", "/v1/runs/"+it.ID, ""), http.StatusNotFound, "no run of this id")
+	b.refused(b.do("GET", "/v1/runs/"+it.ID, ""), http.StatusNotFound, "no run with this id")
 	if _, err := os.Stat(filepath.Join(b.folder, it.ID)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the folder of a removed run: %v", err)
 	}
@@ -366,8 +366,8 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/nothing", "", []string{"Authorization", ""}, 401, "no token"},
 		{"GET", "/nothing", "", nil, 404, "/openapi.json lists"},
 		{"PUT", "/v1/runs", "", nil, 405, "POST"},
-		{"GET", "/v1/runs/0123456789abcdef", "", nil, 404, "no run of this id"},
-		{"GET", "/v1/runs/..%2f..", "", nil, 404, "no run of this id"},
+		{"GET", "/v1/runs/0123456789abcdef", "", nil, 404, "no run with this id"},
+		{"GET", "/v1/runs/..%2f..", "", nil, 404, "no run with this id"},
 		{"POST", "/v1/runs", "", nil, 400, "not a JSON object"},
 		{"POST", "/v1/runs", "null", nil, 400, "trace: none given"},
 		{"POST", "/v1/runs", `[1]`, nil, 400, "not a JSON object"},

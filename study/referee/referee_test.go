@@ -433,7 +433,7 @@ func TestWrongRecords(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                              "the engine saw no request",
 		"{}":                            "line 1 has no headers_ns",
-		"\n[1]":                         "line 2 is no line of an engine's record",
+		"\n[1]":                         "line 2 is not a line of an engine's record",
 		`{"headers_ns":"x"}`:            "line 1",
 		`{"headers_ns":1,"writes":[1]}`: "array of [nanoseconds, tokens]",
 	} {
