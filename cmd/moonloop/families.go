@@ -20,10 +20,10 @@ type family struct {
 
 // Reasons that several families share.
 const (
-	ofTrace   = "a replay sends what the trace says: moonloop generate makes a trace of chosen lengths, moonloop transform scales those of another"
-	oneByOne  = "one run has one setting: start one for each, and moonloop report or moonloop compare sets them side by side; moonloop search finds the load that an engine takes"
+	ofTrace   = "a replay sends the lengths in the trace: moonloop generate makes a trace with lengths of your choice, and moonloop transform scales those of a trace"
+	oneByOne  = "a run has one setting: start a run for each, and use moonloop report or moonloop compare to compare them; moonloop search finds the highest load that an engine can handle"
 	itsClient = "its client can send the files that --out DIR has"
-	noImages  = "rows hold what is sent: put the images or sounds into messages or payload of the trace"
+	noImages  = "put the images or sounds into messages or payload of the trace's rows"
 )
 
 var families = []family{
@@ -34,22 +34,22 @@ var families = []family{
 		prompt-batch-size= batch-size-text= batch-size=`,
 	},
 	{
-		aiperf, "prefixes of synthetic prompts", refused, "what prompts share is what the trace says: moonloop generate makes a trace with a system prompt, moonloop transform --prefix-scale and --roots change one",
+		aiperf, "prefixes of synthetic prompts", refused, "the trace determines what prompts share: moonloop generate makes a trace with a system prompt, and moonloop transform --prefix-scale and --roots change a trace",
 		`system-prompt= system-prompt-file= prompt-prefix-pool-size= prefix-prompt-pool-size= num-prefix-prompts= prompt-prefix-length=
 		prefix-prompt-length= shared-system-prompt-length= user-context-prompt-length=`,
 	},
-	{aiperf, "the text that prompts are made of", refused, "--dataset FILE makes prompts of a text of yours", `prompt-corpus=`},
+	{aiperf, "the text that prompts are made of", refused, "--dataset FILE makes prompts from your text", `prompt-corpus=`},
 	{
-		aiperf, "synthetic conversations", refused, "turns and the delays between them are those of the trace: moonloop generate makes one with sessions",
+		aiperf, "synthetic conversations", refused, "turns and the delays between them come from the trace: moonloop generate makes a trace with sessions",
 		`conversation-turn-mean= session-turns-mean= conversation-turn-stddev= session-turns-stddev=
 		conversation-turn-delay-mean= session-turn-delay-mean= conversation-turn-delay-stddev= session-turn-delay-stddev=
 		conversation-turn-delay-ratio= session-delay-ratio=`,
 	},
 	{
-		aiperf, "where sessions begin", ignored, "sessions begin with their first turn, those that come first; moonloop transform --start leaves the beginning out",
+		aiperf, "where sessions begin", ignored, "the first sessions of the trace begin, each with its first turn; moonloop transform --start leaves out the beginning",
 		`trajectory-start-min-ratio= trajectory-start-max-ratio=`,
 	},
-	{aiperf, "rules of a submission", ignored, "a replay is not a submission, and refuses no setting because of one", `unsafe-override`},
+	{aiperf, "rules of a submission", ignored, "a replay is not a submission, so these rules do not restrict settings", `unsafe-override`},
 	{
 		aiperf, "warm-up of agents", refused, "--warmup-requests N sends whole requests before the schedule starts, --steady-state leaves the ramp-up out of the figures",
 		`burst-phase-starts system-idle-gap-cap-seconds= agentic-cache-warmup-duration= agentic-warmup-grace-period=`,
@@ -74,15 +74,15 @@ var families = []family{
 		concurrency-steps= osl-min= osl-max= osl-steps=`,
 	},
 	{
-		aiperf, "how sure several runs are", refused, "moonloop compare says how sure the difference of two series of runs is",
+		aiperf, "how sure several runs are", refused, "moonloop compare says how certain the difference between two series of runs is",
 		`confidence-level= convergence-metric= convergence-stat= convergence-threshold= convergence-mode=`,
 	},
 	{
-		aiperf, "seeds of several runs", ignored, "each run has the seed that --seed says",
+		aiperf, "seeds of several runs", ignored, "each run has the seed of --seed",
 		`set-consistent-seed no-set-consistent-seed vary-seed-per-trial no-vary-seed-per-trial`,
 	},
 	{
-		aiperf, "right or wrong answers", refused, "a replay measures times, and looks at no text",
+		aiperf, "right or wrong answers", refused, "a replay measures times, and does not evaluate text",
 		`accuracy-benchmark= accuracy-tasks= accuracy-n-shots= accuracy-enable-cot accuracy-no-enable-cot accuracy-grader= accuracy-system-prompt=
 		accuracy-verbose export-outputs-json`,
 	},
@@ -101,8 +101,8 @@ var families = []family{
 		aiperf, "the network's share", refused, "requests.jsonl has the time to connect and to send of each request",
 		`network-latency-automatic network-latency-mean= network-latency-ping-interval=`,
 	},
-	{aiperf, "ways to route sessions", refused, "--session-header names the session; --balance session keeps one at one engine", `session-routing=`},
-	{aiperf, "a load that seeks its limit", refused, "moonloop search finds the load that an engine takes", `adaptive-scale`},
+	{aiperf, "ways to route sessions", refused, "--session-header sends the session id; --balance session sends all turns of a session to one engine", `session-routing=`},
+	{aiperf, "a load that seeks its limit", refused, "moonloop search finds the highest load that an engine can handle", `adaptive-scale`},
 	{aiperf, "the API of a running benchmark", refused, "moonloop agent has one", `api-port= api-host=`},
 	{
 		aiperf, "processes", ignored, noWorkers,
@@ -112,11 +112,11 @@ var families = []family{
 	{aiperf, "plots", ignored, "report.html in --out has them", `auto-plot no-auto-plot plot-required`},
 	{aiperf, "phases of HTTP", ignored, "summary.json and requests.jsonl have them in any case", `export-http-trace show-trace-timing`},
 	{aiperf, "what is counted", ignored, "the engine's usage is compared with the row in any case", `use-server-token-count per-chunk-usage apply-chat-template`},
-	{aiperf, "hints of recorded traces", ignored, "no hash ids are sent, and output lengths are enforced where the engine can (--profile)", `omit-kv-hints force-min-tokens`},
-	{aiperf, "output lengths that are only a limit", refused, "--profile openai sends no more than a limit", `no-force-min-tokens`},
-	{aiperf, "the wait for the model", ignored, "--wait-ready asks until the engine lists its models", `wait-for-model-mode= wait-for-model-interval=`},
+	{aiperf, "hints of recorded traces", ignored, "hash ids are not sent, and output lengths are enforced if the engine supports it (--profile)", `omit-kv-hints force-min-tokens`},
+	{aiperf, "output lengths that are only a limit", refused, "--profile openai only sends a limit", `no-force-min-tokens`},
+	{aiperf, "the wait for the model", ignored, "--wait-ready asks repeatedly, until the engine lists its models", `wait-for-model-mode= wait-for-model-interval=`},
 	{
-		aiperf, "images of several sizes, and of a folder", refused, "--image-size is that of all images whose row does not say theirs; rows with messages or payload hold pictures of yours",
+		aiperf, "images of several sizes, and of a folder", refused, "--image-size is for images whose row does not give their size; rows with messages or payload can contain your own images",
 		`image-height-stddev= image-width-stddev= image-source= image-source-sampling=`,
 	},
 	{aiperf, "the end of the data", ignored, "--loop decides how often the trace is sent", `allow-dataset-wrap no-allow-dataset-wrap`},
@@ -134,7 +134,7 @@ var families = []family{
 	{aiperf + " " + vllms, "parts of data sets", refused, "download it, and name the file", `hf-subset=`},
 	{vllms, "what other data sets may repeat", ignored, "each row of the trace is sent once, as it is", `no-oversample skip-chat-template enable-multimodal-chat`},
 	{vllms, "plots", ignored, "report.html in --out has the timeline, moonloop inspect the lengths", `plot-timeline timeline-itl-thresholds= plot-dataset-stats`},
-	{vllms, "requests that only probe", refused, "start a second replay beside this one, of a trace that moonloop generate makes (--turns 1 --output 1 and the rate of the probes): its report has their figures apart, and no limit of this one holds it back", `probe-request-rate=`},
+	{vllms, "requests that only probe", refused, "start a second replay beside this one, of a trace that moonloop generate makes (--turns 1 --output 1 and the rate of the probes): its report has separate figures, and no limit of this replay applies to it", `probe-request-rate=`},
 	{vllms, "the tokenizer", ignored, noTokenizer, `skip-tokenizer-init`},
 
 	{

@@ -37,7 +37,7 @@ var printedBenches = []printedLine{
 	benchLine("rankings", "!"+aServer+"--backend vllm-rerank --endpoint /v1/rerank --dataset-name random-rerank --tokenizer BAAI/bge-reranker-v2-m3 --random-input-len 512 --num-prompts 10 --random-batch-size 5", "want a path that ends in", "a replay sends no rankings"),
 	benchLine("throughput without a server", "!bench throughput --model sim --dataset-name sonnet --dataset-path sonnet.txt --num-prompts 10", "bench throughput is another tool's command", "a replay needs a server"),
 	benchLine("what images cost without a server", "!bench mm-processor --model sim --dataset-name random-mm --num-prompts 50", "bench mm-processor is another tool's command", "likewise"),
-	benchLine("several settings", "!bench sweep serve --serve-cmd s --bench-cmd b", "bench sweep is another tool's command", "moonloop search finds the load that an engine takes"),
+	benchLine("several settings", "!bench sweep serve --serve-cmd s --bench-cmd b", "bench sweep is another tool's command", "moonloop search finds the highest load that an engine can handle"),
 
 	timedLine("plots", "--backend vllm --endpoint /v1/completions --num-prompts 100 --plot-timeline --timeline-itl-thresholds 2,5 --plot-dataset-stats --save-result --result-dir DIR/plots", "requests 3; file plots/report.html"),
 	timedLine("by the API of responses", "--backend openai-responses --endpoint /v1/responses --num-prompts 200", "requests 3; path /v1/responses"),

@@ -80,7 +80,7 @@ var printedLoads = []printedLine{
 	{
 		aiperf, "DAG Benchmarks", "one that starts others in rounds", forkLine + "2",
 		map[string]string{"d.jsonl": `{"session_id": "start", "orchestrator": true, "rounds": 3, "think_time_ms": 20, "think_time_sigma": 0.6, "think_time_min_ms": 10, "spawns": ["fan-out-a", "fan-out-b"]}` + "\n" + branches},
-		"requests 6; all of min_tokens=4 4 4 5 5 5", "each round waits think_time_ms, whatever think_time_sigma says",
+		"requests 6; all of min_tokens=4 4 4 5 5 5", "each round waits think_time_ms; think_time_sigma has no effect",
 	},
 	{
 		aiperf, "DAG Benchmarks", "rounds of different ones", forkLine + "2",
