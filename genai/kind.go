@@ -53,6 +53,21 @@ func (s *scan) operationName(dialect Dialect) string {
 	return name
 }
 
+// guessOperation returns the operation of a request whose dialect does not have one.
+func guessOperation(dialect Dialect, name string) string {
+	switch dialect {
+	case DialectOpenInference, DialectEnvoy:
+		if strings.HasSuffix(name, "Completions") && !strings.Contains(name, "Chat") || name == "Completion" || name == "CreateCompletion" {
+			return semconv.OperationTextCompletion
+		}
+		return semconv.OperationChat
+	case DialectVercel, DialectGenkit, DialectLangfuse, DialectLiteLLM:
+		return semconv.OperationChat
+	default:
+		return "" // an engine's span may be both
+	}
+}
+
 // kindOf classifies a span. A test counts only if its attribute exists. Every rejection comes before the first acceptance, because wrappers
 // have the attributes of the requests below them.
 func (s *scan) kindOf(dialect Dialect, name string) Kind {

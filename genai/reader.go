@@ -251,21 +251,6 @@ func (r *Reader) facts(name string) {
 	}
 }
 
-// guessOperation returns the operation of a request whose dialect does not have one.
-func guessOperation(dialect Dialect, name string) string {
-	switch dialect {
-	case DialectOpenInference, DialectEnvoy:
-		if strings.HasSuffix(name, "Completions") && !strings.Contains(name, "Chat") || name == "Completion" || name == "CreateCompletion" {
-			return semconv.OperationTextCompletion
-		}
-		return semconv.OperationChat
-	case DialectVercel, DialectGenkit, DialectLangfuse, DialectLiteLLM:
-		return semconv.OperationChat
-	default:
-		return "" // an engine's span may be both
-	}
-}
-
 // sinceStart returns the seconds from the span's start to a time within the span.
 func sinceStart(rec *Record, instant uint64) Opt[float64] {
 	if rec.StartUnixNano == 0 || instant < rec.StartUnixNano || rec.EndUnixNano > 0 && instant > rec.EndUnixNano {

@@ -292,12 +292,10 @@ func (a *Aggregate) Buckets(id ID) map[float64]int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	buckets := make(map[float64]int64)
-	if h := &a.hist[id]; h.hdr != nil {
-		for _, bar := range h.hdr.Distribution() {
-			if bar.Count > 0 {
-				buckets[float64(bar.To)/h.ticks] += bar.Count
-			}
-		}
+	h := &a.hist[id]
+	for bucket, n := range h.buckets.all {
+		_, to := rangeOf(bucket)
+		buckets[float64(to)/h.ticks] += n
 	}
 	return buckets
 }

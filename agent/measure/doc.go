@@ -24,6 +24,6 @@
 //
 // # Memory
 //
-// An Aggregate uses at most 20 MiB, whatever the number of rows: HdrHistograms with three significant digits, with exact average, minimum,
+// An Aggregate uses at most 20 MiB, whatever the number of rows: histograms with three significant digits, with exact average, minimum,
 // maximum, sum and standard deviation, and time series whose bin width doubles when a run outgrows them.
 package measure

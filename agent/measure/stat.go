@@ -3,12 +3,7 @@
 
 package measure
 
-import (
-	"math"
-	"math/bits"
-
-	hdr "github.com/HdrHistogram/hdrhistogram-go"
-)
+import "math"
 
 // Stat describes the values of one figure. The names are AIPerf's, except for p999 (the 99.9th percentile).
 //
@@ -43,12 +38,12 @@ type scale struct {
 	limit int64   // greatest tick
 }
 
-// The scales of the figures, and their memory with three significant digits.
+// The scales of the figures.
 var (
-	scaleMillis = scale{ticks: 1e6, limit: 24 * 3600 * 1e9} // ms in ns, up to a day: 296 KiB
-	scaleCount  = scale{ticks: 1, limit: 1e9}               // tokens: 168 KiB
-	scaleBytes  = scale{ticks: 1, limit: 1e12}              // 248 KiB
-	scaleRate   = scale{ticks: 1e3, limit: 1e12}            // per second in thousandths: 248 KiB
+	scaleMillis = scale{ticks: 1e6, limit: 24 * 3600 * 1e9} // ms in ns, up to a day
+	scaleCount  = scale{ticks: 1, limit: 1e9}               // tokens
+	scaleBytes  = scale{ticks: 1, limit: 1e12}
+	scaleRate   = scale{ticks: 1e3, limit: 1e12} // per second in thousandths
 
 	scales = map[string]scale{"ms": scaleMillis, "tokens": scaleCount, "B": scaleBytes, "tokens/sec/user": scaleRate} // by unit
 )
@@ -56,14 +51,13 @@ var (
 // histogram collects values of 0 and above.
 type histogram struct {
 	scale
-	hdr                     *hdr.Histogram
+	buckets                 buckets
 	n, clamped              int64
 	mean, m2, sum, min, max float64
 }
 
-// newHistogram allocates all its memory at once, because in the middle of a run the allocation would delay every stream by 20 ms.
 func newHistogram(s scale) histogram {
-	return histogram{scale: s, hdr: hdr.New(1, s.limit, 3), min: math.Inf(1), max: math.Inf(-1)}
+	return histogram{scale: s, buckets: newBuckets(s.limit), min: math.Inf(1), max: math.Inf(-1)}
 }
 
 // record adds a value in the reported unit. NaN is counted as clamped, and not added.
@@ -84,7 +78,7 @@ func (h *histogram) record(v float64) {
 		h.clamped++
 		tick = max(0, min(tick, float64(h.limit)))
 	}
-	_ = h.hdr.RecordValue(int64(tick)) // cannot fail: the value is in range
+	h.buckets.add(int64(tick))
 }
 
 // percentile returns the value at nearest rank: of n values ascending, number ceil(q/100·n).
@@ -92,13 +86,9 @@ func (h *histogram) percentile(q float64) float64 {
 	if h.n == 0 {
 		return 0
 	}
-	n := float64(h.n)
-	rank := max(1, math.Ceil(q/100*n-1e-9)) // the small term undoes 0.1·30 = 3.0000000000000004
-	top := h.hdr.ValueAtPercentile(100 * rank / n)
-	// The histogram returns the top of its bucket, which would be too high for all values but one. Three digits are 11 bits; the bits below
-	// are the bucket's width.
-	width := int64(1) << max(0, bits.Len64(uint64(top))-11) //nolint:gosec // ticks are 0 and above
-	v := float64(top-(width-1)/2) / h.ticks
+	rank := max(1, math.Ceil(q/100*float64(h.n)-1e-9)) // the small term undoes 0.1·30 = 3.0000000000000004
+	from, to := rangeOf(h.buckets.at(int64(rank)))
+	v := float64(from+(to-from+1)/2) / h.ticks
 	return max(h.min, min(v, h.max))
 }
 

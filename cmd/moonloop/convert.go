@@ -43,7 +43,7 @@ type convertFlags struct {
 
 // Flags for some formats only.
 var (
-	telemetryFlags = []string{"key-env", "session-key", "class-key", "replays", "missing-tokens", "follow-engine", "graphs", "prompt-order", "memory", "temp-dir"}
+	telemetryFlags = append(requestFlags(), "key-env", "session-key", "class-key", "prompt-order")
 	publicFlags    = []string{"failed", "only-model", "look-ahead", "file-sessions"}
 )
 

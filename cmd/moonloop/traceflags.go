@@ -35,6 +35,14 @@ func (f *traceFlags) addRequests(fs *pflag.FlagSet) {
 	add(fs, &f.TempDir, "temp-dir", "", that("a folder that exists", isFolder))
 }
 
+// requestFlags returns the names of the flags about how requests become rows.
+func requestFlags() (names []string) {
+	fs := pflag.NewFlagSet("", pflag.ContinueOnError)
+	new(traceFlags).addRequests(fs)
+	fs.VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+	return names
+}
+
 // options returns the options of a compilation from the flags.
 func (f *traceFlags) options(cmd *cobra.Command) capture.Options {
 	opt := f.Options

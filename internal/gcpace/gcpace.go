@@ -12,20 +12,23 @@ import (
 	"time"
 )
 
-// The pace during a run. A collection at the wrong moment costs milliseconds, and more memory makes collections rarer: the heap may grow by
-// what the run allocates in a second, so that there is about one collection per second, but at least by leastRoom, at most by mostRoom, and
-// always by at least least percent of the live heap, because otherwise the collector of a large heap would never rest.
+// The pace during a run. A collection at the wrong moment costs milliseconds, and more memory makes collections rarer. What one costs is in
+// proportion to what lives. So a heap of which eachSecond lives may grow by what the run allocates in a second, so that there is about one
+// collection per second; a smaller one by less in proportion, a larger one by more; but each at least by leastRoom, at most by mostRoom, and
+// always by at least least percent of what lives, because otherwise the collector of a large heap would never rest.
 const (
-	leastRoom = 20 << 20 // bytes
-	mostRoom  = 64 << 20
-	least     = 25 // per cent
-	most      = 400
-	every     = time.Second
+	eachSecond = 16 << 20 // bytes
+	leastRoom  = 12 << 20
+	mostRoom   = 64 << 20
+	least      = 25 // per cent
+	most       = 400
+	every      = time.Second / 4 // for a run's end, whose report is another load than its requests
 )
 
-// Start sets the collector's pace until the returned function is called, which restores the previous one. If the user has set GOGC, it does
-// nothing.
+// Start sets the collector's pace until the returned function is called, which restores the previous one, unless the user has set GOGC. It
+// also gives back the memory that only the program's start needed.
 func Start() (restore func()) {
+	forget()
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}
@@ -37,7 +40,7 @@ func Start() (restore func()) {
 		}
 		metrics.Read(s)
 		all := s[3].Value.Uint64()
-		next := percent(s[0].Value.Uint64()+s[1].Value.Uint64()+s[2].Value.Uint64(), all-allocated)
+		next := percent(s[0].Value.Uint64()+s[1].Value.Uint64()+s[2].Value.Uint64(), uint64(time.Second/every)*(all-allocated))
 		allocated = all
 		// Setting it stops the world for a moment, so small changes are ignored.
 		if next < pace*9/10 || next > pace*11/10 {
@@ -69,8 +72,8 @@ func Start() (restore func()) {
 }
 
 // percent returns the percentage by which the heap may grow before it is collected. live is its base (live heap, stacks and globals),
-// allocated the allocation of the last second, both in bytes.
+// allocated what is allocated in a second, both in bytes.
 func percent(live, allocated uint64) int {
-	room := min(mostRoom, max(leastRoom, allocated))
-	return int(min(most, max(least, 100*room/max(1, live))))
+	room := min(mostRoom, max(leastRoom, float64(allocated)*float64(live)/eachSecond))
+	return int(min(most, max(least, 100*room/max(1, float64(live)))))
 }

@@ -17,8 +17,10 @@ func TestPercent(t *testing.T) {
 	}{
 		{0, second, 400, "before the first collection"},
 		{1 << 20, second, 400, "small: never more than five times what lives"},
-		{40 << 20, second, 50, "the least room"},
-		{40 << 20, 30 << 20, 75, "a second's garbage"},
+		{24 << 20, second, 50, "the least room"},
+		{8 << 20, 32 << 20, 200, "small: two collections a second"},
+		{16 << 20, 32 << 20, 200, "a second's garbage"},
+		{32 << 20, 24 << 20, 150, "large: one collection in two seconds"},
 		{64 << 20, 1 << 30, 100, "the most room"},
 		{1 << 30, second, 25, "large: a quarter, or the collector would never rest"},
 		{1<<64 - 1, 1<<64 - 1, 25, "nonsense"},

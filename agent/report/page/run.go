@@ -63,8 +63,8 @@ func Load(dir string, slice time.Duration) (*Run, error) {
 		dir: dir, outcomes: map[string]int64{},
 		line:    timeline{width: firstWidth, most: maxBins, digits: 2},
 		slices:  timeline{width: max(float64(slice)/float64(time.Millisecond), 1), most: maxSlices, digits: exact},
-		byTTFT:  slowest{by: func(s *slow) float64 { return s.TTFT }},
-		byTotal: slowest{by: func(s *slow) float64 { return s.Total }},
+		byTTFT:  slowest{by: func(s slow) float64 { return s.TTFT }},
+		byTotal: slowest{by: func(s slow) float64 { return s.Total }},
 	}
 	if err := r.loadSummary(); err != nil {
 		return nil, err

@@ -88,12 +88,13 @@ func newSlow(r *record) (slow, bool) {
 
 // slowest has the requests with the greatest values of one duration, greatest first.
 type slowest struct {
-	by   func(*slow) float64
+	by   func(slow) float64
 	rows []slow
 }
 
 func (l *slowest) add(s slow) {
-	i, _ := slices.BinarySearchFunc(l.rows, l.by(&s), func(have slow, v float64) int { return cmp.Compare(v, l.by(&have)) })
+	v := l.by(s)
+	i, _ := slices.BinarySearchFunc(l.rows, v, func(have slow, v float64) int { return cmp.Compare(v, l.by(have)) })
 	if i >= maxSlowest {
 		return
 	}

@@ -1,0 +1,67 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package gcpace
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The tables that a position-independent program's start has filled in cannot be written later either, and must stay.
+func TestUnchanged(t *testing.T) {
+	const smaps = `00400000-01a31000 r-xp 00000000 fe:00 77   /bin/moonloop
+Rss:               15924 kB
+Anonymous:             0 kB
+AnonHugePages:         0 kB
+01a31000-032d7000 r--p 01631000 fe:00 77   /bin/moonloop
+Anonymous:             0 kB
+032d7000-0353c000 r--p 02ed7000 fe:00 77   /bin/moonloop
+Anonymous:           268 kB
+0353c000-0384c000 rw-p 03000000 fe:00 77   /bin/moonloop
+Anonymous:             0 kB
+0384c000-0584c000 rw-p 00000000 00:00 0
+Anonymous:             0 kB
+7fb7bfa2e000-7fb7c0000000 r-xp 00000000 fe:00 78   /lib/libc.so.6
+Anonymous:             0 kB
+7ffd1c835000-7ffd1c837000 r-xp 00000000 00:00 0   [vdso]
+Anonymous:             0 kB
+`
+	got := unchanged([]byte(smaps), 0x500000)
+	want := []mapping{{0x400000, 0x1a31000, "fe:00 77"}, {0x1a31000, 0x32d7000, "fe:00 77"}}
+	if !slices.Equal(got, want) {
+		t.Errorf("%x, want %x", got, want)
+	}
+	if got := unchanged([]byte(smaps), 0x600000000000); len(got) > 0 {
+		t.Errorf("the code is in none: %x", got)
+	}
+}
+
+// Much of the program is unmapped, and it goes on.
+func TestForget(t *testing.T) {
+	mapped := func() (kB int) {
+		t.Helper()
+		status, err := os.ReadFile("/proc/self/status")
+		if err != nil {
+			t.Skip(err)
+		}
+		_, rest, _ := strings.Cut(string(status), "RssFile:")
+		if _, err := fmt.Sscanf(rest, "%d kB", &kB); err != nil {
+			t.Skip(err)
+		}
+		return kB
+	}
+	text, err := os.ReadFile("/proc/self/smaps")
+	if err != nil || len(unchanged(text, reflect.ValueOf(forget).Pointer())) == 0 {
+		t.Fatal("nothing of the program can be unmapped", err)
+	}
+	before := mapped()
+	forget()
+	if after := mapped(); after >= before {
+		t.Errorf("%d kB of files are mapped, %d kB before", after, before)
+	}
+}
