@@ -27,7 +27,7 @@ type Options struct {
 	Directory string // created with mode 0700 if it does not exist
 	Name      string // beginning of the name of each file; only one Journal at a time can use a name in a directory
 
-	// MaxBytes is the size from which on a segment is closed. 0 = DefaultMaxBytes. A segment that will be compiled lasts at least a grace
+	// MaxBytes is the size at which a segment is closed. 0 = DefaultMaxBytes. A segment that will be compiled lasts at least a grace
 	// period, even if it reaches the size earlier.
 	MaxBytes int64
 	// MaxAge is the age at which a segment with records is closed; 0 = never. If it divides a day, segments end at its multiples since
