@@ -252,19 +252,21 @@ acceptance-fleet: build
 	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
 		go test -v -count=1 -timeout 120m -run '^TestAcceptanceFleet' ./test/collector
 
-## acceptance-sql: the queries of docs/sql.md, run with DuckDB on the public trace (TRACE), say what inspect says
-# Needs Python 3.10 or later (PYTHON). Installs into build/sql.
+## acceptance-sql: the queries of docs/sql.md, run with DuckDB, ClickHouse and Spark on the public trace (TRACE), say what inspect says
+# Needs Python 3.10 or later (PYTHON), and Java 17. Installs into build/sql (1.5 GB).
 acceptance-sql: moonloop
 	test/acceptance/sql/install.sh build/sql
 	MOONLOOP_SQL='$(CURDIR)/build/sql' MOONLOOP_TRACE='$(abspath $(TRACE))' MOONLOOP_OUT='$(CURDIR)/build/acceptance' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' \
 		go test -v -count=1 -timeout 10m -run '^TestAcceptanceSQL$$' ./test/acceptance
 
-## acceptance-compile: a day of ROWS requests, a tenth and a hundredth of it, compiled by one process and in two shards; DuckDB counts; MEMORY=2GiB PYTHON=python3
-# Installs DuckDB into build/duckdb (0.1 GB). Takes up to 1.5 kB of disk for a request.
+## acceptance-compile: a day of ROWS requests, a tenth and a hundredth of it, by one process and in two shards; DuckDB counts; MEMORY=2GiB SHAPE=compact PYTHON=python3
+# SINGLE=10000000 leaves out the one process where there are more requests. Installs DuckDB into build/duckdb (0.1 GB). SHAPE=day takes up to
+# 1.5 kB of disk for a request.
 .PHONY: acceptance-compile
+acceptance-compile: SHAPE ?= day
 acceptance-compile: moonloop
 	test/acceptance/compile/install.sh build/duckdb
-	MOONLOOP_DUCKDB='$(CURDIR)/build/duckdb' MOONLOOP_ROWS='$(ROWS)' MOONLOOP_MEMORY='$(MEMORY)' \
+	MOONLOOP_DUCKDB='$(CURDIR)/build/duckdb' MOONLOOP_ROWS='$(ROWS)' MOONLOOP_MEMORY='$(MEMORY)' MOONLOOP_SHAPE='$(SHAPE)' MOONLOOP_SINGLE='$(SINGLE)' \
 		$(ACCEPT_ENGINE) -run '^TestAcceptanceCompile$$' ./test/acceptance
 
 ## acceptance-kubernetes: a real API server and real controllers, built into build/kubernetes, take manifests, kustomization and chart

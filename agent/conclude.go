@@ -75,7 +75,7 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	rep := report.New(figures)
 	rep.Run, rep.Settings, rep.Schedule = e.plan.run, e.plan.settings, e.plan.order
 	rep.Run.Start, rep.Run.End, rep.Run.Interrupted = e.clk.Wall(e.zero-e.recorder.shift), e.clk.Wall(end), ctx.Err() != nil
-	e.before.tell(rep, e.said)
+	e.before.addParts(rep, e.said)
 	if len(e.recorder.models) > 1 {
 		rep.Run.Models = e.recorder.models
 	}

@@ -70,8 +70,8 @@ func (d *dispatcher) close() {
 	d.stopRequests()
 }
 
-// takeUp makes the schedule and decides when it starts. For a resumed run, it returns the rows that are left.
-func (d *dispatcher) takeUp(ctx context.Context, p plan, src schedule.Source, w schedule.Waiter, before *past, said *notices) (zero time.Duration, rows schedule.Source, err error) {
+// begin makes the schedule and decides when it starts. For a resumed run, it returns the rows that are left.
+func (d *dispatcher) begin(ctx context.Context, p plan, src schedule.Source, w schedule.Waiter, before *past, said *notices) (zero time.Duration, rows schedule.Source, err error) {
 	if err = d.newSchedule(ctx, p, w); err != nil {
 		return 0, nil, err
 	}
@@ -171,7 +171,7 @@ func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversat
 	span := d.tel.StartRequest(c.span, it.Row, it.Intended)
 	d.recorder.journal.Sent(it.Index, max(d.clk.Now(), it.Intended))
 	end, body := d.exchange(ctx, rec, c.history, span.Traceparent(), p)
-	d.engines.leave(p.engine)
+	d.engines.release(p.engine)
 	at, open := p.gate.Wait()
 	if !open {
 		rec = d.newRecord(it) // nothing of the attempt has happened

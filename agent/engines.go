@@ -80,8 +80,8 @@ func (e *engines) follow(s *load.Stream, said *notices) {
 	e.trunk = trunk
 }
 
-// place returns a number that is equal for all rows that must be sent to one engine; false if a row may be sent to any.
-func (e *engines) place(row *mooncake.Row) (place uint64, fixed bool) {
+// stickyKey returns a number that is equal for all rows that must be sent to one engine; false if a row may be sent to any.
+func (e *engines) stickyKey(row *mooncake.Row) (key uint64, fixed bool) {
 	if e.balance == ByPrefix && len(row.HashIDs) > 0 && (e.whole || row.SessionID == "") {
 		for _, id := range row.HashIDs {
 			if !e.trunk[id] {
@@ -96,15 +96,15 @@ func (e *engines) place(row *mooncake.Row) (place uint64, fixed bool) {
 	return 0, false
 }
 
-// pick chooses the engine of a request, which counts as in flight there until leave is called.
+// pick chooses the engine of a request, which counts as in flight there until release is called.
 func (e *engines) pick(row *mooncake.Row) *backend {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var chosen *backend
-	place, fixed := e.place(row)
+	key, fixed := e.stickyKey(row)
 	switch {
 	case fixed:
-		chosen = e.all[place%uint64(len(e.all))]
+		chosen = e.all[key%uint64(len(e.all))]
 	case e.balance == LeastLoaded:
 		for i := range e.all {
 			if one := e.all[(e.next+i)%len(e.all)]; chosen == nil || one.inFlight < chosen.inFlight {
@@ -120,8 +120,8 @@ func (e *engines) pick(row *mooncake.Row) *backend {
 	return chosen
 }
 
-// leave records that a request is over.
-func (e *engines) leave(one *backend) {
+// release records that a request is over.
+func (e *engines) release(one *backend) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	one.inFlight--

@@ -94,7 +94,7 @@ func openPast(cfg Config) (*past, error) {
 			unsent[r.Index] = true
 			return false, nil
 		}
-		return true, p.take(r)
+		return true, p.addRecord(r)
 	})
 	if err != nil {
 		return nil, err
@@ -128,8 +128,8 @@ func notSent(skipped string) bool {
 	return skipped == measure.SkipInterrupted || skipped == measure.SkipAborted
 }
 
-// take adds a record that counts.
-func (p *past) take(r *measure.Record) error {
+// addRecord adds a record that counts.
+func (p *past) addRecord(r *measure.Record) error {
 	if r.Index < 0 {
 		return fmt.Errorf("row %d: a trace has none below 0", r.Index)
 	}
@@ -303,7 +303,7 @@ func (p *past) zero() time.Duration {
 func (d *dispatcher) pass(it *schedule.Item, end time.Duration, fate schedule.Fate) {
 	d.sched.Pass(it, end, fate)
 	d.replies.Lose(it.Index, it.Row)
-	d.engines.leave(d.engines.pick(it.Row)) // so that later rows are sent to the same engines as without the break
+	d.engines.release(d.engines.pick(it.Row)) // so that later rows are sent to the same engines as without the break
 	if !d.delta || it.Session == nil || it.Row.WaitFor != nil || fate != schedule.Over {
 		return
 	}
@@ -405,8 +405,8 @@ func (p *past) warn(said *notices) {
 	}
 }
 
-// tell adds the parts to the report.
-func (p *past) tell(rep *report.Report, said *notices) {
+// addParts adds the parts to the report.
+func (p *past) addParts(rep *report.Report, said *notices) {
 	if p == nil || len(p.parts) < 2 {
 		return
 	}

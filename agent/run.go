@@ -131,7 +131,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	}
 	defer func() { _ = wait.Close() }()
 	d := &dispatcher{sender: s, delta: p.delta, tel: tel, recorder: rec, saved: saved, prefillCap: p.schedule.PrefillSlots > 0}
-	zero, rows, err := d.takeUp(ctx, p, in.stream, wait, before, said)
+	zero, rows, err := d.begin(ctx, p, in.stream, wait, before, said)
 	defer d.close()
 	if err != nil {
 		watch.Stop()

@@ -133,10 +133,10 @@ func (s *savedPrompts) add(rec *measure.Record, body send.Body) {
 // write writes rows until the end.
 func (s *savedPrompts) write() {
 	for {
-		u, due, over := s.take()
+		u, due, over := s.pop()
 		switch {
 		case due:
-			s.put(u)
+			s.writeRow(u)
 		case over:
 			return
 		default:
@@ -145,8 +145,8 @@ func (s *savedPrompts) write() {
 	}
 }
 
-// take removes and returns the row to write: the next one of the trace, or the first one if too many wait, or if all have arrived.
-func (s *savedPrompts) take() (u unsaved, due, over bool) {
+// pop removes and returns the row to write: the next one of the trace, or the first one if too many wait, or if all have arrived.
+func (s *savedPrompts) pop() (u unsaved, due, over bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.rows.Len() == 0 {
@@ -160,8 +160,8 @@ func (s *savedPrompts) take() (u unsaved, due, over bool) {
 	return u, true, false
 }
 
-// put writes a row.
-func (s *savedPrompts) put(u unsaved) {
+// writeRow writes a row.
+func (s *savedPrompts) writeRow(u unsaved) {
 	if u.body.Open != nil {
 		if u.index < s.next {
 			s.said.Disordered++

@@ -144,7 +144,7 @@ func (w warmup) run(ctx context.Context, s *sender, shapes []*mooncake.Row, tel 
 			}
 			p.engine = s.engines.pick(rec.Row)
 			s.exchange(requests, rec, nil, "", p)
-			s.engines.leave(p.engine)
+			s.engines.release(p.engine)
 			tel.Apart(telemetry.Apart{Name: semconv.SpanWarmup, Model: rec.Model, Response: rec.Exchange.ResponseID, From: began, To: s.clk.Now()})
 			rec.Exchange.Release()
 			mu.Lock()
@@ -167,12 +167,12 @@ func (w warmup) run(ctx context.Context, s *sender, shapes []*mooncake.Row, tel 
 	stop()
 	wg.Wait()
 	done.Lasted = clock.Millis(s.clk.Now() - began)
-	w.tell(ctx, done, example, said)
+	w.report(ctx, done, example, said)
 	return done
 }
 
-// tell reports the results of the warm-up.
-func (w warmup) tell(ctx context.Context, done *report.Warmup, example string, said *notices) {
+// report reports the results of the warm-up.
+func (w warmup) report(ctx context.Context, done *report.Warmup, example string, said *notices) {
 	if ctx.Err() != nil {
 		return
 	}

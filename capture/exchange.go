@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 
 	"github.com/cespare/xxhash/v2"
 )
@@ -49,15 +48,14 @@ func (s *sorter) leave(name string, most int) error {
 		return err
 	}
 	var tail []byte
-	runs := slices.Concat(s.runs...)
-	for _, r := range runs {
+	for _, r := range s.runs {
 		tail = binary.LittleEndian.AppendUint64(tail, uint64(r.offset)) //nolint:gosec // not negative
 		for _, c := range r.cuts {
 			tail = binary.LittleEndian.AppendUint64(tail, uint64(c.size))  //nolint:gosec // likewise
 			tail = binary.LittleEndian.AppendUint64(tail, uint64(c.count)) //nolint:gosec // likewise
 		}
 	}
-	tail = binary.LittleEndian.AppendUint32(tail, uint32(len(runs)))                         //nolint:gosec // few
+	tail = binary.LittleEndian.AppendUint32(tail, uint32(len(s.runs)))                       //nolint:gosec // few
 	tail = append(binary.LittleEndian.AppendUint32(tail, uint32(s.parts)), exchangeMagic...) //nolint:gosec // at most MaxShards
 	if _, err := s.file.Write(tail); err != nil {
 		return fmt.Errorf("what other shards need cannot be written: %w", err)

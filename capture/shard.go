@@ -307,9 +307,9 @@ func (s *sharded) do(p *phase) error {
 		return err
 	}
 	for _, x := range p.out {
-		const most = 256 // runs of all shards; a reader needs one buffer for each
 		out := c.of(x)
-		if err := out.leave(s.file(p, s.Index, string(x)), min(out.fanIn, max(most/s.Of, 1))); err != nil {
+		// A shard reads the runs of all shards, with one buffer for each.
+		if err := out.leave(s.file(p, s.Index, string(x)), max(out.fanIn/s.Of, 1)); err != nil {
 			return err
 		}
 	}

@@ -145,8 +145,8 @@ type ledger struct {
 // newLedger returns a ledger that takes so many bytes of memory, and the disk beyond that.
 func newLedger(size, fine int, dir string, memory int) ledger {
 	l := ledger{size: size, fine: fine, turns: ondisk.NewArray[reply](dir, memory/4)}
-	for kind := range l.owners {
-		l.owners[kind] = ondisk.NewArray[owner](dir, memory/4)
+	for kind := range l.owners { // by numbers that say nothing of time
+		l.owners[kind] = ondisk.NewScattered[owner](dir, memory*3/8)
 	}
 	return l
 }

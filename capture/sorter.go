@@ -20,10 +20,9 @@ import (
 
 const (
 	chunkSize = 256 << 10 // of the sorter's memory
-	minFanIn  = 8         // runs that are merged at once: the memory has room for their buffers of runBuffer
-	maxFanIn  = 128
-	runBuffer = 32 << 10
-	minBuffer = 4 << 10 // for runs of other shards, which may be more than a sorter merges itself
+	minFanIn  = 8         // runs that are merged at once; at most as many as memory has room for buffers
+	minBuffer = 8 << 10   // of a run that is read, or is written
+	maxBuffer = 128 << 10
 	itemCost  = 40      // bytes of memory for an item beside its own
 	partItems = 1 << 15 // items that are sorted at once
 )
@@ -47,7 +46,7 @@ type sorter struct {
 
 	// Only used by the writing goroutine while it runs:
 	file ondisk.File
-	runs [][]run // by level: fanIn runs of one level become one of the next
+	runs []run
 
 	parts int       // into which the items are divided for others, see exchange.go; 0: they stay here
 	from  []segment // what others left for this sorter; then nothing is added to it
@@ -97,7 +96,7 @@ type run struct {
 }
 
 func newSorter(dir string, limit int) *sorter {
-	return &sorter{dir: dir, limit: limit, fanIn: min(max(limit/runBuffer, minFanIn), maxFanIn)}
+	return &sorter{dir: dir, limit: limit, fanIn: max(limit/minBuffer, minFanIn)}
 }
 
 // empty reports whether nothing was added.
@@ -258,7 +257,7 @@ func (s *sorter) wait() (err error) {
 
 // spill writes a batch as a run and empties it.
 func (s *sorter) spill(full *batch) error {
-	err := s.writeRun(0, full.cursor().next)
+	err := s.writeRun(full.cursor().next)
 	for _, part := range full.sorted {
 		clear(part)
 		full.spare = append(full.spare, part[:0])
@@ -271,13 +270,13 @@ func (s *sorter) spill(full *batch) error {
 	return err
 }
 
-// writeRun appends the run of what next returns to the file, and merges the runs of its level when there are too many.
-func (s *sorter) writeRun(level int, next func() ([]byte, error)) error {
+// writeRun appends the run of what next returns to the file.
+func (s *sorter) writeRun(next func() ([]byte, error)) error {
 	if err := s.file.Open(s.dir); err != nil {
 		return err
 	}
 	r := run{offset: s.file.Size}
-	w := bufio.NewWriterSize(&s.file, runBuffer)
+	w := bufio.NewWriterSize(&s.file, maxBuffer)
 	at := cut{}
 	for {
 		b, err := next()
@@ -308,16 +307,8 @@ func (s *sorter) writeRun(level int, next func() ([]byte, error)) error {
 		r.cuts = append(r.cuts, at)
 	}
 	r.size = s.file.Size - r.offset
-	if level == len(s.runs) {
-		s.runs = append(s.runs, nil)
-	}
-	s.runs[level] = append(s.runs[level], r)
-	if len(s.runs[level]) < s.fanIn {
-		return nil
-	}
-	old := s.runs[level]
-	s.runs[level] = nil
-	return s.mergeRuns(level+1, old)
+	s.runs = append(s.runs, r)
+	return nil
 }
 
 // each calls visit for every item in order; the item is valid until visit returns. The sorter is empty after that.
@@ -357,7 +348,7 @@ func (s *sorter) cursor() (*cursor, error) {
 		return nil, err
 	}
 	if s.from != nil {
-		return mergeOf(s.from, max(min(s.limit/len(s.from), runBuffer), minBuffer))
+		return s.merge(s.from)
 	}
 	if s.file.File == nil {
 		return s.batch.cursor(), nil
@@ -365,7 +356,7 @@ func (s *sorter) cursor() (*cursor, error) {
 	if err := s.settle(s.fanIn); err != nil {
 		return nil, err
 	}
-	return s.merge(slices.Concat(s.runs...))
+	return s.merge(s.segments(s.runs))
 }
 
 // settle writes the rest in memory, and leaves at most this many runs.
@@ -379,41 +370,28 @@ func (s *sorter) settle(most int) error {
 		}
 	}
 	s.batch, s.other = batch{}, batch{} // the next stage needs the memory
-	// From the lowest level up, so that the small runs are merged before the large ones are read.
-	for level := 0; ; level++ {
-		left := 0
-		for _, runs := range s.runs {
-			left += len(runs)
+	for len(s.runs) > most {
+		// No more than needed: what is not merged now need not be read and written once more.
+		first := s.runs[:min(s.fanIn, len(s.runs)-most+1)]
+		c, err := s.merge(s.segments(first))
+		if err != nil {
+			return err
 		}
-		if left <= most {
-			return nil
-		}
-		old := s.runs[level]
-		s.runs[level] = nil
-		if len(old) == 0 {
-			continue
-		}
-		if err := s.mergeRuns(level+1, old); err != nil {
+		s.runs = s.runs[len(first):]
+		if err := s.writeRun(c.next); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
-// mergeRuns makes one run of several.
-func (s *sorter) mergeRuns(level int, runs []run) error {
-	c, err := s.merge(runs)
-	if err != nil {
-		return err
-	}
-	return s.writeRun(level, c.next)
-}
-
-func (s *sorter) merge(runs []run) (*cursor, error) {
-	from := make([]segment, len(runs))
+// segments are runs as they are in the file.
+func (s *sorter) segments(runs []run) []segment {
+	list := make([]segment, len(runs))
 	for i, r := range runs {
-		from[i] = segment{s.file.File, r.offset, r.size}
+		list[i] = segment{s.file.File, r.offset, r.size}
 	}
-	return mergeOf(from, runBuffer)
+	return list
 }
 
 // segment is a sorted stretch of a file.
@@ -422,8 +400,9 @@ type segment struct {
 	offset, size int64
 }
 
-// mergeOf merges segments, with a buffer of this many bytes for each.
-func mergeOf(segments []segment, buffer int) (*cursor, error) {
+// merge merges segments. All memory is theirs, for buffers.
+func (s *sorter) merge(segments []segment) (*cursor, error) {
+	buffer := min(max(s.limit/max(len(segments), 1), minBuffer), maxBuffer)
 	c := &cursor{runs: heap.New(beforeSource)}
 	for _, r := range segments {
 		src := &source{r: bufio.NewReaderSize(io.NewSectionReader(r.file, r.offset, r.size), buffer)}

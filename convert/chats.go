@@ -29,7 +29,7 @@ func (c *chats) add(q *request) (first int64, ok bool) {
 		if first, known = c.find(parent); !known {
 			first = parent.id
 			c.cut++
-			c.put(parent, first)
+			c.remember(parent, first)
 		}
 	case q.chat.Set:
 		first = q.chat.V
@@ -37,7 +37,7 @@ func (c *chats) add(q *request) (first int64, ok bool) {
 		return 0, false
 	}
 	if q.chat.Set {
-		c.put(chat{q.input, q.chat.V}, first)
+		c.remember(chat{q.input, q.chat.V}, first)
 	}
 	return first, true
 }
@@ -46,13 +46,13 @@ func (c *chats) find(k chat) (int64, bool) {
 	first, ok := c.young[k]
 	if !ok {
 		if first, ok = c.old[k]; ok {
-			c.put(k, first) // in use
+			c.remember(k, first) // in use
 		}
 	}
 	return first, ok
 }
 
-func (c *chats) put(k chat, first int64) {
+func (c *chats) remember(k chat, first int64) {
 	limit := c.max
 	if limit == 0 {
 		limit = maxChats

@@ -48,7 +48,7 @@ func (d *decoder) add(q *request) {
 			q.block = d.spec.block
 		}
 		if d.opt.Prompts == PromptsKeep {
-			q.keep()
+			q.keepPrompt()
 		}
 		d.out = append(d.out, q)
 	}

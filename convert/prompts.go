@@ -62,8 +62,8 @@ func (q *request) usage(u *record) {
 	u.known("total_tokens")
 }
 
-// keep makes the row of a request that contains its prompt unchanged.
-func (q *request) keep() {
+// keepPrompt makes the row of a request that contains its prompt unchanged.
+func (q *request) keepPrompt() {
 	row, p := q.row, q.prompt
 	switch {
 	case p == nil:

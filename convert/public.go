@@ -172,7 +172,7 @@ func (c *merger) run(ctx context.Context) error {
 		}
 		q := w.Pop()
 		s := c.streams[q.input]
-		err := s.leave(q)
+		err := s.release(q)
 		if err == nil {
 			err = c.write(q)
 		}

@@ -91,8 +91,8 @@ func (s *stream) fill(w *window) error {
 	return nil
 }
 
-// leave is called with each row that leaves the window. It makes room for another row, and returns an error if the row is out of order.
-func (s *stream) leave(q *request) error {
+// release removes a row from the window. It makes room for another row, and returns an error if the row is out of order.
+func (s *stream) release(q *request) error {
 	s.rows, s.bytes = s.rows+1, s.bytes+q.size()
 	if s.last.line > 0 && q.at < s.last.at {
 		return &mooncake.RowError{

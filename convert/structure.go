@@ -30,13 +30,13 @@ func (s *structure) ids(c *chain, q *request, size int) []uint64 {
 	}
 	out = append(out, c.fresh(cap(out)-len(out))...)
 	if q.row.SessionID != "" {
-		s.keep(q.row.SessionID, out[:tokens/int64(size)])
+		s.remember(q.row.SessionID, out[:tokens/int64(size)])
 	}
 	return out
 }
 
-// keep stores the last turn of a session.
-func (s *structure) keep(session string, ids []uint64) {
+// remember stores the last turn of a session.
+func (s *structure) remember(session string, ids []uint64) {
 	if s.turns == nil {
 		s.turns = map[string]run{}
 	}

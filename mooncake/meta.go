@@ -220,8 +220,8 @@ func (m *Meta) Validate() error {
 	return nil
 }
 
-// said returns the values in the sidecar; they are zero if there is no sidecar (nil).
-func (m *Meta) said() Meta {
+// orZero returns the values in the sidecar; they are zero if there is no sidecar (nil).
+func (m *Meta) orZero() Meta {
 	if m == nil {
 		return Meta{}
 	}
@@ -240,7 +240,7 @@ func contradiction[T comparable](what string, given, said T) error {
 
 // CheckSessionMode returns an error if a session mode contradicts the sidecar. Only full and delta can contradict each other.
 func (m *Meta) CheckSessionMode(given SessionMode) error {
-	said := m.said().SessionMode
+	said := m.orZero().SessionMode
 	if given == SessionNone || said == SessionNone {
 		return nil
 	}
@@ -249,7 +249,7 @@ func (m *Meta) CheckSessionMode(given SessionMode) error {
 
 // CheckRows returns an error if the trace does not have the number of rows that its sidecar gives.
 func (m *Meta) CheckRows(rows int64) error {
-	if said := m.said().Rows; said != 0 && said != rows {
+	if said := m.orZero().Rows; said != 0 && said != rows {
 		return fmt.Errorf("the trace has %d rows, its sidecar says %d: "+
 			"one of the two was changed or cut; take a whole copy, or correct the sidecar", rows, said)
 	}
@@ -278,7 +278,7 @@ func UnitName(unit time.Duration) string {
 }
 
 // Unit returns the length of one timestamp unit; 0 if the sidecar does not have it, or is nil.
-func (m *Meta) Unit() time.Duration { return units[m.said().TimeUnit] }
+func (m *Meta) Unit() time.Duration { return units[m.orZero().TimeUnit] }
 
 // Save writes the sidecar of a trace, whole or not at all. Only its owner can read it.
 func (m *Meta) Save(trace string) error {

@@ -80,11 +80,11 @@ func TestContradictions(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"same block size":     {contradiction("block size", 64, m.said().BlockSize), false},
-		"no block size given": {contradiction("block size", 0, m.said().BlockSize), false},
-		"other block size":    {contradiction("block size", 512, m.said().BlockSize), true},
-		"unknown block size":  {contradiction("block size", 512, (&Meta{}).said().BlockSize), false},
-		"no sidecar":          {contradiction("block size", 512, (*Meta)(nil).said().BlockSize), false},
+		"same block size":     {contradiction("block size", 64, m.orZero().BlockSize), false},
+		"no block size given": {contradiction("block size", 0, m.orZero().BlockSize), false},
+		"other block size":    {contradiction("block size", 512, m.orZero().BlockSize), true},
+		"unknown block size":  {contradiction("block size", 512, (&Meta{}).orZero().BlockSize), false},
+		"no sidecar":          {contradiction("block size", 512, (*Meta)(nil).orZero().BlockSize), false},
 		"same mode":           {m.CheckSessionMode(SessionFull), false},
 		"no mode given":       {m.CheckSessionMode(SessionUnknown), false},
 		"other mode":          {m.CheckSessionMode(SessionDelta), true},

@@ -93,7 +93,7 @@ func (t *Trace) open(ctx context.Context, name string, opt OpenOptions) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", label, err)
 	}
-	said := t.meta.said()
+	said := t.meta.orZero()
 	block, fine := cmp.Or(opt.BlockSize, said.BlockSize, BlockSize), cmp.Or(opt.FineBlockSize, said.FineBlockSize)
 	if err := cmp.Or(
 		errors.Join(contradiction("block size", opt.BlockSize, said.BlockSize),

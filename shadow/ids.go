@@ -33,8 +33,8 @@ type stretch struct {
 // begin begins a compilation.
 func (n *numbering) begin() { n.compiled, n.owned = 0, n.owned[:0] }
 
-// give returns the new ranges of a row, given its ranges in the compilation. Rows must be passed in the order of the compilation.
-func (n *numbering) give(row mooncake.SpanRef, ranges []mooncake.HashRange) []mooncake.HashRange {
+// translate returns the new ranges of a row, given its ranges in the compilation. Rows must be passed in the order of the compilation.
+func (n *numbering) translate(row mooncake.SpanRef, ranges []mooncake.HashRange) []mooncake.HashRange {
 	given, before := n.known[row]
 	at, same := int64(0), true // same: all ids so far are the owner's at the same position
 	for _, r := range ranges {

@@ -19,7 +19,7 @@ func span(n byte) (s mooncake.SpanRef) {
 // TestIDsStay compiles windows whose ids begin at 0 each time. What is shared with a row before has the ids that that row was given.
 func TestIDsStay(t *testing.T) {
 	var n numbering
-	give := func(row byte, ids ...uint64) []uint64 { return idsOf(n.give(span(row), rangesOf(ids))) }
+	give := func(row byte, ids ...uint64) []uint64 { return idsOf(n.translate(span(row), rangesOf(ids))) }
 	for _, c := range []struct {
 		why  string
 		rows [][]uint64 // of the compilation; the first one is the number of the row

@@ -94,8 +94,8 @@ func (p *planner) number(all *collected, window, first int64) (rows []*mooncake.
 			break // rows are in order of time: those of other windows follow
 		}
 		_, known := p.coarse.known[row.OTel]
-		row.HashIDs = idsOrNil(row.HashIDs, p.coarse.give(row.OTel, rangesOf(row.HashIDs)))
-		row.HashRanges = p.fine.give(row.OTel, row.HashRanges)
+		row.HashIDs = idsOrNil(row.HashIDs, p.coarse.translate(row.OTel, rangesOf(row.HashIDs)))
+		row.HashRanges = p.fine.translate(row.OTel, row.HashRanges)
 		if known {
 			continue
 		}

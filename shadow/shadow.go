@@ -310,8 +310,8 @@ func (s *shadow) step(ctx context.Context, now time.Time) error {
 	return s.save(now)
 }
 
-// takeNews processes the news of the feeder.
-func (s *shadow) takeNews() (drops []entry) {
+// drainNews processes the news of the feeder.
+func (s *shadow) drainNews() (drops []entry) {
 	started, drops := s.feeder.news()
 	s.replays = append(s.replays, started...)
 	s.Replays += int64(len(started))
@@ -320,7 +320,7 @@ func (s *shadow) takeNews() (drops []entry) {
 
 // note records results of rows.
 func (s *shadow) note() error {
-	for _, e := range s.takeNews() {
+	for _, e := range s.drainNews() {
 		if err := s.drop(e.in, e.Row, DropLag); err != nil {
 			return err
 		}

@@ -16,10 +16,13 @@ import (
 // Within compares one run of A and one of B by their rows alone, with a moving-block bootstrap. It is weaker evidence: it knows the scatter
 // of rows within a run, not the scatter between runs, so it attributes any difference between two runs to the engines. It decides nothing.
 type Within struct {
-	A, B             string // folders
-	Rows             int    // that both served
-	Block            int    // rows that are drawn together
-	Ratio, Low, High float64
+	A     string  `json:"a"` // folders
+	B     string  `json:"b"`
+	Rows  int     `json:"rows"`  // that both served
+	Block int     `json:"block"` // rows that are drawn together
+	Ratio float64 `json:"ratio"`
+	Low   float64 `json:"ratio_low"`
+	High  float64 `json:"ratio_high"`
 }
 
 const (

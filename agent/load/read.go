@@ -106,7 +106,7 @@ func (s *Stream) readFile() (entry, error) {
 		}
 		s.looped(r)
 		e := entry{Row: r, index: s.index}
-		fault := s.place(&e)
+		fault := s.setTime(&e)
 		if fault == nil && r.Delay.V/s.opt.Speedup > clock.Millis(horizon) {
 			fault = &mooncake.RowError{
 				Field: "delay", Value: number(r.Delay.V), Rule: "is more than 100 years of replay time",
@@ -132,8 +132,8 @@ func (s *Stream) readFile() (entry, error) {
 	}
 }
 
-// place sets the time of a row, after the rows that it follows.
-func (s *Stream) place(e *entry) (fault *mooncake.RowError) {
+// setTime sets the time of a row, after the rows that it follows.
+func (s *Stream) setTime(e *entry) (fault *mooncake.RowError) {
 	if e.WaitFor == nil || s.opt.OpenSessions {
 		e.key, e.turn, fault = s.keyOf(e.Row)
 		return fault

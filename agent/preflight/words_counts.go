@@ -96,7 +96,7 @@ func (w *words) split(k kind, until int) (good []string) {
 			if w.asked >= until || empty == hopeless || len(good) >= enoughProbed {
 				break
 			}
-			found := w.tell(some)
+			found := w.checkUnits(some)
 			if empty++; len(found) > 0 {
 				empty = 0
 			}
@@ -116,9 +116,9 @@ func (w *words) split(k kind, until int) (good []string) {
 	return good
 }
 
-// tell checks a few units in one request: the first one occurs once, each other one five times as often as the one before. So the surplus
+// checkUnits checks a few units in one request: the first one occurs once, each other one five times as often as the one before. So the surplus
 // tokens, in base 5, are those of each unit. A unit of five bytes has at most four surplus tokens.
-func (w *words) tell(units []string) (good []string) {
+func (w *words) checkUnits(units []string) (good []string) {
 	const radix = 5
 	var text []string
 	for i, times := 0, 1; i < len(units); i, times = i+1, times*radix {

@@ -79,7 +79,7 @@ func (b *Builder) conversation(index int64, row *mooncake.Row, replies []Reply, 
 	c := turns{b: b, blocks: b.blocks(index, row), chat: b.opt.Endpoint.OfMessages(), over: over}
 	var carried, invented int64
 	for i, r := range row.Replies {
-		if r.At < c.end || r.Tokens < 1 || !c.say(r.At, replies[i].Before) {
+		if r.At < c.end || r.Tokens < 1 || !c.extend(r.At, replies[i].Before) {
 			return nil
 		}
 		if replies[i].Carried {
@@ -91,7 +91,7 @@ func (b *Builder) conversation(index int64, row *mooncake.Row, replies []Reply, 
 		}
 		c.end = r.At + r.Tokens
 	}
-	if !c.say(row.InputLength.V, Tail{}) {
+	if !c.extend(row.InputLength.V, Tail{}) {
 		return nil
 	}
 	p.Carried, p.Invented, p.Added, p.Tokens = carried, invented, c.added, row.InputLength.V
@@ -113,8 +113,8 @@ type turns struct {
 	added int64
 }
 
-// say adds the words before token to of the row. before is the end of the row that ended there, if it is known.
-func (c *turns) say(to int64, before Tail) (room bool) {
+// extend adds the words before token to of the row. before is the end of the row that ended there, if it is known.
+func (c *turns) extend(to int64, before Tail) (room bool) {
 	first := len(c.parts) == 0
 	n := to - c.end
 	switch {

@@ -83,7 +83,7 @@ func (o object) integer(name string) int64 {
 }
 
 // set sets a member's value. A new member is added at the end.
-func (o *object) set(name string, value []byte) { o.put(member{name: name, raw: value}) }
+func (o *object) set(name string, value []byte) { o.setMember(member{name: name, raw: value}) }
 
 // setParts sets a member to a value that may be generated.
 func (o *object) setParts(name string, value []part) {
@@ -91,10 +91,10 @@ func (o *object) setParts(name string, value []part) {
 		o.set(name, value[0].raw)
 		return
 	}
-	o.put(member{name: name, value: value})
+	o.setMember(member{name: name, value: value})
 }
 
-func (o *object) put(m member) {
+func (o *object) setMember(m member) {
 	if i := o.index(m.name); i >= 0 {
 		(*o)[i] = m
 		return
@@ -105,7 +105,7 @@ func (o *object) put(m member) {
 // merge sets the members of other.
 func (o *object) merge(other object) {
 	for _, m := range other {
-		o.put(m)
+		o.setMember(m)
 	}
 }
 

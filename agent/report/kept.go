@@ -76,7 +76,7 @@ func ReadKept(dir string, keep func(*measure.Record) (bool, error)) (*Kept, erro
 // Reopen continues the records: new ones are appended to those that count. It removes the results of the part before, because they do not
 // cover the whole run. The sidecar is that of [PartialFile].
 func (k *Kept) Reopen(dir string, sidecar *mooncake.Meta) (*Requests, error) {
-	if err := k.takeUp(dir); err != nil {
+	if err := k.writePartial(dir); err != nil {
 		return nil, fmt.Errorf("the records of the run cannot be gone on with: %w", err)
 	}
 	path := filepath.Join(dir, RequestsFile)
@@ -89,9 +89,9 @@ func (k *Kept) Reopen(dir string, sidecar *mooncake.Meta) (*Requests, error) {
 	return q, q.describe(sidecar)
 }
 
-// takeUp leaves only the records that count in the partial file. If the process dies meanwhile, all of them are still in the file that
+// writePartial leaves only the records that count in the partial file. If the process dies meanwhile, all of them are still in the file that
 // ReadKept reads.
-func (k *Kept) takeUp(dir string) error {
+func (k *Kept) writePartial(dir string) error {
 	partial := filepath.Join(dir, PartialFile)
 	if k.name == "" {
 		return nil

@@ -41,6 +41,12 @@ const aliasTrace = `{"timestamp":0,"input_length":1100,"output_length":2,"hash_i
 {"timestamp":120,"input_length":700,"output_length":2,"hash_ids":[6,7]}
 `
 
+// The states of flags that a replay has.
+const (
+	yes    = "yes"
+	partly = "partly"
+)
+
 // arrived is a request as an engine saw it.
 type arrived struct {
 	at     time.Time
@@ -689,7 +695,7 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--request-rate 0", []string{"want a number of requests per second"}},
 		{"--request-rate 4 --arrival-pattern bursts", []string{"--arrival-pattern: \"bursts\": want constant, poisson, gamma or concurrency_burst"}},
 		{"--request-rate 4 --arrival-pattern concurrency_burst", []string{"leave one of the two out"}},
-		{"--concurrency 10,20,30 --as aiperf", []string{"one run has one setting", "moonloop search"}},
+		{"--concurrency 10,20,30 --as aiperf", []string{"a run has one setting", "moonloop search"}},
 		{"--custom-dataset-type speed_bench_qa", []string{"moonloop convert"}},
 		{"--scenario other --as aiperf", []string{"want inferencex-agentx-mvp"}},
 		{"--scenario inferencex-agentx-mvp --request-rate 4", []string{"and so does --request-rate"}},

@@ -4,18 +4,14 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/study"
@@ -23,9 +19,9 @@ import (
 
 // newCompareCommand returns the command that tells whether one engine is slower than another.
 func newCompareCommand() *cobra.Command {
-	var metric, again, junit, html string
+	var metric, again, junit string
 	var minimum float64
-	var asJSON, asMarkdown bool
+	var form answerFlags
 	var rounds roundFlags
 	cmd := &cobra.Command{
 		Use:   "compare {A B | --run CMD_A --run CMD_B}",
@@ -37,8 +33,8 @@ func newCompareCommand() *cobra.Command {
 			return twoFolders(cmd, args)
 		},
 		RunE: func(cmd *cobra.Command, dirs []string) error {
-			if asJSON && asMarkdown {
-				return errors.New("--json and --markdown are two forms of one output: leave one of them out")
+			if err := form.check(); err != nil {
+				return err
 			}
 			primary, err := study.ParseMetric(metric)
 			if err != nil {
@@ -63,29 +59,16 @@ func newCompareCommand() *cobra.Command {
 				return err
 			}
 			if junit != "" {
-				err = saveText(junit, "the JUnit file", comparisonJUnit(c))
+				if err := writeWhole(junit, atomicfile.Anything, comparisonJUnit(c)); err != nil {
+					return fmt.Errorf("the JUnit file %w", err)
+				}
 			}
-			if html != "" && err == nil {
-				err = page.SaveDocument(html, "moonloop compare", dirs[0]+" and "+dirs[1], comparisonPage(c))
-			}
+			text := func(markdown bool) string { return comparisonText(c, markdown) }
+			err = form.write(cmd.OutOrStdout(), "moonloop compare", dirs[0]+" and "+dirs[1], comparisonJSON(c), text, comparisonAnswer(c).page)
 			if err != nil {
 				return err
 			}
-			if asJSON {
-				err = encodeComparison(cmd.OutOrStdout(), c)
-			} else {
-				err = output(cmd.OutOrStdout(), comparisonText(c, asMarkdown))
-			}
-			if err != nil {
-				return err
-			}
-			if c.Primary.Answer == study.CannotTell {
-				return exitWith(exitInvalid)
-			}
-			if c.Primary.Answer == study.Slower {
-				return exitWith(exitGoals)
-			}
-			return nil
+			return exitWith(map[study.Answer]int{study.CannotTell: exitInvalid, study.Slower: exitGoals}[c.Primary.Answer])
 		},
 	}
 	f := cmd.Flags()
@@ -93,26 +76,9 @@ func newCompareCommand() *cobra.Command {
 	add(f, &metric, "metric", "ttft.p50")
 	add(f, &minimum, "minimum-effect", 0.02, number(0.0001, 0.9))
 	add(f, &again, "again", "", anyText("the name of a folder"))
-	add(f, &asJSON, "json", false)
-	add(f, &asMarkdown, "markdown", false)
+	form.register(f)
 	add(f, &junit, "junit", "", aFile)
-	add(f, &html, "html", "", aFile)
 	return cmd
-}
-
-// saveText writes a file, which it replaces when the new one is complete.
-func saveText(name, what, text string) error {
-	f, err := atomicfile.CreateAs(name+".partial", name)
-	if err != nil {
-		return fmt.Errorf("%s cannot be written: %w", what, err)
-	}
-	if _, err := f.WriteString(text); err != nil {
-		return errors.Join(fmt.Errorf("%s cannot be written: %w", what, err), f.Discard())
-	}
-	if err := f.Commit(); err != nil {
-		return errors.Join(fmt.Errorf("%s cannot be written: %w", what, err), f.Discard())
-	}
-	return nil
 }
 
 func twoFolders(cmd *cobra.Command, args []string) error {
@@ -131,33 +97,7 @@ func comparisonText(c *study.Comparison, markdown bool) string {
 	var b strings.Builder
 	p := c.Primary
 	fmt.Fprintf(&b, "%s: %s\n\n", p.Metric, answerText(p))
-	t := term.NewTable()
-	t.AppendHeader(table.Row{"metric", "A", "B", "B / A", "95 % interval", "noise floor", "P", "answer"})
-	for i, r := range slices.Concat([]study.Result{p}, c.Exploratory) {
-		answer := string(r.Answer)
-		if i > 0 {
-			answer += " (exploratory)"
-		}
-		row := table.Row{r.Metric.String(), "", "", "", "", "", "", answer}
-		if r.Pairs > 0 {
-			row[1], row[2] = fmt.Sprintf("%.4g %s", r.A, r.Unit), fmt.Sprintf("%.4g %s", r.B, r.Unit)
-			row[3] = fmt.Sprintf("%.4f", r.Ratio)
-		}
-		if r.Pairs > 1 {
-			row[4], row[6] = intervalText(r.Decision), fmt.Sprintf("%.3f", r.P)
-		}
-		if !math.IsNaN(r.Floor) {
-			row[5] = fmt.Sprintf("± %.2g %%", 100*r.Floor)
-		}
-		t.AppendRow(row)
-	}
-	render := func(t table.Writer) string {
-		if markdown {
-			return t.RenderMarkdown()
-		}
-		return t.Render()
-	}
-	b.WriteString(render(t))
+	b.WriteString(comparisonGrid(c).render(markdown))
 	fmt.Fprintf(&b, "\n\n%s; minimum effect %.3g %%; A and B are medians of runs\n", term.Counted(int64(p.Pairs), "pairs"), 100*c.Minimum)
 	if c.FailedA > 0 || c.FailedB > 0 {
 		fmt.Fprintf(&b, "failed requests: %.3g %% of A, %.3g %% of B; what fails has no latency\n", c.FailedA, c.FailedB)
@@ -170,27 +110,53 @@ func comparisonText(c *study.Comparison, markdown bool) string {
 			onOneTerminal(w.A), onOneTerminal(w.B), w.Ratio, w.Low, w.High, "rows in blocks", w.Block)
 	}
 	if len(c.Moved) > 0 {
-		t := term.NewTable()
-		t.AppendHeader(table.Row{"which rows moved", "", "rows", "B / A", "95 % interval", "P"})
-		before := ""
-		for _, m := range c.Moved {
-			by := m.By
-			if by == before {
-				by = ""
-			}
-			before = m.By
-			row := table.Row{by, m.Class, m.Rows, fmt.Sprintf("%.4f", m.Ratio), "", ""}
-			if m.Pairs > 1 {
-				row[4], row[5] = intervalText(m.Decision), fmt.Sprintf("%.3f", m.P)
-			}
-			t.AppendRow(row)
-		}
-		b.WriteString("\n" + render(t) + "\n\n")
+		b.WriteString("\n" + movedGrid(c).render(markdown) + "\n\n")
 	}
 	for _, l := range c.LeftOut {
 		fmt.Fprintf(&b, "left out: %s: %s\n", onOneTerminal(l.Dir), onOneTerminal(l.Reason))
 	}
 	return b.String()
+}
+
+// comparisonGrid has a row for each metric, the primary one first.
+func comparisonGrid(c *study.Comparison) grid {
+	g := grid{Header: []string{"metric", "A", "B", "B / A", "95 % interval", "noise floor", "P", "answer"}, Numbers: 6}
+	for i, r := range slices.Concat([]study.Result{c.Primary}, c.Exploratory) {
+		answer := string(r.Answer)
+		if i > 0 {
+			answer += " (exploratory)"
+		}
+		row := []string{r.Metric.String(), "", "", "", "", "", "", answer}
+		if r.Pairs > 0 {
+			row[1], row[2], row[3] = fmt.Sprintf("%.4g %s", r.A, r.Unit), fmt.Sprintf("%.4g %s", r.B, r.Unit), fmt.Sprintf("%.4f", r.Ratio)
+		}
+		if r.Pairs > 1 {
+			row[4], row[6] = intervalText(r.Decision), fmt.Sprintf("%.3f", r.P)
+		}
+		if !math.IsNaN(r.Floor) {
+			row[5] = fmt.Sprintf("± %.2g %%", 100*r.Floor)
+		}
+		g.Rows = append(g.Rows, row)
+	}
+	return g
+}
+
+// movedGrid has a row for each class of rows.
+func movedGrid(c *study.Comparison) grid {
+	g := grid{Header: []string{"which rows moved", "", "rows", "B / A", "95 % interval", "P"}}
+	before := ""
+	for _, m := range c.Moved {
+		row := []string{m.By, m.Class, strconv.Itoa(m.Rows), fmt.Sprintf("%.4f", m.Ratio), "", ""}
+		if m.By == before {
+			row[0] = ""
+		}
+		before = m.By
+		if m.Pairs > 1 {
+			row[4], row[5] = intervalText(m.Decision), fmt.Sprintf("%.3f", m.P)
+		}
+		g.Rows = append(g.Rows, row)
+	}
+	return g
 }
 
 func intervalText(d study.Decision) string { return fmt.Sprintf("%.4f to %.4f", d.Low, d.High) }
@@ -243,18 +209,7 @@ type jsonMoved struct {
 	P      *float64 `json:"p"`
 }
 
-// jsonWithin is the result of one pair of runs.
-type jsonWithin struct {
-	A     string  `json:"a"`
-	B     string  `json:"b"`
-	Rows  int     `json:"rows"`
-	Block int     `json:"block"`
-	Ratio float64 `json:"ratio"`
-	Low   float64 `json:"ratio_low"`
-	High  float64 `json:"ratio_high"`
-}
-
-func encodeComparison(w io.Writer, c *study.Comparison) error {
+func comparisonJSON(c *study.Comparison) any {
 	all := struct {
 		Answer  string          `json:"answer"`
 		Minimum float64         `json:"minimum_effect"`
@@ -263,9 +218,9 @@ func encodeComparison(w io.Writer, c *study.Comparison) error {
 		Metrics []jsonResult    `json:"metrics"`
 		Again   string          `json:"a_against_a,omitempty"`
 		Moved   []jsonMoved     `json:"moved,omitempty"`
-		Within  []jsonWithin    `json:"within_one_run,omitempty"`
+		Within  []study.Within  `json:"within_one_run,omitempty"`
 		LeftOut []study.LeftOut `json:"left_out,omitempty"`
-	}{string(c.Primary.Answer), c.Minimum, c.FailedA, c.FailedB, nil, "", nil, nil, c.LeftOut}
+	}{string(c.Primary.Answer), c.Minimum, c.FailedA, c.FailedB, nil, "", nil, c.Within, c.LeftOut}
 	if c.Again != nil {
 		all.Again = string(c.Again.Answer)
 	}
@@ -275,9 +230,6 @@ func encodeComparison(w io.Writer, c *study.Comparison) error {
 			one.Low, one.High, one.P = &m.Low, &m.High, &m.P
 		}
 		all.Moved = append(all.Moved, one)
-	}
-	for _, w := range c.Within {
-		all.Within = append(all.Within, jsonWithin(w))
 	}
 	for i, r := range slices.Concat([]study.Result{c.Primary}, c.Exploratory) {
 		known := func(v float64, least int) *float64 {
@@ -295,9 +247,5 @@ func encodeComparison(w io.Writer, c *study.Comparison) error {
 			all.Metrics[i].Floor = &r.Floor
 		}
 	}
-	text, err := json.MarshalIndent(all, "", "  ")
-	if err != nil {
-		return fmt.Errorf("the answers cannot be written as JSON: %w", err)
-	}
-	return output(w, string(text)+"\n")
+	return all
 }

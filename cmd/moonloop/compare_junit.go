@@ -6,6 +6,7 @@ package main
 import (
 	"encoding/xml"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 
@@ -52,16 +53,17 @@ func (s *junitSuite) add(c junitCase) {
 	s.Cases = append(s.Cases, c)
 }
 
-func (s *junitSuite) text() string {
+func (s *junitSuite) write(w io.Writer) error {
 	b, err := xml.MarshalIndent(s, "", "  ")
 	if err != nil {
-		panic(err) // of our own types
+		return err
 	}
-	return xml.Header + string(b) + "\n"
+	_, err = io.WriteString(w, xml.Header+string(b)+"\n")
+	return err
 }
 
 // comparisonJUnit has a case for each metric. Only the primary one can fail; exploratory ones are skipped unless they are equal.
-func comparisonJUnit(c *study.Comparison) string {
+func comparisonJUnit(c *study.Comparison) func(io.Writer) error {
 	s := junitSuite{Name: "moonloop compare"}
 	for i, r := range slices.Concat([]study.Result{c.Primary}, c.Exploratory) {
 		text := answerText(r)
@@ -85,5 +87,5 @@ func comparisonJUnit(c *study.Comparison) string {
 		}
 		s.add(one)
 	}
-	return s.text()
+	return s.write
 }

@@ -60,7 +60,7 @@ func TestCompareVerb(t *testing.T) {
 		{"--run x --run y --again a", exitUsage, "with --run, give --calibrate"},
 		{"--run x --run y", exitUsage, "does not say {out}"},
 		{"--run x{out} --run y{out}", exitUsage, "has what it printed"},
-		{"a slower --junit no/such/folder", exitUsage, "the JUnit file cannot be written"},
+		{"a slower --junit no/such/folder", exitUsage, "the JUnit file no/such/folder cannot be written"},
 		{"a slower --json --markdown", exitUsage, "--json and --markdown are two forms of one output"},
 	} {
 		var out strings.Builder

@@ -96,7 +96,7 @@ func (t *inspected) arrivals() (s section) {
 	s.line(timed, "gap between rows", orUndefined(a.Undefined["gap_mean_ms"], "mean %.4f ms, CV %s", a.GapMean, orUndefined(a.Undefined["gap_cv"], "%.4f", a.GapCV)))
 	s.line(timed, "distinct timestamps", orUndefined(a.Undefined["distinct_timestamps"], "%s, mean %.2f rows, max %d",
 		term.Comma(a.Distinct), a.RowsPerStamp.Mean, a.RowsPerStamp.Max))
-	s.line(timed, "timestamp grid", orUndefined(a.Undefined["grid"], "%s", grid(a.Grid)))
+	s.line(timed, "timestamp grid", orUndefined(a.Undefined["grid"], "%s", gridText(a.Grid)))
 	return s
 }
 
@@ -357,7 +357,7 @@ func perSecond(tokens stats.LengthStats, ms float64) string {
 	return humanize.CommafWithDigits(float64(tokens.Sum)/ms*1000, 0)
 }
 
-func grid(g stats.Grid) string {
+func gridText(g stats.Grid) string {
 	switch {
 	case g.Quantum == 0:
 		return "none"

@@ -166,12 +166,12 @@ var printedTraces = []printedLine{
 	{
 		aiperf, "Custom Dataset Guide", "a system prompt for all", "!profile -m sim --url ENGINE --input-file DIR/data.jsonl --system-prompt terse",
 		map[string]string{"data.jsonl": threeRows},
-		"what prompts share is what the trace says", "the rows say what prompts share",
+		"the trace determines what prompts share", "the rows determine what prompts share",
 	},
 	{
 		aiperf, "Custom Dataset Guide", "a system prompt of a file", "!profile -m sim --url ENGINE --input-file DIR/data.jsonl --system-prompt-file DIR/system.txt",
 		map[string]string{"data.jsonl": threeRows, "system.txt": "Be terse."},
-		"what prompts share is what the trace says", "likewise",
+		"the trace determines what prompts share", "likewise",
 	},
 	{
 		aiperf, "Profile Embedding Models", "texts of one's own", "profile --model sim --endpoint-type embeddings --endpoint /v1/embeddings --input-file DIR/inputs.jsonl --custom-dataset-type single_turn --url HOST:PORT --request-count 3",
@@ -312,7 +312,7 @@ var printedTraces = []printedLine{
 	},
 	{
 		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "a data set of the hub", "!profile --url HOST:PORT --model sim --model other --endpoint-type chat --streaming --public-dataset semianalysis_cc_traces_weka_with_subagents --fixed-schedule",
-		nil, `get it, such as with "hf download semianalysisai/cc-traces-weka-062126 --repo-type dataset --local-dir traces", and add --input-file traces`, "nothing is downloaded; with --input-file FOLDER behind it, the line runs",
+		nil, `get it, such as with "hf download semianalysisai/cc-traces-weka-062126 --repo-type dataset --local-dir traces", and add --input-file traces`, "nothing is downloaded; with --input-file FOLDER added, the line runs",
 	},
 	{
 		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "a data set by its name on the hub", "!profile --model sim --endpoint-type chat --public-dataset weka_hf --hf-weka-dataset semianalysisai/cc-traces-weka-061326 --streaming --url HOST:PORT",
@@ -351,7 +351,7 @@ var printedTraces = []printedLine{
 	{
 		aiperf, "Agentic Workloads", "a graph of one's own", "!profile --model sim --endpoint-type chat --url ENGINE --input-file DIR/hello.graph.yaml --graph-format native",
 		map[string]string{"hello.graph.yaml": "graph:\n  version: \"2.0\"\n"},
-		"record a run with moonloop capture", "such a file says how requests are made of replies, and has no requests",
+		"record a run with moonloop capture", "such a file describes how requests are made from replies, and contains no requests",
 	},
 	{
 		aiperf, "Profile with TraceLab Agentic Coding Traces", "sessions in a closed loop, pauses cut", "profile --model sim --tokenizer Qwen/Qwen3-0.6B --url HOST:PORT --endpoint-type chat --custom-dataset-type tracelab --input-file DIR/tracelab_slice.jsonl.gz --num-dataset-entries 50 --concurrency 4 --no-fixed-schedule --inter-turn-delay-cap-seconds 0.2",

@@ -24,8 +24,8 @@ func talkLine(page, about, line, sees, note string) printedLine {
 }
 
 const (
-	makesSessions = "moonloop generate makes one with sessions"
-	makesLengths  = "moonloop generate makes a trace of chosen lengths"
+	makesSessions = "moonloop generate makes a trace with sessions"
+	makesLengths  = "moonloop generate makes a trace with lengths of your choice"
 	talksAre      = "--input-file and --custom-dataset-type are added, lengths and turns come from the file"
 	gridOf        = `
 benchmark:
@@ -67,8 +67,8 @@ var printedTalks = []printedLine{
 	loadLine("Request Rate with Max Concurrency", "no gaps", "--arrival-pattern concurrency_burst --concurrency 2 --request-count 4", "requests 4; summary config.concurrency=2", "the page names the pattern alone"),
 	loadLine("Time Slicing", "figures of each slice", "--benchmark-duration 0.3 --slice-duration 0.1 --artifact-dir DIR/slices", "requests more than 4; file slices/series.csv; summary config.slice=100ms", "--artifact-dir is added; slices begin with the run, AIPerf's with the clock"),
 
-	loadLine("Parameter Sweeping", "several ceilings", "!--endpoint-type chat --concurrency 10,20,30,40 --num-prompts 1000", "one run has one setting", "start a replay for each, and compare them with moonloop report; moonloop search finds the best"),
-	loadLine("Parameter Sweeping", "several ceilings, each several times", "!--concurrency 10,20,30,40 --num-profile-runs 5 --parameter-sweep-mode independent", "one run has one setting", "likewise"),
+	loadLine("Parameter Sweeping", "several ceilings", "!--endpoint-type chat --concurrency 10,20,30,40 --num-prompts 1000", "a run has one setting", "start a replay for each, and compare them with moonloop report; moonloop search finds the best"),
+	loadLine("Parameter Sweeping", "several ceilings, each several times", "!--concurrency 10,20,30,40 --num-profile-runs 5 --parameter-sweep-mode independent", "a run has one setting", "likewise"),
 	{
 		aiperf, "Parameter Sweeps and Multi-Run Statistics", "a grid, by a file of settings", "!profile --config DIR/sweep.yaml",
 		map[string]string{"t.jsonl": threeRows, "sweep.yaml": gridOf + `
@@ -76,7 +76,7 @@ sweep:
   type: grid
   variables: {phases.profiling.concurrency: [8, 32, 64, 128], phases.profiling.rate: [10, 50, 100]}
 `},
-		"sweep: one run has one setting", "likewise",
+		"sweep: a run has one setting", "likewise",
 	},
 	{
 		aiperf, "Parameter Sweeps and Multi-Run Statistics", "scenarios, by a file of settings", "!profile --config DIR/sweep.yaml",
@@ -85,7 +85,7 @@ sweep:
   type: scenarios
   runs: [{name: chat, phases: [{name: profiling, rate: 100}]}, {name: summaries, phases: [{name: profiling, concurrency: 16}]}]
 `},
-		"sweep: one run has one setting", "likewise",
+		"sweep: a run has one setting", "likewise",
 	},
 	{
 		aiperf, "Parameter Sweeps and Multi-Run Statistics", "several runs, by a file of settings", "profile --config DIR/runs.yaml",

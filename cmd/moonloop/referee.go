@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +16,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/study/referee"
@@ -29,8 +27,7 @@ type judgeFlags struct {
 	speedup float64
 	skip    int
 	export  string
-	html    string
-	json    bool
+	form    answerFlags // without Markdown
 }
 
 func (f *judgeFlags) register(fs *pflag.FlagSet) {
@@ -38,8 +35,8 @@ func (f *judgeFlags) register(fs *pflag.FlagSet) {
 	add(fs, &f.speedup, "speedup", 1, number(1e-6, 1e6))
 	add(fs, &f.skip, "skip", 0, whole(0, referee.MaxRequests))
 	add(fs, &f.export, "export", "", aFile)
-	add(fs, &f.html, "html", "", aFile)
-	add(fs, &f.json, "json", false)
+	add(fs, &f.form.html, "html", "", aFile)
+	add(fs, &f.form.json, "json", false)
 }
 
 func (f *judgeFlags) given() bool { return f.judge.Rate != nil || f.judge.Trace != "" }
@@ -134,19 +131,8 @@ func (f *judgeFlags) decide(ctx context.Context, schedule *referee.Schedule, rec
 		}
 		j.Against(export, all, f.skip)
 	}
-	if f.html != "" {
-		if err := page.SaveDocument(f.html, "moonloop referee", j.Schedule, refereePage(j)); err != nil {
-			return err
-		}
-	}
-	if !f.json {
-		return output(out, refereeText(j))
-	}
-	text, err := json.MarshalIndent(j, "", "  ")
-	if err != nil {
-		return fmt.Errorf("the judgement cannot be written as JSON: %w", err)
-	}
-	return output(out, string(text)+"\n")
+	a := refereeAnswer(j)
+	return f.form.write(out, "moonloop referee", j.Schedule, j, a.text, a.page)
 }
 
 // asRate writes a rate.
@@ -155,8 +141,8 @@ func asRate(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) + "/s"
 // ms writes milliseconds to the µs.
 func ms(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
 
-// refereeAnswer is the judgement in a sentence.
-func refereeAnswer(j *referee.Judgement) string {
+// refereeSentence is the judgement in a sentence.
+func refereeSentence(j *referee.Judgement) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s arrived", term.Counted(int64(j.Requests), "requests"))
 	if j.Asked > 0 {
@@ -265,34 +251,6 @@ func errorRows(j *referee.Judgement) (rows [][]string) {
 		})
 	}
 	return rows
-}
-
-func refereeText(j *referee.Judgement) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n", onOneTerminal(refereeAnswer(j)))
-	write := func(header []string, rows [][]string) {
-		if len(rows) == 0 {
-			return
-		}
-		w := term.NewTable()
-		if header != nil {
-			w.AppendHeader(cellsOf(header))
-		}
-		for _, r := range rows {
-			for i := range r {
-				r[i] = onOneTerminal(r[i])
-			}
-			w.AppendRow(cellsOf(r))
-		}
-		b.WriteString(w.Render() + "\n\n")
-	}
-	write(nil, refereeFacts(j))
-	write(latenessHeader, latenessRows(j))
-	write(errorHeader, errorRows(j))
-	for _, n := range j.Notes {
-		b.WriteString(onOneTerminal(n) + "\n")
-	}
-	return strings.TrimRight(b.String(), "\n") + "\n"
 }
 
 // finite reports whether a number can be drawn.

@@ -16,61 +16,28 @@ import (
 // This file makes the page of a judgement: the answer, lateness over the time of the schedule, and the generator's figures compared with
 // the truth.
 
-var refereeTemplate = template.Must(template.New("referee").Parse(`
-<section class="verdict" aria-labelledby="answer"><h2 id="answer">{{.Answer}}</h2>
-{{range .Notes}}<p class="note">{{.}}</p>{{end}}</section>
-{{define "facts"}}<div class="scroll" tabindex="0" role="region" aria-label="{{.Title}}"><table>
-{{with .Header}}<thead><tr>{{range $i, $v := .}}<th scope="col"{{if $i}} class="n"{{end}}>{{$v}}</th>{{end}}</tr></thead>{{end}}
-<tbody>{{range .Rows}}<tr>{{range $i, $v := .}}<td{{if and $i $.Header}} class="n"{{else}} class="wrap"{{end}}>{{$v}}</td>{{end}}</tr>{{end}}</tbody>
-</table></div>{{end}}
-{{if .Lateness.Rows}}<section id="lateness"><h2>Lateness</h2>
-{{if .Over}}<p class="note">Each dot is a request: when it was due, and how much later it arrived, both in ms. A stretch of the time has its latest requests and some others.</p>
-<figure>{{.Over}}</figure>{{end}}
-{{template "facts" .Lateness}}</section>{{end}}
-{{if .Errors.Rows}}<section id="figures"><h2>What {{.Tool}} says</h2>
-<p class="note">Each dot is a percentile from 1 to 99: to the right as the engine recorded it, upwards as {{.Tool}} says, in ms. On the dashed line, both are the same.</p>
-<div class="charts">{{range .Drawings}}<figure><figcaption>{{.Name}}</figcaption>{{.SVG}}</figure>{{end}}</div>
-{{template "facts" .Errors}}</section>{{end}}
-<section id="facts"><h2>How it was judged</h2>{{template "facts" .Facts}}</section>
-`))
-
-func refereePage(j *referee.Judgement) template.HTML {
-	type drawn struct {
-		Title  string
-		Header []string
-		Rows   [][]string
+// refereeAnswer is the judgement with its figures.
+func refereeAnswer(j *referee.Judgement) *answer {
+	lateness := part{ID: "lateness", Title: "Lateness", Table: grid{latenessHeader, latenessRows(j), len(latenessHeader)}}
+	if over := drawLateness(j); over != "" {
+		lateness.Drawings = []drawing{{SVG: over}}
+		lateness.Note = "Each dot is a request: when it was due, and how much later it arrived, both in ms. A stretch of the time has its latest requests and some others."
 	}
-	type drawing struct {
-		Name string
-		SVG  template.HTML
-	}
-	v := struct {
-		Answer, Tool            string
-		Notes                   []string
-		Facts, Lateness, Errors drawn
-		Over                    template.HTML
-		Drawings                []drawing
-	}{
-		Answer: refereeAnswer(j), Notes: j.Notes,
-		Facts:    drawn{"How it was judged", nil, refereeFacts(j)},
-		Lateness: drawn{"Lateness", latenessHeader, latenessRows(j)},
-		Errors:   drawn{"Figures", errorHeader, errorRows(j)},
-		Over:     drawLateness(j),
-	}
+	errors := part{ID: "figures", Table: grid{errorHeader, errorRows(j), len(errorHeader)}}
 	if c := j.Client; c != nil {
-		v.Tool = c.Tool
+		errors.Title = "What " + c.Tool + " says"
+		errors.Note = "Each dot is a percentile from 1 to 99: to the right as the engine recorded it, upwards as " + c.Tool + " says, in ms. On the dashed line, both are the same."
 		for i := range c.Errors {
 			claimed, is := c.Errors[i].Ranks()
 			if claimed[0] > 0 && is[0] > 0 { // the axes are logarithmic
-				v.Drawings = append(v.Drawings, drawing{c.Errors[i].Name, drawPercentiles("Percentiles of the engine against those of the load generator", study.Distribution{Production: is, Replay: claimed})})
+				errors.Drawings = append(errors.Drawings, drawing{c.Errors[i].Name, drawPercentiles("Percentiles of the engine against those of the load generator", study.Distribution{Production: is, Replay: claimed})})
 			}
 		}
 	}
-	var b strings.Builder
-	if err := refereeTemplate.Execute(&b, v); err != nil {
-		panic(err) // of our own types, into memory
+	return &answer{
+		Sentence: refereeSentence(j), Notes: j.Notes,
+		Parts: []part{{ID: "facts", Title: "How it was judged", Table: grid{Rows: refereeFacts(j)}}, lateness, errors},
 	}
-	return template.HTML(b.String()) //nolint:gosec // made by a template
 }
 
 // stretches is the number of sections of the time axis.

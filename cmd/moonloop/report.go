@@ -14,6 +14,7 @@ import (
 
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/collect"
+	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/stats"
@@ -266,17 +267,38 @@ func (s *traces) encode(w io.Writer, result capture.Result) error {
 
 // output writes the result of a command: a text unchanged, anything else as JSON.
 func output(w io.Writer, result any) error {
-	text, isText := result.(string)
-	enc := json.NewEncoder(w)
-	enc.SetIndent("", "  ")
 	var err error
-	if isText {
+	if text, isText := result.(string); isText {
 		_, err = io.WriteString(w, text)
 	} else {
-		err = enc.Encode(result)
+		err = encode(w, result)
 	}
 	if err != nil {
 		return fmt.Errorf("output: %w", err)
+	}
+	return nil
+}
+
+// encode writes a value as JSON for people and programs.
+func encode(w io.Writer, value any) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(value)
+}
+
+// writeWhole writes a file completely, or leaves the old one.
+func writeWhole(name string, over atomicfile.Over, write func(io.Writer) error) error {
+	file, err := atomicfile.Create(name, over)
+	if err != nil {
+		return fmt.Errorf("%s cannot be written: %w", name, err)
+	}
+	defer file.Discard() //nolint:errcheck // after Commit without effect
+	if err = write(file); err == nil {
+		err = file.Commit()
+	}
+	if err != nil {
+		return fmt.Errorf("%s cannot be written: %w", name, err)
 	}
 	return nil
 }

@@ -6,8 +6,6 @@ package main
 // This file is the verb that shows how well a router uses the caches behind it.
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"html/template"
 	"strconv"
@@ -15,49 +13,33 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/study"
 )
 
 func newRouterCommand() *cobra.Command {
-	var html string
+	var form answerFlags
 	var capacity int64
-	var asJSON, asMarkdown bool
 	cmd := &cobra.Command{
 		Use:   "router DIR...",
 		Short: "Show how well a router uses the caches of the engines behind it",
 		Args:  someInputs("one folder or more", "name folders of replays, which --out wrote"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if asJSON && asMarkdown {
-				return errors.New("--json and --markdown are two forms of one output: leave one of them out")
+			if err := form.check(); err != nil {
+				return err
 			}
 			runs, err := study.ReadRouters(args, capacity)
 			if err != nil {
 				return err
 			}
-			if html != "" {
-				if err := page.SaveDocument(html, "moonloop router", strings.Join(args, ", "), routerPage(runs)); err != nil {
-					return err
-				}
-			}
-			text := routerText(runs, asMarkdown)
-			if asJSON {
-				all, err := json.MarshalIndent(map[string]any{"runs": runs}, "", "  ")
-				if err != nil {
-					return fmt.Errorf("the figures cannot be written as JSON: %w", err)
-				}
-				text = string(all) + "\n"
-			}
-			return output(cmd.OutOrStdout(), text)
+			a := routerAnswer(runs)
+			return form.write(cmd.OutOrStdout(), "moonloop router", strings.Join(args, ", "), map[string]any{"runs": runs}, a.text, a.page)
 		},
 	}
 	f := cmd.Flags()
 	f.SortFlags = false
 	add(f, &capacity, "cache-tokens", 0, whole(int64(0), int64(1)<<40))
-	add(f, &asJSON, "json", false)
-	add(f, &asMarkdown, "markdown", false)
-	add(f, &html, "html", "", aFile)
+	form.register(f)
 	return cmd
 }
 
@@ -117,63 +99,22 @@ func routerNotes(runs []*study.Router) (notes []string) {
 	return append(notes, fmt.Sprintf("simulated: %s, in blocks of %d tokens; shares of the prompt tokens", caches, runs[0].Block))
 }
 
-func routerText(runs []*study.Router, markdown bool) string {
-	var b strings.Builder
-	write := func(rows [][]string) {
-		w := term.NewTable()
-		w.AppendHeader(cellsOf(rows[0]))
-		for _, r := range rows[1:] {
-			for i := range r {
-				r[i] = onOneTerminal(r[i])
-			}
-			w.AppendRow(cellsOf(r))
-		}
-		if markdown {
-			b.WriteString(w.RenderMarkdown() + "\n\n")
-			return
-		}
-		b.WriteString(w.Render() + "\n\n")
-	}
-	all, each := routerTables(runs)
-	write(all)
-	write(each)
-	for _, n := range routerNotes(runs) {
-		b.WriteString(onOneTerminal(n) + "\n")
-	}
-	return b.String()
-}
-
-// routerTables are the cells of both tables, with their headers.
-func routerTables(runs []*study.Router) (all, each [][]string) {
-	all, each = [][]string{routerHeader}, [][]string{instanceHeader}
+// routerAnswer is the answer with its figures.
+func routerAnswer(runs []*study.Router) *answer {
+	all, each := grid{Header: routerHeader}, grid{Header: instanceHeader}
 	for _, r := range runs {
-		all = append(all, routerCells(r))
+		all.Rows = append(all.Rows, routerCells(r))
 		for i := range r.Instances {
-			each = append(each, instanceCells(r, &r.Instances[i]))
+			each.Rows = append(each.Rows, instanceCells(r, &r.Instances[i]))
 		}
 	}
-	return all, each
-}
-
-var routerTemplate = template.Must(template.New("router").Parse(`
-<section id="answer"><h2>Prompt tokens from the cache</h2>
-<p class="note">Blue: what the engines had. Orange: what their caches would have had besides, with the requests that they got. Pale: what the best routing that was found has more. To the end of the line: what one infinite cache has.</p>
-<figure>{{.Bars}}</figure>{{template "table" .Runs}}{{range .Notes}}<p class="note">{{.}}</p>{{end}}</section>
-<section id="instances"><h2>Instances</h2>{{template "table" .Instances}}</section>
-{{define "table"}}<div class="scroll" tabindex="0" role="region" aria-label="Figures"><table><thead><tr>{{range index . 0}}<th scope="col">{{.}}</th>{{end}}</tr></thead>
-<tbody>{{range slice . 1}}<tr>{{range .}}<td>{{.}}</td>{{end}}</tr>{{end}}</tbody></table></div>{{end}}`))
-
-func routerPage(runs []*study.Router) template.HTML {
-	all, each := routerTables(runs)
-	var b strings.Builder
-	if err := routerTemplate.Execute(&b, struct {
-		Bars            template.HTML
-		Runs, Instances [][]string
-		Notes           []string
-	}{drawRouters(runs), all, each, routerNotes(runs)}); err != nil {
-		panic(err) // of our own types, into memory
-	}
-	return template.HTML(b.String()) //nolint:gosec // made by a template
+	return &answer{Parts: []part{
+		{
+			ID: "answer", Title: "Prompt tokens from the cache", Drawings: []drawing{{SVG: drawRouters(runs)}}, Table: all, Below: routerNotes(runs),
+			Note: "Blue: what the engines had. Orange: what their caches would have had besides, with the requests that they got. Pale: what the best routing that was found has more. To the end of the line: what one infinite cache has.",
+		},
+		{ID: "instances", Title: "Instances", Table: each},
+	}}
 }
 
 // drawRouters draws a bar for each run.

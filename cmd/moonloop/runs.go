@@ -6,7 +6,6 @@ package main
 // One replay does not show how much the next one would differ. This file makes several and shows their spread.
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -152,19 +151,7 @@ func writeRuns(name string, runs []*study.Run, spreads []study.Spread) error {
 	for _, r := range runs {
 		content.Runs = append(content.Runs, one{filepath.Base(r.Dir), r.Start, r.Verdict})
 	}
-	file, err := atomicfile.Create(name, atomicfile.Anything)
-	if err != nil {
-		return fmt.Errorf("the spread over the runs cannot be written: %w", err)
-	}
-	enc := json.NewEncoder(file)
-	enc.SetIndent("", "  ")
-	if err = enc.Encode(content); err == nil {
-		err = file.Commit()
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("%s cannot be written: %w", name, err), file.Discard())
-	}
-	return nil
+	return writeWhole(name, atomicfile.Anything, func(w io.Writer) error { return encode(w, content) })
 }
 
 // runsText is the table over the runs, and their verdicts.

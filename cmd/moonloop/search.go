@@ -223,21 +223,16 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 	c, err := f.Run(ctx, state.Probes)
 	if c != nil && len(c.Trials) > 0 {
 		state.searchResult = resultOf(c)
-		err = errors.Join(err, p.keep(state, c))
+		err = errors.Join(err, p.saveAnswer(state, c))
 	}
 	if err != nil {
 		return err
 	}
-	if f.json {
-		var text bytes.Buffer
-		if err := encode(&text, state); err != nil {
-			return err
-		}
-		err = output(stdout, text.String())
-	} else {
-		err = output(stdout, f.text(c))
+	var result any = state
+	if !f.json {
+		result = f.text(c)
 	}
-	if err != nil {
+	if err := output(stdout, result); err != nil {
 		return err
 	}
 	return exitWith(map[study.SearchAnswer]int{study.ClientLimit: exitInvalid, study.NotYet: exitInvalid, study.TooShort: exitInvalid, study.LessThanMin: exitGoals}[c.Answer])
@@ -346,36 +341,16 @@ func drawnSeed() uint64 { return 1 + uint64(rand.Uint32()) } //nolint:gosec // n
 
 // save writes the file of a search.
 func (s *searchState) save(dir string) error {
-	return writeWhole(filepath.Join(dir, searchFile), func(w io.Writer) error { return encode(w, s) })
+	return writeWhole(filepath.Join(dir, searchFile), atomicfile.Regular, func(w io.Writer) error { return encode(w, s) })
 }
 
-// keep writes the answer and its picture, and removes the last scaled trace.
-func (p *prober) keep(state searchState, c *study.Capacity) error {
+// saveAnswer writes the answer and its picture, and removes the last scaled trace.
+func (p *prober) saveAnswer(state searchState, c *study.Capacity) error {
 	_ = os.Remove(filepath.Join(p.dir, scaledTrace))
 	_ = os.Remove(mooncake.MetaName(filepath.Join(p.dir, scaledTrace)))
-	return errors.Join(state.save(p.dir), writeWhole(filepath.Join(p.dir, curveFile), func(w io.Writer) error {
+	return errors.Join(state.save(p.dir), writeWhole(filepath.Join(p.dir, curveFile), atomicfile.Regular, func(w io.Writer) error {
 		return c.WriteSVG(w, loadNames[p.vary], p.Objectives)
 	}))
-}
-
-func encode(w io.Writer, value any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(value)
-}
-
-// writeWhole writes a file completely, or leaves the old one.
-func writeWhole(name string, write func(io.Writer) error) error {
-	file, err := atomicfile.Create(name, atomicfile.Regular)
-	if err != nil {
-		return err
-	}
-	defer file.Discard() //nolint:errcheck // after Commit without effect
-	if err := write(file); err != nil {
-		return err
-	}
-	return file.Commit()
 }
 
 // probe replays the trace at a load.

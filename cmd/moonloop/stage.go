@@ -237,7 +237,7 @@ func (s *stage) finish(ctx context.Context, err error) error {
 		if statusOf(err) == exitUsage {
 			return fmt.Errorf("%w; what was written before stays in %s, and is not in the store", err, s.dir)
 		}
-		if e := w.take(ctx); e != nil {
+		if e := w.upload(ctx); e != nil {
 			return fmt.Errorf("%w; the results stay in %s: copy them with another tool", e, s.dir)
 		}
 	}
@@ -245,8 +245,8 @@ func (s *stage) finish(ctx context.Context, err error) error {
 	return err
 }
 
-// take copies a file with what lies beside it, or a folder, to the store. What makes it whole comes last.
-func (w written) take(ctx context.Context) error {
+// upload copies a file with what lies beside it, or a folder, to the store. What makes it whole comes last.
+func (w written) upload(ctx context.Context) error {
 	var files []string
 	err := filepath.WalkDir(filepath.Dir(w.local), func(name string, e fs.DirEntry, err error) error {
 		if err == nil && e.Type().IsRegular() {

@@ -153,7 +153,7 @@ func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err err
 	last := lastRow{Writer: writer}
 	write := writer.Write
 	if file == nil && isPipe(cmd.OutOrStdout()) {
-		write = last.hold
+		write = last.delay
 	}
 	if err := copyRows(cmd.Context(), stream, write, digester); err != nil {
 		return inFlags(err, cmd.Flags())
@@ -179,8 +179,8 @@ type lastRow struct {
 	held *mooncake.Row
 }
 
-// hold writes the delayed row, and delays this one.
-func (l *lastRow) hold(row *mooncake.Row) error {
+// delay writes the delayed row, and delays this one.
+func (l *lastRow) delay(row *mooncake.Row) error {
 	before := l.held
 	if l.held = row; before == nil {
 		return nil
@@ -373,7 +373,7 @@ func (t *tracesRead) meta(s *transform.Stream, r transform.Report, d *mooncake.D
 			m.SessionMode = mooncake.SessionUnknown
 		}
 	}
-	t.lets(m, s)
+	t.origin(m, s)
 	if len(t.metas) > 1 {
 		m.TimeBase = time.Time{}
 	}
@@ -415,8 +415,8 @@ func (t *tracesRead) sampling(rows int64) (list []mooncake.Sampling) {
 	return list
 }
 
-// lets returns how ids and times of the new trace were made, as far as its sources have it; the rest is counted as rows are written.
-func (t *tracesRead) lets(m *mooncake.Meta, s *transform.Stream) {
+// origin says in the sidecar how ids and times of the new trace were made, as far as its sources have it; the rest is counted as rows are written.
+func (t *tracesRead) origin(m *mooncake.Meta, s *transform.Stream) {
 	var p mooncake.Privacy
 	m.HashKeys, m.HashDomains = nil, nil
 	for i, from := range t.metas {

@@ -6,7 +6,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -52,7 +51,7 @@ func (t *translator) datasetFormat(is convert.Format) error {
 }
 
 // recorded translates the flags for the source of sessions: data sets of a hub, several models, and prompts that no earlier run had.
-func (t *translator) recorded() (errs []error) {
+func (t *translator) recorded() {
 	if name, given := t.kept["public"]; given || t.kept["hub"] != "" {
 		repository := hubOf(name, t.kept["hub"])
 		flag := "--public-dataset " + quoted(name)
@@ -61,11 +60,11 @@ func (t *translator) recorded() (errs []error) {
 		}
 		switch file := t.kept["input"] + t.kept["trace"]; {
 		case file != "":
-			t.said = append(t.said, flag+": nothing is downloaded; "+publicValue(file)+" is read in its place")
+			t.say("%s: nothing is downloaded; %s is read in its place", flag, publicValue(file))
 		case repository == "":
-			errs = append(errs, errors.New(flag+": nothing is downloaded: download it, and name its file by --input-file; --dataset FILE makes prompts of texts for a trace"))
+			t.fail("%s: nothing is downloaded: download it, and name its file by --input-file; --dataset FILE makes prompts of texts for a trace", flag)
 		default:
-			errs = append(errs, fmt.Errorf("%s: nothing is downloaded: get it, such as with \"hf download %s --repo-type dataset --local-dir traces\", and add --input-file traces", flag, repository))
+			t.fail("%s: nothing is downloaded: get it, such as with \"hf download %s --repo-type dataset --local-dir traces\", and add --input-file traces", flag, repository)
 		}
 	}
 	var models []string
@@ -85,26 +84,23 @@ func (t *translator) recorded() (errs []error) {
 		models = t.adapters
 	}
 	if len(slices.Compact(slices.Clone(models))) > 1 || t.adapters != nil {
-		for _, name := range []string{"model", "model-names"} {
-			t.args = withoutFlag(t.args, name)
-		}
+		t.remove("model", "model-names")
 		t.models = models
-		t.said = append(t.said, "--model: the models of each conversation become "+strings.Join(models, ", ")+", in order of appearance")
+		t.say("--model: the models of each conversation become %s, in order of appearance", strings.Join(models, ", "))
 	}
 	if bust, given := t.kept["bust"]; given && bust != "none" {
 		if !slices.Contains([]string{"system_prefix", "system_suffix", "first_turn_prefix", "first_turn_suffix"}, bust) {
-			errs = append(errs, fmt.Errorf("--cache-bust %s: want system_prefix, system_suffix, first_turn_prefix, first_turn_suffix or none", quoted(bust)))
+			t.fail("--cache-bust %s: want system_prefix, system_suffix, first_turn_prefix, first_turn_suffix or none", quoted(bust))
 		}
 		t.freshPrompts("--cache-bust")
 	}
-	return errs
 }
 
 // freshPrompts chooses prompts that no other run, and no earlier pass, has sent.
 func (t *translator) freshPrompts(why string) {
 	if t.typed("seed", "random-seed") == "" {
 		seed := strconv.FormatUint(uint64(rand.Uint32()), 10) //nolint:gosec // no secret
-		t.said = append(t.said, why+": the prompts of this run are its own, by --seed "+seed+"; --random-seed keeps them the same")
+		t.say("%s: the prompts of this run are its own, by --seed %s; --random-seed keeps them the same", why, seed)
 		_ = t.add("seed", seed)
 	}
 	for _, flag := range []string{"loop", "runs"} {
@@ -115,23 +111,23 @@ func (t *translator) freshPrompts(why string) {
 }
 
 // window translates AIPerf's window of a trace, which counts from timestamp 0; ours counts from the first row.
-func (t *translator) window() (errs []error) {
+func (t *translator) window() {
 	names := map[string]string{"start": "fixed-schedule-start-offset", "end": "fixed-schedule-end-offset"}
 	file := cmp.Or(t.kept["input"], t.kept["trace"])
 	if t.typed(names["start"], names["end"]) == "" || t.kept["from"] != "" || t.typed("from") != "" {
-		return nil
+		return
 	}
 	if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
-		return nil
+		return
 	}
 	trace, err := mooncake.Open(context.Background(), file, mooncake.OpenOptions{})
 	if err != nil {
-		return nil // the replay reports it
+		return // the replay reports it
 	}
 	defer func() { _ = trace.Close() }()
 	row, err := trace.Read()
 	if err != nil || row.Timestamp.V == 0 {
-		return nil
+		return
 	}
 	for ours, theirs := range names {
 		text := t.typed(theirs)
@@ -141,17 +137,16 @@ func (t *translator) window() (errs []error) {
 		}
 		at -= row.Timestamp.V
 		if ours == "end" && at < 0 {
-			errs = append(errs, fmt.Errorf("--%s %s: it counts from timestamp 0, and the first row is at %g; with --fixed-schedule-auto-offset it counts from that row", theirs, text, row.Timestamp.V))
+			t.fail("--%s %s: it counts from timestamp 0, and the first row is at %g; with --fixed-schedule-auto-offset it counts from that row", theirs, text, row.Timestamp.V)
 			continue
 		}
 		if at = max(at, 0); ours == "end" && at == 0 { // which would mean no end
 			at = 0.001
 		}
-		t.args = withoutFlag(t.args, theirs)
+		t.remove(theirs)
 		_ = t.add(ours, strconv.FormatFloat(at, 'f', -1, 64))
-		t.said = append(t.said, fmt.Sprintf("--%s: it counts from timestamp 0, and the first row is at %g; with --fixed-schedule-auto-offset it counts from that row", theirs, row.Timestamp.V))
+		t.say("--%s: it counts from timestamp 0, and the first row is at %g; with --fixed-schedule-auto-offset it counts from that row", theirs, row.Timestamp.V)
 	}
-	return errs
 }
 
 // turnsOfTexts ignores the timestamps of AIPerf's turns, as AIPerf does without --fixed-schedule.
@@ -163,12 +158,12 @@ func (t *translator) turnsOfTexts() {
 
 // untilReached repeats the trace until the number of requests, or the time, that AIPerf's flags set is reached, if timestamps are not
 // followed.
-func (t *translator) untilReached() (errs []error) {
+func (t *translator) untilReached() {
 	info, err := os.Stat(t.kept["input"])
 	folder := err == nil && info.IsDir()
 	kind := strings.ReplaceAll(t.kept["type"], "-", "_")
 	if kind == "random_pool" && folder {
-		errs = append(errs, errors.New("--custom-dataset-type random_pool: with a folder, AIPerf makes each request from one line of each file: name one file"))
+		t.fail("--custom-dataset-type random_pool: with a folder, AIPerf makes each request from one line of each file: name one file")
 	}
 	if n, given := t.kept["sessions"]; given && (kind == "single_turn" || kind == "random_pool" || kind == "raw_payload" && !folder) {
 		delete(t.kept, "sessions")
@@ -176,14 +171,13 @@ func (t *translator) untilReached() (errs []error) {
 	}
 	untimed := t.untimed() || t.kept["from"] == aiperfFormats["raw_payload"]
 	if !untimed || len(t.tools) != 1 || t.tools[0] != aiperf || t.typed("loop") != "" {
-		return errs
+		return
 	}
 	if n := t.typed("request-count", "num-requests", "max-requests"); n != "" {
 		_ = t.add("loop", n)
 	} else if lasts := t.typed("max-duration"); lasts != "" {
 		_ = t.add("loop", lasts)
 	}
-	return errs
 }
 
 // untimed reports whether the timestamps only set the order.
@@ -213,26 +207,25 @@ func hubOf(name, hub string) string {
 }
 
 // turns translates the flags for how later turns of a session follow the turn before.
-func (t *translator) turns() (errs []error) {
-	has := func(name string) bool { _, given := t.kept[name]; return given }
+func (t *translator) turns() {
 	untimed := t.untimed()
 	limit, given := t.kept["delay cap"]
 	flag := "--inter-turn-delay-cap-seconds"
-	if idle, idles := t.kept["idle of one"]; idles && !given && (untimed || has("scenario")) {
+	if idle, idles := t.kept["idle of one"]; idles && !given && (untimed || t.has("scenario")) {
 		limit, given, flag = idle, true, "--trace-idle-gap-cap-seconds"
 	} else if idles {
 		if _, twice := t.kept["idle"]; !twice {
 			t.kept["idle"] = idle
 		}
 	}
-	if has("scenario") {
+	if t.has("scenario") {
 		for _, wrong := range []string{"request-rate", "start", "fixed-schedule-start-offset", "loop"} {
 			if t.typed(wrong) != "" {
-				errs = append(errs, fmt.Errorf("--scenario %s: it sets when requests are sent, and so does --%s: leave one of the two out", theScenario, wrong))
+				t.fail("--scenario %s: it sets when requests are sent, and so does --%s: leave one of the two out", theScenario, wrong)
 			}
 		}
-		if has("timed") || has("no delays") {
-			errs = append(errs, fmt.Errorf("--scenario %s: it sets when requests are sent, and so do --fixed-schedule and --ignore-trace-delays: leave one of the two out", theScenario))
+		if t.has("timed") || t.has("no delays") {
+			t.fail("--scenario %s: it sets when requests are sent, and so do --fixed-schedule and --ignore-trace-delays: leave one of the two out", theScenario)
 		}
 		if !given {
 			limit, given = "10", true
@@ -247,42 +240,44 @@ func (t *translator) turns() (errs []error) {
 			_ = t.add("no-fixed-schedule", "true")
 		}
 		t.freshPrompts("--scenario")
-		t.said = append(t.said, "--scenario "+theScenario+": "+agentX+"; the result is not a submission: sessions begin with their first turn, and --concurrency counts requests")
+		t.say("--scenario %s: %s; the result is not a submission: sessions begin with their first turn, and --concurrency counts requests", theScenario, reasons["agentX"])
 	}
 	how := transform.TurnsAsTimed
 	switch {
-	case has("no delays") && (has("think") || has("turns")):
-		return append(errs, errors.New("--ignore-trace-delays: turns follow each other at once, but with --use-think-time-only or --no-open-loop-replay they wait: leave one of the two out"))
-	case has("no delays") && has("timed"):
-		return append(errs, errors.New("--ignore-trace-delays: turns follow each other at once, but --fixed-schedule follows the timestamps: leave one of the two out"))
-	case has("no delays"):
+	case t.has("no delays") && (t.has("think") || t.has("turns")):
+		t.fail("--ignore-trace-delays: turns follow each other at once, but with --use-think-time-only or --no-open-loop-replay they wait: leave one of the two out")
+		return
+	case t.has("no delays") && t.has("timed"):
+		t.fail("--ignore-trace-delays: turns follow each other at once, but --fixed-schedule follows the timestamps: leave one of the two out")
+		return
+	case t.has("no delays"):
 		how = transform.TurnsAtOnce
 		if !untimed {
 			_ = t.add("no-fixed-schedule", "true")
 		}
-	case has("think") || has("turns") || has("scenario"):
+	case t.has("think") || t.has("turns") || t.has("scenario"):
 		how = transform.TurnsFromEnd
 	case given:
 		how = transform.TurnsFromStart
 	}
 	if how == transform.TurnsAsTimed {
-		return errs
+		return
 	}
-	if how != transform.TurnsAtOnce && !untimed && !has("turns") && !has("scenario") {
+	if how != transform.TurnsAtOnce && !untimed && !t.has("turns") && !t.has("scenario") {
 		for name, flag := range map[string]string{"delay cap": "--inter-turn-delay-cap-seconds", "think": "--use-think-time-only"} {
-			if has(name) {
-				t.said = append(t.said, flag+" has no effect: the timestamps are followed; --no-fixed-schedule has turns follow the one before")
+			if t.has(name) {
+				t.say("%s has no effect: the timestamps are followed; --no-fixed-schedule has turns follow the one before", flag)
 			}
 		}
-		return errs
+		return
 	}
 	t.kept["turn-delay"] = string(how)
 	if given {
 		s, err := parseFloat(limit)
 		if err != nil || !(s > 0 && s <= century.Seconds()) {
-			return append(errs, fmt.Errorf("%s %s: want a number of seconds above 0", flag, quoted(limit)))
+			t.fail("%s %s: want a number of seconds above 0", flag, quoted(limit))
+			return
 		}
 		t.kept["max-delay"] = time.Duration(s * float64(time.Second)).String()
 	}
-	return errs
 }

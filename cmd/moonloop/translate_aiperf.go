@@ -5,7 +5,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"path/filepath"
@@ -18,19 +17,6 @@ import (
 
 // writtenFor reports whether a command line can be only for one tool.
 func (t *translator) writtenFor(tool string) bool { return slices.Equal(t.tools, []string{tool}) }
-
-// connections parses whether a connection is reused.
-func (t *translator) connections(value string) error {
-	switch value {
-	case "pooled":
-		return nil
-	case "never":
-		return t.add("connections", "fresh")
-	case "sticky-user-sessions":
-		return t.add("connections", "session")
-	}
-	return fmt.Errorf("%s: want pooled, never or sticky-user-sessions", quoted(value))
-}
 
 // arrivals reads how far apart requests are. A burst has no gaps but for the limit of what is under way.
 func (t *translator) arrivals(value string) error {
@@ -65,7 +51,7 @@ func (t *translator) graceOf(value string) error {
 
 // randomFormat selects one format for all images, where AIPerf selects one of two for each.
 func (t *translator) randomFormat(value string) error {
-	t.said = append(t.said, "--image-format "+value+": all images are png")
+	t.say("--image-format %s: all images are png", value)
 	return t.add("image-format", "png")
 }
 
@@ -96,11 +82,10 @@ func (t *translator) adapter(value string) error {
 
 // posts are the requests to other endpoints of an engine.
 func (t *translator) posts() {
-	has := func(name string) bool { _, given := t.kept[name]; return given }
-	if has("reset") || has("reset path") || has("reset time") {
+	if t.has("reset") || t.has("reset path") || t.has("reset time") {
 		_ = t.add("engine-post", "before="+cmp.Or(t.kept["reset path"], "/reset_prefix_cache"))
 	}
-	if has("profiler") || has("profiler start") || has("profiler stop") || has("profiler time") {
+	if t.has("profiler") || t.has("profiler start") || t.has("profiler stop") || t.has("profiler time") {
 		_ = t.add("engine-post", "start="+cmp.Or(t.kept["profiler start"], "/start_profile"))
 		_ = t.add("engine-post", "end="+cmp.Or(t.kept["profiler stop"], "/stop_profile"))
 	}
@@ -114,7 +99,7 @@ func (t *translator) aiperfDefaults() {
 	case given || t.writtenFor(aiperf):
 		_ = t.add("runs-warmup", "first")
 		if !given {
-			t.said = append(t.said, "--num-profile-runs: the first run alone has a warm-up; --no-profile-run-disable-warmup-after-first gives each one")
+			t.say("--num-profile-runs: the first run alone has a warm-up; --no-profile-run-disable-warmup-after-first gives each one")
 		}
 	}
 	if !warm || !t.writtenFor(aiperf) {
@@ -159,17 +144,16 @@ func (t *translator) exportLevel(value string) error {
 }
 
 // rawExport saves the bodies that AIPerf's raw export contains.
-func (t *translator) rawExport() error {
+func (t *translator) rawExport() {
 	if t.kept["level"] != "raw" || t.typed("save-prompts") != "" {
-		return nil
+		return
 	}
 	switch dir := t.typed("out", "output-artifact-dir", "artifact-dir"); {
 	case dir == "":
-		return errors.New("--export-level raw: want --output-artifact-dir DIR with it, for the bodies of the requests")
+		t.fail("--export-level raw: want --output-artifact-dir DIR with it, for the bodies of the requests")
 	case t.typed("runs", "num-profile-runs") != "":
-		t.said = append(t.said, "--export-level raw: the bodies of several runs are not kept; --save-prompts FILE keeps those of one")
-		return nil
+		t.say("--export-level raw: the bodies of several runs are not kept; --save-prompts FILE keeps those of one")
 	default:
-		return t.add("save-prompts", filepath.Join(dir, "prompts.jsonl"))
+		_ = t.add("save-prompts", filepath.Join(dir, "prompts.jsonl"))
 	}
 }

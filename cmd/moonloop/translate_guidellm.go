@@ -202,7 +202,7 @@ func (t *translator) guideBackend(value string) error {
 		"max_tokens": func(v string) error { return t.add("max-output-length", v) }, "http2": func(v string) error { return t.add("http2", strings.ToLower(v)) },
 		"verify": func(v string) error {
 			if strings.EqualFold(v, "false") && strings.HasPrefix(of["target"], "https://") {
-				return t.insecure("")
+				return t.add("insecure-skip-verify", "true")
 			}
 			return nil
 		},
@@ -279,7 +279,7 @@ func (t *translator) guideConstraint(value string) error {
 		"kind": func(v string) error {
 			switch v {
 			case "over_saturation":
-				return errors.New(noSaturation)
+				return errors.New(reasons["noSaturation"])
 			case "min_requests":
 				return errors.New("a replay ends with its trace: --loop sends it again")
 			}

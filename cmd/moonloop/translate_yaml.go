@@ -5,6 +5,7 @@ package main
 
 import (
 	"context"
+	_ "embed"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -23,50 +24,39 @@ import (
 // This file translates AIPerf's settings files to the flags of AIPerf's command line, as far as they are about the replay of a trace. As in
 // AIPerf, flags on the command line override the file.
 
-// yamlFlags are AIPerf's flags for the settings of its files, by their names with dots. For a phase they are those of the run; warm-ups
-// have yamlWarmup.
-var yamlFlags = map[string]string{
-	"random_seed": "random-seed", "multi_run.num_runs": "num-profile-runs", "multi_run.cooldown_seconds": "profile-run-cooldown-seconds",
-	"model": "model", "models": "model",
-	"endpoint.url": "url", "endpoint.urls": "url", "endpoint.url_strategy": "url-strategy", "endpoint.type": "endpoint-type", "endpoint.path": "endpoint",
-	"endpoint.api_key": "api-key", "endpoint.timeout": "request-timeout-seconds", "endpoint.connection_reuse": "connection-reuse-strategy",
-	"endpoint.session_header": "session-header", "endpoint.wait_for_model_timeout": "wait-for-model-timeout",
-	"endpoint.reset_kv_cache.path": "reset-kv-cache-path", "endpoint.server_profiler.start_path": "server-profiler-start-path",
-	"endpoint.server_profiler.stop_path": "server-profiler-stop-path",
-	"dataset.path":                       "input-file", "dataset.format": "custom-dataset-type", "dataset.sampling": "dataset-sampling-strategy", "dataset.entries": "num-dataset-entries",
-	"dataset.synthesis.speedup_ratio": "synthesis-speedup-ratio", "dataset.synthesis.prefix_len_multiplier": "synthesis-prefix-len-multiplier",
-	"dataset.synthesis.prefix_root_multiplier": "synthesis-prefix-root-multiplier", "dataset.synthesis.prompt_len_multiplier": "synthesis-prompt-len-multiplier",
-	"dataset.synthesis.output_len_multiplier": "synthesis-output-len-multiplier", "dataset.synthesis.max_isl": "synthesis-max-isl", "dataset.synthesis.max_osl": "synthesis-max-osl",
-	"artifacts.dir": "artifact-dir", "artifacts.slice_duration": "slice-duration",
+//go:embed aiperf_settings.txt
+var yamlTable string
 
-	"phase.requests": "request-count", "phase.sessions": "num-sessions", "phase.duration": "benchmark-duration", "phase.grace_period": "benchmark-grace-period",
-	"phase.concurrency": "concurrency", "phase.concurrency_ramp": "concurrency-ramp-duration", "phase.prefill_concurrency": "prefill-concurrency",
-	"phase.prefill_ramp": "prefill-concurrency-ramp-duration", "phase.rate": "request-rate", "phase.rate_ramp": "request-rate-ramp-duration",
-	"phase.rate_series": "request-rate-series", "phase.rate_series.path": "request-rate-series", "phase.smoothness": "arrival-smoothness", "phase.users": "num-users",
-	"phase.start_offset": "fixed-schedule-start-offset", "phase.end_offset": "fixed-schedule-end-offset",
-	"phase.cancellation.rate": "request-cancellation-rate", "phase.cancellation.delay": "request-cancellation-delay", "phase.failed_request_threshold": "failed-request-threshold",
+// yamlSettings are the settings of AIPerf's files, by their names with dots, and what the table says of them.
+var yamlSettings = func() map[string][]string {
+	all := map[string][]string{}
+	for _, line := range tableLines(yamlTable) {
+		words := strings.Fields(line)
+		all[words[0]] = words[1:]
+	}
+	return all
+}()
+
+// yamlFlag returns the flag that gets the value of a setting, or "".
+func yamlFlag(setting string) string {
+	if words := yamlSettings[setting]; len(words) == 1 {
+		return words[0]
+	}
+	return ""
 }
 
-var yamlWarmup = map[string]string{
-	"requests": "warmup-request-count", "sessions": "num-warmup-sessions", "duration": "warmup-duration", "grace_period": "warmup-grace-period",
-	"concurrency": "warmup-concurrency", "concurrency_ramp": "warmup-concurrency-ramp-duration", "prefill_concurrency": "warmup-prefill-concurrency",
-	"prefill_ramp": "warmup-prefill-concurrency-ramp-duration", "rate": "warmup-request-rate", "rate_ramp": "warmup-request-rate-ramp-duration",
-}
-
-// yamlSwitches are AIPerf's flags without a value, for a setting that is true, or false.
-var yamlSwitches = map[string][2]string{
-	"endpoint.streaming":       {"streaming", "no-streaming"},
-	"endpoint.reset_kv_cache":  {"reset-kv-cache", ""},
-	"endpoint.server_profiler": {"server-profiler", ""},
-	"phase.auto_offset":        {"fixed-schedule-auto-offset", ""},
-
-	"multi_run.disable_warmup_after_first": {"profile-run-disable-warmup-after-first", "no-profile-run-disable-warmup-after-first"},
-}
-
-// yamlNothing are settings without an effect here: their subject always exists, or never.
-var yamlNothing = []string{
-	"schema_version", "tokenizer", "artifacts", "server_metrics", "gpu_telemetry", "logging", "runtime", "multi_run", "endpoint.use_server_token_count", "endpoint.transport",
-	"endpoint.use_legacy_max_tokens", "dataset.type", "dataset.name", "phase.name", "phase.kind", "phase.exclude_from_results", "phase.type", "phase.dataset", "phase.seamless",
+// yamlNothing reports whether a setting, or one that it is part of, has no effect.
+func yamlNothing(setting string) bool {
+	for {
+		if words, known := yamlSettings[setting]; known && len(words) == 0 {
+			return true
+		}
+		at := strings.LastIndexByte(setting, '.')
+		if at < 0 {
+			return false
+		}
+		setting = setting[:at]
+	}
 }
 
 // yamlConfig returns AIPerf's flags for one of its files; is reports whether it is such a file.
@@ -95,7 +85,7 @@ func yamlConfig(name string) (args []string, is bool, err error) {
 		if body, isMap := root[key].(map[string]any); isMap && key == "benchmark" {
 			y.benchmark(body)
 		} else {
-			y.walk(snake(key), root[key], yamlFlags)
+			y.walk(snake(key), root[key])
 		}
 	}
 	for i, one := range y.errs {
@@ -191,7 +181,7 @@ func (y *yamlReader) benchmark(body map[string]any) {
 				y.args = append(y.args, "--goodput="+strings.Join(all, " "))
 			}
 		default:
-			y.walk(name, value, yamlFlags)
+			y.walk(name, value)
 		}
 	}
 }
@@ -207,7 +197,7 @@ func (y *yamlReader) dataset(value any) {
 	case set["path"] == nil:
 		y.fail("dataset: it names no file: a replay sends a trace: moonloop generate makes one of chosen lengths")
 	default:
-		y.walk("dataset", set, yamlFlags)
+		y.walk("dataset", set)
 	}
 }
 
@@ -246,11 +236,11 @@ func (y *yamlReader) phase(kind string, value any) {
 	if kind == "warmup" {
 		for _, key := range slices.Sorted(maps.Keys(phase)) {
 			switch name := snake(key); {
-			case yamlWarmup[name] != "":
-				y.flag(yamlWarmup[name], phase[key])
+			case yamlFlag("warmup."+name) != "":
+				y.flag(yamlFlag("warmup."+name), phase[key])
 			case name == "type" && slices.Contains([]string{"constant", "poisson", "gamma"}, pattern):
 				y.flag("warmup-arrival-pattern", pattern)
-			case !slices.Contains(yamlNothing, "phase."+name):
+			case !yamlNothing("phase." + name):
 				y.fail("warmup: %s: a warm-up has nothing of this kind; leave it out", name)
 			}
 		}
@@ -270,23 +260,24 @@ func (y *yamlReader) phase(kind string, value any) {
 	default:
 		y.fail("%s: type %s: want fixed_schedule, concurrency, constant, poisson, gamma or user_centric", kind, quoted(pattern))
 	}
-	y.walk("phase", phase, yamlFlags)
+	y.walk("phase", phase)
 }
 
 // walk converts a setting, and all nested ones, to flags.
-func (y *yamlReader) walk(path string, value any, flags map[string]string) {
+func (y *yamlReader) walk(path string, value any) {
 	on, isSwitch := value.(bool)
 	within, isMap := value.(map[string]any)
 	list, isList := value.([]any)
+	flag, words := yamlFlag(path), yamlSettings[path]
 	switch {
 	case value == nil:
 	case path == "sweep":
-		y.fail("sweep: %s", oneByOne)
-	case isSwitch && yamlSwitches[path][0] != "":
-		if name := yamlSwitches[path][1]; !on && name != "" {
-			y.args = append(y.args, "--"+name)
-		} else if on {
-			y.args = append(y.args, "--"+yamlSwitches[path][0])
+		y.fail("sweep: %s", reasons["oneByOne"])
+	case isSwitch && len(words) > 1: // ? ON [OFF]
+		if on {
+			y.args = append(y.args, "--"+words[1])
+		} else if len(words) > 2 {
+			y.args = append(y.args, "--"+words[2])
 		}
 	case path == "endpoint.headers" && isMap:
 		for _, name := range slices.Sorted(maps.Keys(within)) {
@@ -298,17 +289,17 @@ func (y *yamlReader) walk(path string, value any, flags map[string]string) {
 			y.fail("%s: %w", path, err)
 		}
 		y.args = append(y.args, "--extra-inputs="+string(object))
-	case flags[path] != "" && isList:
+	case flag != "" && isList:
 		for _, one := range list {
-			y.flag(flags[path], one)
+			y.flag(flag, one)
 		}
-	case flags[path] != "" && !isMap:
-		y.flag(flags[path], value)
-	case isMap && !slices.Contains(yamlNothing, path) || isMap && (path == "artifacts" || path == "multi_run"):
+	case flag != "" && !isMap:
+		y.flag(flag, value)
+	case isMap && (!yamlNothing(path) || path == "artifacts" || path == "multi_run"):
 		for _, name := range slices.Sorted(maps.Keys(within)) {
-			y.walk(path+"."+snake(name), within[name], flags)
+			y.walk(path+"."+snake(name), within[name])
 		}
-	case slices.ContainsFunc(yamlNothing, func(nothing string) bool { return path == nothing || strings.HasPrefix(path, nothing+".") }):
+	case yamlNothing(path):
 	default:
 		y.fail("%s: a replay has nothing of this kind; leave it out", strings.Replace(path, "phase.", "phases.", 1))
 	}

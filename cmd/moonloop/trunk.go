@@ -49,7 +49,7 @@ func newTrunkCommand() *cobra.Command {
 			if result.Damage > 0 {
 				fmt.Fprintf(stderr, "moonloop: warning: %s of the journals were skipped\n", term.Counted(result.Damage, "damaged places"))
 			}
-			if err := writeTrunkList(out, over, result.List); err != nil {
+			if err := writeWhole(out, over, result.List.Write); err != nil {
 				return exists(err)
 			}
 			return output(cmd.OutOrStdout(), trunkText(out, result))
@@ -63,20 +63,6 @@ func newTrunkCommand() *cobra.Command {
 	add(fs, &opt.Prompts, "max-prompts", capture.DefaultTrunkPrompts, whole(1, 1<<24))
 	add(fs, &opt.Seed, "seed", 1)
 	return cmd
-}
-
-func writeTrunkList(name string, over atomicfile.Over, list *mooncake.TrunkList) error {
-	file, err := atomicfile.Create(name, over)
-	if err != nil {
-		return fmt.Errorf("trunk list cannot be created: %w", err)
-	}
-	if err = list.Write(file); err == nil {
-		err = file.Commit()
-	}
-	if err != nil {
-		return fmt.Errorf("%s was not written: %w", name, errors.Join(err, file.Discard()))
-	}
-	return nil
 }
 
 // trunkText says what a list has.

@@ -4,72 +4,44 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
 	"fmt"
 	"html/template"
 	"math"
 	"strconv"
 	"strings"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
-	"github.com/moonloop/moonloop/agent/report/page"
-	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/study"
 )
 
 // newTwinCommand returns the command that compares a replay with the production from which its trace was captured.
 func newTwinCommand() *cobra.Command {
-	var html string
+	var form answerFlags
 	var most map[string]float64
-	var asJSON, asMarkdown bool
 	cmd := &cobra.Command{
 		Use:   "twin DIR",
 		Short: "Tell whether a replay behaves like the production its trace was captured from",
 		Args:  oneFolder,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if asJSON && asMarkdown {
-				return errors.New("--json and --markdown are two forms of one output: leave one of them out")
+			if err := form.check(); err != nil {
+				return err
 			}
 			t, err := study.ReadTwin(args[0], most)
 			if err != nil {
 				return err
 			}
-			if html != "" {
-				if err := page.SaveDocument(html, "moonloop twin", args[0], twinPage(t)); err != nil {
-					return err
-				}
-			}
-			if asJSON {
-				text, err := json.MarshalIndent(t, "", "  ")
-				if err != nil {
-					return fmt.Errorf("the answers cannot be written as JSON: %w", err)
-				}
-				err = output(cmd.OutOrStdout(), string(text)+"\n")
-				if err != nil {
-					return err
-				}
-			} else if err := output(cmd.OutOrStdout(), twinText(t, asMarkdown)); err != nil {
+			a := twinAnswer(t)
+			if err := form.write(cmd.OutOrStdout(), "moonloop twin", args[0], t, a.text, a.page); err != nil {
 				return err
 			}
-			switch t.Answer {
-			case study.OutsideTolerance:
-				return exitWith(exitGoals)
-			case study.OpenTolerance:
-				return exitWith(exitInvalid)
-			case study.WithinTolerance:
-			}
-			return nil
+			return exitWith(map[study.Outcome]int{study.OutsideTolerance: exitGoals, study.OpenTolerance: exitInvalid}[t.Answer])
 		},
 	}
 	f := cmd.Flags()
 	most, _ = study.ParseTolerances("")
 	textVar(f, &most, "tolerance", "", "NAME=SHARE pairs, such as ttft.p50=0.2,hit_rate=0.01", study.ParseTolerances)
-	add(f, &asJSON, "json", false)
-	add(f, &asMarkdown, "markdown", false)
-	add(f, &html, "html", "", aFile)
+	form.register(f)
 	return cmd
 }
 
@@ -80,8 +52,8 @@ func oneFolder(cmd *cobra.Command, args []string) error {
 	return hintError{fmt.Errorf("%s takes one folder, and %d given", cmd.Name(), len(args)), "name the folder of a replay, which --out wrote"}
 }
 
-// twinAnswer is the answer in a sentence.
-func twinAnswer(t *study.Twin) string {
+// twinSentence is the answer in a sentence.
+func twinSentence(t *study.Twin) string {
 	switch {
 	case t.Why != "":
 		return "cannot tell: " + t.Why
@@ -148,87 +120,31 @@ func twinNotes(t *study.Twin) (notes []string) {
 	return append(notes, fmt.Sprintf("verdict of the replay: %s; production's times are what its spans say, and have no error bars", t.Verdict))
 }
 
-func twinText(t *study.Twin, markdown bool) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "%s\n\n", onOneTerminal(twinAnswer(t)))
-	write := func(header []string, rows [][]string) {
-		w := term.NewTable()
-		w.AppendHeader(cellsOf(header))
-		for _, r := range rows {
-			w.AppendRow(cellsOf(r))
-		}
-		if markdown {
-			b.WriteString(w.RenderMarkdown() + "\n\n")
-			return
-		}
-		b.WriteString(w.Render() + "\n\n")
-	}
-	var checks, parts [][]string
+// twinAnswer is the answer with its figures.
+func twinAnswer(t *study.Twin) *answer {
+	checks, parts := grid{Header: twinHeader}, grid{Header: partHeader}
 	for _, c := range t.Checks {
-		checks = append(checks, twinCells(c))
+		checks.Rows = append(checks.Rows, twinCells(c))
 	}
 	for _, p := range t.Parts {
-		parts = append(parts, partCells(p))
+		parts.Rows = append(parts.Rows, partCells(p))
 	}
-	write(twinHeader, checks)
-	write(partHeader, parts)
-	for _, n := range twinNotes(t) {
-		b.WriteString(onOneTerminal(n) + "\n")
-	}
-	return b.String()
-}
-
-func cellsOf(texts []string) table.Row {
-	row := make(table.Row, len(texts))
-	for i, t := range texts {
-		row[i] = t
-	}
-	return row
-}
-
-var twinTemplate = template.Must(template.New("twin").Parse(`
-<section class="verdict {{.Class}}" aria-labelledby="answer"><h2 id="answer">{{.Answer}}</h2>
-{{range .Notes}}<p class="note">{{.}}</p>{{end}}</section>
-<section id="checks"><h2>Measures</h2>{{template "table" .Checks}}</section>
-{{with .Drawings}}<section id="distributions"><h2>Percentile against percentile</h2>
-<p class="note">A dot for each percentile from 1 to 99, in ms, on logarithmic axes: production to the right, the replay upwards. On the dashed line both are equal.</p>
-<div class="charts">{{range .}}<figure><figcaption>{{.Name}}</figcaption>{{.Drawing}}</figure>{{end}}</div></section>{{end}}
-<section id="parts"><h2>By time and length</h2>{{template "table" .Parts}}</section>
-{{define "table"}}<div class="scroll" tabindex="0" role="region" aria-label="Figures"><table><thead><tr>{{range index . 0}}<th scope="col">{{.}}</th>{{end}}</tr></thead>
-<tbody>{{range slice . 1}}<tr>{{range .}}<td>{{.}}</td>{{end}}</tr>{{end}}</tbody></table></div>{{end}}`))
-
-func twinPage(t *study.Twin) template.HTML {
-	type drawing struct {
-		Name    string
-		Drawing template.HTML
-	}
-	v := struct {
-		Class, Answer string
-		Notes         []string
-		Checks, Parts [][]string
-		Drawings      []drawing
-	}{
-		map[study.Outcome]string{study.WithinTolerance: "valid", study.OutsideTolerance: "invalid", study.OpenTolerance: "degraded"}[t.Answer],
-		twinAnswer(t),
-		twinNotes(t),
-		[][]string{twinHeader},
-		[][]string{partHeader},
-		nil,
-	}
-	for _, c := range t.Checks {
-		v.Checks = append(v.Checks, twinCells(c))
-	}
-	for _, p := range t.Parts {
-		v.Parts = append(v.Parts, partCells(p))
-	}
+	var drawings []drawing
 	for _, d := range t.Distributions {
-		v.Drawings = append(v.Drawings, drawing{d.Name, drawPercentiles("Percentiles of production against those of the replay", d)})
+		drawings = append(drawings, drawing{d.Name, drawPercentiles("Percentiles of production against those of the replay", d)})
 	}
-	var b strings.Builder
-	if err := twinTemplate.Execute(&b, v); err != nil {
-		panic(err) // of our own types, into memory
+	return &answer{
+		Sentence: twinSentence(t), Notes: twinNotes(t),
+		Class: map[study.Outcome]string{study.WithinTolerance: "valid", study.OutsideTolerance: "invalid", study.OpenTolerance: "degraded"}[t.Answer],
+		Parts: []part{
+			{ID: "checks", Title: "Measures", Table: checks},
+			{
+				ID: "distributions", Title: "Percentile against percentile", Drawings: drawings,
+				Note: "A dot for each percentile from 1 to 99, in ms, on logarithmic axes: production to the right, the replay upwards. On the dashed line both are equal.",
+			},
+			{ID: "parts", Title: "By time and length", Table: parts},
+		},
 	}
-	return template.HTML(b.String()) //nolint:gosec // made by a template
 }
 
 // drawPercentiles draws percentiles against percentiles. The label names the measure.

@@ -123,14 +123,14 @@ func (f *File) Commit() error {
 		return err
 	}
 	// Closing it releases the lock that protects it from another writer's sweep, so it is renamed first.
-	place, closed := f.place, f.Close
+	first, then := f.rename, f.Close
 	if runtime.GOOS == "windows" { // which cannot rename open files
-		place, closed = closed, place
+		first, then = then, first
 	}
-	if err := place(); err != nil {
+	if err := first(); err != nil {
 		return err
 	}
-	if err := closed(); err != nil {
+	if err := then(); err != nil {
 		return err
 	}
 	f.done = true
@@ -138,8 +138,8 @@ func (f *File) Commit() error {
 	return nil
 }
 
-// place renames the file to its name.
-func (f *File) place() error {
+// rename renames the file to its name.
+func (f *File) rename() error {
 	if err := Vacant(f.name, f.over); err != nil {
 		return err // another process created it meanwhile
 	}

@@ -165,7 +165,7 @@ func (r *Reader) skip(n int) {
 	if b == nil {
 		b, _ = r.src.Peek(n) // which are there
 	}
-	r.place(b[:n])
+	r.advance(b[:n])
 	if r.rest != nil {
 		r.rest = r.rest[n:]
 		return
@@ -173,8 +173,8 @@ func (r *Reader) skip(n int) {
 	_, _ = r.src.Discard(n)
 }
 
-// place advances the position in the file over some bytes.
-func (r *Reader) place(b []byte) {
+// advance advances the position in the file over some bytes.
+func (r *Reader) advance(b []byte) {
 	if ended := bytes.LastIndexByte(b, '\n'); ended >= 0 {
 		r.lines += int64(bytes.Count(b, []byte{'\n'}))
 		r.column, r.shared = 0, false

@@ -15,7 +15,9 @@ import (
 // What is looked up was used lately as a rule: a turn of a conversation needs what the turn before it was given.
 
 const (
-	pageSize = 4 << 10 // bytes at most; a page holds as many records as the greatest power of two that there is room for
+	// The greatest pages, in bytes. A page holds as many records as the greatest power of two that there is room for.
+	pageSize  = 4 << 10
+	smallPage = 1 << 10
 	// minFrames are in memory however little there is of it.
 	minFrames = 8
 )
@@ -42,14 +44,25 @@ type frame[T any] struct {
 }
 
 // NewArray returns an array that takes about so many bytes of memory, and the disk of a folder beyond that; with 0 bytes it takes memory only.
-func NewArray[T any](dir string, memory int) *Array[T] {
+func NewArray[T any](dir string, memory int) *Array[T] { return newArray[T](dir, memory, pageSize) }
+
+// NewScattered is like [NewArray], for records that are not looked up together with their neighbours: its pages are small, so that memory
+// holds more of those that are. Each takes 4 bytes of memory while it is on disk.
+func NewScattered[T any](dir string, memory int) *Array[T] {
+	return newArray[T](dir, memory, smallPage)
+}
+
+func newArray[T any](dir string, memory, page int) *Array[T] {
 	var record T
-	a := &Array[T]{dir: dir, shift: bits.Len(uint(pageSize/unsafe.Sizeof(record))) - 1}
+	a := &Array[T]{dir: dir, shift: bits.Len(uint(page)/uint(unsafe.Sizeof(record))) - 1}
 	if memory > 0 {
-		a.limit = max(memory/pageSize, minFrames)
+		a.limit = max(memory/(int(unsafe.Sizeof(record))<<a.shift+frameCost), minFrames)
 	}
 	return a
 }
+
+// frameCost is what a page in memory takes beside its records, in bytes.
+const frameCost = 48
 
 // At returns a record.
 func (a *Array[T]) At(i int64) (record T) {

@@ -19,10 +19,14 @@ type record struct {
 // TestArray writes and reads records in no order, of which a tenth fits into memory, or all.
 func TestArray(t *testing.T) {
 	const records, size = 10_000, 24
-	for _, memory := range []int{0, records * size / 10, 1} {
-		t.Run(fmt.Sprint(memory), func(t *testing.T) {
+	for i, memory := range []int{0, records * size / 10, 1, records * size / 10} {
+		create, page := NewArray[record], pageSize
+		if i == 3 {
+			create, page = NewScattered[record], smallPage
+		}
+		t.Run(fmt.Sprintf("%d bytes, pages of %d", memory, page), func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(3, 5))
-			a := NewArray[record](t.TempDir(), memory)
+			a := create(t.TempDir(), memory)
 			defer a.Close()
 			want := map[int64]record{}
 			for range 4 * records {
@@ -38,7 +42,7 @@ func TestArray(t *testing.T) {
 				t.Error(a.Err())
 			}
 			frames, disk := a.Frames()
-			if most := max(memory/pageSize, minFrames); memory > 0 && (frames > most || disk == 0) || memory == 0 && disk > 0 {
+			if most := max(memory/(page/2), minFrames); memory > 0 && (frames > most || disk == 0) || memory == 0 && disk > 0 {
 				t.Errorf("%d pages in memory, want at most %d, and %d bytes on disk", frames, most, disk)
 			}
 		})

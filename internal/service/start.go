@@ -254,9 +254,9 @@ func (s *Service) receiveForm(form *multipart.Reader, id string) (o order, err e
 				return o, err
 			}
 		case "trace":
-			err = s.keepPart(part, id, traceFile, s.cfg.MaxUpload)
+			err = s.savePart(part, id, traceFile, s.cfg.MaxUpload)
 		case "meta":
-			err = s.keepPart(part, id, mooncake.MetaName(traceFile), maxRunFile)
+			err = s.savePart(part, id, mooncake.MetaName(traceFile), maxRunFile)
 		default:
 			err = problemf(http.StatusBadRequest, "part %.40q: want the parts options, trace and meta", name)
 		}
@@ -274,8 +274,8 @@ func (s *Service) receiveForm(form *multipart.Reader, id string) (o order, err e
 	return o, nil
 }
 
-// keepPart writes a part of a form into a run's folder.
-func (s *Service) keepPart(part io.Reader, id, name string, most int64) error {
+// savePart writes a part of a form into a run's folder.
+func (s *Service) savePart(part io.Reader, id, name string, most int64) error {
 	f, err := s.store.root.OpenFile(path.Join(id, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err

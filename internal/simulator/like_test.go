@@ -148,8 +148,8 @@ func TestSlots(t *testing.T) {
 		c := newSlotCache(test.slots, 512*test.saved)
 		var got []int
 		for _, s := range []string{"ABC", "ABCD", "ABE", "ABCD", "FG", "ABE", "ABEX", "ABC", "BC"} {
-			n, hit := c.take(letters(s))
-			c.giveBack(n, letters(s))
+			n, hit := c.acquire(letters(s))
+			c.release(n, letters(s))
 			got = append(got, hit/512)
 		}
 		if !slices.Equal(got, test.want) {
@@ -159,12 +159,12 @@ func TestSlots(t *testing.T) {
 
 	// A slot in use serves nobody else.
 	c := newSlotCache(2, 0)
-	n, _ := c.take(letters("ABC"))
-	if m, hit := c.take(letters("ABCD")); m == n || hit != 0 {
+	n, _ := c.acquire(letters("ABC"))
+	if m, hit := c.acquire(letters("ABCD")); m == n || hit != 0 {
 		t.Errorf("slot %d with %d tokens beside slot %d", m, hit, n)
 	}
-	c.giveBack(n, letters("ABCE"))
-	if m, hit := c.take(letters("ABCE")); m != n || hit != 4*512 {
+	c.release(n, letters("ABCE"))
+	if m, hit := c.acquire(letters("ABCE")); m != n || hit != 4*512 {
 		t.Errorf("slot %d with %d tokens, want slot %d with what was left there", m, hit, n)
 	}
 	c.reset()

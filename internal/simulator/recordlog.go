@@ -28,7 +28,7 @@ type recordLog struct {
 // add adds a finished record.
 func (l *recordLog) add(r *Record) {
 	if l.config.Keep > 0 {
-		l.keep(r)
+		l.store(r)
 	}
 	if l.config.To != nil {
 		line, err := json.Marshal(r)
@@ -36,7 +36,7 @@ func (l *recordLog) add(r *Record) {
 	}
 }
 
-func (l *recordLog) keep(r *Record) {
+func (l *recordLog) store(r *Record) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.kept = append(l.kept, r)

@@ -114,7 +114,7 @@ func (x *exchange) serve() error {
 	// the next request must not start in the past.
 	defer func() { e.queue.release(e.now()) }()
 	x.rec.Admitted = e.now()
-	defer x.keep() // before the next request is admitted
+	defer x.commitReply() // before the next request is admitted
 	if x.stream && x.api == responses {
 		x.buf = x.form.role(x.buf)
 		if err := x.write(); err != nil {
@@ -291,8 +291,8 @@ func (x *exchange) prefill(admitted time.Duration) error {
 	return nil
 }
 
-// keep leaves in the cache what the request has computed beyond its prompt, and gives its slot back.
-func (x *exchange) keep() {
+// commitReply leaves in the cache what the request has computed beyond its prompt, and gives its slot back.
+func (x *exchange) commitReply() {
 	c := &x.engine.config.Cache
 	if fed := x.rec.OutputTokens - 1; c.Replies && !c.Disabled && x.rec.PrefillDone != Never {
 		for i := range fed {
@@ -306,7 +306,7 @@ func (x *exchange) keep() {
 		}
 	}
 	if x.slot > 0 {
-		x.engine.slots.giveBack(x.slot-1, x.wanted)
+		x.engine.slots.release(x.slot-1, x.wanted)
 	}
 }
 
@@ -317,7 +317,7 @@ func (x *exchange) lookup() int {
 	switch {
 	case c.Disabled:
 	case x.engine.slots != nil:
-		x.slot, k = x.engine.slots.take(x.wanted)
+		x.slot, k = x.engine.slots.acquire(x.wanted)
 		x.slot++
 	case c.CommitAfterPrefill:
 		k = x.engine.cache.lookup(x.wanted)

@@ -39,8 +39,8 @@ func newSlotCache(slots, room int) *slotCache {
 	return &slotCache{slots: make([]slot, slots), room: room}
 }
 
-// take gives a prompt a free slot, of which there must be one, and returns the slot and the number of leading blocks that it had.
-func (c *slotCache) take(ids []uint64) (number, hit int) {
+// acquire gives a prompt a free slot, of which there must be one, and returns the slot and the number of leading blocks that it had.
+func (c *slotCache) acquire(ids []uint64) (number, hit int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	number = c.choose(ids)
@@ -131,8 +131,8 @@ func (c *slotCache) drop(which func([]uint64) bool) {
 	})
 }
 
-// giveBack frees a slot, which keeps the given content.
-func (c *slotCache) giveBack(number int, content []uint64) {
+// release frees a slot, which keeps the given content.
+func (c *slotCache) release(number int, content []uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.clock++

@@ -116,8 +116,8 @@ func (r *Reuse) Add(ids []uint64, size, tokens float64, now int64) {
 		r.curve.hit((r.resident-r.order.through(int(b.slot))+b.tokens)/rate, n/rate)
 		b.references++
 		b.touched = r.now
-		r.take(b)
-		r.place(at)
+		r.unlink(b)
+		r.linkLast(at)
 	}
 }
 
@@ -132,7 +132,7 @@ func (r *Reuse) insert(b reused) {
 	}
 	r.blocks[b.id] = at
 	r.resident += b.tokens
-	r.place(at)
+	r.linkLast(at)
 	for len(r.blocks) > r.max {
 		r.halve()
 	}
@@ -167,19 +167,19 @@ func (r *Reuse) Forget(before int64) {
 func (r *Reuse) remove(at int32) {
 	b := &r.memory[at]
 	delete(r.blocks, b.id)
-	r.take(b)
+	r.unlink(b)
 	r.unused = append(r.unused, at)
 	r.resident -= b.tokens
 }
 
-// take removes a block from the order.
-func (r *Reuse) take(b *reused) {
+// unlink removes a block from the order.
+func (r *Reuse) unlink(b *reused) {
 	r.order.add(int(b.slot), -b.tokens)
 	r.slots[b.slot] = vacant
 }
 
-// place makes a block the one that was touched last.
-func (r *Reuse) place(at int32) {
+// linkLast makes a block the one that was touched last.
+func (r *Reuse) linkLast(at int32) {
 	if len(r.slots) == cap(r.slots) {
 		r.renumber()
 	}

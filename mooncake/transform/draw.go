@@ -75,7 +75,7 @@ func (d *drawing) read(in step) error {
 		if it.seq >= maxIndexed {
 			return fmt.Errorf("draw: the conversations of more than %d rows cannot be put into another order; transform the trace in parts", uint32(maxIndexed))
 		}
-		if err := d.spool.put(it); err != nil {
+		if err := d.spool.append(it); err != nil {
 			return err
 		}
 		size := len(d.spool.buf)
@@ -154,7 +154,7 @@ func (d *drawing) again() step {
 			next.row, next.key, next.order = of.next, max(due.key, d.rows.at(of.next).key+due.shift), due.order+1
 			under.Push(next)
 		}
-		it.place(tidy(due.key))
+		it.setTime(tidy(due.key))
 		if it.seq = seq; due.again > 0 {
 			suffix := fmt.Sprintf("~draw%d", due.again+1)
 			it.SessionID, it.RequestID, it.WaitFor = renamed(it.SessionID, suffix), renamed(it.RequestID, suffix), renamedAll(it.WaitFor, suffix)

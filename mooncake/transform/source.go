@@ -54,8 +54,8 @@ type item struct {
 // step returns the next row, or io.EOF.
 type step func() (*item, error)
 
-// place changes the time of a row.
-func (it *item) place(ms float64) {
+// setTime changes the time of a row.
+func (it *item) setTime(ms float64) {
 	it.key = ms
 	if it.Timestamp.Set {
 		it.Timestamp.V = ms
@@ -283,7 +283,7 @@ func (j *joined) appended() step {
 				shift = last + gap - it.key
 			}
 			if first = false; at > 0 {
-				it.place(it.key + shift)
+				it.setTime(it.key + shift)
 			}
 			if it.key > last {
 				gap, last = it.key-last, it.key
@@ -319,7 +319,7 @@ func (j *joined) merged() step {
 			shift[i] = heads[0].key - it.key
 		}
 		if i > 0 {
-			it.place(it.key + shift[i])
+			it.setTime(it.key + shift[i])
 		}
 		heads[i] = it
 		return j.sameTiming(i)

@@ -50,8 +50,8 @@ func (s *spool) close() {
 	}
 }
 
-// put stores a row of the first pass.
-func (s *spool) put(it *item) error {
+// append stores a row of the first pass.
+func (s *spool) append(it *item) error {
 	s.buf = pack(s.buf[:0], it)
 	var size [binary.MaxVarintLen64]byte
 	_, err := s.out.Write(binary.AppendUvarint(size[:0], uint64(len(s.buf))))

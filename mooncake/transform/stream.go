@@ -217,7 +217,7 @@ func (s *Stream) index() error {
 		if it.seq >= maxIndexed {
 			return fmt.Errorf("scale, roots and prefix-scale: more than %d rows cannot be indexed; transform the trace in parts", uint32(maxIndexed))
 		}
-		if err := s.spool.put(it); err != nil { // with the ids of the sources
+		if err := s.spool.append(it); err != nil { // with the ids of the sources
 			return err
 		}
 		names.row(0, it.HashIDs)

@@ -76,8 +76,8 @@ func newOverlay(c *Config, x *index) (*overlay, error) {
 	return o, nil
 }
 
-// place returns the time of a row's copy. The rows of a cluster move together and stay within the trace's time.
-func (o *overlay) place(it *item) float64 {
+// timeOfCopy returns the time of a row's copy. The rows of a cluster move together and stay within the trace's time.
+func (o *overlay) timeOfCopy(it *item) float64 {
 	c := o.x.cluster[it.seq]
 	random := splitmix.Uniform(splitmix.Next(splitmix.Next(o.seed^uint64(c)) + uint64(it.copy))) //nolint:gosec // bits
 	low, high := max(-o.shift, o.first-o.begin[c]), min(o.shift, o.last-o.end[c])
@@ -142,7 +142,7 @@ func (o *overlay) up(in step) step {
 			for k := 1; k < copies; k++ {
 				c := copied.clone(it)
 				c.copy, c.trunk = k, trunk
-				c.place(o.place(c))
+				c.setTime(o.timeOfCopy(c))
 				waiting.Push(placeOf(c))
 			}
 			own = append(own, it)
@@ -178,7 +178,7 @@ func spread(c *Config, in step, length *float64) step {
 	waiting, bound, quantum := heap.New(place.before), math.Inf(-1), 0.
 	var tick []*item // the rows of one timestamp, for SpreadEven
 	move := func(it *item, part float64) {
-		it.place(tidy(it.key + quantum*part))
+		it.setTime(tidy(it.key + quantum*part))
 		waiting.Push(placeOf(it))
 	}
 	even := func() {
@@ -259,7 +259,7 @@ func gaps(most time.Duration, in step, cut *float64) step {
 			*cut += gap - millis(most)
 		}
 		before, begun = at, true
-		it.place(tidy(at - *cut))
+		it.setTime(tidy(at - *cut))
 		return it, nil
 	}
 }
@@ -275,7 +275,7 @@ func timed(factor float64, in step) step {
 		if !begun {
 			first, begun = it.key, true
 		}
-		it.place(tidy(first + (it.key-first)*factor))
+		it.setTime(tidy(first + (it.key-first)*factor))
 		if it.Delay.Set {
 			it.Delay.V = tidy(it.Delay.V * factor)
 		}

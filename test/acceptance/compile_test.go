@@ -8,12 +8,12 @@ package acceptance
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
+	"maps"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -24,184 +24,32 @@ import (
 	"testing"
 	"time"
 
-	"github.com/moonloop/moonloop/blockhash"
-	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
 // This file compiles a day of made traffic, of three sizes, by one process and in two shards on this machine, and holds the shards against
-// the one: the same bytes, for about the same work. `make acceptance-compile`, ROWS=1000000, MEMORY=2GiB.
-
-// madeDay is a day of conversations. Of 16 conversations 4 have text, 1 has nothing but lengths, and 11 have block ids of 512 tokens. All
-// begin with one of 20 system prompts of 2,048 tokens; a turn adds 700 tokens in the mean. So a prompt has 3,900 tokens in the mean.
-type madeDay struct {
-	dir                  string
-	rng                  *rand.Rand
-	journals             []*journal.Writer
-	batches              []journal.Batch
-	rows, prompt, output int64 // what was made
-	cells                []uint64
-	ends                 []blockhash.End
-	ids                  []uint64
-	bytes                int64 // of journals
-}
-
-const (
-	madeJournals = 24 // one for each hour
-	madeSystems  = 20
-	madeBlock    = 512
-	madeSystem   = 4 * madeBlock // tokens
-	madeBytes    = 4             // for each token
-	madeBatch    = 1 << 20
-)
-
-// makeDay writes the journals of a day with this many requests.
-func makeDay(t *testing.T, dir string, rows int64) *madeDay {
-	t.Helper()
-	d := &madeDay{dir: dir, rng: rand.New(rand.NewPCG(17, 4)), batches: make([]journal.Batch, madeJournals)}
-	for hour := range madeJournals {
-		w, err := journal.OpenWriter(filepath.Join(dir, fmt.Sprintf("%02d.journal", hour)), journal.WriterOptions{NoSync: true})
-		if err != nil {
-			t.Fatal(err)
-		}
-		d.journals = append(d.journals, w)
-	}
-	var err error
-	for talk := uint64(1); d.rows < rows && err == nil; talk++ {
-		err = d.conversation(talk, rows)
-	}
-	for hour := range d.journals {
-		err = errors.Join(err, d.flush(hour))
-		d.bytes += d.journals[hour].Size()
-		err = errors.Join(err, d.journals[hour].Close())
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
-}
-
-// keyed is what a key would make of something: 64 bits that tell nothing.
-func keyed(kind, of, at uint64) uint64 {
-	z := kind<<56 ^ of*0x9e3779b97f4a7c15 ^ at*0xd1342543de82ef95
-	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
-	z = (z ^ z>>27) * 0x94d049bb133111eb
-	return z ^ z>>31
-}
-
-// conversation makes the requests of one.
-func (d *madeDay) conversation(talk uint64, most int64) error {
-	const begin, day = 1_790_000_000 * int64(time.Second), 24 * int64(time.Hour)
-	at, system := begin+d.rng.Int64N(day-int64(time.Hour)), d.rng.Uint64N(madeSystems)
-	model, _ := journal.ParseName("model-70b")
-	tokens, kind := int64(madeSystem), talk%16
-	d.ends = append(d.ends[:0], blockhash.End{Bytes: madeSystem * madeBytes, Role: blockhash.RoleSystem, Value: keyed(1, system, madeSystem*madeBytes)})
-	for turn := uint64(0); turn < 12 && d.rows < most && (turn == 0 || d.rng.IntN(5) > 0); turn++ {
-		asked, replied := 50+d.rng.Int64N(500), 50+d.rng.Int64N(750)
-		tokens += asked
-		r := journal.Inference{
-			Parent: spanOf(talk, 2*turn), Start: at, End: at + replied*int64(20*time.Millisecond), FirstToken: mooncake.Some(at + tokens*int64(50*time.Microsecond)),
-			InputTokens: mooncake.Some(tokens), OutputTokens: mooncake.Some(replied), Model: model,
-		}
-		r.Span.TraceID, r.Span.SpanID = traceOf(talk, turn), spanOf(talk, 2*turn+1)
-		r.Response = journal.ResponseOf(strconv.FormatUint(talk, 36) + "-" + strconv.FormatUint(turn, 36))
-		switch {
-		case kind < 4:
-			d.ends = append(d.ends, blockhash.End{Bytes: tokens * madeBytes, Role: blockhash.RoleUser, Value: d.value(talk, system, tokens*madeBytes)})
-			r.Prompt = d.text(talk, system, tokens)
-			reply := blockhash.End{Bytes: (tokens + replied) * madeBytes, Role: blockhash.RoleAssistant, Value: d.value(talk, system, (tokens+replied)*madeBytes)}
-			r.Reply, d.ends = reply, append(d.ends, reply)
-		case kind > 4:
-			r.Prompt = journal.Prompt{Identity: journal.Engine, BlockSize: madeBlock, Domain: 7, HashIDs: d.blocks(talk, system, tokens)}
-		default:
-			r.Identity = journal.None
-		}
-		link := journal.Link{Span: mooncake.SpanRef{TraceID: r.Span.TraceID, SpanID: r.Parent}, Session: journal.Session(keyed(4, talk, 0) | 1), Start: at, End: r.End}
-		hour := min(int((at-begin)/int64(time.Hour)), madeJournals-1)
-		if err := errors.Join(d.batches[hour].Add(&link), d.batches[hour].Add(&r)); err != nil {
-			return err
-		}
-		if d.batches[hour].Size() > madeBatch {
-			if err := d.flush(hour); err != nil {
-				return err
-			}
-		}
-		d.rows, d.prompt, d.output = d.rows+1, d.prompt+tokens, d.output+replied
-		tokens += replied
-		at = r.End + int64(5*time.Second) + d.rng.Int64N(int64(4*time.Minute))
-	}
-	return nil
-}
-
-func (d *madeDay) flush(hour int) error {
-	err := d.journals[hour].AppendBatch(&d.batches[hour])
-	d.batches[hour].Reset()
-	return err
-}
-
-func traceOf(talk, turn uint64) (id [16]byte) {
-	binary.BigEndian.PutUint64(id[:], keyed(5, talk, turn))
-	binary.BigEndian.PutUint64(id[8:], talk<<8|turn)
-	return id
-}
-
-func spanOf(talk, n uint64) (id [8]byte) {
-	binary.BigEndian.PutUint64(id[:], talk<<8|n+1)
-	return id
-}
-
-// value stands for the text of a conversation up to there.
-func (d *madeDay) value(talk, system uint64, bytes int64) uint64 {
-	if bytes <= madeSystem*madeBytes {
-		return keyed(1, system, uint64(bytes))
-	}
-	return keyed(2, talk, uint64(bytes))
-}
-
-func (d *madeDay) text(talk, system uint64, tokens int64) journal.Prompt {
-	bytes := tokens * madeBytes
-	d.cells = d.cells[:0]
-	for at := int64(blockhash.CellSize); at <= bytes; at += blockhash.CellSize {
-		d.cells = append(d.cells, d.value(talk, system, at))
-	}
-	return journal.Prompt{
-		Identity: journal.Text, Domain: 9, Key: 8,
-		Chain: blockhash.Chain{Cells: d.cells, Ends: d.ends, Bytes: bytes, Tail: d.value(talk, system, bytes)},
-	}
-}
-
-func (d *madeDay) blocks(talk, system uint64, tokens int64) []uint64 {
-	d.ids = d.ids[:0]
-	for block := range uint64(tokens / madeBlock) { // engines hash full blocks
-		if block < madeSystem/madeBlock {
-			d.ids = append(d.ids, keyed(6, system, block))
-		} else {
-			d.ids = append(d.ids, keyed(7, talk, block))
-		}
-	}
-	return d.ids
-}
+// the one: the same bytes, for about the same work. `make acceptance-compile`, ROWS=1000000, MEMORY=2GiB, SHAPE=day, SINGLE=1000000.
 
 // compiled is what one compile took, of all its processes.
 type compiled struct {
 	cpu, wall time.Duration
 	peak      float64 // bytes of the greatest process
-	disk      float64 // bytes beyond what was there, traces included
+	disk      float64 // bytes beyond what was there, the trace included
+	trace     float64 // bytes, with its sidecar
 	sum       [sha256.Size]byte
 }
 
-// compileDay compiles journals in this many shards, 0 for without.
-func compileDay(t *testing.T, dir, name, memory string, shards int) compiled {
+// compileDay compiles journals in this many shards, 0 for without, into a trace of that name.
+func compileDay(t *testing.T, dir, name, ending, memory string, shards int) (out string, c compiled) {
 	t.Helper()
-	moonloop, out := setting(t, "MOONLOOP_BIN"), filepath.Join(dir, name+".jsonl")
+	moonloop, out := setting(t, "MOONLOOP_BIN"), filepath.Join(dir, name+ending)
 	args := []string{"compile", filepath.Join(dir, "journals"), "--out", out, "--memory", memory, "--temp-dir", dir, "--progress", "none", "--force"}
-	before := used(t, dir)
-	var c compiled
+	before, left := used(t, dir), filepath.Join(dir, name+".shards")
 	var all []*process
 	for i := range max(shards, 1) {
 		own := args
 		if shards > 0 {
-			own = append(slices.Clip(args), "--shard", fmt.Sprintf("%d/%d", i, shards), "--shard-dir", filepath.Join(dir, name+".shards"))
+			own = append(slices.Clip(args), "--shard", fmt.Sprintf("%d/%d", i, shards), "--shard-dir", left)
 		}
 		all = append(all, start(t, dir, fmt.Sprint(name, i), nil, moonloop, own...))
 	}
@@ -220,11 +68,16 @@ func compileDay(t *testing.T, dir, name, memory string, shards int) compiled {
 		c.cpu += p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
 		c.wall, c.peak = max(c.wall, p.lasted), max(c.peak, float64(p.peak.Load()))
 	}
+	if err := os.RemoveAll(left); err != nil {
+		t.Fatal(err)
+	}
 	h := sha256.New()
-	for _, part := range []string{out, filepath.Join(dir, name+".meta.json")} {
+	for _, part := range []string{out, mooncake.MetaName(out)} {
 		f, err := os.Open(part)
 		if err == nil {
-			_, err = io.Copy(h, f)
+			var n int64
+			n, err = io.Copy(h, f)
+			c.trace += float64(n)
 			err = errors.Join(err, f.Close())
 		}
 		if err != nil {
@@ -232,7 +85,7 @@ func compileDay(t *testing.T, dir, name, memory string, shards int) compiled {
 		}
 	}
 	c.sum = [sha256.Size]byte(h.Sum(nil))
-	return c
+	return out, c
 }
 
 // used returns the bytes that are taken on a file system.
@@ -259,53 +112,103 @@ func bytesOf(t *testing.T, size string) float64 {
 	return 0
 }
 
-// TestAcceptanceCompile compiles a hundredth, a tenth and all of ROWS requests, where those are 100,000 or more.
+// TestAcceptanceCompile compiles a hundredth, a tenth and all of ROWS requests, where those are 100,000 or more. One process compiles at most
+// SINGLE of them.
 func TestAcceptanceCompile(t *testing.T) {
-	all, err := strconv.ParseInt(setting(t, "MOONLOOP_ROWS"), 10, 64)
-	if err != nil {
-		t.Fatal(err)
+	number := func(name string) int64 {
+		n, err := strconv.ParseInt(setting(t, name), 10, 64)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		return n
+	}
+	all, single := number("MOONLOOP_ROWS"), int64(math.MaxInt64)
+	if os.Getenv("MOONLOOP_SINGLE") != "" {
+		single = number("MOONLOOP_SINGLE")
+	}
+	kind, ok := shapes[setting(t, "MOONLOOP_SHAPE")]
+	if !ok {
+		t.Fatalf("SHAPE=%s: want one of %s", os.Getenv("MOONLOOP_SHAPE"), slices.Sorted(maps.Keys(shapes)))
+	}
+	report := func(what, format string, args ...any) {
+		text := fmt.Sprintf(format, args...)
+		t.Logf("%s: %s", what, text) // at once: the largest size takes long
+		note(t, what, text)
 	}
 	memory, home := setting(t, "MOONLOOP_MEMORY"), artefacts(t)
 	limit := 1.2 * bytesOf(t, memory)
-	var least, most float64 // µs for a request, in shards
+	report("shape", "%s; --memory %s", &kind, memory)
+	before := map[string]float64{} // µs for a request of the size before
 	for _, rows := range []int64{all / 100, all / 10, all} {
 		if rows < 100_000 {
 			continue // what a process takes to start says nothing of requests
 		}
 		dir := filepath.Join(home, fmt.Sprint(rows))
-		if err := os.MkdirAll(filepath.Join(dir, "journals"), 0o755); err != nil {
+		journals := filepath.Join(dir, "journals")
+		if err := os.MkdirAll(journals, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		day := makeDay(t, filepath.Join(dir, "journals"), rows)
-		of := fmt.Sprintf("%d requests", rows)
-		note(t, of+": bytes of journal for each", day.bytes/rows)
-		one := compileDay(t, dir, "one", memory, 0)
-		two := compileDay(t, dir, "two", memory, 2)
-		each := func(c compiled) float64 { return float64(c.cpu.Microseconds()) / float64(rows) }
-		for name, c := range map[string]compiled{"one process": one, "two shards": two} {
-			note(t, of+", "+name+": CPU time for each", fmt.Sprintf("%.2f µs", each(c)))
-			note(t, of+", "+name+": wall time", c.wall.Round(10*time.Millisecond))
-			note(t, of+", "+name+": disk for each", fmt.Sprintf("%.0f B", c.disk/float64(rows)))
-			judge(t, of+", "+name+": memory of the greatest process", fmt.Sprintf("%.0f MiB", c.peak/(1<<20)), fmt.Sprintf("≤ %.0f MiB", limit/(1<<20)), c.peak <= limit)
+		of, each := fmt.Sprintf("%d requests", rows), func(n float64) float64 { return n / float64(rows) }
+		began := time.Now()
+		day := makeDay(t, journals, &kind, rows)
+		report(of, "%.1f tokens of prompt each, %.0f B of journals each, made in %.1f s", each(float64(day.prompt)), each(float64(day.bytes)), time.Since(began).Seconds())
+		compile := func(name string, shards int) (out string, c compiled, cost float64) {
+			out, c = compileDay(t, dir, strings.ReplaceAll(name, " ", "-"), kind.ending, memory, shards)
+			cost = each(float64(c.cpu.Microseconds()))
+			what := of + ", " + name
+			report(what, "%.1f s (%.0f requests/s), %.2f µs of CPU, %.0f B of temporary files and trace, %.0f B of trace each; with the journals %.0f B on disk at most",
+				c.wall.Seconds(), float64(rows)/c.wall.Seconds(), cost, each(c.disk), each(c.trace), each(c.disk+float64(day.bytes)))
+			goal(t, what+": memory of the greatest process, MiB", c.peak/(1<<20), limit/(1<<20))
+			if cost, ok := before[name], cost; ok > 0 && cost > 0 {
+				goal(t, what+": work for a request to that of a tenth of them", ok/cost, 1.15)
+			}
+			before[name] = cost
+			return out, c, cost
 		}
-		equal(t, of+": bytes of trace and sidecar are the same", one.sum == two.sum, true)
-		below(t, of+": work of two shards to that of one process", each(two)/each(one), 1.1)
-		if least, most = min(least, each(two)), max(most, each(two)); least == 0 {
-			least = each(two)
+		var one compiled
+		var alone float64
+		if rows <= single {
+			var out string
+			out, one, alone = compile("one process", 0)
+			if err := os.Remove(out); err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err := os.RemoveAll(filepath.Join(dir, "journals")); err != nil {
+		out, two, cost := compile("two shards", 2)
+		if rows <= single {
+			equal(t, of+": bytes of trace and sidecar are the same", one.sum == two.sum, true)
+			goal(t, of+": work of two shards to that of one process", cost/alone, 1.1)
+		} else {
+			report(of+", one process", "not run (SINGLE=%d), so shards are not compared with it", single)
+		}
+		if err := os.RemoveAll(journals); err != nil {
 			t.Fatal(err)
 		}
-		day.recount(t, dir, filepath.Join(dir, "two.jsonl"))
-		for _, name := range []string{"one.jsonl", "two.jsonl"} {
-			_ = os.Remove(filepath.Join(dir, name))
+		began = time.Now()
+		day.recount(t, dir, out, &kind)
+		report(of, "counted in %.1f s", time.Since(began).Seconds())
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
 		}
 	}
-	below(t, "work for a request, most to least over the sizes", most/least, 1.15)
 }
 
+// goal puts a figure into the table that must not be above a limit, and says at once whether that holds.
+func goal(t *testing.T, what string, got, most float64) {
+	t.Helper()
+	holds := "holds"
+	if got > most {
+		holds = "does not hold"
+	}
+	t.Logf("%s: %.3g ≤ %.3g %s", what, got, most, holds)
+	judge(t, what, fmt.Sprintf("%.3g, %s", got, holds), fmt.Sprintf("≤ %.3g", most), got <= most)
+}
+
+// countedByID is how many rows DuckDB counts by looking for each id in all rows before; of more, it takes a row's ids above all before for new.
+const countedByID = 20_000_000
+
 // recount has DuckDB count what is in a trace, if it is installed.
-func (d *madeDay) recount(t *testing.T, dir, trace string) {
+func (d *made) recount(t *testing.T, dir, trace string, kind *shape) {
 	t.Helper()
 	python := filepath.Join(setting(t, "MOONLOOP_DUCKDB"), "bin", "python")
 	if _, err := os.Stat(python); err != nil {
@@ -325,11 +228,27 @@ func (d *madeDay) recount(t *testing.T, dir, trace string) {
 			t.Fatalf("%s: %v\n%s", program, err, stderr.Bytes())
 		}
 	}
-	run(&counted, python, "compile/recount.py", trace, filepath.Join(dir, "rows.parquet"))
+	way := "by id"
+	if d.rows > countedByID {
+		way = "by order"
+	}
+	run(&counted, python, "compile/recount.py", trace, filepath.Join(dir, "rows.parquet"), way)
 	of := fmt.Sprintf("%d requests, by DuckDB: ", d.rows)
-	equal(t, of+"rows", counted.Rows, d.rows)
-	equal(t, of+"prompt tokens", counted.Prompt, d.prompt)
-	equal(t, of+"output tokens", counted.Output, d.output)
+	same := func(what string, got, want int64) {
+		t.Helper()
+		t.Logf("%s%s: %d, must be %d", of, what, got, want)
+		equal(t, of+what, got, want)
+	}
+	same("rows", counted.Rows, d.rows)
+	same("prompt tokens", counted.Prompt, d.prompt)
+	same("output tokens", counted.Output, d.output)
+	if kind.prefixesAreMade {
+		same("tokens that an infinite cache has, "+way+", as made", counted.Hit, d.hit)
+	}
+	if d.rows > countedByID {
+		note(t, of+"tokens that an infinite cache has", "not held against moonloop inspect, which would take too long")
+		return
+	}
 	var inspected struct {
 		Traces []struct {
 			Caches []struct {
@@ -345,5 +264,5 @@ func (d *madeDay) recount(t *testing.T, dir, trace string) {
 		note(t, of+"tokens that an infinite cache has", counted.Hit)
 		return
 	}
-	equal(t, of+"tokens that an infinite cache has", counted.Hit, infinite.HitTokens)
+	same("tokens that an infinite cache has, as inspected", counted.Hit, infinite.HitTokens)
 }

@@ -18,17 +18,21 @@ import (
 	"testing"
 )
 
-// sqlBlocks are the queries of docs/sql.md that are asked of DuckDB.
-var sqlBlocks = regexp.MustCompile(`(?s)\nduckdb <<'SQL'\n(.*?)\nSQL\n`)
+// sqlEngines are those of docs/sql.md, with what runs a query of theirs there.
+var sqlEngines = []struct{ name, command string }{
+	{"duckdb", "duckdb"},
+	{"clickhouse", "clickhouse local --queries-file /dev/stdin"},
+	{"spark", "spark-sql -f /dev/stdin"},
+}
 
-// sqlAnswer is what ask.py prints.
+// sqlAnswer is what ask.py prints of a query.
 type sqlAnswer struct {
 	Columns []string
 	Rows    [][]any
 }
 
-// TestAcceptanceSQL runs every query of docs/sql.md with DuckDB, on the public trace as Parquet and as it is, and holds the answers to what inspect
-// says of it: DuckDB counts without us.
+// TestAcceptanceSQL runs every query of docs/sql.md with the engine that it is for, on the public trace as Parquet and as it is, and holds the
+// answers to what inspect says of it: these engines count without us.
 func TestAcceptanceSQL(t *testing.T) {
 	home, moonloop, trace, dir := setting(t, "MOONLOOP_SQL"), setting(t, "MOONLOOP_BIN"), setting(t, "MOONLOOP_TRACE"), artefacts(t)
 	trace, err := filepath.Abs(trace)
@@ -38,10 +42,11 @@ func TestAcceptanceSQL(t *testing.T) {
 	if err := os.Symlink(trace, filepath.Join(dir, "demo.jsonl")); err != nil {
 		t.Fatal(err)
 	}
+	python := filepath.Join(home, "bin", "python")
 	run := func(program, stdin string, args ...string) []byte {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), program, args...)
-		cmd.Dir, cmd.Stdin = dir, strings.NewReader(stdin)
+		cmd.Dir, cmd.Stdin, cmd.Env = dir, strings.NewReader(stdin), append(os.Environ(), "PYSPARK_PYTHON="+python, "SPARK_LOCAL_IP=127.0.0.1")
 		out, err := cmd.Output()
 		if err != nil {
 			if exit, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -80,46 +85,55 @@ func TestAcceptanceSQL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all []sqlAnswer
-	for _, block := range sqlBlocks.FindAllSubmatch(page, -1) {
-		var a sqlAnswer
-		if err := json.Unmarshal(run(filepath.Join(home, "bin", "python"), string(block[1]), ask), &a); err != nil || len(a.Rows) == 0 {
-			t.Fatalf("%d rows, %v\n%s", len(a.Rows), err, block[1])
-		}
-		all = append(all, a)
+	for _, engine := range sqlEngines {
+		t.Run(engine.name, func(t *testing.T) {
+			var queries []string
+			for _, block := range regexp.MustCompile(`(?s)\n`+regexp.QuoteMeta(engine.command)+` <<'SQL'\n(.*?)\nSQL\n`).FindAllSubmatch(page, -1) {
+				queries = append(queries, string(block[1]))
+			}
+			asked, err := json.Marshal(queries)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all []sqlAnswer
+			if err := json.Unmarshal(run(python, string(asked), ask, engine.name), &all); err != nil {
+				t.Fatal(err)
+			}
+			if len(all) != 5 {
+				t.Fatalf("%d queries on the page", len(all))
+			}
+			value := func(query int, row int, column string) float64 {
+				t.Helper()
+				at := slices.Index(all[query].Columns, column)
+				if at < 0 || row >= len(all[query].Rows) {
+					t.Fatalf("query %d has %d rows and the columns %v; want %s of row %d", query, len(all[query].Rows), all[query].Columns, column, row)
+				}
+				v, _ := all[query].Rows[row][at].(float64)
+				return v
+			}
+			same := func(what string, got, want float64) {
+				t.Helper()
+				if math.Abs(got-want) > 1e-9*math.Abs(want) {
+					t.Errorf("%s: %s says %v, inspect %v", what, engine.name, got, want)
+				}
+			}
+			for _, query := range []int{0, 4} {
+				same("rows", value(query, 0, "rows"), float64(want.Rows))
+				same("input tokens", value(query, 0, "input_tokens"), want.Input.Sum)
+				same("blocks", value(query, 0, "blocks"), want.Blocks.References)
+			}
+			same("output tokens", value(0, 0, "output_tokens"), want.Output.Sum)
+			rate := want.Caches[len(want.Caches)-1].Rate
+			same("token hit rate", value(1, 0, "token_hit_rate"), rate)
+			same("rows of the most frequent block", value(2, 0, "rows"), want.Blocks.Top[0].References)
+			same("its depth", value(2, 0, "depth"), 1)
+			var requests, tokens float64
+			for minute := range all[3].Rows {
+				requests, tokens = requests+value(3, minute, "requests"), tokens+value(3, minute, "input_tokens")
+			}
+			same("requests of all minutes", requests, float64(want.Rows))
+			same("tokens of all minutes", tokens, want.Input.Sum)
+			t.Logf("%d queries: %d rows, hit rate %.6f, as inspect says", len(all), want.Rows, rate)
+		})
 	}
-	if len(all) != 5 {
-		t.Fatalf("%d queries on the page", len(all))
-	}
-	value := func(query int, row int, column string) float64 {
-		t.Helper()
-		at := slices.Index(all[query].Columns, column)
-		if at < 0 {
-			t.Fatalf("query %d has the columns %v, and not %s", query, all[query].Columns, column)
-		}
-		v, _ := all[query].Rows[row][at].(float64)
-		return v
-	}
-	same := func(what string, got, want float64) {
-		t.Helper()
-		if math.Abs(got-want) > 1e-9*math.Abs(want) {
-			t.Errorf("%s: DuckDB says %v, inspect %v", what, got, want)
-		}
-	}
-	for _, query := range []int{0, 4} {
-		same("rows", value(query, 0, "rows"), float64(want.Rows))
-		same("input tokens", value(query, 0, "input_tokens"), want.Input.Sum)
-		same("blocks", value(query, 0, "blocks"), want.Blocks.References)
-	}
-	same("output tokens", value(0, 0, "output_tokens"), want.Output.Sum)
-	rate := want.Caches[len(want.Caches)-1].Rate
-	same("token hit rate", value(1, 0, "token_hit_rate"), rate)
-	same("rows of the most frequent block", value(2, 0, "rows"), want.Blocks.Top[0].References)
-	var requests, tokens float64
-	for minute := range all[3].Rows {
-		requests, tokens = requests+value(3, minute, "requests"), tokens+value(3, minute, "input_tokens")
-	}
-	same("requests of all minutes", requests, float64(want.Rows))
-	same("tokens of all minutes", tokens, want.Input.Sum)
-	t.Logf("%d rows, hit rate %.6f, by DuckDB and by inspect", want.Rows, rate)
 }

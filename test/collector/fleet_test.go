@@ -412,6 +412,19 @@ func noText(t *testing.T, dir string) {
 	}
 }
 
+// startS3 starts an S3 server that keeps the objects of buckets in files, and what it knows of them beside those: without that, it cannot put
+// the parts of an upload of more than 5 MiB together.
+func startS3(t *testing.T, fleet, dir, address, buckets string) *process {
+	t.Helper()
+	known := filepath.Join(dir, "known")
+	if err := os.MkdirAll(known, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	p := spawn(t, dir, "s3", []string{"ROOT_ACCESS_KEY=test", "ROOT_SECRET_KEY=of-a-test"}, filepath.Join(fleet, "versitygw"), "--port", address, "--quiet", "posix", "--sidecar", known, buckets)
+	p.listens(t, address)
+	return p
+}
+
 // TestAcceptanceFleetS3 has spans go into objects of an S3 server, with kill -9 of server, Collector and compile in turn.
 func TestAcceptanceFleetS3(t *testing.T) {
 	fleet, spans := fleetFolder(t), fleetSpans(t)
@@ -425,9 +438,7 @@ func TestAcceptanceFleetS3(t *testing.T) {
 	address := testport.Address(t)
 	server := func(t *testing.T) *process {
 		t.Helper()
-		p := spawn(t, dir, "s3", []string{"ROOT_ACCESS_KEY=test", "ROOT_SECRET_KEY=of-a-test"}, filepath.Join(fleet, "versitygw"), "--port", address, "--quiet", "posix", "--nometa", buckets)
-		p.listens(t, address)
-		return p
+		return startS3(t, fleet, dir, address, buckets)
 	}
 	sender := configure(t, near, settings{config: "examples/capture/s3.yaml", more: "exporters: {awss3: {retry_on_failure: {initial_interval: 100ms, max_interval: 1s}, sending_queue: {batch: {flush_timeout: 1s}}}}"})
 	sender.environment = append(sender.environment, "S3_ENDPOINT=http://"+address, "S3_PATH_STYLE=true", "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=of-a-test")

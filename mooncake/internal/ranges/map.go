@@ -38,8 +38,8 @@ const (
 	manyRanges = 1 << 10 // with fewer, no cache is needed
 )
 
-// place returns the position of an id in the cache; nil if there is no cache.
-func (m *Map) place(id uint64) *found {
+// cached returns the position of an id in the cache; nil if there is no cache.
+func (m *Map) cached(id uint64) *found {
 	if m.found == nil {
 		if m.n < manyRanges {
 			return nil
@@ -128,7 +128,7 @@ func (m *Map) chunkOf(id uint64) int {
 // Find returns the number of an id, and how many ids from it on have consecutive numbers. If the id has no number, it returns how many ids
 // from it on have none.
 func (m *Map) Find(id uint64) (to uint64, count int64, known bool) {
-	p := m.place(id)
+	p := m.cached(id)
 	if p != nil && p.count > 0 && p.id == id {
 		return p.to, p.count, true
 	}
@@ -167,7 +167,7 @@ func (m *Map) add(r interval) {
 func (m *Map) Insert(first uint64, count int64, to uint64) {
 	r := interval{first, first + uint64(count-1), to} //nolint:gosec // 1 or more
 	c, i := m.seek(first)
-	if p := m.place(first); p != nil {
+	if p := m.cached(first); p != nil {
 		*p = found{first, to, count}
 	}
 	if m.isLast = false; len(m.chunks) == 0 {

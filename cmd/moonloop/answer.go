@@ -1,0 +1,147 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package main
+
+import (
+	"errors"
+	"html/template"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/pflag"
+
+	"github.com/moonloop/moonloop/agent/report/page"
+	"github.com/moonloop/moonloop/internal/term"
+)
+
+// This file has what verbs that answer a question have in common: an answer with notes and tables, as text, Markdown, JSON or a page.
+
+// answerFlags choose the form of an answer.
+type answerFlags struct {
+	json, markdown bool
+	html           string
+}
+
+func (f *answerFlags) register(fs *pflag.FlagSet) {
+	add(fs, &f.json, "json", false)
+	add(fs, &f.markdown, "markdown", false)
+	add(fs, &f.html, "html", "", aFile)
+}
+
+func (f *answerFlags) check() error {
+	if f.json && f.markdown {
+		return errors.New("--json and --markdown are two forms of one output: leave one of them out")
+	}
+	return nil
+}
+
+// answer is what a verb found out.
+type answer struct {
+	Sentence string
+	Class    string // of the page: valid, degraded or invalid
+	Notes    []string
+	Parts    []part
+}
+
+// part is a table of the answer, and a section of its page.
+type part struct {
+	ID, Title string
+	Note      string    // of the page alone
+	Drawings  []drawing // likewise
+	Table     grid
+	Below     []string // notes about it
+}
+
+// drawing is a picture. Those with a name stand side by side.
+type drawing struct {
+	Name string
+	SVG  template.HTML
+}
+
+// grid is a table of texts. The header may be missing.
+type grid struct {
+	Header  []string
+	Rows    [][]string
+	Numbers int // columns of numbers after the first one
+}
+
+// render returns the table as text. It escapes what would move the cursor.
+func (g grid) render(markdown bool) string {
+	t := term.NewTable()
+	if g.Header != nil {
+		t.AppendHeader(cellsOf(g.Header))
+	}
+	for _, r := range g.Rows {
+		t.AppendRow(cellsOf(r))
+	}
+	if markdown {
+		return t.RenderMarkdown()
+	}
+	return t.Render()
+}
+
+func cellsOf(texts []string) table.Row {
+	row := make(table.Row, len(texts))
+	for i, t := range texts {
+		row[i] = onOneTerminal(t)
+	}
+	return row
+}
+
+// text is the answer for a terminal. Tables without a row are left out.
+func (a *answer) text(markdown bool) string {
+	var b strings.Builder
+	if a.Sentence != "" {
+		b.WriteString(onOneTerminal(a.Sentence) + "\n\n")
+	}
+	notes := a.Notes
+	for _, p := range a.Parts {
+		if len(p.Table.Rows) > 0 {
+			b.WriteString(p.Table.render(markdown) + "\n\n")
+		}
+		notes = append(slices.Clip(notes), p.Below...)
+	}
+	for _, n := range notes {
+		b.WriteString(onOneTerminal(n) + "\n")
+	}
+	return strings.TrimRight(b.String(), "\n") + "\n"
+}
+
+// write writes an answer in the chosen forms. value is its JSON.
+func (f *answerFlags) write(out io.Writer, product, subject string, value any, text func(markdown bool) string, body func() template.HTML) error {
+	if f.html != "" {
+		if err := page.SaveDocument(f.html, product, subject, body()); err != nil {
+			return err
+		}
+	}
+	if f.json {
+		return output(out, value)
+	}
+	return output(out, text(f.markdown))
+}
+
+var answerTemplate = template.Must(template.New("answer").Parse(`
+{{with .Sentence}}<section class="verdict {{$.Class}}" aria-labelledby="answer"><h2 id="answer">{{.}}</h2>
+{{range $.Notes}}<p class="note">{{.}}</p>{{end}}</section>{{end}}
+{{range .Parts}}{{if or .Drawings .Table.Rows}}<section id="{{.ID}}"><h2>{{.Title}}</h2>
+{{with .Note}}<p class="note">{{.}}</p>{{end}}
+{{range .Drawings}}{{if not .Name}}<figure>{{.SVG}}</figure>{{end}}{{end}}
+<div class="charts">{{range .Drawings}}{{if .Name}}<figure><figcaption>{{.Name}}</figcaption>{{.SVG}}</figure>{{end}}{{end}}</div>
+{{with .Table}}{{$n := .Numbers}}{{if .Rows}}<div class="scroll" tabindex="0" role="region" aria-label="Figures"><table>
+{{with .Header}}<thead><tr>{{range $i, $v := .}}<th scope="col"{{if and $i (le $i $n)}} class="n"{{end}}>{{$v}}</th>{{end}}</tr></thead>{{end}}
+<tbody>{{range .Rows}}<tr>{{range $i, $v := .}}<td class="{{if and $i (le $i $n)}}n{{else}}wrap{{end}}">{{$v}}</td>{{end}}</tr>{{end}}</tbody>
+</table></div>{{end}}{{end}}
+{{range .Below}}<p class="note">{{.}}</p>{{end}}</section>{{end}}{{end}}
+`))
+
+// page is the body of its page.
+func (a *answer) page() template.HTML {
+	var b strings.Builder
+	if err := answerTemplate.Execute(&b, a); err != nil {
+		panic(err) // of our own types, into memory
+	}
+	return template.HTML(b.String()) //nolint:gosec // made by a template
+}
