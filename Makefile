@@ -28,6 +28,10 @@ ALONE := ./agent/dataset ./agent/judge ./agent/prompt ./agent/report/export ./ag
 	./blockhash ./capture/journal ./genai ./internal/atomicfile ./internal/heap ./internal/jsonrows ./internal/ondisk ./internal/parquetrows \
 	./internal/policy ./internal/splitmix ./internal/testport ./internal/tlsfile ./mooncake/generate ./mooncake/internal/ranges ./mooncake/stats ./semconv
 
+# The vendors' clients are 16 MB of code: compiled for the race detector, they cost as much as a quarter of everything else. The simulator's own
+# tests send it the same requests under the detector.
+CLIENTS := ./test/clients
+
 # The Collector builder's own version decides the version of the Collector's core: keep it equal to the
 # v0 version in test/acceptance/collector/builder.yaml.
 OCB     := go.opentelemetry.io/collector/cmd/builder@v0.162.0
@@ -42,6 +46,7 @@ COUNT    ?= 1
 TRACE    ?= ../shared/data/conversation_trace.jsonl
 SPEEDUP  ?= 30
 ROUNDS   ?= 5
+SLOW     ?= $(ROUNDS)
 SCENARIOS ?=
 ROWS     ?= 1000000
 STEPS    ?=
@@ -79,17 +84,17 @@ demo: moonloop
 # sleep for a second at its end, each time, which is the detector's default: the tests' own check for goroutines waits for them.
 # Tests wait more than they work. So there are more of them at once than processors, and those that wait most come first: they run
 # while the others are compiled.
-# ALONE, dashboards and test/deploy go without the race detector, which would compile hundreds of packages for the latter anew.
+# ALONE, CLIENTS, dashboards and test/deploy go without the race detector, which would compile hundreds of packages for the latter anew.
 test: build
 	@$(MAKE) -j 2 test-race test-alone test-deploy
 
 test-race:
 	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' GORACE='atexit_sleep_ms=0' \
 		go test -race -vet=off -ldflags=-w -p 2 -parallel 4 ./cmd/moonloop ./test/collector ./test/docs \
-		$(filter-out $(ALONE:./%=github.com/moonloop/moonloop/%),$(shell go list ./... ./bench/...))
+		$(filter-out $(patsubst ./%,github.com/moonloop/moonloop/%,$(ALONE) $(CLIENTS)),$(shell go list ./... ./bench/...))
 
 test-alone:
-	$(STATIC) go test -vet=off $(ALONE) ./dashboards/...
+	$(STATIC) go test -vet=off $(ALONE) $(CLIENTS) ./dashboards/...
 
 test-deploy:
 	cd test/deploy && GOWORK=off $(STATIC) go test -vet=off .
@@ -142,12 +147,12 @@ bench-transform:
 	MOONLOOP_SPEED_ROWS='$(ROWS)' MOONLOOP_SPEED_ROUNDS='$(ROUNDS)' MOONLOOP_SPEED_STEPS='$(STEPS)' \
 		go test -v -count=1 -timeout 0 -run '^TestSpeed$$' ./mooncake/transform
 
-## bench-peers: the agent beside its peers, end to end, into bench/RESULTS.md; ROUNDS=5 SCENARIOS=dispatch,streams
+## bench-peers: the agent beside its peers, end to end, into bench/RESULTS.md; ROUNDS=5 SLOW=1 SCENARIOS=dispatch,streams
 # Peers that are not installed are skipped: make peers.
 bench-peers: build
 	$(STATIC) go build -o build/bench/bench ./bench
-	build/bench/bench -rounds '$(ROUNDS)' -trace '$(TRACE)' $(if $(SCENARIOS),-scenarios '$(SCENARIOS)') \
-		-command 'make bench-peers ROUNDS=$(ROUNDS)$(if $(SCENARIOS), SCENARIOS=$(SCENARIOS))'
+	build/bench/bench -rounds '$(ROUNDS)' -slow $(SLOW) -trace '$(TRACE)' $(if $(SCENARIOS),-scenarios '$(SCENARIOS)') \
+		-command 'make bench-peers ROUNDS=$(ROUNDS) SLOW=$(SLOW)$(if $(SCENARIOS), SCENARIOS=$(SCENARIOS))'
 
 ## peers: install the peers of the bench into build/peers, at fixed versions; PEERS='vegeta k6' picks some
 peers:

@@ -30,6 +30,7 @@ type dispatcher struct {
 	// prefillCap says that the schedule waits for first tokens.
 	prefillCap bool
 	branches   branches
+	workers    workers
 
 	dispatch, requests context.Context //nolint:containedctx // of the schedule, which outlasts the call that makes it
 	stopDispatch       context.CancelCauseFunc
@@ -68,6 +69,7 @@ func (d *dispatcher) newSchedule(ctx context.Context, p plan, w schedule.Waiter)
 func (d *dispatcher) close() {
 	d.stopDispatch(nil)
 	d.stopRequests()
+	d.workers.stop()
 }
 
 // begin makes the schedule and decides when it starts. For a resumed run, it returns the rows that are left.
@@ -118,7 +120,9 @@ func (d *dispatcher) fire(ctx context.Context, it *schedule.Item) {
 	d.live.sent(it.Offset)
 	d.tel.InFlight(1)
 	if p, prepared := it.Data.(*pending); prepared {
-		p.gate.Open(d.clk.Now())
+		now := d.clk.Now()
+		d.recorder.journal.Due(now)
+		p.gate.Open(now)
 	} else {
 		d.start(ctx, it, atOnce(d.clk.Now()))
 	}
@@ -137,7 +141,11 @@ func (d *dispatcher) start(ctx context.Context, it *schedule.Item, p *pending) {
 	}
 	p.engine = d.engines.pick(it.Row) // here, so that turns rotate in the order of the schedule
 	// The schedule is over when the last request is; its record may be recorded later.
-	d.recorder.senders.Go(func() { d.request(ctx, it, c, p) })
+	d.recorder.senders.Add(1)
+	d.workers.start(func() {
+		defer d.recorder.senders.Done()
+		d.request(ctx, it, c, p)
+	})
 }
 
 // asTurn marks a row of messages as a new turn, if the session mode says so.
@@ -169,7 +177,7 @@ func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversat
 	rec := d.newRecord(it)
 	rec.Server = p.engine.server
 	span := d.tel.StartRequest(c.span, it.Row, it.Intended)
-	d.recorder.journal.Sent(it.Index, max(d.clk.Now(), it.Intended))
+	d.recorder.journal.Sent(it.Index, max(d.clk.Now(), it.Intended), d.clk)
 	end, body := d.exchange(ctx, rec, c.history, span.Traceparent(), p)
 	d.engines.release(p.engine)
 	at, open := p.gate.Wait()

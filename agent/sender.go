@@ -163,8 +163,9 @@ func (s *sender) headers(rec *measure.Record, traceparent string) http.Header {
 // telemetry. Its flags say "not sampled", so that gateways and engines do not record a span of it either, which a capture would mistake for
 // production. It has W3C's form, https://www.w3.org/TR/trace-context/#traceparent-header.
 func unrecorded(run string, index int64) string {
-	sum := sha256.Sum256(strconv.AppendInt([]byte(run+"-"), index, 10))
-	b := hex.AppendEncode([]byte("00-"), sum[:16])
+	b := make([]byte, 0, 96)
+	sum := sha256.Sum256(strconv.AppendInt(append(append(b, run...), '-'), index, 10))
+	b = hex.AppendEncode(append(b, "00-"...), sum[:16])
 	b = hex.AppendEncode(append(b, '-'), sum[16:24])
 	return string(append(b, "-00"...))
 }

@@ -107,12 +107,16 @@ type summary struct {
 	} `json:"fidelity"`
 }
 
-// why returns the names of the metrics that made a verdict worse than valid.
-func (s *summary) why() string {
+// why returns the names of the metrics that made a verdict worse than valid, with their values if those are wanted.
+func (s *summary) why(values bool) string {
 	var reasons []string
 	for _, r := range s.Verdict.Reasons {
-		if r.Class != "valid" {
+		switch {
+		case r.Class == "valid":
+		case values:
 			reasons = append(reasons, fmt.Sprintf("%s %s %s", r.Metric, figure(r.Value), r.Unit))
+		default:
+			reasons = append(reasons, r.Metric)
 		}
 	}
 	return strings.Join(reasons, ", ")
@@ -134,7 +138,7 @@ func (m *moonloop) read(dir string, t *truth) (*report, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &report{verdict: s.Verdict.Class, coalesced: s.Fid.Chunks.Coalesced / s.Fid.Chunks.Gaps}
+	r := &report{verdict: s.Verdict.Class, why: s.why(false), coalesced: s.Fid.Chunks.Coalesced / s.Fid.Chunks.Gaps}
 	by := t.byID()
 	for _, l := range lines {
 		if l.Result.Outcome == "served" {

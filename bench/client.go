@@ -48,6 +48,7 @@ type report struct {
 
 	coalesced float64 // share; NaN if the client does not report it
 	verdict   string
+	why       string // the metrics that made it worse than valid
 }
 
 // client is a program that can run a load of streams. read reads its report afterwards.

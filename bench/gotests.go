@@ -29,15 +29,22 @@ func collectorScenario(ctx context.Context, b *bench) error {
 	if strings.Contains(out, "--- SKIP") || t.Block == "" {
 		return errors.New("TestAcceptanceThroughput printed no table")
 	}
-	for _, ratio := range ratios(t.Block) {
-		t.aim("fast.yaml at least 0.7× the stock pipeline's spans/s", ratio >= 0.7, ratio)
+	for _, medians := range loads(t.Block) {
+		stock, fast := medians["otlp, file (stock)"], medians["fast.yaml"]
+		rate := fast.rate / stock.rate
+		t.aim("fast.yaml at least 0.7× the stock pipeline's spans/s", rate >= 0.7, rate)
+		queue, ours := medians["otlp, disk queue, otlp"], medians["otelcol-config.yaml"]
+		rate, cpu := ours.rate/queue.rate, ours.cpu/queue.cpu
+		t.aim("otelcol-config.yaml, with its queue on disk, at least 1.5× the spans/s of the stock Collector with its queue", rate >= 1.5, rate)
+		t.aim("at most 0.8× its CPU a span", cpu <= 0.8, cpu)
 	}
 	return nil
 }
 
 var (
-	logLine   = regexp.MustCompile(`^    \w+\.go:\d+: `)
-	spansRate = regexp.MustCompile(`(?m)^\s*(otlp, file \(stock\)|fast\.yaml)\s+(\d+)`)
+	logLine = regexp.MustCompile(`^    \w+\.go:\d+: `)
+	// ofSpans is a line of a contender: its name, and the medians of spans/s and of CPU in µs a span.
+	ofSpans = regexp.MustCompile(`^\s*(\S.*?)\s{2,}(\d+) \([^)]*\)\s+([\d.]+) \(`)
 )
 
 // tables returns the tables that a test logged.
@@ -59,21 +66,26 @@ func tables(out string) string {
 	return strings.Join(kept, "\n")
 }
 
-// ratios returns the rate of fast.yaml divided by that of the stock Collector, for each table.
-func ratios(block string) (r []float64) {
-	stock := nan
-	for _, m := range spansRate.FindAllStringSubmatch(block, -1) {
-		v, err := strconv.ParseFloat(m[2], 64)
-		if err != nil {
+// spansMedian has medians of a contender: spans/s, and µs of CPU a span.
+type spansMedian struct{ rate, cpu float64 }
+
+// loads returns the medians of each table by contender.
+func loads(block string) (all []map[string]spansMedian) {
+	for text := range strings.Lines(block) {
+		m := ofSpans.FindStringSubmatch(text)
+		if m == nil {
+			if len(all) == 0 || len(all[len(all)-1]) > 0 {
+				all = append(all, map[string]spansMedian{}) // a title begins the next table
+			}
 			continue
 		}
-		if m[1] != "fast.yaml" {
-			stock = v
-			continue
+		rate, err := strconv.ParseFloat(m[2], 64)
+		cpu, err2 := strconv.ParseFloat(m[3], 64)
+		if errors.Join(err, err2) == nil && len(all) > 0 {
+			all[len(all)-1][m[1]] = spansMedian{rate, cpu}
 		}
-		r = append(r, v/stock)
 	}
-	return r
+	return all
 }
 
 // hotPaths are the benchmarks of code that runs for each token, block or request.

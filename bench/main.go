@@ -14,6 +14,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -31,12 +32,13 @@ import (
 
 // bench is one run of the harness.
 type bench struct {
-	moonloop   string // the command under test
-	self       string // this program, for the floor and the sink
-	dir        string // for raw results and files left by runs
-	peers      string // where peers.sh installed the peers
-	trace      string // the public trace; empty = none
-	rounds     int
+	moonloop   string        // the command under test
+	self       string        // this program, for the floor and the sink
+	dir        string        // for raw results and files left by runs
+	peers      string        // where peers.sh installed the peers
+	trace      string        // the public trace; empty = none
+	rounds     int           // of the scenario that runs
+	slow       int           // rounds of slow scenarios, and of peers that are slow to start
 	sizes      []int         // numbers of streams of the scenarios streams and readers; nil: each scenario's default
 	lasts      time.Duration // duration of a dispatch run; other durations are in proportion
 	engineCore int
@@ -51,20 +53,21 @@ type scenario struct {
 	name  string
 	run   func(context.Context, *bench) error
 	peers bool // whether it runs peers
+	slow  bool // it takes minutes a round
 	about string
 }
 
 var scenarios = []scenario{
-	{"dispatch", dispatch, true, "lateness of one-token requests, beside vegeta and k6"},
-	{"streams", streams, false, "what 300 and 1,000 streams of 50 tokens/s do to TTFT, gaps, CPU and memory"},
-	{"readers", compareReaders, false, "the floor below net/http: bare connections and one loop for all streams, 100 to 5,000 streams"},
-	{"peers", pythonStreams, true, "the same at rates that Python peers can hold"},
-	{"start", startUp, false, "time to the first request, and memory, on the public trace and on ten million rows"},
-	{"hold", hold, false, "5,000 streams of 10 tokens/s for a minute"},
-	{"honesty", honesty, true, "the rate at which the verdict turns, or a peer's figures leave the truth"},
-	{"outages", outages, true, "what tools say of the latency of a server that stalls, collects or browns out, beside the truth"},
-	{"collector", collectorScenario, false, "the Collector beside the stock receiver and file exporter"},
-	{"go", goBenchmarks, false, "Go benchmarks of the hot paths"},
+	{"dispatch", dispatch, true, false, "lateness of one-token requests, beside vegeta and k6, quiet and beside busy loops"},
+	{"streams", streams, false, false, "what 300 and 1,000 streams of 50 tokens/s do to TTFT, gaps, CPU and memory, quiet and beside busy loops"},
+	{"readers", compareReaders, false, true, "the floor below net/http: bare connections and one loop for all streams, 100 to 5,000 streams"},
+	{"peers", pythonStreams, true, false, "the same at rates that Python peers can hold"},
+	{"start", startUp, false, true, "time to the first request, and memory, on the public trace and on ten million rows"},
+	{"hold", hold, false, true, "5,000 streams of 10 tokens/s, quiet and beside busy loops"},
+	{"honesty", honesty, true, true, "the rate at which the verdict turns, or a peer's figures leave the truth"},
+	{"outages", outages, true, true, "what tools say of the latency of a server that stalls, collects or browns out, beside the truth"},
+	{"collector", collectorScenario, false, true, "the Collector beside the stock receiver and file exporter"},
+	{"go", goBenchmarks, false, true, "Go benchmarks of the hot paths"},
 }
 
 func main() {
@@ -86,6 +89,7 @@ func command(ctx context.Context, args []string) error {
 	fs.StringVar(&b.peers, "peers", "build/peers", "folder that peers.sh installed the peers into")
 	fs.StringVar(&b.trace, "trace", "", "the public conversation trace; without it a generated trace stands in")
 	fs.IntVar(&b.rounds, "rounds", 5, "rounds of each comparison")
+	fs.IntVar(&b.slow, "slow", 0, "rounds of scenarios and peers that take minutes a round (default: -rounds)")
 	fs.DurationVar(&b.lasts, "lasts", 3*time.Second, "length of a dispatch run; the others are in proportion")
 	fs.Func("sizes", "numbers of streams of the scenarios streams (default 300,1000) and readers (default 100,1000,5000)", func(list string) error {
 		b.sizes = nil
@@ -130,9 +134,10 @@ func command(ctx context.Context, args []string) error {
 		return runSink(ctx, os.Stdout)
 	case *beBusy:
 		return runBusy(ctx)
-	case b.rounds < 1 || b.lasts <= 0:
-		return errors.New("-rounds and -lasts must be above 0")
+	case b.rounds < 1 || b.slow < 0 || b.lasts <= 0:
+		return errors.New("-rounds and -lasts must be above 0, -slow not below")
 	}
+	b.slow = cmp.Or(b.slow, b.rounds)
 	return b.all(ctx, chosen, *page, *shown)
 }
 
@@ -177,9 +182,13 @@ func (b *bench) all(ctx context.Context, chosen []scenario, page, shown string) 
 	b.results.Command = shown
 	b.results.describe()
 	raw := filepath.Join(b.dir, "results.json")
-	b.results.keep(raw)
+	b.results.keep(page)
 	b.findPrograms(ctx, chosen)
+	rounds := b.rounds
 	for _, s := range chosen {
+		if b.rounds = rounds; s.slow {
+			b.rounds = min(rounds, b.slow)
+		}
 		began := time.Now()
 		b.say("%s: %s", s.name, s.about)
 		b.scenario = s.name
@@ -221,7 +230,7 @@ func (b *bench) fail(format string, args ...any) {
 
 // table starts a table of the results.
 func (b *bench) table(title, about string) *table {
-	t := &table{Scenario: b.scenario, Measured: stamp() + circumstances(), Title: title, About: about}
+	t := &table{Scenario: b.scenario, Measured: fmt.Sprintf("%s, rounds: %d%s", stamp(), b.rounds, circumstances()), Title: title, About: about}
 	b.results.Tables = append(b.results.Tables, t)
 	return t
 }

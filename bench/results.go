@@ -161,21 +161,24 @@ func (r *results) markdown() string {
 		if own.Len() > 0 {
 			r.Sections[s.name] = own.String()
 		}
-		b.WriteString(r.Sections[s.name])
+		if r.Sections[s.name] != "" {
+			fmt.Fprintf(&b, "\n%s%s -->\n%s", sectionMark, s.name, r.Sections[s.name])
+		}
 	}
 	return b.String()
 }
 
-// keep copies the sections from the last run's raw results, if there are any.
-func (r *results) keep(raw string) {
+// sectionMark comes before the name of a scenario, where its section begins on the page.
+const sectionMark = "<!-- scenario: "
+
+// keep copies the sections from the page, if there is one.
+func (r *results) keep(page string) {
 	r.Sections = map[string]string{}
-	text, err := os.ReadFile(raw)
-	if err != nil {
-		return
-	}
-	var last struct{ Sections map[string]string }
-	if json.Unmarshal(text, &last) == nil && last.Sections != nil { // an older version wrote none
-		r.Sections = last.Sections
+	_, all, _ := strings.Cut(content(page), "\n"+sectionMark)
+	for section := range strings.SplitSeq(all, "\n"+sectionMark) {
+		if name, text, ok := strings.Cut(section, " -->\n"); ok {
+			r.Sections[name] = strings.TrimRight(text, "\n") + "\n"
+		}
 	}
 }
 

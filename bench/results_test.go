@@ -60,7 +60,7 @@ func TestResults(t *testing.T) {
 		t.Error("what a scenario said before must go when it is run again")
 	}
 	again := &results{}
-	again.keep(raw)
+	again.keep(page)
 	if len(again.Sections) != 2 || !strings.Contains(again.Sections["dispatch"], "Laps.") {
 		t.Errorf("kept: %v", again.Sections)
 	}

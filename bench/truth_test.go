@@ -159,12 +159,13 @@ func TestUsed(t *testing.T) {
 }
 
 func TestTables(t *testing.T) {
-	out := "=== RUN   TestX\n    x_test.go:12: replay; medians\n                    spans/s\n        otlp, file (stock)   100000 (1 to 2)\n        fast.yaml            75000 (1 to 2)\n        \n--- PASS: TestX (1.00s)\nPASS\n"
+	out := "=== RUN   TestX\n    x_test.go:12: replay; medians\n                    spans/s\n        otlp, file (stock)   100000 (1 to 2)  5.2 (4 to 6)\n        fast.yaml            75000 (1 to 2) 4.8 (4 to 5)\n        \n    x_test.go:12: production\n            spans/s\n        fast.yaml  7 (1 to 2)  0.5 (0 to 1)\n--- PASS: TestX (1.00s)\nPASS\n"
 	block := tables(out)
 	if !strings.Contains(block, "replay; medians") || strings.Contains(block, "PASS") {
 		t.Errorf("got %q", block)
 	}
-	if diff := cmp.Diff([]float64{0.75}, ratios(block)); diff != "" {
+	want := []map[string]spansMedian{{"otlp, file (stock)": {100000, 5.2}, "fast.yaml": {75000, 4.8}}, {"fast.yaml": {7, 0.5}}}
+	if diff := cmp.Diff(want, loads(block), cmp.AllowUnexported(spansMedian{})); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -5,18 +5,15 @@ package exporter
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"go.opentelemetry.io/collector/component"
-	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/exporter"
-	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/exporter/exporterhelper/xexporterhelper"
 	"go.uber.org/zap"
 
-	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/exporter/decode"
 	"github.com/moonloop/moonloop/exporter/internal/metadata"
 	"github.com/moonloop/moonloop/exporter/segment"
@@ -29,7 +26,7 @@ type journalExporter struct {
 	log     *zap.Logger
 	metrics metrics
 	models  *models
-	batches sync.Pool // of *batch
+	pool    sync.Pool // of *records
 	journal *segment.Journal
 	faults  faults
 	samples decode.SamplingWarner
@@ -37,12 +34,6 @@ type journalExporter struct {
 	name    string
 	started time.Time
 	last    atomic.Int64 // when a request of production was last written, in ns since started
-}
-
-// batch has the records of spans that arrive together.
-type batch struct {
-	journal.Batch
-	tally tally
 }
 
 // age returns how long ago a request of production was written, or the exporter was started.
@@ -61,7 +52,7 @@ func newJournalExporter(c *Config, set exporter.Settings) (*journalExporter, err
 	}
 	e := &journalExporter{
 		options: c.options(), decoder: decode.New(decode.Config{Sampling: sampling}), log: set.Logger, metrics: metrics{b},
-		batches: sync.Pool{New: func() any { return new(batch) }}, name: set.ID.String(), started: time.Now(),
+		pool: sync.Pool{New: func() any { return new(records) }}, name: set.ID.String(), started: time.Now(),
 		models: &models{max: c.MetricModels, metrics: metrics{b}, known: map[string]*[len(trafficNames)]*series{}},
 	}
 	e.options.Observer = &observer{set.Logger, e.metrics}
@@ -95,28 +86,13 @@ func (e *journalExporter) shutdown(ctx context.Context) error {
 	return e.journal.Close(ctx)
 }
 
-// keepBatch is the maximum size of a batch whose memory is reused.
-const keepBatch = 4 << 20
-
-// push writes spans to the journal. An error of writing may be retried; spans that are not records may not.
-func (e *journalExporter) push(ctx context.Context, td ptrace.Traces) error {
+// push writes the records of a request to the journal. It may be tried again after an error.
+func (e *journalExporter) push(ctx context.Context, from xexporterhelper.Request) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	b := e.batches.Get().(*batch)
-	b.Reset()
-	b.tally.reset()
-	counts, err := e.decoder.Traces(td, func(r journal.Record) error {
-		if request, ok := r.(*journal.Inference); ok {
-			b.tally.add(request, e.models)
-		}
-		return b.Add(r)
-	})
-	if err != nil {
-		// A record that no journal can contain; the decoder never makes one.
-		return consumererror.NewPermanent(fmt.Errorf("spans cannot be written to a journal: %w", err))
-	}
-	written, err := e.journal.Append(&b.Batch)
+	r := from.(*records)
+	written, err := e.journal.Append(&r.batch)
 	if err != nil {
 		why := faultOf(err)
 		e.metrics.ExporterMooncakeFailedWrites.Add(ctx, 1, with("fault", why.name))
@@ -124,17 +100,15 @@ func (e *journalExporter) push(ctx context.Context, td ptrace.Traces) error {
 		return err
 	}
 	e.faults.succeeded(e.log)
-	e.metrics.pushed(ctx, counts, written)
-	e.samples.Warn(counts)
-	e.requests(ctx, &b.tally)
-	if b.Size() <= keepBatch {
-		e.batches.Put(b)
-	}
+	e.metrics.pushed(ctx, r.counts, written)
+	e.samples.Warn(r.counts)
+	e.count(ctx, &r.tally)
+	e.release(r)
 	return nil
 }
 
-// requests counts the requests of a batch that is in the journal.
-func (e *journalExporter) requests(ctx context.Context, t *tally) {
+// count counts the requests of a batch that is in the journal.
+func (e *journalExporter) count(ctx context.Context, t *tally) {
 	t.count(ctx, e.metrics)
 	now := time.Now()
 	if t.production {

@@ -81,7 +81,7 @@ func BenchmarkTraffic(b *testing.B) {
 		for _, r := range requests {
 			t.add(r, e.models)
 		}
-		e.requests(b.Context(), &t)
+		e.count(b.Context(), &t)
 	}
 	b.ReportMetric(float64(len(requests)), "requests/op")
 }

@@ -54,6 +54,7 @@ func identityName(i journal.Identity) string {
 
 // series holds the attributes of all measurements of one model and kind of traffic, so that they are made only once.
 type series struct {
+	model  string // as the metrics name it
 	spans  [len(outcomeNames)][identities]metric.MeasurementOption
 	tokens [tokenTypes]metric.MeasurementOption
 }
@@ -62,7 +63,7 @@ func newSeries(model string, traffic int) *series {
 	option := func(more ...attribute.KeyValue) metric.MeasurementOption {
 		return metric.WithAttributeSet(attribute.NewSet(append(more, attribute.String("model", model), attribute.String("traffic", trafficNames[traffic]))...))
 	}
-	s := new(series)
+	s := &series{model: model}
 	for outcome, name := range outcomeNames {
 		for i := range identities {
 			s.spans[outcome][i] = option(attribute.String("outcome", name), attribute.String("identity", identityName(i)))
@@ -101,7 +102,7 @@ func (m *models) series(model string, traffic int) *series {
 		m.known[strings.Clone(model)] = all
 	}
 	if all[traffic] == nil {
-		all[traffic] = newSeries(model, traffic)
+		all[traffic] = newSeries(strings.Clone(model), traffic)
 		for _, option := range all[traffic].tokens {
 			m.metrics.ExporterMooncakeTokens.Add(context.Background(), 0, option) // rate() needs a first sample of 0
 		}
@@ -119,11 +120,29 @@ type tally struct {
 
 // line adds up the requests of one model and kind of traffic.
 type line struct {
-	model   string
-	traffic int
+	model string // of the first request
 	*series
-	spans  [len(outcomeNames)][identities]int64
-	tokens [tokenTypes]int64
+	sums
+}
+
+// sums are the figures of a line, and whose they are.
+type sums struct {
+	Model   string                               `json:"model"` // as the metrics name it
+	Traffic int                                  `json:"traffic,omitzero"`
+	Spans   [len(outcomeNames)][identities]int64 `json:"spans"`
+	Tokens  [tokenTypes]int64                    `json:"tokens"`
+}
+
+// add adds other figures of the same.
+func (s *sums) add(o *sums) {
+	for outcome := range s.Spans {
+		for identity := range s.Spans[outcome] {
+			s.Spans[outcome][identity] += o.Spans[outcome][identity]
+		}
+	}
+	for i := range s.Tokens {
+		s.Tokens[i] += o.Tokens[i]
+	}
 }
 
 func (t *tally) reset() {
@@ -149,52 +168,73 @@ func (t *tally) add(r *journal.Inference, m *models) {
 		t.ended = r.End
 	}
 	l := t.at
-	if model := r.Model.String(); l == nil || l.model != model || l.traffic != traffic {
+	if model := r.Model.String(); l == nil || l.model != model || l.Traffic != traffic {
 		l = t.line(model, traffic, m)
 		t.at = l
 	}
-	l.spans[outcome][identity]++
+	l.Spans[outcome][identity]++
 	prompt, output, cached := &r.InputTokens, r.OutputTokens.V, &r.CachedTokens
 	if prompt.V > capture.MaxTokens || output > capture.MaxTokens {
 		return // such counts would spoil the sum; traces leave the request out, too
 	}
-	l.tokens[tokensPrompt] += prompt.V
-	l.tokens[tokensOutput] += output
+	l.Tokens[tokensPrompt] += prompt.V
+	l.Tokens[tokensOutput] += output
 	if prompt.Set && cached.Set {
-		l.tokens[tokensCached] += min(cached.V, prompt.V)
-		l.tokens[tokensCacheKnown] += prompt.V
+		l.Tokens[tokensCached] += min(cached.V, prompt.V)
+		l.Tokens[tokensCacheKnown] += prompt.V
 	}
 }
 
 // line returns the line of a model. All models for which the metrics have no name share one line.
 func (t *tally) line(model string, traffic int, m *models) *line {
 	for i := range t.lines {
-		if l := &t.lines[i]; l.model == model && l.traffic == traffic {
+		if l := &t.lines[i]; l.model == model && l.Traffic == traffic {
 			return l
 		}
 	}
-	s := m.series(cmp.Or(model, modelUnknown), traffic)
+	return t.lineOf(m.series(cmp.Or(model, modelUnknown), traffic), model, traffic)
+}
+
+// lineOf returns the line with a series.
+func (t *tally) lineOf(s *series, model string, traffic int) *line {
 	for i := range t.lines {
 		if l := &t.lines[i]; l.series == s {
 			return l
 		}
 	}
-	t.lines = append(t.lines, line{model: model, traffic: traffic, series: s})
+	t.at = nil // it may be moved
+	t.lines = append(t.lines, line{model: model, series: s, sums: sums{Model: s.model, Traffic: traffic}})
 	return &t.lines[len(t.lines)-1]
+}
+
+// merge adds the requests of another tally.
+func (t *tally) merge(o *tally) {
+	for i := range o.lines {
+		t.lineOf(o.lines[i].series, o.lines[i].model, o.lines[i].Traffic).sums.add(&o.lines[i].sums)
+	}
+	t.production = t.production || o.production
+	if t.ended == 0 || o.ended != 0 && o.ended < t.ended {
+		t.ended = o.ended
+	}
+}
+
+// restore adds figures that a queue has stored.
+func (t *tally) restore(s *sums, m *models) {
+	t.line(s.Model, s.Traffic, m).sums.add(s)
 }
 
 // count adds the tally to the metrics.
 func (t *tally) count(ctx context.Context, m metrics) {
 	for i := range t.lines {
 		l := &t.lines[i]
-		for outcome := range l.spans {
-			for identity, n := range l.spans[outcome] {
+		for outcome := range l.Spans {
+			for identity, n := range l.Spans[outcome] {
 				if n > 0 {
 					m.ExporterMooncakeRequestSpans.Add(ctx, n, l.series.spans[outcome][identity])
 				}
 			}
 		}
-		for i, n := range l.tokens {
+		for i, n := range l.Tokens {
 			if n > 0 {
 				m.ExporterMooncakeTokens.Add(ctx, n, l.series.tokens[i])
 			}

@@ -28,6 +28,9 @@ func (b *Builder) OutputTokens(row *mooncake.Row) int64 {
 // unstatedCap is the limit in the Messages API, which requires one, for rows without an output length. Every known model accepts it.
 const unstatedCap = 4096
 
+// includeUsage asks for the usage at the end of a stream.
+var includeUsage = []byte(`{"include_usage":true}`)
+
 // complete adds the fields that depend on the extras. The reply to generated words has no natural end, so hold asks the engine to enforce
 // its length; the reply to a real text is only limited.
 func (b *Builder) complete(body *object, output int64, hold bool) {
@@ -36,8 +39,12 @@ func (b *Builder) complete(body *object, output int64, hold bool) {
 		return
 	}
 	if b.dialect.streamOptions && string(body.get("stream")) == "true" {
-		options, err := parseObject(body.get("stream_options"))
-		if err == nil && !options.has("include_usage") {
+		own := body.get("stream_options")
+		options, err := parseObject(own)
+		switch {
+		case own == nil:
+			body.set("stream_options", includeUsage)
+		case err == nil && !options.has("include_usage"):
 			options.set("include_usage", []byte("true"))
 			body.setParts("stream_options", options.parts())
 		}

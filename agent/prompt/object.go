@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -20,6 +21,16 @@ type member struct {
 	name  string
 	raw   []byte // the value, unless it is generated
 	value []part
+}
+
+// objects are bodies before they become parts.
+var objects = sync.Pool{New: func() any { return new(make(object, 0, 16)) }}
+
+// free gives an object of the pool back. Nothing may refer to its members.
+func (o *object) free() {
+	clear(*o)
+	*o = (*o)[:0]
+	objects.Put(o)
 }
 
 var errNotObject = errors.New("not a JSON object")

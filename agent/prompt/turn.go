@@ -118,20 +118,23 @@ func (b *Builder) messages(row *mooncake.Row) ([]part, error) {
 	return []part{{raw: raw[1 : len(raw)-1]}}, nil
 }
 
+// What stands around the parts of a prompt.
+var bracket, comma, unbracket, quotes, nothing = []byte(`[`), []byte(`,`), []byte(`]`), []byte(`"`), []byte(``)
+
 // join makes the value of the prompt's member from a session's earlier turns and the new one.
 func (b *Builder) join(before, turn []part) []part {
-	first, between, last := `[`, `,`, `]`
+	first, between, last := bracket, comma, unbracket
 	if !b.opt.Endpoint.OfMessages() && !b.scheme.ids {
-		first, between, last = `"`, ``, `"`
+		first, between, last = quotes, nothing, quotes
 	}
 	if b.scheme.ids && turn[0].raw != nil { // text_input together with rows of token ids
-		first, last = `"`, `"`
+		first, last = quotes, quotes
 	}
 	out := make([]part, 0, len(before)+len(turn)+3)
-	out = append(out, part{raw: []byte(first)})
+	out = append(out, part{raw: first})
 	if len(before) > 0 {
-		out = append(append(out, before...), part{raw: []byte(between)})
+		out = append(append(out, before...), part{raw: between})
 	}
 	out = append(out, turn...)
-	return append(out, part{raw: []byte(last)})
+	return append(out, part{raw: last})
 }

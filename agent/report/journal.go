@@ -15,12 +15,15 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path/filepath"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/report/lines"
 	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/internal/jsonrows"
@@ -62,10 +65,14 @@ type Part struct {
 type Journal struct {
 	mu    sync.Mutex
 	file  *os.File
-	line  []byte
 	shift time.Duration
 	lost  int64
 	err   error // the first
+
+	lines []byte        // that wait: of requests that are not due yet
+	few   int64         // how many
+	last  time.Duration // when the last one came
+	due   atomic.Int64  // the first time at which one must be in the file, in ns; math.MaxInt64 if there is none
 	// goesOn says that it is the journal of a resumed run.
 	goesOn bool
 }
@@ -106,7 +113,9 @@ func openJournal(path string, goesOn bool) (*Journal, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s cannot be written: %w", JournalFile, err)
 	}
-	return &Journal{file: f, goesOn: goesOn}, nil
+	j := &Journal{file: f, goesOn: goesOn}
+	j.due.Store(math.MaxInt64)
+	return j, nil
 }
 
 // Begin records the beginning of a part. From then on, shift is added to the times of [Journal.Sent], to convert them to the clock of the
@@ -121,6 +130,7 @@ func (j *Journal) Begin(p Part, shift time.Duration) error {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.shift = shift
+		j.flush()
 		_, err = j.file.Write(append(line, '\n'))
 	}
 	if err != nil {
@@ -129,9 +139,13 @@ func (j *Journal) Begin(p Part, shift time.Duration) error {
 	return nil
 }
 
-// Sent records that a row's request is about to be sent. When it returns, the kernel has the record, so it survives the process. It costs a
-// system call, so it is called on the request's own goroutine, before the scheduled time.
-func (j *Journal) Sent(row int64, at time.Duration) {
+// ahead is how long before a request is due its line is in the file, if others come in time to take it along.
+const ahead = time.Millisecond
+
+// Sent records that a row's request is about to be sent, at a time of the clock. The kernel has the record before [Journal.Due] returns for
+// that time, or before Sent does, if the time has come; so it survives the process. That costs a system call, which also wakes the runtime's
+// monitor thread. So where requests follow each other closely, one call takes along the lines of those that are due later.
+func (j *Journal) Sent(row int64, at time.Duration, clk clock.Clock) {
 	if j == nil {
 		return
 	}
@@ -141,12 +155,40 @@ func (j *Journal) Sent(row int64, at time.Duration) {
 		j.lost++
 		return
 	}
-	j.line = strconv.AppendInt(append(j.line[:0], `{"sent":`...), row, 10)
-	j.line = strconv.AppendFloat(append(j.line, `,"at":`...), micros(at+j.shift), 'f', 3, 64)
-	j.line = append(j.line, '}', '\n')
-	if _, j.err = j.file.Write(j.line); j.err != nil {
-		j.lost++
+	j.lines = strconv.AppendInt(append(j.lines, `{"sent":`...), row, 10)
+	j.lines = strconv.AppendFloat(append(j.lines, `,"at":`...), micros(at+j.shift), 'f', 3, 64)
+	j.lines = append(j.lines, '}', '\n')
+	j.few++
+	j.due.Store(min(j.due.Load(), int64(at)))
+	// The clock is read after due is stored: either Due sees the line, or it has been called for an earlier time than this.
+	now := clk.Now()
+	lonely := now-j.last > ahead/2
+	if j.last = now; lonely || now >= time.Duration(j.due.Load())-ahead {
+		j.flush()
 	}
+}
+
+// Due returns when the kernel has the records of all requests that are due at a time, which must have come. It must be called before one of
+// them is let go.
+func (j *Journal) Due(now time.Duration) {
+	if j == nil || now < time.Duration(j.due.Load()) {
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.flush()
+}
+
+// flush writes the lines that wait. The caller holds the lock.
+func (j *Journal) flush() {
+	if j.few > 0 && j.err == nil {
+		_, j.err = j.file.Write(j.lines)
+	}
+	if j.err != nil {
+		j.lost += j.few
+	}
+	j.lines, j.few = j.lines[:0], 0
+	j.due.Store(math.MaxInt64)
 }
 
 // Abandon closes the journal of a run that failed to start, and removes it, unless it has an earlier part. After Close it does nothing.
@@ -168,6 +210,7 @@ func (j *Journal) Close(keep bool) error {
 	if j.file == nil {
 		return nil
 	}
+	j.flush()
 	err := j.file.Close()
 	if !keep {
 		err = errors.Join(err, os.Remove(j.file.Name()))

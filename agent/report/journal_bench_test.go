@@ -3,7 +3,12 @@
 
 package report
 
-import "testing"
+import (
+	"testing"
+	"time"
+
+	"github.com/moonloop/moonloop/agent/clock"
+)
 
 // BenchmarkJournalSent is what a request costs more for the note that it is about to go out.
 func BenchmarkJournalSent(b *testing.B) {
@@ -11,9 +16,10 @@ func BenchmarkJournalSent(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	clk := clock.New()
 	b.ReportAllocs()
 	for i := range b.N {
-		j.Sent(int64(i), 1)
+		j.Sent(int64(i), clk.Now()+2*time.Millisecond, clk)
 	}
 	if err := j.Close(false); err != nil {
 		b.Fatal(err)

@@ -97,11 +97,16 @@ func (s *sorter) release(out io.Writer, end bool) error {
 // quotes.
 func lineRow(text []byte) (int64, error) {
 	const result, row = `"result": {`, `,"row":`
-	if at := bytes.LastIndex(text, []byte(result)); at >= 0 {
-		if _, rest, found := bytes.Cut(text[at:], []byte(row)); found {
-			if end := bytes.IndexByte(rest, ','); end > 0 {
-				return strconv.ParseInt(string(rest[:end]), 10, 64)
-			}
+	_, last, found := bytes.Cut(text, []byte(result))
+	for more := found; more; { // forward, which takes a tenth of the time of bytes.LastIndex
+		var rest []byte
+		if _, rest, more = bytes.Cut(last, []byte(result)); more {
+			last = rest
+		}
+	}
+	if _, rest, ok := bytes.Cut(last, []byte(row)); found && ok {
+		if end := bytes.IndexByte(rest, ','); end > 0 {
+			return strconv.ParseInt(string(rest[:end]), 10, 64)
 		}
 	}
 	return 0, fmt.Errorf("a line of %d bytes does not have the form of a record", len(text))

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"mime"
 	"net"
 	"net/http"
 	"time"
@@ -132,8 +131,7 @@ var ErrPage = errors.New("a web page")
 
 // isPage reports whether a reply is for a browser.
 func isPage(header http.Header, body []byte) bool {
-	media, _, err := mime.ParseMediaType(header.Get("Content-Type"))
-	return err == nil && media == "text/html" || bytes.HasPrefix(bytes.TrimSpace(body), []byte("<"))
+	return mediaOf(header) == "text/html" || bytes.HasPrefix(bytes.TrimSpace(body), []byte("<"))
 }
 
 // otherURL suggests the right URL if the given one is a web site's.

@@ -48,6 +48,7 @@ type guard struct {
 	since   time.Duration // of the stage
 	sent    time.Duration // the end of the upload, from stageFirst on
 	timer   *time.Timer
+	rings   time.Duration // when timer does; clock.Never if it is stopped
 	expired *timeout
 	done    bool
 }
@@ -83,17 +84,19 @@ func (g *guard) enter(s stage) {
 	g.arm(now)
 }
 
-// arm sets the timer to the next deadline.
+// arm sets the timer to the next deadline. A timer that rings earlier is left: then it waits on. Most exchanges end before it does.
 func (g *guard) arm(now time.Duration) {
 	at, t := g.deadline()
 	switch {
 	case t == nil && g.timer != nil:
 		g.timer.Stop()
+		g.rings = clock.Never
 	case t == nil:
 	case g.timer == nil:
-		g.timer = time.AfterFunc(at-now, g.ring)
-	default:
+		g.timer, g.rings = time.AfterFunc(at-now, g.ring), at
+	case g.rings == clock.Never || at < g.rings:
 		g.timer.Reset(at - now)
+		g.rings = at
 	}
 }
 
@@ -154,8 +157,10 @@ func (g *guard) ring() {
 	at, why := g.deadline()
 	switch {
 	case why == nil:
+		g.rings = clock.Never
 	case now < at:
 		g.timer.Reset(at - now)
+		g.rings = at
 	default:
 		g.expired = why
 		g.cancel(why)

@@ -83,10 +83,7 @@ func (s *stream) take(resp *http.Response) error {
 		s.generateHeader(resp.Header)
 	}
 	s.in.body = resp.Body
-	media, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if err != nil {
-		media = ""
-	}
+	media := mediaOf(resp.Header)
 	switch {
 	case resp.StatusCode/100 != 2:
 		return s.refusal(resp)
@@ -96,6 +93,22 @@ func (s *stream) take(resp *http.Response) error {
 		return s.whole()
 	}
 	return s.stranger(media)
+}
+
+// mediaOf returns the media type of a reply without its parameters; "" if there is none that can be read.
+func mediaOf(header http.Header) string {
+	text := header.Get("Content-Type")
+	switch text { // of nearly all replies
+	case mediaEvents, mediaEvents + "; charset=utf-8":
+		return mediaEvents
+	case mediaJSON:
+		return mediaJSON
+	}
+	media, _, err := mime.ParseMediaType(text)
+	if err != nil {
+		return ""
+	}
+	return media
 }
 
 // refusal reads a reply whose status is not a success.

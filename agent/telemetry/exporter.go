@@ -51,7 +51,7 @@ func newSpanExporter(ctx context.Context, c *Config) (sdktrace.SpanExporter, err
 		if err != nil {
 			return nil, err
 		}
-		return otlptrace.New(ctx, client)
+		return newEventsExporter(ctx, client)
 	}, c.OtherSpanExporter)
 }
 

@@ -63,14 +63,19 @@ func (t *tokenSpan) DroppedEvents() int { return t.dropped }
 func (t *tokenSpan) eventsSize() int {
 	n := 0
 	for i := range t.at {
-		event := fixed64 + field(len(semconv.EventToken)) + keyValueSize(len(semconv.TokenIndex), intSize(int64(i)))
-		if t.tokens != nil {
-			event += keyValueSize(len(semconv.TokenCount), intSize(int64(t.tokens[i])))
-		}
-		if i > 0 {
-			event += keyValueSize(len(semconv.TokenGap), doubleSize)
-		}
-		n += field(event)
+		n += field(t.eventSize(i))
+	}
+	return n
+}
+
+// eventSize is the encoded size of one of Events.
+func (t *tokenSpan) eventSize(i int) int {
+	n := fixed64 + field(len(semconv.EventToken)) + keyValueSize(len(semconv.TokenIndex), intSize(int64(i)))
+	if t.tokens != nil {
+		n += keyValueSize(len(semconv.TokenCount), intSize(int64(t.tokens[i])))
+	}
+	if i > 0 {
+		n += keyValueSize(len(semconv.TokenGap), doubleSize)
 	}
 	return n
 }

@@ -55,7 +55,6 @@ func newCaptureCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error { return runCapture(cmd, f) },
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	f.addOutput(fs)
 	add(fs, &f.journal, "journal", "", anyText("the name of a folder"))
 	add(fs, &f.keepJournal, "keep-journal", false)

@@ -73,7 +73,6 @@ func newRefereeCommand() *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	f.register(fs)
 	return cmd
 }

@@ -289,15 +289,7 @@ func encode(w io.Writer, value any) error {
 
 // writeWhole writes a file completely, or leaves the old one.
 func writeWhole(name string, over atomicfile.Over, write func(io.Writer) error) error {
-	file, err := atomicfile.Create(name, over)
-	if err != nil {
-		return fmt.Errorf("%s cannot be written: %w", name, err)
-	}
-	defer file.Discard() //nolint:errcheck // after Commit without effect
-	if err = write(file); err == nil {
-		err = file.Commit()
-	}
-	if err != nil {
+	if err := atomicfile.Write(name, over, write); err != nil {
 		return fmt.Errorf("%s cannot be written: %w", name, err)
 	}
 	return nil

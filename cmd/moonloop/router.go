@@ -37,7 +37,6 @@ func newRouterCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	add(f, &capacity, "cache-tokens", 0, whole(int64(0), int64(1)<<40))
 	form.register(f)
 	return cmd

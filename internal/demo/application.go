@@ -21,6 +21,7 @@ import (
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/semconv"
 )
 
@@ -104,7 +105,7 @@ func (a *Application) Run(ctx context.Context, plan []Conversation) Sent {
 	var visits sync.WaitGroup
 	for _, c := range plan {
 		visits.Go(func() {
-			if pause(ctx, time.Until(begin.Add(c.Start))) {
+			if clock.Pause(ctx, time.Until(begin.Add(c.Start))) {
 				a.visit(ctx, c)
 			}
 		})
@@ -113,16 +114,6 @@ func (a *Application) Run(ctx context.Context, plan []Conversation) Sent {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.sent
-}
-
-// pause waits and reports whether ctx has not ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return ctx.Err() == nil
-	case <-ctx.Done():
-		return false
-	}
 }
 
 type chatMessage struct {
@@ -135,7 +126,7 @@ type chatMessage struct {
 func (a *Application) visit(ctx context.Context, c Conversation) {
 	history := []chatMessage{{"system", c.System}}
 	for _, t := range c.Turns {
-		if !pause(ctx, t.Think) {
+		if !clock.Pause(ctx, t.Think) {
 			return
 		}
 		history = append(history, chatMessage{"user", t.Question})

@@ -17,7 +17,7 @@ import (
 // collection per second; a smaller one by less in proportion, a larger one by more; but each at least by leastRoom, at most by mostRoom, and
 // always by at least least percent of what lives, because otherwise the collector of a large heap would never rest.
 const (
-	eachSecond = 16 << 20 // bytes
+	eachSecond = 32 << 20 // bytes
 	leastRoom  = 12 << 20
 	mostRoom   = 64 << 20
 	least      = 25 // per cent

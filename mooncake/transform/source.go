@@ -89,7 +89,8 @@ type slab []struct {
 	row mooncake.Row
 }
 
-func (s *slab) take() *item {
+// item returns a new item, with a row that is zero.
+func (s *slab) item() *item {
 	if len(*s) == 0 {
 		*s = make(slab, slabItems)
 	}

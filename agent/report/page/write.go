@@ -4,7 +4,6 @@
 package page
 
 import (
-	"bufio"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -57,16 +56,8 @@ func (r *Run) Save(name string) error { return save(name, r.Write) }
 
 // save writes a file, which it replaces when the new one is complete.
 func save(name string, write func(io.Writer) error) error {
-	f, err := atomicfile.CreateAs(name+".partial", name)
-	if err != nil {
-		return fmt.Errorf("%s cannot be written: %w", filepath.Base(name), err)
-	}
-	w := bufio.NewWriter(f)
-	if err := errors.Join(write(w), w.Flush()); err != nil {
-		return errors.Join(err, f.Discard())
-	}
-	if err := f.Commit(); err != nil {
-		return errors.Join(fmt.Errorf("%s cannot be written: %w; name another file", name, err), f.Discard())
+	if err := atomicfile.Write(name, atomicfile.Anything, write); err != nil {
+		return fmt.Errorf("%s cannot be written: %w; name another file", filepath.Base(name), err)
 	}
 	return nil
 }
