@@ -257,6 +257,15 @@ acceptance-fleet: build
 	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
 		go test -v -count=1 -timeout 120m -run '^TestAcceptanceFleet' ./test/collector
 
+## acceptance-plan: what a request costs, from telemetry to replay, for three shapes of traffic, and docs/plan.md made of that; TRACE=file
+# Needs Java 17 and Maven, as acceptance-fleet does. Takes some minutes, and wants an idle machine.
+.PHONY: acceptance-plan
+acceptance-plan: build
+	test/acceptance/fleet/install.sh build/fleet
+	MOONLOOP_FLEET='$(CURDIR)/build/fleet' MOONLOOP_TRACE='$(abspath $(TRACE))' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
+		go test -v -count=1 -timeout 60m -run '^TestAcceptancePlan$$' ./test/collector
+	go test -count=1 -run '^TestPlan$$' ./test/collector -update
+
 ## acceptance-sql: the queries of docs/sql.md, run with DuckDB, ClickHouse and Spark on the public trace (TRACE), say what inspect says
 # Needs Python 3.10 or later (PYTHON), and Java 17. Installs into build/sql (1.5 GB).
 acceptance-sql: moonloop
