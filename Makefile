@@ -28,6 +28,10 @@ ALONE := ./agent/dataset ./agent/judge ./agent/prompt ./agent/report/export ./ag
 	./blockhash ./capture/journal ./genai ./internal/atomicfile ./internal/heap ./internal/jsonrows ./internal/ondisk ./internal/parquetrows \
 	./internal/policy ./internal/splitmix ./internal/testport ./internal/tlsfile ./mooncake/generate ./mooncake/internal/ranges ./mooncake/stats ./semconv
 
+# The vendors' clients are 16 MB of code: compiled for the race detector, they cost as much as a quarter of everything else. The simulator's own
+# tests send it the same requests under the detector.
+CLIENTS := ./test/clients
+
 # The Collector builder's own version decides the version of the Collector's core: keep it equal to the
 # v0 version in test/acceptance/collector/builder.yaml.
 OCB     := go.opentelemetry.io/collector/cmd/builder@v0.162.0
@@ -80,17 +84,17 @@ demo: moonloop
 # sleep for a second at its end, each time, which is the detector's default: the tests' own check for goroutines waits for them.
 # Tests wait more than they work. So there are more of them at once than processors, and those that wait most come first: they run
 # while the others are compiled.
-# ALONE, dashboards and test/deploy go without the race detector, which would compile hundreds of packages for the latter anew.
+# ALONE, CLIENTS, dashboards and test/deploy go without the race detector, which would compile hundreds of packages for the latter anew.
 test: build
 	@$(MAKE) -j 2 test-race test-alone test-deploy
 
 test-race:
 	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' GORACE='atexit_sleep_ms=0' \
 		go test -race -vet=off -ldflags=-w -p 2 -parallel 4 ./cmd/moonloop ./test/collector ./test/docs \
-		$(filter-out $(ALONE:./%=github.com/moonloop/moonloop/%),$(shell go list ./... ./bench/...))
+		$(filter-out $(patsubst ./%,github.com/moonloop/moonloop/%,$(ALONE) $(CLIENTS)),$(shell go list ./... ./bench/...))
 
 test-alone:
-	$(STATIC) go test -vet=off $(ALONE) ./dashboards/...
+	$(STATIC) go test -vet=off $(ALONE) $(CLIENTS) ./dashboards/...
 
 test-deploy:
 	cd test/deploy && GOWORK=off $(STATIC) go test -vet=off .
@@ -252,6 +256,15 @@ acceptance-fleet: build
 	MOONLOOP_FLEET='$(CURDIR)/build/fleet' MOONLOOP_SPANS='$(SPANS)' MOONLOOP_OUT='$(CURDIR)/build/acceptance' \
 	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
 		go test -v -count=1 -timeout 120m -run '^TestAcceptanceFleet' ./test/collector
+
+## acceptance-plan: what a request costs, from telemetry to replay, for three shapes of traffic, and docs/plan.md made of that; TRACE=file
+# Needs Java 17 and Maven, as acceptance-fleet does. Takes some minutes, and wants an idle machine.
+.PHONY: acceptance-plan
+acceptance-plan: build
+	test/acceptance/fleet/install.sh build/fleet
+	MOONLOOP_FLEET='$(CURDIR)/build/fleet' MOONLOOP_TRACE='$(abspath $(TRACE))' MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
+		go test -v -count=1 -timeout 60m -run '^TestAcceptancePlan$$' ./test/collector
+	go test -count=1 -run '^TestPlan$$' ./test/collector -update
 
 ## acceptance-sql: the queries of docs/sql.md, run with DuckDB, ClickHouse and Spark on the public trace (TRACE), say what inspect says
 # Needs Python 3.10 or later (PYTHON), and Java 17. Installs into build/sql (1.5 GB).

@@ -264,12 +264,25 @@ func (c *Config) Validate() error {
 	if c.Resume && c.Out == "" {
 		bad("resume: no folder of a run that was broken off is given")
 	}
+	for _, check := range []func(bad badFunc){c.checkTarget, c.checkNumbers, c.checkTrace, c.checkSchedule, c.checkRamps, c.checkPrompts, c.checkGoals} {
+		check(bad)
+	}
+	if err := c.Telemetry.Validate(); err != nil {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// badFunc reports something that is wrong.
+type badFunc = func(format string, args ...any)
+
+func (c *Config) checkTarget(bad badFunc) {
 	if c.Target.URL == "" && !c.DryRun {
 		bad("url: none given; name the engine's base URL, such as http://127.0.0.1:8000")
 	}
 	for i, address := range c.Target.URLs() {
 		if err := checkURL(address); err != nil {
-			errs = append(errs, err)
+			bad("%w", err)
 		}
 		if slices.Contains(c.Target.URLs()[:i], address) {
 			bad("url %s: it is given twice", mooncake.PublicName(address))
@@ -278,6 +291,15 @@ func (c *Config) Validate() error {
 	if b := c.Target.Balance; b != "" && !slices.Contains(Balances(), b) {
 		bad("balance %q: want %s, %s, %s or %s", b, RoundRobin, LeastLoaded, BySession, ByPrefix)
 	}
+	for _, p := range c.Target.Posts {
+		if err := p.check(); err != nil {
+			bad("engine post %s: %w", p, err)
+		}
+	}
+}
+
+// checkNumbers finds numbers below 0, and beyond their limits.
+func (c *Config) checkNumbers(bad badFunc) {
 	for _, n := range []struct {
 		name  string
 		value any // int64 or time.Duration
@@ -323,35 +345,27 @@ func (c *Config) Validate() error {
 			bad("%s %v: it is below 0; want 0 or more", n.name, n.value)
 		}
 	}
+	if c.AbortErrors < 0 {
+		bad("abort errors %d: want 0 or more", c.AbortErrors)
+	}
 	if c.Schedule.Prepare > time.Second {
 		bad("prepare %v: want at most 1s", c.Schedule.Prepare)
-	}
-	if m := c.Prompt.Carry; m != "" && m != carry.Auto && m != carry.Always && m != carry.Never {
-		bad("carry replies %q: want %q, %q or %q", m, carry.Auto, carry.Always, carry.Never)
-	}
-	if c.Prompt.Dataset != "" && c.Prompt.Form == prompt.Tokens {
-		bad("dataset: its text cannot be sent as token ids; leave one of the two out")
 	}
 	if c.Trace.BlockSize > mooncake.MaxBlockSize {
 		bad("block size %d: want at most %d tokens", c.Trace.BlockSize, mooncake.MaxBlockSize)
 	}
-	if !(c.Schedule.Speedup >= 0) || math.IsInf(c.Schedule.Speedup, 0) { // NaN too
-		bad("speed-up %v: want a number above 0", c.Schedule.Speedup)
-	}
-	if err := c.Schedule.Arrivals.Validate(); err != nil {
-		errs = append(errs, err)
-	}
-	if err := c.Schedule.WarmupArrivals.Validate(); err != nil {
-		errs = append(errs, fmt.Errorf("warm-up: %w", err))
-	}
-	for _, p := range c.Target.Posts {
-		if err := p.check(); err != nil {
-			bad("engine post %s: %w", p, err)
+	share := func(name string, value *float64) {
+		if value != nil && !(*value >= 0 && *value <= 1) {
+			bad("%s %v: want a share from 0 to 1", name, *value)
 		}
 	}
-	if c.Schedule.FileOrder && c.Schedule.OpenLoop && !c.Schedule.Arrivals.Any() {
-		bad("open loop: a closed loop (--no-fixed-schedule) does not use timestamps; leave one out")
-	}
+	share("goodput goal", &c.GoodputGoal)
+	share("cancel share", &c.Disconnect.Share)
+	share("abort error rate", &c.AbortErrorRate)
+	share("max error rate", c.MaxErrorRate)
+}
+
+func (c *Config) checkTrace(bad badFunc) {
 	switch t := c.Trace; {
 	case t.Loop > 1 && t.LoopFor > 0:
 		bad("loop %d: want a number of passes or a duration", t.Loop)
@@ -370,6 +384,25 @@ func (c *Config) Validate() error {
 	case !t.Lenient && t.Quarantine != "":
 		bad("quarantine: without --lenient the first row that cannot be used ends the replay; give both or neither")
 	}
+}
+
+func (c *Config) checkSchedule(bad badFunc) {
+	if !(c.Schedule.Speedup >= 0) || math.IsInf(c.Schedule.Speedup, 0) { // NaN too
+		bad("speed-up %v: want a number above 0", c.Schedule.Speedup)
+	}
+	if err := c.Schedule.Arrivals.Validate(); err != nil {
+		bad("%w", err)
+	}
+	if err := c.Schedule.WarmupArrivals.Validate(); err != nil {
+		bad("warm-up: %w", err)
+	}
+	if c.Schedule.FileOrder && c.Schedule.OpenLoop && !c.Schedule.Arrivals.Any() {
+		bad("open loop: a closed loop (--no-fixed-schedule) does not use timestamps; leave one out")
+	}
+}
+
+// checkRamps finds ramps without an end, and limits that replies of this kind cannot reach.
+func (c *Config) checkRamps(bad badFunc) {
 	if n := max(c.Schedule.PrefillConcurrency, c.Schedule.WarmupPrefillConcurrency); n > 0 && c.Prompt.NoStream {
 		bad("prefill concurrency %d: whole replies have no first token; leave out --no-stream", n)
 	}
@@ -390,6 +423,15 @@ func (c *Config) Validate() error {
 			bad("%s %v: its maximum is missing; give %s N", ramp.name, ramp.over, ramp.of)
 		}
 	}
+}
+
+func (c *Config) checkPrompts(bad badFunc) {
+	if m := c.Prompt.Carry; m != "" && m != carry.Auto && m != carry.Always && m != carry.Never {
+		bad("carry replies %q: want %q, %q or %q", m, carry.Auto, carry.Always, carry.Never)
+	}
+	if c.Prompt.Dataset != "" && c.Prompt.Form == prompt.Tokens {
+		bad("dataset: its text cannot be sent as token ids; leave one of the two out")
+	}
 	if c.Prompt.Endpoint == prompt.Embeddings {
 		if s := c.SLO; s.TTFT+s.TTST+s.ITL+s.TPOT > 0 {
 			bad("slo %s: an embedding has no tokens to be first or next; give e2e alone", s)
@@ -398,25 +440,12 @@ func (c *Config) Validate() error {
 			bad("prefill concurrency %d: an embedding has no first token; cap requests with concurrency", c.Schedule.PrefillConcurrency)
 		}
 	}
-	share := func(name string, value *float64) {
-		if value != nil && !(*value >= 0 && *value <= 1) {
-			bad("%s %v: want a share from 0 to 1", name, *value)
-		}
-	}
-	share("goodput goal", &c.GoodputGoal)
-	share("cancel share", &c.Disconnect.Share)
-	share("abort error rate", &c.AbortErrorRate)
-	share("max error rate", c.MaxErrorRate)
-	if c.AbortErrors < 0 {
-		bad("abort errors %d: want 0 or more", c.AbortErrors)
-	}
+}
+
+func (c *Config) checkGoals(bad badFunc) {
 	if c.GoodputGoal > 0 && !c.SLO.Any() {
 		bad("goodput goal: it needs a service level, such as --slo ttft=500ms")
 	}
-	if err := c.Telemetry.Validate(); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
 }
 
 // URLs are the base URLs of all engines.

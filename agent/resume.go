@@ -193,8 +193,8 @@ func (p *past) check(b report.Beginning, said *notices) error {
 	return nil
 }
 
-// name gives the run the command and the settings with which it began, because those of resuming are incomplete.
-func (p *past) name(of *plan) {
+// restoreSettings gives the run the command and the settings with which it began, because those of resuming are incomplete.
+func (p *past) restoreSettings(of *plan) {
 	if p == nil {
 		return
 	}
@@ -340,8 +340,8 @@ func (u *unsentRows) Next() (*schedule.Item, error) {
 	return it, nil
 }
 
-// show adds the rows that were over to a live view.
-func (p *past) show(v *View) {
+// addTo adds the rows that were over to a live view.
+func (p *past) addTo(v *View) {
 	if p == nil {
 		return
 	}

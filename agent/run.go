@@ -92,7 +92,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	if err := before.check(p.beginning, said); err != nil {
 		return nil, err
 	}
-	before.name(&p)
+	before.restoreSettings(&p)
 
 	// Run.
 	in.stream.DefaultModel(p.requests.Options().DefaultModel)
@@ -146,7 +146,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		cfg.Progress(live)
 	}
 	rec.live, rec.watch, d.live = live, watch, live
-	before.show(&live.view)
+	before.addTo(&live.view)
 	stats, err := d.replay(p, zero, rows, before)
 	engines.postLast(ctx, cfg.Target.Posts, said)
 

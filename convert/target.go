@@ -484,6 +484,7 @@ var rowFields = []struct {
 	{"hash_ids", func(r *mooncake.Row) bool { return r.HashIDs != nil }, func(r *mooncake.Row) { r.HashIDs = nil }},
 	{"hash_ranges", func(r *mooncake.Row) bool { return r.HashRanges != nil }, func(r *mooncake.Row) { r.HashRanges = nil }},
 	{"replies", func(r *mooncake.Row) bool { return len(r.Replies) > 0 }, func(r *mooncake.Row) { r.Replies = nil }},
+	{"images", func(r *mooncake.Row) bool { return r.Images != nil }, func(r *mooncake.Row) { r.Images = nil }},
 	{"text_input", func(r *mooncake.Row) bool { return r.TextInput.Set }, func(r *mooncake.Row) { r.TextInput = mooncake.Opt[string]{} }},
 	{"messages", func(r *mooncake.Row) bool { return r.Messages != nil }, func(r *mooncake.Row) { r.Messages = nil }},
 	{"tools", func(r *mooncake.Row) bool { return r.Tools != nil }, func(r *mooncake.Row) { r.Tools = nil }},

@@ -45,12 +45,12 @@ func replayBoard() board {
 		variables:   []variable{runVariable(false)}, annotations: runAnnotations(),
 		rows: []row{
 			{"The run", []panel{
-				{title: "Verdict", kind: number, unit: "short", wide: 4, description: "Whether the figures can be believed. Known at the end of the run; the reasons are in the table below.", queries: []query{
-					{expr: of(gauge(semconv.RunVerdict)) + " == 1", legend: "{{" + label(semconv.VerdictClass) + "}}"},
+				{title: "Verdict", kind: number, unit: "short", wide: 4, description: "Whether the figures can be believed; of several shards, how many are so. Known at the end of the run; the reasons are in the table below.", queries: []query{
+					{expr: "count by (" + label(semconv.VerdictClass) + ") (" + of(gauge(semconv.RunVerdict)) + " == 1)", legend: "{{" + label(semconv.VerdictClass) + "}}"},
 				}},
-				{title: "Progress", kind: number, unit: "percentunit", description: "Part of the trace's time that is over.", queries: []query{{expr: of(gauge(semconv.RunProgress))}}},
-				{title: "Time left", kind: number, unit: "s", description: "Until the last row is due.", queries: []query{{expr: of(gauge(semconv.RunRemaining))}}},
-				{title: "Rows left", kind: number, unit: "short", description: "Rows of the trace that are not done.", queries: []query{{expr: of(gauge(semconv.RowsLeft))}}},
+				{title: "Progress", kind: number, unit: "percentunit", description: "Part of the trace's time that is over; of several shards, that of the last one.", queries: []query{{expr: "min(" + of(gauge(semconv.RunProgress)) + ")"}}},
+				{title: "Time left", kind: number, unit: "s", description: "Until the last row is due.", queries: []query{{expr: "max(" + of(gauge(semconv.RunRemaining)) + ")"}}},
+				{title: "Rows left", kind: number, unit: "short", description: "Rows of the trace that are not done, in all shards.", queries: []query{{expr: sum(of(gauge(semconv.RowsLeft)))}}},
 				{title: "Failed", kind: number, unit: "percentunit", description: "Share of the requests that are done.", steps: []step{{0.0001, "orange"}, {0.01, "red"}}, queries: []query{
 					{expr: "(" + sum(of(requests, outcome+`="failed"`)) + " or vector(0)) / " + sum(of(requests, outcome+`!="skipped"`))},
 				}},
@@ -97,17 +97,29 @@ func replayBoard() board {
 				{title: "Requests not served, per second", unit: "reqps", description: "By outcome and class of error.", queries: []query{
 					{expr: sum(rate(of(requests, outcome+`!="served"`)), outcome, label(semconv.ErrorType), label(semconv.OutcomeReason)), legend: "{{" + outcome + "}} {{" + label(semconv.ErrorType) + "}}{{" + label(semconv.OutcomeReason) + "}}"},
 				}},
-				{title: "Hiccups", unit: "percentunit", description: "Part of the time for which the machine, or this process, stood still. Above 10 % the verdict is degraded.", queries: []query{{expr: rate(of(counter(semconv.ProcessHiccupTime))), legend: "hiccups"}}},
-				{title: "CPU of the client", unit: "short", description: "Processors in use.", queries: []query{{expr: rate(of(counter(semconv.ProcessCPUTime))), legend: "processors"}}},
+				{title: "Hiccups", unit: "percentunit", description: "Part of the time for which the machine, or this process, stood still. Above 10 % the verdict is degraded.", queries: []query{{expr: "max(" + rate(of(counter(semconv.ProcessHiccupTime))) + ")", legend: "hiccups"}}},
+				{title: "CPU of the client", unit: "short", description: "Processors in use, of all shards together.", queries: []query{{expr: sum(rate(of(counter(semconv.ProcessCPUTime)))), legend: "processors"}}},
 				{title: "Spans lost", kind: number, unit: "short", description: "Ended, and neither accepted nor still in the queue.", steps: []step{{1, "red"}}, queries: []query{
 					{expr: "sum(" + of(counter(semconv.TelemetrySpans), label(semconv.TelemetryResult)+`!="accepted"`) + ") or vector(0)"},
 				}},
 				{title: "Coalesced chunks", unit: "cps", description: "Chunks that were read together although they were sent apart: their gaps are unknown.", queries: []query{{expr: sum(rate(of(counter(semconv.CoalescedChunks)))), legend: "coalesced"}}},
 				{title: "Reasons of the verdict", kind: list, unit: "short", description: "Metrics that are not valid, each in its own unit.", queries: []query{{expr: of(gauge(semconv.RunVerdictReason))}}},
 			}},
+			{"Shards", []panel{
+				{title: "Shards", kind: number, unit: "short", wide: 4, description: "Processes with this run id: the shards of a run on several machines, whose figures are added up above. 1 without shards.", queries: []query{{expr: "count(" + of(gauge(semconv.RunInfo)) + ")"}}},
+				{title: "Requests per second, by shard", unit: "reqps", wide: 10, description: "A shard that sends much less than the others has fallen behind, or ended.", queries: []query{
+					{expr: sum(rate(of(sent)), shardOfRun), legend: "{{" + shardOfRun + "}}"},
+				}},
+				{title: "Lateness of dispatch, p99, by shard", unit: "s", wide: 10, description: "The worst shard decides the verdict of the merged run.", logarithmic: true, queries: []query{
+					{expr: quantile(0.99, of(histogram(semconv.ScheduleLatenessSeconds)), shardOfRun), legend: "{{" + shardOfRun + "}}"},
+				}},
+			}},
 		},
 	}
 }
+
+// shardOfRun is the label that tells the processes of one run apart: Prometheus makes it of service.instance.id.
+const shardOfRun = "instance"
 
 // compareBoard shows several runs side by side.
 func compareBoard() board {
@@ -122,7 +134,7 @@ func compareBoard() board {
 		rows: []row{
 			{"The runs", []panel{
 				{title: "Runs", kind: list, unit: "short", wide: 24, description: "Trace, digest, speed-up, engine and model of each run.", queries: []query{{expr: of(gauge(semconv.RunInfo))}}},
-				{title: "Verdicts", kind: list, unit: "short", wide: 12, description: "Runs that are not valid are no evidence.", queries: []query{{expr: of(gauge(semconv.RunVerdict)) + " == 1"}}},
+				{title: "Verdicts", kind: list, unit: "short", wide: 12, description: "Runs that are not valid do not count.", queries: []query{{expr: of(gauge(semconv.RunVerdict)) + " == 1"}}},
 				{title: "Failed requests", kind: list, unit: "percentunit", wide: 12, description: "Share of the requests that are done.", queries: []query{
 					{expr: sum(of(requests, label(semconv.Outcome)+`="failed"`), run) + " / " + sum(of(requests), run)},
 				}},

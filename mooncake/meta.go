@@ -282,15 +282,8 @@ func (m *Meta) Unit() time.Duration { return units[m.orZero().TimeUnit] }
 
 // Save writes the sidecar of a trace, whole or not at all. Only its owner can read it.
 func (m *Meta) Save(trace string) error {
-	f, err := atomicfile.Create(MetaName(trace), atomicfile.Regular)
-	if err != nil {
+	if err := atomicfile.Write(MetaName(trace), atomicfile.Regular, m.Write); err != nil {
 		return fmt.Errorf("sidecar cannot be written: %w", err)
-	}
-	if err = m.Write(f); err == nil {
-		err = f.Commit()
-	}
-	if err != nil {
-		return fmt.Errorf("sidecar was not written: %w", errors.Join(err, f.Discard()))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -210,14 +211,10 @@ func (p *planner) forget(oldest int64) {
 
 // writeFile writes a file completely or not at all.
 func writeFile(name string, content []byte) error {
-	f, err := atomicfile.Create(name, atomicfile.Regular)
-	if err != nil {
+	return atomicfile.Write(name, atomicfile.Regular, func(w io.Writer) error {
+		_, err := w.Write(content)
 		return err
-	}
-	if _, err := f.Write(content); err != nil {
-		return errors.Join(err, f.Discard())
-	}
-	return f.Commit()
+	})
 }
 
 // eachLine calls yield for each whole line of a file. A missing file has none, and a kill may have torn the last line.

@@ -4,6 +4,7 @@
 package study
 
 import (
+	_ "embed"
 	"fmt"
 	"html/template"
 	"io"
@@ -113,13 +114,13 @@ func (c *Capacity) WriteSVG(w io.Writer, what string, objectives []Objective) er
 	}
 	picture := struct {
 		Width, Height, Left, Right, Bottom float64
-		Headline, What                     string
+		Headline, What, Met, Missed        string
 		Panels                             []*panel
 		Loads                              []mark
 		Low, High, Mid                     float64 // of the interval, as x
 	}{
 		Width: pictureWidth, Height: near.Bottom + 48, Left: marginLeft, Right: pictureWidth - marginRight, Bottom: near.Bottom,
-		Headline: c.Headline(what), What: what, Panels: []*panel{good, near},
+		Headline: c.Headline(what), What: what, Met: metColour, Missed: missedColour, Panels: []*panel{good, near},
 	}
 	for _, at := range loads(left, right) {
 		picture.Loads = append(picture.Loads, mark{x(at), fmt.Sprintf("%.3g", at)})
@@ -197,41 +198,7 @@ func (c *Capacity) Headline(what string) string {
 	return string(c.Answer)
 }
 
-var picturePage = template.Must(template.New("").Parse(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {{.Width}} {{.Height}}" font-family="system-ui, sans-serif" font-size="12">
-<rect width="100%" height="100%" fill="#ffffff"/>
-<text x="{{.Left}}" y="24" font-size="15" font-weight="600" fill="#222222">{{.Headline}}</text>
-{{- if .Mid}}
-{{- range .Panels}}
-<path d="M{{$.Low}} {{.Top}} H{{$.High}} V{{.Bottom}} H{{$.Low}} Z" fill="#2a6fbb" fill-opacity="0.13"/>
-<path d="M{{$.Mid}} {{.Top}} V{{.Bottom}}" stroke="#2a6fbb" stroke-dasharray="4 3"/>
-{{- end}}
-{{- end}}
-{{- range .Panels}}
-<text x="{{.Left}}" y="{{.Top}}" dy="-6" fill="#555555">{{.Title}}</text>
-{{- $p := .}}
-{{- range .Marks}}
-<path d="M{{$p.Left}} {{.At}} H{{$p.Right}}" stroke="#e4e4e4"/>
-<text x="{{$p.LabelX}}" y="{{.At}}" dy="4" text-anchor="end" fill="#555555">{{.Text}}</text>
-{{- end}}
-{{- if .HasBound}}
-<path d="M{{.Left}} {{.Bound}} H{{.Right}}" stroke="#c0392b"/>
-{{- end}}
-{{- range .Lines}}
-<path d="{{.Path}}" fill="none" stroke="{{.Colour}}" stroke-width="1.5"/>
-{{- if .Name}}
-<text x="{{$p.Right}}" dx="12" y="{{.NameY}}" fill="{{.Colour}}">{{.Name}}</text>
-{{- end}}
-{{- range .Dots}}
-<circle cx="{{.X}}" cy="{{.Y}}" r="4" fill="{{.Colour}}" stroke="#ffffff"><title>{{.Title}}</title></circle>
-{{- end}}
-{{- end}}
-{{- end}}
-{{- range .Loads}}
-<text x="{{.At}}" y="{{$.Bottom}}" dy="17" text-anchor="middle" fill="#555555">{{.Text}}</text>
-{{- end}}
-<text x="{{.Left}}" y="{{.Bottom}}" dy="38" fill="#555555">load, {{.What}} (logarithmic)</text>
-<text x="{{.Right}}" dx="12" y="{{.Bottom}}" dy="-44" fill="#555555">each dot is a probe:</text>
-<text x="{{.Right}}" dx="12" y="{{.Bottom}}" dy="-26" fill="` + metColour + `">all objectives met</text>
-<text x="{{.Right}}" dx="12" y="{{.Bottom}}" dy="-8" fill="` + missedColour + `">one was missed</text>
-</svg>
-`))
+//go:embed curve.svg
+var pictureSVG string
+
+var picturePage = template.Must(template.New("").Parse(pictureSVG))

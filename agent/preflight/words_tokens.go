@@ -57,7 +57,7 @@ func (w *words) behind(pool []string, pivot string, id uint32) (good []string, f
 	if good, found = w.between(spaced, pivot, id); !found {
 		return nil, false
 	}
-	own, _ := w.between(w.own(spaced), pivot, id)
+	own, _ := w.between(w.ofVocabulary(spaced), pivot, id)
 	w.err = nil // without an answer, the pool must be enough
 	good = append(good, own...)
 	if len(good) >= prompt.LeastWords || len(bare) == 0 {
@@ -106,9 +106,9 @@ func (w *words) between(pool []string, pivot string, id uint32) (good []string, 
 	return good, true
 }
 
-// own returns words of the engine's own vocabulary that are not in the pool, if it shows them. It only asks for ids below one that the
+// ofVocabulary returns words of the engine's own vocabulary that are not in the pool, if it shows them. It only asks for ids below one that the
 // engine has shown, because the behaviour of engines for other ids is unknown.
-func (w *words) own(pool []string) (more []string) {
+func (w *words) ofVocabulary(pool []string) (more []string) {
 	var ids []uint32
 	for id := uint32(firstOwn); id < w.known && len(ids) < maxOwn; id++ {
 		ids = append(ids, id)

@@ -152,6 +152,10 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	}
 	past := cmp.Or(history, new(History))
 	replaced := b.extra.has(b.promptField) || extra.has(b.promptField)
+	images := len(row.Images)
+	if images == 0 && kind <= mooncake.KindText {
+		images = b.opt.Images.Each
+	}
 	switch {
 	case past.full():
 		return p, ErrHistoryFull
@@ -161,39 +165,15 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 		return p, fmt.Errorf("%w: extra replaces %q, which a delta session builds from its turns", ErrRow, b.promptField)
 	case b.scheme.ids && len(past.parts) > 0:
 		return p, fmt.Errorf("%w: a delta session carries replies, which are text: use words", ErrRow)
-	}
-
-	images := len(row.Images)
-	if images == 0 && kind <= mooncake.KindText {
-		images = b.opt.Images.Each
-	}
-	if images > 0 && !b.opt.Endpoint.OfMessages() {
+	case images > 0 && !b.opt.Endpoint.OfMessages():
 		return p, fmt.Errorf("%w: images go to the endpoints chat, responses and messages only", ErrRow)
 	}
 	var turn []part
-	switch {
-	case replaced: // merge sets the prompt
-	case kind == mooncake.KindMessages && b.opt.Endpoint == Messages:
-		turn, p.system, err = blocksOf(row.Messages)
-	case kind == mooncake.KindMessages && b.opt.Endpoint == Responses:
-		turn, err = itemsOf(row.Messages)
-	case kind == mooncake.KindMessages:
-		turn, err = b.messages(row)
-	case kind == mooncake.KindText:
-		turn = b.text(row.TextInput.V)
-	default:
-		turn, err = b.generated(index, row, images, len(past.parts) > 0, live.Replies, &p)
-	}
-	if err != nil || p.Skip {
-		return p, err
-	}
-	if images > 0 && !replaced {
-		turn = b.withImages(turn, b.images(index, row))
-		if b.opt.Images.Tokens == 0 {
-			p.Tokens = 0
+	if !replaced { // else merge sets the prompt
+		if turn, err = b.ownTurn(index, row, images, len(past.parts) > 0, live.Replies, &p); err != nil || p.Skip {
+			return p, err
 		}
 	}
-
 	body := objects.Get().(*object)                                       // the pool has nothing else
 	if model := b.Model(row); model != "" && b.opt.Endpoint != Generate { // it serves one model, which has no name
 		body.set("model", quote(nil, model))
@@ -205,28 +185,8 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	default:
 		body.setParts(b.promptField, b.join(past.parts, turn))
 	}
-	tools, system := past.tools, past.system // the latest ones of a turn
-	if row.Tools != nil {
-		tools = row.Tools
-	}
-	switch b.opt.Endpoint {
-	case Messages:
-		if p.system != nil {
-			system = p.system
-		}
-		tools, err = toolsOf(tools)
-	case Responses:
-		tools, err = functionsOf(tools)
-	default:
-	}
-	if err != nil {
+	if err := b.setTools(body, row, past, p.system); err != nil {
 		return p, err
-	}
-	if system != nil {
-		body.set("system", system)
-	}
-	if tools != nil {
-		body.set("tools", tools)
 	}
 	if b.opt.Endpoint != Embeddings && b.opt.Endpoint != Generate {
 		body.set("stream", strconv.AppendBool(nil, b.opt.Stream))
@@ -250,6 +210,54 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 		p.turn, p.endpoint, p.Request.KeepReply = turn, b.opt.Endpoint, true
 	}
 	return p, nil
+}
+
+// ownTurn returns the parts of a row's own turn.
+func (b *Builder) ownTurn(index int64, row *mooncake.Row, images int, follows bool, replies []Reply, p *Prompt) (turn []part, err error) {
+	switch kind := row.Kind(); {
+	case kind == mooncake.KindMessages && b.opt.Endpoint == Messages:
+		turn, p.system, err = blocksOf(row.Messages)
+	case kind == mooncake.KindMessages && b.opt.Endpoint == Responses:
+		turn, err = itemsOf(row.Messages)
+	case kind == mooncake.KindMessages:
+		turn, err = b.messages(row)
+	case kind == mooncake.KindText:
+		turn = b.text(row.TextInput.V)
+	default:
+		turn, err = b.generated(index, row, images, follows, replies, p)
+	}
+	if images > 0 && err == nil && !p.Skip {
+		turn = b.withImages(turn, b.images(index, row))
+		if b.opt.Images.Tokens == 0 {
+			p.Tokens = 0
+		}
+	}
+	return turn, err
+}
+
+// setTools sets the tools and the system prompt: the latest ones of a turn.
+func (b *Builder) setTools(body *object, row *mooncake.Row, past *History, system []byte) (err error) {
+	tools := past.tools
+	if row.Tools != nil {
+		tools = row.Tools
+	}
+	switch b.opt.Endpoint {
+	case Messages:
+		tools, err = toolsOf(tools)
+	case Responses:
+		tools, err = functionsOf(tools)
+	default:
+	}
+	if system == nil {
+		system = past.system
+	}
+	if system != nil {
+		body.set("system", system)
+	}
+	if tools != nil && err == nil {
+		body.set("tools", tools)
+	}
+	return err
 }
 
 // payload makes the request of a row with a whole body. It is sent byte for byte, whatever the options for model, stream and lengths,

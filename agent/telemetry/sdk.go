@@ -28,7 +28,7 @@ const maxSDKWarnings = 10
 // It is for programs, which own these globals. A library must not change them, and Start does not.
 func CatchSDK(warn func(text string)) (release func()) {
 	c := &catcher{warn: warn, told: make(map[string]bool)}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { c.tell("OpenTelemetry's SDK: " + err.Error()) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { c.warnOnce("OpenTelemetry's SDK: " + err.Error()) }))
 	otel.SetLogger(logr.New(sdkSink{c}))
 	writer, flags := log.Writer(), log.Flags()
 	log.SetOutput(c)
@@ -49,7 +49,7 @@ type catcher struct {
 	told map[string]bool
 }
 
-func (c *catcher) tell(text string) {
+func (c *catcher) warnOnce(text string) {
 	text = bounded(send.Hidden(text, otlpSecrets()))
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -66,7 +66,7 @@ func (c *catcher) tell(text string) {
 
 // Write handles a line of the standard logger.
 func (c *catcher) Write(line []byte) (int, error) {
-	c.tell("net/http: " + strings.TrimSpace(string(line)))
+	c.warnOnce("net/http: " + strings.TrimSpace(string(line)))
 	return len(line), nil
 }
 
@@ -99,7 +99,7 @@ func (s sdkSink) Error(err error, msg string, keysAndValues ...any) {
 	if err != nil {
 		text.WriteString(": " + err.Error())
 	}
-	s.tell(text.String())
+	s.warnOnce(text.String())
 }
 
 // WithValues implements logr.LogSink.

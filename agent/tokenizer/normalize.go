@@ -13,6 +13,11 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
+// plainNormalizers are those without settings.
+var plainNormalizers = map[string]normalizer{
+	"NFC": norm.NFC.String, "NFD": norm.NFD.String, "NFKC": norm.NFKC.String, "NFKD": norm.NFKD.String, "Lowercase": strings.ToLower, "StripAccents": withoutMarks,
+}
+
 // normalizers reads the steps that change a text before it is split.
 func normalizers(raw json.RawMessage) (list []normalizer, err error) {
 	var c struct {
@@ -38,6 +43,9 @@ func normalizers(raw json.RawMessage) (list []normalizer, err error) {
 		return nil, fmt.Errorf("normalizer: %w", errForm)
 	}
 	one := func(n normalizer) ([]normalizer, error) { return []normalizer{n}, nil }
+	if plain, is := plainNormalizers[c.Type]; is {
+		return one(plain)
+	}
 	switch c.Type {
 	case "Sequence":
 		for _, raw := range c.Normalizers {
@@ -48,18 +56,6 @@ func normalizers(raw json.RawMessage) (list []normalizer, err error) {
 			list = append(list, more...)
 		}
 		return list, nil
-	case "NFC":
-		return one(norm.NFC.String)
-	case "NFD":
-		return one(norm.NFD.String)
-	case "NFKC":
-		return one(norm.NFKC.String)
-	case "NFKD":
-		return one(norm.NFKD.String)
-	case "Lowercase":
-		return one(strings.ToLower)
-	case "StripAccents":
-		return one(withoutMarks)
 	case "Strip":
 		return one(func(text string) string {
 			if c.StripLeft {

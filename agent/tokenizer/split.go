@@ -122,9 +122,6 @@ func cutting(find spans, behavior string, invert bool) (splitter, error) {
 					parts[last].to = to
 					if behavior != runsOf {
 						parts[last].match = behavior == toPrev // nothing more is merged with it
-						if behavior == toNext {
-							parts[last].match = false
-						}
 					}
 				default:
 					parts = append(parts, part{from, to, match})

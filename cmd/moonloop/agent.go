@@ -53,7 +53,6 @@ func newAgentCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, _ []string) error { return serveAgent(cmd, f) },
 	}
 	fs, c := cmd.Flags(), &f.service
-	fs.SortFlags = false
 	add(fs, &f.listen, "listen", "127.0.0.1:8090", that("host:port, such as 127.0.0.1:8090", isAddress))
 	add(fs, &f.tokenEnv, "token-env", "", aVariable)
 	add(fs, &f.tokenFile, "token-file", "", aFile)

@@ -4,6 +4,7 @@
 package main
 
 import (
+	_ "embed"
 	"errors"
 	"html/template"
 	"io"
@@ -123,19 +124,10 @@ func (f *answerFlags) write(out io.Writer, product, subject string, value any, t
 	return output(out, text(f.markdown))
 }
 
-var answerTemplate = template.Must(template.New("answer").Parse(`
-{{with .Sentence}}<section class="verdict {{$.Class}}" aria-labelledby="answer"><h2 id="answer">{{.}}</h2>
-{{range $.Notes}}<p class="note">{{.}}</p>{{end}}</section>{{end}}
-{{range .Parts}}{{if or .Drawings .Table.Rows}}<section id="{{.ID}}"><h2>{{.Title}}</h2>
-{{with .Note}}<p class="note">{{.}}</p>{{end}}
-{{range .Drawings}}{{if not .Name}}<figure>{{.SVG}}</figure>{{end}}{{end}}
-<div class="charts">{{range .Drawings}}{{if .Name}}<figure><figcaption>{{.Name}}</figcaption>{{.SVG}}</figure>{{end}}{{end}}</div>
-{{with .Table}}{{$n := .Numbers}}{{if .Rows}}<div class="scroll" tabindex="0" role="region" aria-label="Figures"><table>
-{{with .Header}}<thead><tr>{{range $i, $v := .}}<th scope="col"{{if and $i (le $i $n)}} class="n"{{end}}>{{$v}}</th>{{end}}</tr></thead>{{end}}
-<tbody>{{range .Rows}}<tr>{{range $i, $v := .}}<td class="{{if and $i (le $i $n)}}n{{else}}wrap{{end}}">{{$v}}</td>{{end}}</tr>{{end}}</tbody>
-</table></div>{{end}}{{end}}
-{{range .Below}}<p class="note">{{.}}</p>{{end}}</section>{{end}}{{end}}
-`))
+//go:embed answer.html
+var answerHTML string
+
+var answerTemplate = template.Must(template.New("answer").Parse(answerHTML))
 
 // page is the body of its page.
 func (a *answer) page() template.HTML {

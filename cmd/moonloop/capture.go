@@ -48,14 +48,13 @@ func newCaptureCommand() *cobra.Command {
 		Short: "Listen for OpenTelemetry data and write a trace of its model requests",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return hintError{fmt.Errorf("capture reads nothing, but listens: %q has no meaning to it", args[0]), "--out names the trace"}
+				return hintError{fmt.Errorf("capture listens and reads no files: %q has no meaning here", args[0]), "--out names the trace"}
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return runCapture(cmd, f) },
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	f.addOutput(fs)
 	add(fs, &f.journal, "journal", "", anyText("the name of a folder"))
 	add(fs, &f.keepJournal, "keep-journal", false)

@@ -51,7 +51,6 @@ func newCompileCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, args []string) error { return runCompile(cmd, args, f) },
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	f.addOutput(fs)
 	add(fs, &f.list, "list", false)
 	add(fs, &f.run, "run", "", runID)

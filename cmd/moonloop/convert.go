@@ -57,7 +57,6 @@ func newConvertCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, args []string) error { return runConvert(cmd, f, args) },
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	f.addOutput(fs)
 	wordVar(fs, &f.from, "from", "", convert.Formats()...)
 	wordVar(fs, &f.to, "to", "", convert.Targets()...)
@@ -71,7 +70,7 @@ func newConvertCommand() *cobra.Command {
 	wordVar(fs, &f.prompts, "prompts", convert.PromptsHash, convert.PromptsHash, convert.PromptsKeep)
 	wordVar(fs, &f.failed, "failed", convert.FailedDrop, convert.FailedDrop, convert.FailedKeep)
 	listVar(fs, &f.models, "only-model", aModel)
-	fs.BoolVar(&f.fileSessions, "file-sessions", false, "")
+	add(fs, &f.fileSessions, "file-sessions", false)
 	add(fs, &f.lookahead, "look-ahead", convert.DefaultLookahead, whole(1, 1<<24))
 	return cmd
 }

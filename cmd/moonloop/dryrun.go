@@ -11,11 +11,11 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
 	"github.com/moonloop/moonloop/agent"
@@ -104,54 +104,60 @@ var padding = regexp.MustCompile(` +\n`)
 // writeForecast prints the first rows, the rate over time, and the totals.
 func writeForecast(w io.Writer, f *agent.Forecast, first []plannedRow) error {
 	var b strings.Builder
-	right := func(t table.Writer, columns int) {
-		var all []table.ColumnConfig
-		for i := range columns {
-			all = append(all, table.ColumnConfig{Number: i + 1, Align: text.AlignRight, AlignHeader: text.AlignRight})
-		}
-		t.SetColumnConfigs(all)
+	b.WriteString(plannedTable(first) + "\n")
+	if more := f.Rows - int64(len(first)); more > 0 {
+		fmt.Fprintf(&b, "and %s\n", term.Counted(more, "further rows"))
 	}
+	if len(f.Bins) > 0 {
+		b.WriteString("\n" + rateTable(f) + "\n")
+	}
+	b.WriteByte('\n')
+	writeTotals(f, func(name, format string, args ...any) {
+		fmt.Fprintf(&b, "%-12s"+format+"\n", append([]any{name}, args...)...)
+	})
+	b.WriteString("nothing was sent\n")
+	_, err := io.WriteString(w, padding.ReplaceAllString(b.String(), "\n"))
+	return err
+}
+
+func plannedTable(first []plannedRow) string {
 	number := func(n *int64) string {
 		if n == nil {
 			return "–"
 		}
 		return term.Comma(*n)
 	}
-	rows := term.NewTable()
-	right(rows, 5)
-	rows.AppendHeader(table.Row{"Row", "At (s)", "Input", "Output", "Cached, predicted"})
+	t := term.NewTable()
+	alignRight(t, 1, 5)
+	t.AppendHeader(table.Row{"Row", "At (s)", "Input", "Output", "Cached, predicted"})
 	for _, p := range first {
 		at := "as the engine allows"
 		if p.Offset != nil {
 			at = strconv.FormatFloat(*p.Offset, 'f', 3, 64)
 		}
-		rows.AppendRow(table.Row{term.Comma(p.Row), at, number(p.Input), number(p.Output), number(p.Cached)})
+		t.AppendRow(table.Row{term.Comma(p.Row), at, number(p.Input), number(p.Output), number(p.Cached)})
 	}
-	b.WriteString(rows.Render() + "\n")
-	if more := f.Rows - int64(len(first)); more > 0 {
-		fmt.Fprintf(&b, "and %s\n", term.Counted(more, "further rows"))
+	return t.Render()
+}
+
+// rateTable has a bar for each part of the schedule.
+func rateTable(f *agent.Forecast) string {
+	const width = 40 // columns of the longest bar
+	t := term.NewTable()
+	alignRight(t, 1, 3)
+	t.AppendHeader(table.Row{"From (s)", "Rows", "Rows/s", ""})
+	most := max(slices.Max(f.Bins), 1)
+	for i, n := range f.Bins {
+		t.AppendRow(table.Row{
+			strconv.FormatFloat(float64(i)*f.Width, 'f', 3, 64), term.Comma(n),
+			strconv.FormatFloat(float64(n)/f.Width, 'f', 2, 64), strings.Repeat("█", int((n*width+most-1)/most)),
+		})
 	}
-	if len(f.Bins) > 0 {
-		rates := term.NewTable()
-		right(rates, 3)
-		rates.AppendHeader(table.Row{"From (s)", "Rows", "Rows/s", ""})
-		most := int64(1)
-		for _, n := range f.Bins {
-			most = max(most, n)
-		}
-		for i, n := range f.Bins {
-			const width = 40
-			rates.AppendRow(table.Row{
-				strconv.FormatFloat(float64(i)*f.Width, 'f', 3, 64), term.Comma(n),
-				strconv.FormatFloat(float64(n)/f.Width, 'f', 2, 64), strings.Repeat("█", int((n*width+most-1)/most)),
-			})
-		}
-		b.WriteString("\n" + rates.Render() + "\n")
-	}
-	b.WriteByte('\n')
-	line := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "%-12s"+format+"\n", append([]any{name}, args...)...)
-	}
+	return t.Render()
+}
+
+// writeTotals writes what is sent in all, and when.
+func writeTotals(f *agent.Forecast, line func(name, format string, args ...any)) {
 	line("Rows", "%s to send", term.Comma(f.Rows))
 	for _, part := range []struct {
 		n    int64
@@ -203,7 +209,4 @@ func writeForecast(w io.Writer, f *agent.Forecast, first []plannedRow) error {
 	} else {
 		line("At once", "unknown: it depends on how long the engine takes")
 	}
-	b.WriteString("nothing was sent\n")
-	_, err := io.WriteString(w, padding.ReplaceAllString(b.String(), "\n"))
-	return err
 }

@@ -39,6 +39,7 @@ func describe(cmd *cobra.Command) {
 		}
 	}
 	if cmd.HasParent() {
+		cmd.Flags().SortFlags = false // --help lists them in the order in which they were added
 		cmd.SetUsageFunc(usage)
 		describeFlags(cmd)
 	}

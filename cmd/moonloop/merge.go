@@ -57,7 +57,6 @@ func newMergeCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.SortFlags = false
 	add(f, &opt.Out, "out", "", anyText("a folder"))
 	add(f, &opt.Force, "force", false)
 	add(f, &opt.Strict, "strict-verdict", false)

@@ -139,7 +139,6 @@ func newReplay() (*cobra.Command, *replayFlags) {
 }
 
 func (f *replayFlags) register(fs *pflag.FlagSet) {
-	fs.SortFlags = false
 	c := &f.cfg
 
 	listVar(fs, &f.urls, "url,u", that("http://host:port or https://host:port", isBaseURL))

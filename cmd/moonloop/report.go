@@ -140,7 +140,7 @@ func (s *traces) trace(b *strings.Builder, t capture.TraceResult, general []moon
 		line(b, "", reason)
 	}
 	if len(m.HashKeys) > 1 {
-		fmt.Fprintf(b, "  warning: %d keys: the same prompt under two of them is two prompts, so that the trace shares\n"+
+		fmt.Fprintf(b, "  warning: %d keys: the same prompt under two of them is two prompts, so the trace shares\n"+
 			"           less than the traffic did; give all collectors one key: $%s\n", len(m.HashKeys), hashKeyEnv)
 	}
 }
@@ -289,15 +289,7 @@ func encode(w io.Writer, value any) error {
 
 // writeWhole writes a file completely, or leaves the old one.
 func writeWhole(name string, over atomicfile.Over, write func(io.Writer) error) error {
-	file, err := atomicfile.Create(name, over)
-	if err != nil {
-		return fmt.Errorf("%s cannot be written: %w", name, err)
-	}
-	defer file.Discard() //nolint:errcheck // after Commit without effect
-	if err = write(file); err == nil {
-		err = file.Commit()
-	}
-	if err != nil {
+	if err := atomicfile.Write(name, over, write); err != nil {
 		return fmt.Errorf("%s cannot be written: %w", name, err)
 	}
 	return nil

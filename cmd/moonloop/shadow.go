@@ -56,7 +56,6 @@ func newShadowCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0], args[1:]) },
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	listVar(fs, &f.targets, "allow-target", reads("http://host:port or https://host:port", readTarget))
 	add(fs, &f.noKey, "no-key", false)
 	add(fs, &f.MaxRate, "max-rate", shadow.DefaultMaxRate, whole(1, 1_000_000))

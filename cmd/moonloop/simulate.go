@@ -56,7 +56,6 @@ func newSimulateCommand() *cobra.Command {
 
 func simulateFlagSet(cmd *cobra.Command, c *simulator.Config, f *simulateFlags) {
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	add(fs, &f.listen, "listen", "127.0.0.1:8000", that("host:port, such as 127.0.0.1:8000", isAddress))
 	add(fs, &f.apiKeyEnv, "api-key-env", "", aVariable)
 	add(fs, &f.apiKeyFile, "api-key-file", "", aFile)
@@ -152,7 +151,7 @@ func (f *simulateFlags) apply(ctx context.Context, fs *pflag.FlagSet, c *simulat
 // liken copies the behaviour of an engine that no flag sets.
 func liken(fs *pflag.FlagSet, c *simulator.Config, engine simulator.Config) {
 	c.Like = engine.Like
-	for name, take := range map[string]func(){
+	for name, copySetting := range map[string]func(){
 		"block-size":       func() { c.Cache.BlockSize = engine.Cache.BlockSize },
 		"cache-replies":    func() { c.Cache.Replies = engine.Cache.Replies },
 		"recompute-last":   func() { c.Cache.RecomputeLast = engine.Cache.RecomputeLast },
@@ -163,7 +162,7 @@ func liken(fs *pflag.FlagSet, c *simulator.Config, engine simulator.Config) {
 		"errors-in-stream": func() { c.ErrorsInStream = engine.ErrorsInStream },
 	} {
 		if !fs.Changed(name) {
-			take()
+			copySetting()
 		}
 	}
 }
@@ -175,12 +174,7 @@ func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err erro
 		return err
 	}
 	if f.endWithStdin {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithCancel(ctx)
-		go func() {
-			_, _ = io.Copy(io.Discard, cmd.InOrStdin())
-			cancel()
-		}()
+		ctx = untilEnd(ctx, cmd.InOrStdin())
 	}
 	certificate, err := unlessInterrupted(ctx, func() (*tls.Certificate, error) {
 		return tlsfile.Pair(tlsfile.File{From: "--tls-cert", Name: f.tlsCert}, tlsfile.File{From: "--tls-key", Name: f.tlsKey})
@@ -188,19 +182,11 @@ func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err erro
 	if err != nil {
 		return err
 	}
-	var schedule *referee.Schedule
-	if f.judge.given() {
-		if schedule, err = f.judge.schedule(ctx, cmd.InOrStdin()); err != nil {
-			return err
-		}
-		forget, err := f.prepareJudge(&c)
-		if err != nil {
-			return err
-		}
-		defer forget()
-	} else if name := f.judge.needless(cmd.Flags()); name != "" {
-		return fmt.Errorf("--%s is about a judgement: give --judge rate=R or --judge TRACE, too", name)
+	schedule, forget, err := f.prepareJudge(ctx, cmd, &c)
+	if err != nil {
+		return err
 	}
+	defer forget()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
 	if err != nil {
 		return hintError{fmt.Errorf("listen on %s: %w", f.listen, err), "--listen 127.0.0.1:0 takes a free port"}
@@ -229,21 +215,9 @@ func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err erro
 	}
 	address := scheme + "://" + listener.Addr().String()
 	fmt.Fprintf(cmd.OutOrStdout(), "listening on %s\n", address)
-	serving, ran := ctx, error(nil)
-	ended := make(chan struct{})
-	close(ended)
-	if f.run != "" {
-		var stop context.CancelFunc
-		serving, stop = context.WithCancel(ctx)
-		ended = make(chan struct{})
-		go func() {
-			defer close(ended)
-			defer stop()
-			ran = shell(ctx, strings.ReplaceAll(f.run, "{url}", address), cmd.ErrOrStderr())
-		}()
-	}
-	failed := errors.Join(serveUntil(serving, server, engine.Stamped(listener), f.grace), engine.Close())
-	<-ended
+	ran, failed := f.serve(ctx, address, cmd.ErrOrStderr(), func(serving context.Context) error {
+		return errors.Join(serveUntil(serving, server, engine.Stamped(listener), f.grace), engine.Close())
+	})
 	if file, ok := c.Record.To.(*os.File); ok {
 		failed = errors.Join(failed, file.Close())
 	}
@@ -265,23 +239,60 @@ func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err erro
 	return nil
 }
 
-// prepareJudge makes the engine record what a judgement needs, in a temporary file if none is named. forget removes that file.
-func (f *simulateFlags) prepareJudge(c *simulator.Config) (forget func(), err error) {
+// untilEnd is a context that ends with this input, too.
+func untilEnd(ctx context.Context, input io.Reader) context.Context {
+	ctx, cancel := context.WithCancel(ctx)
+	go func() {
+		_, _ = io.Copy(io.Discard, input)
+		cancel()
+	}()
+	return ctx
+}
+
+// serve serves until ctx ends, or until the command of --run has ended, whose failure is ran.
+func (f *simulateFlags) serve(ctx context.Context, address string, stderr io.Writer, serve func(context.Context) error) (ran, failed error) {
+	if f.run == "" {
+		return nil, serve(ctx)
+	}
+	serving, stop := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer stop()
+		ran = shell(ctx, strings.ReplaceAll(f.run, "{url}", address), stderr)
+	}()
+	failed = serve(serving)
+	<-ended
+	return ran, failed
+}
+
+// prepareJudge reads the schedule of a judgement, if there is one, and makes the engine record what it needs, in a temporary file if none
+// is named. forget removes that file.
+func (f *simulateFlags) prepareJudge(ctx context.Context, cmd *cobra.Command, c *simulator.Config) (schedule *referee.Schedule, forget func(), err error) {
+	if !f.judge.given() {
+		if name := f.judge.needless(cmd.Flags()); name != "" {
+			return nil, nil, fmt.Errorf("--%s is about a judgement: give --judge rate=R or --judge TRACE, too", name)
+		}
+		return nil, func() {}, nil
+	}
+	if schedule, err = f.judge.schedule(ctx, cmd.InOrStdin()); err != nil {
+		return nil, nil, err
+	}
 	if !f.recordWrites && f.judge.export != "" {
-		return nil, errors.New("--record-writes=false leaves out when tokens were written, which --export is compared with: leave out one of them")
+		return nil, nil, errors.New("--record-writes=false leaves out when tokens were written, which --export is compared with: leave out one of them")
 	}
 	if !slices.Contains(c.Record.Headers, vegetaSeq) {
 		c.Record.Headers = append(slices.Clone(c.Record.Headers), vegetaSeq)
 	}
 	if f.record != "" {
-		return func() {}, nil
+		return schedule, func() {}, nil
 	}
 	dir, err := os.MkdirTemp("", "moonloop-referee-")
 	if err != nil {
-		return nil, fmt.Errorf("no place for the engine's record: %w", err)
+		return nil, nil, fmt.Errorf("no place for the engine's record: %w", err)
 	}
 	f.record = filepath.Join(dir, "record.jsonl")
-	return func() { _ = os.RemoveAll(dir) }, nil
+	return schedule, func() { _ = os.RemoveAll(dir) }, nil
 }
 
 // vegetaSeq is the header with vegeta's request number.

@@ -124,7 +124,7 @@ func (s *stage) begin(cmd *cobra.Command, args []string) error {
 			if !objects.IsURL(arg) {
 				continue
 			}
-			local, err := s.bring(cmd.Context(), arg)
+			local, err := s.download(cmd.Context(), arg)
 			if err != nil {
 				return err
 			}
@@ -194,8 +194,8 @@ func (s *stage) write(ctx context.Context, f *pflag.Flag, url string, replace bo
 	return f.Value.Set(local)
 }
 
-// bring copies an object, or all objects of a folder, and returns the name of the copy.
-func (s *stage) bring(ctx context.Context, url string) (string, error) {
+// download copies an object, or all objects of a folder, and returns the name of the copy.
+func (s *stage) download(ctx context.Context, url string) (string, error) {
 	url = strings.TrimSuffix(url, "/")
 	list, err := store.List(ctx, url)
 	if err != nil {
@@ -213,7 +213,7 @@ func (s *stage) bring(ctx context.Context, url string) (string, error) {
 	for _, o := range list {
 		below := filepath.FromSlash(strings.TrimPrefix(strings.TrimPrefix(o.URL, url), "/"))
 		if below != "" && !filepath.IsLocal(below) {
-			return "", fmt.Errorf("%s: the key is no name of a file", o.URL)
+			return "", fmt.Errorf("%s: the key is not the name of a file", o.URL)
 		}
 		g.Go(func() error {
 			file := filepath.Join(local, below)

@@ -47,7 +47,6 @@ func newTransformCommand() *cobra.Command {
 		RunE:  func(cmd *cobra.Command, args []string) error { return runTransform(cmd, f, args) },
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	factor := number(transform.MinScale, transform.MaxScale)
 	add(fs, &f.out, "out,o", "", traceFile)
 	add(fs, &f.force, "force", false)
@@ -98,14 +97,14 @@ func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err err
 	case f.append && f.merge:
 		return errors.New("--append puts traces one after the other, --merge runs them at the same time: give only one of them")
 	case len(names) > 1 && !f.append && !f.merge:
-		return hintError{fmt.Errorf("%d traces are given, and nothing says how they become one", len(names)), "--append puts one after the other, --merge has them at the same time"}
+		return hintError{fmt.Errorf("%d traces are given, but not how to combine them", len(names)), "--append puts one after the other, --merge has them at the same time"}
 	case f.append:
 		c.Join = transform.JoinAppend
 	case f.merge:
 		c.Join = transform.JoinMerge
 	}
 	if c.InputScale != 1 && c.PrefixScale != 1 {
-		return errors.New("--input-scale scales the shared prefix, too, so that --prefix-scale cannot be given with it: pipe one transformation into another")
+		return errors.New("--input-scale scales the shared prefix, too, so --prefix-scale cannot be used with it: pipe one transformation into another")
 	}
 	for _, same := range []*float64{&c.InputScale, &c.PrefixScale} {
 		if *same == 1 {
@@ -170,7 +169,7 @@ func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err err
 	for _, text := range in.notices() {
 		fmt.Fprintf(cmd.ErrOrStderr(), "moonloop: %s\n", text)
 	}
-	return f.say(cmd.ErrOrStderr(), report, stream)
+	return f.report(cmd.ErrOrStderr(), report, stream)
 }
 
 // lastRow delays a row until it is known whether it is the last one. A pipe has no sidecar, so the last row has the transformations.
@@ -228,8 +227,8 @@ func copyRows(ctx context.Context, stream *transform.Stream, write func(*mooncak
 	})
 }
 
-// say reports what was done, on standard error, because rows may be on standard output.
-func (f *transformFlags) say(w io.Writer, r transform.Report, s *transform.Stream) error {
+// report writes what was done, on standard error, because rows may be on standard output.
+func (f *transformFlags) report(w io.Writer, r transform.Report, s *transform.Stream) error {
 	for _, step := range r.Steps {
 		if _, err := fmt.Fprintf(w, "%-13s %s\n", step.Name, step.Effect); err != nil {
 			return err

@@ -50,8 +50,8 @@ func flatten(of map[string]string, before string, object map[string]json.RawMess
 	}
 }
 
-// each passes the members of such a value to the functions for them; others are refused.
-func each(of map[string]string, knows map[string]func(string) error) error {
+// each passes the members of such a value to the actions for them; nil is for members without an effect. Others are refused.
+func (t *translator) each(of map[string]string, knows map[string]action) error {
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		do, known := knows[name]
 		if !known {
@@ -64,15 +64,16 @@ func each(of map[string]string, knows map[string]func(string) error) error {
 		if do == nil {
 			continue
 		}
-		if err := do(of[name]); err != nil {
+		if err := do(t, of[name]); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func want(words ...string) func(string) error {
-	return func(value string) error {
+// want accepts some words, which have no effect.
+func want(words ...string) action {
+	return func(_ *translator, value string) error {
 		if slices.Contains(words, value) {
 			return nil
 		}
@@ -80,23 +81,31 @@ func want(words ...string) func(string) error {
 	}
 }
 
+// refuse refuses every value.
+func refuse(why string) action {
+	return func(*translator, string) error { return errors.New(why) }
+}
+
+// ofOne is an action for a value that may be a list with one element.
+func ofOne(do action) action {
+	return func(t *translator, value string) error { return do(t, one(value)) }
+}
+
 func (t *translator) guideProfile(value string) error {
-	rate := func(v string) error { return keep("rate")(t, one(v)) }
+	rate, from, to, mode := ofOne(keep("rate")), steadyMark("steady-from"), steadyMark("steady-to"), want("duration", "prefer_duration")
 	kinds := slices.Sorted(maps.Keys(guideProfiles))
-	return each(pairs(value), map[string]func(string) error{
-		"kind": func(v string) error {
+	return t.each(pairs(value), map[string]action{
+		"kind": func(t *translator, v string) error {
 			if v == "sweep" {
 				return errors.New("sweep: a replay has one load: moonloop search finds the one that an engine takes")
 			}
 			if guideProfiles[v] == nil {
-				return want(kinds...)(v)
+				return want(kinds...)(t, v)
 			}
 			return keep("profile")(t, v)
 		},
-		"time_scale": t.secondsPerUnit, "schedule_turn": want("timestamp"), "rate": rate, "streams": rate,
-		"max_concurrency": func(v string) error { return keep("ceiling")(t, v) }, "rampup_duration": func(v string) error { return keep("rampup")(t, v) },
-		"warmup": steadyMarkOf(t, "steady-from"), "warmup.percent": steadyMarkOf(t, "steady-from"), "warmup.value": steadyMarkOf(t, "steady-from"), "warmup.mode": want("duration", "prefer_duration"),
-		"cooldown": steadyMarkOf(t, "steady-to"), "cooldown.percent": steadyMarkOf(t, "steady-to"), "cooldown.value": steadyMarkOf(t, "steady-to"), "cooldown.mode": want("duration", "prefer_duration"),
+		"time_scale": keep("scale"), "schedule_turn": want("timestamp"), "rate": rate, "streams": rate, "max_concurrency": keep("ceiling"), "rampup_duration": keep("rampup"),
+		"warmup": from, "warmup.percent": from, "warmup.value": from, "warmup.mode": mode, "cooldown": to, "cooldown.percent": to, "cooldown.value": to, "cooldown.mode": mode,
 	})
 }
 
@@ -108,21 +117,17 @@ func one(value string) string {
 	return value
 }
 
-func steadyMarkOf(t *translator, name string) func(string) error {
-	return func(value string) error { return steadyMark(name)(t, value) }
-}
-
 // guideProfiles are the load profiles of GuideLLM, with their meaning for a rate, which may be empty.
-var guideProfiles = map[string]func(t *translator, rate string) error{
+var guideProfiles = map[string]action{
 	"replay": func(t *translator, rate string) error {
 		if rate == "" {
 			return nil
 		}
-		return t.secondsPerUnit(rate)
+		return keep("scale")(t, rate)
 	},
 	"constant": (*translator).constant,
 	"async":    (*translator).constant,
-	"poisson":  func(t *translator, rate string) error { return t.add("request-rate", rate) },
+	"poisson":  pass("request-rate"),
 	"concurrent": func(t *translator, streams string) error {
 		_ = t.add("concurrency", streams)
 		return t.closed("")
@@ -195,26 +200,24 @@ func (t *translator) guideBackend(value string) error {
 			delete(of, name)
 		}
 	}
-	return each(of, map[string]func(string) error{
-		"kind": want("openai_http"), "target": t.url, "model": func(v string) error { return t.add("model", v) },
-		"api_key": t.key, "request_format": t.requestType, "request_type": t.requestType,
-		"timeout": func(v string) error { return seconds("request-timeout")(t, v) }, "timeout_connect": func(v string) error { return seconds("connect-timeout")(t, v) },
-		"max_tokens": func(v string) error { return t.add("max-output-length", v) }, "http2": func(v string) error { return t.add("http2", strings.ToLower(v)) },
-		"verify": func(v string) error {
+	return t.each(of, map[string]action{
+		"kind": want("openai_http"), "target": (*translator).url, "model": pass("model"), "api_key": (*translator).key,
+		"request_format": (*translator).requestType, "request_type": (*translator).requestType,
+		"timeout": seconds("request-timeout"), "timeout_connect": seconds("connect-timeout"), "max_tokens": pass("max-output-length"),
+		"http2": func(t *translator, v string) error { return t.add("http2", strings.ToLower(v)) },
+		"verify": func(t *translator, v string) error {
 			if strings.EqualFold(v, "false") && strings.HasPrefix(of["target"], "https://") {
 				return t.add("insecure-skip-verify", "true")
 			}
 			return nil
 		},
-		"stream":           func(v string) error { return t.add("no-stream", strconv.FormatBool(strings.EqualFold(v, "false"))) },
+		"stream": func(t *translator, v string) error {
+			return t.add("no-stream", strconv.FormatBool(strings.EqualFold(v, "false")))
+		},
 		"follow_redirects": nil, "validate_backend": nil, "tool_call_missing_behavior": nil,
 		"server_history": want("false", "False"), "multiturn_reasoning": want("false", "False"),
-		"api_routes.*": func(string) error {
-			return errors.New("a replay asks for the paths of the API: a path of its own before them belongs into target")
-		},
-		"extras.*": func(string) error {
-			return errors.New("a replay adds fields to bodies (extras.body) and headers (extras.headers), and nothing else")
-		},
+		"api_routes.*": refuse("a replay asks for the paths of the API: a path of its own before them belongs into target"),
+		"extras.*":     refuse("a replay adds fields to bodies (extras.body) and headers (extras.headers), and nothing else"),
 	})
 }
 
@@ -235,11 +238,11 @@ func (t *translator) guideData(value string) error {
 		t.kept["seconds"] = "unless a time_scale says another unit"
 	}
 	// Columns of a converted file have the names of the format.
-	named := func(ours, converted string) func(string) error {
+	named := func(ours, converted string) action {
 		if guideFormats[kind] != "" {
 			return want(converted)
 		}
-		return func(v string) error { return column(ours)(t, v) }
+		return column(ours)
 	}
 	if slices.Contains([]string{"huggingface", "hf", "db_file", "synthetic_text", "synthetic_image", "synthetic_video"}, kind) {
 		return fmt.Errorf("kind=%s: a replay sends a trace: download the data set and name the file, or make a trace with moonloop generate", kind)
@@ -250,24 +253,24 @@ func (t *translator) guideData(value string) error {
 		}
 	}
 	kinds := append(slices.Sorted(maps.Keys(guideFormats)), "mooncake", "trace_minimal", "trace_synthetic")
-	return each(of, map[string]func(string) error{
-		"kind": want(kinds...), "path": t.theTrace, "source.path": t.theTrace, "source.src": t.theTrace,
-		"source.kind": func(v string) error {
+	file := (*translator).theTrace
+	return t.each(of, map[string]action{
+		"kind": want(kinds...), "path": file, "source.path": file, "source.src": file,
+		"source.kind": func(t *translator, v string) error {
 			if v == "huggingface" || v == "hf" {
 				return errors.New("a replay downloads no data set: download it, and name the file as source.path")
 			}
-			return want("json_file", "csv_file", "parquet_file")(v)
+			return want("json_file", "csv_file", "parquet_file")(t, v)
 		},
-		"time_scale":       func(v string) error { return keep("scale")(t, v) },
-		"max_session_wait": func(v string) error { return keep("wait")(t, v) },
-		"max_wait": func(v string) error {
+		"time_scale": keep("scale"), "max_session_wait": keep("wait"),
+		"max_wait": func(*translator, string) error {
 			if kind == "weka" {
 				return errors.New("it is of the turns of one session; max_session_wait is of all requests")
 			}
 			return nil // rows of the other formats are one request each
 		},
 		"timestamp_column": named("timestamp", "t"), "prompt_tokens_column": named("input_length", "in"), "output_tokens_column": named("output_length", "out"),
-		"hash_ids_column": named("hash_ids", "hash_ids"), "conversation_id_column": named("session_id", "id"), "hash_id_block_size": func(v string) error { return t.add("block-size", v) },
+		"hash_ids_column": named("hash_ids", "hash_ids"), "conversation_id_column": named("session_id", "id"), "hash_id_block_size": pass("block-size"),
 		"load_kwargs.*": nil, "history": want("trace"),
 	})
 }
@@ -275,33 +278,30 @@ func (t *translator) guideData(value string) error {
 // guideConstraint parses the end of a benchmark.
 func (t *translator) guideConstraint(value string) error {
 	of := pairs(value)
-	return each(of, map[string]func(string) error{
-		"kind": func(v string) error {
+	return t.each(of, map[string]action{
+		"kind": func(t *translator, v string) error {
 			switch v {
 			case "over_saturation":
 				return errors.New(reasons["noSaturation"])
 			case "min_requests":
 				return errors.New("a replay ends with its trace: --loop sends it again")
 			}
-			return want("max_requests", "max_duration", "max_error_rate", "max_global_error_rate", "max_errors")(v)
+			return want("max_requests", "max_duration", "max_error_rate", "max_global_error_rate", "max_errors")(t, v)
 		},
-		"count": func(v string) error {
-			v = one(v)
+		"count": ofOne(func(t *translator, v string) error {
 			if of["kind"] == "max_errors" {
 				return t.add("abort-errors", v)
 			}
 			return t.atMost(v)
-		},
-		"rate":    func(v string) error { return t.add("abort-error-rate", one(v)) },
-		"seconds": func(v string) error { return seconds("max-duration")(t, one(v)) },
-		"window":  nil, "minimum": nil, "stopping_scope": nil,
+		}),
+		"rate": ofOne(pass("abort-error-rate")), "seconds": ofOne(seconds("max-duration")), "window": nil, "minimum": nil, "stopping_scope": nil,
 	})
 }
 
 func (t *translator) guideLoader(value string) error {
-	return each(pairs(value), map[string]func(string) error{
+	return t.each(pairs(value), map[string]action{
 		"kind": want("pytorch"), "num_workers": nil, "shuffle": want("false", "False"),
-		"samples": func(v string) error {
+		"samples": func(t *translator, v string) error {
 			if v == "-1" { // all
 				return nil
 			}
@@ -323,13 +323,13 @@ func (t *translator) atMost(value string) error {
 }
 
 func (t *translator) guideSeed(value string) error {
-	return each(pairs(value), map[string]func(string) error{"kind": want("static"), "value": func(v string) error { return t.add("seed", v) }})
+	return t.each(pairs(value), map[string]action{"kind": want("static"), "value": pass("seed")})
 }
 
 // guideOutput keeps the one folder of all files.
 func (t *translator) guideOutput(value string) error {
 	of := pairs(value)
-	if err := want("console", "csv", "html", "json", "plot", "yaml")(of["kind"]); err != nil || of["kind"] == "console" {
+	if err := want("console", "csv", "html", "json", "plot", "yaml")(t, of["kind"]); err != nil || of["kind"] == "console" {
 		return err
 	}
 	path := of["path"]
@@ -340,8 +340,12 @@ func (t *translator) guideOutput(value string) error {
 }
 
 func (t *translator) guideMetrics(value string) error {
-	return each(pairs(value), map[string]func(string) error{
+	return t.each(pairs(value), map[string]action{
 		"kind": want("generative"), "sample_size": nil, "prefer_response_metrics": nil, "confidence": nil, "warnings": nil,
-		"slo.ttft_ms": func(v string) error { return t.goodput("ttft:" + v) }, "slo.tpot_ms": func(v string) error { return t.goodput("tpot:" + v) },
+		"slo.ttft_ms": objectiveOf("ttft"), "slo.tpot_ms": objectiveOf("tpot"),
 	})
+}
+
+func objectiveOf(metric string) action {
+	return func(t *translator, ms string) error { return t.goodput(metric + ":" + ms) }
 }

@@ -44,7 +44,7 @@ var ownActions = map[string]action{
 	"guideProfile": (*translator).guideProfile, "guideSeed": (*translator).guideSeed, "headers": (*translator).headers,
 	"key": (*translator).key, "percent": (*translator).percent, "promptsOf": (*translator).promptsOf,
 	"randomFormat": (*translator).randomFormat, "requestPrefix": (*translator).requestPrefix, "requestType": (*translator).requestType,
-	"scenario": (*translator).scenario, "secondsPerUnit": (*translator).secondsPerUnit,
+	"scenario":          (*translator).scenario,
 	"templateArguments": (*translator).templateArguments, "theTrace": (*translator).theTrace, "tracePath": (*translator).tracePath,
 	"url": (*translator).url, "warmAgain": (*translator).warmAgain, "warmupGrace": (*translator).warmupGrace,
 }
@@ -112,8 +112,6 @@ func (t *translator) format(value string) error {
 	}
 	return t.add("table", string(report.LayoutTraceReplay))
 }
-
-func (t *translator) secondsPerUnit(value string) error { return keep("scale")(t, value) }
 
 func (t *translator) tracePath(value string) error {
 	t.kept["trace path"] = value

@@ -56,7 +56,6 @@ func newTrunkCommand() *cobra.Command {
 		},
 	}
 	fs := cmd.Flags()
-	fs.SortFlags = false
 	add(fs, &out, "out,o", "", aFile)
 	add(fs, &force, "force", false)
 	add(fs, &opt.Share, "share", mooncake.TrunkShare, number(1e-6, 0.5))

@@ -6,6 +6,7 @@
 package atomicfile
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -57,6 +58,25 @@ func Create(name string, over Over) (*File, error) {
 		}
 		_ = f.Close() // another process's sweep has removed it in between
 	}
+}
+
+// Write writes a file with a function, through a buffer. After an error the file is what it was before.
+func Write(name string, over Over, write func(io.Writer) error) error {
+	f, err := Create(name, over)
+	if err != nil {
+		return err
+	}
+	w := bufio.NewWriterSize(f, 64<<10)
+	if err = write(w); err == nil {
+		err = w.Flush()
+	}
+	if err == nil {
+		err = f.Commit()
+	}
+	if err != nil {
+		return errors.Join(err, f.Discard())
+	}
+	return nil
 }
 
 // CreateAs starts a file under the caller's temporary name, on the same file system. Existing files with either name are replaced. Nothing

@@ -36,6 +36,7 @@ type client struct {
 	*minio.Core
 	transport *http.Transport
 	endpoint  string // as an error names it
+	reach     string // what to look at if nobody answers there
 }
 
 // connect returns the client for a scheme.
@@ -48,9 +49,8 @@ func connect(scheme string) (*client, error) {
 		endpoint = cmp.Or(os.Getenv(variable), google)
 		opt.Creds, err = googleKeys()
 	} else {
-		variable = "AWS_ENDPOINT_URL_S3"
-		if os.Getenv(variable) == "" {
-			variable = "AWS_ENDPOINT_URL"
+		if variable = "AWS_ENDPOINT_URL"; os.Getenv("AWS_ENDPOINT_URL_S3") != "" {
+			variable = "AWS_ENDPOINT_URL_S3"
 		}
 		endpoint = os.Getenv(variable)
 		opt.Region = cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
@@ -80,7 +80,11 @@ func connect(scheme string) (*client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &client{core, transport, u.Scheme + "://" + u.Host}, nil
+	reach := "is this machine connected to the network, and is HTTPS_PROXY set if it needs a proxy? For another server, set " + variable
+	if os.Getenv(variable) != "" {
+		reach = "does the server run, and is " + variable + " its address, as seen from here?"
+	}
+	return &client{core, transport, u.Scheme + "://" + u.Host, reach}, nil
 }
 
 // maxAttempts reads AWS_MAX_ATTEMPTS.

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -22,6 +23,7 @@ import (
 	"time"
 
 	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
 // Schemes are those of the URLs, without "://": of S3 and of Google Cloud Storage.
@@ -48,6 +50,11 @@ func parse(url string) (a address, err error) {
 		return a, fmt.Errorf("%s:// has no bucket, or more than one: want %s://bucket/key; credentials come from the environment", scheme, scheme)
 	case strings.ContainsAny(key, "?#"):
 		return a, fmt.Errorf("%s://%s: a key with ? or # cannot be named, and options come from the environment", scheme, bucket)
+	case s3utils.CheckValidBucketName(bucket) != nil: // which no server has
+		return a, fmt.Errorf("%s://%s: %q is no name of a bucket: one has 3 to 63 letters, digits, dots and hyphens, such as %s://traces/day.jsonl", scheme, bucket, bucket, scheme)
+	}
+	if err := s3utils.CheckValidObjectNamePrefix(key); err != nil {
+		return a, fmt.Errorf("%s://%s/…: %.100q is no key: it has at most 1,024 bytes of UTF-8", scheme, bucket, key)
 	}
 	return a, nil
 }
@@ -194,6 +201,12 @@ var advice = map[string]string{ //nolint:gosec // codes of errors, and no creden
 	"RequestTimeTooSkewed":         "set the clock of this machine",
 }
 
+// unreachable reports whether an error is one of the network, and not of a server that answered.
+func unreachable(err error) bool {
+	_, is := errors.AsType[net.Error](err)
+	return is
+}
+
 // explain makes an error of the library one for people. That of a context stays to be found.
 func (c *client) explain(a address, done string, err error) error {
 	e, _ := errors.AsType[minio.ErrorResponse](err)
@@ -206,6 +219,8 @@ func (c *client) explain(a address, done string, err error) error {
 		return fmt.Errorf("%s was not %s: %s has no bucket %q: create it, or name another one", a, done, c.endpoint, a.bucket)
 	case e.Code == minio.PreconditionFailed, e.Code == "ConditionalRequestConflict":
 		return &fs.PathError{Op: "create", Path: a.String(), Err: fs.ErrExist}
+	case e.Code == "" && unreachable(err):
+		return fmt.Errorf("%s was not %s: %s: %s; %s (docs/object-storage.md)", a, done, c.endpoint, short(err), c.reach)
 	case e.Code == "":
 		return fmt.Errorf("%s was not %s: %s: %s", a, done, c.endpoint, short(err))
 	case advice[e.Code] != "":

@@ -245,7 +245,11 @@ func TestErrors(t *testing.T) {
 		"s3://user:xyzzy@bucket/a": "has no bucket, or more than one",
 		"s3://bucket/a?key=xyzzy":  "a key with ? or #",
 		"s3://bucket/":             "is a folder",
-		"s3://bucket/a":            "AccessDenied: Access Denied; the credentials of the environment may not do that",
+		"s3://ab/a":                `"ab" is no name of a bucket: one has 3 to 63 letters`,
+		"gs://ab..c/a":             `"ab..c" is no name of a bucket`,
+		"s3://bucket/\xff":         "is no key: it has at most 1,024 bytes of UTF-8",
+		"s3://bucket/" + strings.Repeat("k", 1025): "is no key",
+		"s3://bucket/a": "AccessDenied: Access Denied; the credentials of the environment may not do that",
 	} {
 		err := s.Put(t.Context(), url, name, true)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "xyzzy") ||
@@ -304,7 +308,12 @@ func TestSettings(t *testing.T) {
 		{
 			"nobody there",
 			map[string]string{"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},
-			"http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused",
+			"http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused; does the server run, and is AWS_ENDPOINT_URL_S3 its address, as seen from here?",
+		},
+		{
+			"no such host",
+			map[string]string{"AWS_ENDPOINT_URL_S3": "", "AWS_ENDPOINT_URL": "http://store.invalid", "AWS_MAX_ATTEMPTS": "1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},
+			"does the server run, and is AWS_ENDPOINT_URL its address",
 		},
 	} {
 		t.Run(c.reason, func(t *testing.T) {

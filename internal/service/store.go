@@ -113,19 +113,11 @@ func (s *store) read(id, name string) ([]byte, error) {
 // save writes run.json.
 func (s *store) save(it Run) error {
 	it.Files = nil
-	content, err := json.MarshalIndent(it, "", "  ")
-	if err != nil {
-		return err
-	}
-	f, err := atomicfile.Create(filepath.Join(s.path(it.ID), runFile), atomicfile.Anything)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = f.Discard() }()
-	if _, err := f.Write(append(content, '\n')); err != nil {
-		return err
-	}
-	return f.Commit()
+	return atomicfile.Write(filepath.Join(s.path(it.ID), runFile), atomicfile.Anything, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(it)
+	})
 }
 
 // remove removes the folder of a run.

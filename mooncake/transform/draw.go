@@ -121,7 +121,7 @@ func (d *drawing) row(of *drawnRow) (*item, error) {
 	}
 	s.buf = s.buf[:of.size]
 	_, err := s.file.ReadAt(s.buf, of.at)
-	it := s.slab.take()
+	it := s.slab.item()
 	if err = cmp.Or(err, unpack(it, s.buf, &s.ids)); err != nil {
 		return nil, s.failed(err)
 	}

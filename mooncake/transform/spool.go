@@ -104,7 +104,7 @@ func (s *spool) read() (*item, error) {
 	if err != nil {
 		return nil, s.failed(err)
 	}
-	it := s.slab.take()
+	it := s.slab.item()
 	err = unpack(it, s.buf, &s.ids)
 	if it.seq = s.seq; err == nil {
 		it.session = sessionOf(it.Row)
@@ -254,13 +254,13 @@ type packed struct {
 	slab *idSlab
 }
 
-// idSlab gives lists of ids, many of which are allocated at once.
+// idSlab allocates lists of ids, many of which are allocated at once.
 type idSlab []uint64
 
 const slabIDs = 1 << 11
 
-// take returns an empty list with room for so many.
-func (s *idSlab) take(n int) []uint64 {
+// list returns an empty list with room for so many.
+func (s *idSlab) list(n int) []uint64 {
 	if n == 0 || n > slabIDs/8 { // it would waste the end of another slab
 		return make([]uint64, 0, n)
 	}
@@ -322,8 +322,8 @@ func (p *packed) row(r *mooncake.Row, has uint64) {
 		r.Priority = mooncake.Some(p.signed())
 	}
 	if has&hasSpan != 0 {
-		copy(r.OTel.TraceID[:], p.take(len(r.OTel.TraceID)))
-		copy(r.OTel.SpanID[:], p.take(len(r.OTel.SpanID)))
+		copy(r.OTel.TraceID[:], p.next(len(r.OTel.TraceID)))
+		copy(r.OTel.SpanID[:], p.next(len(r.OTel.SpanID)))
 	}
 	if has&hasObserved != 0 {
 		o := &r.Observed
@@ -335,7 +335,7 @@ func (p *packed) row(r *mooncake.Row, has uint64) {
 }
 
 func (p *packed) ids() []uint64 {
-	ids := p.slab.take(p.count())
+	ids := p.slab.list(p.count())
 	for len(ids) < cap(ids) && !p.bad {
 		first, n := p.unsigned(), p.unsigned()
 		if n == 0 || n > uint64(cap(ids)-len(ids)) { //nolint:gosec // above 0
@@ -374,28 +374,28 @@ func (p *packed) count() int {
 func (p *packed) unsigned() uint64 {
 	v, n := binary.Uvarint(p.b)
 	p.bad = p.bad || n <= 0
-	p.take(n)
+	p.next(n)
 	return v
 }
 
 func (p *packed) signed() int64 {
 	v, n := binary.Varint(p.b)
 	p.bad = p.bad || n <= 0
-	p.take(n)
+	p.next(n)
 	return v
 }
 
 func (p *packed) float() float64 {
-	if b := p.take(8); b != nil {
+	if b := p.next(8); b != nil {
 		return math.Float64frombits(binary.LittleEndian.Uint64(b))
 	}
 	return 0
 }
 
-func (p *packed) text() string { return string(p.take(p.count())) }
+func (p *packed) text() string { return string(p.next(p.count())) }
 
-// take returns the next n bytes, or nil if there are fewer.
-func (p *packed) take(n int) []byte {
+// next returns the next n bytes, or nil if there are fewer.
+func (p *packed) next(n int) []byte {
 	if n <= 0 || n > len(p.b) {
 		p.bad = p.bad || n != 0
 		return nil

@@ -161,7 +161,7 @@ func (o *overlay) up(in step) step {
 
 // clone returns a copy of a row without the identifiers of production's request.
 func (s *slab) clone(it *item) *item {
-	out := s.take()
+	out := s.item()
 	row := out.Row
 	*out, *row = *it, *it.Row
 	out.Row = row

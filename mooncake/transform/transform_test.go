@@ -222,13 +222,13 @@ func TestPacked(t *testing.T) {
 		}
 		want := &item{Row: row, source: 3, index: 1 << 40, key: 77, timed: true}
 		b := pack(nil, want)
-		got := new(slab).take()
+		got := new(slab).item()
 		err = unpack(got, b, new(idSlab))
 		if diff := cmp.Diff(want, got, cmp.AllowUnexported(item{})); diff != "" || err != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", line, err, diff)
 		}
 		for cut := range b {
-			if err := unpack(new(slab).take(), b[:cut], new(idSlab)); err == nil {
+			if err := unpack(new(slab).item(), b[:cut], new(idSlab)); err == nil {
 				t.Errorf("%s: the first %d of %d bytes are a row, too", line, cut, len(b))
 			}
 		}

@@ -4,10 +4,10 @@
 package export
 
 import (
-	"bufio"
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -26,22 +26,16 @@ import (
 // has none), requests, series and, if the run has sessions, sessions. It returns the number of requests that did not fit into a sheet. An
 // existing file is replaced when the new one is complete.
 func Workbook(run *page.Run, dir, name string) (left int64, err error) {
-	f, err := atomicfile.CreateAs(name+".partial", name)
-	if err != nil {
-		return 0, fmt.Errorf("%s cannot be written: %w", name, err)
-	}
 	book := excelize.NewFile()
 	defer func() { _ = book.Close() }() // which removes its temporary files
-	left, err = fill(book, run, dir)
-	if err == nil {
-		w := bufio.NewWriter(f)
-		err = errors.Join(book.Write(w), w.Flush())
-	}
-	if err == nil {
-		err = f.Commit()
-	}
+	err = atomicfile.Write(name, atomicfile.Anything, func(w io.Writer) (err error) {
+		if left, err = fill(book, run, dir); err != nil {
+			return err
+		}
+		return book.Write(w)
+	})
 	if err != nil {
-		return 0, errors.Join(fmt.Errorf("%s: %w", name, err), f.Discard())
+		return 0, fmt.Errorf("%s: %w", name, err)
 	}
 	return left, nil
 }

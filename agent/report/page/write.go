@@ -4,7 +4,6 @@
 package page
 
 import (
-	"bufio"
 	"crypto/sha256"
 	_ "embed"
 	"encoding/base64"
@@ -57,16 +56,8 @@ func (r *Run) Save(name string) error { return save(name, r.Write) }
 
 // save writes a file, which it replaces when the new one is complete.
 func save(name string, write func(io.Writer) error) error {
-	f, err := atomicfile.CreateAs(name+".partial", name)
-	if err != nil {
-		return fmt.Errorf("%s cannot be written: %w", filepath.Base(name), err)
-	}
-	w := bufio.NewWriter(f)
-	if err := errors.Join(write(w), w.Flush()); err != nil {
-		return errors.Join(err, f.Discard())
-	}
-	if err := f.Commit(); err != nil {
-		return errors.Join(fmt.Errorf("%s cannot be written: %w; name another file", name, err), f.Discard())
+	if err := atomicfile.Write(name, atomicfile.Anything, write); err != nil {
+		return fmt.Errorf("%s cannot be written: %w; name another file", filepath.Base(name), err)
 	}
 	return nil
 }
@@ -111,7 +102,7 @@ func CheckTraceURL(address string) error {
 	case err == nil && u.User != nil:
 		return errors.New("an address of traces must hold no user or password: everybody who has the page could read them")
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || !strings.Contains(address, "{trace_id}"):
-		return fmt.Errorf("%q is no address of a trace: it must begin with http:// or https:// and hold {trace_id}, "+
+		return fmt.Errorf("%q is not an address of a trace: it must begin with http:// or https:// and hold {trace_id}, "+
 			"for example http://localhost:16686/trace/{trace_id}", address)
 	}
 	return nil
