@@ -6,7 +6,7 @@
 // [Run] does everything, in five steps:
 //
 //	validate  the configuration is checked without touching anything
-//	preflight the output directory is locked, the trace opened, the engine asked what a replay must know of it
+//	preflight the output directory is locked, the trace opened, the engine asked for what a replay must know about it
 //	plan      all of that becomes one value, which says everything that the run will do; nothing changes it
 //	run       each part is given what it needs of the plan; the schedule runs to its end
 //	conclude  the telemetry is flushed, the figures are judged and reported
@@ -28,7 +28,7 @@
 // This package connects them: it decides what may stop the run, what waits for what at its end, and what a session passes from turn to
 // turn.
 //
-// # The way of a row
+// # The path of a row
 //
 // One type crosses each border. A mooncake.Row enters load and leaves it as a schedule.Item, with its offset and its prediction. The
 // scheduler calls the dispatcher with the item, on its own goroutine; from there on, each request has its own goroutine. The sender makes a

@@ -210,7 +210,7 @@ func (in *input) announce(s Schedule, said *notices) {
 	}
 	switch {
 	case s.Arrivals.Users > 0 && info.Sessions == mooncake.SessionNone:
-		said.warn("users: no session has a second turn, so that each request is of a user of its own (--users)")
+		said.warn("users: no session has a second turn, so each request has a user of its own (--users)")
 	case s.Arrivals.Any(): // then timestamps do not matter
 	case !info.Timed && !s.FileOrder:
 		said.warn("the trace has no timestamps: its rows go out in file order, %d at a time (--concurrency)", max(1, s.Concurrency))

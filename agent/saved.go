@@ -79,7 +79,7 @@ func openSaved(cfg Config) (*savedPrompts, error) {
 	if info, err := os.Stat(name); err == nil {
 		for _, other := range []string{cfg.Trace.Name, mooncake.MetaName(cfg.Trace.Name)} {
 			if trace, err := os.Stat(other); err == nil && os.SameFile(info, trace) {
-				return nil, fmt.Errorf("save prompts: %s is the trace's own: name another file", name)
+				return nil, fmt.Errorf("save prompts: %s is a file of the trace: name another file", name)
 			}
 		}
 	}
@@ -178,7 +178,7 @@ func (s *savedPrompts) writeRow(u unsaved) {
 
 func (s *savedPrompts) line(u unsaved) error {
 	if u.body.Size > maxSavedBody {
-		return fmt.Errorf("row %d: its body of %d bytes is longer than a reader of traces takes", u.index, u.body.Size)
+		return fmt.Errorf("row %d: its body of %d bytes is longer than a reader of traces accepts", u.index, u.body.Size)
 	}
 	if s.err != nil {
 		return s.err // the disk is full: no row after a gap

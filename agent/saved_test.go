@@ -121,7 +121,7 @@ func TestSavedPromptsAreNotReplaced(t *testing.T) {
 		want  func(error) bool
 	}{
 		"there":     {false, traceFile(t, "mine"), func(err error) bool { return errors.Is(err, fs.ErrExist) }},
-		"the trace": {true, trace, func(err error) bool { return err != nil && strings.Contains(err.Error(), "the trace's own") }},
+		"the trace": {true, trace, func(err error) bool { return err != nil && strings.Contains(err.Error(), "a file of the trace") }},
 		"nowhere":   {true, filepath.Join(t.TempDir(), "no", "x.jsonl"), func(err error) bool { return errors.Is(err, fs.ErrNotExist) }},
 	} {
 		before, _ := os.ReadFile(test.file)

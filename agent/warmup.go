@@ -92,7 +92,7 @@ func occupy(ctx context.Context, places chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
-// run sends the requests until ctx ends, and returns their results; nil without a warm-up. A failure is a warning.
+// run sends the requests until ctx ends, and returns their results; nil without a warm-up. A failed request only leads to a warning.
 func (w warmup) run(ctx context.Context, s *sender, shapes []*mooncake.Row, tel *telemetry.Pipeline, said *notices) *report.Warmup {
 	if !w.any() {
 		return nil
@@ -187,7 +187,7 @@ func (w warmup) report(ctx context.Context, done *report.Warmup, example string,
 		what = append(what, fmt.Sprintf("%d of %d warm-up requests failed, such as: %s", done.Failed, done.Sent, example))
 	}
 	if done.Ended {
-		what = append(what, fmt.Sprintf("the warm-up ended after %.1f s, for %d requests had failed one after the other", done.Lasted/1e3, maxColdFailures))
+		what = append(what, fmt.Sprintf("the warm-up ended after %.1f s, because %d requests in a row had failed", done.Lasted/1e3, maxColdFailures))
 	}
 	if what != nil {
 		said.warn("%s", strings.Join(what, "; "))

@@ -11,8 +11,8 @@ import (
 
 const tokenSize = 4 // bytes of a token id
 
-// Tokens appends the ids of the blocks of a prompt whose tokens are known, size tokens to a block: ceil(len(tokens)/size) ids, the last one
-// for the actual length of its block. For a size below 1, it appends nothing. It does not affect a text that is being hashed.
+// Tokens appends the ids of the blocks of a prompt whose tokens are known, size tokens to a block: ceil(len(tokens)/size) ids, the last of
+// which covers a block that may be shorter. For a size below 1, it appends nothing. It does not affect a text that is being hashed.
 func (h *Hasher) Tokens(dst []uint64, tokens []uint32, size int) []uint64 {
 	if size < 1 {
 		return dst

@@ -35,7 +35,7 @@ func (c *compiler) learn(d *journal.Decoder) {
 	}
 }
 
-// whole adds the cached tokens to a count of a producer that excludes them, if the count itself does not show it.
+// whole adds the cached tokens to a record's prompt tokens if other records of its producer show that the producer's counts exclude them.
 func (c *compiler) whole(d *journal.Decoder) {
 	if d.Exclusive || d.Row.Set || d.Producer == 0 || !d.InputTokens.Set || !c.exclusive[producer{d.Producer, d.Model}] {
 		return
@@ -44,7 +44,7 @@ func (c *compiler) whole(d *journal.Decoder) {
 	d.Exclusive = true
 }
 
-// sameClock is the maximum difference of two clocks, in ns, that may be one: some producers round to a millisecond.
+// sameClock is the maximum difference, in ns, up to which two clocks may be the same clock: some producers round to a millisecond.
 const sameClock = 5e6
 
 // timed converts the times of a request to the clock of its sender: a span outside the time of its parent has another clock. The time of

@@ -21,12 +21,12 @@ import (
 	"github.com/moonloop/moonloop/internal/ondisk"
 )
 
-// This file is a compile by several processes together, each with one shard, through a folder that all of them see. They write the same
-// bytes as one process.
+// This file lets several processes compile together, each with one shard, through a folder that all of them see. They write the same bytes
+// as one process.
 //
 // A row depends on records of any journal: on the other spans of its trace, on those with its response id, on the turns of its session, on
 // the prompts with the same beginning. These are not limited to a time, so journals cannot be compiled by time. Instead, each phase of a
-// compile is divided by what it brings together:
+// compile is divided by the key by which it groups records:
 //
 //	read    each shard its journals   → records by trace
 //	group   its traces                → requests by response id; rows by session
@@ -40,9 +40,9 @@ import (
 // A shard leaves what others need in files, see exchange.go, and what it found out about all records, see learned.go. The next phase begins
 // when all shards have left theirs. A completed phase is not repeated: a shard that was killed continues after it.
 //
-// The parts are those of a hash, so a shard's part of the traces is unrelated to its part of the sessions. In the order of a sorter they
-// follow each other, and a compile by one process goes through them in the same order. So numbers that depend on the position there are the
-// same, or compare with others alike.
+// A hash of the key decides which shard has a record, so a shard's part of the traces is unrelated to its part of the sessions. In the
+// order of a sorter, the parts come one after the other, and a compile by one process goes through them in the same order. So numbers that
+// depend on this position are the same as with one process, or at least have the same order.
 
 // Shard selects a part of a compile. The zero Shard means no division.
 type Shard struct {

@@ -46,7 +46,7 @@ type group struct {
 func newGroups(folder string) (*groups, error) {
 	file, err := os.CreateTemp(folder, "moonloop-sessions-*")
 	if err != nil {
-		return nil, fmt.Errorf("rows of a session stand together in this format, and need a temporary file until all are known: %w; $TMPDIR names another folder", err)
+		return nil, fmt.Errorf("this format has all rows of a session together, so rows are first collected in a temporary file: %w; set $TMPDIR to use another folder", err)
 	}
 	return &groups{file: file, w: bufio.NewWriterSize(file, 256<<10), last: map[string]int64{}}, nil
 }

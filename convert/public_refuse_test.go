@@ -41,7 +41,7 @@ func TestPublicRefuses(t *testing.T) {
 		{"negative tokens", join(azureHeader, "2023-11-16 18:17:04,-1,2"), "f:2: ContextTokens: -1: must be 0 or more", Options{Format: Azure}},
 		{"half a token", join(azureHeader, "2023-11-16 18:17:04,1.5,2"), "f:2: ContextTokens: 1.5: is not an integer", Options{Format: Azure}},
 		{"no tokens at all", join(azureHeader, "2023-11-16 18:17:04,1,"), "f:2: GeneratedTokens: is empty", Options{Format: Azure}},
-		{"too many tokens", join(azureHeader, "2023-11-16 18:17:04,9223372036854775807,2"), "f:2: input_length: 9223372036854775807: is no number of tokens", Options{Format: Azure}},
+		{"too many tokens", join(azureHeader, "2023-11-16 18:17:04,9223372036854775807,2"), "f:2: input_length: 9223372036854775807: is not a number of tokens", Options{Format: Azure}},
 		{"more than 64 bits", join(azureHeader, "2023-11-16 18:17:04,92233720368547758070,2"), "f:2: ContextTokens: 92233720368547758070: is not an integer", Options{Format: Azure}},
 		{"text is not repeated", join(azureHeader, "2023-11-16 18:17:04,"+secret+",2"), "f:2: ContextTokens: a text of 16 bytes: is not an integer", Options{Format: Azure}},
 		{"a time before zero", join(burst11, "-1,M,1,1,2,x"), "f:2: Timestamp: -1: must be 0 or more; want seconds", Options{Format: BurstGPT}},

@@ -179,7 +179,7 @@ func appendSATF(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byt
 			from = []string{before}
 		}
 		if len(from) == 0 && !row.Timestamp.Set {
-			return nil, fmt.Errorf("a row of session %.64q cannot be written for satf: it has no timestamp and waits for none before it; give it one", key)
+			return nil, fmt.Errorf("a row of session %.64q cannot be written for satf: it has no timestamp and waits for no earlier row; give it a timestamp", key)
 		}
 		if row.RequestID != "" {
 			ids[row.RequestID] = id

@@ -134,7 +134,7 @@ func compareBoard() board {
 		rows: []row{
 			{"The runs", []panel{
 				{title: "Runs", kind: list, unit: "short", wide: 24, description: "Trace, digest, speed-up, engine and model of each run.", queries: []query{{expr: of(gauge(semconv.RunInfo))}}},
-				{title: "Verdicts", kind: list, unit: "short", wide: 12, description: "Runs that are not valid are no evidence.", queries: []query{{expr: of(gauge(semconv.RunVerdict)) + " == 1"}}},
+				{title: "Verdicts", kind: list, unit: "short", wide: 12, description: "Runs that are not valid do not count.", queries: []query{{expr: of(gauge(semconv.RunVerdict)) + " == 1"}}},
 				{title: "Failed requests", kind: list, unit: "percentunit", wide: 12, description: "Share of the requests that are done.", queries: []query{
 					{expr: sum(of(requests, label(semconv.Outcome)+`="failed"`), run) + " / " + sum(of(requests), run)},
 				}},

@@ -29,7 +29,7 @@ func histogram(m semconv.Metric) string {
 	return series(m, otlptranslator.MetricTypeExponentialHistogram)
 }
 
-// classic returns the name of a histogram with bounds of buckets, as the Collector's own are.
+// classic returns the name of a histogram with explicit buckets, like the Collector's own histograms.
 func classic(m semconv.Metric) string {
 	return series(m, otlptranslator.MetricTypeHistogram) + "_bucket"
 }
@@ -48,12 +48,12 @@ func of(name string, more ...string) string {
 // rate is per second, over the interval that suits the chart.
 func rate(selector string) string { return "rate(" + selector + "[$__rate_interval])" }
 
-// quantile reads a native histogram; by are labels that stay apart.
+// quantile reads a native histogram; by are the labels to group by.
 func quantile(q float64, selector string, by ...string) string {
 	return fmt.Sprintf("histogram_quantile(%v, sum%s (%s))", q, grouping(by), rate(selector))
 }
 
-// classicQuantile reads a histogram with bounds of buckets.
+// classicQuantile reads a histogram with explicit buckets.
 func classicQuantile(q float64, selector string, by ...string) string {
 	return fmt.Sprintf("histogram_quantile(%v, sum%s (%s))", q, grouping(append(by, "le")), rate(selector))
 }

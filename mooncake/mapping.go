@@ -37,7 +37,7 @@ func ParseMapping(texts ...string) (Mapping, error) {
 		case !ok || key == "":
 			return nil, fmt.Errorf("%s: want a field of a row and the file's key for it, such as input_length=prompt_tokens", word(pair))
 		case !known:
-			return nil, fmt.Errorf("%s is no field of a row: want one of %s", word(field), strings.Join(slices.Sorted(maps.Keys(mappable)), ", "))
+			return nil, fmt.Errorf("%s is not a field of a row: want one of %s", word(field), strings.Join(slices.Sorted(maps.Keys(mappable)), ", "))
 		case m[field] != "" && m[field] != key:
 			return nil, fmt.Errorf("%s is mapped twice: a field has one key", field)
 		}

@@ -70,7 +70,7 @@ func TestMappingsThatCannotBe(t *testing.T) {
 		"":                               "want a field of a row and the file's key",
 		"prompt_tokens":                  "want a field of a row and the file's key",
 		"input_length=":                  "want a field of a row and the file's key",
-		"osl=out":                        `"osl" is no field of a row: want one of class, delay, extra`,
+		"osl=out":                        `"osl" is not a field of a row: want one of class, delay, extra`,
 		"input_length=a,input_length=b":  "input_length is mapped twice",
 		"input_length=hash_ids":          `input_length cannot be read from "hash_ids": the key "hash_ids" has another field`,
 		"input_length=n,output_length=n": `output_length cannot be read from "n"`,

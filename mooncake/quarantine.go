@@ -93,7 +93,7 @@ func (q *Quarantine) CheckName(trace string) error {
 	}
 	for _, name := range []string{trace, MetaName(trace)} {
 		if info, err := os.Stat(name); err == nil && os.SameFile(at, info) {
-			return fmt.Errorf("quarantine: %s is the trace's own: name another file", q.name)
+			return fmt.Errorf("quarantine: %s is a file of the trace: name another file", q.name)
 		}
 	}
 	return nil

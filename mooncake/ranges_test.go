@@ -87,7 +87,7 @@ func TestRangesRefused(t *testing.T) {
 		"an empty range":      {row(`"hash_ranges": [[0, 65], [70, 0]]`), "hash_ranges", "element 1: has no id"},
 		"ids beyond the last": {row(`"hash_ranges": [[18446744073709551600, 65]]`), "hash_ranges", "goes beyond id 2^64-1"},
 		"more than tokens":    {row(`"hash_ranges": [[0, 1000], [2000, 31]]`), "hash_ranges", "element 1: is beyond input_length 1030"},
-		"a giant count":       {row(`"hash_ranges": [[0, 18446744073709551615]]`), "hash_ranges", "beyond 2^40"},
+		"a giant count":       {row(`"hash_ranges": [[0, 18446744073709551615]]`), "hash_ranges", "above 2^40"},
 		"a range twice":       {row(`"hash_ranges": [[0, 33], [0, 32]]`), "hash_ranges", "an id occurs twice"},
 		"an overlap":          {row(`"hash_ranges": [[100, 33], [69, 32]]`), "hash_ranges", "an id occurs twice"},
 		"one too few":         {row(`"hash_ranges": [[0, 64]]`), "hash_ranges", "64 ids: input_length 1030 has 65 blocks of 16 tokens"},
@@ -98,7 +98,7 @@ func TestRangesRefused(t *testing.T) {
 
 		"replies of a text":        {`{"text_input": "x", "replies": [[1, 1, 1]]}`, "replies", "needs input_length"},
 		"a pair":                   {row(`"replies": [[1, 2]]`), "replies", "element 0: holds 2 numbers, not 3"},
-		"a giant reply":            {row(`"replies": [[1, 2, 9223372036854775807]]`), "replies", "beyond 2^40"},
+		"a giant reply":            {row(`"replies": [[1, 2, 9223372036854775807]]`), "replies", "above 2^40"},
 		"the row itself":           {row(`"replies": [[0, 2, 3]]`), "replies", "element 0: is the reply of no row before"},
 		"no prompt before":         {row(`"replies": [[1, 0, 3]]`), "replies", "at the beginning of the prompt"},
 		"no token":                 {row(`"replies": [[1, 2, 0]]`), "replies", "has no token"},

@@ -137,7 +137,7 @@ func TestRefusedRows(t *testing.T) {
 		{"wrong type", `{"input_length":"xyzzy"}`, "input_length: a string: must be a number"},
 		{"half a token", `{"input_length":1.5}`, "input_length: 1.5: must be an integer"},
 		{"no tokens", `{"input_length":0}`, "input_length: 0: must be above 0"},
-		{"absurd length", `{"input_length":9223372036854775807,"hash_ids":[1]}`, "no number of tokens"},
+		{"absurd length", `{"input_length":9223372036854775807,"hash_ids":[1]}`, "not a number of tokens"},
 		{"negative output", `{"input_length":1,"output_length":-1}`, "output_length: -1: must be 0 or more"},
 		{"negative time", `{"input_length":1,"timestamp":-1}`, "timestamp: -1: must be a finite number of milliseconds"},
 		{"infinite delay", `{"input_length":1,"delay":1e999}`, "delay: 1e999: is not a finite number"},

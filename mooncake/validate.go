@@ -109,7 +109,7 @@ func faultTime(field string, ms Opt[float64], rule, advice string) *RowError {
 
 // tooLong is the error for a length that is impossible.
 func tooLong(field string, value any) *RowError {
-	return fault(field, value, "is no number of tokens: it is beyond 2^40", "correct the row")
+	return fault(field, value, "is not a number of tokens: it is above 2^40", "correct the row")
 }
 
 // faultMessages: messages, tools and message_mode fit together.

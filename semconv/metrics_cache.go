@@ -3,8 +3,8 @@
 
 package semconv
 
-// Metrics of the connector mooncake_cache: what prefix caches could hit on live traffic. Attributes, where nothing else is said:
-// [GenAIRequestModel], and [CacheTenant] if tenants are told apart. Gauges are over the connector's window.
+// Metrics of the connector mooncake_cache: what prefix caches could hit on live traffic. Attributes, unless stated otherwise:
+// [GenAIRequestModel], and [CacheTenant] if tenants are counted separately. Gauges cover the connector's window.
 var (
 	// CachePotentialHitRatio is a gauge, 0 to 1. Attributes also: [CacheCapacity].
 	CachePotentialHitRatio = Metric{
@@ -76,7 +76,7 @@ var (
 // Attributes of those metrics.
 const (
 	CacheCapacity      = "mooncake.cache.capacity" // string: tokens, such as 1000000, or infinite
-	CacheTenant        = "mooncake.cache.tenant"   // string: value of the resource attribute that the connector is told
+	CacheTenant        = "mooncake.cache.tenant"   // string: value of the resource attribute that the connector's configuration names
 	CachePrefix        = "mooncake.cache.prefix"   // string: id of the last block of a shared prefix, 16 hex digits
 	CacheRequestResult = "mooncake.cache.result"   // string: analysed, or why not
 )

@@ -31,7 +31,7 @@ var exploratory = []string{
 func ParseMetric(text string) (Metric, error) {
 	figure, statistic, given := strings.Cut(text, ".")
 	if figure == "" || given && statistic == "" {
-		return Metric{}, fmt.Errorf("%q is no metric: must be a figure of %s and its statistic, such as ttft.p50 or request_latency.p99", text, summaryFile)
+		return Metric{}, fmt.Errorf("%q is not a metric: it must be a figure of %s and its statistic, such as ttft.p50 or request_latency.p99", text, summaryFile)
 	}
 	if !given {
 		statistic = "avg"

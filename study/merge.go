@@ -188,11 +188,11 @@ func readShard(dir string) (*shard, error) {
 	}
 	switch {
 	case s.Shard == nil:
-		return nil, fmt.Errorf("%s: this run is no shard of one: it was made without --shard; leave it out", dir)
+		return nil, fmt.Errorf("%s: this run is not a shard: it was made without --shard; leave it out", dir)
 	case s.Shard.Of < 1 || s.Shard.Index < 0 || s.Shard.Index >= s.Shard.Of || math.Abs(s.Shard.Zero) > maxInstant:
 		return nil, fmt.Errorf("%s: its shard %d/%d from %v ms on is none that a replay wrote; replay it again", filepath.Join(dir, summaryFile), s.Shard.Index, s.Shard.Of, s.Shard.Zero)
 	case s.Cancelled:
-		return nil, fmt.Errorf("%s: shard %s was interrupted, so that requests are missing; replay all shards again", dir, s.name())
+		return nil, fmt.Errorf("%s: shard %s was interrupted, so requests are missing; replay all shards again", dir, s.name())
 	}
 	if _, err := os.Stat(filepath.Join(dir, report.RequestsFile)); err != nil {
 		return nil, fmt.Errorf("the records of shard %s are not whole: %w; copy the whole folder of the shard", s.name(), err)

@@ -230,7 +230,7 @@ func TestMergeRefuses(t *testing.T) {
 		"another model":      {section("run", map[string]any{"model": "x"}), "the model (m and x)"},
 		"another start":      {summary(func(s map[string]any) { s["start_time"] = "2001-01-01T00:00:00Z" }), "when they began; give all one --start-at"},
 		"interrupted":        {summary(func(s map[string]any) { s["was_cancelled"] = true }), "shard 1/3 was interrupted"},
-		"no shard":           {summary(func(s map[string]any) { delete(s, "shard") }), "this run is no shard"},
+		"no shard":           {summary(func(s map[string]any) { delete(s, "shard") }), "this run is not a shard"},
 		"a summary of words": {summary(func(s map[string]any) { s["shard"] = "x" }), "is not the summary of a shard"},
 		"another setting": {func(dir string) (err error) {
 			for i, v := range []int{1, 2, 1} {

@@ -119,7 +119,7 @@ func instancesOf(dir string) (named map[string]bool, block int64, err error) {
 			block = cmp.Or(block, r.Block)
 		}
 		if len(named) > maxInstances {
-			return fmt.Errorf("%s: the replies name more than %d instances, so that the header is none that names an instance: replay with the right --instance-header", dir, maxInstances)
+			return fmt.Errorf("%s: the replies name more than %d instances, so the header does not name instances: replay with the right --instance-header", dir, maxInstances)
 		}
 		return nil
 	})

@@ -297,12 +297,12 @@ func TestSearchRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":               "has no < or >",
 		"ttft.p99":       "has no < or >",
-		"<2s":            "is no metric",
+		"<2s":            "is not a metric",
 		"ttft.p99<fast":  "neither a duration nor a number",
 		"ttft.p99<-1s":   "not above 0",
 		"ttft.p99<NaN":   "not above 0",
 		"ttft.p99<2s,":   "has no < or >",
-		"ttft.<2s":       "is no metric",
+		"ttft.<2s":       "is not a metric",
 		"throughput>0":   "not above 0",
 		"ttft.p99<1e999": "neither a duration nor a number",
 	} {

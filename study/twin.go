@@ -101,7 +101,7 @@ func ParseTolerances(text string) (map[string]float64, error) {
 		name, value, _ := strings.Cut(pair, "=")
 		v, err := strconv.ParseFloat(value, 64)
 		if _, ok := most[name]; !ok || err != nil || !(v > 0 && v <= 10) {
-			return nil, fmt.Errorf("%q is no tolerance: must be a name of %s and a share above 0 and up to 10, such as ttft.p50=0.2", pair, strings.Join(names, ", "))
+			return nil, fmt.Errorf("%q is not a tolerance: it must be a name of %s and a share above 0 and up to 10, such as ttft.p50=0.2", pair, strings.Join(names, ", "))
 		}
 		most[name] = v
 	}
@@ -254,7 +254,7 @@ func (t *Twin) answer() {
 		}
 	}
 	if t.Verdict != ValidVerdict {
-		t.Answer, t.Why = OpenTolerance, "the replay's verdict is "+t.Verdict+", so that its times are no evidence"
+		t.Answer, t.Why = OpenTolerance, "the replay's verdict is "+t.Verdict+", so its times do not count"
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // A replay that goes on, such as that of a shadow, is compared with production row by row as its records come.
 
-// maxWindowLateness is the p99 of the lateness, in ms, above which the times of rows are no evidence: that of a valid run.
+// maxWindowLateness is the p99 of the lateness, in ms, above which the times of rows do not count: that of a valid run.
 const maxWindowLateness = 10
 
 // TwinRow is a record of a replay beside what production observed.
@@ -31,7 +31,7 @@ func AnyObserved(rows []TwinRow) bool {
 	return slices.ContainsFunc(rows, func(r TwinRow) bool { return r.observed() })
 }
 
-// TwinOf compares rows that were sent at the times of production. Their times are no evidence if the replay was late itself: nil
+// TwinOf compares rows that were sent at the times of production. Their times do not count if the replay was late itself: nil
 // tolerances are those of [ParseTolerances] for "".
 func TwinOf(rows []TwinRow, most map[string]float64) (*Twin, error) {
 	if !AnyObserved(rows) {

@@ -251,7 +251,7 @@ func TestVerdictText(t *testing.T) {
 	v := Judge(f)
 	want := "invalid\n" +
 		"  invalid: lateness_p99 312 ms > 250 ms: one request in a hundred went out at least this late\n" +
-		"  valid: prompt_tokens_unknown 50 % > 0 %: for so many requests the row or the server gives no number of prompt tokens, so they are unproven"
+		"  valid: prompt_tokens_unknown 50 % > 0 %: for this share of the requests, the row or the server gives no number of prompt tokens, so their length is not verified"
 	if d := cmp.Diff(want, v.String()); d != "" {
 		t.Error(d)
 	}

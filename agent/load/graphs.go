@@ -40,7 +40,7 @@ func (s *Stream) follow(e *entry) *mooncake.RowError {
 			e.key = before.key
 		case s.opt.Strict:
 			return &mooncake.RowError{
-				Field: "wait_for", Rule: "names a request that is no earlier row's request_id",
+				Field: "wait_for", Rule: "names a request that is not the request_id of an earlier row",
 				Advice: "put the row that is waited for before this one; rows cannot wait for each other",
 			}
 		default:

@@ -132,7 +132,7 @@ func TestGraphsRefused(t *testing.T) {
 		lines []string
 		want  string
 	}{
-		{"a cycle, strictly", Options{Strict: true}, []string{root(0, "a"), step(1, "b", "c"), step(2, "c", "b")}, "test:2: wait_for: names a request that is no earlier row's"},
+		{"a cycle, strictly", Options{Strict: true}, []string{root(0, "a"), step(1, "b", "c"), step(2, "c", "b")}, "test:2: wait_for: names a request that is not the request_id of an earlier row"},
 		{"no time", Options{}, []string{root(0, "a"), step(-1, "b", "x")}, "test:2: timestamp: the row has none"},
 	} {
 		if _, err := stream(t, tc.opt, tc.lines...); err == nil || !strings.Contains(err.Error(), tc.want) {

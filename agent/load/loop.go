@@ -73,7 +73,7 @@ func (s *Stream) measurePass() error {
 		gap = times.Grid.Quantum
 	}
 	if times.Span+gap <= 0 && s.arrivals == nil && s.info.Timed {
-		return errors.New("loop: all rows have one timestamp, so that nothing says how long a pass lasts; give a request rate")
+		return errors.New("loop: all rows have the same timestamp, so the length of a pass is unknown; give a request rate")
 	}
 	l.period = max(times.Span+gap, 0)
 	return nil

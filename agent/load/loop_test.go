@@ -154,7 +154,7 @@ func TestLoopRefused(t *testing.T) {
 	}{
 		{Options{Loop: Loop{Passes: 2}, Start: time.Second}, "cannot be looped"},
 		{Options{Loop: Loop{For: time.Second}, Arrivals: Arrivals{Rate: math.Inf(1)}}, "a duration never ends"},
-		{Options{Loop: Loop{Passes: 2}}, "all rows have one timestamp"},
+		{Options{Loop: Loop{Passes: 2}}, "all rows have the same timestamp"},
 		{Options{Loop: Loop{Passes: 2, Again: again(2)}, FileOrder: true}, "the trace is gone"},
 	} {
 		s, err := stream(t, tc.opt, at(5), at(5))

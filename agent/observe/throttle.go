@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// throttled returns how long the quota of the process's cgroup (version 2) has stopped it since the cgroup exists.
+// throttled returns how long the CPU quota of the process's cgroup (version 2) has stopped its processes since the cgroup was created.
 func throttled() (time.Duration, bool) {
 	self, err := os.ReadFile("/proc/self/cgroup")
 	path, found := lineAfter(self, "0::")

@@ -107,7 +107,7 @@ type preflight struct {
 
 func (p *preflight) ask(ctx context.Context) (err error) {
 	if p.opt.Endpoint == prompt.Embeddings && p.Trace.Sessions == mooncake.SessionDelta {
-		return errors.New("embeddings: the rows of a session are new turns, which follow the replies before them, and an embedding is no reply; --session-mode full sends each row as a prompt of its own")
+		return errors.New("embeddings: the rows of a session are new turns, which follow the replies before them, and an embedding is not a reply; --session-mode full sends each row as a prompt of its own")
 	}
 	if p.opt.DefaultModel, err = p.chooseModel(ctx); err != nil {
 		return err

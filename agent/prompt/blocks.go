@@ -68,7 +68,7 @@ func blocksOf(messages []byte) (turn []part, system []byte, err error) {
 		if m.Role == "system" || m.Role == "developer" {
 			text, ok := textOf(m.Content)
 			if !ok {
-				return nil, nil, fmt.Errorf("%w: messages: a system message that is no text", ErrRow)
+				return nil, nil, fmt.Errorf("%w: messages: a system message that is not text", ErrRow)
 			}
 			instructions = append(instructions, text)
 			continue

@@ -33,7 +33,7 @@ func ParsePriorities(pairs ...string) (Priorities, error) {
 		n, err := strconv.ParseInt(pair[i+1:], 10, 64)
 		switch _, known := all[class]; {
 		case err != nil:
-			return nil, fmt.Errorf("%.64q: its priority is no integer; want CLASS=N, such as batch=10", pair)
+			return nil, fmt.Errorf("%.64q: its priority is not an integer; want CLASS=N, such as batch=10", pair)
 		case known:
 			return nil, fmt.Errorf("the class %.64q has two priorities: give it one", class)
 		}

@@ -88,8 +88,8 @@ func TestParsePriorities(t *testing.T) {
 		t.Errorf("%v, %v", all, err)
 	}
 	for text, want := range map[string]string{
-		"batch": "want CLASS=N", "=3": "want CLASS=N", "": "want CLASS=N", "batch=": "no integer", "batch=high": "no integer", "batch=1.5": "no integer",
-		"batch=9223372036854775808": "no integer",
+		"batch": "want CLASS=N", "=3": "want CLASS=N", "": "want CLASS=N", "batch=": "not an integer", "batch=high": "not an integer", "batch=1.5": "not an integer",
+		"batch=9223372036854775808": "not an integer",
 	} {
 		if _, err := ParsePriorities(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %q", text, err, want)

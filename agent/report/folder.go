@@ -69,7 +69,7 @@ func ReopenFolder(dir string, _ bool, _ ...string) (*Folder, error) {
 	if info, err := os.Stat(dir); err != nil {
 		return nil, fmt.Errorf("the folder of a run that was broken off: %w", err)
 	} else if !info.IsDir() {
-		return nil, fmt.Errorf("%s is no folder: name that of a run that was broken off", dir)
+		return nil, fmt.Errorf("%s is not a folder: name the folder of a run that was broken off", dir)
 	}
 	f, err := OpenFolder(dir, true)
 	if err != nil {

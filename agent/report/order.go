@@ -15,8 +15,8 @@ import (
 	"strconv"
 )
 
-// The limits of the buffer that restores the trace's order. A request that ended after more requests than this that began after it comes
-// after them in the file. In a shard, which has only some rows, the buffer is always full.
+// The limits of the buffer that restores the trace's order. If more requests than this began after a request and ended before it, its line
+// comes after theirs in the file. In a shard, which has only some rows, the buffer is always full.
 const (
 	maxHeld      = 8192
 	maxHeldBytes = 16 << 20
@@ -109,5 +109,5 @@ func lineRow(text []byte) (int64, error) {
 			return strconv.ParseInt(string(rest[:end]), 10, 64)
 		}
 	}
-	return 0, fmt.Errorf("a line of %d bytes is not one that was written", len(text))
+	return 0, fmt.Errorf("a line of %d bytes does not have the form of a record", len(text))
 }

@@ -148,7 +148,7 @@ func classify(err error, shook error, connected bool) *Error {
 		return fail(ClassConnect, text)
 	case strings.Contains(text, "malformed"), strings.Contains(text, "invalid byte in chunk length"), strings.Contains(text, "unsupported transfer encoding"):
 		// net/http quotes the invalid text, which can be anything.
-		return fail(ClassProtocol, "the reply is no proper HTTP")
+		return fail(ClassProtocol, "the reply is not valid HTTP")
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fail(ClassTransport, "the connection was closed in the middle of the reply")
 	case errors.Is(err, io.EOF):

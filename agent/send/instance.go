@@ -12,8 +12,8 @@ import (
 // This file determines which instance behind a router has served a request, from a response header.
 
 // instanceHeaders are the headers in which routers and engines name an instance, unless Config.InstanceHeader is set: those of llm-d's
-// inference simulator; SGLang's model gateway; LiteLLM (whose deployments they are); production-stack's router; and a gateway that forwards
-// the header of the endpoint picker of Kubernetes' inference extension.
+// inference simulator; SGLang's model gateway; LiteLLM, where an instance is a deployment; production-stack's router; and a gateway that
+// forwards the header of the endpoint picker of Kubernetes' inference extension.
 var instanceHeaders = []string{
 	"X-Inference-Pod", "X-Smg-Worker-Id", "X-Litellm-Model-Id", "X-Backend-Id", "X-Backend-Server", "X-Gateway-Destination-Endpoint-Served",
 }

@@ -8,12 +8,10 @@ import (
 	"math"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/testing/protocmp"
 )
 
 // wire is an OTLP client that keeps the bytes that it would send.
@@ -37,7 +35,7 @@ func TestEventsAreThoseOfTheSDK(t *testing.T) {
 	cfg, kept := target, &fakeExporter{}
 	cfg.SpanExporter = kept
 	p, _ := start(t, cfg)
-	for _, chunks := range []int{0, 1, 2, 200, 2000} {
+	for _, chunks := range []int{0, 1, 2, 200} {
 		r := served(chunks)
 		if chunks > 1 { // the edges of numbers
 			r.Exchange.Tokens[0], r.Exchange.Tokens[1] = 0, math.MaxInt32
@@ -73,8 +71,13 @@ func TestEventsAreThoseOfTheSDK(t *testing.T) {
 		}
 		return e
 	})
-	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
-		t.Errorf("(-the SDK's +ours):\n%s", diff)
+	if !proto.Equal(want, got) { // a comparison with a diff would take a minute under the race detector
+		for i, s := range want.ResourceSpans[0].ScopeSpans[0].Spans {
+			if is := got.ResourceSpans[0].ScopeSpans[0].Spans[i]; !proto.Equal(s, is) {
+				t.Fatalf("span %d of %q:\n%.2000s\nthe SDK's:\n%.2000s", i, s.Name, is, s)
+			}
+		}
+		t.Fatal("something else than a span differs")
 	}
 	if gotSize != wantSize {
 		t.Errorf("%d bytes, the SDK's exporter writes %d", gotSize, wantSize)
@@ -83,7 +86,7 @@ func TestEventsAreThoseOfTheSDK(t *testing.T) {
 	for _, s := range got.ResourceSpans[0].ScopeSpans[0].Spans {
 		events += len(s.Events)
 	}
-	if events != 2*2203+3 {
+	if events != 2*203+3 {
 		t.Errorf("%d events", events)
 	}
 }

@@ -23,8 +23,8 @@ const (
 )
 
 var (
-	errForm    = errors.New("it has not the form that is expected")
-	errUnknown = errors.New("is not known here, and its tokens would be guessed")
+	errForm    = errors.New("it does not have the expected form")
+	errUnknown = errors.New("is not supported, and its tokens would be a guess")
 )
 
 // file is a tokenizer.json.

@@ -89,8 +89,8 @@ func TestRefused(t *testing.T) {
 		"no JSON":      {"secret", "form"},
 		"no model":     {"{}", "form"},
 		"a trace":      {`{"timestamp":1}`, "form"},
-		"a model":      {model("type", "Other"), `model "Other" is not known`},
-		"a normalizer": {with(func(m map[string]any) { m["normalizer"] = map[string]any{"type": "Nmt"} }), `normalizer "Nmt" is not known`},
+		"a model":      {model("type", "Other"), `model "Other" is not supported`},
+		"a normalizer": {with(func(m map[string]any) { m["normalizer"] = map[string]any{"type": "Nmt"} }), `normalizer "Nmt" is not supported`},
 		"no map":       {with(func(m map[string]any) { m["normalizer"] = map[string]any{"type": "Precompiled"} }), "its map of characters"},
 		"a map of another kind": {with(func(m map[string]any) {
 			m["normalizer"] = map[string]any{"type": "Precompiled", "precompiled_charsmap": "secret"}
@@ -98,7 +98,7 @@ func TestRefused(t *testing.T) {
 		"a map that is longer than its file": {with(func(m map[string]any) {
 			m["normalizer"] = map[string]any{"type": "Precompiled", "precompiled_charsmap": "////fwAA"}
 		}), "its map of characters"},
-		"a splitter": {with(func(m map[string]any) { m["pre_tokenizer"] = map[string]any{"type": "UnicodeScripts"} }), `pre-tokenizer "UnicodeScripts" is not known`},
+		"a splitter": {with(func(m map[string]any) { m["pre_tokenizer"] = map[string]any{"type": "UnicodeScripts"} }), `pre-tokenizer "UnicodeScripts" is not supported`},
 		"a pattern": {with(func(m map[string]any) {
 			m["pre_tokenizer"] = map[string]any{"type": "Split", "behavior": "Isolated", "pattern": map[string]any{"Regex": "("}}
 		}), "the regular expression"},

@@ -68,7 +68,7 @@ type Inference struct {
 	InputLength, OutputLength mooncake.Opt[int64]   // tokens
 	Offset, Spread            mooncake.Opt[float64] // s; scheduled time including spreading, and the part that spreading added
 	Link                      mooncake.SpanRef      // the production span that the row was captured from
-	Warmup                    bool                  // sent before the schedule: no row
+	Warmup                    bool                  // sent before the schedule, so it has no row
 	Waits                     Waits
 
 	Synthetic bool // made from a log record, not from a span

@@ -695,7 +695,7 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--request-rate 0", []string{"want a number of requests per second"}},
 		{"--request-rate 4 --arrival-pattern bursts", []string{"--arrival-pattern: \"bursts\": want constant, poisson, gamma or concurrency_burst"}},
 		{"--request-rate 4 --arrival-pattern concurrency_burst", []string{"leave one of the two out"}},
-		{"--concurrency 10,20,30 --as aiperf", []string{"one run has one setting", "moonloop search"}},
+		{"--concurrency 10,20,30 --as aiperf", []string{"a run has one setting", "moonloop search"}},
 		{"--custom-dataset-type speed_bench_qa", []string{"moonloop convert"}},
 		{"--scenario other --as aiperf", []string{"want inferencex-agentx-mvp"}},
 		{"--scenario inferencex-agentx-mvp --request-rate 4", []string{"and so does --request-rate"}},

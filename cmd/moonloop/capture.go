@@ -48,7 +48,7 @@ func newCaptureCommand() *cobra.Command {
 		Short: "Listen for OpenTelemetry data and write a trace of its model requests",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return hintError{fmt.Errorf("capture reads nothing, but listens: %q has no meaning to it", args[0]), "--out names the trace"}
+				return hintError{fmt.Errorf("capture listens and reads no files: %q has no meaning here", args[0]), "--out names the trace"}
 			}
 			return nil
 		},

@@ -185,7 +185,7 @@ func writeCapture(ctx context.Context, p *collect.Collector, journal string, t *
 func why(seen collect.Counts) string {
 	switch {
 	case seen.Spans == 0 && seen.Refused > 0:
-		return "the journal could not be written, so that every span was refused"
+		return "the journal could not be written, so every span was refused"
 	case seen.Spans == 0 && seen.Points > 0:
 		return "only metrics came, and no span; does OTEL_TRACES_EXPORTER keep the application from sending any?"
 	case seen.Spans == 0:

@@ -106,7 +106,7 @@ func comparisonText(c *study.Comparison, markdown bool) string {
 		fmt.Fprintf(&b, "warning: A differs from A run again, by %.2g %%: something else changes between the runs of a round\n", 100*math.Abs(a.Ratio-1))
 	}
 	for _, w := range c.Within {
-		fmt.Fprintf(&b, "within one run, which is no evidence: %s and %s: B / A %.4f (%.4f to %.4f), %s of %d\n",
+		fmt.Fprintf(&b, "within one pair of runs, which is not evidence: %s and %s: B / A %.4f (%.4f to %.4f), %s of %d\n",
 			onOneTerminal(w.A), onOneTerminal(w.B), w.Ratio, w.Low, w.High, "rows in blocks", w.Block)
 	}
 	if len(c.Moved) > 0 {

@@ -34,7 +34,7 @@ func comparisonAnswer(c *study.Comparison) *answer {
 		note("warning: A differs from A run again, by %.2g %%", 100*math.Abs(x.Ratio-1))
 	}
 	for _, w := range c.Within {
-		note("within one run, which is no evidence: %s and %s: B / A %.4f (%.4f to %.4f)", w.A, w.B, w.Ratio, w.Low, w.High)
+		note("within one pair of runs, which is not evidence: %s and %s: B / A %.4f (%.4f to %.4f)", w.A, w.B, w.Ratio, w.Low, w.High)
 	}
 	var forest, rounds, moved []estimate
 	for _, r := range slices.Concat([]study.Result{p}, c.Exploratory) {

@@ -49,7 +49,7 @@ func TestCompareVerb(t *testing.T) {
 		{"a few", exitInvalid, "left out: a/5: the other side has no run to pair it with\n"},
 		{"a/0 slower/0", exitInvalid, "cannot tell: 1 pair of valid runs"},
 		{"a slower --metric e2e.p50", exitUsage, "has no figure request_latency"},
-		{"a slower --metric .", exitUsage, "--metric: \".\" is no metric"},
+		{"a slower --metric .", exitUsage, "--metric: \".\" is not a metric"},
 		{"a", exitUsage, "compare takes two folders, and 1 given"},
 		{"a a a", exitUsage, "compare takes two folders, and 3 given"},
 		{"a nowhere", exitUsage, "name a folder given to `moonloop replay --out`"},

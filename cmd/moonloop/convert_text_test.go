@@ -34,12 +34,12 @@ func TestConvertSaysWhatAFileIs(t *testing.T) {
 	write(good, "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n")
 	for name, tc := range map[string]struct{ content, want string }{
 		"page":      {"\n<!DOCTYPE html><html><body>sign in</body></html>", "is a page of HTML or XML: the address may need a login"},
-		"image":     {"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "is no text but a PNG image: name another file"},
-		"marked":    {"\ufeff", "is no text but UTF-16: convert it to UTF-8"},
-		"unmarked":  {"", "is no text but UTF-16 without a byte order mark: convert it to UTF-8"},
-		"archive":   {"PK\x03\x04\x14\x00", "is no text but a zip archive: unpack it"},
+		"image":     {"\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR", "is not text but a PNG image: name another file"},
+		"marked":    {"\ufeff", "is not text but UTF-16: convert it to UTF-8"},
+		"unmarked":  {"", "is not text but UTF-16 without a byte order mark: convert it to UTF-8"},
+		"archive":   {"PK\x03\x04\x14\x00", "is not text but a zip archive: unpack it"},
 		"table":     {"PAR1\x15\x04", "the Parquet file is damaged or cut off"},
-		"protobufs": {"\x00\x00\x01\x2c\x0a\x90\x02", "is no text but binary data: name another file"},
+		"protobufs": {"\x00\x00\x01\x2c\x0a\x90\x02", "is not text but binary data: name another file"},
 	} {
 		switch name {
 		case "marked":

@@ -148,7 +148,7 @@ func flagError(cmd *cobra.Command, typed []typedFlag, err error) error {
 		}
 		err = fmt.Errorf("%s: there is no such flag%s", visibleName(as), didYouMean(nearest(name, flagNames(cmd)), "--"))
 	} else if bad, ok := errors.AsType[*pflag.InvalidSyntaxError](err); ok {
-		err = fmt.Errorf("%s: it is no flag; want --name, --name=value or --name value", visibleName(flagName(bad.GetSpecifiedFlag())))
+		err = fmt.Errorf("%s: it is not a flag; want --name, --name=value or --name value", visibleName(flagName(bad.GetSpecifiedFlag())))
 	}
 	return hintError{err, listsFlags(cmd)}
 }

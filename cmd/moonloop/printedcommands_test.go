@@ -66,7 +66,7 @@ var printedCommands = []printedCommand{
 	{aiperf, "synthesize-trace in.jsonl out.jsonl --prefix-root-multiplier 3", "transform TRACE --roots 3", "", func(before, after figuresOf) bool {
 		return len(after.roots) > len(before.roots) && after.rows == before.rows
 	}},
-	{aiperf, "synthesize-trace in.jsonl out.jsonl --prompt-len-multiplier 0.5", "transform TRACE --input-scale 0.5 | transform - --prefix-scale 2", "--input-scale is of the shared tokens, too, which the second step gives back", func(before, after figuresOf) bool { return after.input < before.input }},
+	{aiperf, "synthesize-trace in.jsonl out.jsonl --prompt-len-multiplier 0.5", "transform TRACE --input-scale 0.5 | transform - --prefix-scale 2", "--input-scale also scales the shared tokens; the second step restores them", func(before, after figuresOf) bool { return after.input < before.input }},
 	{aiperf, "synthesize-trace in.jsonl out.jsonl --max-isl 4096", "transform TRACE --max-input 4096", "leaves longer rows out", func(before, after figuresOf) bool { return after.rows == before.rows-1 && after.longest <= 4096 }},
 	{aiperf, "synthesize-trace prod.jsonl long-context.jsonl --prefix-len-multiplier 2.0 --max-isl 8192", "transform TRACE --prefix-scale 2 --max-input 8192", "", longerInput},
 	{aiperf, "synthesize-trace prod.jsonl multiturn.jsonl --prefix-root-multiplier 10 --prompt-len-multiplier 1.2", "transform TRACE --roots 10 --input-scale 1.2 | transform - --prefix-scale 0.8333", "", longerInput},

@@ -154,24 +154,24 @@ var printedTraces = []printedLine{
 	{
 		aiperf, "Custom Dataset Guide", "a pool of prompts", "profile --model sim --endpoint-type chat --input-file DIR/pool.jsonl --custom-dataset-type random_pool --num-conversations 50 --streaming --concurrency 4 --random-seed 42 --url HOST:PORT",
 		map[string]string{"pool.jsonl": singles},
-		"requests 50; all of max_completion_tokens=" + strings.TrimSpace(strings.Repeat("4 ", 10)+strings.Repeat("5 ", 10)+strings.Repeat("6 ", 10)+strings.Repeat("7 ", 10)+strings.Repeat("8 ", 10)), "the prompts come in turn, not at random: each as often as the others",
+		"requests 50; all of max_completion_tokens=" + strings.TrimSpace(strings.Repeat("4 ", 10)+strings.Repeat("5 ", 10)+strings.Repeat("6 ", 10)+strings.Repeat("7 ", 10)+strings.Repeat("8 ", 10)), "the prompts are used in turn, not at random, so each is used equally often",
 	},
 	{
 		aiperf, "Custom Dataset Guide", "a pool of prompts with images", "profile --model sim --endpoint-type chat --input-file DIR/multimodal_pool.jsonl --custom-dataset-type random_pool --image-batch-size 2 --num-conversations 5 --streaming --concurrency 4 --url HOST:PORT",
 		map[string]string{"multimodal_pool.jsonl": `{"text": "What is on this map?", "image": "https://example.org/a.png", "output_length": 4}
 {"text": "Which river is that?", "image": "https://example.org/b.png", "output_length": 4}
 `},
-		"requests 5; images 2 of 512x512 png", "the images are made, and those of the file counted as left out; the page says 50",
+		"requests 5; images 2 of 512x512 png", "images are generated, and those of the file are counted as left out; the page says 50",
 	},
 	{
 		aiperf, "Custom Dataset Guide", "a system prompt for all", "!profile -m sim --url ENGINE --input-file DIR/data.jsonl --system-prompt terse",
 		map[string]string{"data.jsonl": threeRows},
-		"what prompts share is what the trace says", "the rows say what prompts share",
+		"the trace determines what prompts share", "the rows determine what prompts share",
 	},
 	{
 		aiperf, "Custom Dataset Guide", "a system prompt of a file", "!profile -m sim --url ENGINE --input-file DIR/data.jsonl --system-prompt-file DIR/system.txt",
 		map[string]string{"data.jsonl": threeRows, "system.txt": "Be terse."},
-		"what prompts share is what the trace says", "likewise",
+		"the trace determines what prompts share", "likewise",
 	},
 	{
 		aiperf, "Profile Embedding Models", "texts of one's own", "profile --model sim --endpoint-type embeddings --endpoint /v1/embeddings --input-file DIR/inputs.jsonl --custom-dataset-type single_turn --url HOST:PORT --request-count 3",
@@ -246,7 +246,7 @@ var printedTraces = []printedLine{
 		map[string]string{"trace.jsonl": `{"timestamp_start_unix_ms": 1767225600250, "prompt": "a text of its own", "output_text": "this", "input_tokens": 40, "output_tokens": 8, "total_hashes": [17, 18, 19], "block_size": 16, "provided_session_id": null, "poor_man_session_id": "p1", "duration_e2e_ms": 9.5, "duration_ttft_ms": 1, "request_canceled": false}
 {"timestamp_start_unix_ms": 1767225600450, "input_tokens": 64, "output_tokens": 4, "total_hashes": [17, 18, 20, 21], "block_size": 16, "poor_man_session_id": "p1"}
 `},
-		"requests 2; over 200ms; path /v1/completions; some max_tokens=8; some max_tokens=4", "prompts are made of the hashes, not the recorded ones",
+		"requests 2; over 200ms; path /v1/completions; some max_tokens=8; some max_tokens=4", "prompts are generated from the hashes; the recorded prompts are not sent",
 	},
 	{
 		aiperf, "Raw Payload Replay", "bodies of requests", "profile --input-file DIR/payloads.jsonl --model sim --custom-dataset-type raw_payload --streaming --url HOST:PORT --concurrency 2",
@@ -312,7 +312,7 @@ var printedTraces = []printedLine{
 	},
 	{
 		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "a data set of the hub", "!profile --url HOST:PORT --model sim --model other --endpoint-type chat --streaming --public-dataset semianalysis_cc_traces_weka_with_subagents --fixed-schedule",
-		nil, `get it, such as with "hf download semianalysisai/cc-traces-weka-062126 --repo-type dataset --local-dir traces", and add --input-file traces`, "nothing is downloaded; with --input-file FOLDER behind it, the line runs",
+		nil, `get it, such as with "hf download semianalysisai/cc-traces-weka-062126 --repo-type dataset --local-dir traces", and add --input-file traces`, "nothing is downloaded; with --input-file FOLDER added, the line runs",
 	},
 	{
 		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "a data set by its name on the hub", "!profile --model sim --endpoint-type chat --public-dataset weka_hf --hf-weka-dataset semianalysisai/cc-traces-weka-061326 --streaming --url HOST:PORT",
@@ -351,7 +351,7 @@ var printedTraces = []printedLine{
 	{
 		aiperf, "Agentic Workloads", "a graph of one's own", "!profile --model sim --endpoint-type chat --url ENGINE --input-file DIR/hello.graph.yaml --graph-format native",
 		map[string]string{"hello.graph.yaml": "graph:\n  version: \"2.0\"\n"},
-		"record a run with moonloop capture", "such a file says how requests are made of replies, and has no requests",
+		"record a run with moonloop capture", "such a file describes how requests are made from replies, and contains no requests",
 	},
 	{
 		aiperf, "Profile with TraceLab Agentic Coding Traces", "sessions in a closed loop, pauses cut", "profile --model sim --tokenizer Qwen/Qwen3-0.6B --url HOST:PORT --endpoint-type chat --custom-dataset-type tracelab --input-file DIR/tracelab_slice.jsonl.gz --num-dataset-entries 50 --concurrency 4 --no-fixed-schedule --inter-turn-delay-cap-seconds 0.2",
@@ -378,7 +378,7 @@ var printedTraces = []printedLine{
 		map[string]string{"trace.jsonl": `{"timestamp_start_unix_ms": 1767225600250, "input_tokens": 40, "output_tokens": 8, "total_hashes": [17, 18, 19], "block_size": 16, "poor_man_session_id": "p1", "duration_e2e_ms": 50}
 {"timestamp_start_unix_ms": 1767225690450, "input_tokens": 64, "output_tokens": 4, "total_hashes": [17, 18, 20, 21], "block_size": 16, "poor_man_session_id": "p1"}
 `},
-		"requests 2; over 100ms; some max_tokens=8; some max_tokens=4", "the cap is of the recorded time, which --replay-speedup divides",
+		"requests 2; over 100ms; some max_tokens=8; some max_tokens=4", "the cap applies to recorded time, before --replay-speedup divides it",
 	},
 	{
 		aiperf, "BurstGPT traces", "lengths and times", aiperfStart + "--input-file DIR/burst.csv --custom-dataset-type burst_gpt_trace --fixed-schedule",
@@ -422,7 +422,7 @@ var printedTraces = []printedLine{
 	{
 		guidellm, "Trace Replay Benchmarking", "half of the time, from other columns, one row", guideStart + "--data kind=trace_synthetic,path=DIR/t.jsonl,timestamp_column=timestamp,prompt_tokens_column=input_length,output_tokens_column=output_length --profile kind=replay,time_scale=0.5 --data-loader kind=pytorch,samples=1000 --constraint kind=max_requests,count=1",
 		map[string]string{"t.jsonl": secondsRows},
-		"requests 1", "max_requests ends the trace there; GuideLLM lets requests under way end",
+		"requests 1", "with max_requests, this many rows are sent; GuideLLM also lets requests end that are then in flight",
 	},
 	{
 		guidellm, "Trace Replay Benchmarking", "as JSON objects, with a key and fields of bodies", "run --backend {\"kind\":\"openai_http\",\"target\":\"ENGINE/v1\",\"model\":\"sim\",\"api_key\":\"sk-key\",\"extras\":{\"body\":{\"temperature\":0.6,\"ignore_eos\":false}}} --data {\"kind\":\"trace_synthetic\",\"path\":\"DIR/t.jsonl\"} --profile {\"kind\":\"replay\",\"time_scale\":0.1} --tokenizer {\"kind\":\"huggingface_auto\",\"model\":\"gpt2\"} --constraint {\"kind\":\"max_duration\",\"seconds\":60}",
@@ -466,7 +466,7 @@ var printedTraces = []printedLine{
 	{
 		guidellm, "Trace File Formats", "OpenTelemetry, a session on a line", guideStart + "--profile kind=replay --data kind=otel,source.kind=json_file,source.path=DIR/t.jsonl,history=trace --data-loader kind=pytorch,samples=2",
 		map[string]string{"t.jsonl": spansOfTools},
-		"requests 1; some max_completion_tokens=4", "prompts are made of hashes of the recorded ones, of the same lengths",
+		"requests 1; some max_completion_tokens=4", "prompts are generated from hashes of the recorded ones, with the same lengths",
 	},
 	{
 		guidellm, "Trace File Formats", "a data set of a hub", "!" + guideStart + "--profile kind=replay --data kind=weka,source.kind=huggingface,source.source=owner/traces,load_kwargs.split=train",
@@ -487,7 +487,7 @@ var printedTraces = []printedLine{
   "hash_ids": [123, 457]
 }
 `},
-		"requests 2; over 1500ms; path /v1/completions; some max_tokens=8; file out/summary.json; file out/prompts.jsonl", "--model alone is asked for as it stands; TraceReplay does the same",
+		"requests 2; over 1500ms; path /v1/completions; some max_tokens=8; file out/summary.json; file out/prompts.jsonl", "if only --model is given, it is requested unchanged; TraceReplay does the same",
 	},
 	{
 		traceReplay, "TraceReplay Benchmark Tool", "prompts of the dataset that it takes by itself", "--model sim --trace-path DIR/trace.jsonl --trace-mode benchmark --dataset-path DIR/talk.json --host HOST --port PORT",
@@ -498,7 +498,7 @@ var printedTraces = []printedLine{
 		traceReplay, "TraceReplay Benchmark Tool", "prompts of a dataset", "--model /models/m --served-model-name sim --backend vllm --trace-path DIR/trace.jsonl --trace-mode benchmark --dataset-name sharegpt --dataset-path DIR/talk.json --host HOST --port PORT --save-result --result-dir DIR/out --save-prompts",
 		map[string]string{"talk.json": talk()},
 		"requests 4; rows of the trace; path /v1/completions; text lighthouse; output prompt as asked 4; file out/summary.json; file out/prompts.jsonl",
-		"prompts have the lengths of the rows and share what hash_ids say; TraceReplay sends texts of the dataset's own lengths, and shares nothing that the trace does",
+		"prompts have the lengths of the rows and share prefixes as hash_ids say; TraceReplay sends texts with the dataset's own lengths and without the shared prefixes of the trace",
 	},
 }
 

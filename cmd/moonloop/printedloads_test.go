@@ -45,7 +45,7 @@ func loadLine(page, about, line, sees, note string) printedLine {
 	return printedLine{aiperf, page, about, "profile --model sim --url HOST:PORT" + withTrace + " --no-fixed-schedule " + line, map[string]string{"t.jsonl": threeRows}, sees, traceIs + ", and --no-fixed-schedule" + note}
 }
 
-const ofLengths = "the trace says lengths and turns"
+const ofLengths = "lengths and turns come from the trace"
 
 var printedLoads = []printedLine{
 	{
@@ -80,7 +80,7 @@ var printedLoads = []printedLine{
 	{
 		aiperf, "DAG Benchmarks", "one that starts others in rounds", forkLine + "2",
 		map[string]string{"d.jsonl": `{"session_id": "start", "orchestrator": true, "rounds": 3, "think_time_ms": 20, "think_time_sigma": 0.6, "think_time_min_ms": 10, "spawns": ["fan-out-a", "fan-out-b"]}` + "\n" + branches},
-		"requests 6; all of min_tokens=4 4 4 5 5 5", "each round waits think_time_ms, whatever think_time_sigma says",
+		"requests 6; all of min_tokens=4 4 4 5 5 5", "each round waits think_time_ms; think_time_sigma has no effect",
 	},
 	{
 		aiperf, "DAG Benchmarks", "rounds of different ones", forkLine + "2",
@@ -168,7 +168,7 @@ benchmark:
 	loadLine("Load Generator Options Reference", "as many as may be without a first token", "--concurrency 20 --prefill-concurrency 5 --streaming --benchmark-duration 0.3", "requests more than 4; summary config.prefill-concurrency=5", ""),
 	loadLine("User-Centric Timing", "users who take turns", "--endpoint-type chat --streaming --user-centric-rate 20 --num-users 15 --concurrency 15", "requests 3; over 100ms; summary config.concurrency=15", ""),
 	loadLine("User-Centric Timing", "users with conversations of their own", "!--user-centric-rate 1.0 --num-users 15 --session-turns-mean 20 --shared-system-prompt-length 1000 --user-context-prompt-length 20000 --synthetic-input-tokens-mean 26 --osl 100 --num-dataset-entries 1000 --benchmark-duration 100",
-		"moonloop generate makes one with sessions", ofLengths),
+		"moonloop generate makes a trace with sessions", ofLengths),
 	loadLine("Warmup Phase", "so many requests before a rate", "--endpoint-type chat --streaming --request-rate 50 --warmup-request-count 3 --request-count 6", "requests 9; summary config.warmup-request-rate=50", ""),
 	loadLine("Warmup Phase", "so many at once", "--endpoint-type chat --streaming --concurrency 10 --warmup-concurrency 2 --warmup-request-count 3 --request-count 6", "requests 9", ""),
 	loadLine("Warmup Phase", "another rate", "--endpoint-type chat --streaming --request-rate 50 --warmup-request-rate 20 --warmup-duration 0.2 --benchmark-duration 0.3", "requests more than 4; summary config.warmup-request-rate=20", ""),
@@ -180,14 +180,14 @@ benchmark:
 		"requests more than 4; summary config.warmup-prefill-concurrency=2", ""),
 	loadLine("Warmup Phase", "as in production", "--endpoint-type chat --streaming --request-rate 50 --concurrency 20 --concurrency-ramp-duration 0.3 --warmup-request-rate 20 --warmup-concurrency 5 --warmup-concurrency-ramp-duration 0.1 --warmup-duration 0.2 --benchmark-duration 0.3",
 		"requests more than 4; summary config.warmup-request-rate=20; summary config.warmup-concurrency=5", ""),
-	loadLine("Warmup Phase", "whole conversations", "!--endpoint-type chat --streaming --session-turns-mean 5 --num-warmup-sessions 10 --request-count 500", "moonloop generate makes one with sessions", ofLengths),
+	loadLine("Warmup Phase", "whole conversations", "!--endpoint-type chat --streaming --session-turns-mean 5 --num-warmup-sessions 10 --request-count 500", "moonloop generate makes a trace with sessions", ofLengths),
 	loadLine("Gradual Ramping", "more and more at once", "--concurrency 10 --concurrency-ramp-duration 0.3 --request-count 12", "requests 12; summary config.concurrency-ramp-up=300ms", ""),
 	loadLine("Gradual Ramping", "a rising rate", "--request-rate 50 --request-rate-ramp-duration 0.2 --benchmark-duration 0.3", "requests more than 4; summary config.ramp-up=200ms", "the page's --duration is --benchmark-duration"),
 	loadLine("Gradual Ramping", "both", "--request-rate 50 --request-rate-ramp-duration 0.2 --concurrency 10 --concurrency-ramp-duration 0.2 --benchmark-duration 0.3", "requests more than 4; summary config.ramp-up=200ms; summary config.concurrency-ramp-up=200ms", "likewise"),
-	loadLine("Gradual Ramping", "more and more without a first token", "!--concurrency 100 --prefill-concurrency 20 --prefill-concurrency-ramp-duration 20 --synthetic-input-tokens-mean 8000", "moonloop generate makes a trace of chosen lengths", ofLengths),
+	loadLine("Gradual Ramping", "more and more without a first token", "!--concurrency 100 --prefill-concurrency 20 --prefill-concurrency-ramp-duration 20 --synthetic-input-tokens-mean 8000", "moonloop generate makes a trace with lengths of your choice", ofLengths),
 	loadLine("Arrival Patterns", "bursts", "--endpoint-type chat --streaming --request-rate 60 --arrival-pattern gamma --arrival-smoothness 0.3 --benchmark-duration 0.3", "requests more than 4; summary config.burstiness=0.3", ""),
 	loadLine("Arrival Patterns", "with a folder for the results", "--endpoint-type chat --streaming --request-rate 60 --arrival-pattern constant --benchmark-duration 0.3 --output-dir DIR/results/constant", "requests more than 4; file results/constant/summary.json", ""),
-	loadLine("Prefill Concurrency", "so many without a first token", "!--endpoint-type chat --streaming --concurrency 30 --prefill-concurrency 3 --synthetic-input-tokens-mean 16000 --output-tokens-mean 500 --request-count 100", "moonloop generate makes a trace of chosen lengths", ofLengths),
+	loadLine("Prefill Concurrency", "so many without a first token", "!--endpoint-type chat --streaming --concurrency 30 --prefill-concurrency 3 --synthetic-input-tokens-mean 16000 --output-tokens-mean 500 --request-count 100", "moonloop generate makes a trace with lengths of your choice", ofLengths),
 	loadLine("Time-Based Benchmarking", "for a time", "--endpoint-type chat --streaming --concurrency 10 --benchmark-duration 0.3", "requests more than 4", ""),
 	loadLine("Time-Based Benchmarking", "for a time, or so many", "--endpoint-type chat --streaming --request-rate 50 --benchmark-duration 60 --request-count 7", "requests 7", ""),
 	loadLine("Time-Based Benchmarking", "with a grace and a warm-up", "--endpoint-type chat --streaming --concurrency 5 --benchmark-duration 0.2 --benchmark-grace-period 60 --warmup-duration 0.2", "requests more than 4; summary config.grace=1m0s", ""),
@@ -229,6 +229,6 @@ benchmark:
 	{
 		vllm, "Benchmark CLI", "a dataset of texts", "!bench serve --backend vllm --model sim --base-url ENGINE --dataset-name sharegpt --dataset-path DIR/talk.json --num-prompts 10",
 		map[string]string{"talk.json": talk()},
-		"want timed_trace", "a replay sends a trace: --dataset FILE makes its prompts of such a text",
+		"want timed_trace", "a replay sends a trace: --dataset FILE makes its prompts from such a text",
 	},
 }

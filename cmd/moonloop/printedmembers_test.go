@@ -38,17 +38,17 @@ var printedMembers = []printedMember{
 	{"--backend", "verify", "--insecure-skip-verify", yes, "of https", "--backend kind=openai_http,target=https://127.0.0.1:1,verify=false --print-config" + ofTrace4, "output insecure-skip-verify: true", ""},
 	{"--backend", "http2", "--http2", yes, "", "--backend kind=openai_http,target=ENGINE,http2=false" + ofTrace4, "summary config.http2=false", ""},
 	{"--backend", "max_tokens", "--max-output-length", yes, "", "--backend kind=openai_http,target=ENGINE,max_tokens=1" + ofTrace4, "body max_completion_tokens=1", ""},
-	{"--backend", "extras.body", "--extra-inputs", yes, "wins over what a replay sends, ignore_eos among it", "--backend kind=openai_http,target=ENGINE,extras.body.ignore_eos=false,extras.body.top_k=20" + ofTrace4, "body ignore_eos=false; body top_k=20", ""},
+	{"--backend", "extras.body", "--extra-inputs", yes, "overrides what a replay sends, such as ignore_eos", "--backend kind=openai_http,target=ENGINE,extras.body.ignore_eos=false,extras.body.top_k=20" + ofTrace4, "body ignore_eos=false; body top_k=20", ""},
 	{"--backend", "extras.headers", "--header", yes, "", "--backend kind=openai_http,target=ENGINE,extras.headers.X-Team=a" + ofTrace4, "header X-Team=a", ""},
 	{"--backend", "extras.content extras.params", "", refused, "rows with messages have such contents; no query is added to the address", "!--backend kind=openai_http,target=ENGINE,extras.content.source_lang_code=en" + ofTrace4, "extras.body", ""},
-	{"--backend", "server_history multiturn_reasoning", "", partly, "false alone: a request has the conversation so far, as the trace says", "--backend kind=openai_http,target=ENGINE,server_history=false,multiturn_reasoning=false" + ofTrace4, "requests 4", ""},
+	{"--backend", "server_history multiturn_reasoning", "", partly, "only false: a request has the conversation so far, as in the trace", "--backend kind=openai_http,target=ENGINE,server_history=false,multiturn_reasoning=false" + ofTrace4, "requests 4", ""},
 	{"--backend", "tool_call_missing_behavior", "", ignored, "a replay waits for no tool call", "--backend kind=openai_http,target=ENGINE,tool_call_missing_behavior=ignore_continue" + ofTrace4, "requests 4", ""},
-	{"--backend", "api_routes", "", refused, "a path before those of the API belongs into target", "!--backend kind=openai_http,target=ENGINE,api_routes./v1/completions=/other/completions" + ofTrace4, "belongs into target", ""},
+	{"--backend", "api_routes", "", refused, "put a path that comes before those of the API into target", "!--backend kind=openai_http,target=ENGINE,api_routes./v1/completions=/other/completions" + ofTrace4, "belongs into target", ""},
 	{"--backend", "follow_redirects validate_backend", "", ignored, "", "--backend kind=openai_http,target=ENGINE,follow_redirects=true,validate_backend=false" + ofTrace4, "requests 4", ""},
 
 	{"--data", "kind path", "TRACE, --from", partly, "trace_synthetic, mooncake, weka and otel; JSON lines, an array, a table and Parquet", "--data kind=trace_synthetic,path=TRACE,time_scale=0.001" + toSim, "requests 4; rows of the trace; spread over the schedule", ""},
 	{"--data", "source.kind source.path", "TRACE", partly, "json_file, csv_file and parquet_file; nothing is downloaded", "--data kind=mooncake,source.kind=json_file,source.path=TRACE,time_scale=0.001" + toSim, "requests 4; rows of the trace", ""},
-	{"--data", "timestamp_column prompt_tokens_column output_tokens_column", "--map", yes, "of weka its own names alone", "--data kind=trace_synthetic,path=TRACE,timestamp_column=ts,prompt_tokens_column=isl,output_tokens_column=osl" + toSim, "requests 2; over 200ms; all of max_completion_tokens=3 4", `{"ts": 7, "isl": 40, "osl": 3}
+	{"--data", "timestamp_column prompt_tokens_column output_tokens_column", "--map", yes, "for weka, only its own names", "--data kind=trace_synthetic,path=TRACE,timestamp_column=ts,prompt_tokens_column=isl,output_tokens_column=osl" + toSim, "requests 2; over 200ms; all of max_completion_tokens=3 4", `{"ts": 7, "isl": 40, "osl": 3}
 {"ts": 7.2, "isl": 50, "osl": 4}
 `},
 	{"--data", "hash_ids_column hash_id_block_size", "--map, --block-size", yes, "", "--data kind=mooncake,path=TRACE,hash_ids_column=blocks,hash_id_block_size=64" + toSim, "requests 1; summary config.block-size=64", `{"timestamp": 7, "input_length": 100, "output_length": 3, "blocks": [1, 2]}
@@ -68,14 +68,14 @@ var printedMembers = []printedMember{
 	{"--profile", "poisson", "--request-rate", partly, "one rate", "--profile kind=poisson,rate=8" + toSim + ofTrace4, "requests 4; summary config.arrival=poisson; summary config.request-rate=8", ""},
 	{"--profile", "warmup warmup.percent warmup.mode cooldown.value", "--steady-from, --steady-to", partly, "of the time, not of the number of requests", "--profile kind=constant,rate=[8],warmup.percent=0.25,warmup.mode=prefer_duration,cooldown.value=0.01" + toSim + ofTrace4, "requests 4; output Steady", ""},
 	{"--profile", "rampup_duration", "--ramp-up, --concurrency-ramp-up", yes, "", "--profile kind=constant,rate=1000,rampup_duration=20" + toSim + ofTrace4, "requests 4; spread over the schedule", ""},
-	{"--profile", "sweep sweep_size strategy_type", "", refused, "moonloop search finds the load that an engine takes", "!--profile kind=sweep,sweep_size=10,strategy_type=poisson" + toSim + ofTrace4, "moonloop search", ""},
+	{"--profile", "sweep sweep_size strategy_type", "", refused, "moonloop search finds the highest load that an engine can handle", "!--profile kind=sweep,sweep_size=10,strategy_type=poisson" + toSim + ofTrace4, "moonloop search", ""},
 
-	{"--constraint", "max_requests count", "--max-requests", partly, "the trace ends there; GuideLLM lets requests under way end", "--constraint kind=max_requests,count=2" + toSim + ofTrace4, "requests 2", ""},
+	{"--constraint", "max_requests count", "--max-requests", partly, "this many rows are sent; GuideLLM also lets requests end that are then in flight", "--constraint kind=max_requests,count=2" + toSim + ofTrace4, "requests 2", ""},
 	{"--constraint", "max_duration seconds", "--max-duration", yes, "", "--constraint kind=max_duration,seconds=0.06" + toSim + ofTrace4, "requests fewer than 4", ""},
 	{"--constraint", "max_errors", "--abort-errors", yes, "", "--constraint kind=max_errors,count=3" + toSim + ofTrace4, "summary config.abort-errors=3", ""},
-	{"--constraint", "max_error_rate max_global_error_rate rate", "--abort-error-rate", partly, "of all requests so far, whatever window and minimum say", "--constraint kind=max_global_error_rate,rate=0.05,minimum=10" + toSim + ofTrace4, "summary config.abort-error-rate=0.05", ""},
+	{"--constraint", "max_error_rate max_global_error_rate rate", "--abort-error-rate", partly, "of all requests so far; window and minimum have no effect", "--constraint kind=max_global_error_rate,rate=0.05,minimum=10" + toSim + ofTrace4, "summary config.abort-error-rate=0.05", ""},
 	{"--constraint", "over_saturation", "", refused, reasons["noSaturation"], "!--constraint kind=over_saturation,min_seconds=30,mode=enforce" + toSim + ofTrace4, "--abort-error-rate", ""},
-	{"--data-loader", "samples num_workers shuffle", "--max-requests", partly, "shuffle=false alone: the order of the trace", "--data-loader kind=pytorch,samples=3,num_workers=4,shuffle=false" + toSim + ofTrace4, "requests 3", ""},
+	{"--data-loader", "samples num_workers shuffle", "--max-requests", partly, "only shuffle=false: the order of the trace", "--data-loader kind=pytorch,samples=3,num_workers=4,shuffle=false" + toSim + ofTrace4, "requests 3", ""},
 	{"--seed", "static value", "--seed", yes, "", "--seed kind=static,value=42" + toSim + ofTrace4, "summary config.seed=42", ""},
 	{"--tokenizer", "huggingface_auto model load_kwargs", "", ignored, reasons["noTokenizer"], "--tokenizer kind=huggingface_auto,model=gpt2,load_kwargs.use_fast=false" + toSim + ofTrace4, "requests 4", ""},
 	{"--output", "json csv html plot path dpi", "--out", partly, "the folder of path gets all files", "--output kind=plot,path=DIR/res/plot.png,dpi=72" + toSim + ofTrace4, "file res/report.html", ""},

@@ -24,9 +24,9 @@ func talkLine(page, about, line, sees, note string) printedLine {
 }
 
 const (
-	makesSessions = "moonloop generate makes one with sessions"
-	makesLengths  = "moonloop generate makes a trace of chosen lengths"
-	talksAre      = "--input-file and --custom-dataset-type are added, lengths and turns are the file's"
+	makesSessions = "moonloop generate makes a trace with sessions"
+	makesLengths  = "moonloop generate makes a trace with lengths of your choice"
+	talksAre      = "--input-file and --custom-dataset-type are added, lengths and turns come from the file"
 	gridOf        = `
 benchmark:
   model: sim
@@ -51,24 +51,24 @@ var printedTalks = []printedLine{
 
 	{aiperf, "README", "without a trace", "!profile --model sim --streaming --endpoint-type chat --tokenizer ibm-granite/granite-4.0-micro --url ENGINE --concurrency 5 --request-count 10", nil, "makes one of chosen lengths", "moonloop generate makes a trace"},
 	loadLine("README", "with a trace", "--streaming --endpoint-type chat --tokenizer ibm-granite/granite-4.0-micro --concurrency 5 --request-count 10", "requests 10; summary config.concurrency=5", ""),
-	{guidellm, "README", "rates that rise, of prompts that are made up", "!benchmark --target ENGINE --profile sweep --max-seconds 30 --data prompt_tokens=256,output_tokens=128", nil, "prompt_tokens: a replay sends a trace", "moonloop generate makes a trace, moonloop search finds the load that an engine takes"},
+	{guidellm, "README", "rates that rise, of prompts that are made up", "!benchmark --target ENGINE --profile sweep --max-seconds 30 --data prompt_tokens=256,output_tokens=128", nil, "prompt_tokens: a replay sends a trace", "moonloop generate makes a trace, moonloop search finds the highest load that an engine can handle"},
 	{guidellm, "README", "a rate, of prompts that are made up", "!benchmark --target ENGINE --profile constant --rate 10 --max-seconds 20 --data prompt_tokens=128,output_tokens=256", nil, "prompt_tokens: a replay sends a trace", "moonloop generate makes a trace"},
-	{guidellm, "README", "a rate", "benchmark --target ENGINE --profile constant --rate 50 --max-seconds 20 --data DIR/t.jsonl", map[string]string{"t.jsonl": threeRows}, "requests 3; summary config.request-rate=50", "the trace is in the place of lengths"},
+	{guidellm, "README", "a rate", "benchmark --target ENGINE --profile constant --rate 50 --max-seconds 20 --data DIR/t.jsonl", map[string]string{"t.jsonl": threeRows}, "requests 3; summary config.request-rate=50", "lengths come from the trace"},
 	{guidellm, "README", "a data set of a hub", "!benchmark run --target ENGINE --data abisee/cnn_dailymail --data-args {\"name\":\"3.0.0\"} --data-column-mapper {\"text_column\":\"article\"}", nil, "--data-column-mapper: a flag of GuideLLM", "--map names the fields of a trace"},
 	{guidellm, "README", "chats of a file", "benchmark --target ENGINE --request-type chat_completions --data DIR/t.jsonl", map[string]string{"t.jsonl": threeRows}, "requests 3; path /v1/chat/completions", ""},
 	{guidellm, "README", "embeddings of prompts that are made up", "!benchmark run-embeddings --target ENGINE --model text-embedding-3-small --data prompt_tokens=256 --max-requests 100", nil, "prompt_tokens: a replay sends a trace", "moonloop generate makes a trace"},
-	{guidellm, "README", "embeddings", "benchmark run-embeddings --target ENGINE --model sim --data DIR/t.jsonl --max-requests 100", map[string]string{"t.jsonl": threeRows}, "requests 3; path /v1/embeddings", "the trace is in the place of lengths"},
+	{guidellm, "README", "embeddings", "benchmark run-embeddings --target ENGINE --model sim --data DIR/t.jsonl --max-requests 100", map[string]string{"t.jsonl": threeRows}, "requests 3; path /v1/embeddings", "lengths come from the trace"},
 	loadLine("Request Rate with Max Concurrency", "gaps by chance, as printed", "!--endpoint-type chat --endpoint /v1/chat/completions --streaming --concurrency 100 --request-rate 200 --request-rate-mode poisson --random-seed 42 --request-count 500 --synthetic-input-tokens-mean 500 --output-tokens-mean 200", makesLengths, ofLengths),
 	loadLine("Request Rate with Max Concurrency", "equal gaps, as printed", "!--endpoint-type chat --endpoint /v1/chat/completions --streaming --concurrency 50 --request-rate 50 --request-rate-mode constant --request-count 300 --synthetic-input-tokens-mean 800 --output-tokens-mean 400", makesLengths, ofLengths),
 	loadLine("Request Rate with Max Concurrency", "gaps by chance", "--endpoint-type chat --endpoint /v1/chat/completions --streaming --concurrency 100 --request-rate 200 --request-rate-mode poisson --random-seed 42 --request-count 20",
 		"requests 20; summary config.concurrency=100; summary config.request-rate=200; summary config.arrival=poisson; summary config.seed=42", "the lengths of synthetic prompts are left out"),
 	loadLine("Request Rate with Max Concurrency", "equal gaps", "--endpoint-type chat --endpoint /v1/chat/completions --streaming --concurrency 50 --request-rate 50 --request-rate-mode constant --request-count 6",
-		"requests 6; over 100ms; summary config.concurrency=50; summary config.arrival=constant", "likewise; what a full ceiling holds back goes as soon as there is room, where AIPerf lets a new conversation go"),
+		"requests 6; over 100ms; summary config.concurrency=50; summary config.arrival=constant", "likewise; a request that the limit holds back is sent as soon as there is room, where AIPerf starts a new conversation"),
 	loadLine("Request Rate with Max Concurrency", "no gaps", "--arrival-pattern concurrency_burst --concurrency 2 --request-count 4", "requests 4; summary config.concurrency=2", "the page names the pattern alone"),
 	loadLine("Time Slicing", "figures of each slice", "--benchmark-duration 0.3 --slice-duration 0.1 --artifact-dir DIR/slices", "requests more than 4; file slices/series.csv; summary config.slice=100ms", "--artifact-dir is added; slices begin with the run, AIPerf's with the clock"),
 
-	loadLine("Parameter Sweeping", "several ceilings", "!--endpoint-type chat --concurrency 10,20,30,40 --num-prompts 1000", "one run has one setting", "start a replay for each, and moonloop report sets them side by side; moonloop search finds the best"),
-	loadLine("Parameter Sweeping", "several ceilings, each several times", "!--concurrency 10,20,30,40 --num-profile-runs 5 --parameter-sweep-mode independent", "one run has one setting", "likewise"),
+	loadLine("Parameter Sweeping", "several ceilings", "!--endpoint-type chat --concurrency 10,20,30,40 --num-prompts 1000", "a run has one setting", "start a replay for each, and compare them with moonloop report; moonloop search finds the best"),
+	loadLine("Parameter Sweeping", "several ceilings, each several times", "!--concurrency 10,20,30,40 --num-profile-runs 5 --parameter-sweep-mode independent", "a run has one setting", "likewise"),
 	{
 		aiperf, "Parameter Sweeps and Multi-Run Statistics", "a grid, by a file of settings", "!profile --config DIR/sweep.yaml",
 		map[string]string{"t.jsonl": threeRows, "sweep.yaml": gridOf + `
@@ -76,7 +76,7 @@ sweep:
   type: grid
   variables: {phases.profiling.concurrency: [8, 32, 64, 128], phases.profiling.rate: [10, 50, 100]}
 `},
-		"sweep: one run has one setting", "likewise",
+		"sweep: a run has one setting", "likewise",
 	},
 	{
 		aiperf, "Parameter Sweeps and Multi-Run Statistics", "scenarios, by a file of settings", "!profile --config DIR/sweep.yaml",
@@ -85,7 +85,7 @@ sweep:
   type: scenarios
   runs: [{name: chat, phases: [{name: profiling, rate: 100}]}, {name: summaries, phases: [{name: profiling, concurrency: 16}]}]
 `},
-		"sweep: one run has one setting", "likewise",
+		"sweep: a run has one setting", "likewise",
 	},
 	{
 		aiperf, "Parameter Sweeps and Multi-Run Statistics", "several runs, by a file of settings", "profile --config DIR/runs.yaml",
@@ -94,6 +94,6 @@ multi_run: {num_runs: 2, cooldown_seconds: 0.1, confidence_level: 0.95, set_cons
 random_seed: 42
 artifacts: {dir: DIR/runs, summary: [json]}
 `},
-		"requests 6; file runs/run-2/summary.json", "moonloop compare says how sure the difference of two series of runs is",
+		"requests 6; file runs/run-2/summary.json", "moonloop compare says how certain the difference between two series of runs is",
 	},
 }

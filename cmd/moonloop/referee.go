@@ -61,7 +61,7 @@ func newRefereeCommand() *cobra.Command {
 			if len(args) == 1 {
 				return nil
 			}
-			return hintError{fmt.Errorf("%s takes one file, and %d given", cmd.Name(), len(args)), "name the file that `moonloop simulate --record` wrote"}
+			return hintError{fmt.Errorf("%s takes one file, but %d were given", cmd.Name(), len(args)), "name the file that `moonloop simulate --record` wrote"}
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
@@ -81,7 +81,7 @@ func newRefereeCommand() *cobra.Command {
 func (f *judgeFlags) schedule(ctx context.Context, stdin io.Reader) (*referee.Schedule, error) {
 	switch {
 	case f.judge.Rate != nil && f.speedup != 1:
-		return nil, errors.New("--speedup is of a trace's times: with rate=R, give the rate that was asked for")
+		return nil, errors.New("--speedup divides the times of a trace: with rate=R, give the rate that was asked for")
 	case f.judge.Rate != nil:
 		return f.judge.Rate, nil
 	case f.judge.Trace == "":
@@ -182,7 +182,7 @@ func refereeFacts(j *referee.Judgement) [][]string {
 	default:
 		by = "the number in " + by
 	}
-	add("requests are known by", "%s", by)
+	add("requests are identified by", "%s", by)
 	add("missing, extra", "%d, %d", j.Missing, j.Extra)
 	if j.Reordered != nil {
 		add("out of order", "%d", *j.Reordered)
@@ -199,11 +199,11 @@ func refereeFacts(j *referee.Judgement) [][]string {
 		case "X-Request-Id":
 			by = c.PairedBy
 		case "start":
-			by = "when it says that it sent them"
+			by = "the times at which it says that it sent them"
 		case "order":
 			by = "their order"
 		}
-		add(c.Tool+" tells of", "%d requests, %d failed; known by %s; %d the engine did not see, of %d it does not tell", c.Claims, c.Failed, by, c.Unknown, c.Untold)
+		add(c.Tool+" reports", "%d requests, %d failed; identified by %s; %d of them never reached the engine; %d others did, and are not reported", c.Claims, c.Failed, by, c.Unknown, c.Untold)
 		if c.OtherGaps > 0 {
 			add("gaps not compared", "%d requests have another number of gaps than the engine wrote", c.OtherGaps)
 		}

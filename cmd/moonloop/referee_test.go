@@ -157,7 +157,7 @@ func TestRefereeRefuses(t *testing.T) {
 		"referee " + record:                                        "nothing says what the load generator was asked for",
 		"referee --judge rate=1":                                   "takes one file",
 		"referee " + record + " --judge " + trace:                  "row 0 has no timestamp",
-		"referee " + record + " --judge rate=1 --speedup 2":        "--speedup is of a trace's times",
+		"referee " + record + " --judge rate=1 --speedup 2":        "--speedup divides the times of a trace",
 		"referee " + trace + " --judge rate=1":                     "no headers_ns",
 		"referee " + record + " --judge rate=1 --export " + trace:  "its form is not known",
 		"referee " + record + " --judge rate=1 --skip 1":           "the engine saw no request",

@@ -139,7 +139,7 @@ func (s *traces) trace(b *strings.Builder, t capture.TraceResult, general []moon
 		line(b, "", reason)
 	}
 	if len(m.HashKeys) > 1 {
-		fmt.Fprintf(b, "  warning: %d keys: the same prompt under two of them is two prompts, so that the trace shares\n"+
+		fmt.Fprintf(b, "  warning: %d keys: the same prompt under two of them is two prompts, so the trace shares\n"+
 			"           less than the traffic did; give all collectors one key: $%s\n", len(m.HashKeys), hashKeyEnv)
 	}
 }

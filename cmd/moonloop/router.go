@@ -76,16 +76,15 @@ func instanceCells(r *study.Router, i *study.Instance) []string {
 // routerNotes describe where the prompt tokens went that one infinite cache would have had.
 func routerNotes(runs []*study.Router) (notes []string) {
 	for _, r := range runs {
-		less := func(n int64) string { return fmt.Sprintf("%.2f points less", 100*r.Share(n)) }
-		note := fmt.Sprintf("%s: one infinite cache has %.2f %%, the best routing that was found %s, this one again %s", r.Dir, 100*r.Share(r.Infinite),
-			less(r.Infinite-r.Best), less(r.Best-r.Routed))
+		points := func(n int64) string { return fmt.Sprintf("%.2f points", 100*r.Share(n)) }
+		note := fmt.Sprintf("%s: one infinite cache would have %.2f %%; of that, the best routing found loses %s, this routing another %s", r.Dir, 100*r.Share(r.Infinite), points(r.Infinite-r.Best), points(r.Best-r.Routed))
 		switch {
 		case r.Cached == nil:
-			note += "; the engines do not say what they had"
+			note += "; the engines do not report cached tokens"
 		case *r.Cached <= r.Routed:
-			note += fmt.Sprintf(", and the engines had again %s (evicted, or never kept)", less(r.Routed-*r.Cached))
+			note += fmt.Sprintf(", and the engines another %s (evicted, or never kept)", points(r.Routed-*r.Cached))
 		default:
-			note += fmt.Sprintf(", but the engines had %.2f points more (a warm cache, or a larger one than --cache-tokens)", 100*r.Share(*r.Cached-r.Routed))
+			note += fmt.Sprintf("; but the engines had %s more than that (a warm cache, or a larger one than --cache-tokens)", points(*r.Cached-r.Routed))
 		}
 		notes = append(notes, note)
 		if r.LeftOut > 0 {

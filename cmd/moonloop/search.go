@@ -255,7 +255,7 @@ func replayOf(cmd *cobra.Command, trace string, args []string, whose string, ref
 		return nil, err
 	}
 	if fs.NArg() > 0 {
-		return nil, fmt.Errorf("%q is no flag", fs.Arg(0))
+		return nil, fmt.Errorf("%q is not a flag", fs.Arg(0))
 	}
 	_ = f.args.Set("trace", trace)
 	if err := f.apply(verb); err != nil {
@@ -441,7 +441,7 @@ func trialText(t study.Trial) string {
 		if len(t.Reasons) > 0 {
 			why += " (" + strings.Join(t.Reasons, ", ") + ")"
 		}
-		parts = append(parts, "no evidence, its verdict is "+why)
+		parts = append(parts, "not counted, because its verdict is "+why)
 	case t.Met:
 		parts = append(parts, "met")
 	default:
@@ -455,7 +455,7 @@ func (f *searchFlags) text(c *study.Capacity) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "capacity: %s\n", c.Headline(loadNames[f.vary]))
 	if c.First != "" {
-		fmt.Fprintf(&b, "gave way first: %s\n", c.First)
+		fmt.Fprintf(&b, "first objective missed: %s\n", c.First)
 	}
 	if c.Knee > 0 {
 		fmt.Fprintf(&b, "greatest goodput: at %.3g\n", c.Knee)
@@ -480,7 +480,7 @@ func (f *searchFlags) text(c *study.Capacity) string {
 			answer = "met"
 		}
 		if !trial.Evidence {
-			answer = "no evidence: " + trial.Verdict
+			answer = "not counted: " + trial.Verdict
 		}
 		t.AppendRow(append(row, fmt.Sprintf("%.3g %%", trial.Failed), trial.Number, answer))
 	}

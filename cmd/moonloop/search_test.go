@@ -124,7 +124,7 @@ func TestSearchRefusals(t *testing.T) {
 		"a b --objective ttft.p99<2s":                            "search takes one trace, and 2 were given",
 		"trace.jsonl" + end:                                      "no objective is given",
 		begin:                                                    "url: none given",
-		begin + end + " more":                                    `"more" is no flag`,
+		begin + end + " more":                                    `"more" is not a flag`,
 		begin + end + " --colour":                                "--colour",
 		begin + end + " --out x":                                 "--out cannot be given for the probes of a search",
 		begin + end + " --request-rate 5":                        "replace the arrival times",

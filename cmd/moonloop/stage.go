@@ -213,7 +213,7 @@ func (s *stage) download(ctx context.Context, url string) (string, error) {
 	for _, o := range list {
 		below := filepath.FromSlash(strings.TrimPrefix(strings.TrimPrefix(o.URL, url), "/"))
 		if below != "" && !filepath.IsLocal(below) {
-			return "", fmt.Errorf("%s: the key is no name of a file", o.URL)
+			return "", fmt.Errorf("%s: the key is not the name of a file", o.URL)
 		}
 		g.Go(func() error {
 			file := filepath.Join(local, below)

@@ -50,7 +50,7 @@ func (f *traceFlags) options(cmd *cobra.Command) capture.Options {
 	return opt
 }
 
-// begin checks the output files, as far as possible in advance. With runs, replays have separate traces next to it.
+// begin checks the output files, as far as possible in advance. If runs is true, replays have their own traces next to the output file.
 func (f *traceFlags) begin(runs bool, inputs ...string) (*traces, error) {
 	t := &traces{traceFlags: f, outputs: outputs{out: f.out, force: f.force, runs: runs && f.Replays != capture.ReplaysDrop}}
 	for _, name := range inputs {

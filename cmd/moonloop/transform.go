@@ -97,14 +97,14 @@ func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err err
 	case f.append && f.merge:
 		return errors.New("--append puts traces one after the other, --merge runs them at the same time: give only one of them")
 	case len(names) > 1 && !f.append && !f.merge:
-		return hintError{fmt.Errorf("%d traces are given, and nothing says how they become one", len(names)), "--append puts one after the other, --merge has them at the same time"}
+		return hintError{fmt.Errorf("%d traces are given, but not how to combine them", len(names)), "--append puts one after the other, --merge has them at the same time"}
 	case f.append:
 		c.Join = transform.JoinAppend
 	case f.merge:
 		c.Join = transform.JoinMerge
 	}
 	if c.InputScale != 1 && c.PrefixScale != 1 {
-		return errors.New("--input-scale scales the shared prefix, too, so that --prefix-scale cannot be given with it: pipe one transformation into another")
+		return errors.New("--input-scale scales the shared prefix, too, so --prefix-scale cannot be used with it: pipe one transformation into another")
 	}
 	for _, same := range []*float64{&c.InputScale, &c.PrefixScale} {
 		if *same == 1 {

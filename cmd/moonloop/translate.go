@@ -148,13 +148,13 @@ var otherCommands = map[string]string{
 	"analyze":          "moonloop report makes a page of the folder of a run",
 	"plot":             "moonloop report makes a page of the folders of runs",
 	"preprocess":       "moonloop convert reads files of other formats, moonloop transform changes lengths",
-	"sweep":            "moonloop search finds the load that an engine takes",
+	"sweep":            "moonloop search finds the highest load that an engine can handle",
 
 	"bench throughput":   noServer,
 	"bench latency":      noServer,
 	"bench startup":      noServer,
 	"bench mm-processor": noServer,
-	"bench sweep":        "moonloop search finds the load that an engine takes; start a replay for each setting, and moonloop report sets them side by side",
+	"bench sweep":        "moonloop search finds the highest load that an engine can handle; start a replay for each setting, and moonloop report sets them side by side",
 }
 
 const noServer = "it measures an engine in its own process; start the engine's server, and send it a trace, which moonloop generate makes of chosen lengths"
@@ -194,8 +194,8 @@ const ofVLLM = "bench serve"
 
 // otherDatasets says what to use in the place of vLLM's datasets.
 var otherDatasets = map[string]string{
-	"sharegpt":          "--dataset FILE makes the prompts of one of such a text",
-	"sonnet":            "--dataset FILE makes the prompts of one of such a text",
+	"sharegpt":          "--dataset FILE makes the prompts of a trace from such a text",
+	"sonnet":            "--dataset FILE makes the prompts of a trace from such a text",
 	"custom":            "of a file of prompts, name the file as the trace, with --map text_input=prompt --no-fixed-schedule",
 	"burstgpt":          "name the file as the trace, with --from burstgpt",
 	"random":            "moonloop generate makes one of chosen lengths",

@@ -120,7 +120,7 @@ func (w *worker) joined(span ptrace.Span) {
 	}
 }
 
-// prompt fills in the prompt, if the attributes show nothing else.
+// prompt fills in a prompt from the attributes about it, and ignores the others. It returns false if the prompt is unknown.
 func (w *worker) prompt(attributes pcommon.Map, p *journal.Prompt) bool {
 	var reading promptReading
 	for key, v := range attributes.All() {

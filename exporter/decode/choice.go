@@ -52,7 +52,7 @@ func (c *choice) shrink() {
 	}
 }
 
-// sampled is traces with sampling.
+// sampled does the work of traces for the records of a sample only.
 func (w *worker) sampled(td ptrace.Traces, visit func(journal.Record) error) error {
 	c, s := &w.choice, w.sampling
 	c.marks = c.marks[:0]

@@ -27,7 +27,7 @@ type Options struct {
 	Directory string // created with mode 0700 if it does not exist
 	Name      string // beginning of the name of each file; only one Journal at a time can use a name in a directory
 
-	// MaxBytes is the size from which on a segment is closed. 0 = DefaultMaxBytes. A segment that will be compiled lasts at least a grace
+	// MaxBytes is the size at which a segment is closed. 0 = DefaultMaxBytes. A segment that will be compiled lasts at least a grace
 	// period, even if it reaches the size earlier.
 	MaxBytes int64
 	// MaxAge is the age at which a segment with records is closed; 0 = never. If it divides a day, segments end at its multiples since
@@ -75,7 +75,7 @@ func (o *Options) Validate() error {
 	case o.Grace < 0 || o.Grace > MaxGrace:
 		return fmt.Errorf("grace period is %v: it must be between 0 and %v", o.Grace, MaxGrace)
 	case o.Retention.MaxBytes < 0 || o.Retention.MaxAge < 0:
-		return fmt.Errorf("retention of %d bytes and %v: neither must be below 0, and 0 is no bound", o.Retention.MaxBytes, o.Retention.MaxAge)
+		return fmt.Errorf("retention of %d bytes and %v: neither must be below 0, and 0 means no bound", o.Retention.MaxBytes, o.Retention.MaxAge)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ import (
 // Conversation is one user's visit to the demonstration's application.
 type Conversation struct {
 	ID     string
-	Start  time.Duration // after the application's own
+	Start  time.Duration // after the start of the application
 	System string
 	Turns  []Turn
 }
@@ -40,7 +40,7 @@ type Turn struct {
 	Reply    int // tokens
 }
 
-// The approximate times of the simulated engine for a turn, with which the plan of a production keeps its duration.
+// The approximate times that the simulated engine needs for a turn. Plan uses them to keep the visits within their duration.
 const (
 	prefillTime = 80 * time.Millisecond
 	tokenTime   = 10 * time.Millisecond
@@ -81,8 +81,8 @@ func (p Prose) Words(median, sigma float64) int {
 	return int(min(2000, median*math.Exp(sigma*p.NormFloat64())))
 }
 
-// Application is an application in front of an engine: it has conversations, requests streamed replies, and writes spans by the GenAI
-// conventions, including the content of the messages.
+// Application is an application in front of an engine: it has conversations, requests streamed replies, and writes spans that follow the
+// GenAI conventions and contain the text of the messages.
 type Application struct {
 	Engine string // base URL
 	Tracer trace.Tracer
@@ -121,8 +121,8 @@ type chatMessage struct {
 	Content string `json:"content"`
 }
 
-// visit holds one conversation. Every turn is a request to the application, and a trace: the session stands on the
-// application's span, the call of the model below it.
+// visit holds one conversation. Every turn is a request to the application, and an OTel trace of its own. The application's span names the
+// session; the span of the model call is its child.
 func (a *Application) visit(ctx context.Context, c Conversation) {
 	history := []chatMessage{{"system", c.System}}
 	for _, t := range c.Turns {
@@ -180,7 +180,7 @@ type chatReply struct {
 	first        time.Duration // from the request to the first token
 }
 
-// chat asks the engine, and writes the span of it.
+// chat sends a request to the engine, and writes its span.
 func (a *Application) chat(ctx context.Context, history []chatMessage, tokens int) (chatReply, error) {
 	ctx, span := a.Tracer.Start(ctx, semconv.OperationChat+" "+model, trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		attribute.String(semconv.GenAIOperationName, semconv.OperationChat),

@@ -109,7 +109,7 @@ func (s *Service) ofRun(serve func(http.ResponseWriter, *http.Request, *run) err
 		one := s.byID[r.PathValue("id")]
 		s.mu.Unlock()
 		if one == nil {
-			return problemf(http.StatusNotFound, "there is no run of this id; GET /v1/runs lists those that there are")
+			return problemf(http.StatusNotFound, "there is no run with this id; GET /v1/runs lists all runs")
 		}
 		return serve(w, r, one)
 	}

@@ -315,7 +315,7 @@ func TestRun(t *testing.T) {
 	if a := b.do("DELETE", "/v1/runs/"+it.ID, ""); a.status != http.StatusNoContent {
 		t.Errorf("remove: %d %s", a.status, a.body)
 	}
-	b.refused(b.do("GET", "/v1/runs/"+it.ID, ""), http.StatusNotFound, "no run of this id")
+	b.refused(b.do("GET", "/v1/runs/"+it.ID, ""), http.StatusNotFound, "no run with this id")
 	if _, err := os.Stat(filepath.Join(b.folder, it.ID)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the folder of a removed run: %v", err)
 	}
@@ -366,8 +366,8 @@ func TestRefusals(t *testing.T) {
 		{"GET", "/nothing", "", []string{"Authorization", ""}, 401, "no token"},
 		{"GET", "/nothing", "", nil, 404, "/openapi.json lists"},
 		{"PUT", "/v1/runs", "", nil, 405, "POST"},
-		{"GET", "/v1/runs/0123456789abcdef", "", nil, 404, "no run of this id"},
-		{"GET", "/v1/runs/..%2f..", "", nil, 404, "no run of this id"},
+		{"GET", "/v1/runs/0123456789abcdef", "", nil, 404, "no run with this id"},
+		{"GET", "/v1/runs/..%2f..", "", nil, 404, "no run with this id"},
 		{"POST", "/v1/runs", "", nil, 400, "not a JSON object"},
 		{"POST", "/v1/runs", "null", nil, 400, "trace: none given"},
 		{"POST", "/v1/runs", `[1]`, nil, 400, "not a JSON object"},
@@ -380,9 +380,9 @@ func TestRefusals(t *testing.T) {
 		{"POST", "/v1/runs", `{"trace": "short.jsonl", "speedup": "` + strings.Repeat("1", 300<<10) + `"}`, nil, 413, "bytes"},
 		{"POST", "/v1/runs", `{"trace": "short.jsonl"}`, []string{"Content-Type", "text/plain"}, 415, "want application/json"},
 		{"POST", "/v1/runs", `x`, []string{"Content-Type", "multipart/form-data"}, 400, "cannot be read"},
-		{"POST", "/v1/runs", `{"trace": "../runs/x"}`, nil, 400, "no file in the service's folder"},
-		{"POST", "/v1/runs", `{"trace": "/etc/passwd"}`, nil, 400, "no file in the service's folder"},
-		{"POST", "/v1/runs", `{"trace": "link.jsonl"}`, nil, 400, "no file in the service's folder"},
+		{"POST", "/v1/runs", `{"trace": "../runs/x"}`, nil, 400, "not a file in the service's folder"},
+		{"POST", "/v1/runs", `{"trace": "/etc/passwd"}`, nil, 400, "not a file in the service's folder"},
+		{"POST", "/v1/runs", `{"trace": "link.jsonl"}`, nil, 400, "not a file in the service's folder"},
 		{"POST", "/v1/runs", `{"trace": "sub"}`, nil, 400, "not a regular file"},
 		{"POST", "/v1/runs", `{"trace": "http://127.0.0.1:1/trace.jsonl"}`, nil, 400, "there is no such file"},
 		{"POST", "/v1/runs", `{"trace": "-"}`, nil, 400, "there is no such file"},

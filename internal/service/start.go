@@ -201,7 +201,7 @@ func (s *Service) find(o order, id string) (string, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return "", problemf(http.StatusBadRequest, "trace %q: there is no such file in the service's folder of traces", o.trace)
 	case err != nil: // also for a path outside the folder
-		return "", problemf(http.StatusBadRequest, "trace %q: it is no file in the service's folder of traces", o.trace)
+		return "", problemf(http.StatusBadRequest, "trace %q: it is not a file in the service's folder of traces", o.trace)
 	case !info.Mode().IsRegular():
 		return "", problemf(http.StatusBadRequest, "trace %q: it is not a regular file", o.trace)
 	}

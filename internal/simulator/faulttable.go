@@ -55,7 +55,7 @@ var faultTable = []faultKind{
 	{name: "silent-end", about: "a clean end without finish reason, usage and [DONE]", mid: func(x *exchange) error { return x.endWith("") }},
 	{name: "done-only", about: "[DONE] without a finish reason", mid: func(x *exchange) error { return x.endWith("data: [DONE]\n\n") }},
 	{name: "malformed-event", about: "an event whose JSON breaks off", mid: func(x *exchange) error { return x.endWith(`data: {"choices":[{"delta":{` + "\n\n") }},
-	{name: "bad-framing", about: "a chunk of HTTP whose length is no number", mid: (*exchange).breakFraming},
+	{name: "bad-framing", about: "a chunk of HTTP whose length is not a number", mid: (*exchange).breakFraming},
 	{name: "endless-line", about: "a line of 64 MiB in the stream", mid: (*exchange).endlessLine},
 
 	// The reply is complete, but unusual in its timing or its writes.

@@ -147,7 +147,7 @@ func (a *Arrivals) Stats() ArrivalStats {
 	if s.Span > 0 {
 		s.Rate = float64(a.rows) / s.Span * 1000
 	} else {
-		s.Undefined.add("all timestamps are equal, so that there is no span", "rate_per_second", "gap_cv", "timestamp_gap_ms")
+		s.Undefined.add("all timestamps are equal, so there is no span", "rate_per_second", "gap_cv", "timestamp_gap_ms")
 	}
 	if a.rows > 1 {
 		s.GapMean = s.Span / float64(a.rows-1)

@@ -22,8 +22,8 @@ const (
 )
 
 // trunkLimit returns the number of rows above which a block belongs to the trunk, for a sample or for copies: 1 % of the rows, but at least
-// the number that tells a trunk from a conversation. A sample keeps clusters whole, so blocks with few references in a sample belong to
-// clusters, unless such clusters were too large for sampling.
+// the number that distinguishes a trunk from a conversation. A sample keeps clusters whole, so blocks with few references in a sample
+// belong to clusters, unless such clusters were too large for sampling.
 func trunkLimit(rows int, share float64) float64 {
 	limit := float64(rows) / 100
 	if share < 1 {

@@ -28,7 +28,8 @@ type Rows interface {
 type Source struct {
 	Name string // for messages
 	Open func() (Rows, error)
-	// Waits says that reading may wait for a writer, as with a pipe. Such rows are read when they are needed; others are read ahead.
+	// Waits is true if reading may wait for a writer, as with a pipe. Rows of such a source are read when they are needed; those of other
+	// sources are read ahead.
 	Waits bool
 	// Trunk is the trunk of the trace from its sidecar; nil = computed from its first rows. Sampling needs it.
 	Trunk *mooncake.Trunk
@@ -218,7 +219,7 @@ func openJoined(c *Config, sources []Source) (*joined, error) {
 		return j, errors.New("no trace is given: name one")
 	}
 	if len(sources) > 1 && c.Join == JoinNone {
-		return j, fmt.Errorf("%d traces are given, and nothing says how they become one: append puts one after the other, merge has them at the same time", len(sources))
+		return j, fmt.Errorf("%d traces are given, but not how to combine them: append puts one after the other, merge overlays them in time", len(sources))
 	}
 	for i, s := range sources {
 		in, err := openInput(c, s, i, c.ordered(len(sources)))
@@ -231,7 +232,7 @@ func openJoined(c *Config, sources []Source) (*joined, error) {
 		case i == 0:
 			j.block, j.fine = block, fine
 		case block != j.block:
-			return j, fmt.Errorf("%s has blocks of %d tokens, %s of %d: bring both to one size with a transformation of their own first", s.Name, block, sources[0].Name, j.block)
+			return j, fmt.Errorf("%s has blocks of %d tokens, and %s has blocks of %d: first transform one of them, so that both have blocks of one size", s.Name, block, sources[0].Name, j.block)
 		case fine != 0 && j.fine != 0 && fine != j.fine:
 			return j, fmt.Errorf("%s has fine blocks of %d tokens, %s of %d: they cannot be in one trace", s.Name, fine, sources[0].Name, j.fine)
 		default:

@@ -76,7 +76,7 @@ func (c *CollectorConfig) Annotator() (*Annotator, error) {
 // Warn logs settings that work but are probably not intended.
 func (a *Annotator) Warn(logger *zap.Logger) {
 	if a.config.Key.IsZero() {
-		logger.Warn("hash_key is empty: prompts and sessions are hashed under a random key, so that nothing matches what another "+
+		logger.Warn("hash_key is empty: prompts and sessions are hashed under a random key, so nothing matches what another "+
 			"Collector wrote, or this one before a restart; set it to the same 32 bytes or more on all of them, "+
 			"for instance to ${env:MOONLOOP_HASH_KEY}",
 			zap.String("key_fingerprint", a.fingerprint))

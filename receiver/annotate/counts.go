@@ -41,7 +41,7 @@ type Counts struct {
 	Dialects map[genai.Dialect]int64
 	// Identities counts the annotated inference spans by identity, including those made from log records.
 	Identities map[string]int64
-	Sessions   int64 // spans with the twin of their session id
+	Sessions   int64 // spans to which a keyed hash of their session id was added
 
 	WithoutTokens int64 // annotated ones without a count of input or of output tokens
 	Completed     int64 // those whose input or output excluded cached or reasoning tokens: these were added

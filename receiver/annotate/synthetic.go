@@ -128,7 +128,7 @@ func (w *worker) request(rec *genai.Record, resource pcommon.Resource, log plog.
 	return id.kind
 }
 
-// spanID derives the id of a span. It is keyed like the twin of a session; the prefix distinguishes the two.
+// spanID derives the id of a span. It is a keyed hash, as for sessions; the prefix keeps the two apart.
 func (w *worker) spanID(kind, of string) (id pcommon.SpanID) {
 	_, _ = hex.Decode(id[:], []byte(w.config.Key.Session("moonloop span id\x00"+kind+"\x00"+of))) // 16 digits
 	if id.IsEmpty() {

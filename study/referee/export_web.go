@@ -32,7 +32,7 @@ func claimVegeta(value []byte, e *Export) error {
 
 func (e *Export) vegeta(seq, code int, at int64, latency float64, failure string) error {
 	if seq < 0 || seq > MaxRequests {
-		return fmt.Errorf("%d is no number of a request", seq)
+		return fmt.Errorf("%d is not the number of a request", seq)
 	}
 	c := newClaim()
 	c.Number, c.Start, c.Latency, c.Failed = seq, float64(at)/1e6, latency/1e6, failure != "" || code >= 400
@@ -85,7 +85,7 @@ func (e *Export) ohaRow(row []string) error {
 	whole, errWhole := strconv.ParseFloat(row[4], 64)
 	code, errCode := strconv.Atoi(row[6])
 	if err := errors.Join(errStart, errFirst, errWhole, errCode); err != nil {
-		return fmt.Errorf("of oha, is no times and status: %w", err)
+		return fmt.Errorf("does not have oha's times and status: %w", err)
 	}
 	c := newClaim()
 	c.Start, c.TTFT, c.Latency, c.Failed = 1e3*start, 1e3*first, 1e3*whole, code >= 400
@@ -151,7 +151,7 @@ func (k *k6) csv(row []string) error {
 		}
 	}
 	if err := errors.Join(err, errValue); err != nil {
-		return fmt.Errorf("of k6, is no time and number: %w", err)
+		return fmt.Errorf("does not have k6's time and value: %w", err)
 	}
 	switch {
 	case at < 1e14: // s or ms

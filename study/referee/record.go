@@ -88,9 +88,9 @@ func ReadRecord(r io.Reader) ([]Request, error) {
 		}
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("line %d is no line of an engine's record: %w; name a file that `moonloop simulate --record` wrote", n, err)
+			return nil, fmt.Errorf("line %d is not a line of an engine's record: %w; name a file that `moonloop simulate --record` wrote", n, err)
 		case one.Headers < 0:
-			return nil, fmt.Errorf("line %d has no headers_ns, so that it is no line of an engine's record: name a file that `moonloop simulate --record` wrote", n)
+			return nil, fmt.Errorf("line %d has no headers_ns, so it is not a line of an engine's record: name a file that `moonloop simulate --record` wrote", n)
 		case len(all) == MaxRequests:
 			return nil, fmt.Errorf("it has more than %d requests: judge a part of it", MaxRequests)
 		}

@@ -413,15 +413,15 @@ func TestWrongExports(t *testing.T) {
 		`{"benchmarks":[]}`: "tells there of no request",
 		"<html>":            "its form is not known",
 		"metric_name,timestamp,metric_value\nhttp_reqs":                "may be cut off",
-		"metric_name,timestamp,metric_value\nhttp_reqs,x,y":            "no time and number",
+		"metric_name,timestamp,metric_value\nhttp_reqs,x,y":            "does not have k6's time",
 		"request-start,DNS,DNS+dialup\n0,1,2":                          "of oha, has 3 columns",
-		"request-start,DNS,DNS+dialup\n0,1,2,3,4,5,OK":                 "no times and status",
+		"request-start,DNS,DNS+dialup\n0,1,2,3,4,5,OK":                 "does not have oha's times",
 		`{"input_lens":[1],"ttfts":[1,2],"output_lens":[1],"itls":[]}`: "other numbers of requests",
 		`{"metric":"a","type":"Other","data":{}}`:                      "a line of type",
 		"\"":                            "neither JSON nor CSV",
 		"\x00\x00":                      "it is a binary file",
 		strings.Repeat("x", 65<<20):     "a line has more than 67108864 bytes",
-		"1,200,1,2,3,,,bench,-1,POST\n": "no number of a request",
+		"1,200,1,2,3,,,bench,-1,POST\n": "not the number of a request",
 	} {
 		if _, err := referee.ReadExport(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.99q: %v, want %q", text, err, want)
@@ -433,7 +433,7 @@ func TestWrongRecords(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                              "the engine saw no request",
 		"{}":                            "line 1 has no headers_ns",
-		"\n[1]":                         "line 2 is no line of an engine's record",
+		"\n[1]":                         "line 2 is not a line of an engine's record",
 		`{"headers_ns":"x"}`:            "line 1",
 		`{"headers_ns":1,"writes":[1]}`: "array of [nanoseconds, tokens]",
 	} {

@@ -86,7 +86,7 @@ func ReadSchedule(name string, speedup float64, read func() (*mooncake.Row, erro
 		}
 		switch at := row.Timestamp; {
 		case !at.Set:
-			return nil, fmt.Errorf("row %d has no timestamp, so that nothing says when it was due: judge a trace whose rows all have one, or a rate", len(s.rows))
+			return nil, fmt.Errorf("row %d has no timestamp, so it is unknown when it was due: judge a trace whose rows all have one, or a rate", len(s.rows))
 		case len(s.rows) == MaxRequests:
 			return nil, fmt.Errorf("it has more than %d rows: judge a part of it, which `moonloop transform` cuts out", MaxRequests)
 		default:

@@ -75,7 +75,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorMooncakeDropped, err = builder.meter.Int64Counter(
 		"otelcol_processor_mooncake_dropped",
-		metric.WithDescription("Facts of the telemetry that got into no annotation, by reason. The spans themselves pass. [Alpha]"),
+		metric.WithDescription("Facts of the telemetry that could not be annotated, by reason. The spans themselves pass. [Alpha]"),
 		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)
@@ -87,7 +87,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorMooncakeInferenceSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_mooncake_inference_spans",
-		metric.WithDescription("Spans that stand for a request to a model, by what tells the prompt from others. [Alpha]"),
+		metric.WithDescription("Spans that stand for a request to a model, by what identifies the prompt. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
@@ -99,13 +99,13 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorMooncakeRemovedValues, err = builder.meter.Int64Counter(
 		"otelcol_processor_mooncake_removed_values",
-		metric.WithDescription("Values of which something was removed from spans and log records, by rule. [Alpha]"),
+		metric.WithDescription("Values that were removed, in part or whole, from spans and log records, by rule. [Alpha]"),
 		metric.WithUnit("{value}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorMooncakeSessions, err = builder.meter.Int64Counter(
 		"otelcol_processor_mooncake_sessions",
-		metric.WithDescription("Spans that were given the twin of their session id. [Alpha]"),
+		metric.WithDescription("Spans to which a keyed hash of their session id was added. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
@@ -117,7 +117,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorMooncakeTruncatedPrompts, err = builder.meter.Int64Counter(
 		"otelcol_processor_mooncake_truncated_prompts",
-		metric.WithDescription("Prompts of which the telemetry holds the beginning only. [Alpha]"),
+		metric.WithDescription("Prompts of which the telemetry has only the beginning. [Alpha]"),
 		metric.WithUnit("{prompt}"),
 	)
 	errs = errors.Join(errs, err)

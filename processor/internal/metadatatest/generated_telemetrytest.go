@@ -40,7 +40,7 @@ func AssertEqualProcessorMooncakeCompletedUsage(t *testing.T, tt *componenttest.
 func AssertEqualProcessorMooncakeDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_mooncake_dropped",
-		Description: "Facts of the telemetry that got into no annotation, by reason. The spans themselves pass. [Alpha]",
+		Description: "Facts of the telemetry that could not be annotated, by reason. The spans themselves pass. [Alpha]",
 		Unit:        "{item}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -72,7 +72,7 @@ func AssertEqualProcessorMooncakeGenaiSpans(t *testing.T, tt *componenttest.Tele
 func AssertEqualProcessorMooncakeInferenceSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_mooncake_inference_spans",
-		Description: "Spans that stand for a request to a model, by what tells the prompt from others. [Alpha]",
+		Description: "Spans that stand for a request to a model, by what identifies the prompt. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -104,7 +104,7 @@ func AssertEqualProcessorMooncakeLogRecords(t *testing.T, tt *componenttest.Tele
 func AssertEqualProcessorMooncakeRemovedValues(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_mooncake_removed_values",
-		Description: "Values of which something was removed from spans and log records, by rule. [Alpha]",
+		Description: "Values that were removed, in part or whole, from spans and log records, by rule. [Alpha]",
 		Unit:        "{value}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -120,7 +120,7 @@ func AssertEqualProcessorMooncakeRemovedValues(t *testing.T, tt *componenttest.T
 func AssertEqualProcessorMooncakeSessions(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_mooncake_sessions",
-		Description: "Spans that were given the twin of their session id. [Alpha]",
+		Description: "Spans to which a keyed hash of their session id was added. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -152,7 +152,7 @@ func AssertEqualProcessorMooncakeSpans(t *testing.T, tt *componenttest.Telemetry
 func AssertEqualProcessorMooncakeTruncatedPrompts(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_mooncake_truncated_prompts",
-		Description: "Prompts of which the telemetry holds the beginning only. [Alpha]",
+		Description: "Prompts of which the telemetry has only the beginning. [Alpha]",
 		Unit:        "{prompt}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

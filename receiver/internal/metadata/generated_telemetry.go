@@ -72,7 +72,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ReceiverMooncakeCarrierSpans, err = builder.meter.Int64Counter(
 		"otelcol_receiver_mooncake_carrier_spans",
-		metric.WithDescription("Spans that were made of log records. [Alpha]"),
+		metric.WithDescription("Spans that were made from log records. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
@@ -84,7 +84,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverMooncakeDropped, err = builder.meter.Int64Counter(
 		"otelcol_receiver_mooncake_dropped",
-		metric.WithDescription("Facts of the telemetry that got into no annotation, by reason. The spans themselves pass. [Alpha]"),
+		metric.WithDescription("Facts of the telemetry that could not be annotated, by reason. The spans themselves pass. [Alpha]"),
 		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)
@@ -96,7 +96,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverMooncakeInferenceSpans, err = builder.meter.Int64Counter(
 		"otelcol_receiver_mooncake_inference_spans",
-		metric.WithDescription("Spans that stand for a request to a model, or carry its prompt, by what tells the prompt from others. [Alpha]"),
+		metric.WithDescription("Spans that stand for a request to a model, or carry its prompt, by what identifies the prompt. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
@@ -114,19 +114,19 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverMooncakeRefusedRequests, err = builder.meter.Int64Counter(
 		"otelcol_receiver_mooncake_refused_requests",
-		metric.WithDescription("Requests that were refused before they were decoded, or could not be, by reason. Their senders know. [Alpha]"),
+		metric.WithDescription("Requests that were refused before they were decoded, or could not be decoded, by reason. Their senders were told. [Alpha]"),
 		metric.WithUnit("{request}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverMooncakeRemovedValues, err = builder.meter.Int64Counter(
 		"otelcol_receiver_mooncake_removed_values",
-		metric.WithDescription("Values of which something was removed from spans, log records and metrics, by rule. [Alpha]"),
+		metric.WithDescription("Values that were removed, in part or whole, from spans, log records and metrics, by rule. [Alpha]"),
 		metric.WithUnit("{value}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverMooncakeSessions, err = builder.meter.Int64Counter(
 		"otelcol_receiver_mooncake_sessions",
-		metric.WithDescription("Spans that were given the twin of their session id. [Alpha]"),
+		metric.WithDescription("Spans to which a keyed hash of their session id was added. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
@@ -138,7 +138,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverMooncakeTruncatedPrompts, err = builder.meter.Int64Counter(
 		"otelcol_receiver_mooncake_truncated_prompts",
-		metric.WithDescription("Prompts of which the telemetry holds the beginning only. [Alpha]"),
+		metric.WithDescription("Prompts of which the telemetry has only the beginning. [Alpha]"),
 		metric.WithUnit("{prompt}"),
 	)
 	errs = errors.Join(errs, err)

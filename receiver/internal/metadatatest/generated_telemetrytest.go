@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) receiver.Settings {
 func AssertEqualReceiverMooncakeCarrierSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_mooncake_carrier_spans",
-		Description: "Spans that were made of log records. [Alpha]",
+		Description: "Spans that were made from log records. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -56,7 +56,7 @@ func AssertEqualReceiverMooncakeCompletedUsage(t *testing.T, tt *componenttest.T
 func AssertEqualReceiverMooncakeDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_mooncake_dropped",
-		Description: "Facts of the telemetry that got into no annotation, by reason. The spans themselves pass. [Alpha]",
+		Description: "Facts of the telemetry that could not be annotated, by reason. The spans themselves pass. [Alpha]",
 		Unit:        "{item}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -88,7 +88,7 @@ func AssertEqualReceiverMooncakeGenaiSpans(t *testing.T, tt *componenttest.Telem
 func AssertEqualReceiverMooncakeInferenceSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_mooncake_inference_spans",
-		Description: "Spans that stand for a request to a model, or carry its prompt, by what tells the prompt from others. [Alpha]",
+		Description: "Spans that stand for a request to a model, or carry its prompt, by what identifies the prompt. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -136,7 +136,7 @@ func AssertEqualReceiverMooncakeMetricPoints(t *testing.T, tt *componenttest.Tel
 func AssertEqualReceiverMooncakeRefusedRequests(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_mooncake_refused_requests",
-		Description: "Requests that were refused before they were decoded, or could not be, by reason. Their senders know. [Alpha]",
+		Description: "Requests that were refused before they were decoded, or could not be decoded, by reason. Their senders were told. [Alpha]",
 		Unit:        "{request}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -152,7 +152,7 @@ func AssertEqualReceiverMooncakeRefusedRequests(t *testing.T, tt *componenttest.
 func AssertEqualReceiverMooncakeRemovedValues(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_mooncake_removed_values",
-		Description: "Values of which something was removed from spans, log records and metrics, by rule. [Alpha]",
+		Description: "Values that were removed, in part or whole, from spans, log records and metrics, by rule. [Alpha]",
 		Unit:        "{value}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -168,7 +168,7 @@ func AssertEqualReceiverMooncakeRemovedValues(t *testing.T, tt *componenttest.Te
 func AssertEqualReceiverMooncakeSessions(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_mooncake_sessions",
-		Description: "Spans that were given the twin of their session id. [Alpha]",
+		Description: "Spans to which a keyed hash of their session id was added. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -200,7 +200,7 @@ func AssertEqualReceiverMooncakeSpans(t *testing.T, tt *componenttest.Telemetry,
 func AssertEqualReceiverMooncakeTruncatedPrompts(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_mooncake_truncated_prompts",
-		Description: "Prompts of which the telemetry holds the beginning only. [Alpha]",
+		Description: "Prompts of which the telemetry has only the beginning. [Alpha]",
 		Unit:        "{prompt}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
