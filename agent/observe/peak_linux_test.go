@@ -24,7 +24,7 @@ func TestPeakMemory(t *testing.T) {
 		large[i] = 1
 	}
 	own := peakMemory(0)
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPeakMemory$") //nolint:gosec // this test
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestPeakMemory$")
 	cmd.Env = append(os.Environ(), child+"=1")
 	out, err := cmd.CombinedOutput()
 	runtime.KeepAlive(large)
