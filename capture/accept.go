@@ -41,7 +41,8 @@ func (c *compiler) accept(p *partition, r *journal.Inference) error {
 			return err
 		}
 	}
-	c.key = appendOrder(append(c.key, turnRequest), p, r)
+	// The record begins with its kind, which all have, and its span, as the rest of the order would.
+	c.key = appendTimes(append(c.key, turnRequest), p, r)
 	c.enc = journal.AppendRecord(c.enc[:0], r)
 	return c.bySession.add(c.key, c.enc)
 }
@@ -59,18 +60,25 @@ func (c *compiler) inOrder(p *partition, r *journal.Inference, delay mooncake.Op
 	return c.byOrder.add(c.key, c.enc)
 }
 
-// orderLength is the length of what appendOrder appends.
-const orderLength = 8 + 8 + 24
+// The lengths of what appendTimes and appendOrder append.
+const (
+	timesLength = 8 + 8
+	orderLength = timesLength + 24
+)
 
 // appendOrder appends the sort key of a trace's rows: the row index for replays, else the start.
 func appendOrder(dst []byte, p *partition, r *journal.Inference) []byte {
+	dst = append(appendTimes(dst, p, r), r.Span.TraceID[:]...)
+	return append(dst, r.Span.SpanID[:]...)
+}
+
+// appendTimes appends the order without the span.
+func appendTimes(dst []byte, p *partition, r *journal.Inference) []byte {
 	row := int64(0)
 	if p.Replay {
 		row = r.Row.V
 	}
-	dst = appendTime(appendTime(dst, row), r.Start)
-	dst = append(dst, r.Span.TraceID[:]...)
-	return append(dst, r.Span.SpanID[:]...)
+	return appendTime(appendTime(dst, row), r.Start)
 }
 
 // check determines the token counts of a request as far as they are known, and returns why it cannot become a row.

@@ -102,8 +102,8 @@ type outside struct {
 	dir    string
 	memory int // bytes for the ids of a part, and for the table
 	seed   maphash.Seed
-	ids    *streams              // for the first pass
-	names  *streams              // the second time
+	ids    *ondisk.Streams       // for the first pass
+	names  *ondisk.Streams       // the second time
 	first  []int64               // for each part, the name of its first id
 	table  *ondisk.Array[uint64] // numbers by name, +1
 	entry  []byte
@@ -119,7 +119,7 @@ func outsideOf(ids int64, dir string, memory int) *outside {
 	block := min(max(memory/16/int(parts), minIDBlock), maxIDBlock)
 	return &outside{
 		dir: dir, memory: memory, seed: maphash.MakeSeed(),
-		ids: newStreams(dir, int(parts), block), names: newStreams(dir, int(parts), block), first: make([]int64, parts),
+		ids: ondisk.NewStreams(dir, int(parts), block), names: ondisk.NewStreams(dir, int(parts), block), first: make([]int64, parts),
 	}
 }
 
@@ -134,7 +134,7 @@ func (o *outside) part(partition uint32, dom journal.Domain, id uint64) int {
 // add adds the ids of a row in the first pass.
 func (o *outside) add(partition uint32, dom journal.Domain, ids []uint64) error {
 	for _, id := range ids {
-		if err := o.ids.add(o.part(partition, dom, id), o.entry); err != nil {
+		if err := o.ids.Add(o.part(partition, dom, id), o.entry); err != nil {
 			return err
 		}
 	}
@@ -151,7 +151,7 @@ func (o *outside) settle() error {
 		o.first[part] = next
 		clear(known)
 		for {
-			ok, err := o.ids.read(part, entry[:])
+			ok, err := o.ids.Read(part, entry[:])
 			if err != nil {
 				return err
 			}
@@ -164,14 +164,13 @@ func (o *outside) settle() error {
 				known[entry] = n
 			}
 			name = binary.AppendUvarint(name[:0], uint64(n))
-			if err := o.names.add(part, name); err != nil {
+			if err := o.names.Add(part, name); err != nil {
 				return err
 			}
 		}
 		next += int64(len(known))
-		o.ids.of[part] = stream{} // frees its memory
 	}
-	o.ids.close()
+	o.ids.Close()
 	o.table = ondisk.NewArray[uint64](o.dir, o.memory/8)
 	return nil
 }
@@ -181,7 +180,7 @@ func (o *outside) row(partition uint32, dom journal.Domain, ids []uint64) ([]int
 	o.list = o.list[:0]
 	for _, id := range ids {
 		part := o.part(partition, dom, id)
-		n, err := o.names.uvarint(part)
+		n, err := o.names.Uvarint(part)
 		if err != nil {
 			return nil, err
 		}
@@ -202,8 +201,8 @@ func (o *outside) number(name int64, next *uint64) uint64 {
 
 func (o *outside) close() {
 	if o != nil {
-		o.ids.close()
-		o.names.close()
+		o.ids.Close()
+		o.names.Close()
 		o.table.Close()
 	}
 }

@@ -49,7 +49,7 @@ func (c *compiler) layTurns() error {
 			s.acts = true
 			return nil
 		}
-		if err := d.Decode(b[sessionKey+1+orderLength:]); err != nil {
+		if err := d.Decode(b[sessionKey+1+timesLength:]); err != nil {
 			return err
 		}
 		p := c.list[binary.BigEndian.Uint32(b)]

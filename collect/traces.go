@@ -7,9 +7,10 @@ import (
 	"io"
 	"slices"
 
+	"github.com/cespare/xxhash/v2"
+
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/mooncake"
-	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // maxSessions is the maximum number of sessions that are counted in a trace.
@@ -25,10 +26,11 @@ type Traces struct {
 type Trace struct {
 	capture.Partition
 	File      string
-	Committed bool             // the file is complete
-	Sessions  int              // up to a million
-	Cache     stats.CacheStats // of an infinite cache, once it is committed
-	Last      float64          // timestamp in ms
+	Committed bool    // the file is complete
+	Sessions  int     // up to a million
+	Last      float64 // timestamp in ms
+	// InputTokens is the sum of the prompts, Blocks the number of their ids, and HitBlocks that of leading ids that earlier rows had, too.
+	InputTokens, Blocks, HitBlocks int64
 }
 
 // Of returns the Trace of a partition, or nil if none was begun.
@@ -47,8 +49,7 @@ func (s *Traces) Sink(create func(string) (*mooncake.File, error), name func(cap
 			return nil, err
 		}
 		w := &watched{
-			TraceWriter: file, Trace: &Trace{Partition: p, File: name(p)}, sessions: make(map[string]struct{}),
-			sim: stats.NewCacheSim(stats.CacheOptions{BlockSize: 1}),
+			TraceWriter: file, Trace: &Trace{Partition: p, File: name(p)}, sessions: make(map[uint64]struct{}),
 		}
 		if len(s.List) == 0 {
 			w.lost = s.Lost
@@ -74,9 +75,8 @@ type watched struct {
 	capture.TraceWriter
 	*Trace
 	lost     []mooncake.Dropped
-	sessions map[string]struct{}
-	// sim counts only blocks. Their size is not known yet; with blocks of 1 token, no id is beyond the end of its prompt.
-	sim *stats.CacheSim
+	sessions map[uint64]struct{} // hashes, which take a fifth of the memory
+	next     uint64              // ids below it are those of earlier rows, because [capture.Compile] numbers them as they appear
 }
 
 // EncodeWith forwards the encoding of rows, see [mooncake.Writer.EncodeWith].
@@ -91,17 +91,24 @@ func (w *watched) End() error {
 
 func (w *watched) Write(row *mooncake.Row) error {
 	if row.SessionID != "" && len(w.sessions) < maxSessions {
-		w.sessions[row.SessionID] = struct{}{}
+		w.sessions[xxhash.Sum64String(row.SessionID)] = struct{}{}
 		w.Sessions = len(w.sessions)
 	}
 	w.Last = max(w.Last, row.Timestamp.Or(0))
-	w.sim.Add(row)
+	w.InputTokens += row.InputLength.V
+	w.Blocks += int64(len(row.HashIDs))
+	known, next := true, w.next
+	for _, id := range row.HashIDs {
+		if known = known && id < w.next; known {
+			w.HitBlocks++
+		}
+		next = max(next, id+1)
+	}
+	w.next = next
 	return w.TraceWriter.Write(row)
 }
 
 func (w *watched) Commit(meta *mooncake.Meta) error {
-	stats := w.sim.Stats()
-	w.Cache = stats[len(stats)-1]
 	m := *meta
 	m.Dropped = slices.Concat(w.lost, meta.Dropped)
 	err := w.TraceWriter.Commit(&m)

@@ -69,7 +69,7 @@ func (f Forest) All() iter.Seq2[uint32, Node] {
 func newForest(opt *CheckOptions) *forest {
 	f := &forest{
 		blockSize: cmp.Or(max(opt.BlockSize, 0), BlockSize), max: min(cmp.Or(max(opt.MaxIDs, 0), DefaultMaxIDs), mostIDs),
-		nodes: ondisk.NewArray[Node](opt.TempDir, opt.share(8)),
+		nodes: ondisk.NewArray[Node](opt.TempDir, opt.share(4)),
 	}
 	f.maxNames = f.max
 	if opt.Memory > 0 && opt.MaxIDs <= 0 {

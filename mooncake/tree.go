@@ -9,6 +9,7 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"hash"
 	"slices"
@@ -55,66 +56,135 @@ func (e *ends) add(node, in, out uint32) {
 	*last = uint32(e.count) //nolint:gosec // bounded by the caller
 }
 
-// folded is a node whose children are all known. They are a list: the first one, and for each the next one, +1.
+// A node's digest is needed when its parent's is computed, which has a smaller number, often a much smaller one: the parent of a turn's first new
+// block is of the turn before. So nodes are folded from the last one down, a stretch at a time that memory has room for. A digest for a parent
+// in an earlier stretch goes to the stream of that stretch, and is sorted by parents when it comes to it. Nothing is looked up on disk.
+
+// folded is a node of the stretch whose children are all known. They are a list: the first one, and for each the next one, each +1.
 type folded struct {
 	sum         [sha256.Size]byte
 	first, next uint32
 }
 
+// foldedSize is the size of a folded node in bytes.
+const foldedSize = sha256.Size + 8
+
 // tree hashes the prefix forest bottom-up (Aho, Hopcroft and Ullman): a node is the digest of its children's digests,
 // sorted, and of the rows that end in it. Children have larger numbers than their parents, so one pass from the
 // last number down meets them first.
 func (d *Digester) tree() string {
-	nodes := d.checker.forest.nodes
-	t := tree{
-		ends: &d.ends, nodes: ondisk.NewArray[folded](d.opt.TempDir, d.opt.share(4)),
-		list: sorted{most: (d.opt.share(8) + len(record{}) - 1) / len(record{}), runs: ondisk.NewArray[record](d.opt.TempDir, d.opt.share(8))}, wide: sha256.New(),
+	const block = 4 << 10
+	count := d.checker.forest.count
+	t := tree{ends: &d.ends, parents: d.checker.forest.nodes, each: max(count, 1), wide: sha256.New()}
+	if d.opt.Memory > 0 {
+		t.each = min(t.each, int64(max(d.opt.share(4)/foldedSize, minSorted)))
+	}
+	t.stretches = (count + t.each - 1) / t.each
+	t.near = make([]folded, t.each)
+	t.later = ondisk.NewStreams(d.opt.TempDir, int(t.stretches)+1, block)
+	for _, list := range []*sorted{&t.list, &t.far} {
+		*list = sorted{most: (d.opt.share(16) + len(record{}) - 1) / len(record{}), runs: ondisk.NewArray[record](d.opt.TempDir, d.opt.share(16))}
 	}
 	defer t.close()
-	roots := uint32(0) // the first one, +1
-	for n := d.checker.forest.count - 1; n >= 0; n-- {
-		sum, siblings := t.node('N', t.nodes.At(n).first, d.ends.last.At(n)), &roots
-		if parent := nodes.At(n).Parent; parent != NoParent {
-			siblings = &t.nodes.Put(int64(parent)).first
-		}
-		next := *siblings
-		*siblings = uint32(n + 1) //nolint:gosec // at most 2^31
-		one := t.nodes.Put(n)
-		one.sum, one.next = sum, next
+	for i := t.stretches - 1; i >= 0; i-- {
+		t.stretch(i, min((i+1)*t.each, count))
 	}
-	sum := t.node('F', roots, d.ends.none)
-	d.err = cmp.Or(d.err, t.nodes.Err(), t.list.runs.Err())
+	t.arrived(t.stretches, &t.list) // roots
+	sum := t.node('F', t.roots, d.ends.none)
+	d.err = cmp.Or(d.err, t.err, t.list.runs.Err(), t.far.runs.Err())
 	return hex.EncodeToString(sum[:])
 }
 
 // tree is a tree digest under way.
 type tree struct {
 	*ends
-	nodes *ondisk.Array[folded]
-	list  sorted
-	text  []byte
-	wide  hash.Hash // of a node with so many children that their digests are not held in memory
-	began bool      // it has begun
+	parents   *ondisk.Array[Node]
+	each      int64 // nodes of a stretch
+	stretches int64
+	begin     int64           // of the stretch
+	near      []folded        // its nodes
+	roots     uint32          // of the first stretch, as in folded
+	later     *ondisk.Streams // for each stretch the digests of children in others, with their parents; then those of roots in others
+	far       sorted          // those of this one
+	list      sorted          // what a node's digest is of
+	text      []byte
+	wide      hash.Hash // of a node with so many children that their digests are not held in memory
+	began     bool      // it has begun
+	err       error
 }
 
 func (t *tree) close() {
-	t.nodes.Close()
+	t.later.Close()
 	t.list.runs.Close()
+	t.far.runs.Close()
 }
 
-// node returns the digest of a node with these children, and rows, each the first one of a list.
+// stretch folds the nodes of a stretch, up to an end.
+func (t *tree) stretch(i, end int64) {
+	t.begin = i * t.each
+	clear(t.near)
+	t.arrived(i, &t.far)
+	n := end - 1
+	t.far.each(func(r *record) {
+		for parent := int64(r.parent()); n > parent; n-- {
+			t.fold(n)
+		}
+		t.list.add(recordOf(r[parentLength:], NoParent))
+	})
+	for ; n >= t.begin; n-- {
+		t.fold(n)
+	}
+}
+
+// arrived adds what came for a stretch to a list.
+func (t *tree) arrived(i int64, to *sorted) {
+	for t.err == nil {
+		var r record
+		ok, err := t.later.Read(int(i), r[:])
+		if t.err = err; !ok {
+			return
+		}
+		to.add(r)
+	}
+}
+
+// send passes a digest to another stretch.
+func (t *tree) send(to int64, sum []byte, parent uint32) {
+	if r := recordOf(sum, parent); t.err == nil {
+		t.err = t.later.Add(int(to), r[:])
+	}
+}
+
+// fold computes the digest of a node whose children outside the stretch are in the list, and passes it to its parent.
+func (t *tree) fold(n int64) {
+	one := &t.near[n-t.begin]
+	one.sum = t.node('N', one.first, t.last.At(n))
+	switch parent := int64(t.parents.At(n).Parent); {
+	case parent == int64(NoParent) && t.begin > 0:
+		t.send(t.stretches, one.sum[:], NoParent)
+	case parent == int64(NoParent):
+		one.next, t.roots = t.roots, uint32(n+1) //nolint:gosec // at most 2^31
+	case parent < t.begin:
+		t.send(parent/t.each, one.sum[:], uint32(parent)) //nolint:gosec // likewise
+	default:
+		first := &t.near[parent-t.begin].first
+		one.next, *first = *first, uint32(n-t.begin+1) //nolint:gosec // likewise
+	}
+}
+
+// node returns the digest of a node with these children, beside those in the list, and rows, each the first one of a list.
 func (t *tree) node(tag byte, child, row uint32) (sum [sha256.Size]byte) {
 	t.text, t.began = append(t.text[:0], tag), false
 	for child > 0 {
-		one := t.nodes.At(int64(child) - 1)
-		t.list.add(one.sum)
+		one := &t.near[child-1]
+		t.list.add(recordOf(one.sum[:], NoParent))
 		child = one.next
 	}
-	t.list.each(func(r *record) { t.write(r[:]) })
+	t.list.each(func(r *record) { t.write(r[parentLength:]) })
 	for row > 0 {
 		one := t.rows.At(int64(row) - 1)
 		var r record
-		_ = strconv.AppendUint(append(strconv.AppendUint(r[:0], uint64(one.in), 10), ','), uint64(one.out), 10) // 21 digits at most
+		_ = strconv.AppendUint(append(strconv.AppendUint(r[parentLength:parentLength], uint64(one.in), 10), ','), uint64(one.out), 10) // 21 digits at most
 		t.list.add(r)
 		row = one.before
 	}
@@ -124,7 +194,7 @@ func (t *tree) node(tag byte, child, row uint32) (sum [sha256.Size]byte) {
 			t.write([]byte{'|'})
 		}
 		first = false
-		t.write(bytes.TrimRight(r[:], "\x00"))
+		t.write(bytes.TrimRight(r[parentLength:], "\x00"))
 	})
 	if !t.began {
 		return sha256.Sum256(t.text)
@@ -149,8 +219,18 @@ func (t *tree) write(b []byte) {
 }
 
 // record is what a node's digest is of: a child's digest, or the text of a row's end, with zeros behind it, which do not change the order of
-// texts.
-type record [sha256.Size]byte
+// texts. Before it is its parent, of which the last one comes first, or nothing.
+type record [parentLength + sha256.Size]byte
+
+const parentLength = 4
+
+func recordOf(sum []byte, parent uint32) (r record) {
+	binary.BigEndian.PutUint32(r[:], ^parent) // 0 for NoParent
+	copy(r[parentLength:], sum)
+	return r
+}
+
+func (r *record) parent() uint32 { return ^binary.BigEndian.Uint32(r[:]) }
 
 func (r *record) compare(o *record) int { return bytes.Compare(r[:], o[:]) }
 

@@ -31,6 +31,9 @@ const journalSuffix = ".journal"
 // gcPercent is the part of the heap that may be garbage.
 const gcPercent = 25
 
+// leastLimit is the least memory in bytes from which on garbage is collected more often than that.
+const leastLimit = 96 << 20
+
 // compileFlags are the flags of compile.
 type compileFlags struct {
 	traceFlags
@@ -99,6 +102,10 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 		// Most memory that grows with the traffic is numbers without pointers. They cost little to collect, but twice their size if
 		// collection is delayed.
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
+	}
+	if os.Getenv("GOMEMLIMIT") == "" {
+		// Garbage counts within --memory. What a process needs beside it would be collected all the time where there is very little.
+		defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(max(opt.Memory, leastLimit))))
 	}
 	if shard.Index > 0 {
 		_, err := capture.CompileShard(ctx, opt, shard, nil, journalSources(ctx, journals)...)

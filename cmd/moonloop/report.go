@@ -17,7 +17,6 @@ import (
 	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
-	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
 // traces are the traces that a call writes, and the facts that it reports about them.
@@ -99,7 +98,7 @@ func (s *traces) trace(b *strings.Builder, t capture.TraceResult, general []moon
 			spread += ", " + term.Counted(int64(n), "sessions")
 		}
 		line(b, "span", spread)
-		line(b, "prompts", prompts(sum.Cache, m))
+		line(b, "prompts", prompts(sum, m))
 		line(b, "identity", term.Numbers(m.Identity))
 		if o := m.ObservedCache; o != nil {
 			line(b, "cache", o.String())
@@ -146,16 +145,16 @@ func (s *traces) trace(b *strings.Builder, t capture.TraceResult, general []moon
 }
 
 // prompts describes how much of the prompts earlier prompts also had.
-func prompts(cache stats.CacheStats, m mooncake.Meta) string {
-	text := term.Counted(cache.InputTokens, "tokens")
-	unknown := m.Identity["lengths"]
+func prompts(sum *collect.Trace, m mooncake.Meta) string {
+	text := term.Counted(sum.InputTokens, "tokens")
+	unknown, seen := m.Identity["lengths"], 100*float64(sum.HitBlocks)/float64(max(sum.Blocks, 1))
 	switch {
-	case cache.Blocks == 0 || unknown >= m.Rows:
+	case sum.Blocks == 0 || unknown >= m.Rows:
 		return text + "; what they share is unknown"
 	case unknown > 0:
-		return fmt.Sprintf("%s; %.1f %% of their blocks had been seen before, those of %s unknown", text, 100*cache.BlockRate, term.Counted(unknown, "rows"))
+		return fmt.Sprintf("%s; %.1f %% of their blocks had been seen before, those of %s unknown", text, seen, term.Counted(unknown, "rows"))
 	}
-	return fmt.Sprintf("%s; %.1f %% of their blocks had been seen before", text, 100*cache.BlockRate)
+	return fmt.Sprintf("%s; %.1f %% of their blocks had been seen before", text, seen)
 }
 
 // without removes what belongs to no trace from a sidecar's counts.
@@ -258,7 +257,7 @@ func (s *traces) encode(w io.Writer, result capture.Result) error {
 		m := madeTrace{TraceResult: t}
 		if sum := s.Of(t.Partition); sum != nil {
 			m.File, m.Span, m.Sessions = sum.File, sum.Last, sum.Sessions
-			m.InputTokens, m.Blocks, m.HitBlocks = sum.Cache.InputTokens, sum.Cache.Blocks, sum.Cache.HitBlocks
+			m.InputTokens, m.Blocks, m.HitBlocks = sum.InputTokens, sum.Blocks, sum.HitBlocks
 		}
 		out.Traces = append(out.Traces, m)
 	}

@@ -35,13 +35,14 @@ type shape struct {
 	links           uint64 // of 16 conversations, so many have their session from a span above each request, which is a record of its own
 	runs            uint64 // of these, so many are one OTel trace below one span, which lasts as long
 	ending          string // of the trace's file
+	responses       bool   // requests have response ids
 	prefixesAreMade bool   // the maker knows what an infinite cache has of the prompts
 }
 
 var shapes = map[string]shape{
 	// Prompts of 3,900 tokens in the mean, and each way to know what they share.
-	"day": {name: "day", texts: 4, lengths: 1, systems: 20, system: 4 * madeBlock, asked: 550, replied: 800, turns: 12, pause: 4 * time.Minute, links: 16, ending: ".jsonl"},
-	// Short prompts, so that there is disk for a hundred million.
+	"day": {name: "day", texts: 4, lengths: 1, systems: 20, system: 4 * madeBlock, asked: 550, replied: 800, turns: 12, pause: 4 * time.Minute, links: 16, responses: true, ending: ".jsonl"},
+	// Short prompts and no response ids, so that there is disk for a hundred million.
 	"compact": {name: "compact", systems: 1000, system: madeBlock, asked: 300, replied: 300, turns: 8, pause: 2 * time.Minute, links: 2, runs: 1, ending: ".jsonl.zst", prefixesAreMade: true},
 }
 
@@ -60,6 +61,11 @@ func (s *shape) String() string {
 	text := fmt.Sprintf("%s: conversations of up to %d turns, at most %s apart; each turn adds 50 to %d tokens and a reply of 50 to %d, behind one of %d system prompts of %d",
 		s.name, s.turns, s.pause, s.asked, s.replied, s.systems, s.system)
 	text += fmt.Sprintf("; of 16, %d have text in cells of %d bytes, %d lengths alone, %d block ids of %d tokens", s.texts, blockhash.CellSize, s.lengths, 16-s.texts-s.lengths, madeBlock)
+	if s.responses {
+		text += "; response ids"
+	} else {
+		text += "; no response ids"
+	}
 	return text + fmt.Sprintf("; %d have their session from a span above each request, %d of these in one OTel trace over all turns; records in no order, in %d journals; trace *%s",
 		s.links, s.runs, madeMakers*madeJournals, s.ending)
 }
@@ -141,7 +147,7 @@ func keyed(kind, of, at uint64) uint64 {
 	return z ^ z>>31
 }
 
-var madeModel, _ = journal.ParseName("model-70b")
+var madeModel, _ = journal.ParseName("70b")
 
 // conversation makes the requests of one.
 func (m *maker) conversation(talk uint64) error {
@@ -160,8 +166,10 @@ func (m *maker) conversation(talk uint64) error {
 			InputTokens: mooncake.Some(tokens), OutputTokens: mooncake.Some(replied), Model: madeModel,
 		}
 		r.Span.TraceID, r.Span.SpanID = traceOf(talk, turn), spanOf(talk, 2*turn+1)
-		binary.BigEndian.PutUint64(r.Response[:], keyed(3, talk, turn))
-		binary.BigEndian.PutUint64(r.Response[8:], talk<<8|turn)
+		if m.responses {
+			binary.BigEndian.PutUint64(r.Response[:], keyed(3, talk, turn))
+			binary.BigEndian.PutUint64(r.Response[8:], talk<<8|turn)
+		}
 		switch {
 		case kind < m.texts:
 			m.ends = append(m.ends, blockhash.End{Bytes: tokens * madeBytes, Role: blockhash.RoleUser, Value: m.value(talk, system, tokens*madeBytes)})

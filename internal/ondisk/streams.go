@@ -1,21 +1,19 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-package capture
+package ondisk
 
 import (
 	"encoding/binary"
 	"fmt"
-
-	"github.com/moonloop/moonloop/internal/ondisk"
 )
 
-// streams are many sequences of bytes that are written side by side, and read back each from its beginning, in one temporary file. Two
+// Streams are many sequences of bytes that are written side by side, and read back each from its beginning, in one temporary file. Two
 // blocks of each are in memory at most.
-type streams struct {
+type Streams struct {
 	dir   string
 	block int // bytes
-	file  ondisk.File
+	file  File
 	of    []stream
 }
 
@@ -26,12 +24,13 @@ type stream struct {
 	buf    []byte  // of that
 }
 
-func newStreams(dir string, count, block int) *streams {
-	return &streams{dir: dir, block: block, of: make([]stream, count)}
+// NewStreams returns so many streams, in blocks of this many bytes.
+func NewStreams(dir string, count, block int) *Streams {
+	return &Streams{dir: dir, block: block, of: make([]stream, count)}
 }
 
-// add appends to a stream.
-func (s *streams) add(i int, b []byte) error {
+// Add appends to a stream. Nothing can be added to it once it is read.
+func (s *Streams) Add(i int, b []byte) error {
 	one := &s.of[i]
 	for len(b) > 0 {
 		if one.tail == nil {
@@ -47,7 +46,7 @@ func (s *streams) add(i int, b []byte) error {
 		}
 		one.blocks = append(one.blocks, s.file.Size)
 		if _, err := s.file.Write(one.tail); err != nil {
-			return fmt.Errorf("block ids cannot be numbered on disk: %w", err)
+			return fmt.Errorf("what memory has no room for cannot be kept on disk: %w", err)
 		}
 		one.tail = one.tail[:0]
 	}
@@ -55,7 +54,7 @@ func (s *streams) add(i int, b []byte) error {
 }
 
 // more reports whether a stream has another byte, and sees to it that it can be taken.
-func (s *streams) more(i int) (bool, error) {
+func (s *Streams) more(i int) (bool, error) {
 	one := &s.of[i]
 	switch {
 	case len(one.rest) > 0:
@@ -64,17 +63,17 @@ func (s *streams) more(i int) (bool, error) {
 			one.buf = make([]byte, s.block)
 		}
 		if _, err := s.file.File.ReadAt(one.buf, one.blocks[0]); err != nil {
-			return false, fmt.Errorf("block ids that were numbered on disk cannot be read back: %w", err)
+			return false, fmt.Errorf("what memory had no room for cannot be read back from disk: %w", err)
 		}
 		one.rest, one.blocks = one.buf, one.blocks[1:]
 	default:
-		one.rest, one.tail = one.tail, nil
+		one.rest, one.tail, one.buf = one.tail, nil, nil
 	}
 	return len(one.rest) > 0, nil
 }
 
-// read fills b with the next bytes of a stream, and reports whether there are that many.
-func (s *streams) read(i int, b []byte) (bool, error) {
+// Read fills b with the next bytes of a stream, and reports whether there are that many.
+func (s *Streams) Read(i int, b []byte) (bool, error) {
 	for len(b) > 0 {
 		if ok, err := s.more(i); !ok || err != nil {
 			return false, err
@@ -85,13 +84,13 @@ func (s *streams) read(i int, b []byte) (bool, error) {
 	return true, nil
 }
 
-// uvarint reads a number that binary.AppendUvarint has written.
-func (s *streams) uvarint(i int) (n uint64, err error) {
+// Uvarint reads a number that binary.AppendUvarint has written.
+func (s *Streams) Uvarint(i int) (n uint64, err error) {
 	for shift := uint(0); ; shift += 7 {
 		var b [1]byte
 		if len(s.of[i].rest) > 0 {
 			b[0], s.of[i].rest = s.of[i].rest[0], s.of[i].rest[1:]
-		} else if ok, err := s.read(i, b[:]); !ok || err != nil || shift >= 7*binary.MaxVarintLen64 {
+		} else if ok, err := s.Read(i, b[:]); !ok || err != nil || shift >= 7*binary.MaxVarintLen64 {
 			return 0, err
 		}
 		if n |= uint64(b[0]&0x7f) << shift; b[0] < 0x80 {
@@ -100,7 +99,8 @@ func (s *streams) uvarint(i int) (n uint64, err error) {
 	}
 }
 
-func (s *streams) close() {
+// Close frees memory and disk.
+func (s *Streams) Close() {
 	s.file.Close()
 	s.of = nil
 }
