@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// A replay that goes on, such as that of a shadow, is compared with production row by row as its records come.
+// A continuous replay, such as that of a shadow, is compared with production row by row, as its records arrive.
 
 // maxWindowLateness is the p99 of the lateness, in ms, above which the times of rows do not count: that of a valid run.
 const maxWindowLateness = 10

@@ -6,7 +6,6 @@
 package observe
 
 import (
-	"runtime"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,8 +17,5 @@ func usage() (cpu time.Duration, maxRSS int64, ok bool) {
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
 		return 0, 0, false
 	}
-	if runtime.GOOS != "darwin" { // bytes there, KiB elsewhere
-		u.Maxrss *= 1024
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), u.Maxrss, true
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()), peakMemory(u.Maxrss), true
 }

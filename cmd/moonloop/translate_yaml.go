@@ -62,7 +62,7 @@ func yamlNothing(setting string) bool {
 // yamlConfig returns AIPerf's flags for one of its files; is reports whether it is such a file.
 func yamlConfig(name string) (args []string, is bool, err error) {
 	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() { // it can be read again
-		return nil, false, nil //nolint:nilerr // who reads settings of ours says so
+		return nil, false, nil //nolint:nilerr // the reader of our own settings files reports it
 	}
 	content, err := readSmallFile(context.Background(), name, maxSettingsFile)
 	if err != nil {
@@ -116,7 +116,7 @@ func substituted(content string) (string, error) {
 	return content, nil
 }
 
-// snake converts a name to AIPerf's first spelling; it has another one.
+// snake converts a name from AIPerf's second spelling to the first one.
 func snake(name string) string {
 	var b strings.Builder
 	for _, r := range name {

@@ -69,7 +69,7 @@ func rate(v agent.View, of func(agent.Second) float64) string {
 
 func label(name string) string { return faint.Render(fmt.Sprintf("%-*s", labelWidth, name)) }
 
-// row is a name, a value, and the last seconds of it as far as the width has room.
+// row is a name, a value, and a chart of its last seconds, as many as fit into the width.
 func row(name, value string, v agent.View, of func(agent.Second) float64, width int) string {
 	room := width - labelWidth - valueWidth
 	pad := max(valueWidth-ansi.StringWidth(value), 1)
@@ -166,7 +166,7 @@ func cache(v agent.View) string {
 	return text
 }
 
-// verdict says what the verdict would be by what a view knows: lateness of the last seconds, and failures.
+// verdict says what the verdict would be, judging by the facts in a view: the lateness of the last seconds, and failures.
 func verdict(v agent.View) string {
 	ended := v.Served + v.Failed
 	millis := func(d time.Duration) judge.Fact {

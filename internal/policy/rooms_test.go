@@ -86,8 +86,8 @@ var bans = []ban{
 	{"processor", module + "/exporter", true, "the two meet on the span alone"},
 	{"exporter", module + "/receiver", true, "the two meet on the span alone"},
 	{"capture", "go.opentelemetry.io/collector", true, "a journal is written, read and compiled without the Collector and its pdata"},
-	{"internal/simulator", "github.com/openai", true, "its race build takes a minute; test/clients goes without the detector"},
-	{"internal/simulator", "github.com/anthropics", true, "its race build takes a minute; test/clients goes without the detector"},
+	{"internal/simulator", "github.com/openai", true, "lint compiles it without the race detector, and once is enough: test/clients has it"},
+	{"internal/simulator", "github.com/anthropics", true, "lint compiles it without the race detector, and once is enough: test/clients has it"},
 	{"genai", module + "/mooncake", true, "a dialect becomes an inference record, not a row of a file"},
 }
 

@@ -32,7 +32,7 @@ func (q *request) render(a api, c *chain, t Template) *apiError {
 	return err
 }
 
-// renderPrompt renders a text or an array of token ids. An outer array of a single one of them is looked into.
+// renderPrompt renders a text or an array of token ids. An outer array with a single text or array is unwrapped.
 func (q *request) renderPrompt(c *chain, prompt jsontext.Value, outer bool) *apiError {
 	if prompt.Kind() == '"' {
 		q.facts.Prompt = PromptText
@@ -180,7 +180,7 @@ type message struct {
 	content, toolCalls jsontext.Value
 }
 
-// readMessage reads one object, the one of an index.
+// readMessage reads the message with an index.
 func (q *request) readMessage(dec *jsontext.Decoder, index int) (m message, _ *apiError) {
 	var kind string
 	var arguments, output jsontext.Value
