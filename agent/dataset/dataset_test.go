@@ -67,9 +67,9 @@ func TestBadFiles(t *testing.T) {
 		"no text":    {`{"secret":"value"}`, "element 1 has no text"},
 		"syntax":     {"{\"text\":\"fine\"}\n{\"text\":secret}", "element 2 is no JSON"},
 		"broken off": {`[{"text":"fine"},`, "element 2 is no JSON"},
-		"binary":     {"\x7fELF\x00\x00secret", "no text"},
+		"binary":     {"\x7fELF\x00\x00secret", "not text"},
 		"no words":   {"1234 5678", "no text of words"},
-		"an archive": {"PK\x03\x04secret\x00", "no text"},
+		"an archive": {"PK\x03\x04secret\x00", "not text"},
 		"HTML":       {"<html>secret</html>", "HTML"},
 	} {
 		_, err := Read(t.Context(), write(t, test.file))
