@@ -62,7 +62,7 @@ var dialects = []struct {
 }
 
 // requestLogs lists the producers whose log records are requests, in a format of their own. They are recognised by the name of the scope, or
-// by the attribute "schema".
+// by the attribute "schema"; an entry has both.
 var requestLogs = []struct {
 	dialect       Dialect
 	scope, schema string

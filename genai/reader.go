@@ -94,8 +94,9 @@ func (r *Reader) Span(scope string, span ptrace.Span) *Record {
 func (r *Reader) Log(scope string, log plog.LogRecord) *Record {
 	rec := r.begin()
 	attributes := log.Attributes()
+	schema := textOf(attributes, "schema")
 	for _, own := range requestLogs {
-		if scope == own.scope || textOf(attributes, "schema") == own.schema {
+		if scope == own.scope || schema == own.schema {
 			rec.Dialect = own.dialect
 			own.read(r, log)
 			return rec

@@ -176,7 +176,7 @@ func readShard(dir string) (*shard, error) {
 		return nil, err
 	}
 	if run.Verdict == noSummary {
-		return nil, fmt.Errorf("%s: this shard did not end: it has %s and no %s, so it was killed, or runs still; a run without it is not the trace's: go on with it with moonloop replay --resume, or replay all shards again", dir, partialFile, summaryFile)
+		return nil, fmt.Errorf("%s: this shard did not end: it has %s and no %s, so it was killed, or runs still; without it, rows of the trace are missing: go on with it with moonloop replay --resume, or replay all shards again", dir, partialFile, summaryFile)
 	}
 	s := &shard{dir: dir}
 	b, err := atomicfile.ReadFile(filepath.Join(dir, summaryFile), page.MaxSummary)

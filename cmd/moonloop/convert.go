@@ -41,11 +41,13 @@ type convertFlags struct {
 	fileSessions bool
 }
 
-// Flags for some formats only.
-var (
-	telemetryFlags = append(requestFlags(), "key-env", "session-key", "class-key", "prompt-order")
-	publicFlags    = []string{"failed", "only-model", "look-ahead", "file-sessions"}
-)
+// publicFlags are the flags for public traces only.
+var publicFlags = []string{"failed", "only-model", "look-ahead", "file-sessions"}
+
+// telemetryFlags returns the flags for telemetry only.
+func telemetryFlags() []string {
+	return append(requestFlags(), "key-env", "session-key", "class-key", "prompt-order")
+}
 
 // newConvertCommand returns the command that makes traces of other files.
 func newConvertCommand() *cobra.Command {
@@ -115,7 +117,7 @@ func (f *convertFlags) convert(cmd *cobra.Command, in *inputs, t *traces, sink c
 	wrong := publicFlags
 	switch {
 	case t.public:
-		wrong = telemetryFlags
+		wrong = telemetryFlags()
 	case f.from.Keeps():
 		wrong = []string{"look-ahead"}
 	}

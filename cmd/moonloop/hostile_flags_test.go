@@ -195,7 +195,7 @@ func (h hostileFlag) command(engine string) []string {
 		args = append(args, base[i])
 	}
 	args = append(args, hostileBeside[h.flag.Name]...)
-	if h.path[0] == "convert" && slices.Contains(telemetryFlags, h.flag.Name) {
+	if h.path[0] == "convert" && slices.Contains(telemetryFlags(), h.flag.Name) {
 		args = append(args, "--from", "otlp")
 	}
 	if base := hostileBase[h.path[0]]; slices.Contains(base, "x.jsonl") && h.flag.Name != "force" {

@@ -3,7 +3,8 @@
 
 // Package testschema makes the JSON Schemas of the files that this module writes of the Go types that they are written from, for the tests
 // that keep the schemas fresh, and checks what was written against them. The comments of the types' fields are the descriptions, so a
-// schema says what the code says. It is for tests alone: the program only prints the files.
+// schema says what the code says. Also for tests that every field of a type is heeded, it fills values. It is for tests alone: the program only
+// prints the files.
 package testschema
 
 import (
