@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componenttest"
 	"go.opentelemetry.io/collector/config/configoptional"
+	"go.opentelemetry.io/collector/consumer/consumererror"
 	"go.opentelemetry.io/collector/exporter"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
 	"go.opentelemetry.io/collector/exporter/exportertest"
@@ -406,6 +407,8 @@ func TestPushAfterDeadline(t *testing.T) {
 	cancel()
 	if err := s.ConsumeTraces(ctx, production(1)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
+	} else if consumererror.IsPermanent(err) {
+		t.Errorf("%v: the sender is told not to try again", err)
 	}
 	stop(t, s)
 	if n := count(t, s.cfg.Directory); n != 0 {

@@ -64,6 +64,7 @@ func (q queueEncoding) Marshal(_ context.Context, from xexporterhelper.Request) 
 	b = append(binary.AppendUvarint(b, uint64(len(head))), head...)
 	b = r.batch.AppendTo(b)
 	binary.LittleEndian.PutUint32(b[len(queueHeader):], crc32.Checksum(b[len(queueHeader)+4:], castagnoli))
+	q.release(r)
 	return b, nil
 }
 

@@ -36,11 +36,8 @@ func (r *records) reset() {
 	r.tally.reset()
 }
 
-// convert returns the records of spans.
-func (e *journalExporter) convert(ctx context.Context, td ptrace.Traces) (xexporterhelper.Request, error) {
-	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
+// convert returns the records of spans. Its errors are permanent for the sender, so whether the sender is gone is for push to see.
+func (e *journalExporter) convert(_ context.Context, td ptrace.Traces) (xexporterhelper.Request, error) {
 	return e.recordsOf(td)
 }
 
