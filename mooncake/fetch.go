@@ -31,17 +31,22 @@ func (t *Trace) fetch(ctx context.Context, name string, opt OpenOptions) (file s
 	}
 	client := newFetchClient()
 	defer client.HTTPClient.CloseIdleConnections()
-	tmp, err := os.CreateTemp(opt.TempDir, "moonloop-trace-*")
+	file, err = t.toFile(name, opt, func(f *os.File, limit int64) error { return download(ctx, client, u, f, limit) })
 	if err != nil {
-		return "", fmt.Errorf("no temporary file for %s: %w", PublicName(name), err)
-	}
-	t.close = append(t.close, func() error { return os.Remove(tmp.Name()) })
-	limit := cmp.Or(max(opt.MaxDownload, 0), maxDownload)
-	if err := errors.Join(download(ctx, client, u, tmp, limit), tmp.Close()); err != nil {
 		return "", err
 	}
 	t.meta, err = fetchMeta(ctx, client, *u)
-	return tmp.Name(), err
+	return file, err
+}
+
+// toFile has a function write at most limit bytes to a temporary file, which exists until the trace is closed, and returns the file's name.
+func (t *Trace) toFile(name string, opt OpenOptions, write func(f *os.File, limit int64) error) (file string, err error) {
+	f, err := os.CreateTemp(opt.TempDir, "moonloop-trace-*")
+	if err != nil {
+		return "", fmt.Errorf("no temporary file for %s: %w", PublicName(name), err)
+	}
+	t.close = append(t.close, func() error { return os.Remove(f.Name()) })
+	return f.Name(), errors.Join(write(f, cmp.Or(max(opt.MaxDownload, 0), maxDownload)), f.Close())
 }
 
 func newFetchClient() *retryablehttp.Client {

@@ -8,7 +8,6 @@ package mooncake
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,25 +43,21 @@ func openerOf(name string) Opener {
 
 // fetchBy brings a trace and its sidecar here by an opener, until the trace is closed, and returns the name of the file.
 func (t *Trace) fetchBy(ctx context.Context, open Opener, name string, opt OpenOptions) (file string, err error) {
-	tmp, err := os.CreateTemp(opt.TempDir, "moonloop-trace-*")
+	file, err = t.toFile(name, opt, func(f *os.File, limit int64) error { return copyObject(ctx, open, name, f, limit) })
 	if err != nil {
-		return "", fmt.Errorf("no temporary file for %s: %w", PublicName(name), err)
-	}
-	t.close = append(t.close, func() error { return os.Remove(tmp.Name()) })
-	if err := errors.Join(copyObject(ctx, open, name, tmp, cmp.Or(max(opt.MaxDownload, 0), maxDownload)), tmp.Close()); err != nil {
 		return "", err
 	}
 	var side bytes.Buffer
 	switch err := copyObject(ctx, open, MetaName(name), &side, maxMeta); {
 	case errors.Is(err, fs.ErrNotExist):
-		return tmp.Name(), nil
+		return file, nil
 	case err != nil:
 		return "", err
 	}
 	if t.meta, err = ReadMeta(&side); err != nil {
 		return "", fmt.Errorf("%s: %w", PublicName(MetaName(name)), err)
 	}
-	return tmp.Name(), nil
+	return file, nil
 }
 
 // copyObject copies all that a URL names, or fails.
@@ -75,7 +70,7 @@ func copyObject(ctx context.Context, open Opener, name string, to io.Writer, lim
 	if size > limit {
 		return fmt.Errorf("%s was not fetched: larger than the limit of %d bytes", PublicName(name), limit)
 	}
-	n, err := io.Copy(to, body)
+	n, err := io.Copy(to, io.LimitReader(body, size+1)) // one more shows that there is more than was said
 	if err == nil && n != size {
 		err = fmt.Errorf("%s was not fetched: %d of %d bytes came: %w", PublicName(name), n, size, io.ErrUnexpectedEOF)
 	}
