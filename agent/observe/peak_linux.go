@@ -4,23 +4,19 @@
 package observe
 
 import (
-	"bytes"
 	"os"
 	"strconv"
+	"strings"
 )
 
-// peakMemory returns the most memory that the process itself had resident, in bytes. Linux counts in ru_maxrss also what the process that
-// started this one had before exec, which may be a gigabyte.
-func peakMemory(int64) int64 {
-	status, err := os.ReadFile("/proc/self/status")
+// peakMemory returns the most memory that the process itself had resident, in bytes. Linux counts in ru_maxrss, in KiB, also what the process
+// that started this one had before exec, which may be a gigabyte.
+func peakMemory(maxRSS int64) int64 {
+	status, _ := os.ReadFile("/proc/self/status") // without it, the other figure
+	kib, _ := lineAfter(status, "VmHWM:")
+	n, err := strconv.ParseInt(strings.TrimSpace(strings.TrimSuffix(kib, "kB")), 10, 64)
 	if err != nil {
-		return 0
-	}
-	_, rest, _ := bytes.Cut(status, []byte("VmHWM:"))
-	kib, _, _ := bytes.Cut(rest, []byte("kB"))
-	n, err := strconv.ParseInt(string(bytes.TrimSpace(kib)), 10, 64)
-	if err != nil {
-		return 0
+		n = maxRSS
 	}
 	return n << 10
 }
