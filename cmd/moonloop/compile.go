@@ -208,13 +208,19 @@ func (nowhere) Close() error                { return nil }
 // findJournals returns the files and objects of the arguments, each once, and their size in bytes.
 func findJournals(ctx context.Context, args []string, warn func(string)) (names []string, bytes int64, err error) {
 	var seen []fs.FileInfo
+	listed := map[string]bool{}
 	for _, arg := range args {
 		if objects.IsURL(arg) {
-			found, size, err := objectJournals(ctx, arg)
+			found, err := objectJournals(ctx, arg)
 			if err != nil {
 				return nil, 0, err
 			}
-			names, bytes = append(names, slices.DeleteFunc(found, func(url string) bool { return slices.Contains(names, url) })...), bytes+size
+			for _, o := range found {
+				if !listed[o.URL] {
+					listed[o.URL] = true
+					names, bytes = append(names, o.URL), bytes+o.Size
+				}
+			}
 			continue
 		}
 		info, err := os.Stat(arg)
@@ -240,21 +246,17 @@ func findJournals(ctx context.Context, args []string, warn func(string)) (names 
 	return names, bytes, nil
 }
 
-// objectJournals returns the journals that a URL stands for, and their size: an object, or those in a folder that are named like journals.
-func objectJournals(ctx context.Context, url string) (names []string, bytes int64, err error) {
+// objectJournals returns the journals that a URL stands for: an object, or those in a folder that are named like journals.
+func objectJournals(ctx context.Context, url string) ([]objects.Object, error) {
 	list, err := store.List(ctx, url)
 	if err != nil {
-		return nil, 0, fmt.Errorf("journals: %w", err)
+		return nil, fmt.Errorf("journals: %w", err)
 	}
-	for _, o := range list {
-		if o.URL == url || strings.HasSuffix(o.URL, journalSuffix) {
-			names, bytes = append(names, o.URL), bytes+o.Size
-		}
-	}
-	if names == nil {
+	list = slices.DeleteFunc(list, func(o objects.Object) bool { return o.URL != url && !strings.HasSuffix(o.URL, journalSuffix) })
+	if len(list) == 0 {
 		err = fmt.Errorf("%s: no object of that name, nor a journal in a *%s object below it: name the prefix that the Collector's exporter writes to", url, journalSuffix)
 	}
-	return names, bytes, err
+	return list, err
 }
 
 // folderJournals returns the journals of a folder and its subfolders, because the names in an object store are paths. A file that is named

@@ -149,14 +149,16 @@ func (s *stage) here(url string) (string, error) {
 	}
 	folder := filepath.Join(s.dir, strconv.Itoa(len(s.names)))
 	local := filepath.Join(folder, path.Base(url))
-	above := strings.TrimSuffix(url, "/"+path.Base(url)) // so that the sidecar of a trace has a name, too
-	s.names = append(s.names, [2]string{folder, above})
+	s.names = append(s.names, [2]string{folder, above(url)}) // so that the sidecar of a trace has a name, too
 	if s.cmd.Annotations == nil {
 		s.cmd.Annotations = map[string]string{}
 	}
-	s.cmd.Annotations[folder] = above // for urlOf
+	s.cmd.Annotations[folder] = above(url) // for urlOf
 	return local, os.Mkdir(folder, 0o700)
 }
+
+// above returns the URL of the folder that an object is in.
+func above(url string) string { return strings.TrimSuffix(url, "/"+path.Base(url)) }
 
 // urlOf returns what a file or a folder here stands for; its name, if it is none of a store.
 func urlOf(cmd *cobra.Command, name string) string {
@@ -211,11 +213,11 @@ func (s *stage) download(ctx context.Context, url string) (string, error) {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(uploads)
 	for _, o := range list {
-		below := filepath.FromSlash(strings.TrimPrefix(strings.TrimPrefix(o.URL, url), "/"))
-		if below != "" && !filepath.IsLocal(below) {
-			return "", fmt.Errorf("%s: the key is not the name of a file", o.URL)
-		}
 		g.Go(func() error {
+			below := filepath.FromSlash(strings.TrimPrefix(strings.TrimPrefix(o.URL, url), "/"))
+			if below != "" && !filepath.IsLocal(below) {
+				return fmt.Errorf("%s: the key is not the name of a file", o.URL)
+			}
 			file := filepath.Join(local, below)
 			return errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), store.Fetch(ctx, o.URL, file))
 		})
@@ -267,11 +269,9 @@ func (w written) upload(ctx context.Context) error {
 		return 1
 	}
 	slices.SortStableFunc(files, func(a, b string) int { return rank(a) - rank(b) })
-	base := path.Dir(strings.Replace(w.url, "://", ":", 1)) // of which path makes no :/
-	base = strings.Replace(base, ":", "://", 1)
 	url := func(name string) string {
 		below, _ := filepath.Rel(filepath.Dir(w.local), name)
-		return base + "/" + filepath.ToSlash(below)
+		return above(w.url) + "/" + filepath.ToSlash(below)
 	}
 	if w.replace { // while some of its files are new, a folder is not whole
 		for _, name := range files {

@@ -58,7 +58,7 @@ func (s *Store) Put(ctx context.Context, url, file string, replace bool) error {
 }
 
 // put uploads a file.
-func (c *client) put(ctx context.Context, a address, f *watched, size int64, replace bool) error {
+func (c *client) put(ctx context.Context, a address, f io.ReaderAt, size int64, replace bool) error {
 	opt := minio.PutObjectOptions{ContentType: contentType(a.key), DisableContentSha256: true}
 	if a.scheme == "gs" { // where the condition of S3 is not known, nor are all of its parts
 		if !replace {
@@ -149,11 +149,6 @@ func (c *client) putParts(ctx context.Context, a address, f io.ReaderAt, size in
 type watched struct {
 	*os.File
 	watch *watcher
-}
-
-func (w *watched) Read(p []byte) (int, error) {
-	w.watch.alive()
-	return w.File.Read(p)
 }
 
 func (w *watched) ReadAt(p []byte, offset int64) (int, error) {

@@ -94,7 +94,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 			return n, nil // an error comes again
 		}
 		if err == nil {
-			continue
+			return 0, nil // of a p without room
 		}
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF
