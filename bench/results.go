@@ -24,7 +24,7 @@ type results struct {
 	Facts   [][2]string // conditions that figures depend on: name and value
 	Tables  []*table
 	// Sections are the parts of the page, one for each scenario, from this run or earlier ones.
-	Sections map[string]string
+	Sections map[string]string `json:"-"`
 }
 
 // table has a scenario's figures: a row for each contender, a column for each figure, and in each cell a value for each round.

@@ -422,12 +422,11 @@ func (w *writing) commit() error {
 	}
 	out, p := w.out, w.part
 	w.out = nil
+	defer w.digester.Close()
 	if err := errors.Join(w.end(), w.ledger.err(), w.numbers.err()); err != nil {
-		w.digester.Close()
 		return errors.Join(fmt.Errorf("trace of %s: %w", p.name(), err), out.Close())
 	}
 	w.ledger.close()
-	defer w.digester.Close()
 	m := mooncake.Meta{
 		Schema: mooncake.MetaSchema, Tool: w.c.opt.Tool, Rows: w.rows, BlockSize: w.size, FineBlockSize: w.fine,
 		SessionMode: mooncake.SessionNone, Identity: w.identity, Digests: w.digester.Digests(), Trunk: w.digester.Trunk(),

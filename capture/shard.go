@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -427,15 +428,12 @@ func (s *sharded) say(p *phase, all *learned) error {
 	if err != nil {
 		return err
 	}
-	f, err := atomicfile.Create(s.file(p, s.Index, "json"), atomicfile.Regular)
-	if err != nil {
+	err = atomicfile.Write(s.file(p, s.Index, "json"), atomicfile.Regular, func(w io.Writer) error {
+		_, err := w.Write(b)
 		return err
-	}
-	if _, err = f.Write(b); err == nil {
-		err = f.Commit()
-	}
+	})
 	if err != nil {
-		err = fmt.Errorf("what this shard found out cannot be written: %w", errors.Join(err, f.Discard()))
+		err = fmt.Errorf("what this shard found out cannot be written: %w", err)
 	}
 	return err
 }

@@ -19,10 +19,6 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-func responsesClient(url string, options ...option.RequestOption) openai.Client {
-	return openai.NewClient(append([]option.RequestOption{option.WithBaseURL(url + "/v1"), option.WithAPIKey("test"), option.WithMaxRetries(0)}, options...)...)
-}
-
 func responseParams(text string, most int64) api3.ResponseNewParams {
 	return api3.ResponseNewParams{
 		Model: "m", Instructions: openai.String("be brief"), MaxOutputTokens: openai.Int(most),
@@ -52,7 +48,7 @@ func streamedResponse(t *testing.T, c openai.Client, params api3.ResponseNewPara
 // TestResponsesWithOfficialClient: replies, whole and streamed, are those that OpenAI's client reads.
 func TestResponsesWithOfficialClient(t *testing.T) {
 	e, url := serve(t, simulator.Config{Cache: simulator.Cache{BlockSize: 16}, APIKey: "test"})
-	c := responsesClient(url)
+	c := client(url)
 	params := responseParams(words(90), 7)
 	whole, err := c.Responses.New(t.Context(), params)
 	if err != nil {
@@ -121,7 +117,7 @@ func TestResponsesWithOfficialClient(t *testing.T) {
 // TestResponsesErrors: an error is that of OpenAI's API, and within a stream an event of it.
 func TestResponsesErrors(t *testing.T) {
 	_, url := serve(t, simulator.Config{APIKey: "test", Models: []string{"m"}})
-	c := responsesClient(url)
+	c := client(url)
 	params := responseParams("hello", 20)
 	params.Model = "other"
 	_, err := c.Responses.New(t.Context(), params)
