@@ -72,7 +72,7 @@ type Config struct {
 	// With Force, each file is replaced when the new one is complete.
 	Out   string
 	Force bool
-	// Resume continues the run in Out that was broken off. The rest of the configuration must be that of this run. Force, RunID, Labels,
+	// Resume continues the run in Out that was cut short. The rest of the configuration must be that of this run. Force, RunID, Labels,
 	// Tool, Command and Settings are then without effect.
 	Resume bool
 	// NoPage leaves report.html out. TraceURL is the address of a trace in a tracing system, with {trace_id} in it, to which the
@@ -262,7 +262,7 @@ func (c *Config) Validate() error {
 		bad("trace: none given; name a file, a URL, or - for standard input")
 	}
 	if c.Resume && c.Out == "" {
-		bad("resume: no folder of a run that was broken off is given")
+		bad("resume: no folder of a run that was cut short is given")
 	}
 	for _, check := range []func(bad badFunc){c.checkTarget, c.checkNumbers, c.checkTrace, c.checkSchedule, c.checkRamps, c.checkPrompts, c.checkGoals} {
 		check(bad)

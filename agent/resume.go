@@ -3,7 +3,7 @@
 
 package agent
 
-// This file continues a run that was broken off: by a kill, a power cut, an interrupt, or its own error limit. The directory has its
+// This file continues a run that was cut short: by a kill, a power cut, an interrupt, or its own error limit. The directory has its
 // configuration, the rows that had been sent, and their results (report.JournalFile, report.PartialFile). The trace is read from its
 // beginning again, because later rows depend on earlier ones. Rows that were over get their position in the schedule, but nothing else of
 // them is repeated.
@@ -30,7 +30,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// past is what a run that was broken off has left in its directory. It is nil for a new run.
+// past is what a run that was cut short has left in its directory. It is nil for a new run.
 type past struct {
 	journal *report.Journaled
 	kept    *report.Kept
@@ -63,7 +63,7 @@ type brokenOff struct {
 	noted
 }
 
-// lostRows are the rows that were in flight when a run was broken off.
+// lostRows are the rows that were in flight when a run was cut short.
 type lostRows struct {
 	count int64
 	first []int64 // up to maxNamedRows of them
@@ -153,7 +153,7 @@ func (p *past) addRecord(r *measure.Record) error {
 	return nil
 }
 
-// cut returns the position in the schedule at which the run was broken off, in replay time: that of the last known event.
+// cut returns the position in the schedule at which the run was cut short, in replay time: that of the last known event.
 func (p *past) cut() time.Duration {
 	if p == nil || len(p.journal.Parts) == 0 {
 		return 0
@@ -361,7 +361,7 @@ func (p *past) submitBroken(d *dispatcher) {
 		at := p.parts[b.part].Wall(b.at).Sub(d.clk.Start())
 		rec := d.newRecord(b.Item)
 		rec.Outcome, rec.Reason, rec.Scheduled = measure.Cancelled, measure.CancelBroken, false
-		rec.Message = "it had been sent, or was about to be, when the run was broken off; what became of it is not known"
+		rec.Message = "it had been sent, or was about to be, when the run was cut short; what became of it is not known"
 		rec.Intended, rec.Dispatched, rec.Admitted = at, at, at
 		var c conversation
 		if b.Session != nil {
@@ -398,10 +398,10 @@ func (p *past) warn(said *notices) {
 	}
 	last, now := p.parts[n-2], p.parts[n-1]
 	broke := last.Wall(mooncake.Duration(now.Zero + now.From))
-	said.warn("the run was broken off at %.3f s of the schedule, at %s, and goes on there %s later: the engine's cache may have lost meanwhile what the rows before left in it, which shows as fewer cached tokens than are predicted",
+	said.warn("the run was cut short at %.3f s of the schedule, at %s, and goes on there %s later: the engine's cache may have lost meanwhile what the rows before left in it, which shows as fewer cached tokens than are predicted",
 		now.From/1e3, broke.UTC().Format(time.RFC3339), now.Start.Sub(broke).Round(time.Millisecond))
 	if !last.SameBoot() {
-		said.warn("the machine was started anew since the run was broken off, or is another one: what it had sent in its last half minute may not have come to its disk, and is then sent again unsaid")
+		said.warn("the machine was started anew since the run was cut short, or is another one: what it had sent in its last half minute may not have come to its disk, and is then sent again unsaid")
 	}
 }
 
@@ -426,7 +426,7 @@ func (p *past) addParts(rep *report.Report, said *notices) {
 	end.To = max(end.From, end.From+clock.Millis(end.End.Sub(end.Start)))
 	rep.Resumed, rep.Run.Start = r, p.parts[0].Start
 	if p.lost.count > 0 {
-		said.warn("%s were in flight when the run was broken off and were not sent again; their records say cancelled, %s: %s",
+		said.warn("%s were in flight when the run was cut short and were not sent again; their records say cancelled, %s: %s",
 			term.Counted(p.lost.count, "rows"), measure.CancelBroken, p.lost)
 	}
 }
@@ -443,7 +443,7 @@ func (l lostRows) String() string {
 	return text
 }
 
-// breaks returns how often the run was broken off.
+// breaks returns how often the run was cut short.
 func (p *past) breaks() int {
 	if p == nil {
 		return 0

@@ -102,7 +102,7 @@ func replyRow(i int) string {
 }
 
 // TestResume: of a run that is killed at any instant, however often, each row ends as one record and goes to the engine once; and none
-// goes at another instant of the schedule than in a run that is not broken off.
+// goes at another instant of the schedule than in a run that is not cut short.
 func TestResume(t *testing.T) {
 	const n = 40
 	for name, tc := range map[string]struct {

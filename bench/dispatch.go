@@ -60,7 +60,7 @@ func dispatch(ctx context.Context, b *bench) error {
 		own := t.median("moonloop, the trace's bursts", "own p50")
 		t.aim("own lateness p50 ≤ 0.1 ms on the trace's timestamps", own <= 0.1, own)
 		even := t.median("moonloop, even", "own p50")
-		t.aim("p50 by its own word at least 5× better than vegeta's", t.median("vegeta", "own p50") >= 5*even, even, t.median("vegeta", "own p50"))
+		t.aim("p50 by its own account at least 5× better than vegeta's", t.median("vegeta", "own p50") >= 5*even, even, t.median("vegeta", "own p50"))
 		theirs := t.median("k6", "p50")
 		t.aim("p50 at the engine at least 5× better than k6's", theirs >= 5*ours, ours, theirs)
 		for _, name := range []string{"moonloop, even", "moonloop, the trace's bursts"} {

@@ -228,7 +228,7 @@ var inventedWords = map[string]string{
 	carry.NoRoom:    "no room beside the chat template",
 	carry.Shard:     "in another shard",
 	carry.NotSent:   "earlier row not replayed",
-	carry.Broken:    "lost when the run was broken off",
+	carry.Broken:    "lost when the run was cut short",
 	carry.Off:       "not carried",
 }
 

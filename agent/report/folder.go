@@ -64,12 +64,12 @@ func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 	return f, nil
 }
 
-// ReopenFolder locks a directory for the rest of a run that was broken off in it.
+// ReopenFolder locks a directory for the rest of a run that was cut short in it.
 func ReopenFolder(dir string, _ bool, _ ...string) (*Folder, error) {
 	if info, err := os.Stat(dir); err != nil {
-		return nil, fmt.Errorf("the folder of a run that was broken off: %w", err)
+		return nil, fmt.Errorf("the folder of a run that was cut short: %w", err)
 	} else if !info.IsDir() {
-		return nil, fmt.Errorf("%s is not a folder: name the folder of a run that was broken off", dir)
+		return nil, fmt.Errorf("%s is not a folder: name the folder of a run that was cut short", dir)
 	}
 	f, err := OpenFolder(dir, true)
 	if err != nil {
@@ -91,7 +91,7 @@ func Unbroken(dir string) error {
 	case err == nil:
 		return fmt.Errorf("the run in %s has come to its end: nothing of it is left to go on with", dir)
 	}
-	return fmt.Errorf("%s has no %s: no run was broken off there; name the folder that was given to --out", dir, JournalFile)
+	return fmt.Errorf("%s has no %s: no run was cut short there; name the folder that was given to --out", dir, JournalFile)
 }
 
 // CheckInput returns an error if a trace is one of the files that the run would replace.

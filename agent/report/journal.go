@@ -3,7 +3,7 @@
 
 package report
 
-// This file writes and reads what is needed to continue a run that was broken off: its configuration, the starts of its parts, and the rows
+// This file writes and reads what is needed to continue a run that was cut short: its configuration, the starts of its parts, and the rows
 // that had been sent. It is separate from the records, because a record is written when a request has ended, so requests in flight at a
 // crash have none.
 
@@ -49,7 +49,7 @@ type Beginning struct {
 	Lookahead string `json:"lookahead_digest"`
 }
 
-// Part is one of the parts of a resumed run. A run that was never broken off has one.
+// Part is one of the parts of a resumed run. A run that was never cut short has one.
 type Part struct {
 	Start time.Time `json:"start_time"` // wall-clock time at which it began its schedule
 	From  float64   `json:"from_ms"`    // there, in the time of the schedule
@@ -225,7 +225,7 @@ func (j *Journal) Close(keep bool) error {
 // Journaled is the content of a journal.
 type Journaled struct {
 	Beginning
-	Parts []Part // empty: the run broke off before its schedule began
+	Parts []Part // empty: the run was cut short before its schedule began
 	whole int64  // size of its whole lines
 }
 

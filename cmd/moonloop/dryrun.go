@@ -201,7 +201,7 @@ func writeTotals(f *agent.Forecast, line func(name, format string, args ...any))
 		if f.Last > 0 {
 			mean = strconv.FormatFloat(float64(f.Rows-f.Following-1)/f.Last, 'f', 2, 64)
 		}
-		line("Schedule", "%s, the last row at %s s, %s rows/s in the mean, at most %s in a second (from %s s on)",
+		line("Schedule", "%s, the last row at %s s, %s rows/s on average, at most %s in a second (from %s s on)",
 			strings.ReplaceAll(f.Schedule.Mode, "_", " "), strconv.FormatFloat(f.Last, 'f', 3, 64), mean, term.Comma(f.Peak), term.Comma(f.PeakAt))
 	}
 	if f.Schedule.Concurrency > 0 {

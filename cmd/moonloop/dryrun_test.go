@@ -35,7 +35,7 @@ func TestDryRun(t *testing.T) {
 		"2   1.000  1,300       2              1,024", "1.500", "1.000     2    2.00  ████", "Rows        4 to send",
 		"Tokens      3,700 input, 8 output",
 		"Cache       an infinite cache would serve 1,536 of the input tokens: 41.5 %",
-		"Schedule    request rate, the last row at 1.500 s, 2.00 rows/s in the mean, at most 2 in a second (from 0 s on)",
+		"Schedule    request rate, the last row at 1.500 s, 2.00 rows/s on average, at most 2 in a second (from 0 s on)",
 		"At once     unknown: it depends on how long the engine takes", "nothing was sent",
 	} {
 		if !strings.Contains(text, line) {

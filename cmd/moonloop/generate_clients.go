@@ -78,7 +78,7 @@ func (c *clientFlags) run(cmd *cobra.Command, files *outputs, blockSize int) err
 			SessionMode: mooncake.SessionNone,
 			Transformations: []mooncake.Transformation{{
 				Name: "generate", Parameters: map[string]any{"clients": filepath.Base(c.folder), "config": c.Clients},
-				Effect: fmt.Sprintf("requests of %s; over all seeds there are %.0f in the mean", term.Counted(int64(drawn.Clients), "clients"), drawn.Expected),
+				Effect: fmt.Sprintf("requests of %s; over all seeds there are %.0f on average", term.Counted(int64(drawn.Clients), "clients"), drawn.Expected),
 			}},
 		}
 		if drawn.Unknown > 0 {

@@ -65,7 +65,7 @@ type replayFlags struct {
 	layout      report.Layout
 	dryRun      string            // false, true or json
 	as          string            // the tool for which the command line is written; translate uses it
-	resume      string            // the folder of a run that was broken off
+	resume      string            // the folder of a run that was cut short
 	began       *report.Beginning // of that run; nil if there is none, or if it is one of several
 	warnings    []string          // of resolve
 }
@@ -248,7 +248,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	f.dryRunVar(fs)
 	add(fs, &c.Out, "out", "", anyText("a folder"))
 	add(fs, &c.Force, "force", false)
-	add(fs, &f.resume, "resume", "", anyText("the folder of a run that was broken off"))
+	add(fs, &f.resume, "resume", "", anyText("the folder of a run that was cut short"))
 	add(fs, &c.SavePrompts, "save-prompts", "", aFile)
 	add(fs, &c.NoPage, "no-report-page", false)
 	f.exports.register(fs)

@@ -3,8 +3,8 @@
 
 package main
 
-// This file is "moonloop replay --resume DIR": the settings of a run that was broken off come from its folder, and the run continues. With
-// --runs, the one that was broken off continues, followed by those that had not begun.
+// This file is "moonloop replay --resume DIR": the settings of a run that was cut short come from its folder, and the run continues. With
+// --runs, the one that was cut short continues, followed by those that had not begun.
 
 import (
 	"errors"

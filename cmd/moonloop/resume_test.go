@@ -26,7 +26,7 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// broken is a run that breaks off, and its engine.
+// broken is a run that is cut short, and its engine.
 type broken struct {
 	*testing.T
 	engine     *simulator.Engine
@@ -136,7 +136,7 @@ type resultOfRow struct {
 }
 
 // whole checks the folder of a run that came to its end: each row has one record, and was sent once; or it was in flight when the run was
-// broken off, and was sent once at most.
+// cut short, and was sent once at most.
 func (b *broken) whole(out string, rows int, arrived map[int]int) (inFlight int) {
 	b.Helper()
 	seen := make(map[int]bool)
@@ -204,7 +204,7 @@ func TestResumeKilled(t *testing.T) {
 	b.kill(13, b.out, again...) // soon after the first one of this part
 	b.kill(40, b.out, again...)
 	status, stdout, stderr := b.do(t.Context(), again...)
-	if !ended(status) || !strings.Contains(stderr, "the run was broken off at") {
+	if !ended(status) || !strings.Contains(stderr, "the run was cut short at") {
 		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
 	}
 	arrived := b.arrived()
@@ -213,7 +213,7 @@ func TestResumeKilled(t *testing.T) {
 		t.Errorf("%+v; %d rows in flight", s, inFlight)
 	}
 	// A request of the first part may come to the engine after its end; then the second part is killed before it has begun.
-	if !strings.Contains(stdout, "degraded: run_breaks 3") && !strings.Contains(stdout, "degraded: run_breaks 2") && !strings.Contains(stdout, "invalid") || !strings.Contains(stdout, "were in flight when the run was broken off") {
+	if !strings.Contains(stdout, "degraded: run_breaks 3") && !strings.Contains(stdout, "degraded: run_breaks 2") && !strings.Contains(stdout, "invalid") || !strings.Contains(stdout, "were in flight when the run was cut short") {
 		t.Error(stdout)
 	}
 	// There is nothing left of it.
@@ -324,7 +324,7 @@ func TestResumeRefused(t *testing.T) {
 		want  string
 	}{
 		"no folder":                           {nil, []string{"--resume", filepath.Join(empty, "gone")}, "there is no such folder; name the one that was given to --out"},
-		"an empty folder":                     {nil, []string{"--resume", empty}, "has no resume.jsonl: no run was broken off there"},
+		"an empty folder":                     {nil, []string{"--resume", empty}, "has no resume.jsonl: no run was cut short there"},
 		"a flag of the schedule":              {nil, []string{"--resume", b.out, "--speedup", "2", "--seed=1"}, "leave --speedup, --seed out"},
 		"a file of settings":                  {nil, []string{"--resume", b.out, "--config", "x.yaml"}, "leave --config out"},
 		"another trace":                       {map[string]string{b.trace: strings.Replace(whole[b.trace], `"output_length": 3, "hash_ids": [0, 20]`, `"output_length": 4, "hash_ids": [0, 20]`, 1)}, nil, "it is not the trace that the run began with"},

@@ -89,7 +89,7 @@ func (f *replayFlags) replayOne(cmd *cobra.Command, i int) error {
 		case runBroken:
 			cfg.Resume, what = true, "run %d of %d goes on"
 		default:
-			cfg.Force = true // the existing one broke off before it began
+			cfg.Force = true // the existing one was cut short before it began
 		}
 	}
 	fmt.Fprint(stderr, term.Note(stderr, fmt.Sprintf(what, i, f.runs)))

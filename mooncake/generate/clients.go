@@ -71,7 +71,7 @@ func (c *Clients) Validate() error {
 // Drawn says what was drawn.
 type Drawn struct {
 	Clients  int     // in the folder
-	Expected float64 // rows in the mean, over all seeds
+	Expected float64 // rows on average, over all seeds
 	// Unknown is the number of requests that are no rows: their client has no lengths for the time.
 	Unknown int64
 }
@@ -126,7 +126,7 @@ type client struct {
 	window  int     // that at hand; -1 before the first
 	at      float64 // of the next request, s from the data's zero
 	gap     func() float64
-	seconds float64 // per gap, in the mean
+	seconds float64 // per gap, on average
 }
 
 // window is a part of time.

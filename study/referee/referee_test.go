@@ -397,7 +397,7 @@ func TestPlantedVegeta(t *testing.T) {
 			t.Errorf("%s: %+v", name, c)
 		}
 		if math.Abs(c.Before.Max-1) > 1e-3 || math.Abs(j.Lateness.Max-0.5) > 1e-3 || c.Lateness.Max > 1e-3 {
-			t.Errorf("%s: before %v, late %v, by its own word %v", name, c.Before, j.Lateness, c.Lateness)
+			t.Errorf("%s: before %v, late %v, by its own account %v", name, c.Before, j.Lateness, c.Lateness)
 		}
 	}
 }

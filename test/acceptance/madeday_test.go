@@ -40,7 +40,7 @@ type shape struct {
 }
 
 var shapes = map[string]shape{
-	// Prompts of 3,900 tokens in the mean, and each way to know what they share.
+	// Prompts of 3,900 tokens on average, and each way to know what they share.
 	"day": {name: "day", texts: 4, lengths: 1, systems: 20, system: 4 * madeBlock, asked: 550, replied: 800, turns: 12, pause: 4 * time.Minute, links: 16, responses: true, ending: ".jsonl"},
 	// Short prompts and no response ids, so that there is disk for a hundred million.
 	"compact": {name: "compact", systems: 1000, system: madeBlock, asked: 300, replied: 300, turns: 8, pause: 2 * time.Minute, links: 2, runs: 1, ending: ".jsonl.zst", prefixesAreMade: true},

@@ -99,7 +99,7 @@ var generators = []judged{
 func TestAcceptanceReferee(t *testing.T) {
 	bin, peers := setting(t, "MOONLOOP_BIN"), setting(t, "MOONLOOP_PEERS")
 	var table strings.Builder
-	table.WriteString("| generator | rate, of 100/s | missing, extra | lateness p50, p99, max | by its own word p50, p99 | TTFT error p50, p99 | ITL error p50, p99 | gap error p1, p99 |\n|---|---|---|---|---|---|---|---|\n")
+	table.WriteString("| generator | rate, of 100/s | missing, extra | lateness p50, p99, max | by its own account p50, p99 | TTFT error p50, p99 | ITL error p50, p99 | gap error p1, p99 |\n|---|---|---|---|---|---|---|---|\n")
 	for _, g := range generators {
 		t.Run(g.name, func(t *testing.T) {
 			dir := filepath.Join(artefacts(t), "referee", strings.ReplaceAll(g.name, " ", "-"))

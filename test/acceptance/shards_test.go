@@ -258,5 +258,5 @@ func TestAcceptanceShardKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "its verdict says that a shard was broken off", strings.Contains(string(summary), "run_breaks"), true)
+	equal(t, "its verdict says that a shard was cut short", strings.Contains(string(summary), "run_breaks"), true)
 }
