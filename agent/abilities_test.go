@@ -68,7 +68,7 @@ func TestVocabulary(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Run(t.Context(), Config{Trace: Trace{Name: trace}, Target: Target{URL: tiny.start(t)}, Prompt: ids, RunID: "run"})
-	if err == nil || !strings.Contains(err.Error(), "it takes no token ids that prompts could be made of, not even 32 to 95: its vocabulary has fewer; --prompt=words sends words") {
+	if err == nil || !strings.Contains(err.Error(), "it accepts no token ids from which prompts could be made, not even 32 to 95: its vocabulary is smaller; --prompt=words sends words") {
 		t.Errorf("a vocabulary of 64: %v", err)
 	}
 	if len(tiny.prompts) > 0 {

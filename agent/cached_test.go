@@ -52,7 +52,7 @@ func TestMoreCachedThanPrompt(t *testing.T) {
 		t.Errorf("%d served, %d with cached tokens, %d refused, %g cached; want 3, 1, 2, 600", f.Rows.Served, c.Reported, c.Refused, cached.Avg)
 	}
 	var table strings.Builder
-	if err := rep.Table(&table, report.Width, false); err != nil || !strings.Contains(table.String(), "2 replies name more cached tokens than their prompt has") {
+	if err := rep.Table(&table, report.Width, false); err != nil || !strings.Contains(table.String(), "2 replies report more cached tokens than their prompt has") {
 		t.Errorf("the report says nothing of it: %v\n%s", err, &table)
 	}
 }

@@ -434,7 +434,7 @@ func (c *Config) checkPrompts(bad badFunc) {
 	}
 	if c.Prompt.Endpoint == prompt.Embeddings {
 		if s := c.SLO; s.TTFT+s.TTST+s.ITL+s.TPOT > 0 {
-			bad("slo %s: an embedding has no tokens to be first or next; give e2e alone", s)
+			bad("slo %s: an embedding has neither a first token nor further ones; give only e2e", s)
 		}
 		if c.Schedule.PrefillConcurrency > 0 {
 			bad("prefill concurrency %d: an embedding has no first token; cap requests with concurrency", c.Schedule.PrefillConcurrency)

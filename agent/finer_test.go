@@ -78,7 +78,7 @@ func TestRangesThatDisagree(t *testing.T) {
 		t.Errorf("%v", r.err)
 	}
 	if !slices.ContainsFunc(notes, func(s string) bool {
-		return strings.Contains(s, "V9 in 1 row: hash_ranges tell other prefixes than hash_ids") && strings.Contains(s, "at block 1")
+		return strings.Contains(s, "V9 in 1 row: hash_ranges describe other prefixes than hash_ids") && strings.Contains(s, "at block 1")
 	}) {
 		t.Errorf("notes %q", notes)
 	}

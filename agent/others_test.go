@@ -73,7 +73,7 @@ func TestEmbeddings(t *testing.T) {
 // TestEmbeddingsRefused: what an embedding cannot have is refused before anything is sent.
 func TestEmbeddingsRefused(t *testing.T) {
 	for why, cfg := range map[string]Config{
-		"no tokens to be first":        {SLO: measure.SLO{TTFT: 1}},
+		"neither a first token":         {SLO: measure.SLO{TTFT: 1}},
 		"no first token":               {Schedule: Schedule{PrefillConcurrency: 1}},
 		"--session-mode full":          {Trace: Trace{Sessions: mooncake.SessionDelta}},
 		"embedding takes no text=like": {},

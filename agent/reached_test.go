@@ -87,9 +87,9 @@ func TestRowsNotReached(t *testing.T) {
 		{"duration of a closed loop", Trace{Name: plain}, false, true, measure.SkipDuration, true, "further rows of the trace were not reached", `at least [0-9,]+ further`},
 		{"interrupt of a closed loop", Trace{Name: plain}, true, true, measure.SkipInterrupted, true, "further rows of the trace were not reached", `at least [0-9,]+ further`},
 		{"compressed, with a sidecar", Trace{Name: known}, false, false, measure.SkipDuration, true, "further rows of the trace were not reached", `at least [0-9,]+ further`},
-		{"compressed", Trace{Name: bare}, false, false, measure.SkipDuration, false, "how many rows it still had is unknown", "further rows"},
-		{"standard input without an end", Trace{Name: "-", Stdin: &endlessTrace{}}, true, false, measure.SkipInterrupted, false, "how many rows it still had is unknown", "further rows"},
-		{"standard input without an end, by duration", Trace{Name: "-", Stdin: &endlessTrace{}}, false, false, measure.SkipDuration, false, "how many rows it still had is unknown", "further rows"},
+		{"compressed", Trace{Name: bare}, false, false, measure.SkipDuration, false, "number of its remaining rows is unknown", "further rows"},
+		{"standard input without an end", Trace{Name: "-", Stdin: &endlessTrace{}}, true, false, measure.SkipInterrupted, false, "number of its remaining rows is unknown", "further rows"},
+		{"standard input without an end, by duration", Trace{Name: "-", Stdin: &endlessTrace{}}, false, false, measure.SkipDuration, false, "number of its remaining rows is unknown", "further rows"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())

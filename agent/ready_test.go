@@ -270,7 +270,7 @@ func TestPreflightIsBounded(t *testing.T) {
 		},
 		{
 			name: "a web page", engine: func() difficult { return difficult{models: page} },
-			err: []string{"a web page, not that of an OpenAI-compatible API", "--url is what stands before /v1"}, notErr: "--model", atMost: time.Second,
+			err: []string{"a web page, not that of an OpenAI-compatible API", "--url is the part before /v1"}, notErr: "--model", atMost: time.Second,
 		},
 		{
 			name: "a web page, and a model", engine: func() difficult { return difficult{models: page} }, target: Target{Model: "m"},

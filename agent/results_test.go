@@ -50,7 +50,7 @@ func TestTwoRunsInOneFolder(t *testing.T) {
 	if err != nil || rep.Figures().Rows.Served != 20 {
 		t.Errorf("the first: error %v", err)
 	}
-	if second == nil || !strings.Contains(second.Error(), "another replay writes its results into it") || before != after {
+	if second == nil || !strings.Contains(second.Error(), "another replay is writing its results there") || before != after {
 		t.Errorf("the second: error %v, %d requests", second, after-before)
 	}
 	r := replayed{report: rep}

@@ -439,7 +439,7 @@ func (e *engines) orders() (orders map[string]journal.PromptOrder, effect string
 		texts = append(texts, one.why())
 	}
 	if len(texts) > 0 {
-		effect = "Prompts share what they do in the order in which the engine saw them: " + strings.Join(texts, "; ") + "."
+		effect = "Shared prefixes are those of the parts of prompts in the order in which the engine saw them: " + strings.Join(texts, "; ") + "."
 	}
 	return orders, effect
 }

@@ -276,7 +276,7 @@ func TestTargetsRefuse(t *testing.T) {
 		}()},
 		{"a bad row", `{"timestamp": 0, "input_length": -5}`, "f:1: input_length: -5: must be above 0", Options{To: "vllm"}},
 		{"ids without end", `{"timestamp": 0, "input_length": 1000000000000}`, "ids are made for 1048576 at most; correct the row", Options{To: "vllm"}},
-		{"nothing", "", "no row came out of f", Options{To: "vllm"}},
+		{"nothing", "", "no row could be made from f", Options{To: "vllm"}},
 	} {
 		c.opt.Format = Mooncake
 		_, err := Convert(t.Context(), c.opt, writeTo(new(strings.Builder)).sink, text("f", c.rows))

@@ -105,7 +105,7 @@ func checkFields(t *testing.T, row *Row, line string) {
 	d.UseNumber()
 	var m map[string]any
 	if !json.Valid([]byte(line)) || d.Decode(&m) != nil || m == nil {
-		t.Fatalf("%q is no JSON object, and was read", line)
+		t.Fatalf("%q is not a JSON object, and was read", line)
 	}
 	either := func(a, b string) any {
 		if m[a] != nil {

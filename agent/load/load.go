@@ -168,7 +168,7 @@ func Open(in Rows, opt Options) (*Stream, error) {
 	case opt.Shards < 0 || opt.Shards > 0 && (opt.Shard < 0 || opt.Shard >= opt.Shards):
 		return nil, fmt.Errorf("shard %d of %d: want 0 to %d", opt.Shard, opt.Shards, opt.Shards-1)
 	case opt.End != 0 && opt.End < opt.Start:
-		return nil, fmt.Errorf("window: its end %v lies before its start %v", opt.End, opt.Start)
+		return nil, fmt.Errorf("window: its end %v is before its start %v", opt.End, opt.Start)
 	case opt.Loop.Any() && (opt.Start != 0 || opt.End != 0):
 		return nil, errors.New("loop: a part of the trace (start, end) cannot be looped; cut it out of the trace with moonloop transform, and loop that")
 	case opt.Loop.For > 0 && opt.Arrivals.AtOnce():

@@ -72,8 +72,8 @@ func TestPriority(t *testing.T) {
 		}
 	}
 	for want, o := range map[string]Options{
-		`profile "openai" takes no priority on chat`:                {Profile: OpenAI, Priorities: classes},
-		`profile "vllm" takes no priority on messages`:              {Profile: VLLM, Endpoint: Messages, Priorities: classes},
+		`profile "openai" accepts no priority on chat`:                {Profile: OpenAI, Priorities: classes},
+		`profile "vllm" accepts no priority on messages`:              {Profile: VLLM, Endpoint: Messages, Priorities: classes},
 		"extra inputs: their priority would be that of every class": {Priorities: classes, ExtraInputs: json.RawMessage(`{"priority":8}`)},
 	} {
 		if _, err := NewBuilder(o); err == nil || !strings.Contains(err.Error(), want) {

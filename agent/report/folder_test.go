@@ -38,7 +38,7 @@ func TestFolderHasOneRun(t *testing.T) {
 	}
 	for _, force := range []bool{false, true} {
 		second, err := OpenFolder(dir, force)
-		if err == nil || !strings.Contains(err.Error(), "another replay writes its results into it") || !strings.Contains(err.Error(), "--out") {
+		if err == nil || !strings.Contains(err.Error(), "another replay is writing its results there") || !strings.Contains(err.Error(), "--out") {
 			t.Errorf("force %t: %v, %v", force, second, err)
 		}
 	}

@@ -243,7 +243,7 @@ func ReadBeginning(dir string) (line []byte, b Beginning, err error) {
 	in := json.NewDecoder(bytes.NewReader(line))
 	in.UseNumber() // numbers are kept literally
 	if err = in.Decode(&b); err == nil && b.Version != SchemaVersion {
-		err = fmt.Errorf("schema_version is %q, want %q: another version of moonloop wrote it, which can go on with it", b.Version, SchemaVersion)
+		err = fmt.Errorf("schema_version is %q, want %q: another version of moonloop wrote it; resume the run with that version", b.Version, SchemaVersion)
 	}
 	if err != nil {
 		return nil, b, fmt.Errorf("%s: line 1: %w", f.Name(), err)
@@ -287,7 +287,7 @@ func ReadJournal(dir string, sent func(row int64, at time.Duration, part int), n
 			return errors.New("it is neither a row that was sent nor the beginning of a part")
 		}
 		if !bearable(p.From) || p.From < 0 || !bearable(p.Zero) {
-			return fmt.Errorf("a part that begins at %v ms of a schedule whose zero is %v: no run has lasted so long", p.From, p.Zero)
+			return fmt.Errorf("a part that begins at %v ms of a schedule whose zero is %v: no run lasts that long", p.From, p.Zero)
 		}
 		for _, row := range p.NotSent {
 			notSent(row)

@@ -77,12 +77,12 @@ func ReadKept(dir string, keep func(*measure.Record) (bool, error)) (*Kept, erro
 // cover the whole run. The sidecar is that of [PartialFile].
 func (k *Kept) Reopen(dir string, sidecar *mooncake.Meta) (*Requests, error) {
 	if err := k.writePartial(dir); err != nil {
-		return nil, fmt.Errorf("the records of the run cannot be gone on with: %w", err)
+		return nil, fmt.Errorf("the records of the run cannot be continued: %w", err)
 	}
 	path := filepath.Join(dir, RequestsFile)
 	f, err := atomicfile.Reopen(path+partialSuffix, path)
 	if err != nil {
-		return nil, fmt.Errorf("the records of the run cannot be gone on with: %w", err)
+		return nil, fmt.Errorf("the records of the run cannot be continued: %w", err)
 	}
 	q := newRequests(f, path)
 	q.last, q.ordered, q.goesOn = k.last, k.ordered, true

@@ -363,7 +363,7 @@ func TestRowsNotReachedAreSaid(t *testing.T) {
 		{Trace{NotReached: 1}, "1 further row of the trace was not reached"},
 		{Trace{NotReached: 1234}, "1,234 further rows of the trace were not reached"},
 		{Trace{NotReached: 1234, AtLeast: true}, "at least 1,234 further rows of the trace were not reached"},
-		{Trace{AtLeast: true}, "the trace was not read further: how many rows it still had is unknown"},
+		{Trace{AtLeast: true}, "the trace was not read further; the number of its remaining rows is unknown"},
 	} {
 		r := sample(t)
 		r.Trace = test.trace

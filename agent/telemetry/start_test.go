@@ -90,7 +90,7 @@ func withAutoexport(c *Config) {
 func TestOtherExporters(t *testing.T) {
 	for _, name := range []string{"OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER"} {
 		cleanEnv(t, name+"=console")
-		if _, err := Start(t.Context(), Config{}, clock.New()); err == nil || !strings.Contains(err.Error(), name+"=console: there are otlp and none here") {
+		if _, err := Start(t.Context(), Config{}, clock.New()); err == nil || !strings.Contains(err.Error(), name+"=console: want otlp or none here") {
 			t.Error(err)
 		}
 	}

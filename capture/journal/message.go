@@ -35,7 +35,7 @@ func (b *Batch) AppendMessage(dst []byte) []byte {
 }
 
 // errDamagedMessage is the error for a message with invalid bytes.
-var errDamagedMessage = errors.New("message is damaged: it is dropped as a whole, since whoever carries messages loses or changes no part of one")
+var errDamagedMessage = errors.New("message is damaged: it is dropped as a whole, since a transport loses or changes messages only as a whole")
 
 // MessageReader reads messages one after the other, in memory that it reuses. The zero MessageReader is usable. It is not safe for
 // concurrent use.

@@ -680,7 +680,7 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--request-rate-series DIR/none.json --request-rate 4", []string{"leave one of the two out"}},
 		{"--warmup-request-rate 4", []string{"without a warm-up"}},
 		{"--warmup-request-count 2 --warmup-arrival-pattern constant", []string{"without --warmup-request-rate"}},
-		{"--profile sweep --rate 4", []string{"moonloop search finds the one that an engine takes"}},
+		{"--profile sweep --rate 4", []string{"moonloop search finds the highest that an engine can handle"}},
 		{"--profile kind=bursts", []string{"want async or concurrent or constant or poisson or replay or synchronous or throughput"}},
 		{"--profile constant", []string{"--rate is missing"}},
 		{"--profile poisson --rate 1,2", []string{"want one value"}},

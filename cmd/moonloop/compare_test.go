@@ -56,7 +56,7 @@ func TestCompareVerb(t *testing.T) {
 		{"a slower --again a", exitGoals, "± 0 %"},
 		{"a a --again slower", exitOK, "warning: A differs from A run again, by 10 %"},
 		{"--run x", exitUsage, "1 commands are given with --run: give two"},
-		{"a a --run x --run y", exitUsage, "folders are runs that are there, and --run makes runs"},
+		{"a a --run x --run y", exitUsage, "folders are existing runs, and --run makes new ones"},
 		{"--run x --run y --again a", exitUsage, "with --run, give --calibrate"},
 		{"--run x --run y", exitUsage, "does not say {out}"},
 		{"--run x{out} --run y{out}", exitUsage, "has what it printed"},

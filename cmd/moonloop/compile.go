@@ -50,7 +50,7 @@ func newCompileCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compile JOURNAL... --out TRACE",
 		Short: "Build traces from the journals of collectors",
-		Args:  someInputs("one journal or folder of journals, or more", "name the *.journal files, or the folder that they are in"),
+		Args:  someInputs("one or more journals or folders of journals", "name the *.journal files, or the folder that they are in"),
 		RunE:  func(cmd *cobra.Command, args []string) error { return runCompile(cmd, args, f) },
 	}
 	fs := cmd.Flags()

@@ -64,7 +64,7 @@ func TestDemo(t *testing.T) {
 	}
 
 	again := exec.CommandContext(ctx, "moonloop", "demo", "--out", folder)
-	if out, _ := again.CombinedOutput(); again.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), "empty or not there yet") {
+	if out, _ := again.CombinedOutput(); again.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), "empty or does not exist yet") {
 		t.Errorf("a folder with results: exit status %d\n%s", again.ProcessState.ExitCode(), out)
 	}
 }

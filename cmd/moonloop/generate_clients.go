@@ -41,7 +41,7 @@ func (c *clientFlags) drawn(fs *pflag.FlagSet, cfg generate.Config) (bool, error
 	var err error
 	fs.Visit(func(f *pflag.Flag) {
 		if err == nil && !clientFlagNames[f.Name] {
-			err = fmt.Errorf("--%s has no effect with --clients, whose files say how requests are: leave one of the two out", f.Name)
+			err = fmt.Errorf("--%s has no effect with --clients, whose files describe the requests: leave one of the two out", f.Name)
 		}
 	})
 	if err != nil {

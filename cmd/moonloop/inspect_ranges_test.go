@@ -117,7 +117,7 @@ func TestInspectComparesRanges(t *testing.T) {
 		}
 	}
 	out, errs, err := command(t, newInspectCommand(), "", "--strict", broken)
-	if err == nil || !strings.Contains(errs, "1 finding") || !strings.Contains(out, "V9 broken       1 row: hash_ranges tell other prefixes than hash_ids, or than themselves elsewhere; the first at block 0 (first in line 3)") {
+	if err == nil || !strings.Contains(errs, "1 finding") || !strings.Contains(out, "V9 broken       1 row: hash_ranges describe other prefixes than hash_ids, or than other rows do; the first at block 0 (first in line 3)") {
 		t.Errorf("%v, %s\n%s", err, errs, out)
 	}
 }

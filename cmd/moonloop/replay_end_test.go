@@ -140,7 +140,7 @@ func TestTwoReplaysInOneFolder(t *testing.T) {
 	for _, force := range []string{"--force=false", "--force"} {
 		var stdout, stderr strings.Builder
 		args := append(r.Args[1:], force)
-		if status := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "another replay writes its results into it") {
+		if status := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "another replay is writing its results there") {
 			t.Errorf("%s: exit status %d\n%s", force, status, stderr.String())
 		}
 	}

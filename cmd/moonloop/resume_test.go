@@ -197,7 +197,7 @@ func TestResumeKilled(t *testing.T) {
 	if text := b.read(filepath.Join(b.out, "resume.jsonl")); strings.Contains(text, "planted") {
 		t.Errorf("the secret is in the journal: %s", text)
 	}
-	if status, _, stderr := b.do(t.Context(), "replay", "--resume", b.out); status != exitUsage || !strings.Contains(stderr, "header: its value was left out where this was written") {
+	if status, _, stderr := b.do(t.Context(), "replay", "--resume", b.out); status != exitUsage || !strings.Contains(stderr, "header: its value was left out of this file") {
 		t.Errorf("without its secret: %d %s", status, stderr)
 	}
 	again := []string{"replay", "--resume", b.out, "-H", "X-Secret: planted"}
@@ -218,7 +218,7 @@ func TestResumeKilled(t *testing.T) {
 	}
 	// There is nothing left of it.
 	before := len(b.engine.Records())
-	if status, _, stderr := b.do(t.Context(), again...); status != exitUsage || !strings.Contains(stderr, "has come to its end") || len(b.engine.Records()) != before {
+	if status, _, stderr := b.do(t.Context(), again...); status != exitUsage || !strings.Contains(stderr, "is complete: there is nothing to resume") || len(b.engine.Records()) != before {
 		t.Errorf("once more: %d %s", status, stderr)
 	}
 }
@@ -247,7 +247,7 @@ func TestResumeInterrupted(t *testing.T) {
 	t.Parallel()
 	const rows = 30
 	b := newBroken(t, rows, 20*time.Millisecond)
-	if stdout := b.interrupt(8, b.args()...); !strings.Contains(stdout, "it goes on with: moonloop replay --resume "+b.out) {
+	if stdout := b.interrupt(8, b.args()...); !strings.Contains(stdout, "to resume it: moonloop replay --resume "+b.out) {
 		t.Error(stdout)
 	}
 	if status, stdout, stderr := b.do(t.Context(), "replay", "--resume", b.out); !ended(status) {
@@ -284,7 +284,7 @@ func TestResumeRuns(t *testing.T) {
 	}
 	b.kill(4, runFolder(b.out, 3), "replay", "--resume", b.out)
 	status, stdout, stderr := b.do(t.Context(), "replay", "--resume", b.out)
-	if !ended(status) || !strings.Contains(stderr, "run 2 of 3 has come to its end before") || !strings.Contains(stderr, "run 3 of 3 goes on") || !strings.Contains(stdout, "over 3 runs") {
+	if !ended(status) || !strings.Contains(stderr, "run 2 of 3 was complete already") || !strings.Contains(stderr, "run 3 of 3 is resumed") || !strings.Contains(stdout, "over 3 runs") {
 		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
 	}
 	seeds := make(map[uint64]bool)
@@ -337,7 +337,7 @@ func TestResumeRefused(t *testing.T) {
 		"another schedule":                    {map[string]string{journal: strings.Replace(whole[journal], `"mode":"timestamps","speedup":1`, `"mode":"timestamps","speedup":3`, 1)}, nil, "it began with speedup 3, not 1"},
 		"a line of the journal is damaged":    {map[string]string{journal: head + "\n{\n" + rest}, nil, "resume.jsonl: line 2: "},
 		"a line of the records is damaged":    {map[string]string{records: "{\n" + whole[records] + fmt.Sprintf(record, 0)}, nil, "requests.jsonl.partial: line 1: "},
-		"a part in no time":                   {map[string]string{journal: strings.Replace(whole[journal], `"from_ms":0`, `"from_ms":1e300`, 1)}, nil, "no run has lasted so long"},
+		"a part in no time":                   {map[string]string{journal: strings.Replace(whole[journal], `"from_ms":0`, `"from_ms":1e300`, 1)}, nil, "no run lasts that long"},
 		"a note in no time":                   {map[string]string{journal: strings.Replace(whole[journal], `"at":`, `"at":NaN`, 1)}, nil, "resume.jsonl: line 3: "},
 		"a second record":                     {map[string]string{records: fmt.Sprintf(record+record+record, 2, 2, 3)}, nil, "requests.jsonl.partial: line 2: row 2 has a second record"},
 		"a record of no row":                  {map[string]string{records: fmt.Sprintf(record+record, -1, 1)}, nil, "a trace has none below 0"},
@@ -388,7 +388,7 @@ func TestResumeInUse(t *testing.T) {
 	t.Parallel()
 	r := startReplay(t)
 	var stdout, stderr strings.Builder
-	if status := run(t.Context(), []string{"replay", "--resume", r.out}, strings.NewReader(""), &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "another replay writes its results into it") {
+	if status := run(t.Context(), []string{"replay", "--resume", r.out}, strings.NewReader(""), &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "another replay is writing its results there") {
 		t.Errorf("exit status %d\n%s", status, stderr.String())
 	}
 	if err := r.Process.Signal(syscall.SIGKILL); err != nil {

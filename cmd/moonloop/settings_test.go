@@ -192,7 +192,7 @@ func TestSettingsErrors(t *testing.T) {
 
 // TestSettingsInTheClear: a secret in a file is not shown, and said to be in the clear; one in the environment is where it belongs.
 func TestSettingsInTheClear(t *testing.T) {
-	const clear = "stands in clear in a file"
+	const clear = "is in plain text in a file"
 	for name, tc := range map[string]struct {
 		file, variable string
 		warned         bool

@@ -89,17 +89,17 @@ func (s *stage) begin(cmd *cobra.Command, args []string) error {
 	for i, arg := range args {
 		if objects.IsURL(arg) {
 			if slices.Contains(localVerbs, cmd.Name()) {
-				return fmt.Errorf("%s: %s follows what is written, which a store does not show: name a folder of this machine", arg, cmd.Name())
+				return fmt.Errorf("%s: %s reads journals while they are written, which object storage does not allow: name a folder on this machine", arg, cmd.Name())
 			}
 			args[i] = objects.OnDay(arg, now)
 		}
 	}
 	if f := cmd.Flags().Lookup("resume"); f != nil && objects.IsURL(f.Value.String()) {
-		return errors.New("--resume: a replay that broke off goes on where its files are, and a store has only whole ones: name the folder")
+		return errors.New("--resume: a replay is resumed where its files are, and object storage has only complete files: name the folder")
 	}
 	for _, name := range localFlags {
 		if f := cmd.Flags().Lookup(name); f != nil && objects.IsURL(f.Value.String()) {
-			return fmt.Errorf("--%s %s: name a file or a folder of this machine; URLs of a store are for traces, journals, runs and results", name, f.Value)
+			return fmt.Errorf("--%s %s: name a file or a folder on this machine; URLs of object storage are for traces, journals, runs and results", name, f.Value)
 		}
 	}
 	ownPage := cmd.Name() == "report" && len(args) == 1 && objects.IsURL(args[0]) && !cmd.Flags().Changed("out")
@@ -173,10 +173,10 @@ func urlOf(cmd *cobra.Command, name string) string {
 // write has a flag name a file here instead of a URL.
 func (s *stage) write(ctx context.Context, f *pflag.Flag, url string, replace bool) error {
 	if slices.Contains(localVerbs, s.cmd.Name()) {
-		return fmt.Errorf("--%s %s: %s reads what it has written while it runs: name a folder of this machine, and copy it afterwards", f.Name, url, s.cmd.Name())
+		return fmt.Errorf("--%s %s: %s reads what it has written while it runs: name a folder on this machine, and copy it afterwards", f.Name, url, s.cmd.Name())
 	}
 	if journal := s.cmd.Flags().Lookup("journal"); journal != nil && journal.Value.String() == "" {
-		return fmt.Errorf("--%s %s: name a folder of this machine with --journal, too: what is captured stays there until it is uploaded, also after a crash", f.Name, url)
+		return fmt.Errorf("--%s %s: name a folder on this machine with --journal, too: what is captured stays there until it is uploaded, also after a crash", f.Name, url)
 	}
 	url = strings.TrimSuffix(url, "/")
 	for _, name := range []string{url, mooncake.MetaName(url)} {
@@ -237,7 +237,7 @@ func (s *stage) finish(ctx context.Context, err error) error {
 			continue // the verb came to nothing
 		}
 		if statusOf(err) == exitUsage {
-			return fmt.Errorf("%w; what was written before stays in %s, and is not in the store", err, s.dir)
+			return fmt.Errorf("%w; what was written so far stays in %s, and is not in object storage", err, s.dir)
 		}
 		if e := w.upload(ctx); e != nil {
 			return fmt.Errorf("%w; the results stay in %s: copy them with another tool", e, s.dir)

@@ -69,7 +69,7 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 	t := &translator{fs: fs, extra: map[string]json.RawMessage{}, kept: map[string]string{}, tools: toolsOf(fs, words)}
 	if command, ours := otherCommand(words); ours != "" {
 		if noFile(strings.Fields(command)[0]) {
-			return nil, nil, hintError{fmt.Errorf("%s is another tool's command, and no replay: %s", command, ours), aliasHint}
+			return nil, nil, hintError{fmt.Errorf("%s is another tool's command, and not a replay: %s", command, ours), aliasHint}
 		}
 	}
 	// A tool's word for its replay is not a trace.
@@ -83,7 +83,7 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 				_ = t.endpoint("embeddings")
 			case is && named:
 			case is && noFile(w.typed[0]):
-				t.fail("%s: another tool's name for its replay, and no trace is named beside it: %s", w.typed[0], makesPrompts)
+				t.fail("%s: another tool's name for its replay, but no trace is named with it: %s", w.typed[0], makesPrompts)
 			default:
 				t.args = append(t.args, w.typed...)
 				t.kept["trace"] = w.typed[0]
@@ -141,12 +141,12 @@ func (t *translator) flag(w flagWord) error {
 
 // otherCommands are commands of other tools that are not replays, with ours.
 var otherCommands = map[string]string{
-	"analyze-trace":    "moonloop inspect TRACE tells lengths, shared prefixes and cache hits; --json for programs",
+	"analyze-trace":    "moonloop inspect TRACE shows lengths, shared prefixes and cache hits; --json for programs",
 	"synthesize-trace": "moonloop transform TRACE --out FILE does it, with --time-scale, --prefix-scale, --roots, --input-scale and --max-input",
 	"synthesize":       "moonloop generate makes traces",
 	"anonymize-trace":  "moonloop convert and moonloop capture write traces with hashes in place of texts",
-	"analyze":          "moonloop report makes a page of the folder of a run",
-	"plot":             "moonloop report makes a page of the folders of runs",
+	"analyze":          "moonloop report makes a page from the folder of a run",
+	"plot":             "moonloop report makes a page from the folders of runs",
 	"preprocess":       "moonloop convert reads files of other formats, moonloop transform changes lengths",
 	"sweep":            "moonloop search finds the highest load that an engine can handle",
 
@@ -181,7 +181,7 @@ const embeds = "run-embeddings"
 var replayWords = []string{"profile", "bench", "serve", "run", "benchmark", embeds}
 
 // makesPrompts is what to do where another tool makes its prompts up.
-const makesPrompts = "a replay sends a trace, and makes no prompts up: moonloop generate --out TRACE makes one of chosen lengths"
+const makesPrompts = "a replay sends a trace, and does not invent one: moonloop generate --out TRACE makes one of chosen lengths"
 
 // noFile reports whether a word is the name of no file.
 func noFile(word string) bool {
@@ -201,7 +201,7 @@ var otherDatasets = map[string]string{
 	"random":            "moonloop generate makes one of chosen lengths",
 	"random-mm":         "moonloop generate makes one of chosen lengths, and --images and --image-size add images",
 	"prefix_repetition": "moonloop generate makes one whose prompts share a beginning",
-	"custom_image":      "rows with messages hold images of yours, and --images adds some to any",
+	"custom_image":      "rows with messages can contain your own images, and --images adds generated ones",
 	"hf":                "nothing is downloaded: download it, and make a trace of it with moonloop convert",
 }
 
@@ -409,7 +409,7 @@ func (t *translator) choose(w flagWord) (*alias, error) {
 		is = is[i : i+1] // the plain name of a flag of ours
 	}
 	if len(is) > 1 && !is[0].same(is[1]) {
-		return nil, fmt.Errorf("--%s means one thing in %s (%s) and another in %s (%s): say which by --as %s or --as %s",
+		return nil, fmt.Errorf("--%s means one thing in %s (%s) and another in %s (%s): choose with --as %s or --as %s",
 			w.name, t.toolNames(is[0]), is[0].means(), t.toolNames(is[1]), is[1].means(), strings.Fields(is[0].tools)[0], strings.Fields(is[1].tools)[0])
 	}
 	if len(is) == 0 || w.name == "profile" && len(w.values) == 0 && slices.ContainsFunc(t.tools, func(tool string) bool { return tool != vllm && tool != traceReplay }) {

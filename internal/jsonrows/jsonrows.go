@@ -272,7 +272,7 @@ func (r *Reader) comment() (isComment bool, err error) {
 			return true, nil
 		case errors.Is(err, io.EOF):
 			r.Line = from
-			return true, Unfinished("the comment that begins here does not end: write */ behind it")
+			return true, Unfinished("the comment that begins here does not end: write */ after it")
 		case err != nil:
 			return true, r.end(err)
 		}

@@ -104,7 +104,7 @@ func maxAttempts() (int, error) {
 func googleKeys() (*credentials.Credentials, error) {
 	id, secret := os.Getenv("GS_ACCESS_KEY_ID"), os.Getenv("GS_SECRET_ACCESS_KEY")
 	if id == "" || secret == "" {
-		return nil, errors.New("gs:// takes an HMAC key: export GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY; " +
+		return nil, errors.New("gs:// needs an HMAC key: export GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY; " +
 			"gcloud storage hmac create SERVICE_ACCOUNT makes one (docs/object-storage.md)")
 	}
 	return credentials.NewStaticV4(id, secret, ""), nil

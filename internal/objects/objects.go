@@ -45,16 +45,16 @@ func parse(url string) (a address, err error) {
 	a = address{scheme, bucket, key}
 	switch {
 	case !slices.Contains(Schemes, scheme):
-		return a, fmt.Errorf("%q is no URL of an object: want s3://bucket/key or gs://bucket/key", url)
+		return a, fmt.Errorf("%q is not the URL of an object: want s3://bucket/key or gs://bucket/key", url)
 	case bucket == "" || strings.ContainsAny(bucket, "@?#: "):
 		return a, fmt.Errorf("%s:// has no bucket, or more than one: want %s://bucket/key; credentials come from the environment", scheme, scheme)
 	case strings.ContainsAny(key, "?#"):
 		return a, fmt.Errorf("%s://%s: a key with ? or # cannot be named, and options come from the environment", scheme, bucket)
 	case s3utils.CheckValidBucketName(bucket) != nil: // which no server has
-		return a, fmt.Errorf("%s://%s: %q is no name of a bucket: one has 3 to 63 letters, digits, dots and hyphens, such as %s://traces/day.jsonl", scheme, bucket, bucket, scheme)
+		return a, fmt.Errorf("%s://%s: %q is not the name of a bucket: it has 3 to 63 letters, digits, dots and hyphens, such as %s://traces/day.jsonl", scheme, bucket, bucket, scheme)
 	}
 	if err := s3utils.CheckValidObjectNamePrefix(key); err != nil {
-		return a, fmt.Errorf("%s://%s/…: %.100q is no key: it has at most 1,024 bytes of UTF-8", scheme, bucket, key)
+		return a, fmt.Errorf("%s://%s/…: %.100q is not a key: one has at most 1,024 bytes of UTF-8", scheme, bucket, key)
 	}
 	return a, nil
 }
@@ -192,7 +192,7 @@ func OnDay(url string, now time.Time) string {
 
 // advice says what to do about an error of a service, by its code.
 var advice = map[string]string{ //nolint:gosec // codes of errors, and no credentials
-	minio.AccessDenied:             "the credentials of the environment may not do that; without the right to list a bucket, S3 also says so of an object that is not there",
+	minio.AccessDenied:             "the credentials of the environment do not allow that; without the right to list a bucket, S3 also says so about an object that does not exist",
 	"InvalidAccessKeyId":           "the server does not know the access key of the environment",
 	"SignatureDoesNotMatch":        "the secret key of the environment is not that of its access key, or the region is another one: set AWS_REGION",
 	"AuthorizationHeaderMalformed": "set AWS_REGION to the region of the bucket",

@@ -245,11 +245,11 @@ func TestErrors(t *testing.T) {
 		"s3://user:xyzzy@bucket/a": "has no bucket, or more than one",
 		"s3://bucket/a?key=xyzzy":  "a key with ? or #",
 		"s3://bucket/":             "is a folder",
-		"s3://ab/a":                `"ab" is no name of a bucket: one has 3 to 63 letters`,
-		"gs://ab..c/a":             `"ab..c" is no name of a bucket`,
-		"s3://bucket/\xff":         "is no key: it has at most 1,024 bytes of UTF-8",
+		"s3://ab/a":                `"ab" is not the name of a bucket: it has 3 to 63 letters`,
+		"gs://ab..c/a":             `"ab..c" is not the name of a bucket`,
+		"s3://bucket/\xff":         "is not a key: one has at most 1,024 bytes of UTF-8",
 		"s3://bucket/" + strings.Repeat("k", 1025): "is no key",
-		"s3://bucket/a": "AccessDenied: Access Denied; the credentials of the environment may not do that",
+		"s3://bucket/a": "AccessDenied: Access Denied; the credentials of the environment do not allow that",
 	} {
 		err := s.Put(t.Context(), url, name, true)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "xyzzy") ||

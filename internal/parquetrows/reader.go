@@ -109,7 +109,7 @@ func (r *Reader) fill() {
 			r.err = fmt.Errorf("%s: it has %d rows of %d", damaged, r.done, want)
 		}
 	case err != nil:
-		r.err = fmt.Errorf("%s: behind row %d: %w", damaged, r.done, err)
+		r.err = fmt.Errorf("%s: after row %d: %w", damaged, r.done, err)
 	case n == 0:
 		r.err = errors.New(damaged)
 	}

@@ -84,7 +84,7 @@ func Pair(cert, key File) (*tls.Certificate, error) {
 		return nil, err
 	}
 	if block(chain, "CERTIFICATE") == nil {
-		return nil, fmt.Errorf("%s: it holds no PEM certificate; name the file with the certificate, and after it those of the authorities between", cert)
+		return nil, fmt.Errorf("%s: it holds no PEM certificate; name the file with the certificate, and after it the intermediate certificates", cert)
 	}
 	secret, err := key.read()
 	if err != nil {
@@ -94,7 +94,7 @@ func Pair(cert, key File) (*tls.Certificate, error) {
 	case b == nil:
 		return nil, fmt.Errorf("%s: it holds no PEM key; name the file with the certificate's private key", key)
 	case strings.HasPrefix(b.Type, "ENCRYPTED"), b.Headers["DEK-Info"] != "":
-		return nil, fmt.Errorf("%s: the key is encrypted, and there is nobody to ask for its passphrase; decrypt it into a file of its own: openssl pkey", key)
+		return nil, fmt.Errorf("%s: the key is encrypted, and its passphrase is not asked for; decrypt it into a separate file: openssl pkey", key)
 	}
 	pair, err := tls.X509KeyPair(chain, secret)
 	switch {
@@ -105,7 +105,7 @@ func Pair(cert, key File) (*tls.Certificate, error) {
 	}
 	switch now := time.Now(); {
 	case now.After(pair.Leaf.NotAfter):
-		return nil, fmt.Errorf("%s: the certificate has expired on %s; give a new one", cert, day(pair.Leaf.NotAfter))
+		return nil, fmt.Errorf("%s: the certificate expired on %s; give a new one", cert, day(pair.Leaf.NotAfter))
 	case now.Before(pair.Leaf.NotBefore):
 		return nil, fmt.Errorf("%s: the certificate is not valid before %s; is the clock of this machine right?", cert, day(pair.Leaf.NotBefore))
 	}

@@ -208,7 +208,7 @@ func (c *client) read(folder fs.FS, name string) error {
 		case err != nil:
 			return &mooncake.RowError{File: name, Line: int64(line), Rule: err.Error(), Advice: "download the file again, or leave its client out of the folder"}
 		case last >= 0 && w.begin <= c.windows[last].begin:
-			return &mooncake.RowError{File: name, Line: int64(line), Rule: "the time is not behind that of the line before", Advice: "sort the lines by their first column"}
+			return &mooncake.RowError{File: name, Line: int64(line), Rule: "the time is not after that of the line before", Advice: "sort the lines by their first column"}
 		case last >= 0:
 			c.windows[last].end = w.begin
 		}

@@ -193,7 +193,7 @@ func TestClientFaults(t *testing.T) {
 		{"no finite number", "0,NaN,1,Gamma,1,1\n", someLengths, `rate "NaN"`},
 		{"a shape that is none", "0,1,1,Weibull,0,1\n", someLengths, `shape "0": must be a number from 0.02 to 1000`},
 		{"an unknown distribution", "0,1,1,Pareto,1,1\n", someLengths, `distribution "Pareto": want Gamma or Weibull`},
-		{"times that go back", "600,1,1,Gamma,1,1\n0,1,1,Gamma,1,1\n", someLengths, "chunk-5-trace.csv:2: the time is not behind that of the line before"},
+		{"times that go back", "600,1,1,Gamma,1,1\n0,1,1,Gamma,1,1\n", someLengths, "chunk-5-trace.csv:2: the time is not after that of the line before"},
 		{"no JSON", good, `{"0": `, "chunk-5-dataset.json: "},
 		{"no object", good, `[]`, "chunk-5-dataset.json: want an object of seconds"},
 		{"no seconds", good, `{"now": {}}`, `chunk-5-dataset.json: "now": want a number of seconds`},

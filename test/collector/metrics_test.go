@@ -124,7 +124,7 @@ func TestReplayThroughTheDocumented(t *testing.T) {
 		if status := cmd.ProcessState.ExitCode(); status != 0 && status != 3 { // a busy machine may spoil the measurement
 			t.Fatalf("%s: %v\n%s", protocol, err, said)
 		}
-		for _, complaint := range []string{"does not take them", "nothing at this path", "telemetry is incomplete"} {
+		for _, complaint := range []string{"does not accept them", "nothing at this path", "telemetry is incomplete"} {
 			if bytes.Contains(said, []byte(complaint)) {
 				t.Errorf("%s: %s", protocol, said)
 			}
