@@ -38,10 +38,10 @@ func dispatch(ctx context.Context, b *bench) error {
 	}{{1000, "", false}, {5000, "", false}, {5000, ", a busy loop on each core", true}} {
 		rate := load.rate
 		t := b.table(fmt.Sprintf("Dispatch at %.0f requests/s%s", rate, load.beside), fmt.Sprintf(
-			"One-block prompts, one output token, %.0f s. Lateness, ms, as the engine sees it: arrival less the ideal instant, the zero laid\n"+
-				"where the earliest request of a run is not late (for each program alike, so a delay that all its requests share counts for nobody).\n"+
-				"`own`: by what the program itself says of the instant at which it let a request go (vegeta's zero is laid as above; k6 does not say).\n"+
-				"CPU is the program's, start and end included, per request. The floor is a bare net/http client on Go's timers, which keeps nothing.", b.lasts.Seconds()))
+			"One-block prompts, one output token, %.0f s. Lateness, ms, measured at the engine: arrival minus the scheduled time, the zero set\n"+
+				"so that the earliest request of a run is not late (for each program alike, so a delay that all its requests share does not count).\n"+
+				"`own`: by the program's own time of sending a request (vegeta's zero is set as above; k6 reports none).\n"+
+				"CPU is the program's, start and end included, per request. The floor is a bare net/http client on Go's timers, which records nothing.", b.lasts.Seconds()))
 		dispatchers, err := b.dispatchers(ctx, rate)
 		if err != nil {
 			return err

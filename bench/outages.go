@@ -29,11 +29,11 @@ type outage struct {
 }
 
 var outageKinds = []outage{
-	{"well", "The engine answers all the time: what a tool is late by is its own.", func(context.Context, *process, time.Duration) {}},
-	{"stalled", "The engine stands still during the middle third of the run, as at a failover.", func(ctx context.Context, engine *process, third time.Duration) {
+	{"well", "The engine always answers, so each tool's lateness is its own.", func(context.Context, *process, time.Duration) {}},
+	{"stalled", "The engine is stopped during the middle third of the run, as at a failover.", func(ctx context.Context, engine *process, third time.Duration) {
 		engine.halt(ctx, third)
 	}},
-	{"collecting", "The engine stands still six times, each time for a ninetieth of the run, as for a garbage collector that stops the world.", func(ctx context.Context, engine *process, third time.Duration) {
+	{"collecting", "The engine is stopped six times, each time for a ninetieth of the run, as for a garbage collector that stops the world.", func(ctx context.Context, engine *process, third time.Duration) {
 		for range 6 {
 			engine.halt(ctx, third/30)
 			sleep(ctx, third/3-third/30)
@@ -71,8 +71,8 @@ func outages(ctx context.Context, b *bench) error {
 	for _, o := range outageKinds {
 		t := b.table("Latency at a server that is "+o.name, fmt.Sprintf("%s %d requests/s, evenly, for %.0f s; 20 tokens each, the first after 20 ms, then one each 10 ms.\n"+
 			"`truth`: from when a request was due until the engine wrote its last token, ms. `says`: the latency that the tool reports. `says/truth`: below 1,\n"+
-			"the tool hides what its users would have waited. `not sent`: requests that were due and never came: their truth is that of their neighbours. `late`: arrival at the engine less the instant at which it was\n"+
-			"due; `own late`: the same by the tool's own account. `tells`: what it says of its own run.", o.about, outageRate, 3*b.lasts.Seconds()))
+			"the tool hides what its users would have waited. `not sent`: requests that were due and never came: their truth is taken from their neighbours. `late`: arrival at the engine less the instant at which it was\n"+
+			"due; `own late`: the same by the tool's own account. `tells`: what it reports about its own run.", o.about, outageRate, 3*b.lasts.Seconds()))
 		gone := map[string]bool{}
 		for round := range b.rounds {
 			for _, c := range tools {

@@ -773,7 +773,7 @@ func TestFromOtherTools(t *testing.T) {
 				fmt.Fprintf(&b, "| `--%s` | %s | %s | %s |\n", a.name, ours, a.state, strings.ReplaceAll(a.note, "|", `\|`))
 			}
 		}
-		b.WriteString("\nFlags that are about something else than the replay of a trace:\n\n| theirs | about | status | note |\n|---|---|---|---|\n")
+		b.WriteString("\nFlags that have nothing to do with the replay of a trace:\n\n| theirs | about | status | note |\n|---|---|---|---|\n")
 		for _, f := range families {
 			if slices.Contains(strings.Fields(f.tools), tool) {
 				var names []string
@@ -790,7 +790,7 @@ func TestFromOtherTools(t *testing.T) {
 		writeFigures(&b, tool)
 		writeCommands(&b, tool)
 	}
-	b.WriteString("\n## Further names of our own flags\n\n| name | flag | note |\n|---|---|---|\n")
+	b.WriteString("\n## Other names of moonloop's own flags\n\n| name | flag | note |\n|---|---|---|\n")
 	for _, a := range rows {
 		if a.tools == anyTool {
 			fmt.Fprintf(&b, "| `--%s` | `%s` | %s |\n", a.name, strings.ReplaceAll(a.ours, ", ", "`, `"), a.note)

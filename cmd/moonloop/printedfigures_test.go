@@ -296,7 +296,7 @@ func TestPrintedFigures(t *testing.T) {
 
 // writeFigures writes a tool's outputs for the page.
 func writeFigures(b *strings.Builder, tool string) {
-	b.WriteString("\n### What it puts out\n\n| theirs | ours | note |\n|---|---|---|\n")
+	b.WriteString("\n### Its output\n\n| theirs | ours | note |\n|---|---|---|\n")
 	for _, f := range figures {
 		if f.tool != tool {
 			continue

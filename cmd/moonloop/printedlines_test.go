@@ -545,7 +545,7 @@ func TestPrintedLines(t *testing.T) {
 
 // writePrinted writes a tool's lines for the page.
 func writePrinted(b *strings.Builder, tool string) {
-	b.WriteString("\n### Command lines that its documents print\n\n| page | what | moonloop replay … | what differs |\n|---|---|---|---|\n")
+	b.WriteString("\n### Command lines in its documentation\n\n| page | what | moonloop replay … | what differs |\n|---|---|---|---|\n")
 	for _, p := range printedLines {
 		if p.tool == tool {
 			line, no := strings.CutPrefix(p.line, "!")
