@@ -14,9 +14,9 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// TestBranches: rows of new messages in a graph go on with the conversation of the row of their session that they wait for, each by itself,
-// live reply and all; the first of a session begins one, whatever it waits for. One that waits for none of its session is not sent, and says
-// why.
+// TestBranches: a row of new messages in a graph continues the conversation of the row of its session that it waits for, live reply
+// included. Several rows can continue one row. The first row of a session begins a conversation, whatever it waits for. A row that waits
+// for no row of its session is not sent, and the reason is reported.
 func TestBranches(t *testing.T) {
 	const reply = 100 * time.Millisecond
 	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: reply}}, func(t bubble, e engine) {

@@ -16,7 +16,8 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 )
 
-// TestMoreCachedThanPrompt: an engine cannot have cached more of a prompt than there is. What it says is in no figure, and counted.
+// TestMoreCachedThanPrompt: an engine cannot have cached more of a prompt than the prompt has. No figure uses such a number, and it is
+// counted.
 func TestMoreCachedThanPrompt(t *testing.T) {
 	served := 0
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -11,8 +11,8 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// TestPredictionOfBrokenTraces: an infinite cache realises what is predicted of it, also where an id comes after different
-// ids or with different lengths, and the run says at its start that the trace breaks a rule.
+// TestPredictionOfBrokenTraces: an infinite cache realises what is predicted, even if an id comes after different ids or with different
+// lengths. The run says at its start that the trace violates a rule.
 func TestPredictionOfBrokenTraces(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -50,7 +50,7 @@ func TestPredictionOfBrokenTraces(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			e := newEngine(t, simulator.Config{Cache: simulator.Cache{BlockSize: tc.block}})
 			var notes []string
-			// One after the other: the prediction is of rows that have been served.
+			// One after the other: the prediction assumes that earlier rows have been served.
 			r := e.replay(t, Config{Prompt: ids, Schedule: Schedule{FileOrder: true}, Note: func(s string) { notes = append(notes, s) }}, tc.lines...)
 			if r.err != nil {
 				t.Fatal(r.err)

@@ -41,8 +41,8 @@ func (e *endlessTrace) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestRowsNotReached ends runs early: each row that was read has its record, those behind them are counted where that can
-// be done for sure, and none is read.
+// TestRowsNotReached ends runs early: each row that was read has its record, those after it are counted if that can be done with
+// certainty, and none is read.
 func TestRowsNotReached(t *testing.T) {
 	const n = 50_000
 	dir := t.TempDir()
@@ -80,7 +80,7 @@ func TestRowsNotReached(t *testing.T) {
 		reason  string
 		known   bool // the number of rows
 		said    string
-		without string // a pattern of what must not stand in the report
+		without string // a pattern that must not be in the report
 	}{
 		{"duration", Trace{Name: plain}, false, false, measure.SkipDuration, true, "further rows of the trace were not reached", `at least [0-9,]+ further`},
 		{"interrupt", Trace{Name: plain}, true, false, measure.SkipInterrupted, true, "further rows of the trace were not reached", `at least [0-9,]+ further`},
@@ -154,7 +154,7 @@ func TestRowsNotReached(t *testing.T) {
 	}
 }
 
-// TestWholeTraceIsReached: a run that comes to the end says nothing of rows that it did not reach.
+// TestWholeTraceIsReached: a run that reaches the end reports no missing rows.
 func TestWholeTraceIsReached(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	r := e.replay(t, Config{Prompt: ids}, rows(5, 1)...)
@@ -165,8 +165,8 @@ func TestWholeTraceIsReached(t *testing.T) {
 
 var _ io.Reader = (*endlessTrace)(nil)
 
-// TestNoticesWhileTheTraceIsRead: a run that wants no more rows ends while the trace may still be read ahead, and what is said
-// of the trace at its end is not looked up meanwhile. The race detector sees it where it is.
+// TestNoticesWhileTheTraceIsRead: a run that needs no more rows ends while the trace may still be read ahead. What a notice at the end
+// says about the trace must not be read meanwhile; the race detector would see it.
 func TestNoticesWhileTheTraceIsRead(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	for _, limit := range []Config{{Trace: Trace{MaxRows: 2}}, {Schedule: Schedule{MaxDuration: 15 * time.Millisecond}}} {

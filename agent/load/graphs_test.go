@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// step is a row of a graph; a timestamp below 0 is none.
+// step is a row of a graph; a timestamp below 0 means none.
 func step(t float64, id string, after ...string) string {
 	stamp := ""
 	if t >= 0 {
@@ -29,8 +29,8 @@ func root(t float64, id string) string {
 	return fmt.Sprintf(`{"timestamp": %v, "input_length": 600, "output_length": 1, "request_id": %q, "wait_for": []}`, t, id)
 }
 
-// TestGraphs: a row that waits for others comes with the latest of them, whatever its own timestamp is, or the trace's order. The first
-// row of a graph waits for none, and a row of no graph not even that.
+// TestGraphs: a row that waits for others is yielded with the latest of them, whatever its own timestamp or the trace's order. The first
+// row of a graph waits for none. A row of no graph has no waits at all.
 func TestGraphs(t *testing.T) {
 	first := []int64{}
 	type got struct {
@@ -124,7 +124,7 @@ func TestGraphs(t *testing.T) {
 	}
 }
 
-// TestGraphsRefused: what can be no graph.
+// TestGraphsRefused: rows that cannot be a graph.
 func TestGraphsRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -141,7 +141,7 @@ func TestGraphsRefused(t *testing.T) {
 	}
 }
 
-// TestGraphShards: a graph is in one shard, and shards have all rows between them, or say why they cannot.
+// TestGraphShards: a graph is in one shard, and the shards together have all rows, or say why that is not possible.
 func TestGraphShards(t *testing.T) {
 	var lines []string
 	for i := range 20 {

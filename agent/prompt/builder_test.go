@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// wants compares a body, but for its prompt, with a JSON object, and its bytes' order of names with names.
+// wants compares a body, except its prompt, with a JSON object, and also the order of its names.
 func wantBody(t *testing.T, why string, p Prompt, want string) {
 	t.Helper()
 	got := decoded(t, p.Request)
@@ -123,7 +123,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// What a row brings as JSON is sent as it was written.
+// JSON of the row is sent as it was written.
 func TestVerbatim(t *testing.T) {
 	const messages = `[ {"role":"user", "content":"<a> \u00e9",  "n":1.0e2} ]`
 	const tools = `[{ "type" : "function" }]`

@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestPriority: of the priorities that a request could have, the nearest to its body is stated.
+// TestPriority: of the priorities that a request could have, the one that is nearest to its body is sent.
 func TestPriority(t *testing.T) {
 	row := func(class string, priority ...int64) *mooncake.Row {
 		r := textRow("hi")
@@ -72,8 +72,8 @@ func TestPriority(t *testing.T) {
 		}
 	}
 	for want, o := range map[string]Options{
-		`profile "openai" accepts no priority on chat`:                {Profile: OpenAI, Priorities: classes},
-		`profile "vllm" accepts no priority on messages`:              {Profile: VLLM, Endpoint: Messages, Priorities: classes},
+		`profile "openai" accepts no priority on chat`:              {Profile: OpenAI, Priorities: classes},
+		`profile "vllm" accepts no priority on messages`:            {Profile: VLLM, Endpoint: Messages, Priorities: classes},
 		"extra inputs: their priority would be that of every class": {Priorities: classes, ExtraInputs: json.RawMessage(`{"priority":8}`)},
 	} {
 		if _, err := NewBuilder(o); err == nil || !strings.Contains(err.Error(), want) {

@@ -14,7 +14,8 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// Whatever the order of times, a request's line is in the file when it may be let go; and lines that come close to each other share a write.
+// Whatever the order of times, a request's line is in the file before the request may be sent; lines that follow each other closely share
+// a write.
 func TestJournalHasWhatIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -62,7 +63,7 @@ func TestJournalHasWhatIsDue(t *testing.T) {
 			t.Errorf("%d lines: a request that is due must be in the file at once, with those before", n)
 		}
 		j.Sent(8, now+20*ms, clk)
-		for range 10 { // without a pause, until the line comes up to its time
+		for range 10 { // without a pause, until the line is near its time
 			time.Sleep(ahead / 4)
 			j.Sent(9, now+40*ms, clk)
 		}
