@@ -11,8 +11,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestFineTokens: rows of which the receiver knew the tokens, or the engine's hashes, in blocks finer than the trace's share what they share
-// to those blocks, and say so in ranges; hash ids share what they did.
+// TestFineTokens: if the receiver knew the tokens, or the engine's hashes, in blocks finer than the trace's, rows share these blocks, and
+// have ranges for them; hash ids share what they did.
 func TestFineTokens(t *testing.T) {
 	h := newHasher(t, func(blockhash.Key) string { return blockhash.Domain("tokens", "test") })
 	for _, identity := range []journal.Identity{journal.Tokens, journal.Engine} {

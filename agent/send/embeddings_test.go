@@ -5,7 +5,7 @@ package send
 
 import "testing"
 
-// TestEmbeddings: a reply is served when it has a vector, and there is no token in it, whatever it says.
+// TestEmbeddings: a reply is served if it has a vector. It has no tokens, whatever it says.
 func TestEmbeddings(t *testing.T) {
 	with := func(embedding, usage string) string {
 		return `{"object":"list","data":[{"object":"embedding","index":0,"embedding":` + embedding + `}],"model":"m"` + usage + `}`

@@ -64,7 +64,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestCRDoesNotWait: a line that ends in CR is complete without the byte behind it.
+// TestCRDoesNotWait: a line that ends in CR is complete without the next byte.
 func TestCRDoesNotWait(t *testing.T) {
 	r, w := io.Pipe()
 	defer w.Close()

@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// TestGenerateReplies: what the client takes from replies of the simulator in TGI's form, streamed and whole, and from its errors.
+// TestGenerateReplies: what the client reads from replies of the simulator in TGI's form, streamed and whole, and from its errors.
 func TestGenerateReplies(t *testing.T) {
 	_, url := rehearse(t, simulator.Config{})
 	c, err := New(Config{URL: url}, clock.New())
@@ -57,10 +57,10 @@ func TestGenerateReplies(t *testing.T) {
 	}
 }
 
-// tgi is a stream of events as they stand.
+// tgi is a stream of unchanged events.
 func tgi(events ...string) string { return raw(strings.Join(events, "\n\n") + "\n\n") }
 
-// TestGenerateQuirks: replies as TGI writes them, and as it must not.
+// TestGenerateQuirks: replies as TGI writes them, and replies that it must not write.
 func TestGenerateQuirks(t *testing.T) {
 	const token = `data:{"index":1,"token":{"id":5,"text":"a","logprob":-1.5,"special":false},"generated_text":null,"details":null}`
 	end := func(details string) string {

@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// seenInReply is what a test of a transcript looks at.
+// seenInReply is what a test of a transcript checks.
 type seenInReply struct {
 	Class     Class
 	Chunks    int
@@ -39,7 +39,7 @@ func look(x *Exchange) seenInReply {
 	return s
 }
 
-// The pieces that most transcripts are made of.
+// The pieces of most transcripts.
 const (
 	roleOnly = `{"id":"c1","model":"m","choices":[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}`
 	chunkA   = `{"id":"c1","model":"m","choices":[{"index":0,"delta":{"content":"A "},"finish_reason":null}]}`
@@ -50,7 +50,7 @@ const (
 	badEnd   = `{"error":{"code":500,"message":"Context size has been exceeded.","type":"server_error"}}`
 )
 
-// raw is a stream of bytes as they stand.
+// raw is a stream of unchanged bytes.
 func raw(s string) string { return sseHead + chunked(s) + lastChunk }
 
 func answer(status, contentType, body string) string {
@@ -239,7 +239,7 @@ func TestQuirks(t *testing.T) {
 	}
 }
 
-// TestQuirkNames: the model that answers is recorded as it names itself first, and so is the id, whatever comes after.
+// TestQuirkNames: the first model and the first id that a reply names are recorded, whatever comes after.
 func TestQuirkNames(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestReplyTokens: the token ids of a reply are kept where it was asked for and the server named those of every chunk that held a
-// token, and never in part.
+// TestReplyTokens: the token ids of a reply are kept if they were requested and the server gave them for every chunk that contains a
+// token. They are never kept in part.
 func TestReplyTokens(t *testing.T) {
 	const (
 		first  = `{"choices":[{"index":0,"text":"","token_ids":[200],"prompt_token_ids":[1,2,3]}]}` // half a character

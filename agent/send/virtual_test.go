@@ -29,7 +29,7 @@ func piped(handle func(c net.Conn)) func(context.Context, string, string) (net.C
 	}
 }
 
-// script is what a server does after a request: waits and writes in turn.
+// script is what a server does after a request: it waits and writes in turn.
 type step struct {
 	wait  time.Duration
 	write string
@@ -51,7 +51,7 @@ func play(steps []step) func(net.Conn) {
 
 func oneEvent(data string) string { return chunked("data: " + data + "\n\n") }
 
-// TestExactInVirtualTime holds every instant to the nanosecond: in virtual time there is nothing to blame a deviation on.
+// TestExactInVirtualTime requires that every instant is exact to the nanosecond: in virtual time there is no excuse for a deviation.
 func TestExactInVirtualTime(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestExactInVirtualTime(t *testing.T) {
 	}
 }
 
-// TestTimeouts gives each timeout its class, and shows what does and does not hold it off.
+// TestTimeouts gives each timeout its class, and shows what resets it and what does not.
 func TestTimeouts(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -171,8 +171,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestOpenEnd holds how long a caller waits for a stream to end that has said all, and that the connection is kept when
-// the end comes in time.
+// TestOpenEnd checks how long a caller waits for the end of a stream that is complete, and that the connection is kept if the end comes in
+// time.
 func TestOpenEnd(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestConnectTimeout(t *testing.T) {
 	}
 }
 
-// TestStalledUpload: a server that does not take the request is no reason to wait forever.
+// TestStalledUpload: if a server does not read the request, the client does not wait forever.
 func TestStalledUpload(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {

@@ -18,8 +18,8 @@ import (
 	"go.opentelemetry.io/otel"
 )
 
-// TestCatchSDK: what the SDK says by its globals is told once, ten texts at most, without the values of headers, and no more
-// after the release.
+// TestCatchSDK: messages from the SDK's globals are reported once, at most ten of them, without the values of headers, and not after the
+// release.
 func TestCatchSDK(t *testing.T) {
 	cleanEnv(t, "OTEL_EXPORTER_OTLP_HEADERS=authorization=Bearer%20"+token)
 	var raw bytes.Buffer
