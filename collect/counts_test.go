@@ -69,7 +69,7 @@ func TestCaptureCounts(t *testing.T) {
 	}
 }
 
-// TestCaptureCountsMost: what most requests lack is worth a word, once there are enough of them.
+// TestCaptureCountsMost: what most requests lack gets a hint, once there are enough requests.
 func TestCaptureCountsMost(t *testing.T) {
 	for _, tc := range []struct {
 		production, uncounted, anonymous int64

@@ -233,7 +233,7 @@ func TestMillisecondsAreTheNearest(t *testing.T) {
 	}
 }
 
-// fuzz holds for any input: no panic, and whatever comes out can be read.
+// fuzz checks for any input that nothing panics, and that the result can be read.
 func fuzz(f *testing.F, format Format, seeds ...string) {
 	f.Helper()
 	for _, s := range seeds {
@@ -295,7 +295,7 @@ func FuzzDetect(f *testing.F) {
 	})
 }
 
-// BenchmarkAzure converts a file of the size of a busy hour.
+// BenchmarkAzure converts a file as large as a busy hour.
 func BenchmarkAzure(b *testing.B) {
 	var in strings.Builder
 	in.WriteString(azureHeader + "\n")

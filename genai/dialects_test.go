@@ -431,7 +431,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestSessions takes the best of several away, one by one.
+// TestSessions removes the best of several sessions, one by one.
 func TestSessions(t *testing.T) {
 	reader := genai.NewReader(genai.Options{SessionKeys: []string{"acme.thread", "session.id"}})
 	span := newSpan(t, "GET /", map[string]any{
@@ -446,7 +446,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestClasses: what kind of request a span says that it is, or those below it are, in the order of names. It is one word, of a list or not.
+// TestClasses: the class of a request, by its span or one above it, in the order of names. It is one word, in a list or not.
 func TestClasses(t *testing.T) {
 	reader := genai.NewReader(genai.Options{ClassKeys: []string{"http.request.header.x-class", "tier"}})
 	span := newSpan(t, "GET /", map[string]any{

@@ -11,7 +11,7 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// TestParts holds that one thing has one canonical form, whoever wrote it.
+// TestParts: a part has one canonical form, whoever wrote it.
 func TestParts(t *testing.T) {
 	const (
 		call  = `{"function":{"arguments":"{\"a\":1}","name":"f"},"id":"1","type":"function"}`
@@ -45,7 +45,7 @@ func TestParts(t *testing.T) {
 		{"texts, bare", `{"content":["a","b"]}`, []genai.Piece{{Kind: genai.PieceText, Text: "a"}, {Kind: genai.PieceText, Text: "b"}}},
 		{"one part without a list", `{"content":{"type":"text","text":"a"}}`, []genai.Piece{{Kind: genai.PieceText, Text: "a"}}},
 	} {
-		// The role is the message's; that of an item is the item's.
+		// The role is that of the message; the role of an item is the item's.
 		want := []genai.Piece{{Kind: genai.PieceMessage, Role: "user"}}
 		want = append(want, c.want...)
 		var got []genai.Piece
@@ -62,7 +62,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestRoles holds that roles which are one thing have one name, and that others pass.
+// TestRoles: roles with the same meaning have one name, and others pass.
 func TestRoles(t *testing.T) {
 	for role, want := range map[string]string{
 		"developer": "system", "model": "assistant", "human": "user", "ai": "assistant", "function": "tool", "critic": "critic", "": "user",

@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// producers is the folder of real telemetry beside the repository, with what the server really received.
+// producers is the folder of real telemetry next to the repository, with what the server really received.
 func producers(t testing.TB) string {
 	t.Helper()
 	folder := filepath.Join("..", "..", "shared", "data", "producers")
@@ -228,7 +228,7 @@ func measure(t *testing.T, stem string) figures {
 		}
 	})
 
-	// First pass: sessions of all spans, for the way to the ancestors.
+	// First pass: the sessions of all spans, to find those of ancestors.
 	parents, sessions := map[[8]byte][8]byte{}, map[[8]byte]string{}
 	kinds := map[genai.Kind]int{}
 	eachSpan(t, stem+".traces.jsonl", func(scope string, span ptrace.Span) {
@@ -307,7 +307,7 @@ func measure(t *testing.T, stem string) figures {
 	return got
 }
 
-// exact counts a value that is as it should be, and fails for one that is there and wrong.
+// exact counts a correct value, and fails for one that exists and is wrong.
 func exact(t *testing.T, what string, got genai.Opt[int64], want *int64) int {
 	t.Helper()
 	switch {

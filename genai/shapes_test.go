@@ -12,8 +12,8 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// TestShapesOfContent has prompts in the shapes that producers were seen to send and that are easily read wrongly: what is there twice,
-// beside, below another key, or not at all.
+// TestShapesOfContent has prompts in observed shapes that are easily misread: content that occurs twice, next to the prompt, below another
+// key, or not at all.
 func TestShapesOfContent(t *testing.T) {
 	type attrs = map[string]any
 	const (
@@ -197,7 +197,7 @@ func TestShapesOfContent(t *testing.T) {
 	}
 }
 
-// TestImages holds that one image has one form, whoever wrote it.
+// TestImages: one image has one form, whoever wrote it.
 func TestImages(t *testing.T) {
 	const want = `{"image_url":{"url":"data:image/png;base64,eA=="},"type":"image_url"}`
 	for name, part := range map[string]string{
@@ -222,7 +222,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestShapesOfFacts has facts where producers were seen to put them.
+// TestShapesOfFacts has facts in the places where producers were observed to put them.
 func TestShapesOfFacts(t *testing.T) {
 	read := func(scope string, attrs map[string]any) *genai.Record {
 		return genai.NewReader(genai.Options{}).Span(scope, newSpan(t, "s", attrs))

@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// TestTokens has one row for each shape of a prompt of token ids, and for what only looks like one.
+// TestTokens has one row for each shape of a prompt of token ids, and for values that only look like one.
 func TestTokens(t *testing.T) {
 	for _, c := range []struct {
 		reason, name string

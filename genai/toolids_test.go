@@ -17,14 +17,14 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// readTools walks all of a record, and says what ids it has.
+// readTools walks all of a record, and returns its ids.
 func readTools(rec *genai.Record) genai.ToolIDs {
 	rec.Content.Walk(func(genai.Piece) bool { return true })
 	rec.ReadTools()
 	return rec.Tools
 }
 
-// TestToolIDsOfProducers reads what real instrumentations wrote of one call of a tool. Its server chose the id.
+// TestToolIDsOfProducers reads telemetry of real instrumentations about one call of a tool. Its server chose the id.
 func TestToolIDsOfProducers(t *testing.T) {
 	folder := producers(t)
 	for producer, want := range map[string]string{

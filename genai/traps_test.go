@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// inference returns a reader's record of a request with more attributes.
+// inference returns a reader's record of a request with additional attributes.
 func inference(t testing.TB, options genai.Options, attrs map[string]any) *genai.Record {
 	t.Helper()
 	attrs["gen_ai.operation.name"] = "chat"
@@ -124,7 +124,7 @@ func TestContentTraps(t *testing.T) {
 	}
 }
 
-// TestPrefix holds the promise of ExtentCut: whatever byte a prompt is cut at, what is visited is a prefix.
+// TestPrefix checks the promise of ExtentCut: wherever a prompt is cut, what is visited is a prefix.
 func TestPrefix(t *testing.T) {
 	const whole = `[{"role":"system","content":"Be \"brief\"."},{"role":"user","parts":[{"type":"text","content":"a\u00e9\ud83d\ude00"},` +
 		`{"type":"uri","modality":"image","uri":"u"}]},{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function",` +
@@ -223,7 +223,7 @@ func TestWalkStops(t *testing.T) {
 	}
 }
 
-// TestReuse holds a reader to its promise that nothing of a span is left in the record of the next.
+// TestReuse checks the reader's promise that nothing of a span is left in the record of the next.
 func TestReuse(t *testing.T) {
 	reader := genai.NewReader(genai.Options{})
 	reader.Span("", newSpan(t, "chat", map[string]any{
@@ -320,8 +320,8 @@ func TestContentOfEvents(t *testing.T) {
 	}
 }
 
-// TestDroppedAttributes holds that flattened messages are not trusted to be whole once the SDK dropped attributes,
-// while a document that holds all of them is.
+// TestDroppedAttributes: flattened messages are not assumed to be complete if the SDK dropped attributes, but a document that holds all of
+// them is.
 func TestDroppedAttributes(t *testing.T) {
 	for _, c := range []struct {
 		attrs map[string]any

@@ -174,7 +174,7 @@ func FuzzPacked(f *testing.F) {
 			at := int(flip) % len(b)
 			b[at] ^= with
 			if bytes.Equal(b, packed) || at < 6 {
-				continue // the same, or no longer known as a pack
+				continue // the same, or no longer recognised as a pack
 			}
 			if got, err := unpacked(b); err == nil && got != in {
 				t.Errorf("%s: %d of %d bytes, that at %d changed by %x, became %q without an error, was %q", suffix, len(b), len(packed), at, with, got, in)

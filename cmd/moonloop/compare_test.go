@@ -94,7 +94,7 @@ func TestCompareRounds(t *testing.T) {
 		!strings.Contains(out.String(), "B is slower by 10 %") || !strings.Contains(out.String(), "round 7 of 7, again: time_to_first_token.p50 1007 ms, valid") {
 		t.Fatalf("exit status %d: %s", status, out.String())
 	}
-	// The same comparison again draws other seeds: its runs do not find what these left in an engine's cache.
+	// The same comparison again draws other seeds: its runs do not find what the earlier runs left in an engine's cache.
 	seeds := map[string]bool{}
 	for _, dir := range []string{"rounds", "more"} {
 		if dir == "more" {

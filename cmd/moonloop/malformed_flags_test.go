@@ -135,7 +135,7 @@ func TestMalformedFlags(t *testing.T) {
 		"a switch that is neither: refused":                    replay + "--strict=maybe",
 		"an unknown verb: refused":                             "repaly trace.jsonl",
 
-		// Words that are near a known one, and words that are none.
+		// Words that are near a known one, and words that are not.
 		"a verb of another tool: refused":               "attack trace.jsonl",
 		"a verb that is near none: refused":             "qwerty",
 		"help of an unknown topic: refused":             "help repaly",
@@ -222,7 +222,7 @@ func TestMalformedFlags(t *testing.T) {
 	checkMalformed(t, "flags", cases)
 }
 
-// TestMalformedGoldensRepeatNothing: no message of any case holds what stands for a prompt or a secret.
+// TestMalformedGoldensRepeatNothing: no message of any case contains a planted prompt or secret.
 func TestMalformedGoldensRepeatNothing(t *testing.T) {
 	files, err := os.ReadDir("testdata/malformed")
 	if err != nil || len(files) < 4 {

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// TestMalformedURLs: what is wrong is the way to the trace. The keys in the addresses must not be repeated.
+// TestMalformedURLs: the way to the trace is wrong. Messages must not repeat the keys in the addresses.
 func TestMalformedURLs(t *testing.T) {
 	text := func(s string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(s)) }
@@ -89,7 +89,7 @@ func TestMalformedURLs(t *testing.T) {
 	checkMalformed(t, "urls", cases)
 }
 
-// TestMalformedSidecars: the trace is good, what lies beside it is not.
+// TestMalformedSidecars: the trace is good, its sidecar is not.
 func TestMalformedSidecars(t *testing.T) {
 	var cases []malformed
 	for _, c := range []struct{ name, side, command string }{

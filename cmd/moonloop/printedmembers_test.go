@@ -9,19 +9,19 @@ import (
 	"testing"
 )
 
-// This file holds the members that values of GuideLLM's flags have (kind=…,name=value), for the page docs/from-other-tools.md.
+// This file has the members of values of GuideLLM's flags (kind=…,name=value), for the page docs/from-other-tools.md.
 
 // printedMember is a member of a flag's value.
 type printedMember struct {
-	flag, names string // several that mean the same, or go the same way
+	flag, names string // several with the same meaning, or the same effect
 	ours        string
 	state, note string
 	line        string // "!" before it: refused
 	sees        string // see printedLine
-	rows        string // of the trace, where they are not those of aliasTrace
+	rows        string // of the trace, if they are not those of aliasTrace
 }
 
-// What stands before the flag that a line is about.
+// The arguments before the flag that a line is about.
 const (
 	toSim    = " --backend kind=openai_http,target=ENGINE"
 	ofTrace4 = " --data kind=mooncake,path=TRACE,time_scale=0.001"

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestSourceSteps: what --from and --transform make is sent, in the order of the steps, and nothing of it stays.
+// TestSourceSteps: the results of --from and --transform are sent, in the order of the steps, and no temporary file remains.
 func TestSourceSteps(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)

@@ -30,7 +30,7 @@ var (
 	parent  = journal.SpanID{6}
 )
 
-// one returns a span with ids, times and a parent, and what it is in.
+// one returns a span with ids, times and a parent, and its container.
 func one() (ptrace.Traces, ptrace.Span) {
 	td := ptrace.NewTraces()
 	s := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
@@ -51,7 +51,7 @@ func put(t *testing.T, m pcommon.Map, key string, value any) {
 	}
 }
 
-// keepRecord copies a record: that of the decoder is valid during the visit only.
+// keepRecord copies a record, because that of the decoder is valid only during the visit.
 func keepRecord(r journal.Record) journal.Record {
 	own := func(p *journal.Prompt) {
 		p.HashIDs, p.Chain.Cells, p.Chain.Ends = slices.Clone(p.HashIDs), slices.Clone(p.Chain.Cells), slices.Clone(p.Chain.Ends)

@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// clientFolder is a folder of clients: of each by its number the table, and the lengths.
+// clientFolder is a folder of clients: the table and the lengths of each, by number.
 func clientFolder(clients map[int][2]string) fstest.MapFS {
 	folder := fstest.MapFS{"README.md": {Data: []byte("of no client")}}
 	for id, files := range clients {
@@ -47,8 +47,8 @@ func steady(rate float64, distribution string, shape float64) string {
 
 const someLengths = `{"0": {"input_tokens": "{10: 0.25, 1000: 0.75}", "output_tokens": "{3: 1.0}"}}`
 
-// TestClientArrivals: the number of requests is that of the rates, and gaps have the distribution's coefficient of variation, for bursts,
-// for a Poisson process and for what comes like clockwork.
+// TestClientArrivals: the number of requests follows from the rates, and gaps have the distribution's coefficient of variation, for
+// bursts, for a Poisson process and for regular arrivals.
 func TestClientArrivals(t *testing.T) {
 	weibullCV := func(k float64) float64 {
 		mean := math.Gamma(1 + 1/k)
@@ -87,7 +87,7 @@ func TestClientArrivals(t *testing.T) {
 	}
 }
 
-// TestRareClients: clients of less than a request a window have those that they have.
+// TestRareClients: clients with less than one request a window have the right number of requests.
 func TestRareClients(t *testing.T) {
 	folder := map[int][2]string{}
 	for i := range 400 {
@@ -163,7 +163,7 @@ func TestClientMedia(t *testing.T) {
 	}
 }
 
-// TestClientsSeeds: the same seed gives the same rows, another one others, and a client's do not depend on who else is there.
+// TestClientsSeeds: the same seed gives the same rows, another one gives others, and a client's rows do not depend on the other clients.
 func TestClientsSeeds(t *testing.T) {
 	one, two := [2]string{steady(0.01, "Weibull", 0.7), someLengths}, [2]string{steady(0.02, "Gamma", 0.2), someLengths}
 	of := func(seed uint64, clients map[int][2]string) (times []string) {
@@ -184,7 +184,7 @@ func TestClientsSeeds(t *testing.T) {
 	}
 }
 
-// TestClientFaults: errors name the file, the line and what to do, and none of what is wrong makes a trace.
+// TestClientFaults: errors name the file, the line and what to do, and no invalid input makes a trace.
 func TestClientFaults(t *testing.T) {
 	good := "0,1,1,Gamma,1,1\n600,0,0,,0,0\n"
 	for _, c := range []struct{ why, table, lengths, want string }{

@@ -112,8 +112,8 @@ func TestTallyStaysBounded(t *testing.T) {
 	}
 }
 
-// TestArrivalsAreSorted: what does not depend on the order of the rows is the same of shuffled ones; where there are too many to
-// sort it is undefined, and says so.
+// TestArrivalsAreSorted: figures that do not depend on the order of the rows are the same for shuffled rows. If there are too many to
+// sort, they are undefined, with the reason.
 func TestArrivalsAreSorted(t *testing.T) {
 	stamps := poisson(3000, .003, ticks(3000))
 	want := arrivals(stamps...)
