@@ -374,7 +374,7 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 	refuse(f.runs > 1 && c.SavePrompts != "", "--runs and --save-prompts: each run would write the same file; leave one of the two out")
 	refuse(f.runs > 1 && !c.Schedule.StartAt.IsZero(), "--runs and --start-at: only the first run can start then; leave one of the two out")
 	refuse(f.runs > 1 && f.exports.any(), "--runs and --xlsx or --parquet: make them from the folder of each run afterwards, with moonloop report")
-	refuse(f.exports.any() && c.Out == "", "--xlsx and --parquet are made from the results in --out; give --out DIR, too")
+	refuse(f.exports.any() && c.Out == "", "without --out there are no results to make --xlsx and --parquet from; give --out DIR, too")
 	refuse(c.Schedule.OpenLoop && c.Trace.Sessions == mooncake.SessionDelta,
 		"--open-loop and --session-mode delta: a new turn carries the reply before it, and has to wait for that: leave one of the two out")
 	if c.Trace.LoopFresh && c.Trace.Loop < 2 && c.Trace.LoopFor == 0 {
