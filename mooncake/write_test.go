@@ -110,7 +110,7 @@ func TestWriterSaysWhatWasNotWritten(t *testing.T) {
 	}
 }
 
-// TestMilliseconds: a time is the shortest decimal that is the same float, whether it is a number of ns or not.
+// TestMilliseconds: a time is the shortest decimal that gives the same float, whether it is a number of ns or not.
 func TestMilliseconds(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 200_000 {

@@ -96,7 +96,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// TestKeyFromEnvironment: a key that YAML would take for a number is the characters that it is.
+// TestKeyFromEnvironment: a key that YAML would read as a number is used as its characters.
 func TestKeyFromEnvironment(t *testing.T) {
 	for _, key := range []string{strings.Repeat("1234567890", 4), "0x" + strings.Repeat("ab", 20), strings.Repeat("1", 30) + "e5", strings.Repeat("a", 64)} {
 		t.Setenv("MOONLOOP_HASH_KEY", key)

@@ -26,7 +26,7 @@ const talk = `{"timestamp":0,"input_length":10,"output_length":1,"session_id":"a
 {"timestamp":500,"input_length":18,"output_length":1,"session_id":"c","wait_for":["p"],"delay":30,"tool_wait_ms":5}
 `
 
-// brief shows input length, time, delay and model of rows.
+// brief has the input length, time, delay and model of rows.
 func brief(rows []*mooncake.Row) string {
 	var b strings.Builder
 	for _, r := range rows {
@@ -69,7 +69,7 @@ func TestTurns(t *testing.T) {
 			}
 		})
 	}
-	// Two copies have turns of their own, whose times move together.
+	// Two copies have separate turns, whose times move together.
 	one := `{"timestamp":0,"input_length":10,"output_length":1,"session_id":"a"}
 {"timestamp":5000,"input_length":11,"output_length":1,"session_id":"a"}
 {"timestamp":9000,"input_length":12,"output_length":1}

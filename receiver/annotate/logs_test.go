@@ -326,7 +326,7 @@ func TestDynamo(t *testing.T) {
 	})
 }
 
-// TestLogsOnce: what one receiver has read, with or without its text, the next one leaves alone, also under another key.
+// TestLogsOnce: what one receiver has read, with or without its text, the next one does not change, even with another key.
 func TestLogsOnce(t *testing.T) {
 	for _, content := range []annotate.Policy{annotate.ContentDrop, annotate.ContentKeep} {
 		t.Run(string(content), func(t *testing.T) {

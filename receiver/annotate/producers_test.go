@@ -41,7 +41,7 @@ func newAnnotator(t testing.TB, config annotate.Config) *annotate.Annotator {
 	return a
 }
 
-// producers is the folder of real telemetry beside the repository, with what the server really received.
+// producers is the folder of real telemetry next to the repository, with what the server really received.
 func producers(t testing.TB) string {
 	t.Helper()
 	folder := filepath.Join("..", "..", "..", "shared", "data", "producers")
@@ -51,7 +51,7 @@ func producers(t testing.TB) string {
 	return folder
 }
 
-// figures are the counts that a producer must give, without what was removed.
+// figures are the expected counts for a producer, without those of removed values.
 type figures struct {
 	Spans         int64
 	Dialects      map[genai.Dialect]int64

@@ -18,10 +18,10 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// gone is what a value becomes that does not stay.
+// gone is the value that replaces a removed one.
 type gone struct{}
 
-// TestShapes: a value stays where it is what its name says, and loses what may be text.
+// TestShapes: a value stays if it has the form that its name requires, and is removed if it may be text.
 func TestShapes(t *testing.T) {
 	messages := `[{"role":"user","content":"hi"}]`
 	for _, c := range []struct {
@@ -115,7 +115,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestCells: only what can be the cells of a prompt stays, and only on a span.
+// TestCells: only possible cells of a prompt stay, and only on a span.
 func TestCells(t *testing.T) {
 	chain := chainOf(t, testKey(t, 'k'), strings.Repeat("the patient asked why so", 1000))
 	long := blockhash.Chain{Cells: make([]uint64, blockhash.MaxCells), Bytes: blockhash.MaxCells * blockhash.CellSize * 3}
@@ -152,7 +152,7 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// TestEnds: only what can be the ends of the messages of the span's own text stays, and only on a span.
+// TestEnds: only possible message ends of the span's own text stay, and only on a span.
 func TestEnds(t *testing.T) {
 	whole := chained(t, testKey(t, 'k'), "system\nBe kind.\nuser\n"+strings.Repeat("the patient asked why so", 100)+"\n", "Because.")
 	cells, ends, reply := whole[semconv.Cells].([]byte), whole[semconv.CellsEnds].([]byte), whole[semconv.CellsReply].([]byte)
@@ -176,7 +176,7 @@ func TestEnds(t *testing.T) {
 			in[semconv.Cells] = c.cells
 		}
 		td, span := oneSpan(t, in)
-		// Another span, which nobody annotated, has no text that they could be of.
+		// Another, unannotated span has no text to which they could belong.
 		other := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty().Attributes()
 		other.PutEmptyBytes(semconv.CellsEnds).FromRaw(c.ends)
 		other.PutEmptyBytes(semconv.CellsReply).FromRaw(c.reply)
@@ -196,7 +196,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestLongSession: a session that is too long for an id gets its twin, on all spans alike.
+// TestLongSession: a session that is too long for an id is replaced by its keyed hash, in the same way on all spans.
 func TestLongSession(t *testing.T) {
 	session := strings.Repeat("s", 300)
 	td, parent := oneSpan(t, chat(attributes{semconv.Row: int64(1), semconv.Identity: "trace", semconv.Session: session}))
@@ -217,7 +217,7 @@ func TestLongSession(t *testing.T) {
 	}
 }
 
-// TestTextHasNames: what frameworks call text goes from telemetry that nobody takes for GenAI's, however short.
+// TestTextHasNames: what frameworks call text is removed from telemetry that is not recognised as GenAI, however short it is.
 func TestTextHasNames(t *testing.T) {
 	in := attributes{}
 	for _, name := range []string{
@@ -251,7 +251,7 @@ func TestTextHasNames(t *testing.T) {
 	}
 }
 
-// TestSessionKeys: a name of a session is one name, and lets nothing else through.
+// TestSessionKeys: the name of a session key is one name, and lets nothing else through.
 func TestSessionKeys(t *testing.T) {
 	for _, key := range []string{"", "*", "gen_ai.*", "a*b", strings.Repeat("x", 257)} {
 		if _, err := annotate.New(annotate.Config{SessionKeys: []string{"chat.id", key}}); err == nil || !strings.Contains(err.Error(), "session_keys[1]") {
@@ -260,8 +260,8 @@ func TestSessionKeys(t *testing.T) {
 	}
 }
 
-// TestClassKeys: a span has the class that its attributes say, and what its name holds stays where it is one word. A header's name is given
-// in full, and others are removed as usual.
+// TestClassKeys: a span has the class in its attributes, and the attribute stays if it is one word. A header's name is given in full, and
+// other headers are removed as usual.
 func TestClassKeys(t *testing.T) {
 	for _, key := range []string{"", "*", "http.request.header.*"} {
 		if _, err := annotate.New(annotate.Config{ClassKeys: []string{key}}); err == nil || !strings.Contains(err.Error(), "class_keys[0]") {
@@ -293,7 +293,7 @@ func TestClassKeys(t *testing.T) {
 	}
 }
 
-// TestUsageWithoutItsParts: counts that leave out more than they have are completed, and counted.
+// TestUsageWithoutItsParts: counts that exclude more than they contain are completed, and counted.
 func TestUsageWithoutItsParts(t *testing.T) {
 	td, span := oneSpan(t, chat(attributes{"gen_ai.usage.input_tokens": int64(10), "gen_ai.usage.cache_read.input_tokens": int64(5000)}))
 	counts := newAnnotator(t, annotate.Config{}).Traces(td)
@@ -302,7 +302,7 @@ func TestUsageWithoutItsParts(t *testing.T) {
 	}
 }
 
-// TestNoNameTakesMessages: a list of messages stays under no name that a reader knows, however short it is.
+// TestNoNameTakesMessages: a list of messages stays under no known name, however short it is.
 func TestNoNameTakesMessages(t *testing.T) {
 	for name, kind := range genai.Names() {
 		in := chat(attributes{"gen_ai.operation.name": "invoke_agent"})

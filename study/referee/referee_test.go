@@ -66,15 +66,15 @@ func TestAlign(t *testing.T) {
 	}
 }
 
-// arrival is a request that arrives at some ms, with as many tokens, and says its header.
+// arrival is a request that arrives at some ms, with this many tokens and this header.
 type arrival struct {
 	at     float64
 	tokens int
 	header string // Name: value
 }
 
-// record is what an engine would have written of arrivals, in the order of their ends. Its first token comes 10 ms after the arrival, the
-// others 5 ms apart.
+// record is what an engine would have written about arrivals, in the order of their ends. Its first token comes 10 ms after the arrival,
+// the others 5 ms apart.
 func record(list []arrival) string {
 	var lines []string
 	for i, a := range list {
@@ -224,13 +224,13 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestFromSchedule: a generator that waits for a server that stands still leaves two requests out, which would have waited, too.
+// TestFromSchedule: a generator that waits for a stopped server omits two requests, which would have waited, too.
 func TestFromSchedule(t *testing.T) {
 	j, err := referee.Judge(rate(t, "rate=100,count=5"), read(t, []arrival{{30, 1, "X-Request-Id: 0"}, {30, 1, "X-Request-Id: 3"}}), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 40, 30, 20, 10 and, after the last that came, 10.
+	// 40, 30, 20, 10 and, after the last one that came, 10.
 	if diff := cmp.Diff(referee.Percentiles{P50: 20, P90: 40, P99: 40, P999: 40, Max: 40}, *j.FromSchedule, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -259,7 +259,7 @@ func TestJudgeRates(t *testing.T) {
 		t.Errorf("an even rate passes for a random one: %+v", even.Gaps)
 	}
 	at := 0.0
-	for i := range list { // the quantiles of an exponential distribution, in an order of no meaning
+	for i := range list { // the quantiles of an exponential distribution, in arbitrary order
 		at += -12.5 * math.Log(1-(float64(i*37%101)+0.5)/101)
 		list[i].at = at
 	}
@@ -272,7 +272,7 @@ func TestJudgeRates(t *testing.T) {
 	}
 }
 
-// A warm-up that nobody has told of lays the zero; the judgement says so.
+// A warm-up that was not declared sets the zero; the judgement says so.
 func TestJudgeWarmUp(t *testing.T) {
 	list := []arrival{{at: 0, tokens: 1}}
 	for i := range 50 {
@@ -287,8 +287,8 @@ func TestJudgeWarmUp(t *testing.T) {
 	}
 }
 
-// planted are exports of all forms, of requests i = 0, 1, 2 that arrived at 100·i ms: each says that its first token came 13 ms after the
-// arrival, where the engine has 10, and the last one 10 ms after that, where the engine has the same.
+// planted are exports of all forms, for requests i = 0, 1, 2 that arrived at 100·i ms. Each says that its first token came 13 ms after the
+// arrival, while the engine says 10, and the last one 10 ms after that, like the engine.
 func planted() map[string]string {
 	lines := func(one func(i int) string) (text string) {
 		for i := range 3 {
@@ -454,7 +454,7 @@ func TestParseAsked(t *testing.T) {
 	}
 }
 
-// FuzzReadExport: whatever a file has, it is read or refused.
+// FuzzReadExport: any file is read or refused.
 func FuzzReadExport(f *testing.F) {
 	for _, text := range planted() {
 		f.Add(text)

@@ -21,23 +21,23 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// The signals, as paths of OTLP over HTTP end.
+// The signals, as the paths of OTLP over HTTP end.
 const (
 	signalTraces  = "traces"
 	signalLogs    = "logs"
 	signalMetrics = "metrics"
 )
 
-// attack is hostile telemetry, and what becomes of it.
+// attack is hostile telemetry, with the expected result.
 type attack struct {
 	name, reason string
 	signal       string // traces where it is empty
 	// send makes the requests and sends each.
 	send func(f *forge, send func(body []byte))
-	// code is what each request is answered with; OK is an acknowledgement.
+	// code is the answer to each request; OK is an acknowledgement.
 	code codes.Code
-	// counted is by how much the Collector's own counters move, for all requests together: "spans", "records/kind",
-	// "invalid/attribute", "dropped/reason" and so on. Others may move too, but for refusals and dropped spans.
+	// counted is the change of the Collector's own counters, for all requests together: "spans", "records/kind", "invalid/attribute",
+	// "dropped/reason" and so on. Others may change, too, except refusals and dropped spans.
 	counted map[string]int64
 }
 
@@ -75,7 +75,7 @@ func oneLog(fill func(f *forge, to plog.LogRecordSlice)) func(*forge, func([]byt
 	}
 }
 
-// wire is that of one request as it stands.
+// wire is that of one request of the given bytes.
 func wire(body func(f *forge) []byte) func(*forge, func([]byte)) {
 	return func(f *forge, send func([]byte)) { send(body(f)) }
 }
@@ -313,7 +313,7 @@ var attacks = []attack{
 				}
 			}
 		}),
-		counted: counted{inferences: 20, links: 4}, // genkit's are flows, as nothing says that they are models
+		counted: counted{inferences: 20, links: 4}, // genkit's are flows, as nothing marks them as models
 	},
 	{
 		name: "events and links", reason: "a hundred thousand of each on one span",
@@ -402,7 +402,7 @@ var attacks = []attack{
 		name: "forged replay", reason: "rows of nobody's run: what is no number of a row is left out; they are of their run and never of production",
 		send: wire(func(f *forge) []byte {
 			return f.traces(func(r ptrace.ResourceSpans) {
-				r.Resource().Attributes().PutStr(semconv.RunID, f.text("prompt")) // no name: its twin stands for it
+				r.Resource().Attributes().PutStr(semconv.RunID, f.text("prompt")) // no name: its keyed hash replaces it
 				spans := r.ScopeSpans().AppendEmpty().Spans()
 				for _, row := range []int64{0, 0, -1, math.MaxInt64, math.MinInt64, 1 << 40} {
 					a := f.request(spans).Attributes()
