@@ -67,7 +67,7 @@ func TestWarmUpByTime(t *testing.T) {
 		if rep.Warmup == nil || *rep.Warmup != tc.told || rep.Figures().Rows.Served != 3 || rep.Figures().Rows.Total != 3 {
 			t.Errorf("%s: told %+v, want %+v; %+v", tc.name, rep.Warmup, tc.told, rep.Figures().Rows)
 		}
-		if warned := strings.Join(rep.Warnings, "\n"); strings.Contains(warned, "given up") != (tc.told.GivenUp > 0) {
+		if warned := strings.Join(rep.Warnings, "\n"); strings.Contains(warned, "were cancelled") != (tc.told.GivenUp > 0) {
 			t.Errorf("%s: warnings %s", tc.name, warned)
 		}
 	}

@@ -96,7 +96,7 @@ func TestNoWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Run(t.Context(), Config{Trace: Trace{Name: trace}, Target: Target{URL: e.start(t)}, RunID: "run"})
-	if err == nil || !errors.Is(err, prompt.ErrNotStable) || !strings.Contains(err.Error(), "512 of them cost 1024 tokens; send token ids") || !strings.Contains(err.Error(), "no other words serve: too few words are one token each") {
+	if err == nil || !errors.Is(err, prompt.ErrNotStable) || !strings.Contains(err.Error(), "512 of them cost 1024 tokens; send token ids") || !strings.Contains(err.Error(), "no other words can be used: too few words are one token each") {
 		t.Errorf("%v", err)
 	}
 	e.mu.Lock()

@@ -257,7 +257,7 @@ func TestShardRefuses(t *testing.T) {
 		{"block size 512", Options{BlockSize: 16}, Shard{Index: 0, Of: 2}, j},
 		{"bytes of journals", Options{}, Shard{Index: 0, Of: 2}, longer},
 		{"below the number of shards", Options{}, Shard{Index: 2, Of: 2}, j},
-		{"no journals beside", Options{Before: []Source{j}}, Shard{Index: 0, Of: 2}, j},
+		{"only the journals that it compiles", Options{Before: []Source{j}}, Shard{Index: 0, Of: 2}, j},
 	} {
 		if err := first(c.o, c.s, c.source); err == nil || !strings.Contains(err.Error(), c.why) {
 			t.Errorf("want an error that says %q, got %v", c.why, err)

@@ -177,7 +177,7 @@ func TestErrors(t *testing.T) {
 		{"sessions that say nothing", Options{}, []string{turn(0, "a"), turn(1, "a")}, "--session-mode"},
 		{"delta sessions open loop", Options{Sessions: mooncake.SessionDelta, OpenSessions: true}, []string{turn(0, "a"), turn(1, "a")}, "open loop"},
 		{"sessions behind the look-ahead", Options{Lookahead: 2}, []string{at(0), at(1), turn(2, "a"), turn(3, "a")}, "line 4: the first session"},
-		{"spread without a grid", Options{Spread: SpreadEven}, []string{at(0), at(1), at(7)}, "no coarse grid"},
+		{"spread without a grid", Options{Spread: SpreadEven}, []string{at(0), at(1), at(7)}, "not multiples of a coarse step"},
 		{"spread without timestamps", Options{Spread: SpreadEven}, []string{`{"input_length": 5}`}, "no timestamps"},
 		{"spread in a closed loop", Options{Spread: SpreadEven, FileOrder: true}, []string{at(0)}, "closed loop"},
 		{"window without timestamps", Options{Start: ms}, []string{`{"input_length": 5}`}, "no timestamps"},

@@ -75,10 +75,10 @@ func TestCheck(t *testing.T) {
 		{name: "HTTP to the port of gRPC", cfg: Config{Endpoint: col.grpc}, want: []string{"gRPC was sent HTTP; give --otlp-protocol=grpc … 4318"}},
 		{name: "gRPC to the port of HTTP", cfg: Config{Endpoint: col.http, Protocol: ProtocolGRPC}, want: []string{"HTTP was sent gRPC; give --otlp-protocol=http/protobuf … 4317"}},
 		{name: "gRPC to a web server", cfg: Config{Endpoint: answering(t, 200), Protocol: ProtocolGRPC}, want: []string{"HTTP was sent gRPC"}},
-		{name: "wrong path", cfg: Config{Endpoint: col.http + "/otlp"}, want: []string{both + col.http + ": nothing at this path takes them … base URL"}},
+		{name: "wrong path", cfg: Config{Endpoint: col.http + "/otlp"}, want: []string{both + col.http + ": nothing at this path accepts them … base URL"}},
 		{
 			name: "a whole URL taken for a base", cfg: Config{Endpoint: col.http + "/v1/traces"},
-			want: []string{"nothing at this path takes them … base URL, to which /v1/traces is added"},
+			want: []string{"nothing at this path accepts them … base URL, to which /v1/traces is added"},
 		},
 		{name: "no TLS there", cfg: Config{Endpoint: https(col.http)}, want: []string{both + https(col.http) + ": http: server gave HTTP response to HTTPS client (does the endpoint begin with http://?)"}},
 		{name: "TLS there", cfg: Config{Endpoint: strings.Replace(secure.http, "https:", "http:", 1)}, want: []string{"https://?"}},

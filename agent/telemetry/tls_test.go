@@ -162,7 +162,7 @@ func TestSecretsOfTheEnvironment(t *testing.T) {
 		{"TRACES_CERTIFICATE=/missing/ca.pem", "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: open /missing/ca.pem"},
 		{"CLIENT_CERTIFICATE=" + cert, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE without OTEL_EXPORTER_OTLP_CLIENT_KEY"},
 		{"METRICS_CLIENT_CERTIFICATE=" + cert + "\n" + family + "METRICS_CLIENT_KEY=" + expiredKey, "it is not the key of the certificate"},
-		{"CLIENT_CERTIFICATE=" + expiredCert + "\n" + family + "CLIENT_KEY=" + expiredKey, "has expired"},
+		{"CLIENT_CERTIFICATE=" + expiredCert + "\n" + family + "CLIENT_KEY=" + expiredKey, "certificate expired on"},
 		{"CLIENT_KEY=" + key, "OTEL_EXPORTER_OTLP_CLIENT_KEY without"},
 		{"HEADERS=a=b,authorization: Bearer " + token, "OTEL_EXPORTER_OTLP_HEADERS: its pair 2 cannot be read"},
 		{"TRACES_HEADERS=authorization=" + token + "%zz", "OTEL_EXPORTER_OTLP_TRACES_HEADERS: its pair 1"},

@@ -248,7 +248,7 @@ func TestErrors(t *testing.T) {
 		"s3://ab/a":                `"ab" is not the name of a bucket: it has 3 to 63 letters`,
 		"gs://ab..c/a":             `"ab..c" is not the name of a bucket`,
 		"s3://bucket/\xff":         "is not a key: one has at most 1,024 bytes of UTF-8",
-		"s3://bucket/" + strings.Repeat("k", 1025): "is no key",
+		"s3://bucket/" + strings.Repeat("k", 1025): "is not a key",
 		"s3://bucket/a": "AccessDenied: Access Denied; the credentials of the environment do not allow that",
 	} {
 		err := s.Put(t.Context(), url, name, true)
