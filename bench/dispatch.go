@@ -70,7 +70,7 @@ func dispatch(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// goals sets a row beside vegeta's. Where one does not hold, the floor that is beside it tells what any client on net/http costs.
+// goals compares a row with vegeta's. If a goal is not met, the floor shows what any client on net/http costs.
 func goals(t *table, name string) {
 	for _, g := range []struct {
 		column, text string
@@ -86,7 +86,7 @@ func goals(t *table, name string) {
 	}
 }
 
-// beside runs a measurement, with a loop on each core that does nothing and never rests, if it is to be busy.
+// beside runs a measurement, if requested next to a loop on each core that never rests.
 func (b *bench) beside(ctx context.Context, busy bool, measure func() error) error {
 	if !busy {
 		return measure()
@@ -116,7 +116,7 @@ func runBusy(ctx context.Context) error {
 	return nil
 }
 
-// dispatchers are the contenders that are there.
+// dispatchers are the available contenders.
 func (b *bench) dispatchers(ctx context.Context, rate float64) ([]dispatcher, error) {
 	regular := referee.Even(int(rate*b.lasts.Seconds()), rate)
 	bursts, err := b.bursts(len(regular), rate)
@@ -222,7 +222,7 @@ func (b *bench) bursts(n int, rate float64) ([]float64, error) {
 	if err != nil || len(rows) == 0 {
 		return nil, fmt.Errorf("%s: %d rows: %w", b.trace, len(rows), err)
 	}
-	whole := rows[len(rows)-1].Timestamp + 3000 // the grid of the public trace; one that is too short goes on from its beginning
+	whole := rows[len(rows)-1].Timestamp + 3000 // the grid of the public trace; one that is too short is repeated from its beginning
 	for i := range at {
 		at[i] = rows[i%len(rows)].Timestamp + whole*float64(i/len(rows))
 	}

@@ -24,11 +24,11 @@ type Opener func(ctx context.Context, url string) (body io.ReadCloser, size int6
 
 var schemes sync.Map // of Opener, by scheme
 
-// RegisterScheme has [Open] and [OpenInput] read URLs of a scheme, such as "s3", for all of the program. Another opener of a scheme takes the place of
-// the one before.
+// RegisterScheme lets [Open] and [OpenInput] read URLs of a scheme, such as "s3", in the whole program. A later opener for the same scheme
+// replaces the earlier one.
 func RegisterScheme(scheme string, open Opener) { schemes.Store(strings.ToLower(scheme), open) }
 
-// openerOf returns who opens a URL; nil where nobody does.
+// openerOf returns the opener of a URL; nil if there is none.
 func openerOf(name string) Opener {
 	scheme, _, found := strings.Cut(name, "://")
 	if !found {

@@ -30,8 +30,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// JournalFile is the journal of a run that has not come to its end. Its first line is a [Beginning]. Then come [Part]s, and a line for each
-// row, written before its request is sent. Like every file of a run, it has no secret and no text of a prompt.
+// JournalFile is the journal of a run that is not complete. Its first line is a [Beginning]. Then come [Part]s, and a line for each row,
+// written before its request is sent. Like every file of a run, it has no secret and no text of a prompt.
 const JournalFile = "resume.jsonl"
 
 // Beginning describes a run as far as a resumed part must be the same.
@@ -139,12 +139,12 @@ func (j *Journal) Begin(p Part, shift time.Duration) error {
 	return nil
 }
 
-// ahead is how long before a request is due its line is in the file, if others come in time to take it along.
+// ahead is how long before a request is due its line is written, if another line is written at that time.
 const ahead = time.Millisecond
 
-// Sent records that a row's request is about to be sent, at a time of the clock. The kernel has the record before [Journal.Due] returns for
-// that time, or before Sent does, if the time has come; so it survives the process. That costs a system call, which also wakes the runtime's
-// monitor thread. So where requests follow each other closely, one call takes along the lines of those that are due later.
+// Sent records that a row's request is about to be sent, at a time of the clock. The kernel has the record before [Journal.Due] returns
+// for that time, or before Sent does, if the time has come; so it survives the process. That costs a system call, which also wakes the
+// runtime's monitor thread. So if requests follow each other closely, one call also writes the lines of those that are due soon.
 func (j *Journal) Sent(row int64, at time.Duration, clk clock.Clock) {
 	if j == nil {
 		return
@@ -168,8 +168,8 @@ func (j *Journal) Sent(row int64, at time.Duration, clk clock.Clock) {
 	}
 }
 
-// Due returns when the kernel has the records of all requests that are due at a time, which must have come. It must be called before one of
-// them is let go.
+// Due returns when the kernel has the records of all requests that are due at a time, which must have come. It must be called before one
+// of them is sent.
 func (j *Journal) Due(now time.Duration) {
 	if j == nil || now < time.Duration(j.due.Load()) {
 		return

@@ -13,9 +13,9 @@ import (
 // so that concatenated messages, with a line feed after each or without, are a journal, too:
 //
 //	moonloop-journal 2\n   the header
-//	0                      it ends here, as a frame does: between two messages, a [Reader] takes it for what it is
+//	0                      it ends here, as a frame does: between two messages, a [Reader] recognises it
 //	frames                 of records; the dictionary is that of the message
-//	a frame of kindEnd     all of the message is there
+//	a frame of kindEnd     the message is complete
 
 // kindEnd is the kind of the last frame of a message. It has no ids and no fields.
 const kindEnd = 'E'

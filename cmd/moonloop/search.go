@@ -278,7 +278,7 @@ func replayOf(cmd *cobra.Command, trace string, args []string, whose string, ref
 
 // check finds errors before anything is written or sent.
 func (p *prober) check() error {
-	info, err := os.Stat(p.trace) // of a URL there is nothing to be known
+	info, err := os.Stat(p.trace) // a URL cannot be checked in advance
 	switch s := p.cfg.Schedule; {
 	case p.trace == "-":
 		return errors.New("standard input can be read once, and each probe reads the trace: name a file")

@@ -3,9 +3,9 @@
 
 package main
 
-// This file is where s3:// and gs:// URLs stand for files. Traces are read by mooncake.Open, and journals one after the other. Folders of runs are
-// brought here before a verb begins, and what a verb writes is taken to the store when it is complete. So verbs know files alone, and what
-// is in a store is whole.
+// This file handles s3:// and gs:// URLs in the arguments of a command. Traces are read by mooncake.Open, and journals one after the
+// other. Folders of runs are downloaded before a verb begins, and the output of a verb is uploaded when it is complete. So verbs handle
+// only files, and objects in the store are always complete.
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// store is that of all URLs of a command.
+// store is the client for all URLs of a command.
 var store objects.Store
 
 func init() {
@@ -47,10 +47,10 @@ func init() {
 }
 
 var (
-	// writtenFlags name files or folders that a verb writes. Those of replacedFlags are replaced without being asked.
+	// writtenFlags name files or folders that a verb writes. Those of replacedFlags are replaced without --force.
 	writtenFlags  = []string{"out", "xlsx", "parquet", "html", "junit"}
 	replacedFlags = []string{"html", "junit"}
-	// localFlags name files and folders that a verb writes bit by bit, or reads otherwise than as a trace: a store has whole objects alone.
+	// localFlags name files and folders that a verb writes in steps, or reads other than as a trace: a store has only complete objects.
 	localFlags = []string{
 		"again", "clients", "config", "export", "journal", "model-config", "quarantine", "record", "request-rate-series", "save-prompts", "shard-dir", "temp-dir",
 		"traces",
@@ -170,7 +170,7 @@ func urlOf(cmd *cobra.Command, name string) string {
 	return name
 }
 
-// write has a flag name a file here instead of a URL.
+// write sets a flag to a local file instead of a URL.
 func (s *stage) write(ctx context.Context, f *pflag.Flag, url string, replace bool) error {
 	if slices.Contains(localVerbs, s.cmd.Name()) {
 		return fmt.Errorf("--%s %s: %s reads what it has written while it runs: name a folder on this machine, and copy it afterwards", f.Name, url, s.cmd.Name())
@@ -225,7 +225,7 @@ func (s *stage) download(ctx context.Context, url string) (string, error) {
 	return local, g.Wait()
 }
 
-// finish takes what was written to the store, and removes what was here. It returns the error of the command, or its own.
+// finish uploads what was written, and removes the local files. It returns the error of the command, or its own.
 func (s *stage) finish(ctx context.Context, err error) error {
 	if s.dir == "" {
 		return err
@@ -247,7 +247,7 @@ func (s *stage) finish(ctx context.Context, err error) error {
 	return err
 }
 
-// upload copies a file with what lies beside it, or a folder, to the store. What makes it whole comes last.
+// upload copies a file with its metadata file, or a folder, to the store. The file that makes the result complete comes last.
 func (w written) upload(ctx context.Context) error {
 	var files []string
 	err := filepath.WalkDir(filepath.Dir(w.local), func(name string, e fs.DirEntry, err error) error {
@@ -262,7 +262,7 @@ func (w written) upload(ctx context.Context) error {
 	rank := func(name string) int {
 		switch {
 		case slices.Contains(wholeFiles, filepath.Base(name)):
-			return 1_000_000 - strings.Count(name, string(filepath.Separator)) // of the folders within before that of all
+			return 1_000_000 - strings.Count(name, string(filepath.Separator)) // those of inner folders before those of outer ones
 		case strings.HasSuffix(name, ".meta.json"):
 			return 0
 		}
@@ -273,7 +273,7 @@ func (w written) upload(ctx context.Context) error {
 		below, _ := filepath.Rel(filepath.Dir(w.local), name)
 		return above(w.url) + "/" + filepath.ToSlash(below)
 	}
-	if w.replace { // while some of its files are new, a folder is not whole
+	if w.replace { // while some of its files are new, a folder is not complete
 		for _, name := range files {
 			if rank(name) > 1 {
 				if err := store.Remove(ctx, url(name)); err != nil {
@@ -300,7 +300,7 @@ func (w written) upload(ctx context.Context) error {
 	return nil
 }
 
-// public replaces names of files here by URLs.
+// public replaces the names of local files by URLs.
 func (s *stage) public(text []byte) []byte {
 	for _, n := range s.names {
 		text = bytes.ReplaceAll(text, []byte(n[0]+string(filepath.Separator)), []byte(n[1]+"/"))
@@ -308,7 +308,7 @@ func (s *stage) public(text []byte) []byte {
 	return text
 }
 
-// urlWriter writes URLs where a verb says what stands for them here.
+// urlWriter replaces local names by URLs in the output of a verb.
 type urlWriter struct {
 	io.Writer
 	stage *stage

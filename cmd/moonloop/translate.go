@@ -180,10 +180,10 @@ const embeds = "run-embeddings"
 // replayWords are what tools call their replay.
 var replayWords = []string{"profile", "bench", "serve", "run", "benchmark", embeds}
 
-// makesPrompts is what to do where another tool makes its prompts up.
+// makesPrompts says what to do if another tool invents its prompts.
 const makesPrompts = "a replay sends a trace, and does not invent one: moonloop generate --out TRACE makes one of chosen lengths"
 
-// noFile reports whether a word is the name of no file.
+// noFile reports whether a word cannot be the name of a file.
 func noFile(word string) bool {
 	_, err := os.Stat(word)
 	return err != nil
@@ -192,7 +192,7 @@ func noFile(word string) bool {
 // ofVLLM is vLLM's name for its replay, which no other tool has.
 const ofVLLM = "bench serve"
 
-// otherDatasets says what to use in the place of vLLM's datasets.
+// otherDatasets says what to use in place of vLLM's datasets.
 var otherDatasets = map[string]string{
 	"sharegpt":          "--dataset FILE makes the prompts of a trace from such a text",
 	"sonnet":            "--dataset FILE makes the prompts of a trace from such a text",
@@ -286,13 +286,13 @@ func known(name string) bool {
 // onOff is the value of a switch that true or false may follow.
 const onOff = "B"
 
-// severalNumbers reports whether a load has several sizes, each of which another tool makes a run of.
+// severalNumbers reports whether a load has several sizes, each of which is a run in the other tool.
 func severalNumbers(w flagWord) bool {
 	return slices.Contains([]string{"concurrency", "max-concurrency", "prefill-concurrency", "request-rate"}, w.name) && len(w.values) == 1 &&
 		strings.Contains(w.values[0], ",") && !strings.ContainsFunc(w.values[0], func(r rune) bool { return !strings.ContainsRune("0123456789.,", r) })
 }
 
-// takesMore reports whether a word goes on the list of a flag that takes several, instead of naming the trace.
+// takesMore reports whether a word is another value of a flag that takes several, and not the name of the trace.
 func (w flagWord) takesMore(line []string, word string) bool {
 	switch w.name {
 	case "goodput", "extra-inputs":

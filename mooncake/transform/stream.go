@@ -134,7 +134,7 @@ func (s *Stream) inTime(rows step) step {
 	if c.Turns != TurnsAsTimed || c.MaxDelay > 0 {
 		t := &turns{c: c, last: map[talker]turn{}}
 		rows = s.then(t.rows(rows), s.stage("turn-delay", map[string]any{"from": string(c.Turns), "max_ms": millis(c.MaxDelay)}, times, func(_, _ *Figures) string {
-			return fmt.Sprintf("%d turns follow the one before by a delay, %d of them one whose end is not known; %d delays made shorter, by %s", t.made, t.unknown, t.capped, mooncake.Duration(t.cut))
+			return fmt.Sprintf("%d turns follow the one before by a delay, %d of them without a known end of that one; %d delays shortened, by %s", t.made, t.unknown, t.capped, mooncake.Duration(t.cut))
 		}))
 	}
 	if len(c.ToModels) > 0 {
