@@ -55,7 +55,7 @@ func TestRounds(t *testing.T) {
 func TestRoundsRefuse(t *testing.T) {
 	nothing := func(context.Context, string, io.Writer) error { return nil }
 	for want, r := range map[string]study.Rounds{
-		"does not contain {out}":        {A: "x {out}", B: "x", N: 1, Exec: nothing},
+		"does not contain {out}":    {A: "x {out}", B: "x", N: 1, Exec: nothing},
 		"wrote no run to":           {A: "x {out}", B: "x {out}", N: 1, Exec: nothing},
 		"0 rounds: must be from":    {A: "x {out}", B: "x {out}", Exec: nothing},
 		"1001 rounds: must be from": {A: "x {out}", B: "x {out}", N: 1001, Exec: nothing},
