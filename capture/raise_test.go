@@ -130,7 +130,7 @@ func TestRaised(t *testing.T) {
 			for i, r := range truth {
 				switch {
 				case after[i] < before[i]:
-					t.Errorf("seed %d, row %d: %d tokens shared with the engine's word, %d without", seed+1, i, after[i], before[i])
+					t.Errorf("seed %d, row %d: %d tokens shared with the engine's count, %d without", seed+1, i, after[i], before[i])
 				case after[i] > before[i]:
 					raised++
 					if after[i] > r.cached {
@@ -145,7 +145,7 @@ func TestRaised(t *testing.T) {
 				prompt, had, got = prompt+len(r.prompt), had+r.cached, got+now
 			}
 			n := float64(len(truth))
-			t.Logf("seed %d, blocks of %d: cached %.2f %%, by the trace %+.2f points; off by %.2f tokens a row, %.2f without the engine's word, mean error %+.2f; %d of %d rows raised",
+			t.Logf("seed %d, blocks of %d: cached %.2f %%, by the trace %+.2f points; off by %.2f tokens a row, %.2f without the engine's count, mean error %+.2f; %d of %d rows raised",
 				seed+1, block, 100*float64(had)/float64(prompt), 100*float64(got-had)/float64(prompt), float64(off)/n, float64(offBefore)/n, float64(signed)/n, raised, len(truth))
 			if off >= offBefore || math.Abs(float64(signed)/n) > 4 || math.Abs(float64(got-had)/float64(prompt)) > 0.005 {
 				t.Errorf("seed %d, blocks of %d: want the rows closer to the engine's count than without, 4 tokens on average, and the hit rate within 0.5 points", seed+1, block)

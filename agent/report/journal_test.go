@@ -40,7 +40,7 @@ func TestJournalHasWhatIsDue(t *testing.T) {
 
 		j.Sent(0, now+20*ms, clk)
 		if n := inFile(); n != 1 {
-			t.Errorf("%d lines, want the one after a pause at once", n)
+			t.Errorf("%d lines, want the line after a pause to be written at once", n)
 		}
 		for i := range int64(5) {
 			j.Sent(1+i, now+20*ms-time.Duration(i)*ms/10, clk) // the last one is due first
@@ -75,7 +75,7 @@ func TestJournalHasWhatIsDue(t *testing.T) {
 			j.Sent(9, now+40*ms, clk)
 		}
 		if inFile() < 9 {
-			t.Error("a line that comes up to its time must be taken along")
+			t.Error("a line that is nearly due must be written, too")
 		}
 		j.Sent(10, now+50*ms, clk)
 		if err := j.Close(true); err != nil {
