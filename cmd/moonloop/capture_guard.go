@@ -68,7 +68,7 @@ func (l *listenSecrets) missing() string {
 }
 
 // checkListen checks an address to listen on, without using it. The notice is for addresses that other machines can reach: these must be
-// named, and cannot be meant by leaving the host out. Missing is the protection that it lacks.
+// given explicitly, so an empty host is refused. Missing is the protection that it lacks.
 func checkListen(flag, address, missing string) (notice string, err error) {
 	host, _, err := net.SplitHostPort(address)
 	switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 )
 
-// sample is a run in its middle.
+// sample is a run that is half done.
 func sample() agent.View {
 	v := agent.View{
 		Trace: "examples/demo.jsonl", Engine: "127.0.0.1:8000", Model: "a-model-with-a-long-name", RunID: "0123456789abcdef",
