@@ -23,7 +23,7 @@ import (
 // openFolder locks the output directory, before anything is read or sent; nil without one.
 func openFolder(cfg Config) (*report.Folder, error) {
 	if cfg.Out == "" {
-		return nil, nil //nolint:nilnil // a nil folder is none
+		return nil, nil //nolint:nilnil // nil means no folder
 	}
 	var further []string
 	if c := cfg.Trace; c.Lenient && c.Quarantine == "" {

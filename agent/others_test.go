@@ -81,7 +81,7 @@ func TestEmbeddingsRefused(t *testing.T) {
 		e := newEngine(t, simulator.Config{})
 		cfg.Prompt.Endpoint = prompt.Embeddings
 		lines := []string{`{"timestamp": 0, "session_id": "s", "input_length": 100}`, `{"timestamp": 1, "session_id": "s", "input_length": 100}`}
-		if strings.HasSuffix(why, "=like") { // chats are no text
+		if strings.HasSuffix(why, "=like") { // a chat has no single text
 			why, lines = "messages go to the endpoints", []string{`{"timestamp": 0, "messages": [{"role": "user", "content": "hi"}]}`}
 		}
 		r := e.replay(t, cfg, lines...)

@@ -39,7 +39,7 @@ func TestPredictionOfBrokenTraces(t *testing.T) {
 			cached: []int64{0, 512},
 		},
 		{
-			name: "partial blocks on an engine with finer ones are no warm cache", block: 16,
+			name: "partial blocks on an engine with finer ones do not make a warm cache", block: 16,
 			lines: []string{
 				`{"timestamp": 0, "input_length": 700, "output_length": 1, "hash_ids": [0, 1]}`,
 				`{"timestamp": 1, "input_length": 700, "output_length": 1, "hash_ids": [0, 1]}`,

@@ -50,7 +50,7 @@ func TestRowsNotReached(t *testing.T) {
 	for i := range n {
 		fmt.Fprintf(&lines, `{"timestamp": %d, "input_length": 100, "output_length": 2}`+"\n", 10*i)
 		if i%1000 == 0 {
-			lines.WriteString(" \n\r\n") // which are no rows
+			lines.WriteString(" \n\r\n") // which are not rows
 		}
 	}
 	var packed bytes.Buffer

@@ -81,7 +81,7 @@ func (l *lostRows) add(row int64) {
 // openPast reads what a run has left in its directory; nil for a new run.
 func openPast(cfg Config) (*past, error) {
 	if !cfg.Resume {
-		return nil, nil //nolint:nilnil // a nil past is none
+		return nil, nil //nolint:nilnil // nil means no past
 	}
 	p := &past{
 		figures: measure.NewAggregate(measure.Options{SLO: cfg.SLO}), models: make(map[string]int64), last: clock.Never,

@@ -263,7 +263,7 @@ func testResume(t bubble, e engine, set func(*Config), lines []string, want int,
 	}
 	duration, _ := figures.Stat(measure.Duration)
 	if was, _ := unbroken.Figures().Stat(measure.Duration); !free && math.Abs(duration.Avg-was.Avg) > 1e-3 {
-		t.Errorf("the run took %v s, want %v: the gaps are no part of it", duration.Avg, was.Avg)
+		t.Errorf("the run took %v s, want %v: the gaps do not count", duration.Avg, was.Avg)
 	}
 	if rep.Verdict.Class == judge.Valid || !slices.ContainsFunc(rep.Verdict.Reasons, func(r judge.Reason) bool { return r.Metric == "run_breaks" && r.Value == float64(breaks) }) {
 		t.Errorf("verdict: %v", rep.Verdict)

@@ -123,7 +123,7 @@ func TestReblockPicks(t *testing.T) {
 		reason string
 		n, to  int
 		tokens int64
-		want   []int // indices into hashes; -1 is none of them
+		want   []int // indices into hashes; -1 means none of them
 	}{
 		{"every second", 4, 32, 64, []int{1, 3}},
 		{"and the last one if there is a rest", 5, 32, 80, []int{1, 3, 4}},

@@ -145,7 +145,7 @@ func TestAcrossTraces(t *testing.T) {
 			counts{"edges_added": 1., "edges_agreed": 1.},
 		},
 		{
-			"what is no row is passed over",
+			"requests that are not rows are passed over",
 			Options{},
 			[]journal.Record{
 				acts(journal.Agent, 1, 100, 0, 0, 100), asked(1, 1, 100, 5, 10, in), asked(1, 2, 100, 20, 90, in, noTokens),
@@ -210,7 +210,7 @@ func TestAcrossTracesIsPure(t *testing.T) {
 		seen[r.RequestID] = true
 		for _, id := range r.WaitFor {
 			if !seen[id] || len(r.WaitFor) > maxFan {
-				t.Fatalf("a row waits for %s, which is no row before it, or for too many", id)
+				t.Fatalf("a row waits for %s, which is not a row before it, or for too many", id)
 			}
 		}
 	}

@@ -170,7 +170,7 @@ func TestDedupe(t *testing.T) {
 		{"then more fields", []journal.Record{annotated, more}, 3, 0},
 		{"then smaller bytes", []journal.Record{twin, annotated}, 2, 0},
 		{"a link says less than anything", []journal.Record{link(1, 1, 0, 0), raw}, 1, 0},
-		{"an inference span is no content", []journal.Record{content, raw}, 1, 0},
+		{"an inference span is not content", []journal.Record{content, raw}, 1, 0},
 		{"delivered twice", []journal.Record{annotated, annotated}, 2, 1},
 	} {
 		for range 2 {

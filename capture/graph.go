@@ -542,7 +542,7 @@ func (w *writing) edge(e mooncake.Evidence) {
 }
 
 // waits sets the position of a replay's row in its graph to that in the replayed trace. Its name there may have been another one; here it
-// is its index. A row that was not served is no predecessor any more.
+// is its index. A row that was not served no longer counts as a predecessor.
 func (w *writing) waits(row *mooncake.Row, r *journal.Inference) {
 	if !r.Waits.InGraph {
 		return

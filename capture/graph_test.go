@@ -105,7 +105,7 @@ func TestGraph(t *testing.T) {
 		{"none where nobody wants them", Options{Graphs: GraphsNever}, team(), []string{}},
 		{"none in plain rows", Options{Format: FormatMooncake}, team(), []string{}},
 		{
-			"requests of an application without agents are none of a graph",
+			"requests of an application without agents form no graph",
 			Options{},
 			[]journal.Record{acts(journal.NoActor, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 10), asked(1, 2, 9, 20, 30)},
 			[]string{},
@@ -152,7 +152,7 @@ func TestGraph(t *testing.T) {
 			[]string{"2: ", "4: 2 parent; 10+0"},
 		},
 		{
-			"what is no row is passed over, and the time that it took is waited for",
+			"a request that is not a row is passed over, and its time is waited for",
 			Options{},
 			[]journal.Record{acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 10), asked(1, 2, 9, 20, 30, noTokens), asked(1, 3, 9, 35, 40)},
 			[]string{"1: ", "3: 1 parent; 25+0"},

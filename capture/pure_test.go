@@ -290,7 +290,7 @@ func TestHostile(t *testing.T) {
 			0, lostInvalid, 1,
 		},
 		{
-			"a timestamp that is no number",
+			"a timestamp that is not a number",
 			Options{},
 			[]journal.Record{func() journal.Record { r := replayed(t, "r", 1, 1, 1, 0, 4); r.Timestamp = opt(math.NaN()); return r }()},
 			0, lostInvalid, 1,

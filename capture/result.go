@@ -87,7 +87,7 @@ var (
 	lostHidden     = loss{"prompts", "more tokens than the text has bytes"}
 	lostClock      = loss{"arrivals", "by a clock that differs from those of clients"}
 	lostRanges     = loss{"hash ranges", "not those of the prompt"}
-	lostReply      = loss{"replies", "to a request that is no row"}
+	lostReply      = loss{"replies", "to a request without a row"}
 	lostRest       = loss{"prompts", "only a beginning is known"}
 )
 

@@ -77,7 +77,7 @@ func TestShapes(t *testing.T) {
 			nil,
 		},
 		{
-			"a tool that a request runs is none of its parts, nor is the request that the tool makes",
+			"neither a tool that a request runs nor the request that the tool makes is one of its parts",
 			[]journal.Record{call(1, 1, 0, 0, lasting(900)), tool(1, 2, 1), link(1, 3, 2, 0), call(1, 4, 3, 50, tokens(600, 7))},
 			[]string{"1/1 0 1000 10 []", "1/4 50 600 7 []"},
 			nil,
@@ -168,7 +168,7 @@ func TestModels(t *testing.T) {
 		{"two dates: nobody knows which", []request{{"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}, {"gpt-4o-2024-05-13", ""}}, "ABC"},
 		{"two dates, of which one answers", []request{{"gpt-4o", "gpt-4o-2024-08-06"}, {"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}, {"gpt-4o-2024-05-13", ""}}, "AAAB"},
 		{"Anthropic's dates, and Google's", []request{{"claude-3-haiku", ""}, {"claude-3-haiku-20240307", ""}, {"claude-3-haiku@20240307", ""}, {"g", ""}, {"g@20240307-v1:0", ""}}, "ABCDD"},
-		{"sizes and versions are no dates", []request{{"m", ""}, {"m-0613", ""}, {"m-70b", ""}, {"m-2024", ""}, {"m-2024-13-01", ""}}, "ABCDE"},
+		{"sizes and versions are not dates", []request{{"m", ""}, {"m-0613", ""}, {"m-70b", ""}, {"m-2024", ""}, {"m-2024-13-01", ""}}, "ABCDE"},
 		{"a name that another one answers to", []request{{"prod", "llama-3-8b"}, {"prod", ""}, {"llama-3-8b", ""}}, "AAA"},
 		{"two deployments of one model", []request{{"prod", "llama-3-8b"}, {"test", "llama-3-8b"}, {"prod", ""}, {"test", ""}}, "AAAA"},
 		{"a router: who answered decides", []request{{"auto", "small"}, {"auto", "large"}, {"auto", ""}, {"small", ""}, {"large", ""}}, "ABCAB"},

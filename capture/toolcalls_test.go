@@ -128,7 +128,7 @@ func TestToolCalls(t *testing.T) {
 			counts{"results_too_early": 2., "results_of_unknown_calls": 1.},
 		},
 		{
-			"a circle of ids is none",
+			"a cycle of ids does not count",
 			[]journal.Record{
 				acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 0, made(7), given(8)), asked(1, 2, 9, 0, 0, made(8), given(7)),
 			},

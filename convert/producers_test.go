@@ -294,7 +294,7 @@ func TestProducers(t *testing.T) {
 					continue
 				}
 				if r == nil {
-					t.Fatalf("row %d of %d and %d tokens at %s is no request of the truth", i, row.InputLength.V, row.OutputLength.V, start)
+					t.Fatalf("row %d of %d and %d tokens at %s is not a request of the truth", i, row.InputLength.V, row.OutputLength.V, start)
 				}
 				found = append(found, r)
 				labels = append(labels, r.label())

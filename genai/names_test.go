@@ -17,7 +17,7 @@ func TestNames(t *testing.T) {
 	kinds := map[string]genai.NameKind{}
 	for name, kind := range genai.Names() {
 		if name == "" || strings.Contains(strings.TrimPrefix(strings.TrimSuffix(name, "*"), "*."), "*") || kinds[name] != 0 {
-			t.Errorf("%q is no name, or there twice", name)
+			t.Errorf("%q is not a name, or occurs twice", name)
 		}
 		kinds[name] = kind
 	}

@@ -32,7 +32,7 @@ func TestParts(t *testing.T) {
 		{"result, the conventions' earlier examples", `{"parts":[{"type":"tool_call_response","result":{"b":null,"a":[1.5,false]}}]}`, []genai.Piece{{Kind: genai.PieceToolResult, Text: `{"a":[1.5,false],"b":null}`}}},
 		{"result, Vercel", `{"content":[{"type":"tool-result","output":{"type":"text","value":"ok"}}]}`, []genai.Piece{{Kind: genai.PieceText, Text: "ok"}}},
 		{"result, Anthropic", `{"content":[{"type":"tool_result","content":[{"type":"text","text":"ok"}]}]}`, []genai.Piece{{Kind: genai.PieceText, Text: "ok"}}},
-		{"result, a list that is no list of parts", `{"parts":[{"type":"tool_call_response","response":[1,2]}]}`, []genai.Piece{{Kind: genai.PieceToolResult, Text: "[1,2]"}}},
+		{"result, a list that is not a list of parts", `{"parts":[{"type":"tool_call_response","response":[1,2]}]}`, []genai.Piece{{Kind: genai.PieceToolResult, Text: "[1,2]"}}},
 		{"result, Gemini", `{"parts":[{"functionResponse":{"name":"f","response":{"x":"y"}}}]}`, []genai.Piece{{Kind: genai.PieceToolResult, Text: `{"x":"y"}`}}},
 		{"reasoning", `{"parts":[{"type":"reasoning","content":"hm"},{"type":"text","content":"a"}]}`, []genai.Piece{{Kind: genai.PieceReasoning, Text: "hm"}, {Kind: genai.PieceText, Text: "a"}}},
 		{"reasoning, responses API", `{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}]}`, []genai.Piece{{Kind: genai.PieceReasoning, Text: "hm"}}},

@@ -69,11 +69,11 @@ func TestProducers(t *testing.T) {
 		want             figures
 	}{
 		{
-			"otel-js-openai", "messages in logs, without tools and images; embeddings are no request; errors have no id",
+			"otel-js-openai", "messages in logs, without tools and images; embeddings are not requests; errors have no id",
 			figures{18, 15, 13, 13, 0, "ancestor 15", 12, "complete 6", "inference 18, other 48"},
 		},
 		{
-			"otel-js-openai-nocontent", "the same spans; records of messages without text are no content",
+			"otel-js-openai-nocontent", "the same spans; records of messages without text are not content",
 			figures{18, 15, 13, 13, 0, "ancestor 15", 0, "none 18", "inference 18, other 23"},
 		},
 		{
@@ -81,7 +81,7 @@ func TestProducers(t *testing.T) {
 			figures{17, 16, 8, 8, 0, "ancestor 17", 16, "gaps 1", "inference 17, other 22"},
 		},
 		{
-			"js-openinference-openai", "ids and counts of replies that were no stream; sessions on the spans themselves",
+			"js-openinference-openai", "ids and counts of whole replies; sessions on the spans themselves",
 			figures{17, 8, 8, 8, 8, "span 17", 17, "", "inference 17, other 23"},
 		},
 		{

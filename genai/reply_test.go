@@ -98,7 +98,7 @@ func TestReplies(t *testing.T) {
 		{"a document that nobody knows", attrs{"openinference.span.kind": "LLM", "output.value": `{"generations":[[{"text":"Fine."}]]}`}, "", nil},
 		{"JSON that is the text", attrs{"langfuse.observation.type": "generation", "langfuse.observation.output": `{"answer":"Fine."}`}, "", nil},
 		{"a part of a stream", attrs{"gcp.vertex.agent.llm_response": `{"content":{"role":"model","parts":[{"text":"Fine."}]},"partial":true}`}, "", nil},
-		{"calls that are no list", attrs{"ai.operationId": "ai.generateText.doGenerate", "ai.response.text": "Fine.", "ai.response.toolCalls": "f(1)"}, "", nil},
+		{"calls that are not a list", attrs{"ai.operationId": "ai.generateText.doGenerate", "ai.response.text": "Fine.", "ai.response.toolCalls": "f(1)"}, "", nil},
 
 		{"the event of a choice", attrs{}, fine, []event{{"gen_ai.choice", 1, attrs{"index": 0, "message": "Fine."}}}},
 		{"two events", attrs{}, "", []event{{"gen_ai.choice", 1, attrs{"index": 0, "message": "Fine."}}, {"gen_ai.choice", 1, attrs{"index": 1, "message": "Bad."}}}},

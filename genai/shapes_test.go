@@ -55,7 +55,7 @@ func TestShapesOfContent(t *testing.T) {
 			nil, genai.ExtentGaps, hi,
 		},
 		{
-			"options are no text",
+			"options are not text",
 			attrs{"input.value": `{"messages":[{"role":"user","content":"hi"}],"cache_policy":"ephemeral","beams":3,"metadata":{"note":"` + persona + `"}}`},
 			nil, genai.ExtentComplete, hi,
 		},
@@ -154,7 +154,7 @@ func TestShapesOfContent(t *testing.T) {
 			genai.ExtentComplete, "<|user|>\n" + `{"background":"` + persona + `"}` + "hi\n<|assistant|>\n",
 		},
 		{"a list in a list of parts", attrs{"gen_ai.input.messages": `[{"role":"user","content":["hi",["you there"]]}]`}, nil, genai.ExtentGaps, hi},
-		{"a name of a prompt is no prompt", attrs{"gen_ai.prompt.name": "greeting", "gen_ai.prompt.version": "of last summer"}, nil, genai.ExtentNone, ""},
+		{"the name of a prompt is not a prompt", attrs{"gen_ai.prompt.name": "greeting", "gen_ai.prompt.version": "of last summer"}, nil, genai.ExtentNone, ""},
 		{"an image that is not there ends what is known", attrs{"gen_ai.input.messages": image("__REDACTED__")}, nil, genai.ExtentCut, untilImage},
 		{"one without bytes", attrs{"gen_ai.input.messages": image("data:image/png;base64,")}, nil, genai.ExtentCut, untilImage},
 		{"one of which the beginning is there", attrs{"gen_ai.input.messages": image("data:image/png;base64,iVBORw0KGgo...")}, nil, genai.ExtentCut, untilImage},

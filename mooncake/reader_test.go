@@ -251,7 +251,7 @@ func TestLayouts(t *testing.T) {
 				}
 			}
 			if _, _, err := read(test.in, ReaderOptions{Strict: true}); err == nil {
-				t.Error("is no trace by the letter, and was read strictly")
+				t.Error("is not a valid trace, but was read strictly")
 			}
 		})
 	}

@@ -144,7 +144,7 @@ func TestMixedSampling(t *testing.T) {
 		t.Errorf("two samples: %q", text)
 	}
 	if (*Meta)(nil).MixedSampling() != "" {
-		t.Error("no sidecar is no mixture")
+		t.Error("a trace without a sidecar counts as a mixture")
 	}
 	m.Schema, m.Sampling = 1, []Sampling{{Rate: 2}}
 	if err := m.Validate(); err == nil || !strings.Contains(err.Error(), "rate 2") {

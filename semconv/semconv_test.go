@@ -86,7 +86,7 @@ func TestNames(t *testing.T) {
 			continue
 		}
 		if !shape.MatchString(name) {
-			t.Errorf("%s = %q is no name of the conventions", id, name)
+			t.Errorf("%s = %q is not a name of the conventions", id, name)
 		}
 		if !strings.Contains(name, ".") {
 			continue // a value; values of different attributes may be equal
@@ -147,7 +147,7 @@ func TestContractNamesExist(t *testing.T) {
 			continue
 		}
 		if !known[name] {
-			t.Errorf("the package comment names %s, which is no constant", name)
+			t.Errorf("the package comment names %s, which is not a constant", name)
 		}
 	}
 }

@@ -12,7 +12,7 @@ const (
 	PhaseQueue   = "queue"            // intended instant → wire
 	PhasePrefill = "prefill"          // wire → first token
 	PhaseDecode  = "decode"           // first token → last token
-	PhaseReply   = "reply"            // wire → end, of a reply that was no stream
+	PhaseReply   = "reply"            // wire → end, of a reply that was not a stream
 )
 
 // EventToken is the span event of one output chunk, at its arrival.

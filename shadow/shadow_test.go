@@ -111,7 +111,7 @@ func TestFollows(t *testing.T) {
 			check.Add(row, int64(i+1))
 		}
 		if d := check.Digests(); d.Tree == "" || d.Tree == "undefined" {
-			t.Errorf("the ids are no tree: %+v", d)
+			t.Errorf("the ids are not a tree: %+v", d)
 		}
 		if l.live == 0 || sum(l.invented) > l.live/5 {
 			t.Errorf("%d replies are live in the prompts, and %d invented: %v", l.live, sum(l.invented), l.invented)

@@ -120,7 +120,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestCompareEvidence: a run that is no evidence is left out with its pair, and named; pairs are formed by start time.
+// TestCompareEvidence: a run that is not evidence is left out with its pair, and named; pairs are formed by start time.
 func TestCompareEvidence(t *testing.T) {
 	runs := side(106, 950)
 	runs[2].verdict = "degraded"
@@ -180,7 +180,7 @@ func TestCompareRefuses(t *testing.T) {
 }
 
 // TestCompareWarmCache: if one run of a pair found what an earlier run had left in the cache, the pair says something about the caches. It
-// is no evidence; if both found equally much, it is.
+// is not evidence; if both found equally much, it is.
 func TestCompareWarmCache(t *testing.T) {
 	warm, cold := side(100, 1000), side(113, 1000)
 	for i := range warm {

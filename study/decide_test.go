@@ -114,6 +114,6 @@ func TestHolm(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	if _, err := Holm([]float64{0.1, math.NaN()}); err == nil {
-		t.Error("a P that is no number is taken")
+		t.Error("a P that is not a number is accepted")
 	}
 }

@@ -236,7 +236,7 @@ func TestNeedsFollowTheirReasons(t *testing.T) {
 		switch r := &rules[i]; {
 		case r.needs.of.have == nil:
 		case strings.HasSuffix(r.metric, "_p99") && r.needs.enough < 100:
-			t.Errorf("%s: one in a hundred of %v is none", r.metric, r.needs.enough)
+			t.Errorf("%s: one in a hundred of %v rounds to 0", r.metric, r.needs.enough)
 		case r.unit == "%" && r.needs.of.unit != "s" && 100/r.needs.enough > r.valid:
 			t.Errorf("%s: one of %v is %v %%, more than %v %%", r.metric, r.needs.enough, 100/r.needs.enough, r.valid)
 		case r.unit == "%" && r.needs.of.unit == "s" && 100*0.1/r.needs.enough > r.invalid:
@@ -267,7 +267,7 @@ func TestVerdictText(t *testing.T) {
 		t.Error(d)
 	}
 	if err := new(Class).UnmarshalText([]byte("fine")); err == nil {
-		t.Error("an unknown class is no error")
+		t.Error("an unknown class was accepted")
 	}
 	// JSON has no infinity: the greatest value must still be written.
 	f.LatenessMax = Know(math.Inf(1))

@@ -54,7 +54,7 @@ func TestGraphs(t *testing.T) {
 			0,
 		},
 		{
-			"a row that is read late is no row out of order",
+			"a row that is read late is not out of order",
 			Options{Lookahead: 2},
 			[]string{root(0, "a"), at(10), at(20), at(30), step(1000, "b", "a"), at(1010)},
 			[]got{{0, first, 0, true}, {1, nil, 10 * ms, true}, {2, nil, 20 * ms, true}, {4, []int64{0}, 20 * ms, false}, {3, nil, 30 * ms, true}, {5, nil, 1010 * ms, true}},
@@ -118,7 +118,7 @@ func TestGraphs(t *testing.T) {
 				t.Errorf("items (-want +got):\n%s", d)
 			}
 			if n := s.Counts().Unawaited; n != tc.missing {
-				t.Errorf("%d names are no row's, want %d", n, tc.missing)
+				t.Errorf("%d names belong to no row, want %d", n, tc.missing)
 			}
 		})
 	}

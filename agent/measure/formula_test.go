@@ -188,7 +188,7 @@ func TestFacts(t *testing.T) {
 		{"a new turn", edit(func(r *Record) { r.Prompt, r.PromptTokens, r.Exchange.Usage.Prompt = AgreeUnknown, 0, 9000 }), false, 0, 1000, 512, false, true},
 		{"no prediction", edit(func(r *Record) { r.Predicted = send.Unknown }), false, 0, 0, 0, true, false},
 		{"no report", edit(func(r *Record) { r.Exchange.Usage.Cached = send.Unknown }), false, 0, 0, 0, true, false},
-		{"never sent: zeros are no counts", &Record{Outcome: Failed}, false, 0, 0, 0, false, false},
+		{"never sent: zeros are not counts", &Record{Outcome: Failed}, false, 0, 0, 0, false, false},
 	} {
 		diff, prompt := test.r.PromptError()
 		predicted, cached, pair := test.r.CachePair()

@@ -160,7 +160,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	case past.full():
 		return p, ErrHistoryFull
 	case history != nil && b.opt.Endpoint == Embeddings:
-		return p, fmt.Errorf("%w: a delta session carries replies, and an embedding is none", ErrRow)
+		return p, fmt.Errorf("%w: a delta session carries replies, and an embedding has none", ErrRow)
 	case replaced && history != nil:
 		return p, fmt.Errorf("%w: extra replaces %q, which a delta session builds from its turns", ErrRow, b.promptField)
 	case b.scheme.ids && len(past.parts) > 0:

@@ -100,7 +100,7 @@ func TestGoesByNetHTTP(t *testing.T) {
 		"a connection header":      {cfg: Config{Header: header("connection", "close")}},
 		"expectation":              {cfg: Config{Header: header("Expect", "100-continue")}},
 		"a value of two lines":     {cfg: Config{Header: header("X", "a\r\nb")}},
-		"a name that is none":      {cfg: Config{Header: header("a b", "c")}},
+		"an invalid name":          {cfg: Config{Header: header("a b", "c")}},
 		"a request's own host":     {req: header("Host", "other")},
 		"its own value of a key":   {cfg: Config{APIKey: "k"}, req: header("authorization", "other")},
 		"its value of two lines":   {req: header("X", "a\nb")},

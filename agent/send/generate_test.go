@@ -78,14 +78,14 @@ func TestGenerateQuirks(t *testing.T) {
 		usage  Usage
 	}{
 		{
-			"data without a space, the end token is no text", tgi(token, strings.Replace(token, `"a"`, `" b"`, 1), end(details)),
+			"data without a space, the end token is not text", tgi(token, strings.Replace(token, `"a"`, `" b"`, 1), end(details)),
 			2, "eos_token", "", "", "a b",
 			Usage{12, 3, Unknown, Unknown},
 		},
 		{"keep-alives before and between", tgi(":", token, ":", end(details)), 1, "eos_token", "", "", "a", Usage{12, 3, Unknown, Unknown}},
 		{"no details", tgi(token, end("null")), 1, unstated, "", "", "a", NoUsage},
 		{"older: no input_length", tgi(token, end(`{"finish_reason":"length","generated_tokens":2,"seed":7}`)), 1, "length", "", "", "a", Usage{Unknown, 2, Unknown, Unknown}},
-		{"counts that are none", tgi(token, end(`{"finish_reason":"length","generated_tokens":-2,"input_length":99999999999}`)), 1, "length", "", "", "a", NoUsage},
+		{"invalid counts", tgi(token, end(`{"finish_reason":"length","generated_tokens":-2,"input_length":99999999999}`)), 1, "length", "", "", "a", NoUsage},
 		{"a token without text", tgi(strings.Replace(token, `"a"`, `""`, 1), token, end(details)), 1, "eos_token", "", "", "a", Usage{12, 3, Unknown, Unknown}},
 		{"an error", tgi(token, `data:{"error":"CUDA out of memory","error_type":"generation"}`), 1, "", ClassStreamError, "generation", "a", NoUsage},
 		{"an error event", tgi("event:error\n" + `data:{"error":"Incomplete","error_type":"incomplete_generation"}`), 0, "", ClassStreamError, "incomplete_generation", "", NoUsage},

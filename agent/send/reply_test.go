@@ -32,7 +32,7 @@ func TestReplyTokens(t *testing.T) {
 		{"a whole reply", answer("200 OK", "application/json", `{"choices":[{"index":0,"text":"A","token_ids":[5,6],"finish_reason":"length"}]}`), true, false, []uint32{5, 6}},
 		{"of choice 0 alone", sse(first, other, second, last, done), false, false, []uint32{200, 7, 4294967295}},
 		{"a chunk without", sse(first, bare, last, done), false, false, nil},
-		{"what is no id", sse(first, wrong, last, done), false, false, nil},
+		{"an invalid id", sse(first, wrong, last, done), false, false, nil},
 		{"what is too large", sse(first, large, last, done), false, false, nil},
 		{"none", sse(bare, last, done), false, false, nil},
 		{"not asked for", sse(first, second, last, done), false, true, nil},

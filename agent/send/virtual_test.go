@@ -130,13 +130,13 @@ func TestTimeouts(t *testing.T) {
 				chunks int
 			}{
 				{"no first byte", all, []step{{100 * s, sseHead}}, ClassFirstTokenTimeout, 10 * s, 0},
-				{"headers and a role are no token", all, []step{{0, sseHead + oneEvent(roleOnly)}, {100 * s, ""}}, ClassFirstTokenTimeout, 10 * s, 0},
+				{"headers and a role are not a token", all, []step{{0, sseHead + oneEvent(roleOnly)}, {100 * s, ""}}, ClassFirstTokenTimeout, 10 * s, 0},
 				{"comments do not put off the first token", all, append([]step{{0, sseHead}}, pings...), ClassFirstTokenTimeout, 10 * s, 0},
 				{"a stream that falls silent", all, []step{{0, sseHead}, {s, oneEvent(chunkA)}, {100 * s, ""}}, ClassIdleTimeout, 3 * s, 1},
 				{"comments end a silence", all, slices.Concat([]step{{0, sseHead}, {s, oneEvent(chunkA)}}, longPings, []step{{s, oneEvent(finish)}, {0, lastChunk}}), "", 10 * s, 1},
 				{"no first-token timeout: silence counts from the first byte", Config{way: by, IdleTimeout: 2 * s}, []step{{30 * s, sseHead + comment}, {100 * s, ""}}, ClassIdleTimeout, 32 * s, 0},
 				{"endless stream", all, append([]step{{0, sseHead}}, endless...), ClassTotalTimeout, 60*s + s/2, 60},
-				{"silence after the finish reason is no failure", all, []step{{0, sseHead + oneEvent(chunkA) + oneEvent(finish)}, {100 * s, ""}}, "", 0, 1},
+				{"silence after the finish reason is not a failure", all, []step{{0, sseHead + oneEvent(chunkA) + oneEvent(finish)}, {100 * s, ""}}, "", 0, 1},
 				{"nor without any timeout", Config{way: by}, []step{{0, sseHead + oneEvent(chunkA) + oneEvent(finish)}, {s, oneEvent(usage)}, {100 * s, ""}}, "", s, 1},
 				{"[DONE] without finish, and silence", Config{way: by}, []step{{0, sseHead + oneEvent(chunkA) + oneEvent(done)}, {100 * s, ""}}, ClassIncomplete, 0, 1},
 				{"silence after an error in the stream", Config{way: by}, []step{{0, sseHead + oneEvent(badEnd)}, {100 * s, ""}}, ClassStreamError, 0, 0},

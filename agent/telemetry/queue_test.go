@@ -242,7 +242,7 @@ func TestQueueErrors(t *testing.T) {
 			"413",
 		},
 		{
-			"a quota is no size", func(int) error { return errors.New("rpc error: code = ResourceExhausted desc = quota exceeded") },
+			"a quota is not a size", func(int) error { return errors.New("rpc error: code = ResourceExhausted desc = quota exceeded") },
 			0,
 			map[string]int64{semconv.LostExport: 100},
 			"quota",

@@ -36,7 +36,7 @@ func patience(why trouble, timeout time.Duration) time.Duration {
 	return lateAttempts * timeout
 }
 
-// outage is a time in which the receiver accepts nothing. The zero outage is none.
+// outage is a time in which the receiver accepts nothing. The zero value means no outage.
 type outage struct {
 	since time.Time     // start of its first attempt; zero outside of an outage
 	wait  time.Duration // before the next attempt

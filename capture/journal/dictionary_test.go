@@ -345,7 +345,7 @@ func TestHostileDictionary(t *testing.T) {
 		{"a first number beyond any", "too many values", list(1, 1, same(1, 0)), maxValues + 1},
 		{"a value that was lost", "not in the dictionary", list(1, 1, same(1, 5)), 9},
 		{"lost values to the end of the largest dictionary", "too many values", list(1, 1, added(1, "c")), maxValues},
-		{"a field that is none", "does not belong", []byte{255}, 2},
+		{"an unknown field", "does not belong", []byte{255}, 2},
 		{"nothing", "", nil, 2},
 		{"ends of which some have no value", "not as many ends", slices.Concat([]byte{tagEnds}, u(2, 8, 8, 1), []byte{1}, same(1, 0)), 2},
 		{"ends without a list", "ends within", slices.Concat([]byte{tagEnds}, u(2, 8, 8)), 2},

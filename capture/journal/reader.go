@@ -58,7 +58,7 @@ type Reader struct {
 // Place is where a reader of a growing journal continues. The zero Place is the beginning.
 type Place struct {
 	Offset     int64 // of the first byte that was not read
-	Dictionary int64 // of the record that began the dictionary; 0 is none
+	Dictionary int64 // of the record that began the dictionary; 0 means none
 }
 
 // NewReader returns a reader. name is for errors.

@@ -123,7 +123,7 @@ func TestCaptureSecrets(t *testing.T) {
 		"another key":               {"--tls-cert " + cert + " --tls-key " + expiredKey, "is not the key"},
 		"an expired certificate":    {"--tls-cert " + expired + " --tls-key " + expiredKey, "certificate expired on"},
 		"an authority without TLS":  {"--client-ca " + ours.File(t), "give --tls-cert and --tls-key, too"},
-		"an authority that is none": {"--tls-cert " + cert + " --tls-key " + key + " --client-ca " + key, "--client-ca " + key + ": it holds no PEM certificate"},
+		"an invalid authority":      {"--tls-cert " + cert + " --tls-key " + key + " --client-ca " + key, "--client-ca " + key + ": it holds no PEM certificate"},
 		"no key in the environment": {"--api-key-env NOBODY_SETS_THIS", "NOBODY_SETS_THIS is empty"},
 	} {
 		var stdout, stderr strings.Builder

@@ -260,7 +260,7 @@ func objectJournals(ctx context.Context, url string) ([]objects.Object, error) {
 }
 
 // folderJournals returns the journals of a folder and its subfolders, because the names in an object store are paths. A file that is named
-// like a journal but is none is left out with a warning.
+// like a journal but is not one is left out with a warning.
 func folderJournals(folder string, warn func(string)) (names []string, err error) {
 	// With its separator, a link to a folder is a folder.
 	err = filepath.WalkDir(folder+string(filepath.Separator), func(name string, e fs.DirEntry, err error) error {

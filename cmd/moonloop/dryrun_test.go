@@ -55,7 +55,7 @@ func TestDryRun(t *testing.T) {
 		t.Errorf("offsets (-want +got):\n%s", diff)
 	}
 	if !strings.Contains(lines[len(lines)-1], `"rows":4,`) {
-		t.Errorf("the last line is no forecast: %s", lines[len(lines)-1])
+		t.Errorf("the last line is not a forecast: %s", lines[len(lines)-1])
 	}
 	if told := dry("--dry-run=json", "--request-cancellation-rate", "25", "--request-cancellation-delay", "0.5"); !strings.Contains(told, `"disconnect_share":0.25,"disconnect_after_ms":500`) {
 		t.Errorf("the cancellation of AIPerf is not in:\n%s", told)

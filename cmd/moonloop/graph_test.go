@@ -43,7 +43,7 @@ func places(t *testing.T, name string) (all []place) {
 		for _, id := range r.WaitFor {
 			at, known := index[id]
 			if !known {
-				t.Fatalf("%s: row %d waits for %q, which is no row before it", name, len(all), id)
+				t.Fatalf("%s: row %d waits for %q, which is not a row before it", name, len(all), id)
 			}
 			p.WaitFor = append(p.WaitFor, at)
 		}

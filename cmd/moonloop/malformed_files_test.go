@@ -87,7 +87,7 @@ func TestMalformedFiles(t *testing.T) {
 		{"indented JSON: accepted with a notice", "{\n  \"timestamp\": 0,\n  \"input_length\": 6\n}\n"},
 		{"CSV: accepted with a notice", "timestamp,input_length\n0,6\n"},
 		{"CSV with a cell too few: refused", "timestamp,input_length\n0\n"},
-		{"CSV with a number that is none: refused", "timestamp,input_length\n0,six\n"},
+		{"CSV with an invalid number: refused", "timestamp,input_length\n0,six\n"},
 		{"CSV of something else: refused", "arrived,words\n0,6\n"},
 		{"an HTML page: refused", "<!DOCTYPE html>\n<html><body>Sign in</body></html>\n"},
 		{"prose: refused", "hello, world\n"},

@@ -365,7 +365,7 @@ func TestResumeRefused(t *testing.T) {
 			t.Errorf("%s: the journal changed:\n%s", name, text)
 		}
 	}
-	// Torn lines at the ends are no damage: a machine that dies leaves them.
+	// Torn lines at the ends are not damage: a machine that dies leaves them.
 	b.write(b.trace, whole[b.trace])
 	b.write(journal, whole[journal]+`{"sent":7,"a`)
 	b.write(records, whole[records]+strings.Repeat("\x00", 5000))

@@ -160,7 +160,7 @@ func (s *stage) here(url string) (string, error) {
 // above returns the URL of the folder that an object is in.
 func above(url string) string { return strings.TrimSuffix(url, "/"+path.Base(url)) }
 
-// urlOf returns what a file or a folder here stands for; its name, if it is none of a store.
+// urlOf returns the URL that a local copy of a file or a folder stands for; its own name, if it is not a copy.
 func urlOf(cmd *cobra.Command, name string) string {
 	for folder, url := range cmd.Annotations {
 		if below, is := strings.CutPrefix(name, folder+string(filepath.Separator)); is {

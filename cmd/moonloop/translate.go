@@ -159,7 +159,7 @@ var otherCommands = map[string]string{
 
 const noServer = "it measures an engine in its own process; start the engine's server, and send it a trace, which moonloop generate makes of chosen lengths"
 
-// otherCommand returns the command of another tool that a line begins with, where it is no replay, and ours for it.
+// otherCommand returns the command of another tool that a line begins with, if it is not a replay, and our command for it.
 func otherCommand(words []flagWord) (command, ours string) {
 	at := max(0, slices.IndexFunc(words, func(w flagWord) bool { return w.name == "" }))
 	for _, w := range words[at:min(at+2, len(words))] {

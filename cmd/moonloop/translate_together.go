@@ -324,7 +324,7 @@ func (t *translator) synthesis() {
 	}
 }
 
-// longestGap is the limit of the gaps between rows, in the time of the trace; 0 is none.
+// longestGap is the limit of the gaps between rows, in the time of the trace; 0 means no limit.
 func (t *translator) longestGap() (gap time.Duration) {
 	if t.has("idle") {
 		s, err := parseFloat(t.kept["idle"])

@@ -155,7 +155,7 @@ func TestOpenTraces(t *testing.T) {
 					t.Errorf("%s has a row of %x that was torn from its ancestor", name, row.OTel)
 				}
 				if !want[row.OTel] {
-					t.Errorf("%s has a row of %x, which is none or of another segment too", name, row.OTel)
+					t.Errorf("%s has a row of %x, which is unknown or also of another segment", name, row.OTel)
 				}
 				delete(want, row.OTel)
 			}

@@ -38,7 +38,7 @@ type Config struct {
 	Seed uint64
 
 	Latency Latency
-	// MaxRunning is the number of requests that may run (prefill or decode) at once; 0 is no limit.
+	// MaxRunning is the number of requests that may run (prefill or decode) at once; 0 means no limit.
 	MaxRunning int
 	// MaxWaiting is the number of requests that may wait to run; one more is answered with 429. 0 is
 	// [DefaultMaxWaiting].
@@ -51,7 +51,7 @@ type Config struct {
 	Tokenizer Tokenizer
 	// Template is the chat template's size; nil is [DefaultTemplate].
 	Template *Template
-	// MaxModelLen bounds prompt plus reply tokens, more is answered with 400; 0 is no limit.
+	// MaxModelLen bounds prompt plus reply tokens; more is answered with 400; 0 means no limit.
 	MaxModelLen int
 
 	// DefaultMaxTokens is the length of replies whose request gives no limit; 0 is [DefaultMaxTokens].
@@ -118,7 +118,7 @@ const (
 
 // Recording says what is kept of each request.
 type Recording struct {
-	// Keep is the number of records kept in memory, the latest; 0 is [DefaultKeepRecords], negative is none.
+	// Keep is the number of records kept in memory, the latest; 0 means [DefaultKeepRecords], a negative number means none.
 	Keep int
 	// KeepBytes bounds the memory of the kept records, roughly; the oldest go first. 0 is [DefaultKeepBytes].
 	KeepBytes int64

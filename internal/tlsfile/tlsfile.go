@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// File is a file and what named it, such as --ca-file. An empty Name is no file.
+// File is a file and what named it, such as --ca-file. An empty Name means no file.
 type File struct{ From, Name string }
 
 func (f File) String() string { return f.From + " " + f.Name }

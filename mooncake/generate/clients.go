@@ -41,7 +41,7 @@ import (
 type Clients struct {
 	// Seed is the seed of all random numbers: the same seed gives the same rows for the same files, on machines of one architecture.
 	Seed uint64 `json:"seed"`
-	// Rows ends the trace after this many; 0 is no limit.
+	// Rows ends the trace after this many; 0 means no limit.
 	Rows int64 `json:"rows,omitempty"`
 	// Start and Duration are the part of the data's time that is drawn; Duration 0 means everything from Start on.
 	Start    time.Duration `json:"start_ns,omitempty"`
@@ -132,7 +132,7 @@ type client struct {
 // window is a part of time.
 type window struct {
 	begin, end float64 // s
-	rate       float64 // requests a second; 0 is none
+	rate       float64 // requests a second; 0 means none
 	weibull    bool    // else gamma
 	shape      float64
 }

@@ -191,7 +191,7 @@ func TestClientFaults(t *testing.T) {
 		{"too few columns", "0,1,1,Gamma\n", someLengths, "chunk-5-trace.csv: record on line 1: wrong number of fields; want six columns"},
 		{"no number", "0,1,1,Gamma,1,1\n600,x,1,Gamma,1,1\n", someLengths, `chunk-5-trace.csv:2: rate "x": must be a number from 0 to 1e+06`},
 		{"no finite number", "0,NaN,1,Gamma,1,1\n", someLengths, `rate "NaN"`},
-		{"a shape that is none", "0,1,1,Weibull,0,1\n", someLengths, `shape "0": must be a number from 0.02 to 1000`},
+		{"an invalid shape", "0,1,1,Weibull,0,1\n", someLengths, `shape "0": must be a number from 0.02 to 1000`},
 		{"an unknown distribution", "0,1,1,Pareto,1,1\n", someLengths, `distribution "Pareto": want Gamma or Weibull`},
 		{"times that go back", "600,1,1,Gamma,1,1\n0,1,1,Gamma,1,1\n", someLengths, "chunk-5-trace.csv:2: the time is not after that of the line before"},
 		{"no JSON", good, `{"0": `, "chunk-5-dataset.json: "},
@@ -214,7 +214,7 @@ func TestClientFaults(t *testing.T) {
 	}
 	for _, c := range []Clients{{Rows: -1}, {Start: -1}, {Duration: -1}, {Rate: math.NaN()}, {Rate: -1}, {Rate: math.Inf(1)}} {
 		if _, err := FromClients(c, folder, nil); err == nil {
-			t.Errorf("%+v is no error", c)
+			t.Errorf("%+v is accepted", c)
 		}
 	}
 	unknown := clientFolder(map[int][2]string{5: {good, `{"600": {"input_tokens": "{1: 1}", "output_tokens": "{1: 1}"}}`}})

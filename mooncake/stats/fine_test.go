@@ -31,7 +31,7 @@ func TestPredictorOfRangesIsThatOfTokens(t *testing.T) {
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		rows := conversations(rng, 60, block, fine)
-		scrambled := map[uint64]uint64{} // other names for the ids, which are no order
+		scrambled := map[uint64]uint64{} // other names for the ids, without an order
 		engine := []int{0, 1, 4, 6, 16, 512}[seed%6]
 		carry := NewPredictor(PredictorOptions{BlockSize: block, FineBlockSize: fine, EngineBlock: engine})
 		plain := NewPredictor(PredictorOptions{BlockSize: block, FineBlockSize: fine, EngineBlock: engine, NoReplies: true})
@@ -55,7 +55,7 @@ func TestPredictorOfRangesIsThatOfTokens(t *testing.T) {
 			for _, reply := range r.Replies {
 				before := rows[i-int(reply.Back)]
 				if !slices.Equal(r.tokens[:reply.At+reply.Tokens], before.tokens) {
-					t.Fatalf("seed %d, row %d: the test's reply is none", seed, i)
+					t.Fatalf("seed %d, row %d: the test's reply is invalid", seed, i)
 				}
 				all = max(all, int(reply.At+reply.Tokens)-1)
 			}

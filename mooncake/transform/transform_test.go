@@ -120,7 +120,7 @@ func TestAnyTransformationIsATrace(t *testing.T) {
 			for _, r := range row.Replies {
 				to := rows[i-int(r.Back)]
 				if to.SessionID != row.SessionID || to.InputLength.V != r.At || to.OutputLength.V != r.Tokens {
-					t.Fatalf("%+v: row %d has a reply that is none of row %d", c, i, i-int(r.Back))
+					t.Fatalf("%+v: row %d has a reply that row %d did not have", c, i, i-int(r.Back))
 				}
 			}
 		}

@@ -111,14 +111,14 @@ func TestProducers(t *testing.T) {
 			figures{Spans: 4, Dialects: dialects{"openinference": 4}, Identities: named{"text": 4}, WithoutTokens: 2},
 		},
 		{
-			"vercel-ai7-otel", "agents, steps and tools are no requests",
+			"vercel-ai7-otel", "agents, steps and tools are not requests",
 			figures{
 				Spans: 66, Dialects: dialects{"vercel": 51}, Identities: named{"text": 17},
 				Sessions: 15, WithoutTokens: 5,
 			},
 		},
 		{
-			"go-genkit", "flows and util spans are no requests; no sessions; streams have characters, which are no tokens",
+			"go-genkit", "flows and util spans are not requests; no sessions; streams have characters, which are not tokens",
 			figures{
 				Spans: 27, Dialects: dialects{"genkit": 27}, Identities: named{"text": 13}, WithoutTokens: 9,
 				Dropped: reasons{"usage_estimate": 6},

@@ -26,7 +26,7 @@ import (
 // ended is what an annotated span says about its messages.
 type ended struct {
 	chain blockhash.Chain
-	reply blockhash.End // zero is none
+	reply blockhash.End // zero means none
 }
 
 // endsOf reads what an annotated span says about its messages. ok is false without cells.

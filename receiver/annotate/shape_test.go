@@ -41,11 +41,11 @@ func TestShapes(t *testing.T) {
 		{"a query by itself", false, "url.query", "q=the+patient", gone{}},
 		{"keys stand in headers", false, "http.request.header.authorization", []any{"Bearer sk-1"}, gone{}},
 		{"cookies, too", false, "http.response.header.set-cookie", []any{"id=1"}, gone{}},
-		{"the id of a request is no key", false, "http.request.header.x-request-id", []any{"r-1"}, []any{"r-1"}},
+		{"the id of a request is not a key", false, "http.request.header.x-request-id", []any{"r-1"}, []any{"r-1"}},
 		{"metadata are headers", false, "rpc.grpc.response.metadata.x", []any{"r-1"}, gone{}},
 
 		{"a type of an error", false, "error.type", "BadRequestError", "BadRequestError"},
-		{"a message is no type", false, "error.type", "Invalid prompt: the patient asked", "_OTHER"},
+		{"a message is not a type", false, "error.type", "Invalid prompt: the patient asked", "_OTHER"},
 		{"on GenAI telemetry, too", true, "exception.type", "Invalid prompt: the patient asked", "_OTHER"},
 		{"a reason", true, "gen_ai.response.finish_reasons", []any{"stop", "the patient"}, []any{"stop", "_OTHER"}},
 
@@ -58,16 +58,16 @@ func TestShapes(t *testing.T) {
 		{"nor one without spaces", true, "tool_call.id", "患者は尋ねた", gone{}},
 		{"a type", true, "gen_ai.output.type", messages, gone{}},
 		{"a name may have spaces", true, "gen_ai.agent.name", "my agent", "my agent"},
-		{"and is no document", true, "gen_ai.agent.name", "\n " + messages, gone{}},
+		{"and not a document", true, "gen_ai.agent.name", "\n " + messages, gone{}},
 		{"nor an object", true, "gen_ai.agent.name", ` {"text":"hi"}`, gone{}},
 
 		{"8 digits are a domain", true, semconv.HashDomain, "0123abcd", "0123abcd"},
-		{"a text is none", true, semconv.HashDomain, "the pat ", gone{}},
+		{"a text is not one", true, semconv.HashDomain, "the pat ", gone{}},
 		{"nor is it a key", false, semconv.HashKey, "the patient asked", gone{}},
 		{"a known identity", false, semconv.Identity, "trace", "trace"},
-		{"a text is none", false, semconv.Identity, "the patient asked", gone{}},
+		{"a text is not one", false, semconv.Identity, "the patient asked", gone{}},
 		{"an outcome is a word", true, semconv.OutcomeReason, "deadline", "deadline"},
-		{"a text is none", true, semconv.OutcomeReason, "the patient asked", gone{}},
+		{"a text is not one", true, semconv.OutcomeReason, "the patient asked", gone{}},
 		{"a text has no cells", false, semconv.Cells, []byte(strings.Repeat("the patient asked why so", 1000)), gone{}},
 		{"ids are numbers", true, semconv.HashIDs, []any{int64(1), int64(-1)}, []any{int64(1), int64(-1)}},
 		{"and no text", true, semconv.HashIDs, []any{int64(1), "hi"}, gone{}},
@@ -81,7 +81,7 @@ func TestShapes(t *testing.T) {
 		{"and no text", true, semconv.WaitEvidence, []any{"tool_call", "the patient asked"}, gone{}},
 		{"calls of tools are numbers", true, semconv.ToolCalls, []any{int64(7), int64(-7)}, []any{int64(7), int64(-7)}},
 		{"and no text", true, semconv.ToolResults, []any{"call_1"}, gone{}},
-		{"ends of no text are no ends", true, semconv.CellsEnds, make([]byte, 12), gone{}},
+		{"ends without a text do not count", true, semconv.CellsEnds, make([]byte, 12), gone{}},
 	} {
 		t.Run(c.reason+", "+c.name, func(t *testing.T) {
 			in := attributes{c.name: c.in}

@@ -138,10 +138,10 @@ func TestSpan(t *testing.T) {
 			without: []string{"gen_ai.input.messages"}, removed: named{"gen_ai.input.messages": 1},
 		},
 		{
-			reason: "no content is no identity, and that has been seen", in: chat(nil), want: none,
+			reason: "a prompt without content has no identity, and that has been seen", in: chat(nil), want: none,
 		},
 		{
-			reason: "messages without text are no prompt",
+			reason: "messages without text are not a prompt",
 			in:     chat(attributes{"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"text"}]}]`}), want: none,
 			without: []string{"gen_ai.input.messages"}, removed: named{"gen_ai.input.messages": 1},
 			dropped: reasons{annotate.ReasonPromptTextless: 1},
@@ -250,16 +250,16 @@ func TestSpan(t *testing.T) {
 			want:   none, without: []string{"user.id"}, removed: named{"user.id": 1},
 		},
 		{
-			reason: "a model's name that is a text is none", in: chat(attributes{"gen_ai.request.model": long}),
+			reason: "a text as a model's name does not count", in: chat(attributes{"gen_ai.request.model": long}),
 			want: none, without: []string{"gen_ai.request.model"}, removed: named{"gen_ai.request.model": 1},
 		},
 		{
-			reason: "a wrapper repeats the prompt and loses it; it is no request",
+			reason: "a wrapper repeats the prompt and loses it; it is not a request",
 			in:     attributes{"traceloop.span.kind": "workflow", "traceloop.entity.name": "joke", "traceloop.entity.input": "Hello"},
 			want:   attributes{}, without: []string{"traceloop.entity.input"}, removed: named{"traceloop.entity.input": 1},
 		},
 		{
-			reason: "what is no request does not become one by losing what said so",
+			reason: "a span that is not a request does not become one when the attribute that said so is removed",
 			in:     attributes{"genkit:input": "Hello", "gen_ai.usage.input_tokens": int64(9), "gen_ai.request.model": "llama"},
 			want:   attributes{"openinference.span.kind": "CHAIN"}, without: []string{"genkit:input"}, removed: named{"genkit:input": 1},
 		},

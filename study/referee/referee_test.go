@@ -53,7 +53,7 @@ func TestAlign(t *testing.T) {
 		ideal, arrived, want []float64
 		why                  string
 	}{
-		{referee.Even(3, 1000), []float64{50, 51, 52}, []float64{0, 0, 0}, "a delay of all is none"},
+		{referee.Even(3, 1000), []float64{50, 51, 52}, []float64{0, 0, 0}, "a delay of all does not count"},
 		{referee.Even(3, 1000), []float64{50, 51.5, 52}, []float64{0, 0.5, 0}, "one late"},
 		{referee.Even(3, 1000), []float64{50.7, 51, 52}, []float64{0.7, 0, 0}, "the first may be the late one: it is not the zero"},
 		{referee.Even(3, 1000), []float64{50, nan, 53}, []float64{0, nan, 1}, "one never came"},
@@ -176,7 +176,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		{
-			why: "a UUID is no number", schedule: rate(t, "rate=100"), by: "order", late: []float64{0, 1},
+			why: "a UUID is not a number", schedule: rate(t, "rate=100"), by: "order", late: []float64{0, 1},
 			arrivals: []arrival{{0, 1, "X-Request-Id: 6b1e-9a"}, {11, 1, "X-Request-Id: 6b1e-9b3"}, {20, 1, "X-Request-Id: 7c-0d1"}},
 		},
 		{
@@ -268,7 +268,7 @@ func TestJudgeRates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if g := random.Gaps; g.KS > g.Limit || math.Abs(g.Variation-1) > 0.1 {
-		t.Errorf("a random rate is none: %+v", g)
+		t.Errorf("a random rate was found: %+v", g)
 	}
 }
 

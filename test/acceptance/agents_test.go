@@ -114,7 +114,7 @@ func readAgents(t *testing.T, trace string) agentRuns {
 		for n, id := range r.WaitFor {
 			at, known := ids[id]
 			if !known || runs.rows[at].OTel.TraceID != r.OTel.TraceID {
-				t.Fatalf("row %d waits for %s, which is no row of its run", i, id)
+				t.Fatalf("row %d waits for %s, which is not a row of its run", i, id)
 			}
 			runs.waits[i] = append(runs.waits[i], at)
 			runs.sure[r.Evidence[n].String()]++

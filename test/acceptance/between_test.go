@@ -26,7 +26,7 @@ import (
 // between is a path from an application to the engine.
 type between struct {
 	instrumentation string
-	gateway         string // one of liteLLMs; "" is none
+	gateway         string // one of liteLLMs; "" means none
 	propagate       bool   // the application's requests carry its trace context
 }
 

@@ -45,10 +45,10 @@ type realEngine struct {
 
 // bounds are the limits of a replay's difference from production.
 type bounds struct {
-	points  float64 // between the hit rates; 0 is no bound: the figures are only recorded
+	points  float64 // between the hit rates; 0 means no bound: the figures are only recorded
 	beyond  bool    // the replay must be further than points away
 	near    float64 // share of the requests whose hits are within an engine's block, of at least 16 tokens
-	perMean float64 // by this many tokens a request's hits may be off on average, with their sign; 0 is no bound
+	perMean float64 // by this many tokens a request's hits may be off on average, with their sign; 0 means no bound
 }
 
 // variant is a way to replay a captured trace.

@@ -213,7 +213,7 @@ func (asBytes) Name() string { return "proto" }
 func (asBytes) Marshal(v any) ([]byte, error) {
 	b, ok := v.(*[]byte)
 	if !ok {
-		return nil, fmt.Errorf("%T is no message", v)
+		return nil, fmt.Errorf("%T is not a message", v)
 	}
 	return *b, nil
 }
@@ -221,7 +221,7 @@ func (asBytes) Marshal(v any) ([]byte, error) {
 func (asBytes) Unmarshal(data []byte, v any) error {
 	b, ok := v.(*[]byte)
 	if !ok {
-		return fmt.Errorf("%T is no message", v)
+		return fmt.Errorf("%T is not a message", v)
 	}
 	*b = append([]byte(nil), data...)
 	return nil

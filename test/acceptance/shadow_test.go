@@ -325,7 +325,7 @@ func (l *shadowLoop) check() {
 		if row == nil {
 			lost++
 			if d := killed["application"].from.Sub(r.at); d < 0 || d > 10*time.Second {
-				t.Errorf("the request of %v is no row, and the application was killed %v later", r.at, d)
+				t.Errorf("the request of %v is not a row, and the application was killed %v later", r.at, d)
 			}
 			continue
 		}

@@ -130,7 +130,7 @@ func (c *canaries) check(t *testing.T, outputs ...string) {
 	for kind, e := range exceptions {
 		for _, output := range e.outputs {
 			if _, ok := c.seen[kind][output]; !ok && slices.Contains(outputs, output) {
-				t.Errorf("exception %q (%s) is not seen in %s: it is none, or nobody plants it", kind, e.reason, output)
+				t.Errorf("exception %q (%s) is not seen in %s: it does not exist, or nobody plants it", kind, e.reason, output)
 			}
 		}
 	}

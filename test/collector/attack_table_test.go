@@ -178,7 +178,7 @@ var attacks = []attack{
 		counted: counted{inferences: 100},
 	},
 	{
-		name: "no ids", reason: "a span without ids is no record, and counted",
+		name: "no ids", reason: "a span without ids is not a record, and is counted",
 		send: one(func(f *forge, to ptrace.SpanSlice) {
 			f.request(to).SetTraceID(pcommon.TraceID{})
 			f.request(to).SetSpanID(pcommon.SpanID{})
@@ -289,7 +289,7 @@ var attacks = []attack{
 		code: codes.ResourceExhausted, counted: counted{refused + "too_large": 1},
 	},
 	{
-		name: "cut", reason: "a request that is cut is none",
+		name: "cut", reason: "a truncated request does not count",
 		send: wire(func(f *forge) []byte {
 			body := f.spans(func(to ptrace.SpanSlice) { f.request(to).Attributes().PutStr("gen_ai.prompt", f.text("prompt")) })
 			return body[:len(body)-5]
@@ -399,7 +399,7 @@ var attacks = []attack{
 		counted: counted{inferences: 7},
 	},
 	{
-		name: "forged replay", reason: "rows of nobody's run: what is no number of a row is left out; they are of their run and never of production",
+		name: "forged replay", reason: "rows of nobody's run: an invalid row number is left out; they are of their run and never of production",
 		send: wire(func(f *forge) []byte {
 			return f.traces(func(r ptrace.ResourceSpans) {
 				r.Resource().Attributes().PutStr(semconv.RunID, f.text("prompt")) // no name: its keyed hash replaces it
@@ -460,7 +460,7 @@ var attacks = []attack{
 		counted: counted{dropped + "log_no_span": 1, carriers: 0},
 	},
 	{
-		name: "broken Dynamo", signal: signalLogs, reason: "records of Dynamo's trace that are none, or of numbers that are none: no span, or one without blocks",
+		name: "broken Dynamo", signal: signalLogs, reason: "records of Dynamo's trace that are invalid or have invalid numbers: no span, or one without blocks",
 		send: oneLog(func(f *forge, to plog.LogRecordSlice) {
 			for _, payload := range []string{
 				"", "null", "[]", "{", strings.Repeat("[", 100_000), f.text("prompt"), `{"request":null}`, `{"event_type":"request_end","request":{"request_id":7}}`,

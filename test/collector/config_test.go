@@ -193,7 +193,7 @@ func manifests(t *testing.T, name string) []map[string]any {
 		}
 		fields, ok := raw.(map[string]any)
 		if !ok {
-			t.Fatalf("%s is no YAML object", name)
+			t.Fatalf("%s is not a YAML object", name)
 		}
 		documents = append(documents, fields)
 	}

@@ -256,7 +256,7 @@ func compileKilled(t *testing.T, dir, journals string, acknowledged map[uint64]s
 		}
 	}
 	if lost > 0 || twice > 0 || len(rows) != len(acknowledged) {
-		t.Errorf("of %d acknowledged spans %d are no row, %d several; %d spans have rows", len(acknowledged), lost, twice, len(rows))
+		t.Errorf("of %d acknowledged spans %d are not rows, %d are several; %d spans have rows", len(acknowledged), lost, twice, len(rows))
 	}
 }
 

@@ -184,7 +184,7 @@ func split(t *testing.T, address string) (host, port string) {
 	t.Helper()
 	match := regexp.MustCompile(`^(.*):(\d+)$`).FindStringSubmatch(address)
 	if match == nil {
-		t.Fatalf("%q is no address", address)
+		t.Fatalf("%q is not an address", address)
 	}
 	return match[1], match[2]
 }

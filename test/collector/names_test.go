@@ -157,7 +157,7 @@ service:
 `, host, port, server.URL+"/v1/metrics")))
 	p := c.start(t)
 	td := productionSpans(20, 2048)
-	td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Status().SetCode(ptrace.StatusCodeError) // which is no row
+	td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Status().SetCode(ptrace.StatusCodeError) // which is not a row
 	l := encode(t, td, 20)
 	if err := dial(t, c.address).export(t.Context(), l.next(1, time.Now())); err != nil {
 		t.Fatal(err)

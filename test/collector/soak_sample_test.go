@@ -32,7 +32,7 @@ type watched struct {
 // sample are the figures of a process at one moment.
 type sample struct {
 	at         time.Duration // since the traffic began
-	rss, anon  int64         // resident memory in bytes: all, and the part that is no mapped file
+	rss, anon  int64         // resident memory in bytes: all, and the part that is not a mapped file
 	files      int64         // open descriptors
 	threads    int64
 	goroutines int64 // -1 is unknown

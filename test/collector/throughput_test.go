@@ -168,7 +168,7 @@ func (c *contender) round(t *testing.T, l *load, lasts time.Duration) figures {
 	took := time.Since(began)
 	f := figures{spans: (to.sent.Load() - before) * int64(l.spans), peak: float64(p.memory(t, "VmHWM")) / (1 << 20)}
 	f.rate = float64(f.spans) / took.Seconds()
-	f.cpu = float64(max(p.cpu(t)-cpu, cpuTick).Microseconds()) / float64(f.spans) // less than a tick is none
+	f.cpu = float64(max(p.cpu(t)-cpu, cpuTick).Microseconds()) / float64(f.spans) // less than a tick counts as 0
 	f.load = float64((selfCPU(t) - own).Microseconds()) / float64(f.spans)
 	p.stop(t)
 

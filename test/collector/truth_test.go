@@ -111,7 +111,7 @@ func reconcile(t *testing.T, tr *trace, all []*truth, sent []byte, key blockhash
 		start := tr.meta.TimeBase.Add(time.Duration(row.Timestamp.V * 1e6))
 		r := requestOf(all, attributes[row.OTel.SpanID], start, row)
 		if r == nil {
-			t.Errorf("row %d, %d and %d tokens at %v, is no request that was made", i, row.InputLength.V, row.OutputLength.V, start)
+			t.Errorf("row %d, %d and %d tokens at %v, is not a request that was made", i, row.InputLength.V, row.OutputLength.V, start)
 			continue
 		}
 		of[i] = r

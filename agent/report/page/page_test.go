@@ -142,7 +142,7 @@ func TestHostileText(t *testing.T) {
 		r := load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: line(0, 0, 1, 1, 2)}))
 		r.TraceURL = address
 		if err := r.Write(&bytes.Buffer{}); err == nil {
-			t.Errorf("%s is no address of a trace, and was accepted", address)
+			t.Errorf("%s is not the address of a trace, but was accepted", address)
 		}
 	}
 }

@@ -72,7 +72,7 @@ var (
 	errTooLarge = &refusal{ReasonTooLarge, "decoded, the request takes more memory than all requests may: send smaller batches, " + raise}
 	errTooDeep  = &refusal{ReasonTooDeep, "an attribute is nested deeper than 128 values: flatten it"}
 
-	errMalformed = &refusal{ReasonMalformed, "the request is no OTLP: it is cut or damaged, or of another encoding than it says"}
+	errMalformed = &refusal{ReasonMalformed, "the request is not OTLP: it is truncated or damaged, or its encoding is not the one that it states"}
 	errUnknown   = &refusal{ReasonMalformed, "the request is not one of traces, metrics or logs"}
 	errGroup     = &refusal{ReasonMalformed, "the request has groups of protobuf, which OTLP does not have"}
 	errSlow      = &refusal{ReasonSlow, "the request did not come in time, or came slowly while others needed its memory: send it again, " +
