@@ -290,7 +290,7 @@ func TestHalfADownloadIsAnError(t *testing.T) {
 			t.Errorf("%s: error %v\nwant it to hold %q", path, err, want)
 		}
 		if err != nil && (strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "password")) {
-			t.Errorf("%s: the error tells what it must not: %v", path, err)
+			t.Errorf("%s: the error reveals a secret: %v", path, err)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 			t.Errorf("%s: left behind: %v, %v", path, left, err)

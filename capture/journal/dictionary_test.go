@@ -429,7 +429,7 @@ func TestPackedMessageIsBounded(t *testing.T) {
 		p.unpacked = 0
 		hostile = p.appendFrame(hostile, batch.records[e.record.from:e.record.to], &e.lists)
 	}
-	if _, err = readMessage(&r, appendMark(hostile, kindEnd)); err == nil || !strings.Contains(err.Error(), "more is packed") {
+	if _, err = readMessage(&r, appendMark(hostile, kindEnd)); err == nil || !strings.Contains(err.Error(), "are larger than any that a writer packs") {
 		t.Errorf("%d bytes that unpack to %d: %v", len(hostile), len(records)*8*len(ids), err)
 	}
 }

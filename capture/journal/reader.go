@@ -52,7 +52,7 @@ type Reader struct {
 	err     error
 
 	dictionary dictionary
-	record     []byte // that was packed
+	record     []byte // unpacked
 }
 
 // Place is where a reader of a growing journal continues. The zero Place is the beginning.
