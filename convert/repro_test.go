@@ -54,7 +54,7 @@ func reproFile(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "shared", "data", "repro", name+".traces.jsonl"))
 	if err != nil {
-		t.Skipf("the telemetry that was read wrongly is not there: ../shared/data/repro/%s.traces.jsonl from the repository root", name)
+		t.Skipf("telemetry that was once misread is not there: ../shared/data/repro/%s.traces.jsonl from the repository root", name)
 	}
 	return string(data)
 }
@@ -68,7 +68,7 @@ func TestShapes(t *testing.T) {
 	for i := range int64(5) {
 		estimated[i].Output = 40 + i
 	}
-	estimated[1].Input, estimated[4].Input = 3776, 3776 // of the mean bytes of a token, and so are missing counts
+	estimated[1].Input, estimated[4].Input = 3776, 3776 // estimated, like missing counts, from the mean number of bytes per token
 	skewed := common(true)
 	for i, row := range common(true) {
 		row.At, row.Output = row.At+5000, 25+int64(i)

@@ -13,7 +13,7 @@ const (
 	ServerPort    = "server.port"    // int
 
 	HTTPRequestMethod      = "http.request.method"       // string
-	HTTPRequestResendCount = "http.request.resend_count" // int: times that it was sent after the first, for whatever reason; absent when 0
+	HTTPRequestResendCount = "http.request.resend_count" // int: how often it was sent again, for any reason; absent when 0
 	HTTPResponseStatusCode = "http.response.status_code" // int; absent when no reply came
 	HTTPRoute              = "http.route"                // string
 	URLFull                = "url.full"                  // string

@@ -59,7 +59,7 @@ type Options struct {
 	// Loop sends the trace more than once. It cannot be combined with Start or End.
 	Loop Loop
 	// Shard of Shards: rows of a session or of a graph stay together. Other rows stay with those that have the same first block below the
-	// trunk; rows without such a block are single. Each group is assigned to the shard that has the least; see [Parts]. Shards 0 = all.
+	// trunk; rows without such a block are single. Each group goes to the shard with the least work so far; see [Parts]. Shards 0 = all.
 	Shard, Shards int
 	// Trunk is the trace's trunk from its sidecar; nil = computed from the look-ahead.
 	Trunk *mooncake.Trunk
@@ -143,7 +143,7 @@ type Stream struct {
 	fallback  string            // model of rows without one
 	sorted    *heap.Heap[entry] // by timestamp
 	over      error             // the error that ended the sorting
-	lastOut   float64           // key that left sorted last
+	lastOut   float64           // key of the last entry taken from sorted
 	passed    int64             // rows up to MaxRows
 	step      []entry           // rows of one timestamp, for SpreadEven
 	spread    *heap.Heap[entry] // by offset, after spreading

@@ -123,14 +123,14 @@ func TestConnBooks(t *testing.T) {
 	second := c.begin(false)
 	c.arrived(7, 100, 0, false)
 	if e, ok := c.look(first); !ok || e.number != 6 || e.received == 7 {
-		t.Errorf("the books of the last exchange: %+v %t", e, ok)
+		t.Errorf("the counters of the last exchange: %+v %t", e, ok)
 	}
 	if e, ok := c.look(second); !ok || e.number != 7 || e.received != 7 || e.wrote != clock.Never {
-		t.Errorf("the books of the next exchange: %+v %t", e, ok)
+		t.Errorf("the counters of the next exchange: %+v %t", e, ok)
 	}
 	c.begin(false)
 	if _, ok := c.look(first); ok {
-		t.Error("books are kept for one exchange more only")
+		t.Error("counters are kept for only one more exchange")
 	}
 }
 

@@ -58,7 +58,7 @@ func TestCompareVerb(t *testing.T) {
 		{"--run x", exitUsage, "1 commands are given with --run: give two"},
 		{"a a --run x --run y", exitUsage, "folders are existing runs, and --run makes new ones"},
 		{"--run x --run y --again a", exitUsage, "with --run, give --calibrate"},
-		{"--run x --run y", exitUsage, "does not say {out}"},
+		{"--run x --run y", exitUsage, "does not contain {out}"},
 		{"--run x{out} --run y{out}", exitUsage, "has what it printed"},
 		{"a slower --junit no/such/folder", exitUsage, "the JUnit file no/such/folder cannot be written"},
 		{"a slower --json --markdown", exitUsage, "--json and --markdown are two forms of one output"},

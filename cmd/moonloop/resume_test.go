@@ -341,7 +341,7 @@ func TestResumeRefused(t *testing.T) {
 		"a note in no time":                   {map[string]string{journal: strings.Replace(whole[journal], `"at":`, `"at":NaN`, 1)}, nil, "resume.jsonl: line 3: "},
 		"a second record":                     {map[string]string{records: fmt.Sprintf(record+record+record, 2, 2, 3)}, nil, "requests.jsonl.partial: line 2: row 2 has a second record"},
 		"a record of no row":                  {map[string]string{records: fmt.Sprintf(record+record, -1, 1)}, nil, "a trace has none below 0"},
-		"a record of a row that is not there": {map[string]string{records: fmt.Sprintf(record, 1<<40)}, nil, "rows that it sent are not in the schedule any more"},
+		"a record of a row that is not there": {map[string]string{records: fmt.Sprintf(record, 1<<40)}, nil, "rows that it sent are no longer in the schedule"},
 	} {
 		for file, text := range whole {
 			if other, changed := tc.files[file]; changed {

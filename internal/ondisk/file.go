@@ -17,10 +17,10 @@ const Pattern = "moonloop-compile-*.tmp"
 type File struct {
 	File *os.File // nil until Open
 	Size int64    // bytes, behind which Write appends
-	Kept bool     // it has a name, until it is kept or closed; to be set before Open
+	Kept bool     // the file has a temporary name until Keep or Close; set it before Open
 }
 
-// Open creates the file in a folder, "" for that of the system, unless it is open.
+// Open creates the file in a folder ("" means the system's temporary folder), unless it is open.
 func (s *File) Open(dir string) error {
 	if s.File != nil {
 		return nil

@@ -85,7 +85,7 @@ command_not_found_handle() { printf '%s\0' "$#" "$@" >>calls; }
 // parsed returns the commands that a script would run, each with its arguments. Builtins of bash do run.
 func parsed(t *testing.T, script string) ([][]string, error) {
 	t.Helper()
-	// bash has no function to record a path, so that programs in bin are called by their names.
+	// The function does not see commands that are paths, so programs in bin are called by name.
 	script = recorder + regexp.MustCompile(`\bbin/(otelcol-)?moonloop\b`).ReplaceAllString(script, "${1}moonloop")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "script")
