@@ -118,7 +118,7 @@ func streams(ctx context.Context, b *bench) error {
 			}
 		}
 		t.aim("all telemetry: no round is worse than valid by our own doing", worst == 0, worst)
-		if l.busy { // a processor that others have cannot be used in time by any client
+		if l.busy { // no client can respond in time on a processor that others occupy
 			ours, floors := t.median(full.label, "coalesced %"), t.median(stampedFloor.name(), "coalesced %")
 			t.aim("all telemetry: at most 1.1× as many gaps as at the floor, and one in a hundred, cannot be told apart", ours <= 1.1*floors+1, ours, floors)
 		}

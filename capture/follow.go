@@ -56,7 +56,7 @@ type modelEngine struct {
 	input, cached, predicted int64
 	foreign                  bool // more than a block was cached of a prompt that begins like no other one, in any order
 
-	order     journal.PromptOrder // the order that is followed because it was told or proved; empty: telemetry's
+	order     journal.PromptOrder // the order that is followed because it was stated or proved; empty: telemetry's
 	explained int64               // counts explained by the followed order, or by the one that was tried last
 	foretold  int64               // tokens that this order predicts
 	beyond    bool                // one count was more than this order explains
@@ -275,7 +275,7 @@ func (c *compiler) try(order journal.PromptOrder, turns, steps *sorter) error {
 type fits struct {
 	more []int32
 	less bool // as in guess
-	told bool // the order was told
+	told bool // the order was stated
 }
 
 // right returns how many more tokens those are; ok is false if too few counts show it. If the median has too few counts, the one with most

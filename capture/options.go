@@ -136,7 +136,7 @@ func (o *Options) complete() error {
 type Source struct {
 	Name string // for errors
 	Open func() (io.ReadCloser, error)
-	Size int64 // bytes; 0 is unknown. Shards share out journals by it.
+	Size int64 // bytes; 0 is unknown. Shards divide the journals by it.
 }
 
 // FileSource is a journal file, or the part of one that has been written so far.

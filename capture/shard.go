@@ -67,7 +67,7 @@ const (
 	parted    exchange = "parted"
 	inCells   exchange = "ends"
 	missing   exchange = "missing"
-	wholes    exchange = "whole" // texts, with all ends; they are texts where nothing is missing
+	wholes    exchange = "whole" // texts, with all ends; whole if nothing is missing
 	said      exchange = "said"
 	answers   exchange = "answers"
 	ordered   exchange = "order"

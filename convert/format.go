@@ -36,7 +36,7 @@ type spec struct {
 	global   bool   // ids of two files are those of the same blocks
 	dates    bool   // times are instants, not seconds from some zero
 	models   bool   // requests name their models
-	fails    bool   // failed requests are told apart
+	fails    bool   // failed requests are marked
 	text     bool   // requests hold their prompts
 	spans    bool   // these are in attributes of spans
 	verbatim bool   // there are no token counts, so that prompts can only be kept

@@ -147,7 +147,7 @@ type Stream struct {
 	passed    int64             // rows up to MaxRows
 	step      []entry           // rows of one timestamp, for SpreadEven
 	spread    *heap.Heap[entry] // by offset, after spreading
-	bound     float64           // no later row's offset is below
+	bound     float64           // no later row has a smaller offset
 	spreadAll bool              // all rows have been spread
 	division  *division         // nil: all rows are ours
 	plan      *xxhash.Digest    // of the schedule so far

@@ -30,7 +30,7 @@ type Client struct {
 	clk         clock.Clock
 	wall        *wall
 	connections *connections
-	direct      *direct               // for Do, nil where there is no such way
+	direct      *direct               // for Do; nil if it cannot be used
 	replay      *retryablehttp.Client // for Do
 	look        *retryablehttp.Client // for Get
 	api         *retryablehttp.Client // for JSON

@@ -42,7 +42,7 @@ type traffic struct {
 type conn struct {
 	net.Conn
 	stamped *kernelstamp.Reader // nil: stamps after the read call
-	socket  *socket             // nil where it cannot be looked at
+	socket  *socket             // nil if it cannot be inspected
 	wall    *wall
 	clk     clock.Clock
 

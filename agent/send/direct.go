@@ -44,7 +44,7 @@ type direct struct {
 	mu     sync.Mutex
 	idle   []*link // the one that was used last is at the end
 	timer  *time.Timer
-	closed bool // nothing is kept
+	closed bool // no connection is kept
 }
 
 // maxDirect bounds the body, in bytes: the kernel accepts this much at once, whether the server reads or not.
@@ -152,7 +152,7 @@ func (d *direct) tidy() {
 	}
 	d.idle = slices.Delete(d.idle, 0, old)
 	switch {
-	case d.timer == nil: // close was here
+	case d.timer == nil: // close was called
 	case len(d.idle) == 0:
 		d.timer = nil
 	default:

@@ -32,7 +32,7 @@ type onlyRoundTrip struct{ c *connections }
 
 const (
 	maxReplays = 16 // maximum number of dead connections in one attempt
-	maxResends = 1  // in an exchange: replays of a request that the kernel had received as a whole
+	maxResends = 1  // in an exchange: how often a request that the kernel had received as a whole is sent again
 )
 
 // RoundTrip implements http.RoundTripper.

@@ -234,7 +234,7 @@ func (s *stage) finish(ctx context.Context, err error) error {
 	defer cancel()
 	for _, w := range s.written {
 		if _, e := os.Lstat(w.local); e != nil {
-			continue // the verb came to nothing
+			continue // the verb did not write it
 		}
 		if statusOf(err) == exitUsage {
 			return fmt.Errorf("%w; what was written so far stays in %s, and is not in object storage", err, s.dir)
@@ -282,7 +282,7 @@ func (w written) upload(ctx context.Context) error {
 			}
 		}
 	}
-	for len(files) > 0 { // those of one rank at once
+	for len(files) > 0 { // those of one rank together
 		n := slices.IndexFunc(files, func(name string) bool { return rank(name) != rank(files[0]) })
 		if n < 0 {
 			n = len(files)

@@ -324,7 +324,7 @@ func toolsOf(fs *pflag.FlagSet, words []flagWord) []string {
 		var of []string
 		for _, a := range aliases {
 			if a.name == "dataset-path" && a.tools == traceReplay && !traces {
-				continue // it stands beside a --trace-path there
+				continue // TraceReplay has this flag only next to --trace-path
 			}
 			if a.name == w.name && a.fits(w) {
 				of = append(of, strings.Fields(a.tools)...)

@@ -20,7 +20,7 @@ func (j *Journal) work(ctx context.Context) {
 	defer close(j.done)
 	failed := map[int64]bool{} // not tried again by this process
 	for {
-		j.measure() // now, because compiling may take its time
+		j.measure() // now, because compiling may take long
 		wait := j.compileNext(ctx, failed)
 		j.retain()
 		j.measure()

@@ -163,7 +163,7 @@ func (r *Reader) ahead(n int) []byte {
 func (r *Reader) skip(n int) {
 	b := r.rest
 	if b == nil {
-		b, _ = r.src.Peek(n) // which are there
+		b, _ = r.src.Peek(n) // they are in the buffer
 	}
 	r.advance(b[:n])
 	if r.rest != nil {

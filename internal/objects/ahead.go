@@ -21,7 +21,7 @@ const (
 type Ahead struct {
 	ctx   context.Context //nolint:containedctx // of the caller, for the fetches
 	store *Store
-	next  map[string][]string // those behind one
+	next  map[string][]string // by name: the objects after it
 	come  map[string]chan fetched
 }
 

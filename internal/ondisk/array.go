@@ -27,11 +27,11 @@ const (
 // Array has no records and no error.
 type Array[T any] struct {
 	dir    string
-	limit  int // frames; 0 is without a bound
-	shift  int // of an index to its page
+	limit  int // frames; 0 = no limit
+	shift  int // from an index to its page
 	file   File
 	frames []frame[T]
-	where  []int32 // for each page its frame, +1
+	where  []int32 // for each page, its frame + 1
 	hand   int     // of the clock: the frame that may be evicted next
 	err    error
 }

@@ -16,7 +16,7 @@ const Pattern = "moonloop-compile-*.tmp"
 // File is a temporary file to append to, with mode 0600. It is removed when it is closed. The zero value has no file yet.
 type File struct {
 	File *os.File // nil until Open
-	Size int64    // bytes, behind which Write appends
+	Size int64    // bytes; Write appends after them
 	Kept bool     // the file has a temporary name until Keep or Close; set it before Open
 }
 

@@ -17,7 +17,7 @@ var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
 const (
 	maxPooledBody  = 4 << 20   // larger buffers are left to the garbage collector
-	firstBodyBytes = 128 << 10 // what an announced length may reserve before anything has arrived
+	firstBodyBytes = 128 << 10 // memory that is reserved for an announced length before anything has arrived
 )
 
 var errSlowBody = &apiError{status: http.StatusRequestTimeout, kind: "invalid_request_error", message: "the body took too long to arrive"}

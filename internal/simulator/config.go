@@ -98,7 +98,7 @@ type Cache struct {
 // Template is how a chat's messages become a prompt: the number of tokens that it adds to their words, and their order.
 type Template struct {
 	PerMessage int // header and end of each message
-	PerPrompt  int // begin of the prompt and the header of the reply
+	PerPrompt  int // beginning of the prompt and header of the reply
 	// SystemLast puts the text of all system messages before that of the last user message, in the same message, as templates do
 	// whose models know no system message. Without a user message nothing moves.
 	SystemLast bool

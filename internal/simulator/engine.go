@@ -18,12 +18,12 @@ import (
 // Engine is a simulated inference engine. Make one with [New]. It is safe for concurrent use.
 type Engine struct {
 	config Config
-	start  time.Time // zero of its clock; holds the monotonic reading
+	start  time.Time // zero of its clock, with the monotonic reading
 	wall   *kernelstamp.Wall
 	mux    *http.ServeMux
-	key    bearer.Key // that Config.APIKey demands
+	key    bearer.Key // that Config.APIKey requires
 	cache  *blockCache
-	slots  *slotCache // in place of cache, with Cache.Slots
+	slots  *slotCache // instead of cache, with Cache.Slots
 	queue  gate       // MaxRunning
 	lane   gate       // serial prefill
 	log    recordLog

@@ -74,7 +74,7 @@ func respond(w http.ResponseWriter, status int, media string, body []byte) int {
 	w.Header().Set("Content-Type", media)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	n, _ := w.Write(body) // nobody is to be told when the client has gone
+	n, _ := w.Write(body) // the client has gone, so nobody needs an answer
 	return n
 }
 

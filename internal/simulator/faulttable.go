@@ -16,7 +16,7 @@ type faultKind struct {
 	about  string
 	refuse error                 // ends the request before its reply: an apiError is sent instead, errAbort drops the connection
 	mid    func(*exchange) error // runs in place of the next token; when it returns nil the reply goes on
-	shape  shape                 // of a reply that is whole otherwise
+	shape  shape                 // of a reply that is otherwise whole
 }
 
 var faultTable = []faultKind{

@@ -42,12 +42,12 @@ type request struct {
 	toolNames      []string
 
 	dimensions int  // of an embedding; 0: the usual ones
-	base64     bool // it is written so
-	prefill    bool // each token of the prompt is to be listed
-	details    bool // of generate: how the reply ended is to be told
+	base64     bool // the embedding is written in base64
+	prefill    bool // the reply must list each token of the prompt
+	details    bool // of generate: the reply must say how it ended
 
 	prompt, messages, tools, system jsontext.Value
-	items                           bool // messages are a text, or items of the Responses API
+	items                           bool // messages are text, or items of the Responses API
 }
 
 // parseRequest decodes a body in one pass over its top level. The prompt stays raw: see [request.render].
@@ -122,10 +122,10 @@ func parseRequest(a api, like Like, body []byte) (*request, *apiError) {
 	if q.choices != 1 {
 		return nil, badRequest("n", "n is %d: the simulator makes one choice only", q.choices)
 	}
-	if q.maxCompletion != Absent { // it wins
+	if q.maxCompletion != Absent { // this one has priority
 		q.facts.MaxTokens = q.maxCompletion
 	}
-	if a == embeddings || a == generate { // the one has no stream, the other's path says it
+	if a == embeddings || a == generate { // the one has no stream, the other's path selects it
 		q.facts.Stream, q.usage.Include, q.usage.Continuous = false, false, false
 	}
 	return q, q.check(a)
@@ -234,7 +234,7 @@ func members(dec *jsontext.Decoder, text []byte, member func(name string, value 
 }
 
 const (
-	maxExtra = 64  // fields without effect that a record names
+	maxExtra = 64  // fields without effect that a record lists
 	maxName  = 128 // bytes of such a name, of a role, of a model name in a record
 )
 

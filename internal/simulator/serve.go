@@ -33,9 +33,9 @@ type exchange struct {
 	format *format
 	form   form // that writes the reply
 	stream bool
-	opened bool   // the reply's headers have gone out
+	opened bool   // the reply's headers have been sent
 	met    bool   // the fault has taken effect
-	buf    []byte // events that have not gone out
+	buf    []byte // events that have not been sent
 	held   int    // chunks of tokens in buf
 	unsent int    // their tokens
 	asked  *request
@@ -338,7 +338,7 @@ func (x *exchange) decode() error {
 		breakAt = e.config.Faults.position(x.plan.tokens)
 	}
 	if x.stream && !e.config.Record.NoWrites {
-		x.rec.Writes = slices.Grow(x.rec.Writes, x.chunks()+1) // and the finish
+		x.rec.Writes = slices.Grow(x.rec.Writes, x.chunks()+1) // and the finish reason
 	}
 	for from, to := 0, 1; from < x.plan.tokens; from, to = to, to+min(x.tokensPerChunk(), x.plan.tokens-to) {
 		if from == breakAt {
@@ -461,7 +461,7 @@ func (x *exchange) end(err error) {
 	case errors.As(err, &refusal):
 		rec.Outcome = Rejected
 		rec.Error = refusal.message
-		if x.opened { // only a role has gone out: the queue was full
+		if x.opened { // only a role has been sent: the queue was full
 			x.buf = x.form.failure(x.buf[:0], refusal)
 			_ = x.write() // the outcome is the same if the client has gone
 		} else {

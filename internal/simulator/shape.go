@@ -15,7 +15,7 @@ type shape struct {
 	piece      int    // bytes of a write; 0: all that are ready
 	tokens     int    // least number of tokens in each chunk after the first
 	chunks     int    // chunks of tokens in a write
-	closes     bool   // the reply's end closes the connection
+	closes     bool   // the connection closes at the reply's end
 	media      string // content type of a stream
 
 	// How an event is written.

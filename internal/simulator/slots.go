@@ -10,16 +10,16 @@ import (
 
 // What decides in a [slotCache], the figures of llama.cpp.
 const (
-	slotSimilarity = 0.1  // share of a prompt that a slot must have to be chosen for it
-	slotKept       = 0.5  // share of a slot's content that must stay, or it is saved
-	slotRestored   = 0.25 // share of a saved content that must serve, or it is not restored
+	slotSimilarity = 0.1  // share of a prompt that a slot must contain to be chosen for it
+	slotKept       = 0.5  // share of a slot's content that must stay; otherwise the content is saved
+	slotRestored   = 0.25 // share of a saved content that must be used; otherwise it is not restored
 )
 
 // slotCache is the cache of llama.cpp: each of a few slots has what its last request left there, and a prompt has of it what it
 // shares with one slot. Contents are running block ids, as in [blockCache], so a common prefix is a common run of ids. What a slot
 // is about to lose may be saved, and restored for a later prompt. Safe for concurrent use.
 type slotCache struct {
-	room int // blocks that the saved contents may have; 0 saves nothing
+	room int // maximum number of blocks in saved contents; 0 saves nothing
 
 	mu      sync.Mutex
 	slots   []slot

@@ -40,7 +40,7 @@ func (t *Tokenizer) word(word []byte, add func(uint64)) {
 	for at := 0; at < len(word); at += t.WordBytes {
 		h := xxhash.Sum64(word[at:min(at+t.WordBytes, len(word))])
 		if at > 0 {
-			h = splitmix.Next(h) // a piece within a word is another token than the same letters at a word's beginning
+			h = splitmix.Next(h) // a piece within a word is a different token from the same letters at a word's beginning
 		}
 		add(t.reduce(h))
 	}
@@ -51,7 +51,7 @@ type chain struct {
 	tokenizer Tokenizer
 	size      int // bytes of a full block: 8 for each token
 	tokens    int
-	open      []byte // tokens of the block under way, little-endian
+	open      []byte // tokens of the current block, little-endian
 	digest    *xxhash.Digest
 	blocks    []uint64
 	// ids are the tokens themselves, where keep is set.
