@@ -82,7 +82,7 @@ func readRing(ctx context.Context, address string, w work, streams []tally) erro
 	return nil
 }
 
-// What <linux/io_uring.h> has.
+// Constants of <linux/io_uring.h>.
 const (
 	ringCQSize, ringCoopTaskrun, ringSingleIssuer, ringDeferTaskrun = 1 << 3, 1 << 8, 1 << 12, 1 << 13 // IORING_SETUP_*
 

@@ -80,7 +80,7 @@ func (e *modelEngine) mayBe(o journal.PromptOrder) bool {
 	return e.doubtful() && !e.foreign && e.heads&movedBy(o) == movedBy(o)
 }
 
-// takes reports whether rows are written in an order: because it was told, or to test whether it explains the counts.
+// takes reports whether rows are written in an order: because it was stated, or to test whether it explains the counts.
 func (e *modelEngine) takes(o journal.PromptOrder) bool { return e.told == o || e.mayBe(o) }
 
 // proved reports whether the tried order explains the counts.
@@ -95,7 +95,7 @@ type engines struct {
 	list []modelEngine
 }
 
-// count adds the count of cached tokens of a request, if it has one, or else that its order was told.
+// count adds the count of cached tokens of a request, if it has one, or else records that its order was stated.
 func (e *engines) count(of template, r *journal.Inference) {
 	cached, ok := cachedCount(r)
 	if r.Identity != journal.Text || !ok && of.told == "" {

@@ -53,7 +53,7 @@ type TraceResult struct {
 // loss is a reason for dropping something.
 type loss struct{ what, reason string }
 
-// What is dropped, and why. If it is not rows, requests or spans, the row exists and only lacks that part.
+// The losses and their reasons. If a loss is not of rows, requests or spans, the row exists and lacks only that part.
 var (
 	lostTorn       = loss{"records", "torn"}
 	lostDamaged    = loss{"stretches of a journal", "damaged"}

@@ -270,7 +270,7 @@ func (s *sorter) spill(full *batch) error {
 	return err
 }
 
-// writeRun appends the run of what next returns to the file.
+// writeRun appends the items that next returns to the file, as a run.
 func (s *sorter) writeRun(next func() ([]byte, error)) error {
 	if err := s.file.Open(s.dir); err != nil {
 		return err
@@ -464,7 +464,7 @@ func (s *sorter) ahead() (ahead, error) {
 	return a, a.advance()
 }
 
-// advance goes on to the next item.
+// advance moves to the next item.
 func (a *ahead) advance() (err error) {
 	a.item, err = a.next()
 	return err

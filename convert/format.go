@@ -43,7 +43,7 @@ type spec struct {
 	delta    bool   // rows of a session hold only what is new
 	// decode gives the requests of a record to the decoder.
 	decode func(*decoder, *record)
-	// end, unless nil, gives it those of the whole file, behind its last record.
+	// end, unless nil, gives it the requests of the whole file, after its last record.
 	end func(*decoder) *mooncake.RowError
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// What the capture's components say of themselves. Their names and units are in the components' metadata.yaml, those of other components
-// in the Collector; the tests hold these to both, and test/collector to a scrape of the distribution.
+// The metrics of the capture's components. Their names and units are in the components' metadata.yaml; those of other components are in
+// the Collector. The tests compare these with both, and test/collector compares them with a scrape of the distribution.
 var (
 	requestSpans   = own("exporter_mooncake_request_spans", "{span}")
 	requestTokens  = own("exporter_mooncake_tokens", "{token}")
@@ -39,12 +39,13 @@ var (
 	processCPU    = own("process_cpu_seconds", "s")
 )
 
-// own is a metric that a Collector has of itself.
+// own is one of a Collector's metrics about itself.
 func own(name, unit string) semconv.Metric {
 	return semconv.Metric{Name: "otelcol_" + name, Unit: unit}
 }
 
-// captureBoard shows whether production's requests get into the journal: all, soon, and with what tells their prompts apart.
+// captureBoard shows whether production's requests get into the journal: all of them, soon, and with the hashes that distinguish their
+// prompts.
 func captureBoard() board {
 	at := func(name string, more ...string) string {
 		return name + "{" + strings.Join(append([]string{`instance=~"$instance"`}, more...), ", ") + "}"

@@ -84,7 +84,8 @@ func (g *guard) enter(s stage) {
 	g.arm(now)
 }
 
-// arm sets the timer to the next deadline. A timer that rings earlier is left: then it waits on. Most exchanges end before it does.
+// arm sets the timer to the next deadline. A timer that rings earlier is left unchanged: it then continues to wait. Most exchanges end
+// before it rings.
 func (g *guard) arm(now time.Duration) {
 	at, t := g.deadline()
 	switch {

@@ -104,7 +104,8 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		// Garbage counts within --memory. What a process needs beside it would be collected all the time where there is very little.
+		// Garbage counts within --memory. Below the minimum, the collector would run all the time, because of what a process needs in any
+		// case.
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(max(opt.Memory, leastLimit))))
 	}
 	if shard.Index > 0 {

@@ -59,7 +59,7 @@ var (
 	runVerbs = []string{"report", "merge", "compare", "twin", "router"}
 	// localVerbs read files that are still written, by themselves or by others.
 	localVerbs = []string{"agent", "shadow", "demo"}
-	// wholeFiles are what makes a folder that of a run, of several, or of a search: they come last.
+	// wholeFiles are the files that make a folder that of a run, of several runs, or of a search: they are uploaded last.
 	wholeFiles = []string{"summary.json", "runs.json", "search.json"}
 )
 
@@ -68,7 +68,7 @@ const (
 	uploads  = 8                // objects under way
 )
 
-// stage is what a command has here of a store.
+// stage has the local copies of a command's objects.
 type stage struct {
 	cmd     *cobra.Command
 	dir     string
@@ -76,13 +76,13 @@ type stage struct {
 	names   [][2]string // folders here, and the URLs that they stand for
 }
 
-// written is what a verb writes.
+// written is a file or folder that a verb writes.
 type written struct {
 	local, url string
 	replace    bool
 }
 
-// begin brings what the arguments name, and gives flags names of files here. It replaces arguments in place.
+// begin downloads what the arguments name, and replaces URLs in flags by names of local files. It replaces arguments in place.
 func (s *stage) begin(cmd *cobra.Command, args []string) error {
 	s.cmd = cmd
 	now := time.Now()
@@ -138,7 +138,7 @@ func (s *stage) begin(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// here returns a name in the temporary folder for what a URL names.
+// here returns a name in the temporary folder for the object or folder that a URL names.
 func (s *stage) here(url string) (string, error) {
 	if s.dir == "" {
 		dir, err := os.MkdirTemp("", "moonloop-objects-*")
