@@ -73,8 +73,8 @@ type Record struct {
 	Body []byte `json:"body,omitempty"` // with [Recording].Bodies
 }
 
-// Arrived returns the instant at which the request was there as a whole: when the kernel had it, or, where that is not
-// known, when the engine had read it.
+// Arrived returns the time at which the request had arrived completely: when the kernel had it, or, if that is unknown, when the engine
+// had read it.
 func (r *Record) Arrived() time.Duration {
 	if r.Received > 0 { // a record written by others may lack it
 		return r.Received

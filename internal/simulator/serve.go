@@ -144,7 +144,7 @@ func (x *exchange) serve() error {
 	return nil
 }
 
-// greet writes what goes out before the request waits or is prefilled: no token of it.
+// greet writes what is sent before the request waits or is prefilled. It has no token.
 func (x *exchange) greet() error {
 	if x.shape.comment {
 		x.buf = append(x.buf, ":\n\n"...)
@@ -158,7 +158,7 @@ func (x *exchange) greet() error {
 	return x.write()
 }
 
-// read takes the body in and prepares everything that follows from it. The body itself is given back.
+// read reads the body and prepares everything that follows from it, and then releases the body.
 func (x *exchange) read() error {
 	e := x.engine
 	fault, unknown := e.config.fault(x.rec.Seq, x.r.Header)

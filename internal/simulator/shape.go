@@ -10,7 +10,7 @@ import (
 
 // shape says how a reply differs from the plain one, which is the zero shape. Some engine replies in each of these ways.
 type shape struct {
-	// When and how the bytes go out.
+	// When and how the bytes are sent.
 	slowAccept bool
 	piece      int    // bytes of a write; 0: all that are ready
 	tokens     int    // least number of tokens in each chunk after the first
@@ -22,7 +22,7 @@ type shape struct {
 	frame   frame
 	comment bool // a comment is sent before the request waits
 
-	// What the events say.
+	// The content of the events.
 	pad                  int // token ids in the first event
 	earlyRole, everyRole bool
 	empty                bool // a chunk without text before each with text

@@ -52,7 +52,7 @@ func Words(words ...string) *jsonschema.Schema {
 	return s
 }
 
-// open lets every object have further members, which readers leave alone: a later version adds some.
+// open lets every object have further members, which readers ignore: a later version adds some.
 func open(s *jsonschema.Schema) *jsonschema.Schema {
 	walk(s, func(s *jsonschema.Schema) {
 		if s.Properties != nil {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package tlsfile reads certificates and keys from PEM files, and says of each that cannot be used which one it is, why,
-// and what to do: what crypto/tls says of them names no file. No error holds a byte of a key.
+// and what to do: the errors of crypto/tls name no file. No error holds a byte of a key.
 package tlsfile
 
 import (
@@ -23,7 +23,7 @@ type File struct{ From, Name string }
 
 func (f File) String() string { return f.From + " " + f.Name }
 
-// Files are what a client or a server proves itself by, and whom it trusts. All of them may be left out.
+// Files are the certificates by which a client or a server proves its identity, and those that it trusts. All of them may be left out.
 type Files struct {
 	CA        File // certificates of authorities
 	Cert, Key File // the own certificate chain and its key: both or neither
@@ -144,7 +144,7 @@ func block(data []byte, kind string) *pem.Block {
 	}
 }
 
-// Exposed reports whether others than its owner and its group can read a file or write it. What cannot be known is not.
+// Exposed reports whether others than its owner and its group can read a file or write it. Unknown permissions do not count.
 func Exposed(name string) bool {
 	if runtime.GOOS == "windows" { // its permissions are not in the mode
 		return false
