@@ -220,7 +220,7 @@ func (t *tree) write(b []byte) {
 }
 
 // record is a part of the data of a node's digest: a child's digest, or the text of a row's end, followed by zeros, which do not change
-// the order of texts. Before it is its parent, so that the last parent comes first, or nothing.
+// the order of texts. It is preceded by its parent, so that the last parent comes first, or by nothing.
 type record [parentLength + sha256.Size]byte
 
 const parentLength = 4
