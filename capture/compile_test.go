@@ -55,7 +55,7 @@ func TestGroups(t *testing.T) {
 			2, 0,
 		},
 		{
-			"of three attempts below one call two fail",
+			"two of three attempts below one call fail",
 			[]journal.Record{call(1, 1, 0, 0), call(1, 2, 1, 1, failed, noTokens), call(1, 3, 1, 2, failed, noTokens), call(1, 4, 1, 3)},
 			[]string{"1/4 0 1000 10 []"},
 			1, 2,
