@@ -72,7 +72,7 @@ func TestVocabulary(t *testing.T) {
 		t.Errorf("a vocabulary of 64: %v", err)
 	}
 	if len(tiny.prompts) > 0 {
-		t.Error("rows were sent all the same")
+		t.Error("rows were sent nevertheless")
 	}
 }
 

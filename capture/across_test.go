@@ -82,7 +82,7 @@ func TestAcrossTraces(t *testing.T) {
 			nil,
 		},
 		{
-			"a turn without an agent is one of the conversation all the same",
+			"a turn without an agent still belongs to the conversation",
 			Options{},
 			together(alone(1, 1, 10, 100), turnAt(2, 2, s, 300, 400), within(link(3, 9, 0, 0), asked(3, 3, 9, 450, 500, in))),
 			[]string{"1: ", "2: 1 session; 200+0", "3: 2 session; 50+0"},
@@ -132,7 +132,7 @@ func TestAcrossTraces(t *testing.T) {
 			counts{"edges_agreed": 2., "results_of_reused_ids": 1.},
 		},
 		{
-			"a later request of a turn follows the call's trace over the first ones of its own; a turn beside it, directly",
+			"a later request of a turn follows the call's trace over the first ones of its own; a turn next to it, directly",
 			Options{},
 			[]journal.Record{
 				acts(journal.Agent, 1, 100, 0, 0, 100), asked(1, 1, 100, 5, 50, in, made(7, 8)), asked(1, 2, 100, 60, 90, in),

@@ -324,7 +324,7 @@ func TestText(t *testing.T) {
 		shared++
 	}
 	if shared < 3 {
-		t.Errorf("%d blocks shared of a prompt that goes on", shared)
+		t.Errorf("%d blocks shared of a prompt that continues", shared)
 	}
 	meta := res.Traces[0].Meta
 	equal(t, "identity", map[string]int64{"text": 3, "lengths": 1}, meta.Identity)

@@ -181,7 +181,7 @@ func (c *compiler) addComplete(to, found *sorter) error {
 		mark int // of the cell
 		end  blockhash.End
 	}
-	var path []within // of the prompt at hand
+	var path []within // of the current prompt
 	var cells []uint64
 	var ends []blockhash.End
 	return c.prompts(func(t *text) error {

@@ -239,7 +239,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 	}
 	alone, _ := compileBytes(t, Options{}, journalOf(traffic(t, 400)...))
-	equal(t, "production beside the replays", string(alone[production]), string(m[production]))
+	equal(t, "production next to the replays", string(alone[production]), string(m[production]))
 }
 
 // TestHostile compiles spans that nobody sends.

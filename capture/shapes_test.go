@@ -83,7 +83,7 @@ func TestShapes(t *testing.T) {
 			nil,
 		},
 		{
-			"a tool beside a request stands between nothing",
+			"a tool next to a request separates nothing",
 			[]journal.Record{call(1, 1, 0, 0, lasting(900)), tool(1, 2, 1), call(1, 4, 1, 50, tokens(600, 7))},
 			[]string{"1/4 0 600 7 []"},
 			nil,

@@ -60,7 +60,7 @@ func TestShapesOfContent(t *testing.T) {
 			nil, genai.ExtentComplete, hi,
 		},
 		{
-			"a stored prompt, beside the messages",
+			"a stored prompt, in addition to the messages",
 			attrs{"input.value": `{"input":"hi","conversation":"conv_1"}`},
 			nil, genai.ExtentGaps, hi,
 		},
@@ -105,7 +105,7 @@ func TestShapesOfContent(t *testing.T) {
 			genai.ExtentGaps, hi,
 		},
 		{
-			"arguments of a function beside the list of those without a name",
+			"arguments of a function next to the list of those without a name",
 			attrs{"input.value": `{"args":[],"kwargs":{"messages":[{"role":"user","content":"hi"}]}}`},
 			nil, genai.ExtentComplete, hi,
 		},

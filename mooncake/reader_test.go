@@ -56,7 +56,7 @@ func TestReadRows(t *testing.T) {
 			Row{InputLength: Some[int64](3), Class: "bulk", Priority: Some[int64](math.MaxInt32)},
 		},
 		"a class as BLIS calls it": {`{"input_length":3,"slo_class":"critical"}`, Row{InputLength: Some[int64](3), Class: "critical"}},
-		"null is absent, also beside its alias": {
+		"null is absent, also next to its alias": {
 			`{"timestamp":null,"created_time":7,"input_length":9,"output_length":null,"hash_ids":null,"text_input":null,"messages":null,"tools":null,"payload":null,"message_mode":null,"extra":null,"delay":null,"session_id":null,"otel":null,"priority":null,"type":null}`,
 			Row{Timestamp: Some(7.), InputLength: Some[int64](9)},
 		},

@@ -74,7 +74,7 @@ func TestGroup(t *testing.T) {
 		{"all of the trunk: the last block", row("", 0, 1), SampleSession, BlockGroup(1)},
 		{"the session first", row("s", 0, 1, 7), SampleSession, SessionGroup("s")},
 		{"the prompt first", row("s", 0, 1, 7), SamplePrefix, BlockGroup(7)},
-		{"no prompt: the session all the same", row("s"), SamplePrefix, SessionGroup("s")},
+		{"no prompt: still the session", row("s"), SamplePrefix, SessionGroup("s")},
 		{"nothing: itself", row(""), SamplePrefix, BlockGroup(9)},
 	} {
 		if got := c.row.Group(trunk, c.order, 512, 9); got != c.want {

@@ -250,7 +250,7 @@ func TestVerdictText(t *testing.T) {
 	f.LatenessP99, f.PromptUnknown = Know(312), Know(0.5)
 	v := Judge(f)
 	want := "invalid\n" +
-		"  invalid: lateness_p99 312 ms > 250 ms: one request in a hundred went out at least this late\n" +
+		"  invalid: lateness_p99 312 ms > 250 ms: one request in a hundred was sent at least this late\n" +
 		"  valid: prompt_tokens_unknown 50 % > 0 %: for this share of the requests, the row or the server gives no number of prompt tokens, so their length is not verified"
 	if d := cmp.Diff(want, v.String()); d != "" {
 		t.Error(d)
@@ -303,7 +303,7 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// The figures of one row that went out 3 ms late, 2 of them in a hiccup.
+// The figures of one row that was sent 3 ms late, 2 of them in a hiccup.
 func TestFromFigures(t *testing.T) {
 	a := measure.NewAggregate(measure.Options{})
 	a.Add(&measure.Record{Outcome: measure.Failed, Reason: "dns", Scheduled: true, Intended: 5e6, Dispatched: 8e6, Admitted: 8e6})

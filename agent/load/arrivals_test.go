@@ -269,6 +269,6 @@ func TestArrivalsRefused(t *testing.T) {
 		t.Errorf("%d items, %v", len(all), err)
 	}
 	if _, err := stream(t, Options{Arrivals: Arrivals{Rate: 1}, Spread: SpreadEven}, at(0)); err == nil || !strings.Contains(err.Error(), "no timestamps to spread") {
-		t.Errorf("a spread beside a rate: %v", err)
+		t.Errorf("a spread together with a rate: %v", err)
 	}
 }

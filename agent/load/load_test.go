@@ -215,7 +215,7 @@ func TestRowsBeforeABadOneGoOut(t *testing.T) {
 	}
 }
 
-// silent is a pipe to which nobody writes any more, and which nobody closes.
+// silent is a pipe to which nobody writes and which nobody closes.
 type silent struct {
 	rows *mooncake.Reader
 	quit chan struct{}
@@ -382,7 +382,7 @@ func TestSpreadUniform(t *testing.T) {
 	var sum time.Duration
 	for i, it := range all {
 		if i > 0 && it.Offset < all[i-1].Offset {
-			t.Fatalf("item %d goes out before item %d", i, i-1)
+			t.Fatalf("item %d is sent before item %d", i, i-1)
 		}
 		step := time.Duration(it.Index/k) * 3 * time.Second
 		if it.Offset-it.Spread != step || it.Spread < 0 || it.Spread >= 3*time.Second {

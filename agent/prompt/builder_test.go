@@ -79,7 +79,7 @@ func TestBodies(t *testing.T) {
 
 		{"text: one message, its length capped, not held", Options{}, output(textRow("hi \"you\" <b>\n\u2028é"), 7), `{"messages":[{"role":"user","content":"hi \"you\" <b>\n\u2028é"}],"stream":false,"max_completion_tokens":7}`, false, 7},
 		{"text on completions", Options{Endpoint: Completions}, textRow("hi \"you\"\t\\"), `{"prompt":"hi \"you\"\t\\","stream":false}`, false, 0},
-		{"text beside token ids", Options{Endpoint: Completions, Form: Tokens}, textRow("hi"), `{"prompt":"hi","stream":false}`, false, 0},
+		{"text with token ids", Options{Endpoint: Completions, Form: Tokens}, textRow("hi"), `{"prompt":"hi","stream":false}`, false, 0},
 		{"empty text", Options{Endpoint: Completions}, textRow(""), `{"prompt":"","stream":false}`, false, 0},
 		{"messages with tools", Options{Stream: true}, with(messagesRow(`[{"role":"system","content":"s"},{"role":"user","content":"u"}]`), func(r *mooncake.Row) {
 			r.Tools = json.RawMessage(`[{"type":"function","function":{"name":"f"}}]`)

@@ -36,7 +36,7 @@ func TestLayouts(t *testing.T) {
 		{"last block longer than the overhead", 7, lengthRow(40, 1, 4, 5, 6), []uint64{4, 5, 6}, 33, false, false},
 		{"what the overhead takes was the row's own", 8, lengthRow(40, 1, 4, 5), []uint64{4, 5}, 32, false, false},
 		{"room for one word", 9, lengthRow(10, 1, 4), []uint64{4}, 1, false, false},
-		{"no room: one word all the same", 10, lengthRow(10, 1, 4), []uint64{4}, 1, true, false},
+		{"no room: one word nevertheless", 10, lengthRow(10, 1, 4), []uint64{4}, 1, true, false},
 		{"shorter than the overhead", 100, lengthRow(10, 1, 4), []uint64{4}, 1, true, false},
 		{"no overhead given: the anchor counts", 0, lengthRow(10, 1, 4), []uint64{4}, 9, false, false},
 	} {
@@ -180,7 +180,7 @@ func TestRowErrors(t *testing.T) {
 		{"extra is torn", chat, &mooncake.Row{TextInput: mooncake.Some("x"), Extra: []byte(`{"` + secret + `":"` + secret + `"`)}},
 		{"payload is torn", chat, &mooncake.Row{Payload: []byte(`{"messages":"` + secret)}},
 		{"payload is empty", chat, &mooncake.Row{Payload: []byte(`{}`)}},
-		{"payload goes on after its end", chat, &mooncake.Row{Payload: []byte(`{"a":1}{"` + secret + `":2}`)}},
+		{"payload continues after its end", chat, &mooncake.Row{Payload: []byte(`{"a":1}{"` + secret + `":2}`)}},
 	} {
 		p, err := tt.b.Build(17, tt.row, nil)
 		if !errors.Is(err, ErrRow) || !strings.Contains(err.Error(), "row 17") {
@@ -191,7 +191,7 @@ func TestRowErrors(t *testing.T) {
 			t.Errorf("%s: the error quotes the row: %v", tt.why, err)
 		}
 		if p.Request.Body.Open != nil {
-			t.Errorf("%s: a body beside an error", tt.why)
+			t.Errorf("%s: a body together with an error", tt.why)
 		}
 	}
 }

@@ -225,7 +225,7 @@ var inventedWords = map[string]string{
 	carry.Text:      "text of other tokens",
 	carry.Unchecked: "cannot be checked",
 	carry.Evicted:   "given up for memory",
-	carry.NoRoom:    "no room beside the chat template",
+	carry.NoRoom:    "no room in addition to the chat template",
 	carry.Shard:     "in another shard",
 	carry.NotSent:   "earlier row not replayed",
 	carry.Broken:    "lost when the run was cut short",

@@ -118,7 +118,7 @@ func TestGraph(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 0, 0, 0}, {2, "sent", 200, 200, 0}, {3, "sent", 600, 600, 0}},
 		},
 		{
-			name:  "with all room held, reading stops, and the graph still goes on",
+			name:  "with all room held, reading stops, and the graph still continues",
 			sim:   simulation{cfg: Config{MaxHeld: 1}},
 			items: []*Item{step(0, 0, 0), step(0, 0, 0, 0), step(0, 0, 0, 1), at(10, "")},
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 100, 100, 0}, {2, "sent", 130, 130, 0}, {3, "sent", 130, 10, 0}},

@@ -26,7 +26,7 @@ type typedFlag struct {
 }
 
 // typedFlags returns the flags of a command line in order, up to the first one that does not exist or lacks its value. The flag library
-// parses it once more, without setting anything. It normalizes the names of flags, but not their letters.
+// parses it once more, without setting anything. It normalizes the names of flags, but not their short forms.
 func typedFlags(fs *pflag.FlagSet, args []string) (typed []typedFlag) {
 	normalize, name := fs.GetNormalizeFunc(), ""
 	fs.SetNormalizeFunc(func(fs *pflag.FlagSet, typed string) pflag.NormalizedName {

@@ -129,7 +129,7 @@ func TestMalformedFiles(t *testing.T) {
 		malformed{name: "no such file: refused", commands: []string{"BOTH missing.jsonl"}},
 		malformed{name: "no such folder: refused", commands: []string{"BOTH missing/trace.jsonl"}},
 		malformed{
-			name: "a file taken for a folder: refused", files: map[string]string{"trace.jsonl": rowOfSix},
+			name: "a file instead of a folder: refused", files: map[string]string{"trace.jsonl": rowOfSix},
 			commands: []string{"BOTH trace.jsonl/trace.jsonl"},
 		},
 		malformed{name: "a directory: refused", commands: []string{"BOTH ."}},

@@ -119,7 +119,7 @@ func TestMalformedRows(t *testing.T) {
 		{"another format: refused", `{"timestamp":1,"input_length":600,"type":"burst_gpt"}`},
 
 		// The meaning of a row among others.
-		{"no timestamp beside one: a replay refuses", `{"input_length":600,"output_length":1}`},
+		{"no timestamp next to one: a replay refuses", `{"input_length":600,"output_length":1}`},
 		{"a session that begins without a timestamp: a replay refuses", `{"input_length":600,"output_length":1,"session_id":"s","delay":5}`},
 		{"reversed times: accepted", "{\"timestamp\":3,\"input_length\":600,\"output_length\":1}\n{\"timestamp\":2,\"input_length\":600,\"output_length\":1}"},
 		{"a session of two kinds of prompts: refused", "{\"timestamp\":1,\"payload\":{\"a\":1},\"session_id\":\"s\"}\n{\"timestamp\":2,\"input_length\":600,\"session_id\":\"s\"}"},

@@ -64,13 +64,13 @@ func TestMalformedURLs(t *testing.T) {
 		"a download that may have died half-way: refused": "/unframed.jsonl",
 		"404: refused": "/none.jsonl",
 		"403: refused": "/forbidden.jsonl",
-		"206, a part that was not asked for: refused":     "/partial.jsonl",
-		"a redirect to a file: refused":                   "/to-a-file.jsonl",
-		"a redirect to itself: refused":                   "/round.jsonl",
-		"an HTML page for a trace: refused":               "/page.jsonl",
-		"an empty reply: refused":                         "/nothing.jsonl",
-		"a content type that lies: accepted":              "/lies.jsonl",
-		"a sidecar of a newer version beside it: refused": "/side.jsonl",
+		"206, a part that was not asked for: refused":      "/partial.jsonl",
+		"a redirect to a file: refused":                    "/to-a-file.jsonl",
+		"a redirect to itself: refused":                    "/round.jsonl",
+		"an HTML page for a trace: refused":                "/page.jsonl",
+		"an empty reply: refused":                          "/nothing.jsonl",
+		"a content type that lies: accepted":               "/lies.jsonl",
+		"a sidecar of a newer version next to it: refused": "/side.jsonl",
 	} {
 		cases = append(cases, malformed{name: name, commands: []string{at + path + "?key=secret"}})
 	}

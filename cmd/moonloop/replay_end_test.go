@@ -153,7 +153,7 @@ func TestTwoReplaysInOneFolder(t *testing.T) {
 	}
 	entries, err := os.ReadDir(r.out)
 	if err != nil || len(entries) != 7 {
-		t.Errorf("%v, %v: want six results, and what the run needs to go on", entries, err)
+		t.Errorf("%v, %v: want six results, and what the run needs to continue", entries, err)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestNohup(t *testing.T) {
 	}
 }
 
-// TestReplayOutlivesItsReader: if nobody reads the output any more, the results are still written.
+// TestReplayOutlivesItsReader: if nobody reads the output, the results are still written.
 func TestReplayOutlivesItsReader(t *testing.T) {
 	t.Parallel()
 	e, err := simulator.New(simulator.Config{})

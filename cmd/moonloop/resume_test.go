@@ -109,7 +109,7 @@ func (b *broken) kill(notes int, out string, args ...string) {
 		b.Fatal(err)
 	}
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != -1 {
-		b.Fatalf("it came to its end before it was killed: %v\n%s", err, said.String())
+		b.Fatalf("it ended before it was killed: %v\n%s", err, said.String())
 	}
 }
 
@@ -219,7 +219,7 @@ func TestResumeKilled(t *testing.T) {
 	// There is nothing to resume.
 	before := len(b.engine.Records())
 	if status, _, stderr := b.do(t.Context(), again...); status != exitUsage || !strings.Contains(stderr, "is complete: there is nothing to resume") || len(b.engine.Records()) != before {
-		t.Errorf("once more: %d %s", status, stderr)
+		t.Errorf("again: %d %s", status, stderr)
 	}
 }
 
@@ -302,7 +302,7 @@ func TestResumeRuns(t *testing.T) {
 		t.Errorf("seeds %v", slices.Collect(maps.Keys(seeds)))
 	}
 	if status, _, stderr := b.do(t.Context(), "replay", "--resume", b.out); status != exitUsage || !strings.Contains(stderr, "all 3 runs") {
-		t.Errorf("once more: %d %s", status, stderr)
+		t.Errorf("again: %d %s", status, stderr)
 	}
 }
 

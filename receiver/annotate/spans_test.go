@@ -121,7 +121,7 @@ func TestSpan(t *testing.T) {
 	for _, c := range []struct {
 		reason  string
 		in      attributes
-		want    attributes // beside what stays as it was
+		want    attributes // in addition to unchanged ones
 		without []string   // what goes
 		dropped reasons
 		removed named

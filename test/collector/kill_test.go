@@ -31,7 +31,7 @@ import (
 type settings struct {
 	name   string
 	config string // from the repository's root
-	more   string // what is set beside it
+	more   string // what is set in addition
 	keeps  bool   // whether every acknowledged span is in the compiled trace
 }
 
