@@ -165,7 +165,7 @@ func TestModels(t *testing.T) {
 	}{
 		{"the requested name and a dated one, in the same attribute", []request{{"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}}, "AA"},
 		{"the same, and the producer repeats the name as that of the reply's model", []request{{"gpt-4o", "gpt-4o"}, {"gpt-4o-2024-08-06", "gpt-4o-2024-08-06"}}, "AA"},
-		{"two dates: nobody knows which", []request{{"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}, {"gpt-4o-2024-05-13", ""}}, "ABC"},
+		{"two dates: it is unknown which", []request{{"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}, {"gpt-4o-2024-05-13", ""}}, "ABC"},
 		{"two dates, of which one answers", []request{{"gpt-4o", "gpt-4o-2024-08-06"}, {"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}, {"gpt-4o-2024-05-13", ""}}, "AAAB"},
 		{"Anthropic's dates, and Google's", []request{{"claude-3-haiku", ""}, {"claude-3-haiku-20240307", ""}, {"claude-3-haiku@20240307", ""}, {"g", ""}, {"g@20240307-v1:0", ""}}, "ABCDD"},
 		{"sizes and versions are not dates", []request{{"m", ""}, {"m-0613", ""}, {"m-70b", ""}, {"m-2024", ""}, {"m-2024-13-01", ""}}, "ABCDE"},

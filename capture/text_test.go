@@ -69,7 +69,7 @@ func TestContents(t *testing.T) {
 			map[loss]int64{lostSecond: 1},
 		},
 		{
-			"a beginning that nobody shares",
+			"a beginning that no prompt shares",
 			[]journal.Record{whole(1, 4, 0), call(2, 1, 0, 1, func(r *journal.Inference) { r.Prompt = chainOf(5, 7); r.Prefix = true })},
 			0,
 			map[loss]int64{lostRest: 1},

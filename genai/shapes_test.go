@@ -45,7 +45,7 @@ func TestShapesOfContent(t *testing.T) {
 			genai.ExtentComplete, "<|tools|>\n" + `{"function":{"name":"f"},"type":"function"}{"function":{"name":"g"},"type":"function"}` + "\n" + hi,
 		},
 		{
-			"a member of the config that nobody knows",
+			"an unknown member of the config",
 			attrs{"gcp.vertex.agent.llm_request": `{"contents":"hi","config":{"style":"` + persona + `"}}`},
 			nil, genai.ExtentGaps, hi,
 		},
@@ -65,7 +65,7 @@ func TestShapesOfContent(t *testing.T) {
 			nil, genai.ExtentGaps, hi,
 		},
 		{
-			"flattened messages stand in for a document that is not understood",
+			"flattened messages replace a document that is not understood",
 			attrs{
 				"input.value":                          `{"contents":"hi","persona":"` + persona + `"}`,
 				"llm.input_messages.0.message.role":    "system",
@@ -148,7 +148,7 @@ func TestShapesOfContent(t *testing.T) {
 			genai.ExtentComplete, brief + "<|system|>\nBe kind.\n" + hi,
 		},
 		{
-			"a member of a message that nobody knows comes before its text",
+			"an unknown member of a message comes before its text",
 			attrs{"gen_ai.input.messages": `[{"role":"user","content":"hi","background":"` + persona + `","n":1,"mode":"fast"}]`},
 			nil,
 			genai.ExtentComplete, "<|user|>\n" + `{"background":"` + persona + `"}` + "hi\n<|assistant|>\n",
@@ -167,7 +167,7 @@ func TestShapesOfContent(t *testing.T) {
 			nil,
 			genai.ExtentComplete, "<|user|>\nhi" + `{"file":{"file_id":"file-1"},"type":"file"}` + "\n<|assistant|>\n",
 		},
-		{"a text that somebody cut", attrs{"gen_ai.input.messages": `[{"role":"user","content":"hi... [truncated]"},{"role":"user","content":"you"}]`}, nil, genai.ExtentCut, hi},
+		{"a text that was cut", attrs{"gen_ai.input.messages": `[{"role":"user","content":"hi... [truncated]"},{"role":"user","content":"you"}]`}, nil, genai.ExtentCut, hi},
 		{"a text of the same word within", attrs{"gen_ai.input.messages": `[{"role":"user","content":"[truncated] is a mark"}]`}, nil, genai.ExtentComplete, "<|user|>\n[truncated] is a mark\n<|assistant|>\n"},
 		{
 			"a request that was cut: instructions may follow the messages",

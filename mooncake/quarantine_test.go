@@ -65,7 +65,7 @@ func TestQuarantineIsForAFewRows(t *testing.T) {
 		stops     bool
 	}{
 		{"99 bad rows and nothing else: too few to tell", 0, 99, false},
-		{"the first hundred are bad: it is something else", 0, 100, true},
+		{"the first hundred are bad: it is another kind of file", 0, 100, true},
 		{"as many bad as good", 150, 150, true},
 		{"more good than bad", 151, 150, false},
 	} {

@@ -78,10 +78,10 @@ func TestRangesRefused(t *testing.T) {
 		"half a range":        {row(`"hash_ranges": [[0, 64], [65]]`), "hash_ranges", "element 1: holds 1 numbers, not 2"},
 		"too long a pair":     {row(`"hash_ranges": [[0, 64, 1]]`), "hash_ranges", "element 0: holds more than 2 numbers"},
 		"a negative id":       {row(`"hash_ranges": [[-1, 65]]`), "hash_ranges", "negative"},
-		"a float":             {row(`"hash_ranges": [[0, 65.0]]`), "hash_ranges", "something else than an integer"},
-		"an exponent":         {row(`"hash_ranges": [[0, 6e1]]`), "hash_ranges", "something else than an integer"},
-		"a string":            {row(`"hash_ranges": [["0", 65]]`), "hash_ranges", "something else than an integer"},
-		"a deeper array":      {row(`"hash_ranges": [[[0], 65]]`), "hash_ranges", "something else than an integer"},
+		"a float":             {row(`"hash_ranges": [[0, 65.0]]`), "hash_ranges", "not an integer"},
+		"an exponent":         {row(`"hash_ranges": [[0, 6e1]]`), "hash_ranges", "not an integer"},
+		"a string":            {row(`"hash_ranges": [["0", 65]]`), "hash_ranges", "not an integer"},
+		"a deeper array":      {row(`"hash_ranges": [[[0], 65]]`), "hash_ranges", "not an integer"},
 		"beyond 64 bits":      {row(`"hash_ranges": [[18446744073709551616, 65]]`), "hash_ranges", "above 2^64-1"},
 		"an empty list":       {row(`"hash_ranges": []`), "hash_ranges", "is empty"},
 		"an empty range":      {row(`"hash_ranges": [[0, 65], [70, 0]]`), "hash_ranges", "element 1: has no id"},
@@ -248,7 +248,7 @@ func TestRepliesToRowsLeftOut(t *testing.T) {
 			return
 		}
 	}
-	t.Error("nothing says that replies were left out")
+	t.Error("the notices do not mention that replies were left out")
 }
 
 // A row that its user refuses is left out like one that the reader refuses.

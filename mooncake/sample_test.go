@@ -113,7 +113,7 @@ func TestTrunkList(t *testing.T) {
 		t.Errorf("a quarter of the prompts begin with 103, which is of the trunk then: %v", got)
 	}
 	if a.Fingerprint() == b.Fingerprint() || a.Fingerprint() == list(2, 0.5).Fingerprint() || a.Fingerprint() != list(1, 0.5).Fingerprint() {
-		t.Error("fingerprints do not tell lists apart by values and seed")
+		t.Error("fingerprints do not distinguish lists by values and seed")
 	}
 	if (*TrunkList)(nil).Fingerprint() != 0 || FingerprintText(0) != "" || FingerprintText(42) != "0000002a" {
 		t.Error("no list has a fingerprint")

@@ -110,7 +110,7 @@ func madeTrace(t *testing.T, rows int) string {
 func TestMergeIsTheRunOfOneProcess(t *testing.T) {
 	trace, most := filepath.Join("..", "..", "shared", "data", "conversation_trace.jsonl"), int64(1500)
 	if _, err := os.Stat(trace); err != nil {
-		t.Log("the public conversation trace is not in ../shared/data (see CONTRIBUTING.md): a made one is taken")
+		t.Log("the public conversation trace is not in ../shared/data (see CONTRIBUTING.md): a generated one is used")
 		trace = madeTrace(t, int(most))
 	}
 	dir := t.TempDir()

@@ -61,7 +61,7 @@ func TestGraphs(t *testing.T) {
 			0,
 		},
 		{
-			"names that nobody has, or has later, are counted; without others the row goes at its timestamp",
+			"names that no row has, or only a later one, are counted; without others the row is sent at its timestamp",
 			Options{},
 			[]string{root(0, "a"), step(10, "b", "x", "a"), step(20, "c", "d"), step(30, "d", "c")},
 			[]got{{0, first, 0, true}, {1, []int64{0}, 0, false}, {2, first, 20 * ms, true}, {3, []int64{2}, 20 * ms, false}},

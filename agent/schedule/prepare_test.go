@@ -29,7 +29,7 @@ func TestPrepare(t *testing.T) {
 		want  []event
 	}{
 		{
-			name:  "a burst, all of it before the first goes; one that is due at once, never",
+			name:  "a burst, all of it before the first is sent; one that is due at once, never",
 			sim:   simulation{cfg: Config{Prepare: 8 * ms}},
 			items: []*Item{at(0, ""), at(30, ""), at(30, "")},
 			want: []event{
@@ -103,7 +103,7 @@ func TestPrepare(t *testing.T) {
 			},
 		},
 		{
-			name:  "the source breaks off: what is prepared still goes",
+			name:  "the source breaks off: prepared rows are still sent",
 			sim:   simulation{cfg: Config{Prepare: 8 * ms}, srcErr: errBroken},
 			items: []*Item{at(5, ""), at(6, "")},
 			want: []event{

@@ -225,7 +225,7 @@ func TestSchedule(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 20, 20, 0}, {2, "past end", 20, 21, 0}, {3, "past end", 20, 1000000, 0}},
 		},
 		{
-			name:  "a turn whose predecessor ends past the end is skipped, and so are all behind it",
+			name:  "a turn whose predecessor ends past the end is skipped, and so are all after it",
 			sim:   simulation{cfg: Config{Until: 50 * time.Millisecond}, duration: slow},
 			items: []*Item{at(0, "a"), at(10, "a"), at(20, "a")},
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "past end", 100, 100, 1}, {2, "past end", 100, 100, 2}},
@@ -280,7 +280,7 @@ func TestSchedule(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 100, 100, 0}, {2, "sent", 200, 200, 0}, {3, "sent", 300, 300, 1}},
 		},
 		{
-			name:  "a cap lets nothing go past the end",
+			name:  "under a cap nothing is sent past the end",
 			sim:   simulation{cfg: Config{Slots: 1, Until: 50 * time.Millisecond}, duration: slow},
 			items: []*Item{at(0, ""), at(10, ""), at(20, "")},
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "past end", 100, 10, 0}, {2, "past end", 100, 20, 0}},
@@ -292,7 +292,7 @@ func TestSchedule(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 100, 1, 0}, {2, "sent", 200, 100, 1}, {3, "sent", 300, 300, 2}},
 		},
 		{
-			name:  "rows past the end do not go before the turns that are due before it",
+			name:  "rows past the end are not skipped before the turns that are due before it",
 			sim:   simulation{cfg: Config{Until: 200 * time.Millisecond}, duration: slow},
 			items: []*Item{at(0, "a"), after(50, 0, "a"), at(201, "")},
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 150, 150, 1}, {2, "past end", 200, 201, 0}},
@@ -496,7 +496,7 @@ func TestPrefillSlots(t *testing.T) {
 		want []int64 // when it was to be
 	}{
 		{"two at a time", simulation{cfg: Config{PrefillSlots: 2}, first: first}, []int64{0, 0, 30, 30, 60}, []int64{0, 0, 0, 0, 0}},
-		{"nobody tells: the whole request", simulation{cfg: Config{PrefillSlots: 2}}, []int64{0, 0, 100, 100, 200}, []int64{0, 0, 0, 0, 0}},
+		{"without a first token: the whole request", simulation{cfg: Config{PrefillSlots: 2}}, []int64{0, 0, 100, 100, 200}, []int64{0, 0, 0, 0, 0}},
 		{"both caps", simulation{cfg: Config{PrefillSlots: 2, Slots: 3}, first: first}, []int64{0, 0, 30, 100, 100}, []int64{0, 0, 0, 0, 0}},
 		{"a closed loop", simulation{cfg: Config{PrefillSlots: 1, Slots: 3, ClosedLoop: true}, first: first}, []int64{0, 30, 60, 100, 130}, []int64{0, 30, 60, 100, 130}},
 	} {

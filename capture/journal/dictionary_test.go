@@ -198,7 +198,7 @@ func TestDictionaryDamage(t *testing.T) {
 		for _, r := range read {
 			i, ok := plain[string(AppendRecord(nil, r))]
 			if !ok {
-				t.Fatalf("round %d: a record that nobody wrote: %+v", round, r)
+				t.Fatalf("round %d: a record that was never written: %+v", round, r)
 			}
 			got = append(got, i)
 		}
@@ -328,7 +328,7 @@ func TestHostileDictionary(t *testing.T) {
 		fields     []byte
 		first      uint64
 	}{
-		{"a number that nobody gave", "not in the dictionary", list(1, 1, same(1, 2)), 2},
+		{"a number that was never assigned", "not in the dictionary", list(1, 1, same(1, 2)), 2},
 		{"a number of its own value to come", "not in the dictionary", list(2, 1, same(1, 2), added(1, "c")), 2},
 		{"a number below 0", "not in the dictionary", list(1, 1, same(1, -1)), 2},
 		{"the greatest distance", "not in the dictionary", list(2, 1, same(1, 0), same(1, 1<<63-1)), 2},
@@ -451,7 +451,7 @@ func TestManyHoles(t *testing.T) {
 	got, damage, _ := readAll(t, b)
 	for _, r := range got {
 		if !plain[string(AppendRecord(nil, r))] {
-			t.Fatalf("a record that nobody wrote: %+v", r)
+			t.Fatalf("a record that was never written: %+v", r)
 		}
 	}
 	if len(got) < len(records)/8 || len(damage) == 0 {

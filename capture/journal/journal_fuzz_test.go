@@ -206,7 +206,7 @@ func FuzzDamage(f *testing.F) {
 			}
 			i, ok := known[string(AppendRecord(nil, rec))]
 			if !ok {
-				t.Fatalf("a record that nobody wrote: %+v", rec)
+				t.Fatalf("a record that was never written: %+v", rec)
 			}
 			got = append(got, i)
 			read += int64(at[i+1] - at[i])

@@ -210,7 +210,7 @@ func noInputs(cmd *cobra.Command, args []string) error {
 func someInputs(what, hint string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return hintError{fmt.Errorf("%s takes %s, and none was given", cmd.Name(), what), hint}
+			return hintError{fmt.Errorf("%s takes %s, but none was given", cmd.Name(), what), hint}
 		}
 		return nil
 	}

@@ -79,7 +79,7 @@ func newSearchCommand() *cobra.Command {
 				own = at
 			}
 			if own != 1 {
-				return hintError{fmt.Errorf("search takes one trace, and %d were given", own), "flags of moonloop replay go after --: moonloop search trace.jsonl --objective 'ttft.p99<2s' -- --url http://engine:8000"}
+				return hintError{fmt.Errorf("search takes one trace, but %d were given", own), "flags of moonloop replay go after --: moonloop search trace.jsonl --objective 'ttft.p99<2s' -- --url http://engine:8000"}
 			}
 			if len(f.objectives) == 0 {
 				return hintError{errors.New("no objective is given"), "--objective 'ttft.p99<2s,itl.p95<50ms'"}

@@ -431,11 +431,11 @@ func TestAnnotated(t *testing.T) {
 		{"a finish reason that is a number", attr(semconv.GenAIResponseFinishReasons, []any{1}), none, semconv.GenAIResponseFinishReasons},
 
 		{"the order of a prompt", attr(semconv.PromptOrder, "both_last"), func(r *journal.Inference) { r.Order = journal.BothLast }, ""},
-		{"an order that nobody knows", attr(semconv.PromptOrder, "user_first"), none, semconv.PromptOrder},
+		{"an unknown order", attr(semconv.PromptOrder, "user_first"), none, semconv.PromptOrder},
 		{"an order that is a number", attr(semconv.PromptOrder, 1), none, semconv.PromptOrder},
 		{"no order", attr(semconv.PromptOrder, ""), none, semconv.PromptOrder},
 
-		{"an identity of a later version: nobody knows what the ids mean", attr(semconv.Identity, "tree", semconv.HashIDs, []any{1}, semconv.BlockSize, 512), none, semconv.Identity},
+		{"an identity of a later version: the meaning of the ids is unknown", attr(semconv.Identity, "tree", semconv.HashIDs, []any{1}, semconv.BlockSize, 512), none, semconv.Identity},
 		{"an identity that is not a word", attr(semconv.Identity, 1, semconv.HashIDs, []any{1}), none, semconv.Identity},
 	} {
 		t.Run(c.why, func(t *testing.T) {
@@ -483,7 +483,7 @@ func TestKinds(t *testing.T) {
 			Counts{Inferences: 1},
 		},
 		{
-			"a row that is damaged too: somebody annotated it", func(_ ptrace.Traces, s ptrace.Span) { s.Attributes().PutStr(semconv.Row, "x") },
+			"a row that is damaged, too: it was annotated", func(_ ptrace.Traces, s ptrace.Span) { s.Attributes().PutStr(semconv.Row, "x") },
 			inference(func(r *journal.Inference) { r.Identity = journal.None }),
 			Counts{Inferences: 1, Invalid: map[string]int64{semconv.Row: 1}},
 		},
@@ -537,7 +537,7 @@ func TestKinds(t *testing.T) {
 			Counts{Contents: 1},
 		},
 		{
-			"content is content, whatever else stands on it", func(_ ptrace.Traces, s ptrace.Span) {
+			"content is content, whatever other attributes it has", func(_ ptrace.Traces, s ptrace.Span) {
 				s.SetName(semconv.SpanContent)
 				s.Attributes().PutInt(semconv.Row, 4)
 				s.Attributes().PutStr(semconv.GenAIOperationName, "chat")
@@ -548,7 +548,7 @@ func TestKinds(t *testing.T) {
 			Counts{Contents: 1},
 		},
 		{
-			"content without cells stands in nobody's way", func(_ ptrace.Traces, s ptrace.Span) {
+			"content without cells has no effect", func(_ ptrace.Traces, s ptrace.Span) {
 				s.SetName(semconv.SpanContent)
 				s.Attributes().PutStr(semconv.Identity, "text")
 				s.Attributes().PutStr(semconv.Session, "00000000000000ff")

@@ -199,7 +199,7 @@ func passed(t *testing.T, rest string) string {
 	begin, end, skip := "", "", 0
 	switch {
 	case rest == "":
-		t.Fatal("more was given out than there is")
+		t.Fatal("more was returned than there is")
 	case strings.HasPrefix(rest, "//"):
 		begin, end = "//", "\n"
 	case strings.HasPrefix(rest, "#"):

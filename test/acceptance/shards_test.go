@@ -254,7 +254,7 @@ func TestAcceptanceShardKilled(t *testing.T) {
 	for _, line := range readLines[requestLine](t, filepath.Join(whole, "requests.jsonl")) {
 		of[line.Result.Row]++
 	}
-	equal(t, "rows of the run, once the shard has been gone on with", len(of), rows)
+	equal(t, "rows of the run, once the shard has been resumed", len(of), rows)
 	summary, err := os.ReadFile(filepath.Join(whole, "summary.json"))
 	if err != nil {
 		t.Fatal(err)

@@ -266,7 +266,7 @@ func TestChartHashKey(t *testing.T) {
 		t.Errorf("the key is not 64 hexadecimal digits (%v)", err)
 	}
 	if first == second {
-		t.Error("two releases have drawn one key")
+		t.Error("two releases have generated the same key")
 	}
 	if given := strings.Repeat("5eed", 16); key("hashKey: {value: "+given+"}") != given {
 		t.Error("the key that was given is not the secret's")
