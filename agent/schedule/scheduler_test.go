@@ -237,7 +237,7 @@ func TestSchedule(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 10, 10, 0}, {2, "past end", 20, 20, 0}, {3, "past end", 20, 20, 0}},
 		},
 		{
-			name:  "cancelled: what is held and what is unread is skipped, what is under way ends",
+			name:  "cancelled: held and unread rows are skipped, requests in flight end",
 			sim:   simulation{duration: slow, stopAt: 50 * time.Millisecond, cfg: Config{Slots: 2}},
 			items: []*Item{at(0, "a"), at(10, "a"), at(20, ""), at(30, ""), at(60, ""), at(70, "a")},
 			want: []event{
@@ -274,7 +274,7 @@ func TestSchedule(t *testing.T) {
 			},
 		},
 		{
-			name:  "closed loop: a turn is wanted when its slot became free, however long ago the turn before ended",
+			name:  "closed loop: a turn is intended for the time at which its slot became free, however long ago the turn before ended",
 			sim:   simulation{cfg: Config{ClosedLoop: true, Slots: 1}, duration: slow},
 			items: []*Item{at(0, "a"), at(0, "b"), at(0, "c"), at(0, "a")},
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 100, 100, 0}, {2, "sent", 200, 200, 0}, {3, "sent", 300, 300, 1}},
@@ -298,7 +298,7 @@ func TestSchedule(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 150, 150, 1}, {2, "past end", 200, 201, 0}},
 		},
 		{
-			name:  "turns that need what was carried are not sent after their session was closed",
+			name:  "turns that need carried replies are not sent after their session was closed",
 			sim:   simulation{cfg: Config{MaxSessions: 1, Carry: true}},
 			items: []*Item{at(0, "a"), at(50, "b"), at(100, "a"), at(150, "a")},
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 50, 50, 0}, {2, "session closed", 100, 100, 0}, {3, "session closed", 150, 150, 1}},
