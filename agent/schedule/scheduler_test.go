@@ -493,7 +493,7 @@ func TestPrefillSlots(t *testing.T) {
 		name string
 		sim  simulation
 		at   []int64 // when each row is sent
-		want []int64 // when it was to be
+		want []int64 // when it should be sent
 	}{
 		{"two at a time", simulation{cfg: Config{PrefillSlots: 2}, first: first}, []int64{0, 0, 30, 30, 60}, []int64{0, 0, 0, 0, 0}},
 		{"without a first token: the whole request", simulation{cfg: Config{PrefillSlots: 2}}, []int64{0, 0, 100, 100, 200}, []int64{0, 0, 0, 0, 0}},
@@ -525,7 +525,7 @@ func TestRisingCaps(t *testing.T) {
 		sim  simulation
 		rows []int
 		at   []int64 // when each row is sent
-		want []int64 // when it was to be
+		want []int64 // when it should be sent
 	}{
 		{"a closed loop", simulation{cfg: Config{Slots: 3, SlotsOver: over, ClosedLoop: true}}, make([]int, 7), []int64{0, 30, 60, 100, 130, 160, 200}, []int64{0, 30, 60, 100, 130, 160, 200}},
 		{"from a zero", simulation{cfg: Config{Zero: 7 * time.Millisecond, Slots: 3, SlotsOver: over, ClosedLoop: true}}, make([]int, 4), []int64{7, 37, 67, 107}, []int64{7, 37, 67, 107}},

@@ -305,7 +305,7 @@ func TestAnnotated(t *testing.T) {
 			l.SetSpanID([8]byte{8})
 		}, none, ""},
 
-		{"a client's link is to what made it ask", func(_ *testing.T, s ptrace.Span) {
+		{"a client's link points to what caused its request", func(_ *testing.T, s ptrace.Span) {
 			s.SetKind(ptrace.SpanKindClient)
 			s.SetParentSpanID(pcommon.NewSpanIDEmpty())
 			l := s.Links().AppendEmpty()
@@ -321,7 +321,7 @@ func TestAnnotated(t *testing.T) {
 		}, func(r *journal.Inference) {
 			r.Parent, r.Joined = journal.SpanID{}, mooncake.SpanRef{TraceID: [16]byte{9}, SpanID: [8]byte{8}}
 		}, ""},
-		{"one of several is of a batch", func(_ *testing.T, s ptrace.Span) {
+		{"one of several links belongs to a batch", func(_ *testing.T, s ptrace.Span) {
 			s.SetKind(ptrace.SpanKindServer)
 			s.SetParentSpanID(pcommon.NewSpanIDEmpty())
 			for i := range byte(2) {
@@ -359,7 +359,7 @@ func TestAnnotated(t *testing.T) {
 			r.Prompt = journal.Prompt{Identity: journal.Text, Chain: cells, MediaEnd: 256}
 		}, ""},
 		{"an image that ends within a cell", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsMedia, 255), none, semconv.CellsMedia},
-		{"an image that ends behind the text", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsMedia, 1<<20), none, semconv.CellsMedia},
+		{"an image that ends after the text", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsMedia, 1<<20), none, semconv.CellsMedia},
 		{"cells that were cut", attr(semconv.Identity, "text", semconv.Cells, raw[:len(raw)-8]), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.Cells},
 		{"cells that are text", attr(semconv.Identity, "text", semconv.Cells, "once upon a time"), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.Cells},
 		{"more cells than any text has", attr(semconv.Identity, "text", semconv.Cells, make([]byte, maxCells+8)), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.Cells},
@@ -570,7 +570,7 @@ func TestKinds(t *testing.T) {
 			Counts{Links: 1},
 		},
 		{
-			"a request that nobody annotated", func(_ ptrace.Traces, s ptrace.Span) {
+			"a request that was not annotated", func(_ ptrace.Traces, s ptrace.Span) {
 				a := s.Attributes()
 				a.PutStr(semconv.GenAIOperationName, "chat")
 				a.PutStr(semconv.GenAIRequestModel, "m1")
