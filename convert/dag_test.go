@@ -28,7 +28,7 @@ func TestBranchingFaults(t *testing.T) {
 		"nothing first":               {talk("a", `, "spawns": ["b"]`) + talk("b", `, "spawns": ["a"]`), 1, "nothing comes first"},
 		"forked twice":                {talk("a", `, "forks": ["c"]`) + talk("b", `, "forks": ["c"]`) + talk("c", ""), 2, "which line 1 does, too"},
 		"a fork in the middle":        {`{"session_id": "a", "turns": [{` + said + `, "forks": ["b"]}, {` + said + `}]}` + "\n" + talk("b", ""), 1, `"background": true`},
-		"a join behind the last turn": {talk("a", `, "spawns": [{"children": ["b"], "join_at": 7}]`) + talk("b", ""), 1, "turn 7 waits"},
+		"a join after the last turn": {talk("a", `, "spawns": [{"children": ["b"], "join_at": 7}]`) + talk("b", ""), 1, "turn 7 waits"},
 		"a join before":               {talk("a", `, "spawns": [{"children": ["b"], "join_at": 0}]`) + talk("b", ""), 1, "must be a later turn"},
 		"no turns":                    {`{"session_id": "a", "turns": []}`, 1, "turns"},
 		"no name":                     {`{"turns": [{` + said + `}]}`, 1, "session_id"},

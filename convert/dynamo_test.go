@@ -166,7 +166,7 @@ func TestDetectTelemetry(t *testing.T) {
 		want         convert.Format
 	}{
 		{"spans", `{"resourceSpans":[{"resource":{"attr`, convert.OTLP},
-		{"logs behind a byte order mark", "\xef\xbb\xbf" + ` {"resourceLogs":`, convert.OTLP},
+		{"logs after a byte order mark", "\xef\xbb\xbf" + ` {"resourceLogs":`, convert.OTLP},
 		{"metrics first", `{"resourceMetrics":[]}`, convert.OTLP},
 		{"profiles first", `{"resourceProfiles":[]}`, convert.OTLP},
 		{"a record", record("a", epoch, 1, 64, "", nil), convert.Dynamo},

@@ -82,7 +82,7 @@ func eventsOf(b []byte) (events []string, end error) {
 		frame := frames[0]
 		start := offset
 		if offset += len(frame); len(frame) == 0 {
-			continue // nothing behind the last zero
+			continue // nothing after the last zero
 		}
 		broken := func() {
 			if badEnd = offset; bad < 0 {

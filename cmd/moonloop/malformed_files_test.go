@@ -82,7 +82,7 @@ func TestMalformedFiles(t *testing.T) {
 	for _, c := range []struct{ name, text string }{
 		{"empty: refused", ""},
 		{"only blank lines: refused", "\n \n\r\n\t\n"},
-		{"blank lines behind the first look: refused", strings.Repeat("\n", 10_000)},
+		{"blank lines after the first look: refused", strings.Repeat("\n", 10_000)},
 		{"a JSON array: accepted with a notice", `[{"timestamp":0,"input_length":6}]`},
 		{"indented JSON: accepted with a notice", "{\n  \"timestamp\": 0,\n  \"input_length\": 6\n}\n"},
 		{"CSV: accepted with a notice", "timestamp,input_length\n0,6\n"},

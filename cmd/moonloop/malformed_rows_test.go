@@ -73,7 +73,7 @@ func TestMalformedRows(t *testing.T) {
 		{"null as row: refused", `null`},
 		{"an empty object: refused", `{}`},
 		{"two objects on a line: accepted with a notice", `{"timestamp":1,"input_length":600}{"timestamp":2,"input_length":600}`},
-		{"text behind the object: refused", `{"timestamp":1,"input_length":600} xyzzy`},
+		{"text after the object: refused", `{"timestamp":1,"input_length":600} xyzzy`},
 		{"a trailing comma: accepted with a notice", `{"timestamp":1,"input_length":600,}`},
 		{"a comma between lines: accepted", `{"timestamp":1,"input_length":600},`},
 		{"a comment that does not end: refused", `/* xyzzy`},

@@ -113,7 +113,7 @@ func TestMalformedSidecars(t *testing.T) {
 		{"an unknown time unit: refused", `{"schema":1,"time_unit":"h"}`, both},
 		{"an invalid time base: refused", `{"schema":1,"time_base":"yesterday"}`, both},
 		{"a negative count: refused", `{"schema":1,"dropped":[{"what":"rows","reason":"x","count":-1}]}`, both},
-		{"junk behind it: refused", `{"schema":1} xyzzy`, both},
+		{"junk after it: refused", `{"schema":1} xyzzy`, both},
 		{"huge: refused", `{"schema":1,"tool":"` + strings.Repeat("x", 17<<20) + `"}`, both},
 		{"rows that are missing: inspect refuses", `{"schema":1,"rows":2}`, both},
 		{"an unknown key: accepted", `{"schema":1,"future":true}`, both},

@@ -75,7 +75,7 @@ func TestLayouts(t *testing.T) {
 		{"text behind", "{\"a\":1} x\n{}", []found{{`{"a":1}`, 1, 0}, {"x", 1, Shares}, {"{}", 2, 0}}},
 		{"a slash", "/x\n{}\n/", []found{{"/x", 1, 0}, {"{}", 2, 0}, {"/", 3, 0}}},
 		{"cut in a string", "{\"a\":\"x\n{\"b\":2}", []found{{`{"a":"x`, 1, 0}, {`{"b":2}`, 2, 0}}},
-		{"cut behind a key", "{\"a\":1,\n{\"b\":2}\n{\"c\":3}", []found{{"{\"a\":1,\n", 1, Spans}, {`{"b":2}`, 2, 0}, {`{"c":3}`, 3, 0}}},
+		{"cut after a key", "{\"a\":1,\n{\"b\":2}\n{\"c\":3}", []found{{"{\"a\":1,\n", 1, Spans}, {`{"b":2}`, 2, 0}, {`{"c":3}`, 3, 0}}},
 		{"cut in a list", "{\"a\":[1,\n{\"b\":2}\n{\"c\":3}\n", []found{{"{\"a\":[1,\n", 1, Spans}, {`{"b":2}`, 2, 0}, {`{"c":3}`, 3, 0}}},
 		{"cut in a list before the last one", "{\"a\":[1,\n{\"b\":2}\n", []found{{"{\"a\":[1,\n", 1, Spans}, {`{"b":2}`, 2, 0}}},
 		{"cut within lines", "{\n \"a\": \"x\n \"b\": {\n }\n}\n{\n}\n", []found{{"{\n \"a\": \"x", 1, Spans}, {"{\n}", 6, Spans}}},
@@ -116,7 +116,7 @@ func TestWhatDoesNotEnd(t *testing.T) {
 		{"a long comment in an object", strings.NewReader("[{},\n{/*" + strings.Repeat("x", 200_000)), 1, 2, ErrLongRow.Error()},
 		{"a source", io.MultiReader(strings.NewReader("{}\n{"), iotest.ErrReader(broken)), 1, 2, "broken"},
 		{"a source within an array", io.MultiReader(strings.NewReader("[{}\n,"), iotest.ErrReader(broken)), 1, 2, "broken"},
-		{"a source behind a slash", io.MultiReader(strings.NewReader("[{}\n/"), iotest.ErrReader(broken)), 1, 2, "broken"},
+		{"a source after a slash", io.MultiReader(strings.NewReader("[{}\n/"), iotest.ErrReader(broken)), 1, 2, "broken"},
 		{"deep brackets", strings.NewReader(`{"a":` + deep + "\n{}\n" + deep + "\n{}"), 4, 4, "EOF"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
