@@ -51,7 +51,7 @@ func TestMalformedFlags(t *testing.T) {
 		"a start of NaN: refused":                              replay + "--start NaN",
 		"a start beyond any clock: refused":                    replay + "--start 1e300",
 		"an end before the start: refused":                     replay + "--start 10 --end 5",
-		"a window after the trace: refused":                   replay + "--start 1h",
+		"a window after the trace: refused":                    replay + "--start 1h",
 		"seed -1: refused":                                     replay + "--seed -1",
 		"goodput goal 2: refused":                              replay + "--slo ttft=1s --goodput-goal 2",
 		"goodput goal without a level: refused":                replay + "--goodput-goal 0.5",
