@@ -308,12 +308,12 @@ func TestSettings(t *testing.T) {
 		{
 			"nobody there",
 			map[string]string{"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},
-			"http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused; does the server run, and is AWS_ENDPOINT_URL_S3 its address, as seen from here?",
+			"http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused; is the server running, and is AWS_ENDPOINT_URL_S3 its address, as seen from here?",
 		},
 		{
 			"no such host",
 			map[string]string{"AWS_ENDPOINT_URL_S3": "", "AWS_ENDPOINT_URL": "http://store.invalid", "AWS_MAX_ATTEMPTS": "1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},
-			"does the server run, and is AWS_ENDPOINT_URL its address",
+			"is the server running, and is AWS_ENDPOINT_URL its address",
 		},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
