@@ -67,7 +67,7 @@ type Record struct {
 	FinishReason string  `json:"finish_reason,omitempty"`
 	Outcome      Outcome `json:"outcome"`
 	Fault        Fault   `json:"fault,omitempty"` // the fault that was chosen for the request, whether or not it took effect
-	// Error says why the request was rejected; no text of the request.
+	// Error says why the request was rejected, without text of the request.
 	Error string `json:"error,omitempty"`
 
 	Body []byte `json:"body,omitempty"` // with [Recording].Bodies
