@@ -306,7 +306,7 @@ func (r *Report) clientLines() (b block) {
 
 	b.when(len(machine) > 0, "%s", strings.Join(machine, "; "))
 	b.when(len(streams) > 0, "%s", strings.Join(streams, "; "))
-	b.when(connections.WireLate > 0, "%v of %v requests were answered before the time of their last byte was recorded:  "+
+	b.when(connections.WireLate > 0, "%v of %v requests were answered before the time of their last byte was recorded: "+
 		"no figure from the wire includes them", connections.WireLate, connections.Requests)
 	return b
 }

@@ -313,14 +313,14 @@ func (s *searchState) resume(name string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("the search cannot continue:  %w", err)
+		return fmt.Errorf("the search cannot continue: %w", err)
 	}
 	var before searchState
 	if err = json.Unmarshal(text, &before); err == nil && before.Schema != s.Schema {
 		err = fmt.Errorf("its schema is %d, not %d", before.Schema, s.Schema)
 	}
 	if err != nil {
-		return hintError{fmt.Errorf("the search cannot continue:  %s is not the file of a search: %w", name, err), "name another folder with --out"}
+		return hintError{fmt.Errorf("the search cannot continue: %s is not the file of a search: %w", name, err), "name another folder with --out"}
 	}
 	if s.Question.Seed == 0 {
 		s.Question.Seed = before.Question.Seed
