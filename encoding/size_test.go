@@ -192,7 +192,7 @@ func conversations(t *testing.T) (rows []*mooncake.Row) {
 	}
 }
 
-// groups returns the rows of each conversation: those that share their first block below what all begin with.
+// groups returns the rows of each conversation: those that share their first block after the common beginning.
 func groups(rows []*mooncake.Row) map[uint64][]int {
 	talks := map[uint64][]int{}
 	for i, row := range rows {
