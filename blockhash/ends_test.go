@@ -116,7 +116,7 @@ func TestEndsAreBounded(t *testing.T) {
 		t.Errorf("%d ends, want %d: %v", len(chain.Ends), blockhash.MaxEnds, chain.Validate())
 	}
 	if _, ok := h.End(); !ok {
-		t.Error("no end of a reply behind more messages than have ends")
+		t.Error("no end of a reply after more messages than have ends")
 	}
 	h.Reset()
 	h.Role("user")

@@ -155,7 +155,7 @@ func TestTelemetryRefuses(t *testing.T) {
 		var traces []*trace
 		_, err := convert.Convert(t.Context(), convert.Options{Format: c.format}, memory(&traces), source("f", c.content))
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: error %v, want it to hold %q", c.reason, err, c.want)
+			t.Errorf("%s: error %v, want it to contain %q", c.reason, err, c.want)
 		}
 	}
 }

@@ -85,7 +85,7 @@ func TestPublicRefuses(t *testing.T) {
 	} {
 		_, err := Convert(t.Context(), c.opt, writeTo(io.Discard).sink, text("f", c.content))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want it to hold %q", c.reason, err, c.want)
+			t.Errorf("%s: error %v, want it to contain %q", c.reason, err, c.want)
 			continue
 		}
 		if strings.Contains(err.Error(), secret) {
@@ -175,7 +175,7 @@ func TestConvertDetects(t *testing.T) {
 		_, err := Convert(t.Context(), c.opt, w.sink, file("f", c.first), file("g", strings.NewReader(join(azureHeader, azureRow))))
 		switch {
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s: error %v, want it to hold %q", c.reason, err, c.want)
+			t.Errorf("%s: error %v, want it to contain %q", c.reason, err, c.want)
 		case c.want == "" && (err != nil || w.meta.Rows != c.rows):
 			t.Errorf("%s: error %v, sidecar %+v, want %d rows", c.reason, err, w.meta, c.rows)
 		}

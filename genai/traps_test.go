@@ -54,7 +54,7 @@ func TestPrecedence(t *testing.T) {
 		"gen_ai.request.model": strings.Repeat("m", 257), "llm.request.model": "m", "gen_ai.response.id": "a\xffb",
 	})
 	if rec.InputTokens != n(5) {
-		t.Errorf("%v input tokens: what cannot be read does not stand in the way of what can", rec.InputTokens)
+		t.Errorf("%v input tokens: what cannot be read must not affect what can", rec.InputTokens)
 	}
 	if rec.RequestModel != "m" {
 		t.Errorf("model %q: an overlong value does not count", rec.RequestModel)

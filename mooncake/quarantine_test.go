@@ -31,7 +31,7 @@ func TestQuarantineKeepsRowsAsTheyWere(t *testing.T) {
 		t.Fatalf("%d rows, line %d, error %v, want the good rows", len(rows), r.Line(), err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the file is there before it is complete: %v", err)
+		t.Errorf("the file exists before it is complete: %v", err)
 	}
 	if err := q.Commit(); err != nil {
 		t.Fatal(err)

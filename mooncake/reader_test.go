@@ -177,7 +177,7 @@ func TestRefusedRows(t *testing.T) {
 				t.Fatalf("error %v, want a RowError", err)
 			}
 			if !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %q\nwant it to hold %q", err, test.want)
+				t.Errorf("error %q\nwant it to contain %q", err, test.want)
 			}
 			if strings.Contains(err.Error(), secret) {
 				t.Errorf("the error repeats what could be prompt text: %q", err)
@@ -247,7 +247,7 @@ func TestLayouts(t *testing.T) {
 			}
 			for _, want := range append(test.notices, "spread over several lines: read as if on a line by itself") {
 				if !strings.Contains(texts, want) {
-					t.Errorf("notices %q, want one that holds %q", texts, want)
+					t.Errorf("notices %q, want one that contains %q", texts, want)
 				}
 			}
 			if _, _, err := read(test.in, ReaderOptions{Strict: true}); err == nil {
@@ -271,7 +271,7 @@ func TestStrict(t *testing.T) {
 			}
 			_, _, err := read(test.in, ReaderOptions{Name: "t", Strict: true})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("strict: error %v\nwant it to hold %q", err, test.want)
+				t.Errorf("strict: error %v\nwant it to contain %q", err, test.want)
 			}
 		})
 	}
@@ -287,7 +287,7 @@ func TestWrongBlockSizeIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := r.Notices(); len(n) != 1 || !strings.Contains(n[0].Text, test.want) {
-			t.Errorf("notices %v, want one that holds %q", n, test.want)
+			t.Errorf("notices %v, want one that contains %q", n, test.want)
 		}
 	}
 }

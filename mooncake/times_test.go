@@ -95,7 +95,7 @@ func TestTimestampsOfTwoKinds(t *testing.T) {
 		{[]string{`1e300`}, "must be a finite number of milliseconds"},
 	} {
 		if _, _, err := stampsOf(ReaderOptions{}, test.values...); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%v: error %v\nwant it to hold %q", test.values, err, test.want)
+			t.Errorf("%v: error %v\nwant it to contain %q", test.values, err, test.want)
 		}
 	}
 }

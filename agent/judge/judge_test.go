@@ -27,7 +27,7 @@ func TestEveryValueHasOneClass(t *testing.T) {
 	for i := range rules {
 		r := &rules[i]
 		if seen[r.metric] || r.meaning() == "" || !(0 <= r.note && r.note <= r.valid && r.valid <= r.invalid) {
-			t.Errorf("rule %s: note %v, valid %v, invalid %v, or it is there twice", r.metric, r.note, r.valid, r.invalid)
+			t.Errorf("rule %s: note %v, valid %v, invalid %v, or it occurs twice", r.metric, r.note, r.valid, r.invalid)
 		}
 		seen[r.metric] = true
 		monotone := func(a, b float64) bool {

@@ -227,7 +227,7 @@ func TestArrivalsOfShards(t *testing.T) {
 		maps.Copy(parts, part)
 	}
 	if diff := cmp.Diff(whole, parts); diff != "" {
-		t.Errorf("the shards' schedule is another one (-whole +shards):\n%s", diff)
+		t.Errorf("the shards' schedule is different (-whole +shards):\n%s", diff)
 	}
 }
 

@@ -163,7 +163,7 @@ func TestGraphShards(t *testing.T) {
 			here[it.Index], seen[it.Index] = it, true
 			for _, before := range it.After {
 				if here[before] == nil {
-					t.Errorf("shard %d: row %d waits for row %d, which is not there", shard, it.Index, before)
+					t.Errorf("shard %d: row %d waits for row %d, which does not exist", shard, it.Index, before)
 				}
 			}
 		}

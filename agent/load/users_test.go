@@ -77,7 +77,7 @@ func TestUsersOfShards(t *testing.T) {
 		maps.Copy(parts, offsets(Options{Shard: i, Shards: 3}))
 	}
 	if diff := cmp.Diff(whole, parts); diff != "" {
-		t.Errorf("the shards' schedule is another one (-whole +shards):\n%s", diff)
+		t.Errorf("the shards' schedule is different (-whole +shards):\n%s", diff)
 	}
 }
 

@@ -55,7 +55,7 @@ func FuzzCleaned(f *testing.F) {
 			for i := 0; i+echoRun <= len(part); i++ {
 				run := part[i : i+echoRun]
 				if !isWord([]byte(run)) && strings.Contains(body, run) && strings.Contains(printable(message, 4*maxMessage), run) {
-					t.Fatalf("%q still stands in %q", run, got)
+					t.Fatalf("%q is still in %q", run, got)
 				}
 			}
 		}

@@ -86,7 +86,7 @@ func TestRequestSpan(t *testing.T) {
 		}
 		for key := range resource {
 			if key == "process.command_args" || key == "process.command_line" || key == "process.owner" {
-				t.Errorf("resource holds %s, which may hold secrets", key)
+				t.Errorf("resource contains %s, which may contain secrets", key)
 			}
 		}
 		ref := sp.Ref()

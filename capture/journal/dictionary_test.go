@@ -374,7 +374,7 @@ func TestHostileDictionary(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.what, err, c.want)
 		}
 		if len(records) != 2 || len(damage) != 1 || torn != (Torn{}) {
-			t.Errorf("%s: %d records, damage %v, torn %v; want the record before and the dictionary behind", c.what, len(records), damage, torn)
+			t.Errorf("%s: %d records, damage %v, torn %v; want the record before and the dictionary after it", c.what, len(records), damage, torn)
 		}
 	}
 	alone := slices.Concat(head, u(2), list(1, 1, same(1, 0)))

@@ -222,7 +222,7 @@ func FuzzDamage(f *testing.F) {
 		}
 		rest := int64(len(b)) - read - lost - r.Torn().Bytes
 		if rest < -1 || rest > int64(zeros) {
-			t.Fatalf("%d bytes: %d read, %d damaged, %d torn, of %d zeros that nothing stands before: %d are not accounted for",
+			t.Fatalf("%d bytes: %d read, %d damaged, %d torn, of %d zeros that follow nothing: %d are not accounted for",
 				len(b), read, lost, r.Torn().Bytes, zeros, rest)
 		}
 	})

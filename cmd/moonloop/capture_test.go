@@ -229,7 +229,7 @@ func TestCaptureProduction(t *testing.T) {
 			t.Fatal(err)
 		}
 		if search.In(content) {
-			t.Errorf("%s holds text of prompts", entry.Name())
+			t.Errorf("%s contains text of prompts", entry.Name())
 		}
 	}
 	if len(left) != 2 {

@@ -86,7 +86,7 @@ func TestNextProcessGoesOn(t *testing.T) {
 			t.Cleanup(func() {
 				for _, name := range []string{next, trace, pending} {
 					if exists(name) {
-						t.Errorf("%s is still there", name)
+						t.Errorf("%s still exists", name)
 					}
 				}
 			})

@@ -165,7 +165,7 @@ func FuzzReader(f *testing.F) {
 		last := int64(0)
 		got, err := readAll(r, func() {
 			if r.Line < last || len(r.Raw) < len(bytes.TrimRight(r.Text, " \t\r\n")) {
-				t.Fatalf("line %d behind line %d, text %q of %q", r.Line, last, r.Text, r.Raw)
+				t.Fatalf("line %d after line %d, text %q of %q", r.Line, last, r.Text, r.Raw)
 			}
 			last = r.Line
 			for i, c := range r.Text {

@@ -79,10 +79,10 @@ func TestStore(t *testing.T) {
 		t.Errorf("removed twice: %v", err)
 	}
 	if _, err := s.Open(ctx, "s3://bucket/day"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "s3://bucket/day") {
-		t.Errorf("an object that is not there: %v", err)
+		t.Errorf("an object that does not exist: %v", err)
 	}
 	if _, err := s.Open(ctx, "s3://elsewhere/day"); err == nil || !strings.Contains(err.Error(), "s3://elsewhere/day") {
-		t.Errorf("a bucket that is not there: %v", err)
+		t.Errorf("a bucket that does not exist: %v", err)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestGoogle(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Put(t.Context(), "gs://bucket/day/a", name, false); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("an object that is there: %v", err)
+		t.Errorf("an object that exists: %v", err)
 	}
 	if err := s.Put(t.Context(), "gs://bucket/day/a", name, true); err != nil {
 		t.Errorf("replaced: %v", err)

@@ -355,7 +355,7 @@ func TestDoubtfulUsage(t *testing.T) {
 	counts := newAnnotator(t, annotate.Config{}).Traces(td)
 	for name := range span.Attributes().All() {
 		if strings.HasPrefix(name, "gen_ai.usage.") {
-			t.Errorf("%s is still there", name)
+			t.Errorf("%s still exists", name)
 		}
 	}
 	if counts.Dropped[annotate.ReasonUsageDoubtful] != 1 || counts.WithoutTokens != 1 {

@@ -110,7 +110,7 @@ func TestGuardedListener(t *testing.T) {
 	}
 	for _, what := range []string{token, secret, "refused"} {
 		if bytes.Contains(written, []byte(what)) {
-			t.Errorf("log, journal or trace holds %q", what)
+			t.Errorf("log, journal or trace contains %q", what)
 		}
 	}
 	if !bytes.Contains(written, []byte("taken")) {

@@ -196,7 +196,7 @@ func checkNotes(t *testing.T, notes string, objects []runtime.Object) {
 	kinds := map[string]string{"service/": "Service/", "cronjob/": "CronJob/", "job-name=": "Job/", "config map ": "ConfigMap/"}
 	for _, match := range regexp.MustCompile(`(service/|cronjob/|job-name=|config map )(test-[a-z0-9-]+)`).FindAllStringSubmatch(notes, -1) {
 		if name := kinds[match[1]] + match[2]; !slices.Contains(ids(objects), name) {
-			t.Errorf("the notes name %s, which is not there: %v", name, ids(objects))
+			t.Errorf("the notes name %s, which does not exist: %v", name, ids(objects))
 		}
 	}
 }
