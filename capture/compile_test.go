@@ -408,7 +408,7 @@ func TestErrors(t *testing.T) {
 		{"no journal", Options{}, memory{}.sink, FileSource("/nowhere/j"), "no such file"},
 		{"another file", Options{}, memory{}.sink, buffer("j", []byte("text")), "not a journal"},
 		{"a sink that fails", Options{}, func(Partition) (TraceWriter, error) { return nil, broken }, one, "production cannot be started: disk full"},
-		{"a folder that is not there", Options{}, Files("/nowhere/t.jsonl"), one, "production cannot be started: trace file cannot be created"},
+		{"a folder that does not exist", Options{}, Files("/nowhere/t.jsonl"), one, "production cannot be started: trace file cannot be created"},
 		{"options", Options{Replays: "all"}, memory{}.sink, one, "replays"},
 		{"options", Options{Format: "csv"}, memory{}.sink, one, "format"},
 		{"options", Options{MissingTokens: "guess"}, memory{}.sink, one, "missing tokens"},

@@ -142,7 +142,7 @@ func TestTelemetryRefuses(t *testing.T) {
 		{"cut off in the middle", convert.OTLP, spans + "\n{\"resourceSpans\":[{\n" + spans, "f:2: the JSON object does not end; the file may be cut off"},
 		{"cut off at the end", convert.OTLP, spans + "\n{\"resourceSpans\":[{\"x\":\"" + secret, "1 lines: the last one is incomplete"},
 		{"an end that is not JSON", convert.OTLP, spans + "\n{\"resourceSpans\":x", "f:2: is not valid JSON at byte 18"},
-		{"text behind", convert.OTLP, spans + " x", "f:1: is not valid JSON at byte 1"},
+		{"text after it", convert.OTLP, spans + " x", "f:1: is not valid JSON at byte 1"},
 		{"an array", convert.OTLP, "[[]]", "f:1: the line must be a JSON object"},
 		{"another object", convert.OTLP, `{"messages":"` + secret + `"}`, "f:1: the line is not an OTLP request"},
 		{"a wrong type", convert.OTLP, `{"resourceSpans":"` + secret + `"}`, "f:1: resourceSpans: is not an OTLP request of spans"},

@@ -158,7 +158,7 @@ func TestConvertDetects(t *testing.T) {
 		want   string // of the error
 	}{
 		{"Azure", strings.NewReader(join(azureHeader, azureRow)), Options{}, 2, ""},
-		{"Azure, behind what a buffer holds", io.MultiReader(strings.NewReader(join(azureHeader)), strings.NewReader(strings.Repeat(azureRow+"\n", 5000))), Options{}, 5001, ""},
+		{"Azure, beyond what a buffer holds", io.MultiReader(strings.NewReader(join(azureHeader)), strings.NewReader(strings.Repeat(azureRow+"\n", 5000))), Options{}, 5001, ""},
 		{"Bailian", strings.NewReader(join(bailianRow(1, 16, 1))), Options{}, 0, "g:1: is not valid JSON"},
 		{"OTLP", strings.NewReader(`{"resourceSpans":[]}`), Options{}, 0, "g:1: is not valid JSON"},
 		{"Mooncake", strings.NewReader(`{"timestamp": 0, "input_length": 1, "output_length": 1}`), Options{}, 0, "f is a Mooncake trace already"},

@@ -120,7 +120,7 @@ func TestShapesOfContent(t *testing.T) {
 			genai.ExtentComplete, brief + hi,
 		},
 		{
-			"Azure, cut: what follows the cut stands after a hole",
+			"Azure, cut: what follows the cut is after a hole",
 			attrs{},
 			[]event{
 				{"gen_ai.system.message", 0, attrs{"gen_ai.event.content": `{"role":"system","content":"Be brief`}},
@@ -155,9 +155,9 @@ func TestShapesOfContent(t *testing.T) {
 		},
 		{"a list in a list of parts", attrs{"gen_ai.input.messages": `[{"role":"user","content":["hi",["you there"]]}]`}, nil, genai.ExtentGaps, hi},
 		{"the name of a prompt is not a prompt", attrs{"gen_ai.prompt.name": "greeting", "gen_ai.prompt.version": "of last summer"}, nil, genai.ExtentNone, ""},
-		{"an image that is not there ends what is known", attrs{"gen_ai.input.messages": image("__REDACTED__")}, nil, genai.ExtentCut, untilImage},
+		{"a missing image ends what is known", attrs{"gen_ai.input.messages": image("__REDACTED__")}, nil, genai.ExtentCut, untilImage},
 		{"one without bytes", attrs{"gen_ai.input.messages": image("data:image/png;base64,")}, nil, genai.ExtentCut, untilImage},
-		{"one of which the beginning is there", attrs{"gen_ai.input.messages": image("data:image/png;base64,iVBORw0KGgo...")}, nil, genai.ExtentCut, untilImage},
+		{"an image with only its beginning", attrs{"gen_ai.input.messages": image("data:image/png;base64,iVBORw0KGgo...")}, nil, genai.ExtentCut, untilImage},
 		{"a word for it", attrs{"gen_ai.input.messages": image("<image omitted>")}, nil, genai.ExtentCut, untilImage},
 		{"a blob without content", attrs{"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"text","content":"hi"},{"type":"blob","modality":"image","mime_type":"image/png"}]}]`}, nil, genai.ExtentCut, hi},
 		{"a file of which the name is known", attrs{"gen_ai.input.messages": `[{"role":"user","content":[{"type":"text","text":"hi"},{"type":"file","file":{"filename":"a.pdf"}}]}]`}, nil, genai.ExtentCut, hi},

@@ -145,7 +145,7 @@ func TestArrivals(t *testing.T) {
 			want: []got{{1, 0, true}, {0, 100 * ms, true}},
 		},
 		{
-			name: "the window is of the trace's time", opt: Options{Start: 10 * ms, End: 20 * ms},
+			name: "the window is in the trace's time", opt: Options{Start: 10 * ms, End: 20 * ms},
 			lines: []string{at(100), at(109), at(110), at(120), at(121)},
 			want:  []got{{2, 0, true}, {3, 100 * ms, true}},
 		},

@@ -63,7 +63,7 @@ func TestLoop(t *testing.T) {
 			want: []string{"0 0s [5 7]", "1 0s [5 6]", "2 0s [5 7]", "3 0s [5 6]"},
 		},
 		{
-			name: "a limit is of all passes", opt: Options{Loop: Loop{Passes: 3}, MaxRows: 3}, lines: blocks,
+			name: "a limit counts all passes", opt: Options{Loop: Loop{Passes: 3}, MaxRows: 3}, lines: blocks,
 			want: []string{"0 0s [5 7]", "1 30ms [5 6]", "2 60ms [5 7]"},
 		},
 		{

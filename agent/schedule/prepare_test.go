@@ -56,7 +56,7 @@ func TestPrepare(t *testing.T) {
 			},
 		},
 		{
-			name:  "a later turn, if its instant lies ahead when the turn before ends",
+			name:  "a later turn, if its instant is still ahead when the previous turn ends",
 			sim:   simulation{cfg: Config{Prepare: 8 * ms}, duration: slow},
 			items: []*Item{at(0, "a"), at(300, "a"), after(3, 300, "a"), at(350, "a")},
 			want: []event{

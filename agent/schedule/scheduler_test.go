@@ -531,7 +531,7 @@ func TestRisingCaps(t *testing.T) {
 		{"from a zero", simulation{cfg: Config{Zero: 7 * time.Millisecond, Slots: 3, SlotsOver: over, ClosedLoop: true}}, make([]int, 4), []int64{7, 37, 67, 107}, []int64{7, 37, 67, 107}},
 		{"a burst under a cap", simulation{cfg: Config{Slots: 3, SlotsOver: over}}, make([]int, 4), []int64{0, 30, 60, 100}, make([]int64, 4)},
 		{"a row that is due as its slot opens does not wait", simulation{cfg: Config{Slots: 3, SlotsOver: over}}, []int{0, 30, 40, 60}, []int64{0, 30, 60, 100}, []int64{0, 30, 40, 60}},
-		{"one slot is there at once", simulation{cfg: Config{Slots: 1, SlotsOver: time.Hour}}, make([]int, 2), []int64{0, 100}, make([]int64, 2)},
+		{"one slot is available at once", simulation{cfg: Config{Slots: 1, SlotsOver: time.Hour}}, make([]int, 2), []int64{0, 100}, make([]int64, 2)},
 		{"prefills", simulation{cfg: Config{PrefillSlots: 3, PrefillSlotsOver: 40 * time.Millisecond}, first: first}, make([]int, 6), []int64{0, 20, 30, 40, 50, 60}, make([]int64, 6)},
 		{"both", simulation{cfg: Config{Slots: 3, SlotsOver: over, PrefillSlots: 2, PrefillSlotsOver: 10 * time.Millisecond}, first: first}, make([]int, 4), []int64{0, 30, 60, 100}, make([]int64, 4)},
 		{"past the end of the run", simulation{cfg: Config{Slots: 3, SlotsOver: time.Hour, Until: 150 * time.Millisecond}}, make([]int, 4), []int64{0, 100, 200, 200}, make([]int64, 4)},

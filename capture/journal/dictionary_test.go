@@ -339,7 +339,7 @@ func TestHostileDictionary(t *testing.T) {
 		{"fewer values than the list says", "ends within", list(3, 1, same(2, 0)), 2},
 		{"a stretch of no values", "another number of values than it states", list(1, 1, same(0, 0)), 2},
 		{"the largest stretch", "another number of values than it states", list(1, 1, u(1<<64-1)), 2},
-		{"values wider than there are", "list is too long", list(1, 9, added(1, "123456789")), 2},
+		{"values wider than the limit", "list is too long", list(1, 9, added(1, "123456789")), 2},
 		{"new values that are missing", "ends within", list(2, 8, added(2, "0123456789")), 2},
 		{"a dictionary that is too large", "too many values", list(maxValues, 0, zeros), 2},
 		{"a first number beyond any", "too many values", list(1, 1, same(1, 0)), maxValues + 1},

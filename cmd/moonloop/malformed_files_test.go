@@ -110,7 +110,7 @@ func TestMalformedFiles(t *testing.T) {
 		{"gzip without its sum: refused", gz[:len(gz)-8]},
 		{"gzip with a flipped bit: refused", string(flipped)},
 		{"gzip, its first bytes only: refused", "\x1f\x8b\x08\x00"},
-		{"junk behind gzip: refused", gzipped(t, rowOfSix) + "xyzzy xyzzy xyzzy"},
+		{"junk after gzip: refused", gzipped(t, rowOfSix) + "xyzzy xyzzy xyzzy"},
 		{"cut zstd: refused", zst[:len(zst)/2]},
 		{"zstd, its first bytes only: refused", zst[:5]},
 		{"cut bzip2: refused", bzipped(t)[:60]},

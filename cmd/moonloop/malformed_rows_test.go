@@ -82,7 +82,7 @@ func TestMalformedRows(t *testing.T) {
 		{"dots for what is left out: refused", `{"timestamp":1,"input_length":600,...}`},
 		{"an error on the third line of a row: refused", "{\n  \"timestamp\": 1,\n  \"input_length\": -600.5\n}"},
 		{"a row cut in a list: refused", "{\"timestamp\":1,\"hash_ids\":[0,\n{\"timestamp\":2,\"input_length\":600}"},
-		{"seconds behind milliseconds: refused", `{"timestamp":1795273445000,"input_length":600}`},
+		{"seconds after milliseconds: refused", `{"timestamp":1795273445000,"input_length":600}`},
 		{"names of another tool: refused", `{"arrival_time":1,"prompt_tokens":600,"completion_tokens":1}`},
 		{"single quotes: refused", `{'timestamp':1,'input_length':600}`},
 		{"a comment: accepted with a notice", `// xyzzy`},

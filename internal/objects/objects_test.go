@@ -306,7 +306,7 @@ func TestSettings(t *testing.T) {
 		},
 		{"no number", map[string]string{"AWS_MAX_ATTEMPTS": "many"}, `AWS_MAX_ATTEMPTS is "many"`},
 		{
-			"nobody there",
+			"no server there",
 			map[string]string{"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},
 			"http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused; is the server running, and is AWS_ENDPOINT_URL_S3 its address, as seen from here?",
 		},

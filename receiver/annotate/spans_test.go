@@ -236,7 +236,7 @@ func TestSpan(t *testing.T) {
 			want: attributes{semconv.Session: key.Session("sess-A")},
 		},
 		{
-			reason: "a session that is there stays", in: attributes{"session.id": "sess-A", semconv.Session: "0123456789abcdef"},
+			reason: "an existing session stays", in: attributes{"session.id": "sess-A", semconv.Session: "0123456789abcdef"},
 			want: attributes{},
 		},
 		{

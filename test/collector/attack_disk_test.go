@@ -83,7 +83,7 @@ var disasters = []disaster{
 		strike: fill, lift: empty, metric: "exporter_enqueue_failed_spans", log: "no space left on device", mayLose: true,
 	},
 	{
-		name: "full, with a queue elsewhere", reason: "the queue takes what cannot be written, and holds it until there is room", config: documented,
+		name: "full, with a queue elsewhere", reason: "the queue accepts what cannot be written, and keeps it until there is room", config: documented,
 		strike: fill, lift: empty, metric: failedWrites + "no_space", log: cannot, todo: "make room",
 	},
 	{
