@@ -29,7 +29,7 @@ func NewTournament[S any](sources []S, head func(S) (first uint64, ok bool), bef
 	t := &Tournament[S]{sources: sources, head: head, before: before, losers: make([]entrant, n)}
 	winners := make([]entrant, 2*n) // of the match at each place; the leaves are the sources
 	for i := range sources {
-		winners[n+i] = t.entrant(int32(i)) //nolint:gosec // fewer than a process has files
+		winners[n+i] = t.entrant(int32(i))
 	}
 	for at := n - 1; at > 0; at-- {
 		winner, loser := winners[2*at], winners[2*at+1]
