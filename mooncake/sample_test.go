@@ -124,7 +124,7 @@ func TestTrunkList(t *testing.T) {
 		"use a newer program":   `{"schema": 2, "share": 0.1}`,
 		"share 1 must be":       `{"schema": 1, "share": 1}`,
 		`domain "xyz" must be`:  `{"schema": 1, "share": 0.1, "domains": [{"domain": "xyz"}]}`,
-		"is there twice":        `{"schema": 1, "share": 0.1, "domains": [{"domain": "0000002a"}, {"domain": "0000002a"}]}`,
+		"occurs twice":          `{"schema": 1, "share": 0.1, "domains": [{"domain": "0000002a"}, {"domain": "0000002a"}]}`,
 		"16 hexadecimal digits": `{"schema": 1, "share": 0.1, "domains": [{"domain": "0000002a", "values": ["5"]}]}`,
 	} {
 		if _, err := ReadTrunkList(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), why) {
