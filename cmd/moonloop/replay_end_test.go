@@ -123,7 +123,7 @@ func TestKilledReplayCanBeRead(t *testing.T) {
 	}
 	again := []string{"replay", r.Args[2], "--url", "http://127.0.0.1:1", "--model", "m", "--out", r.out, "--progress", "none"}
 	if status := run(t.Context(), again, strings.NewReader(""), &stdout, &stderr); status != exitUsage ||
-		!strings.Contains(stderr.String(), "requests.jsonl.partial: file already exists, and holds the records of a run that did not end") ||
+		!strings.Contains(stderr.String(), "requests.jsonl.partial: file already exists, and has the records of a run that did not end") ||
 		!strings.Contains(stderr.String(), "hint: --force replaces results once the new ones are complete; it discards the records of a run that did not end at once") {
 		t.Errorf("a run into the same folder: exit status %d\n%s", status, stderr.String())
 	}
