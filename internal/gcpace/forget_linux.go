@@ -14,8 +14,8 @@ import (
 )
 
 // forget unmaps the pages of the program's file. The start of a program with many packages touches some bytes everywhere in it, and the
-// kernel maps the pages around each: 28 MiB, of which a replay needs a third again. Those come back by themselves, from the kernel's cache,
-// where they stay. Without /proc, and for a mapping in which something was changed, nothing happens.
+// kernel maps the pages around each: 28 MiB, a third of which a replay needs again. Those are mapped again on access, from the kernel's
+// cache, where they stay. Without /proc, and for a mapping with changes, nothing happens.
 func forget() {
 	text, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
@@ -32,8 +32,8 @@ type mapping struct {
 	file     string // device and inode
 }
 
-// unchanged returns the mappings of the file which has the code at an address, as far as they cannot be written and all their pages are
-// the file's own.
+// unchanged returns the mappings of the file that contains the code at an address, if they cannot be written and all their pages are the
+// file's own.
 func unchanged(smaps []byte, code uintptr) (of []mapping) {
 	var (
 		m    mapping

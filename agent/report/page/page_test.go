@@ -120,7 +120,7 @@ func TestPageOfARun(t *testing.T) {
 	}
 }
 
-// What the folder says is text on the page, never markup, script or an address to follow.
+// Texts from the folder are text on the page, never markup, script or a link to follow.
 func TestHostileText(t *testing.T) {
 	const evil = `</script><script>alert(1)</script><img src=x onerror=alert(2)>`
 	quoted, err := json.Marshal(evil)
@@ -142,7 +142,7 @@ func TestHostileText(t *testing.T) {
 		r := load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: line(0, 0, 1, 1, 2)}))
 		r.TraceURL = address
 		if err := r.Write(&bytes.Buffer{}); err == nil {
-			t.Errorf("%s is no address of a trace, and was accepted", address)
+			t.Errorf("%s is not the address of a trace, but was accepted", address)
 		}
 	}
 }
@@ -214,7 +214,7 @@ func TestHostileNumbers(t *testing.T) {
 	}
 }
 
-// However long a run is, nothing gets lost when bins are merged, and percentiles stay within their error.
+// However long a run is, no count is lost when bins are merged, and percentiles stay within their error.
 func TestTimelineMerges(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, span := range []float64{900, firstWidth * maxBins * 0.99, firstWidth * maxBins * 1.01, 3.6e6, 9e7} {
