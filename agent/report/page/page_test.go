@@ -31,9 +31,10 @@ func folder(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-const smallSummary = `{"schema_version":"1.0","run":{"id":"run-1","command":"moonloop replay t.jsonl --url http://e","target":"e","model":"m"},
+const smallSummary = `{"schema_version":"1.0","run":{"id":"run-1","version":"v9, go1.26.8 linux/amd64","platform":"linux/amd64","command":"moonloop replay t.jsonl --url http://e","target":"e","model":"m"},
 "start_time":"2026-11-01T10:00:00Z","end_time":"2026-11-01T10:01:00Z","was_cancelled":false,
-"verdict":{"class":"degraded","reasons":[{"metric":"hiccup_share","value":30.5,"bound":10,"unit":"%","class":"degraded","text":"the machine held the client up"}]},
+"verdict":{"class":"degraded","reasons":[{"metric":"hiccup_share","value":30.5,"bound":10,"unit":"%","class":"degraded","text":"the machine held the client up","shard":"2/4"}],
+"too_few":[{"metrics":["lateness_p99"],"have":3,"need":100,"of":"scheduled requests"}]},
 "time_to_first_token":{"unit":"ms","avg":20,"min":10,"max":40,"p50":20,"p90":35,"p99":40,"count":3},
 "trace":{"name":"t.jsonl","seq_digest":"abc"},"error_summary":[{"error_details":{"type":"500","message":"engine fell over"},"count":1}]}`
 
@@ -92,7 +93,8 @@ func TestPageOfARun(t *testing.T) {
 	r.TraceURL = "http://localhost:16686/trace/{trace_id}"
 	html := render(t, r)
 	for _, want := range []string{
-		"Degraded: usable, with the reasons below", "the machine held the client up", "30.5 %", "moonloop replay t.jsonl --url http://e",
+		"Degraded: usable, with the reasons below", "the machine held the client up", "30.5 %", "shard 2/4:",
+		"too few: 3 of the 100 scheduled requests that lateness_p99 needs", "<dd>v9, go1.26.8 linux/amd64</dd>", "moonloop replay t.jsonl --url http://e",
 		"engine fell over", `href="http://localhost:16686/trace/0123456789abcdef0123456789abcdef"`,
 	} {
 		if !strings.Contains(html, want) {
