@@ -25,8 +25,8 @@ var texts = []string{"", "served", "a \"quoted\" word", `\`, "<&>", "ümlaut", "
 func randomize(v reflect.Value, rnd *rand.Rand) {
 	switch v.Kind() {
 	case reflect.Struct:
-		for i := range v.NumField() {
-			randomize(v.Field(i), rnd)
+		for _, field := range v.Fields() {
+			randomize(field, rnd)
 		}
 	case reflect.Pointer:
 		if rnd.IntN(3) > 0 {
