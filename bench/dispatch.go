@@ -40,7 +40,7 @@ func dispatch(ctx context.Context, b *bench) error {
 	for _, load := range []struct {
 		rate   float64
 		beside string // of the title
-		busy   bool   // a loop on each core takes what it can get
+		busy   bool   // a loop on each core uses all that is left
 	}{{1000, "", false}, {5000, "", false}, {5000, ", a busy loop on each core", true}} {
 		rate := load.rate
 		t := b.table(fmt.Sprintf("Dispatch at %.0f requests/s%s", rate, load.beside), fmt.Sprintf(
@@ -125,7 +125,7 @@ func (b *bench) beside(ctx context.Context, busy bool, measure func() error) err
 	return measure()
 }
 
-// runBusy is the whole of a busy loop's process.
+// runBusy is the main function of a busy loop's process.
 func runBusy(ctx context.Context) error {
 	for ctx.Err() == nil {
 	}

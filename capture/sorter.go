@@ -24,7 +24,7 @@ const (
 	minFanIn  = 8         // runs that are merged at once; at most as many as memory has room for buffers
 	minBuffer = 8 << 10   // of a run that is read, or is written
 	maxBuffer = 128 << 10
-	itemCost  = 40      // bytes of memory for an item beside its own
+	itemCost  = 40      // bytes of memory for an item in addition to its own
 	partItems = 1 << 15 // items that are sorted at once
 )
 
@@ -378,7 +378,7 @@ func (s *sorter) settle(most int) error {
 	}
 	s.batch, s.other = batch{}, batch{} // the next stage needs the memory
 	for len(s.runs) > most {
-		// No more than needed: what is not merged now need not be read and written once more.
+		// No more than needed: runs that are not merged now need not be read and written again.
 		first := s.runs[:min(s.fanIn, len(s.runs)-most+1)]
 		c, err := s.merge(s.segments(first))
 		if err != nil {
@@ -490,7 +490,7 @@ func (a *ahead) advance() (err error) {
 
 // close frees memory and file.
 func (s *sorter) close() {
-	_ = s.wait() // the caller does not need it any more, or has its error
+	_ = s.wait() // the caller no longer needs it, or has its error
 	s.file.Close()
 	s.rest()
 	s.batch, s.other, s.runs = batch{}, batch{}, nil

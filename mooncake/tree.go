@@ -107,7 +107,7 @@ type tree struct {
 	roots     uint32          // of the first stretch, as in folded
 	later     *ondisk.Streams // for each stretch the digests of children in others, with their parents; then those of roots in others
 	far       sorted          // those of this one
-	list      sorted          // what a node's digest is of
+	list      sorted          // the data of a node's digest
 	text      []byte
 	wide      hash.Hash // of a node with so many children that memory cannot have their digests
 	began     bool      // it has begun

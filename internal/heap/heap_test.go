@@ -48,7 +48,7 @@ func TestPopLetsGo(t *testing.T) {
 	h.Push(new(1))
 	h.Pop()
 	if rest := h.list[:1]; rest[0] != nil {
-		t.Error("the heap refers to what it has given away")
+		t.Error("the heap refers to an element that it has returned")
 	}
 }
 
