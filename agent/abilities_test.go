@@ -72,7 +72,7 @@ func TestVocabulary(t *testing.T) {
 		t.Errorf("a vocabulary of 64: %v", err)
 	}
 	if len(tiny.prompts) > 0 {
-		t.Error("rows were sent all the same")
+		t.Error("rows were sent nevertheless")
 	}
 }
 
@@ -160,7 +160,7 @@ func TestEngineBlock(t *testing.T) {
 	e = &talker{block: 64}
 	rep, _, _ = e.replay(t, Config{Prompt: ids, Schedule: Schedule{FileOrder: true}, Target: Target{CacheBlock: 16}}, lines)
 	if c := rep.Figures().Cache; c.Less == 0 || c.LessTokens == 0 {
-		t.Errorf("with a wrong flag all is as predicted: %+v", c)
+		t.Errorf("with a wrong flag everything is as predicted: %+v", c)
 	}
 	var table strings.Builder
 	if err := rep.Table(&table, report.Width, false); err != nil || !strings.Contains(table.String(), "by request, in blocks of 16:") {

@@ -116,7 +116,7 @@ func TestRequestRate(t *testing.T) {
 		}
 		tc.is.Speedup, tc.is.Seed = 1, 5
 		if !reflect.DeepEqual(rep.Schedule, tc.is) {
-			t.Errorf("the summary says %+v, want %+v", rep.Schedule, tc.is)
+			t.Errorf("the summary has %+v, want %+v", rep.Schedule, tc.is)
 		}
 	}
 }

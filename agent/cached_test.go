@@ -54,6 +54,6 @@ func TestMoreCachedThanPrompt(t *testing.T) {
 	}
 	var table strings.Builder
 	if err := rep.Table(&table, report.Width, false); err != nil || !strings.Contains(table.String(), "2 replies report more cached tokens than their prompt has") {
-		t.Errorf("the report says nothing of it: %v\n%s", err, &table)
+		t.Errorf("the report does not mention it: %v\n%s", err, &table)
 	}
 }

@@ -63,7 +63,7 @@ func TestDisconnect(t *testing.T) {
 			if outcome == semconv.OutcomeDisconnected {
 				told++
 				if failed {
-					t.Error("its span is one of a failure")
+					t.Error("its span is that of a failure")
 				}
 			}
 		}

@@ -81,7 +81,7 @@ func TestRoundRobin(t *testing.T) {
 	for row, i := range engine { // two warm-up requests came before
 		var n int
 		if _, err := fmt.Sscan(row, &n); err != nil || (n+2)%3 != i {
-			t.Errorf("row %s came to engine %d", row, i)
+			t.Errorf("row %s was sent to engine %d", row, i)
 		}
 	}
 	var names []string
@@ -149,7 +149,7 @@ func TestBalanceBySession(t *testing.T) {
 	}
 	for row := range 64 {
 		if engine[fmt.Sprint(row)] != engine[fmt.Sprint(row%16)] {
-			t.Errorf("row %d came to another engine than the first turn of its session", row)
+			t.Errorf("row %d was sent to another engine than the first turn of its session", row)
 		}
 	}
 	if len(got[0]) == 0 || len(got[1]) == 0 || len(engine) != 64 {
@@ -207,7 +207,7 @@ func TestBalanceByPrefix(t *testing.T) {
 		of[first]++
 		for turn := range turns {
 			if at := engine[fmt.Sprint(families*turn+f)]; at != first {
-				t.Errorf("row %d of family %d came to engine %d, the first to %d", turn, f, at, first)
+				t.Errorf("row %d of family %d was sent to engine %d, the first to %d", turn, f, at, first)
 			}
 		}
 	}
@@ -215,7 +215,7 @@ func TestBalanceByPrefix(t *testing.T) {
 		t.Errorf("families by engine: %v, %d rows came", of, len(engine))
 	}
 	if engine["125"] == engine["126"] {
-		t.Errorf("both rows that end in the trunk came to engine %d", engine["125"])
+		t.Errorf("both rows that end in the trunk were sent to engine %d", engine["125"])
 	}
 	if rep.Schedule.Balance != "prefix" || len(rep.Figures().Servers) != 3 {
 		t.Errorf("%+v", rep.Schedule)
@@ -258,7 +258,7 @@ func TestBalanceByPrefixOfOtherRows(t *testing.T) {
 		}
 		for row := range 64 {
 			if engine[fmt.Sprint(row)] != engine[fmt.Sprint(row%16)] {
-				t.Errorf("%s: row %d came to another engine than the first turn of its session", name, row)
+				t.Errorf("%s: row %d was sent to another engine than the first turn of its session", name, row)
 			}
 		}
 		if len(got[0]) == 0 || len(got[1]) == 0 || !strings.Contains(strings.Join(rep.Warnings, "\n"), "not by prefix") {

@@ -81,7 +81,7 @@ func TestExampleThreeRowsSharingNothing(t *testing.T) {
 		}
 	}
 	if len(r.other) != 1 || r.other[0].PromptTokens != 2 {
-		t.Errorf("%d requests beside the rows: token ids need no calibration, one look whether the vocabulary has them", len(r.other))
+		t.Errorf("%d requests in addition to the rows: token ids need no calibration, one look whether the vocabulary has them", len(r.other))
 	}
 }
 
@@ -111,7 +111,7 @@ func TestExampleTextInputWithConcurrencyAndWarmup(t *testing.T) {
 		}
 		for _, rec := range r.sent {
 			if rec.Headers < r.warmups[0].Ended {
-				t.Error("a row went out before the warm-up had ended")
+				t.Error("a row was sent before the warm-up had ended")
 			}
 		}
 		if busiest := mostAtOnce(r.sent); busiest > 2 {
@@ -180,11 +180,11 @@ func TestExampleMessagesWithTools(t *testing.T) {
 	rec := r.sent[0]
 	for name, want := range map[string]string{"messages": messages, "tools": tools} {
 		if !strings.Contains(string(rec.Body), want) {
-			t.Errorf("%s did not go out as they are", name)
+			t.Errorf("%s were not sent unchanged", name)
 		}
 	}
 	if b := body(t, rec); b.Temperature == nil || *b.Temperature != 0.25 {
-		t.Error("the row's extra field did not go out")
+		t.Error("the row's extra field was not sent")
 	}
 	if rec.Request.Tools != 1 || rec.Request.MaxTokens != 9 || rec.Request.IgnoreEOS {
 		t.Errorf("request %+v", rec.Request)

@@ -26,7 +26,7 @@ import (
 // ids is the configuration of most tests here: token ids need no calibration.
 var ids = Prompt{Endpoint: prompt.Completions}
 
-// rows returns n rows, one every so many ms, of 100 tokens in and 2 out, each with a block of its own.
+// rows returns n rows, one at each interval in ms, of 100 tokens in and 2 out, each with a block of its own.
 func rows(n, every int) []string {
 	var lines []string
 	for i := range n {
@@ -66,7 +66,7 @@ func TestOptionWindowAndLimit(t *testing.T) {
 			continue
 		}
 		if got := fmt.Sprint(r.sentRows()); got != tc.want {
-			t.Errorf("%s: rows %s went out, want %s", tc.name, got, tc.want)
+			t.Errorf("%s: rows %s were sent, want %s", tc.name, got, tc.want)
 		}
 	}
 }
@@ -184,7 +184,7 @@ func TestOptionMaxDuration(t *testing.T) {
 			t.Fatal(r.err)
 		}
 		if got := fmt.Sprint(r.sentRows()); got != "[0 1 2]" {
-			t.Errorf("rows %s went out, want [0 1 2]", got)
+			t.Errorf("rows %s were sent, want [0 1 2]", got)
 		}
 		if res := r.results[3].Result; res.Outcome != "skipped" || res.Reason != measure.SkipDuration {
 			t.Errorf("last row: %+v", res)
@@ -247,7 +247,7 @@ func TestOptionSeedExtraAndOutputs(t *testing.T) {
 	base.Prompt.Extra, base.Prompt.Output, base.Prompt.OutputCap = []byte(`{"temperature": 0.5}`), 9, 20
 	c := e.replay(t, base, line...)
 	if got := body(t, c.sent[0]); got.Temperature == nil || *got.Temperature != 0.5 {
-		t.Error("extra inputs did not go out")
+		t.Error("extra inputs were not sent")
 	}
 	if c.sent[0].Request.MaxTokens != 20 || c.sent[1].Request.MaxTokens != 9 {
 		t.Errorf("at most %d and %d tokens, want the cap 20 and the default 9", c.sent[0].Request.MaxTokens, c.sent[1].Request.MaxTokens)
@@ -325,14 +325,14 @@ func TestOptionErrorLimits(t *testing.T) {
 			t.Fatal(r.err)
 		}
 		if n := len(r.sentRows()); n != 10 {
-			t.Errorf("%d requests went out, want the run to end after 10", n)
+			t.Errorf("%d requests were sent, want the run to end after 10", n)
 		}
 		if res := r.results[60].Result; res.Outcome != "skipped" || res.Reason != measure.SkipAborted {
 			t.Errorf("last row: %+v", res)
 		}
 		r = e.replay(t, Config{AbortErrors: 3, Prompt: ids}, lines...)
 		if n := len(r.sentRows()); r.err != nil || n != 3 || r.results[60].Result.Reason != measure.SkipAborted {
-			t.Errorf("%d requests went out, want the run to end after 3; %v", n, r.err)
+			t.Errorf("%d requests were sent, want the run to end after 3; %v", n, r.err)
 		}
 		lines = append(rows(3, 1), lines[0])
 		if r = e.replay(t, Config{MaxErrorRate: new(0.1), Prompt: ids}, lines...); len(r.report.Missed) != 1 || r.report.ExitStatus == judge.ExitOK {

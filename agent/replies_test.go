@@ -151,7 +151,7 @@ func TestRepliesAreCarried(t *testing.T) {
 				}
 				before := append(slices.Clone(e.prompts[row-3]), e.replies[row-3]...)
 				if got := e.prompts[row][:len(before)]; !slices.Equal(got, before) {
-					t.Errorf("row %d does not go on after row %d and its reply: %s", row, row-3, cmp.Diff(before, got))
+					t.Errorf("row %d does not continue row %d and its reply: %s", row, row-3, cmp.Diff(before, got))
 				}
 				res, hit := results[row].Result, (int64(len(before))-1)/int64(tt.block)*int64(tt.block)
 				if res.Predicted == nil || *res.Predicted != hit || res.Usage.Cached != hit && tt.block > 1 || res.Usage.Cached < hit {
@@ -245,7 +245,7 @@ func TestRepliesAreInvented(t *testing.T) {
 				}
 			}
 			if second, third := e.prompts[3], e.prompts[6]; tt.want != carry.Off && tt.want != carry.Evicted && !slices.Equal(second, third[:len(second)]) {
-				t.Errorf("the third turn does not go on after the second: %s", cmp.Diff(second, third[:len(second)]))
+				t.Errorf("the third turn does not continue the second: %s", cmp.Diff(second, third[:len(second)]))
 			}
 		})
 	}

@@ -28,7 +28,7 @@ func TestSessionsFullPrompts(t *testing.T) {
 			t.Errorf("session mode %q, the second turn repeats the blocks of the first", mode)
 		}
 		if r.sent[2].Headers < r.sent[0].Ended {
-			t.Error("a turn went out before the one before had ended")
+			t.Error("a turn was sent before the previous one had ended")
 		}
 		if r.sent[1].Headers > r.sent[0].Ended {
 			t.Error("another session had to wait")
@@ -83,7 +83,7 @@ func TestSessionsDeltaCarryTheLiveReply(t *testing.T) {
 		t.Error("the first turn's text has changed")
 	}
 	if reply, ok := third.Messages[1].Content.(string); !ok || len(strings.Fields(reply)) != 4 {
-		t.Errorf("the live reply of 4 tokens went out as %q", third.Messages[1].Content)
+		t.Errorf("the live reply of 4 tokens was sent as %q", third.Messages[1].Content)
 	}
 	// The prompt grows by the turn's own length and the reply before it: nothing is sent twice.
 	for i, want := range []int{600, 600 + 4 + 100, 600 + 4 + 100 + 3 + 50} {
@@ -162,7 +162,7 @@ func TestSessionsWithoutTimestamps(t *testing.T) {
 		}
 		for i := 4; i < 12; i++ {
 			if r.sent[i].Headers < r.sent[i-4].Ended {
-				t.Errorf("row %d went out before the turn before it had ended", i)
+				t.Errorf("row %d was sent before the previous turn had ended", i)
 			}
 		}
 		if most := mostAtOnce(r.sent); most != 4 {

@@ -49,7 +49,7 @@ func (e ending) describeShard(ctx context.Context, parts load.Parts) *report.Sha
 	}
 	more := max(float64(s.Rows)/float64(max(1, s.AllRows)), float64(s.Tokens)/float64(max(1, s.AllTokens))) * float64(s.Of)
 	if more > fairShare {
-		e.said.warn("this shard has %.2f times the mean of the shards: %d of its %d rows are of one session or graph, or begin with one block, and are not split", more, s.LargestRows, s.Rows)
+		e.said.warn("this shard has %.2f times as many rows as the mean of all shards: %d of its %d rows are of one session or graph, or begin with one block, and are not split", more, s.LargestRows, s.Rows)
 	}
 	if s.Clock != nil {
 		c := *s.Clock
@@ -90,7 +90,7 @@ const (
 	clockPatience  = time.Second
 )
 
-// askReference asks an NTP server for the lead of its clock, and the uncertainty: half of the round trip.
+// askReference asks an NTP server how far its clock is ahead, and how uncertain that is (half of the round trip).
 func askReference(ctx context.Context, address string) (offset, uncertain time.Duration, err error) {
 	found := false
 	for range clockQuestions {

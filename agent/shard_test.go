@@ -97,7 +97,7 @@ func TestShardsShareARun(t *testing.T) {
 		}
 	}
 	if first.RunID = "mine"; id(first) != "mine" {
-		t.Error("a name that is given is not taken")
+		t.Error("a given name is not used")
 	}
 }
 

@@ -33,7 +33,7 @@ func TestWarmUpByTime(t *testing.T) {
 	}{
 		{"a time", Schedule{WarmupFor: 10 * time.Second}, at(0, 3, 6, 9), 12 * time.Second, report.Warmup{Sent: 4, Lasted: 12_000}},
 		{"as many at once as the run", Schedule{WarmupFor: 4 * time.Second, Concurrency: 2}, at(0, 0, 3, 3), 6 * time.Second, report.Warmup{Sent: 4, Lasted: 6000}},
-		{"so many at once", Schedule{WarmupFor: 4 * time.Second, Concurrency: 2, WarmupConcurrency: 3}, at(0, 0, 0, 3, 3, 3), 6 * time.Second, report.Warmup{Sent: 6, Lasted: 6000}},
+		{"a number at once", Schedule{WarmupFor: 4 * time.Second, Concurrency: 2, WarmupConcurrency: 3}, at(0, 0, 0, 3, 3, 3), 6 * time.Second, report.Warmup{Sent: 6, Lasted: 6000}},
 		{"the number is over first", Schedule{WarmupFor: time.Minute, Warmup: 2}, at(0, 3), 6 * time.Second, report.Warmup{Sent: 2, Lasted: 6000}},
 		{"the time is over first", Schedule{WarmupFor: 4 * time.Second, Warmup: 20}, at(0, 3), 6 * time.Second, report.Warmup{Sent: 2, Lasted: 6000}},
 		{"a grace", Schedule{WarmupFor: 4 * time.Second, WarmupGrace: time.Second}, at(0, 3), 5 * time.Second, report.Warmup{Sent: 2, GivenUp: 1, Lasted: 5000}},

@@ -19,7 +19,7 @@ import (
 
 // collectorScenario runs the acceptance test of the Collector's throughput and copies its tables.
 func collectorScenario(ctx context.Context, b *bench) error {
-	t := b.table("Collector: receiver and exporter beside the stock pipeline", "`TestAcceptanceThroughput` of test/collector: spans as fast as two senders make them, on all cores.")
+	t := b.table("Collector: receiver and exporter next to the stock pipeline", "`TestAcceptanceThroughput` of test/collector: spans as fast as two senders make them, on all cores.")
 	out, err := goTest(ctx, b, "collector", []string{"MOONLOOP_OUT=" + b.dir, "MOONLOOP_BIN=" + b.moonloop},
 		"-count=1", "-run", "^TestAcceptanceThroughput$", "-v", "-timeout", "15m", "./test/collector")
 	t.Block = tables(out)

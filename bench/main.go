@@ -16,6 +16,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -58,15 +59,15 @@ type scenario struct {
 }
 
 var scenarios = []scenario{
-	{"dispatch", dispatch, true, false, "lateness of one-token requests, beside vegeta and k6, quiet and beside busy loops"},
-	{"streams", streams, false, false, "what 300 and 1,000 streams of 50 tokens/s do to TTFT, gaps, CPU and memory, quiet and beside busy loops"},
+	{"dispatch", dispatch, true, false, "lateness of one-token requests, next to vegeta and k6, quiet and next to busy loops"},
+	{"streams", streams, false, false, "what 300 and 1,000 streams of 50 tokens/s do to TTFT, gaps, CPU and memory, quiet and next to busy loops"},
 	{"readers", compareReaders, false, true, "the floor below net/http: bare connections and one loop for all streams, 100 to 5,000 streams"},
 	{"peers", pythonStreams, true, false, "the same at rates that Python peers can hold"},
 	{"start", startUp, false, true, "time to the first request, and memory, on the public trace and on ten million rows"},
-	{"hold", hold, false, true, "5,000 streams of 10 tokens/s, quiet and beside busy loops"},
+	{"hold", hold, false, true, "5,000 streams of 10 tokens/s, quiet and next to busy loops"},
 	{"honesty", honesty, true, true, "the rate at which the verdict turns, or a peer's figures leave the truth"},
-	{"outages", outages, true, true, "what tools say of the latency of a server that stalls, collects or browns out, beside the truth"},
-	{"collector", collectorScenario, false, true, "the Collector beside the stock receiver and file exporter"},
+	{"outages", outages, true, true, "the latency that tools report of a server that stalls, collects garbage or slows down, next to the truth"},
+	{"collector", collectorScenario, false, true, "the Collector next to the stock receiver and file exporter"},
 	{"go", goBenchmarks, false, true, "Go benchmarks of the hot paths"},
 }
 
@@ -116,8 +117,9 @@ func command(ctx context.Context, args []string) error {
 	page := fs.String("out", "bench/RESULTS.md", "page to write")
 	shown := fs.String("command", "go run ./bench "+strings.Join(args, " "), "how the reader starts this, for the page")
 	floorURL := fs.String("floor", "", "be the floor client against this engine")
-	reader := fs.String("reader", "http", "how the floor reads: http, conn, epoll, batches or uring")
+	reader := fs.String("reader", "http", "how the floor reads: http, conn, epoll, batches, uring or sends")
 	stamps := fs.String("stamps", "", "file for the instants at which the floor's tokens came; empty = they are not noted")
+	at := fs.String("at", "", "file with the instants of the floor's requests in ms, for the reader sends")
 	beSink := fs.Bool("sink", false, "be the OTLP sink")
 	beBusy := fs.Bool("busy", false, "be a busy loop")
 	var w work
@@ -129,6 +131,11 @@ func command(ctx context.Context, args []string) error {
 	}
 	switch {
 	case *floorURL != "":
+		if *at != "" {
+			if err := json.Unmarshal([]byte(content(*at)), &w.at); err != nil {
+				return fmt.Errorf("%s: %w", *at, err)
+			}
+		}
 		return runFloor(ctx, os.Stdout, *floorURL, w, *reader, *stamps)
 	case *beSink:
 		return runSink(ctx, os.Stdout)

@@ -41,8 +41,8 @@ func compareReaders(ctx context.Context, b *bench) error {
 		w.within = max(b.lasts/3, time.Duration(n)*400*time.Microsecond)
 		t := b.table(fmt.Sprintf("Readers: %d streams of %.0f tokens/s", w.streams, 1/w.gap.Seconds()),
 			"Clients that do nothing but read, with the same scanner of events, `recvmsg` with the kernel's stamp, and clock. `CPU µs/token`: while all\n"+
-				"streams are open, so without connections and requests. `of net/http`: in the same round. `gap error`: by kernel stamps, and by the reader's\n"+
-				"own, taken after the read. `waited`: from the kernel's stamp until the reader had the token. `together`: tokens that came with the one before.")
+				"streams are open, so connecting and sending are excluded. `of net/http`: in the same round. `gap error`: by kernel stamps, and by the reader's\n"+
+				"own, taken after the read. `waited`: from the kernel's stamp until the reader had the token. `together`: tokens that came with the previous one.")
 		if forbidden != nil {
 			t.note("io_uring is left out: %v.", forbidden)
 		}

@@ -57,7 +57,7 @@ func TestResults(t *testing.T) {
 		}
 	}
 	if strings.Contains(string(text), "Old") {
-		t.Error("what a scenario said before must go when it is run again")
+		t.Error("the earlier result of a scenario must be replaced when it runs again")
 	}
 	again := &results{}
 	again.keep(page)
@@ -65,7 +65,7 @@ func TestResults(t *testing.T) {
 		t.Errorf("kept: %v", again.Sections)
 	}
 	if strings.Count(string(text), "a note") != 1 {
-		t.Error("a note must stand once")
+		t.Error("a note must appear once")
 	}
 	var back any
 	if text, err = os.ReadFile(raw); err != nil || json.Unmarshal(text, &back) != nil {
@@ -84,6 +84,6 @@ func TestWrk2(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	if _, err := readWrk2(strings.TrimSuffix(text, "100.000%    1.02m \n")); err == nil {
-		t.Error("no error without the greatest")
+		t.Error("no error without the maximum")
 	}
 }

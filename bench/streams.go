@@ -147,7 +147,7 @@ func pythonStreams(ctx context.Context, b *bench) error {
 	long := work{streams: 50, tokens: 3 * b.tokens(), within: time.Second / 2}
 	short := long
 	short.tokens /= 10
-	t := b.table(fmt.Sprintf("%d streams of 50 tokens/s, beside the Python peers", long.streams), streamColumns+pythonColumns+fmt.Sprintf(" Rounds of the peers: %d.", min(b.rounds, b.slow)))
+	t := b.table(fmt.Sprintf("%d streams of 50 tokens/s, next to the Python peers", long.streams), streamColumns+pythonColumns+fmt.Sprintf(" Rounds of the peers: %d.", min(b.rounds, b.slow)))
 	b.turns(ctx, t, append([]client{full, bare}, rivals...), func(c client, round int) error {
 		less, err := b.streamOnce(ctx, c, short, "peers", "short", round)
 		if err != nil {

@@ -136,7 +136,7 @@ func (c Chain) checkEnds() error {
 			return err
 		}
 		if e.Bytes <= before.Bytes || e.Bytes > c.Bytes {
-			return fmt.Errorf("mooncake.cells.ends: an end after %d bytes behind one after %d, in a text of %d: %w: the attribute is not ours",
+			return fmt.Errorf("mooncake.cells.ends: an end at byte %d after one at byte %d, in a text of %d bytes: %w: the attribute is not ours",
 				e.Bytes, before.Bytes, c.Bytes, ErrLength)
 		}
 		if cell := e.Bytes/CellSize - 1; e.Bytes%CellSize == 0 && cell < int64(len(c.Cells)) && c.Cells[cell] != e.Value {
@@ -156,8 +156,8 @@ func (c Chain) ValidateReply(reply End) error {
 	}
 	const least = int64(len("assistant\n\n"))
 	if reply.Role != RoleAssistant || reply.Bytes < c.Bytes+least {
-		return fmt.Errorf("mooncake.cells.reply: an end after %d bytes of role %d, behind a prompt of %d bytes: %w: "+
-			"a reply is a message of the assistant behind the prompt", reply.Bytes, reply.Role, c.Bytes, ErrLength)
+		return fmt.Errorf("mooncake.cells.reply: an end at byte %d of role %d, after a prompt of %d bytes: %w: "+
+			"a reply is a message of the assistant after the prompt", reply.Bytes, reply.Role, c.Bytes, ErrLength)
 	}
 	return nil
 }

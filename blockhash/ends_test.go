@@ -116,7 +116,7 @@ func TestEndsAreBounded(t *testing.T) {
 		t.Errorf("%d ends, want %d: %v", len(chain.Ends), blockhash.MaxEnds, chain.Validate())
 	}
 	if _, ok := h.End(); !ok {
-		t.Error("no end of a reply behind more messages than have ends")
+		t.Error("no end of a reply after more messages than have ends")
 	}
 	h.Reset()
 	h.Role("user")
@@ -161,7 +161,7 @@ func TestEndsRefused(t *testing.T) {
 		"not ascending":                 func(e []blockhash.End) []blockhash.End { e[1].Bytes = e[0].Bytes; return e },
 		"descending":                    func(e []blockhash.End) []blockhash.End { slices.Reverse(e); return e },
 		"before the text":               func(e []blockhash.End) []blockhash.End { e[0].Bytes = 0; return e },
-		"a role that nobody has":        func(e []blockhash.End) []blockhash.End { e[0].Role = 6; return e },
+		"an unknown role":               func(e []blockhash.End) []blockhash.End { e[0].Role = 6; return e },
 		"not the cell that ends there":  func(e []blockhash.End) []blockhash.End { e[0].Value++; return e },
 		"more than there are":           func([]blockhash.End) []blockhash.End { return make([]blockhash.End, blockhash.MaxEnds+1) },
 		"beyond the length of any text": func(e []blockhash.End) []blockhash.End { e[2].Bytes = blockhash.MaxEndBytes + 1; return e },

@@ -22,7 +22,7 @@ func TestNewKeyRefusesShortSecrets(t *testing.T) {
 		if err == nil {
 			t.Errorf("a key of %d bytes was accepted", n)
 		} else if n > 1 && strings.Contains(err.Error(), string(secret)) {
-			t.Errorf("the error holds the key: %v", err)
+			t.Errorf("the error contains the key: %v", err)
 		}
 	}
 	if _, err := blockhash.NewKey(make([]byte, 32)); err != nil {

@@ -28,11 +28,11 @@ func TestKeptEnds(t *testing.T) {
 		messages []message
 		want     []int
 	}{
-		{"as few as may be", short("system", "user", "assistant", "user"), []int{0, 1, 2, 3}},
+		{"as few as possible", short("system", "user", "assistant", "user"), []int{0, 1, 2, 3}},
 		{"the system text, and the last turn", short(slices.Concat([]string{"system"}, chat, []string{"user"})...), []int{0, 11, 12, 13}},
 		{"no system text", short(append(slices.Clone(chat), "user")...), []int{9, 10, 11, 12}},
 		{"a call of many tools", short(slices.Concat([]string{"system", "user", "assistant"}, tools)...), []int{0, 1, 2, 11}},
-		{"nobody but the user", short(slices.Repeat([]string{"user"}, 9)...), []int{5, 6, 7, 8}},
+		{"only the user", short(slices.Repeat([]string{"user"}, 9)...), []int{5, 6, 7, 8}},
 		{
 			"a long system text, tools, a task, and two calls",
 			append([]message{{"system", strings.Repeat("x", 3000)}}, short(slices.Concat([]string{"tools", "user", "assistant"}, tools, []string{"assistant"}, tools)...)...),

@@ -49,7 +49,7 @@ func TestAcrossTraces(t *testing.T) {
 			nil,
 		},
 		{
-			"those of another session, and of none, follow nobody there",
+			"those of another session, and of none, do not follow any of it",
 			Options{},
 			together(turnAt(1, 1, s, 10, 100), turnAt(2, 2, other, 300, 400), turnAt(3, 3, 0, 450, 500), turnAt(4, 4, other, 600, 700)),
 			[]string{"1: ", "2: ", "4: 2 session; 200+0"},
@@ -82,7 +82,7 @@ func TestAcrossTraces(t *testing.T) {
 			nil,
 		},
 		{
-			"a turn without an agent is one of the conversation all the same",
+			"a turn without an agent still belongs to the conversation",
 			Options{},
 			together(alone(1, 1, 10, 100), turnAt(2, 2, s, 300, 400), within(link(3, 9, 0, 0), asked(3, 3, 9, 450, 500, in))),
 			[]string{"1: ", "2: 1 session; 200+0", "3: 2 session; 50+0"},
@@ -118,21 +118,21 @@ func TestAcrossTraces(t *testing.T) {
 			counts{"edges_agreed": 4.},
 		},
 		{
-			"a session is no other's, whatever the ids, and nobody follows what has not ended",
+			"sessions are separate, whatever the ids, and nothing follows a request that has not ended",
 			Options{},
 			together(alone(1, 1, 0, 10, made(7)), []journal.Record{asked(2, 2, 0, 20, 30, inSession(other), given(7)), asked(3, 3, 0, 20, 30, given(7))}, alone(4, 4, 5, 15, given(7))),
 			[]string{"1: ", "4: ", "2: "},
 			counts{"results_of_unknown_calls": 1., "results_too_early": 1.},
 		},
 		{
-			"of calls with one id the latest before is meant",
+			"of calls with one id, the latest earlier one counts",
 			Options{},
 			together(alone(1, 1, 0, 10, made(7)), alone(2, 2, 20, 30, given(7), made(7)), alone(3, 3, 40, 50, given(7))),
 			[]string{"1: ", "2: 1 tool_call; 10+0", "3: 2 tool_call; 10+0"},
 			counts{"edges_agreed": 2., "results_of_reused_ids": 1.},
 		},
 		{
-			"a later request of a turn follows the call's trace over the first ones of its own; a turn beside it, directly",
+			"a later request of a turn follows the call's trace over the first ones of its own; a turn next to it, directly",
 			Options{},
 			[]journal.Record{
 				acts(journal.Agent, 1, 100, 0, 0, 100), asked(1, 1, 100, 5, 50, in, made(7, 8)), asked(1, 2, 100, 60, 90, in),
@@ -166,7 +166,7 @@ func TestAcrossTraces(t *testing.T) {
 			nil,
 		},
 		{
-			"a trace that is too large to know follows nobody, and nobody follows it",
+			"a trace that is too large follows no other, and no other follows it",
 			Options{MaxTraceSpans: 2},
 			together([]journal.Record{
 				acts(journal.Agent, 1, 100, 0, 0, 100), asked(1, 1, 100, 5, 10, in), asked(1, 2, 100, 20, 90, in),

@@ -56,7 +56,7 @@ func TestBesideCompletes(t *testing.T) {
 				equal(t, c.why, c.want, got)
 			}
 			if n := res.Inferences + res.Contents + res.Links + res.Journals; n != 2 || res.DamageCount+res.Torn.Records > 0 {
-				t.Errorf("%s: %+v counts what is beside the journal", c.why, res)
+				t.Errorf("%s: %+v counts what is outside the journal", c.why, res)
 			}
 			for _, trace := range res.Traces {
 				if len(trace.Meta.Dropped) > 0 && spans == 0 || trace.Spans > 1 {

@@ -254,7 +254,7 @@ func (c *compiler) rank(d *journal.Decoder) byte {
 	return 1
 }
 
-// recordKey is the length of the key of byTrace behind its part: trace id, span id, rank, number of missing fields, position.
+// recordKey is the length of the key of byTrace after its part: trace id, span id, rank, number of missing fields, position.
 const recordKey = 16 + 8 + 3
 
 // position says where a journal is: among the compiled ones, or before or after them, see [Options].

@@ -55,7 +55,7 @@ func TestGroups(t *testing.T) {
 			2, 0,
 		},
 		{
-			"of three attempts below one call two fail",
+			"two of three attempts below one call fail",
 			[]journal.Record{call(1, 1, 0, 0), call(1, 2, 1, 1, failed, noTokens), call(1, 3, 1, 2, failed, noTokens), call(1, 4, 1, 3)},
 			[]string{"1/4 0 1000 10 []"},
 			1, 2,
@@ -324,7 +324,7 @@ func TestText(t *testing.T) {
 		shared++
 	}
 	if shared < 3 {
-		t.Errorf("%d blocks shared of a prompt that goes on", shared)
+		t.Errorf("%d blocks shared of a prompt that continues", shared)
 	}
 	meta := res.Traces[0].Meta
 	equal(t, "identity", map[string]int64{"text": 3, "lengths": 1}, meta.Identity)
@@ -408,7 +408,7 @@ func TestErrors(t *testing.T) {
 		{"no journal", Options{}, memory{}.sink, FileSource("/nowhere/j"), "no such file"},
 		{"another file", Options{}, memory{}.sink, buffer("j", []byte("text")), "not a journal"},
 		{"a sink that fails", Options{}, func(Partition) (TraceWriter, error) { return nil, broken }, one, "production cannot be started: disk full"},
-		{"a folder that is not there", Options{}, Files("/nowhere/t.jsonl"), one, "production cannot be started: trace file cannot be created"},
+		{"a folder that does not exist", Options{}, Files("/nowhere/t.jsonl"), one, "production cannot be started: trace file cannot be created"},
 		{"options", Options{Replays: "all"}, memory{}.sink, one, "replays"},
 		{"options", Options{Format: "csv"}, memory{}.sink, one, "format"},
 		{"options", Options{MissingTokens: "guess"}, memory{}.sink, one, "missing tokens"},

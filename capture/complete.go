@@ -19,7 +19,7 @@ import (
 // after the fork is in both branches, and later cells may be, too. So the first cells of all branches show which cells can be
 // in several places.
 //
-// Each step goes from sorter to sorter, so that shards can share it out: see shard.go.
+// Each step goes from sorter to sorter, so that shards can divide the work: see shard.go.
 
 // thinned reports whether a prompt may have messages whose ends it does not list.
 func thinned(p *journal.Prompt) bool { return len(p.Chain.Ends) >= blockhash.MostEnds(p.Chain.Bytes) }
@@ -181,7 +181,7 @@ func (c *compiler) addComplete(to, found *sorter) error {
 		mark int // of the cell
 		end  blockhash.End
 	}
-	var path []within // of the prompt at hand
+	var path []within // of the current prompt
 	var cells []uint64
 	var ends []blockhash.End
 	return c.prompts(func(t *text) error {

@@ -21,7 +21,7 @@ type chat struct {
 }
 
 // tokenize appends the tokens of a message in a template with a header of 4 tokens and an end of 1. Bytes per token range from 1 (rare
-// signs) over 2 (digits, hex) and 3 (CJK, Cyrillic) to 5 and more (frequent words).
+// characters) over 2 (digits, hex) and 3 (CJK, Cyrillic) to 5 and more (frequent words).
 func tokenize(dst []uint32, role, text string) []uint32 {
 	dst = append(dst, 1, 2+uint32(len(role)), 3, 4)
 	for len(text) > 0 {
@@ -73,7 +73,7 @@ func tokenLength(text string) int {
 	first, n := utf8.DecodeRuneInString(text)
 	if first < utf8.RuneSelf {
 		for n < len(text) && n < 3 && strings.IndexByte("\"'.,:;(){}=!\n", text[n]) >= 0 {
-			n++ // signs are joined, as in ");" or "\": "
+			n++ // punctuation is joined, as in ");" or "\": "
 		}
 		return n
 	}
@@ -152,7 +152,7 @@ func (w *author) text(n int) string {
 // pick returns a kind of text; two of five are English.
 func (w *author) pick() int { return max(0, w.IntN(len(kinds)+2)-2) }
 
-// conversations returns the requests of n conversations of 1 to 20 turns below 8 system prompts of 0.8 to 14 kB, mixed
+// conversations returns the requests of n conversations of 1 to 20 turns under 8 system prompts of 0.8 to 14 kB, mixed
 // as they would arrive.
 func conversations(seed uint64, n int) []chat {
 	w := newAuthor(seed)

@@ -31,7 +31,7 @@
 // All texts that were hashed with one key have one domain, whatever the model (blockhash.TextDomain). So the prompt of a row may
 // come from its own span, from an ancestor that calls the model by another name, or from a log record that names no model. Equal
 // text to different models has different ids. The model of a row is the one that answered, else the one that was requested,
-// according to the leaf or its nearest ancestor. Two names are taken for one model only with proof, over all records; see models.go.
+// according to the leaf or its nearest ancestor. Two names count as one model only with proof, over all records; see models.go.
 //
 // The prompts of a trace are located together. The marks of a text are the ends of its cells and of its messages. Each stretch of
 // marks gets its position, in bytes and tokens, from the shortest prompt that contains it and whose end is an anchor. A reply is
@@ -46,7 +46,7 @@
 // Of some prompts only the beginning is known: the telemetry truncated it ([journal.Prompt].Prefix), or several [journal.Content]s
 // hold parts of it, of which the earliest begins where the prompt does. Such a beginning has an unknown number of tokens, so it is
 // no anchor. Its blocks are known as far as whole prompts have the same text; its other blocks are unique. The later parts are
-// left out, and if none is the earliest, all are. A single Content is taken for the whole prompt.
+// left out, and if none is the earliest, all are. A single Content counts as the whole prompt.
 //
 // # What the engine had cached
 //
@@ -72,5 +72,5 @@
 //
 // # Shards
 //
-// [CompileShard] does a part of a compile, beside other processes. See shard.go.
+// [CompileShard] does a part of a compile, in parallel with other processes. See shard.go.
 package capture

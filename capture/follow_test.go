@@ -148,13 +148,13 @@ func TestFollowNothing(t *testing.T) {
 		why  string
 		lose func(cached int64) int64
 	}{
-		{"evicted now and then", func(cached int64) int64 {
+		{"evicted occasionally", func(cached int64) int64 {
 			if rng.IntN(3) == 0 {
 				return rng.Int64N(cached+1) / 16 * 16
 			}
 			return cached
 		}},
-		{"another replica now and then", func(cached int64) int64 {
+		{"another replica occasionally", func(cached int64) int64 {
 			if rng.IntN(2) == 0 {
 				return 0
 			}

@@ -54,7 +54,7 @@ func TestReplayBehindAGateway(t *testing.T) {
 		apart(31, 13, response("c1"), lasting(3), failed), call(71, 1, 0, 14, response("c1"), lasting(1)), apart(32, 15))
 	for _, replays := range []Replays{ReplaysSeparate, ReplaysDrop} {
 		again, res := compileBytes(t, Options{Replays: replays}, journalOf(more...))
-		equal(t, "production beside calibration", string(m["production"]), string(again["production"]))
+		equal(t, "production next to calibration", string(m["production"]), string(again["production"]))
 		equal(t, "its spans, and the replay's", []int64{4, 15}, []int64{res.Traces[0].Spans, res.Traces[1].Spans})
 		if replays == ReplaysSeparate {
 			equal(t, "the replay", lines(m.rows(t, "run a")), lines(again.rows(t, "run a")))

@@ -102,7 +102,7 @@ func TestGraph(t *testing.T) {
 		want    []string
 	}{
 		{"agents, side by side and one after the other, with tools", Options{}, team(), teamEdges},
-		{"none where nobody wants them", Options{Graphs: GraphsNever}, team(), []string{}},
+		{"none if they are not wanted", Options{Graphs: GraphsNever}, team(), []string{}},
 		{"none in plain rows", Options{Format: FormatMooncake}, team(), []string{}},
 		{
 			"requests of an application without agents form no graph",
@@ -132,7 +132,7 @@ func TestGraph(t *testing.T) {
 			[]string{"1: ", "2: 1 parent; 6+0", "3: 2 link; 10+0"},
 		},
 		{
-			"one request of an agent waits for nobody",
+			"a single request of an agent waits for no other",
 			Options{},
 			[]journal.Record{acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 10), asked(2, 1, 9, 20, 30)},
 			[]string{},

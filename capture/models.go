@@ -18,12 +18,12 @@ import (
 // because blocks of different models must not count as equal:
 //
 //   - all requests for the one name that say who answered were answered by the other; a name that several models answer to,
-//     as that of a router does, is none of them;
+//     such as that of a router, is not the name of any of them;
 //   - or the one is the other with a date, and no other date of it was seen.
 //
 // A request belongs to the model of the reply, if that is known.
 
-// The limits of what is known of names. Beyond the first, each name is a separate model; a name with more answers than the second is always
+// The limits of what is recorded about names. Beyond the first, each name is a separate model; a name with more answers than the second is always
 // that of a router.
 const (
 	maxModels  = 1 << 14

@@ -170,7 +170,7 @@ func publicRows(t testing.TB, n int) []*mooncake.Row {
 	}
 	name := filepath.Join(dir, "..", "shared", "data", "conversation_trace.jsonl")
 	if _, err := os.Stat(name); err != nil {
-		t.Skip("the public conversation trace is not there: ../shared/data/conversation_trace.jsonl from the repository root")
+		t.Skip("the public conversation trace is missing: ../shared/data/conversation_trace.jsonl from the repository root")
 	}
 	trace, err := mooncake.Open(t.Context(), name, mooncake.OpenOptions{})
 	if err != nil {
@@ -239,7 +239,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 	}
 	alone, _ := compileBytes(t, Options{}, journalOf(traffic(t, 400)...))
-	equal(t, "production beside the replays", string(alone[production]), string(m[production]))
+	equal(t, "production next to the replays", string(alone[production]), string(m[production]))
 }
 
 // TestHostile compiles spans that nobody sends.

@@ -52,7 +52,7 @@ func TestUnseenReplies(t *testing.T) {
 		want    []mooncake.Reply
 	}{
 		{"the reply is known: no count is needed", []journal.Record{first(1, 300, true), second(answer)}, []mooncake.Reply{{Back: 1, At: 500, Tokens: 300}}},
-		{"the reply is known, and is another one", []journal.Record{first(1, 300, true), second(strings.ToUpper(answer), cached(790))}, nil},
+		{"the reply is known, and differs", []journal.Record{first(1, 300, true), second(strings.ToUpper(answer), cached(790))}, nil},
 		{"unseen, and the engine had it", []journal.Record{first(1, 300, false), second(answer, cached(790))}, []mooncake.Reply{{Back: 1, At: 500, Tokens: 300}}},
 		{"unseen, and the engine does not say", []journal.Record{first(1, 300, false), second(answer)}, nil},
 		{"unseen, and the engine had the prompt alone", []journal.Record{first(1, 300, false), second(answer, cached(496))}, nil},

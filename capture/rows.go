@@ -243,7 +243,7 @@ func (b *behind) begin(d *mooncake.Digester, out TraceWriter) {
 	}()
 }
 
-// write queues a row, which must not be changed any more. It may return the error of an earlier row.
+// write queues a row, which must not be changed afterwards. It may return the error of an earlier row.
 func (b *behind) write(row *mooncake.Row) error {
 	if b.batch = append(b.batch, row); len(b.batch) < batchRows {
 		return nil

@@ -59,19 +59,19 @@ func TestShapes(t *testing.T) {
 			nil,
 		},
 		{
-			"so it is where the link names the HTTP span below the client's",
+			"the same if the link names the HTTP span below the client's",
 			[]journal.Record{call(1, 1, 0, 0, engine(5, 6)), link(1, 2, 1, 0), call(2, 1, 0, 3, joined(1, 2), lasting(90))},
 			[]string{"2/1 0 1000 10 [0 1]"},
 			nil,
 		},
 		{
-			"a link to a request that was over is to what this one follows",
+			"a link to a request that was over names the one that this one follows",
 			[]journal.Record{call(1, 1, 0, 0), call(2, 1, 0, 300, joined(1, 1))},
 			[]string{"1/1 0 1000 10 []", "2/1 300 1000 10 []"},
 			nil,
 		},
 		{
-			"a link to what nobody sent",
+			"a link to a span that nobody sent",
 			[]journal.Record{call(2, 1, 0, 3, joined(1, 1))},
 			[]string{"2/1 0 1000 10 []"},
 			nil,
@@ -83,7 +83,7 @@ func TestShapes(t *testing.T) {
 			nil,
 		},
 		{
-			"a tool beside a request stands between nothing",
+			"a tool next to a request separates nothing",
 			[]journal.Record{call(1, 1, 0, 0, lasting(900)), tool(1, 2, 1), call(1, 4, 1, 50, tokens(600, 7))},
 			[]string{"1/4 0 600 7 []"},
 			nil,
@@ -107,7 +107,7 @@ func TestShapes(t *testing.T) {
 			nil,
 		},
 		{
-			"a gateway whose clock is behind: the client says when, and of what the gateway alone saw nobody does",
+			"a gateway whose clock is behind: the client's times count; requests that only the gateway saw are counted as uncertain",
 			[]journal.Record{
 				call(1, 1, 0, 20_000, clock(1)), call(1, 2, 1, 10_003, clock(2), lasting(90)),
 				call(2, 1, 0, 21_000, clock(1)), call(3, 1, 0, 12_000, clock(2)),
@@ -164,8 +164,8 @@ func TestModels(t *testing.T) {
 		want     string // a letter for the model of each
 	}{
 		{"the requested name and a dated one, in the same attribute", []request{{"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}}, "AA"},
-		{"the same, and the producer repeats the name as that of who answered", []request{{"gpt-4o", "gpt-4o"}, {"gpt-4o-2024-08-06", "gpt-4o-2024-08-06"}}, "AA"},
-		{"two dates: nobody knows which", []request{{"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}, {"gpt-4o-2024-05-13", ""}}, "ABC"},
+		{"the same, and the producer repeats the name as that of the reply's model", []request{{"gpt-4o", "gpt-4o"}, {"gpt-4o-2024-08-06", "gpt-4o-2024-08-06"}}, "AA"},
+		{"two dates: it is unknown which", []request{{"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}, {"gpt-4o-2024-05-13", ""}}, "ABC"},
 		{"two dates, of which one answers", []request{{"gpt-4o", "gpt-4o-2024-08-06"}, {"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}, {"gpt-4o-2024-05-13", ""}}, "AAAB"},
 		{"Anthropic's dates, and Google's", []request{{"claude-3-haiku", ""}, {"claude-3-haiku-20240307", ""}, {"claude-3-haiku@20240307", ""}, {"g", ""}, {"g@20240307-v1:0", ""}}, "ABCDD"},
 		{"sizes and versions are not dates", []request{{"m", ""}, {"m-0613", ""}, {"m-70b", ""}, {"m-2024", ""}, {"m-2024-13-01", ""}}, "ABCDE"},

@@ -54,7 +54,7 @@ func TestRunFiles(t *testing.T) {
 	}
 	equal(t, "files", []string{filepath.Join(dir, "a.run-1.jsonl"), filepath.Join(dir, "a.run-1.meta.json")}, got)
 	if _, err := RunFiles(filepath.Join(dir, "nowhere", "a.jsonl")); err == nil {
-		t.Error("a folder that is not there is no error")
+		t.Error("a folder that does not exist is no error")
 	}
 }
 

@@ -335,7 +335,7 @@ func (c *compiler) shareTexts(turns, steps *sorter) error {
 			}
 		}
 		identity, domain, key := t.Identity, t.Domain, t.Key
-		t.Prompt = journal.Prompt{} // the record needs no text any more
+		t.Prompt = journal.Prompt{} // the record no longer needs the text
 		if s.kind != unshared {
 			t.Prompt = journal.Prompt{Identity: identity, Domain: domain, Key: key}
 		}

@@ -40,7 +40,7 @@ func TestContents(t *testing.T) {
 			map[loss]int64{lostPart: 1, lostRest: 1}, // a border is half a cell late: the third block is longer than the part
 		},
 		{
-			"the second part begins like another prompt, and is not taken for it",
+			"the second part begins like another prompt, but is not mistaken for it",
 			[]journal.Record{
 				call(1, 1, 0, 0, tokens(512*3, 1), func(r *journal.Inference) { r.Prompt = chainOf(3, 6) }),
 				seen(2, 6, 1), part(2, 2, 9, chainOf(3, 6)), part(2, 3, 1, chainOf(0, 3)),
@@ -69,13 +69,13 @@ func TestContents(t *testing.T) {
 			map[loss]int64{lostSecond: 1},
 		},
 		{
-			"a beginning that nobody shares",
+			"a beginning that no prompt shares",
 			[]journal.Record{whole(1, 4, 0), call(2, 1, 0, 1, func(r *journal.Inference) { r.Prompt = chainOf(5, 7); r.Prefix = true })},
 			0,
 			map[loss]int64{lostRest: 1},
 		},
 		{
-			"two beginnings, cut at the same place: nobody knows how they go on",
+			"two beginnings, cut at the same place: their continuations are unknown",
 			[]journal.Record{
 				call(1, 1, 0, 0, func(r *journal.Inference) { r.Prompt = chainOf(0, 2); r.Prefix = true }),
 				call(2, 1, 0, 1, func(r *journal.Inference) { r.Prompt = chainOf(0, 2); r.Prefix = true }),

@@ -39,7 +39,7 @@ func TestToolCalls(t *testing.T) {
 		counts  counts
 	}{
 		{
-			"without any parent, only what ids say is an edge",
+			"without any parent, only ids make edges",
 			[]journal.Record{
 				asked(1, 1, 0, 0, 10, made(7, 8)), asked(1, 2, 0, 0, 15), asked(1, 3, 0, 30, 40, given(7, 8), made(9)), asked(1, 4, 0, 50, 60, given(9)), asked(1, 5, 0, 70, 80),
 			},
@@ -61,7 +61,7 @@ func TestToolCalls(t *testing.T) {
 			counts{"edges_added": 1., "edges_agreed": 1., "time_edges_replaced": 1.},
 		},
 		{
-			"what spans say, too, is one edge, and the surer one",
+			"an edge that spans also show is one edge, with the stronger evidence",
 			[]journal.Record{
 				acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 10, made(7)), acts(journal.Tool, 1, 2, 9, 12, 25), asked(1, 3, 9, 30, 40, given(7)),
 			},
@@ -88,7 +88,7 @@ func TestToolCalls(t *testing.T) {
 			counts{"edges_agreed": 1.},
 		},
 		{
-			"ids tell more than spans that overlap, and take nothing off what spans say",
+			"ids add edges where spans overlap, and remove none that spans show",
 			[]journal.Record{
 				acts(journal.Agent, 1, 9, 0, 0, 200), acts(journal.NoActor, 1, 10, 9, 5, 100), acts(journal.NoActor, 1, 11, 9, 5, 100),
 				asked(1, 1, 10, 10, 20, made(7)), asked(1, 2, 11, 15, 28), asked(1, 3, 11, 40, 50, given(7)),
@@ -97,7 +97,7 @@ func TestToolCalls(t *testing.T) {
 			counts{"edges_added": 1.},
 		},
 		{
-			"time alone gives way to them",
+			"they replace edges of time alone",
 			[]journal.Record{
 				asked(1, 1, 0, 0, 10, made(7)), asked(1, 2, 0, 11, 15), asked(1, 3, 0, 20, 30, given(7)), asked(1, 4, 0, 40, 50, follows(2)),
 			},
@@ -105,13 +105,13 @@ func TestToolCalls(t *testing.T) {
 			counts{"edges_added": 1., "time_edges_replaced": 1.},
 		},
 		{
-			"another trace's calls are others, whatever their ids",
+			"calls in another trace are different ones, whatever their ids",
 			[]journal.Record{asked(1, 1, 0, 0, 10, made(7)), asked(1, 2, 0, 20, 30), asked(2, 3, 0, 20, 30, given(7)), asked(2, 4, 0, 40, 50)},
 			[]string{},
 			counts{"results_of_unknown_calls": 1.},
 		},
 		{
-			"of calls with one id the latest before is meant",
+			"of calls with one id, the latest earlier one counts",
 			[]journal.Record{
 				asked(1, 1, 0, 0, 10, made(7)), asked(1, 2, 0, 20, 30, given(7), made(7)), asked(1, 3, 0, 40, 50, given(7), made(7)), asked(1, 4, 0, 45, 90, made(7)),
 			},
@@ -119,7 +119,7 @@ func TestToolCalls(t *testing.T) {
 			counts{"edges_added": 2., "results_of_reused_ids": 1.},
 		},
 		{
-			"nobody follows what has not ended, or itself, or what nobody made",
+			"nothing follows a request that has not ended, itself, or a call that no request made",
 			[]journal.Record{
 				acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 30, made(7)), asked(1, 2, 9, 20, 30, given(7)), asked(1, 3, 9, 40, 50, made(8), given(8)),
 				asked(1, 4, 9, 60, 70, given(6)),

@@ -104,7 +104,7 @@ func TestSampledRows(t *testing.T) {
 	mixed := m.meta(t, "production")
 	equal(t, "three", []mooncake.Sampling{{Rate: 0.01, TrunkList: "0000002a", By: mooncake.SamplePrefix, Rows: 1}, want[0], {Rate: 1, Rows: 1}}, mixed.Sampling)
 	if text := mixed.MixedSampling(); text == "" {
-		t.Error("a mixture is not said to be one")
+		t.Error("a mixture is not reported as one")
 	}
 	m, _ = compileBytes(t, Options{}, journalOf(call(1, 1, 0, 1)))
 	equal(t, "all", []mooncake.Sampling(nil), m.meta(t, "production").Sampling)

@@ -189,11 +189,11 @@ func (b *branching) check(c *talk) {
 		for _, f := range turn.forks {
 			switch child := known(f.id); {
 			case child.forked != 0:
-				b.fail(c.line, "forks the conversation %.64q, which line %d does, too: it goes on with one of the two", f.id, child.forked)
+				b.fail(c.line, "forks the conversation %.64q, which line %d does, too: it continues one of the two", f.id, child.forked)
 			case child.turns == nil && b.err == nil:
 				b.fail(c.line, "forks the conversation %.64q, which has no turns", f.id)
 			case c.whole && !child.whole:
-				b.fail(c.line, "forks the conversation %.64q, and its turns are whole conversations, which leave nothing to go on with: spawn it", f.id)
+				b.fail(c.line, "forks the conversation %.64q, and its turns are whole conversations, which leave nothing to continue: spawn it", f.id)
 			default:
 				child.forked = c.line
 			}

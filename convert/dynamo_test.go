@@ -142,7 +142,7 @@ func TestTelemetryRefuses(t *testing.T) {
 		{"cut off in the middle", convert.OTLP, spans + "\n{\"resourceSpans\":[{\n" + spans, "f:2: the JSON object does not end; the file may be cut off"},
 		{"cut off at the end", convert.OTLP, spans + "\n{\"resourceSpans\":[{\"x\":\"" + secret, "1 lines: the last one is incomplete"},
 		{"an end that is not JSON", convert.OTLP, spans + "\n{\"resourceSpans\":x", "f:2: is not valid JSON at byte 18"},
-		{"text behind", convert.OTLP, spans + " x", "f:1: is not valid JSON at byte 1"},
+		{"text after it", convert.OTLP, spans + " x", "f:1: is not valid JSON at byte 1"},
 		{"an array", convert.OTLP, "[[]]", "f:1: the line must be a JSON object"},
 		{"another object", convert.OTLP, `{"messages":"` + secret + `"}`, "f:1: the line is not an OTLP request"},
 		{"a wrong type", convert.OTLP, `{"resourceSpans":"` + secret + `"}`, "f:1: resourceSpans: is not an OTLP request of spans"},
@@ -155,7 +155,7 @@ func TestTelemetryRefuses(t *testing.T) {
 		var traces []*trace
 		_, err := convert.Convert(t.Context(), convert.Options{Format: c.format}, memory(&traces), source("f", c.content))
 		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), secret) {
-			t.Errorf("%s: error %v, want it to hold %q", c.reason, err, c.want)
+			t.Errorf("%s: error %v, want it to contain %q", c.reason, err, c.want)
 		}
 	}
 }
@@ -166,7 +166,7 @@ func TestDetectTelemetry(t *testing.T) {
 		want         convert.Format
 	}{
 		{"spans", `{"resourceSpans":[{"resource":{"attr`, convert.OTLP},
-		{"logs behind a byte order mark", "\xef\xbb\xbf" + ` {"resourceLogs":`, convert.OTLP},
+		{"logs after a byte order mark", "\xef\xbb\xbf" + ` {"resourceLogs":`, convert.OTLP},
 		{"metrics first", `{"resourceMetrics":[]}`, convert.OTLP},
 		{"profiles first", `{"resourceProfiles":[]}`, convert.OTLP},
 		{"a record", record("a", epoch, 1, 64, "", nil), convert.Dynamo},

@@ -37,13 +37,13 @@ type spec struct {
 	dates    bool   // times are instants, not seconds from some zero
 	models   bool   // requests name their models
 	fails    bool   // failed requests are marked
-	text     bool   // requests hold their prompts
+	text     bool   // requests contain their prompts
 	spans    bool   // these are in attributes of spans
 	verbatim bool   // there are no token counts, so that prompts can only be kept
-	delta    bool   // rows of a session hold only what is new
-	// decode gives the requests of a record to the decoder.
+	delta    bool   // rows of a session contain only what is new
+	// decode passes the requests of a record to the decoder.
 	decode func(*decoder, *record)
-	// end, unless nil, gives it the requests of the whole file, after its last record.
+	// end, unless nil, passes it the requests of the whole file, after its last record.
 	end func(*decoder) *mooncake.RowError
 }
 

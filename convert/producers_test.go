@@ -116,7 +116,7 @@ func producerFile(t *testing.T, name string) string {
 	path := filepath.Join("..", "..", "shared", "data", "producers", name)
 	data, err := os.ReadFile(path)
 	if err != nil {
-		t.Skipf("the captures of real producers are not there: ../shared/data/producers/%s from the repository root", name)
+		t.Skipf("the captures of real producers are missing: ../shared/data/producers/%s from the repository root", name)
 	}
 	return string(data)
 }

@@ -147,7 +147,7 @@ func (q *request) flat(to pcommon.Map) {
 			raw[name] = n.String() // too large for a float
 		}
 	}
-	_ = to.FromRaw(raw) // a value of another type becomes a text
+	_ = to.FromRaw(raw) // a value of another type becomes a string
 	if _, there := to.Get(semconv.GenAIConversationID); !there && q.row.SessionID != "" {
 		to.PutStr(semconv.GenAIConversationID, q.row.SessionID)
 	}

@@ -599,7 +599,7 @@ func (r author) lose(a *asked) {
 		}
 	case 4:
 		if n := strings.IndexByte(m.text, ' '); n > 0 && len(m.text) > 30 && !lead && !m.answers {
-			m.unknown, a.missing = strings.LastIndexByte(m.text[:30], ' ')+1, "a member that nobody knows"
+			m.unknown, a.missing = strings.LastIndexByte(m.text[:30], ' ')+1, "an unknown member"
 		}
 	case 5:
 		if d.doc != "" {
@@ -607,7 +607,7 @@ func (r author) lose(a *asked) {
 		}
 	case 6:
 		if d.body && hasLead {
-			a.unread, a.missing = true, "the instructions, under a key that nobody knows"
+			a.unread, a.missing = true, "the instructions, under an unknown key"
 		}
 	case 7:
 		a.remote, a.missing = true, "what the server keeps"
@@ -764,8 +764,8 @@ func TestSharedBlocksAreSharedText(t *testing.T) {
 		t.Errorf("of %d pairs %d were whole", compared, whole)
 	}
 	for _, what := range []string{
-		"the text of a message", "a redacted text", "the end of a text", "an image", "a member that nobody knows", "the end of the attribute",
-		"the instructions, under a key that nobody knows", "what the server keeps", "the instructions, without a trace", "a message", "attributes",
+		"the text of a message", "a redacted text", "the end of a text", "an image", "an unknown member", "the end of the attribute",
+		"the instructions, under an unknown key", "what the server keeps", "the instructions, without a trace", "a message", "attributes",
 	} {
 		if lacked[what] == 0 {
 			t.Errorf("nothing was ever lost because of %s: the test does not show what it should", what)

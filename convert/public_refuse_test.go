@@ -85,7 +85,7 @@ func TestPublicRefuses(t *testing.T) {
 	} {
 		_, err := Convert(t.Context(), c.opt, writeTo(io.Discard).sink, text("f", c.content))
 		if err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: error %v, want it to hold %q", c.reason, err, c.want)
+			t.Errorf("%s: error %v, want it to contain %q", c.reason, err, c.want)
 			continue
 		}
 		if strings.Contains(err.Error(), secret) {
@@ -158,7 +158,7 @@ func TestConvertDetects(t *testing.T) {
 		want   string // of the error
 	}{
 		{"Azure", strings.NewReader(join(azureHeader, azureRow)), Options{}, 2, ""},
-		{"Azure, behind what a buffer holds", io.MultiReader(strings.NewReader(join(azureHeader)), strings.NewReader(strings.Repeat(azureRow+"\n", 5000))), Options{}, 5001, ""},
+		{"Azure, beyond what a buffer holds", io.MultiReader(strings.NewReader(join(azureHeader)), strings.NewReader(strings.Repeat(azureRow+"\n", 5000))), Options{}, 5001, ""},
 		{"Bailian", strings.NewReader(join(bailianRow(1, 16, 1))), Options{}, 0, "g:1: is not valid JSON"},
 		{"OTLP", strings.NewReader(`{"resourceSpans":[]}`), Options{}, 0, "g:1: is not valid JSON"},
 		{"Mooncake", strings.NewReader(`{"timestamp": 0, "input_length": 1, "output_length": 1}`), Options{}, 0, "f is a Mooncake trace already"},
@@ -175,7 +175,7 @@ func TestConvertDetects(t *testing.T) {
 		_, err := Convert(t.Context(), c.opt, w.sink, file("f", c.first), file("g", strings.NewReader(join(azureHeader, azureRow))))
 		switch {
 		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s: error %v, want it to hold %q", c.reason, err, c.want)
+			t.Errorf("%s: error %v, want it to contain %q", c.reason, err, c.want)
 		case c.want == "" && (err != nil || w.meta.Rows != c.rows):
 			t.Errorf("%s: error %v, sidecar %+v, want %d rows", c.reason, err, w.meta, c.rows)
 		}

@@ -54,7 +54,7 @@ func reproFile(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "shared", "data", "repro", name+".traces.jsonl"))
 	if err != nil {
-		t.Skipf("telemetry that was once misread is not there: ../shared/data/repro/%s.traces.jsonl from the repository root", name)
+		t.Skipf("telemetry that was once misread is missing: ../shared/data/repro/%s.traces.jsonl from the repository root", name)
 	}
 	return string(data)
 }

@@ -30,7 +30,7 @@ import (
 func TestShardsOfProducers(t *testing.T) {
 	real := telemetryOf(t)
 	if real == nil {
-		t.Log("the captures of real producers are not there: ../shared/data/producers from the repository root")
+		t.Log("the captures of real producers are missing: ../shared/data/producers from the repository root")
 	}
 	for _, p := range testproducers.All() {
 		real = append(real, string(p.Traces), string(p.Logs))

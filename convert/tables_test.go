@@ -41,7 +41,7 @@ func TestTablesAsObjects(t *testing.T) {
 				objects.Write(append(line, '\n'))
 			}
 			if is, err := Detect("f", objects.Bytes()); is != format && !strings.HasPrefix(string(format), string(is)) || err != nil {
-				t.Errorf("it is taken for %s: %v", is, err)
+				t.Errorf("it is detected as %s: %v", is, err)
 			}
 			opt := fixtureOptions(t, format)
 			want, _ := convert(t, opt, text("f", table))

@@ -60,7 +60,7 @@ var targets = []target{
 		fields: []string{"timestamp", "input_length", "output_length", "hash_ids"}, unit: "s", reply: 1, line: timedLine,
 	},
 	{
-		Target: "guidellm", about: "guidellm run --profile kind=replay --data kind=mooncake,hash_id_block_size={block} with ,source.kind=json_file,source.path=FILE behind it",
+		Target: "guidellm", about: "guidellm run --profile kind=replay --data kind=mooncake,hash_id_block_size={block} with ,source.kind=json_file,source.path=FILE after it",
 		timed: true, ids: true, fields: []string{"timestamp", "input_length", "output_length", "hash_ids"}, unit: "s", reply: 1, line: timedLine,
 	},
 	{

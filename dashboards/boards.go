@@ -86,7 +86,7 @@ func replayBoard() board {
 				}},
 			}},
 			{"Prefix cache", []panel{
-				{title: "Prompt tokens cached", unit: "percentunit", max: 1, description: "As the engine reports it, beside what an infinite cache would have had.", queries: []query{
+				{title: "Prompt tokens cached", unit: "percentunit", max: 1, description: "As the engine reports it, next to what an infinite cache would have had.", queries: []query{
 					{expr: sum(rate(of(reported))) + " / " + sum("histogram_sum("+rate(of(usage, input))+")"), legend: "reported"},
 					{expr: sum(rate(of(predicted))) + " / " + sum("histogram_sum("+rate(of(usage, input))+")"), legend: "infinite cache"},
 				}},

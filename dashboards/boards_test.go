@@ -184,7 +184,7 @@ func TestVariables(t *testing.T) {
 			for _, target := range p.Targets {
 				for _, m := range variable.FindAllStringSubmatch(target.Expr, -1) {
 					if !slices.ContainsFunc(d.Templating.List, func(v struct{ Name, Type, Query string }) bool { return v.Name == m[1] }) {
-						t.Errorf("%s: panel %q uses $%s, which is not there", file, p.Title, m[1])
+						t.Errorf("%s: panel %q uses $%s, which does not exist", file, p.Title, m[1])
 					}
 				}
 			}

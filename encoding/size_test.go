@@ -177,7 +177,7 @@ func conversations(t *testing.T) (rows []*mooncake.Row) {
 	name := filepath.Join("..", "..", "shared", "data", "conversation_trace.jsonl")
 	f, err := os.Open(name)
 	if err != nil {
-		t.Skip("the public conversation trace is not there: ../shared/data/conversation_trace.jsonl from the repository root")
+		t.Skip("the public conversation trace is missing: ../shared/data/conversation_trace.jsonl from the repository root")
 	}
 	defer func() { _ = f.Close() }()
 	for r := mooncake.NewReader(f, mooncake.ReaderOptions{Name: name}); ; {
@@ -192,7 +192,7 @@ func conversations(t *testing.T) (rows []*mooncake.Row) {
 	}
 }
 
-// groups returns the rows of each conversation: those that share their first block below what all begin with.
+// groups returns the rows of each conversation: those that share their first block after the common beginning.
 func groups(rows []*mooncake.Row) map[uint64][]int {
 	talks := map[uint64][]int{}
 	for i, row := range rows {

@@ -91,7 +91,7 @@ func TestFullDiskWithQueue(t *testing.T) {
 	})
 	lift := breakJournal(t, s)
 	if err := s.ConsumeTraces(t.Context(), production(2)); err != nil {
-		t.Fatalf("the queue does not take it: %v", err)
+		t.Fatalf("the queue does not accept it: %v", err)
 	}
 	for range 10_000 {
 		if strings.Contains(s.log.text(), "Exporting failed. Will retry") {

@@ -44,7 +44,7 @@ func TestJournalRemoved(t *testing.T) {
 	}
 	metadatatest.AssertEqualExporterMooncakeLost(t, s.tel, []metricdata.DataPoint[int64]{{Value: lost}}, metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars())
 	if !strings.Contains(s.log.text(), `"lost_bytes":`) || !strings.Contains(s.log.text(), "file was removed or replaced") {
-		t.Errorf("the log says nothing of it:\n%s", s.log.text())
+		t.Errorf("the log does not mention it:\n%s", s.log.text())
 	}
 	stop(t, s)
 	if n := count(t, s.cfg.Directory); n != 6 {

@@ -32,7 +32,7 @@ func (o *observer) Cut(c segment.Cut) {
 	o.ExporterMooncakeCuts.Add(ctx, 1, resultOf(c.Err))
 	o.ExporterMooncakeCutDuration.Record(ctx, c.Took.Seconds())
 	if c.Cause != nil {
-		o.log.Error("segment cannot be written any more", zap.String("segment", c.Segment), zap.Int64("lost_bytes", c.Lost), zap.Error(c.Cause))
+		o.log.Error("segment can no longer be written", zap.String("segment", c.Segment), zap.Int64("lost_bytes", c.Lost), zap.Error(c.Cause))
 	}
 	if c.Err != nil {
 		o.log.Error("end of a segment failed", zap.String("segment", c.Segment), zap.Error(c.Err))

@@ -363,7 +363,7 @@ hi
 			want: genai.Record{Dialect: genai.DialectLLMD, Kind: genai.KindWrapper, RequestModel: "m", Priority: n(3)},
 		},
 		{
-			reason: "nobody's dialect: usage under known names", scope: "acme", name: "call",
+			reason: "no known dialect: usage under known names", scope: "acme", name: "call",
 			attrs: attrs{"gen_ai.usage.input_tokens": 12, "gen_ai.acme": "x", "gen_ai.request.model": "m"},
 			want:  genai.Record{Dialect: genai.DialectUnknown, Kind: genai.KindInference, RequestModel: "m", InputTokens: n(12)},
 		},

@@ -165,7 +165,7 @@ func checkRecord(t *testing.T, rec *genai.Record, size int) {
 	t.Helper()
 	for _, s := range append([]string{rec.Operation, rec.Provider, rec.RequestModel, rec.ResponseModel, rec.ResponseID, rec.ErrorType, rec.Session}, rec.FinishReasons...) {
 		if len(s) > 256 || !utf8.ValidString(s) {
-			t.Errorf("a field holds %d bytes, valid UTF-8: %t", len(s), utf8.ValidString(s))
+			t.Errorf("a field has %d bytes, valid UTF-8: %t", len(s), utf8.ValidString(s))
 		}
 	}
 	if rec.InputTokens.V < 0 || rec.TimeToFirstToken.V < 0 {

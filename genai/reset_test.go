@@ -46,7 +46,7 @@ func TestReset(t *testing.T) {
 		return n
 	}
 	if held() == 0 {
-		t.Fatal("the reader holds no document before Reset either: this test would notice nothing")
+		t.Fatal("the reader has no document before Reset either: this test would notice nothing")
 	}
 	reader.Reset()
 	if n := held(); n > 0 {

@@ -45,7 +45,7 @@ func TestShapesOfContent(t *testing.T) {
 			genai.ExtentComplete, "<|tools|>\n" + `{"function":{"name":"f"},"type":"function"}{"function":{"name":"g"},"type":"function"}` + "\n" + hi,
 		},
 		{
-			"a member of the config that nobody knows",
+			"an unknown member of the config",
 			attrs{"gcp.vertex.agent.llm_request": `{"contents":"hi","config":{"style":"` + persona + `"}}`},
 			nil, genai.ExtentGaps, hi,
 		},
@@ -60,12 +60,12 @@ func TestShapesOfContent(t *testing.T) {
 			nil, genai.ExtentComplete, hi,
 		},
 		{
-			"a stored prompt, beside the messages",
+			"a stored prompt, in addition to the messages",
 			attrs{"input.value": `{"input":"hi","conversation":"conv_1"}`},
 			nil, genai.ExtentGaps, hi,
 		},
 		{
-			"flattened messages stand in for a document that is not understood",
+			"flattened messages replace a document that is not understood",
 			attrs{
 				"input.value":                          `{"contents":"hi","persona":"` + persona + `"}`,
 				"llm.input_messages.0.message.role":    "system",
@@ -105,7 +105,7 @@ func TestShapesOfContent(t *testing.T) {
 			genai.ExtentGaps, hi,
 		},
 		{
-			"arguments of a function beside the list of those without a name",
+			"arguments of a function next to the list of those without a name",
 			attrs{"input.value": `{"args":[],"kwargs":{"messages":[{"role":"user","content":"hi"}]}}`},
 			nil, genai.ExtentComplete, hi,
 		},
@@ -120,7 +120,7 @@ func TestShapesOfContent(t *testing.T) {
 			genai.ExtentComplete, brief + hi,
 		},
 		{
-			"Azure, cut: what follows the cut stands after a hole",
+			"Azure, cut: what follows the cut is after a hole",
 			attrs{},
 			[]event{
 				{"gen_ai.system.message", 0, attrs{"gen_ai.event.content": `{"role":"system","content":"Be brief`}},
@@ -148,16 +148,16 @@ func TestShapesOfContent(t *testing.T) {
 			genai.ExtentComplete, brief + "<|system|>\nBe kind.\n" + hi,
 		},
 		{
-			"a member of a message that nobody knows comes before its text",
+			"an unknown member of a message comes before its text",
 			attrs{"gen_ai.input.messages": `[{"role":"user","content":"hi","background":"` + persona + `","n":1,"mode":"fast"}]`},
 			nil,
 			genai.ExtentComplete, "<|user|>\n" + `{"background":"` + persona + `"}` + "hi\n<|assistant|>\n",
 		},
 		{"a list in a list of parts", attrs{"gen_ai.input.messages": `[{"role":"user","content":["hi",["you there"]]}]`}, nil, genai.ExtentGaps, hi},
 		{"the name of a prompt is not a prompt", attrs{"gen_ai.prompt.name": "greeting", "gen_ai.prompt.version": "of last summer"}, nil, genai.ExtentNone, ""},
-		{"an image that is not there ends what is known", attrs{"gen_ai.input.messages": image("__REDACTED__")}, nil, genai.ExtentCut, untilImage},
+		{"a missing image ends what is known", attrs{"gen_ai.input.messages": image("__REDACTED__")}, nil, genai.ExtentCut, untilImage},
 		{"one without bytes", attrs{"gen_ai.input.messages": image("data:image/png;base64,")}, nil, genai.ExtentCut, untilImage},
-		{"one of which the beginning is there", attrs{"gen_ai.input.messages": image("data:image/png;base64,iVBORw0KGgo...")}, nil, genai.ExtentCut, untilImage},
+		{"an image with only its beginning", attrs{"gen_ai.input.messages": image("data:image/png;base64,iVBORw0KGgo...")}, nil, genai.ExtentCut, untilImage},
 		{"a word for it", attrs{"gen_ai.input.messages": image("<image omitted>")}, nil, genai.ExtentCut, untilImage},
 		{"a blob without content", attrs{"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"text","content":"hi"},{"type":"blob","modality":"image","mime_type":"image/png"}]}]`}, nil, genai.ExtentCut, hi},
 		{"a file of which the name is known", attrs{"gen_ai.input.messages": `[{"role":"user","content":[{"type":"text","text":"hi"},{"type":"file","file":{"filename":"a.pdf"}}]}]`}, nil, genai.ExtentCut, hi},
@@ -167,7 +167,7 @@ func TestShapesOfContent(t *testing.T) {
 			nil,
 			genai.ExtentComplete, "<|user|>\nhi" + `{"file":{"file_id":"file-1"},"type":"file"}` + "\n<|assistant|>\n",
 		},
-		{"a text that somebody cut", attrs{"gen_ai.input.messages": `[{"role":"user","content":"hi... [truncated]"},{"role":"user","content":"you"}]`}, nil, genai.ExtentCut, hi},
+		{"a text that was cut", attrs{"gen_ai.input.messages": `[{"role":"user","content":"hi... [truncated]"},{"role":"user","content":"you"}]`}, nil, genai.ExtentCut, hi},
 		{"a text of the same word within", attrs{"gen_ai.input.messages": `[{"role":"user","content":"[truncated] is a mark"}]`}, nil, genai.ExtentComplete, "<|user|>\n[truncated] is a mark\n<|assistant|>\n"},
 		{
 			"a request that was cut: instructions may follow the messages",

@@ -87,7 +87,7 @@ func TestToolIDs(t *testing.T) {
 			"gen_ai.output.messages": `{"choices":[{"message":` + call + `}]}`,
 		}, "a", "a", 0},
 		{"of several choices all have calls", attrs{"gen_ai.output.messages": `{"choices":[{"message":` + call + `},{"message":` + strings.Replace(call, `"a"`, `"b"`, 1) + `}]}`}, "a b", "", 0},
-		{"the responses API: a call has an id beside that of its item", attrs{
+		{"the responses API: a call has an id in addition to that of its item", attrs{
 			"gen_ai.input.messages":  `[{"type":"message","role":"user","content":"hi"},{"type":"function_call","id":"fc_1","call_id":"a","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"a","output":"1"}]`,
 			"gen_ai.output.messages": `{"output":[{"type":"reasoning","id":"rs_1"},{"type":"function_call","id":"fc_2","call_id":"b","name":"f","arguments":"{}"}]}`,
 		}, "b", "a", 0},
@@ -100,7 +100,7 @@ func TestToolIDs(t *testing.T) {
 			"input.value":             `{"messages":[[{"lc":1,"type":"constructor","id":["langchain","AIMessage"],"kwargs":{"content":"","type":"ai","id":"lc_1","tool_calls":[{"name":"f","args":{},"id":"a","type":"tool_call"}]}},{"lc":1,"type":"constructor","id":["langchain","ToolMessage"],"kwargs":{"content":"1","type":"tool","tool_call_id":"a","id":"lc_2"}}]]}`,
 			"output.value":            `{"generations":[[{"message":{"kwargs":{"type":"ai","id":"lc_run","tool_calls":[{"name":"f","args":{},"id":"b","type":"tool_call"}],"additional_kwargs":{"tool_calls":[{"id":"b","type":"function"}]}}}}]]}`,
 		}, "b", "a", 0},
-		{"flattened, beside a document that has none", attrs{
+		{"flattened, next to a document that has none", attrs{
 			"openinference.span.kind": "LLM",
 
 			"llm.input_messages.0.message.role": "assistant",

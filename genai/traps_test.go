@@ -54,7 +54,7 @@ func TestPrecedence(t *testing.T) {
 		"gen_ai.request.model": strings.Repeat("m", 257), "llm.request.model": "m", "gen_ai.response.id": "a\xffb",
 	})
 	if rec.InputTokens != n(5) {
-		t.Errorf("%v input tokens: what cannot be read does not stand in the way of what can", rec.InputTokens)
+		t.Errorf("%v input tokens: what cannot be read must not affect what can", rec.InputTokens)
 	}
 	if rec.RequestModel != "m" {
 		t.Errorf("model %q: an overlong value does not count", rec.RequestModel)
@@ -278,7 +278,7 @@ func TestFirstToken(t *testing.T) {
 	}{
 		{"an event", nil, []event{{"First Token Stream Event", 0.5, nil}}, 0, seconds(0.5)},
 		{"an event at the end says when the gateway wrote", nil, []event{{"First Token Stream Event", 1.99, nil}}, 0, genai.Opt[float64]{}},
-		{"an event before the start is somebody else's clock", nil, []event{{"ai.stream.firstChunk", -1, nil}}, 0, genai.Opt[float64]{}},
+		{"an event before the start has another clock", nil, []event{{"ai.stream.firstChunk", -1, nil}}, 0, genai.Opt[float64]{}},
 		{"the first of the chunks", nil, []event{{"gen_ai.content.completion.chunk", 0.5, nil}, {"gen_ai.content.completion.chunk", 1, nil}}, 0, seconds(0.5)},
 		{"not the first: the oldest events go first", nil, []event{{"gen_ai.content.completion.chunk", 0.5, nil}}, 3, genai.Opt[float64]{}},
 		{"an attribute before an event", map[string]any{"gen_ai.response.time_to_first_chunk": 0.25}, []event{{"First Token Stream Event", 0.5, nil}}, 0, seconds(0.25)},

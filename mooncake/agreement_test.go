@@ -142,7 +142,7 @@ func TestStrictReadingOfRanges(t *testing.T) {
 	in := fineRow + "}\n" + `{"timestamp": 1, "input_length": 1030, "output_length": 9, "hash_ids": [0, 3, 4], "hash_ranges": [[0, 64], [65, 1]]}`
 	opt := fineReader()
 	if rows, _, err := read(in, opt); err != nil || len(rows) != 2 {
-		t.Errorf("kindly: %d rows, %v", len(rows), err)
+		t.Errorf("leniently: %d rows, %v", len(rows), err)
 	}
 	opt.Strict = true
 	rows, _, err := read(in, opt)

@@ -23,7 +23,7 @@ func holds(t *testing.T, name, want string) {
 	t.Helper()
 	got, err := os.ReadFile(name)
 	if err != nil || string(got) != want {
-		t.Errorf("%s holds %q (%v), want %q", name, got, err, want)
+		t.Errorf("%s contains %q (%v), want %q", name, got, err, want)
 	}
 }
 
@@ -37,7 +37,7 @@ func TestCreateNew(t *testing.T) {
 		name := filepath.Join(dir, "t.jsonl")
 		put(t, filepath.Join(dir, tc.there), "before")
 		if _, err := CreateNew(name); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("%s that was there: %v", tc.name, err)
+			t.Errorf("%s that existed: %v", tc.name, err)
 		}
 		if err := os.Remove(filepath.Join(dir, tc.there)); err != nil {
 			t.Fatal(err)

@@ -30,7 +30,7 @@ func TestMapping(t *testing.T) {
 			"",
 		},
 		{
-			"a path that is not there", "input_length=prompt_tokens,output_length=usage.out", `{"prompt_tokens": 600, "usage": null}`,
+			"a path that does not exist", "input_length=prompt_tokens,output_length=usage.out", `{"prompt_tokens": 600, "usage": null}`,
 			Row{InputLength: Some[int64](600)},
 			"",
 		},

@@ -66,7 +66,7 @@ func TestRefusedMeta(t *testing.T) {
 		`{"schema":1,"dropped":[{"reason":"r","count":-2}]}`: "dropped \"r\": -2",
 	} {
 		if _, err := ReadMeta(strings.NewReader(in)); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v\nwant it to hold %q", in, err, want)
+			t.Errorf("%s: error %v\nwant it to contain %q", in, err, want)
 		}
 	}
 	if _, err := ReadMeta(bytes.NewReader(make([]byte, maxMeta+1))); err == nil || !strings.Contains(err.Error(), "larger than") {
@@ -112,7 +112,7 @@ func TestCreate(t *testing.T) {
 			}
 		}
 		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-			t.Errorf("%s is there before Commit", name)
+			t.Errorf("%s exists before Commit", name)
 		}
 		if err := f.Commit(&Meta{BlockSize: 512}); err != nil {
 			t.Fatal(err)
@@ -159,7 +159,7 @@ func TestAnAbandonedFileLeavesNothing(t *testing.T) {
 		}
 	}
 	if data, err := os.ReadFile(path); err != nil || string(data) != "before" {
-		t.Errorf("the file that was there holds %q, %v", data, err)
+		t.Errorf("the earlier file contains %q, %v", data, err)
 	}
 	// A sidecar that cannot be written must not leave a trace without one.
 	f, err = Create(path)

@@ -131,7 +131,7 @@ func TestOpenRefusesWhatIsNoTrace(t *testing.T) {
 			path := write(t, test.name, test.data)
 			_, err := Open(t.Context(), path, OpenOptions{})
 			if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), path) {
-				t.Errorf("error %v\nwant it to hold %q and the path", err, test.want)
+				t.Errorf("error %v\nwant it to contain %q and the path", err, test.want)
 			}
 		})
 	}
@@ -168,7 +168,7 @@ func TestCutCompressedFilesAreErrors(t *testing.T) {
 			t.Fatal(name, err)
 		}
 		if rows, err := drain(trace.Reader); errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) || rows == 20000 {
-			t.Errorf("%s: %d rows, then %v: half a trace passed for a whole one", name, rows, err)
+			t.Errorf("%s: %d rows, then %v: half a trace passed for a complete one", name, rows, err)
 		}
 		if err := trace.Close(); err != nil {
 			t.Error(err)
@@ -287,7 +287,7 @@ func TestHalfADownloadIsAnError(t *testing.T) {
 		dir := t.TempDir()
 		_, err := Open(t.Context(), strings.Replace(url, "://", "://user:password@", 1)+path, OpenOptions{TempDir: dir, MaxDownload: 4000})
 		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: error %v\nwant it to hold %q", path, err, want)
+			t.Errorf("%s: error %v\nwant it to contain %q", path, err, want)
 		}
 		if err != nil && (strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "password")) {
 			t.Errorf("%s: the error reveals a secret: %v", path, err)

@@ -387,7 +387,7 @@ type integerFault struct{ alone, advice, inside string }
 var (
 	negative  = integerFault{"is negative", "write ids as unsigned integers below 2^64", "holds a negative number"}
 	above     = integerFault{"is above 2^64-1", negative.advice, "holds a number above 2^64-1"}
-	noInteger = integerFault{"is not an integer", negative.advice + ", without quotes", "holds something else than an integer"}
+	noInteger = integerFault{"is not an integer", negative.advice + ", without quotes", "holds not an integer"}
 	fraction  = integerFault{noInteger.alone, "a float cannot hold a 64-bit id exactly", noInteger.inside}
 )
 

@@ -31,7 +31,7 @@ func TestQuarantineKeepsRowsAsTheyWere(t *testing.T) {
 		t.Fatalf("%d rows, line %d, error %v, want the good rows", len(rows), r.Line(), err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("the file is there before it is complete: %v", err)
+		t.Errorf("the file exists before it is complete: %v", err)
 	}
 	if err := q.Commit(); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func TestQuarantineIsForAFewRows(t *testing.T) {
 		stops     bool
 	}{
 		{"99 bad rows and nothing else: too few to tell", 0, 99, false},
-		{"the first hundred are bad: it is something else", 0, 100, true},
+		{"the first hundred are bad: it is another kind of file", 0, 100, true},
 		{"as many bad as good", 150, 150, true},
 		{"more good than bad", 151, 150, false},
 	} {

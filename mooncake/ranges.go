@@ -148,7 +148,7 @@ func (r *Reader) faultSizes(row *Row) *RowError {
 	}
 	block, fine := r.opt.BlockSize, r.opt.FineBlockSize
 	if fine == 0 {
-		sidecar := "X.meta.json beside X.jsonl"
+		sidecar := "X.meta.json next to X.jsonl"
 		if name := r.opt.Name; name != "" && name != stdinLabel {
 			sidecar = MetaName(name)
 		}

@@ -78,10 +78,10 @@ func TestRangesRefused(t *testing.T) {
 		"half a range":        {row(`"hash_ranges": [[0, 64], [65]]`), "hash_ranges", "element 1: holds 1 numbers, not 2"},
 		"too long a pair":     {row(`"hash_ranges": [[0, 64, 1]]`), "hash_ranges", "element 0: holds more than 2 numbers"},
 		"a negative id":       {row(`"hash_ranges": [[-1, 65]]`), "hash_ranges", "negative"},
-		"a float":             {row(`"hash_ranges": [[0, 65.0]]`), "hash_ranges", "something else than an integer"},
-		"an exponent":         {row(`"hash_ranges": [[0, 6e1]]`), "hash_ranges", "something else than an integer"},
-		"a string":            {row(`"hash_ranges": [["0", 65]]`), "hash_ranges", "something else than an integer"},
-		"a deeper array":      {row(`"hash_ranges": [[[0], 65]]`), "hash_ranges", "something else than an integer"},
+		"a float":             {row(`"hash_ranges": [[0, 65.0]]`), "hash_ranges", "not an integer"},
+		"an exponent":         {row(`"hash_ranges": [[0, 6e1]]`), "hash_ranges", "not an integer"},
+		"a string":            {row(`"hash_ranges": [["0", 65]]`), "hash_ranges", "not an integer"},
+		"a deeper array":      {row(`"hash_ranges": [[[0], 65]]`), "hash_ranges", "not an integer"},
 		"beyond 64 bits":      {row(`"hash_ranges": [[18446744073709551616, 65]]`), "hash_ranges", "above 2^64-1"},
 		"an empty list":       {row(`"hash_ranges": []`), "hash_ranges", "is empty"},
 		"an empty range":      {row(`"hash_ranges": [[0, 65], [70, 0]]`), "hash_ranges", "element 1: has no id"},
@@ -105,7 +105,7 @@ func TestRangesRefused(t *testing.T) {
 		"replies that overlap":        {row(`"replies": [[1, 2, 4], [1, 5, 4]]`), "replies", "element 1: begins before the end"},
 		"replies out of order":        {row(`"replies": [[1, 20, 4], [1, 5, 4]]`), "replies", "element 1: begins before the end"},
 		"a reply up to the end":       {row(`"replies": [[1, 1000, 30]]`), "replies", "input_length 1030"},
-		"a reply behind the end":      {row(`"replies": [[1, 1030, 1]]`), "replies", "input_length 1030"},
+		"a reply after the end":       {row(`"replies": [[1, 1030, 1]]`), "replies", "input_length 1030"},
 		"before the first row":        {row(`"replies": [[1, 2, 3]]`), "replies", "the row 1 before this one, which is row 1 of the trace"},
 		"a finish that is not a word": {row(`"observed": {"finish_reason": "the end"}`), "observed.finish_reason", "must be a word"},
 		"a finish that is long":       {row(`"observed": {"finish_reason": "` + strings.Repeat("x", 65) + `"}`), "observed.finish_reason", "must be a word"},
@@ -248,7 +248,7 @@ func TestRepliesToRowsLeftOut(t *testing.T) {
 			return
 		}
 	}
-	t.Error("nothing says that replies were left out")
+	t.Error("the notices do not mention that replies were left out")
 }
 
 // A row that its user refuses is left out like one that the reader refuses.

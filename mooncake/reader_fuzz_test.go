@@ -60,7 +60,7 @@ func FuzzReader(f *testing.F) {
 			fault, refused := errors.AsType[*RowError](err)
 			if err == nil || refused {
 				if r.Line() < last || r.Line() > lines {
-					t.Fatalf("line %d of %d lines, behind line %d", r.Line(), lines, last)
+					t.Fatalf("line %d of %d lines, after line %d", r.Line(), lines, last)
 				}
 				last = r.Line()
 			}

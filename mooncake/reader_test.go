@@ -56,7 +56,7 @@ func TestReadRows(t *testing.T) {
 			Row{InputLength: Some[int64](3), Class: "bulk", Priority: Some[int64](math.MaxInt32)},
 		},
 		"a class as BLIS calls it": {`{"input_length":3,"slo_class":"critical"}`, Row{InputLength: Some[int64](3), Class: "critical"}},
-		"null is absent, also beside its alias": {
+		"null is absent, also next to its alias": {
 			`{"timestamp":null,"created_time":7,"input_length":9,"output_length":null,"hash_ids":null,"text_input":null,"messages":null,"tools":null,"payload":null,"message_mode":null,"extra":null,"delay":null,"session_id":null,"otel":null,"priority":null,"type":null}`,
 			Row{Timestamp: Some(7.), InputLength: Some[int64](9)},
 		},
@@ -123,7 +123,7 @@ func TestRefusedRows(t *testing.T) {
 		{"a number", "12", "t:1: a number: a row must be a JSON object"},
 		{"an array", "[[]]", "t:1: an array: a row must be a JSON object"},
 		{"cut off", `{"input_length":1,"text_input":"xyzzy`, "t:1: the row's JSON object does not end"},
-		{"something behind a row", `{"input_length":1} xyzzy`, "t:1: is not valid JSON at byte 20"},
+		{"something after a row", `{"input_length":1} xyzzy`, "t:1: is not valid JSON at byte 20"},
 		{"a number over several lines", "\n{\n \"timestamp\": 1,\n \"input_length\":\n-1.5}", "t:5: input_length: -1.5: must be an integer"},
 		{"a row over several lines", "\n{\n \"timestamp\": 1,\n \"output_length\": 2}", "t:2: the row has no prompt"},
 		{"a word over several lines", "\n{\n \"timestamp\": 1,\n  \"input_length\": xyzzy}", "t:4: is not valid JSON at byte 19"},
@@ -177,7 +177,7 @@ func TestRefusedRows(t *testing.T) {
 				t.Fatalf("error %v, want a RowError", err)
 			}
 			if !strings.Contains(err.Error(), test.want) {
-				t.Errorf("error %q\nwant it to hold %q", err, test.want)
+				t.Errorf("error %q\nwant it to contain %q", err, test.want)
 			}
 			if strings.Contains(err.Error(), secret) {
 				t.Errorf("the error repeats what could be prompt text: %q", err)
@@ -247,7 +247,7 @@ func TestLayouts(t *testing.T) {
 			}
 			for _, want := range append(test.notices, "spread over several lines: read as if on a line by itself") {
 				if !strings.Contains(texts, want) {
-					t.Errorf("notices %q, want one that holds %q", texts, want)
+					t.Errorf("notices %q, want one that contains %q", texts, want)
 				}
 			}
 			if _, _, err := read(test.in, ReaderOptions{Strict: true}); err == nil {
@@ -271,7 +271,7 @@ func TestStrict(t *testing.T) {
 			}
 			_, _, err := read(test.in, ReaderOptions{Name: "t", Strict: true})
 			if err == nil || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("strict: error %v\nwant it to hold %q", err, test.want)
+				t.Errorf("strict: error %v\nwant it to contain %q", err, test.want)
 			}
 		})
 	}
@@ -287,7 +287,7 @@ func TestWrongBlockSizeIsNamed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n := r.Notices(); len(n) != 1 || !strings.Contains(n[0].Text, test.want) {
-			t.Errorf("notices %v, want one that holds %q", n, test.want)
+			t.Errorf("notices %v, want one that contains %q", n, test.want)
 		}
 	}
 }

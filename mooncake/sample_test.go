@@ -74,7 +74,7 @@ func TestGroup(t *testing.T) {
 		{"all of the trunk: the last block", row("", 0, 1), SampleSession, BlockGroup(1)},
 		{"the session first", row("s", 0, 1, 7), SampleSession, SessionGroup("s")},
 		{"the prompt first", row("s", 0, 1, 7), SamplePrefix, BlockGroup(7)},
-		{"no prompt: the session all the same", row("s"), SamplePrefix, SessionGroup("s")},
+		{"no prompt: still the session", row("s"), SamplePrefix, SessionGroup("s")},
 		{"nothing: itself", row(""), SamplePrefix, BlockGroup(9)},
 	} {
 		if got := c.row.Group(trunk, c.order, 512, 9); got != c.want {
@@ -113,7 +113,7 @@ func TestTrunkList(t *testing.T) {
 		t.Errorf("a quarter of the prompts begin with 103, which is of the trunk then: %v", got)
 	}
 	if a.Fingerprint() == b.Fingerprint() || a.Fingerprint() == list(2, 0.5).Fingerprint() || a.Fingerprint() != list(1, 0.5).Fingerprint() {
-		t.Error("fingerprints do not tell lists apart by values and seed")
+		t.Error("fingerprints do not distinguish lists by values and seed")
 	}
 	if (*TrunkList)(nil).Fingerprint() != 0 || FingerprintText(0) != "" || FingerprintText(42) != "0000002a" {
 		t.Error("no list has a fingerprint")
@@ -124,7 +124,7 @@ func TestTrunkList(t *testing.T) {
 		"use a newer program":   `{"schema": 2, "share": 0.1}`,
 		"share 1 must be":       `{"schema": 1, "share": 1}`,
 		`domain "xyz" must be`:  `{"schema": 1, "share": 0.1, "domains": [{"domain": "xyz"}]}`,
-		"is there twice":        `{"schema": 1, "share": 0.1, "domains": [{"domain": "0000002a"}, {"domain": "0000002a"}]}`,
+		"occurs twice":          `{"schema": 1, "share": 0.1, "domains": [{"domain": "0000002a"}, {"domain": "0000002a"}]}`,
 		"16 hexadecimal digits": `{"schema": 1, "share": 0.1, "domains": [{"domain": "0000002a", "values": ["5"]}]}`,
 	} {
 		if _, err := ReadTrunkList(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), why) {

@@ -153,7 +153,7 @@ func TestSchemas(t *testing.T) {
 		reflect.TypeFor[SessionMode](): testschema.Words(sessionModes[:]...), reflect.TypeFor[time.Time](): {Type: "string", Format: "date-time"},
 		reflect.TypeFor[PrivacyMode](): testschema.Words(string(PrivacyPerfOnly), string(PrivacyBlockHash), string(PrivacyContent)),
 	})
-	sidecar.Title, sidecar.Description = "The sidecar of a Mooncake trace", "X.meta.json beside X.jsonl: what its rows cannot say. A member that is absent is unknown."
+	sidecar.Title, sidecar.Description = "The sidecar of a Mooncake trace", "X.meta.json next to X.jsonl: what its rows cannot express. A member that is absent is unknown."
 	testschema.Fresh(t, "sidecar.schema.json", sidecar, *update)
 	if *update {
 		return

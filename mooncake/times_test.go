@@ -43,10 +43,10 @@ func TestTimestamps(t *testing.T) {
 		{"dates without a zone", 0, []string{`"2026-11-21T15:04:05"`, `"2026-11-21 15:04:05.123456789"`}, []float64{at, at + 123.456789}, "dates without a zone"},
 		{"a row without one", 0, []string{"null", "1795273445"}, []float64{0, at}, "seconds"},
 
-		{"milliseconds as they are told", time.Millisecond, []string{"1795273445", "1795273445000"}, []float64{1795273445, at}, ""},
-		{"seconds as they are told", time.Second, []string{"0", "0.0015", "1.1", "1e3"}, []float64{0, 1.5, 1100, 1e6}, ""},
-		{"microseconds as they are told", time.Microsecond, []string{"0", "1500.5"}, []float64{0, 1.5005}, ""},
-		{"nanoseconds as they are told", time.Nanosecond, []string{"0", "1500000"}, []float64{0, 1.5}, ""},
+		{"milliseconds as stated", time.Millisecond, []string{"1795273445", "1795273445000"}, []float64{1795273445, at}, ""},
+		{"seconds as stated", time.Second, []string{"0", "0.0015", "1.1", "1e3"}, []float64{0, 1.5, 1100, 1e6}, ""},
+		{"microseconds as stated", time.Microsecond, []string{"0", "1500.5"}, []float64{0, 1.5005}, ""},
+		{"nanoseconds as stated", time.Nanosecond, []string{"0", "1500000"}, []float64{0, 1.5}, ""},
 		{"dates, whatever numbers would be", time.Second, []string{`"2026-11-21T15:04:05Z"`}, []float64{at}, "dates"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -95,7 +95,7 @@ func TestTimestampsOfTwoKinds(t *testing.T) {
 		{[]string{`1e300`}, "must be a finite number of milliseconds"},
 	} {
 		if _, _, err := stampsOf(ReaderOptions{}, test.values...); err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%v: error %v\nwant it to hold %q", test.values, err, test.want)
+			t.Errorf("%v: error %v\nwant it to contain %q", test.values, err, test.want)
 		}
 	}
 }

@@ -107,7 +107,7 @@ type tree struct {
 	roots     uint32          // of the first stretch, as in folded
 	later     *ondisk.Streams // for each stretch the digests of children in others, with their parents; then those of roots in others
 	far       sorted          // those of this one
-	list      sorted          // what a node's digest is of
+	list      sorted          // the data of a node's digest
 	text      []byte
 	wide      hash.Hash // of a node with so many children that memory cannot have their digests
 	began     bool      // it has begun
@@ -277,27 +277,32 @@ func (s *sorted) each(visit func(*record)) {
 		return
 	}
 	s.spill()
-	type run struct {
-		record
-		at, end int64
-	}
-	merged := heap.New(func(a, b run) bool { return a.compare(&b.record) < 0 })
+	runs := make([]*sortedRun, len(s.begin))
 	for i, at := range s.begin {
-		end := s.end
+		runs[i] = &sortedRun{s.runs.At(at), at, s.end}
 		if i+1 < len(s.begin) {
-			end = s.begin[i+1]
+			runs[i].end = s.begin[i+1]
 		}
-		merged.Push(run{s.runs.At(at), at, end})
 	}
-	for merged.Len() > 0 {
-		r := merged.First()
+	merged := heap.NewTournament(runs, (*sortedRun).first, (*sortedRun).before)
+	for r, ok := merged.First(); ok; r, ok = merged.First() {
 		visit(&r.record)
 		if r.at++; r.at < r.end {
 			r.record = s.runs.At(r.at)
-			merged.FixFirst()
-		} else {
-			merged.Pop()
 		}
+		merged.FixFirst()
 	}
 	s.begin, s.end = nil, 0
 }
+
+// sortedRun is a run that is being read: its record at this index.
+type sortedRun struct {
+	record
+	at, end int64
+}
+
+func (r *sortedRun) first() (bits uint64, ok bool) {
+	return binary.BigEndian.Uint64(r.record[:]), r.at < r.end
+}
+
+func (r *sortedRun) before(o *sortedRun) bool { return r.compare(&o.record) < 0 }

@@ -112,7 +112,7 @@ func (l *TrunkList) complete() error {
 			return fmt.Errorf("trunk list: domain %s must be 8 hexadecimal digits", word(d.Domain))
 		}
 		if l.trunks[uint32(number)] != nil {
-			return fmt.Errorf("trunk list: domain %s is there twice", d.Domain)
+			return fmt.Errorf("trunk list: domain %s occurs twice", d.Domain)
 		}
 		t := &Trunk{Share: l.Share, Rows: d.Prompts}
 		ids := make([]uint64, 0, len(d.Values))

@@ -80,7 +80,7 @@ func TestConfigErrors(t *testing.T) {
 				require.ErrorContains(t, err, part)
 			}
 			require.NotContains(t, err.Error(), "too short", "a key is in an error")
-			require.NotContains(t, strings.ToLower(err.Error()), "annotation:", "no setting is called so")
+			require.NotContains(t, strings.ToLower(err.Error()), "annotation:", "no setting has this name")
 		})
 	}
 }

@@ -254,7 +254,7 @@ func TestPipelines(t *testing.T) {
 		require.Equal(t, 1, sink.SpanCount())
 		requireDropped(t, tel, "log_other", 1)
 		_, err = pmetricotlp.NewGRPCClient(dial(t, cfg)).Export(t.Context(), pmetricotlp.NewExportRequestFromMetrics(sales()))
-		require.Equal(t, codes.Unimplemented, status.Code(err), "metrics that nobody takes are refused, not lost")
+		require.Equal(t, codes.Unimplemented, status.Code(err), "metrics without a consumer are refused, not lost")
 		require.Equal(t, http.StatusNotFound, post(t, cfg, "/v1/metrics", "application/json", []byte("{}")))
 		require.NoError(t, tel.Shutdown(t.Context()))
 	})
@@ -269,7 +269,7 @@ func TestPipelines(t *testing.T) {
 		require.Equal(t, 1, sink.DataPointCount())
 		requireCounts(t, tel, "metric_points", "", 1)
 		_, err = plogotlp.NewGRPCClient(dial(t, cfg)).Export(t.Context(), plogotlp.NewExportRequestFromLogs(message()))
-		require.Equal(t, codes.Unimplemented, status.Code(err), "log records that nobody takes are refused, not lost")
+		require.Equal(t, codes.Unimplemented, status.Code(err), "log records without a consumer are refused, not lost")
 		require.NoError(t, r.Shutdown(t.Context()))
 		require.NoError(t, tel.Shutdown(t.Context()))
 	})
@@ -281,7 +281,7 @@ func TestPipelines(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, message().ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes().AsRaw(),
 			sink.AllLogs()[0].ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes().AsRaw(),
-			"the next receiver is told that a prompt was taken that nobody took")
+			"the next receiver is told that a prompt was used that was not used")
 	})
 	t.Run("logs only", func(t *testing.T) {
 		cfg, sink := testConfig(t), new(consumertest.LogsSink)
@@ -296,7 +296,7 @@ func TestPipelines(t *testing.T) {
 		require.Equal(t, 2, sink.LogRecordCount())
 		requireDropped(t, tel, "no_pipeline", 1)
 		_, err = ptraceotlp.NewGRPCClient(dial(t, cfg)).Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(inference()))
-		require.Equal(t, codes.Unimplemented, status.Code(err), "spans that nobody takes are refused, not lost")
+		require.Equal(t, codes.Unimplemented, status.Code(err), "spans without a consumer are refused, not lost")
 		require.NoError(t, tel.Shutdown(t.Context()))
 	})
 }

@@ -155,7 +155,7 @@ func TestGuarded(t *testing.T) {
 			}
 		}
 	}
-	require.Zero(t, traces.SpanCount()+logs.LogRecordCount(), "what was refused was taken in")
+	require.Zero(t, traces.SpanCount()+logs.LogRecordCount(), "a refused request was accepted")
 	for _, send := range send {
 		for _, err := range send(t, good(), "Bearer "+token) {
 			require.NoError(t, err)

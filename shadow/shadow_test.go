@@ -116,7 +116,7 @@ func TestFollows(t *testing.T) {
 		if l.live == 0 || sum(l.invented) > l.live/5 {
 			t.Errorf("%d replies are live in the prompts, and %d invented: %v", l.live, sum(l.invented), l.invented)
 		}
-		// The engine had in its cache what the plans promise.
+		// The engine's cache had what the plans promise.
 		var cached int64
 		for _, r := range e.Records() {
 			cached += int64(r.CachedTokens)

@@ -283,7 +283,7 @@ func (s *shard) differs(o *shard) (what string, a, b any) {
 		return "the schedule that they divided", a, b
 	}
 	if apart := s.Start.Sub(o.Start).Abs(); apart > time.Millisecond {
-		return "the time at which they began; give all the same --start-at", s.Start.Format(time.RFC3339Nano), o.Start.Format(time.RFC3339Nano)
+		return "the time at which they began; give all of them the same --start-at", s.Start.Format(time.RFC3339Nano), o.Start.Format(time.RFC3339Nano)
 	}
 	return "", nil, nil
 }

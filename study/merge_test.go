@@ -110,7 +110,7 @@ func madeTrace(t *testing.T, rows int) string {
 func TestMergeIsTheRunOfOneProcess(t *testing.T) {
 	trace, most := filepath.Join("..", "..", "shared", "data", "conversation_trace.jsonl"), int64(1500)
 	if _, err := os.Stat(trace); err != nil {
-		t.Log("the public conversation trace is not in ../shared/data (see CONTRIBUTING.md): a made one is taken")
+		t.Log("the public conversation trace is not in ../shared/data (see CONTRIBUTING.md): a generated one is used")
 		trace = madeTrace(t, int(most))
 	}
 	dir := t.TempDir()
@@ -228,7 +228,7 @@ func TestMergeRefuses(t *testing.T) {
 		"another plan":       {section("shard", map[string]any{"plan_digest": "1"}), "the schedule that they divided"},
 		"another version":    {section("run", map[string]any{"version": "9"}), "the program's version"},
 		"another model":      {section("run", map[string]any{"model": "x"}), "the model (m and x)"},
-		"another start":      {summary(func(s map[string]any) { s["start_time"] = "2001-01-01T00:00:00Z" }), "the time at which they began; give all the same --start-at"},
+		"another start":      {summary(func(s map[string]any) { s["start_time"] = "2001-01-01T00:00:00Z" }), "the time at which they began; give all of them the same --start-at"},
 		"interrupted":        {summary(func(s map[string]any) { s["was_cancelled"] = true }), "shard 1/3 was interrupted"},
 		"no shard":           {summary(func(s map[string]any) { delete(s, "shard") }), "this run is not a shard"},
 		"a summary of words": {summary(func(s map[string]any) { s["shard"] = "x" }), "is not the summary of a shard"},
@@ -261,7 +261,7 @@ func TestMergeRefuses(t *testing.T) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
 			if _, err := os.Stat(filepath.Join(out, "summary.json")); err == nil {
-				t.Error("a run was written all the same")
+				t.Error("a run was written nevertheless")
 			}
 		})
 	}

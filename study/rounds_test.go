@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// TestRounds: each side runs once a round, in a varying order, with a different seed each; existing runs are kept.
+// TestRounds: each side runs once a round, in a varying order, each time with a different seed; existing runs are kept.
 func TestRounds(t *testing.T) {
 	var ran []string
 	seeds := map[string]bool{}
@@ -71,7 +71,7 @@ func TestRoundsRefuse(t *testing.T) {
 	}
 }
 
-// rows writes requests.jsonl of a run: every other row has 2,000 uncached tokens, and each third is turn 1.
+// rows writes requests.jsonl of a run: every other row has 2,000 uncached tokens, and every third is turn 1.
 func rows(t *testing.T, dir string, ttft func(i int) float64) {
 	t.Helper()
 	var b strings.Builder

@@ -58,15 +58,15 @@ func TestReasons(t *testing.T) {
 	}{
 		{"text that is checked", Options{Check: words}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, "", prompt.Reply{Carried: true, Text: ten("a"), Before: tail}},
 		{"text of other tokens", Options{Check: words}, func(s *Store) { s.End(0, served("a b", 0)) }, Text, prompt.Reply{Before: tail}},
-		{"text that nobody can check", Options{}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, Unchecked, prompt.Reply{Before: tail}},
+		{"text that cannot be checked", Options{}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, Unchecked, prompt.Reply{Before: tail}},
 		{"the same, always", Options{Mode: Always}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, "", prompt.Reply{Carried: true, Text: ten("a"), Before: tail}},
 		{"a check that fails", Options{Check: func(context.Context, string, string) (int64, []uint32, error) { return 0, nil, errors.New("no") }}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, Unchecked, prompt.Reply{Before: tail}},
 		{"token ids", Options{TokenIDs: true}, func(s *Store) { s.End(0, served("x", 10)) }, "", prompt.Reply{Carried: true, Tokens: served("", 10).Tokens, Before: tail}},
 		{"token ids by the check", Options{TokenIDs: true, Check: words}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, "", prompt.Reply{Carried: true, Tokens: make([]uint32, 10), Before: tail}},
-		{"token ids that the check has otherwise", Options{TokenIDs: true, Check: words}, func(s *Store) { s.End(0, served("a", 0)) }, Text, prompt.Reply{Before: tail}},
+		{"token ids that differ from the check's", Options{TokenIDs: true, Check: words}, func(s *Store) { s.End(0, served("a", 0)) }, Text, prompt.Reply{Before: tail}},
 		{"no token ids", Options{TokenIDs: true, Mode: Always}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, Unchecked, prompt.Reply{Before: tail}},
 		{"another length", Options{Mode: Always}, func(s *Store) { e := served(ten("a"), 0); e.Count = 9; s.End(0, e) }, Length, prompt.Reply{Before: tail}},
-		{"a length that nobody says", Options{Mode: Always}, func(s *Store) { e := served(ten("a"), 0); e.Count = -1; s.End(0, e) }, Length, prompt.Reply{Before: tail}},
+		{"an unknown length", Options{Mode: Always}, func(s *Store) { e := served(ten("a"), 0); e.Count = -1; s.End(0, e) }, Length, prompt.Reply{Before: tail}},
 		{"no text", Options{Mode: Always}, func(s *Store) { s.End(0, served("", 0)) }, Unchecked, prompt.Reply{Before: tail}},
 		{"not complete", Options{Mode: Always}, func(*Store) {}, Late, prompt.Reply{Before: tail}},
 		{"failed", Options{Mode: Always}, func(s *Store) { s.End(0, Ended{}) }, Failed, prompt.Reply{Before: tail}},
@@ -114,7 +114,7 @@ func TestDecidedOnce(t *testing.T) {
 		t.Errorf("a row that has not begun: %q", why[0])
 	}
 	if s.Begin(4, rowOf()) {
-		t.Error("the reply is kept although words stand in its place already")
+		t.Error("the reply is kept although words have replaced it already")
 	}
 	if _, why := s.Resolve(6, rowOf(2)); why[0] != NotSent {
 		t.Errorf("the next: %q", why[0])

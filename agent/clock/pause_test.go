@@ -15,12 +15,12 @@ func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		if !Pause(t.Context(), time.Minute) || !Pause(t.Context(), 0) || !Pause(t.Context(), -time.Second) || time.Since(began) != time.Minute {
-			t.Errorf("it went on after %v", time.Since(began))
+			t.Errorf("it returned after %v", time.Since(began))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if Pause(ctx, time.Minute) || Pause(ctx, 0) || time.Since(began) != time.Minute+time.Second {
-			t.Errorf("it went on after the end, or ended after %v", time.Since(began))
+			t.Errorf("it returned after the end, or ended after %v", time.Since(began))
 		}
 	})
 }

@@ -78,7 +78,7 @@ func TestBadFiles(t *testing.T) {
 		}
 	}
 	if _, err := Read(t.Context(), filepath.Join(t.TempDir(), "none")); !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a file that does not exist: %v", err)
 	}
 }
 

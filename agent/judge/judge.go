@@ -27,7 +27,7 @@
 //	lateness_max             100 ms      2000 ms                               one straggler does not spoil a run; 2 s means that the client stood still
 //	lateness_explained       always      never                                 a note: the machine was held up, not the tool
 //	lateness_drift           100 µs/s    1000 µs/s   10 scheduled requests     100 µs/s is 0.36 s after an hour, 1000 µs/s is 3.6 s; 0 where it adds up to at most 1 ms over the run
-//	hiccup_share             10 %        50 %        1 s                       below 10 % nine requests in ten meet none; above 50 % the client's instants are chance
+//	hiccup_share             10 %        50 %        1 s                       below 10 % nine requests in ten meet none; above 50 % the client's timestamps are arbitrary
 //	wire_lag_p99             20 ms       2000 ms     100 requests on the wire  20 ms is a handshake or the upload of a long prompt; past 2 s the engine sees other arrivals than the trace's
 //	cap_wait_share           1 %         never                                 a cap is asked for, so it never makes a run invalid, but the arrivals are no longer the trace's
 //	lookahead_stalls         0           never                                 its effect on the send times is in the lateness
@@ -45,7 +45,7 @@
 //	retried_share            0.1 %       5 %                                   retries are off by default; what was sent twice is out of the latencies
 //	failed_share             1 %         never                                 1 % is what a run may fail by default; the figures of the rest stand, whatever the share
 //	steady_latency_share     33 %        never       100 steady requests       a state is steady when what was in flight has been replaced a few times
-//	shard_clocks             10 ms       250 ms                                the bounds of lateness_p99: a request is late by that beside those of other shards
+//	shard_clocks             10 ms       250 ms                                the bounds of lateness_p99: it is how much later a request is than those of other shards
 //	run_breaks               0           never                                 what was in flight is lost, and the engine may have forgotten what it had cached; the figures of each part stand
 //	spans_lost               0 %         never                                 a trace rebuilt from the spans is incomplete, but the figures come from the run itself and stand
 //	metric_exports_failed    0           never                                 cumulative metrics catch up with the next export; the report does not depend on them

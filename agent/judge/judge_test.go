@@ -27,7 +27,7 @@ func TestEveryValueHasOneClass(t *testing.T) {
 	for i := range rules {
 		r := &rules[i]
 		if seen[r.metric] || r.meaning() == "" || !(0 <= r.note && r.note <= r.valid && r.valid <= r.invalid) {
-			t.Errorf("rule %s: note %v, valid %v, invalid %v, or it is there twice", r.metric, r.note, r.valid, r.invalid)
+			t.Errorf("rule %s: note %v, valid %v, invalid %v, or it occurs twice", r.metric, r.note, r.valid, r.invalid)
 		}
 		seen[r.metric] = true
 		monotone := func(a, b float64) bool {
@@ -250,7 +250,7 @@ func TestVerdictText(t *testing.T) {
 	f.LatenessP99, f.PromptUnknown = Know(312), Know(0.5)
 	v := Judge(f)
 	want := "invalid\n" +
-		"  invalid: lateness_p99 312 ms > 250 ms: one request in a hundred went out at least this late\n" +
+		"  invalid: lateness_p99 312 ms > 250 ms: one request in a hundred was sent at least this late\n" +
 		"  valid: prompt_tokens_unknown 50 % > 0 %: for this share of the requests, the row or the server gives no number of prompt tokens, so their length is not verified"
 	if d := cmp.Diff(want, v.String()); d != "" {
 		t.Error(d)
@@ -303,7 +303,7 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// The figures of one row that went out 3 ms late, 2 of them in a hiccup.
+// The figures of one row that was sent 3 ms late, 2 of them in a hiccup.
 func TestFromFigures(t *testing.T) {
 	a := measure.NewAggregate(measure.Options{})
 	a.Add(&measure.Record{Outcome: measure.Failed, Reason: "dns", Scheduled: true, Intended: 5e6, Dispatched: 8e6, Admitted: 8e6})

@@ -145,7 +145,7 @@ func TestArrivals(t *testing.T) {
 			want: []got{{1, 0, true}, {0, 100 * ms, true}},
 		},
 		{
-			name: "the window is of the trace's time", opt: Options{Start: 10 * ms, End: 20 * ms},
+			name: "the window is in the trace's time", opt: Options{Start: 10 * ms, End: 20 * ms},
 			lines: []string{at(100), at(109), at(110), at(120), at(121)},
 			want:  []got{{2, 0, true}, {3, 100 * ms, true}},
 		},
@@ -227,7 +227,7 @@ func TestArrivalsOfShards(t *testing.T) {
 		maps.Copy(parts, part)
 	}
 	if diff := cmp.Diff(whole, parts); diff != "" {
-		t.Errorf("the shards' schedule is another one (-whole +shards):\n%s", diff)
+		t.Errorf("the shards' schedule is different (-whole +shards):\n%s", diff)
 	}
 }
 
@@ -269,6 +269,6 @@ func TestArrivalsRefused(t *testing.T) {
 		t.Errorf("%d items, %v", len(all), err)
 	}
 	if _, err := stream(t, Options{Arrivals: Arrivals{Rate: 1}, Spread: SpreadEven}, at(0)); err == nil || !strings.Contains(err.Error(), "no timestamps to spread") {
-		t.Errorf("a spread beside a rate: %v", err)
+		t.Errorf("a spread together with a rate: %v", err)
 	}
 }

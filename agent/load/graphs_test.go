@@ -61,7 +61,7 @@ func TestGraphs(t *testing.T) {
 			0,
 		},
 		{
-			"names that nobody has, or has later, are counted; without others the row goes at its timestamp",
+			"names that no row has, or only a later one, are counted; without others the row is sent at its timestamp",
 			Options{},
 			[]string{root(0, "a"), step(10, "b", "x", "a"), step(20, "c", "d"), step(30, "d", "c")},
 			[]got{{0, first, 0, true}, {1, []int64{0}, 0, false}, {2, first, 20 * ms, true}, {3, []int64{2}, 20 * ms, false}},
@@ -163,7 +163,7 @@ func TestGraphShards(t *testing.T) {
 			here[it.Index], seen[it.Index] = it, true
 			for _, before := range it.After {
 				if here[before] == nil {
-					t.Errorf("shard %d: row %d waits for row %d, which is not there", shard, it.Index, before)
+					t.Errorf("shard %d: row %d waits for row %d, which does not exist", shard, it.Index, before)
 				}
 			}
 		}

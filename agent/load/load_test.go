@@ -88,7 +88,7 @@ func TestOrderAndOffsets(t *testing.T) {
 			want:  []got{{0, 0, true}, {1, 500 * time.Microsecond, true}},
 		},
 		{
-			name:  "rows out of order within the look-ahead are put in order, ties by row",
+			name:  "rows out of order within the look-ahead are sorted, ties by row",
 			lines: []string{at(5), at(3), at(3), at(4)},
 			want:  []got{{1, 0, true}, {2, 0, true}, {3, 1 * ms, true}, {0, 2 * ms, true}},
 		},
@@ -170,13 +170,13 @@ func TestErrors(t *testing.T) {
 	}{
 		{"empty", Options{}, nil, "no rows"},
 		{"broken within the look-ahead", Options{}, []string{at(1), "{"}, "test:2"},
-		{"a row behind its look-ahead", Options{Lookahead: 4}, append(slices.Clone(many), at(1)), "line 21: timestamp 1 ms comes more than 4 rows after 11"},
-		{"a lone row without timestamp", Options{}, []string{at(1), `{"input_length": 5}`}, "test:2: timestamp: the row has none"},
-		{"a first turn without timestamp", Options{}, []string{at(1), delayed(5, "a")}, "test:2: timestamp: the first turn"},
+		{"a row after its look-ahead", Options{Lookahead: 4}, append(slices.Clone(many), at(1)), "line 21: timestamp 1 ms comes more than 4 rows after 11"},
+		{"a single row without a timestamp", Options{}, []string{at(1), `{"input_length": 5}`}, "test:2: timestamp: the row has none"},
+		{"a first turn without a timestamp", Options{}, []string{at(1), delayed(5, "a")}, "test:2: timestamp: the first turn"},
 		{"no timestamps, strict", Options{Strict: true}, []string{`{"input_length": 5}`}, "--no-fixed-schedule"},
 		{"sessions that say nothing", Options{}, []string{turn(0, "a"), turn(1, "a")}, "--session-mode"},
 		{"delta sessions open loop", Options{Sessions: mooncake.SessionDelta, OpenSessions: true}, []string{turn(0, "a"), turn(1, "a")}, "open loop"},
-		{"sessions behind the look-ahead", Options{Lookahead: 2}, []string{at(0), at(1), turn(2, "a"), turn(3, "a")}, "line 4: the first session"},
+		{"sessions after the look-ahead", Options{Lookahead: 2}, []string{at(0), at(1), turn(2, "a"), turn(3, "a")}, "line 4: the first session"},
 		{"spread without a grid", Options{Spread: SpreadEven}, []string{at(0), at(1), at(7)}, "not multiples of a coarse step"},
 		{"spread without timestamps", Options{Spread: SpreadEven}, []string{`{"input_length": 5}`}, "no timestamps"},
 		{"spread in a closed loop", Options{Spread: SpreadEven, FileOrder: true}, []string{at(0)}, "closed loop"},
@@ -215,7 +215,7 @@ func TestRowsBeforeABadOneGoOut(t *testing.T) {
 	}
 }
 
-// silent is a pipe to which nobody writes any more, and which nobody closes.
+// silent is a pipe to which nobody writes and which nobody closes.
 type silent struct {
 	rows *mooncake.Reader
 	quit chan struct{}
@@ -382,7 +382,7 @@ func TestSpreadUniform(t *testing.T) {
 	var sum time.Duration
 	for i, it := range all {
 		if i > 0 && it.Offset < all[i-1].Offset {
-			t.Fatalf("item %d goes out before item %d", i, i-1)
+			t.Fatalf("item %d is sent before item %d", i, i-1)
 		}
 		step := time.Duration(it.Index/k) * 3 * time.Second
 		if it.Offset-it.Spread != step || it.Spread < 0 || it.Spread >= 3*time.Second {

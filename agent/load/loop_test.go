@@ -51,7 +51,7 @@ func TestLoop(t *testing.T) {
 			want: []string{fmt.Sprintf("0 0s [%d 1]", big), "1 9ms [2]", fmt.Sprintf("2 18ms [%d %d]", big+0x9e3779b97f4a7c15, uint64(0x9e3779b97f4a7c16)), fmt.Sprintf("3 27ms [%d]", uint64(0x9e3779b97f4a7c17))},
 		},
 		{
-			name: "until no row is due any more, at the speed of the replay", opt: Options{Loop: Loop{For: 60 * ms}, Speedup: 2}, lines: blocks,
+			name: "until no more rows are due, at the speed of the replay", opt: Options{Loop: Loop{For: 60 * ms}, Speedup: 2}, lines: blocks,
 			want: []string{"0 0s [5 7]", "1 15ms [5 6]", "2 30ms [5 7]", "3 45ms [5 6]"},
 		},
 		{
@@ -63,7 +63,7 @@ func TestLoop(t *testing.T) {
 			want: []string{"0 0s [5 7]", "1 0s [5 6]", "2 0s [5 7]", "3 0s [5 6]"},
 		},
 		{
-			name: "a limit is of all passes", opt: Options{Loop: Loop{Passes: 3}, MaxRows: 3}, lines: blocks,
+			name: "a limit counts all passes", opt: Options{Loop: Loop{Passes: 3}, MaxRows: 3}, lines: blocks,
 			want: []string{"0 0s [5 7]", "1 30ms [5 6]", "2 60ms [5 7]"},
 		},
 		{

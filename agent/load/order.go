@@ -224,7 +224,9 @@ func (s *Stream) read() (e entry, err error) {
 	case ahead:
 		e = s.head[0]
 		s.head[0] = entry{}
-		s.head = s.head[1:]
+		if s.head = s.head[1:]; len(s.head) == 0 {
+			s.head = nil // its array has 600 kB
+		}
 	case s.headErr != nil:
 		return entry{}, s.headErr
 	default:

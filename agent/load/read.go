@@ -146,7 +146,7 @@ func (s *Stream) setTime(e *entry) (fault *mooncake.RowError) {
 	return fault
 }
 
-// keyOf returns the time of a row: its timestamp, but for a later turn not before that of the turn before. It reports whether the row is a
+// keyOf returns the time of a row: its timestamp, or, for a later turn, at least that of the previous turn. It reports whether the row is a
 // later turn of its session, or why it has no time.
 func (s *Stream) keyOf(r *mooncake.Row) (key float64, turn bool, fault *mooncake.RowError) {
 	last := math.Inf(-1)

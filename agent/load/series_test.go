@@ -33,7 +33,7 @@ func TestSeries(t *testing.T) {
 		until func(s float64) float64
 	}{
 		"a series": {Arrivals{Rate: 20, Pattern: Constant, Series: points}, until},
-		"behind a ramp": {Arrivals{Rate: 20, Pattern: Constant, Series: points, RampUp: 4 * time.Second}, func(s float64) float64 {
+		"after a ramp": {Arrivals{Rate: 20, Pattern: Constant, Series: points, RampUp: 4 * time.Second}, func(s float64) float64 {
 			if s <= 4 {
 				return 20 * s * s / 8
 			}

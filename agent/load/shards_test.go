@@ -99,7 +99,7 @@ func TestShardsOfThePublicTrace(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%d/%d/%v", c.Shards, c.MaxRows, c.Start), func(t *testing.T) {
 			rows, tokens := divided(t, trace, c)
-			t.Logf("the greatest shard has %.3f of the mean of the rows, %.3f of the tokens", rows, tokens)
+			t.Logf("the largest shard has %.3f of the mean of the rows, %.3f of the tokens", rows, tokens)
 			if rows > 1.2 || tokens > 1.2 {
 				t.Errorf("a shard has %.2f times the mean of the rows, %.2f of the tokens", rows, tokens)
 			}

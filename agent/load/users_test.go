@@ -32,8 +32,8 @@ func TestUsers(t *testing.T) {
 		{"two", 2, Options{}, []got{{0, 0}, {1, 500}, {3, 1000}, {2, 1500}, {5, 2000}, {6, 2500}, {4, 3000}}},
 		{"three", 3, Options{}, []got{{0, 0}, {1, 500}, {2, 1000}, {3, 1500}, {4, 2000}, {6, 2500}, {5, 3000}}},
 		{"more than sessions: the places of the others stay empty", 5, Options{}, []got{{0, 0}, {1, 500}, {2, 1000}, {4, 1500}, {3, 2500}, {6, 3500}, {5, 5000}}},
-		{"a limit is of what is sent", 2, Options{MaxRows: 3}, []got{{0, 0}, {1, 500}, {3, 1000}}},
-		{"a window is of the trace's time", 2, Options{Start: 3 * ms, End: 5 * ms}, []got{{3, 0}, {4, 500}, {5, 1000}}},
+		{"a limit counts what is sent", 2, Options{MaxRows: 3}, []got{{0, 0}, {1, 500}, {3, 1000}}},
+		{"a window is in the trace's time", 2, Options{Start: 3 * ms, End: 5 * ms}, []got{{3, 0}, {4, 500}, {5, 1000}}},
 		{"file order", 2, Options{FileOrder: true}, []got{{0, 0}, {1, 500}, {3, 1000}, {2, 1500}, {5, 2000}, {6, 2500}, {4, 3000}}},
 	} {
 		tc.opt.Arrivals, tc.opt.Sessions = Arrivals{Rate: 2, Users: tc.users}, mooncake.SessionFull
@@ -77,7 +77,7 @@ func TestUsersOfShards(t *testing.T) {
 		maps.Copy(parts, offsets(Options{Shard: i, Shards: 3}))
 	}
 	if diff := cmp.Diff(whole, parts); diff != "" {
-		t.Errorf("the shards' schedule is another one (-whole +shards):\n%s", diff)
+		t.Errorf("the shards' schedule is different (-whole +shards):\n%s", diff)
 	}
 }
 

@@ -17,7 +17,7 @@ func TestPeakConcurrency(t *testing.T) {
 	}{
 		{"none", nil, 0},
 		{"one after the other: departures first", [][2]int64{{0, 10}, {10, 20}, {20, 30}}, 1},
-		{"two overlap, the third comes as the first leaves", [][2]int64{{0, 10}, {5, 20}, {10, 30}}, 2},
+		{"two overlap, the third begins as the first ends", [][2]int64{{0, 10}, {5, 20}, {10, 30}}, 2},
 		{"records come in the order of their ends, not starts", [][2]int64{{50, 60}, {0, 100}, {55, 120}}, 3},
 		{"shorter than a bin, and still there", [][2]int64{{7, 7}, {7, 7}}, 2},
 		{"an end before the start lasts one bin", [][2]int64{{9, 3}}, 1},

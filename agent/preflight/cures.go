@@ -28,7 +28,7 @@ const (
 var noWay = map[send.Class][]string{
 	send.ClassTLS:            nil, // the message has the advice
 	send.ClassDNS:            {"is the name in the URL right?"},
-	send.ClassConnect:        {"does the engine run there, and is the URL right?", waitStarting},
+	send.ClassConnect:        {"is the engine running there, and is the URL right?", waitStarting},
 	send.ClassConnectTimeout: {"can it be reached from here? --connect-timeout allows more time"},
 	send.ClassTotalTimeout:   {"it accepts connections but does not answer: is it an engine, and does it still work?", waitStarting},
 	send.ClassTransport:      {"does it speak TLS, which a URL with https:// is for?"},

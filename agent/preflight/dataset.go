@@ -95,7 +95,7 @@ func (p *preflight) checkDataset(ctx context.Context, d *report.Dataset) error {
 	}
 	d.Checked, d.Counted = n, counted-int64(over.Prompt)
 	if d.Counted != d.Checked {
-		p.Warn("dataset: the engine counts %d tokens for a text that should have %d; prompts are off by as much", d.Counted, d.Checked)
+		p.Warn("dataset: the engine counts %d tokens for a text that should have %d; prompts are wrong by the same share", d.Counted, d.Checked)
 	}
 	p.Note("dataset: prompts are made of %d tokens of %s; %.1f %% of a block are invented words", d.Tokens, d.File, 100*d.Invented)
 	return nil

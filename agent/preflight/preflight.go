@@ -80,7 +80,7 @@ type Findings struct {
 	// Carry says that live replies are carried. Check counts the tokens of a reply; nil = the engine cannot.
 	Carry bool
 	Check func(ctx context.Context, model, text string) (count int64, tokens []uint32, err error)
-	// Asked are the requests in which the engine was asked.
+	// Asked lists the requests that put questions to the engine.
 	Asked []telemetry.Apart
 }
 
@@ -162,7 +162,7 @@ func (p *preflight) header(what string, n int64) http.Header {
 	return http.Header{"Traceparent": {p.Traceparent(what, n)}}
 }
 
-// asked records a request in which the engine was asked, for its span.
+// asked records a question to the engine, for its span.
 func (p *preflight) asked(model, response string, began time.Duration) {
 	p.found.Asked = append(p.found.Asked, telemetry.Apart{Name: semconv.SpanMeasure, Model: model, Response: response, From: began, To: p.clk.Now()})
 }
@@ -173,7 +173,7 @@ func (p *preflight) mayCarry() bool {
 	case !p.Replies || p.Carry == carry.Never || p.opt.Endpoint == prompt.Embeddings:
 		return false
 	case p.opt.Endpoint.OfMessages() && p.opt.Form != prompt.Tokens && p.Prompt.Overhead > 0:
-		p.Note("replies: --overhead skips the calibration that measures what a turn costs, so no live reply is carried")
+		p.Note("replies: --overhead skips the calibration that measures how many tokens a turn adds, so no live reply is carried")
 		return false
 	}
 	return true

@@ -166,7 +166,7 @@ func TestFindOwnWords(t *testing.T) {
 	asked := w.text
 	w.text = func(ids []uint32) (string, error) {
 		if greatest := slices.Max(ids); greatest >= w.known {
-			t.Errorf("id %d is asked for, of which nothing is known; %d is the greatest named", greatest, w.known)
+			t.Errorf("id %d is asked for, of which nothing is known; %d is the largest named", greatest, w.known)
 		}
 		return asked(ids)
 	}

@@ -32,12 +32,12 @@ func TestReadSizes(t *testing.T) {
 		}
 		for size := 1; size < len(want)+2; size++ {
 			if got := readBy(t, body.Open(), func() int { return size }); !bytes.Equal(got, want) {
-				t.Fatalf("%s: reads of %d give other bytes", name, size)
+				t.Fatalf("%s: reads of size %d return different bytes", name, size)
 			}
 		}
 		for range 200 {
 			if got := readBy(t, body.Open(), func() int { return rng.IntN(200) }); !bytes.Equal(got, want) {
-				t.Fatalf("%s: reads of mixed sizes give other bytes", name)
+				t.Fatalf("%s: reads of mixed sizes return different bytes", name)
 			}
 		}
 	}
@@ -81,11 +81,11 @@ func TestReadersAreApart(t *testing.T) {
 	}
 	whole, err := io.ReadAll(b) // a retry, while the first attempt's reader is half way
 	if err != nil || !bytes.Equal(whole, want) {
-		t.Errorf("the second reader gives other bytes: %v", err)
+		t.Errorf("the second reader returns different bytes: %v", err)
 	}
 	rest, err := io.ReadAll(a)
 	if err != nil || !bytes.Equal(append(half, rest...), want) {
-		t.Errorf("the first reader gives other bytes after the second: %v", err)
+		t.Errorf("the first reader returns different bytes after the second: %v", err)
 	}
 	if _, ok := body.Open().(io.Seeker); ok {
 		t.Error("the reader can seek: clients that retry would share it")
@@ -151,7 +151,7 @@ func FuzzBodyRead(f *testing.F) {
 			return 0
 		})
 		if !bytes.Equal(got, want) {
-			t.Error("other reads, other bytes")
+			t.Error("different reads return different bytes")
 		}
 		m := decoded(t, p.Request)
 		if tokens {

@@ -79,7 +79,7 @@ func TestBodies(t *testing.T) {
 
 		{"text: one message, its length capped, not held", Options{}, output(textRow("hi \"you\" <b>\n\u2028é"), 7), `{"messages":[{"role":"user","content":"hi \"you\" <b>\n\u2028é"}],"stream":false,"max_completion_tokens":7}`, false, 7},
 		{"text on completions", Options{Endpoint: Completions}, textRow("hi \"you\"\t\\"), `{"prompt":"hi \"you\"\t\\","stream":false}`, false, 0},
-		{"text beside token ids", Options{Endpoint: Completions, Form: Tokens}, textRow("hi"), `{"prompt":"hi","stream":false}`, false, 0},
+		{"text with token ids", Options{Endpoint: Completions, Form: Tokens}, textRow("hi"), `{"prompt":"hi","stream":false}`, false, 0},
 		{"empty text", Options{Endpoint: Completions}, textRow(""), `{"prompt":"","stream":false}`, false, 0},
 		{"messages with tools", Options{Stream: true}, with(messagesRow(`[{"role":"system","content":"s"},{"role":"user","content":"u"}]`), func(r *mooncake.Row) {
 			r.Tools = json.RawMessage(`[{"type":"function","function":{"name":"f"}}]`)
@@ -99,7 +99,7 @@ func TestBodies(t *testing.T) {
 		{"extra caps it under the other name: ours is not added", Options{}, extra(hashed, `{"max_tokens":2}`), `{"stream":false,"max_tokens":2,"ignore_eos":true,"min_tokens":2}`, false, 2},
 		{"the user lets replies end: nothing is held", Options{ExtraInputs: json.RawMessage(`{"ignore_eos":false}`)}, hashed, `{"stream":false,"ignore_eos":false,"max_completion_tokens":7}`, false, 7},
 		{"the user holds the length of texts", Options{ExtraInputs: json.RawMessage(`{"ignore_eos":true}`)}, output(textRow("t"), 7), `{"messages":[{"role":"user","content":"t"}],"stream":false,"ignore_eos":true,"max_completion_tokens":7}`, false, 7},
-		{"extra brings the messages", Options{}, extra(hashed, `{"messages":[{"role":"user","content":"x"}]}`), `{"messages":[{"role":"user","content":"x"}],"stream":false,"max_completion_tokens":7}`, false, 7},
+		{"extra inputs contain the messages", Options{}, extra(hashed, `{"messages":[{"role":"user","content":"x"}]}`), `{"messages":[{"role":"user","content":"x"}],"stream":false,"max_completion_tokens":7}`, false, 7},
 
 		{"payload", Options{Model: "m", Stream: true, ExtraInputs: json.RawMessage(`{"a":1}`), CacheSalt: "s"}, &mooncake.Row{Payload: json.RawMessage(`{"messages":[],"stream":true,"max_tokens":5}`)}, `{"messages":[],"stream":true,"max_tokens":5}`, true, 5},
 		{"payload that does not stream", Options{Stream: true}, &mooncake.Row{Payload: json.RawMessage(`{"prompt":"p"}`)}, `{"prompt":"p"}`, false, 0},

@@ -273,7 +273,7 @@ func conversations(t *testing.T, m model, seed uint64) {
 		if s.last >= 0 {
 			before := append(append([]string{}, sent[s.last]...), spoken(live[s.last])...)
 			if n := common(before, got); n != len(before) {
-				t.Fatalf("seed %d, row %d: goes on after %d of the %d tokens of row %d and its reply (carried %v)", seed, i, n, len(before), s.last, live[s.last].Carried)
+				t.Fatalf("seed %d, row %d: continues after %d of the %d tokens of row %d and its reply (carried %v)", seed, i, n, len(before), s.last, live[s.last].Carried)
 			}
 		}
 		over := 2 + 2 // what every prompt starts with, and words that are equal by chance, 1 in 512

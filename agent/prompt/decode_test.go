@@ -111,7 +111,7 @@ func TestDecodeRejects(t *testing.T) {
 		{"a letter of another case", change(1, "E")},
 		{"no space before a header word", change(5, "x")},
 		{"the 8th word says more than the one bit that is left, which is 1", change(35, " acid")},
-		{"another word in the header: another id, whose block goes on differently", change(0, " pull")},
+		{"another word in the header: another id, whose block continues differently", change(0, " pull")},
 		{"another word at the end", change(2555, " aber")},
 		{"real text", bytes.Repeat([]byte(" have"), 512)},
 	} {

@@ -42,8 +42,8 @@ var (
 const maxSpelled = 16*8 + 8
 
 // newAlphabet makes an alphabet of units of one length of at most 8 bytes, a power of two of them. A draw yields seven.
-func newAlphabet(units []string) alphabet {
-	a := alphabet{unit: len(units[0]), bits: uint(bits.Len(uint(len(units)))) - 1, all: littleEndian(units)}
+func newAlphabet(length int, units []uint64) alphabet {
+	a := alphabet{unit: length, bits: uint(bits.Len(uint(len(units)))) - 1, all: units}
 	a.header, a.step = headerUnits(len(units))*a.unit, 7*a.unit
 	return a
 }

@@ -53,7 +53,7 @@ func TestDeltaSession(t *testing.T) {
 			0, 0,
 		},
 		{
-			"messages, and tool calls beside a text", toolRow, "hm", `[{"id":"c2"}]`,
+			"messages, and tool calls with a text", toolRow, "hm", `[{"id":"c2"}]`,
 			[]any{map[string]any{"role": "tool", "tool_call_id": "c1", "content": "22"}, say("user", "so?")},
 			map[string]any{"role": "assistant", "content": "hm", "tool_calls": []any{map[string]any{"id": "c2"}}},
 			0, 0,
@@ -78,7 +78,7 @@ func TestDeltaSession(t *testing.T) {
 		again := string(read(t, p.Request))
 		h.Append(tt.row, p, tt.reply, []byte(tt.toolCalls))
 		if got := string(read(t, p.Request)); got != again {
-			t.Errorf("%s: the body changed when the session went on", tt.why)
+			t.Errorf("%s: the body changed when the session continued", tt.why)
 		}
 		conversation = append(conversation, tt.answer)
 	}
@@ -198,7 +198,7 @@ func TestHistoryIsBounded(t *testing.T) {
 		t.Errorf("%d turns of a quarter of the bound were taken, want 4: three fit, the fourth's reply does not", turns)
 	}
 	if h.parts != nil {
-		t.Error("a session that cannot go on keeps its conversation")
+		t.Error("a session that cannot continue keeps its conversation")
 	}
 	h.Append(row, Prompt{turn: []part{{raw: []byte("x")}}}, "more", nil)
 	if h.parts != nil {

@@ -3,7 +3,7 @@
 
 package prompt
 
-// This file translates rows in the form of a chat into that of the Responses API: calls and results of tools are items beside the messages,
+// This file translates rows in the form of a chat into that of the Responses API: calls and results of tools are items next to the messages,
 // parts of content have other names, and tools have no member function. Content that has this form already is unchanged.
 
 import (

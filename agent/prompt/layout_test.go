@@ -28,7 +28,7 @@ func TestLayouts(t *testing.T) {
 		{"exact tile less the overhead", 4, lengthRow(32, 1, 4, 5), []uint64{4, 5}, 28, false, false},
 		{"partial last block", 1, lengthRow(41, 1, 4, 5, 6), []uint64{4, 5, 6}, 40, false, false},
 		{"prefix only: the rest is the row's own", 1, lengthRow(60, 1, 4, 5), []uint64{4, 5, private(2), private(3)}, 59, false, false},
-		{"no ids: all is the row's own", 1, lengthRow(40, 1), []uint64{private(0), private(1), private(2)}, 39, false, false},
+		{"no ids: everything is the row's own", 1, lengthRow(40, 1), []uint64{private(0), private(1), private(2)}, 39, false, false},
 		{"more ids than blocks: the first count", 1, lengthRow(20, 1, 4, 5, 6, 7), []uint64{4, 5}, 19, false, false},
 		{"ids at the ends of 64 bits", 1, lengthRow(20, 1, 1<<63, 1<<64-1), []uint64{1 << 63, 1<<64 - 1}, 19, false, false},
 		{"last block as long as the overhead: it is gone, the one before is whole", 8, lengthRow(40, 1, 4, 5, 6), []uint64{4, 5}, 32, false, true},
@@ -36,7 +36,7 @@ func TestLayouts(t *testing.T) {
 		{"last block longer than the overhead", 7, lengthRow(40, 1, 4, 5, 6), []uint64{4, 5, 6}, 33, false, false},
 		{"what the overhead takes was the row's own", 8, lengthRow(40, 1, 4, 5), []uint64{4, 5}, 32, false, false},
 		{"room for one word", 9, lengthRow(10, 1, 4), []uint64{4}, 1, false, false},
-		{"no room: one word all the same", 10, lengthRow(10, 1, 4), []uint64{4}, 1, true, false},
+		{"no room: one word nevertheless", 10, lengthRow(10, 1, 4), []uint64{4}, 1, true, false},
 		{"shorter than the overhead", 100, lengthRow(10, 1, 4), []uint64{4}, 1, true, false},
 		{"no overhead given: the anchor counts", 0, lengthRow(10, 1, 4), []uint64{4}, 9, false, false},
 	} {
@@ -180,7 +180,7 @@ func TestRowErrors(t *testing.T) {
 		{"extra is torn", chat, &mooncake.Row{TextInput: mooncake.Some("x"), Extra: []byte(`{"` + secret + `":"` + secret + `"`)}},
 		{"payload is torn", chat, &mooncake.Row{Payload: []byte(`{"messages":"` + secret)}},
 		{"payload is empty", chat, &mooncake.Row{Payload: []byte(`{}`)}},
-		{"payload goes on after its end", chat, &mooncake.Row{Payload: []byte(`{"a":1}{"` + secret + `":2}`)}},
+		{"payload continues after its end", chat, &mooncake.Row{Payload: []byte(`{"a":1}{"` + secret + `":2}`)}},
 	} {
 		p, err := tt.b.Build(17, tt.row, nil)
 		if !errors.Is(err, ErrRow) || !strings.Contains(err.Error(), "row 17") {
@@ -191,7 +191,7 @@ func TestRowErrors(t *testing.T) {
 			t.Errorf("%s: the error quotes the row: %v", tt.why, err)
 		}
 		if p.Request.Body.Open != nil {
-			t.Errorf("%s: a body beside an error", tt.why)
+			t.Errorf("%s: a body together with an error", tt.why)
 		}
 	}
 }

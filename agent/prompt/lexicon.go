@@ -8,6 +8,7 @@ package prompt
 import (
 	"crypto/sha256"
 	_ "embed"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -62,7 +63,7 @@ func NewLexicon(anchor, space string, list []string) (*Lexicon, error) {
 	if strings.ContainsFunc(anchor, func(c rune) bool { return !isPlain(c) }) || anchor == "" || space != "" && space != " " {
 		return nil, fmt.Errorf("%w: want an anchor of letters, and a space or nothing before each word", ErrLexicon)
 	}
-	l.alphabet = newAlphabet(after(space, l.words))
+	l.alphabet = newAlphabet(len(space)+l.Letters(), littleEndian(after(space, l.words)))
 	return l, nil
 }
 
@@ -140,11 +141,14 @@ func TokenRanges() []TokenRange {
 // commonIDs are ids that every vocabulary of 32,000 entries has, all of five digits.
 var commonIDs = TokenRange{10000, 1 << tokenBits}
 
-// units returns the ids as in a prompt.
-func (r TokenRange) units() []string {
-	units := make([]string, r.Count)
+// units returns the ids as in a prompt, each with a comma, in the order of a little-endian store. No id is a string of its own: the common
+// ones are made at each start of the program.
+func (r TokenRange) units() []uint64 {
+	units := make([]uint64, r.Count)
+	var text [8]byte
 	for i := range units {
-		units[i] = strconv.Itoa(r.First+i) + ","
+		text[len(strconv.AppendInt(text[:0], int64(r.First+i), 10))] = ','
+		units[i] = binary.LittleEndian.Uint64(text[:])
 	}
 	return units
 }
@@ -154,7 +158,7 @@ func (r TokenRange) alphabet() alphabet {
 	if r == commonIDs {
 		return tokens
 	}
-	a := newAlphabet(r.units())
+	a := newAlphabet(len(strconv.Itoa(r.First))+1, r.units())
 	a.ids, a.step = true, 5*a.unit
 	return a
 }

@@ -17,7 +17,7 @@ func TestOptionErrors(t *testing.T) {
 		want []string // each in the error
 	}{
 		{"token ids on chat", Options{Form: Tokens}, []string{"completions"}},
-		{"token ids for an engine that takes none", Options{Endpoint: Completions, Form: Tokens, Profile: Ollama}, []string{"ollama", "words"}},
+		{"token ids for an engine that accepts none", Options{Endpoint: Completions, Form: Tokens, Profile: Ollama}, []string{"ollama", "words"}},
 		{"unknown endpoint", Options{Endpoint: "rerank"}, []string{"rerank", "chat", "responses"}},
 		{"unknown form", Options{Form: "bytes"}, []string{"bytes"}},
 		{"unknown profile", Options{Profile: "x"}, []string{`"x"`, "vllm"}},

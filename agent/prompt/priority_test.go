@@ -49,7 +49,7 @@ func TestPriority(t *testing.T) {
 		{"the row's extra", Options{Priorities: classes}, extra(row("batch", 3), `{"priority":7}`), "7"},
 		{"extra inputs", Options{ExtraInputs: json.RawMessage(`{"priority":8}`)}, row("batch", 3), "8"},
 		{"the row's extra, not extra inputs", Options{ExtraInputs: json.RawMessage(`{"priority":8}`)}, extra(row("", 3), `{"priority":7}`), "7"},
-		{"an engine that takes none", Options{Profile: OpenAI}, row("batch", 3), ""},
+		{"an engine that accepts none", Options{Profile: OpenAI}, row("batch", 3), ""},
 		{"SGLang", Options{Profile: SGLang}, row("", 3), "3"},
 		{"completions", Options{Endpoint: Completions, Priorities: classes}, row("batch"), "10"},
 		{"responses", Options{Endpoint: Responses, Priorities: classes}, row("batch"), "10"},

@@ -34,7 +34,7 @@ func conversationTrace(t *testing.T) (rows []*mooncake.Row) {
 	}
 	f, err := os.Open(filepath.Join(root, "..", "shared", "data", "conversation_trace.jsonl"))
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skip("the public conversation trace is not beside the repository")
+		t.Skip("the public conversation trace is not next to the repository")
 	}
 	if err != nil {
 		t.Fatal(err)

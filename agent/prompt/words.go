@@ -31,7 +31,7 @@ const anchor = "go"
 // wordUnits and tokenUnits have what one draw of bits encodes; see [littleEndian]. The first wordBytes or tokenBytes of each count.
 var (
 	wordUnits  = [1 << wordBits]uint64(littleEndian(after(" ", strings.Fields(wordList))))
-	tokenUnits = [1 << tokenBits]uint64(littleEndian(commonIDs.units()))
+	tokenUnits = [1 << tokenBits]uint64(commonIDs.units())
 )
 
 // littleEndian returns units of up to 8 bytes in the order of a little-endian store.

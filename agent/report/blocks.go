@@ -225,7 +225,7 @@ var inventedWords = map[string]string{
 	carry.Text:      "text of other tokens",
 	carry.Unchecked: "cannot be checked",
 	carry.Evicted:   "given up for memory",
-	carry.NoRoom:    "no room beside the chat template",
+	carry.NoRoom:    "no room in addition to the chat template",
 	carry.Shard:     "in another shard",
 	carry.NotSent:   "earlier row not replayed",
 	carry.Broken:    "lost when the run was cut short",
@@ -306,7 +306,7 @@ func (r *Report) clientLines() (b block) {
 
 	b.when(len(machine) > 0, "%s", strings.Join(machine, "; "))
 	b.when(len(streams) > 0, "%s", strings.Join(streams, "; "))
-	b.when(connections.WireLate > 0, "%v of %v requests were answered before the time of their last byte was recorded:  "+
+	b.when(connections.WireLate > 0, "%v of %v requests were answered before the time of their last byte was recorded: "+
 		"no figure from the wire includes them", connections.WireLate, connections.Requests)
 	return b
 }

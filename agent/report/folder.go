@@ -28,7 +28,7 @@ type Folder struct {
 
 // OpenFolder locks a directory for one run, and creates it if it is absent. It returns an error if another run has locked it, and, unless
 // force is set, [fs.ErrExist] if it has a file that the run would write: those of this package, and the given names. With force, each of
-// them is replaced when the new one is complete, except for [PartialFile], which begins anew with the run. Nothing else is changed.
+// them is replaced when the new one is complete, except for [PartialFile], which starts empty with the run. Nothing else is changed.
 func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 	_, err := os.Stat(dir)
 	f := &Folder{dir: dir, made: errors.Is(err, fs.ErrNotExist)}
@@ -55,7 +55,7 @@ func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 		case err != nil:
 			err = fmt.Errorf("output directory: %w; choose another one with --out", err)
 		case name == PartialFile, name == JournalFile:
-			err = fmt.Errorf("output directory %s: %s: %w, and holds the records of a run that did not end; resume it with --resume %s, move it away, or choose another directory with --out", dir, name, fs.ErrExist, dir)
+			err = fmt.Errorf("output directory %s: %s: %w, and has the records of a run that did not end; resume it with --resume %s, move it away, or choose another directory with --out", dir, name, fs.ErrExist, dir)
 		default:
 			err = fmt.Errorf("output directory %s: %s: %w, and the run would replace it; choose another directory with --out", dir, name, fs.ErrExist)
 		}
@@ -98,7 +98,7 @@ func Unbroken(dir string) error {
 func (f *Folder) CheckInput(trace string) error {
 	in, err := os.Stat(trace)
 	if err != nil {
-		return nil //nolint:nilerr // what is not there, or no file, cannot be replaced
+		return nil //nolint:nilerr // what does not exist, or is not a file, cannot be replaced
 	}
 	for _, name := range []string{SummaryJSON, SummaryCSV, RequestsFile, PartialFile} {
 		if out, err := os.Stat(filepath.Join(f.dir, name)); err == nil && os.SameFile(in, out) {

@@ -55,7 +55,7 @@ type Part struct {
 	From  float64   `json:"from_ms"`    // there, in the time of the schedule
 	// Zero is the schedule's zero on the clock of the records, in ms: that of the first part in each.
 	Zero float64 `json:"zero_ms"`
-	// NotSent are rows that were about to be sent in the earlier parts, but were not. Their records do not count any more.
+	// NotSent are rows that were about to be sent in the earlier parts, but were not. Their records no longer count.
 	NotSent []int64 `json:"not_sent,omitempty"`
 	// Boot changes when the machine is restarted; empty if the system does not provide it.
 	Boot string `json:"boot_id,omitempty"`

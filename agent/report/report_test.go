@@ -100,7 +100,7 @@ func sample(t *testing.T) *Report {
 		Throttled: &throttled, ClockStep: &step, MaxRSS: 80 << 20,
 	}
 	r.Telemetry = Telemetry{Enabled: true, SpansEnded: 40, SpansAccepted: 38, SpansLost: map[string]int64{"queue full": 2}, MetricExports: 3}
-	r.Warnings = []string{"the timestamps lie on a grid of 300 ms: rows of one instant go out as a burst (--spread=uniform spreads them)"}
+	r.Warnings = []string{"the timestamps lie on a grid of 300 ms: rows of one instant are sent as a burst (--spread=uniform spreads them)"}
 	f := judge.FromFigures(r.Figures())
 	f.Rows, f.Elapsed, f.HiccupShare, f.SpansLost = 40, 14, judge.Know(196./14000), judge.Know(2./40)
 	r.Verdict = judge.Judge(f)

@@ -246,8 +246,8 @@ func TestRecordsAreInTheFileWithinASecond(t *testing.T) {
 	})
 }
 
-// TestALargeRecordIsNotWaitedWith: a record that fills the buffer is written at once.
-func TestALargeRecordIsNotWaitedWith(t *testing.T) {
+// TestALargeRecordIsWrittenAtOnce: a record that fills the buffer is written at once.
+func TestALargeRecordIsWrittenAtOnce(t *testing.T) {
 	dir := t.TempDir()
 	q, err := CreateRequests(dir, nil)
 	if err != nil {

@@ -66,10 +66,10 @@ func TestSchema(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string][2]string{
-		"a class that there is not": {`"class": "degraded"`, `"class": "fine"`},
-		"a number as text":          {`"p99": `, `"p99": "x", "was": `},
-		"a member of nobody":        {`"std": `, `"deviation": 1, "std": `},
-		"a part that is missing":    {`"verdict": `, `"judgement": `},
+		"an unknown class":       {`"class": "degraded"`, `"class": "fine"`},
+		"a number as text":       {`"p99": `, `"p99": "x", "was": `},
+		"an unknown member":      {`"std": `, `"deviation": 1, "std": `},
+		"a part that is missing": {`"verdict": `, `"judgement": `},
 	} {
 		broken := strings.Replace(string(text), change[0], change[1], 1)
 		if broken == string(text) {

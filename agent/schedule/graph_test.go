@@ -46,7 +46,7 @@ func TestGraph(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 115, 115, 0}},
 		},
 		{
-			name: "a root goes at its offset, and other rows at theirs, whatever the session",
+			name: "a root is sent at its offset, and other rows at theirs, whatever the session",
 			items: []*Item{
 				in("s", step(0, 0, 0)), in("s", step(0, 0, 0, 0)), in("s", step(10, 0, 0)), at(20, ""), in("s", step(50, 0, 0)),
 			},
@@ -71,7 +71,7 @@ func TestGraph(t *testing.T) {
 			},
 		},
 		{
-			name:  "a row that waits for one that never came goes at its offset; one that has ended already is waited for as well",
+			name:  "a row that waits for one that never came is sent at its offset; a wait for one that has ended counts, too",
 			items: []*Item{step(0, 0, 0), step(10, 0, 0, 99), step(300, 0, 7, 0)},
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 10, 10, 0}, {2, "sent", 300, 107, 0}},
 		},
@@ -94,7 +94,7 @@ func TestGraph(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "stopped", 50, 0, 0}, {2, "stopped", 50, 0, 0}},
 		},
 		{
-			name:  "under a cap, in the order in which they may go",
+			name:  "under a cap, in the order in which they may be sent",
 			sim:   simulation{cfg: Config{Slots: 1}},
 			items: []*Item{step(0, 0, 0), step(0, 0, 0, 0), step(0, 0, 0, 0), at(5, "")},
 			want:  []event{{0, "sent", 0, 0, 0}, {3, "sent", 100, 5, 0}, {1, "sent", 130, 100, 0}, {2, "sent", 160, 100, 0}},
@@ -106,19 +106,19 @@ func TestGraph(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {2, "sent", 0, 0, 0}, {1, "sent", 100, 100, 0}, {3, "sent", 170, 170, 0}},
 		},
 		{
-			name:  "an open loop goes by the offsets",
+			name:  "an open loop follows the offsets",
 			sim:   simulation{cfg: Config{OpenSessions: true}},
 			items: []*Item{step(0, 0, 0), step(10, 0, 0, 0)},
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 10, 10, 0}},
 		},
 		{
-			name:  "what ended long ago is forgotten, and nobody waits for it",
+			name:  "rows that ended long ago are forgotten, and no row waits for them",
 			sim:   simulation{cfg: Config{MaxEnded: 1}},
 			items: []*Item{step(0, 0, 0), step(0, 0, 0), step(200, 0, 500, 1), step(210, 0, 500, 0)},
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 0, 0, 0}, {2, "sent", 200, 200, 0}, {3, "sent", 600, 600, 0}},
 		},
 		{
-			name:  "with all room held, reading stops, and the graph still goes on",
+			name:  "with all room held, reading stops, and the graph still continues",
 			sim:   simulation{cfg: Config{MaxHeld: 1}},
 			items: []*Item{step(0, 0, 0), step(0, 0, 0, 0), step(0, 0, 0, 1), at(10, "")},
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 100, 100, 0}, {2, "sent", 130, 130, 0}, {3, "sent", 130, 10, 0}},

@@ -29,7 +29,7 @@ func TestPrepare(t *testing.T) {
 		want  []event
 	}{
 		{
-			name:  "a burst, all of it before the first goes; one that is due at once, never",
+			name:  "a burst, all of it before the first is sent; one that is due at once, never",
 			sim:   simulation{cfg: Config{Prepare: 8 * ms}},
 			items: []*Item{at(0, ""), at(30, ""), at(30, "")},
 			want: []event{
@@ -56,7 +56,7 @@ func TestPrepare(t *testing.T) {
 			},
 		},
 		{
-			name:  "a later turn, if its instant lies ahead when the turn before ends",
+			name:  "a later turn, if its instant is still ahead when the previous turn ends",
 			sim:   simulation{cfg: Config{Prepare: 8 * ms}, duration: slow},
 			items: []*Item{at(0, "a"), at(300, "a"), after(3, 300, "a"), at(350, "a")},
 			want: []event{
@@ -103,7 +103,7 @@ func TestPrepare(t *testing.T) {
 			},
 		},
 		{
-			name:  "the source breaks off: what is prepared still goes",
+			name:  "the source breaks off: prepared rows are still sent",
 			sim:   simulation{cfg: Config{Prepare: 8 * ms}, srcErr: errBroken},
 			items: []*Item{at(5, ""), at(6, "")},
 			want: []event{

@@ -225,7 +225,7 @@ func TestSchedule(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 20, 20, 0}, {2, "past end", 20, 21, 0}, {3, "past end", 20, 1000000, 0}},
 		},
 		{
-			name:  "a turn whose predecessor ends past the end is skipped, and so are all behind it",
+			name:  "a turn whose predecessor ends past the end is skipped, and so are all after it",
 			sim:   simulation{cfg: Config{Until: 50 * time.Millisecond}, duration: slow},
 			items: []*Item{at(0, "a"), at(10, "a"), at(20, "a")},
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "past end", 100, 100, 1}, {2, "past end", 100, 100, 2}},
@@ -237,7 +237,7 @@ func TestSchedule(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 10, 10, 0}, {2, "past end", 20, 20, 0}, {3, "past end", 20, 20, 0}},
 		},
 		{
-			name:  "cancelled: what is held and what is unread is skipped, what is under way ends",
+			name:  "cancelled: held and unread rows are skipped, requests in flight end",
 			sim:   simulation{duration: slow, stopAt: 50 * time.Millisecond, cfg: Config{Slots: 2}},
 			items: []*Item{at(0, "a"), at(10, "a"), at(20, ""), at(30, ""), at(60, ""), at(70, "a")},
 			want: []event{
@@ -274,13 +274,13 @@ func TestSchedule(t *testing.T) {
 			},
 		},
 		{
-			name:  "closed loop: a turn is wanted when its slot became free, however long ago the turn before ended",
+			name:  "closed loop: a turn is intended for the time at which its slot became free, however long ago the turn before ended",
 			sim:   simulation{cfg: Config{ClosedLoop: true, Slots: 1}, duration: slow},
 			items: []*Item{at(0, "a"), at(0, "b"), at(0, "c"), at(0, "a")},
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 100, 100, 0}, {2, "sent", 200, 200, 0}, {3, "sent", 300, 300, 1}},
 		},
 		{
-			name:  "a cap lets nothing go past the end",
+			name:  "under a cap nothing is sent past the end",
 			sim:   simulation{cfg: Config{Slots: 1, Until: 50 * time.Millisecond}, duration: slow},
 			items: []*Item{at(0, ""), at(10, ""), at(20, "")},
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "past end", 100, 10, 0}, {2, "past end", 100, 20, 0}},
@@ -292,13 +292,13 @@ func TestSchedule(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 100, 1, 0}, {2, "sent", 200, 100, 1}, {3, "sent", 300, 300, 2}},
 		},
 		{
-			name:  "rows past the end do not go before the turns that are due before it",
+			name:  "rows past the end are not skipped before the turns that are due before it",
 			sim:   simulation{cfg: Config{Until: 200 * time.Millisecond}, duration: slow},
 			items: []*Item{at(0, "a"), after(50, 0, "a"), at(201, "")},
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 150, 150, 1}, {2, "past end", 200, 201, 0}},
 		},
 		{
-			name:  "turns that need what was carried are not sent after their session was closed",
+			name:  "turns that need carried replies are not sent after their session was closed",
 			sim:   simulation{cfg: Config{MaxSessions: 1, Carry: true}},
 			items: []*Item{at(0, "a"), at(50, "b"), at(100, "a"), at(150, "a")},
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 50, 50, 0}, {2, "session closed", 100, 100, 0}, {3, "session closed", 150, 150, 1}},
@@ -493,10 +493,10 @@ func TestPrefillSlots(t *testing.T) {
 		name string
 		sim  simulation
 		at   []int64 // when each row is sent
-		want []int64 // when it was to be
+		want []int64 // when it should be sent
 	}{
 		{"two at a time", simulation{cfg: Config{PrefillSlots: 2}, first: first}, []int64{0, 0, 30, 30, 60}, []int64{0, 0, 0, 0, 0}},
-		{"nobody tells: the whole request", simulation{cfg: Config{PrefillSlots: 2}}, []int64{0, 0, 100, 100, 200}, []int64{0, 0, 0, 0, 0}},
+		{"without a first token: the whole request", simulation{cfg: Config{PrefillSlots: 2}}, []int64{0, 0, 100, 100, 200}, []int64{0, 0, 0, 0, 0}},
 		{"both caps", simulation{cfg: Config{PrefillSlots: 2, Slots: 3}, first: first}, []int64{0, 0, 30, 100, 100}, []int64{0, 0, 0, 0, 0}},
 		{"a closed loop", simulation{cfg: Config{PrefillSlots: 1, Slots: 3, ClosedLoop: true}, first: first}, []int64{0, 30, 60, 100, 130}, []int64{0, 30, 60, 100, 130}},
 	} {
@@ -525,13 +525,13 @@ func TestRisingCaps(t *testing.T) {
 		sim  simulation
 		rows []int
 		at   []int64 // when each row is sent
-		want []int64 // when it was to be
+		want []int64 // when it should be sent
 	}{
 		{"a closed loop", simulation{cfg: Config{Slots: 3, SlotsOver: over, ClosedLoop: true}}, make([]int, 7), []int64{0, 30, 60, 100, 130, 160, 200}, []int64{0, 30, 60, 100, 130, 160, 200}},
 		{"from a zero", simulation{cfg: Config{Zero: 7 * time.Millisecond, Slots: 3, SlotsOver: over, ClosedLoop: true}}, make([]int, 4), []int64{7, 37, 67, 107}, []int64{7, 37, 67, 107}},
 		{"a burst under a cap", simulation{cfg: Config{Slots: 3, SlotsOver: over}}, make([]int, 4), []int64{0, 30, 60, 100}, make([]int64, 4)},
 		{"a row that is due as its slot opens does not wait", simulation{cfg: Config{Slots: 3, SlotsOver: over}}, []int{0, 30, 40, 60}, []int64{0, 30, 60, 100}, []int64{0, 30, 40, 60}},
-		{"one slot is there at once", simulation{cfg: Config{Slots: 1, SlotsOver: time.Hour}}, make([]int, 2), []int64{0, 100}, make([]int64, 2)},
+		{"one slot is available at once", simulation{cfg: Config{Slots: 1, SlotsOver: time.Hour}}, make([]int, 2), []int64{0, 100}, make([]int64, 2)},
 		{"prefills", simulation{cfg: Config{PrefillSlots: 3, PrefillSlotsOver: 40 * time.Millisecond}, first: first}, make([]int, 6), []int64{0, 20, 30, 40, 50, 60}, make([]int64, 6)},
 		{"both", simulation{cfg: Config{Slots: 3, SlotsOver: over, PrefillSlots: 2, PrefillSlotsOver: 10 * time.Millisecond}, first: first}, make([]int, 4), []int64{0, 30, 60, 100}, make([]int64, 4)},
 		{"past the end of the run", simulation{cfg: Config{Slots: 3, SlotsOver: time.Hour, Until: 150 * time.Millisecond}}, make([]int, 4), []int64{0, 100, 200, 200}, make([]int64, 4)},

@@ -107,7 +107,7 @@ func TestConnBooks(t *testing.T) {
 	d, _ := c.look(first)
 	c.arrived(5, 100, w.Reading(d.at), false)
 	if e, _ := c.look(first); e.number != 3 {
-		t.Errorf("a read that goes on where the last filled its buffer, with its stamp, got number %d", e.number)
+		t.Errorf("a read that continues where the last filled its buffer, with its stamp, got number %d", e.number)
 	}
 	c.arrived(100, 100, now(w), false)
 	c.arrived(5, 100, now(w), false)

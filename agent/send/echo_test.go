@@ -20,14 +20,14 @@ func TestCleaned(t *testing.T) {
 		{"limits are kept", "This model's maximum context length is 131072 tokens. However, you requested 131082 tokens.", body, "This model's maximum context length is 131072 tokens. However, you requested 131082 tokens."},
 		{"names are kept", "The model `meta-llama/Llama-3.1-8B-Instruct` does not know \"max_completion_tokens\"", body, "The model `meta-llama/Llama-3.1-8B-Instruct` does not know \"max_completion_tokens\""},
 		{"an echo is taken out", "bad input: '" + secret + "' at 5", body, "bad input: '[...]' at 5"},
-		{"a piece of the prompt is taken out", "bad input near my left knee has hurt since: no", body, "bad input near[...]: no"},
+		{"a piece of the prompt is removed", "bad input near my left knee has hurt since: no", body, "bad input near[...]: no"},
 		{"an echo across the pieces of a large body", "bad input: <" + secret + ">", big, "bad input: <[...]>"},
 		{"an echo that the cut would have shortened", strings.Repeat("e", 190) + " " + secret, body, strings.Repeat("e", 190) + " [...]"},
 		{"other scripts are masked", "bad: 你好世界 ok", body, "bad: ? ok"},
 		{"control characters are masked", "a\x1b[31mb\r\n\tc", body, "a?[31mb c"},
 		{"keys are hidden", "key sk-1234567890 is wrong", body, "key [hidden] is wrong"},
 		{"200 bytes", strings.Repeat("ab ", 200), "", strings.TrimRight(strings.Repeat("ab ", 200)[:200], " ")},
-		{"an endless word of the prompt is taken out", "bad " + strings.Repeat("QUJD", 30), `{"image":"` + strings.Repeat("QUJD", 40) + `"}`, "bad [...]"},
+		{"an endless word of the prompt is removed", "bad " + strings.Repeat("QUJD", 30), `{"image":"` + strings.Repeat("QUJD", 40) + `"}`, "bad [...]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			for _, open := range []func() io.Reader{
@@ -55,7 +55,7 @@ func FuzzCleaned(f *testing.F) {
 			for i := 0; i+echoRun <= len(part); i++ {
 				run := part[i : i+echoRun]
 				if !isWord([]byte(run)) && strings.Contains(body, run) && strings.Contains(printable(message, 4*maxMessage), run) {
-					t.Fatalf("%q still stands in %q", run, got)
+					t.Fatalf("%q is still in %q", run, got)
 				}
 			}
 		}

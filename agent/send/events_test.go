@@ -37,7 +37,7 @@ func TestEvents(t *testing.T) {
 		name, in string
 		want     []string
 	}{
-		{"one blank after the colon is taken off", "data: a\n\ndata:b\n\ndata:  c\n\n", []string{"a", "b", " c"}},
+		{"one blank after the colon is removed", "data: a\n\ndata:b\n\ndata:  c\n\n", []string{"a", "b", " c"}},
 		{"lines of one event are joined", "data: a\ndata\ndata: b\n\n", []string{"a\n\nb"}},
 		{"an event without data is ignored", "event: error\n\nid: 1\n\ndata: a\n\n", []string{"a"}},
 		{"the type of an event", "event: error\ndata: a\n\ndata: b\n\n", []string{"!a", "b"}},

@@ -89,7 +89,7 @@ func TestStickySessionsAreBounded(t *testing.T) {
 	})
 	first := c.of("0")
 	if c.of("0") != first || c.of("") != c.shared {
-		t.Error("a session has not the transport that it had")
+		t.Error("a session does not have its earlier transport")
 	}
 	for i := range maxStickySessions {
 		c.of(strings.Repeat("x", 1+i%7) + string(rune('0'+i%10)) + strings.Repeat("y", i/70))

@@ -62,7 +62,7 @@ func FuzzScanner(f *testing.F) {
 		end := bytes.LastIndexByte(in, '}')
 		for n := 0; n <= end; n += 1 + end/50 {
 			if fast.parse(in[:n]) {
-				t.Fatalf("%d bytes of %d were taken for the whole of %s", n, len(in), in)
+				t.Fatalf("%d bytes of %d were taken for all of %s", n, len(in), in)
 			}
 		}
 		if fast.parse(in[:end]) {

@@ -73,14 +73,14 @@ func TestScanner(t *testing.T) {
 		{"escapes are decoded", `{"choices":[{"delta":{"content":"a\"\\\n\u00e9\ud83d\ude00"}}]}`, one(func(c *plainChoice) { c.Content = "a\"\\\né😀" })},
 		{"half a surrogate pair is replaced", `{"choices":[{"delta":{"content":"\ud83d"}}]}`, one(func(c *plainChoice) { c.Content = "\ufffd" })},
 		{"an escaped key is found", `{"choices":[{"delta":{"\u0063ontent":"x"}}]}`, one(func(c *plainChoice) { c.Content = "x" })},
-		{"other types than expected are skipped", `{"choices":[{"index":"1","delta":{"content":[{"text":"x"}],"tool_calls":null},"finish_reason":3}],"usage":[1],"model":null}`, one(func(*plainChoice) {})},
+		{"values of unexpected types are skipped", `{"choices":[{"index":"1","delta":{"content":[{"text":"x"}],"tool_calls":null},"finish_reason":3}],"usage":[1],"model":null}`, one(func(*plainChoice) {})},
 		{"choices that are not objects are skipped", `{"choices":[null,1,[{"text":"x"}],{"text":"y"}]}`, one(func(c *plainChoice) { c.Content = "y" })},
 		{
 			"counts are made of digits", `{"usage":{"prompt_tokens":true,"completion_tokens":-1.5,"prompt_tokens_details":{"cached_tokens":1e3},"completion_tokens_details":{"reasoning_tokens":7}}}`,
 			plain{Usage: Usage{Unknown, Unknown, Unknown, 7}, HasUsage: true},
 		},
 		{
-			"a count that nothing can have is unknown", `{"usage":{"prompt_tokens":9223372036854775808,"completion_tokens":999999999999999999,"total_tokens":1}}`,
+			"an impossible count is unknown", `{"usage":{"prompt_tokens":9223372036854775808,"completion_tokens":999999999999999999,"total_tokens":1}}`,
 			plain{Usage: NoUsage},
 		},
 		{

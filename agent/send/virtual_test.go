@@ -131,7 +131,7 @@ func TestTimeouts(t *testing.T) {
 			}{
 				{"no first byte", all, []step{{100 * s, sseHead}}, ClassFirstTokenTimeout, 10 * s, 0},
 				{"headers and a role are not a token", all, []step{{0, sseHead + oneEvent(roleOnly)}, {100 * s, ""}}, ClassFirstTokenTimeout, 10 * s, 0},
-				{"comments do not put off the first token", all, append([]step{{0, sseHead}}, pings...), ClassFirstTokenTimeout, 10 * s, 0},
+				{"comments do not delay the first token", all, append([]step{{0, sseHead}}, pings...), ClassFirstTokenTimeout, 10 * s, 0},
 				{"a stream that falls silent", all, []step{{0, sseHead}, {s, oneEvent(chunkA)}, {100 * s, ""}}, ClassIdleTimeout, 3 * s, 1},
 				{"comments end a silence", all, slices.Concat([]step{{0, sseHead}, {s, oneEvent(chunkA)}}, longPings, []step{{s, oneEvent(finish)}, {0, lastChunk}}), "", 10 * s, 1},
 				{"no first-token timeout: silence counts from the first byte", Config{way: by, IdleTimeout: 2 * s}, []step{{30 * s, sseHead + comment}, {100 * s, ""}}, ClassIdleTimeout, 32 * s, 0},
@@ -194,7 +194,7 @@ func TestOpenEnd(t *testing.T) {
 				{"the end comes in time", []step{{0, said + oneEvent(usage) + oneEvent(done)}, {50 * ms, lastChunk}}, 50 * ms, 50 * ms, true, true},
 				{"no end after [DONE]", []step{{0, said}, {20 * ms, oneEvent(done)}, {time.Hour, ""}}, 120 * ms, 20 * ms, false, false},
 				{"nor after the usage chunk", []step{{0, said}, {40 * ms, oneEvent(usage)}, {time.Hour, ""}}, 140 * ms, 40 * ms, true, false},
-				{"comments do not put it off", append([]step{{0, said + oneEvent(usage) + oneEvent(done)}}, pings...), 100 * ms, 90 * ms, true, false},
+				{"comments do not delay it", append([]step{{0, said + oneEvent(usage) + oneEvent(done)}}, pings...), 100 * ms, 90 * ms, true, false},
 				{"after a finish reason alone the usage is waited for", []step{{0, said}, {4 * time.Second, oneEvent(usage) + oneEvent(done) + lastChunk}}, 4 * time.Second, 4 * time.Second, true, true},
 				{"but not for ever", []step{{0, said}, {time.Hour, ""}}, tailLimit, 0, false, false},
 				{

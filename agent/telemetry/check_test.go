@@ -77,7 +77,7 @@ func TestCheck(t *testing.T) {
 		{name: "gRPC to a web server", cfg: Config{Endpoint: answering(t, 200), Protocol: ProtocolGRPC}, want: []string{"HTTP was sent gRPC"}},
 		{name: "wrong path", cfg: Config{Endpoint: col.http + "/otlp"}, want: []string{both + col.http + ": nothing at this path accepts them … base URL"}},
 		{
-			name: "a whole URL taken for a base", cfg: Config{Endpoint: col.http + "/v1/traces"},
+			name: "a whole URL instead of a base", cfg: Config{Endpoint: col.http + "/v1/traces"},
 			want: []string{"nothing at this path accepts them … base URL, to which /v1/traces is added"},
 		},
 		{name: "no TLS there", cfg: Config{Endpoint: https(col.http)}, want: []string{both + https(col.http) + ": http: server gave HTTP response to HTTPS client (does the endpoint begin with http://?)"}},

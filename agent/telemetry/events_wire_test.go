@@ -77,7 +77,7 @@ func TestEventsAreThoseOfTheSDK(t *testing.T) {
 				t.Fatalf("span %d of %q:\n%.2000s\nthe SDK's:\n%.2000s", i, s.Name, is, s)
 			}
 		}
-		t.Fatal("something else than a span differs")
+		t.Fatal("something other than a span differs")
 	}
 	if gotSize != wantSize {
 		t.Errorf("%d bytes, the SDK's exporter writes %d", gotSize, wantSize)

@@ -86,7 +86,7 @@ func TestRequestSpan(t *testing.T) {
 		}
 		for key := range resource {
 			if key == "process.command_args" || key == "process.command_line" || key == "process.owner" {
-				t.Errorf("resource holds %s, which may hold secrets", key)
+				t.Errorf("resource contains %s, which may contain secrets", key)
 			}
 		}
 		ref := sp.Ref()
@@ -235,7 +235,7 @@ func TestPhases(t *testing.T) {
 			170 * ms,
 		},
 		{
-			"one token decodes in no time", served(1),
+			"one token has a decode time of 0", served(1),
 			[]phase{{"queue", 100 * ms, 105 * ms}, {"prefill", 105 * ms, 150 * ms}, {"decode", 150 * ms, 150 * ms}},
 			150 * ms,
 		},
@@ -245,7 +245,7 @@ func TestPhases(t *testing.T) {
 			151 * ms,
 		},
 		{
-			"whole reply does not tell prefill from decode", edit(served(1), func(r *measure.Record) { r.Exchange.Whole = true }),
+			"a whole reply does not separate prefill and decode", edit(served(1), func(r *measure.Record) { r.Exchange.Whole = true }),
 			[]phase{{"queue", 100 * ms, 105 * ms}, {"reply", 105 * ms, 161 * ms}},
 			161 * ms,
 		},
@@ -280,7 +280,7 @@ func TestPhases(t *testing.T) {
 			170 * ms,
 		},
 		{
-			"sent before its instant by a hair", edit(served(3), func(r *measure.Record) { r.Intended = 106 * ms }),
+			"sent slightly before its scheduled time", edit(served(3), func(r *measure.Record) { r.Intended = 106 * ms }),
 			[]phase{{"queue", 106 * ms, 106 * ms}, {"prefill", 106 * ms, 150 * ms}, {"decode", 150 * ms, 170 * ms}},
 			170 * ms,
 		},

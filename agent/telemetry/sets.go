@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// maxSets is the maximum number of attribute sets. An engine that names a new model in each reply, or has ever new failures, or a trace
+// maxSets is the maximum number of attribute sets. An engine that names a new model in each reply, or keeps failing in new ways, or a trace
 // with a class for each row, must not increase the memory of agent and backend without limit: later sets count as "_OTHER".
 const maxSets = 128
 

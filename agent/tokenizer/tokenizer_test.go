@@ -125,7 +125,7 @@ func TestRefused(t *testing.T) {
 		}
 	}
 	if _, err := Load(t.Context(), "none.json"); err == nil {
-		t.Error("a file that is not there is read")
+		t.Error("a file that does not exist is read")
 	}
 }
 

@@ -198,7 +198,7 @@ func TestDictionaryDamage(t *testing.T) {
 		for _, r := range read {
 			i, ok := plain[string(AppendRecord(nil, r))]
 			if !ok {
-				t.Fatalf("round %d: a record that nobody wrote: %+v", round, r)
+				t.Fatalf("round %d: a record that was never written: %+v", round, r)
 			}
 			got = append(got, i)
 		}
@@ -328,7 +328,7 @@ func TestHostileDictionary(t *testing.T) {
 		fields     []byte
 		first      uint64
 	}{
-		{"a number that nobody gave", "not in the dictionary", list(1, 1, same(1, 2)), 2},
+		{"a number that was never assigned", "not in the dictionary", list(1, 1, same(1, 2)), 2},
 		{"a number of its own value to come", "not in the dictionary", list(2, 1, same(1, 2), added(1, "c")), 2},
 		{"a number below 0", "not in the dictionary", list(1, 1, same(1, -1)), 2},
 		{"the greatest distance", "not in the dictionary", list(2, 1, same(1, 0), same(1, 1<<63-1)), 2},
@@ -339,7 +339,7 @@ func TestHostileDictionary(t *testing.T) {
 		{"fewer values than the list says", "ends within", list(3, 1, same(2, 0)), 2},
 		{"a stretch of no values", "another number of values than it states", list(1, 1, same(0, 0)), 2},
 		{"the largest stretch", "another number of values than it states", list(1, 1, u(1<<64-1)), 2},
-		{"values wider than there are", "list is too long", list(1, 9, added(1, "123456789")), 2},
+		{"values wider than the limit", "list is too long", list(1, 9, added(1, "123456789")), 2},
 		{"new values that are missing", "ends within", list(2, 8, added(2, "0123456789")), 2},
 		{"a dictionary that is too large", "too many values", list(maxValues, 0, zeros), 2},
 		{"a first number beyond any", "too many values", list(1, 1, same(1, 0)), maxValues + 1},
@@ -374,7 +374,7 @@ func TestHostileDictionary(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.what, err, c.want)
 		}
 		if len(records) != 2 || len(damage) != 1 || torn != (Torn{}) {
-			t.Errorf("%s: %d records, damage %v, torn %v; want the record before and the dictionary behind", c.what, len(records), damage, torn)
+			t.Errorf("%s: %d records, damage %v, torn %v; want the record before and the dictionary after it", c.what, len(records), damage, torn)
 		}
 	}
 	alone := slices.Concat(head, u(2), list(1, 1, same(1, 0)))
@@ -451,7 +451,7 @@ func TestManyHoles(t *testing.T) {
 	got, damage, _ := readAll(t, b)
 	for _, r := range got {
 		if !plain[string(AppendRecord(nil, r))] {
-			t.Fatalf("a record that nobody wrote: %+v", r)
+			t.Fatalf("a record that was never written: %+v", r)
 		}
 	}
 	if len(got) < len(records)/8 || len(damage) == 0 {

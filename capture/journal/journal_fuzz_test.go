@@ -82,7 +82,7 @@ func eventsOf(b []byte) (events []string, end error) {
 		frame := frames[0]
 		start := offset
 		if offset += len(frame); len(frame) == 0 {
-			continue // nothing behind the last zero
+			continue // nothing after the last zero
 		}
 		broken := func() {
 			if badEnd = offset; bad < 0 {
@@ -206,7 +206,7 @@ func FuzzDamage(f *testing.F) {
 			}
 			i, ok := known[string(AppendRecord(nil, rec))]
 			if !ok {
-				t.Fatalf("a record that nobody wrote: %+v", rec)
+				t.Fatalf("a record that was never written: %+v", rec)
 			}
 			got = append(got, i)
 			read += int64(at[i+1] - at[i])
@@ -222,7 +222,7 @@ func FuzzDamage(f *testing.F) {
 		}
 		rest := int64(len(b)) - read - lost - r.Torn().Bytes
 		if rest < -1 || rest > int64(zeros) {
-			t.Fatalf("%d bytes: %d read, %d damaged, %d torn, of %d zeros that nothing stands before: %d are not accounted for",
+			t.Fatalf("%d bytes: %d read, %d damaged, %d torn, of %d zeros that follow nothing: %d are not accounted for",
 				len(b), read, lost, r.Torn().Bytes, zeros, rest)
 		}
 	})

@@ -156,14 +156,14 @@ func TestHostileEnds(t *testing.T) {
 	good := full(t)
 	for what, change := range map[string]func(*Prompt){
 		"two ends at one place":             func(p *Prompt) { p.Chain.Ends = append(p.Chain.Ends, p.Chain.Ends[0]) },
-		"a role that nobody has":            func(p *Prompt) { p.Chain.Ends[0].Role = 7 },
+		"an unknown role":                   func(p *Prompt) { p.Chain.Ends[0].Role = 7 },
 		"an end beyond any text":            func(p *Prompt) { p.Chain.Ends[0].Bytes = blockhash.MaxEndBytes + 1 },
-		"more ends than there are":          func(p *Prompt) { p.Chain.Ends = make([]blockhash.End, blockhash.MaxEnds+1) },
+		"more ends than the limit":          func(p *Prompt) { p.Chain.Ends = make([]blockhash.End, blockhash.MaxEnds+1) },
 		"a reply that ends with its prompt": func(p *Prompt) { p.Reply.Bytes = p.Chain.Bytes },
-		"a range of fewer than no ids":      func(p *Prompt) { p.HashRanges = []mooncake.HashRange{{Count: -1}} },
-		"more ranges than there are":        func(p *Prompt) { p.HashRanges = make([]mooncake.HashRange, MaxRanges+1) },
+		"a range of -1 ids":                 func(p *Prompt) { p.HashRanges = []mooncake.HashRange{{Count: -1}} },
+		"more ranges than the limit":        func(p *Prompt) { p.HashRanges = make([]mooncake.HashRange, MaxRanges+1) },
 		"a reply before the prompt":         func(p *Prompt) { p.Replies = []mooncake.Reply{{At: -1}} },
-		"more replies than there are":       func(p *Prompt) { p.Replies = make([]mooncake.Reply, MaxReplies+1) },
+		"more replies than the limit":       func(p *Prompt) { p.Replies = make([]mooncake.Reply, MaxReplies+1) },
 	} {
 		bad := *good
 		bad.Chain.Ends = slices.Clone(good.Chain.Ends)
@@ -253,7 +253,7 @@ func tornAtEveryByte(t *testing.T, journal func(...Record) []byte) {
 				want = 0 // between records
 			}
 			if torn.Records != want {
-				t.Errorf("cut at %d with %d zeros behind: torn %v", cut, len(tail), torn)
+				t.Errorf("cut at %d with %d zeros after it: torn %v", cut, len(tail), torn)
 			}
 		}
 	}
@@ -324,7 +324,7 @@ func TestCorruptionIsReportedWithItsOffset(t *testing.T) {
 			}
 			first := ends[hit]
 			if int64(i) == first && b[i] == 0 {
-				first++ // an empty frame stands before it now
+				first++ // an empty frame precedes it now
 			}
 			if len(damage) != 1 || damage[0].Offset != first || damage[0].Bytes != ends[hit+lost]-first {
 				t.Errorf("byte %d: damage %v, want one of %d bytes at %d", i, damage, ends[hit+lost]-ends[hit], ends[hit])
@@ -363,7 +363,7 @@ func TestWriter(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := OpenWriter(file, WriterOptions{}); err == nil && runtime.GOOS != "aix" {
-		t.Error("two writers hold one journal")
+		t.Error("two writers have one journal open")
 	}
 	if err := w.Append(some(t)...); err != nil {
 		t.Fatal(err)
@@ -406,7 +406,7 @@ func TestFailedWrite(t *testing.T) {
 	}
 	records := some(t)
 	if err := w.Append(records[0]); err == nil {
-		t.Fatal("a write that cannot be succeeded")
+		t.Fatal("a write that must fail succeeded")
 	}
 	w.file.Close()
 	if _, err := good.Write(journal(records[0])[len(header) : len(header)+40]); err != nil { // what got through
@@ -439,7 +439,7 @@ func TestLargestRecord(t *testing.T) {
 	got, damage, torn := readAll(t, packed(r, r))
 	want := AppendRecord(nil, r)
 	if len(got) != 2 || !bytes.Equal(want, AppendRecord(nil, got[0])) || !bytes.Equal(want, AppendRecord(nil, got[1])) {
-		t.Errorf("%d records, or others than were written", len(got))
+		t.Errorf("%d records, or different ones", len(got))
 	}
 	if damage != nil || torn != (Torn{}) {
 		t.Errorf("damage %v, torn %v", damage, torn)

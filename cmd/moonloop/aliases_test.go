@@ -730,7 +730,7 @@ func TestCacheBust(t *testing.T) {
 	}
 	plain := text("--cache-bust none")
 	if plain != text("") || plain != text("--cache-bust system_prefix --random-seed 0") {
-		t.Error("prompts that are said to be as ever are not")
+		t.Error("prompts that should be unchanged are not")
 	}
 	if once := text("--cache-bust first_turn_prefix"); once == plain || once == text("--cache-bust first_turn_prefix") {
 		t.Error("prompts of two runs are the same")

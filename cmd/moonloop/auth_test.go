@@ -101,7 +101,7 @@ func TestKeyGoesToTheEngineAlone(t *testing.T) {
 				}
 				for _, secret := range []string{canary, canary[:20], canary[len(canary)-20:]} {
 					if bytes.Contains(content, []byte(secret)) {
-						t.Errorf("%s holds the key", where)
+						t.Errorf("%s contains the key", where)
 					}
 				}
 			}

@@ -185,7 +185,7 @@ func TestCaptureProduction(t *testing.T) {
 		t.Fatalf("exit status %d\n%s%s", status, out, &c.stderr)
 	}
 	if !strings.Contains(c.stderr.String(), "continuing the journal of an earlier capture") {
-		t.Errorf("it does not say that it goes on:\n%s", &c.stderr)
+		t.Errorf("it does not say that it continues:\n%s", &c.stderr)
 	}
 	rows, err := readRows(filepath.Join(folder, "prod.jsonl"))
 	if err != nil {
@@ -229,7 +229,7 @@ func TestCaptureProduction(t *testing.T) {
 			t.Fatal(err)
 		}
 		if search.In(content) {
-			t.Errorf("%s holds text of prompts", entry.Name())
+			t.Errorf("%s contains text of prompts", entry.Name())
 		}
 	}
 	if len(left) != 2 {

@@ -102,7 +102,7 @@ func TestCaptureGuarded(t *testing.T) {
 			files++
 			content, err := os.ReadFile(name)
 			if err != nil || strings.Contains(string(content), canary) {
-				t.Errorf("%s holds the key (%v)", name, err)
+				t.Errorf("%s contains the key (%v)", name, err)
 			}
 		}
 		return nil

@@ -178,10 +178,10 @@ func TestCompileInterrupted(t *testing.T) {
 		t.Errorf("status %d, output %q, errors %q", status, stdout.String(), stderr.String())
 	}
 	if b, err := os.ReadFile(out); err != nil || string(b) != "before" {
-		t.Errorf("the file that was there holds %q, %v", b, err)
+		t.Errorf("the earlier file contains %q, %v", b, err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) != 2 {
-		t.Errorf("files %v, %v, want the journal and the file that was there", left, err)
+		t.Errorf("files %v, %v, want the journal and the earlier file", left, err)
 	}
 }
 

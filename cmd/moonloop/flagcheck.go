@@ -26,7 +26,7 @@ type typedFlag struct {
 }
 
 // typedFlags returns the flags of a command line in order, up to the first one that does not exist or lacks its value. The flag library
-// parses it once more, without setting anything. It normalizes the names of flags, but not their letters.
+// parses it once more, without setting anything. It normalizes the names of flags, but not their short forms.
 func typedFlags(fs *pflag.FlagSet, args []string) (typed []typedFlag) {
 	normalize, name := fs.GetNormalizeFunc(), ""
 	fs.SetNormalizeFunc(func(fs *pflag.FlagSet, typed string) pflag.NormalizedName {
@@ -210,7 +210,7 @@ func noInputs(cmd *cobra.Command, args []string) error {
 func someInputs(what, hint string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return hintError{fmt.Errorf("%s takes %s, and none was given", cmd.Name(), what), hint}
+			return hintError{fmt.Errorf("%s takes %s, but none was given", cmd.Name(), what), hint}
 		}
 		return nil
 	}

@@ -24,7 +24,7 @@ func TestGenerateWritesATraceAndItsSidecar(t *testing.T) {
 		t.Fatal(err)
 	}
 	if stdout, _, err = command(t, newGenerateCommand(), "", flags...); err != nil || stdout != string(data) {
-		t.Errorf("error %v; standard output is not what the file holds", err)
+		t.Errorf("error %v; standard output is not what the file contains", err)
 	}
 	out, _, err := command(t, newInspectCommand(), "", "--strict", path)
 	if err != nil {
@@ -60,7 +60,7 @@ func TestGenerateRefuses(t *testing.T) {
 	} {
 		stdout, _, err := command(t, newGenerateCommand(), "", append([]string{"--out", filepath.Join(dir, "t.jsonl")}, test.args...)...)
 		if err == nil || !strings.Contains(err.Error(), test.want) || stdout != "" {
-			t.Errorf("%v: error %v, want it to hold %q", test.args, err, test.want)
+			t.Errorf("%v: error %v, want it to contain %q", test.args, err, test.want)
 		}
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

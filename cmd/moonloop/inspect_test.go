@@ -35,7 +35,7 @@ func conversationTrace(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join("..", "..", "..", "shared", "data", "conversation_trace.jsonl")
 	if _, err := os.Stat(path); err != nil {
-		t.Skip("the public conversation trace is not there: ../shared/data/conversation_trace.jsonl from the repository root")
+		t.Skip("the public conversation trace is missing: ../shared/data/conversation_trace.jsonl from the repository root")
 	}
 	return path
 }

@@ -82,7 +82,7 @@ func TestMalformedFiles(t *testing.T) {
 	for _, c := range []struct{ name, text string }{
 		{"empty: refused", ""},
 		{"only blank lines: refused", "\n \n\r\n\t\n"},
-		{"blank lines behind the first look: refused", strings.Repeat("\n", 10_000)},
+		{"blank lines after the first look: refused", strings.Repeat("\n", 10_000)},
 		{"a JSON array: accepted with a notice", `[{"timestamp":0,"input_length":6}]`},
 		{"indented JSON: accepted with a notice", "{\n  \"timestamp\": 0,\n  \"input_length\": 6\n}\n"},
 		{"CSV: accepted with a notice", "timestamp,input_length\n0,6\n"},
@@ -110,7 +110,7 @@ func TestMalformedFiles(t *testing.T) {
 		{"gzip without its sum: refused", gz[:len(gz)-8]},
 		{"gzip with a flipped bit: refused", string(flipped)},
 		{"gzip, its first bytes only: refused", "\x1f\x8b\x08\x00"},
-		{"junk behind gzip: refused", gzipped(t, rowOfSix) + "xyzzy xyzzy xyzzy"},
+		{"junk after gzip: refused", gzipped(t, rowOfSix) + "xyzzy xyzzy xyzzy"},
 		{"cut zstd: refused", zst[:len(zst)/2]},
 		{"zstd, its first bytes only: refused", zst[:5]},
 		{"cut bzip2: refused", bzipped(t)[:60]},
@@ -129,7 +129,7 @@ func TestMalformedFiles(t *testing.T) {
 		malformed{name: "no such file: refused", commands: []string{"BOTH missing.jsonl"}},
 		malformed{name: "no such folder: refused", commands: []string{"BOTH missing/trace.jsonl"}},
 		malformed{
-			name: "a file taken for a folder: refused", files: map[string]string{"trace.jsonl": rowOfSix},
+			name: "a file instead of a folder: refused", files: map[string]string{"trace.jsonl": rowOfSix},
 			commands: []string{"BOTH trace.jsonl/trace.jsonl"},
 		},
 		malformed{name: "a directory: refused", commands: []string{"BOTH ."}},

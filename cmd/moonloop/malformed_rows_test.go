@@ -73,7 +73,7 @@ func TestMalformedRows(t *testing.T) {
 		{"null as row: refused", `null`},
 		{"an empty object: refused", `{}`},
 		{"two objects on a line: accepted with a notice", `{"timestamp":1,"input_length":600}{"timestamp":2,"input_length":600}`},
-		{"text behind the object: refused", `{"timestamp":1,"input_length":600} xyzzy`},
+		{"text after the object: refused", `{"timestamp":1,"input_length":600} xyzzy`},
 		{"a trailing comma: accepted with a notice", `{"timestamp":1,"input_length":600,}`},
 		{"a comma between lines: accepted", `{"timestamp":1,"input_length":600},`},
 		{"a comment that does not end: refused", `/* xyzzy`},
@@ -82,7 +82,7 @@ func TestMalformedRows(t *testing.T) {
 		{"dots for what is left out: refused", `{"timestamp":1,"input_length":600,...}`},
 		{"an error on the third line of a row: refused", "{\n  \"timestamp\": 1,\n  \"input_length\": -600.5\n}"},
 		{"a row cut in a list: refused", "{\"timestamp\":1,\"hash_ids\":[0,\n{\"timestamp\":2,\"input_length\":600}"},
-		{"seconds behind milliseconds: refused", `{"timestamp":1795273445000,"input_length":600}`},
+		{"seconds after milliseconds: refused", `{"timestamp":1795273445000,"input_length":600}`},
 		{"names of another tool: refused", `{"arrival_time":1,"prompt_tokens":600,"completion_tokens":1}`},
 		{"single quotes: refused", `{'timestamp':1,'input_length':600}`},
 		{"a comment: accepted with a notice", `// xyzzy`},
@@ -119,7 +119,7 @@ func TestMalformedRows(t *testing.T) {
 		{"another format: refused", `{"timestamp":1,"input_length":600,"type":"burst_gpt"}`},
 
 		// The meaning of a row among others.
-		{"no timestamp beside one: a replay refuses", `{"input_length":600,"output_length":1}`},
+		{"no timestamp next to one: a replay refuses", `{"input_length":600,"output_length":1}`},
 		{"a session that begins without a timestamp: a replay refuses", `{"input_length":600,"output_length":1,"session_id":"s","delay":5}`},
 		{"reversed times: accepted", "{\"timestamp\":3,\"input_length\":600,\"output_length\":1}\n{\"timestamp\":2,\"input_length\":600,\"output_length\":1}"},
 		{"a session of two kinds of prompts: refused", "{\"timestamp\":1,\"payload\":{\"a\":1},\"session_id\":\"s\"}\n{\"timestamp\":2,\"input_length\":600,\"session_id\":\"s\"}"},

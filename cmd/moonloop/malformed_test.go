@@ -87,7 +87,7 @@ func checkMalformed(t *testing.T, group string, cases []malformed) {
 	known := make(map[string]bool, len(cases))
 	for _, c := range cases {
 		if known[c.name] {
-			t.Errorf("%s is there twice", c.name)
+			t.Errorf("%s occurs twice", c.name)
 		}
 		known[c.name] = true
 	}

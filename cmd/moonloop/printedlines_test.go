@@ -203,7 +203,7 @@ var printedTraces = []printedLine{
 		"requests 2; over 200ms; turns 1 3; body max_completion_tokens=5", "",
 	},
 	{
-		aiperf, "Trace Replay with Mooncake Traces", "rows with new messages, behind live replies", aiperfStart + "--input-file DIR/deltas.jsonl --custom-dataset-type mooncake_trace --fixed-schedule",
+		aiperf, "Trace Replay with Mooncake Traces", "rows with new messages, after live replies", aiperfStart + "--input-file DIR/deltas.jsonl --custom-dataset-type mooncake_trace --fixed-schedule",
 		map[string]string{"deltas.jsonl": `{"session_id": "a", "message_mode": "delta", "messages": [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Good day"}], "output_length": 5, "timestamp": 0}
 {"session_id": "a", "message_mode": "delta", "messages": [{"role": "user", "content": "And now?"}], "output_length": 5, "delay": 50}
 `},
@@ -374,7 +374,7 @@ var printedTraces = []printedLine{
 		"requests 3", "",
 	},
 	{
-		aiperf, "Baseten Trace Replay", "turns behind the reply before", "profile --model sim --url ENGINE --endpoint-type completions --input-file DIR/trace.jsonl --custom-dataset-type baseten_trace --fixed-schedule --no-open-loop-replay --inter-turn-delay-cap-seconds 0.2 --replay-speedup 2",
+		aiperf, "Baseten Trace Replay", "turns after the previous reply", "profile --model sim --url ENGINE --endpoint-type completions --input-file DIR/trace.jsonl --custom-dataset-type baseten_trace --fixed-schedule --no-open-loop-replay --inter-turn-delay-cap-seconds 0.2 --replay-speedup 2",
 		map[string]string{"trace.jsonl": `{"timestamp_start_unix_ms": 1767225600250, "input_tokens": 40, "output_tokens": 8, "total_hashes": [17, 18, 19], "block_size": 16, "poor_man_session_id": "p1", "duration_e2e_ms": 50}
 {"timestamp_start_unix_ms": 1767225690450, "input_tokens": 64, "output_tokens": 4, "total_hashes": [17, 18, 20, 21], "block_size": 16, "poor_man_session_id": "p1"}
 `},

@@ -49,7 +49,7 @@ const ofLengths = "lengths and turns come from the trace"
 
 var printedLoads = []printedLine{
 	{
-		aiperf, "DAG Benchmarks", "conversations that go on with the one before", forkLine + "1",
+		aiperf, "DAG Benchmarks", "conversations that continue the previous one", forkLine + "1",
 		map[string]string{"d.jsonl": forks},
 		"requests 5; turns 2 4 5 6 8; model sim; all of max_completion_tokens=3 4 5 6 7; body stream=true", "a fork has the session of its parent: --balance session sends both to one engine",
 	},
@@ -135,7 +135,7 @@ benchmark:
 		"requests 2; over 137ms; all of max_completion_tokens=5 6; file out/summary.json; summary config.seed=42; summary config.grace=2m0s; summary config.concurrency=200; summary config.request-timeout=5m0s; summary config.slice=30s", "",
 	},
 	{
-		aiperf, "YAML templates: fixed_schedule", "flags beside a file of settings", "profile --config DIR/fixed_schedule.yaml --concurrency 7 --random-seed 3",
+		aiperf, "YAML templates: fixed_schedule", "flags with a file of settings", "profile --config DIR/fixed_schedule.yaml --concurrency 7 --random-seed 3",
 		map[string]string{"t.jsonl": threeRows, "fixed_schedule.yaml": `
 schemaVersion: "2.0"
 randomSeed: 42
@@ -169,8 +169,8 @@ benchmark:
 	loadLine("User-Centric Timing", "users who take turns", "--endpoint-type chat --streaming --user-centric-rate 20 --num-users 15 --concurrency 15", "requests 3; over 100ms; summary config.concurrency=15", ""),
 	loadLine("User-Centric Timing", "users with conversations of their own", "!--user-centric-rate 1.0 --num-users 15 --session-turns-mean 20 --shared-system-prompt-length 1000 --user-context-prompt-length 20000 --synthetic-input-tokens-mean 26 --osl 100 --num-dataset-entries 1000 --benchmark-duration 100",
 		"moonloop generate makes a trace with sessions", ofLengths),
-	loadLine("Warmup Phase", "so many requests before a rate", "--endpoint-type chat --streaming --request-rate 50 --warmup-request-count 3 --request-count 6", "requests 9; summary config.warmup-request-rate=50", ""),
-	loadLine("Warmup Phase", "so many at once", "--endpoint-type chat --streaming --concurrency 10 --warmup-concurrency 2 --warmup-request-count 3 --request-count 6", "requests 9", ""),
+	loadLine("Warmup Phase", "a number of requests before a rate", "--endpoint-type chat --streaming --request-rate 50 --warmup-request-count 3 --request-count 6", "requests 9; summary config.warmup-request-rate=50", ""),
+	loadLine("Warmup Phase", "a number at once", "--endpoint-type chat --streaming --concurrency 10 --warmup-concurrency 2 --warmup-request-count 3 --request-count 6", "requests 9", ""),
 	loadLine("Warmup Phase", "another rate", "--endpoint-type chat --streaming --request-rate 50 --warmup-request-rate 20 --warmup-duration 0.2 --benchmark-duration 0.3", "requests more than 4; summary config.warmup-request-rate=20", ""),
 	loadLine("Warmup Phase", "other gaps", "--endpoint-type chat --streaming --request-rate 40 --arrival-pattern gamma --arrival-smoothness 2.0 --warmup-arrival-pattern constant --warmup-duration 0.2 --benchmark-duration 0.3",
 		"requests more than 4; summary config.warmup-arrival=constant; summary config.warmup-request-rate=40; summary config.burstiness=2", ""),
@@ -187,9 +187,9 @@ benchmark:
 	loadLine("Gradual Ramping", "more and more without a first token", "!--concurrency 100 --prefill-concurrency 20 --prefill-concurrency-ramp-duration 20 --synthetic-input-tokens-mean 8000", "moonloop generate makes a trace with lengths of your choice", ofLengths),
 	loadLine("Arrival Patterns", "bursts", "--endpoint-type chat --streaming --request-rate 60 --arrival-pattern gamma --arrival-smoothness 0.3 --benchmark-duration 0.3", "requests more than 4; summary config.burstiness=0.3", ""),
 	loadLine("Arrival Patterns", "with a folder for the results", "--endpoint-type chat --streaming --request-rate 60 --arrival-pattern constant --benchmark-duration 0.3 --output-dir DIR/results/constant", "requests more than 4; file results/constant/summary.json", ""),
-	loadLine("Prefill Concurrency", "so many without a first token", "!--endpoint-type chat --streaming --concurrency 30 --prefill-concurrency 3 --synthetic-input-tokens-mean 16000 --output-tokens-mean 500 --request-count 100", "moonloop generate makes a trace with lengths of your choice", ofLengths),
+	loadLine("Prefill Concurrency", "a number without a first token", "!--endpoint-type chat --streaming --concurrency 30 --prefill-concurrency 3 --synthetic-input-tokens-mean 16000 --output-tokens-mean 500 --request-count 100", "moonloop generate makes a trace with lengths of your choice", ofLengths),
 	loadLine("Time-Based Benchmarking", "for a time", "--endpoint-type chat --streaming --concurrency 10 --benchmark-duration 0.3", "requests more than 4", ""),
-	loadLine("Time-Based Benchmarking", "for a time, or so many", "--endpoint-type chat --streaming --request-rate 50 --benchmark-duration 60 --request-count 7", "requests 7", ""),
+	loadLine("Time-Based Benchmarking", "for a time, or a number", "--endpoint-type chat --streaming --request-rate 50 --benchmark-duration 60 --request-count 7", "requests 7", ""),
 	loadLine("Time-Based Benchmarking", "with a grace and a warm-up", "--endpoint-type chat --streaming --concurrency 5 --benchmark-duration 0.2 --benchmark-grace-period 60 --warmup-duration 0.2", "requests more than 4; summary config.grace=1m0s", ""),
 	loadLine("Benchmark Goodput", "objectives in one value", "--endpoint-type chat --streaming --request-count 6 --goodput time_to_first_token:100␣inter_token_latency:3.40", "requests 6; output Goodput; summary config.slo=time_to_first_token:100 inter_token_latency:3.40", ""),
 	loadLine("Benchmark Goodput", "tokens per second of a user", "--request-count 6 --goodput output_token_throughput_per_user:500", "requests 6; output Goodput; summary config.slo=itl:2", ""),

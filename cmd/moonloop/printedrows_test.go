@@ -40,7 +40,7 @@ var printedRows = []printed{
 		nil,
 	},
 	{
-		"one row over several lines, with comments behind its fields", `{
+		"one row over several lines, with comments after its fields", `{
     "timestamp": 27482,        # milliseconds
     "input_length": 955,       # tokens
     "output_length": 52,       // tokens

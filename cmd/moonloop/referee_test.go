@@ -74,7 +74,7 @@ func TestRefereePlanted(t *testing.T) {
 		t.Fatal(err)
 	}
 	if text := string(page); !strings.Contains(text, "lines of JSON&#39;s TTFT is &#43;3.000 ms off") || !strings.Contains(text, `aria-label="Lateness of the requests`) {
-		t.Error("the page has not all that was found")
+		t.Error("the page does not have all that was found")
 	}
 }
 

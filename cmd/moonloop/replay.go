@@ -354,7 +354,7 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 	refuse(fs.Changed("balance") && len(c.Target.Further) == 0, "--balance has no effect with one --url: give several, or leave it out")
 	refuse(fs.Changed("cancel-after") && c.Disconnect.Share == 0, "--cancel-after has no effect without --cancel-share: give both or neither")
 	refuse(c.Target.HTTP2 && fs.Changed("prepare"),
-		"--prepare has no effect with --http2, whose headers go out at once: leave one of the two out")
+		"--prepare has no effect with --http2, whose headers are sent at once: leave one of the two out")
 	refuse(c.Target.APIKey != "" && c.Target.Header.Get("Authorization") != "",
 		"an Authorization header and --api-key-env or --api-key-file: a request has one of them; leave the other out")
 	refuse(fs.Changed("grace") && c.Schedule.MaxDuration == 0 && c.AbortErrorRate == 0 && c.AbortErrors == 0,

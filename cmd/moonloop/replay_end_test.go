@@ -123,7 +123,7 @@ func TestKilledReplayCanBeRead(t *testing.T) {
 	}
 	again := []string{"replay", r.Args[2], "--url", "http://127.0.0.1:1", "--model", "m", "--out", r.out, "--progress", "none"}
 	if status := run(t.Context(), again, strings.NewReader(""), &stdout, &stderr); status != exitUsage ||
-		!strings.Contains(stderr.String(), "requests.jsonl.partial: file already exists, and holds the records of a run that did not end") ||
+		!strings.Contains(stderr.String(), "requests.jsonl.partial: file already exists, and has the records of a run that did not end") ||
 		!strings.Contains(stderr.String(), "hint: --force replaces results once the new ones are complete; it discards the records of a run that did not end at once") {
 		t.Errorf("a run into the same folder: exit status %d\n%s", status, stderr.String())
 	}
@@ -153,7 +153,7 @@ func TestTwoReplaysInOneFolder(t *testing.T) {
 	}
 	entries, err := os.ReadDir(r.out)
 	if err != nil || len(entries) != 7 {
-		t.Errorf("%v, %v: want six results, and what the run needs to go on", entries, err)
+		t.Errorf("%v, %v: want six results, and what the run needs to continue", entries, err)
 	}
 }
 
@@ -182,7 +182,7 @@ func TestNohup(t *testing.T) {
 	}
 }
 
-// TestReplayOutlivesItsReader: if nobody reads the output any more, the results are still written.
+// TestReplayOutlivesItsReader: if nobody reads the output, the results are still written.
 func TestReplayOutlivesItsReader(t *testing.T) {
 	t.Parallel()
 	e, err := simulator.New(simulator.Config{})

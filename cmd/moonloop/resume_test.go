@@ -109,7 +109,7 @@ func (b *broken) kill(notes int, out string, args ...string) {
 		b.Fatal(err)
 	}
 	if err := cmd.Wait(); cmd.ProcessState.ExitCode() != -1 {
-		b.Fatalf("it came to its end before it was killed: %v\n%s", err, said.String())
+		b.Fatalf("it ended before it was killed: %v\n%s", err, said.String())
 	}
 }
 
@@ -219,7 +219,7 @@ func TestResumeKilled(t *testing.T) {
 	// There is nothing to resume.
 	before := len(b.engine.Records())
 	if status, _, stderr := b.do(t.Context(), again...); status != exitUsage || !strings.Contains(stderr, "is complete: there is nothing to resume") || len(b.engine.Records()) != before {
-		t.Errorf("once more: %d %s", status, stderr)
+		t.Errorf("again: %d %s", status, stderr)
 	}
 }
 
@@ -302,7 +302,7 @@ func TestResumeRuns(t *testing.T) {
 		t.Errorf("seeds %v", slices.Collect(maps.Keys(seeds)))
 	}
 	if status, _, stderr := b.do(t.Context(), "replay", "--resume", b.out); status != exitUsage || !strings.Contains(stderr, "all 3 runs") {
-		t.Errorf("once more: %d %s", status, stderr)
+		t.Errorf("again: %d %s", status, stderr)
 	}
 }
 
@@ -323,25 +323,25 @@ func TestResumeRefused(t *testing.T) {
 		args  []string
 		want  string
 	}{
-		"no folder":                           {nil, []string{"--resume", filepath.Join(empty, "gone")}, "there is no such folder; name the one that was given to --out"},
-		"an empty folder":                     {nil, []string{"--resume", empty}, "has no resume.jsonl: no run was cut short there"},
-		"a flag of the schedule":              {nil, []string{"--resume", b.out, "--speedup", "2", "--seed=1"}, "leave --speedup, --seed out"},
-		"a file of settings":                  {nil, []string{"--resume", b.out, "--config", "x.yaml"}, "leave --config out"},
-		"another trace":                       {map[string]string{b.trace: strings.Replace(whole[b.trace], `"output_length": 3, "hash_ids": [0, 20]`, `"output_length": 4, "hash_ids": [0, 20]`, 1)}, nil, "it is not the trace that the run began with"},
-		"a trace that is gone":                {nil, []string{filepath.Join(empty, "x.jsonl"), "--resume", b.out}, "no such file"},
-		"no first line":                       {map[string]string{journal: rest}, nil, "resume.jsonl: line 1: schema_version is"},
-		"no journal":                          {map[string]string{journal: ""}, nil, "resume.jsonl: line 1: "},
-		"another version":                     {map[string]string{journal: strings.Replace(whole[journal], `"schema_version":"1.0"`, `"schema_version":"9.0"`, 1)}, nil, "another version of moonloop wrote it"},
-		"no settings":                         {map[string]string{journal: regexp.MustCompile(`"config":\{.*?\},"config_sources":\{.*?\},`).ReplaceAllString(head, "") + "\n" + rest}, nil, "it has no settings"},
-		"a setting that is none":              {map[string]string{journal: strings.Replace(whole[journal], `"config":{`, `"config":{"spedup":2,`, 1)}, nil, "resume.jsonl:1: spedup: there is no such setting"},
-		"another schedule":                    {map[string]string{journal: strings.Replace(whole[journal], `"mode":"timestamps","speedup":1`, `"mode":"timestamps","speedup":3`, 1)}, nil, "it began with speedup 3, not 1"},
-		"a line of the journal is damaged":    {map[string]string{journal: head + "\n{\n" + rest}, nil, "resume.jsonl: line 2: "},
-		"a line of the records is damaged":    {map[string]string{records: "{\n" + whole[records] + fmt.Sprintf(record, 0)}, nil, "requests.jsonl.partial: line 1: "},
-		"a part in no time":                   {map[string]string{journal: strings.Replace(whole[journal], `"from_ms":0`, `"from_ms":1e300`, 1)}, nil, "no run lasts that long"},
-		"a note in no time":                   {map[string]string{journal: strings.Replace(whole[journal], `"at":`, `"at":NaN`, 1)}, nil, "resume.jsonl: line 3: "},
-		"a second record":                     {map[string]string{records: fmt.Sprintf(record+record+record, 2, 2, 3)}, nil, "requests.jsonl.partial: line 2: row 2 has a second record"},
-		"a record of no row":                  {map[string]string{records: fmt.Sprintf(record+record, -1, 1)}, nil, "a trace has none below 0"},
-		"a record of a row that is not there": {map[string]string{records: fmt.Sprintf(record, 1<<40)}, nil, "rows that it sent are no longer in the schedule"},
+		"no folder":                             {nil, []string{"--resume", filepath.Join(empty, "gone")}, "there is no such folder; name the one that was given to --out"},
+		"an empty folder":                       {nil, []string{"--resume", empty}, "has no resume.jsonl: no run was cut short there"},
+		"a flag of the schedule":                {nil, []string{"--resume", b.out, "--speedup", "2", "--seed=1"}, "leave --speedup, --seed out"},
+		"a file of settings":                    {nil, []string{"--resume", b.out, "--config", "x.yaml"}, "leave --config out"},
+		"another trace":                         {map[string]string{b.trace: strings.Replace(whole[b.trace], `"output_length": 3, "hash_ids": [0, 20]`, `"output_length": 4, "hash_ids": [0, 20]`, 1)}, nil, "it is not the trace that the run began with"},
+		"a trace that is gone":                  {nil, []string{filepath.Join(empty, "x.jsonl"), "--resume", b.out}, "no such file"},
+		"no first line":                         {map[string]string{journal: rest}, nil, "resume.jsonl: line 1: schema_version is"},
+		"no journal":                            {map[string]string{journal: ""}, nil, "resume.jsonl: line 1: "},
+		"another version":                       {map[string]string{journal: strings.Replace(whole[journal], `"schema_version":"1.0"`, `"schema_version":"9.0"`, 1)}, nil, "another version of moonloop wrote it"},
+		"no settings":                           {map[string]string{journal: regexp.MustCompile(`"config":\{.*?\},"config_sources":\{.*?\},`).ReplaceAllString(head, "") + "\n" + rest}, nil, "it has no settings"},
+		"an unknown setting":                    {map[string]string{journal: strings.Replace(whole[journal], `"config":{`, `"config":{"spedup":2,`, 1)}, nil, "resume.jsonl:1: spedup: there is no such setting"},
+		"another schedule":                      {map[string]string{journal: strings.Replace(whole[journal], `"mode":"timestamps","speedup":1`, `"mode":"timestamps","speedup":3`, 1)}, nil, "it began with speedup 3, not 1"},
+		"a line of the journal is damaged":      {map[string]string{journal: head + "\n{\n" + rest}, nil, "resume.jsonl: line 2: "},
+		"a line of the records is damaged":      {map[string]string{records: "{\n" + whole[records] + fmt.Sprintf(record, 0)}, nil, "requests.jsonl.partial: line 1: "},
+		"a part in no time":                     {map[string]string{journal: strings.Replace(whole[journal], `"from_ms":0`, `"from_ms":1e300`, 1)}, nil, "no run lasts that long"},
+		"a note in no time":                     {map[string]string{journal: strings.Replace(whole[journal], `"at":`, `"at":NaN`, 1)}, nil, "resume.jsonl: line 3: "},
+		"a second record":                       {map[string]string{records: fmt.Sprintf(record+record+record, 2, 2, 3)}, nil, "requests.jsonl.partial: line 2: row 2 has a second record"},
+		"a record of no row":                    {map[string]string{records: fmt.Sprintf(record+record, -1, 1)}, nil, "a trace has none below 0"},
+		"a record of a row that does not exist": {map[string]string{records: fmt.Sprintf(record, 1<<40)}, nil, "rows that it sent are no longer in the schedule"},
 	} {
 		for file, text := range whole {
 			if other, changed := tc.files[file]; changed {

@@ -129,7 +129,7 @@ func TestRouter(t *testing.T) {
 				t.Errorf("realised %d, as routed %d, best %d, infinite %d", *g.Cached, g.Routed, g.Best, g.Infinite)
 			}
 			if g.Imbalance < 1 || g.Imbalance > 1.5 {
-				t.Errorf("imbalance %v of a router that takes turns", g.Imbalance)
+				t.Errorf("imbalance %v of a round-robin router", g.Imbalance)
 			}
 		})
 	}

@@ -79,7 +79,7 @@ func newSearchCommand() *cobra.Command {
 				own = at
 			}
 			if own != 1 {
-				return hintError{fmt.Errorf("search takes one trace, and %d were given", own), "flags of moonloop replay go after --: moonloop search trace.jsonl --objective 'ttft.p99<2s' -- --url http://engine:8000"}
+				return hintError{fmt.Errorf("search takes one trace, but %d were given", own), "flags of moonloop replay go after --: moonloop search trace.jsonl --objective 'ttft.p99<2s' -- --url http://engine:8000"}
 			}
 			if len(f.objectives) == 0 {
 				return hintError{errors.New("no objective is given"), "--objective 'ttft.p99<2s,itl.p95<50ms'"}
@@ -313,14 +313,14 @@ func (s *searchState) resume(name string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("the search cannot continue:  %w", err)
+		return fmt.Errorf("the search cannot continue: %w", err)
 	}
 	var before searchState
 	if err = json.Unmarshal(text, &before); err == nil && before.Schema != s.Schema {
 		err = fmt.Errorf("its schema is %d, not %d", before.Schema, s.Schema)
 	}
 	if err != nil {
-		return hintError{fmt.Errorf("the search cannot continue:  %s is not the file of a search: %w", name, err), "name another folder with --out"}
+		return hintError{fmt.Errorf("the search cannot continue: %s is not the file of a search: %w", name, err), "name another folder with --out"}
 	}
 	if s.Question.Seed == 0 {
 		s.Question.Seed = before.Question.Seed

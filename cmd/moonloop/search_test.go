@@ -120,8 +120,8 @@ func TestSearchRefusals(t *testing.T) {
 	}
 	const begin, end = "trace.jsonl --objective ttft.p99<2s ", " -- --url http://127.0.0.1:1"
 	for args, want := range map[string]string{
-		"":                                                       "search takes one trace, and 0 were given",
-		"a b --objective ttft.p99<2s":                            "search takes one trace, and 2 were given",
+		"":                                                       "search takes one trace, but 0 were given",
+		"a b --objective ttft.p99<2s":                            "search takes one trace, but 2 were given",
 		"trace.jsonl" + end:                                      "no objective is given",
 		begin:                                                    "url: none given",
 		begin + end + " more":                                    `"more" is not a flag`,

@@ -264,7 +264,7 @@ type secretWitness struct {
 
 	mu    sync.Mutex
 	there bool         // the secret reached the engine
-	other bytes.Buffer // what came to other servers
+	other bytes.Buffer // what other servers received
 }
 
 func (w *secretWitness) reset() {

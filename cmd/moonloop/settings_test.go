@@ -112,7 +112,7 @@ func settable(t *testing.T, name string) string {
 			return value
 		}
 	}
-	t.Fatalf("--%s takes none of the values of this test: add one", name)
+	t.Fatalf("--%s accepts none of the values of this test: add one", name)
 	return ""
 }
 

@@ -62,7 +62,7 @@ func TestOwnFlagsAreFlags(t *testing.T) {
 				t.Errorf("%s: replay has no flag --%s", list, name)
 			}
 			if seen[name] {
-				t.Errorf("%s: --%s is there twice", list, name)
+				t.Errorf("%s: --%s occurs twice", list, name)
 			}
 			seen[name] = true
 		}

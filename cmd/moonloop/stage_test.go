@@ -127,7 +127,7 @@ func TestObjectStore(t *testing.T) {
 		t.Errorf("the store has %s", names)
 	}
 	if _, said := s.do(exitUsage, "compile", day, "--out", trace); !strings.Contains(said, "--force") || !strings.Contains(said, trace) {
-		t.Errorf("a trace that is there: %s", said)
+		t.Errorf("a trace that exists: %s", said)
 	}
 	s.do(exitOK, "compile", day, "--out", trace, "--replays", "drop", "--force")
 	s.do(exitOK, "trunk", day, "--out", "s3://moonloop/trunk.json")
@@ -166,11 +166,11 @@ func TestObjectStore(t *testing.T) {
 		t.Errorf("the run has %s", joined)
 	}
 	if _, said := s.do(exitUsage, replay...); !strings.Contains(said, "--force") {
-		t.Errorf("a run that is there: %s", said)
+		t.Errorf("a run that exists: %s", said)
 	}
 	s.do(measured, append(replay, "--force")...)
 	if _, said := s.do(exitUsage, "replay", "s3://moonloop/traces/{today}.jsonl", "--dry-run"); !strings.Contains(said, "not exist") || strings.Contains(said, "{today}") {
-		t.Errorf("the trace of a day that there is not: %s", said)
+		t.Errorf("the trace of a day that does not exist: %s", said)
 	}
 	s.do(measured, "merge", runs, "--out", "s3://moonloop/runs/whole", "--parquet", "s3://moonloop/whole.parquet")
 	if out, _ := s.do(exitOK, "report", "s3://moonloop/runs/whole"); !strings.Contains(out, "s3://moonloop/runs/whole/report.html") {

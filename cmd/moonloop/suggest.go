@@ -109,7 +109,7 @@ func wordCompletion(root *cobra.Command) {
 	c.Args = cobra.ArbitraryArgs
 	c.RunE = func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return hintError{errors.New("completion needs the name of a shell, and none was given"), hint}
+			return hintError{errors.New("completion needs the name of a shell, but none was given"), hint}
 		}
 		return hintError{fmt.Errorf("%s: there is no completion for this shell%s", quoted(args[0]), didYouMean(nearest(args[0], shells), "")), hint}
 	}

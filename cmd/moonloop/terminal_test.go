@@ -219,7 +219,7 @@ func TestReplayOnATerminalThatIsResized(t *testing.T) {
 	x.mu.Unlock()
 	_, raw := x.wait(t)
 	if colour := regexp.MustCompile(`\x1b\[[\d;]*\b[349]\d[\d;]*m`).FindString(raw); colour != "" {
-		t.Errorf("a colour all the same: %q", colour)
+		t.Errorf("a colour nevertheless: %q", colour)
 	}
 	view := ansi.Strip(raw[resized:])
 	bars := regexp.MustCompile(`[█░]+ +\d+ %[^\r\n]*`).FindAllString(view, -1)

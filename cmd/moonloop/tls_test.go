@@ -109,7 +109,7 @@ func TestMalformedTLS(t *testing.T) {
 		"a key is encrypted: refused":                              to(mutual, "--ca-file ca.pem --cert-file cert.pem --key-file encrypted.key"),
 		"a key is broken: refused":                                 to(mutual, "--ca-file ca.pem --cert-file cert.pem --key-file broken.key"),
 		"a key without a certificate: refused":                     to(mutual, "--key-file key.pem"),
-		"an authority's file is not there: refused":                to(good, "--ca-file missing.pem"),
+		"an authority's file does not exist: refused":              to(good, "--ca-file missing.pem"),
 		"an authority's file is a directory: refused":              to(good, "--ca-file ."),
 		"an authority's file is garbage: refused":                  to(good, "--ca-file garbage"),
 		"a certificate file is garbage: refused":                   to(good, "--cert-file garbage --key-file key.pem"),

@@ -154,10 +154,10 @@ var otherCommands = map[string]string{
 	"bench latency":      noServer,
 	"bench startup":      noServer,
 	"bench mm-processor": noServer,
-	"bench sweep":        "moonloop search finds the highest load that an engine can handle; start a replay for each setting, and moonloop report sets them side by side",
+	"bench sweep":        "moonloop search finds the highest load that an engine can handle; start a replay for each setting, and moonloop report shows them side by side",
 }
 
-const noServer = "it measures an engine in its own process; start the engine's server, and send it a trace, which moonloop generate makes of chosen lengths"
+const noServer = "it measures an engine in its own process; start the engine's server, and send it a trace; moonloop generate makes one with lengths of your choice"
 
 // otherCommand returns the command of another tool that a line begins with, if it is not a replay, and our command for it.
 func otherCommand(words []flagWord) (command, ours string) {
@@ -181,7 +181,7 @@ const embeds = "run-embeddings"
 var replayWords = []string{"profile", "bench", "serve", "run", "benchmark", embeds}
 
 // makesPrompts says what to do if another tool invents its prompts.
-const makesPrompts = "a replay sends a trace, and does not invent one: moonloop generate --out TRACE makes one of chosen lengths"
+const makesPrompts = "a replay sends a trace, and does not invent one: moonloop generate --out TRACE makes one with lengths of your choice"
 
 // noFile reports whether a word cannot be the name of a file.
 func noFile(word string) bool {
@@ -196,10 +196,10 @@ const ofVLLM = "bench serve"
 var otherDatasets = map[string]string{
 	"sharegpt":          "--dataset FILE makes the prompts of a trace from such a text",
 	"sonnet":            "--dataset FILE makes the prompts of a trace from such a text",
-	"custom":            "of a file of prompts, name the file as the trace, with --map text_input=prompt --no-fixed-schedule",
+	"custom":            "to use a file of prompts, name the file as the trace, with --map text_input=prompt --no-fixed-schedule",
 	"burstgpt":          "name the file as the trace, with --from burstgpt",
-	"random":            "moonloop generate makes one of chosen lengths",
-	"random-mm":         "moonloop generate makes one of chosen lengths, and --images and --image-size add images",
+	"random":            "moonloop generate makes one with lengths of your choice",
+	"random-mm":         "moonloop generate makes one with lengths of your choice, and --images and --image-size add images",
 	"prefix_repetition": "moonloop generate makes one whose prompts share a beginning",
 	"custom_image":      "rows with messages can contain your own images, and --images adds generated ones",
 	"hf":                "nothing is downloaded: download it, and make a trace of it with moonloop convert",

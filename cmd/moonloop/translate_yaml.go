@@ -195,7 +195,7 @@ func (y *yamlReader) dataset(value any) {
 	case !is:
 		y.fail("dataset: want one")
 	case set["path"] == nil:
-		y.fail("dataset: it names no file: a replay sends a trace: moonloop generate makes one of chosen lengths")
+		y.fail("dataset: it names no file: a replay sends a trace: moonloop generate makes one with lengths of your choice")
 	default:
 		y.walk("dataset", set)
 	}

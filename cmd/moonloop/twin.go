@@ -49,7 +49,7 @@ func oneFolder(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
 	}
-	return hintError{fmt.Errorf("%s takes one folder, and %d given", cmd.Name(), len(args)), "name the folder of a replay, which --out wrote"}
+	return hintError{fmt.Errorf("%s takes one folder, but %d were given", cmd.Name(), len(args)), "name the folder of a replay, which --out wrote"}
 }
 
 // twinSentence is the answer in a sentence.

@@ -75,8 +75,8 @@ func TestTwinVerb(t *testing.T) {
 		t.Fatal(err)
 	}
 	for args, want := range map[string]string{
-		"":                            "twin takes one folder, and 0 given",
-		"a b":                         "twin takes one folder, and 2 given",
+		"":                            "twin takes one folder, but 0 were given",
+		"a b":                         "twin takes one folder, but 2 were given",
 		"empty":                       "no replay wrote its results there",
 		"empty --json --markdown":     "two forms of one output",
 		"empty --tolerance ttft.p1=1": "want NAME=SHARE pairs",

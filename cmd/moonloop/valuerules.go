@@ -69,7 +69,7 @@ var traceTimes = between("a duration such as 90s or 5m, or a number of milliseco
 
 func notStandardOutput(value string) error {
 	if value == "-" {
-		return advice("a trace appears when it is complete, with its sidecar beside it, which standard output cannot do; name a file")
+		return advice("a trace appears when it is complete, with its sidecar next to it, which standard output cannot do; name a file")
 	}
 	return nil
 }

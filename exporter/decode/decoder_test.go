@@ -305,7 +305,7 @@ func TestAnnotated(t *testing.T) {
 			l.SetSpanID([8]byte{8})
 		}, none, ""},
 
-		{"a client's link is to what made it ask", func(_ *testing.T, s ptrace.Span) {
+		{"a client's link points to what caused its request", func(_ *testing.T, s ptrace.Span) {
 			s.SetKind(ptrace.SpanKindClient)
 			s.SetParentSpanID(pcommon.NewSpanIDEmpty())
 			l := s.Links().AppendEmpty()
@@ -321,7 +321,7 @@ func TestAnnotated(t *testing.T) {
 		}, func(r *journal.Inference) {
 			r.Parent, r.Joined = journal.SpanID{}, mooncake.SpanRef{TraceID: [16]byte{9}, SpanID: [8]byte{8}}
 		}, ""},
-		{"one of several is of a batch", func(_ *testing.T, s ptrace.Span) {
+		{"one of several links belongs to a batch", func(_ *testing.T, s ptrace.Span) {
 			s.SetKind(ptrace.SpanKindServer)
 			s.SetParentSpanID(pcommon.NewSpanIDEmpty())
 			for i := range byte(2) {
@@ -359,7 +359,7 @@ func TestAnnotated(t *testing.T) {
 			r.Prompt = journal.Prompt{Identity: journal.Text, Chain: cells, MediaEnd: 256}
 		}, ""},
 		{"an image that ends within a cell", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsMedia, 255), none, semconv.CellsMedia},
-		{"an image that ends behind the text", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsMedia, 1<<20), none, semconv.CellsMedia},
+		{"an image that ends after the text", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsMedia, 1<<20), none, semconv.CellsMedia},
 		{"cells that were cut", attr(semconv.Identity, "text", semconv.Cells, raw[:len(raw)-8]), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.Cells},
 		{"cells that are text", attr(semconv.Identity, "text", semconv.Cells, "once upon a time"), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.Cells},
 		{"more cells than any text has", attr(semconv.Identity, "text", semconv.Cells, make([]byte, maxCells+8)), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.Cells},
@@ -431,11 +431,11 @@ func TestAnnotated(t *testing.T) {
 		{"a finish reason that is a number", attr(semconv.GenAIResponseFinishReasons, []any{1}), none, semconv.GenAIResponseFinishReasons},
 
 		{"the order of a prompt", attr(semconv.PromptOrder, "both_last"), func(r *journal.Inference) { r.Order = journal.BothLast }, ""},
-		{"an order that nobody knows", attr(semconv.PromptOrder, "user_first"), none, semconv.PromptOrder},
+		{"an unknown order", attr(semconv.PromptOrder, "user_first"), none, semconv.PromptOrder},
 		{"an order that is a number", attr(semconv.PromptOrder, 1), none, semconv.PromptOrder},
 		{"no order", attr(semconv.PromptOrder, ""), none, semconv.PromptOrder},
 
-		{"an identity of a later version: nobody knows what the ids mean", attr(semconv.Identity, "tree", semconv.HashIDs, []any{1}, semconv.BlockSize, 512), none, semconv.Identity},
+		{"an identity of a later version: the meaning of the ids is unknown", attr(semconv.Identity, "tree", semconv.HashIDs, []any{1}, semconv.BlockSize, 512), none, semconv.Identity},
 		{"an identity that is not a word", attr(semconv.Identity, 1, semconv.HashIDs, []any{1}), none, semconv.Identity},
 	} {
 		t.Run(c.why, func(t *testing.T) {
@@ -483,7 +483,7 @@ func TestKinds(t *testing.T) {
 			Counts{Inferences: 1},
 		},
 		{
-			"a row that is damaged too: somebody annotated it", func(_ ptrace.Traces, s ptrace.Span) { s.Attributes().PutStr(semconv.Row, "x") },
+			"a row that is damaged, too: it was annotated", func(_ ptrace.Traces, s ptrace.Span) { s.Attributes().PutStr(semconv.Row, "x") },
 			inference(func(r *journal.Inference) { r.Identity = journal.None }),
 			Counts{Inferences: 1, Invalid: map[string]int64{semconv.Row: 1}},
 		},
@@ -537,7 +537,7 @@ func TestKinds(t *testing.T) {
 			Counts{Contents: 1},
 		},
 		{
-			"content is content, whatever else stands on it", func(_ ptrace.Traces, s ptrace.Span) {
+			"content is content, whatever other attributes it has", func(_ ptrace.Traces, s ptrace.Span) {
 				s.SetName(semconv.SpanContent)
 				s.Attributes().PutInt(semconv.Row, 4)
 				s.Attributes().PutStr(semconv.GenAIOperationName, "chat")
@@ -548,7 +548,7 @@ func TestKinds(t *testing.T) {
 			Counts{Contents: 1},
 		},
 		{
-			"content without cells stands in nobody's way", func(_ ptrace.Traces, s ptrace.Span) {
+			"content without cells has no effect", func(_ ptrace.Traces, s ptrace.Span) {
 				s.SetName(semconv.SpanContent)
 				s.Attributes().PutStr(semconv.Identity, "text")
 				s.Attributes().PutStr(semconv.Session, "00000000000000ff")
@@ -570,7 +570,7 @@ func TestKinds(t *testing.T) {
 			Counts{Links: 1},
 		},
 		{
-			"a request that nobody annotated", func(_ ptrace.Traces, s ptrace.Span) {
+			"a request that was not annotated", func(_ ptrace.Traces, s ptrace.Span) {
 				a := s.Attributes()
 				a.PutStr(semconv.GenAIOperationName, "chat")
 				a.PutStr(semconv.GenAIRequestModel, "m1")

@@ -281,7 +281,7 @@ func TestSamplingConfig(t *testing.T) {
 	}
 	c := SamplingConfig{Rate: 0.1, TrunkList: filepath.Join(t.TempDir(), "missing")}
 	if _, err := c.Load(); err == nil || !strings.Contains(err.Error(), "sampling::trunk_list") {
-		t.Errorf("a list that is not there: %v", err)
+		t.Errorf("a list that does not exist: %v", err)
 	}
 	for _, rate := range []float64{0, 1} {
 		if s, err := (&SamplingConfig{Rate: rate}).Load(); s != nil || err != nil {

@@ -253,7 +253,7 @@ func TestClockAhead(t *testing.T) {
 		}
 		j := mustOpen(t, opt)
 		if j.Segment() != first {
-			t.Fatalf("goes on with %s", j.Segment())
+			t.Fatalf("continues with %s", j.Segment())
 		}
 		add(t, j, engine(2, 1, 0))
 		time.Sleep(time.Hour + time.Minute)

@@ -182,7 +182,7 @@ func endure(t *testing.T, s strike) {
 	time.Sleep(retryCut)
 	for range 12 {
 		if err := write(); err != nil {
-			t.Errorf("the journal does not go on after the fault: %v", err)
+			t.Errorf("the journal does not continue after the fault: %v", err)
 		}
 	}
 	crash(j)
@@ -306,7 +306,7 @@ func TestPowerLoss(t *testing.T) {
 				last := j.Segment()
 				mustClose(t, j)
 				if last != file {
-					t.Errorf("goes on with %s, want %s", last, file)
+					t.Errorf("continues with %s, want %s", last, file)
 				}
 				got := tolerantRecords(t, file)
 				for ref := range acknowledged {

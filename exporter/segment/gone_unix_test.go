@@ -31,7 +31,7 @@ func TestGone(t *testing.T) {
 	}{
 		{"journal", func(j *Journal) error { return os.Remove(j.Segment()) }, true, 1},
 		{"folder", func(j *Journal) error { return os.RemoveAll(j.opt.Directory) }, true, 1},
-		{"folder made anew", func(j *Journal) error { return renew(j.opt.Directory) }, true, 1},
+		{"folder made again", func(j *Journal) error { return renew(j.opt.Directory) }, true, 1},
 		{"journal replaced", func(j *Journal) error {
 			return errors.Join(os.Remove(j.Segment()), os.WriteFile(j.Segment(), []byte("something else"), 0o600))
 		}, true, 1},

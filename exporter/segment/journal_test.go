@@ -86,7 +86,7 @@ func TestNextProcessGoesOn(t *testing.T) {
 			t.Cleanup(func() {
 				for _, name := range []string{next, trace, pending} {
 					if exists(name) {
-						t.Errorf("%s is still there", name)
+						t.Errorf("%s still exists", name)
 					}
 				}
 			})
@@ -103,7 +103,7 @@ func TestNextProcessGoesOn(t *testing.T) {
 
 			j = mustOpen(t, opt)
 			if j.Segment() != file {
-				t.Errorf("goes on with %s, want %s", j.Segment(), file)
+				t.Errorf("continues with %s, want %s", j.Segment(), file)
 			}
 			add(t, j, engine(1, 2, 0))
 			mustClose(t, j)
@@ -261,7 +261,7 @@ func TestSyncFails(t *testing.T) {
 	}
 	add(t, j, engine(1, 2, 0))
 	if j.open == first || len(w.ends()) != 1 || w.ends()[0].Err != nil {
-		t.Errorf("the journal goes on with %s after %+v", j.Segment(), w.ends())
+		t.Errorf("the journal continues with %s after %+v", j.Segment(), w.ends())
 	}
 	mustClose(t, j)
 	if before, got := records(t, first.file), records(t, j.open.file); len(before) != 1 || len(got) != 1 {
@@ -454,7 +454,7 @@ func TestKill(t *testing.T) {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Fatal(err)
 		}
-		for lines.Scan() { // what it had said before
+		for lines.Scan() { // what it printed before
 			if n, err := strconv.ParseUint(lines.Text(), 10, 64); err == nil {
 				acknowledged[n], next = true, n+1
 			}

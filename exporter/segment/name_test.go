@@ -77,7 +77,7 @@ func TestValidate(t *testing.T) {
 			t.Errorf("%s is not refused", why)
 		}
 		if _, err := Open(o); err == nil {
-			t.Errorf("%s: Open takes it", why)
+			t.Errorf("%s: Open accepts it", why)
 		}
 	}
 }

@@ -31,7 +31,7 @@ type Cut struct {
 	Bytes   int64
 	Waited  bool          // it was larger than MaxBytes, and younger than a grace period
 	Took    time.Duration // how long Append waited
-	// Cause is why the segment could not be written any more, if it ended for that reason.
+	// Cause is why the segment could no longer be written, if it ended for that reason.
 	Cause error
 	// Lost is the size of the records that were lost because somebody removed or replaced the journal, including those whose Append
 	// returned an error.

@@ -17,7 +17,7 @@ func lock(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.L
 
 // removeStale removes a temporary file unless its writer still has it.
 func removeStale(name string) {
-	f, err := os.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) //nolint:gosec // beside a file that the caller names
+	f, err := os.OpenFile(name, os.O_RDWR|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0) //nolint:gosec // next to a file that the caller names
 	if err != nil {
 		return
 	}

@@ -31,6 +31,6 @@ func TestOpen(t *testing.T) {
 		t.Errorf("%q, %v", content, err)
 	}
 	if _, err := ReadFile(filepath.Join(dir, "none"), 5); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file that is not there: %v", err)
+		t.Errorf("a file that does not exist: %v", err)
 	}
 }

@@ -13,16 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// forget unmaps the pages of the program's file. The start of a program with many packages touches some bytes everywhere in it, and the
-// kernel maps the pages around each: 28 MiB, a third of which a replay needs again. Those are mapped again on access, from the kernel's
-// cache, where they stay. Without /proc, and for a mapping with changes, nothing happens.
-func forget() {
+// forgetter returns a function that unmaps the pages of the program's file. The start of a program with many packages touches some bytes
+// everywhere in it, and the kernel maps the pages around each: 28 MiB. The beginning of a replay does the same once more, to 18 MiB. What
+// is needed later is mapped again on access, from the kernel's cache, where it stays. Without /proc, and for a mapping with changes,
+// nothing happens.
+func forgetter() (forget func()) {
 	text, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
-		return
+		return func() {}
 	}
-	for _, m := range unchanged(text, reflect.ValueOf(forget).Pointer()) {
-		_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.from, m.to-m.from, unix.MADV_DONTNEED)
+	file := unchanged(text, reflect.ValueOf(forgetter).Pointer())
+	return func() {
+		for _, m := range file {
+			_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.from, m.to-m.from, unix.MADV_DONTNEED)
+		}
 	}
 }
 

@@ -5,4 +5,4 @@
 
 package gcpace
 
-func forget() {}
+func forgetter() (forget func()) { return func() {} }

@@ -23,44 +23,45 @@ const (
 	least      = 25 // per cent
 	most       = 400
 	every      = time.Second / 4 // for a run's end, when the report is a different load than requests
+	begun      = 4               // times every: then the run's beginning is over
 )
 
 // Start sets the collector's pace until the returned function is called, which restores the previous one, unless the user has set GOGC. It
 // also releases the memory that only the program's start needed.
 func Start() (restore func()) {
+	forget := forgetter()
 	forget()
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}
-	pace := 0
-	var allocated uint64
-	adjust := func() (before int) {
-		s := []metrics.Sample{
-			{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}, {Name: "/gc/heap/allocs:bytes"},
-		}
-		metrics.Read(s)
-		all := s[3].Value.Uint64()
-		next := percent(s[0].Value.Uint64()+s[1].Value.Uint64()+s[2].Value.Uint64(), uint64(time.Second/every)*(all-allocated))
+	// Go's own pace at first: reading a trace ahead makes much garbage, and no request waits for it.
+	pace := 100
+	before := debug.SetGCPercent(pace)
+	_, allocated := heap()
+	adjust := func() {
+		live, all := heap()
+		next := percent(live, uint64(time.Second/every)*(all-allocated))
 		allocated = all
 		// Setting it stops the world for a moment, so small changes are ignored.
 		if next < pace*9/10 || next > pace*11/10 {
 			pace = next
-			return debug.SetGCPercent(pace)
+			debug.SetGCPercent(pace)
 		}
-		return pace
 	}
-	before := adjust()
 	quit, gone := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(gone)
 		tick := time.NewTicker(every)
 		defer tick.Stop()
-		for {
+		for n := 1; ; n++ {
 			select {
 			case <-quit:
 				return
 			case <-tick.C:
 				adjust()
+				if n == begun {
+					forget()
+				}
 			}
 		}
 	}()
@@ -69,6 +70,15 @@ func Start() (restore func()) {
 		<-gone
 		debug.SetGCPercent(before)
 	}
+}
+
+// heap returns what lives, as the collector counts it, and what the program has allocated since its start, both in bytes.
+func heap() (live, allocated uint64) {
+	s := []metrics.Sample{
+		{Name: "/gc/heap/live:bytes"}, {Name: "/gc/scan/stack:bytes"}, {Name: "/gc/scan/globals:bytes"}, {Name: "/gc/heap/allocs:bytes"},
+	}
+	metrics.Read(s)
+	return s[0].Value.Uint64() + s[1].Value.Uint64() + s[2].Value.Uint64(), s[3].Value.Uint64()
 }
 
 // percent returns the percentage by which the heap may grow before it is collected. live is its base (live heap, stacks and globals), and

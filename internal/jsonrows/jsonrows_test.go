@@ -60,7 +60,7 @@ func TestLayouts(t *testing.T) {
 		{"an array with one on each line", "[\n {\"a\":1},\n {\"b\":2},\n]\n{\"c\":3}", []found{{`{"a":1}`, 2, Array}, {`{"b":2}`, 3, Array}, {`{"c":3}`, 5, 0}}},
 		{"two arrays", "[{}]\n[{}]", []found{{`{}`, 1, Array}, {`{}`, 2, Array}}},
 		{"an empty array", "[ ]\n", nil},
-		{"commas behind lines", "{\"a\":1},\n{\"b\":2},\n", []found{{`{"a":1}`, 1, 0}, {`{"b":2}`, 2, Commas}}},
+		{"commas after lines", "{\"a\":1},\n{\"b\":2},\n", []found{{`{"a":1}`, 1, 0}, {`{"b":2}`, 2, Commas}}},
 		{"on one line", `{"a":1}{"b":2} {"c":3}`, []found{{`{"a":1}`, 1, 0}, {`{"b":2}`, 1, Shares}, {`{"c":3}`, 1, Shares}}},
 		{"comments", "// first\n{\"a\":1} // {\"x\":0}\n/* two\nlines **/{\"b\":2}", []found{{`{"a":1}`, 2, Comments}, {`{"b":2}`, 4, Comments}}},
 		{"comments within", "{\"a\": /* , */ \"//\", // }\n\"b\":\"/*\"}", []found{{"{\"a\":         \"//\",     \n\"b\":\"/*\"}", 1, Spans | Comments}}},
@@ -72,10 +72,10 @@ func TestLayouts(t *testing.T) {
 		{"no objects", "xyz\n12 {}\n{}", []found{{"xyz", 1, 0}, {"12 {}", 2, 0}, {"{}", 3, 0}}},
 		{"no objects in an array", "[ 1,[2,3],\"],\"\nx{}]", []found{{"1", 1, Array}, {"[2,3]", 1, Array}, {`"],"`, 1, Array}, {"x{}", 2, Array}}},
 		{"rows that are arrays", "[1,{}]\n[[2]]\n{}", []found{{"[1,{}]", 1, 0}, {"[[2]]", 2, 0}, {"{}", 3, 0}}},
-		{"text behind", "{\"a\":1} x\n{}", []found{{`{"a":1}`, 1, 0}, {"x", 1, Shares}, {"{}", 2, 0}}},
+		{"text after it", "{\"a\":1} x\n{}", []found{{`{"a":1}`, 1, 0}, {"x", 1, Shares}, {"{}", 2, 0}}},
 		{"a slash", "/x\n{}\n/", []found{{"/x", 1, 0}, {"{}", 2, 0}, {"/", 3, 0}}},
 		{"cut in a string", "{\"a\":\"x\n{\"b\":2}", []found{{`{"a":"x`, 1, 0}, {`{"b":2}`, 2, 0}}},
-		{"cut behind a key", "{\"a\":1,\n{\"b\":2}\n{\"c\":3}", []found{{"{\"a\":1,\n", 1, Spans}, {`{"b":2}`, 2, 0}, {`{"c":3}`, 3, 0}}},
+		{"cut after a key", "{\"a\":1,\n{\"b\":2}\n{\"c\":3}", []found{{"{\"a\":1,\n", 1, Spans}, {`{"b":2}`, 2, 0}, {`{"c":3}`, 3, 0}}},
 		{"cut in a list", "{\"a\":[1,\n{\"b\":2}\n{\"c\":3}\n", []found{{"{\"a\":[1,\n", 1, Spans}, {`{"b":2}`, 2, 0}, {`{"c":3}`, 3, 0}}},
 		{"cut in a list before the last one", "{\"a\":[1,\n{\"b\":2}\n", []found{{"{\"a\":[1,\n", 1, Spans}, {`{"b":2}`, 2, 0}}},
 		{"cut within lines", "{\n \"a\": \"x\n \"b\": {\n }\n}\n{\n}\n", []found{{"{\n \"a\": \"x", 1, Spans}, {"{\n}", 6, Spans}}},
@@ -116,7 +116,7 @@ func TestWhatDoesNotEnd(t *testing.T) {
 		{"a long comment in an object", strings.NewReader("[{},\n{/*" + strings.Repeat("x", 200_000)), 1, 2, ErrLongRow.Error()},
 		{"a source", io.MultiReader(strings.NewReader("{}\n{"), iotest.ErrReader(broken)), 1, 2, "broken"},
 		{"a source within an array", io.MultiReader(strings.NewReader("[{}\n,"), iotest.ErrReader(broken)), 1, 2, "broken"},
-		{"a source behind a slash", io.MultiReader(strings.NewReader("[{}\n/"), iotest.ErrReader(broken)), 1, 2, "broken"},
+		{"a source after a slash", io.MultiReader(strings.NewReader("[{}\n/"), iotest.ErrReader(broken)), 1, 2, "broken"},
 		{"deep brackets", strings.NewReader(`{"a":` + deep + "\n{}\n" + deep + "\n{}"), 4, 4, "EOF"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -165,7 +165,7 @@ func FuzzReader(f *testing.F) {
 		last := int64(0)
 		got, err := readAll(r, func() {
 			if r.Line < last || len(r.Raw) < len(bytes.TrimRight(r.Text, " \t\r\n")) {
-				t.Fatalf("line %d behind line %d, text %q of %q", r.Line, last, r.Text, r.Raw)
+				t.Fatalf("line %d after line %d, text %q of %q", r.Line, last, r.Text, r.Raw)
 			}
 			last = r.Line
 			for i, c := range r.Text {
@@ -199,7 +199,7 @@ func passed(t *testing.T, rest string) string {
 	begin, end, skip := "", "", 0
 	switch {
 	case rest == "":
-		t.Fatal("more was given out than there is")
+		t.Fatal("more was returned than there is")
 	case strings.HasPrefix(rest, "//"):
 		begin, end = "//", "\n"
 	case strings.HasPrefix(rest, "#"):

@@ -22,15 +22,15 @@ func TestLines(t *testing.T) {
 		want []string
 		err  error
 	}{
-		"empty":                       {strings.NewReader(""), nil, io.EOF},
-		"lines":                       {strings.NewReader("a\r\n\nb\n"), []string{"a\r\n", "\n", "b\n"}, io.EOF},
-		"without an end":              {strings.NewReader("a\nb"), []string{"a\n", "b"}, io.EOF},
-		"as long as may be":           {strings.NewReader(long[1:] + "\n" + long[1:] + "\n"), []string{long[1:] + "\n", long[1:] + "\n"}, io.EOF},
-		"as long, without an end":     {strings.NewReader(long), []string{long}, io.EOF},
-		"too long":                    {strings.NewReader("a\n" + long + "\nb\n"), []string{"a\n"}, ErrLongLine},
-		"too long, without an end":    {strings.NewReader(long + "x"), nil, ErrLongLine},
-		"a source":                    {io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(broken)), []string{"a\n"}, broken},
-		"a source within a long line": {io.MultiReader(strings.NewReader(long), iotest.ErrReader(broken)), nil, broken},
+		"empty":                                  {strings.NewReader(""), nil, io.EOF},
+		"lines":                                  {strings.NewReader("a\r\n\nb\n"), []string{"a\r\n", "\n", "b\n"}, io.EOF},
+		"without an end":                         {strings.NewReader("a\nb"), []string{"a\n", "b"}, io.EOF},
+		"of the maximum length":                  {strings.NewReader(long[1:] + "\n" + long[1:] + "\n"), []string{long[1:] + "\n", long[1:] + "\n"}, io.EOF},
+		"of the maximum length, without an end":  {strings.NewReader(long), []string{long}, io.EOF},
+		"too long":                               {strings.NewReader("a\n" + long + "\nb\n"), []string{"a\n"}, ErrLongLine},
+		"too long, without an end":               {strings.NewReader(long + "x"), nil, ErrLongLine},
+		"a source that fails":                    {io.MultiReader(strings.NewReader("a\nb"), iotest.ErrReader(broken)), []string{"a\n"}, broken},
+		"a source that fails within a long line": {io.MultiReader(strings.NewReader(long), iotest.ErrReader(broken)), nil, broken},
 	} {
 		t.Run(name, func(t *testing.T) {
 			lines := NewLines(bufio.NewReaderSize(iotest.OneByteReader(test.in), 16), len(long))

@@ -35,7 +35,7 @@ func Show(terminal io.Writer, look func() agent.View) *Screen {
 	}
 	go func() {
 		defer close(s.done)
-		_, _ = s.program.Run() // a replay goes on even if the terminal is gone
+		_, _ = s.program.Run() // a replay continues even if the terminal is gone
 	}()
 	return s
 }

@@ -82,7 +82,7 @@ func connect(scheme string) (*client, error) {
 	}
 	reach := "is this machine connected to the network, and is HTTPS_PROXY set if it needs a proxy? For another server, set " + variable
 	if os.Getenv(variable) != "" {
-		reach = "does the server run, and is " + variable + " its address, as seen from here?"
+		reach = "is the server running, and is " + variable + " its address, as seen from here?"
 	}
 	return &client{core, transport, u.Scheme + "://" + u.Host, reach}, nil
 }

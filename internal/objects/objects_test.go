@@ -79,10 +79,10 @@ func TestStore(t *testing.T) {
 		t.Errorf("removed twice: %v", err)
 	}
 	if _, err := s.Open(ctx, "s3://bucket/day"); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "s3://bucket/day") {
-		t.Errorf("an object that is not there: %v", err)
+		t.Errorf("an object that does not exist: %v", err)
 	}
 	if _, err := s.Open(ctx, "s3://elsewhere/day"); err == nil || !strings.Contains(err.Error(), "s3://elsewhere/day") {
-		t.Errorf("a bucket that is not there: %v", err)
+		t.Errorf("a bucket that does not exist: %v", err)
 	}
 }
 
@@ -97,7 +97,7 @@ func TestGoogle(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := s.Put(t.Context(), "gs://bucket/day/a", name, false); !errors.Is(err, fs.ErrExist) {
-		t.Errorf("an object that is there: %v", err)
+		t.Errorf("an object that exists: %v", err)
 	}
 	if err := s.Put(t.Context(), "gs://bucket/day/a", name, true); err != nil {
 		t.Errorf("replaced: %v", err)
@@ -306,14 +306,14 @@ func TestSettings(t *testing.T) {
 		},
 		{"no number", map[string]string{"AWS_MAX_ATTEMPTS": "many"}, `AWS_MAX_ATTEMPTS is "many"`},
 		{
-			"nobody there",
+			"no server there",
 			map[string]string{"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},
-			"http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused; does the server run, and is AWS_ENDPOINT_URL_S3 its address, as seen from here?",
+			"http://127.0.0.1:1: dial tcp 127.0.0.1:1: connect: connection refused; is the server running, and is AWS_ENDPOINT_URL_S3 its address, as seen from here?",
 		},
 		{
 			"no such host",
 			map[string]string{"AWS_ENDPOINT_URL_S3": "", "AWS_ENDPOINT_URL": "http://store.invalid", "AWS_MAX_ATTEMPTS": "1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},
-			"does the server run, and is AWS_ENDPOINT_URL its address",
+			"is the server running, and is AWS_ENDPOINT_URL its address",
 		},
 	} {
 		t.Run(c.reason, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 var rooms = []string{
 	"internal/policy",      // tests of the repository
 	"test",                 // tests of the whole
-	"bench",                // the agent beside its peers
+	"bench",                // the agent next to its peers
 	"dashboards",           // writes the Grafana dashboards
 	"cmd",                  // the commands
 	"internal/objects",     // objects of s3:// URLs: its library is the command's alone

@@ -85,7 +85,7 @@ func TestRootIsLight(t *testing.T) {
 	for _, line := range required(t, ".") {
 		for _, heavy := range []string{"go.opentelemetry.io/collector/otelcol ", "go.opentelemetry.io/collector/service ", "github.com/aws/", "k8s.io/"} {
 			if strings.HasPrefix(line, heavy) {
-				t.Errorf("go.mod requires %s: whoever imports a package of ours would get a Collector's distribution", line)
+				t.Errorf("go.mod requires %s: importers of our packages would get a Collector's distribution", line)
 			}
 		}
 	}

@@ -429,7 +429,7 @@ func TestUpload(t *testing.T) {
 		want   string
 	}{
 		{[]string{"options", "{}"}, 400, "part trace is missing"},
-		{[]string{"trace", short, "trace", short}, 400, "is there twice"},
+		{[]string{"trace", short, "trace", short}, 400, "occurs twice"},
 		{[]string{"trace", short, "extra", "x"}, 400, "want the parts"},
 		{[]string{"trace", ""}, 400, "is empty"},
 		{[]string{"trace", strings.Repeat(short, 20_000)}, 413, "more than 1048576 bytes"},

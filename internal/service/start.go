@@ -241,7 +241,7 @@ func (s *Service) receiveForm(form *multipart.Reader, id string) (o order, err e
 		}
 		name := part.FormName()
 		if seen[name] {
-			return o, problemf(http.StatusBadRequest, "part %q is there twice", name)
+			return o, problemf(http.StatusBadRequest, "part %q occurs twice", name)
 		}
 		seen[name] = true
 		switch name {

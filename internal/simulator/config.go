@@ -148,7 +148,7 @@ func (c *Config) Validate() error {
 	bad(c.Cache.Blocks > math.MaxInt32-1, "Cache.Blocks is %d: must be below 2^31-1", c.Cache.Blocks)
 	bad(c.Cache.Slots > maxSlots, "Cache.Slots is %d: must be at most %d", c.Cache.Slots, maxSlots)
 	bad(c.Cache.Slots > 0 && c.MaxRunning > c.Cache.Slots, "MaxRunning is %d: must be at most Cache.Slots, which is %d", c.MaxRunning, c.Cache.Slots)
-	bad(c.Cache.Slots > 0 && c.Cache.Blocks > 0, "Cache.Blocks is %d: must be 0 with Cache.Slots; Cache.Saved bounds what is kept beside the slots", c.Cache.Blocks)
+	bad(c.Cache.Slots > 0 && c.Cache.Blocks > 0, "Cache.Blocks is %d: must be 0 with Cache.Slots; Cache.Saved bounds what is kept outside the slots", c.Cache.Blocks)
 	bad(c.Cache.Slots == 0 && c.Cache.Saved > 0, "Cache.Saved is %d: must be 0 without Cache.Slots", c.Cache.Saved)
 	bad(c.Tokenizer.Vocabulary > maxVocabulary, "Tokenizer.Vocabulary is %d: must be at most %d", c.Tokenizer.Vocabulary, maxVocabulary)
 	bad(c.Tokenizer.WordBytes > maxWordBytes, "Tokenizer.WordBytes is %d: must be at most %d", c.Tokenizer.WordBytes, maxWordBytes)

@@ -10,7 +10,7 @@ import (
 	"strconv"
 )
 
-// apiError is a refusal in OpenAI's shape. Its message never holds text of the request.
+// apiError is a refusal in OpenAI's shape. Its message never contains text of the request.
 type apiError struct {
 	status     int
 	kind       string // "type" on the wire
@@ -19,7 +19,7 @@ type apiError struct {
 	message    string
 	retry      bool   // with Retry-After
 	late       bool   // found only after the reply had begun, by engines of [Config].ErrorsInStream
-	media, raw string // a content type and a body, which may be empty, in another shape than OpenAI's; no media: OpenAI's shape
+	media, raw string // a content type and a body, which may be empty, in a shape other than OpenAI's; no media: OpenAI's shape
 }
 
 func badRequest(param, format string, args ...any) *apiError {

@@ -15,7 +15,7 @@ type faultKind struct {
 	name   Fault
 	about  string
 	refuse error                 // ends the request before its reply: an apiError is sent instead, errAbort drops the connection
-	mid    func(*exchange) error // runs in place of the next token; when it returns nil the reply goes on
+	mid    func(*exchange) error // runs in place of the next token; when it returns nil the reply continues
 	shape  shape                 // of a reply that is otherwise whole
 }
 
@@ -87,7 +87,7 @@ var faultTable = []faultKind{
 	{name: "finish-on-last", about: "the finish reason on the last chunk with text", shape: shape{finishOnLast: true}},
 	{name: "no-done", about: "no [DONE]", shape: shape{noDone: true}},
 	{name: "other-finish", about: "finish reason abort", shape: shape{finish: "abort"}},
-	{name: "short-output", about: "half of the tokens, and finish reason length all the same", shape: shape{shortOutput: true, finish: finishLength}},
+	{name: "short-output", about: "half of the tokens, but finish reason length", shape: shape{shortOutput: true, finish: finishLength}},
 	{name: "short-prompt", about: "the prompt is cut to half, which only usage shows", shape: shape{shortPrompt: true}},
 	{name: "reasoning", about: "the first half of a chat's tokens as delta.reasoning", shape: shape{reasoning: "reasoning"}},
 	{name: "reasoning-content", about: "the same as delta.reasoning_content", shape: shape{reasoning: "reasoning_content"}},

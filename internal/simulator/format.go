@@ -96,7 +96,7 @@ func (f *format) end(b []byte, completed int) []byte {
 	return append(b, "}\n\n"...)
 }
 
-// unfinished is what follows the delta, or text, of a choice that goes on.
+// unfinished is what follows the delta, or text, of a choice that continues.
 const unfinished = `,"logprobs":null,"finish_reason":null`
 
 // role appends the event that opens a chat's reply: the role, no content.

@@ -162,7 +162,7 @@ func TestSlots(t *testing.T) {
 	c := newSlotCache(2, 0)
 	n, _ := c.acquire(letters("ABC"))
 	if m, hit := c.acquire(letters("ABCD")); m == n || hit != 0 {
-		t.Errorf("slot %d with %d tokens beside slot %d", m, hit, n)
+		t.Errorf("slot %d with %d tokens next to slot %d", m, hit, n)
 	}
 	c.release(n, letters("ABCE"))
 	if m, hit := c.acquire(letters("ABCE")); m != n || hit != 4*512 {

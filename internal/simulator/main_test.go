@@ -127,7 +127,7 @@ func sharedData(t testing.TB, name string) string {
 	}
 	path := filepath.Join(dir, "..", "shared", "data", name)
 	if _, err := os.Stat(path); err != nil {
-		t.Skipf("the public trace is not here (%s); put it beside the checkout to run this test", name)
+		t.Skipf("the public trace is not here (%s); put it next to the checkout to run this test", name)
 	}
 	return path
 }

@@ -44,7 +44,7 @@ func newMetrics(e *Engine) *metrics {
 	for i, o := range outcomes {
 		r.total(metricPrefix+"requests_total", "Requests that have ended, by outcome.", prometheus.Labels{"outcome": string(o)}, c.outcomes[i].Load)
 	}
-	r.total(metricPrefix+"unauthorized_total", "Requests refused for want of a valid key.", nil, c.unauthorized.Load)
+	r.total(metricPrefix+"unauthorized_total", "Requests refused because they had no valid key.", nil, c.unauthorized.Load)
 	r.total(metricPrefix+"prompt_tokens_total", "Prompt tokens of ended requests.", nil, c.prompt.Load)
 	r.total(metricPrefix+"generation_tokens_total", "Output tokens of ended requests.", nil, c.output.Load)
 	r.total(metricPrefix+"prefix_cache_queries_total", "Prompt tokens looked up in the prefix cache.", nil, c.prompt.Load)

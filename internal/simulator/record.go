@@ -57,7 +57,7 @@ type Record struct {
 	// Time is the wall clock at Headers.
 	Time time.Time `json:"time"`
 	// Writes are the writes of the reply's body, each stamped just before the call. Those of a stream's role, finish
-	// reason, usage and end have 0 tokens, except that a role that goes out with the first token shares its write.
+	// reason, usage and end have 0 tokens, except that a role that is sent with the first token shares its write.
 	Writes Writes `json:"writes,omitempty"`
 
 	BytesIn  int64 `json:"bytes_in"` // of the bodies
@@ -67,7 +67,7 @@ type Record struct {
 	FinishReason string  `json:"finish_reason,omitempty"`
 	Outcome      Outcome `json:"outcome"`
 	Fault        Fault   `json:"fault,omitempty"` // the fault that was chosen for the request, whether or not it took effect
-	// Error says why the request was rejected; no text of the request.
+	// Error says why the request was rejected, without text of the request.
 	Error string `json:"error,omitempty"`
 
 	Body []byte `json:"body,omitempty"` // with [Recording].Bodies

@@ -77,7 +77,7 @@ func TestChain(t *testing.T) {
 		{"the same in pieces", []string{" one\ttwo", "\nthree\r", " four five "}, 2},
 		{"longer", []string{"one two three four five six"}, 2},
 		{"another second block", []string{"one two three FOUR"}, 1},
-		{"the same block behind another", []string{"ONE two three four"}, 0},
+		{"the same block after another", []string{"ONE two three four"}, 0},
 		{"words are not letters", []string{"onetwo three four"}, 0},
 	} {
 		b, _ := blocks(2, test.texts...)

@@ -96,7 +96,7 @@ func isSpace(b byte) bool { return b == ' ' || b-'\t' < 5 } // \t \n \v \f \r
 
 // special appends n template tokens that stand for a label, such as a role's header.
 func (c *chain) special(label string, n int) {
-	h := xxhash.Sum64String("\x00" + label) // no word holds a zero byte and a label
+	h := xxhash.Sum64String("\x00" + label) // no word contains a zero byte and a label
 	for i := range n {
 		c.add(c.tokenizer.reduce(splitmix.Next(h + uint64(i))))
 	}

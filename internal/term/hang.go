@@ -10,7 +10,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// leastHang is the least width of a text beside its lead, in columns, however narrow the terminal is.
+// leastHang is the least width of a text next to its lead, in columns, however narrow the terminal is.
 const leastHang = 20
 
 // Hang returns a lead and a text next to it, in lines of at most width columns that each end in a newline. The text breaks between words,

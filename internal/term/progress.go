@@ -55,7 +55,7 @@ func (p *Progress) Show(look func() (text string, part float64)) {
 	}
 }
 
-// Stop ends the view, also one that showed nothing. The last state stays on a terminal if keep says so. Call it once.
+// Stop ends the view, even one that showed nothing. If keep is set, the last state stays on a terminal. Call it once.
 func (p *Progress) Stop(keep bool) {
 	close(p.quit)
 	p.gone.Wait()

@@ -26,7 +26,7 @@ func TestReserve(t *testing.T) {
 	defer listener.Close()
 	taken := listener.Addr().(*net.TCPAddr).Port
 	if reserve(taken) {
-		t.Error("a port was given on which somebody listens")
+		t.Error("a port was returned on which a program listens")
 	}
 }
 

@@ -63,7 +63,7 @@ func TestErrors(t *testing.T) {
 		}
 		for line := range strings.Lines(string(broken)) {
 			if line = strings.TrimSpace(line); len(line) >= 8 && strings.Contains(err.Error(), line[:8]) && !strings.HasPrefix(line, "-----") {
-				t.Errorf("byte %d: the error holds a piece of the key: %v", cut, err)
+				t.Errorf("byte %d: the error contains a piece of the key: %v", cut, err)
 			}
 		}
 	}
@@ -92,6 +92,6 @@ func TestExposed(t *testing.T) {
 		}
 	}
 	if Exposed(name + "x") {
-		t.Error("a file that is not there is exposed")
+		t.Error("a file that does not exist is exposed")
 	}
 }

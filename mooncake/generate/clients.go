@@ -120,7 +120,7 @@ type client struct {
 	id      int
 	class   string
 	windows []window // by time
-	lengths lengths  // of the window at hand
+	lengths lengths  // of the current window
 
 	rng     *rand.Rand
 	window  int     // the current one; -1 before the first

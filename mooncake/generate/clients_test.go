@@ -227,6 +227,6 @@ func TestClientFaults(t *testing.T) {
 		t.Errorf("an error of yield gives %v", err)
 	}
 	if IsClients(fstest.MapFS{"chunk-x-trace.csv": {}}) || !IsClients(folder) {
-		t.Error("a folder of clients is not told from others")
+		t.Error("a folder of clients is not recognised")
 	}
 }

@@ -290,7 +290,7 @@ func (a *Analyzer) Analysis() *Analysis {
 		why = "no row has a length"
 		out.Blocks.Undefined.add(why, "references", "per_row_mean", "per_row_min", "per_row_max", "rows_with_full_last_block", "rows_below_one_block")
 	case why == "" && slices.ContainsFunc(out.Violations, func(v mooncake.Violation) bool { return v.Rule == mooncake.V4 || v.Rule == mooncake.V5 }):
-		why = "ids do not tell prefixes: rule V4 or V5 is broken"
+		why = "ids do not identify prefixes: rule V4 or V5 is broken"
 	}
 	if a.sampled != nil {
 		out.Sample = a.sampled.stats()

@@ -89,7 +89,7 @@ func TestToyCaches(t *testing.T) {
 		{LeafFirst, 2, 1024, [][]uint64{{9, 7}, {3, 7}, {9, 7}, {7, 8}}},
 		{RootFirst, 1, 512, [][]uint64{{7, 9}, {3, 4}, {7, 9}, {9, 8}}},
 	} {
-		// The larger cache beside it must not disturb the one of two blocks.
+		// The larger cache next to it must not disturb the one of two blocks.
 		s := NewCacheSim(CacheOptions{Capacities: []int{2, 3}, Eviction: test.eviction})
 		named := make(map[uint64]uint64) // blocks by the ids that end them
 		for i, row := range toyRows() {

@@ -136,7 +136,7 @@ func TestDraw(t *testing.T) {
 		}
 		// Later steps see the rows in their new order.
 		if rows, _, _ := transformed(t, Config{Draw: how, Seed: 3, Roots: 2, PrefixScale: 2}, source([]byte(manyTalks()), 0)); len(begins(plain)) == 0 || len(rows) == 0 || rows[0].InputLength.V <= got[0].Input {
-			t.Errorf("%s: %d rows with other steps behind it", how, len(rows))
+			t.Errorf("%s: %d rows with other steps after it", how, len(rows))
 		}
 	}
 }

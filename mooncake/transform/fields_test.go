@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestEveryFieldIsKept: between two passes, rows have a packed form that must have all of their fields, also a field that is added to rows
+// TestEveryFieldIsKept: between two passes, rows have a packed form that must have all of their fields, including fields that are added
 // later.
 func TestEveryFieldIsKept(t *testing.T) {
 	empty := pack(nil, &item{Row: new(mooncake.Row)})
@@ -20,7 +20,7 @@ func TestEveryFieldIsKept(t *testing.T) {
 		row := new(mooncake.Row)
 		testschema.Fill(reflect.ValueOf(row).Elem().FieldByIndex(field.Index))
 		if bytes.Equal(pack(nil, &item{Row: row}), empty) {
-			t.Errorf("%s is lost between two passes: it belongs into pack and unpack", field.Name)
+			t.Errorf("%s is lost between two passes: it must be in pack and unpack", field.Name)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func TestFiguresOfSteps(t *testing.T) {
 			}
 			_, _, together := transformed(t, all, source(data, 0))
 			if len(together.Steps) != len(steps) {
-				t.Fatalf("%d steps are told of, want %d: %+v", len(together.Steps), len(steps), together.Steps)
+				t.Fatalf("%d steps are described, want %d: %+v", len(together.Steps), len(steps), together.Steps)
 			}
 			before := together.Before
 			rows := data

@@ -45,7 +45,7 @@ type item struct {
 	copy   int     // 0: the row itself
 	root   int     // tree that its trunk is in
 	own    int     // tree that its other blocks are in; 0 where those of two trees differ anyway
-	trunk  int     // leading blocks that it shares with other copies, and with rows that came to another tree
+	trunk  int     // leading blocks that it shares with other copies, and with rows that were moved to another tree
 	timed  bool    // the trace has timestamps
 	thin   bool    // it is not in the sample
 	// session identifies the row's session in the state of steps; 0 = none.

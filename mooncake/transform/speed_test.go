@@ -122,7 +122,7 @@ func TestSpeed(t *testing.T) {
 			t.Errorf("%s took %d MiB, more than %d", name, m.Memory>>20, bound>>20)
 		}
 	}
-	t.Logf("medians of %d rounds, for each row that came in or went out, whichever are more\n| step | time | share of the speed | CPU time | share by CPU time | memory |\n|---|---|---|---|---|---|\n%s", rounds, b.String())
+	t.Logf("medians of %d rounds, for each row that was read or written, whichever are more\n| step | time | share of the speed | CPU time | share by CPU time | memory |\n|---|---|---|---|---|---|\n%s", rounds, b.String())
 }
 
 // medianOf returns the median times, and the greatest memory.

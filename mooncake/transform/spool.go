@@ -259,7 +259,7 @@ type idSlab []uint64
 
 const slabIDs = 1 << 11
 
-// list returns an empty list with room for so many.
+// list returns an empty list with room for this many.
 func (s *idSlab) list(n int) []uint64 {
 	if n == 0 || n > slabIDs/8 { // it would waste the end of another slab
 		return make([]uint64, 0, n)

@@ -15,13 +15,13 @@ import (
 // has the new blocks of the row above it, as far as these end in old blocks that both have, and a run of new blocks after them. So a row
 // needs one search, not one for each block, and its new blocks get canonical ids at once.
 //
-// An id identifies its block and all before it. As everywhere, an id that follows another id than before is another block.
+// An id identifies its block and all before it. As everywhere, an id that follows a different id than before is a different block.
 type tree struct {
 	ids   numbered // of old blocks
 	next  uint64   // new id
 	nodes column[node]
-	near  []uint32 // of each page of old ids, the row that its first one is of
-	// twice are the partial last blocks of rows that end where others go on, or end: by their old ids.
+	near  []uint32 // of each page of old ids, the row that added the first one
+	// twice are the partial last blocks of rows that end where others continue, or end: by their old ids.
 	twice map[uint64]uint64
 
 	// The current row: the old ids before it, how many of its blocks earlier rows have, and the row with the last of these.
@@ -116,7 +116,7 @@ func (t *tree) fits(ids []uint64) bool {
 	return true
 }
 
-// strange gives the current row other ids from the first block on that follows another block than before.
+// strange gives the current row other ids, from the first block that follows a different block than before.
 func (t *tree) strange(ids []uint64) {
 	const domain, others = 1 << 63, 0x9e3779b97f4a7c15
 	k := 0

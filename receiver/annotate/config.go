@@ -79,7 +79,7 @@ func (c *Config) Validate() error {
 		prefix, _ := strings.CutSuffix(name, "*")
 		switch {
 		case prefix == "" || len(name) > maxName || strings.Contains(prefix, "*"):
-			errs = append(errs, fmt.Errorf("deny[%d]: must be the name of an attribute, or the beginning of names and one * behind it", i))
+			errs = append(errs, fmt.Errorf("deny[%d]: must be the name of an attribute, or the beginning of names and one * after it", i))
 		case strings.HasPrefix(prefix, ownPrefix) || strings.HasPrefix(ownPrefix, prefix) && prefix != name:
 			errs = append(errs, fmt.Errorf("deny[%d]: covers %s*, which are the annotations themselves: name more exactly what to delete", i, ownPrefix))
 		}

@@ -82,10 +82,10 @@ func TestCarriers(t *testing.T) {
 		reply   string // to the first
 	}{
 		{"messages of one span are one prompt", []message{system("Be kind.", 1), user("Hello", 2), choice}, []string{"system\nBe kind.\nuser\nHello\n"}, []pcommon.Timestamp{1}, nil, "Fine."},
-		{"of two replies nobody knows which one is sent again", []message{user("Hello", 2), choice, choice}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
+		{"of two replies, it is unknown which one is sent again", []message{user("Hello", 2), choice, choice}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
 		{"nor is the second one the first", []message{user("Hello", 2), {"gen_ai.choice", attributes{"index": int64(1), "message": attributes{"content": "Fine."}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
 		{"a reply without text is not known", []message{user("Hello", 2), {"gen_ai.choice", attributes{"finish_reason": "stop", "index": int64(0), "message": attributes{}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
-		{"nor is one whose call is not there", []message{user("Hello", 2), {"gen_ai.choice", attributes{"finish_reason": "tool_calls", "message": attributes{"content": "Fine."}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
+		{"nor is one whose call is missing", []message{user("Hello", 2), {"gen_ai.choice", attributes{"finish_reason": "tool_calls", "message": attributes{"content": "Fine."}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
 		{"nor one that is cut", []message{user("Hello", 2), {"gen_ai.choice", attributes{"message": attributes{"content": strings.Repeat("x", 2048)}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
 		{"the reply of another span", []message{user("Hello", 2), {"gen_ai.choice", choice.body, 9, 3}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyAlone: 1}, ""},
 		{

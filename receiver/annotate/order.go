@@ -53,7 +53,7 @@ func (c *Config) validateOrders() (errs []error) {
 	for i, o := range c.PromptOrder {
 		prefix, _ := strings.CutSuffix(o.Model, "*")
 		if o.Model == "" || len(o.Model) > maxName || strings.Contains(prefix, "*") {
-			errs = append(errs, fmt.Errorf("prompt_order[%d]: model must be the name of a model, of 1 to %d bytes, or the beginning of names and one * behind it", i, maxName))
+			errs = append(errs, fmt.Errorf("prompt_order[%d]: model must be the name of a model, of 1 to %d bytes, or the beginning of names and one * after it", i, maxName))
 		}
 		if !isPromptOrder(o.Order) {
 			errs = append(errs, fmt.Errorf("prompt_order[%d]: order is %.40q, and must be one of %s", i, o.Order, strings.Join(orders, ", ")))

@@ -126,7 +126,7 @@ func TestRemotePrompts(t *testing.T) {
 	td, span := oneSpan(t, chat(attributes{"gen_ai.request.previous_response.id": "r1"}))
 	newAnnotator(t, annotate.Config{}).Traces(td)
 	if v, ok := span.Attributes().Get(semconv.PromptRemote); !ok || !v.Bool() {
-		t.Error("a prompt whose history is at the server is not said to be")
+		t.Error("a prompt whose history is at the server is not marked as such")
 	}
 }
 

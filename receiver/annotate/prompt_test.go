@@ -43,14 +43,14 @@ func TestCanonicalPrompt(t *testing.T) {
 			"user\n\n",
 		},
 		{
-			"tools stand behind the system's messages, a message each",
+			"tools follow the system's messages, a message each",
 			`[{"role":"system","parts":[{"type":"text","content":"Be kind."}]},{"role":"user","parts":[{"type":"text","content":"Hello"}]}]`,
 			attributes{"gen_ai.tool.definitions": `[{"type":"function","name":"a"},{"type":"function","name":"b"}]`},
 			"system\nBe kind.\ntools\n" + `{"function":{"name":"a"},"type":"function"}` + "\ntools\n" +
 				`{"function":{"name":"b"},"type":"function"}` + "\nuser\nHello\n",
 		},
 		{
-			"a call is JSON behind the text of its message, a result is the text of its own",
+			"a call is JSON after the text of its message, a result is the text of its own",
 			`[{"role":"assistant","parts":[{"type":"reasoning","content":"Hm. "},{"type":"text","content":"I look."},
 			{"type":"tool_call","id":"call_1","name":"weather","arguments":{"city":"Bern"}}]},
 			{"role":"tool","parts":[{"type":"tool_call_response","id":"call_1","response":"rain"}]}]`, nil,

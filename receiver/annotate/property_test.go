@@ -97,7 +97,7 @@ func TestSamePrompt(t *testing.T) {
 			"gen_ai.prompt.0.role": "system", "gen_ai.prompt.0.content": system, "gen_ai.prompt.1.role": "user",
 			"gen_ai.prompt.1.content": text, "llm.request.type": "chat", "gen_ai.request.model": "llama",
 		},
-		"instructions beside": chat(attributes{"gen_ai.system_instructions": `[{"type":"text","content":"` + system + `"}]`, "gen_ai.input.messages": hello}),
+		"separate instructions": chat(attributes{"gen_ai.system_instructions": `[{"type":"text","content":"` + system + `"}]`, "gen_ai.input.messages": hello}),
 	} {
 		if diff := cmp.Diff(want, cells(annotate.Config{}, in)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)

@@ -100,7 +100,7 @@ func TestRepliesOfProducers(t *testing.T) {
 				}
 			}
 			if known != c.known || turns != c.turns {
-				t.Errorf("%s: %d of %d replies known, %d of which go on; want %d and %d", c.reason, known, len(all), turns, c.known, c.turns)
+				t.Errorf("%s: %d of %d replies known, %d of which continue; want %d and %d", c.reason, known, len(all), turns, c.known, c.turns)
 			}
 		})
 	}

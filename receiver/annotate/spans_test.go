@@ -121,13 +121,13 @@ func TestSpan(t *testing.T) {
 	for _, c := range []struct {
 		reason  string
 		in      attributes
-		want    attributes // beside what stays as it was
+		want    attributes // in addition to unchanged ones
 		without []string   // what goes
 		dropped reasons
 		removed named
 	}{
 		{
-			reason: "a prompt becomes cells; the text goes", in: chat(attributes{"gen_ai.input.messages": hello}),
+			reason: "a prompt becomes cells; the text is removed", in: chat(attributes{"gen_ai.input.messages": hello}),
 			want: identity(nil), without: []string{"gen_ai.input.messages"}, removed: named{"gen_ai.input.messages": 1},
 		},
 		{
@@ -147,7 +147,7 @@ func TestSpan(t *testing.T) {
 			dropped: reasons{annotate.ReasonPromptTextless: 1},
 		},
 		{
-			reason:  "a hole in a prompt leaves nothing to go by",
+			reason:  "a hole in a prompt leaves no identity",
 			in:      chat(attributes{"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"text"}]},` + hello[1:]}),
 			want:    none,
 			without: []string{"gen_ai.input.messages"}, removed: named{"gen_ai.input.messages": 1},
@@ -170,7 +170,7 @@ func TestSpan(t *testing.T) {
 			without: []string{"gen_ai.input.messages"}, removed: named{"gen_ai.input.messages": 1},
 		},
 		{
-			reason: "an annotation by halves is replaced, and what it held is counted", want: none,
+			reason: "an incomplete annotation is replaced, and its values are counted", want: none,
 			in:      chat(attributes{semconv.Cells: []byte("12345678"), semconv.HashDomain: "00000000", semconv.Identity: int64(7)}),
 			without: []string{semconv.Cells, semconv.HashDomain}, removed: named{"mooncake.*": 3},
 		},
@@ -184,7 +184,7 @@ func TestSpan(t *testing.T) {
 			without: []string{semconv.CellsEnds, semconv.CellsReply, semconv.HashRanges, semconv.FineBlockSize, semconv.Replies, semconv.ToolCalls, semconv.ToolResults}, removed: named{"mooncake.*": 7},
 		},
 		{
-			reason: "a reply ends where it will in the next prompt", want: identity(chained(t, key, helloPrompt, "Fine.")),
+			reason: "a reply ends where it will end in the next prompt", want: identity(chained(t, key, helloPrompt, "Fine.")),
 			in:      chat(attributes{"gen_ai.input.messages": hello, "gen_ai.output.messages": `[{"role":"assistant","parts":[{"type":"text","content":"Fine."}]}]`}),
 			without: []string{"gen_ai.input.messages", "gen_ai.output.messages"}, removed: named{"gen_ai.input.messages": 1, "gen_ai.output.messages": 1},
 		},
@@ -236,11 +236,11 @@ func TestSpan(t *testing.T) {
 			want: attributes{semconv.Session: key.Session("sess-A")},
 		},
 		{
-			reason: "a session that is there stays", in: attributes{"session.id": "sess-A", semconv.Session: "0123456789abcdef"},
+			reason: "an existing session stays", in: attributes{"session.id": "sess-A", semconv.Session: "0123456789abcdef"},
 			want: attributes{},
 		},
 		{
-			reason: "numbers stay on GenAI telemetry, unknown strings and lists go",
+			reason: "numbers stay on GenAI telemetry; unknown strings and lists are removed",
 			in:     chat(attributes{"new.number": 1.5, "new.flag": true, "new.text": "Hello", "new.list": []any{int64(1), int64(2)}}),
 			want:   none, without: []string{"new.text", "new.list"}, removed: named{"other": 2},
 		},
@@ -273,7 +273,7 @@ func TestSpan(t *testing.T) {
 			removed: named{"gen_ai.tool.call.arguments*": 1, "gen_ai.tool.call.result*": 1},
 		},
 		{
-			reason: "other telemetry keeps what nobody denies",
+			reason: "other telemetry keeps what is not denied",
 			in:     attributes{"shop.cart": "three apples", "db.query.summary": "SELECT cart", "tags": []any{"a", "b"}}, want: attributes{},
 		},
 		{
@@ -292,13 +292,13 @@ func TestSpan(t *testing.T) {
 			want: attributes{}, without: []string{"request"}, removed: named{"other": 1},
 		},
 		{
-			reason: "what the configuration denies goes, numbers too, and after it was read",
+			reason: "what the configuration denies is removed, numbers too, after it was read",
 			in:     chat(attributes{"tenant.id": "t-1", "tenant.size": int64(5), "chat.id": "c-1"}),
 			want:   attributes{semconv.Identity: "none", semconv.Session: key.Session("c-1")}, without: []string{"tenant.id", "tenant.size"},
 			removed: named{"tenant.*": 2},
 		},
 		{
-			reason: "token ids are exact: nothing stands in for them",
+			reason: "token ids are exact: nothing replaces them",
 			in:     chat(attributes{"gen_ai.operation.name": "text_completion", "input.value": `{"model":"llama","prompt":[1,2,3,4,5,6]}`}),
 			want: attributes{
 				semconv.Identity: "tokens", semconv.BlockSize: int64(4), semconv.HashKey: key.Fingerprint(),
@@ -355,7 +355,7 @@ func TestDoubtfulUsage(t *testing.T) {
 	counts := newAnnotator(t, annotate.Config{}).Traces(td)
 	for name := range span.Attributes().All() {
 		if strings.HasPrefix(name, "gen_ai.usage.") {
-			t.Errorf("%s is still there", name)
+			t.Errorf("%s still exists", name)
 		}
 	}
 	if counts.Dropped[annotate.ReasonUsageDoubtful] != 1 || counts.WithoutTokens != 1 {

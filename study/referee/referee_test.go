@@ -160,7 +160,7 @@ func TestJudge(t *testing.T) {
 			arrivals: []arrival{{0, 1, "X-Request-Id: 0"}, {10, 1, "X-Request-Id: 1"}, {30, 1, "X-Request-Id: 3"}},
 		},
 		{
-			why: "one more than was asked for, by its number", schedule: rate(t, "rate=100,count=10"), by: "X-Request-Id", late: []float64{0, 0}, extra: 1, moved: &zero,
+			why: "one more than was requested, by its number", schedule: rate(t, "rate=100,count=10"), by: "X-Request-Id", late: []float64{0, 0}, extra: 1, moved: &zero,
 			arrivals: []arrival{
 				{0, 1, "X-Request-Id: 0"},
 				{10, 1, "X-Request-Id: 1"},
@@ -184,7 +184,7 @@ func TestJudge(t *testing.T) {
 			arrivals: []arrival{{50, 8, ""}, {51, 7, ""}, {150.5, 9, ""}},
 		},
 		{
-			why: "a warm-up before all others is what is extra", schedule: rate(t, "rate=100,count=4"), by: "order", late: []float64{0, 1}, extra: 1,
+			why: "a warm-up before all others is the extra request", schedule: rate(t, "rate=100,count=4"), by: "order", late: []float64{0, 1}, extra: 1,
 			arrivals: []arrival{{0, 1, ""}, {500, 1, ""}, {510, 1, ""}, {521, 1, ""}, {530, 1, ""}},
 		},
 		{
@@ -256,7 +256,7 @@ func TestJudgeRates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if even.Lateness != nil || even.Gaps.Variation > 1e-6 || even.Gaps.KS <= even.Gaps.Limit {
-		t.Errorf("an even rate passes for a random one: %+v", even.Gaps)
+		t.Errorf("an even rate is accepted as a random one: %+v", even.Gaps)
 	}
 	at := 0.0
 	for i := range list { // the quantiles of an exponential distribution, in arbitrary order

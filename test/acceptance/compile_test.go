@@ -247,7 +247,7 @@ func (d *made) recount(t *testing.T, dir, trace string, kind *shape) {
 		same("tokens that an infinite cache has, "+way+", as made", counted.Hit, d.hit)
 	}
 	if d.rows > countedByID {
-		note(t, of+"tokens that an infinite cache has", "not held against moonloop inspect, which would take too long")
+		note(t, of+"tokens that an infinite cache has", "not compared with moonloop inspect, which would take too long")
 		return
 	}
 	var inspected struct {

@@ -109,7 +109,7 @@ func (r *faultRun) check(t *testing.T, n int) {
 		t.Errorf("%d times %s", times, what)
 	}
 	equal(t, "records and spans of another class than the proxy's log", len(wrong), 0)
-	note(t, "requests that failed, each as it must", failed)
+	note(t, "requests that failed, each in its class", failed)
 	for _, f := range proxyFaults {
 		// n consecutive rows have n/100 of each, rounded.
 		if met := counts[f.name]; !r.proxy.off && (met < n/100 || met > n/100+1) {

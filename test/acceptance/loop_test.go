@@ -125,6 +125,6 @@ func checkCompiled(t *testing.T, dir, what, name string, original []byte) {
 			same++
 		}
 	}
-	equal(t, "the very timestamps in "+what, same, len(trace))
+	equal(t, "the exact timestamps in "+what, same, len(trace))
 	equal(t, what+" is the original, byte for byte", strings.TrimSpace(string(got)) == strings.TrimSpace(string(original)), true)
 }

@@ -183,7 +183,7 @@ func checkCountersFromZero(t *testing.T, p *prometheus, run string) {
 
 // noAnswer are the panels that have nothing to show for such runs, with the reason.
 var noAnswer = map[string]string{
-	"Cached, as the engine reports it": "production's telemetry says nothing of a cache",
+	"Cached, as the engine reports it": "production's telemetry does not mention a cache",
 }
 
 // checkDashboards runs every query of every dashboard.

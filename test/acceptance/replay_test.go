@@ -111,7 +111,7 @@ func replay(t *testing.T, dir, url string, environment []string, flags ...string
 	}, flags...)
 	p := start(t, dir, "replay", environment, setting(t, "MOONLOOP_BIN"), args...)
 	if code := p.wait(t, 30*time.Minute); code == 3 {
-		t.Log("the run calls itself no measurement; where it blames the machine (hiccups, lateness), run this on an idle one")
+		t.Log("the run calls itself not a measurement; if it blames the machine (hiccups, lateness), run this on an idle one")
 	} else if code != 0 {
 		t.Logf("replay said:\n%s", p.tail())
 	}
@@ -318,7 +318,7 @@ func checkRebuilt(t *testing.T, trace []traceRow, dir string, spans *spanFile) {
 			same++
 		}
 	}
-	equal(t, "rebuilt rows with the very timestamp", same, len(trace))
+	equal(t, "rebuilt rows with the exact timestamp", same, len(trace))
 
 	original, err := os.ReadFile(setting(t, "MOONLOOP_TRACE"))
 	if err != nil {

@@ -353,7 +353,7 @@ func (l *shadowLoop) check() {
 	// The shadow's own counts.
 	reports := l.reports()
 	last := reports[len(reports)-1]
-	equal(t, "rows by the shadow's own count", last.Totals.Rows, int64(len(rows)))
+	equal(t, "rows, by the shadow's own count", last.Totals.Rows, int64(len(rows)))
 	equal(t, "outcomes by its own count", fmt.Sprint(last.Totals.Outcomes), fmt.Sprint(outcomes))
 	equal(t, "drops by its own count", fmt.Sprint(last.Totals.Dropped), fmt.Sprint(reasons))
 	equal(t, "in flight at the end", last.Totals.InFlight, 0)

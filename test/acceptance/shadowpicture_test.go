@@ -67,7 +67,7 @@ func (l *shadowLoop) picture(truth, seen []shadowTruth, rows map[string]*shadowR
 			fmt.Fprintf(&b, `<path d="%s" fill="none" stroke="%s" stroke-width="%g"/>`+"\n", d.String(), []string{"#2a6fbb", "#d9822b"}[n], []float64{3, 1.4}[n])
 		}
 	}
-	panel(50, "Requests in ten seconds: production (blue), the replay (orange), the delay taken off", "", production, replay)
+	panel(50, "Requests in ten seconds: production (blue), the replay (orange), without the delay", "", production, replay)
 	panel(250, "Lag: the most of ten seconds", " ms", lag)
 	for n, k := range l.kills {
 		at := k.from // of the event time in which it shows

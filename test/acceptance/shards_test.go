@@ -245,7 +245,7 @@ func TestAcceptanceShardKilled(t *testing.T) {
 	said := string(merge.tail())
 	judge(t, "it names the shard", strings.TrimSpace(said), folder+": this shard did not end", strings.Contains(said, folder+": this shard did not end"))
 	_, err := os.Stat(filepath.Join(whole, "summary.json"))
-	equal(t, "a run was written all the same", err == nil, false)
+	equal(t, "a run was written nevertheless", err == nil, false)
 
 	ended(t, start(t, dir, "resumed", nil, moonloop, "replay", "--resume", folder, "--progress", "none"))
 	merge = start(t, dir, "merge", nil, moonloop, args...)
@@ -254,7 +254,7 @@ func TestAcceptanceShardKilled(t *testing.T) {
 	for _, line := range readLines[requestLine](t, filepath.Join(whole, "requests.jsonl")) {
 		of[line.Result.Row]++
 	}
-	equal(t, "rows of the run, once the shard has been gone on with", len(of), rows)
+	equal(t, "rows of the run, once the shard has been resumed", len(of), rows)
 	summary, err := os.ReadFile(filepath.Join(whole, "summary.json"))
 	if err != nil {
 		t.Fatal(err)

@@ -41,7 +41,7 @@ type spanFile struct {
 	spans         int // all of them, copies included
 	copies        int // spans that had been there before: sent again after a lost acknowledgement
 	requests      []requestSpan
-	phases        map[pcommon.SpanID]uint64 // ns that the children of a span last in all, by the span
+	phases        map[pcommon.SpanID]uint64 // total duration in ns of a span's children, by span
 	tokenEvents   int
 	droppedEvents int // as the spans themselves say
 }

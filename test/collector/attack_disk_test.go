@@ -79,11 +79,11 @@ var disasters = []disaster{
 		strike: fill, lift: empty, metric: failedWrites + "no_space", log: cannot, todo: "make room",
 	},
 	{
-		name: "full, with a queue on it", reason: "the queue takes nothing more, and senders are refused until there is room; then it goes on", config: documented,
+		name: "full, with a queue on it", reason: "the queue accepts nothing more, and senders are refused until there is room; then it continues", config: documented,
 		strike: fill, lift: empty, metric: "exporter_enqueue_failed_spans", log: "no space left on device", mayLose: true,
 	},
 	{
-		name: "full, with a queue elsewhere", reason: "the queue takes what cannot be written, and holds it until there is room", config: documented,
+		name: "full, with a queue elsewhere", reason: "the queue accepts what cannot be written, and keeps it until there is room", config: documented,
 		strike: fill, lift: empty, metric: failedWrites + "no_space", log: cannot, todo: "make room",
 	},
 	{

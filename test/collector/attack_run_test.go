@@ -76,7 +76,7 @@ func (v *victim) run(t *testing.T, f *forge) {
 			v.account(t, a, moved)
 		})
 		if !ok && !alive(v) {
-			t.Fatal("the Collector does not answer any more")
+			t.Fatal("the Collector no longer answers")
 		}
 	}
 }

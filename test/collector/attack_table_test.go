@@ -104,7 +104,7 @@ var attacks = []attack{
 		counted: counted{inferences: 1, identities + "text": 1, removed + "gen_ai.input.messages": 1},
 	},
 	{
-		name: "large values", reason: "strings, bytes and maps of 10 MB under names that nobody knows are removed",
+		name: "large values", reason: "strings, bytes and maps of 10 MB under unknown names are removed",
 		send: func(f *forge, send func([]byte)) {
 			size := f.scale * 1_000_000
 			for _, fill := range []func(v pcommon.Value){
@@ -339,7 +339,7 @@ var attacks = []attack{
 		counted: counted{noTraceID: 1},
 	},
 	{
-		name: "around", reason: "what stands around spans is cut to size like the spans",
+		name: "around", reason: "what surrounds spans is cut to size like the spans",
 		send: wire(func(f *forge) []byte {
 			return f.traces(func(r ptrace.ResourceSpans) {
 				long := f.long("prompt", 10_000)
@@ -399,7 +399,7 @@ var attacks = []attack{
 		counted: counted{inferences: 7},
 	},
 	{
-		name: "forged replay", reason: "rows of nobody's run: an invalid row number is left out; they are of their run and never of production",
+		name: "forged replay", reason: "rows of an unknown run: an invalid row number is left out; they are of their run and never of production",
 		send: wire(func(f *forge) []byte {
 			return f.traces(func(r ptrace.ResourceSpans) {
 				r.Resource().Attributes().PutStr(semconv.RunID, f.text("prompt")) // no name: its keyed hash replaces it

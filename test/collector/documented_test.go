@@ -78,7 +78,7 @@ func testDocumented(t *testing.T, config string) {
 		searched++
 		for _, word := range []string{"quick brown", "lazy dog", strings.Repeat("#", 4)} {
 			if bytes.Contains(content, []byte(word)) {
-				t.Errorf("%s holds %q of the prompts", filepath.Base(name), word)
+				t.Errorf("%s contains %q of the prompts", filepath.Base(name), word)
 			}
 		}
 		if info, _ := entry.Info(); strings.HasSuffix(name, ".journal") && info.Mode().Perm() != 0o600 {

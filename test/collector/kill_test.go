@@ -31,7 +31,7 @@ import (
 type settings struct {
 	name   string
 	config string // from the repository's root
-	more   string // what is set beside it
+	more   string // what is set in addition
 	keeps  bool   // whether every acknowledged span is in the compiled trace
 }
 
@@ -108,7 +108,7 @@ func killed(t *testing.T, s settings, kills int, longest time.Duration) {
 		s.name, kills, len(acknowledged), resent, got.files, got.result.Inferences, got.result.Torn.Records, rows,
 		lost, float64(lost)/float64(kills), twice)
 	if resent == 0 {
-		t.Error("no request was under way at any kill: nothing was tried")
+		t.Error("no request was in flight at any kill: nothing was tested")
 	}
 	if s.keeps && lost > 0 {
 		t.Errorf("%d of %d acknowledged spans are in no journal", lost, len(acknowledged))

@@ -37,7 +37,7 @@ func TestConfigurationsTakeMetrics(t *testing.T) {
 		t.Run(filepath.Base(name), func(t *testing.T) {
 			config := readConfiguration(t, name)
 			if fmt.Sprint(config.Get("service::pipelines::traces::receivers")) == "[kafka]" {
-				t.Skip("nobody sends anything to it: it reads a topic")
+				t.Skip("nothing is sent to it: it reads a topic")
 			}
 			for _, list := range []string{"receivers", "processors"} {
 				traces, metrics := config.Get("service::pipelines::traces::"+list), config.Get("service::pipelines::metrics::"+list)

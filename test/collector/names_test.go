@@ -179,7 +179,7 @@ service:
 		}
 	}
 	p.stop(t)
-	if over.err != nil { // nobody sends any more
+	if over.err != nil { // nobody sends now
 		t.Error(over.err)
 	}
 }

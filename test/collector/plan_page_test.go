@@ -31,7 +31,7 @@ type planPrices struct {
 
 const (
 	seconds    = 86400.  // of a day
-	ofAnObject = 100_000 // records, of examples/capture/s3.yaml, or what comes in 5 s
+	ofAnObject = 100_000 // records, of examples/capture/s3.yaml, or the spans of 5 s
 	collector4 = 4       // cores of a Collector
 )
 

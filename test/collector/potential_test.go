@@ -146,7 +146,7 @@ func publicTrace(t *testing.T) (rows []*mooncake.Row) {
 	name := filepath.Join(root, "..", "shared", "data", "conversation_trace.jsonl")
 	trace, err := mooncake.Open(t.Context(), name, mooncake.OpenOptions{})
 	if err != nil {
-		t.Skip("the public conversation trace is not there: ../shared/data/conversation_trace.jsonl from the repository root")
+		t.Skip("the public conversation trace is missing: ../shared/data/conversation_trace.jsonl from the repository root")
 	}
 	defer func() { _ = trace.Close() }()
 	for {

@@ -120,7 +120,7 @@ func (r *soaked) account(t *testing.T) accounted {
 		t.Errorf("%d spans were forwarded and %d not, of %d", a.forwarded, a.unsent, want)
 	}
 	if r.dropped == 0 {
-		t.Error("no connection was dropped: nothing was tried")
+		t.Error("no connection was dropped: nothing was tested")
 	}
 	if before, after := r.idle[0], r.idle[1]; after.files > before.files+idleSlack || after.goroutines > before.goroutines+idleSlack {
 		t.Errorf("after the traffic the Collector kept %d descriptors and %d goroutines; before it had %d and %d",

@@ -101,7 +101,7 @@ func sustainable(t *testing.T, s soak) float64 {
 		busy += w.cores(s.lasts*2/3, s.lasts)
 	}
 	rate := s.rate * soakShare * float64(runtime.NumCPU()) / busy
-	t.Logf("trial: %.0f rows/s of a replay beside %.0f requests/s of production kept %.2f of %d processors busy, this program included; %.0f %% are %.1f rows/s",
+	t.Logf("trial: %.0f rows/s of a replay next to %.0f requests/s of production kept %.2f of %d processors busy, this program included; %.0f %% are %.1f rows/s",
 		s.rate, shopPerRow*s.rate, busy, runtime.NumCPU(), 100*soakShare, rate)
 	return rate
 }
@@ -180,7 +180,7 @@ service: {extensions: [file_storage, health_check, pprof]}
 	select {
 	case <-agent.done:
 	case <-time.After(5 * time.Minute):
-		t.Fatalf("the replay goes on five minutes after its last row\n%s", agent.tail())
+		t.Fatalf("the replay still runs five minutes after its last row\n%s", agent.tail())
 	}
 	r.exit = agent.cmd.ProcessState.ExitCode()
 	c.drain(t)
@@ -268,7 +268,7 @@ func (r *soaked) growth(t *testing.T) []growth {
 	return all
 }
 
-// warm is the time after which nothing may grow any more: a fifth of the whole.
+// warm is the time after which nothing may grow: a fifth of the whole.
 func (r *soaked) warm() time.Duration { return r.lasts / 5 }
 
 // window is the length of the time for each median, after warm-up and at the end.

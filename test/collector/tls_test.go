@@ -30,7 +30,7 @@ import (
 // and neither token nor prompt is in the Collector's log or in a file of its own.
 func TestGuardedListener(t *testing.T) {
 	t.Parallel()
-	const token, secret = "canary-7Gq0vJ2mWx9bTz4LpRfYc8", "the prompt that nobody may see"
+	const token, secret = "canary-7Gq0vJ2mWx9bTz4LpRfYc8", "the prompt that must not be visible"
 	ours, other := testcert.New(t), testcert.New(t)
 	cert, key := testcert.Files(t, ours.Sign(t, "127.0.0.1"))
 	dir, data := t.TempDir(), t.TempDir()
@@ -110,7 +110,7 @@ func TestGuardedListener(t *testing.T) {
 	}
 	for _, what := range []string{token, secret, "refused"} {
 		if bytes.Contains(written, []byte(what)) {
-			t.Errorf("log, journal or trace holds %q", what)
+			t.Errorf("log, journal or trace contains %q", what)
 		}
 	}
 	if !bytes.Contains(written, []byte("taken")) {

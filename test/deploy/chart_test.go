@@ -196,7 +196,7 @@ func checkNotes(t *testing.T, notes string, objects []runtime.Object) {
 	kinds := map[string]string{"service/": "Service/", "cronjob/": "CronJob/", "job-name=": "Job/", "config map ": "ConfigMap/"}
 	for _, match := range regexp.MustCompile(`(service/|cronjob/|job-name=|config map )(test-[a-z0-9-]+)`).FindAllStringSubmatch(notes, -1) {
 		if name := kinds[match[1]] + match[2]; !slices.Contains(ids(objects), name) {
-			t.Errorf("the notes name %s, which is not there: %v", name, ids(objects))
+			t.Errorf("the notes name %s, which does not exist: %v", name, ids(objects))
 		}
 	}
 }
@@ -266,7 +266,7 @@ func TestChartHashKey(t *testing.T) {
 		t.Errorf("the key is not 64 hexadecimal digits (%v)", err)
 	}
 	if first == second {
-		t.Error("two releases have drawn one key")
+		t.Error("two releases have generated the same key")
 	}
 	if given := strings.Repeat("5eed", 16); key("hashKey: {value: "+given+"}") != given {
 		t.Error("the key that was given is not the secret's")

@@ -171,7 +171,7 @@ func TestDecodingRefuses(t *testing.T) {
 		{"a misspelt field", strings.Replace(service, "ports:", "prots:", 1), `unknown field "spec.prots"`},
 		{"a wrong type", strings.Replace(service, "port: 1", "port: one", 1), "cannot unmarshal"},
 		{"a field twice", service + "  ports: []\n", `key "ports" already set`},
-		{"a kind that is not there", strings.Replace(service, "Service", "Srevice", 1), `no kind "Srevice"`},
+		{"an unknown kind", strings.Replace(service, "Service", "Srevice", 1), `no kind "Srevice"`},
 		{"an object twice", service + "---\n" + service, "two objects are Service/a"},
 	} {
 		if _, err := decodeAll(knownTypes(t), []byte(c.content)); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -4,7 +4,7 @@
 // Package deploy checks what people deploy of the examples with the programs that will read it: Kubernetes manifests, the
 // kustomization and the Helm chart with the types of Kubernetes, and the compose file with the library of Docker Compose.
 //
-// It is a module of its own, which no workspace holds: those libraries have hundreds of dependencies, and none of them belongs
+// It is a separate module, outside the workspace: those libraries have hundreds of dependencies, and none of them belongs
 // in what others import, or in what is built for an image. TestAcceptanceKubernetes, in test/acceptance, has a real API server
 // read the same files.
 package deploy

@@ -70,7 +70,7 @@ results in run1
 		"Rows 300 served, 0 failed":                            true, // white space
 		"Rows 300 served, 1 failed":                            false,
 		"Rows 301 served, 0 failed":                            false,
-		"Rows 300 served":                                      false, // a line is whole
+		"Rows 300 served":                                      false, // a line must match completely
 		"Rows 300 …":                                           true,
 		"3.1 s, 4.1 on average":                                true, // measured
 		"3.1 s, 4 on average":                                  false,

@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"io"
 	"strings"
+	"sync"
 )
 
 // Results over several runs are pages with the look of a run's page. They have no script: their charts are SVG, and their theme is the
@@ -21,7 +22,7 @@ var (
 	drawingCSS string
 )
 
-var documentTemplate = template.Must(template.New("document").Parse(documentHTML))
+var documentTemplate = sync.OnceValue(func() *template.Template { return template.Must(template.New("document").Parse(documentHTML)) })
 
 // WriteDocument writes a page in this style, which needs no network, no other file and no script. The text of the body must be escaped.
 func WriteDocument(w io.Writer, product, title string, body template.HTML) error {
@@ -35,7 +36,7 @@ func WriteDocument(w io.Writer, product, title string, body template.HTML) error
 		Style                  template.CSS
 		Body                   template.HTML
 	}{"default-src 'none'; base-uri 'none'; form-action 'none'; style-src '" + hash(style) + "'", product, title, template.CSS(style), body} //nolint:gosec // our own
-	if err := documentTemplate.Execute(w, v); err != nil {
+	if err := documentTemplate().Execute(w, v); err != nil {
 		return fmt.Errorf("the page cannot be written: %w", err)
 	}
 	return nil

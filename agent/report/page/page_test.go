@@ -167,7 +167,7 @@ func TestContentSecurityPolicy(t *testing.T) {
 		}
 	}
 	if external := regexp.MustCompile(`(?:src|href)="(?:https?:)?//[^"]*"`).FindAllString(html, -1); external != nil {
-		t.Errorf("the page leaves itself: %q", external)
+		t.Errorf("the page refers to other addresses: %q", external)
 	}
 }
 

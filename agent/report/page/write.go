@@ -17,6 +17,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/dustin/go-humanize"
 
@@ -36,17 +37,19 @@ var (
 	uplotCSS string
 )
 
-var pageTemplate = template.Must(template.New("page").Funcs(template.FuncMap{
-	"number": number, "comma": humanize.Comma, "figure": func(v *float64) string {
-		if v == nil {
-			return "–"
-		}
-		return number(*v)
-	},
-	"digest": func(d string) string { return d[:min(len(d), 12)] },
-	"ms":     func(ms float64) string { return number(ms) },
-	"s":      func(ms float64) string { return number(ms / 1000) },
-}).Parse(pageHTML))
+var pageTemplate = sync.OnceValue(func() *template.Template {
+	return template.Must(template.New("page").Funcs(template.FuncMap{
+		"number": number, "comma": humanize.Comma, "figure": func(v *float64) string {
+			if v == nil {
+				return "–"
+			}
+			return number(*v)
+		},
+		"digest": func(d string) string { return d[:min(len(d), 12)] },
+		"ms":     func(ms float64) string { return number(ms) },
+		"s":      func(ms float64) string { return number(ms / 1000) },
+	}).Parse(pageHTML))
+})
 
 // File is the name of the page in the folder of a run.
 const File = "report.html"
@@ -80,7 +83,7 @@ func (r *Run) Write(w io.Writer) error {
 	v.Library = template.JS(uplotJS) //nolint:gosec // as published
 	v.Script = template.JS(pageJS)   //nolint:gosec // our own
 	v.Data = template.JS(data)       //nolint:gosec // JSON with <, > and & escaped
-	if err := pageTemplate.Execute(w, v); err != nil {
+	if err := pageTemplate().Execute(w, v); err != nil {
 		return fmt.Errorf("the page cannot be written: %w", err)
 	}
 	return nil

@@ -83,7 +83,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExtensionMooncakeEncodingMessages, err = builder.meter.Int64Counter(
 		"otelcol_extension_mooncake_encoding_messages",
-		metric.WithDescription("Messages that were written or read. Each attempt of an exporter to send spans writes its messages anew. [Alpha]"),
+		metric.WithDescription("Messages that were written or read. Each attempt of an exporter to send spans writes its messages again. [Alpha]"),
 		metric.WithUnit("{message}"),
 	)
 	errs = errors.Join(errs, err)

@@ -72,7 +72,7 @@ func AssertEqualExtensionMooncakeEncodingInvalidValues(t *testing.T, tt *compone
 func AssertEqualExtensionMooncakeEncodingMessages(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_extension_mooncake_encoding_messages",
-		Description: "Messages that were written or read. Each attempt of an exporter to send spans writes its messages anew. [Alpha]",
+		Description: "Messages that were written or read. Each attempt of an exporter to send spans writes its messages again. [Alpha]",
 		Unit:        "{message}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

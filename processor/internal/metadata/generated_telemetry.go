@@ -69,7 +69,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ProcessorMooncakeCompletedUsage, err = builder.meter.Int64Counter(
 		"otelcol_processor_mooncake_completed_usage",
-		metric.WithDescription("Requests to a model whose counts left out more cached or reasoning tokens than they had; these were added. [Alpha]"),
+		metric.WithDescription("Requests to a model whose counts exclude cached or reasoning tokens: the part was larger than the whole, so it was added. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

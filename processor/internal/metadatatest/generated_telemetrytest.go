@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) processor.Settings {
 func AssertEqualProcessorMooncakeCompletedUsage(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_mooncake_completed_usage",
-		Description: "Requests to a model whose counts left out more cached or reasoning tokens than they had; these were added. [Alpha]",
+		Description: "Requests to a model whose counts exclude cached or reasoning tokens: the part was larger than the whole, so it was added. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

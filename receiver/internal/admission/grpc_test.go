@@ -30,6 +30,6 @@ func TestUnknownTypesAreRefused(t *testing.T) {
 		t.Errorf("refused: %v", refused)
 	}
 	if u := g.claim(into); u == nil || u.ended != errUnknown {
-		t.Errorf("its call is not told: %+v", u)
+		t.Errorf("its call does not get the refusal: %+v", u)
 	}
 }

@@ -127,7 +127,7 @@ func (u *upload) halt() {
 	}
 }
 
-// detach is called when a handler returns: then stop must not be called any more.
+// detach is called when a handler returns: from then on stop must not be called.
 func (u *upload) detach() {
 	u.free()
 	u.stopping.Lock()

@@ -78,7 +78,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverMooncakeCompletedUsage, err = builder.meter.Int64Counter(
 		"otelcol_receiver_mooncake_completed_usage",
-		metric.WithDescription("Requests to a model whose counts left out more cached or reasoning tokens than they had; these were added. [Alpha]"),
+		metric.WithDescription("Requests to a model whose counts exclude cached or reasoning tokens: the part was larger than the whole, so it was added. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
