@@ -5,7 +5,6 @@ package report
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -179,40 +178,22 @@ func (q *Requests) end(finish func() error) error {
 	return err
 }
 
-// scratch is the memory in which a line is built.
-type scratch struct {
-	row     mooncake.Row
-	result  result
-	text    bytes.Buffer // of result
-	encoder *json.Encoder
-}
-
-var scratches = sync.Pool{New: func() any {
-	s := new(scratch)
-	s.encoder = json.NewEncoder(&s.text)
-	return s
-}}
-
 // appendLine appends the row's object with the result as its last member, and a newline.
 func appendLine(dst []byte, r *measure.Record) ([]byte, error) {
-	s := scratches.Get().(*scratch) // the pool has nothing else
-	defer scratches.Put(s)
-	s.result = newResult(r)
-	s.text.Reset()
-	if err := s.encoder.Encode(&s.result); err != nil {
-		return nil, fmt.Errorf("result of row %d cannot be written: %w", r.Index, err)
-	}
-	result := bytes.TrimSuffix(s.text.Bytes(), []byte("\n"))
-	s.row = mooncake.Row{}
+	var row mooncake.Row
 	if r.Row != nil {
-		s.row = *r.Row
-		s.row.Replies = nil // they refer to rows by their positions in the trace, but here rows may be missing
+		row = *r.Row
+		row.Replies = nil // they refer to rows by their positions in the trace, but here rows may be missing
 	}
-	dst = mooncake.AppendRow(dst, &s.row)
+	dst = mooncake.AppendRow(dst, &row)
 	dst = dst[:len(dst)-1]
 	if dst[len(dst)-1] != '{' {
 		dst = append(dst, ", "...)
 	}
-	dst = append(append(dst, `"result": `...), result...)
+	res := newResult(r)
+	dst, err := res.append(append(dst, `"result": `...))
+	if err != nil {
+		return nil, fmt.Errorf("result of row %d cannot be written: %w", r.Index, err)
+	}
 	return append(dst, '}', '\n'), nil
 }

@@ -9,22 +9,23 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
-
-	"github.com/moonloop/moonloop/agent/report/lines"
 )
 
 // record is the part of a line of requests.jsonl that a page needs. Times and durations are in ms; times are on the run's clock. A nil time
 // was not reached; a nil count is not known.
 type record struct {
-	Session  string `json:"session_id"`
-	Input    int64  `json:"input_length"`
-	Output   int64  `json:"output_length"`
-	Model    string `json:"model"`
-	Observed *struct {
-		Cached *int64 `json:"cached_tokens"`
-	} `json:"observed"`
+	Session  string    `json:"session_id"`
+	Input    int64     `json:"input_length"`
+	Output   int64     `json:"output_length"`
+	Model    string    `json:"model"`
+	Observed *observed `json:"observed"`
 
 	Result outcome `json:"result"`
+}
+
+// observed is what production reported of a request.
+type observed struct {
+	Cached *int64 `json:"cached_tokens"`
 }
 
 // outcome is the result of a request.
@@ -46,13 +47,16 @@ type outcome struct {
 	Lateness   *float64  `json:"lateness_ms"`
 	Gaps       []float64 `json:"gaps_ms"`
 
-	Usage *struct {
-		Prompt     *int64 `json:"prompt_tokens"`
-		Completion *int64 `json:"completion_tokens"`
-		Cached     *int64 `json:"cached_tokens"`
-	} `json:"usage"`
+	Usage     *usage `json:"usage"`
 	Predicted *int64 `json:"predicted_cached_tokens"`
 	TraceID   string `json:"trace_id"`
+}
+
+// usage has the engine's counts.
+type usage struct {
+	Prompt     *int64 `json:"prompt_tokens"`
+	Completion *int64 `json:"completion_tokens"`
+	Cached     *int64 `json:"cached_tokens"`
 }
 
 func (r *record) served() bool { return r.Result.Outcome == "served" }
@@ -112,14 +116,11 @@ var errNoRecords = errors.New("has no records of requests: no request of the run
 // lenient accepts any text in rows, as the reader of traces does. Skipping the search for duplicate names is also faster.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-// parseRecord reads a line. A page is drawn at the end of each replay, so the cost of this is part of the cost of a request.
+// parseRecord reads a line of any form.
 func parseRecord(line []byte) (*record, error) {
 	rec := new(record)
 	if err := json.Unmarshal(line, rec, lenient); err != nil {
 		return nil, err
-	}
-	if rec.Result.Outcome == "" {
-		return nil, lines.ErrNoResult
 	}
 	return rec, nil
 }

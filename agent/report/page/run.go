@@ -103,7 +103,7 @@ func (r *Run) loadSummary() error {
 }
 
 func (r *Run) loadRecords() error {
-	err := lines.Read(r.dir, parseRecord, func(rec *record) error { r.add(rec); return nil })
+	err := lines.Read(r.dir, new(plain).parse, func(rec *record) error { r.add(rec); return nil })
 	if err == nil && r.requests == 0 {
 		err = fmt.Errorf("%s %w", r.dir, errNoRecords)
 	}

@@ -83,10 +83,10 @@ func (s *sessions) add(r *record) {
 		of.skipped++
 	}
 	if x.Start != nil && (of.first == nil || *x.Start < *of.first) {
-		of.first = x.Start
+		of.first = new(*x.Start) // the record does not stay
 	}
 	if x.End != nil && (of.last == nil || *x.End > *of.last) {
-		of.last = x.End
+		of.last = new(*x.End)
 	}
 	if !r.served() {
 		return
