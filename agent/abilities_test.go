@@ -15,8 +15,8 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 )
 
-// TestVocabulary: prompts are made of token ids that the engine's vocabulary has; where it has too few for any, the run ends before
-// the first row, with what to do.
+// TestVocabulary: prompts consist of token ids of the engine's vocabulary. If it has too few for that, the run ends before the first row,
+// and says what to do.
 func TestVocabulary(t *testing.T) {
 	rows := []string{
 		`{"timestamp": 0, "input_length": 600, "output_length": 2, "hash_ids": [0, 1]}`,
@@ -68,7 +68,7 @@ func TestVocabulary(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Run(t.Context(), Config{Trace: Trace{Name: trace}, Target: Target{URL: tiny.start(t)}, Prompt: ids, RunID: "run"})
-	if err == nil || !strings.Contains(err.Error(), "it takes no token ids that prompts could be made of, not even 32 to 95: its vocabulary has fewer; --prompt=words sends words") {
+	if err == nil || !strings.Contains(err.Error(), "it accepts no token ids from which prompts could be made, not even 32 to 95: its vocabulary is smaller; --prompt=words sends words") {
 		t.Errorf("a vocabulary of 64: %v", err)
 	}
 	if len(tiny.prompts) > 0 {
@@ -137,7 +137,7 @@ func TestEngineBlock(t *testing.T) {
 		block int // in the metrics
 		flag  int
 		want  int64
-		exact int // requests that are equal at least
+		exact int // requests that are at least equal
 	}{
 		{"metrics", 32, 0, 32, 38},
 		{"the flag", 0, 16, 16, 38},
@@ -150,7 +150,7 @@ func TestEngineBlock(t *testing.T) {
 			t.Errorf("%s: blocks of %d, %d equal, %d within a block, %d less, %d more", tt.name, c.Block, c.Equal, c.Within, c.Less, c.More)
 		}
 	}
-	// Where nobody says it, the replies do, from some on.
+	// If no metric or flag gives it, replies do, after some of them.
 	e := &talker{block: 32, mute: true}
 	rep, _, _ := e.replay(t, Config{Prompt: ids, Schedule: Schedule{FileOrder: true}}, lines)
 	if c := rep.Figures().Cache; c.Block != 32 || c.Equal < 20 || c.Less == 0 {

@@ -60,7 +60,7 @@ func order(got []*simulator.Record) (rows []string, offsets []time.Duration) {
 	return rows, offsets
 }
 
-// TestRequestRate: what arrives, and when, is the schedule that was asked for, and the verdict judges against it.
+// TestRequestRate: what arrives, and when, follows the schedule that was asked for, and the verdict judges against it.
 func TestRequestRate(t *testing.T) {
 	lines := rows(400, 3000)
 	for _, tc := range []struct {
@@ -121,8 +121,8 @@ func TestRequestRate(t *testing.T) {
 	}
 }
 
-// TestRequestRateOfSessions: a turn that arrives before the turn before it has ended waits for that, and one that has a delay
-// follows by it.
+// TestRequestRateOfSessions: a turn that is due before the previous turn has ended waits for it; a turn with a delay is sent that long
+// after it.
 func TestRequestRateOfSessions(t *testing.T) {
 	const reply = 1500 * time.Millisecond
 	row := func(rest string) string {
@@ -140,7 +140,7 @@ func TestRequestRateOfSessions(t *testing.T) {
 	}
 }
 
-// TestPrefillConcurrency: the engine never has more requests in prefill than the cap says, and more than that in decode.
+// TestPrefillConcurrency: the engine never has more requests in prefill than the cap allows, but has more than that in decode.
 func TestPrefillConcurrency(t *testing.T) {
 	cfg := Config{Schedule: Schedule{Arrivals: load.Arrivals{Rate: math.Inf(1)}, PrefillConcurrency: 2}}
 	lines := rows(7, 0)
@@ -157,8 +157,8 @@ func TestPrefillConcurrency(t *testing.T) {
 	}
 }
 
-// TestConcurrencyRamp: an engine whose replies take long gets one request more at a time as the cap rises, in a closed loop and by
-// timestamps, and the steady state begins when it has risen.
+// TestConcurrencyRamp: as the cap rises, an engine with long replies gets one more request at a time, in a closed loop and by timestamps.
+// The steady state begins when the cap has risen.
 func TestConcurrencyRamp(t *testing.T) {
 	slow := simulator.Config{Latency: simulator.Latency{Prefill: 10 * time.Second}}
 	rising := Schedule{Concurrency: 4, ConcurrencyRampUp: 6 * time.Second}
@@ -188,8 +188,8 @@ func TestConcurrencyRamp(t *testing.T) {
 	}
 }
 
-// TestUsers: what arrives is a turn of each user in turn at equal intervals; one whose predecessor has not ended comes when that ends,
-// and those after it at their own places.
+// TestUsers: turns of the users arrive in turn at equal intervals. A turn whose predecessor has not ended arrives when that ends, and the
+// turns after it at their own times.
 func TestUsers(t *testing.T) {
 	row := func(session string, further int) string {
 		return fmt.Sprintf(`{"session_id": %q, "timestamp": 7, "input_length": 600, "output_length": %d, "hash_ids": [0, 1]}`, session, 1+further)
@@ -199,7 +199,7 @@ func TestUsers(t *testing.T) {
 	// The second row's reply takes 1.1 s, which is longer than the second between two turns of its user.
 	rep, got := inVirtualTime(t, engine, cfg, row("a", 0), row("b", 1), row("b", 0), row("c", 0), row("a", 0), row("b", 0))
 	arrived, at := order(got)
-	// Places: a at 0, b at 0.5, a at 1, b at 1.5, c at 2, b at 2.5.
+	// Times: a at 0, b at 0.5, a at 1, b at 1.5, c at 2, b at 2.5.
 	want := []time.Duration{0, 500, 1000, 1600, 2000, 2500}
 	for i := range want {
 		want[i] *= time.Millisecond

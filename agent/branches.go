@@ -18,7 +18,7 @@ import (
 // maxBranches is the maximum number of rows whose conversations are stored.
 const maxBranches = 1 << 15
 
-var errNoBranch = errors.New("the conversation that the row goes on with is not there: of the rows of its session that were sent lately, in this part of the run, it waits for none")
+var errNoBranch = errors.New("the conversation that the row continues is not known: the row waits for none of the rows of its session that this part of the run sent recently")
 
 // branches are the stored conversations of rows of graphs. The zero value is empty.
 type branches struct {

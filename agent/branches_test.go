@@ -14,9 +14,9 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// TestBranches: rows of new messages in a graph go on with the conversation of the row of their session that they wait for, each by itself,
-// live reply and all; the first of a session begins one, whatever it waits for. One that waits for none of its session is not sent, and says
-// why.
+// TestBranches: a row of new messages in a graph continues the conversation of the row of its session that it waits for, live reply
+// included. Several rows can continue one row. The first row of a session begins a conversation, whatever it waits for. A row that waits
+// for no row of its session is not sent, and the reason is reported.
 func TestBranches(t *testing.T) {
 	const reply = 100 * time.Millisecond
 	virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: reply}}, func(t bubble, e engine) {
@@ -64,7 +64,7 @@ func TestBranches(t *testing.T) {
 			t.Errorf("%+v", r.report.Figures().Rows)
 		}
 		for _, row := range r.results {
-			if row.Result.Row == 5 && (row.Result.Outcome+" "+row.Result.Reason != "failed "+measure.FailUnsendable || !strings.Contains(row.Result.Message, "is not there")) {
+			if row.Result.Row == 5 && (row.Result.Outcome+" "+row.Result.Reason != "failed "+measure.FailUnsendable || !strings.Contains(row.Result.Message, "is not known")) {
 				t.Errorf("%+v", row.Result)
 			}
 		}

@@ -16,7 +16,8 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 )
 
-// TestMoreCachedThanPrompt: an engine cannot have cached more of a prompt than there is. What it says is in no figure, and counted.
+// TestMoreCachedThanPrompt: an engine cannot have cached more of a prompt than the prompt has. No figure uses such a number, and it is
+// counted.
 func TestMoreCachedThanPrompt(t *testing.T) {
 	served := 0
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -52,7 +53,7 @@ func TestMoreCachedThanPrompt(t *testing.T) {
 		t.Errorf("%d served, %d with cached tokens, %d refused, %g cached; want 3, 1, 2, 600", f.Rows.Served, c.Reported, c.Refused, cached.Avg)
 	}
 	var table strings.Builder
-	if err := rep.Table(&table, report.Width, false); err != nil || !strings.Contains(table.String(), "2 replies name more cached tokens than their prompt has") {
+	if err := rep.Table(&table, report.Width, false); err != nil || !strings.Contains(table.String(), "2 replies report more cached tokens than their prompt has") {
 		t.Errorf("the report says nothing of it: %v\n%s", err, &table)
 	}
 }

@@ -68,7 +68,7 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	if f := e.recorder.file; f != nil {
 		runErr = errors.Join(runErr, f.Close())
 		if n := f.Disordered(); n > 0 {
-			e.said.warn("%d lines of %s stand after a line of a later row", n, report.RequestsFile)
+			e.said.warn("%d lines of %s come after a line of a later row", n, report.RequestsFile)
 		}
 	}
 	figures, counts := e.recorder.figures.Figures(), e.in.stream.Counts()
@@ -114,7 +114,7 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	}
 	unfinished := runErr != nil || counts.Cut && (e.aborted || ctx.Err() != nil) || slices.ContainsFunc(figures.Skips, func(r measure.Reason) bool { return notSent(r.Reason) })
 	if err := e.recorder.journal.Close(unfinished); err != nil {
-		e.said.warn("should the run have to go on: %v", err)
+		e.said.warn("if the run has to be resumed: %v", err)
 	}
 	rep.ExitStatus = judge.ExitCode(rep.Verdict.Class, judge.Ending{
 		Interrupted: ctx.Err() != nil,
@@ -141,7 +141,7 @@ func (e ending) savedMeta() mooncake.Meta {
 	meta.SessionMode = mooncake.SessionFull
 	meta.Transformations = []mooncake.Transformation{{
 		Name: "save-prompts", Parameters: map[string]any{"trace": e.in.name, "run": e.plan.runID, "endpoint": string(e.plan.requests.Options().Endpoint)},
-		Effect: "each row has as its payload the body that was sent for it, and under the key sent what it was made of",
+		Effect: "the payload of each row is the body that was sent for it; the key sent says what it was made from",
 	}}
 	return meta
 }
@@ -265,28 +265,28 @@ func (e ending) warn(f *measure.Figures, counts load.Counts, loss telemetry.Loss
 		}
 	}
 	if rejected > 0 {
-		said.warn("%d rows cannot be used, the run is without them, and the trace's digests are not its; they are in %s; the first is %v", rejected, e.in.quarantine.Name(), e.in.quarantine.First())
+		said.warn("%d rows cannot be used and were left out, so the trace's digests are not those of the run; these rows are in %s; the first is %v", rejected, e.in.quarantine.Name(), e.in.quarantine.First())
 	}
 	// The template's own tokens are cached with every prompt, and an engine may share part of a fine block.
 	slack := int64(e.plan.requests.Options().Overhead) + e.plan.blocks.fine
 	if cached, _ := f.Stat(measure.TotalCached); f.Cache.Beyond > slack*f.Cache.Predicted && float64(f.Cache.Beyond) > 0.05*cached.Avg {
-		said.warn("the engine had more cached than the rows before can have left there: it knew these prompts from an earlier run; another --seed finds a cold cache")
+		said.warn("the engine had more cached than earlier rows can have left there: it had these prompts from an earlier run; another --seed finds a cold cache")
 	}
 	counted := func(n int64, format string, args ...any) {
 		if n > 0 {
 			said.warn(format, append([]any{n}, args...)...)
 		}
 	}
-	counted(counts.Unpredicted, "cache hits of %d rows could not be predicted: their ids are too many and in no order")
-	counted(counts.Unawaited, "%d names in wait_for are no earlier row's request_id: nobody waited for them")
-	counted(f.Tokens.Assumed, "%d rows ask for models whose chat template was not measured: they first come after the look-ahead (--lookahead), are more than %d, or the engine did not know them; another model's template was taken for theirs",
+	counted(counts.Unpredicted, "cache hits of %d rows could not be predicted: they have too many ids, in no order")
+	counted(counts.Unawaited, "%d ids in wait_for are not the request_id of an earlier row, and were ignored")
+	counted(f.Tokens.Assumed, "%d rows ask for models whose chat template was not measured: the models first appear after the look-ahead (--lookahead), are more than %d, or are unknown to the engine; another model's template was assumed",
 		preflight.MaxMeasured)
-	counted(e.stats.SessionsEvicted, "%d idle sessions were closed to make room: a turn that came for one later began a new trace, or, where it needed the turns before, was skipped")
+	counted(e.stats.SessionsEvicted, "%d idle sessions were closed to make room: a later turn of such a session began a new trace, or, if it needed the turns before it, was skipped")
 	counted(f.Tokens.TooShort, "%d rows are shorter than the engine's template and were sent longer than they ask (--too-short=skip leaves them out)")
 	if !loss.Complete() || loss.MetricFailures > 0 {
 		said.warn("the run's telemetry is incomplete: %s", incomplete(loss))
 	}
-	counted(loss.Resent, "the OTLP receiver did not answer in time: %d spans were sent again, and it may have them twice, with the same ids (compile takes each once)")
+	counted(loss.Resent, "the OTLP receiver did not answer in time: %d spans were sent again, and it may have them twice, with the same ids (compile counts each once)")
 }
 
 // incomplete describes the telemetry that was lost, and why, if that is known.

@@ -72,7 +72,7 @@ type Config struct {
 	// With Force, each file is replaced when the new one is complete.
 	Out   string
 	Force bool
-	// Resume continues the run in Out that was broken off. The rest of the configuration must be that of this run. Force, RunID, Labels,
+	// Resume continues the run in Out that was cut short. The rest of the configuration must be that of this run. Force, RunID, Labels,
 	// Tool, Command and Settings are then without effect.
 	Resume bool
 	// NoPage leaves report.html out. TraceURL is the address of a trace in a tracing system, with {trace_id} in it, to which the
@@ -262,7 +262,7 @@ func (c *Config) Validate() error {
 		bad("trace: none given; name a file, a URL, or - for standard input")
 	}
 	if c.Resume && c.Out == "" {
-		bad("resume: no folder of a run that was broken off is given")
+		bad("resume: no folder of a run that was cut short is given")
 	}
 	for _, check := range []func(bad badFunc){c.checkTarget, c.checkNumbers, c.checkTrace, c.checkSchedule, c.checkRamps, c.checkPrompts, c.checkGoals} {
 		check(bad)
@@ -434,7 +434,7 @@ func (c *Config) checkPrompts(bad badFunc) {
 	}
 	if c.Prompt.Endpoint == prompt.Embeddings {
 		if s := c.SLO; s.TTFT+s.TTST+s.ITL+s.TPOT > 0 {
-			bad("slo %s: an embedding has no tokens to be first or next; give e2e alone", s)
+			bad("slo %s: an embedding has neither a first token nor further ones; give only e2e", s)
 		}
 		if c.Schedule.PrefillConcurrency > 0 {
 			bad("prefill concurrency %d: an embedding has no first token; cap requests with concurrency", c.Schedule.PrefillConcurrency)

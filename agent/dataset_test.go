@@ -30,8 +30,8 @@ func someText(t *testing.T) string {
 	return name
 }
 
-// TestDataset: prompts of real text have the rows' tokens to the last, and share what the hash ids say, on engines whose tokenizers take
-// several tokens for a word.
+// TestDataset: prompts of real text have exactly the rows' tokens, and share what the hash ids say, on engines whose tokenizers make
+// several tokens of a word.
 func TestDataset(t *testing.T) {
 	var lines []string
 	for i := range 20 {
@@ -67,10 +67,10 @@ func TestDataset(t *testing.T) {
 	}
 }
 
-// checkedText is how many tokens of text a preflight has counted.
+// checkedText is the number of tokens of text that a preflight has counted.
 const checkedText = 3000
 
-// TestDatasetNeedsCounts: an engine that cannot count a text is not replayed against, and the error says what to do.
+// TestDatasetNeedsCounts: there is no replay against an engine that cannot count a text, and the error says what to do.
 func TestDatasetNeedsCounts(t *testing.T) {
 	e := newEngine(t, simulator.Config{Like: simulator.LikePlain})
 	r := e.replay(t, Config{Prompt: Prompt{Dataset: someText(t)}}, rows(3, 1)...)
@@ -79,8 +79,7 @@ func TestDatasetNeedsCounts(t *testing.T) {
 	}
 }
 
-// wordTokenizer writes a tokenizer.json of which every word is one token, as on a simulated engine. Words that it knows have ids of
-// their own.
+// wordTokenizer writes a tokenizer.json in which every word is one token, as on a simulated engine. Known words have ids of their own.
 func wordTokenizer(t *testing.T, known string) string {
 	t.Helper()
 	vocab := map[string]int{"[UNK]": 0}
@@ -101,7 +100,7 @@ func wordTokenizer(t *testing.T, known string) string {
 	return name
 }
 
-// TestTokenizerFile: where the engine cannot count a text, the model's tokenizer does: for the dataset, and for rows of text.
+// TestTokenizerFile: if the engine cannot count a text, the model's tokenizer does, for the dataset and for rows of text.
 func TestTokenizerFile(t *testing.T) {
 	words := prompt.CommonLexicon().Text(prompt.MostWords)
 	lines := append(rows(5, 1),
@@ -123,13 +122,13 @@ func TestTokenizerFile(t *testing.T) {
 		if d := r.report.Run.Dataset; d.CountedBy != preflight.ByFile || d.Checked == 0 || d.Checked != d.Counted {
 			t.Errorf("%s: the report says %+v", endpoint, d)
 		}
-		// By another model's, nothing is sent.
+		// With another model's tokenizer, nothing is sent.
 		cfg.Prompt.Tokenizer = wordTokenizer(t, "other words")
 		if r := e.replay(t, cfg, lines...); r.err == nil || !strings.Contains(r.err.Error(), "another model's") || len(r.sent) > 0 {
 			t.Errorf("%s: %v", endpoint, r.err)
 		}
 	}
-	// One that is near, but not the model's, shows in the check.
+	// A tokenizer that is similar to the model's fails the check.
 	e := newEngine(t, simulator.Config{Like: simulator.LikePlain, Tokenizer: simulator.Tokenizer{WordBytes: 4}})
 	var warned string
 	cfg := Config{Prompt: Prompt{Dataset: someText(t), Tokenizer: wordTokenizer(t, words)}, Warn: func(s string) { warned += s }}

@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// TestDisconnect: the chosen requests are given up this long after they were sent, the others are served, and neither is a failure.
+// TestDisconnect: the chosen requests are cancelled this long after they were sent. The others are served, and none counts as a failure.
 func TestDisconnect(t *testing.T) {
 	const n, after = 200, 500 * time.Millisecond
 	for _, stream := range []bool{true, false} {
@@ -73,7 +73,7 @@ func TestDisconnect(t *testing.T) {
 	}
 }
 
-// TestDisconnectTooLate: who leaves after the end of the reply has left nothing.
+// TestDisconnectTooLate: a cancellation after the end of the reply has no effect.
 func TestDisconnectTooLate(t *testing.T) {
 	cfg := Config{Disconnect: Disconnect{Share: 1, After: 3 * time.Second}}
 	rep, _ := inVirtualTime(t, simulator.Config{Latency: simulator.Latency{Prefill: 2 * time.Second}}, cfg, rows(9, 10)...)
@@ -90,7 +90,7 @@ func TestDisconnectAtOnce(t *testing.T) {
 	}
 }
 
-// TestDisconnectInASession: a user who gives up asks on, and does not where the next turn needs the reply.
+// TestDisconnectInASession: after a cancelled turn, the next turn is sent, unless it needs the reply.
 func TestDisconnectInASession(t *testing.T) {
 	row := func(at, tokens int, ids string) string {
 		return fmt.Sprintf(`{"session_id": "a", "timestamp": %d, "input_length": %d, "output_length": 1, "hash_ids": [%s]}`, at, tokens, ids)
@@ -102,7 +102,7 @@ func TestDisconnectInASession(t *testing.T) {
 	}
 }
 
-// TestDisconnectShare: over rows and seeds, the share is the one that was asked for, and no row is always chosen.
+// TestDisconnectShare: over rows and seeds, the share is the requested one, and no row is always chosen.
 func TestDisconnectShare(t *testing.T) {
 	const n, seeds, share = 2000, 20, 0.1
 	times := make(map[int64]int)
@@ -119,7 +119,7 @@ func TestDisconnectShare(t *testing.T) {
 		}
 	}
 	for i, k := range times {
-		if k > 12 { // of 20 at one in ten: by chance in less than one of a hundred million rows
+		if k > 12 { // of 20 at one in ten: by chance for less than one row in a hundred million
 			t.Errorf("row %s is chosen by %d of %d seeds", strconv.FormatInt(i, 10), k, seeds)
 		}
 	}

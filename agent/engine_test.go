@@ -26,19 +26,19 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// servingVar is the environment variable that makes the test binary a server of benchmarks: a process of its own, so
-// that it shares neither a scheduler nor an account of processor time with the agent. Its value is a serving as JSON.
+// servingVar is the environment variable that makes the test binary a server for benchmarks, in a process of its own, so that it shares
+// neither a scheduler nor a count of processor time with the agent. Its value is a serving as JSON.
 const servingVar = "MOONLOOP_TEST_SERVING"
 
 // serving says what such a process serves.
 type serving struct {
-	Sink    bool              // takes OTLP and forgets it; else an engine
+	Sink    bool              // accepts OTLP and discards it; else an engine
 	Latency simulator.Latency // of the engine
 	Record  string            // file for the engine's records; empty = none
 	TLS     bool
 }
 
-// runServing serves what the variable says.
+// runServing serves what the variable describes.
 func runServing(how string) error {
 	var s serving
 	if err := json.Unmarshal([]byte(how), &s); err != nil {
@@ -47,7 +47,7 @@ func runServing(how string) error {
 	return s.serve()
 }
 
-// serve is the whole of the process. Its first line on standard output is its URL; it ends with its standard input.
+// serve is the whole process. Its first line on standard output is its URL; it ends with its standard input.
 func (s serving) serve() error {
 	handler := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // an empty answer is an empty OTLP response: all is accepted
@@ -95,7 +95,7 @@ func (s serving) serve() error {
 	return nil
 }
 
-// start runs the process. stop ends it, when everything that it has to write has been written.
+// start runs the process. stop ends it after it has written everything.
 func (s serving) start(b *testing.B) (url string, stop func()) {
 	b.Helper()
 	how, err := json.Marshal(s)
@@ -126,10 +126,10 @@ func (s serving) start(b *testing.B) (url string, stop func()) {
 	}
 }
 
-// processorTime is what this process has used so far, garbage collection included.
+// processorTime is the processor time that this process has used so far, garbage collection included.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
-	runtime.GC() // so that each pays for its own garbage
+	runtime.GC() // so that each counts only its own garbage
 	var u unix.Rusage
 	if err := unix.Getrusage(unix.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)

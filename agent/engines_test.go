@@ -28,7 +28,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// overEngines replays rows over several engines in a bubble, and returns which engine each row came to and when, by row.
+// overEngines replays rows over several engines in a bubble, and returns which engine each row reached, and when, by row.
 func overEngines(t *testing.T, servers []simulator.Config, cfg Config, lines ...string) (rep *report.Report, engine map[string]int, got [][]*simulator.Record, err error) {
 	t.Helper()
 	engine = make(map[string]int)
@@ -78,7 +78,7 @@ func TestRoundRobin(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for row, i := range engine { // two warm-up requests have gone before
+	for row, i := range engine { // two warm-up requests came before
 		var n int
 		if _, err := fmt.Sscan(row, &n); err != nil || (n+2)%3 != i {
 			t.Errorf("row %s came to engine %d", row, i)
@@ -129,7 +129,7 @@ func TestLeastLoaded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A request takes the slow engine for 11 arrivals, in which the quick one is free at each.
+	// A request occupies the slow engine for 11 arrivals; the fast one is free at each arrival.
 	if most := mostAtOnce(got[0]); most != 1 || len(got[0]) > 10 || len(got[0]) < 5 || len(got[0])+len(got[1]) != 100 {
 		t.Errorf("the slow engine got %d, %d at once, the quick one %d", len(got[0]), most, len(got[1]))
 	}
@@ -157,7 +157,7 @@ func TestBalanceBySession(t *testing.T) {
 	}
 }
 
-// TestEnginesThatDiffer are refused before a row is sent.
+// TestEnginesThatDiffer: engines that differ are refused before a row is sent.
 func TestEnginesThatDiffer(t *testing.T) {
 	servers := []simulator.Config{{Models: []string{"a"}}, {Models: []string{"b"}}}
 	_, engine, _, err := overEngines(t, servers, Config{}, rows(4, 10)...)
@@ -175,13 +175,13 @@ func TestEnginesThatDiffer(t *testing.T) {
 	}
 }
 
-// TestBalanceByPrefix: rows stay together by the first block below the trunk, in caches of their own, and the trunk divides nobody.
+// TestBalanceByPrefix: rows stay together by the first block below the trunk, in separate caches, and the trunk decides nothing.
 func TestBalanceByPrefix(t *testing.T) {
 	const turns, families = 5, 25
 	var lines []string
 	for turn := range turns {
 		for f := range families {
-			// A system prompt of two blocks that all share, a block of the family, and one of each row.
+			// A system prompt of two blocks that all rows share, a block of the family, and one of each row.
 			lines = append(lines, fmt.Sprintf(`{"timestamp": %d, "input_length": 2048, "output_length": 2, "hash_ids": [0, 1, %d, %d]}`,
 				1000*(families*turn+f), 100+f, 1000+families*turn+f))
 		}
@@ -226,8 +226,8 @@ func TestBalanceByPrefix(t *testing.T) {
 		}
 		return n
 	}
-	// Each family finds its block from its second row on, and each engine the trunk from its second row on, the last two whole but for a
-	// block's rest. In turn they find less.
+	// Each family hits its block from its second row on, and each engine hits the trunk from its second row on; the last two blocks are
+	// whole except for the rest of a block. In turns, they hit less.
 	whole := cached(rep)
 	rep, _ = run(RoundRobin)
 	turn := cached(rep)
@@ -236,7 +236,7 @@ func TestBalanceByPrefix(t *testing.T) {
 	}
 }
 
-// TestBalanceByPrefixOfOtherRows: rows without ids, and new turns, go by session.
+// TestBalanceByPrefixOfOtherRows: rows without ids, and new turns, are sent by session.
 func TestBalanceByPrefixOfOtherRows(t *testing.T) {
 	var lines []string
 	for turn := range 4 {

@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// A replay needs a trace and the URL of an engine. Its report says what became of every row.
+// A replay needs a trace and the URL of an engine. Its report has the result of every row.
 func ExampleRun() {
 	engine, err := simulator.New(simulator.Config{}) // in place of yours
 	if err != nil {

@@ -16,12 +16,12 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// The traces below have the shapes that the documentation of other replay tools shows to its readers. Each must
-// replay, and the engine's own record must show exactly what should have been sent.
+// The traces below have the shapes that the documentation of other replay tools shows. Each must replay, and the engine's own record must
+// show exactly what should have been sent.
 
 func TestExampleThreeRowsSharingBlocks(t *testing.T) {
-	// Two requests with the same blocks and a last one of which only the first block is theirs. A tool that stores a
-	// partial block under its id, or counts shared blocks as full ones, breaks on the second row.
+	// Two requests with the same blocks; the last block of each is partial. A tool that stores a partial block under its id, or counts
+	// shared blocks as full ones, fails on the second row.
 	lines := []string{
 		`{"timestamp": 0, "input_length": 655, "output_length": 52, "hash_ids": [46, 47]}`,
 		`{"timestamp": 20, "input_length": 655, "output_length": 26, "hash_ids": [46, 47]}`,
@@ -32,8 +32,8 @@ func TestExampleThreeRowsSharingBlocks(t *testing.T) {
 		endpoint prompt.Endpoint
 		cached   []int
 	}{
-		// The template stands before the first block, so that no border of the chat prompt is one of the trace's:
-		// what is shared is still shared.
+		// The template comes before the first block, so no block border of the chat prompt is one of the trace's: what is shared is still
+		// shared.
 		{"chat", prompt.Chat, []int{0, 512, 512}},
 		{"completions with token ids", prompt.Completions, []int{0, 512, 512}},
 	} {

@@ -10,8 +10,8 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// What a fault of the engine makes of a row's record: served only where it was served, and what was served beside what
-// was asked for. The table of every fault, on the wire, is package send's.
+// How a fault of the engine appears in a row's record: served only if it was served, and what was served next to what was asked for.
+// Package send has the table of every fault on the wire.
 func TestFaultRecords(t *testing.T) {
 	for _, tc := range []struct {
 		fault           simulator.Fault

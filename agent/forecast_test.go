@@ -34,7 +34,7 @@ func predict(t *testing.T, cfg Config, lines ...string) (f *Forecast, rows []str
 	return f, rows, at
 }
 
-// TestForecastIsWhatArrives: a dry run says of each row when it goes, to the nanosecond.
+// TestForecastIsWhatArrives: a dry run says when each row is sent, to the nanosecond.
 func TestForecastIsWhatArrives(t *testing.T) {
 	lines := rows(200, 30)
 	for name, cfg := range map[string]Config{
@@ -83,7 +83,7 @@ func TestForecastIsWhatArrives(t *testing.T) {
 	}
 }
 
-// TestForecastOfTheUnknown: what the engine decides is not made up.
+// TestForecastOfTheUnknown: a dry run does not guess what the engine decides.
 func TestForecastOfTheUnknown(t *testing.T) {
 	f, _, _ := predict(t, Config{Schedule: Schedule{FileOrder: true, Concurrency: 4}}, rows(5, 10)...)
 	if f.Rows != 5 || f.Bins != nil || f.Schedule.Mode != "closed_loop" || f.Schedule.Concurrency != 4 {

@@ -73,7 +73,7 @@ var failureWords = map[string]string{
 	string(send.ClassTotalTimeout):      "request timeout",
 	string(send.ClassRateLimited):       "rate limited (HTTP status 429)",
 	string(send.ClassStreamError):       "error within the stream",
-	string(send.ClassRejected):          "found invalid by the engine",
+	string(send.ClassRejected):          "rejected as invalid by the engine",
 	string(send.ClassIncomplete):        "stream without a finish reason",
 	string(send.ClassTransport):         "connection broken",
 	string(send.ClassProtocol):          "reply in another format",

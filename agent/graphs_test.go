@@ -23,8 +23,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// TestGraphs replays random graphs in virtual time. When each request goes and ends follows from the trace and the engine's latency alone:
-// every span must say exactly that.
+// TestGraphs replays random graphs in virtual time. The trace and the engine's latency alone determine when each request is sent and ends:
+// every span must have exactly these times.
 func TestGraphs(t *testing.T) {
 	const (
 		prefill  = 70 * time.Millisecond

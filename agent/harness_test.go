@@ -44,7 +44,7 @@ type engine struct {
 	network *testpipe.Network // nil = loopback
 }
 
-// keeping returns the configuration of an engine that records what these tests look at.
+// keeping returns the configuration of an engine that records what these tests check.
 func keeping(cfg simulator.Config) simulator.Config {
 	cfg.Record.Bodies, cfg.Record.Blocks = true, true
 	cfg.Record.Headers = append(cfg.Record.Headers, "X-Session-Id", "X-Test")
@@ -109,7 +109,7 @@ type result struct {
 	}
 }
 
-// outcome is what one replay left behind.
+// outcome is what one replay left.
 type replayed struct {
 	report  *report.Report
 	err     error
@@ -119,8 +119,8 @@ type replayed struct {
 	other   []*simulator.Record // calibration
 }
 
-// replay runs a configuration against the engine; the trace is given as lines. It fails the test when a row does not
-// end as exactly one record.
+// replay runs a configuration against the engine; the trace is given as lines. It fails the test unless each row ends as exactly one
+// record.
 func (e engine) replay(t testing.TB, cfg Config, lines ...string) replayed {
 	t.Helper()
 	return e.replayContext(t.Context(), t, cfg, lines...)
@@ -166,7 +166,7 @@ func (e engine) replayContext(ctx context.Context, t testing.TB, cfg Config, lin
 	return r
 }
 
-// read reads requests.jsonl, when the run came so far.
+// read reads requests.jsonl, if the run wrote it.
 func (r *replayed) read(t testing.TB, dir string) {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(dir, report.RequestsFile))
@@ -193,7 +193,7 @@ func (r *replayed) read(t testing.TB, dir string) {
 	}
 }
 
-// chatBody is the part of a chat request that tests look at.
+// chatBody is the part of a chat request that tests check.
 type chatBody struct {
 	Model    string
 	Messages []struct {

@@ -23,7 +23,7 @@ import (
 // openFolder locks the output directory, before anything is read or sent; nil without one.
 func openFolder(cfg Config) (*report.Folder, error) {
 	if cfg.Out == "" {
-		return nil, nil //nolint:nilnil // a nil folder is none
+		return nil, nil //nolint:nilnil // nil means no folder
 	}
 	var further []string
 	if c := cfg.Trace; c.Lenient && c.Quarantine == "" {
@@ -213,11 +213,11 @@ func (in *input) announce(s Schedule, said *notices) {
 		said.warn("users: no session has a second turn, so each request has a user of its own (--users)")
 	case s.Arrivals.Any(): // then timestamps do not matter
 	case !info.Timed && !s.FileOrder:
-		said.warn("the trace has no timestamps: its rows go out in file order, %d at a time (--concurrency)", max(1, s.Concurrency))
+		said.warn("the trace has no timestamps: its rows are sent in file order, %d at a time (--concurrency)", max(1, s.Concurrency))
 	case info.LooksSeconds:
-		said.warn("the timestamps look like seconds and are read as milliseconds; say --time-unit=s if they are seconds")
+		said.warn("the timestamps look like seconds and are read as milliseconds; set --time-unit=s if they are seconds")
 	case info.Timed && info.Grid.Coarse && s.Spread == load.SpreadNone:
-		said.warn("the timestamps lie on a grid of %.0f ms with %.1f rows a step: the replay sends bursts that production never saw, which raises TTFT; --spread=uniform lays them out", info.Grid.Quantum, info.Grid.RowsPerStamp)
+		said.warn("the timestamps are multiples of %.0f ms, with %.1f rows for each: the replay sends bursts that production never saw, which raises TTFT; --spread=uniform spreads them", info.Grid.Quantum, info.Grid.RowsPerStamp)
 	}
 }
 
@@ -231,5 +231,5 @@ func brokenRules(info load.Info) string {
 	for i, v := range info.Broken {
 		texts[i] = fmt.Sprintf("%s in %s", v.Rule, v.Text)
 	}
-	return where + " rules of the format and is replayed as it stands (moonloop inspect shows where): " + strings.Join(texts, "; ")
+	return where + " rules of the format and is replayed unchanged (moonloop inspect shows where): " + strings.Join(texts, "; ")
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestLimitsAtTheirMaximum replays with each numeric limit as great as it can be: it costs what the run uses of it, the run
-// does what it does without the limit, and it ends.
+// TestLimitsAtTheirMaximum replays with each numeric limit at its maximum: the limit costs only what the run uses of it, the run behaves
+// as without the limit, and it ends.
 func TestLimitsAtTheirMaximum(t *testing.T) {
 	const n = 5
 	e := newEngine(t, simulator.Config{})
@@ -61,7 +61,7 @@ func TestLimitsAtTheirMaximum(t *testing.T) {
 			if cfg.Trace.Shards == 0 && r.report.Figures().Rows.Served != n {
 				t.Errorf("%+v of %d rows; %v", r.report.Figures().Rows, n, r.report.Figures().Errors)
 			}
-			// What is allocated in all bounds what is held at any time.
+			// The total of all allocations bounds the memory in use at any time.
 			if grown := after.TotalAlloc - before.TotalAlloc; grown > 64<<20 {
 				t.Errorf("%d MiB were allocated for %d rows", grown>>20, n)
 			}
@@ -69,7 +69,7 @@ func TestLimitsAtTheirMaximum(t *testing.T) {
 	}
 }
 
-// TestWarmUpEndsWithTheRun: an interrupt is not kept waiting by warm-up requests that are still to come.
+// TestWarmUpEndsWithTheRun: an interrupt does not wait for warm-up requests that have not been sent.
 func TestWarmUpEndsWithTheRun(t *testing.T) {
 	e := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: 5 * time.Millisecond}})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -14,8 +14,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestMessages: a replay to /v1/messages has the lengths and the cache hits of the trace, with the key where that API wants it, and
-// sends chats and their tools in its form.
+// TestMessages: a replay to /v1/messages has the lengths and the cache hits of the trace, sends the key in that API's header, and sends
+// chats and their tools in its form.
 func TestMessages(t *testing.T) {
 	const chat = `"messages": [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}], "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}]`
 	rows := []string{
@@ -49,7 +49,7 @@ func TestMessages(t *testing.T) {
 					t.Errorf("row %d: %+v", i, rec)
 				}
 			}
-			// A row that does not say how long its reply was needs a cap here.
+			// A row without a reply length needs a cap here.
 			if n := r.sent[2].Request.MaxTokens; n < 1 {
 				t.Errorf("cap %d", n)
 			}

@@ -26,7 +26,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// ofModels are rows that name models, "" for none, one after the other, all with the same prompt of one block.
+// ofModels are rows that name models ("" for none), in order, all with the same prompt of one block.
 func ofModels(models ...string) (lines []string) {
 	for i, m := range models {
 		model := ""
@@ -38,8 +38,8 @@ func ofModels(models ...string) (lines []string) {
 	return lines
 }
 
-// TestModelOfEachRow: a row's own model is in its request, span, metrics and record, and has a cache of its own; --model
-// overrides it, which is said.
+// TestModelOfEachRow: a row's own model is in its request, span, metrics and record, and has its own cache; --model overrides it, and a
+// notice says so.
 func TestModelOfEachRow(t *testing.T) {
 	trace := ofModels("a", "b", "", "b")
 	for _, tc := range []struct {
@@ -50,7 +50,7 @@ func TestModelOfEachRow(t *testing.T) {
 		want    []string // by row
 		cached  []int64
 		counted map[string]int64
-		line    string // that is told before the first request
+		line    string // that is reported before the first request
 	}{
 		{"its own, else the first that is listed", []string{"c", "a", "b"}, "", "", []string{"a", "b", "c", "b"}, []int64{0, 0, 0, 512}, map[string]int64{"a": 1, "b": 2, "c": 1}, ""},
 		{"--model", []string{"a", "b"}, "b", "", []string{"b", "b", "b", "b"}, []int64{0, 512, 512, 512}, nil, `other models in 1 row ("a"): every row goes to the one that the command line names`},
@@ -165,8 +165,8 @@ func templates(t *testing.T, sizes map[string]int) *httptest.Server {
 	return s
 }
 
-// TestTemplateOfEachModel: each model's template is measured, so that all prompts have their length; a model that comes
-// after the look-ahead is taken to be like the others, and counted.
+// TestTemplateOfEachModel: each model's template is measured, so all prompts have their length. A model that first appears after the
+// look-ahead is assumed to be like the others, and counted.
 func TestTemplateOfEachModel(t *testing.T) {
 	engine := templates(t, map[string]int{"a": 10, "b": 40})
 	for _, tc := range []struct {
@@ -197,8 +197,8 @@ func TestTemplateOfEachModel(t *testing.T) {
 	}
 }
 
-// TestUnknownModel: rows of a model that the engine does not know fail, and keep no others from being sent; an engine that
-// knows none of the models ends the run before.
+// TestUnknownModel: rows of a model that the engine does not know fail, but do not keep other rows from being sent. If the engine knows
+// none of the models, the run ends before.
 func TestUnknownModel(t *testing.T) {
 	e := newEngine(t, simulator.Config{Models: []string{"a"}})
 	r := e.replay(t, Config{}, ofModels("b", "a", "b")...)

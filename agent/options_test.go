@@ -26,7 +26,7 @@ import (
 // ids is the configuration of most tests here: token ids need no calibration.
 var ids = Prompt{Endpoint: prompt.Completions}
 
-// rows are n rows, every this many ms, of 100 tokens in and 2 out, each with a block of its own.
+// rows returns n rows, one every so many ms, of 100 tokens in and 2 out, each with a block of its own.
 func rows(n, every int) []string {
 	var lines []string
 	for i := range n {
@@ -407,7 +407,7 @@ func TestRecordsKeepWhatTheirRowsMean(t *testing.T) {
 	if _, err := Run(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
-	// The records alone say how they are to be read.
+	// The records alone say how to read them.
 	again := Config{Trace: Trace{Name: filepath.Join(cfg.Out, report.RequestsFile)}, Target: cfg.Target, Prompt: ids, Lead: cfg.Lead}
 	rep, err := Run(t.Context(), again)
 	if err != nil {

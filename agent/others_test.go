@@ -18,15 +18,15 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// otherRows are rows of lengths, and a text.
+// otherRows are rows of lengths, and one of text.
 var otherRows = []string{
 	`{"timestamp": 0, "input_length": 600, "output_length": 3, "hash_ids": [0, 1]}`,
 	`{"timestamp": 50, "input_length": 700, "output_length": 4, "hash_ids": [0, 2]}`,
 	`{"timestamp": 100, "text_input": "hello there", "output_length": 5}`,
 }
 
-// TestEmbeddings: a replay to /v1/embeddings sends each row's prompt, of words or token ids, and asks for no reply; its figures have
-// latencies and prompt tokens, and none of what an embedding does not have.
+// TestEmbeddings: a replay to /v1/embeddings sends each row's prompt, as words or token ids, and asks for no reply. Its figures are
+// latencies and prompt tokens, and nothing that an embedding does not have.
 func TestEmbeddings(t *testing.T) {
 	for _, form := range []prompt.Form{prompt.Words, prompt.Tokens} {
 		t.Run(string(form), func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestEmbeddings(t *testing.T) {
 // TestEmbeddingsRefused: what an embedding cannot have is refused before anything is sent.
 func TestEmbeddingsRefused(t *testing.T) {
 	for why, cfg := range map[string]Config{
-		"no tokens to be first":        {SLO: measure.SLO{TTFT: 1}},
+		"neither a first token":        {SLO: measure.SLO{TTFT: 1}},
 		"no first token":               {Schedule: Schedule{PrefillConcurrency: 1}},
 		"--session-mode full":          {Trace: Trace{Sessions: mooncake.SessionDelta}},
 		"embedding takes no text=like": {},
@@ -81,7 +81,7 @@ func TestEmbeddingsRefused(t *testing.T) {
 		e := newEngine(t, simulator.Config{})
 		cfg.Prompt.Endpoint = prompt.Embeddings
 		lines := []string{`{"timestamp": 0, "session_id": "s", "input_length": 100}`, `{"timestamp": 1, "session_id": "s", "input_length": 100}`}
-		if strings.HasSuffix(why, "=like") { // chats are no text
+		if strings.HasSuffix(why, "=like") { // a chat has no single text
 			why, lines = "messages go to the endpoints", []string{`{"timestamp": 0, "messages": [{"role": "user", "content": "hi"}]}`}
 		}
 		r := e.replay(t, cfg, lines...)
@@ -142,7 +142,7 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// TestImages: pictures arrive as the rows say, the same one wherever its id is, and the records keep the rows' word for it.
+// TestImages: images arrive as the rows say, the same image for the same id, and the records keep the rows' descriptions.
 func TestImages(t *testing.T) {
 	rows := []string{
 		`{"timestamp": 0, "input_length": 100, "output_length": 2, "images": [[7, 40, 30], [8, 0, 0]]}`,

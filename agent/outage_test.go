@@ -31,7 +31,7 @@ func listen(t *testing.T, addr string) net.Listener {
 	return ln
 }
 
-// blackHole is an address whose connections the kernel makes, and on which nobody ever says a word.
+// blackHole is an address at which the kernel accepts connections, and nobody ever answers.
 func blackHole(t *testing.T) string {
 	t.Helper()
 	return listen(t, "127.0.0.1:0").Addr().String()
@@ -43,7 +43,7 @@ func nobody(t *testing.T) string {
 	return testport.Address(t)
 }
 
-// taking returns what starts a receiver and returns its address.
+// taking returns a function that starts a receiver and returns its address.
 func taking(limit int, pause func()) func(*testing.T) string {
 	return func(t *testing.T) string {
 		t.Helper()
@@ -53,7 +53,7 @@ func taking(limit int, pause func()) func(*testing.T) string {
 	}
 }
 
-// receiver is an OTLP receiver over HTTP that takes bodies up to a size, each after a pause.
+// receiver is an OTLP receiver over HTTP that accepts bodies up to a size, each after a pause.
 func receiver(t *testing.T, ln net.Listener, limit int, pause func()) {
 	t.Helper()
 	server := &http.Server{
@@ -104,13 +104,13 @@ func TestTelemetryOutage(t *testing.T) {
 	atOnce := func() {}
 	slowly := func() { time.Sleep(100 * time.Millisecond) }
 	var before int
-	// An export in the way of the dispatch would wait for the last request, which would wait for the export: it would be given up.
+	// An export in the way of the dispatch would wait for the last request, which would wait for the export: it would be cancelled.
 	afterTheLast := func() {
 		for len(e.Records())-before < n {
 			time.Sleep(time.Millisecond)
 		}
 	}
-	const all = 4*n + 1 // spans: request, queue, prefill, decode; the look at the vocabulary
+	const all = 4*n + 1 // spans: request, queue, prefill, decode; the query of the vocabulary
 	const (
 		limitless          = 64 << 20
 		overHTTP, overGRPC = telemetry.ProtocolHTTP, telemetry.ProtocolGRPC
@@ -121,8 +121,8 @@ func TestTelemetryOutage(t *testing.T) {
 		protocol string
 		queue    int  // bytes; 0 = the default
 		restarts bool // half-way
-		// why is the only reason for which spans are lost, at least and at most this many. Where somebody answers, however late,
-		// it is certain how many.
+		// why is the only reason for which spans are lost, between a minimum and a maximum number of them. If somebody answers, however
+		// late, the number is certain.
 		why         string
 		least, most int64
 	}{
@@ -147,7 +147,7 @@ func TestTelemetryOutage(t *testing.T) {
 					time.AfterFunc(300*time.Millisecond, func() { receiver(t, listen(t, address), limitless, atOnce) })
 				}
 			}
-			patience := time.Minute // where somebody answers, whatever else the machine does
+			patience := time.Minute // if somebody answers, whatever else the machine does
 			if tc.least == all && tc.why != semconv.LostTooLarge {
 				patience = 300 * time.Millisecond
 			}
@@ -170,7 +170,7 @@ func TestTelemetryOutage(t *testing.T) {
 	}
 }
 
-// An interrupt does not wait for a black hole longer than the flush may take, and the books are complete.
+// An interrupt does not wait for a black hole longer than the flush may take, and the counts are complete.
 func TestInterruptDuringAnOutage(t *testing.T) {
 	t.Setenv("OTEL_SDK_DISABLED", "")
 	e := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: time.Hour}})

@@ -95,7 +95,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 			SessionMode: info.Sessions, TimeUnit: mooncake.UnitName(time.Millisecond),
 			Transformations: []mooncake.Transformation{{
 				Name: "replay", Parameters: map[string]any{"trace": in.name, "run": cfg.RunID},
-				Effect: "each row has what became of it in this replay under the key result, and no replies",
+				Effect: "the key result of each row has its result in this replay; replies are left out",
 			}},
 		},
 	}
@@ -243,7 +243,7 @@ func (p plan) zero(clk clock.Clock) (time.Duration, error) {
 	}
 	zero := min(p.startAt.Sub(clk.Start()), longest)
 	if late := ready - zero; late > 0 && !p.fixed {
-		return 0, fmt.Errorf("start at %s: this process was ready %v after that, and began nothing; give all shards a later time, by which the slowest has read its trace and asked its engine",
+		return 0, fmt.Errorf("start at %s: this process was ready %v too late, and sent nothing; give all shards a later time, by which the slowest has read the trace and probed its engine",
 			p.startAt.Format(time.RFC3339Nano), late.Round(time.Millisecond))
 	}
 	return zero, nil

@@ -11,8 +11,8 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// TestPredictionOfBrokenTraces: an infinite cache realises what is predicted of it, also where an id comes after different
-// ids or with different lengths, and the run says at its start that the trace breaks a rule.
+// TestPredictionOfBrokenTraces: an infinite cache realises what is predicted, even if an id comes after different ids or with different
+// lengths. The run says at its start that the trace violates a rule.
 func TestPredictionOfBrokenTraces(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -39,7 +39,7 @@ func TestPredictionOfBrokenTraces(t *testing.T) {
 			cached: []int64{0, 512},
 		},
 		{
-			name: "partial blocks on an engine with finer ones are no warm cache", block: 16,
+			name: "partial blocks on an engine with finer ones do not make a warm cache", block: 16,
 			lines: []string{
 				`{"timestamp": 0, "input_length": 700, "output_length": 1, "hash_ids": [0, 1]}`,
 				`{"timestamp": 1, "input_length": 700, "output_length": 1, "hash_ids": [0, 1]}`,
@@ -50,7 +50,7 @@ func TestPredictionOfBrokenTraces(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			e := newEngine(t, simulator.Config{Cache: simulator.Cache{BlockSize: tc.block}})
 			var notes []string
-			// One after the other: the prediction is of rows that have been served.
+			// One after the other: the prediction assumes that earlier rows have been served.
 			r := e.replay(t, Config{Prompt: ids, Schedule: Schedule{FileOrder: true}, Note: func(s string) { notes = append(notes, s) }}, tc.lines...)
 			if r.err != nil {
 				t.Fatal(r.err)

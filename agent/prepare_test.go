@@ -23,13 +23,13 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// TestPrepared begins requests before they are due, in virtual time: whatever happens before that instant, each row is sent
-// at it, once, or not at all.
+// TestPrepared begins requests before they are due, in virtual time. Whatever happens before that instant, each row is sent at it, once,
+// or not at all.
 func TestPrepared(t *testing.T) {
 	const prepare, lead = 8 * time.Millisecond, 50 * time.Millisecond
 	for _, tc := range []struct {
 		name string
-		// dial stands before the network; n counts from 1.
+		// dial runs before each connection; n counts from 1.
 		dial    func(n int64) error
 		slow    time.Duration // each connection takes that long
 		stop    time.Duration // the run's interrupt, in replay time; 0 = none
@@ -87,7 +87,7 @@ func TestPrepared(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(time.Second) // net/http goes on dialling for a request that has been given up
+				time.Sleep(time.Second) // net/http continues to dial for a request that was cancelled
 				stop()
 				f := rep.Figures()
 				if f.Rows.Served != tc.served || f.Rows.Skipped != tc.skipped || f.Rows.Total != 3 {
@@ -119,7 +119,7 @@ func TestPrepared(t *testing.T) {
 	}
 }
 
-// TestPreparedSession: the span of a session whose first turn is prepared, and then skipped, ends no earlier than it began.
+// TestPreparedSession: the span of a session whose first turn is prepared and then skipped does not end before it began.
 func TestPreparedSession(t *testing.T) {
 	trace := filepath.Join(t.TempDir(), "trace.jsonl")
 	rows := `{"timestamp": 0, "input_length": 512, "output_length": 3, "hash_ids": [1]}

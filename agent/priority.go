@@ -31,10 +31,10 @@ func sayPriorities(rows *load.Stream, b *prompt.Builder, said *notices) {
 	switch {
 	case own == 0:
 	case b.TakesPriority():
-		said.note("priority: %s of the first rows state their own, which is sent as it is: vLLM handles the lowest number first, and takes none but 0 unless it schedules by priority; SGLang, and Dynamo's traces, mean the highest first (--priority CLASS=N, or '*=N', sends another one)",
+		said.note("priority: %s of the first rows have their own, which is sent unchanged: vLLM handles the lowest number first, and rejects all but 0 unless it schedules by priority; SGLang and Dynamo's traces mean the highest first (--priority CLASS=N, or '*=N', sends another one)",
 			term.Counted(own, "rows"))
 	default:
-		said.warn("priority: that of %s of the first rows is not sent: engines of profile %s take none there", term.Counted(own, "rows"), b.Options().Profile)
+		said.warn("priority: %s of the first rows have their own, which is not sent: engines of profile %s accept none there", term.Counted(own, "rows"), b.Options().Profile)
 	}
 	for _, class := range slices.Sorted(maps.Keys(missing)) {
 		said.warn("priority: none of the first rows is of the class %.64q", class)

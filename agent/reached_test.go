@@ -41,8 +41,8 @@ func (e *endlessTrace) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestRowsNotReached ends runs early: each row that was read has its record, those behind them are counted where that can
-// be done for sure, and none is read.
+// TestRowsNotReached ends runs early: each row that was read has its record, those after it are counted if that can be done with
+// certainty, and none is read.
 func TestRowsNotReached(t *testing.T) {
 	const n = 50_000
 	dir := t.TempDir()
@@ -50,7 +50,7 @@ func TestRowsNotReached(t *testing.T) {
 	for i := range n {
 		fmt.Fprintf(&lines, `{"timestamp": %d, "input_length": 100, "output_length": 2}`+"\n", 10*i)
 		if i%1000 == 0 {
-			lines.WriteString(" \n\r\n") // which are no rows
+			lines.WriteString(" \n\r\n") // which are not rows
 		}
 	}
 	var packed bytes.Buffer
@@ -80,16 +80,16 @@ func TestRowsNotReached(t *testing.T) {
 		reason  string
 		known   bool // the number of rows
 		said    string
-		without string // a pattern of what must not stand in the report
+		without string // a pattern that must not be in the report
 	}{
 		{"duration", Trace{Name: plain}, false, false, measure.SkipDuration, true, "further rows of the trace were not reached", `at least [0-9,]+ further`},
 		{"interrupt", Trace{Name: plain}, true, false, measure.SkipInterrupted, true, "further rows of the trace were not reached", `at least [0-9,]+ further`},
 		{"duration of a closed loop", Trace{Name: plain}, false, true, measure.SkipDuration, true, "further rows of the trace were not reached", `at least [0-9,]+ further`},
 		{"interrupt of a closed loop", Trace{Name: plain}, true, true, measure.SkipInterrupted, true, "further rows of the trace were not reached", `at least [0-9,]+ further`},
 		{"compressed, with a sidecar", Trace{Name: known}, false, false, measure.SkipDuration, true, "further rows of the trace were not reached", `at least [0-9,]+ further`},
-		{"compressed", Trace{Name: bare}, false, false, measure.SkipDuration, false, "how many rows it still had is unknown", "further rows"},
-		{"standard input without an end", Trace{Name: "-", Stdin: &endlessTrace{}}, true, false, measure.SkipInterrupted, false, "how many rows it still had is unknown", "further rows"},
-		{"standard input without an end, by duration", Trace{Name: "-", Stdin: &endlessTrace{}}, false, false, measure.SkipDuration, false, "how many rows it still had is unknown", "further rows"},
+		{"compressed", Trace{Name: bare}, false, false, measure.SkipDuration, false, "number of its remaining rows is unknown", "further rows"},
+		{"standard input without an end", Trace{Name: "-", Stdin: &endlessTrace{}}, true, false, measure.SkipInterrupted, false, "number of its remaining rows is unknown", "further rows"},
+		{"standard input without an end, by duration", Trace{Name: "-", Stdin: &endlessTrace{}}, false, false, measure.SkipDuration, false, "number of its remaining rows is unknown", "further rows"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
@@ -154,7 +154,7 @@ func TestRowsNotReached(t *testing.T) {
 	}
 }
 
-// TestWholeTraceIsReached: a run that comes to the end says nothing of rows that it did not reach.
+// TestWholeTraceIsReached: a run that reaches the end reports no missing rows.
 func TestWholeTraceIsReached(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	r := e.replay(t, Config{Prompt: ids}, rows(5, 1)...)
@@ -165,8 +165,8 @@ func TestWholeTraceIsReached(t *testing.T) {
 
 var _ io.Reader = (*endlessTrace)(nil)
 
-// TestNoticesWhileTheTraceIsRead: a run that wants no more rows ends while the trace may still be read ahead, and what is said
-// of the trace at its end is not looked up meanwhile. The race detector sees it where it is.
+// TestNoticesWhileTheTraceIsRead: a run that needs no more rows ends while the trace may still be read ahead. What a notice at the end
+// says about the trace must not be read meanwhile; the race detector would see it.
 func TestNoticesWhileTheTraceIsRead(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	for _, limit := range []Config{{Trace: Trace{MaxRows: 2}}, {Schedule: Schedule{MaxDuration: 15 * time.Millisecond}}} {

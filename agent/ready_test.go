@@ -25,15 +25,15 @@ import (
 	"github.com/moonloop/moonloop/internal/testpipe"
 )
 
-// difficult is an engine on a network in memory that is not as it should be. Its fields say what it does with each kind of
-// request; n counts from 1.
+// difficult is an engine on a network in memory that does not behave as it should. Its fields are the answers to each kind of request; n
+// counts from 1.
 type difficult struct {
 	dial           func(n int) error
 	models, health http.HandlerFunc
 	post           func(n int, w http.ResponseWriter, r *http.Request) bool // false: it is served as it should be
 }
 
-// answer is a handler that answers alike each time.
+// answer is a handler that always gives the same answer.
 func answer(status int, header, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if name, value, found := strings.Cut(header, ": "); found {
@@ -61,7 +61,7 @@ func until(d time.Duration, first, then http.HandlerFunc) http.HandlerFunc {
 
 var listed = answer(http.StatusOK, "", `{"data": [{"id": "m"}]}`)
 
-// prepared is how a run against a difficult engine went.
+// prepared is the result of a run against a difficult engine.
 type prepared struct {
 	report *report.Report
 	err    error
@@ -124,8 +124,8 @@ func (d difficult) replay(ctx context.Context, t *testing.T, cfg Config) (p prep
 	return p
 }
 
-// TestPreflightIsBounded: what is done before the first request ends within a known time, says what it waits for, and what
-// to do about the engine; an interrupt ends it at once.
+// TestPreflightIsBounded: the preparation before the first request ends within a known time, says what it waits for, and what to do about
+// the engine; an interrupt ends it at once.
 func TestPreflightIsBounded(t *testing.T) {
 	second := func(n int) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) { answer(n, "", `{"error": {"message": "boom"}}`)(w, r) }
@@ -270,7 +270,7 @@ func TestPreflightIsBounded(t *testing.T) {
 		},
 		{
 			name: "a web page", engine: func() difficult { return difficult{models: page} },
-			err: []string{"a web page, not that of an OpenAI-compatible API", "--url is what stands before /v1"}, notErr: "--model", atMost: time.Second,
+			err: []string{"a web page, not that of an OpenAI-compatible API", "--url is the part before /v1"}, notErr: "--model", atMost: time.Second,
 		},
 		{
 			name: "a web page, and a model", engine: func() difficult { return difficult{models: page} }, target: Target{Model: "m"},

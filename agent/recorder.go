@@ -67,7 +67,7 @@ func newRecorder(p plan, text texts, cache *predictor, tel *telemetry.Pipeline, 
 	dir := p.out
 	if dir == "" && p.steady.Any() {
 		if rc.spool, err = os.MkdirTemp("", "moonloop-"); err != nil {
-			return rc, fmt.Errorf("records cannot be kept for the steady state: %w; name a folder with --out", err)
+			return rc, fmt.Errorf("records cannot be stored for the steady state: %w; name a folder with --out", err)
 		}
 		dir = rc.spool
 	}

@@ -81,7 +81,7 @@ func conversations(t *testing.T) (lines []string) {
 	return lines
 }
 
-// replay replays lines to the engine in virtual time, in which whatever can happen at once does, and returns the report, the records and the spans.
+// replay replays lines to the engine in virtual time, as fast as possible, and returns the report, the records and the spans.
 func (e *talker) replay(t *testing.T, cfg Config, lines []string) (*report.Report, []result, tracetest.SpanStubs) {
 	t.Helper()
 	dir := t.TempDir()
@@ -111,7 +111,7 @@ func (e *talker) replay(t *testing.T, cfg Config, lines []string) (*report.Repor
 	return rep, r.results, spans.GetSpans()
 }
 
-// thinking is a schedule in which each turn comes when the one before, and the check of its reply, is over.
+// thinking is a schedule in which each turn is due when the previous one, and the check of its reply, have ended.
 func thinking(lines []string) []string {
 	var out []string
 	for i, line := range lines {
@@ -124,8 +124,8 @@ func thinking(lines []string) []string {
 	return out
 }
 
-// TestRepliesAreCarried: each later turn goes on after the turn before and its live reply, to the token, on every kind of
-// prompt; the engine has cached what is predicted; and every prompt has the tokens of its row.
+// TestRepliesAreCarried: each later turn continues the previous turn and its live reply, to the token, for every kind of prompt. The
+// engine has cached what is predicted, and every prompt has the tokens of its row.
 func TestRepliesAreCarried(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -174,7 +174,7 @@ func TestRepliesAreCarried(t *testing.T) {
 	}
 }
 
-// checkReplySpans looks at the span of the last row.
+// checkReplySpans checks the span of the last row.
 func checkReplySpans(t *testing.T, spans tracetest.SpanStubs) {
 	t.Helper()
 	for _, s := range spans {
@@ -206,7 +206,8 @@ func checkReplySpans(t *testing.T, spans tracetest.SpanStubs) {
 	t.Error("the last row has no span")
 }
 
-// TestRepliesAreInvented: what cannot be carried is invented, alike in all later rows, exact, and counted by its reason.
+// TestRepliesAreInvented: a reply that cannot be carried is invented, in the same way in all later rows, exactly, and counted by its
+// reason.
 func TestRepliesAreInvented(t *testing.T) {
 	first := func(row int64) bool { return row == 0 }
 	tokenIDs := Prompt{Endpoint: prompt.Completions}
@@ -278,7 +279,7 @@ func TestRepliesOfSessions(t *testing.T) {
 	}
 }
 
-// TestCarriedUnchecked: always carries text that nobody can check.
+// TestCarriedUnchecked: always carries text that cannot be checked.
 func TestCarriedUnchecked(t *testing.T) {
 	e := &talker{silent: true}
 	rep, _, _ := e.replay(t, Config{Prompt: Prompt{Carry: carry.Always}}, thinking(conversations(t)))
@@ -287,7 +288,7 @@ func TestCarriedUnchecked(t *testing.T) {
 	}
 }
 
-// TestRepliesNeverDelay: a row whose reply is still under way goes at its instant, with invented words.
+// TestRepliesNeverDelay: a row whose reply is still incomplete is sent at its instant, with invented words.
 func TestRepliesNeverDelay(t *testing.T) {
 	e := &talker{hold: func(row int64) {
 		if row == 0 {
@@ -306,7 +307,7 @@ func TestRepliesNeverDelay(t *testing.T) {
 	}
 }
 
-// TestRepliesOfOtherShards: a reply that another process got is counted as that.
+// TestRepliesOfOtherShards: a reply that another process received is counted as such.
 func TestRepliesOfOtherShards(t *testing.T) {
 	e := &talker{}
 	rep, _, _ := e.replay(t, Config{Trace: Trace{Shard: 1, Shards: 2}}, thinking(conversations(t)))
@@ -316,7 +317,7 @@ func TestRepliesOfOtherShards(t *testing.T) {
 	}
 }
 
-// TestRowsWithoutReplies: a trace that has none is replayed as usual: no further question, no further field.
+// TestRowsWithoutReplies: a trace without replies is replayed as usual: without additional queries or fields.
 func TestRowsWithoutReplies(t *testing.T) {
 	e := &talker{}
 	rep, _, _ := e.replay(t, Config{Prompt: Prompt{Endpoint: prompt.Completions}}, []string{

@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestResponses: a replay to /v1/responses sends each row's tokens as messages, takes the usage from the last event or from the whole
+// TestResponses: a replay to /v1/responses sends each row's tokens as messages, reads the usage from the last event or from the whole
 // reply, and carries replies into sessions.
 func TestResponses(t *testing.T) {
 	rows := []string{
@@ -61,7 +61,7 @@ func TestResponses(t *testing.T) {
 		body.Input[1].Role != "assistant" || body.Input[1].Content != " r0.0 r0.1 r0.2" {
 		t.Errorf("%+v, %v", body, err)
 	}
-	// The live replies of a trace that has them go where they stood.
+	// The live replies of a trace with replies are inserted where the recorded ones were.
 	e = new(talker)
 	rep, _, _ = e.replay(t, Config{Prompt: Prompt{Endpoint: prompt.Responses, Carry: carry.Always}}, conversations(t))
 	if f := rep.Figures(); f.Rows.Served != 9 || f.Replies.Carried == 0 {
@@ -69,8 +69,8 @@ func TestResponses(t *testing.T) {
 	}
 }
 
-// TestResponsesArrive: an engine of the Responses API gets what rows say, whole and streamed: lengths, prefixes, messages, and tools in the
-// form that the API has for them.
+// TestResponsesArrive: an engine of the Responses API gets what rows say, whole and streamed: lengths, prefixes, messages, and tools in
+// the form of the API.
 func TestResponsesArrive(t *testing.T) {
 	rows := []string{
 		`{"timestamp": 0, "input_length": 600, "output_length": 3, "hash_ids": [0, 1], "priority": 2}`,

@@ -50,7 +50,7 @@ func TestTwoRunsInOneFolder(t *testing.T) {
 	if err != nil || rep.Figures().Rows.Served != 20 {
 		t.Errorf("the first: error %v", err)
 	}
-	if second == nil || !strings.Contains(second.Error(), "another replay writes its results into it") || before != after {
+	if second == nil || !strings.Contains(second.Error(), "another replay is writing its results there") || before != after {
 		t.Errorf("the second: error %v, %d requests", second, after-before)
 	}
 	r := replayed{report: rep}
@@ -60,8 +60,8 @@ func TestTwoRunsInOneFolder(t *testing.T) {
 	}
 }
 
-// TestResultsAreNotReplaced: a folder with results is refused, with the file's name, before anything is sent; by force its
-// files are replaced, and no others. Something else of that name is as precious.
+// TestResultsAreNotReplaced: a folder with results is refused, with the file's name, before anything is sent. With force its files are
+// replaced, and no others. Something else of that name is protected in the same way.
 func TestResultsAreNotReplaced(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	out := t.TempDir()
@@ -99,7 +99,7 @@ func TestResultsAreNotReplaced(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOfARunThatIsNone: what keeps a replay from beginning leaves no folder, no file and no lock.
+// TestNothingIsLeftOfARunThatIsNone: a replay that cannot begin leaves no folder, no file and no lock.
 func TestNothingIsLeftOfARunThatIsNone(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	good := traceFile(t, rows(3, 1)...)
@@ -120,8 +120,8 @@ func TestNothingIsLeftOfARunThatIsNone(t *testing.T) {
 	}
 }
 
-// TestFailuresFailTheRun: more failures than 1 % are named, with their kinds, and fail a run that says nothing of them; any
-// other limit is the user's, 0 and 1 among them.
+// TestFailuresFailTheRun: more failures than 1 % are reported, with their kinds, and fail a run without a limit of its own. Any other
+// limit is the user's, 0 and 1 included.
 func TestFailuresFailTheRun(t *testing.T) {
 	e := newEngine(t, simulator.Config{Models: []string{"m"}})
 	lines := func(n, bad int) (list []string) {
@@ -203,7 +203,7 @@ func TestThreeRowsAreTooFewToJudge(t *testing.T) {
 	}
 }
 
-// TestKilledRunCanBeRead: what a run under way has written can be read as a trace, and replayed.
+// TestKilledRunCanBeRead: the records of a running replay can be read as a trace, and replayed.
 func TestKilledRunCanBeRead(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	out := filepath.Join(t.TempDir(), "out")

@@ -3,7 +3,7 @@
 
 package agent
 
-// This file continues a run that was broken off: by a kill, a power cut, an interrupt, or its own error limit. The directory has its
+// This file continues a run that was cut short: by a kill, a power cut, an interrupt, or its own error limit. The directory has its
 // configuration, the rows that had been sent, and their results (report.JournalFile, report.PartialFile). The trace is read from its
 // beginning again, because later rows depend on earlier ones. Rows that were over get their position in the schedule, but nothing else of
 // them is repeated.
@@ -30,7 +30,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// past is what a run that was broken off has left in its directory. It is nil for a new run.
+// past is what a run that was cut short has left in its directory. It is nil for a new run.
 type past struct {
 	journal *report.Journaled
 	kept    *report.Kept
@@ -63,7 +63,7 @@ type brokenOff struct {
 	noted
 }
 
-// lostRows are the rows that were in flight when a run was broken off.
+// lostRows are the rows that were in flight when a run was cut short.
 type lostRows struct {
 	count int64
 	first []int64 // up to maxNamedRows of them
@@ -81,7 +81,7 @@ func (l *lostRows) add(row int64) {
 // openPast reads what a run has left in its directory; nil for a new run.
 func openPast(cfg Config) (*past, error) {
 	if !cfg.Resume {
-		return nil, nil //nolint:nilnil // a nil past is none
+		return nil, nil //nolint:nilnil // nil means no past
 	}
 	p := &past{
 		figures: measure.NewAggregate(measure.Options{SLO: cfg.SLO}), models: make(map[string]int64), last: clock.Never,
@@ -117,7 +117,7 @@ func openPast(cfg Config) (*past, error) {
 	slices.Sort(p.notSent)
 	p.parts = p.journal.Parts
 	if len(p.parts) == 0 && p.left > 0 {
-		return nil, fmt.Errorf("output directory %s: its records and its %s are not of one run; begin the run anew, with --force", cfg.Out, report.JournalFile)
+		return nil, fmt.Errorf("output directory %s: its records and its %s do not belong to one run; start the run again, with --force", cfg.Out, report.JournalFile)
 	}
 	p.left += len(p.inFlight)
 	return p, nil
@@ -153,7 +153,7 @@ func (p *past) addRecord(r *measure.Record) error {
 	return nil
 }
 
-// cut returns the position in the schedule at which the run was broken off, in replay time: that of the last known event.
+// cut returns the position in the schedule at which the run was cut short, in replay time: that of the last known event.
 func (p *past) cut() time.Duration {
 	if p == nil || len(p.journal.Parts) == 0 {
 		return 0
@@ -181,14 +181,14 @@ func (p *past) check(b report.Beginning, said *notices) error {
 	}
 	for _, pair := range [][2]any{{was.Schedule, b.Schedule}, {identity(was), identity(b)}} {
 		if what := firstDifference(pair[0], pair[1]); what != "" {
-			return fmt.Errorf("the run cannot be gone on with: it began with %s; a run goes on as it began", what)
+			return fmt.Errorf("the run cannot be resumed: it began with %s; a resumed run keeps its settings", what)
 		}
 	}
 	if was.Run.Target != b.Run.Target {
-		said.warn("the run began with the engine at %s and goes on with that at %s", was.Run.Target, b.Run.Target)
+		said.warn("the run began with the engine at %s and continues with that at %s", was.Run.Target, b.Run.Target)
 	}
 	if was.Run.Version != b.Run.Version {
-		said.warn("the run began with version %s of the program and goes on with %s", was.Run.Version, b.Run.Version)
+		said.warn("the run began with version %s of the program and continues with %s", was.Run.Version, b.Run.Version)
 	}
 	return nil
 }
@@ -268,11 +268,11 @@ func (p *past) forward(ctx context.Context, d *dispatcher, src schedule.Source) 
 		it, err := src.Next()
 		switch {
 		case errors.Is(err, io.EOF):
-			return nil, fmt.Errorf("the run cannot be gone on with: %d rows that it sent are not in the schedule any more; name the trace and the settings that it began with", p.left)
+			return nil, fmt.Errorf("the run cannot be resumed: %d rows that it sent are no longer in the schedule; name the trace and the settings that it began with", p.left)
 		case err != nil:
 			return nil, err
 		case ctx.Err() != nil:
-			return nil, errors.New("interrupted before the run went on; it can still be gone on with")
+			return nil, errors.New("interrupted before the run continued; it can still be resumed")
 		}
 		if f, over := p.over.get(it.Index); over {
 			p.left--
@@ -282,7 +282,7 @@ func (p *past) forward(ctx context.Context, d *dispatcher, src schedule.Source) 
 			p.broken = append(p.broken, brokenOff{it, n})
 			d.pass(it, cut, schedule.Over)
 		} else if rest.items = append(rest.items, it); len(rest.items) > maxUnsent {
-			return nil, fmt.Errorf("the run cannot be gone on with: of the rows before the last that it sent, more than %d were not sent; its folder is damaged", maxUnsent)
+			return nil, fmt.Errorf("the run cannot be resumed: more than %d of the rows before the last one that it sent were not sent; its folder is damaged", maxUnsent)
 		}
 	}
 	return rest, nil
@@ -361,7 +361,7 @@ func (p *past) submitBroken(d *dispatcher) {
 		at := p.parts[b.part].Wall(b.at).Sub(d.clk.Start())
 		rec := d.newRecord(b.Item)
 		rec.Outcome, rec.Reason, rec.Scheduled = measure.Cancelled, measure.CancelBroken, false
-		rec.Message = "it had been sent, or was about to be, when the run was broken off; what became of it is not known"
+		rec.Message = "it had been sent, or was about to be, when the run was cut short; its outcome is not known"
 		rec.Intended, rec.Dispatched, rec.Admitted = at, at, at
 		var c conversation
 		if b.Session != nil {
@@ -398,10 +398,10 @@ func (p *past) warn(said *notices) {
 	}
 	last, now := p.parts[n-2], p.parts[n-1]
 	broke := last.Wall(mooncake.Duration(now.Zero + now.From))
-	said.warn("the run was broken off at %.3f s of the schedule, at %s, and goes on there %s later: the engine's cache may have lost meanwhile what the rows before left in it, which shows as fewer cached tokens than are predicted",
+	said.warn("the run was cut short at %.3f s of the schedule, at %s, and resumes there %s later: meanwhile the engine's cache may have lost what earlier rows left in it; it then reports fewer cached tokens than predicted",
 		now.From/1e3, broke.UTC().Format(time.RFC3339), now.Start.Sub(broke).Round(time.Millisecond))
 	if !last.SameBoot() {
-		said.warn("the machine was started anew since the run was broken off, or is another one: what it had sent in its last half minute may not have come to its disk, and is then sent again unsaid")
+		said.warn("the machine was restarted since the run was cut short, or is another one: requests of the last half minute may be missing on its disk, and are then sent again without notice")
 	}
 }
 
@@ -426,7 +426,7 @@ func (p *past) addParts(rep *report.Report, said *notices) {
 	end.To = max(end.From, end.From+clock.Millis(end.End.Sub(end.Start)))
 	rep.Resumed, rep.Run.Start = r, p.parts[0].Start
 	if p.lost.count > 0 {
-		said.warn("%s were in flight when the run was broken off and were not sent again; their records say cancelled, %s: %s",
+		said.warn("%s were in flight when the run was cut short and were not sent again; their records say cancelled, %s: %s",
 			term.Counted(p.lost.count, "rows"), measure.CancelBroken, p.lost)
 	}
 }
@@ -443,7 +443,7 @@ func (l lostRows) String() string {
 	return text
 }
 
-// breaks returns how often the run was broken off.
+// breaks returns how often the run was cut short.
 func (p *past) breaks() int {
 	if p == nil {
 		return 0

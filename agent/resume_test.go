@@ -32,13 +32,13 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// arrival is a request of a row at the engine.
+// arrival is a request for a row, as the engine got it.
 type arrival struct {
 	row int64
 	*simulator.Record
 }
 
-// arrivals are the requests for rows that an engine has had, in their order.
+// arrivals are the requests for rows that an engine got, in order.
 func (e engine) arrivals(t testing.TB) (all []arrival) {
 	t.Helper()
 	for _, r := range e.Records() {
@@ -59,7 +59,7 @@ func rowsOf(all []arrival) (rows []int64) {
 	return rows
 }
 
-// snapshot copies what is in a folder at an instant: what a kill leaves.
+// snapshot copies the files of a folder at an instant, as a kill would leave them.
 func snapshot(t testing.TB, from, to string) {
 	t.Helper()
 	entries, err := os.ReadDir(from)
@@ -79,12 +79,12 @@ func plainRow(i int) string {
 	return fmt.Sprintf(`{"timestamp": %d, "input_length": %d, "output_length": 12, "hash_ids": [0, %d]}`, 100*i, 600+i, i+1)
 }
 
-// sessionRow is of one of sessions of four turns.
+// sessionRow makes rows of sessions of four turns.
 func sessionRow(i int) string {
 	return strings.TrimSuffix(plainRow(i), "}") + fmt.Sprintf(`, "session_id": "s%d"}`, i/8*2+i%2)
 }
 
-// graphRow is of graphs of eight rows, each of which waits for the two before it.
+// graphRow makes rows of graphs of eight rows, each of which waits for the two rows before it.
 func graphRow(i int) string {
 	var names []string
 	for back := range min(2, i%8) {
@@ -93,7 +93,7 @@ func graphRow(i int) string {
 	return strings.TrimSuffix(plainRow(i), "}") + fmt.Sprintf(`, "request_id": "r%d", "delay": 30, "wait_for": [%s]}`, i, strings.Join(names, ", "))
 }
 
-// replyRow has the reply of the row six rows before in its prompt.
+// replyRow makes rows whose prompts contain the reply to the row six rows before.
 func replyRow(i int) string {
 	if i < 6 {
 		return plainRow(i)
@@ -101,8 +101,8 @@ func replyRow(i int) string {
 	return strings.TrimSuffix(plainRow(i), "}") + `, "replies": [[6, 520, 12]]}`
 }
 
-// TestResume: of a run that is killed at any instant, however often, each row ends as one record and goes to the engine once; and none
-// goes at another instant of the schedule than in a run that is not broken off.
+// TestResume: if a run is killed at any instant, any number of times, each row ends as one record, and is sent to the engine once. None is
+// sent at another instant of the schedule than in a run that is not cut short.
 func TestResume(t *testing.T) {
 	const n = 40
 	for name, tc := range map[string]struct {
@@ -150,7 +150,8 @@ func testResume(t bubble, e engine, set func(*Config), lines []string, want int,
 	if err := os.WriteFile(cfg.Trace.Name, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	// run runs a part into a folder, and copies it after a while, as a kill leaves it. What of the part came after that did not happen.
+	// run runs a part into a folder, and copies it after a while, as a kill would leave it. Everything that the part did after that does
+	// not count.
 	engineZero := time.Now()
 	run := func(out string, resume bool, killAfter time.Duration) (arrived []arrival, killed string, rep *report.Report) {
 		before := len(e.arrivals(t))
@@ -168,7 +169,7 @@ func testResume(t bubble, e engine, set func(*Config), lines []string, want int,
 			})
 		}
 		rep, err := Run(ctx, c)
-		if err != nil && killAfter == 0 { // one that is killed may be so before its schedule begins
+		if err != nil && killAfter == 0 { // a killed run may have been killed before its schedule began
 			t.Fatal(err)
 		}
 		if err := e.WaitIdle(t.Context()); err != nil {
@@ -236,7 +237,7 @@ func testResume(t bubble, e engine, set func(*Config), lines []string, want int,
 	if rep.Resumed == nil || len(rep.Resumed.Parts) != breaks+1 || breaks < 2 || rep.Resumed.InFlight != lost || lost == 0 {
 		t.Errorf("%+v, %d rows in flight", rep.Resumed, lost)
 	}
-	// Of the last part each row has its span, those too that were in flight when it began.
+	// Each row of the last part has its span, including those that were in flight when it began.
 	ended := make(map[string]string)
 	for _, span := range spans.GetSpans() {
 		for _, a := range span.Attributes {
@@ -262,7 +263,7 @@ func testResume(t bubble, e engine, set func(*Config), lines []string, want int,
 	}
 	duration, _ := figures.Stat(measure.Duration)
 	if was, _ := unbroken.Figures().Stat(measure.Duration); !free && math.Abs(duration.Avg-was.Avg) > 1e-3 {
-		t.Errorf("the run took %v s, want %v: the gaps are no part of it", duration.Avg, was.Avg)
+		t.Errorf("the run took %v s, want %v: the gaps do not count", duration.Avg, was.Avg)
 	}
 	if rep.Verdict.Class == judge.Valid || !slices.ContainsFunc(rep.Verdict.Reasons, func(r judge.Reason) bool { return r.Metric == "run_breaks" && r.Value == float64(breaks) }) {
 		t.Errorf("verdict: %v", rep.Verdict)

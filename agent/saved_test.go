@@ -25,7 +25,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// bodies are those that the engine received for the rows of the trace, in their order.
+// bodies are the request bodies that the engine got for the rows of the trace, in order.
 func (r replayed) bodies() (list []string) {
 	for _, rec := range r.sent {
 		if rec != nil {
@@ -35,8 +35,8 @@ func (r replayed) bodies() (list []string) {
 	return list
 }
 
-// TestSavedPrompts: a replay of what was saved sends, byte for byte, what the first one sent: words, token ids, texts, messages,
-// bodies, extras of several lines, and the live replies in the later turns of sessions.
+// TestSavedPrompts: a replay of a saved file sends the same bytes as the first replay: words, token ids, texts, messages, bodies, extras
+// of several lines, and the live replies in the later turns of sessions.
 func TestSavedPrompts(t *testing.T) {
 	mixed := []string{
 		`{"timestamp": 0, "input_length": 1100, "output_length": 2, "hash_ids": [1, 2, 3]}`,
@@ -79,7 +79,7 @@ func TestSavedPrompts(t *testing.T) {
 					t.Errorf("%s: %v, %v", name, info, err)
 				}
 			}
-			// The trace of a replay with other settings of its own, but for the endpoint.
+			// The trace of a replay with different settings, except the endpoint.
 			trace, err := mooncake.Open(t.Context(), file, mooncake.OpenOptions{Strict: true})
 			if err != nil {
 				t.Fatal(err)
@@ -111,7 +111,7 @@ func TestSavedPrompts(t *testing.T) {
 	}
 }
 
-// TestSavedPromptsAreNotReplaced: what is there, and the trace itself even by force, stay as they are, and nothing is sent.
+// TestSavedPromptsAreNotReplaced: existing files, and the trace itself even with force, stay unchanged, and nothing is sent.
 func TestSavedPromptsAreNotReplaced(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	trace := traceFile(t, rows(2, 1)...)
@@ -134,7 +134,7 @@ func TestSavedPromptsAreNotReplaced(t *testing.T) {
 	}
 }
 
-// TestUnsavedIsCounted: nothing waits for a disk that hangs, what is too much for the queue is counted, and the order is kept.
+// TestUnsavedIsCounted: no request waits for a disk that hangs, bodies beyond the queue are counted, and the order is kept.
 func TestUnsavedIsCounted(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "saved.jsonl")
 	s, err := openSaved(Config{SavePrompts: file})
@@ -180,7 +180,7 @@ func TestUnsavedIsCounted(t *testing.T) {
 	if err != nil || !strings.Contains(string(side), `"not saved"`) {
 		t.Errorf("sidecar %s, %v", side, err)
 	}
-	// A body that no reader of traces takes is not written.
+	// A body that the reader of traces would refuse is not written.
 	s, err = openSaved(Config{SavePrompts: file, Force: true})
 	if err != nil {
 		t.Fatal(err)

@@ -110,7 +110,7 @@ func askReference(ctx context.Context, address string) (offset, uncertain time.D
 		}
 	}
 	if !found {
-		return 0, 0, fmt.Errorf("clock reference %s: %w; name an NTP server that this machine reaches, such as pool.ntp.org, or one of the other machines that has one", address, err)
+		return 0, 0, fmt.Errorf("clock reference %s: %w; name an NTP server that this machine can reach, such as pool.ntp.org, or another machine that runs one", address, err)
 	}
 	return offset, uncertain, nil
 }

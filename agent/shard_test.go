@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// timeServer answers NTP requests with a clock that is so far ahead of this machine's, and returns its address.
+// timeServer answers NTP requests with a clock that is this far ahead of this machine's, and returns its address.
 func timeServer(t *testing.T, ahead time.Duration) string {
 	t.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
@@ -48,7 +48,7 @@ func timeServer(t *testing.T, ahead time.Duration) string {
 	return conn.LocalAddr().String()
 }
 
-// TestClockReference: the offset of this machine's clock is measured, and as sure as it says.
+// TestClockReference: the offset of this machine's clock is measured, within the reported uncertainty.
 func TestClockReference(t *testing.T) {
 	const ahead = 250 * time.Millisecond
 	offset, uncertain, err := askReference(t.Context(), timeServer(t, ahead))
@@ -77,7 +77,7 @@ func TestClockReference(t *testing.T) {
 	}
 }
 
-// TestShardsShareARun: shards that start together have one name of the run, others have their own.
+// TestShardsShareARun: shards that start together have the same run id; others have their own.
 func TestShardsShareARun(t *testing.T) {
 	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	id := func(c Config) string { return c.resolved().RunID }
@@ -101,7 +101,7 @@ func TestShardsShareARun(t *testing.T) {
 	}
 }
 
-// TestStartAtIsABarrier: who is not ready at the instant sends nothing.
+// TestStartAtIsABarrier: a process that is not ready at the instant sends nothing.
 func TestStartAtIsABarrier(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	r := e.replay(t, Config{Prompt: ids, Trace: Trace{Shards: 1}, Schedule: Schedule{StartAt: time.Now()}}, rows(3, 1)...)
@@ -110,7 +110,7 @@ func TestStartAtIsABarrier(t *testing.T) {
 	}
 }
 
-// TestShardWithoutRows says why it has none.
+// TestShardWithoutRows: the error says why a shard has no rows.
 func TestShardWithoutRows(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	one := `{"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [1, 2], "session_id": "s"}`

@@ -22,7 +22,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// received is what a receiver has, message by message.
+// received are the spans that a receiver has, message by message.
 type received struct {
 	mu    sync.Mutex
 	spans []sdktrace.ReadOnlySpan
@@ -51,8 +51,8 @@ func (r *received) named(name string) (found []sdktrace.ReadOnlySpan) {
 	return found
 }
 
-// TestSpansOfEveryEnding: however a request ends, its span says what was asked for, as that of a served one does. What
-// nobody asked for, or answered, is absent.
+// TestSpansOfEveryEnding: however a request ends, its span has the requested values, like that of a served one. Values that were not
+// requested, or not answered, are absent.
 func TestSpansOfEveryEnding(t *testing.T) {
 	const row = `{"timestamp": 0, "session_id": "a", "input_length": 100, "output_length": 8, "hash_ids": [1]}`
 	keys := func(t *testing.T, name string, cfg Config, lines ...string) []string {
@@ -140,8 +140,8 @@ func TestSpansOfEveryEnding(t *testing.T) {
 	}
 }
 
-// TestSessionsWhileTheyRun: whenever the process is killed, each trace that holds a span of a request holds the request, and
-// its session's root. Nothing waits for the end of the run, and the books are exact.
+// TestSessionsWhileTheyRun: whenever the process is killed, each trace with a span of a request has the request, and its session's root.
+// Nothing waits for the end of the run, and the counts are exact.
 func TestSessionsWhileTheyRun(t *testing.T) {
 	e := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: 5 * time.Millisecond, Decode: time.Millisecond}})
 	const sessions, turns = 8, 3
@@ -156,7 +156,7 @@ func TestSessionsWhileTheyRun(t *testing.T) {
 	lines = append(lines, `{"timestamp": 370, "input_length": 100, "output_length": 3, "hash_ids": [7777]}`)
 	for _, batch := range []int{1, 3, 512} {
 		t.Run(fmt.Sprint("messages of ", batch), func(t *testing.T) {
-			early := make(map[trace.TraceID]bool) // roots that came before their session's last turn
+			early := make(map[trace.TraceID]bool) // roots that arrived before their session's last turn
 			got := &received{check: func(spans []sdktrace.ReadOnlySpan) {
 				have := make(map[trace.SpanID]bool)
 				requests := make(map[trace.TraceID]int)
@@ -182,7 +182,7 @@ func TestSessionsWhileTheyRun(t *testing.T) {
 				t.Fatal(r.err)
 			}
 			tel := r.report.Telemetry
-			// With the look at the vocabulary.
+			// The query of the vocabulary included.
 			if want := int64(4*len(lines) + sessions + 1); tel.SpansEnded != want || tel.SpansAccepted != want || int64(len(got.spans)) != want {
 				t.Errorf("%d spans ended, %d accepted, %d came; want %d", tel.SpansEnded, tel.SpansAccepted, len(got.spans), want)
 			}
@@ -192,7 +192,7 @@ func TestSessionsWhileTheyRun(t *testing.T) {
 					roots[s.SpanContext().TraceID()] = true
 				}
 			}
-			// One message may hold all that a busy machine comes to; with a few spans each, the order is certain.
+			// One message may have all spans of a busy machine; with a few spans each, the order is certain.
 			if len(roots) != sessions || len(early) != sessions && batch < 512 {
 				t.Errorf("%d sessions have roots, of %d it came before the session was over; want %d", len(roots), len(early), sessions)
 			}

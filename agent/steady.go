@@ -31,7 +31,7 @@ type Steady struct {
 // Any reports whether a part is selected.
 func (s Steady) Any() bool { return s != Steady{} }
 
-// Mark is a position in the time from the start of the schedule until the last request was sent. The zero value is none.
+// Mark is a position in the time from the start of the schedule until the last request was sent. The zero value means no position.
 type Mark struct {
 	Given bool
 	Share float64       // of that time, 0 to 1

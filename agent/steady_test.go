@@ -51,8 +51,8 @@ func inBubble(t *testing.T, n int, change func(*Config)) (rep *report.Report) {
 	return rep
 }
 
-// A constant rate of 10 requests a second, each under way for 1.6 s: the load rises to 16 in 1.5 s, stays, and drains in 1.6 s. The
-// steady state has the throughput of 16 streams; the whole run has less.
+// A constant rate of 10 requests a second, each in flight for 1.6 s: the load rises to 16 in 1.5 s, stays, and drains in 1.6 s. The steady
+// state has the throughput of 16 streams; the whole run has less.
 func TestSteadyState(t *testing.T) {
 	out := filepath.Join(t.TempDir(), "out")
 	for name, change := range map[string]func(*Config){
@@ -108,7 +108,7 @@ func TestSteadyState(t *testing.T) {
 	}
 }
 
-// The ramp of the rate is no steady state, whatever the median; a closed loop is steady once it is full; a given part is what it says.
+// The ramp of the rate is not steady, whatever the median. A closed loop is steady once it is full. A chosen part is used as given.
 func TestSteadyStateBounds(t *testing.T) {
 	for name, test := range map[string]struct {
 		change   func(*Config)
@@ -142,7 +142,7 @@ func TestSteadyStateBounds(t *testing.T) {
 	}
 }
 
-// A steady state that is none, or too short, is said, and the verdict knows it.
+// If there is no steady state, or it is too short, the report says so, and the verdict reflects it.
 func TestSteadyStateTooShort(t *testing.T) {
 	rep := inBubble(t, 30, func(cfg *Config) {
 		cfg.Schedule.Arrivals = load.Arrivals{Rate: 10, Pattern: load.Constant}

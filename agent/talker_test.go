@@ -16,8 +16,8 @@ import (
 	"testing"
 )
 
-// talker is an engine as real ones are: a chat template, a cache by small blocks, replies that stay in the cache but for their
-// last token, token ids where they are asked for, and a way to count. A word is a token.
+// talker is an engine that behaves like real ones: it has a chat template, a cache with small blocks that keeps replies except for their
+// last token, token ids on request, and a way to count. A word is a token.
 type talker struct {
 	block   int                  // of its cache; 0: 16
 	mute    bool                 // its metrics do not say so
@@ -229,7 +229,8 @@ func respond(w http.ResponseWriter, stream bool, said string, prompt, reply, cac
 	}
 }
 
-// keep returns what the cache has of a prompt, and puts it in with its reply, which it never saw the last token of.
+// keep returns how much of a prompt is cached, and adds the prompt and its reply, except for the reply's last token, which the engine
+// never processed.
 func (e *talker) keep(row int64, prompt, reply []string, body []byte) (cached int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -34,7 +34,7 @@ func newEngines(cfg Config, clk clock.Clock, said *notices) (*engines, error) {
 		e.all = append(e.all, one)
 	}
 	if t.TLS != nil && t.TLS.InsecureSkipVerify {
-		said.warn("the engine's certificate was not verified: whoever stands between may have read and changed everything (--insecure-skip-verify)")
+		said.warn("the engine's certificate was not verified: anyone on the way to the engine may have read and changed everything (--insecure-skip-verify)")
 	}
 	return e, nil
 }
@@ -87,7 +87,7 @@ func (e *engines) ask(ctx context.Context, q preflight.Config, clk clock.Clock) 
 		if i > 0 {
 			first.Asked = append(first.Asked, found.Asked...)
 			if what := differ(first.Builder.Options(), found.Builder.Options()); what != "" {
-				return first, fmt.Errorf("url %s: it differs from %s in %s, and one request would not be the same to both: replay against each alone, or name the --model that both serve",
+				return first, fmt.Errorf("url %s: it differs from %s in %s, so a request would not mean the same to both: replay against each separately, or name a --model that both serve",
 					mooncake.PublicName(one.url), mooncake.PublicName(e.all[0].url), what)
 			}
 		}

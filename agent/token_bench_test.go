@@ -22,10 +22,10 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// BenchmarkToken prints the processor time of one streamed token, of the whole process: of the agent with kernel stamps,
-// span events for each token, metrics, and export to an OTLP receiver in a process of its own; of the agent without telemetry;
-// and of a bare net/http client with the agent's scanner, which sends the same requests at the same instants and keeps nothing.
-// The ratios are those of one run.
+// BenchmarkToken prints the processor time of one streamed token for the whole process: of the agent with kernel timestamps, span events
+// for each token, metrics, and export to an OTLP receiver in a separate process; of the agent without telemetry; and of a bare net/http
+// client with the agent's scanner, which sends the same requests at the same instants and records nothing. The ratios are those of one
+// run.
 //
 //	go test ./agent -run '^$' -bench Token -benchtime 1x -count 5
 func BenchmarkToken(b *testing.B) {
@@ -56,7 +56,7 @@ func BenchmarkToken(b *testing.B) {
 	}
 }
 
-// apart is the distance between two requests: all streams are open within two seconds.
+// apart is the time between two requests: all streams are open within two seconds.
 func apart(streams int) time.Duration { return 2 * time.Second / time.Duration(streams) }
 
 // readAgent lets the agent read the streams.

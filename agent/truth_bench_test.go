@@ -18,10 +18,10 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// BenchmarkTruth prints how far the agent's TTFT and inter-chunk gaps are from what the engine really did, at 1 to 1,000
-// concurrent streams of 50 tokens a second: with the kernel's arrival stamps, without, and with them under TLS. TTFT error is
-// ours, from the wire, minus (the engine's first write − its receipt of the request's last byte); a gap's error is ours minus
-// that between two writes. Both in µs.
+// BenchmarkTruth prints how far the agent's TTFT and inter-chunk gaps are from those of the engine, at 1 to 1,000 concurrent streams of 50
+// tokens a second: with the kernel's timestamps, without them, and with them under TLS. The TTFT error is the agent's TTFT from the wire
+// minus (the engine's first write − its receipt of the request's last byte). The error of a gap is the agent's gap minus that between two
+// writes. Both are in µs.
 //
 //	go test ./agent -run '^$' -bench Truth -benchtime 1x
 func BenchmarkTruth(b *testing.B) {
@@ -149,7 +149,7 @@ func readLines(b *testing.B, path string, f func([]byte)) {
 		b.Fatal(err)
 	}
 	for line := range strings.Lines(string(content)) {
-		if strings.HasSuffix(line, "\n") { // a last one may be cut
+		if strings.HasSuffix(line, "\n") { // the last one may be cut
 			f([]byte(line))
 		}
 	}

@@ -12,8 +12,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// TestUnrecordedRequests: each request has a trace context of its own. Those that are in no trace of the run's say "not sampled", so
-// that a capture beside the engine does not take what the engine would record of them for production.
+// TestUnrecordedRequests: each request has a trace context of its own. Requests that are in no trace of the run have the flag "not
+// sampled", so that a capture of the engine's telemetry does not count them as production.
 func TestUnrecordedRequests(t *testing.T) {
 	recorded := regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-01$`)
 	unrecorded := regexp.MustCompile(`^00-[0-9a-f]{32}-[0-9a-f]{16}-00$`)
@@ -53,7 +53,7 @@ func TestUnrecordedRequests(t *testing.T) {
 					}
 				}
 			}
-			// A capture behind a gateway that drops all that knows them by their responses' ids.
+			// Behind a gateway that drops all of this, a capture recognises them by their response ids.
 			for _, kind := range []struct {
 				span string
 				sent int

@@ -24,7 +24,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// serveVirtually serves an engine on a network in memory. stop ends both, and returns when nothing of them runs.
+// serveVirtually serves an engine on a network in memory. stop ends both, and returns when nothing of them is running.
 func serveVirtually(t *testing.T, cfg simulator.Config) (e *simulator.Engine, network *testpipe.Network, stop func()) {
 	t.Helper()
 	e, err := simulator.New(cfg)
@@ -39,8 +39,8 @@ func serveVirtually(t *testing.T, cfg simulator.Config) (e *simulator.Engine, ne
 	}
 }
 
-// TestVirtualTime replays a trace with everything real but the clock and the network: scheduler, HTTP client and
-// server, SSE reader, spans. Nothing of it may add a nanosecond of its own.
+// TestVirtualTime replays a trace with everything real except the clock and the network: scheduler, HTTP client and server, SSE reader,
+// spans. None of them may add a nanosecond.
 func TestVirtualTime(t *testing.T) {
 	// A trace on a 3 s grid like the public one: bursts at one instant.
 	path := filepath.Join(t.TempDir(), "trace.jsonl")
@@ -115,7 +115,7 @@ func replayVirtually(t *testing.T, path string, n int, speedup float64) {
 	})
 }
 
-// checkVirtualSpans requires of each request span that its parts are where they should be, to the nanosecond.
+// checkVirtualSpans requires that the phases of each request span are exact to the nanosecond.
 func checkVirtualSpans(t *testing.T, spans tracetest.SpanStubs, n int, prefill, step time.Duration) {
 	t.Helper()
 	children := make(map[string]time.Duration)
@@ -148,14 +148,14 @@ func checkVirtualSpans(t *testing.T, spans tracetest.SpanStubs, n int, prefill, 
 	}
 }
 
-// keepSpans keeps its spans when it is shut down, which the exporter within does not.
+// keepSpans keeps its spans when it is shut down, unlike the exporter within.
 type keepSpans struct{ *tracetest.InMemoryExporter }
 
 func (keepSpans) Shutdown(context.Context) error { return nil }
 
 var _ sdktrace.SpanExporter = keepSpans{}
 
-// TestAcceptanceVirtualTime is the same for the public trace, as it was: an hour in seconds.
+// TestAcceptanceVirtualTime does the same for the whole public trace: an hour in seconds.
 func TestAcceptanceVirtualTime(t *testing.T) {
 	path := os.Getenv("MOONLOOP_TRACE")
 	if path == "" {

@@ -181,10 +181,10 @@ func (w warmup) report(ctx context.Context, done *report.Warmup, example string,
 	}
 	var what []string
 	if done.GivenUp > 0 {
-		what = append(what, fmt.Sprintf("%d of %d warm-up requests were given up, %v after the last one was sent", done.GivenUp, done.Sent, w.grace))
+		what = append(what, fmt.Sprintf("%d of %d warm-up requests were cancelled, %v after the last one was sent", done.GivenUp, done.Sent, w.grace))
 	}
 	if done.Failed > 0 {
-		what = append(what, fmt.Sprintf("%d of %d warm-up requests failed, such as: %s", done.Failed, done.Sent, example))
+		what = append(what, fmt.Sprintf("%d of %d warm-up requests failed, for example: %s", done.Failed, done.Sent, example))
 	}
 	if done.Ended {
 		what = append(what, fmt.Sprintf("the warm-up ended after %.1f s, because %d requests in a row had failed", done.Lasted/1e3, maxColdFailures))

@@ -14,8 +14,8 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// TestWarmUpByTime: warm-up requests follow one another until their time or their number is over, so many at once, those that are
-// under way then may end within the grace, and the schedule begins after that.
+// TestWarmUpByTime: warm-up requests follow one another until their time or their number is reached, with this many at once. Those in
+// flight may then end within the grace, and the schedule begins after that.
 func TestWarmUpByTime(t *testing.T) {
 	const reply = 3 * time.Second
 	at := func(seconds ...int) (all []time.Duration) {
@@ -67,13 +67,13 @@ func TestWarmUpByTime(t *testing.T) {
 		if rep.Warmup == nil || *rep.Warmup != tc.told || rep.Figures().Rows.Served != 3 || rep.Figures().Rows.Total != 3 {
 			t.Errorf("%s: told %+v, want %+v; %+v", tc.name, rep.Warmup, tc.told, rep.Figures().Rows)
 		}
-		if warned := strings.Join(rep.Warnings, "\n"); strings.Contains(warned, "given up") != (tc.told.GivenUp > 0) {
+		if warned := strings.Join(rep.Warnings, "\n"); strings.Contains(warned, "were cancelled") != (tc.told.GivenUp > 0) {
 			t.Errorf("%s: warnings %s", tc.name, warned)
 		}
 	}
 }
 
-// TestWarmUpOfAnEngineThatRefuses ends: there is no use in asking a thousand times a second.
+// TestWarmUpOfAnEngineThatRefuses ends early: there is no use in asking a thousand times a second.
 func TestWarmUpOfAnEngineThatRefuses(t *testing.T) {
 	refusing := simulator.Config{Faults: simulator.Faults{Rates: map[simulator.Fault]float64{"server-error": 1}}}
 	rep, _ := inVirtualTime(t, refusing, Config{Schedule: Schedule{WarmupFor: time.Hour}}, rows(1, 0)...)

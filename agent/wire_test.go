@@ -36,8 +36,8 @@ func (s stalling) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestWireStampedLate: a request whose reply was there before the instant of its last byte had been taken has no latency from
-// the wire. It is counted, and its span still adds up.
+// TestWireStampedLate: a request whose reply arrived before the instant of its last byte was recorded has no latency from the wire. It is
+// counted, and its span still adds up.
 func TestWireStampedLate(t *testing.T) {
 	trace := filepath.Join(t.TempDir(), "trace.jsonl")
 	if err := os.WriteFile(trace, []byte(strings.Join(rows(3, 1000), "\n")), 0o600); err != nil {
@@ -45,7 +45,7 @@ func TestWireStampedLate(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		const prefill, stall = 5 * time.Millisecond, 8 * time.Millisecond
-		// Each reply ends its connection, so that the second row alone meets the stall.
+		// Each reply ends its connection, so that only the second row meets the stall.
 		_, network, stop := serveVirtually(t, simulator.Config{
 			Latency: simulator.Latency{Prefill: prefill}, Faults: simulator.Faults{Rates: map[simulator.Fault]float64{"close-after": 1}},
 		})
@@ -107,7 +107,7 @@ func TestWireStampedLate(t *testing.T) {
 	})
 }
 
-// checkAddsUp requires that the phases of the one request that was stamped late fill its span.
+// checkAddsUp requires that the phases fill the span of the one request with the late timestamp.
 func checkAddsUp(t *testing.T, spans tracetest.SpanStubs) {
 	t.Helper()
 	parts := make(map[string]time.Duration)

@@ -19,8 +19,8 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// TestWordsOfOtherTokenizers: on an engine whose tokenizer takes several tokens for the usual words, prompts are made of words that
-// it takes one for, with /tokenize and without, and each row has its length. Shards choose the same.
+// TestWordsOfOtherTokenizers: if the engine's tokenizer makes several tokens of the usual words, prompts consist of words that are one
+// token, with /tokenize and without, and each row has its length. All shards choose the same words.
 func TestWordsOfOtherTokenizers(t *testing.T) {
 	var lines []string
 	for i := range 40 {
@@ -67,7 +67,7 @@ func TestWordsOfOtherTokenizers(t *testing.T) {
 					if noted := slices.ContainsFunc(notes, func(s string) bool { return strings.Contains(s, "words: the usual ones are not") }); noted != (bytes != 4) {
 						t.Errorf("notes: %q", notes)
 					}
-					// Nothing that is not a row is recorded, and there are few.
+					// Only rows are recorded, and there are few other requests.
 					for _, rec := range r.other {
 						if p := rec.Header.Get("Traceparent"); !strings.HasSuffix(p, "-00") {
 							t.Errorf("a calibration request has the traceparent %q", p)
@@ -88,7 +88,7 @@ func TestWordsOfOtherTokenizers(t *testing.T) {
 	}
 }
 
-// TestNoWords: an engine on which no words are one token each ends the run before the first row, and says so.
+// TestNoWords: if no words are one token each on the engine, the run ends before the first row, and says so.
 func TestNoWords(t *testing.T) {
 	e := &talker{double: true, silent: true}
 	trace := filepath.Join(t.TempDir(), "trace.jsonl")
@@ -96,7 +96,7 @@ func TestNoWords(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err := Run(t.Context(), Config{Trace: Trace{Name: trace}, Target: Target{URL: e.start(t)}, RunID: "run"})
-	if err == nil || !errors.Is(err, prompt.ErrNotStable) || !strings.Contains(err.Error(), "512 of them cost 1024 tokens; send token ids") || !strings.Contains(err.Error(), "no other words serve: too few words are one token each") {
+	if err == nil || !errors.Is(err, prompt.ErrNotStable) || !strings.Contains(err.Error(), "512 of them cost 1024 tokens; send token ids") || !strings.Contains(err.Error(), "no other words can be used: too few words are one token each") {
 		t.Errorf("%v", err)
 	}
 	e.mu.Lock()
@@ -106,7 +106,7 @@ func TestNoWords(t *testing.T) {
 	}
 }
 
-// TestRepliesWithFoundWords: live replies are checked and carried beside words that were found, and each row has its length.
+// TestRepliesWithFoundWords: live replies are checked and carried next to words that were found, and each row has its length.
 func TestRepliesWithFoundWords(t *testing.T) {
 	for _, endpoint := range []prompt.Endpoint{prompt.Chat, prompt.Completions} {
 		cfg := simulator.VLLM()
@@ -122,7 +122,7 @@ func TestRepliesWithFoundWords(t *testing.T) {
 				t.Errorf("%s: row %d: %+v", endpoint, i, res.Result)
 			}
 		}
-		// A reply may come late; nothing else keeps one from being carried.
+		// A reply may be late; nothing else keeps it from being carried.
 		f := r.report.Figures().Replies
 		late := int64(0)
 		if len(f.Invented) == 1 && f.Invented[0].Reason == carry.Late {

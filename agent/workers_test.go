@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Requests that come one after another share a goroutine, those that come at once have one each, and stop leaves none.
+// Requests that come one after another share a goroutine, concurrent ones have one each, and stop leaves none.
 func TestWorkers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // which fails if a goroutine is left
 		var w workers

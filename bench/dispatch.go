@@ -38,10 +38,10 @@ func dispatch(ctx context.Context, b *bench) error {
 	}{{1000, "", false}, {5000, "", false}, {5000, ", a busy loop on each core", true}} {
 		rate := load.rate
 		t := b.table(fmt.Sprintf("Dispatch at %.0f requests/s%s", rate, load.beside), fmt.Sprintf(
-			"One-block prompts, one output token, %.0f s. Lateness, ms, as the engine sees it: arrival less the ideal instant, the zero laid\n"+
-				"where the earliest request of a run is not late (for each program alike, so a delay that all its requests share counts for nobody).\n"+
-				"`own`: by what the program itself says of the instant at which it let a request go (vegeta's zero is laid as above; k6 does not say).\n"+
-				"CPU is the program's, start and end included, per request. The floor is a bare net/http client on Go's timers, which keeps nothing.", b.lasts.Seconds()))
+			"One-block prompts, one output token, %.0f s. Lateness, ms, measured at the engine: arrival minus the scheduled time, the zero set\n"+
+				"so that the earliest request of a run is not late (for each program alike, so a delay that all its requests share does not count).\n"+
+				"`own`: by the program's own time of sending a request (vegeta's zero is set as above; k6 reports none).\n"+
+				"CPU is the program's, start and end included, per request. The floor is a bare net/http client on Go's timers, which records nothing.", b.lasts.Seconds()))
 		dispatchers, err := b.dispatchers(ctx, rate)
 		if err != nil {
 			return err
@@ -60,7 +60,7 @@ func dispatch(ctx context.Context, b *bench) error {
 		own := t.median("moonloop, the trace's bursts", "own p50")
 		t.aim("own lateness p50 ≤ 0.1 ms on the trace's timestamps", own <= 0.1, own)
 		even := t.median("moonloop, even", "own p50")
-		t.aim("p50 by its own word at least 5× better than vegeta's", t.median("vegeta", "own p50") >= 5*even, even, t.median("vegeta", "own p50"))
+		t.aim("p50 by its own account at least 5× better than vegeta's", t.median("vegeta", "own p50") >= 5*even, even, t.median("vegeta", "own p50"))
 		theirs := t.median("k6", "p50")
 		t.aim("p50 at the engine at least 5× better than k6's", theirs >= 5*ours, ours, theirs)
 		for _, name := range []string{"moonloop, even", "moonloop, the trace's bursts"} {
@@ -70,7 +70,7 @@ func dispatch(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// goals sets a row beside vegeta's. Where one does not hold, the floor that is beside it tells what any client on net/http costs.
+// goals compares a row with vegeta's. If a goal is not met, the floor shows what any client on net/http costs.
 func goals(t *table, name string) {
 	for _, g := range []struct {
 		column, text string
@@ -86,7 +86,7 @@ func goals(t *table, name string) {
 	}
 }
 
-// beside runs a measurement, with a loop on each core that does nothing and never rests, if it is to be busy.
+// beside runs a measurement, if requested next to a loop on each core that never rests.
 func (b *bench) beside(ctx context.Context, busy bool, measure func() error) error {
 	if !busy {
 		return measure()
@@ -116,7 +116,7 @@ func runBusy(ctx context.Context) error {
 	return nil
 }
 
-// dispatchers are the contenders that are there.
+// dispatchers are the available contenders.
 func (b *bench) dispatchers(ctx context.Context, rate float64) ([]dispatcher, error) {
 	regular := referee.Even(int(rate*b.lasts.Seconds()), rate)
 	bursts, err := b.bursts(len(regular), rate)
@@ -222,7 +222,7 @@ func (b *bench) bursts(n int, rate float64) ([]float64, error) {
 	if err != nil || len(rows) == 0 {
 		return nil, fmt.Errorf("%s: %d rows: %w", b.trace, len(rows), err)
 	}
-	whole := rows[len(rows)-1].Timestamp + 3000 // the grid of the public trace; one that is too short goes on from its beginning
+	whole := rows[len(rows)-1].Timestamp + 3000 // the grid of the public trace; one that is too short is repeated from its beginning
 	for i := range at {
 		at[i] = rows[i%len(rows)].Timestamp + whole*float64(i/len(rows))
 	}

@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readRing reads all streams in one loop with io_uring: a standing order for each socket, whose bytes the kernel puts into buffers that it was
-// given, and one system call for all that has come. There is no system call for each token.
+// readRing reads all streams in one loop with io_uring: a standing order for each socket, whose bytes the kernel writes into registered
+// buffers, and one system call for everything that has arrived. There is no system call for each token.
 func readRing(ctx context.Context, address string, w work, streams []tally) error {
 	runtime.LockOSThread() // only the thread that set the ring up may use it
 	defer runtime.UnlockOSThread()
@@ -82,7 +82,7 @@ func readRing(ctx context.Context, address string, w work, streams []tally) erro
 	return nil
 }
 
-// What <linux/io_uring.h> has.
+// Constants of <linux/io_uring.h>.
 const (
 	ringCQSize, ringCoopTaskrun, ringSingleIssuer, ringDeferTaskrun = 1 << 3, 1 << 8, 1 << 12, 1 << 13 // IORING_SETUP_*
 
@@ -144,7 +144,7 @@ type ring struct {
 	sqArray                        []uint32
 	sqes                           []ringSQE
 	cqes                           []ringCQE
-	pending                        uint32 // orders that the kernel has not been told of
+	pending                        uint32 // orders that were not submitted to the kernel
 	buffers                        []ringBuffer
 	memory                         []byte
 	tail                           uint16
@@ -204,7 +204,7 @@ func (r *ring) giveBuffers() error {
 	return nil
 }
 
-// give gives a buffer back; publish tells the kernel of those that were given.
+// give returns a buffer; publish makes the returned buffers known to the kernel.
 func (r *ring) give(id uint16) {
 	b := &r.buffers[r.tail%ringBuffers]
 	b.addr, b.length, b.id = uint64(uintptr(unsafe.Pointer(&r.memory[int(id)*bufferSize]))), bufferSize, id
@@ -217,10 +217,10 @@ func (r *ring) publish() {
 	atomic.StoreUint32((*uint32)(unsafe.Pointer(&first.id)), uint32(first.id)|uint32(r.tail)<<16)
 }
 
-// order has the kernel receive from a socket for as long as it can.
+// order makes the kernel receive from a socket for as long as it can.
 func (r *ring) order(fd, stream int) {
 	if r.pending == ringEntries {
-		_ = r.enter(0, nil) // what failed is told by the next wait
+		_ = r.enter(0, nil) // the next wait reports failures
 	}
 	tail := *r.sqTail
 	i := tail % ringEntries
@@ -232,7 +232,7 @@ func (r *ring) order(fd, stream int) {
 	r.pending++
 }
 
-// wait tells the kernel of new orders, and waits until something has come, or for a time in which new sockets may.
+// wait submits new orders to the kernel, and waits until something arrives, or for a time in which new sockets may come.
 func (r *ring) wait() error {
 	limit := unix.NsecToTimespec(int64(5 * time.Millisecond))
 	return r.enter(1, &limit)
@@ -249,15 +249,15 @@ func (r *ring) enter(least uintptr, limit *unix.Timespec) error {
 	case 0:
 		r.pending -= uint32(n)
 	case syscall.ETIME, syscall.EINTR, syscall.EAGAIN, syscall.EBUSY:
-		// Nothing of what is pending was taken: else the call had succeeded with its number.
+		// No pending order was accepted: otherwise the call would have returned their number.
 	default:
 		return fmt.Errorf("io_uring_enter: %w", errno)
 	}
 	return nil
 }
 
-// each calls take for all that has come, with the kernel's stamp. Empty data are the end of a stream, nil ones say nothing. more: the order
-// stands.
+// each calls take for everything that has arrived, with the kernel's timestamp. Empty data are the end of a stream, nil ones mean nothing.
+// more: the order continues.
 func (r *ring) each(take func(stream int, data []byte, ns int64, more bool) error) error {
 	head, tail := *r.cqHead, atomic.LoadUint32(r.cqTail)
 	for ; head != tail; head++ {
@@ -285,7 +285,7 @@ func (r *ring) each(take func(stream int, data []byte, ns int64, more bool) erro
 	return nil
 }
 
-// unpack returns what is in a buffer: four numbers, control data with the stamp, and the bytes.
+// unpack returns the content of a buffer: four numbers, control data with the timestamp, and the bytes.
 func unpack(b []byte) (data []byte, ns int64) {
 	const numbers = 16
 	if len(b) < numbers+controlSize {

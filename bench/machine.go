@@ -56,7 +56,7 @@ func circumstances() string {
 	return text
 }
 
-// findPrograms records the contenders. peers.sh writes down the reason if a peer is not installed.
+// findPrograms records the contenders. peers.sh records the reason if a peer is not installed.
 func (b *bench) findPrograms(ctx context.Context, chosen []scenario) {
 	b.results.fact("program", "moonloop "+versionOf(ctx, b.moonloop))
 	if !slices.ContainsFunc(chosen, func(s scenario) bool { return s.peers }) {
@@ -64,7 +64,7 @@ func (b *bench) findPrograms(ctx context.Context, chosen []scenario) {
 	}
 	for _, p := range peers {
 		if program := b.installed(p); program != "" {
-			// peers.sh notes the version of a program that does not tell it.
+			// peers.sh records the version of a program that does not report it.
 			version := cmp.Or(strings.TrimSpace(content(filepath.Join(b.peers, p.program+".version"))), versionOf(ctx, program))
 			b.results.fact("program", p.program+" "+version)
 			continue

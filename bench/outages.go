@@ -20,8 +20,8 @@ import (
 	"github.com/moonloop/moonloop/study/referee"
 )
 
-// outage is a way in which a server does not answer for a time. The process of the engine is stopped by a signal: the kernel goes on taking
-// connections and stamping what arrives, so the truth is known.
+// outage is a way in which a server does not answer for a time. A signal stops the engine's process: the kernel still accepts connections
+// and timestamps what arrives, so the truth is known.
 type outage struct {
 	name, about string
 	// pause stops the engine, from a third of the run on. third is a third of the run.
@@ -29,11 +29,11 @@ type outage struct {
 }
 
 var outageKinds = []outage{
-	{"well", "The engine answers all the time: what a tool is late by is its own.", func(context.Context, *process, time.Duration) {}},
-	{"stalled", "The engine stands still during the middle third of the run, as at a failover.", func(ctx context.Context, engine *process, third time.Duration) {
+	{"well", "The engine always answers, so each tool's lateness is its own.", func(context.Context, *process, time.Duration) {}},
+	{"stalled", "The engine is stopped during the middle third of the run, as at a failover.", func(ctx context.Context, engine *process, third time.Duration) {
 		engine.halt(ctx, third)
 	}},
-	{"collecting", "The engine stands still six times, each time for a ninetieth of the run, as for a garbage collector that stops the world.", func(ctx context.Context, engine *process, third time.Duration) {
+	{"collecting", "The engine is stopped six times, each time for a ninetieth of the run, as for a garbage collector that stops the world.", func(ctx context.Context, engine *process, third time.Duration) {
 		for range 6 {
 			engine.halt(ctx, third/30)
 			sleep(ctx, third/3-third/30)
@@ -64,15 +64,15 @@ func sleep(ctx context.Context, d time.Duration) {
 // outageRate is the number of requests per second: what the slowest of the tools can send.
 const outageRate = 100
 
-// outages has each tool send requests evenly at an engine that does not answer for a time, and sets what the tool says of their latency
-// beside what the engine recorded. Coordinated omission is what makes a tool say less: it does not send what it should while it waits, or
-// counts only from when it did send.
+// outages lets each tool send evenly spaced requests to an engine that does not answer for a time, and compares the latency that the tool
+// reports with the engine's record. A tool that reports less has coordinated omission: while it waits, it does not send what it should, or
+// it counts only from the time at which it sent.
 func outages(ctx context.Context, b *bench) error {
 	for _, o := range outageKinds {
 		t := b.table("Latency at a server that is "+o.name, fmt.Sprintf("%s %d requests/s, evenly, for %.0f s; 20 tokens each, the first after 20 ms, then one each 10 ms.\n"+
 			"`truth`: from when a request was due until the engine wrote its last token, ms. `says`: the latency that the tool reports. `says/truth`: below 1,\n"+
-			"the tool hides what its users would have waited. `not sent`: requests that were due and never came: their truth is that of their neighbours. `late`: arrival at the engine less the instant at which it was\n"+
-			"due; `own late`: the same by the tool's own word. `tells`: what it says of its own run.", o.about, outageRate, 3*b.lasts.Seconds()))
+			"the tool hides what its users would have waited. `not sent`: requests that were due and never came: their truth is taken from their neighbours. `late`: arrival at the engine less the instant at which it was\n"+
+			"due; `own late`: the same by the tool's own account. `tells`: what it reports about its own run.", o.about, outageRate, 3*b.lasts.Seconds()))
 		gone := map[string]bool{}
 		for round := range b.rounds {
 			for _, c := range tools {
@@ -139,7 +139,7 @@ func (b *bench) outageOnce(ctx context.Context, t *table, c tool, o outage, roun
 	return os.RemoveAll(dir)
 }
 
-// began waits until the record has lines of that many requests. False: it was given up.
+// began waits until the record has lines of that many requests. False: it stopped waiting.
 func began(ctx context.Context, record string, lines int) bool {
 	for ctx.Err() == nil {
 		if text, err := os.ReadFile(record); err == nil && bytes.Count(text, []byte("\n")) >= lines {
@@ -157,7 +157,7 @@ func (c tool) compare(t *table, dir string, saw *truth, count int) error {
 		return err
 	}
 	var records []referee.Request
-	for _, r := range saw.records { // a tool's own probes are no load
+	for _, r := range saw.records { // a tool's own probes are not load
 		if r.Output == outageTokens {
 			records = append(records, r)
 		}
@@ -186,7 +186,7 @@ func (c tool) compare(t *table, dir string, saw *truth, count int) error {
 	return nil
 }
 
-// claims reads what a tool says of each request.
+// claims reads what a tool reports about each request.
 func (c tool) claims(dir string, j *referee.Judgement, records []referee.Request) (said referee.Percentiles, own float64, err error) {
 	file, err := os.Open(filepath.Join(dir, c.export))
 	if err != nil {
@@ -209,23 +209,23 @@ func (c tool) claims(dir string, j *referee.Judgement, records []referee.Request
 	return said, own, errors.New(c.export + " tells of no latency")
 }
 
-// wrk2Calibrates is how long wrk2 throws away what it measures.
+// wrk2Calibrates is the time at the start for which wrk2 discards its measurements.
 const wrk2Calibrates = 11 * time.Second
 
 // outageTokens is the length of each reply.
 const outageTokens = 20
 
-// tool is a program that sends requests at a rate, and says how long they took.
+// tool is a program that sends requests at a rate, and reports how long they took.
 type tool struct {
 	label   string
 	program string // of peers.sh; "": ours
 	files   map[string]string
 	env     []string
 	command string // for a shell, in the run's folder
-	export  string // the file in which it tells of its requests
-	// says reads the latency from a file that has no single requests; nil: the referee reads the file.
+	export  string // the file with its report of the requests
+	// says reads the latency from a file without single requests; nil: the referee reads the file.
 	says  func(text string) (referee.Percentiles, error)
-	tells func(dir string) string // what it says of its own run; nil: nothing
+	tells func(dir string) string // what it reports about its own run; nil: nothing
 	warm  time.Duration           // of requests before those that it counts
 }
 

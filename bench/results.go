@@ -149,8 +149,8 @@ func (r *results) markdown() string {
 	for _, fact := range r.Facts {
 		fmt.Fprintf(&b, "| %s | %s |\n", fact[0], fact[1])
 	}
-	b.WriteString("\nA cell is the median of the rounds, with the least and the greatest. Contenders take turns within a round. Engine and client have\none core each, the same for all, and each run has a new engine, whose own record is the truth.\n")
-	b.WriteString("Each table says when it was measured: a run of some scenarios leaves those of the others.\n")
+	b.WriteString("\nA cell is the median of the rounds, with minimum and maximum. Contenders take turns within a round. Engine and client have\none core each, the same for all, and each run has a new engine, whose own record is the truth.\n")
+	b.WriteString("Each table says when it was measured: a run of some scenarios does not change the tables of the others.\n")
 	for _, s := range scenarios {
 		var own strings.Builder
 		for _, t := range r.Tables {

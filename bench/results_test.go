@@ -73,7 +73,7 @@ func TestResults(t *testing.T) {
 	}
 }
 
-// TestWrk2: the percentiles that wrk2 prints, which is all that it says.
+// TestWrk2: the percentiles that wrk2 prints; it prints nothing else.
 func TestWrk2(t *testing.T) {
 	text := "  Latency Distribution (HdrHistogram - Recorded Latency)\n 50.000%  842.00us\n 75.000%    1.20ms\n 90.000%  211.46ms\n 99.000%    1.18s \n 99.900%    1.21s \n100.000%    1.02m \n"
 	got, err := readWrk2(text)

@@ -67,7 +67,7 @@ func (o *outcome) cells() []cell {
 		word("verdict", o.report.verdict))
 }
 
-const streamColumns = "`gap error`: what a client says of a gap between two chunks less what the engine's record says, gap by gap. `TTFT error`: ours,\n" +
+const streamColumns = "`gap error`: a gap between two chunks as a client reports it, minus the gap in the engine's record, gap by gap. `TTFT error`: ours,\n" +
 	"from the wire (peers: from their call), less the engine's first write minus its receipt of the request's last byte. `coalesced`: gaps\n" +
 	"that a client could not tell apart. CPU from the first request to the last token. A peer's RSS is summed over its processes.\n"
 
@@ -94,7 +94,7 @@ func streams(ctx context.Context, b *bench) error {
 		}
 		t := b.table(fmt.Sprintf("%d streams of 50 tokens/s%s", l.streams, beside), streamColumns+
 			"All telemetry: a span with an event per token for each request, and metrics, over OTLP to a sink on the engine's core.\n"+
-			"`reasons`: what made a verdict worse than valid. A busy loop makes hiccups, of which the verdict tells; all else would be our own doing.")
+			"`reasons`: what made a verdict worse than valid. A busy loop makes hiccups, which the verdict reports; any other reason would be our own fault.")
 		b.turns(ctx, t, clients, func(c client, round int) error {
 			var o *outcome
 			err := b.beside(ctx, l.busy, func() (err error) {
@@ -118,7 +118,7 @@ func streams(ctx context.Context, b *bench) error {
 			}
 		}
 		t.aim("all telemetry: no round is worse than valid by our own doing", worst == 0, worst)
-		if l.busy { // a processor that others have cannot be used in time by any client
+		if l.busy { // no client can respond in time on a processor that others occupy
 			ours, floors := t.median(full.label, "coalesced %"), t.median(stampedFloor.name(), "coalesced %")
 			t.aim("all telemetry: at most 1.1× as many gaps as at the floor, and one in a hundred, cannot be told apart", ours <= 1.1*floors+1, ours, floors)
 		}
@@ -132,9 +132,9 @@ func streams(ctx context.Context, b *bench) error {
 // pythonColumns explains the columns that the table has in addition to streamColumns. Python clients delay as much work as they can until a
 // stream is over, so CPU while streaming makes them look better than they are.
 const pythonColumns = "`TTFT, ITL off`: by how much the worst of TTFT p50 and p99, ITL p50 and p99 (ITL as the mean gap of a request, which every one\n" +
-	"of them reports) leaves the engine's own. `first request`: from the start of the program to its first request at the engine.\n" +
+	"of them reports) differs from the engine's own. `first request`: from the start of the program to its first request at the engine.\n" +
 	"`all CPU`: of the whole run, start and end of the program included. `one token more`: what a token adds to all CPU after the first\n" +
-	"request, from this run and one with a tenth of the tokens: it knows neither the start nor when work is done."
+	"request, from this run and one with a tenth of the tokens: it does not depend on the start, or on when work is done."
 
 // pythonStreams compares the agent with the Python peers at rates that these can sustain.
 func pythonStreams(ctx context.Context, b *bench) error {

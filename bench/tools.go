@@ -16,9 +16,9 @@ import (
 	"github.com/moonloop/moonloop/study/referee"
 )
 
-// tools are the programs that send at a rate, as their documentation has it: with connections, users or workers for three times the requests
-// that are open at once while the engine answers. In their commands stand {url} of the engine, {dir} of the run, {peers} and {moonloop} for
-// where the programs are, {model}, {rate}, {count} and {lasts} of the load.
+// tools are the programs that send at a rate, used as documented: with connections, users or workers for three times the requests that are
+// open at once while the engine answers. Their commands have placeholders: {url} of the engine, {dir} of the run, {peers} and {moonloop}
+// for the programs' paths, and {model}, {rate}, {count} and {lasts} of the load.
 var tools = []tool{
 	{
 		label:   "moonloop",
@@ -57,7 +57,7 @@ export default function () { http.post('{url}/v1/completions', '{body}', { heade
 		command: "{peers}/bin/k6 run --quiet --summary-mode disabled --address '' --out csv=k6.csv script.js",
 		tells: func(dir string) string {
 			if n := strings.Count(content(filepath.Join(dir, "k6.csv")), "\ndropped_iterations,"); n > 0 {
-				return "dropped iterations" // their number differs from round to round, and stands in `not sent`
+				return "dropped iterations" // their number differs from round to round, and is in `not sent`
 			}
 			return "–"
 		},
@@ -103,7 +103,7 @@ storage: {local_storage: {path: report}}
 	},
 }
 
-// oha has each of its connections wait for a reply before it takes the next request of the rate.
+// Each connection of oha waits for a reply before it sends the next request of the rate.
 func oha(label, flag string) tool {
 	return tool{
 		label: label, program: "oha", export: "oha.csv", files: map[string]string{"body.json": "{body}"},
@@ -114,7 +114,7 @@ func oha(label, flag string) tool {
 
 var wrk2Line = regexp.MustCompile(`(?m)^\s*([\d.]+)%\s+([\d.]+)(us|ms|s|m)\s*$`)
 
-// readWrk2 reads the table of percentiles, which is all that wrk2 says.
+// readWrk2 reads the table of percentiles, which is all that wrk2 reports.
 func readWrk2(text string) (p referee.Percentiles, err error) {
 	found := 0
 	for _, m := range wrk2Line.FindAllStringSubmatch(text, -1) {

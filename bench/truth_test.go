@@ -51,7 +51,7 @@ func TestTruth(t *testing.T) {
 		got, want []float64
 	}{
 		{"TTFT: from the body's end to the first write with a token", saw.ttfts(), []float64{10, 20}},
-		{"gaps: writes without tokens are none", saw.gaps(), []float64{20, 30, 30}},
+		{"gaps: writes without tokens do not count", saw.gaps(), []float64{20, 30, 30}},
 		{"mean gaps", saw.itls(), []float64{20, 30}},
 		{"tokens, rate, most open", []float64{float64(saw.tokens()), saw.peakRate(), float64(saw.mostOpen())}, []float64{5, 5, 2}},
 	} {
@@ -60,7 +60,7 @@ func TestTruth(t *testing.T) {
 		}
 	}
 	if _, err := readTruth(filepath.Join(t.TempDir(), "none")); err == nil {
-		t.Error("no file is no error")
+		t.Error("a missing file is accepted")
 	}
 }
 
@@ -109,7 +109,7 @@ func TestPeerReports(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := p.read(dir, makeTruth(t)); err == nil {
-				t.Errorf("%s: %q is no error", p.program, text)
+				t.Errorf("%s: %q is accepted", p.program, text)
 			}
 		}
 	}

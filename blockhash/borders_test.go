@@ -80,7 +80,7 @@ func TestBlocksRefuses(t *testing.T) {
 	}
 }
 
-// TestBlocksByEnds: what is said about the ends is what counts, and beyond them the tail.
+// TestBlocksByEnds: the given ends determine the borders, and after the last one the tail does.
 func TestBlocksByEnds(t *testing.T) {
 	for _, c := range []struct {
 		reason string

@@ -44,8 +44,8 @@ func randomMessages(r *rand.Rand, n int) []message {
 	return messages
 }
 
-// TestEndsTellSharedMessages: two prompts have as many ends in common as they have messages in common from the start, and none
-// beyond, whatever cells do.
+// TestEndsTellSharedMessages: two prompts have as many ends in common as they share messages from the start, and no more, whatever their
+// cells are.
 func TestEndsTellSharedMessages(t *testing.T) {
 	h := testHasher(t)
 	r := rand.New(rand.NewPCG(3, 3))
@@ -72,8 +72,8 @@ func TestEndsTellSharedMessages(t *testing.T) {
 	}
 }
 
-// TestReplyIsTheNextPrompts: the end of a reply is the one that it has in the prompt of the next turn, and the chain taken before is
-// what it was.
+// TestReplyIsTheNextPrompts: the end of a reply equals its end in the prompt of the next turn, and the chain computed before does not
+// change.
 func TestReplyIsTheNextPrompts(t *testing.T) {
 	h := testHasher(t)
 	r := rand.New(rand.NewPCG(4, 4))
@@ -104,7 +104,7 @@ func TestReplyIsTheNextPrompts(t *testing.T) {
 	}
 }
 
-// TestEndsAreBounded: the first ends are kept, and none where its place does not fit.
+// TestEndsAreBounded: the first ends are kept, and none whose position does not fit.
 func TestEndsAreBounded(t *testing.T) {
 	h := testHasher(t)
 	h.Reset()
@@ -152,7 +152,7 @@ func TestEndsInBinary(t *testing.T) {
 	}
 }
 
-// TestEndsRefused: ends that no hasher made of the text are an error, and cost the chain nothing.
+// TestEndsRefused: ends that no hasher made from the text are an error, and leave the chain unchanged.
 func TestEndsRefused(t *testing.T) {
 	h := testHasher(t)
 	good := hash(h, []message{{"user", strings.Repeat("x", 122)}, {"assistant", "two"}, {"user", "three"}})
@@ -178,7 +178,7 @@ func TestEndsRefused(t *testing.T) {
 		}
 		read := good
 		read.Ends = slices.Clone(good.Ends)
-		if reason != "beyond the length of any text" { // which 32 bits do not hold
+		if reason != "beyond the length of any text" { // which does not fit 32 bits
 			if err := read.UnmarshalEnds(data); !errors.Is(err, blockhash.ErrLength) || !slices.Equal(read.Ends, good.Ends) {
 				t.Errorf("%s: read with error %v as %v", reason, err, read.Ends)
 			}
@@ -199,7 +199,7 @@ func TestEndsRefused(t *testing.T) {
 	}
 }
 
-// FuzzEnds: whatever stands in the attribute is refused or comes out again as it was.
+// FuzzEnds: any value of the attribute is refused, or encodes to itself.
 func FuzzEnds(f *testing.F) {
 	h := testHasher(f)
 	chain := hash(h, randomMessages(rand.New(rand.NewPCG(6, 6)), 6))

@@ -11,7 +11,7 @@ import (
 	"github.com/moonloop/moonloop/blockhash"
 )
 
-// Two prompts that begin alike have equal values as far as they do, and nothing else can be told from them.
+// Two prompts with the same beginning have equal values for it, and the values tell nothing else.
 func ExampleHasher() {
 	key, err := blockhash.NewKey([]byte(strings.Repeat("a secret of all collectors. ", 2)))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/moonloop/moonloop/blockhash"
 )
 
-// FuzzCells: whatever stands in the attribute is refused or comes out again as it was.
+// FuzzCells: any value of the attribute is refused, or encodes to itself.
 func FuzzCells(f *testing.F) {
 	h := testHasher(f)
 	for _, text := range []string{"", "hello", string(make([]byte, 128)), string(make([]byte, 1000))} {
@@ -27,14 +27,14 @@ func FuzzCells(f *testing.F) {
 		if again, err := c.AppendBinary(nil); err != nil || !bytes.Equal(again, data) {
 			t.Errorf("%x was read and written as %x, error %v", data, again, err)
 		}
-		// Cells that no hasher made: any ids will do, as many as there are blocks.
+		// Cells that no hasher made give arbitrary ids, but as many as there are blocks.
 		if ids, err := c.Blocks(nil, make([]int64, len(c.Cells)/2), 5000, 512); err != nil || len(ids) != 10 {
 			t.Errorf("%d ids, error %v; want 10", len(ids), err)
 		}
 	})
 }
 
-// FuzzBlocks lays blocks by ends that fit or not, and checks each row: as many ids as blocks, none twice.
+// FuzzBlocks lays blocks with ends that fit or not, and checks each row: as many ids as blocks, without duplicates.
 func FuzzBlocks(f *testing.F) {
 	f.Add([]byte("hello, world; hello again"), uint16(16), uint16(40))
 	f.Add(bytes.Repeat([]byte{0, 1, 255, 7}, 30), uint16(1), uint16(3000))

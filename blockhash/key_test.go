@@ -41,12 +41,12 @@ func TestKeyKeepsACopy(t *testing.T) {
 	}
 }
 
-// TestKeyIsNeverPrinted formats, marshals and logs a key, and structs that hold one, in every way that somebody might.
+// TestKeyIsNeverPrinted formats, marshals and logs a key, and structs that contain one, in every possible way.
 func TestKeyIsNeverPrinted(t *testing.T) {
 	secret := []byte("correct horse battery staple, and some more")
 	key := newKey(t, secret)
 	type exported struct{ Key blockhash.Key }
-	type unexported struct{ key blockhash.Key } // fmt calls no methods on what is in here
+	type unexported struct{ key blockhash.Key } // fmt calls no methods on fields of this
 	holders := []any{key, &key, exported{key}, &exported{key}, unexported{key}, &unexported{key}, []blockhash.Key{key}, map[string]any{"k": key}}
 	var out bytes.Buffer
 	for _, holder := range holders {

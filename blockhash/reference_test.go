@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// The package a second time, written from the package comment alone: whole prompts at once, no running state, XXH64 and
-// HMAC by their definitions. Vectors that only one implementation agrees with prove nothing.
+// A second implementation of the package, written from the package comment alone: whole prompts at once, without running state, XXH64 and
+// HMAC by their definitions. Test vectors prove nothing if only one implementation agrees with them.
 
 type reference struct {
 	key    []byte
@@ -114,7 +114,7 @@ func (r reference) engine(hashes []uint64, from, to int, tokens int64, span stri
 	return ids
 }
 
-// referenceWords writes words as bytes, lowest first.
+// referenceWords writes words as bytes, in little-endian order.
 func referenceWords(words []uint64) (out []byte) {
 	for _, word := range words {
 		for range 8 {
@@ -125,7 +125,7 @@ func referenceWords(words []uint64) (out []byte) {
 	return out
 }
 
-// referenceLay lays borders over a prompt that is the first of its kind, where everything is a ratio of the whole.
+// referenceLay lays borders over a prompt without predecessors, where every position is a ratio of the whole.
 func referenceLay(cells []uint64, tail uint64, bytes int, tokens int64, size int) (ids []uint64) {
 	used := map[int]bool{}
 	for i := 0; int64(i)*int64(size) < tokens; i++ {
@@ -190,7 +190,7 @@ func referenceXXH64(seed uint64, input []byte) uint64 {
 	return acc ^ acc>>32
 }
 
-// TestReferenceXXH64 holds the second implementation to published values of XXH64.
+// TestReferenceXXH64 checks the second implementation against published values of XXH64.
 func TestReferenceXXH64(t *testing.T) {
 	for text, want := range map[string]uint64{
 		"":    0xef46db3751d8e999,

@@ -39,8 +39,7 @@ func common[T comparable](a, b []T) (n int) {
 	return n
 }
 
-// TestCellsTellSharedPrefixes: texts have as many leading cells in common as their shared beginning has full cells, and
-// no others.
+// TestCellsTellSharedPrefixes: texts have as many leading cells in common as their shared beginning has full cells, and no others.
 func TestCellsTellSharedPrefixes(t *testing.T) {
 	h := testHasher(t)
 	r := rand.New(rand.NewPCG(1, 1))
@@ -74,7 +73,7 @@ func TestTailIsNoCell(t *testing.T) {
 	}
 }
 
-// TestKeysAndDomainsShareNothing compares all values of one prompt under keys and domains that differ.
+// TestKeysAndDomainsShareNothing compares all values of one prompt under different keys and domains.
 func TestKeysAndDomainsShareNothing(t *testing.T) {
 	text := strings.Repeat("the same text everywhere ", 100)
 	tokens := []uint32{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}
@@ -165,7 +164,7 @@ func TestChainInBetween(t *testing.T) {
 	}
 }
 
-// TestTextBeyondTheLastCell: memory is bounded by MaxCells, and yet texts that differ after that are told apart.
+// TestTextBeyondTheLastCell: MaxCells bounds memory, but texts that differ after that are still distinguished.
 func TestTextBeyondTheLastCell(t *testing.T) {
 	const full = blockhash.MaxCells * blockhash.CellSize
 	h := testHasher(t)

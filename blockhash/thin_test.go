@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/blockhash"
 )
 
-// TestKeptEnds: ends that are kept are in order, as many as may be, and of what matters first.
+// TestKeptEnds: the kept ends are in order, as many as allowed, and the most important ones first.
 func TestKeptEnds(t *testing.T) {
 	h := testHasher(t)
 	short := func(roles ...string) (messages []message) {

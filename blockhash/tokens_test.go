@@ -55,7 +55,7 @@ func TestPartialBlockHasItsLength(t *testing.T) {
 	}
 }
 
-// TestTokensAppend: ids go behind what is there, and a text that is being hashed stays as it is.
+// TestTokensAppend: ids are appended, and a text that is being hashed does not change.
 func TestTokensAppend(t *testing.T) {
 	h := testHasher(t)
 	want := chainOf(h, "hello, world")
@@ -76,8 +76,8 @@ func TestTokensAppend(t *testing.T) {
 	}
 }
 
-// TestReblockAgreesWithTokens hashes prompts in small blocks as an engine does and compares the structure of what is made
-// of these with that of large blocks of the tokens themselves.
+// TestReblockAgreesWithTokens hashes prompts in small blocks, as an engine does, makes large blocks of them, and compares their structure
+// with that of large blocks of the tokens.
 func TestReblockAgreesWithTokens(t *testing.T) {
 	engine, ours := newHasher(t, testKey(t), blockhash.Domain("some engine")), testHasher(t)
 	r := rand.New(rand.NewPCG(5, 5))
@@ -123,7 +123,7 @@ func TestReblockPicks(t *testing.T) {
 		reason string
 		n, to  int
 		tokens int64
-		want   []int // indices into hashes; -1 is none of them
+		want   []int // indices into hashes; -1 means none of them
 	}{
 		{"every second", 4, 32, 64, []int{1, 3}},
 		{"and the last one if there is a rest", 5, 32, 80, []int{1, 3, 4}},
@@ -154,7 +154,7 @@ func TestReblockPicks(t *testing.T) {
 	}
 }
 
-// TestMintedIDs: an id in place of a hash that the engine dropped belongs to one request and is the same each time.
+// TestMintedIDs: an id that replaces a hash dropped by the engine belongs to one request, and is the same each time.
 func TestMintedIDs(t *testing.T) {
 	h := testHasher(t)
 	mint := func(hash uint64, tokens int64, span string) uint64 {

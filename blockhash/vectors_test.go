@@ -55,7 +55,7 @@ type textVector struct {
 	Attr     string      `json:"mooncake_cells"` // hex
 	Ends     []endVector `json:"ends"`           // of the messages
 	EndsAttr string      `json:"mooncake_cells_ends"`
-	Reply    string      `json:"reply"` // a text of the assistant behind the messages
+	Reply    string      `json:"reply"` // a text of the assistant after the messages
 	ReplyEnd endVector   `json:"reply_end"`
 	EndAttr  string      `json:"mooncake_cells_reply"`
 	Lay      []layCase   `json:"lay"` // with the tokens spread evenly over the text: cell j ends after floor(128(j+1)·tokens/bytes)
@@ -92,7 +92,7 @@ type engineCase struct {
 	IDs    []string `json:"ids"`
 }
 
-// valueVector is a value in each of its forms. Hashes do not come near the ends of the range, encodings must.
+// valueVector is a value in each of its forms. Hashes rarely come near the ends of the range; encodings must handle them.
 type valueVector struct {
 	Unsigned string `json:"unsigned"`
 	OTLPInt  string `json:"otlp_int"`      // the element of mooncake.hash_ids, in decimal
@@ -125,7 +125,7 @@ func TestVectors(t *testing.T) {
 	checkVectors(t, committed)
 }
 
-// makeVectors fills the vectors by the package.
+// makeVectors computes the vectors with the package.
 func makeVectors(t *testing.T) vectors {
 	t.Helper()
 	short, long := make([]byte, 32), make([]byte, 100) // 100 bytes are more than HMAC takes unhashed
@@ -258,7 +258,7 @@ func makeVectors(t *testing.T) vectors {
 	return v
 }
 
-// checkVectors holds the vectors to the second implementation.
+// checkVectors compares the vectors with the second implementation.
 func checkVectors(t *testing.T, v vectors) {
 	t.Helper()
 	high := false // values that do not fit a signed integer are covered

@@ -38,8 +38,8 @@ func mix(state *uint64) uint64 {
 	return z ^ z>>31
 }
 
-// day returns the records of the i-th request of a long day: of ten requests three have hashes of the engine, three text (a
-// system prompt and something new), three only usage, two of them below a link with a session; one is a row of a replay.
+// day returns the records of the i-th request of a long day. Of ten requests, three have hashes of the engine, three have text (a system
+// prompt and something new), three have only usage (two of them below a link with a session), and one is a row of a replay.
 func day(i uint64, r *journal.Inference, l *journal.Link, state *uint64) (linked bool) {
 	ids, cells := r.HashIDs[:0], r.Chain.Cells[:0]
 	*r = journal.Inference{
@@ -196,7 +196,7 @@ func TestAcceptanceCompileTenMillion(t *testing.T) {
 	}
 }
 
-// memoryLimit is what the package comment states, in bytes, for a number of distinct ids.
+// memoryLimit is the bound from the package comment, in bytes, for a number of distinct ids.
 func memoryLimit(memory int, ids uint64) int64 {
 	return int64(float64(memory+(64<<20)+min(idBytes*int(ids), 1200<<20)) * 1.25)
 }
@@ -239,7 +239,7 @@ func compileDay(t *testing.T, dir string) {
 	fmt.Printf("%6.1f s done\nRESULT %s\n", time.Since(began).Seconds(), b)
 }
 
-// tenMillion is what the process that compiles says.
+// tenMillion is what the compiling process reports.
 type tenMillion struct {
 	Result
 	IDs uint64 // distinct ones, of all traces

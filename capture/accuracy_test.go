@@ -29,7 +29,7 @@ func (c cache) serve(ids []uint64) (shared int) {
 	return shared
 }
 
-// accuracy is how far blocks by text are from blocks by tokens.
+// accuracy is the difference between blocks by text and blocks by tokens.
 type accuracy struct {
 	requests, blocks       int
 	same, sum, worst       int // requests with the same number of shared blocks; sum and maximum of the differences
@@ -61,8 +61,8 @@ func (a *accuracy) String() string {
 		a.requests, a.samePercent(), float64(a.sum)/float64(a.requests), a.worst, 100*float64(a.exactShared)/float64(a.blocks), a.hitError())
 }
 
-// TestTextIdentity compiles conversations of which every token is known, and compares what their rows share with what
-// exact blocks of 512 tokens share. The bounds are those of measurements on five real vocabularies.
+// TestTextIdentity compiles conversations in which every token is known, and compares what their rows share with what exact blocks of 512
+// tokens share. The bounds come from measurements on five real vocabularies.
 func TestTextIdentity(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	exact := newHasher(t, func(blockhash.Key) string { return blockhash.Domain("tokens", "test") })
@@ -79,7 +79,7 @@ func TestTextIdentity(t *testing.T) {
 	model := func(s string) func(*journal.Inference) { return func(r *journal.Inference) { r.Model = name(t, s) } }
 	for seed := range uint64(12) {
 		chats := conversations(seed+1, 120)
-		// Ways in which text and usage come.
+		// Combinations of text and usage in telemetry.
 		var one, two, logged, cut []journal.Record
 		for i, c := range chats {
 			trace, ms := uint64(i+1), int64(i)
@@ -123,7 +123,7 @@ func TestTextIdentity(t *testing.T) {
 			byTokens, byText := cache{}, cache{}
 			for i, c := range chats {
 				ids := exact.Tokens(nil, c.tokens, mooncake.BlockSize)
-				if len(ids) != len(rows[i].HashIDs) && rows[i].HashIDs != nil { // nil where no block of a beginning is known
+				if len(ids) != len(rows[i].HashIDs) && rows[i].HashIDs != nil { // nil if no block of a beginning is known
 					t.Fatalf("%d blocks by tokens and %d by text", len(ids), len(rows[i].HashIDs))
 				}
 				want, got := byTokens.serve(ids), byText.serve(rows[i].HashIDs)

@@ -7,11 +7,11 @@ package capture
 // in one trace are called a turn here. The rules are:
 //
 //   - A turn follows another one if that had ended, with all its spans, when the first of its own began. So turns that overlap, as those
-//     of two helpers, are branches. Of a turn's predecessors only those are followed that no other one follows.
-//   - The first requests of a turn wait for those requests of the turns before that no other one of their trace waits for. What says so is
-//     the session and the order of times alone.
-//   - The id of a tool call says more: a request whose prompt ends with the result of a call in another trace follows the request that
-//     made it. It then waits for no others of other traces: with each request in a trace of its own, order alone may be by chance.
+//     of two helpers, are branches. A turn follows only those of its predecessors that no other predecessor follows.
+//   - The first requests of a turn wait for those requests of the turns before that no other one of their trace waits for. Only the session
+//     and the order of times show this.
+//   - The id of a tool call shows more: a request whose prompt ends with the result of a call in another trace follows the request that
+//     made it. It then waits for no others of other traces: if each request has its own trace, order alone may be chance.
 //   - Sessions in which no agent acts keep to their delays, unless all graphs are wanted.
 
 import (

@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// turnAt is an agent's turn in a trace of its own: one request, within the agent's span by this many ms.
+// turnAt is an agent's turn in a trace of its own: one request, this many ms within the agent's span.
 func turnAt(trace, span uint64, s journal.Session, from, to int64, change ...func(*journal.Inference)) []journal.Record {
 	agent := acts(journal.Agent, trace, 100+span, 0, from-5, to+5)
 	agent.Session = s
@@ -26,7 +26,7 @@ func together(parts ...[]journal.Record) (all []journal.Record) {
 	return all
 }
 
-// TestAcrossTraces: who follows whom in a session whose turns have OTel traces of their own.
+// TestAcrossTraces: which request follows which in a session whose turns have OTel traces of their own.
 func TestAcrossTraces(t *testing.T) {
 	type counts = map[string]any
 	const s, other = journal.Session(5), journal.Session(6)
@@ -145,7 +145,7 @@ func TestAcrossTraces(t *testing.T) {
 			counts{"edges_added": 1., "edges_agreed": 1.},
 		},
 		{
-			"what is no row is passed over",
+			"requests that are not rows are passed over",
 			Options{},
 			[]journal.Record{
 				acts(journal.Agent, 1, 100, 0, 0, 100), asked(1, 1, 100, 5, 10, in), asked(1, 2, 100, 20, 90, in, noTokens),
@@ -196,7 +196,7 @@ func TestAcrossTraces(t *testing.T) {
 	}
 }
 
-// TestAcrossTracesIsPure: the order of records, and what is in memory, change nothing.
+// TestAcrossTracesIsPure: neither the order of records nor the memory limit changes the result.
 func TestAcrossTracesIsPure(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var records []journal.Record
@@ -210,7 +210,7 @@ func TestAcrossTracesIsPure(t *testing.T) {
 		seen[r.RequestID] = true
 		for _, id := range r.WaitFor {
 			if !seen[id] || len(r.WaitFor) > maxFan {
-				t.Fatalf("a row waits for %s, which is no row before it, or for too many", id)
+				t.Fatalf("a row waits for %s, which is not a row before it, or for too many", id)
 			}
 		}
 	}
@@ -222,7 +222,7 @@ func TestAcrossTracesIsPure(t *testing.T) {
 	}
 }
 
-// TestManyTurns: a session of thousands of turns, all side by side or one after the other, costs no more than what is remembered of it.
+// TestManyTurns: a session of thousands of turns, all concurrent or one after the other, costs only what is remembered of it.
 func TestManyTurns(t *testing.T) {
 	const n = 5000
 	for name, step := range map[string]int64{"side by side": 0, "one after the other": 30} {

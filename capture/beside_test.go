@@ -12,13 +12,13 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// beside returns the options of one journal among those that were written before and after it.
+// beside returns the options for one journal among those that were written before and after it.
 func beside(o Options, before, after []byte) Options {
 	o.Before, o.After = []Source{buffer("before", before)}, []Source{buffer("after", after)}
 	return o
 }
 
-// TestBesideCompletes: what stands in a journal beside the compiled one completes its requests, and is no row, whatever it is.
+// TestBesideCompletes: records of a journal next to the compiled one complete its requests, and never become rows.
 func TestBesideCompletes(t *testing.T) {
 	client := call(1, 1, 0, 0, noTokens, inSession(5))
 	gateway := call(2, 2, 1, 0)
@@ -67,8 +67,8 @@ func TestBesideCompletes(t *testing.T) {
 	}
 }
 
-// TestBesideIsExact deals requests of two spans, and some records twice, to three journals. Each request is a row of exactly one of
-// them, with what the spans above it know, and all rows are those of the three together.
+// TestBesideIsExact deals requests of two spans, and some records twice, to three journals. Each request is a row of exactly one journal,
+// with the facts from the spans above it, and together the rows are those of the three journals compiled together.
 func TestBesideIsExact(t *testing.T) {
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))

@@ -13,13 +13,13 @@ import (
 	"github.com/moonloop/moonloop/blockhash"
 )
 
-// prompt is one of a tree of marks.
+// prompt is a prompt with a tree of marks.
 type prompt struct {
 	marks []uint64
 	laid
 }
 
-// placed is where the marks of a prompt are: after so many tokens, and had first by that prompt.
+// placed is the position of the marks of a prompt: after this many tokens, and first had by that prompt.
 type placed struct {
 	ends  []int64
 	first []int64
@@ -71,8 +71,7 @@ func layAll(t *testing.T, prompts []prompt) []placed {
 	return out
 }
 
-// layInTurn is the same by definition: anchors one after another, the least first, each mark where the first anchor behind it
-// puts it.
+// layInTurn does the same by definition: anchors one after another, the least first, each mark where the first anchor after it puts it.
 func layInTurn(prompts []prompt) []placed {
 	type end struct {
 		anchor
@@ -128,10 +127,10 @@ func layInTurn(prompts []prompt) []placed {
 func TestBordersAreThoseOfTheLeastAnchor(t *testing.T) {
 	rng := rand.New(rand.NewPCG(2, 3))
 	for round := range 1000 {
-		// Paths in a tree whose branches have few children: a mark's value is its path, and its place follows from that.
+		// Paths in a tree whose branches have few children: the value of a mark is its path, which determines its position.
 		var prompts []prompt
 		came := rng.Perm(40)
-		tokens := map[uint64]int64{} // of a reply: the same in whichever prompt it stands
+		tokens := map[uint64]int64{} // of a reply: the same in every prompt that contains it
 		for i := range 1 + rng.IntN(30) {
 			p := prompt{}
 			path, place := uint64(1), int64(0)

@@ -12,8 +12,8 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// TestClasses: a row has the class and the priority of its span, else those of the nearest one above it, whatever that is, or of the client's
-// span of the same request. A replay's row has those that were sent.
+// TestClasses: a row has the class and the priority of its span, else those of the nearest span above it, of any kind, or of the client's
+// span of the same request. A row of a replay has those that were sent.
 func TestClasses(t *testing.T) {
 	of := func(class string, priority int64) func(*journal.Inference) {
 		return func(r *journal.Inference) {

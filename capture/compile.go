@@ -62,9 +62,9 @@ type compiler struct {
 	maxInput   int64   // tokens of a row of production
 
 	models    models
-	engines   engines           // what those of production say of their caches
-	followed  *sorter           // what rows share in the order of their engine, by arrival
-	exclusive map[producer]bool // whose counts exclude cached tokens, as shown by one of them
+	engines   engines           // the evidence of production's engines about their caches
+	followed  *sorter           // what rows share in their engine's order, by arrival
+	exclusive map[producer]bool // producers whose counts exclude cached tokens, as one of them shows
 	skewed    map[uint64]bool   // clocks that differ from that of a client
 
 	others map[exchange]*sorter // for shards, see shard.go

@@ -13,11 +13,11 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// FuzzCompile compiles records of any bytes, framed as a journal so that their sums are right, beside a small journal of
-// everything that is cut in two and damaged, in one order and the other, in memory and on disk.
+// FuzzCompile compiles arbitrary records, framed as a journal with valid checksums, next to a small journal of all kinds of records that
+// is cut in two and damaged, in both orders, in memory and on disk.
 func FuzzCompile(f *testing.F) {
 	whole := journalOf(traffic(f, 6)...)
-	const most = 1 << 10 // of the input: minimizing takes the square of it
+	const most = 1 << 10 // of the input: minimising takes time proportional to its square
 	pack := func(records ...journal.Record) (b []byte) {
 		for _, r := range records {
 			if p := journal.AppendRecord(nil, r); len(p) < 256 && len(b) < most/2 {
@@ -67,8 +67,8 @@ func FuzzCompile(f *testing.F) {
 	})
 }
 
-// FuzzDeal deals records to journals in any order, some of them to several, and compiles these to the same bytes as one journal
-// of all. Then one of the journals is cut: what is compiled is what the records give that were not in the part cut off.
+// FuzzDeal deals records to journals in any order, some of them to several, and compiles these to the same bytes as one journal with all
+// of them. Then one of the journals is cut: the result is that of the records outside the part cut off.
 func FuzzDeal(f *testing.F) {
 	records := traffic(f, 10)
 	frames := make([][]byte, len(records))

@@ -20,7 +20,7 @@ import (
 
 const production = "production"
 
-// line says what matters of a row: its span, timestamp, lengths and ids.
+// line has the relevant fields of a row: its span, timestamp, lengths and ids.
 func line(r *mooncake.Row) string {
 	return fmt.Sprintf("%d/%d %g %d %d %v", r.OTel.TraceID[15], r.OTel.SpanID[7], r.Timestamp.V, r.InputLength.V, r.OutputLength.V, r.HashIDs)
 }
@@ -37,7 +37,7 @@ func link(trace, span, parent uint64, s journal.Session) *journal.Link {
 	return &journal.Link{Span: ref(trace, span), Parent: sid(parent), Session: s}
 }
 
-// TestGroups is step 3: which spans become rows. The second half of a line is ids.
+// TestGroups tests step 3: which spans become rows. The second half of a line is ids.
 func TestGroups(t *testing.T) {
 	for _, c := range []struct {
 		why     string
@@ -151,7 +151,7 @@ func TestGroups(t *testing.T) {
 	}
 }
 
-// TestDedupe is step 2: which record of one span is taken.
+// TestDedupe tests step 2: which record of one span is used.
 func TestDedupe(t *testing.T) {
 	raw := call(1, 1, 0, 0, tokens(600, 1), cached(3), func(r *journal.Inference) { r.Model, r.Session = name(t, "m"), 4; r.Response = journal.ResponseOf("x") })
 	annotated := call(1, 1, 0, 0, tokens(700, 2), engine(5, 6))
@@ -170,7 +170,7 @@ func TestDedupe(t *testing.T) {
 		{"then more fields", []journal.Record{annotated, more}, 3, 0},
 		{"then smaller bytes", []journal.Record{twin, annotated}, 2, 0},
 		{"a link says less than anything", []journal.Record{link(1, 1, 0, 0), raw}, 1, 0},
-		{"an inference span is no content", []journal.Record{content, raw}, 1, 0},
+		{"an inference span is not content", []journal.Record{content, raw}, 1, 0},
 		{"delivered twice", []journal.Record{annotated, annotated}, 2, 1},
 	} {
 		for range 2 {
@@ -186,7 +186,7 @@ func TestDedupe(t *testing.T) {
 	}
 }
 
-// TestPartitions is step 1, and what is left out of replays.
+// TestPartitions tests step 1, and what is left out of replays.
 func TestPartitions(t *testing.T) {
 	warm := replayed(t, "b", 0, 30, 1, 0, 7)
 	warm.Warmup = true
@@ -194,7 +194,7 @@ func TestPartitions(t *testing.T) {
 	bad.Failed = true
 	records := []journal.Record{
 		call(1, 1, 0, 0),
-		// Run a: the rows come late, and one below a session's root; engine spans know of no run.
+		// Run a: the rows are late, and one is below a session's root; engine spans have no run id.
 		replayed(t, "a", 1, 20, 1, 0, 500, 501), call(20, 2, 1, 3), link(20, 3, 2, 0),
 		replayed(t, "a", 0, 21, 2, 1, 500, 600), link(21, 1, 0, 9), call(21, 3, 2, 3, response("x")),
 		call(20, 9, 77, 3), // its parent was never sent
@@ -253,7 +253,7 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// TestSessions is step 4 without content, laid by hand in blocks of 100 tokens.
+// TestSessions tests step 4 without content, with blocks of 100 tokens computed by hand.
 func TestSessions(t *testing.T) {
 	const s, other = journal.Session(0xabc), journal.Session(0xdef)
 	records := []journal.Record{
@@ -261,7 +261,7 @@ func TestSessions(t *testing.T) {
 		call(1, 3, 2, 0, tokens(250, 90)),                   // blocks 0 1 2; the last one holds 50
 		call(1, 4, 2, 1000, tokens(410, 90)),                // 0 1 shared; block 2 was full only with the output
 		call(1, 5, 2, 2000, tokens(600, 1), cached(310)),    // three blocks were cached
-		call(1, 6, 2, 2050, tokens(120, 1)),                 // the history was cut: its one full block; begins before the turn before ends
+		call(1, 6, 2, 2050, tokens(120, 1)),                 // the history was cut: its one full block; begins before the previous turn ends
 		call(2, 1, 0, 500, tokens(90, 5), inSession(other)), // less than a block
 		call(2, 2, 0, 3000, tokens(200, 5), inSession(other)),
 		call(3, 1, 0, 5000, tokens(100, 5)), // no session

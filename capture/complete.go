@@ -11,10 +11,9 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// A prompt of many short messages lists only some of the places where its messages end, and two prompts may list different
-// places: see [blockhash.Chain.KeptEnds]. If one prompt has a mark that another one with the same text lacks, their texts seem
-// to differ from there on. So, as a first step, prompts with a cell in common get all message ends in it that any of them
-// lists.
+// A prompt of many short messages lists only some of the places where its messages end, and two prompts may list different places: see
+// [blockhash.Chain.KeptEnds]. If one prompt has a mark that another one with the same text lacks, their texts seem to differ from there
+// on. So, as a first step, prompts with a cell in common get all message ends in it that any of them lists.
 //
 // Few cells need that. If prompts list the same ends, a cell is in only one place in the tree of marks. If not, the first cell
 // after the fork is in both branches, and later cells may be, too. So the first cells of all branches show which cells can be

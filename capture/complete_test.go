@@ -29,7 +29,7 @@ func (w *author) few() string {
 	return text + "."
 }
 
-// smallTalk returns the requests of n conversations of up to 40 turns in which everybody says some 30 bytes, mixed.
+// smallTalk returns the requests of n mixed conversations of up to 40 turns, in which each message has some 30 bytes.
 func smallTalk(seed uint64, n int) []chat {
 	w := newAuthor(seed)
 	greeting := w.text(300)
@@ -51,7 +51,8 @@ func smallTalk(seed uint64, n int) []chat {
 	return out
 }
 
-// manyTools returns the requests of n agents that have one task, and call 6 to 20 tools between two requests. Each answers in a few words.
+// manyTools returns the requests of n agents that have one task, and call 6 to 20 tools between two requests. Each tool answers in a few
+// words.
 func manyTools(seed uint64, n int) []chat {
 	w := newAuthor(seed)
 	system := w.text(1500)
@@ -76,8 +77,8 @@ func manyTools(seed uint64, n int) []chat {
 	return out
 }
 
-// edge makes records those that the receiver makes of the prompts, of which it keeps some of the ends of many short messages, or all of
-// them; without counts of cached tokens, so that text alone tells. It returns how many ends there were, and are.
+// edge makes the records that the receiver makes of the prompts. It keeps some of the ends of many short messages, or all of them. The
+// records have no counts of cached tokens, so that only text counts. It returns how many ends there were, and how many there are.
 func edge(records []journal.Record, kept bool) (were, are int) {
 	for _, r := range records {
 		r := r.(*journal.Inference)
@@ -91,7 +92,7 @@ func edge(records []journal.Record, kept bool) (were, are int) {
 	return were, are
 }
 
-// sampled returns one of three requests, as where telemetry is sampled.
+// sampled returns one of three requests, as if telemetry was sampled.
 func sampled(chats func(seed uint64, n int) []chat) func(seed uint64, n int) []chat {
 	return func(seed uint64, n int) (out []chat) {
 		w := newAuthor(seed)
@@ -104,15 +105,15 @@ func sampled(chats func(seed uint64, n int) []chat) func(seed uint64, n int) []c
 	}
 }
 
-// TestShortMessages: of many short messages few ends are recorded, and rows share as much as if all were: as an engine has it cached. Where
-// telemetry lacks requests, they share somewhat less.
+// TestShortMessages: if there are many short messages, few ends are recorded, but rows share as much as with all of them, and as an engine
+// has cached. If telemetry lacks requests, they share somewhat less.
 func TestShortMessages(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	for _, c := range []struct {
 		name  string
 		chats func(seed uint64, n int) []chat
 		most  float64 // of the ends that are kept
-		price float64 // points less than with all ends: where turns are missing in telemetry, their replies and borders are known to a cell
+		price float64 // points less than with all ends: if turns are missing in telemetry, their replies and borders are known only to a cell
 	}{
 		{"small talk", smallTalk, 0.25, 0.2},
 		{"small talk, sampled", sampled(smallTalk), 0.25, 5},

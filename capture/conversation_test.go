@@ -20,8 +20,8 @@ type chat struct {
 	tokens   []uint32
 }
 
-// tokenize appends the tokens of a message in a template with a header of 4 tokens and an end of 1. Bytes per token range
-// from 1 (rare signs) over 2 (digits, hex) and 3 (CJK, Cyrillic) to 5 and more (frequent words).
+// tokenize appends the tokens of a message in a template with a header of 4 tokens and an end of 1. Bytes per token range from 1 (rare
+// signs) over 2 (digits, hex) and 3 (CJK, Cyrillic) to 5 and more (frequent words).
 func tokenize(dst []uint32, role, text string) []uint32 {
 	dst = append(dst, 1, 2+uint32(len(role)), 3, 4)
 	for len(text) > 0 {
@@ -50,7 +50,7 @@ func tokenLength(text string) int {
 	n := letters(word)
 	switch {
 	case n > 0:
-		// A word is whole if it is frequent, which its own hash decides, else it falls apart into pieces of 2 to 5.
+		// A word is whole if it is frequent, which its hash decides; otherwise it is split into pieces of 2 to 5 bytes.
 		hash := fnv.New32a()
 		_, _ = hash.Write([]byte(word[:n]))
 		if sum := hash.Sum32(); n > 3 && sum%10 >= 7 {
@@ -73,18 +73,18 @@ func tokenLength(text string) int {
 	first, n := utf8.DecodeRuneInString(text)
 	if first < utf8.RuneSelf {
 		for n < len(text) && n < 3 && strings.IndexByte("\"'.,:;(){}=!\n", text[n]) >= 0 {
-			n++ // signs go together, as in ");" or "\": "
+			n++ // signs are joined, as in ");" or "\": "
 		}
 		return n
 	}
-	// Half of the pairs of letters beyond ASCII are a token.
+	// Half of the pairs of letters beyond ASCII are one token.
 	if second, m := utf8.DecodeRuneInString(text[n:]); m > 1 && (first+second)%2 == 0 {
 		return n + m
 	}
 	return n
 }
 
-// author makes up text of several kinds, deterministically.
+// author invents text of several kinds, deterministically.
 type author struct {
 	*rand.Rand
 	words []string

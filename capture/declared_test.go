@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// inOrder says which order a receiver was told for requests.
+// inOrder gives the order that a receiver was configured with for requests.
 func inOrder(records []journal.Record, order journal.PromptOrder) []journal.Record {
 	for _, r := range records {
 		r.(*journal.Inference).Order = order
@@ -20,7 +20,7 @@ func inOrder(records []journal.Record, order journal.PromptOrder) []journal.Reco
 	return records
 }
 
-// uncounted takes away what the engine had cached.
+// uncounted removes the counts of cached tokens.
 func uncounted(records []journal.Record) []journal.Record {
 	for _, r := range records {
 		r.(*journal.Inference).CachedTokens = mooncake.Opt[int64]{}
@@ -28,7 +28,7 @@ func uncounted(records []journal.Record) []journal.Record {
 	return records
 }
 
-// desks are conversations about two desks, each with a system text and tools of its own.
+// desks are conversations about two desks, each with its own system text and tools.
 func desks(seed uint64, n int, tools bool) (chats []chat) {
 	w := newAuthor(seed)
 	var heads [2][][2]string
@@ -49,8 +49,8 @@ func desks(seed uint64, n int, tools bool) (chats []chat) {
 	return chats
 }
 
-// TestDeclaredOrder: where the receiver was told the order of a model's template, a trace shares what it shares in that order, with no
-// count of cached tokens or with too few to tell.
+// TestDeclaredOrder: if the receiver is configured with the order of a model's template, a trace shares what it shares in that order, with
+// no count of cached tokens or too few to decide.
 func TestDeclaredOrder(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	for _, c := range []struct {
@@ -95,7 +95,7 @@ func TestDeclaredOrder(t *testing.T) {
 			}
 			points, within, told := off(c.order, FollowAuto)
 			t.Logf("%s, %d counts: %d requests, by the trace %+.2f points; within a block %.1f %%", c.why, counts, len(truth), points, within)
-			// Without a count nobody knows how many of the tokens of tools and system text are whose.
+			// Without a count, nobody knows how many of the tokens of tools and system text belong to which.
 			if most := map[bool]float64{true: 1, false: 6}[counts > 0]; points < -most || points > most || counts > 0 && within < 95 {
 				t.Errorf("%s, %d counts: %+.2f points, %.1f %% within a block: want %.0f points, and with counts 95 %%", c.why, counts, points, within, most)
 			}
@@ -129,8 +129,8 @@ func sharedWith(rows []*mooncake.Row, one, other func(*mooncake.Row) bool) (n in
 	return n
 }
 
-// TestDeclaredOrders: requests for one model that name two orders have nothing in common; those that name none are of the one order that
-// others of the model name.
+// TestDeclaredOrders: requests for one model that name two orders share nothing; those that name none have the one order that others of
+// the model name.
 func TestDeclaredOrders(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	half := func(rest journal.PromptOrder) []journal.Record {
@@ -167,7 +167,7 @@ func TestDeclaredOrders(t *testing.T) {
 	equal(t, "however they come", string(two[production]), string(again[production]))
 }
 
-// TestDeclaredWithoutEnds: of a text whose messages nobody tells apart no order but telemetry's can be made. It shares nothing.
+// TestDeclaredWithoutEnds: if the ends of messages are unknown, a text can only be read in telemetry's order. It shares nothing.
 func TestDeclaredWithoutEnds(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	records, _ := productionOf(t, h, desks(3, 6, false), 16, movedLast("system"))
@@ -182,7 +182,7 @@ func TestDeclaredWithoutEnds(t *testing.T) {
 	}
 }
 
-// TestDeclaredAbove: a request is of the order that the span of its client names, where the engine's own span is the one that is taken.
+// TestDeclaredAbove: a request has the order that the span of its client names, even if the engine's own span is used.
 func TestDeclaredAbove(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	records, _ := productionOf(t, h, desks(3, 6, false), 16, movedLast("system"))

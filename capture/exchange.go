@@ -58,11 +58,11 @@ func (s *sorter) leave(name string, most int) error {
 	tail = binary.LittleEndian.AppendUint32(tail, uint32(len(s.runs)))                       //nolint:gosec // few
 	tail = append(binary.LittleEndian.AppendUint32(tail, uint32(s.parts)), exchangeMagic...) //nolint:gosec // at most MaxShards
 	if _, err := s.file.Write(tail); err != nil {
-		return fmt.Errorf("what other shards need cannot be written: %w", err)
+		return fmt.Errorf("the data for other shards cannot be written: %w", err)
 	}
 	s.runs, s.count = nil, 0
 	if err := s.file.Keep(name); err != nil {
-		return fmt.Errorf("what other shards need cannot be written: %w", err)
+		return fmt.Errorf("the data for other shards cannot be written: %w", err)
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (s *sorter) leave(name string, most int) error {
 func (s *sorter) take(name string, from, to int) (before int64, err error) {
 	f, err := os.Open(name) //nolint:gosec // in the folder that the user names
 	if err != nil {
-		return 0, fmt.Errorf("what another shard left cannot be read: %w", err)
+		return 0, fmt.Errorf("the data of another shard cannot be read: %w", err)
 	}
 	kept := false
 	defer func() {
@@ -88,7 +88,7 @@ func (s *sorter) take(name string, from, to int) (before int64, err error) {
 	}
 	tail := make([]byte, exchangeTail)
 	if _, err := f.ReadAt(tail, size-int64(len(tail))); err != nil || string(tail[8:]) != exchangeMagic {
-		return 0, broken(errors.Join(err, errors.New("its end is not that of such a file")))
+		return 0, broken(errors.Join(err, errors.New("it does not end like a file of a shard")))
 	}
 	runs, parts := int(binary.LittleEndian.Uint32(tail)), int(binary.LittleEndian.Uint32(tail[4:]))
 	each := 8 + cutBytes*(parts+1)

@@ -15,8 +15,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// longTalks returns a journal of this many requests of conversations of this many turns each below 20 system prompts, whose borders are
-// aligned nowhere; without the ends of messages and replies, as before those were recorded, or with them.
+// longTalks returns a journal of this many requests of conversations of this many turns each, below 20 system prompts, whose borders are
+// never aligned; without the ends of messages and replies, as before these were recorded, or with them.
 func longTalks(t testing.TB, requests, turns int, ends bool) []byte {
 	t.Helper()
 	w := newAuthor(3)

@@ -27,7 +27,7 @@ func (s *rowsOnly) Write(row *mooncake.Row) error {
 func (s *rowsOnly) Commit(*mooncake.Meta) error { return nil }
 func (s *rowsOnly) Close() error                { return nil }
 
-// tokenCache is an engine's: to the token, and it forgets nothing. What was generated is in it but for its last token.
+// tokenCache is an engine's cache, exact to the token, which forgets nothing. It contains what was generated, except for its last token.
 type tokenCache struct{ children map[uint32]*tokenCache }
 
 func (c *tokenCache) serve(prompt, reply []uint32) (hit int) {
@@ -59,8 +59,8 @@ func fineIDs(row *mooncake.Row) (ids []uint64) {
 	return ids
 }
 
-// TestFineSharing compiles conversations with replies of which every token is known, and compares what rows share at 16 tokens a block,
-// with the replies in them, with what an engine would have cached.
+// TestFineSharing compiles conversations with replies in which every token is known. It compares what rows share at 16 tokens a block,
+// replies included, with what an engine would have cached.
 func TestFineSharing(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	for seed := range uint64(3) {
@@ -97,7 +97,7 @@ func TestFineSharing(t *testing.T) {
 			for _, id := range ids {
 				seen[id] = true
 			}
-			// As hash_ids say, too: they are shared exactly where the fine ids at their ends are.
+			// The same by hash_ids: they are shared exactly where the fine ids at their ends are.
 			for j, id := range row.HashIDs {
 				end := ids[min((j+1)*mooncake.BlockSize/FineBlockSize, len(ids))-1]
 				if known, ok := last[id]; ok && known != end {

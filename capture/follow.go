@@ -56,7 +56,7 @@ type modelEngine struct {
 	input, cached, predicted int64
 	foreign                  bool // more than a block was cached of a prompt that begins like no other one, in any order
 
-	order     journal.PromptOrder // the order that is followed because it was told or proved; empty: telemetry's
+	order     journal.PromptOrder // the order that is followed because it was stated or proved; empty: telemetry's
 	explained int64               // counts explained by the followed order, or by the one that was tried last
 	foretold  int64               // tokens that this order predicts
 	beyond    bool                // one count was more than this order explains
@@ -80,7 +80,7 @@ func (e *modelEngine) mayBe(o journal.PromptOrder) bool {
 	return e.doubtful() && !e.foreign && e.heads&movedBy(o) == movedBy(o)
 }
 
-// takes reports whether rows are written in an order: because it was told, or to test whether it explains the counts.
+// takes reports whether rows are written in an order: because it was stated, or to test whether it explains the counts.
 func (e *modelEngine) takes(o journal.PromptOrder) bool { return e.told == o || e.mayBe(o) }
 
 // proved reports whether the tried order explains the counts.
@@ -95,7 +95,7 @@ type engines struct {
 	list []modelEngine
 }
 
-// count adds the count of cached tokens of a request, if it has one, or else that its order was told.
+// count adds the count of cached tokens of a request, if it has one, or else records that its order was stated.
 func (e *engines) count(of template, r *journal.Inference) {
 	cached, ok := cachedCount(r)
 	if r.Identity != journal.Text || !ok && of.told == "" {
@@ -275,7 +275,7 @@ func (c *compiler) try(order journal.PromptOrder, turns, steps *sorter) error {
 type fits struct {
 	more []int32
 	less bool // as in guess
-	told bool // the order was told
+	told bool // the order was stated
 }
 
 // right returns how many more tokens those are; ok is false if too few counts show it. If the median has too few counts, the one with most
@@ -439,7 +439,7 @@ func (e *engines) orders() (orders map[string]journal.PromptOrder, effect string
 		texts = append(texts, one.why())
 	}
 	if len(texts) > 0 {
-		effect = "Prompts share what they do in the order in which the engine saw them: " + strings.Join(texts, "; ") + "."
+		effect = "Shared prefixes are those of the parts of prompts in the order in which the engine saw them: " + strings.Join(texts, "; ") + "."
 	}
 	return orders, effect
 }

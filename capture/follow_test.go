@@ -52,7 +52,7 @@ func withTools(chats []chat) []chat {
 	return chats
 }
 
-// ofModel names the model of requests and sets them apart from those of others.
+// ofModel names the model of requests, and distinguishes them from those of others.
 func ofModel(t *testing.T, records []journal.Record, model string, trace uint64) []journal.Record {
 	t.Helper()
 	for _, r := range records {
@@ -63,7 +63,7 @@ func ofModel(t *testing.T, records []journal.Record, model string, trace uint64)
 	return records
 }
 
-// TestFollow: a trace shares what the engine had, whose template writes prompts in another order than telemetry shows.
+// TestFollow: a trace shares what the engine had cached, even if its template writes prompts in another order than telemetry shows.
 func TestFollow(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	for _, c := range []struct {
@@ -111,7 +111,7 @@ func TestFollow(t *testing.T) {
 	}
 }
 
-// TestFollowEach: of two models the one whose engine reorders is followed; the other one's rows stay as they are.
+// TestFollowEach: of two models, the one whose engine reorders is followed; the other one's rows do not change.
 func TestFollowEach(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	one, _ := productionOf(t, h, conversations(3, 12), 16, movedLast("system"))
@@ -138,8 +138,8 @@ func TestFollowEach(t *testing.T) {
 	equal(t, "in 4 KiB", string(auto[production]), string(small[production]))
 }
 
-// TestFollowNothing: what an engine lacks because its cache is small, because there are several, or because it does not cache, no
-// order explains.
+// TestFollowNothing: no order explains what an engine lacks because its cache is small, because there are several engines, or because it
+// does not cache.
 func TestFollowNothing(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	records, _ := productionOf(t, h, conversations(5, 25), 16, asRecorded)
@@ -196,7 +196,7 @@ func errands(seed uint64, n int) (chats []chat) {
 	return chats
 }
 
-// TestFollowReplies: a reply that stands behind the last message of the user is in the cache in either order, and the rows say so.
+// TestFollowReplies: a reply after the last message of the user is in the cache in either order, and the rows say so.
 func TestFollowReplies(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	records, truth := productionOf(t, h, errands(6, 30), 16, movedLast("system"))
@@ -220,7 +220,7 @@ func TestFollowReplies(t *testing.T) {
 	}
 }
 
-// TestFollowByChance: of few turns, each conversation with a system text of its own or of few, no loss looks like another order.
+// TestFollowByChance: with few turns, and a system text for each conversation or for few, no loss looks like another order.
 func TestFollowByChance(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	for seed := range uint64(12) {

@@ -10,8 +10,8 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// TestReplayBehindAGateway: a gateway that does not pass the trace context on makes a replay's requests look like production's,
-// its own span and the engine's. Their response ids say whose they are.
+// TestReplayBehindAGateway: a gateway that does not forward the trace context makes a replay's requests look like production's, both its
+// own span and the engine's. Their response ids show to which replay they belong.
 func TestReplayBehindAGateway(t *testing.T) {
 	with := func(r *journal.Inference, change ...func(*journal.Inference)) *journal.Inference {
 		for _, c := range change {
@@ -22,11 +22,11 @@ func TestReplayBehindAGateway(t *testing.T) {
 	records := []journal.Record{
 		with(replayed(t, "a", 0, 20, 1, 0, 500), response("r0")), call(50, 1, 0, 1, response("r0"), lasting(3)), call(60, 1, 0, 2, response("r0"), lasting(1)),
 		with(replayed(t, "a", 1, 21, 1, 0, 500, 501), response("r1")), call(51, 1, 0, 2, response("r1"), lasting(3)),
-		// The replay gave up, the engine did not.
+		// The replay gave up; the engine did not.
 		with(replayed(t, "a", 2, 22, 1, 0, 500), response("r2"), failed), call(52, 1, 0, 3, response("r2"), lasting(3)),
 		// The engine failed a first attempt.
 		with(replayed(t, "a", 3, 23, 1, 0, 500), response("r3")), call(53, 1, 0, 4, response("r3"), lasting(1), failed), call(53, 2, 0, 6, response("r3"), lasting(1)),
-		// Production: another id, and an id that some server gives again at another time.
+		// Production: another id, and an id that some server uses again at another time.
 		call(1, 1, 0, 1, response("p")), call(2, 1, 0, 900, response("r0")), call(3, 1, 0, 901),
 		call(4, 1, 0, 902, response("q"), failed),
 	}
@@ -39,14 +39,14 @@ func TestReplayBehindAGateway(t *testing.T) {
 	equal(t, "merged", []int64{0, 5}, []int64{p.Merged, a.Merged})
 	equal(t, "failed", []int64{1, 2}, []int64{dropped(p.Meta.Dropped, lostFailed), dropped(a.Meta.Dropped, lostFailed)})
 
-	// Dropped replays take what others saw of them along.
+	// Dropped replays also drop what others recorded of them.
 	only, res := compileBytes(t, Options{Replays: ReplaysDrop}, journalOf(records...))
 	equal(t, "production alone", string(m["production"]), string(only["production"]))
 	equal(t, "counted", int64(10), dropped(res.Traces[1].Meta.Dropped, lostPolicy))
 	only, _ = compileBytes(t, Options{Replays: ReplaysOnly}, journalOf(records...))
 	equal(t, "the replay alone", lines(m.rows(t, "run a")), lines(only.rows(t, "run a")))
 
-	// A replay's requests that are no rows, of calibration and of a warm-up.
+	// A replay's requests that are not rows, of calibration and of a warm-up.
 	apart := func(trace uint64, second int64, change ...func(*journal.Inference)) *journal.Inference {
 		return with(call(trace, 1, 0, second, func(r *journal.Inference) { r.Run = name(t, "a") }), change...)
 	}

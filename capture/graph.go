@@ -7,9 +7,9 @@ package capture
 //
 // Two requests diverge at their nearest common ancestor. Each is below a different child of it, or is that child. One request follows the
 // other if the child of the other had ended, with everything below it, when its own child began. Children that overlap are branches that
-// run side by side, even if a request of one happens to end before a request of the other begins. Only those predecessors of a row are
-// named that no other predecessor follows. A span link adds an edge, and so do the ids of tool calls: see toolcalls.go. Requests of one
-// session in several traces are joined later: see across.go.
+// run side by side, even if a request of one happens to end before a request of the other begins. A row names only those predecessors
+// that no other predecessor follows. A span link adds an edge, and so do the ids of tool calls: see toolcalls.go. Requests of one session
+// in several traces are joined later: see across.go.
 
 import (
 	"cmp"
@@ -542,7 +542,7 @@ func (w *writing) edge(e mooncake.Evidence) {
 }
 
 // waits sets the position of a replay's row in its graph to that in the replayed trace. Its name there may have been another one; here it
-// is its index. A row that was not served is no predecessor any more.
+// is its index. A row that was not served no longer counts as a predecessor.
 func (w *writing) waits(row *mooncake.Row, r *journal.Inference) {
 	if !r.Waits.InGraph {
 		return

@@ -34,7 +34,7 @@ func follows(spans ...uint64) func(*journal.Inference) {
 	}
 }
 
-// edges says of each row of a graph, by its span, what it waits for, how surely, and how long: delay + tool wait.
+// edges gives for each row of a graph, by its span, what it waits for, how certain that is, and how long: delay + tool wait.
 func edges(rows []*mooncake.Row) []string {
 	spans := map[string]byte{}
 	for _, r := range rows {
@@ -63,13 +63,13 @@ func edges(rows []*mooncake.Row) []string {
 	return out
 }
 
-// team is a planner that asks two researchers at once, of which the second asks a checker, and a writer after them: five agents.
+// team is a planner that asks two researchers at once, the second of which asks a checker, and a writer after them: five agents.
 func team() []journal.Record {
 	return []journal.Record{
 		acts(journal.Agent, 1, 100, 0, 0, 1000), // the workflow
 		acts(journal.Agent, 1, 101, 100, 0, 700),
 		asked(1, 1, 101, 10, 100), // plan
-		// Two tools at once, each an agent. The first ends before the second's agent has begun: they are side by side all the same.
+		// Two tools at once, each an agent. The first ends before the second's agent has begun, but they are still branches.
 		acts(journal.Tool, 1, 110, 101, 110, 300),
 		acts(journal.Agent, 1, 111, 110, 120, 290),
 		asked(1, 2, 111, 130, 180),
@@ -105,7 +105,7 @@ func TestGraph(t *testing.T) {
 		{"none where nobody wants them", Options{Graphs: GraphsNever}, team(), []string{}},
 		{"none in plain rows", Options{Format: FormatMooncake}, team(), []string{}},
 		{
-			"requests of an application without agents are none of a graph",
+			"requests of an application without agents form no graph",
 			Options{},
 			[]journal.Record{acts(journal.NoActor, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 10), asked(1, 2, 9, 20, 30)},
 			[]string{},
@@ -152,7 +152,7 @@ func TestGraph(t *testing.T) {
 			[]string{"2: ", "4: 2 parent; 10+0"},
 		},
 		{
-			"what is no row is passed over, and the time that it took is waited for",
+			"a request that is not a row is passed over, and its time is waited for",
 			Options{},
 			[]journal.Record{acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 10), asked(1, 2, 9, 20, 30, noTokens), asked(1, 3, 9, 35, 40)},
 			[]string{"1: ", "3: 1 parent; 25+0"},
@@ -188,7 +188,7 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// TestGraphIsPure: the order of records and of journals changes nothing, and rows have their predecessors before them.
+// TestGraphIsPure: neither the order of records nor that of journals changes the result, and rows have their predecessors before them.
 func TestGraphIsPure(t *testing.T) {
 	records := team()
 	want, _ := compileBytes(t, Options{}, journalOf(records...))
@@ -204,7 +204,7 @@ func TestGraphIsPure(t *testing.T) {
 	}
 }
 
-// TestWideGraph: a thousand branches and their join are bounded, and each row has been before those that wait for it.
+// TestWideGraph: a thousand branches and their join are bounded, and each row is before those that wait for it.
 func TestWideGraph(t *testing.T) {
 	records := []journal.Record{acts(journal.Agent, 1, 9999, 0, 0, 100_000), asked(1, 9000, 9999, 0, 10)}
 	for i := range uint64(1000) {
@@ -227,7 +227,7 @@ func TestWideGraph(t *testing.T) {
 	}
 }
 
-// TestHostileGraph: a trace that is made to be slow is not, and what it costs is its graph, which is counted.
+// TestHostileGraph: a trace that is designed to be slow is not; it loses its graph, and that is counted.
 func TestHostileGraph(t *testing.T) {
 	const n = 2000
 	var deep, linked, called []journal.Record

@@ -21,7 +21,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// epoch is a Tuesday in 2025, in ns; tests count in ms from there.
+// epoch is a Tuesday in 2025, in ns; tests count in ms from it.
 const epoch = int64(1_750_000_000) * 1e9
 
 func at(ms int64) int64 { return epoch + ms*int64(time.Millisecond) }
@@ -103,8 +103,8 @@ func replayed(t testing.TB, run string, row int64, trace, span, parent uint64, i
 // header begins every journal.
 const header = "moonloop-journal 1\n"
 
-// appendFrame frames a payload as [journal.Writer] does: with its CRC-32C, each stretch of bytes without a 0 behind its length and
-// one, a stretch of 254 bytes standing for no 0.
+// appendFrame frames a payload as [journal.Writer] does: with its CRC-32C, and each stretch of bytes without a 0 after its length plus
+// one. A stretch of 254 bytes is followed by no 0.
 func appendFrame(dst, payload []byte) []byte {
 	rest := binary.LittleEndian.AppendUint32(bytes.Clone(payload), crc32.Checksum(payload, crc32.MakeTable(crc32.Castagnoli)))
 	for more := true; more; {
@@ -120,7 +120,7 @@ func appendFrame(dst, payload []byte) []byte {
 	return append(dst, 0)
 }
 
-// compareNames compares values that hold names.
+// compareNames compares values that contain names.
 var compareNames = cmp.Comparer(func(a, b journal.Name) bool { return a == b })
 
 // everyField returns records with every field, from a journal.

@@ -18,8 +18,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// agreeing reads a trace as strictly as its own reader can, and checks that an id stands for its block and all before it, and that hash
-// ids and ranges say the same.
+// agreeing reads a trace as strictly as the reader can. It checks that an id identifies its block and all blocks before it, and that hash
+// ids and ranges agree.
 func agreeing(t *testing.T, what string, m memory, trace string) int {
 	t.Helper()
 	meta := m.meta(t, trace)
@@ -68,7 +68,7 @@ func agreeing(t *testing.T, what string, m memory, trace string) int {
 	}
 }
 
-// hostileRecords are requests whose senders lie: about what they share, how long it is and how many tokens it has.
+// hostileRecords are requests whose senders lie: about what they share, and about their length and tokens.
 func hostileRecords(t *testing.T, seed uint64, n int) []journal.Record {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -157,8 +157,8 @@ func hostileRecords(t *testing.T, seed uint64, n int) []journal.Record {
 	return out
 }
 
-// TestHostileSharing: whatever senders say of their texts, a trace is one that its reader takes, in which an id stands for its block and
-// all before it; and it depends on neither the order of records nor the memory.
+// TestHostileSharing: whatever senders say about their texts, the reader accepts the trace, an id identifies its block and all blocks
+// before it, and the trace depends on neither the order of records nor the memory.
 func TestHostileSharing(t *testing.T) {
 	for seed := range uint64(6) {
 		records := hostileRecords(t, seed+1, 120)
@@ -180,7 +180,7 @@ func TestHostileSharing(t *testing.T) {
 	}
 }
 
-// TestLyingLengths: a text that says to be longer than any is counted as one that nobody can have.
+// TestLyingLengths: a text with an impossible length is counted as such.
 func TestLyingLengths(t *testing.T) {
 	short := call(1, 1, 0, 1, tokens(1000, 1))
 	short.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, Chain: blockhash.Chain{Bytes: 1}}
@@ -192,7 +192,7 @@ func TestLyingLengths(t *testing.T) {
 	}
 }
 
-// TestHostileRanges: what a replay's spans say that no row can have is left out of the trace, and counted.
+// TestHostileRanges: values in a replay's spans that no row can have are left out of the trace, and counted.
 func TestHostileRanges(t *testing.T) {
 	for _, c := range []struct {
 		why     string
@@ -234,15 +234,15 @@ func TestHostileRanges(t *testing.T) {
 	}
 }
 
-// TestTwins: rows that came at one instant under one span, as one that was joined to its client and one that was not, are two rows, in
-// the order that an engine is followed in, too.
+// TestTwins: two requests that began at one instant under one span, one joined to its client and one not, are two rows, in the order in
+// which the engine is followed, too.
 func TestTwins(t *testing.T) {
 	for _, every := range []int{12, 50} {
 		records, _ := productionOf(t, newHasher(t, blockhash.TextDomain), conversations(16, 30), 16, movedLast("system"))
 		ofModel(t, records, "m", 1)
 		for i, r := range slices.Clone(records) {
 			if other := *r.(*journal.Inference); i%every == 4 && i+5 < len(records) {
-				// Of another prompt, of which nobody said what was cached.
+				// Of another prompt, whose cached tokens are not reported.
 				of := records[i+5].(*journal.Inference)
 				other.Prompt, other.InputTokens, other.OutputTokens, other.CachedTokens = of.Prompt, of.InputTokens, of.OutputTokens, mooncake.Opt[int64]{}
 				other.Joined = ref(uint64(9000+i), 1)
@@ -256,7 +256,8 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// TestCutRanges: rows whose ranges are cut into as many as rows came before end in rows without, not in a trace of the square of them.
+// TestCutRanges: rows whose ranges are cut into as many as there were rows before lose their ranges, so that the trace does not grow with
+// the square of them.
 func TestCutRanges(t *testing.T) {
 	const n = 1600
 	var records []journal.Record
@@ -290,7 +291,7 @@ func TestCutRanges(t *testing.T) {
 	}
 }
 
-// TestForeignEnds: ends that do not fit the text of their record cost it its identity, as cells do.
+// TestForeignEnds: ends that do not fit the text of their record remove its identity, as cells do.
 func TestForeignEnds(t *testing.T) {
 	good := call(1, 2, 0, 0, func(r *journal.Inference) {
 		r.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, Chain: chain(t, "hello")}

@@ -11,7 +11,7 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// TestOutside numbers ids outside of memory as in memory.
+// TestOutside: ids get the same numbers outside of memory as in memory.
 func TestOutside(t *testing.T) {
 	const memory = 1 << 16
 	rng := rand.New(rand.NewPCG(3, 6))
@@ -41,7 +41,7 @@ func TestOutside(t *testing.T) {
 	if err := o.settle(); err != nil {
 		t.Fatal(err)
 	}
-	// The partitions of a compile come one after the other, and each has numbers of its own.
+	// The partitions of a compile come one after the other, and each has its own numbers.
 	inside, outside := [2]numbers{}, [2]numbers{{outside: o}, {outside: o}}
 	for i, r := range rows {
 		names, err := o.row(r.partition, r.domain, r.ids)

@@ -11,7 +11,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// TestObserved: a row of production keeps what telemetry said of the request; the sidecar sets the engine's cached tokens beside
+// TestObserved: a row of production has what telemetry reports about the request; the sidecar compares the engine's cached tokens with
 // those that the trace predicts.
 func TestObserved(t *testing.T) {
 	firstToken := func(ms int64) func(*journal.Inference) {
@@ -52,7 +52,7 @@ func TestObserved(t *testing.T) {
 	}
 }
 
-// TestObservedPlain: the four plain fields stay four, and the sidecar says it all the same.
+// TestObservedPlain: the four plain fields stay four, but the sidecar has the comparison.
 func TestObservedPlain(t *testing.T) {
 	m, _ := compileBytes(t, Options{Format: FormatMooncake}, journalOf(call(1, 1, 0, 0, engine(5, 6), cached(512))))
 	equal(t, "row", mooncake.Observed{}, m.rows(t, production)[0].Observed)

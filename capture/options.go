@@ -69,8 +69,8 @@ type Options struct {
 	Replays       Replays
 	Format        Format
 	MissingTokens MissingTokens
-	// FollowEngine says whether prompts share what they do in the order in which their engine saw them: in the order that requests have,
-	// see [journal.Inference.Order], or else in one that counts prove. The sidecar records an order.
+	// FollowEngine says whether prompts share blocks in the order in which their engine saw them: in the order that requests state, see
+	// [journal.Inference.Order], or else in one that counts prove. The sidecar records an order.
 	FollowEngine FollowEngine
 	// Graphs says which requests of production wait for others: see graph.go.
 	Graphs Graphs
@@ -136,7 +136,7 @@ func (o *Options) complete() error {
 type Source struct {
 	Name string // for errors
 	Open func() (io.ReadCloser, error)
-	Size int64 // bytes; 0 is unknown. Shards share out journals by it.
+	Size int64 // bytes; 0 is unknown. Shards divide the journals by it.
 }
 
 // FileSource is a journal file, or the part of one that has been written so far.

@@ -16,8 +16,8 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// TestPacked: traces are the same bytes, whether the journals have each value once or all that each record has, and whether they are those
-// of writers or of messages.
+// TestPacked: the traces are the same bytes, whether the journals have each value once or repeat it in each record, and whether they come
+// from writers or from messages.
 func TestPacked(t *testing.T) {
 	records := traffic(t, 600)
 	want, wantResult := compileBytes(t, Options{}, journalOf(records...))

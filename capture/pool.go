@@ -35,7 +35,7 @@ func (p *pool) put(b []byte) (slot, error) {
 	}
 	at := p.file.Size
 	if _, err := p.file.Write(b); err != nil {
-		return slot{}, fmt.Errorf("records of one trace cannot be kept on disk: %w", err)
+		return slot{}, fmt.Errorf("records of one trace cannot be stored on disk: %w", err)
 	}
 	return slot{^at, len(b)}, nil
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// traffic makes records of everything: call trees, sessions, text, response ids across traces, two runs, duplicates.
+// traffic makes records of all kinds: call trees, sessions, text, response ids across traces, two runs, duplicates.
 func traffic(t testing.TB, requests int) []journal.Record {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -88,7 +88,7 @@ func TestPure(t *testing.T) {
 		for _, d := range dealt {
 			journals = append(journals, journalOf(d...))
 		}
-		// From everything on disk, over runs of runs, to everything in memory.
+		// From everything on disk, over merges of several passes, to everything in memory.
 		memory := []int{8, 1 << 12, 1 << 16, DefaultMemory}[round%4]
 		dir := t.TempDir()
 		got, res := compileBytes(t, Options{Memory: memory, TempDir: dir}, journals...)
@@ -103,8 +103,8 @@ func TestPure(t *testing.T) {
 	}
 }
 
-// TestEightCollectors deals a replay and conversations of text at random to eight journals, some records to several of
-// them, as carried over from a segment to the next or delivered again, and compiles these in orders of all kinds.
+// TestEightCollectors deals a replay and conversations of text at random to eight journals, some records to several of them, as if carried
+// over from a segment to the next or delivered again, and compiles these in various orders.
 func TestEightCollectors(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 9))
 	h := newHasher(t, blockhash.TextDomain)
@@ -211,7 +211,7 @@ func digests(rows []*mooncake.Row) mooncake.Digests {
 	return d.Digests()
 }
 
-// TestRoundTrip sends rows of the public trace through journals, beside production and a second run.
+// TestRoundTrip sends rows of the public trace through journals, next to production and a second run.
 func TestRoundTrip(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	rows := publicRows(t, 2000)
@@ -242,7 +242,7 @@ func TestRoundTrip(t *testing.T) {
 	equal(t, "production beside the replays", string(alone[production]), string(m[production]))
 }
 
-// TestHostile gives spans that nobody sends.
+// TestHostile compiles spans that nobody sends.
 func TestHostile(t *testing.T) {
 	const many = 1 << 18
 	cycle := []journal.Record{call(1, 1, 1, 0)} // its own parent
@@ -290,7 +290,7 @@ func TestHostile(t *testing.T) {
 			0, lostInvalid, 1,
 		},
 		{
-			"a timestamp that is no number",
+			"a timestamp that is not a number",
 			Options{},
 			[]journal.Record{func() journal.Record { r := replayed(t, "r", 1, 1, 1, 0, 4); r.Timestamp = opt(math.NaN()); return r }()},
 			0, lostInvalid, 1,
@@ -308,7 +308,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestMemoryIsBounded compiles far more than the limit of memory and looks at the heap while it does.
+// TestMemoryIsBounded compiles far more than the limit of memory, and watches the heap meanwhile.
 func TestMemoryIsBounded(t *testing.T) {
 	const requests, limit = 20_000, 2 << 20
 	cells := make([]uint64, 128)
@@ -350,7 +350,7 @@ func (discard) Write(*mooncake.Row) error   { return nil }
 func (discard) Commit(*mooncake.Meta) error { return nil }
 func (discard) Close() error                { return nil }
 
-// checkTrace checks what is so of every trace of Compile.
+// checkTrace checks the properties of every trace of Compile.
 func checkTrace(t *testing.T, name string, rows []*mooncake.Row, meta *mooncake.Meta) {
 	t.Helper()
 	identities := int64(0)
@@ -371,7 +371,7 @@ func checkTrace(t *testing.T, name string, rows []*mooncake.Row, meta *mooncake.
 	}
 }
 
-// BenchmarkCompile compiles 100,000 requests with a link each, half of them with 16 blocks, from memory to nowhere.
+// BenchmarkCompile compiles 100,000 requests with a link each, half of them with 16 blocks, from memory, and discards the trace.
 func BenchmarkCompile(b *testing.B) {
 	const requests = 100_000
 	j := []byte(header)

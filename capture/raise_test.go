@@ -19,15 +19,15 @@ type served struct {
 	cached        int
 }
 
-// productionOf makes the records of conversations whose every token is known. The engine sees each prompt as the template renders it, and
-// says, in whole blocks, what it had cached of it.
+// productionOf makes the records of conversations in which every token is known. The engine sees each prompt as the template renders it,
+// and reports, in whole blocks, how much of it was cached.
 func productionOf(t *testing.T, h *blockhash.Hasher, chats []chat, block int, template func([][2]string) [][2]string) ([]journal.Record, []served) {
 	t.Helper()
 	var records []journal.Record
 	var truth []served
 	var cache tokenCache
 	for i, c := range chats {
-		// The reply stands in the next request of the conversation, or is one that nobody ever sees again.
+		// The reply is in the next request of the conversation, or never seen again.
 		reply := "nothing more of " + string(rune('a'+i%26))
 		for _, later := range chats[i+1:] {
 			if n := len(c.messages); len(later.messages) > n && slices.Equal(later.messages[:n], c.messages) {
@@ -65,8 +65,8 @@ func productionOf(t *testing.T, h *blockhash.Hasher, chats []chat, block int, te
 // asRecorded is a template that keeps the order of messages.
 func asRecorded(messages [][2]string) [][2]string { return messages }
 
-// hits returns the tokens that an infinite cache to the token has of each row, replies included, by the rows' own ids, and checks that hash
-// ids are shared exactly where the fine ids at their ends are, and that an id always follows the same one.
+// hits returns, for each row, the tokens that an infinite cache with a granularity of one token has, replies included, by the rows' own
+// ids. It checks that hash ids are shared exactly where the fine ids at their ends are, and that an id always follows the same one.
 func hits(t *testing.T, rows []*mooncake.Row, size int) (hits []int) {
 	t.Helper()
 	const none = math.MaxUint64
@@ -106,7 +106,7 @@ func hits(t *testing.T, rows []*mooncake.Row, size int) (hits []int) {
 	return hits
 }
 
-// TestRaised: what production's engine had cached raises what rows share, by a cell or a message at most, and lowers nothing.
+// TestRaised: the cached tokens of production's engine raise what rows share, by at most a cell or a message, and lower nothing.
 func TestRaised(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	for seed := uint64(1); seed < 3; seed++ {
@@ -130,14 +130,14 @@ func TestRaised(t *testing.T) {
 			for i, r := range truth {
 				switch {
 				case after[i] < before[i]:
-					t.Errorf("seed %d, row %d: %d tokens shared with the engine's word, %d without", seed+1, i, after[i], before[i])
+					t.Errorf("seed %d, row %d: %d tokens shared with the engine's count, %d without", seed+1, i, after[i], before[i])
 				case after[i] > before[i]:
 					raised++
 					if after[i] > r.cached {
 						t.Errorf("seed %d, row %d: raised from %d to %d tokens, and the engine had %d", seed+1, i, before[i], after[i], r.cached)
 					}
 				}
-				// In blocks of the engine, as its count is.
+				// In blocks of the engine, like its count.
 				now := after[i] / block * block
 				signed += now - r.cached
 				off += max(now-r.cached, r.cached-now)
@@ -145,10 +145,10 @@ func TestRaised(t *testing.T) {
 				prompt, had, got = prompt+len(r.prompt), had+r.cached, got+now
 			}
 			n := float64(len(truth))
-			t.Logf("seed %d, blocks of %d: cached %.2f %%, by the trace %+.2f points; off by %.2f tokens a row, %.2f without the engine's word, mean error %+.2f; %d of %d rows raised",
+			t.Logf("seed %d, blocks of %d: cached %.2f %%, by the trace %+.2f points; off by %.2f tokens a row, %.2f without the engine's count, mean error %+.2f; %d of %d rows raised",
 				seed+1, block, 100*float64(had)/float64(prompt), 100*float64(got-had)/float64(prompt), float64(off)/n, float64(offBefore)/n, float64(signed)/n, raised, len(truth))
 			if off >= offBefore || math.Abs(float64(signed)/n) > 4 || math.Abs(float64(got-had)/float64(prompt)) > 0.005 {
-				t.Errorf("seed %d, blocks of %d: want the rows closer to the engine's count than without, 4 tokens in the mean, and the hit rate within 0.5 points", seed+1, block)
+				t.Errorf("seed %d, blocks of %d: want the rows closer to the engine's count than without, 4 tokens on average, and the hit rate within 0.5 points", seed+1, block)
 			}
 			if raised == 0 {
 				t.Error("no row was raised")
@@ -157,7 +157,7 @@ func TestRaised(t *testing.T) {
 	}
 }
 
-// TestRaisedChain raises rows one along another: who shares the text of a raised row has its blocks, whoever owns them.
+// TestRaisedChain raises rows one along another: a row that shares the text of a raised row has its blocks, whoever owns them.
 func TestRaisedChain(t *testing.T) {
 	l := newLedger(64, 16, t.TempDir(), 1<<20)
 	defer l.close()
@@ -170,7 +170,7 @@ func TestRaisedChain(t *testing.T) {
 		rows = append(rows, row)
 	}
 	place(96, 0, 0)                                  // 0: shares nothing, whatever the engine had
-	place(111, 7, 0, portion{0, 4})                  // 1: 2 blocks more of row 0, by the engine's word
+	place(111, 7, 0, portion{0, 4})                  // 1: 2 blocks more of row 0, by the engine's count
 	place(0, 0, 0, portion{0, 4}, portion{1, 8})     // 2: the text of row 1
 	place(160, 5, 0, portion{0, 4})                  // 3: no more than the text allows
 	place(112, 8, 1, portion{0, 4})                  // 4: within the text of row 1, where its first blocks are those of row 0

@@ -41,9 +41,10 @@ func (t turn) anchor(offsets []int64) anchor {
 	return newAnchor(textUpTo(offsets, t.mark), t.end(), true)
 }
 
-// An item of the join is a value, which of the two it is, and then of a reply its arrival, the number of its prompt, the tokens of that
-// and its own, and whether it is unseen; of a message the number of its prompt, its mark, its bytes, and the prompt's part. The value of an unseen reply is
-// that of the end of its prompt, set apart by a mask, and a message of the assistant is there under that of the end before it, too.
+// An item of the join begins with a value and its kind. For a reply, the following values are its arrival, the number of its prompt, the
+// tokens of the prompt and of the reply, and whether it is unseen; for a message, the number of its prompt, its mark, its bytes, and the
+// prompt's part. The value of an unseen reply is that of the end of its prompt, set apart by a mask. A message of the assistant is also
+// listed under the value of the end before it, with the mask.
 const (
 	joinReply   = 0
 	joinMessage = 1

@@ -13,8 +13,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestUnseenReplies: of a prompt whose reply telemetry does not have, the message of the assistant behind it in a later prompt is the
-// reply where the engine's count says that it was cached, and where nobody else can have got it.
+// TestUnseenReplies: if telemetry lacks the reply to a prompt, the message of the assistant after it in a later prompt counts as the
+// reply, provided that the engine's count says that it was cached, and no other prompt can have put it there.
 func TestUnseenReplies(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	text := longText(20_000)

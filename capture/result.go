@@ -53,7 +53,7 @@ type TraceResult struct {
 // loss is a reason for dropping something.
 type loss struct{ what, reason string }
 
-// What is dropped, and why. If it is not rows, requests or spans, the row exists and only lacks that part.
+// The losses and their reasons. If a loss is not of rows, requests or spans, the row exists and lacks only that part.
 var (
 	lostTorn       = loss{"records", "torn"}
 	lostDamaged    = loss{"stretches of a journal", "damaged"}
@@ -87,7 +87,7 @@ var (
 	lostHidden     = loss{"prompts", "more tokens than the text has bytes"}
 	lostClock      = loss{"arrivals", "by a clock that differs from those of clients"}
 	lostRanges     = loss{"hash ranges", "not those of the prompt"}
-	lostReply      = loss{"replies", "to a request that is no row"}
+	lostReply      = loss{"replies", "to a request without a row"}
 	lostRest       = loss{"prompts", "only a beginning is known"}
 )
 

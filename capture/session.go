@@ -81,7 +81,7 @@ func (c *compiler) layTurns() error {
 		}
 		s.turns++
 		s.end = endOf(r)
-		r.InputTokens, r.OutputTokens = input, output // what is an estimate is told apart further on
+		r.InputTokens, r.OutputTokens = input, output // estimates are distinguished below
 		if structural {
 			return c.inOrder(p, r, delay, &s.sharing)
 		}

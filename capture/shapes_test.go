@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// What records of real producers look like, one by one, and what Compile makes of it.
+// The shapes of records of real producers, one by one, and what Compile makes of them.
 
 func named(t testing.TB, asked, answered string) func(*journal.Inference) {
 	t.Helper()
@@ -44,7 +44,7 @@ func tool(trace, span, parent uint64) *journal.Link {
 	return &journal.Link{Span: ref(trace, span), Parent: sid(parent), Border: true}
 }
 
-// TestShapes is which rows come out of what several spans say of one request.
+// TestShapes: which rows result from what several spans report about one request.
 func TestShapes(t *testing.T) {
 	for _, c := range []struct {
 		why     string
@@ -77,7 +77,7 @@ func TestShapes(t *testing.T) {
 			nil,
 		},
 		{
-			"a tool that a request runs is none of its parts, nor is the request that the tool makes",
+			"neither a tool that a request runs nor the request that the tool makes is one of its parts",
 			[]journal.Record{call(1, 1, 0, 0, lasting(900)), tool(1, 2, 1), link(1, 3, 2, 0), call(1, 4, 3, 50, tokens(600, 7))},
 			[]string{"1/1 0 1000 10 []", "1/4 50 600 7 []"},
 			nil,
@@ -142,7 +142,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestOutputEstimates holds that what is known of one reply comes before the mean of all.
+// TestOutputEstimates: facts about one reply take precedence over the mean of all.
 func TestOutputEstimates(t *testing.T) {
 	noOutput := func(r *journal.Inference) { r.OutputTokens = mooncake.Opt[int64]{} }
 	records := []journal.Record{
@@ -155,7 +155,7 @@ func TestOutputEstimates(t *testing.T) {
 	equal(t, "dropped", []string{"3/1 0 1000 7 [0 1]"}, lines(m.rows(t, production)))
 }
 
-// TestModels is which names are one model: the text of all requests is the same.
+// TestModels: which names are one model, for requests that all have the same text.
 func TestModels(t *testing.T) {
 	type request struct{ asked, answered string }
 	for _, c := range []struct {
@@ -168,7 +168,7 @@ func TestModels(t *testing.T) {
 		{"two dates: nobody knows which", []request{{"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}, {"gpt-4o-2024-05-13", ""}}, "ABC"},
 		{"two dates, of which one answers", []request{{"gpt-4o", "gpt-4o-2024-08-06"}, {"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}, {"gpt-4o-2024-05-13", ""}}, "AAAB"},
 		{"Anthropic's dates, and Google's", []request{{"claude-3-haiku", ""}, {"claude-3-haiku-20240307", ""}, {"claude-3-haiku@20240307", ""}, {"g", ""}, {"g@20240307-v1:0", ""}}, "ABCDD"},
-		{"sizes and versions are no dates", []request{{"m", ""}, {"m-0613", ""}, {"m-70b", ""}, {"m-2024", ""}, {"m-2024-13-01", ""}}, "ABCDE"},
+		{"sizes and versions are not dates", []request{{"m", ""}, {"m-0613", ""}, {"m-70b", ""}, {"m-2024", ""}, {"m-2024-13-01", ""}}, "ABCDE"},
 		{"a name that another one answers to", []request{{"prod", "llama-3-8b"}, {"prod", ""}, {"llama-3-8b", ""}}, "AAA"},
 		{"two deployments of one model", []request{{"prod", "llama-3-8b"}, {"test", "llama-3-8b"}, {"prod", ""}, {"test", ""}}, "AAAA"},
 		{"a router: who answered decides", []request{{"auto", "small"}, {"auto", "large"}, {"auto", ""}, {"small", ""}, {"large", ""}}, "ABCAB"},
@@ -199,7 +199,7 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// TestObservedUnderTwoNames holds that what is predicted of production's cache knows names of one model for one, as the blocks do.
+// TestObservedUnderTwoNames: the prediction of production's cache treats names of one model as one, as the blocks do.
 func TestObservedUnderTwoNames(t *testing.T) {
 	text := chain(t, longText(8000))
 	var records []journal.Record
@@ -227,8 +227,8 @@ func reversed(records []journal.Record) []journal.Record {
 	return out
 }
 
-// TestModelsOfOneRequest holds that the names which the spans of one request have are those of one model, so that requests that only one of them saw
-// share blocks.
+// TestModelsOfOneRequest: the names in the spans of one request are names of one model, so requests that only one of the spans' producers
+// saw share blocks.
 func TestModelsOfOneRequest(t *testing.T) {
 	text := chain(t, longText(8000))
 	with := func(model string, more ...func(*journal.Inference)) func(*journal.Inference) {
@@ -263,7 +263,7 @@ func TestModelsOfOneRequest(t *testing.T) {
 	}
 }
 
-// TestModelsOfSeveralRequests holds that what stands around requests of another model, and counts their tokens together, is no other name of it.
+// TestModelsOfSeveralRequests: a span around requests of another model, which adds up their tokens, does not give that model another name.
 func TestModelsOfSeveralRequests(t *testing.T) {
 	text := journal.Prompt{Identity: journal.Text, Domain: 9, Chain: chain(t, longText(8000))}
 	with := func(model string, n int64) func(*journal.Inference) {
@@ -281,7 +281,7 @@ func TestModelsOfSeveralRequests(t *testing.T) {
 	}
 }
 
-// TestIncomplete holds that a text which cannot be all of the prompt identifies nothing, wherever it came from.
+// TestIncomplete: a text that cannot be the whole prompt identifies nothing, wherever it came from.
 func TestIncomplete(t *testing.T) {
 	text := journal.Prompt{Identity: journal.Text, Domain: 9, Chain: chain(t, longText(8000))}
 	with := func(r *journal.Inference) { r.Prompt = text }
@@ -306,7 +306,7 @@ func TestIncomplete(t *testing.T) {
 	}
 }
 
-// TestManyModels: past the bound each name is a model of its own, whatever the order.
+// TestManyModels: above the bound, each name is a model of its own, in any order.
 func TestManyModels(t *testing.T) {
 	var m models
 	asked, answered := name(t, "asked"), name(t, "answered")
@@ -326,7 +326,7 @@ type picture struct {
 	tokens               int64 // of the image
 }
 
-// prompt writes a picture as annotate does, four bytes of text a token.
+// prompt encodes a picture as annotate does, with four bytes of text for each token.
 func (p picture) prompt(t testing.TB) func(*journal.Inference) {
 	t.Helper()
 	text := "user\n" + p.before
@@ -373,7 +373,7 @@ func TestPictures(t *testing.T) {
 			for shared < int64(len(rows[0].HashIDs)) && rows[0].HashIDs[shared] == rows[1].HashIDs[shared] {
 				shared++
 			}
-			// Without a prompt of text alone the rate is a token for four bytes, which is true here.
+			// Without a prompt of only text, the assumed rate is a token for four bytes, which is true here.
 			if shared > (p.want+3)/64 || shared < p.want/64-1 {
 				t.Errorf("%s, turned %v: %d blocks, %d tokens in common", p.why, turned, shared, p.want)
 			}

@@ -67,7 +67,7 @@ const (
 	parted    exchange = "parted"
 	inCells   exchange = "ends"
 	missing   exchange = "missing"
-	wholes    exchange = "whole" // texts, with all ends; they are texts where nothing is missing
+	wholes    exchange = "whole" // texts, with all ends; whole if nothing is missing
 	said      exchange = "said"
 	answers   exchange = "answers"
 	ordered   exchange = "order"
@@ -219,9 +219,9 @@ func CompileShard(ctx context.Context, opt Options, shard Shard, sink Sink, jour
 	}
 	switch {
 	case shard.Of < 1 || shard.Of > MaxShards || shard.Index < 0 || shard.Index >= shard.Of:
-		return Result{}, fmt.Errorf("shard %d of %d: want an index from 0 on, below the number of shards, which is at most %d", shard.Index, shard.Of, MaxShards)
+		return Result{}, fmt.Errorf("shard %d of %d: want an index that is at least 0 and below the number of shards, and at most %d shards", shard.Index, shard.Of, MaxShards)
 	case len(opt.Before)+len(opt.After) > 0:
-		return Result{}, errors.New("a compile in shards takes no journals beside those that are compiled: name them, too")
+		return Result{}, errors.New("a compile in shards reads only the journals that it compiles: name these, too")
 	}
 	if err := os.MkdirAll(shard.Dir, 0o700); err != nil {
 		return Result{}, fmt.Errorf("folder for all shards cannot be created: %w", err)
@@ -433,7 +433,7 @@ func (s *sharded) say(p *phase, all *learned) error {
 		return err
 	})
 	if err != nil {
-		err = fmt.Errorf("what this shard found out cannot be written: %w", err)
+		err = fmt.Errorf("the results of this shard cannot be written: %w", err)
 	}
 	return err
 }
@@ -450,7 +450,7 @@ func (s *sharded) read(name string) (*learned, error) {
 		err = fmt.Errorf("schema %q", one.Schema)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s is not what a shard of this version writes: name an empty folder: %w", name, err)
+		return nil, fmt.Errorf("%s was not written by a shard of this version: name an empty folder: %w", name, err)
 	}
 	var differ []string
 	for _, d := range []struct {
@@ -468,7 +468,7 @@ func (s *sharded) read(name string) (*learned, error) {
 		}
 	}
 	if differ != nil {
-		return nil, fmt.Errorf("%s is of another compile (%s): start all shards alike, with journals that do not grow, and an empty folder", name, strings.Join(differ, "; "))
+		return nil, fmt.Errorf("%s belongs to another compile (%s): start all shards with the same flags, with journals that do not grow, and an empty folder", name, strings.Join(differ, "; "))
 	}
 	return one.Learned, nil
 }

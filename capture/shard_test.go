@@ -21,8 +21,9 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// everything returns records of all that a compile tells apart: traffic of all shapes, conversations whose engines reorder their prompts,
-// thin lists of ends, agents with their tools, names of one model, producers and clocks that differ, and replays of the public trace.
+// everything returns records of all shapes that a compile distinguishes: traffic of all kinds, conversations whose engines reorder their
+// prompts, sparse lists of ends, agents with their tools, names of one model, producers and clocks that differ, and replays of the public
+// trace.
 func everything(t *testing.T, thin bool) []journal.Record {
 	t.Helper()
 	h := newHasher(t, blockhash.TextDomain)
@@ -84,7 +85,7 @@ func deal(rng *rand.Rand, records []journal.Record, journals int) (dealt [][]byt
 	return dealt
 }
 
-// inShards compiles journals in so many shards that run side by side.
+// inShards compiles journals in this many concurrent shards.
 func inShards(t *testing.T, o Options, shards int, journals ...[]byte) (memory, Result) {
 	t.Helper()
 	var sources []Source
@@ -113,7 +114,7 @@ func inShards(t *testing.T, o Options, shards int, journals ...[]byte) (memory, 
 	return m, results[0]
 }
 
-// TestShards: whatever journals records are thrown into, and whatever shards compile them, the traces and their sidecars are, byte for byte,
+// TestShards: for any distribution of records to journals, and any number of shards, the traces and their sidecars are, byte for byte,
 // those of one process.
 func TestShards(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
@@ -159,7 +160,7 @@ func TestShards(t *testing.T) {
 	}
 }
 
-// firstDifference shows where two traces differ.
+// firstDifference shows the first difference between two traces.
 func firstDifference(want, got []byte) string {
 	w, g := bytes.Split(want, []byte("\n")), bytes.Split(got, []byte("\n"))
 	for i := range w {
@@ -188,7 +189,7 @@ func TestShardKilled(t *testing.T) {
 	run := func(i int) {
 		killed := errors.New("killed")
 		for {
-			// Each phase ends the first time, as soon as it has begun, and the shard begins again.
+			// Each phase ends the first time as soon as it has begun, and the shard begins again.
 			ctx, kill := context.WithCancelCause(t.Context())
 			died := map[Stage]bool{}
 			o := Options{Memory: 1 << 14, TempDir: dir, Progress: func(stage Stage, _, _ int64) {
@@ -226,7 +227,7 @@ func TestShardKilled(t *testing.T) {
 	equal(t, "shards that were killed while they wrote", 1, len(marks))
 }
 
-// TestShardRefuses: what cannot be one compile is refused.
+// TestShardRefuses: shards that do not belong to one compile are refused.
 func TestShardRefuses(t *testing.T) {
 	j := buffer("a", journalOf(call(1, 1, 0, 0)))
 	longer := buffer("a", journalOf(call(1, 1, 0, 0), call(2, 1, 0, 0)))
@@ -256,7 +257,7 @@ func TestShardRefuses(t *testing.T) {
 		{"block size 512", Options{BlockSize: 16}, Shard{Index: 0, Of: 2}, j},
 		{"bytes of journals", Options{}, Shard{Index: 0, Of: 2}, longer},
 		{"below the number of shards", Options{}, Shard{Index: 2, Of: 2}, j},
-		{"no journals beside", Options{Before: []Source{j}}, Shard{Index: 0, Of: 2}, j},
+		{"only the journals that it compiles", Options{Before: []Source{j}}, Shard{Index: 0, Of: 2}, j},
 	} {
 		if err := first(c.o, c.s, c.source); err == nil || !strings.Contains(err.Error(), c.why) {
 			t.Errorf("want an error that says %q, got %v", c.why, err)

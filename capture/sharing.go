@@ -142,7 +142,7 @@ type ledger struct {
 	ends       map[uint64]uint64                  // coarse ids of prompts that end within the blocks of others, by their last fine id
 }
 
-// newLedger returns a ledger that takes so many bytes of memory, and the disk beyond that.
+// newLedger returns a ledger that uses this many bytes of memory, and the disk beyond that.
 func newLedger(size, fine int, dir string, memory int) ledger {
 	l := ledger{size: size, fine: fine, turns: ondisk.NewArray[reply](dir, memory/4)}
 	for kind := range l.owners { // by numbers that say nothing of time
@@ -151,7 +151,7 @@ func newLedger(size, fine int, dir string, memory int) ledger {
 	return l
 }
 
-// err says why the ledger has lost what it knew.
+// err returns the error by which the ledger has lost data.
 func (l *ledger) err() error {
 	err := l.turns.Err()
 	for _, owners := range l.owners {
@@ -226,7 +226,7 @@ func (p *assignment) share(number, to int64) bool {
 	}
 	ratio := int64(p.size / p.fine)
 	for to > p.done {
-		// The coarse block at hand ends with this fine one.
+		// The current coarse block ends with this fine one.
 		i := int64(len(p.ids))
 		last := min((i+1)*ratio, p.blocks) - 1
 		if last >= to {
@@ -444,21 +444,21 @@ func (l *ledger) replies(s *sharing, index, tokens int64) (replies []mooncake.Re
 type replayRows struct {
 	ranges       mooncake.RenumberRanges
 	came, became int64 // ranges of rows, and those that they were cut into
-	// stretches of rows that follow one another in the trace that was replayed, as in this one.
+	// stretches of rows that are consecutive both in the replayed trace and in this one.
 	stretches []stretchOfRows
 }
 
-// stretchOfRows begins with the row that has an index in the trace that was replayed, and one in this trace.
+// stretchOfRows begins with a row that has one index in the replayed trace, and another in this trace.
 type stretchOfRows struct{ from, to int64 }
 
-// Ranges that are cut into very many, as those of no replay are, end in rows without: a journal could make a trace that is as long as
-// the square of it.
+// Rows whose ranges would be cut into too many pieces, as in no real replay, get no ranges. Otherwise a journal could make a trace as long
+// as the square of its own length.
 const (
 	freeRanges = 1 << 20
 	cutsEach   = 16
 )
 
-// number returns a row's ranges by their numbers in this trace; nothing where they were cut into too many.
+// number returns a row's ranges by their numbers in this trace; nothing if they were cut into too many pieces.
 func (r *replayRows) number(domain journal.Domain, ranges []mooncake.HashRange) []mooncake.HashRange {
 	r.came += int64(len(ranges))
 	if r.became > freeRanges+cutsEach*r.came {
@@ -469,7 +469,7 @@ func (r *replayRows) number(domain journal.Domain, ranges []mooncake.HashRange) 
 	return ranges
 }
 
-// row records the next row of the trace: its index in the trace that was replayed, above that of the row before, and in this one.
+// row records the next row of the trace: its index in the replayed trace, above that of the row before, and its index in this one.
 func (r *replayRows) row(from, to int64) {
 	if n := len(r.stretches); n > 0 && from-r.stretches[n-1].from == to-r.stretches[n-1].to {
 		return
@@ -477,7 +477,7 @@ func (r *replayRows) row(from, to int64) {
 	r.stretches = append(r.stretches, stretchOfRows{from, to})
 }
 
-// replies returns those that are to rows of this trace: some rows that were to be replayed may not have been sent.
+// replies returns the replies to rows of this trace: some rows of the replayed trace may not have been sent.
 func (r *replayRows) replies(row *journal.Inference, index int64) (replies []mooncake.Reply) {
 	for _, one := range row.Replies {
 		if one.Back < 1 {
@@ -490,7 +490,7 @@ func (r *replayRows) replies(row *journal.Inference, index int64) (replies []moo
 	return replies
 }
 
-// find returns the index in this trace, of so many rows, of the row that has an index in the trace that was replayed.
+// find returns the index in this trace, which has this many rows, of a row given by its index in the replayed trace.
 func (r *replayRows) find(of, rows int64) (to int64, ok bool) {
 	i, exact := slices.BinarySearchFunc(r.stretches, of, func(s stretchOfRows, of int64) int { return cmp.Compare(s.from, of) })
 	if !exact {

@@ -10,8 +10,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestRangesOfReplays: a row has the ranges and replies that it was sent with. Where rows were never sent, ids and distances close
-// up, and a reply to a row that is not there is counted.
+// TestRangesOfReplays: a row has the ranges and replies that it was sent with. If rows were never sent, the gaps in ids and distances are
+// closed, and a reply to a missing row is counted.
 func TestRangesOfReplays(t *testing.T) {
 	ranges := func(h ...mooncake.HashRange) []mooncake.HashRange { return h }
 	row := func(row int64, ids []uint64, tokens int64, h []mooncake.HashRange, replies ...mooncake.Reply) *journal.Inference {

@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Files is a sink that writes production to the trace file of that name and each run to one beside it, by [RunFile].
+// Files is a sink that writes production to the trace file of that name, and each run to a file next to it, by [RunFile].
 func Files(name string) Sink {
 	return func(p Partition) (TraceWriter, error) {
 		if p.Replay {
@@ -25,15 +25,15 @@ func Files(name string) Sink {
 	}
 }
 
-// runPrefix and what endings returns are what surrounds a run in the name of its trace.
+// In the name of a run's trace, the run's id is between runPrefix and the result of endings.
 const runPrefix = ".run-"
 
-// hashed is how the names end that a hash tells apart.
+// hashed matches the end of names that a hash distinguishes.
 var hashed = regexp.MustCompile(`-[0-9a-f]{16}$`)
 
-// RunFile returns the name of a run's trace beside that of production: out.run-ID.jsonl beside out.jsonl. Two ids never
-// have one file, on file systems that know no case either: characters that do not belong into a file name become _, and
-// an id that has such characters or capitals, is long, or ends like a hash, has a hash of it at the end (64 bits of SHA-256).
+// RunFile returns the name of a run's trace next to that of production: out.run-ID.jsonl next to out.jsonl. Two ids never have the same
+// file, even on file systems that ignore case: characters that are not allowed in a file name become _, and an id that has such characters
+// or capitals, is long, or ends like a hash, gets a hash of it at the end (64 bits of SHA-256).
 func RunFile(name string, run journal.Name) string {
 	name, ending := endings(name)
 	safe := strings.Map(func(r rune) rune {
@@ -51,7 +51,7 @@ func RunFile(name string, run journal.Name) string {
 	return name + runPrefix + safe + ending
 }
 
-// RunFiles returns what is there of the traces of runs beside that of production, and their sidecars.
+// RunFiles returns the existing traces of runs next to that of production, and their sidecars.
 func RunFiles(name string) ([]string, error) {
 	entries, err := os.ReadDir(filepath.Dir(name))
 	if err != nil {
@@ -68,7 +68,7 @@ func RunFiles(name string) ([]string, error) {
 	return names, nil
 }
 
-// endings splits the name of a trace before the endings that say its format.
+// endings splits the name of a trace before the endings that tell its format.
 func endings(name string) (stem, ending string) {
 	for _, suffix := range []string{".gz", ".zst", ".zstd"} {
 		if s, ok := strings.CutSuffix(name, suffix); ok {

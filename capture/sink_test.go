@@ -13,14 +13,14 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// TestRunFileIsInjective: two runs have two files, also where file names know no case.
+// TestRunFileIsInjective: two runs have two files, even if the file system ignores case.
 func TestRunFileIsInjective(t *testing.T) {
 	ids := []string{
 		"", "-", "run", "Run", "RUN", "evil/run", "evil:run", "evil_run", "x.", "x", "x_", "..", ".",
 		strings.Repeat("a", 64), strings.Repeat("a", 65), strings.Repeat("a", 66),
 	}
 	for _, id := range slices.Clone(ids) {
-		// An id that is what another one's file is called.
+		// An id that equals the file name of another one.
 		file := RunFile("o.jsonl", name(t, id))
 		ids = append(ids, strings.TrimSuffix(strings.TrimPrefix(file, "o.run-"), ".jsonl"))
 	}
@@ -58,7 +58,7 @@ func TestRunFiles(t *testing.T) {
 	}
 }
 
-// TestSpansAddUp: each inference span is a row, merged, or dropped for one reason, whatever becomes of it.
+// TestSpansAddUp: each inference span is a row, merged, or dropped for one reason, whatever happens to it.
 func TestSpansAddUp(t *testing.T) {
 	records := append(traffic(t, 600),
 		call(1, 1, 0, 0, failed), call(2, 1, 0, 0, failed, response("f")), call(3, 1, 0, 0, response("f"), failed),

@@ -49,7 +49,7 @@ type sorter struct {
 	runs []run
 
 	parts int       // into which the items are divided for others, see exchange.go; 0: they stay here
-	from  []segment // what others left for this sorter; then nothing is added to it
+	from  []segment // items from others for this sorter; then nothing is added to it
 }
 
 // batch is items in memory.
@@ -270,7 +270,7 @@ func (s *sorter) spill(full *batch) error {
 	return err
 }
 
-// writeRun appends the run of what next returns to the file.
+// writeRun appends the items that next returns to the file, as a run.
 func (s *sorter) writeRun(next func() ([]byte, error)) error {
 	if err := s.file.Open(s.dir); err != nil {
 		return err
@@ -451,7 +451,7 @@ func (c *cursor) next() ([]byte, error) {
 // ahead returns items in order, like a cursor, with a look at the next one.
 type ahead struct {
 	*cursor
-	item []byte // nil behind the last
+	item []byte // nil after the last
 }
 
 // ahead returns all items in order, the first one already read.
@@ -464,7 +464,7 @@ func (s *sorter) ahead() (ahead, error) {
 	return a, a.advance()
 }
 
-// advance goes on to the next item.
+// advance moves to the next item.
 func (a *ahead) advance() (err error) {
 	a.item, err = a.next()
 	return err
@@ -487,7 +487,7 @@ func (s *sorter) close() {
 // source is a run that is being read, or a part in memory.
 type source struct {
 	r     *bufio.Reader
-	taken int    // bytes of r that the item is
+	taken int    // bytes of r that are the item
 	long  []byte // an item that is longer than r's buffer
 	items []item // of a part
 	skip  int    // bytes that all items begin with
@@ -505,7 +505,7 @@ func (s *source) next() (bool, error) {
 		s.head, s.items = headOf(s.b[s.skip:]), s.items[1:]
 		return true, nil
 	}
-	_, _ = s.r.Discard(s.taken) // which are there
+	_, _ = s.r.Discard(s.taken) // they are in the buffer
 	s.taken = 0
 	n, err := binary.ReadUvarint(s.r)
 	if errors.Is(err, io.EOF) {

@@ -11,8 +11,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestFineTokens: rows of which the receiver knew the tokens, or the engine's hashes, in blocks finer than the trace's share what they share
-// to those blocks, and say so in ranges; hash ids share what they did.
+// TestFineTokens: if the receiver knew the tokens, or the engine's hashes, in blocks finer than the trace's, rows share these blocks, and
+// have ranges for them; hash ids share what they did.
 func TestFineTokens(t *testing.T) {
 	h := newHasher(t, func(blockhash.Key) string { return blockhash.Domain("tokens", "test") })
 	for _, identity := range []journal.Identity{journal.Tokens, journal.Engine} {
@@ -21,7 +21,7 @@ func TestFineTokens(t *testing.T) {
 			var records []journal.Record
 			for i, c := range chats {
 				prompt := journal.Prompt{Identity: identity, Domain: 9, Key: 8, BlockSize: uint32(size), HashIDs: h.Tokens(nil, c.tokens, size)}
-				// An engine that had more than the tokens share, or an order that a model is told to have, changes nothing.
+				// An engine that had cached more than the tokens share, or an order configured for a model, changes nothing.
 				records = append(records, call(uint64(i+1), 1, 0, int64(i), tokens(int64(len(c.tokens)), 10), cached(int64(len(c.tokens))-1),
 					func(r *journal.Inference) { r.Prompt, r.Order = prompt, journal.SystemLast }))
 			}
@@ -53,8 +53,8 @@ func TestFineTokens(t *testing.T) {
 	}
 }
 
-// TestFineTokensOfAnotherLength: ids of another number of blocks than the tokens that were counted have become blocks of the trace; those of
-// blocks that no trace can be made of are dropped, and counted.
+// TestFineTokensOfAnotherLength: ids for a different number of tokens than was counted become blocks of the trace; those of blocks from
+// which no trace can be made are dropped, and counted.
 func TestFineTokensOfAnotherLength(t *testing.T) {
 	for _, c := range []struct {
 		why     string

@@ -109,7 +109,7 @@ func (c *compiler) addText(to *sorter, r *journal.Inference, delay mooncake.Opt[
 // endRole is the number of bits of a role in an item of byText.
 const endRole = 3
 
-// appendEnds appends ends of messages, but for their values.
+// appendEnds appends ends of messages, without their values.
 func appendEnds(dst []byte, ends []blockhash.End) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(ends)))
 	before := int64(0)
@@ -259,7 +259,7 @@ func (c *compiler) prompts(visit func(*text) error) error {
 	})
 }
 
-// arrivalOf returns what production is ordered by.
+// arrivalOf returns the key by which production is ordered.
 func arrivalOf(r *journal.Inference, number int64) (order [arrivalLength]byte) {
 	b := appendTime(order[:0], r.Start)
 	b = append(b, r.Span.TraceID[:]...)

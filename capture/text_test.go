@@ -10,7 +10,7 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// TestContents is about prompts that log records hold.
+// TestContents tests prompts that are in log records.
 func TestContents(t *testing.T) {
 	const bytesPerBlock = 2048 // of 512 tokens
 	text := longText(8 * bytesPerBlock)
@@ -37,7 +37,7 @@ func TestContents(t *testing.T) {
 			"two parts: the first is known as far as another prompt has it",
 			[]journal.Record{whole(1, 6, 0), seen(2, 6, 1), part(2, 3, 1, chainOf(0, 3)), part(2, 2, 2, chainOf(3, 6))},
 			2,
-			map[loss]int64{lostPart: 1, lostRest: 1}, // a border lies half a cell late: the third block is longer than the part
+			map[loss]int64{lostPart: 1, lostRest: 1}, // a border is half a cell late: the third block is longer than the part
 		},
 		{
 			"the second part begins like another prompt, and is not taken for it",
@@ -122,7 +122,7 @@ func longText(n int) string {
 	return newAuthor(9).text(n)[:n]
 }
 
-// TestEstimatesAreNoAnchors: where somebody has counted, guesses displace nothing.
+// TestEstimatesAreNoAnchors: estimates never displace counts.
 func TestEstimatesAreNoAnchors(t *testing.T) {
 	text := longText(40_000)
 	with := func(n int) func(*journal.Inference) {
@@ -132,7 +132,7 @@ func TestEstimatesAreNoAnchors(t *testing.T) {
 	counted := []journal.Record{call(1, 1, 0, 0, with(30_000), tokens(15_000, 1)), call(2, 1, 0, 1, with(40_000), tokens(20_000, 1))}
 	m, _ := compileBytes(t, Options{MissingTokens: MissingEstimate}, journalOf(counted...))
 	want := m.rows(t, production)
-	// Counts of other text halve the estimate: the shorter prompt would be laid by that.
+	// Counts of other text halve the estimate, which would decide the borders of the shorter prompt.
 	other := call(4, 1, 0, 3, tokens(100, 1), func(r *journal.Inference) {
 		r.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, Chain: chain(t, longText(90_000)[50_000:])}
 	})

@@ -7,12 +7,13 @@ package capture
 // call. So does the first request of a tool's run whose span names the call. Spans may show something else; the rules are:
 //
 //   - An id counts within its OTel trace and its session only: some engines count them from 0 in each conversation. Of several requests
-//     that made a call of one id, the one that ended last before the request began is meant, first in the trace: see across.go.
-//   - What has not ended when the request begins is not followed: such an id says nothing.
-//   - An edge that spans say too, over others or directly, is one edge, and as sure as the surer of both.
-//   - An edge that only ids say is added. None that spans of agents or links say is taken off for it.
-//   - An edge that only time says is taken off a request that ids tell about. In a trace in which no span acts for an agent, only the
-//     edges that ids say are left.
+//     that made a call of one id, the one that ended last before the request began counts; those in the same trace come first: see
+//     across.go.
+//   - A request does not follow one that had not ended when it began: such an id is no evidence.
+//   - An edge that spans also show, directly or through other requests, is one edge, with the stronger evidence of the two.
+//   - An edge that only ids show is added. No edge that spans of agents or links show is removed for it.
+//   - An edge that only time shows is removed from a request about which ids are evidence. In a trace in which no span acts for an
+//     agent, only the edges that ids show are left.
 
 import (
 	"cmp"
@@ -74,7 +75,7 @@ func (c *toolCalls) parameters() (all map[string]any) {
 	return all
 }
 
-// answered is a step with the steps whose calls it received the results of.
+// answered is a step with the steps that made the calls whose results it received.
 type answered struct {
 	step   int32
 	makers []int32 // in the order of their ends

@@ -29,7 +29,7 @@ func ran(trace, span, parent uint64, from, to int64, id uint64) *journal.Link {
 	return l
 }
 
-// TestToolCalls: who follows whom by the ids of tool calls, and what spans have to do with it.
+// TestToolCalls: which request follows which by the ids of tool calls, and how spans matter.
 func TestToolCalls(t *testing.T) {
 	type counts = map[string]any
 	for _, c := range []struct {
@@ -128,7 +128,7 @@ func TestToolCalls(t *testing.T) {
 			counts{"results_too_early": 2., "results_of_unknown_calls": 1.},
 		},
 		{
-			"a circle of ids is none",
+			"a cycle of ids does not count",
 			[]journal.Record{
 				acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 0, made(7), given(8)), asked(1, 2, 9, 0, 0, made(8), given(7)),
 			},
@@ -164,11 +164,11 @@ func TestToolCalls(t *testing.T) {
 				t.Errorf("counts (-want +got):\n%s", diff)
 			}
 			for _, d := range res.Traces[0].Meta.Dropped {
-				if d.What != "prompts" { // of which these records have none
+				if d.What != "prompts" { // these records have none
 					t.Errorf("%d %s dropped: %s", d.Count, d.What, d.Reason)
 				}
 			}
-			// The same in any order, of any number of journals.
+			// The same result for any order and any number of journals.
 			rng := rand.New(rand.NewPCG(5, 6))
 			rng.Shuffle(len(c.records), func(i, j int) { c.records[i], c.records[j] = c.records[j], c.records[i] })
 			again, _ := compileBytes(t, Options{Memory: 1 << 12}, journalOf(c.records[1:]...), journalOf(c.records[:1]...))
@@ -177,7 +177,7 @@ func TestToolCalls(t *testing.T) {
 	}
 }
 
-// TestManyToolIDs: a trace that has more ids than are kept loses those, counted, and nothing else.
+// TestManyToolIDs: a trace with more ids than are kept loses the others, which are counted, and nothing else.
 func TestManyToolIDs(t *testing.T) {
 	var records []journal.Record
 	const n = 20
@@ -199,13 +199,13 @@ func TestManyToolIDs(t *testing.T) {
 	}
 }
 
-// waited says what a row of a replay waited for.
+// waited describes what a row of a replay waited for.
 func waited(r *journal.Inference, delay, tool mooncake.Opt[float64], rows ...journal.RowEdge) *journal.Inference {
 	r.Waits = journal.Waits{InGraph: true, For: rows, Delay: delay, ToolWait: tool}
 	return r
 }
 
-// TestReplayedGraph: a replay's trace has the graph of the one that was replayed, without the rows that are not here.
+// TestReplayedGraph: a replay's trace has the graph of the trace that was replayed, without missing rows.
 func TestReplayedGraph(t *testing.T) {
 	row := func(i int64) *journal.Inference { return replayed(t, "r", i, 1, uint64(i)+1, 0, uint64(i)) }
 	edge := func(row int64, e mooncake.Evidence) journal.RowEdge { return journal.RowEdge{Row: row, Evidence: e} }

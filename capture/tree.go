@@ -29,7 +29,7 @@ const (
 	fromAlone = fromResponse // from here on: only from an ancestor of a single leaf
 )
 
-// node is a span of the current trace. Indices are those of tree.nodes, -1 is none.
+// node is a span of the current trace. Indices are those of tree.nodes; -1 means none.
 type node struct {
 	span, parent journal.SpanID
 	session      journal.Session     // its own, or that of the nearest span above it that has one
@@ -88,7 +88,7 @@ type tree struct {
 	steps          map[int32]*step
 	leaf           journal.Decoder
 	other          journal.Decoder
-	held           int32 // the node whose record is in leaf, unchanged; -1 is none
+	held           int32 // the node whose record is in leaf, unchanged; -1 means none
 
 	state []byte // of link, kept for its memory
 	path  []int32

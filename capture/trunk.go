@@ -70,7 +70,7 @@ func Trunk(ctx context.Context, opt TrunkOptions, journals ...Source) (TrunkResu
 	}
 	t.res.Used = len(t.prompts)
 	if t.res.Used == 0 {
-		return t.res, errors.New("no prompt of production is in these journals: a trunk list is made of requests whose text, or whose engine's hashes, telemetry told")
+		return t.res, errors.New("these journals have no prompt of production: a trunk list is made from requests whose text, or whose engine's hashes, the telemetry contains")
 	}
 	t.res.List = t.list()
 	return t.res, nil

@@ -24,8 +24,8 @@ func asText(t testing.TB, prompt string) func(*journal.Inference) {
 	}
 }
 
-// TestTrunk: of journals of production, the list has what more than its share of the prompts begin with, domain by domain, and nothing else, whether all
-// prompts are looked at or some.
+// TestTrunk: for journals of production, the list has the beginnings of more than its share of the prompts, domain by domain, and nothing
+// else, whether all prompts are read or some.
 func TestTrunk(t *testing.T) {
 	common, rare := strings.Repeat("You are a helpful assistant. ", 20), strings.Repeat("Never use the letter e. ", 20)
 	var parts [3][]journal.Record
@@ -88,7 +88,7 @@ func TestTrunk(t *testing.T) {
 	}
 }
 
-// TestSampledRows: a trace says of which samples its rows are.
+// TestSampledRows: a trace says which samples its rows are from.
 func TestSampledRows(t *testing.T) {
 	of := func(s journal.Sampled) func(*journal.Inference) { return func(r *journal.Inference) { r.Sampled = s } }
 	ten, one := journal.Sampled{PerMillion: 100_000, List: 42}, journal.Sampled{PerMillion: 10_000, List: 42, ByPrefix: true}

@@ -52,7 +52,7 @@ func (c Counts) String() string {
 		switch production := c.Requests - c.Replayed; {
 		case n == 0:
 		case 2*n > production && production >= enoughRequests:
-			s += fmt.Sprintf(" · %s %s, which is most: %s", term.Comma(n), what, cure)
+			s += fmt.Sprintf(" · %s %s, which is most of them: %s", term.Comma(n), what, cure)
 		default:
 			s += fmt.Sprintf(" · %s %s", term.Comma(n), what)
 		}
@@ -133,7 +133,7 @@ func (t *tally) add(n Counts, err error) (warning string) {
 	if err != nil {
 		t.sum.Refused += n.Spans
 		if !before {
-			warning = fmt.Sprintf("the journal cannot be written: %v; spans are refused until it can, and their senders told to try again", err)
+			warning = fmt.Sprintf("the journal cannot be written: %v; spans are refused until it can, and their senders are told to try again", err)
 		}
 		return warning
 	}

@@ -69,7 +69,7 @@ func TestCaptureCounts(t *testing.T) {
 	}
 }
 
-// TestCaptureCountsMost: what most requests lack is worth a word, once there are enough of them.
+// TestCaptureCountsMost: what most requests lack gets a hint, once there are enough requests.
 func TestCaptureCountsMost(t *testing.T) {
 	for _, tc := range []struct {
 		production, uncounted, anonymous int64
@@ -77,7 +77,7 @@ func TestCaptureCountsMost(t *testing.T) {
 	}{
 		{9, 9, 9, "spans 0 · requests 9 · 9 without token counts · 9 without prompt"}, // too few to tell
 		{10, 5, 5, "spans 0 · requests 10 · 5 without token counts · 5 without prompt"},
-		{10, 6, 10, "spans 0 · requests 10 · 6 without token counts, which is most: they give no rows · 10 without prompt, which is most: is content recorded?"},
+		{10, 6, 10, "spans 0 · requests 10 · 6 without token counts, which is most of them: they give no rows · 10 without prompt, which is most of them: is content recorded?"},
 	} {
 		c := Counts{Requests: tc.production, Uncounted: tc.uncounted, Anonymous: tc.anonymous}
 		if got := c.String(); got != tc.want {

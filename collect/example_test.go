@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/collect"
 )
 
-// A program captures what an application sends it, and makes a trace of that.
+// A program captures the telemetry of an application, and makes a trace of it.
 func Example() {
 	folder, err := os.MkdirTemp("", "collect-")
 	if err != nil {

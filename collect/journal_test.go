@@ -23,7 +23,7 @@ func TestJournalFolder(t *testing.T) {
 	}
 }
 
-// TestRemoveJournal removes what is the capture's and nothing else, whatever the folder is called.
+// TestRemoveJournal removes only what belongs to the capture, whatever the folder's name.
 func TestRemoveJournal(t *testing.T) {
 	folder := filepath.Join(t.TempDir(), "[odd] *")
 	if sources, err := Journals(folder); err != nil || len(sources) > 0 {
@@ -75,7 +75,7 @@ func TestRemoveJournal(t *testing.T) {
 	}
 }
 
-// TestJournalTaken: two collectors do not write one journal.
+// TestJournalTaken: two collectors cannot write one journal.
 func TestJournalTaken(t *testing.T) {
 	config := Config{HTTP: "127.0.0.1:0", Journal: filepath.Join(t.TempDir(), "journal")}
 	p, err := Start(t.Context(), config)

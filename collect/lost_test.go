@@ -72,7 +72,7 @@ func lossy(t *testing.T) (p *Collector, folder string, warnings func() string) {
 	}
 }
 
-// TestCaptureLost: what comes and gets into no journal is counted.
+// TestCaptureLost: telemetry that arrives but is not in any journal is counted.
 func TestCaptureLost(t *testing.T) {
 	p, _, warnings := lossy(t)
 	for _, id := range []string{"5b8efff798038103d269b633813fc60c", "", ""} {
@@ -97,7 +97,7 @@ func TestCaptureLost(t *testing.T) {
 	}
 }
 
-// TestCaptureRefuses: spans that cannot be written are refused, counted, and said once in words that fit.
+// TestCaptureRefuses: spans that cannot be written are refused, counted, and reported once in suitable words.
 func TestCaptureRefuses(t *testing.T) {
 	p, folder, warnings := lossy(t)
 	if err := os.RemoveAll(folder); err != nil {

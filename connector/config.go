@@ -97,7 +97,7 @@ func (c *Config) Validate() error {
 	check(len(c.Capacities) <= 50, "capacities: are %d, and must be at most 50: each is a time series for each model", len(c.Capacities))
 	for i, n := range c.Capacities {
 		check(n >= 1, "capacities[%d]: is %d, and must be at least 1 token", i, n)
-		check(slices.Index(c.Capacities, n) == i, "capacities[%d]: %d is there twice", i, n)
+		check(slices.Index(c.Capacities, n) == i, "capacities[%d]: %d is given twice", i, n)
 	}
 	for i, m := range c.Models {
 		if err := m.validate(); err != nil {

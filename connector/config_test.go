@@ -23,7 +23,7 @@ func TestConfigSaysWhatIsWrong(t *testing.T) {
 		"max_streams: is 0":               func(c *Config) { c.MaxStreams = 0 },
 		"top_prefixes: is -1":             func(c *Config) { c.TopPrefixes = -1 },
 		"capacities[0]: is 0":             func(c *Config) { c.Capacities = []int64{0} },
-		"capacities[1]: 7 is there twice": func(c *Config) { c.Capacities = []int64{7, 7} },
+		"capacities[1]: 7 is given twice": func(c *Config) { c.Capacities = []int64{7, 7} },
 		"models[0]::model: is empty":      func(c *Config) { c.Models = []ModelConfig{{KVBytesPerToken: 1}} },
 		"needs exactly one of":            func(c *Config) { c.Models = []ModelConfig{{Model: "m", KVBytesPerToken: 1, ConfigJSON: "x"}} },
 		"kv_bytes_per_token: is -1":       func(c *Config) { c.Models = []ModelConfig{{Model: "m", KVBytesPerToken: -1}} },

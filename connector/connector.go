@@ -115,7 +115,7 @@ func (c *cacheConnector) send(ctx context.Context) {
 		return
 	}
 	if err := c.next.ConsumeMetrics(ctx, metrics); err != nil && ctx.Err() == nil {
-		c.log.Warn("metrics of the cache potential were refused; the next ones make up for them", zap.Error(err))
+		c.log.Warn("metrics of the cache potential were refused; the next ones include them", zap.Error(err))
 	}
 }
 

@@ -26,7 +26,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// request is what a test says of a span.
+// request describes a request's span in a test.
 type request struct {
 	ids      []uint64
 	tokens   int64
@@ -202,7 +202,7 @@ func TestTenantsAndStreamsAreBounded(t *testing.T) {
 	}
 }
 
-// The window slides: what was hit before it does not count.
+// The window slides: earlier hits do not count.
 func TestWindow(t *testing.T) {
 	c, sink := start(t, func(c *Config) { c.SamplingRatio, c.Window, c.Interval = 1, time.Minute, 30*time.Second })
 	now := time.Unix(1_800_000_000, 0)
@@ -244,7 +244,7 @@ func BenchmarkConsume(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n), "ns/span")
 }
 
-// A prompt shorter than a cell is analysed: nothing of it can be hit, and its tokens count.
+// A prompt shorter than a cell is analysed: none of it can be hit, and its tokens count.
 func TestShortPrompt(t *testing.T) {
 	c, sink := start(t, nil)
 	short := &journal.Inference{InputTokens: mooncake.Some[int64](12)}

@@ -24,7 +24,7 @@ func attribute(name, value string) string {
 	return fmt.Sprintf(`{"key": %q, "value": {"stringValue": %q}}`, name, value)
 }
 
-// TestAgents: spans of agents become a graph, in each of the dialects that tell agents and tools apart, and without a word of text.
+// TestAgents: spans of agents become a graph, in each dialect that distinguishes agents and tools, without any text.
 func TestAgents(t *testing.T) {
 	for _, dialect := range []struct{ name, agent, tool, chat string }{
 		{"OpenTelemetry", attribute("gen_ai.operation.name", "invoke_agent"), attribute("gen_ai.operation.name", "execute_tool"), attribute("gen_ai.operation.name", "chat")},
@@ -41,7 +41,7 @@ func TestAgents(t *testing.T) {
 			spans := []string{
 				agentSpan("a0", "", 0, 1000, dialect.agent, ""),
 				chat("01", under+"a0", 10, 100, ""),
-				agentSpan("b0", under+"a0", 120, 400, dialect.tool, ""), // side by side with the next
+				agentSpan("b0", under+"a0", 120, 400, dialect.tool, ""), // concurrent with the next
 				chat("02", under+"b0", 130, 200, ""),
 				agentSpan("c0", under+"a0", 120, 500, dialect.tool, ""),
 				chat("03", under+"c0", 250, 490, ""),

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestFileSessions: the bodies of a file are the turns of a session, which has the file's name, and of two files of one name two sessions.
-// Those of a file with sessions keep theirs.
+// TestFileSessions: the bodies in a file are the turns of a session with the file's name, and two files of one name are two sessions. If a
+// file has sessions, they are kept.
 func TestFileSessions(t *testing.T) {
 	const body = `{"messages":[{"role":"user","content":"Name a river."}],"max_tokens":20}` + "\n"
 	rows, meta := convert(t, Options{Format: Payloads, Prompts: PromptsKeep, FileSessions: true},

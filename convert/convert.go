@@ -146,7 +146,7 @@ func namesOf(files []capture.Source) (names []string) {
 // noRows returns the error for files without a row.
 func noRows(from string, lost []mooncake.Dropped) error {
 	var s strings.Builder
-	s.WriteString("no row came out of " + from)
+	s.WriteString("no row could be made from " + from)
 	for _, d := range lost {
 		fmt.Fprintf(&s, "; %d %s: %s", d.Count, d.What, d.Reason)
 	}

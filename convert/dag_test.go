@@ -11,7 +11,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestBranchingFaults: what makes no graph is refused with the line of its conversation.
+// TestBranchingFaults: conversations that form no graph are refused with the line of the conversation.
 func TestBranchingFaults(t *testing.T) {
 	const said = `"messages": [{"role": "user", "content": "Go on."}]`
 	talk := func(id, more string) string {

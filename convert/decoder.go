@@ -159,7 +159,7 @@ func (d *decoder) header(line string) *mooncake.RowError {
 	}
 	for i, name := range names {
 		if name != "" && at(name) < i {
-			return &mooncake.RowError{Field: clip(name), Rule: "the column is there twice"}
+			return &mooncake.RowError{Field: clip(name), Rule: "the column occurs twice"}
 		}
 	}
 	for _, name := range d.fields {

@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// hashes are chained hashes of blocks: n of a prompt, the first of which it shares with prompt 0. They use all 64 bits.
+// hashes are chained hashes of n blocks of a prompt, the first of which it shares with prompt 0. They use all 64 bits.
 func hashes(prompt, shared, n int) []uint64 {
 	list := make([]uint64, n)
 	for i := range list {
@@ -61,8 +61,8 @@ func TestDynamo(t *testing.T) {
 		tool,
 		`{"schema":"dynamo.request.trace.v1","event_type":"request_migrated","event_time_unix_ms":1}`, // of a later revision
 		strings.Replace(record("k", epoch+420, 1000, 64, "", hashes(0, 0, 16)), `"request_end"`, `""`, 1),
-		record("d", epoch+400, 1024, 64, "", hashes(3, 15, 16)), // fills the block that others end in
-		record("e", epoch+500, 1000, 64, "", hashes(0, 0, 15)),  // full blocks only: its end is its own
+		record("d", epoch+400, 1024, 64, "", hashes(3, 15, 16)), // fills the block in which others end
+		record("e", epoch+500, 1000, 64, "", hashes(0, 0, 15)),  // full blocks only: its end is private
 		record("f", epoch+600, 1000, 64, "", hashes(0, 0, 15)),  // likewise
 		record("g", epoch+700, 1000, 1024, "", hashes(0, 0, 1)), // blocks too large
 		record("h", epoch+800, 1000, 64, "", hashes(0, 0, 3)),   // too few hashes
@@ -102,7 +102,7 @@ func TestDynamo(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(row{})); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
-	// Row 1 shares 15 of the engine's blocks of 64 with row 0: as finely as that.
+	// Row 1 shares 15 of the engine's blocks of 64 with row 0: at that granularity.
 	if diff := cmp.Diff([]mooncake.HashRange{{First: 0, Count: 60}, {First: 63, Count: 40}}, traces[0].rows(t)[1].HashRanges); diff != "" {
 		t.Errorf("ranges (-want +got):\n%s", diff)
 	}
@@ -134,14 +134,14 @@ func TestTelemetryRefuses(t *testing.T) {
 		content string
 		want    string
 	}{
-		{"no requests", convert.OTLP, spans + "\n", "no row came out of 0 spans of requests to models and 1 others"},
-		{"requests over several lines, in an array", convert.OTLP, "// x\n[" + strings.ReplaceAll(spans, "[", "[\n") + ",\n" + strings.ReplaceAll(spans, "]", "\n,]") + "]", "no row came out of 0 spans of requests to models and 2 others"},
+		{"no requests", convert.OTLP, spans + "\n", "no row could be made from 0 spans of requests to models and 1 others"},
+		{"requests over several lines, in an array", convert.OTLP, "// x\n[" + strings.ReplaceAll(spans, "[", "[\n") + ",\n" + strings.ReplaceAll(spans, "]", "\n,]") + "]", "no row could be made from 0 spans of requests to models and 2 others"},
 		{"metrics only", convert.OTLP, `{"resourceMetrics":[]}` + "\n", "1 lines: metrics"},
 		{"profiles only", convert.OTLP, `{"resourceProfiles":[]}` + "\n", "1 lines: profiles"},
-		{"nothing", convert.OTLP, "", "no row came out"},
+		{"nothing", convert.OTLP, "", "no row could be made"},
 		{"cut off in the middle", convert.OTLP, spans + "\n{\"resourceSpans\":[{\n" + spans, "f:2: the JSON object does not end; the file may be cut off"},
-		{"cut off at the end", convert.OTLP, spans + "\n{\"resourceSpans\":[{\"x\":\"" + secret, "1 lines: the last one breaks off"},
-		{"an end that is no JSON", convert.OTLP, spans + "\n{\"resourceSpans\":x", "f:2: is not valid JSON at byte 18"},
+		{"cut off at the end", convert.OTLP, spans + "\n{\"resourceSpans\":[{\"x\":\"" + secret, "1 lines: the last one is incomplete"},
+		{"an end that is not JSON", convert.OTLP, spans + "\n{\"resourceSpans\":x", "f:2: is not valid JSON at byte 18"},
 		{"text behind", convert.OTLP, spans + " x", "f:1: is not valid JSON at byte 1"},
 		{"an array", convert.OTLP, "[[]]", "f:1: the line must be a JSON object"},
 		{"another object", convert.OTLP, `{"messages":"` + secret + `"}`, "f:1: the line is not an OTLP request"},
@@ -181,7 +181,7 @@ func TestDetectTelemetry(t *testing.T) {
 	}
 }
 
-// fuzz holds for any file: no panic, and the trace that comes out can be read.
+// fuzz checks for any file that nothing panics, and that the resulting trace can be read.
 func fuzz(f *testing.F, format convert.Format, seeds ...string) {
 	f.Helper()
 	for _, s := range seeds {

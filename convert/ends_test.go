@@ -22,9 +22,9 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// What the ends of messages tell of random conversations in every dialect, and what they cost.
+// What the ends of messages show about random conversations in every dialect, and what they cost.
 
-// messagesOf returns the messages of a prompt as they are told apart, tools included, in canonical order.
+// messagesOf returns the messages of a prompt as they are distinguished, tools included, in canonical order.
 func (a *asked) messagesOf() []string {
 	var all []string
 	tools := func() {
@@ -44,7 +44,7 @@ func (a *asked) messagesOf() []string {
 	return all
 }
 
-// take calls visit for the spans of lines of telemetry, annotated, and for those that are made of its log records.
+// take calls visit for the annotated spans of lines of telemetry, and for those made from its log records.
 func take(t testing.TB, a *annotate.Annotator, lines string, visit func(ptrace.Traces)) {
 	t.Helper()
 	for line := range strings.Lines(lines) {
@@ -71,8 +71,8 @@ func eachSpan(td ptrace.Traces, visit func(ptrace.Span)) {
 	}
 }
 
-// TestSharedEndsAreSharedMessages: two prompts have no more ends in common than messages, whatever the telemetry lacks, and as many
-// where it lacks nothing and their messages are not too short for all ends.
+// TestSharedEndsAreSharedMessages: two prompts never have more ends in common than messages, whatever the telemetry lacks, and equally
+// many if it lacks nothing and the messages are long enough for all ends.
 func TestSharedEndsAreSharedMessages(t *testing.T) {
 	a, err := annotate.New(annotate.Config{Key: testKey(t)})
 	must(t, err)
@@ -88,7 +88,7 @@ func TestSharedEndsAreSharedMessages(t *testing.T) {
 				tokens := tokensOf(p.units())
 				r.tell(p)
 				var chain blockhash.Chain
-				remote := false // a part is at the server only, so that a log record's text is no prompt
+				remote := false // a part is only on the server, so a log record's text is not the prompt
 				take(t, a, p.span(t, len(prompts), tokens), func(td ptrace.Traces) {
 					eachSpan(td, func(span ptrace.Span) {
 						if cells, ok := span.Attributes().Get(semconv.Cells); ok {
@@ -137,13 +137,13 @@ func TestSharedEndsAreSharedMessages(t *testing.T) {
 	}
 }
 
-// sizes are bytes of what leaves the edge.
+// sizes are the bytes that leave the edge.
 type sizes struct {
 	prompts, messages, replies int
 	attributes, journal        int
 }
 
-// measure annotates telemetry and adds up what it becomes. Without is what there was before messages had ends.
+// measure annotates telemetry and adds up the results. Without is the size before messages had ends.
 func measure(t testing.TB, without bool, lines []string) sizes {
 	t.Helper()
 	a, err := annotate.New(annotate.Config{Key: testKey(t), OmitMessageEnds: without})
@@ -197,7 +197,7 @@ func encoded(t testing.TB, attributes pcommon.Map) int {
 }
 
 // chats returns the telemetry of conversations of this many turns: a system prompt of some kB, questions of up to 1.2 kB, replies of 100
-// to 600 tokens. None of these ends where a cell does, but by chance.
+// to 600 tokens. Only by chance does one of these end where a cell does.
 func chats(t testing.TB, conversations, turns int) (lines []string) {
 	t.Helper()
 	r := author{rand.New(rand.NewPCG(11, 3))}
@@ -213,7 +213,7 @@ func chats(t testing.TB, conversations, turns int) (lines []string) {
 	return lines
 }
 
-// smallTalk returns the telemetry of conversations in which everybody says some 30 bytes, from the given number of messages on.
+// smallTalk returns the telemetry of conversations in which each message has some 30 bytes, from the given number of messages on.
 func smallTalk(t testing.TB, conversations, from, to int) (lines []string) {
 	t.Helper()
 	r := author{rand.New(rand.NewPCG(12, 3))}
@@ -274,8 +274,8 @@ func spoken(t testing.TB, messages []said, reply said, talk, number int) string 
 	return string(line)
 }
 
-// TestWhatEndsCost holds the ends of messages and of replies to a quarter of what spans and journals of text took without, however short
-// messages are. Only prompts of less than two kilobytes take more, by up to 24 bytes each.
+// TestWhatEndsCost requires that the ends of messages and of replies add at most a quarter to spans and journals of text, however short
+// messages are. Only prompts of less than two kilobytes may add more, up to 24 bytes each.
 func TestWhatEndsCost(t *testing.T) {
 	captured := func(t *testing.T, producer string) []string {
 		t.Helper()

@@ -36,14 +36,14 @@ type spec struct {
 	global   bool   // ids of two files are those of the same blocks
 	dates    bool   // times are instants, not seconds from some zero
 	models   bool   // requests name their models
-	fails    bool   // failed requests are told apart
+	fails    bool   // failed requests are marked
 	text     bool   // requests hold their prompts
 	spans    bool   // these are in attributes of spans
 	verbatim bool   // there are no token counts, so that prompts can only be kept
 	delta    bool   // rows of a session hold only what is new
 	// decode gives the requests of a record to the decoder.
 	decode func(*decoder, *record)
-	// end, unless nil, gives it those of the whole file, behind its last record.
+	// end, unless nil, gives it the requests of the whole file, after its last record.
 	end func(*decoder) *mooncake.RowError
 }
 

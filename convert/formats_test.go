@@ -60,7 +60,7 @@ func fixtureOptions(t testing.TB, format Format) Options {
 	return opt
 }
 
-// TestFormats converts the file of each format. Its golden file has the rows, and what the sidecar says of them and of what is lost.
+// TestFormats converts the file of each format. Its golden file has the rows, and what the sidecar says about them and about losses.
 func TestFormats(t *testing.T) {
 	for _, format := range Formats() {
 		if format.spec() == nil {
@@ -113,9 +113,8 @@ func requestsOf(meta *mooncake.Meta) int64 {
 	return n
 }
 
-// TestHostileFiles does to the file of each format what damage and mistakes do: it is cut off anywhere, and its values are
-// exchanged. That ends in an error which names the line, or in rows that are read again; never in a panic, and no request is
-// lost without being counted.
+// TestHostileFiles damages the file of each format in various ways: it is cut off anywhere, and its values are exchanged. The result is an
+// error that names the line, or rows that can be read again; never a panic, and no request is lost without being counted.
 func TestHostileFiles(t *testing.T) {
 	values := []string{`-1`, `NaN`, `1e400`, `18446744073709551616`, `"` + secret + `"`, `{}`, `[[]]`, ``}
 	number := regexp.MustCompile(`[0-9][0-9.]*`)
@@ -169,7 +168,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// FuzzRecord: the common reader takes any bytes for a record of any shape without a panic, and what it splits off is in the file.
+// FuzzRecord: the common reader accepts arbitrary bytes as a record of any shape without a panic, and what it splits off is in the file.
 func FuzzRecord(f *testing.F) {
 	for _, format := range Formats() {
 		if format.spec() != nil {

@@ -33,8 +33,9 @@ func spanAt(id byte, name string, from, to int, resource string, attributes ...s
 		list([]string{resource}), id, id, name, from, to, list(attributes))
 }
 
-// TestCalibrationBehindAGateway: a gateway that does not pass the trace context on lets the engine write spans in traces of their own, of
-// a replay's requests, also of those that are no rows. Their spans tell whose they are; what the application made is production.
+// TestCalibrationBehindAGateway: behind a gateway that does not forward the trace context, the engine writes spans of a replay's requests
+// in separate traces, also for requests that are not rows. The replay's own spans show which these are; the application's requests are
+// production.
 func TestCalibrationBehindAGateway(t *testing.T) {
 	engine := func(id byte, from, to int, response, input, output string) string {
 		return spanAt(id, "llm_request", from, to, "service.name=vllm", "gen_ai.request.id="+response, "gen_ai.usage.prompt_tokens="+input,

@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// requestOf is a line with one request, of production or of a replay. Without facts no row comes of it.
+// requestOf is a line with one request, of production or of a replay. Without facts, it does not become a row.
 func requestOf(run string, id byte, facts bool) string {
 	resource, usage := "", ""
 	if run != "" {
@@ -33,7 +33,7 @@ func requestOf(run string, id byte, facts bool) string {
 		`"attributes":[{"key":"gen_ai.operation.name","value":{"stringValue":"chat"}}%s]}]}]}]}`, resource, id, id, usage)
 }
 
-// TestLostOnce: what belongs to no trace is in one sidecar, however many there are.
+// TestLostOnce: losses that belong to no trace are in one sidecar, however many traces there are.
 func TestLostOnce(t *testing.T) {
 	var traces []*trace
 	file := strings.Join([]string{
@@ -67,7 +67,7 @@ func TestLostOnce(t *testing.T) {
 	}
 }
 
-// TestNothingTellsAll: where no row comes out, the error has what all traces lost.
+// TestNothingTellsAll: if there are no rows, the error lists the losses of all traces.
 func TestNothingTellsAll(t *testing.T) {
 	file := strings.Join([]string{`{"resourceMetrics":[]}`, requestOf("", 1, false), requestOf("", 2, false), requestOf("run-a", 3, false)}, "\n")
 	var traces []*trace

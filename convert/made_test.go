@@ -12,8 +12,8 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// TestMadeProducers converts telemetry of our own making, shaped as that of each kind of producer: every request is a row, or there
-// is a reason. [TestProducers] has what real libraries wrote, where it is at hand.
+// TestMadeProducers converts telemetry of our own making that imitates each kind of producer: every request is a row, or the reason is
+// reported. [TestProducers] uses what real libraries wrote, if it is available.
 func TestMadeProducers(t *testing.T) {
 	for _, p := range testproducers.All() {
 		t.Run(p.Name, func(t *testing.T) {

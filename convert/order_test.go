@@ -13,8 +13,8 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// TestPromptOrder: files are read with the order that their models' templates are said to have, however their text comes: the sidecar
-// names it of each model with text.
+// TestPromptOrder: files are read with the order that is configured for their models' templates, in any form of text; the sidecar names
+// the order of each model with text.
 func TestPromptOrder(t *testing.T) {
 	said := 0
 	for _, p := range testproducers.All() {

@@ -101,7 +101,7 @@ func (r *request) label() string {
 	return fmt.Sprintf("%s turn %d", r.Session, *r.Turn)
 }
 
-// canonical is the prompt with its tools behind the system message, where most templates have them, and ours does.
+// canonical is the prompt with its tools after the system message, as in most templates and in ours.
 func (r *request) canonical() string {
 	if tools, ok := strings.CutPrefix(r.Prompt, "<|tools|>"); ok {
 		tools, rest, _ := strings.Cut(tools, "<|system|>")
@@ -136,11 +136,11 @@ func truthOf(t *testing.T, producer string) []*request {
 	return list
 }
 
-// find returns the request of a row: that whose response id the span has somewhere; else the first after the span's start that has
-// the row's lengths.
+// find returns the request of a row: the one whose response id is in the span; else the first after the span's start that has the row's
+// lengths.
 func find(truth []*request, spans map[[8]byte]string, start time.Time, row *mooncake.Row) *request {
 	fits := func(r *request) bool {
-		// Spans start before the request is received; some clocks tick in whole milliseconds.
+		// Spans start before the request is received; some clocks have whole milliseconds.
 		after := time.Unix(0, r.Received).Sub(start)
 		return !r.taken && after > -2*time.Millisecond && after < time.Second && r.InputTokens == row.InputLength.V && r.OutputTokens == row.OutputLength.V
 	}
@@ -184,12 +184,12 @@ func TestProducers(t *testing.T) {
 		producer string
 		logs     bool
 		estimate bool // rows without token counts
-		// rows are what must come out, in order; the others of the scenario have no span, failed, or nobody counted their tokens.
+		// rows are the expected rows, in order. The other requests of the scenario have no span, failed, or have no token counts.
 		rows     []string
 		dropped  map[string]int64
 		identity map[string]int64
 		sessions bool // are known to the telemetry
-		// structure are the rows without text where others have it.
+		// structure are the rows without text in a scenario whose other rows have it.
 		structure []string
 	}{
 		{
@@ -214,7 +214,7 @@ func TestProducers(t *testing.T) {
 			identity: map[string]int64{"text": 9},
 		},
 		{
-			producer: "js-traceloop-openai", sessions: true, // makes up the usage of streams, records half of a Responses prompt
+			producer: "js-traceloop-openai", sessions: true, // invents the usage of streams, records half of a Responses prompt
 			rows: []string{
 				"sess-B turn 0", "sess-B turn 1", "sess-B turn 2", "tool_result", "multimodal", "reasoning", "legacy_completions", "responses",
 			},
@@ -223,7 +223,7 @@ func TestProducers(t *testing.T) {
 			identity:  map[string]int64{"structure": 1, "text": 7},
 		},
 		{
-			producer: "otel-js-openai", logs: true, sessions: true, // text in logs; session C asked for no usage
+			producer: "otel-js-openai", logs: true, sessions: true, // text in logs; session C did not request usage
 			rows: []string{
 				"sess-A turn 0", "sess-B turn 0", "sess-B turn 1", "sess-A turn 1", "sess-B turn 2", "sess-A turn 2", "sess-A turn 3",
 				"tool_call", "tool_result", "multimodal", "reasoning", "responses", "responses",
@@ -294,7 +294,7 @@ func TestProducers(t *testing.T) {
 					continue
 				}
 				if r == nil {
-					t.Fatalf("row %d of %d and %d tokens at %s is no request of the truth", i, row.InputLength.V, row.OutputLength.V, start)
+					t.Fatalf("row %d of %d and %d tokens at %s is not a request of the truth", i, row.InputLength.V, row.OutputLength.V, start)
 				}
 				found = append(found, r)
 				labels = append(labels, r.label())
@@ -323,7 +323,7 @@ func TestProducers(t *testing.T) {
 	}
 }
 
-// checkSessions: two rows have the same session exactly when their requests do.
+// checkSessions: two rows have the same session exactly if their requests do.
 func checkSessions(t *testing.T, rows []*mooncake.Row, found []*request, known bool) {
 	t.Helper()
 	for i, a := range rows {
@@ -341,7 +341,7 @@ func checkSessions(t *testing.T, rows []*mooncake.Row, found []*request, known b
 	}
 }
 
-// checkSharing: rows share as many blocks as their prompts share tokens, give or take the block that a border falls into.
+// checkSharing: rows share as many blocks as their prompts share tokens, with a tolerance of the block in which a border lies.
 func checkSharing(t *testing.T, rows []*mooncake.Row, found []*request, meta *mooncake.Meta, structure []string) {
 	t.Helper()
 	if meta.Identity["text"] == 0 {

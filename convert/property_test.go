@@ -21,8 +21,8 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// Random conversations as every dialect writes them, with and without parts that are missing: no two rows share a block that
-// holds text in which their prompts differ, and those of which all was there share all but one block of what they have in common.
+// Random conversations in every dialect, with and without missing parts: no two rows share a block with text in which their prompts
+// differ, and complete ones share all of their common beginning except for at most one block.
 
 type (
 	object = map[string]any
@@ -34,26 +34,26 @@ type said struct {
 	role, text string
 	image      []byte
 	tokens     int64  // of the image
-	call       string // city that the assistant asks the weather of
+	call       string // city whose weather the assistant asks for
 	answers    bool   // a result of that call
 
-	// What becomes of it in the telemetry.
+	// Its form in the telemetry.
 	absent      bool // its text is not recorded
-	unknown     int  // so many bytes of its beginning are in a member that nobody knows
+	unknown     int  // this many bytes of its beginning are in an unknown member
 	placeholder bool // the image is not recorded
 }
 
-// asked is a prompt, and what is known of its request.
+// asked is a prompt, and the facts about its request.
 type asked struct {
 	tools    bool
 	messages []said
 	dialect  int
 	missing  string // what the telemetry lacks; "" is nothing
-	cut      int    // length of the attribute, per cent
-	unread   bool   // the system's text is in a member that nobody knows
-	remote   bool   // all but the last message is at the server
+	cut      int    // length of the attribute, in per cent
+	unread   bool   // the system's text is in an unknown member
+	remote   bool   // all but the last message is on the server
 	dropped  bool   // the SDK dropped attributes
-	gap      int    // a message that is not there, or -1
+	gap      int    // a missing message, or -1
 }
 
 const weatherTool = `{"function":{"description":"what the sky does","name":"weather","parameters":{"type":"object"}},"type":"function"}`
@@ -62,7 +62,7 @@ func callOf(city string) string {
 	return fmt.Sprintf(`{"function":{"arguments":"{\"city\":\"%s\"}","name":"weather"},"id":"c1","type":"function"}`, city)
 }
 
-// unit is a piece of a prompt as the engine has it: text, whose tokens are four bytes each, or an image.
+// unit is a piece of a prompt for the engine: text, whose tokens are four bytes each, or an image.
 type unit struct {
 	text   string
 	tokens int64
@@ -115,7 +115,7 @@ func tokensOf(units []unit) int64 {
 	return bytes/bytesOfToken + images
 }
 
-// inCommon returns the tokens that two prompts begin alike with, and whether they are the same.
+// inCommon returns the number of tokens at the beginning that two prompts share, and whether they are the same.
 func inCommon(a, b []unit) (tokens int64, same bool) {
 	var begin []unit
 	for i := range min(len(a), len(b)) {
@@ -149,7 +149,7 @@ func (m said) data() string {
 	return base64.StdEncoding.EncodeToString(m.image)
 }
 
-// with adds to a message what nobody knows.
+// with adds an unknown member to a message.
 func (m said) with(o object) object {
 	if m.unknown > 0 {
 		o["background"] = m.text[:m.unknown]
@@ -250,7 +250,7 @@ type dialect struct {
 
 var openAITools = list{object{"type": "function", "function": object{"name": "weather", "description": "what the sky does", "parameters": object{"type": "object"}}}}
 
-// system splits the leading message of the system off.
+// system splits off the leading message of the system.
 func system(messages []said) (string, []said) {
 	if messages[0].role == "system" {
 		return messages[0].text, messages[1:]
@@ -498,7 +498,7 @@ type author struct{ *rand.Rand }
 
 var topics = strings.Fields("the quick moon loops over lazy tides while eleven engines hum old songs of prefix and cache under rain é 月 \"quoted\" back\\slash")
 
-// prose returns this many bytes, or some more, of words; the same for the same seed.
+// prose returns at least this many bytes of words; the same for the same seed.
 func prose(seed uint64, bytes int) string {
 	r := rand.New(rand.NewPCG(seed, 7))
 	var b strings.Builder
@@ -557,7 +557,7 @@ func (a *asked) images() (n int) {
 	return n
 }
 
-// tell decides which dialect an asked prompt is told in, and what is missing.
+// tell decides in which dialect a prompt is recorded, and what is missing.
 func (r author) tell(a *asked) {
 	needTools := a.tools || slices.ContainsFunc(a.messages, func(m said) bool { return m.call != "" || m.answers })
 	for {
@@ -574,7 +574,7 @@ func (r author) tell(a *asked) {
 	}
 }
 
-// lose leaves something out of the telemetry, if what it comes upon is there.
+// lose removes something from the telemetry, if it exists there.
 func (r author) lose(a *asked) {
 	d, i := dialects[a.dialect], r.IntN(len(a.messages))
 	m := &a.messages[i]
@@ -628,7 +628,7 @@ func (r author) lose(a *asked) {
 	}
 }
 
-// tokensSeen is what counts as plausible for this much text, and some.
+// tokensSeen is the plausible number of tokens for this much text, with a tolerance.
 func tokensSeen(messages []said) int {
 	n := 600
 	for _, m := range messages {

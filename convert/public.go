@@ -343,14 +343,14 @@ func (c *merger) effect() string {
 		fmt.Fprintf(&s, "; block ids stand for %d tokens of a prompt and all before them", c.opt.Compile.BlockSize)
 	}
 	if c.withTurns > 0 {
-		fmt.Fprintf(&s, "; block ids of %d tokens are made of how many tokens a turn shares with the one before", c.opt.Compile.BlockSize)
+		fmt.Fprintf(&s, "; block ids of %d tokens are derived from the number of tokens that a turn shares with the one before", c.opt.Compile.BlockSize)
 	}
 	for _, odd := range []struct {
 		n    int64
 		text string
 	}{
 		{c.chats.cut, "sessions begin with a request whose parent is not in the files"},
-		{c.structure.lost, "turns are of sessions that were too many to be remembered, and share nothing"},
+		{c.structure.lost, "turns are of sessions that could not all be remembered, and share nothing"},
 		{c.long, "rows had more ids than blocks, of which the first count"},
 		{c.short, "rows had fewer ids than blocks, so that the end of their prompts has none"},
 	} {

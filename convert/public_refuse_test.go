@@ -31,12 +31,12 @@ func TestPublicRefuses(t *testing.T) {
 		{"no header", join(azureRow), "f:1: TIMESTAMP: the column is missing; the first line must name", Options{Format: Azure}},
 		{"another format", join(burst11), "f:1: ContextTokens: the column is missing", Options{Format: Azure, Lookahead: 1}},
 		{"a column is missing", "TIMESTAMP,ContextTokens\n", "f:1: GeneratedTokens: the column is missing", Options{Format: Azure}},
-		{"a column twice", azureHeader + ",timestamp\n", "f:1: timestamp: the column is there twice", Options{Format: Azure}},
-		{"a header that is none", strings.Repeat("x", 5000), "f:1: the first line is too long", Options{Format: Azure}},
+		{"a column twice", azureHeader + ",timestamp\n", "f:1: timestamp: the column occurs twice", Options{Format: Azure}},
+		{"an invalid header", strings.Repeat("x", 5000), "f:1: the first line is too long", Options{Format: Azure}},
 		{"fields are missing", join(azureHeader, azureRow, "", "2023-11-16 18:17:04,1"), "f:4: the line has 2 fields, the header has 3", Options{Format: Azure}},
 		{"a quote without end", join(azureHeader, `"2023-11-16 18:17:04,1,2`), "f:2: the line cannot be read", Options{Format: Azure}},
 		{"seconds in place of a date", join(azureHeader, "12.5,1,2"), "f:2: TIMESTAMP: 12.5: is not a time; want a date", Options{Format: Azure}},
-		{"a date that is none", join(azureHeader, "2023-02-30 18:17:04,1,2"), "f:2: TIMESTAMP: 2023-02-30 18:17:04: is not a time", Options{Format: Azure}},
+		{"an invalid date", join(azureHeader, "2023-02-30 18:17:04,1,2"), "f:2: TIMESTAMP: 2023-02-30 18:17:04: is not a time", Options{Format: Azure}},
 		{"a date far away", join(azureHeader, "0001-01-01 00:00:00,1,2"), "is out of range", Options{Format: Azure}},
 		{"negative tokens", join(azureHeader, "2023-11-16 18:17:04,-1,2"), "f:2: ContextTokens: -1: must be 0 or more", Options{Format: Azure}},
 		{"half a token", join(azureHeader, "2023-11-16 18:17:04,1.5,2"), "f:2: ContextTokens: 1.5: is not an integer", Options{Format: Azure}},
@@ -45,11 +45,11 @@ func TestPublicRefuses(t *testing.T) {
 		{"more than 64 bits", join(azureHeader, "2023-11-16 18:17:04,92233720368547758070,2"), "f:2: ContextTokens: 92233720368547758070: is not an integer", Options{Format: Azure}},
 		{"text is not repeated", join(azureHeader, "2023-11-16 18:17:04,"+secret+",2"), "f:2: ContextTokens: a text of 16 bytes: is not an integer", Options{Format: Azure}},
 		{"a time before zero", join(burst11, "-1,M,1,1,2,x"), "f:2: Timestamp: -1: must be 0 or more; want seconds", Options{Format: BurstGPT}},
-		{"a time that is none", join(burst11, "NaN,M,1,1,2,x"), "Timestamp: a text of 3 bytes: is not a number", Options{Format: BurstGPT}},
+		{"an invalid time", join(burst11, "NaN,M,1,1,2,x"), "Timestamp: a text of 3 bytes: is not a number", Options{Format: BurstGPT}},
 		{"a time without end", join(burst11, "1e300,M,1,1,2,x"), "Timestamp: 1e300: is out of range", Options{Format: BurstGPT}},
-		{"a name that is none", join(burst11, "1,"+strings.Repeat("m", 257)+",1,1,2,x"), "f:2: Model: a text of 257 bytes: is longer than 256", Options{Format: BurstGPT}},
-		{"no such model", join(burst11, "1,M,1,1,2,x"), "no row came out of f; 1 rows: another model", Options{Format: BurstGPT, Models: []string{"m"}}},
-		{"an empty file", "", "no row came out of f", Options{Format: Bailian}},
+		{"an invalid name", join(burst11, "1,"+strings.Repeat("m", 257)+",1,1,2,x"), "f:2: Model: a text of 257 bytes: is longer than 256", Options{Format: BurstGPT}},
+		{"no such model", join(burst11, "1,M,1,1,2,x"), "no row could be made from f; 1 rows: another model", Options{Format: BurstGPT, Models: []string{"m"}}},
+		{"an empty file", "", "no row could be made from f", Options{Format: Bailian}},
 		{"not JSON", "{x}\n", "f:1: is not valid JSON at byte 2", Options{Format: Bailian}},
 		{"no object", "[1]\n", "f:1: the line must be a JSON object", Options{Format: Bailian}},
 		{"cut off", `{"chat_id": 1, "timest`, "f:1: the JSON object does not end; the file may be cut off", Options{Format: Bailian}},
@@ -233,7 +233,7 @@ func TestMillisecondsAreTheNearest(t *testing.T) {
 	}
 }
 
-// fuzz holds for any input: no panic, and whatever comes out can be read.
+// fuzz checks for any input that nothing panics, and that the result can be read.
 func fuzz(f *testing.F, format Format, seeds ...string) {
 	f.Helper()
 	for _, s := range seeds {
@@ -295,7 +295,7 @@ func FuzzDetect(f *testing.F) {
 	})
 }
 
-// BenchmarkAzure converts a file of the size of a busy hour.
+// BenchmarkAzure converts a file as large as a busy hour.
 func BenchmarkAzure(b *testing.B) {
 	var in strings.Builder
 	in.WriteString(azureHeader + "\n")

@@ -84,7 +84,7 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// TestAzure: seven digits are kept, dates with an offset are the same instants, and no two rows fall together.
+// TestAzure: seven digits are kept, dates with an offset are the same instants, and no two rows get the same time.
 func TestAzure(t *testing.T) {
 	got, meta := convert(t, Options{Format: Azure}, text("code.csv",
 		"\xef\xbb\xbf"+strings.TrimSuffix(join(
@@ -118,7 +118,7 @@ func TestAzure(t *testing.T) {
 	}
 }
 
-// TestAzureMerges: two files of one week become one trace, images are counted, and small disorder is put right.
+// TestAzureMerges: two files of one week become one trace, images are counted, and slight disorder is corrected.
 func TestAzureMerges(t *testing.T) {
 	got, meta := convert(t, Options{Format: Azure},
 		text("conv.csv", join(
@@ -224,7 +224,7 @@ func TestBurstGPT(t *testing.T) {
 	}
 }
 
-// TestBailian: seconds become milliseconds with all their digits, chats become sessions, ids keep their 64 bits apart.
+// TestBailian: seconds become milliseconds with all their digits, chats become sessions, and 64-bit ids stay distinct.
 func TestBailian(t *testing.T) {
 	got, meta := convert(t, Options{Format: Bailian}, text("a.jsonl", strings.TrimSuffix(join(
 		`{"chat_id": 159, "parent_chat_id": -1, "timestamp": 61.114, "input_length": 33, "output_length": 132, "type": "text", "turn": 1, "hash_ids": [1089, 18446744073709551615, 1091]}`,
@@ -240,7 +240,7 @@ func TestBailian(t *testing.T) {
 		`{"timestamp": 0, "input_length": 33, "output_length": 132, "hash_ids": [0, 1, 2], "session_id": "159"}`,
 		`{"timestamp": 0.1237, "input_length": 17, "output_length": 1, "hash_ids": [0, 3], "session_id": "7"}`,
 		`{"timestamp": 1386, "input_length": 48, "output_length": 80, "hash_ids": [0, 1, 4], "session_id": "159"}`,
-		`{"timestamp": 1886, "input_length": 32, "hash_ids": [5, 6], "session_id": "159"}`, // 1092 and 1089 in other places: other blocks
+		`{"timestamp": 1886, "input_length": 32, "hash_ids": [5, 6], "session_id": "159"}`, // 1092 and 1089 at other positions: other blocks
 		`{"timestamp": 2886, "input_length": 20, "output_length": 2, "session_id": "7"}`,
 		`{"timestamp": 4886, "input_length": 100, "output_length": 2}`,
 	)
@@ -263,7 +263,7 @@ func TestBailian(t *testing.T) {
 	}
 }
 
-// TestBailianFilesAreApart: ids and chats of two files have nothing in common.
+// TestBailianFilesAreApart: ids and chats of two files are unrelated.
 func TestBailianFilesAreApart(t *testing.T) {
 	line := `{"chat_id": 1, "parent_chat_id": -1, "timestamp": 5, "input_length": 32, "output_length": 1, "hash_ids": [0, 1]}` + "\n"
 	got, _ := convert(t, Options{Format: Bailian}, text("a", line), text("b", line))

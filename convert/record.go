@@ -43,7 +43,7 @@ type field struct {
 // maxName is the maximum length of a session id or model, in bytes.
 const maxName = 256
 
-var errNoName = fmt.Errorf("is longer than %d bytes: it is no name", maxName)
+var errNoName = fmt.Errorf("is longer than %d bytes: it is not a name", maxName)
 
 // parse reads a JSON object.
 func (r *record) parse(object []byte) *mooncake.RowError {

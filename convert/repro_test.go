@@ -18,14 +18,14 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// seen is what a row says, and who is in a session with whom: "A", "B" by first appearance.
+// seen is what a row contains, and which rows share a session: "A", "B" by first appearance.
 type seen struct {
 	At, Input, Output int64
 	IDs               []uint64
 	Session           string
 }
 
-// common is what five requests give that most of the files hold: three turns of one conversation, two of another.
+// common are the rows of five requests in most of the files: three turns of one conversation, two of another.
 func common(sessions bool) []seen {
 	rows := []seen{
 		{0, 3038, 20, []uint64{0, 1, 2, 3, 4, 5}, "A"},
@@ -54,21 +54,21 @@ func reproFile(t *testing.T, name string) string {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("..", "..", "shared", "data", "repro", name+".traces.jsonl"))
 	if err != nil {
-		t.Skipf("the telemetry that was read wrongly is not there: ../shared/data/repro/%s.traces.jsonl from the repository root", name)
+		t.Skipf("telemetry that was once misread is not there: ../shared/data/repro/%s.traces.jsonl from the repository root", name)
 	}
 	return string(data)
 }
 
-// TestShapes has telemetry of the shapes that producers send, and the rows that it must give.
+// TestShapes has telemetry in the shapes that producers send, and the expected rows.
 func TestShapes(t *testing.T) {
-	// Of conversations without content, turns share what was there before; conversations share nothing.
+	// In conversations without content, turns share what came before; conversations share nothing.
 	structure := common(true)
 	structure[3].IDs, structure[4].IDs = ids(11, 6), append(ids(11, 5), 17, 18, 19)
 	estimated := append(common(false), seen{9000, 3038, 7, ids(0, 6), ""})
 	for i := range int64(5) {
 		estimated[i].Output = 40 + i
 	}
-	estimated[1].Input, estimated[4].Input = 3776, 3776 // of the mean bytes of a token, and so is what nobody counted
+	estimated[1].Input, estimated[4].Input = 3776, 3776 // estimated, like missing counts, from the mean number of bytes per token
 	skewed := common(true)
 	for i, row := range common(true) {
 		row.At, row.Output = row.At+5000, 25+int64(i)

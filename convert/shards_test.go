@@ -25,7 +25,8 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// TestShardsOfProducers throws what real and made producers send into journals at random. Shards make of them what one process does.
+// TestShardsOfProducers deals the telemetry of real and imitated producers to journals at random. Shards make of them what one process
+// does.
 func TestShardsOfProducers(t *testing.T) {
 	real := telemetryOf(t)
 	if real == nil {

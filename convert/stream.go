@@ -26,7 +26,7 @@ type request struct {
 	ends  mooncake.Opt[int64] // time of the reply: the delay of the session's next turn counts from it
 	later bool                // the session's previous turn decides when it arrives: at is only its position
 
-	// shares is the number of leading tokens that the prompt shares with the session's turn before, if no ids show it.
+	// shares is the number of leading tokens that the prompt shares with the session's previous turn, if no ids show it.
 	shares mooncake.Opt[int64]
 
 	chat, parent mooncake.Opt[int64] // Bailian

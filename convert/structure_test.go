@@ -11,7 +11,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestStructure: a turn has the ids of the turn before as far as both are full blocks that it shares, and new ones behind them.
+// TestStructure: a turn has the ids of the previous turn for the full blocks that it shares, and new ids after them.
 func TestStructure(t *testing.T) {
 	var s structure
 	var c chain
@@ -21,7 +21,7 @@ func TestStructure(t *testing.T) {
 		want          []uint64
 	}{
 		{"a", 200, 0, []uint64{0, 1, 2, 3}},
-		{"b", 64, 64, []uint64{4}},                  // of another session, which had nothing before
+		{"b", 64, 64, []uint64{4}},                  // of another session, with no turn before it
 		{"a", 300, 200, []uint64{0, 1, 2, 5, 6}},    // the partial block is not shared
 		{"a", 300, 1000, []uint64{0, 1, 2, 5, 7}},   // no more than there was
 		{"a", 100, 100, []uint64{0, 8}},             // compacted

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTablesAsObjects: a table may also come as objects whose members are its columns, as from a Parquet file: then numbers are JSON
+// TestTablesAsObjects: a table may also come as objects whose members are its columns, as from a Parquet file. Then numbers are JSON
 // numbers, and an empty cell is an absent member.
 func TestTablesAsObjects(t *testing.T) {
 	for _, format := range Formats() {

@@ -191,7 +191,7 @@ func (e *encoder) instant(row *mooncake.Row) time.Time {
 	case m != nil && !m.TimeBase.IsZero():
 		base = m.TimeBase
 	case e.rows == 1:
-		e.lost.add("values", "date: it is not known, and 2024-01-01 stands for that of timestamp 0", 1)
+		e.lost.add("values", "date: it is not known, so timestamp 0 is 2024-01-01", 1)
 	}
 	return base.Add(mooncake.Duration(row.Timestamp.V)).UTC()
 }
@@ -438,7 +438,7 @@ func (e *encoder) apart(conversation string, r *mooncake.Row) *mooncake.Row {
 		out.HashIDs[i] = n
 	}
 	if shared {
-		e.lost.add("prompts", "what they share with other conversations: "+string(e.Target)+" tells it of one alone", 1)
+		e.lost.add("prompts", "what they share with other conversations: "+string(e.Target)+" describes it only within one", 1)
 	}
 	return &out
 }

@@ -17,25 +17,25 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// wide is a trace with all that a row can have: sessions, a prompt without ids, one with too few.
+// wide is a trace with everything that a row can have: sessions, a prompt without ids, one with too few.
 const wide = `{"timestamp": 0, "input_length": 40, "output_length": 8, "hash_ids": [0, 1, 2], "session_id": "s1", "request_id": "a", "model": "m", "observed": {"ttft_ms": 5}}
 {"timestamp": 1250.5, "input_length": 64, "output_length": 4, "hash_ids": [0, 1, 3, 4], "delay": 10, "session_id": "s1", "class": "batch", "priority": 3}
 {"timestamp": 2000, "input_length": 20, "output_length": 2}
 {"timestamp": 2000.0001, "input_length": 60, "output_length": 0, "hash_ids": [0, 1]}
 `
 
-// served is a trace whose rows say how long they took.
+// served is a trace whose rows have durations.
 const served = `{"timestamp": 0, "input_length": 48, "output_length": 8, "hash_ids": [0, 1, 2], "model": "m", "observed": {"cached_tokens": 16, "ttft_ms": 5, "duration_ms": 40, "finish_reason": "stop"}}
 {"timestamp": 1250.5, "input_length": 64, "output_length": 4, "hash_ids": [0, 1, 3, 4], "session_id": "s1", "request_id": "b", "model": "m", "class": "batch", "priority": 3, "observed": {"cached_tokens": 0, "ttft_ms": 7.25, "duration_ms": 10.25}}
 {"timestamp": 2000, "input_length": 20, "output_length": 1, "model": "m", "observed": {"ttft_ms": 3}}
 {"timestamp": 2000.5, "input_length": 60, "output_length": 0, "hash_ids": [0, 1], "model": "m", "observed": {"ttft_ms": 0}}
 `
 
-// elsewhere is what a format has a place for, but not for all of it, or by another name: see TestSessions.
+// elsewhere is what a format can hold only in part, or under another name: see TestSessions.
 var elsewhere = map[Target][]string{"blis": {"observed"}, "burstgpt": {"observed"}, "weka": {"observed", "hash_ids"}, "satf": {"observed", "request_id", "wait_for"}}
 
-// TestTargets writes a trace for each tool, as the golden files have it, and reads it again where the format is one that is read:
-// what the tool has a place for is the same.
+// TestTargets writes a trace for each tool and compares it with the golden files. If the format can be read, it reads it again: what the
+// tool can hold is the same.
 func TestTargets(t *testing.T) {
 	for _, to := range Targets() {
 		t.Run(string(to), func(t *testing.T) {
@@ -91,9 +91,9 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestRoundTrips writes a trace for each tool that has a format of its own, and reads it back: the sidecar of what was written has the
-// digests of what is read. They are those of the trace itself where the format has a place for all that they cover, and undefined where it has
-// none for block ids or output lengths; formats of whole blocks have digests of their own.
+// TestRoundTrips writes a trace for each tool that has a format of its own, and reads it back: the sidecar has the digests of the rows
+// that are read. They are those of the trace itself if the format can hold everything that they cover, and undefined if it cannot hold
+// block ids or output lengths. Formats of whole blocks have digests of their own.
 func TestRoundTrips(t *testing.T) {
 	var rows strings.Builder
 	digester := mooncake.NewDigester(mooncake.CheckOptions{BlockSize: 16})
@@ -144,15 +144,15 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// TestTargetsLetOut: the sidecar of a file for another tool says what that file lets out, not what the trace would have, and in which unit its
-// times are.
+// TestTargetsLetOut: the sidecar of a file for another tool describes the information in that file, not in the trace, and the unit of its
+// times.
 func TestTargetsLetOut(t *testing.T) {
 	for to, want := range map[Target]struct {
 		privacy mooncake.Privacy
 		unit    string
 	}{
 		"azure":  {mooncake.Privacy{Mode: mooncake.PrivacyPerfOnly}, "ms"},
-		"vllm":   {mooncake.Privacy{Mode: mooncake.PrivacyBlockHash, HashedRows: 4}, "s"}, // one that has no ids is given some
+		"vllm":   {mooncake.Privacy{Mode: mooncake.PrivacyBlockHash, HashedRows: 4}, "s"}, // a prompt without ids gets some
 		"vidur":  {mooncake.Privacy{Mode: mooncake.PrivacyBlockHash, HashedRows: 3}, "ms"},
 		"satf":   {mooncake.Privacy{Mode: mooncake.PrivacyBlockHash, HashedRows: 3}, "ms"},
 		"aiperf": {mooncake.Privacy{Mode: mooncake.PrivacyBlockHash, HashedRows: 3}, "ms"},
@@ -187,7 +187,8 @@ func member(t *testing.T, row, name string) string {
 	return strings.ReplaceAll(string(r.raw(name)), " ", "")
 }
 
-// talks is a session with an agent and turns at a time or after a delay, a row alone, and a graph with tools whose root is last in the file.
+// talks is a session with an agent and turns at a time or after a delay, a single row, and a graph with tools whose root is last in the
+// file.
 const talks = `{"timestamp": 0, "input_length": 40, "output_length": 8, "hash_ids": [0, 1, 2], "session_id": "s", "model": "big", "observed": {"ttft_ms": 5, "duration_ms": 40}}
 {"timestamp": 20, "input_length": 32, "output_length": 4, "hash_ids": [0, 5], "session_id": "s/a", "model": "small"}
 {"timestamp": 30.25, "input_length": 10, "output_length": 1}
@@ -196,7 +197,7 @@ const talks = `{"timestamp": 0, "input_length": 40, "output_length": 8, "hash_id
 {"timestamp": 140, "input_length": 32, "output_length": 2, "hash_ids": [9, 10], "session_id": "row-1", "request_id": "q", "delay": 5, "tool_wait_ms": 30, "wait_for": ["p"]}
 `
 
-// TestSessions: the rows of a session stand together, and come back with their order, their times and what they wait for.
+// TestSessions: the rows of a session are next to each other, and are read back with their order, their times and their waits.
 func TestSessions(t *testing.T) {
 	for to, want := range map[Target]string{
 		"weka": `0 40 s big 5 40|20 32 s/a small|30.25 10 row-2|90 64 s big|95 16 row-1 10|140 32 row-1`,
@@ -258,7 +259,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestTargetsRefuse what a tool cannot send.
+// TestTargetsRefuse refuses what a tool cannot send.
 func TestTargetsRefuse(t *testing.T) {
 	for _, c := range []struct {
 		reason, rows, want string
@@ -276,7 +277,7 @@ func TestTargetsRefuse(t *testing.T) {
 		}()},
 		{"a bad row", `{"timestamp": 0, "input_length": -5}`, "f:1: input_length: -5: must be above 0", Options{To: "vllm"}},
 		{"ids without end", `{"timestamp": 0, "input_length": 1000000000000}`, "ids are made for 1048576 at most; correct the row", Options{To: "vllm"}},
-		{"nothing", "", "no row came out of f", Options{To: "vllm"}},
+		{"nothing", "", "no row could be made from f", Options{To: "vllm"}},
 	} {
 		c.opt.Format = Mooncake
 		_, err := Convert(t.Context(), c.opt, writeTo(new(strings.Builder)).sink, text("f", c.rows))
@@ -286,15 +287,15 @@ func TestTargetsRefuse(t *testing.T) {
 	}
 }
 
-// agentic is rows as Dynamo writes them: a root, two that wait for it, of which one is of a tool, and their join.
+// agentic are rows as Dynamo writes them: a root, two rows that wait for it, one of them a tool's, and their join.
 const agentic = `{"request_id": "a", "session_id": "s", "input_length": 40, "output_length": 8, "hash_ids": [0, 1, 2], "timestamp": 5, "request_kind": "llm", "branches": ["b", "c"]}
 {"request_id": "b", "session_id": "s", "input_length": 50, "output_length": 9, "hash_ids": [0, 1, 2, 3], "delay": 2.5, "wait_for": ["a"], "tool_wait_ms": 250, "tool_events": [{"tool_call_id": "t", "tool_class": "search", "started_at_unix_ms": 1, "ended_at_unix_ms": 251, "duration_ms": 250, "status": "ok"}]}
 {"request_id": "c", "session_id": "s2", "input_length": 20, "output_length": 1, "hash_ids": [4, 5], "wait_for": ["a"], "prefix_reset": true}
 {"request_id": "d", "session_id": "s", "input_length": 60, "output_length": 2, "hash_ids": [0, 1, 2, 6], "delay": 1, "wait_for": ["b", "c"]}
 `
 
-// TestAgentic: agentic rows of Dynamo come back as they were, but for the order of their keys; sessions become graphs; and other tools do
-// not get what they have no place for.
+// TestAgentic: agentic rows of Dynamo are read back unchanged, except for the order of their keys; sessions become graphs; other tools do
+// not get what they cannot hold.
 func TestAgentic(t *testing.T) {
 	opt := Options{Format: Mooncake, To: "dynamo-agentic", Meta: &mooncake.Meta{BlockSize: 16, SessionMode: mooncake.SessionFull}}
 	got, meta := convert(t, opt, text("agentic.jsonl", agentic))

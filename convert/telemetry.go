@@ -38,7 +38,7 @@ func convertTelemetry(ctx context.Context, opt Options, sink capture.Sink, files
 	}
 	dir, err := os.MkdirTemp(opt.Compile.TempDir, "moonloop-convert-")
 	if err != nil {
-		return Result{}, fmt.Errorf("no place for the journal: %w", err)
+		return Result{}, fmt.Errorf("the journal needs a temporary folder: %w", err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	t := &telemetry{annotator: annotator, decoder: decode.New(decode.Config{Limits: opt.Annotate.Limits})}
@@ -170,7 +170,7 @@ func (t *telemetry) file(ctx context.Context, file capture.Source, maxLine int) 
 		case !bad:
 			return err
 		case l.cut() && errors.Is(fault, io.ErrUnexpectedEOF):
-			t.lost.add("lines", "the last one breaks off", 1)
+			t.lost.add("lines", "the last one is incomplete", 1)
 		default:
 			return l.fault(fault)
 		}

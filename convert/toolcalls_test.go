@@ -18,9 +18,9 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// TestToolCallsOfProducers: in what real instrumentations wrote, the request that was given a tool's result follows the one whose reply
-// called the tool, by the call's id alone: without parents and links, and without any text. If the two are in two OTel
-// traces, only where both name their session, which the other producers leave to spans above them.
+// TestToolCallsOfProducers: in telemetry of real instrumentations, the request that received a tool's result follows the one whose reply
+// called the tool, by the call's id alone: without parents and links, and without any text. If the two are in two OTel traces, this
+// requires that both name their session, which the other producers leave to spans above them.
 func TestToolCallsOfProducers(t *testing.T) {
 	for _, c := range []struct {
 		producer       string

@@ -29,7 +29,7 @@ func runAnnotations() []annotation {
 	}
 }
 
-// replayBoard shows one run while it goes on, and after.
+// replayBoard shows one run, during and after it.
 func replayBoard() board {
 	requests := counter(semconv.Requests)
 	outcome := label(semconv.Outcome)
@@ -118,7 +118,7 @@ func replayBoard() board {
 	}
 }
 
-// shardOfRun is the label that tells the processes of one run apart: Prometheus makes it of service.instance.id.
+// shardOfRun is the label that distinguishes the processes of one run: Prometheus derives it from service.instance.id.
 const shardOfRun = "instance"
 
 // compareBoard shows several runs side by side.

@@ -19,7 +19,7 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// shown is what these tests read of a dashboard's file.
+// shown are the fields of a dashboard's file that these tests read.
 type shown struct {
 	UID         string `json:"uid"`
 	Title       string `json:"title"`
@@ -81,7 +81,7 @@ func TestFilesAreFresh(t *testing.T) {
 	}
 }
 
-// names are the series that a metric may be stored as: those of the code's constants, in Prometheus' spelling.
+// names are the series in which a metric may be stored: those of the code's constants, in Prometheus' spelling.
 func names(t *testing.T) map[string]bool {
 	t.Helper()
 	found := componentMetrics()
@@ -136,7 +136,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// What a user of Grafana expects of a dashboard: a data source to choose, a title, a description and a unit for each panel, and panels
+// What a user of Grafana expects from a dashboard: a data source to choose, a title, a description and a unit for each panel, and panels
 // that neither overlap nor leave the grid.
 func TestPanels(t *testing.T) {
 	for file, d := range read(t) {
@@ -176,7 +176,7 @@ func TestPanels(t *testing.T) {
 	}
 }
 
-// Every variable that a query uses is one that the dashboard has.
+// Every variable that a query uses exists in the dashboard.
 func TestVariables(t *testing.T) {
 	variable := regexp.MustCompile(`\$\{?([a-z]\w*)`)
 	for file, d := range read(t) {

@@ -9,8 +9,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// What the capture's components say of themselves. Their names and units are in the components' metadata.yaml, those of other components
-// in the Collector; the tests hold these to both, and test/collector to a scrape of the distribution.
+// The metrics of the capture's components. Their names and units are in the components' metadata.yaml; those of other components are in
+// the Collector. The tests compare these with both, and test/collector compares them with a scrape of the distribution.
 var (
 	requestSpans   = own("exporter_mooncake_request_spans", "{span}")
 	requestTokens  = own("exporter_mooncake_tokens", "{token}")
@@ -39,12 +39,13 @@ var (
 	processCPU    = own("process_cpu_seconds", "s")
 )
 
-// own is a metric that a Collector has of itself.
+// own is one of a Collector's metrics about itself.
 func own(name, unit string) semconv.Metric {
 	return semconv.Metric{Name: "otelcol_" + name, Unit: unit}
 }
 
-// captureBoard shows whether production's requests get into the journal: all, soon, and with what tells their prompts apart.
+// captureBoard shows whether production's requests get into the journal: all of them, soon, and with the hashes that distinguish their
+// prompts.
 func captureBoard() board {
 	at := func(name string, more ...string) string {
 		return name + "{" + strings.Join(append([]string{`instance=~"$instance"`}, more...), ", ") + "}"
@@ -85,7 +86,7 @@ func captureBoard() board {
 			{"Requests", []panel{
 				{title: "Request spans per second, by model", unit: "reqps", description: "Of production, as they are written. An application, a gateway and an engine may each send one for a request; rows of traces count it once.", queries: each(sum(rate(at(spans, model, production)), "model"), "model")},
 				{title: "Request spans per second, by identity", unit: "reqps", description: "By what tells the prompt from others: text, tokens or engine; none and unannotated share no blocks.", queries: each(sum(rate(at(spans, model, production)), "identity"), "identity")},
-				{title: "Failed", unit: "percentunit", max: 1, description: "Share of the request spans whose request was not served. They are no rows.", queries: each(
+				{title: "Failed", unit: "percentunit", max: 1, description: "Share of the request spans whose request was not served. They are not rows.", queries: each(
 					"("+sum(rate(at(spans, model, production, `outcome="failed"`)), "model")+" or 0 * "+sum(rate(at(spans, model, production)), "model")+") / "+sum(rate(at(spans, model, production)), "model"), "model")},
 				{title: "Tokens per second", unit: "short", description: "Of prompts and replies, as spans count them.", queries: []query{
 					{expr: sum(rate(at(tokens, model, production, `type=~"prompt|output"`)), "model", "type"), legend: "{{model}} {{type}}"},
@@ -98,7 +99,7 @@ func captureBoard() board {
 			{"What does not arrive", []panel{
 				{title: "Refused by the receiver", unit: "reqps", description: "OTLP requests, by reason. busy: raise admission::request_limit_mib or send less at a time.", queries: each(sum(rate(at(counter(refusals))), "reason"), "reason")},
 				{title: "Left out of annotations", unit: "cps", description: "Facts of the telemetry that could not be annotated, by reason. The spans themselves pass.", queries: each(sum(rate(at(counter(receiverDrops))), "reason"), "reason")},
-				{title: "Spans that are no record", unit: "cps", description: "By reason: they have no id.", queries: each(sum(rate(at(counter(spansNoRecord))), "reason"), "reason")},
+				{title: "Spans without a record", unit: "cps", description: "By reason: they have no id.", queries: each(sum(rate(at(counter(spansNoRecord))), "reason"), "reason")},
 				{title: "Failed writes", unit: "cps", description: "By fault. The log says what to do.", queries: each(sum(rate(at(counter(failedWrites))), "fault"), "fault")},
 				{title: "Queue before the journal", unit: "percentunit", max: 1, description: "Filled part. When it is full, senders wait or are refused.", queries: []query{
 					{expr: at(gauge(queueSize), `exporter=~"mooncake.*"`) + " / " + at(gauge(queueCapacity), `exporter=~"mooncake.*"`), legend: "{{instance}}"},
@@ -117,7 +118,7 @@ func captureBoard() board {
 			}},
 			{"Traces", []panel{
 				{title: "Rows, last hour", unit: "short", description: "Of the segments' own traces, by what their block ids rest on. A request is one row.", queries: each(lastHour(at(counter(compiledRows), production), "identity"), "identity")},
-				{title: "Requests that are no row, last hour", unit: "short", description: "By reason. no_token_counts: record usage, also of streams, or set missing_tokens.", queries: each(lastHour(at(counter(leftOut)), "reason"), "reason")},
+				{title: "Requests without a row, last hour", unit: "short", description: "By reason. no_token_counts: record usage, also of streams, or set missing_tokens.", queries: each(lastHour(at(counter(leftOut)), "reason"), "reason")},
 				{title: "Compilations, last hour", unit: "short", description: "Of segments. One that failed is tried again by the next start; the journal is complete.", queries: each(lastHour(at(counter(compilations)), "result"), "result")},
 				{title: "Compiling a segment, p99", unit: "s", wide: 12, description: "In the background.", queries: each(classicQuantile(0.99, at(classic(compileTime)), "instance"), "instance")},
 				{title: "Memory", unit: "bytes", wide: 6, description: "Resident memory of the Collector.", queries: each(at(gauge(processMemory)), "instance")},

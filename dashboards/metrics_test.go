@@ -17,7 +17,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// ofTheCollector are metrics that it has of itself, by the code of others. test/collector finds them in a scrape of the distribution.
+// ofTheCollector are the Collector's own metrics, from other packages. test/collector finds them in a scrape of the distribution.
 var ofTheCollector = []semconv.Metric{queueSize, queueCapacity, processMemory, processCPU}
 
 // componentMetrics returns the series of the metrics that our components declare, in Prometheus' spelling.

@@ -11,7 +11,8 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// TestQuestions holds the queries of docs/promql.md to Prometheus' parser, and their metrics to the code. test/acceptance asks them.
+// TestQuestions checks the queries of docs/promql.md with Prometheus' parser, and their metrics against the code. test/acceptance runs
+// them.
 func TestQuestions(t *testing.T) {
 	page, err := os.ReadFile("../docs/promql.md")
 	if err != nil {

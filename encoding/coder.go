@@ -97,7 +97,7 @@ func (c *coder) MarshalTraces(td ptrace.Traces) ([]byte, error) {
 	}
 	if counts.Unannotated > 0 {
 		c.warn.Do(func() {
-			c.log.Warn("spans of requests that nobody annotated are left out: put the receiver or the processor mooncake before the exporter that has this encoding (this is said once)",
+			c.log.Warn("unannotated spans of requests are left out:  put the receiver or the processor mooncake before the exporter that has this encoding (reported only once)",
 				zap.Int64("spans", counts.Unannotated))
 		})
 	}

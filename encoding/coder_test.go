@@ -45,7 +45,7 @@ func newTestCoder(t testing.TB) *coder {
 	return c
 }
 
-// raw returns the telemetry of all producers, spans and the logs beside them, as it was sent.
+// raw returns the telemetry of all producers, spans and their logs, as it was sent.
 func raw(t testing.TB) (spans []ptrace.Traces, logs []plog.Logs) {
 	t.Helper()
 	for _, producer := range testproducers.All() {
@@ -97,8 +97,8 @@ func recordsOf(t testing.TB, all ...ptrace.Traces) (records []string, counts dec
 	return records, counts
 }
 
-// TestRoundTrip: what an exporter makes of spans that have travelled is what it makes of those that have not, byte for byte, and a second
-// journey changes nothing.
+// TestRoundTrip: the exporter makes the same of spans that were encoded and decoded as of those that were not, byte for byte, and a second
+// round changes nothing.
 func TestRoundTrip(t *testing.T) {
 	c := newTestCoder(t)
 	kinds := map[byte]int{}
@@ -124,7 +124,7 @@ func TestRoundTrip(t *testing.T) {
 	require.Positive(t, kinds['C'])
 }
 
-// TestOnlyOurs: nothing that a span says leaves but what a record has, however the span came.
+// TestOnlyOurs: nothing of a span is sent except what a record has, wherever the span came from.
 func TestOnlyOurs(t *testing.T) {
 	const prompt = "lonely boat" // of one of the requests
 	c := newTestCoder(t)
@@ -151,7 +151,7 @@ func TestOnlyOurs(t *testing.T) {
 	}
 }
 
-// TestUnannotated: a request that nobody annotated is left out, counted, and said once; the spans beside it pass.
+// TestUnannotated: an unannotated request is left out, counted, and reported once; the spans next to it pass.
 func TestUnannotated(t *testing.T) {
 	telemetry := componenttest.NewTelemetry()
 	t.Cleanup(func() { require.NoError(t, telemetry.Shutdown(context.Background())) }) // the test's context is over
@@ -226,7 +226,7 @@ type trace struct {
 func (t trace) Commit(meta *mooncake.Meta) error { return meta.Write(t.to) }
 func (trace) Close() error                       { return nil }
 
-// compiled returns all that compile makes of journals.
+// compiled returns everything that compile makes of journals.
 func compiled(t *testing.T, journals [][]byte) string {
 	t.Helper()
 	var sources []capture.Source
@@ -242,8 +242,8 @@ func compiled(t *testing.T, journals [][]byte) string {
 	return out.String()
 }
 
-// TestPartitions: the trace is the same over 1, 2 and 7 partitions, whichever way the messages come, with some of them twice. So it is where
-// the messages are objects that compile reads, and where they come back through a receiver to the exporter's journals.
+// TestPartitions: the trace is the same with 1, 2 and 7 partitions, in whatever order the messages come, with some of them twice. It is
+// also the same if the messages are objects that compile reads, and if they come back through a receiver to the exporter's journals.
 func TestPartitions(t *testing.T) {
 	c := newTestCoder(t)
 	var messages [][]byte
@@ -284,7 +284,7 @@ func TestPartitions(t *testing.T) {
 	}
 }
 
-// TestHostileRecords: a record that no span can have become is none, and the span that carries it is one like any other.
+// TestHostileRecords: a record that cannot come from a span is invalid, and the span that contains it is treated like any other.
 func TestHostileRecords(t *testing.T) {
 	id := mooncake.SpanRef{TraceID: [16]byte{1}, SpanID: [8]byte{2}}
 	d := decode.New(decode.Config{})
@@ -335,7 +335,8 @@ func carrying(t *testing.T, record []byte, id mooncake.SpanRef) ptrace.Traces {
 	return td
 }
 
-// FuzzUnmarshal reads any bytes as a message. What it takes without an error is written again as it was, but for what no exporter takes.
+// FuzzUnmarshal reads arbitrary bytes as a message. If that succeeds, they are written again unchanged, except for what no exporter
+// accepts.
 func FuzzUnmarshal(f *testing.F) {
 	c := newTestCoder(f)
 	for _, td := range annotated(f) {

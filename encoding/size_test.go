@@ -24,8 +24,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestSizes: docs/fleet.md says how many bytes a record takes in a message, which decides what a topic or a bucket costs. The prompt has
-// 12,035 tokens, the mean of the public conversation trace.
+// TestSizes: docs/fleet.md gives the size of a record in a message, which decides the cost of a topic or a bucket. The prompt has 12,035
+// tokens, the mean of the public conversation trace.
 func TestSizes(t *testing.T) {
 	const tokens = 12_035
 	rng := rand.New(rand.NewPCG(5, 6))
@@ -105,9 +105,9 @@ func TestSizes(t *testing.T) {
 	}
 }
 
-// TestSizesOfConversations: docs/fleet.md says how many bytes a request of the public conversation trace takes, whose prompts share: in
-// messages of several sizes, and in the journal of an exporter. Its rows have blocks of 512 tokens. Finer blocks and cells of text share
-// what these share, and not more, although prompts that part within a block share its beginning.
+// TestSizesOfConversations: docs/fleet.md gives the bytes of a request of the public conversation trace, whose prompts share: in messages
+// of several sizes, and in the journal of an exporter. Its rows have blocks of 512 tokens. Finer blocks and cells of text share what these
+// share, and not more, although prompts that diverge within a block share its beginning.
 func TestSizesOfConversations(t *testing.T) {
 	rows := conversations(t)
 	encoder, err := zstd.NewWriter(nil)
@@ -205,7 +205,7 @@ func groups(rows []*mooncake.Row) map[uint64][]int {
 	return talks
 }
 
-// keyedOf returns the keyed value of a part of a block: what nobody can tell from random.
+// keyedOf returns the keyed value of a part of a block, which looks random.
 func keyedOf(block uint64, part int) uint64 {
 	var b [16]byte
 	binary.LittleEndian.PutUint64(b[:], block)

@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/exporter"
 )
 
-// A Collector of your own takes the exporter as it takes any other: among its factories.
+// A Collector of your own includes the exporter like any other: in its factories.
 func ExampleNewFactory() {
 	ours, stock := exporter.NewFactory(), exportertest.NewNopFactory()
 	factories := map[component.Type]otelexporter.Factory{ours.Type(): ours, stock.Type(): stock}

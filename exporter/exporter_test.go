@@ -162,7 +162,7 @@ func production(n int) ptrace.Traces {
 	return td
 }
 
-// TestGolden takes spans to a journal and the journal to a trace that is looked at once and then kept.
+// TestGolden writes spans to a journal, and compiles the journal to a trace that was checked by hand once.
 func TestGolden(t *testing.T) {
 	s := start(t, func(c *Config) { c.Rotation.MaxAge, c.Grace = time.Second, 0 })
 	if err := s.ConsumeTraces(t.Context(), production(3)); err != nil {
@@ -264,11 +264,10 @@ func TestMetrics(t *testing.T) {
 	stop(t, s)
 }
 
-// secret is in no name of anything.
+// secret does not occur in any name.
 const secret = "xyzzy the vault opens at noon plugh"
 
-// TestNoText feeds a text in every place that a span has, of every kind of span, and looks for it in every byte that is
-// written.
+// TestNoText puts a text in every field of every kind of span, and looks for it in every byte that is written.
 func TestNoText(t *testing.T) {
 	s := start(t, func(c *Config) { c.Rotation.MaxAge, c.Grace = time.Second, 0 })
 	names := []string{"", secret, "chat m", semconv.SpanContent, "llm_request"}

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// breakJournal puts a full disk under the open journal of a started exporter, and returns what takes it away.
+// breakJournal simulates a full disk under the open journal of a started exporter, and returns a function that ends it.
 func breakJournal(t *testing.T, s started) (lift func()) {
 	t.Helper()
 	journal, err := filepath.EvalSymlinks(journals(t, s.cfg.Directory)[0])
@@ -57,11 +57,11 @@ func breakJournal(t *testing.T, s started) (lift func()) {
 	}
 }
 
-// Without a queue the sender learns at once that a span was not written. Each attempt is counted; the log has one line with what to
-// do, and one when it works again.
+// Without a queue, the sender learns at once that a span was not written. Each attempt is counted; the log has one line with what to do,
+// and one when writing works again.
 func TestFullDiskWithoutQueue(t *testing.T) {
 	s := start(t, func(*Config) {})
-	for range 2 { // the second time within a minute, of which nothing is said
+	for range 2 { // the second time within a minute, which is not logged
 		lift := breakJournal(t, s)
 		for range 3 {
 			err := s.ConsumeTraces(t.Context(), production(1))
@@ -82,7 +82,7 @@ func TestFullDiskWithoutQueue(t *testing.T) {
 	}
 }
 
-// Behind a queue the exporter tries again, until the spans are written.
+// After a queue, the exporter retries until the spans are written.
 func TestFullDiskWithQueue(t *testing.T) {
 	s := start(t, func(c *Config) {
 		queue := exporterhelper.NewDefaultQueueConfig()

@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/exporter/internal/metadatatest"
 )
 
-// A sender learns that the journal was removed, the next attempt succeeds in a new one, and what went is counted.
+// A sender learns that the journal was removed, the next attempt succeeds in a new one, and the loss is counted.
 func TestJournalRemoved(t *testing.T) {
 	s := start(t, func(*Config) {})
 	if err := s.ConsumeTraces(t.Context(), production(1)); err != nil {

@@ -32,7 +32,7 @@ const queueHeader = "moonloop-queue 1\n"
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// summary is what is stored beside the records.
+// summary is what is stored with the records.
 type summary struct {
 	Spans      int           `json:"spans"`
 	Counts     decode.Counts `json:"counts"`
@@ -44,8 +44,8 @@ type summary struct {
 // queueEncoding reads and writes what a persistent queue stores.
 type queueEncoding struct{ *journalExporter }
 
-// Marshal encodes records for the queue, which needs them no longer then. The context is not stored: the journal has no use for what senders
-// say of themselves.
+// Marshal encodes records for the queue, which does not need them afterwards. The context is not stored, because the journal does not use
+// metadata of senders.
 func (q queueEncoding) Marshal(_ context.Context, from xexporterhelper.Request) ([]byte, error) {
 	r, ok := from.(*records)
 	if !ok {

@@ -86,7 +86,7 @@ func queued(c *Config) {
 	c.Compile = false
 }
 
-// mixture returns spans of each kind that records and metrics distinguish, and such as become no record.
+// mixture returns spans of each kind that records and metrics distinguish, and some that become no record.
 func mixture() ptrace.Traces {
 	now := time.Unix(1_750_000_000, 0)
 	td := batchOf(
@@ -101,7 +101,7 @@ func mixture() ptrace.Traces {
 	return td
 }
 
-// recordsIn returns what the journals of a stopped exporter hold.
+// recordsIn returns what the journals of a stopped exporter contain.
 func recordsIn(t *testing.T, s started) (all []string) {
 	t.Helper()
 	for _, name := range journals(t, s.cfg.Directory) {
@@ -124,7 +124,7 @@ func recordsIn(t *testing.T, s started) (all []string) {
 	return all
 }
 
-// metricsOf returns what an exporter counts of spans.
+// metricsOf returns what an exporter counts for spans.
 func metricsOf(t *testing.T, s started) (all []string) {
 	t.Helper()
 	for _, name := range []string{"records", "dropped_spans", "request_spans", "tokens", "invalid_attributes"} {
@@ -138,7 +138,7 @@ func metricsOf(t *testing.T, s started) (all []string) {
 	return all
 }
 
-// With a queue on a disk, the journal and the metrics are what they are without one.
+// With a queue on a disk, the journal and the metrics are the same as without one.
 func TestQueueOnDisk(t *testing.T) {
 	plain := start(t, func(c *Config) { c.Compile = false })
 	if err := plain.ConsumeTraces(t.Context(), mixture()); err != nil {

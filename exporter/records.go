@@ -16,10 +16,10 @@ import (
 	"github.com/moonloop/moonloop/exporter/decode"
 )
 
-// Spans become records before a queue, not behind it. A record takes a tenth of a span's memory, and of its space in a queue's file, and
-// nothing of it must be decoded before it is written to the journal.
+// Spans become records before the queue, not after it. A record has a tenth of a span's size, in memory and in a queue's file, and is
+// written to the journal without being decoded.
 
-// records are those of spans that arrived together, and what the metrics count when the records are in the journal.
+// records are the records of spans that arrived together, and what the metrics count when the records are in the journal.
 type records struct {
 	batch  journal.Batch
 	spans  int // with those that did not become records
@@ -36,7 +36,7 @@ func (r *records) reset() {
 	r.tally.reset()
 }
 
-// convert returns the records of spans. Its errors are permanent for the sender, so whether the sender is gone is for push to see.
+// convert returns the records of spans. Its errors are permanent for the sender, so push must check whether the sender has gone.
 func (e *journalExporter) convert(_ context.Context, td ptrace.Traces) (xexporterhelper.Request, error) {
 	return e.recordsOf(td)
 }
@@ -53,7 +53,7 @@ func (e *journalExporter) recordsOf(td ptrace.Traces) (*records, error) {
 		return r.batch.Add(record)
 	})
 	if err != nil {
-		// A record that no journal can contain; the decoder never makes one.
+		// A record that does not fit into any journal; the decoder never makes one.
 		return nil, fmt.Errorf("spans cannot be written to a journal: %w", err)
 	}
 	return r, nil
@@ -62,7 +62,7 @@ func (e *journalExporter) recordsOf(td ptrace.Traces) (*records, error) {
 // keepBatch is the maximum size of a batch whose memory is reused.
 const keepBatch = 4 << 20
 
-// release gives memory back that nobody uses any more.
+// release frees memory that is no longer in use.
 func (e *journalExporter) release(r *records) {
 	if r.batch.Size() <= keepBatch {
 		e.pool.Put(r)
@@ -75,9 +75,8 @@ func (r *records) ItemsCount() int { return r.spans }
 // BytesSize returns the size of the records in bytes.
 func (r *records) BytesSize() int { return r.batch.Size() }
 
-// MergeSplit adds other records, and splits the result into parts of at most this many spans or bytes, unless that is 0.
-// A larger record is a part of its own. The first part has all that the metrics count, because a record does not say what they
-// would count for it.
+// MergeSplit adds other records, and splits the result into parts of at most this many spans or bytes, unless that is 0. A larger record
+// is a separate part. The first part has everything that the metrics count, because a record does not contain it.
 func (r *records) MergeSplit(_ context.Context, limit int, sizer exporterhelper.RequestSizerType, with xexporterhelper.Request) ([]xexporterhelper.Request, error) {
 	if with != nil {
 		other, ok := with.(*records)

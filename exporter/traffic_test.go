@@ -96,7 +96,7 @@ func batchOf(requests ...request) ptrace.Traces {
 	return td
 }
 
-// Requests are counted by what an operator asks for, and a batch is counted once, when it is in the journal.
+// Requests are counted by the attributes that an operator asks for, and a batch is counted once, when it is in the journal.
 func TestTraffic(t *testing.T) {
 	s := start(t, func(c *Config) { c.MetricModels = 2 })
 	wantCounts(t, s, "request_spans")
@@ -143,7 +143,7 @@ func TestTraffic(t *testing.T) {
 	stop(t, s)
 }
 
-// However many models the network names, metrics have a bounded number of series, and every request is in one.
+// However many models there are in the telemetry, metrics have a bounded number of series, and every request is in one.
 func TestModelsAreBounded(t *testing.T) {
 	s := start(t, func(c *Config) { c.MetricModels = 3 })
 	var all []request
@@ -160,7 +160,7 @@ func TestModelsAreBounded(t *testing.T) {
 	stop(t, s)
 }
 
-// The lag is that of the request that waited longest, and the age begins anew with each request of production.
+// The lag is that of the request that waited longest, and the age restarts with each request of production.
 func TestLagAndAge(t *testing.T) {
 	s := start(t, func(*Config) {})
 	age := func() float64 {
@@ -198,7 +198,7 @@ func TestLagAndAge(t *testing.T) {
 	stop(t, s)
 }
 
-// Every counter whose attributes are known is there before the first span, at 0.
+// Every counter whose attributes are known exists before the first span, at 0.
 func TestMetricsFromTheStart(t *testing.T) {
 	s := start(t, func(*Config) {})
 	for _, name := range []string{
@@ -213,7 +213,7 @@ func TestMetricsFromTheStart(t *testing.T) {
 	stop(t, s)
 }
 
-// What a segment's own trace holds and leaves out is counted, and the size of everything on disk is what is there.
+// What a segment's own trace contains and leaves out is counted, and the size of everything on disk is correct.
 func TestRowsAndUsage(t *testing.T) {
 	s := start(t, func(c *Config) { c.Rotation.MaxAge, c.Grace = time.Second, 0 })
 	now := time.Now()

@@ -422,7 +422,7 @@ func TestKinds(t *testing.T) {
 		{"LiteLLM's copy below the request", "raw_gen_ai_request", attrs{"gen_ai.usage.input_tokens": 9}, genai.KindWrapper},
 		{"llm-d's scorer has a model and no usage", "llm_d.epp.scorer", attrs{"llm_d.x": 1, "gen_ai.request.model": "m", "gen_ai.request.id": "r"}, genai.KindWrapper},
 		{"an engine's inner span", "llm_request", attrs{"code.function": "f"}, genai.KindOther},
-		{"a scorer of anybody's: a model alone is no request", "score", attrs{"gen_ai.request.model": "m"}, genai.KindOther},
+		{"a scorer of anybody's: a model alone does not make a request", "score", attrs{"gen_ai.request.model": "m"}, genai.KindOther},
 		{"one of SGLang's slices", "prefill_forward", attrs{"rid": "r"}, genai.KindOther},
 	} {
 		if got := reader.Span("", newSpan(t, c.name, c.attrs)).Kind; got != c.want {
@@ -431,7 +431,7 @@ func TestKinds(t *testing.T) {
 	}
 }
 
-// TestSessions takes the best of several away, one by one.
+// TestSessions removes the best of several sessions, one by one.
 func TestSessions(t *testing.T) {
 	reader := genai.NewReader(genai.Options{SessionKeys: []string{"acme.thread", "session.id"}})
 	span := newSpan(t, "GET /", map[string]any{
@@ -446,7 +446,7 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestClasses: what kind of request a span says that it is, or those below it are, in the order of names. It is one word, of a list or not.
+// TestClasses: the class of a request, by its span or one above it, in the order of names. It is one word, in a list or not.
 func TestClasses(t *testing.T) {
 	reader := genai.NewReader(genai.Options{ClassKeys: []string{"http.request.header.x-class", "tier"}})
 	span := newSpan(t, "GET /", map[string]any{
@@ -480,7 +480,7 @@ func TestLogs(t *testing.T) {
 		{"a role of its own", "gen_ai.user.message", nil, attrs{"role": "customer", "content": "hi"}, genai.KindContent, "<|customer|>\nhi\n<|assistant|>\n"},
 		{"a body that is text", "gen_ai.tool.message", nil, "rainy", genai.KindContent, "<|tool|>\nrainy\n<|assistant|>\n"},
 		{"content capture is off", "gen_ai.user.message", nil, attrs{}, genai.KindContent, ""},
-		{"the reply is no prompt", "gen_ai.choice", nil, attrs{"finish_reason": "stop", "message": attrs{"content": "hello"}}, genai.KindContent, ""},
+		{"the reply is not a prompt", "gen_ai.choice", nil, attrs{"finish_reason": "stop", "message": attrs{"content": "hello"}}, genai.KindContent, ""},
 		{"details in attributes, LiteLLM's spelling", "", attrs{
 			"event_name":            "gen_ai.client.inference.operation.details",
 			"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"text","content":"hi"}]}]`,
@@ -538,7 +538,7 @@ func TestDynamo(t *testing.T) {
 		{"a payload record", `{"event_type":"request_payload","payload":{}}`, genai.KindContent, genai.Engine{}, 0},
 		{"no JSON", `request_end`, genai.KindOther, genai.Engine{}, 0},
 		{
-			"a hash that is no uint64: those before it are right", `{"request":{"replay":{"trace_block_size":16,"input_sequence_hashes":[1,18446744073709551616,3]}}}`,
+			"a hash that is not a uint64: those before it are right", `{"request":{"replay":{"trace_block_size":16,"input_sequence_hashes":[1,18446744073709551616,3]}}}`,
 			genai.KindInference,
 			genai.Engine{BlockSize: 16, Hashes: []uint64{1}},
 			0,

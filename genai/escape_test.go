@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// ascii encodes a text as JSON in which all that is not ASCII is escaped, as Python does.
+// ascii encodes a text as JSON in which everything outside ASCII is escaped, as Python does.
 func ascii(text string) string {
 	encoded, err := json.Marshal(text)
 	if err != nil {
@@ -33,8 +33,8 @@ func ascii(text string) string {
 	return b.String()
 }
 
-// TestEscapedTexts holds what comes out of escaped texts, whatever runs of letters and escapes they are made of, to what
-// went in. Pieces of more than a few kB would be memory that a long prompt makes longer.
+// TestEscapedTexts compares decoded texts with the originals, for any runs of letters and escapes. Pieces of more than a few kB would make
+// memory grow with the length of a prompt.
 func TestEscapedTexts(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 4))
 	words := []string{"\n", "\t", `"`, `\`, "é", "深い", "🙂", "\u2028", "x", "\x01"}

@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// documentKeys are attributes whose value is parsed, and what makes a span reach each parser.
+// documentKeys are attributes whose value is parsed, and which direct a span to each parser.
 var documentKeys = []string{
 	"gen_ai.input.messages", "gen_ai.system_instructions", "gen_ai.tool.definitions", "gen_ai.response.finish_reasons", "input.value",
 	"output.value", "llm.invocation_parameters", "langfuse.observation.usage_details", "langfuse.observation.completion_start_time",
@@ -30,8 +30,8 @@ var documentKeys = []string{
 	"langfuse.observation.output", "gcp.vertex.agent.llm_response", "response_data", "events",
 }
 
-// FuzzSpan holds the reader to its contract on anything: it returns, its strings are clean, what it visits and what it allocates
-// is in proportion to what it read, and neither the order of attributes nor what was read before changes a record.
+// FuzzSpan checks the reader's contract on any input: it returns, its strings are clean, what it visits and allocates is proportional to
+// what it read, and neither the order of attributes nor earlier spans change a record.
 func FuzzSpan(f *testing.F) {
 	const scopes = "openinference.instrumentation.openai\n@traceloop/instrumentation-openai\nai\ngenkit-tracer\nvllm.llm_engine\nlangfuse-sdk\n"
 	for i := range documentKeys {
@@ -102,7 +102,7 @@ func FuzzSpan(f *testing.F) {
 		if got := described(used.Span(scope, spanOf(keys))); got != want {
 			t.Fatalf("attributes in the order %q give %s, sorted they give %s", keys, got, want)
 		}
-		// Under tight limits there is less of a document, and never more.
+		// Under tight limits, less of a document is read, and never more.
 		checkRecord(t, small.Span(scope, span), size)
 
 		log := plog.NewLogRecord()
@@ -113,7 +113,7 @@ func FuzzSpan(f *testing.F) {
 	})
 }
 
-// numbered makes numbers of what the decoder left as texts: integers where they are some.
+// numbered converts texts of the decoder to numbers: to integers if they are some.
 func numbered(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -134,7 +134,7 @@ func numbered(v any) any {
 	return v
 }
 
-// described says all that a record says.
+// described has everything that a record contains.
 func described(rec *genai.Record) string {
 	facts := *rec
 	facts.Content, facts.Reply, facts.Tools = genai.Content{}, genai.Reply{}, genai.ToolIDs{} // which walks find
@@ -193,7 +193,7 @@ func checkRecord(t *testing.T, rec *genai.Record, size int) {
 	if limit := int64(16*size + 1024); bytes > limit || whole && (bytes == 0 || messages != 1 || !rec.Reply.Present()) {
 		t.Errorf("a reply of %d messages, %d bytes of %d: whole %t", messages, bytes, size, whole)
 	}
-	// A prompt of no text may still be known to lack something: the walk ended at its first message, a medium.
+	// A prompt without text may still be known to be incomplete: the walk ended at its first message, a medium.
 	empty := walked.Messages == walked.Textless
 	if walked.Extent == genai.ExtentNone && !empty || walked.Extent == genai.ExtentComplete && empty {
 		t.Errorf("%+v", walked)

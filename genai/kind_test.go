@@ -47,7 +47,7 @@ func TestLiteLLM(t *testing.T) {
 			}
 		}
 	}
-	// What others call so stays so: a completion of Traceloop's is one of text.
+	// Other producers keep their meaning: a completion of Traceloop's is one of text.
 	rec := genai.NewReader(genai.Options{}).Span("", newSpan(t, "openai.completion", map[string]any{"llm.request.type": "completion"}))
 	if rec.Operation != "completion" {
 		t.Errorf("operation %q of another producer", rec.Operation)

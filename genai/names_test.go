@@ -12,12 +12,12 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// TestNames: what a reader takes a prompt from is called content, what it takes facts from is not, and no name is both.
+// TestNames: names from which a reader takes a prompt are content, names from which it takes facts are not, and no name is both.
 func TestNames(t *testing.T) {
 	kinds := map[string]genai.NameKind{}
 	for name, kind := range genai.Names() {
 		if name == "" || strings.Contains(strings.TrimPrefix(strings.TrimSuffix(name, "*"), "*."), "*") || kinds[name] != 0 {
-			t.Errorf("%q is no name, or there twice", name)
+			t.Errorf("%q is not a name, or occurs twice", name)
 		}
 		kinds[name] = kind
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// TestParts holds that one thing has one canonical form, whoever wrote it.
+// TestParts: a part has one canonical form, whoever wrote it.
 func TestParts(t *testing.T) {
 	const (
 		call  = `{"function":{"arguments":"{\"a\":1}","name":"f"},"id":"1","type":"function"}`
@@ -32,7 +32,7 @@ func TestParts(t *testing.T) {
 		{"result, the conventions' earlier examples", `{"parts":[{"type":"tool_call_response","result":{"b":null,"a":[1.5,false]}}]}`, []genai.Piece{{Kind: genai.PieceToolResult, Text: `{"a":[1.5,false],"b":null}`}}},
 		{"result, Vercel", `{"content":[{"type":"tool-result","output":{"type":"text","value":"ok"}}]}`, []genai.Piece{{Kind: genai.PieceText, Text: "ok"}}},
 		{"result, Anthropic", `{"content":[{"type":"tool_result","content":[{"type":"text","text":"ok"}]}]}`, []genai.Piece{{Kind: genai.PieceText, Text: "ok"}}},
-		{"result, a list that is no list of parts", `{"parts":[{"type":"tool_call_response","response":[1,2]}]}`, []genai.Piece{{Kind: genai.PieceToolResult, Text: "[1,2]"}}},
+		{"result, a list that is not a list of parts", `{"parts":[{"type":"tool_call_response","response":[1,2]}]}`, []genai.Piece{{Kind: genai.PieceToolResult, Text: "[1,2]"}}},
 		{"result, Gemini", `{"parts":[{"functionResponse":{"name":"f","response":{"x":"y"}}}]}`, []genai.Piece{{Kind: genai.PieceToolResult, Text: `{"x":"y"}`}}},
 		{"reasoning", `{"parts":[{"type":"reasoning","content":"hm"},{"type":"text","content":"a"}]}`, []genai.Piece{{Kind: genai.PieceReasoning, Text: "hm"}, {Kind: genai.PieceText, Text: "a"}}},
 		{"reasoning, responses API", `{"type":"reasoning","summary":[{"type":"summary_text","text":"hm"}]}`, []genai.Piece{{Kind: genai.PieceReasoning, Text: "hm"}}},
@@ -45,7 +45,7 @@ func TestParts(t *testing.T) {
 		{"texts, bare", `{"content":["a","b"]}`, []genai.Piece{{Kind: genai.PieceText, Text: "a"}, {Kind: genai.PieceText, Text: "b"}}},
 		{"one part without a list", `{"content":{"type":"text","text":"a"}}`, []genai.Piece{{Kind: genai.PieceText, Text: "a"}}},
 	} {
-		// The role is the message's; that of an item is the item's.
+		// The role is that of the message; the role of an item is the item's.
 		want := []genai.Piece{{Kind: genai.PieceMessage, Role: "user"}}
 		want = append(want, c.want...)
 		var got []genai.Piece
@@ -62,7 +62,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestRoles holds that roles which are one thing have one name, and that others pass.
+// TestRoles: roles with the same meaning have one name, and others pass.
 func TestRoles(t *testing.T) {
 	for role, want := range map[string]string{
 		"developer": "system", "model": "assistant", "human": "user", "ai": "assistant", "function": "tool", "critic": "critic", "": "user",

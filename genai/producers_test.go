@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// producers is the folder of real telemetry beside the repository, with what the server really received.
+// producers is the folder of real telemetry next to the repository, with what the server really received.
 func producers(t testing.TB) string {
 	t.Helper()
 	folder := filepath.Join("..", "..", "shared", "data", "producers")
@@ -69,11 +69,11 @@ func TestProducers(t *testing.T) {
 		want             figures
 	}{
 		{
-			"otel-js-openai", "messages in logs, without tools and images; embeddings are no request; errors have no id",
+			"otel-js-openai", "messages in logs, without tools and images; embeddings are not requests; errors have no id",
 			figures{18, 15, 13, 13, 0, "ancestor 15", 12, "complete 6", "inference 18, other 48"},
 		},
 		{
-			"otel-js-openai-nocontent", "the same spans; records of messages without text are no content",
+			"otel-js-openai-nocontent", "the same spans; records of messages without text are not content",
 			figures{18, 15, 13, 13, 0, "ancestor 15", 0, "none 18", "inference 18, other 23"},
 		},
 		{
@@ -81,7 +81,7 @@ func TestProducers(t *testing.T) {
 			figures{17, 16, 8, 8, 0, "ancestor 17", 16, "gaps 1", "inference 17, other 22"},
 		},
 		{
-			"js-openinference-openai", "ids and counts of replies that were no stream; sessions on the spans themselves",
+			"js-openinference-openai", "ids and counts of whole replies; sessions on the spans themselves",
 			figures{17, 8, 8, 8, 8, "span 17", 17, "", "inference 17, other 23"},
 		},
 		{
@@ -228,7 +228,7 @@ func measure(t *testing.T, stem string) figures {
 		}
 	})
 
-	// First pass: sessions of all spans, for the way to the ancestors.
+	// First pass: the sessions of all spans, to find those of ancestors.
 	parents, sessions := map[[8]byte][8]byte{}, map[[8]byte]string{}
 	kinds := map[genai.Kind]int{}
 	eachSpan(t, stem+".traces.jsonl", func(scope string, span ptrace.Span) {
@@ -307,7 +307,7 @@ func measure(t *testing.T, stem string) figures {
 	return got
 }
 
-// exact counts a value that is as it should be, and fails for one that is there and wrong.
+// exact counts a correct value, and fails for one that exists and is wrong.
 func exact(t *testing.T, what string, got genai.Opt[int64], want *int64) int {
 	t.Helper()
 	switch {

@@ -145,7 +145,7 @@ func (t *tree) only(list int32) int32 {
 const several = int32(-2)
 
 // reply returns the message of the reply in a document: the response of an API, a list of one message, or a message. A text that happens to
-// be JSON is none of these. For several choices it returns only that fact.
+// be JSON is not among these. For several choices it returns only that fact.
 func (t *tree) reply(n int32) int32 {
 	if t.kind(n) == nodeArray {
 		n = t.only(n)

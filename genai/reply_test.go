@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// walkReply renders a reply: its role, then its pieces. ok is what the walk says.
+// walkReply renders a reply: its role, then its pieces. ok is the result of the walk.
 func walkReply(rec *genai.Record) (reply string, ok bool) {
 	var b strings.Builder
 	ok = rec.Reply.Walk(func(p genai.Piece) bool {
@@ -26,8 +26,8 @@ func walkReply(rec *genai.Record) (reply string, ok bool) {
 	return b.String(), ok
 }
 
-// TestReplies has a reply in each row, and what it is as a message of the next prompt; "" is one that is not known, because what the
-// telemetry has may not be all of it, or not be it.
+// TestReplies has a reply in each row, and the message that it becomes in the next prompt; "" means not known, because the telemetry may
+// have only a part of it, or something else.
 func TestReplies(t *testing.T) {
 	type attrs = map[string]any
 	const (
@@ -98,7 +98,7 @@ func TestReplies(t *testing.T) {
 		{"a document that nobody knows", attrs{"openinference.span.kind": "LLM", "output.value": `{"generations":[[{"text":"Fine."}]]}`}, "", nil},
 		{"JSON that is the text", attrs{"langfuse.observation.type": "generation", "langfuse.observation.output": `{"answer":"Fine."}`}, "", nil},
 		{"a part of a stream", attrs{"gcp.vertex.agent.llm_response": `{"content":{"role":"model","parts":[{"text":"Fine."}]},"partial":true}`}, "", nil},
-		{"calls that are no list", attrs{"ai.operationId": "ai.generateText.doGenerate", "ai.response.text": "Fine.", "ai.response.toolCalls": "f(1)"}, "", nil},
+		{"calls that are not a list", attrs{"ai.operationId": "ai.generateText.doGenerate", "ai.response.text": "Fine.", "ai.response.toolCalls": "f(1)"}, "", nil},
 
 		{"the event of a choice", attrs{}, fine, []event{{"gen_ai.choice", 1, attrs{"index": 0, "message": "Fine."}}}},
 		{"two events", attrs{}, "", []event{{"gen_ai.choice", 1, attrs{"index": 0, "message": "Fine."}}, {"gen_ai.choice", 1, attrs{"index": 1, "message": "Bad."}}}},
@@ -117,7 +117,7 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// TestRepliesThatSpansDropped: what a limit of the SDK has dropped may be a part of the reply, or another choice.
+// TestRepliesThatSpansDropped: what a limit of the SDK dropped may be a part of the reply, or another choice.
 func TestRepliesThatSpansDropped(t *testing.T) {
 	for _, dropped := range []uint32{0, 1} {
 		flat := newSpan(t, "chat m", map[string]any{"gen_ai.operation.name": "chat", "gen_ai.completion.0.role": "assistant", "gen_ai.completion.0.content": "Fine."})

@@ -12,8 +12,8 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// TestShapesOfContent has prompts in the shapes that producers were seen to send and that are easily read wrongly: what is there twice,
-// beside, below another key, or not at all.
+// TestShapesOfContent has prompts in observed shapes that are easily misread: content that occurs twice, next to the prompt, below another
+// key, or not at all.
 func TestShapesOfContent(t *testing.T) {
 	type attrs = map[string]any
 	const (
@@ -55,7 +55,7 @@ func TestShapesOfContent(t *testing.T) {
 			nil, genai.ExtentGaps, hi,
 		},
 		{
-			"options are no text",
+			"options are not text",
 			attrs{"input.value": `{"messages":[{"role":"user","content":"hi"}],"cache_policy":"ephemeral","beams":3,"metadata":{"note":"` + persona + `"}}`},
 			nil, genai.ExtentComplete, hi,
 		},
@@ -154,7 +154,7 @@ func TestShapesOfContent(t *testing.T) {
 			genai.ExtentComplete, "<|user|>\n" + `{"background":"` + persona + `"}` + "hi\n<|assistant|>\n",
 		},
 		{"a list in a list of parts", attrs{"gen_ai.input.messages": `[{"role":"user","content":["hi",["you there"]]}]`}, nil, genai.ExtentGaps, hi},
-		{"a name of a prompt is no prompt", attrs{"gen_ai.prompt.name": "greeting", "gen_ai.prompt.version": "of last summer"}, nil, genai.ExtentNone, ""},
+		{"the name of a prompt is not a prompt", attrs{"gen_ai.prompt.name": "greeting", "gen_ai.prompt.version": "of last summer"}, nil, genai.ExtentNone, ""},
 		{"an image that is not there ends what is known", attrs{"gen_ai.input.messages": image("__REDACTED__")}, nil, genai.ExtentCut, untilImage},
 		{"one without bytes", attrs{"gen_ai.input.messages": image("data:image/png;base64,")}, nil, genai.ExtentCut, untilImage},
 		{"one of which the beginning is there", attrs{"gen_ai.input.messages": image("data:image/png;base64,iVBORw0KGgo...")}, nil, genai.ExtentCut, untilImage},
@@ -197,7 +197,7 @@ func TestShapesOfContent(t *testing.T) {
 	}
 }
 
-// TestImages holds that one image has one form, whoever wrote it.
+// TestImages: one image has one form, whoever wrote it.
 func TestImages(t *testing.T) {
 	const want = `{"image_url":{"url":"data:image/png;base64,eA=="},"type":"image_url"}`
 	for name, part := range map[string]string{
@@ -222,7 +222,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestShapesOfFacts has facts where producers were seen to put them.
+// TestShapesOfFacts has facts in the places where producers were observed to put them.
 func TestShapesOfFacts(t *testing.T) {
 	read := func(scope string, attrs map[string]any) *genai.Record {
 		return genai.NewReader(genai.Options{}).Span(scope, newSpan(t, "s", attrs))

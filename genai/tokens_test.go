@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// TestTokens has one row for each shape of a prompt of token ids, and for what only looks like one.
+// TestTokens has one row for each shape of a prompt of token ids, and for values that only look like one.
 func TestTokens(t *testing.T) {
 	for _, c := range []struct {
 		reason, name string
@@ -25,7 +25,7 @@ func TestTokens(t *testing.T) {
 		{"the list alone", "gen_ai.prompt", `[1,2,3]`, []uint32{1, 2, 3}},
 		{"a structured list", "gen_ai.prompt", []any{int64(1), int64(2)}, []uint32{1, 2}},
 		{"a structured body", "input.value", map[string]any{"prompt": []any{int64(9)}}, []uint32{9}},
-		{"several prompts are none", "input.value", `{"prompt":[[1,2],[3]]}`, nil},
+		{"several prompts do not count", "input.value", `{"prompt":[[1,2],[3]]}`, nil},
 		{"a prompt of text", "input.value", `{"prompt":"Hello"}`, nil},
 		{"several prompts of text", "input.value", `{"prompt":["Hello","Bye"]}`, nil},
 		{"messages", "gen_ai.input.messages", `[{"role":"user","parts":[{"type":"text","content":"Say [1,2] \"prompt\": [1]"}]}]`, nil},

@@ -17,14 +17,14 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// readTools walks all of a record, and says what ids it has.
+// readTools walks all of a record, and returns its ids.
 func readTools(rec *genai.Record) genai.ToolIDs {
 	rec.Content.Walk(func(genai.Piece) bool { return true })
 	rec.ReadTools()
 	return rec.Tools
 }
 
-// TestToolIDsOfProducers reads what real instrumentations wrote of one call of a tool. Its server chose the id.
+// TestToolIDsOfProducers reads telemetry of real instrumentations about one call of a tool. Its server chose the id.
 func TestToolIDsOfProducers(t *testing.T) {
 	folder := producers(t)
 	for producer, want := range map[string]string{
@@ -135,9 +135,9 @@ func TestToolIDs(t *testing.T) {
 		{"those of a second round do", attrs{"gen_ai.input.messages": `[` + call + `,{"role":"tool","tool_call_id":"a","content":"1"},` + strings.Replace(call, `"a"`, `"b"`, 1) + `,{"role":"tool","tool_call_id":"b","content":"1"}]`}, "", "b", 0},
 		{"those of parallel calls all do, once each", attrs{"gen_ai.input.messages": `[` + call + `,{"role":"tool","tool_call_id":"a","content":"1"},{"role":"tool","tool_call_id":"b","content":"1"},{"role":"tool","tool_call_id":"a","content":"1"}]`}, "", "a b", 0},
 		{"a prompt without its end has no results at it", attrs{"gen_ai.input.messages": `[` + call + `,{"role":"tool","tool_call_id":"a","content":"1"},{"role":"us`}, "", "", 0},
-		{"a message's own id is none of a call", attrs{"gen_ai.input.messages": `[{"role":"tool","id":"msg_1","parts":[{"type":"tool_call_response","response":"1"}]}]`}, "", "", 0},
+		{"a message's own id is not the id of a call", attrs{"gen_ai.input.messages": `[{"role":"tool","id":"msg_1","parts":[{"type":"tool_call_response","response":"1"}]}]`}, "", "", 0},
 		{"a text has no ids", attrs{"gen_ai.input.messages": `[{"role":"user","content":"{\"role\":\"tool\",\"tool_call_id\":\"a\"}"}]`}, "", "", 0},
-		{"an id that is a text is none", attrs{"gen_ai.input.messages": `[{"role":"tool","tool_call_id":"` + long + `","content":"1"},{"role":"tool","tool_call_id":"b","content":"1"}]`}, "", "b", 1},
+		{"a text as an id does not count", attrs{"gen_ai.input.messages": `[{"role":"tool","tool_call_id":"` + long + `","content":"1"},{"role":"tool","tool_call_id":"b","content":"1"}]`}, "", "b", 1},
 		{"nor is a number, or nothing", attrs{"gen_ai.input.messages": `[{"role":"tool","tool_call_id":7,"content":"1"},{"role":"tool","tool_call_id":"","content":"1"},{"role":"tool","tool_call_id":null,"content":"1"}]`}, "", "", 2},
 		{
 			"of very many the last ones are kept",

@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// inference returns a reader's record of a request with more attributes.
+// inference returns a reader's record of a request with additional attributes.
 func inference(t testing.TB, options genai.Options, attrs map[string]any) *genai.Record {
 	t.Helper()
 	attrs["gen_ai.operation.name"] = "chat"
@@ -57,7 +57,7 @@ func TestPrecedence(t *testing.T) {
 		t.Errorf("%v input tokens: what cannot be read does not stand in the way of what can", rec.InputTokens)
 	}
 	if rec.RequestModel != "m" {
-		t.Errorf("model %q: an overlong value is none", rec.RequestModel)
+		t.Errorf("model %q: an overlong value does not count", rec.RequestModel)
 	}
 	if rec.ResponseID != "a\uFFFDb" {
 		t.Errorf("id %q is not valid UTF-8", rec.ResponseID)
@@ -80,7 +80,7 @@ func TestContentTraps(t *testing.T) {
 	}{
 		{"JSON within JSON", map[string]any{"gen_ai.input.messages": `"[{\"role\":\"user\",\"content\":\"a\\nb\"}]"`}, genai.ExtentComplete, user("a\nb")},
 		{
-			"escapes: a pair, a lone surrogate, a slash, what is no escape",
+			"escapes: a pair, a lone surrogate, a slash, an invalid escape",
 			map[string]any{"gen_ai.input.messages": `[{"role":"user","content":"\u00e9\ud83d\ude00\ud83d \/\q"}]`},
 			genai.ExtentComplete, user("é😀\uFFFD /q"),
 		},
@@ -90,7 +90,7 @@ func TestContentTraps(t *testing.T) {
 		{"cut within an escape", map[string]any{"gen_ai.input.messages": `[{"role":"user","content":"h\u00`}, genai.ExtentCut, user("h")},
 		{"cut at a backslash", map[string]any{"gen_ai.input.messages": `[{"role":"user","content":"h\`}, genai.ExtentCut, user("h")},
 		{"cut within a role: the message is not begun", map[string]any{"gen_ai.input.messages": `[{"role":"user","content":"hi"},{"role":"assis`}, genai.ExtentCut, user("hi")},
-		{"cut within a tool call: half a call is none", map[string]any{"gen_ai.input.messages": `[{"role":"user","content":"hi"},{"role":"assistant","parts":[{"type":"tool_call","name":"f","arguments":{"a`}, genai.ExtentCut, "<|user|>\nhi\n<|assistant|>\n\n<|assistant|>\n"},
+		{"cut within a tool call: half a call does not count", map[string]any{"gen_ai.input.messages": `[{"role":"user","content":"hi"},{"role":"assistant","parts":[{"type":"tool_call","name":"f","arguments":{"a`}, genai.ExtentCut, "<|user|>\nhi\n<|assistant|>\n\n<|assistant|>\n"},
 		{"cut after a key", map[string]any{"gen_ai.input.messages": `[{"role":"user","content":"hi"},{"role":"user","content":`}, genai.ExtentCut, "<|user|>\nhi\n<|user|>\n\n<|assistant|>\n"},
 		{"cut between messages", map[string]any{"gen_ai.input.messages": `[{"role":"user","content":"hi"},`}, genai.ExtentCut, user("hi")},
 		{"cut within JSON within JSON", map[string]any{"gen_ai.input.messages": `"[{\"role\":\"user\",\"content\":\"hi`}, genai.ExtentCut, user("hi")},
@@ -112,7 +112,7 @@ func TestContentTraps(t *testing.T) {
 		{"more tokens than bytes: instructions are missing", map[string]any{"gen_ai.input.messages": `[{"role":"user","content":"hi"}]`, "gen_ai.usage.input_tokens": 2027}, genai.ExtentGaps, user("hi")},
 		{"an image may be many tokens", map[string]any{"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"uri","modality":"image","uri":"u"}]}]`, "gen_ai.usage.input_tokens": 2027}, genai.ExtentComplete, user(`{"image_url":{"url":"u"},"type":"image_url"}`)},
 		{"history at the server", map[string]any{"gen_ai.input.messages": `[{"role":"user","content":"hi"}]`, "gen_ai.request.previous_response.id": "r"}, genai.ExtentGaps, user("hi")},
-		{"instructions without messages are no prompt", map[string]any{"gen_ai.system_instructions": "Be brief."}, genai.ExtentNone, ""},
+		{"instructions without messages are not a prompt", map[string]any{"gen_ai.system_instructions": "Be brief."}, genai.ExtentNone, ""},
 		{"no messages", map[string]any{"gen_ai.input.messages": `[]`}, genai.ExtentNone, ""},
 		{"wrong types", map[string]any{"gen_ai.input.messages": `[1,null,[true],{"role":7,"content":{"x":1}}]`}, genai.ExtentGaps, "<|user|>\n\n<|user|>\n\n<|user|>\n\n<|user|>\n{\"x\":1}\n<|assistant|>\n"},
 		{"the responses API", map[string]any{"openinference.span.kind": "LLM", "input.value": `{"instructions":"Be brief.","input":[{"type":"message","role":"user","content":[{"type":"input_text","text":"hi"}]},{"type":"function_call","call_id":"1","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"1","output":"ok"}]}`}, genai.ExtentComplete, "<|system|>\nBe brief.\n<|user|>\nhi\n<|assistant|>\n" + `{"function":{"arguments":"{}","name":"f"},"id":"1","type":"function"}` + "\n<|tool|>\nok\n<|assistant|>\n"},
@@ -124,7 +124,7 @@ func TestContentTraps(t *testing.T) {
 	}
 }
 
-// TestPrefix holds the promise of ExtentCut: whatever byte a prompt is cut at, what is visited is a prefix.
+// TestPrefix checks the promise of ExtentCut: wherever a prompt is cut, what is visited is a prefix.
 func TestPrefix(t *testing.T) {
 	const whole = `[{"role":"system","content":"Be \"brief\"."},{"role":"user","parts":[{"type":"text","content":"a\u00e9\ud83d\ude00"},` +
 		`{"type":"uri","modality":"image","uri":"u"}]},{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function",` +
@@ -147,7 +147,7 @@ func TestPrefix(t *testing.T) {
 	for i := 2; i < len(whole); i++ {
 		got, extent := flat(whole[:i])
 		if !strings.HasPrefix(want, got) {
-			t.Fatalf("cut at byte %d: %q is no prefix", i, got)
+			t.Fatalf("cut at byte %d: %q is not a prefix", i, got)
 		}
 		if extent != genai.ExtentCut && (extent != genai.ExtentNone || strings.Trim(got, "\x00sytem") != "") {
 			t.Fatalf("cut at byte %d: %v, %q", i, extent, got)
@@ -223,7 +223,7 @@ func TestWalkStops(t *testing.T) {
 	}
 }
 
-// TestReuse holds a reader to its promise that nothing of a span is left in the record of the next.
+// TestReuse checks the reader's promise that nothing of a span is left in the record of the next.
 func TestReuse(t *testing.T) {
 	reader := genai.NewReader(genai.Options{})
 	reader.Span("", newSpan(t, "chat", map[string]any{
@@ -248,10 +248,10 @@ func TestErrors(t *testing.T) {
 		{"no sign of one", nil, nil, ptrace.StatusCodeUnset, ""},
 		{"the attribute comes first", map[string]any{"error.type": "timeout", "http.response.status_code": 504}, nil, ptrace.StatusCodeError, "timeout"},
 		{"Vercel: only a status code", map[string]any{"http.response.status_code": 429}, []event{exception(map[string]any{"exception.type": "E"})}, ptrace.StatusCodeError, "429"},
-		{"a good status code is no error", map[string]any{"http.response.status_code": 200}, nil, ptrace.StatusCodeUnset, ""},
+		{"a good status code is not an error", map[string]any{"http.response.status_code": 200}, nil, ptrace.StatusCodeUnset, ""},
 		{"an exception", nil, []event{exception(map[string]any{"exception.type": "E", "exception.message": "no prompt text"})}, ptrace.StatusCodeUnset, "E"},
 		{"an exception without a type", nil, []event{exception(nil)}, ptrace.StatusCodeUnset, "_OTHER"},
-		{"a message is no type", map[string]any{"error.type": "Invalid prompt: the patient asked"}, nil, ptrace.StatusCodeError, "_OTHER"},
+		{"a message is not a type", map[string]any{"error.type": "Invalid prompt: the patient asked"}, nil, ptrace.StatusCodeError, "_OTHER"},
 		{"nor is one without spaces", map[string]any{"error.type": "患者は尋ねた"}, nil, ptrace.StatusCodeError, "_OTHER"},
 		{"nor a document", map[string]any{"error.type": `{"message":"asked"}`}, nil, ptrace.StatusCodeError, "_OTHER"},
 		{"an exception whose type is a message", nil, []event{exception(map[string]any{"exception.type": "the patient asked"})}, ptrace.StatusCodeUnset, "_OTHER"},
@@ -320,8 +320,8 @@ func TestContentOfEvents(t *testing.T) {
 	}
 }
 
-// TestDroppedAttributes holds that flattened messages are not trusted to be whole once the SDK dropped attributes,
-// while a document that holds all of them is.
+// TestDroppedAttributes: flattened messages are not assumed to be complete if the SDK dropped attributes, but a document that holds all of
+// them is.
 func TestDroppedAttributes(t *testing.T) {
 	for _, c := range []struct {
 		attrs map[string]any

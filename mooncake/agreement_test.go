@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// pairing is the naive [agreement]: by the id, every id that it goes with.
+// pairing is the naive [agreement]: for each id, every id that it occurs with.
 type pairing struct {
 	block, fine int
 	after       map[uint64]uint64 // the id of ranges before, +1
@@ -49,8 +49,8 @@ func (p *pairing) add(row *Row) int64 {
 	return fault
 }
 
-// Ranges that were made from the same tokens as the hash ids agree with them. Where an id is changed, in one of the two, the
-// checker names the row and the block that comparing all ids with all ids names.
+// Ranges made from the same tokens as the hash ids agree with them. If an id in one of the two is changed, the checker names the same row
+// and block as a comparison of all ids.
 func TestAgreementIsThatOfEveryID(t *testing.T) {
 	const block, fine = 24, 4
 	broken, kept := 0, 0
@@ -67,7 +67,7 @@ func TestAgreementIsThatOfEveryID(t *testing.T) {
 			ids := expand(row.HashRanges)
 			i := rng.IntN(len(ids))
 			switch seed % 4 {
-			case 1: // parts from the row before, although the hash ids do not
+			case 1: // differs from the row before, although the hash ids do not
 				for k := i; k < len(ids); k++ {
 					ids[k] += 1 << 20
 				}
@@ -117,7 +117,7 @@ func TestAgreementIsThatOfEveryID(t *testing.T) {
 	}
 }
 
-// One row that disagrees does not make those after it disagree.
+// One row that disagrees does not make later rows disagree.
 func TestADisagreementIsCountedOnce(t *testing.T) {
 	rows := conversations(rand.New(rand.NewPCG(8, 5)), 30, 24, 4)
 	at := slices.IndexFunc(rows[5:], func(m modelled) bool { return len(m.HashIDs) > 2 && m.HashIDs[1] != rows[0].HashIDs[0] }) + 5
@@ -151,7 +151,7 @@ func TestStrictReadingOfRanges(t *testing.T) {
 	}
 }
 
-// Beyond its bound the rule is not checked, and that is said.
+// Above its bound, the rule is not checked, and the report says so.
 func TestAgreementBeyondItsBound(t *testing.T) {
 	for name, opt := range map[string]CheckOptions{
 		"hash ids": {FineBlockSize: 16, MaxIDs: 3}, "ranges": {FineBlockSize: 16, MaxIDs: 40},

@@ -36,7 +36,7 @@ var ruleTexts = map[Rule]string{
 	V6: "an id's block holds another number of tokens elsewhere",
 	V7: "an id is out of order: ids are not 0, 1, 2, ... by first appearance",
 	V8: "an id is 2^31 or more, which tools with 32-bit ids cannot read",
-	V9: "hash_ranges tell other prefixes than hash_ids, or than themselves elsewhere",
+	V9: "hash_ranges describe other prefixes than hash_ids, or than other rows do",
 }
 
 // Violation counts the rows that break a rule.
@@ -207,7 +207,7 @@ func (c *Checker) strict(row *Row, line int64) *RowError {
 	}
 	rule := rules[bits.TrailingZeros16(uint16(bad))]
 	out := fault("hash_ids", "", "the row breaks "+string(rule)+": "+ruleTexts[rule],
-		"read without strict to replay it all the same")
+		"read without strict to replay it anyway")
 	if rule == V9 {
 		out.Field, out.Value = "hash_ranges", fmt.Sprintf("block %d", c.block)
 	}

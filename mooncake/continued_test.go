@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// conversation returns the rows of conversations of this many turns each, of which many take place at a time: a turn shares all but the last partial
-// block of the turn before, and has the replies to all of them.
+// conversation returns the rows of conversations of this many turns each, many of which are concurrent: a turn shares all but the last
+// partial block of the previous turn, and has the replies to all of them.
 func conversation(rng *rand.Rand, rows, turns, atATime int) []*Row {
 	const fine, size = 16, 512
 	type talk struct {
@@ -82,7 +82,8 @@ func written(t *testing.T, rows []*Row) string {
 	return b.String()
 }
 
-// TestContinuedRows: ranges and replies make a row at most half again as long, however long conversations are, and come back as they were.
+// TestContinuedRows: ranges and replies make a row at most half again as long, however long conversations are, and are read back
+// unchanged.
 func TestContinuedRows(t *testing.T) {
 	for _, turns := range []int{1, 2, 10, 12, 20, 100} {
 		rows := conversation(rand.New(rand.NewPCG(1, uint64(turns))), 4000, turns, 250)
@@ -114,12 +115,13 @@ func TestContinuedRows(t *testing.T) {
 	}
 }
 
-// TestContinuedAfterRefusedRows: of a conversation a row of which cannot be used, the rows after it lose their ranges and replies, and no others.
+// TestContinuedAfterRefusedRows: if a row of a conversation cannot be used, the rows after it lose their ranges and replies, and no others
+// do.
 func TestContinuedAfterRefusedRows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	rows := conversation(rng, 600, 12, 20)
 	lines := strings.Split(strings.TrimSpace(written(t, rows)), "\n")
-	broken := map[int]bool{} // lines of which nothing is known
+	broken := map[int]bool{} // unreadable lines
 	for len(broken) < 20 {
 		i := rng.IntN(len(lines))
 		broken[i], lines[i] = true, `{"input_length": -1}`
@@ -202,7 +204,7 @@ func TestContinuedRefused(t *testing.T) {
 	}
 }
 
-// TestContinuedMemory: what is remembered is bounded in ranges, too, and a writer refers to nothing that a reader has forgotten.
+// TestContinuedMemory: what is remembered is bounded in ranges, too, and a writer never refers to what a reader has forgotten.
 func TestContinuedMemory(t *testing.T) {
 	rows := conversation(rand.New(rand.NewPCG(3, 3)), 1800, 2000, 3)
 	text := written(t, rows)

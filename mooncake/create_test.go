@@ -27,7 +27,7 @@ func holds(t *testing.T, name, want string) {
 	}
 }
 
-// TestCreateNew replaces neither a trace nor a sidecar, whenever it came.
+// TestCreateNew replaces neither a trace nor a sidecar, whenever it appeared.
 func TestCreateNew(t *testing.T) {
 	for _, tc := range []struct{ name, there string }{
 		{"a trace", "t.jsonl"},
@@ -71,7 +71,7 @@ func TestCreateNew(t *testing.T) {
 	}
 }
 
-// TestCreateRegular: a trace takes the place of a file and of nothing else.
+// TestCreateRegular: a trace replaces only a regular file.
 func TestCreateRegular(t *testing.T) {
 	dir := t.TempDir()
 	target, link := filepath.Join(dir, "target"), filepath.Join(dir, "link.jsonl")

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestTables: a table has the rows that JSON lines of the same values have.
+// TestTables: a table has the same rows as JSON lines of the same values.
 func TestTables(t *testing.T) {
 	for name, test := range map[string]struct {
 		table, lines string
@@ -71,7 +71,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestTablesThatAreNone: what names no prompt is not read as rows, and what is wrong with a record is said with its line.
+// TestTablesThatAreNone: a table without a prompt column is not read as rows, and errors in a record name its line.
 func TestTablesThatAreNone(t *testing.T) {
 	for table, want := range map[string]string{
 		"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16,4808,10\n": "become traces with moonloop convert",

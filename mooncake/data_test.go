@@ -34,7 +34,7 @@ func publicRows(tb testing.TB, lines int) []*Row {
 	return readAll(tb, NewReader(bytes.NewReader(testtrace.PublicData(tb, lines)), ReaderOptions{Name: "conversation", Strict: true}))
 }
 
-// toyRows are the rows that the reference digests were computed on by hand.
+// toyRows are the rows for which the reference digests were computed by hand.
 func toyRows() []*Row {
 	row := func(t float64, n, m int64, ids ...uint64) *Row {
 		return &Row{Timestamp: Some(t), InputLength: Some(n), OutputLength: Some(m), HashIDs: ids}
@@ -52,11 +52,11 @@ func digest(rows []*Row) Digests {
 	return d.Digests()
 }
 
-// modelled is a row together with what its ids stand for.
+// modelled is a row together with the tokens of its ids.
 type modelled struct {
 	Row
-	tokens []int // of the prompt, and behind it the reply
-	by     int   // index of the row whose conversation it goes on with; itself for the first
+	tokens []int // of the prompt, and after it the reply
+	by     int   // index of the row whose conversation it continues; itself for the first
 }
 
 // conversations are those of testtrace as rows.
@@ -86,7 +86,7 @@ func expand(ranges []HashRange) []uint64 {
 	return ids
 }
 
-// collapse returns the fewest ranges that say ids.
+// collapse returns the fewest ranges for a list of ids.
 func collapse(ids []uint64) []HashRange {
 	var ranges []HashRange
 	for i, id := range ids {

@@ -70,8 +70,8 @@ func TestUndefinedDigests(t *testing.T) {
 	}
 }
 
-// TestFractionsOfAMillisecond: a capture's timestamps have them, so its arrivals have a digest like any other's, of the text
-// "0\n0\n250.5\n300\n" here.
+// TestFractionsOfAMillisecond: a capture's timestamps have fractions, so its arrivals have a digest like any other's, here of the text
+// "0\n0\n250.5\n300\n".
 func TestFractionsOfAMillisecond(t *testing.T) {
 	shifted := func(by, half float64) Digests {
 		rows := toyRows()
@@ -115,8 +115,8 @@ func BenchmarkDigester(b *testing.B) {
 	}
 }
 
-// The digest of ranges is one more: the others are as they were, whatever the ids of ranges are called, and a trace that differs in
-// ranges or replies alone is another workload.
+// The digest of ranges is an additional one: the others do not change, whatever the ids of ranges, and a trace that differs only in ranges
+// or replies is a different workload.
 func TestRangeDigest(t *testing.T) {
 	digests := func(rows []modelled, change func(i int, r *Row), opt CheckOptions) Digests {
 		opt.BlockSize = 24

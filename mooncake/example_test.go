@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// A trace is read row by row. What is odd and has one sensible reading is read that way, and counted.
+// A trace is read row by row. Oddities with one sensible reading are accepted, and counted.
 func ExampleReader() {
 	trace := strings.NewReader(`{"timestamp": 0, "input_length": 1100, "output_length": 20, "hash_ids": [0, 1, 2]}
 {"timestamp": 250, "input_length": 1300, "output_length": 9, "hash_ids": [0, 1, 3], "colour": "red"}
@@ -40,7 +40,7 @@ func ExampleReader() {
 	// unknown key "colour" in 1 row has no effect
 }
 
-// A trace is written with its sidecar. Nothing is visible under its name before it is whole.
+// A trace is written with its sidecar. No file has its name before it is complete.
 func ExampleCreate() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestGraphFields: what a row waits for is read as it is written, an empty list apart from none, and what cannot be is refused.
+// TestGraphFields: the waits of a row are read as they are written, an empty list differs from none, and invalid ones are refused.
 func TestGraphFields(t *testing.T) {
 	const row = `{"input_length": 1, "delay": 2, "tool_wait_ms": 3.5, "wait_for": ["a", "b"], "wait_evidence": ["tool_call", "parent"], "request_id": "c"}`
 	r, err := ParseRow([]byte(row))

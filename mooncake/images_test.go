@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestImages: the pictures of a row are read, checked and written, and change no digest.
+// TestImages: the images of a row are read, checked and written, and change no digest.
 func TestImages(t *testing.T) {
 	for _, line := range []string{
 		`{"timestamp": 0, "input_length": 50, "output_length": 6, "images": [[18446744073709551615, 1024, 768], [7, 0, 0]]}`,

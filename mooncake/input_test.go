@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// TestOpenInput: any bytes come from wherever a trace would, unpacked, and what lies beside them is not looked at.
+// TestOpenInput: any bytes can come from the sources of a trace, unpacked, and their sidecar is not read.
 func TestOpenInput(t *testing.T) {
 	const content = "not,a,trace\n"
 	var packed bytes.Buffer

@@ -87,7 +87,7 @@ func TestMappingsThatCannotBe(t *testing.T) {
 	}
 }
 
-// TestNamesOfOthersAreSuggested: the error of a row without a prompt, and the notice of a key without effect, say which flag helps.
+// TestNamesOfOthersAreSuggested: the error for a row without a prompt, and the notice about a key without effect, say which flag helps.
 func TestNamesOfOthersAreSuggested(t *testing.T) {
 	for in, want := range map[string]string{
 		`{"timestamp": 0, "prompt_tokens": 600, "completion_tokens": 5}`:          "--map input_length=prompt_tokens,output_length=completion_tokens reads them",
@@ -108,7 +108,7 @@ func TestNamesOfOthersAreSuggested(t *testing.T) {
 	}
 }
 
-// TestSuggestionsHelp: each mapping that is suggested is one that can be.
+// TestSuggestionsHelp: each suggested mapping is possible.
 func TestSuggestionsHelp(t *testing.T) {
 	for key, field := range othersNames {
 		if _, err := ParseMapping(field + "=" + key); err != nil {

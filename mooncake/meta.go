@@ -116,7 +116,7 @@ func MetaName(trace string) string {
 func ReadMeta(r io.Reader) (*Meta, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxMeta+1))
 	if err != nil {
-		return nil, fmt.Errorf("sidecar cannot be read: %w; remove or rename it if it is none", err)
+		return nil, fmt.Errorf("sidecar cannot be read: %w; remove or rename it if it is not a sidecar", err)
 	}
 	if len(data) > maxMeta {
 		return nil, fmt.Errorf("sidecar is larger than %d bytes: it is not one; remove or rename it", maxMeta)

@@ -185,7 +185,7 @@ func (c ObservedCache) Warning(blockSize int) string {
 	}
 	why := "requests from before or outside this capture had left blocks in the cache, or the text of some prompts is unknown"
 	if blockSize > fineBlock && 2*c.Above <= c.Rows && 2*c.Ranged < c.Rows {
-		why = fmt.Sprintf("what prompts share of a block of %d tokens is lost unless they share all of it; compile the journals with --block-size %d to keep more", blockSize, fineBlock)
+		why = fmt.Sprintf("prompts that share only a part of a block of %d tokens share nothing of it; compile the journals with --block-size %d to keep more", blockSize, fineBlock)
 	}
 	return fmt.Sprintf("this trace shares %.1f points less than the engine had cached: %s; a replay has more prefill work than production had", points, why)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestObservedRoundTrip: what production said of a row is read, kept and written; absent is not 0.
+// TestObservedRoundTrip: what production reported about a row is read, kept and written; absent is not 0.
 func TestObservedRoundTrip(t *testing.T) {
 	for _, c := range []struct {
 		line string
@@ -44,7 +44,7 @@ func TestObservedRoundTrip(t *testing.T) {
 	}
 }
 
-// TestObservedRefused: what no request can have been is an error that names the field.
+// TestObservedRefused: impossible values are an error that names the field.
 func TestObservedRefused(t *testing.T) {
 	for observed, want := range map[string]string{
 		`7`:                      "observed",
@@ -63,7 +63,7 @@ func TestObservedRefused(t *testing.T) {
 	}
 }
 
-// TestObservedUnknownKey: a key that nobody knows is counted, as anywhere in a row.
+// TestObservedUnknownKey: an unknown key is counted, as anywhere in a row.
 func TestObservedUnknownKey(t *testing.T) {
 	r := NewReader(strings.NewReader(`{"input_length": 1, "observed": {"mood": {"a": [1]}, "cached_tokens": 1}}`), ReaderOptions{})
 	row, err := r.Read()
@@ -78,7 +78,7 @@ func TestObservedUnknownKey(t *testing.T) {
 	}
 }
 
-// TestObservedWarning: a difference of more than 2 points is named with its likely reason and what to do.
+// TestObservedWarning: a difference of more than 2 points is reported with its likely reason and what to do.
 func TestObservedWarning(t *testing.T) {
 	for _, c := range []struct {
 		why       string

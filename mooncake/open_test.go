@@ -157,7 +157,7 @@ func drain(r *Reader) (rows int, err error) {
 }
 
 func TestCutCompressedFilesAreErrors(t *testing.T) {
-	// Rows that do not compress to nothing, so that the cut lies behind the first ones.
+	// Rows that hardly compress, so that the cut is after the first ones.
 	var b strings.Builder
 	for i := range 20000 {
 		fmt.Fprintf(&b, "{\"input_length\":%d}\n", i*7919%100003+1)
@@ -185,7 +185,7 @@ func TestDecompressionIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = drain(trace.Reader)
-		if whole != (err == io.EOF) || !whole && !strings.Contains(err.Error(), "unpacks to more than") { //nolint:errorlint // a wrapped EOF is the mistake looked for
+		if whole != (err == io.EOF) || !whole && !strings.Contains(err.Error(), "unpacks to more than") { //nolint:errorlint // a wrapped EOF is the mistake that this test looks for
 			t.Errorf("limit %d of %d bytes: %v", limit, size, err)
 		}
 		if err := trace.Close(); err != nil {
@@ -262,7 +262,7 @@ func TestHalfADownloadIsAnError(t *testing.T) {
 		w.Header().Set("Content-Length", "1000")
 		_, _ = w.Write([]byte(twoRows))
 	}
-	// A row boundary in the right place makes half a file look whole; only the length tells.
+	// If it ends at the boundary of a row, half a file looks whole; only the length shows the loss.
 	unframed := func(w http.ResponseWriter, _ *http.Request) {
 		conn, buf, err := w.(http.Hijacker).Hijack()
 		if err != nil {
@@ -290,7 +290,7 @@ func TestHalfADownloadIsAnError(t *testing.T) {
 			t.Errorf("%s: error %v\nwant it to hold %q", path, err, want)
 		}
 		if err != nil && (strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), "password")) {
-			t.Errorf("%s: the error tells what it must not: %v", path, err)
+			t.Errorf("%s: the error reveals a secret: %v", path, err)
 		}
 		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 			t.Errorf("%s: left behind: %v, %v", path, left, err)

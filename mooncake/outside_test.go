@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// forestRows are rows of conversations that begin alike, with many that end alike, and some that break rules.
+// forestRows are rows of conversations with equal beginnings, many of them with equal ends, and some that violate rules.
 func forestRows(seed uint64, broken bool) []*Row {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	const block, fine = 64, 16
@@ -47,7 +47,7 @@ func forestRows(seed uint64, broken bool) []*Row {
 		if left := int64(BlockCount(turn.tokens, fine)) - of.tokens/fine; of.tokens%fine == 0 && left > 0 {
 			turn.ranges = append(turn.ranges, HashRange{nextFine, left})
 			nextFine += uint64(left)
-		} else if left > 0 { // the partial block is another one now
+		} else if left > 0 { // the partial block is a different one now
 			last := &turn.ranges[len(turn.ranges)-1]
 			if last.Count--; last.Count == 0 {
 				turn.ranges = turn.ranges[:len(turn.ranges)-1]
@@ -116,7 +116,7 @@ func TestDigestsOutsideOfMemory(t *testing.T) {
 	}
 }
 
-// TestDigestsWithoutDisk: where what memory has no room for cannot be kept, digests are an error.
+// TestDigestsWithoutDisk: if data beyond memory cannot be stored, digests are an error.
 func TestDigestsWithoutDisk(t *testing.T) {
 	d := NewDigester(CheckOptions{BlockSize: 64, FineBlockSize: 16, Memory: 1, TempDir: filepath.Join(t.TempDir(), "missing")})
 	for i, row := range forestRows(0, false) {

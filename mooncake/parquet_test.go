@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestParquetTrace: rows with every field come out of a Parquet file as they went in, with the sidecar beside it, in row groups of any number.
+// TestParquetTrace: rows with every field are read back unchanged from a Parquet file, with their sidecar, from any number of row groups.
 func TestParquetTrace(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "t.parquet")
 	f, err := CreateNew(name)

@@ -284,7 +284,7 @@ func (p *parser) priority(r *Row) *RowError {
 	}
 	n, err := strconv.ParseInt(string(v), 10, 64)
 	if err != nil {
-		return fault("priority", clip(string(v)), "must be an integer, as engines take it", correctOrOmit)
+		return fault("priority", clip(string(v)), "must be an integer, as engines require", correctOrOmit)
 	}
 	r.Priority = Some(n)
 	return nil

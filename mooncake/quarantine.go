@@ -116,7 +116,7 @@ func (q *Quarantine) Add(r Rejected) error {
 	q.count++
 	q.first = cmp.Or(q.first, r.Fault)
 	if err := q.write(r); err != nil {
-		return fmt.Errorf("quarantine: line %d of the trace was not kept in %s: %w", r.Fault.Line, q.name, err)
+		return fmt.Errorf("quarantine: line %d of the trace was not written to %s: %w", r.Fault.Line, q.name, err)
 	}
 	if q.count >= maxRejected && q.count >= r.Rows {
 		return fmt.Errorf("%d of the first %d rows cannot be used, so this is probably not a Mooncake trace, or one of another version; the first is %w",

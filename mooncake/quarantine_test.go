@@ -166,8 +166,8 @@ func TestRefuse(t *testing.T) {
 	}
 }
 
-// FuzzLenient: a lenient reading gives what a reading of the good rows alone gives, each on a line; what is rejected is in
-// the file, in order and byte for byte; and the quarantine gives it back.
+// FuzzLenient: a lenient reading gives the same as a reading of only the good rows, each on a line. Rejected rows are in the quarantine
+// file, in order and byte for byte, and can be read from it.
 func FuzzLenient(f *testing.F) {
 	for _, seed := range []string{
 		"{\"input_length\":1}\nbad\n{\"input_length\":2}", "\xef\xbb\xbf{}\r\n\n[1]\n", "{\"text_input\":\"\xff\"}\n{\"input_length\":1}\n",

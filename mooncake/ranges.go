@@ -65,7 +65,7 @@ func faultRanges(r *Row) *RowError {
 	}
 	switch {
 	case !r.InputLength.Set || r.HashIDs == nil:
-		return fault("hash_ranges", "", "needs input_length and hash_ids: it says more finely what they say",
+		return fault("hash_ranges", "", "needs input_length and hash_ids: it describes the same prefixes in smaller blocks",
 			"give both, or remove hash_ranges")
 	case len(r.HashRanges) == 0:
 		return fault("hash_ranges", "", "is empty, and a prompt has a block at least", correctOrOmit)
@@ -79,7 +79,7 @@ func faultRanges(r *Row) *RowError {
 		case h.First > math.MaxUint64-uint64(h.Count-1):
 			return fault("hash_ranges", element(i), "goes beyond id 2^64-1", "ids are unsigned integers below 2^64; correct the row")
 		case h.Count > left:
-			rule := fmt.Sprintf("is beyond input_length %d, and no block has less than a token", r.InputLength.V)
+			rule := fmt.Sprintf("is beyond input_length %d, and a block has at least one token", r.InputLength.V)
 			return fault("hash_ranges", element(i), rule, "correct the row")
 		}
 		left -= h.Count

@@ -49,7 +49,7 @@ func TestRangesRoundTrip(t *testing.T) {
 	}
 }
 
-// Spaces are of no matter, null and an empty list of replies are absent, and rows without ranges need no size.
+// Spaces do not matter, null and an empty list of replies mean absent, and rows without ranges need no size.
 func TestRangesAreReadKindly(t *testing.T) {
 	for in, want := range map[string]Row{
 		"{\"input_length\":20,\"hash_ids\":[1],\"hash_ranges\": [ [ 5 ,\t2 ] ] , \"replies\":[ ]}": {
@@ -96,19 +96,19 @@ func TestRangesRefused(t *testing.T) {
 		"no hash ids":         {`{"input_length": 1030, "hash_ranges": [[0, 65]]}`, "hash_ranges", "needs input_length and hash_ids"},
 		"of a text":           {`{"text_input": "x", "hash_ranges": [[0, 65]]}`, "hash_ranges", "needs input_length and hash_ids"},
 
-		"replies of a text":        {`{"text_input": "x", "replies": [[1, 1, 1]]}`, "replies", "needs input_length"},
-		"a pair":                   {row(`"replies": [[1, 2]]`), "replies", "element 0: holds 2 numbers, not 3"},
-		"a giant reply":            {row(`"replies": [[1, 2, 9223372036854775807]]`), "replies", "above 2^40"},
-		"the row itself":           {row(`"replies": [[0, 2, 3]]`), "replies", "element 0: is the reply of no row before"},
-		"no prompt before":         {row(`"replies": [[1, 0, 3]]`), "replies", "at the beginning of the prompt"},
-		"no token":                 {row(`"replies": [[1, 2, 0]]`), "replies", "has no token"},
-		"replies that overlap":     {row(`"replies": [[1, 2, 4], [1, 5, 4]]`), "replies", "element 1: begins before the end"},
-		"replies out of order":     {row(`"replies": [[1, 20, 4], [1, 5, 4]]`), "replies", "element 1: begins before the end"},
-		"a reply up to the end":    {row(`"replies": [[1, 1000, 30]]`), "replies", "input_length 1030"},
-		"a reply behind the end":   {row(`"replies": [[1, 1030, 1]]`), "replies", "input_length 1030"},
-		"before the first row":     {row(`"replies": [[1, 2, 3]]`), "replies", "the row 1 before this one, which is row 1 of the trace"},
-		"a finish that is no word": {row(`"observed": {"finish_reason": "the end"}`), "observed.finish_reason", "must be a word"},
-		"a finish that is long":    {row(`"observed": {"finish_reason": "` + strings.Repeat("x", 65) + `"}`), "observed.finish_reason", "must be a word"},
+		"replies of a text":           {`{"text_input": "x", "replies": [[1, 1, 1]]}`, "replies", "needs input_length"},
+		"a pair":                      {row(`"replies": [[1, 2]]`), "replies", "element 0: holds 2 numbers, not 3"},
+		"a giant reply":               {row(`"replies": [[1, 2, 9223372036854775807]]`), "replies", "above 2^40"},
+		"the row itself":              {row(`"replies": [[0, 2, 3]]`), "replies", "element 0: is the reply of no row before"},
+		"no prompt before":            {row(`"replies": [[1, 0, 3]]`), "replies", "at the beginning of the prompt"},
+		"no token":                    {row(`"replies": [[1, 2, 0]]`), "replies", "has no token"},
+		"replies that overlap":        {row(`"replies": [[1, 2, 4], [1, 5, 4]]`), "replies", "element 1: begins before the end"},
+		"replies out of order":        {row(`"replies": [[1, 20, 4], [1, 5, 4]]`), "replies", "element 1: begins before the end"},
+		"a reply up to the end":       {row(`"replies": [[1, 1000, 30]]`), "replies", "input_length 1030"},
+		"a reply behind the end":      {row(`"replies": [[1, 1030, 1]]`), "replies", "input_length 1030"},
+		"before the first row":        {row(`"replies": [[1, 2, 3]]`), "replies", "the row 1 before this one, which is row 1 of the trace"},
+		"a finish that is not a word": {row(`"observed": {"finish_reason": "the end"}`), "observed.finish_reason", "must be a word"},
+		"a finish that is long":       {row(`"observed": {"finish_reason": "` + strings.Repeat("x", 65) + `"}`), "observed.finish_reason", "must be a word"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := read(test.in, fineReader())
@@ -120,7 +120,7 @@ func TestRangesRefused(t *testing.T) {
 	}
 }
 
-// A writer refuses what a reader refuses, so far as the row alone tells.
+// A writer refuses what a reader refuses, as far as the row alone shows it.
 func TestWriterRefusesBadRanges(t *testing.T) {
 	for _, row := range []Row{
 		{InputLength: Some[int64](20), HashIDs: []uint64{1}, HashRanges: []HashRange{{5, -2}}},
@@ -134,8 +134,8 @@ func TestWriterRefusesBadRanges(t *testing.T) {
 	}
 }
 
-// Ranges mean nothing without the size of their blocks, which the sidecar or a flag gives; the two must agree with one another, and
-// with the block size.
+// Ranges mean nothing without the size of their blocks, from the sidecar or a flag. The two must agree with one another, and with the
+// block size.
 func TestFineBlockSize(t *testing.T) {
 	dir := t.TempDir()
 	trace := filepath.Join(dir, "x.jsonl")
@@ -187,14 +187,14 @@ func TestFineBlockSize(t *testing.T) {
 	}
 }
 
-// A reader that leaves rows out counts the rows back without them: each reply still names its row, or is left out and counted.
+// A reader that leaves out rows counts back without them: each reply still names its row, or is left out and counted.
 func TestRepliesToRowsLeftOut(t *testing.T) {
 	const rows = 40
 	bad := func(i int) bool { return i%5 == 2 || i == 30 || i == 31 }
 	var in strings.Builder
 	for i := range rows {
 		if bad(i) {
-			in.WriteString("{\"input_length\": -1}\n\n") // the blank line is no row
+			in.WriteString("{\"input_length\": -1}\n\n") // the blank line is not a row
 			continue
 		}
 		fmt.Fprintf(&in, `{"input_length": 1030, "request_id": "%d"`, i)
@@ -210,7 +210,7 @@ func TestRepliesToRowsLeftOut(t *testing.T) {
 		in.WriteString("}\n")
 	}
 	r := NewReader(strings.NewReader(in.String()), ReaderOptions{Reject: func(Rejected) error { return nil }})
-	var kept []int // the rows as the file numbers them
+	var kept []int // the rows as numbered in the file
 	lost := int64(0)
 	for i := range rows {
 		if bad(i) {
@@ -273,7 +273,7 @@ func TestRepliesToARowThatTheUserRefuses(t *testing.T) {
 	}
 }
 
-// What is remembered of refused rows is bounded: a reply to a row beyond is left out, never given to another row.
+// The memory of refused rows is bounded: a reply to an older row is left out, never assigned to another row.
 func TestRefusalsAreBounded(t *testing.T) {
 	var f refusals
 	for i := range int64(maxRefusals + 1) {

@@ -105,7 +105,7 @@ func checkFields(t *testing.T, row *Row, line string) {
 	d.UseNumber()
 	var m map[string]any
 	if !json.Valid([]byte(line)) || d.Decode(&m) != nil || m == nil {
-		t.Fatalf("%q is no JSON object, and was read", line)
+		t.Fatalf("%q is not a JSON object, and was read", line)
 	}
 	either := func(a, b string) any {
 		if m[a] != nil {
@@ -174,7 +174,7 @@ func FuzzPacked(f *testing.F) {
 			at := int(flip) % len(b)
 			b[at] ^= with
 			if bytes.Equal(b, packed) || at < 6 {
-				continue // the same, or no longer known as a pack
+				continue // the same, or no longer recognised as a pack
 			}
 			if got, err := unpacked(b); err == nil && got != in {
 				t.Errorf("%s: %d of %d bytes, that at %d changed by %x, became %q without an error, was %q", suffix, len(b), len(packed), at, with, got, in)

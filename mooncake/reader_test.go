@@ -214,7 +214,7 @@ func TestOddRowsAreReadAndCounted(t *testing.T) {
 	}
 }
 
-// TestLayouts: rows are the same however they are laid out, and a notice says how they were.
+// TestLayouts: the rows do not depend on their layout, and a notice describes it.
 func TestLayouts(t *testing.T) {
 	want, _, err := read("{\"timestamp\":0,\"messages\":[{\"role\":\"user\",\"content\":\"a // b\"}],\"extra\":{\"n\":1.50},\"branches\":[1,2]}\n{\"timestamp\":5,\"input_length\":600,\"hash_ids\":[0,1]}", ReaderOptions{})
 	if err != nil {
@@ -251,7 +251,7 @@ func TestLayouts(t *testing.T) {
 				}
 			}
 			if _, _, err := read(test.in, ReaderOptions{Strict: true}); err == nil {
-				t.Error("is no trace by the letter, and was read strictly")
+				t.Error("is not a valid trace, but was read strictly")
 			}
 		})
 	}

@@ -11,8 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// Ranges are renumbered like the ids that they stand for, one by one, and are as few as can be, whatever comes: overlaps, ids
-// again and again, two domains.
+// Ranges are renumbered like the ids in them, one by one, and are as few as possible, for any input: overlaps, repeated ids, two domains.
 func TestRenumberRangesIsThatOfTheirIDs(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -57,7 +56,7 @@ func TestRenumberRangesIsThatOfTheirIDs(t *testing.T) {
 	}
 }
 
-// A row's ids and ranges are numbered apart, and canonical ones stay as they are and take no memory.
+// A row's ids and ranges are numbered separately, and canonical ones do not change and use no memory.
 func TestRenumberRow(t *testing.T) {
 	var r Renumber
 	row := Row{HashIDs: []uint64{9, 4}, HashRanges: []HashRange{{100, 40}, {7, 3}}}
@@ -86,7 +85,7 @@ func TestRenumberRow(t *testing.T) {
 	}
 }
 
-// Hostile ranges cost by their number: giant ones that overlap, in the worst order.
+// The cost of hostile ranges depends on their number: giant ones that overlap, in the worst order.
 func TestRenumberGiantRanges(t *testing.T) {
 	var r RenumberRanges
 	const n = 20_000

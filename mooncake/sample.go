@@ -120,5 +120,5 @@ func (m *Meta) MixedSampling() string {
 			parts[i] += " by trunk list " + s.TrunkList
 		}
 	}
-	return "its rows are not one sample: " + strings.Join(parts, ", ") + "; load and hit rate are those of no traffic: compile journals of one rate and one list"
+	return "its rows are not one sample: " + strings.Join(parts, ", ") + "; load and hit rate do not describe any real traffic: compile journals of one rate and one list"
 }

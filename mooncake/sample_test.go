@@ -10,13 +10,14 @@ import (
 	"testing"
 )
 
-// TestSampler: the rate is kept, lower rates keep parts of what higher ones do, another seed keeps others, and a session is no block.
+// TestSampler: the rate is kept, lower rates keep subsets of higher ones, another seed keeps other rows, and a session differs from a
+// block with the same value.
 func TestSampler(t *testing.T) {
 	const groups = 200_000
 	kept := map[float64]int{}
 	others, kinds := 0, 0
 	for n := range uint64(groups) {
-		// Keyed values are random; small numbers are what a trace has.
+		// Keyed values are random; a trace has small numbers.
 		{
 			g := BlockGroup(n)
 			before := false
@@ -53,7 +54,7 @@ func TestSampler(t *testing.T) {
 	}
 }
 
-// TestGroup: what a row belongs to.
+// TestGroup: the group to which a row belongs.
 func TestGroup(t *testing.T) {
 	trunk := &Trunk{Blocks: [][2]uint64{{0, 2}}}
 	row := func(session string, ids ...uint64) *Row {
@@ -82,7 +83,7 @@ func TestGroup(t *testing.T) {
 	}
 }
 
-// TestTrunkList: a list is what it was after it has been written, and its fingerprint tells whether samples by it are alike.
+// TestTrunkList: a list is unchanged after it is written and read, and its fingerprint shows whether two samples used the same list.
 func TestTrunkList(t *testing.T) {
 	prompts := [][]uint64{}
 	for i := range uint64(100) {
@@ -132,7 +133,7 @@ func TestTrunkList(t *testing.T) {
 	}
 }
 
-// TestMixedSampling: rows of two samples are named as such.
+// TestMixedSampling: rows of two samples are reported as such.
 func TestMixedSampling(t *testing.T) {
 	m := &Meta{Sampling: []Sampling{{Rate: 0.01, TrunkList: "0000002a", Rows: 10}}}
 	if text := m.MixedSampling(); text != "" {
@@ -143,7 +144,7 @@ func TestMixedSampling(t *testing.T) {
 		t.Errorf("two samples: %q", text)
 	}
 	if (*Meta)(nil).MixedSampling() != "" {
-		t.Error("no sidecar is no mixture")
+		t.Error("a trace without a sidecar counts as a mixture")
 	}
 	m.Schema, m.Sampling = 1, []Sampling{{Rate: 2}}
 	if err := m.Validate(); err == nil || !strings.Contains(err.Error(), "rate 2") {

@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "write the schemas anew")
 
-// rowMembers are the members of a written row, in their order, with the fields that they are written from.
+// rowMembers are the members of a written row, in order, with the fields from which they are written.
 var rowMembers = []struct{ name, field string }{
 	{"timestamp", "Timestamp"},
 	{"input_length", "InputLength"},
@@ -53,7 +53,7 @@ var rowMembers = []struct{ name, field string }{
 	{"transformations", ""},
 }
 
-// readNames are the names that a reader knows beside those that are written.
+// readNames are the names that a reader knows besides those that are written.
 var readNames = []string{"created_time", "delay_ms", "input_tokens", "output_tokens", "policy_class", "slo_class", "type"}
 
 func number(kind string, least float64) *jsonschema.Schema {
@@ -68,7 +68,7 @@ func tuple(least ...float64) *jsonschema.Schema {
 	return s
 }
 
-// schemaOfRow makes the schema of a row of the types and comments of [Row].
+// schemaOfRow makes the schema of a row from the types and comments of [Row].
 func schemaOfRow(t *testing.T) *jsonschema.Schema {
 	t.Helper()
 	observed, ref := reflect.TypeFor[Observed](), reflect.TypeFor[SpanRef]()
@@ -146,7 +146,7 @@ func schemaOfRow(t *testing.T) *jsonschema.Schema {
 	return s
 }
 
-// TestSchemas makes the schemas of the types, and holds rows and sidecars against them.
+// TestSchemas makes the schemas from the types, and validates rows and sidecars with them.
 func TestSchemas(t *testing.T) {
 	testschema.Fresh(t, "row.schema.json", schemaOfRow(t), *update)
 	sidecar := testschema.Of(t, reflect.TypeFor[Meta](), map[reflect.Type]*jsonschema.Schema{
@@ -193,7 +193,7 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// schemaRows have every member between them.
+// schemaRows together have every member.
 func schemaRows() []Row {
 	length := func(n int64) Row { return Row{InputLength: Some(n)} }
 	all := length(40)

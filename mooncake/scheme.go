@@ -3,8 +3,8 @@
 
 package mooncake
 
-// This file is how traces come from places that a program knows and this package does not, such as an object store: their libraries are large,
-// and not everybody who reads a trace wants them.
+// This file lets traces come from places that a program knows and this package does not, such as an object store: the libraries for these
+// are large, and not every importer needs them.
 
 import (
 	"bytes"
@@ -18,17 +18,17 @@ import (
 	"sync"
 )
 
-// Opener opens what a URL names, and says how many bytes it has. An error of something that is not there is [fs.ErrNotExist]. Its body
-// returns an error instead of fewer bytes.
+// Opener opens a URL, and returns its size in bytes. If it does not exist, the error is [fs.ErrNotExist]. The body returns an error
+// instead of fewer bytes.
 type Opener func(ctx context.Context, url string) (body io.ReadCloser, size int64, err error)
 
 var schemes sync.Map // of Opener, by scheme
 
-// RegisterScheme has [Open] and [OpenInput] read URLs of a scheme, such as "s3", for all of the program. Another opener of a scheme takes the place of
-// the one before.
+// RegisterScheme lets [Open] and [OpenInput] read URLs of a scheme, such as "s3", in the whole program. A later opener for the same scheme
+// replaces the earlier one.
 func RegisterScheme(scheme string, open Opener) { schemes.Store(strings.ToLower(scheme), open) }
 
-// openerOf returns who opens a URL; nil where nobody does.
+// openerOf returns the opener of a URL; nil if there is none.
 func openerOf(name string) Opener {
 	scheme, _, found := strings.Cut(name, "://")
 	if !found {
@@ -41,7 +41,7 @@ func openerOf(name string) Opener {
 	return open.(Opener) //nolint:forcetypeassert // nothing else is stored
 }
 
-// fetchBy brings a trace and its sidecar here by an opener, until the trace is closed, and returns the name of the file.
+// fetchBy copies a trace and its sidecar to local files with an opener, until the trace is closed, and returns the name of the file.
 func (t *Trace) fetchBy(ctx context.Context, open Opener, name string, opt OpenOptions) (file string, err error) {
 	file, err = t.toFile(name, opt, func(f *os.File, limit int64) error { return copyObject(ctx, open, name, f, limit) })
 	if err != nil {
@@ -60,7 +60,7 @@ func (t *Trace) fetchBy(ctx context.Context, open Opener, name string, opt OpenO
 	return file, nil
 }
 
-// copyObject copies all that a URL names, or fails.
+// copyObject copies everything at a URL, or fails.
 func copyObject(ctx context.Context, open Opener, name string, to io.Writer, limit int64) (err error) {
 	body, size, err := open(ctx, name)
 	if err != nil {
@@ -70,7 +70,7 @@ func copyObject(ctx context.Context, open Opener, name string, to io.Writer, lim
 	if size > limit {
 		return fmt.Errorf("%s was not fetched: larger than the limit of %d bytes", PublicName(name), limit)
 	}
-	n, err := io.Copy(to, io.LimitReader(body, size+1)) // one more shows that there is more than was said
+	n, err := io.Copy(to, io.LimitReader(body, size+1)) // one more shows that there are more bytes than announced
 	if err == nil && n != size {
 		err = fmt.Errorf("%s was not fetched: %d of %d bytes came: %w", PublicName(name), n, size, io.ErrUnexpectedEOF)
 	}

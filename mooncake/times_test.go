@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// stampsOf reads the timestamps of rows that have those given, as JSON.
+// stampsOf reads the timestamps of rows with the given ones, as JSON.
 func stampsOf(opt ReaderOptions, values ...string) ([]float64, *Reader, error) {
 	var in strings.Builder
 	for _, v := range values {
@@ -55,7 +55,7 @@ func TestTimestamps(t *testing.T) {
 				t.Fatal(err)
 			}
 			for i, want := range test.want {
-				if off := got[i] - want; off > 1e-3 || off < -1e-3 { // a quarter of a microsecond is what a float has left of 1.8e12
+				if off := got[i] - want; off > 1e-3 || off < -1e-3 { // a quarter of a microsecond is the precision of a float at 1.8e12
 					t.Errorf("%s is %v ms, want %v", test.values[i], got[i], want)
 				}
 			}
@@ -67,7 +67,7 @@ func TestTimestamps(t *testing.T) {
 	}
 }
 
-// TestScaledOnce: what is told in another unit is the nearest number of milliseconds, not that of a product.
+// TestScaledOnce: a time in another unit becomes the nearest number of milliseconds, not a rounded product.
 func TestScaledOnce(t *testing.T) {
 	got, _, err := stampsOf(ReaderOptions{Unit: time.Second}, "1.001", "16.077", "33.29")
 	if err != nil || got[0] != 1001 || got[1] != 16077 || got[2] != 33290 {
@@ -100,7 +100,7 @@ func TestTimestampsOfTwoKinds(t *testing.T) {
 	}
 }
 
-// TestARefusedRowDecidesNothing: which kind of timestamps a trace has, the first row says that can be used.
+// TestARefusedRowDecidesNothing: the first row that can be used decides which kind of timestamps a trace has.
 func TestARefusedRowDecidesNothing(t *testing.T) {
 	r := NewReader(strings.NewReader("{\"timestamp\": 1795273445, \"input_length\": 0}\n{\"timestamp\": 5, \"input_length\": 1}\n"), ReaderOptions{Reject: func(Rejected) error { return nil }})
 	if row, err := r.Read(); err != nil || row.Timestamp.V != 5 {

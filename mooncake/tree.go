@@ -3,7 +3,7 @@
 
 package mooncake
 
-// This file computes the tree digest, in as little memory as its caller allows.
+// This file computes the tree digest, with as little memory as its caller allows.
 
 import (
 	"bytes"
@@ -19,7 +19,7 @@ import (
 	"github.com/moonloop/moonloop/internal/ondisk"
 )
 
-// ends are the rows, by the node at which each ends.
+// ends are the ends of rows, by the node at which each ends.
 type ends struct {
 	rows  *ondisk.Array[end]
 	count int64                 // of rows
@@ -27,10 +27,10 @@ type ends struct {
 	none  uint32                // the last row without a node, +1
 }
 
-// end is how a row ends. Both lengths are below 2^32.
+// end is the end of a row. Both lengths are below 2^32.
 type end struct {
 	in, out uint32
-	before  uint32 // the row before that ends at the same node, +1
+	before  uint32 // the previous row that ends at the same node, +1
 }
 
 func newEnds(opt *CheckOptions) ends {
@@ -45,7 +45,7 @@ func (e *ends) close() {
 	e.count, e.none = 0, 0
 }
 
-// add takes the next row, which ends at a node, or at [NoParent].
+// add adds the next row, which ends at a node, or at [NoParent].
 func (e *ends) add(node, in, out uint32) {
 	last := &e.none
 	if node != NoParent {
@@ -56,11 +56,12 @@ func (e *ends) add(node, in, out uint32) {
 	*last = uint32(e.count) //nolint:gosec // bounded by the caller
 }
 
-// A node's digest is needed when its parent's is computed, which has a smaller number, often a much smaller one: the parent of a turn's first new
-// block is of the turn before. So nodes are folded from the last one down, a stretch at a time that memory has room for. A digest for a parent
-// in an earlier stretch goes to the stream of that stretch, and is sorted by parents when it comes to it. Nothing is looked up on disk.
+// The digest of a node is needed when that of its parent is computed. The parent has a smaller number, often a much smaller one: the
+// parent of a turn's first new block belongs to the previous turn. So nodes are folded from the last one down, in stretches that fit into
+// memory. A digest for a parent in an earlier stretch is written to the stream of that stretch, and sorted by parents when that stretch is
+// folded. Nothing is looked up on disk.
 
-// folded is a node of the stretch whose children are all known. They are a list: the first one, and for each the next one, each +1.
+// folded is a node of the stretch whose children are all known. They form a list: the first one, and for each the next one, each +1.
 type folded struct {
 	sum         [sha256.Size]byte
 	first, next uint32
@@ -95,7 +96,7 @@ func (d *Digester) tree() string {
 	return hex.EncodeToString(sum[:])
 }
 
-// tree is a tree digest under way.
+// tree is a tree digest that is being computed.
 type tree struct {
 	*ends
 	parents   *ondisk.Array[Node]
@@ -108,7 +109,7 @@ type tree struct {
 	far       sorted          // those of this one
 	list      sorted          // what a node's digest is of
 	text      []byte
-	wide      hash.Hash // of a node with so many children that their digests are not held in memory
+	wide      hash.Hash // of a node with so many children that memory cannot have their digests
 	began     bool      // it has begun
 	err       error
 }
@@ -136,7 +137,7 @@ func (t *tree) stretch(i, end int64) {
 	}
 }
 
-// arrived adds what came for a stretch to a list.
+// arrived adds to a list what other stretches sent to a stretch.
 func (t *tree) arrived(i int64, to *sorted) {
 	for t.err == nil {
 		var r record
@@ -172,7 +173,7 @@ func (t *tree) fold(n int64) {
 	}
 }
 
-// node returns the digest of a node with these children, beside those in the list, and rows, each the first one of a list.
+// node returns the digest of a node with these children, in addition to those in the list, and rows, each the first one of a list.
 func (t *tree) node(tag byte, child, row uint32) (sum [sha256.Size]byte) {
 	t.text, t.began = append(t.text[:0], tag), false
 	for child > 0 {
@@ -204,7 +205,7 @@ func (t *tree) node(tag byte, child, row uint32) (sum [sha256.Size]byte) {
 	return sum
 }
 
-// write adds to what a node's digest is of.
+// write adds a record to the data of a node's digest.
 func (t *tree) write(b []byte) {
 	const most = 64 << 10 // bytes
 	if len(t.text)+len(b) > most {
@@ -218,8 +219,8 @@ func (t *tree) write(b []byte) {
 	t.text = append(t.text, b...)
 }
 
-// record is what a node's digest is of: a child's digest, or the text of a row's end, with zeros behind it, which do not change the order of
-// texts. Before it is its parent, of which the last one comes first, or nothing.
+// record is a part of the data of a node's digest: a child's digest, or the text of a row's end, followed by zeros, which do not change
+// the order of texts. It is preceded by its parent, so that the last parent comes first, or by nothing.
 type record [parentLength + sha256.Size]byte
 
 const parentLength = 4
@@ -234,11 +235,11 @@ func (r *record) parent() uint32 { return ^binary.BigEndian.Uint32(r[:]) }
 
 func (r *record) compare(o *record) int { return bytes.Compare(r[:], o[:]) }
 
-// sorted is a list of records that becomes one in order, as often as it is filled.
+// sorted is a list of records that is filled and then read in order, any number of times.
 type sorted struct {
 	most  int // records in memory; 0: all
 	list  []record
-	runs  *ondisk.Array[record] // runs in order, of the records that memory had no room for
+	runs  *ondisk.Array[record] // sorted runs of the records that did not fit into memory
 	begin []int64               // of each run
 	end   int64                 // of all
 }
@@ -250,7 +251,7 @@ func (s *sorted) add(r record) {
 	s.list = append(s.list, r)
 }
 
-// minSorted records are sorted in memory, however little there is.
+// minSorted is the minimum number of records that are sorted in memory.
 const minSorted = 64
 
 func (s *sorted) spill() {

@@ -54,7 +54,7 @@ func TestTrunk(t *testing.T) {
 			t.Errorf("%d: %d, %v; want %d, %v", c.ids, id, ok, c.below, c.ok)
 		}
 	}
-	// Blocks that more rows have than this many belong to it, too, and what is known of it before.
+	// Blocks that more rows have than this belong to the trunk, too, and so does what is known of it before.
 	var none *Trunk
 	if got := none.Of([][]uint64{{1, 2}, {1, 2}, {1, 3}}, 1.5); cmp.Diff([][2]uint64{{1, 2}}, got.Blocks) != "" {
 		t.Errorf("of a small trace: %v", got.Blocks)
@@ -67,7 +67,7 @@ func TestTrunk(t *testing.T) {
 	}
 }
 
-// TestTrunkOfASidecar: it is read as it was written, and refused where it is none.
+// TestTrunkOfASidecar: the trunk is read as it was written, and an invalid one is refused.
 func TestTrunkOfASidecar(t *testing.T) {
 	want := Meta{Schema: 1, Trunk: &Trunk{Share: 0.02, Rows: 9, Blocks: [][2]uint64{{3, 4}, {1 << 63, 1}}}}
 	var b bytes.Buffer

@@ -66,7 +66,7 @@ func ReadTrunkList(r io.Reader) (*TrunkList, error) {
 		return nil, fmt.Errorf("trunk list cannot be read: %w", err)
 	}
 	if len(data) > maxTrunkList {
-		return nil, fmt.Errorf("trunk list is larger than %d bytes: it is none", maxTrunkList)
+		return nil, fmt.Errorf("trunk list is larger than %d bytes: it is not one", maxTrunkList)
 	}
 	l := new(TrunkList)
 	if err := json.Unmarshal(data, l); err != nil {
@@ -95,7 +95,7 @@ func LoadTrunkList(name string) (*TrunkList, error) {
 func (l *TrunkList) complete() error {
 	switch {
 	case l.Schema < 1:
-		return errors.New("trunk list has no schema version: it is none, or damaged; moonloop trunk writes one")
+		return errors.New("trunk list has no schema version: it is not one, or is damaged; moonloop trunk writes one")
 	case l.Schema > TrunkListSchema:
 		return fmt.Errorf("trunk list has schema version %d, this program knows %d: use a newer program", l.Schema, TrunkListSchema)
 	case !(l.Share > 0 && l.Share < 1):

@@ -49,7 +49,7 @@ func TestAppendRow(t *testing.T) {
 			Row{Timestamp: Some(1e15), Delay: Some(1e-7), TextInput: Some("")},
 			`{"timestamp": 1000000000000000, "text_input": "", "delay": 0.0000001}`,
 		},
-		"half a span is none, and would not be read": {
+		"half a span reference is left out, since it could not be read": {
 			Row{InputLength: Some[int64](1), OTel: SpanRef{SpanID: [8]byte{0xcd}}},
 			`{"input_length": 1}`,
 		},
@@ -110,7 +110,7 @@ func TestWriterSaysWhatWasNotWritten(t *testing.T) {
 	}
 }
 
-// TestMilliseconds: a time is the shortest decimal that is the same float, whether it is a number of ns or not.
+// TestMilliseconds: a time is the shortest decimal that gives the same float, whether it is a number of ns or not.
 func TestMilliseconds(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := range 200_000 {

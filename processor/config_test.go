@@ -85,7 +85,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// TestSettingsOfTheReceiver: how telemetry is annotated is configured by the same settings in both.
+// TestSettingsOfTheReceiver: the annotation has the same settings in both.
 func TestSettingsOfTheReceiver(t *testing.T) {
 	field, ok := reflect.TypeFor[receiver.Config]().FieldByName("Annotation")
 	require.True(t, ok)
@@ -95,7 +95,7 @@ func TestSettingsOfTheReceiver(t *testing.T) {
 
 var yamlBlocks = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
-// TestReadme: what README.md shows can be used.
+// TestReadme: the examples in README.md work.
 func TestReadme(t *testing.T) {
 	t.Setenv("MOONLOOP_HASH_KEY", strings.Repeat("k", 64))
 	text, err := os.ReadFile("README.md")

@@ -9,7 +9,7 @@ import (
 	"github.com/moonloop/moonloop/processor"
 )
 
-// A Collector of your own takes the processor as it takes any other: among its factories.
+// A Collector of your own includes the processor like any other: in its factories.
 func ExampleNewFactory() {
 	f := processor.NewFactory()
 	fmt.Println(f.Type(), "takes traces:", f.TracesStability(), "- logs:", f.LogsStability())

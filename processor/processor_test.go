@@ -89,7 +89,7 @@ func message() plog.Logs {
 	return ld
 }
 
-// TestSameAsReceiver: what the processor makes of spans is what the receiver makes of them, of every producer.
+// TestSameAsReceiver: the processor makes the same of spans as the receiver, for every producer.
 func TestSameAsReceiver(t *testing.T) {
 	rf := receiver.NewFactory()
 	rc := rf.CreateDefaultConfig().(*receiver.Config)
@@ -129,7 +129,7 @@ func TestSameAsReceiver(t *testing.T) {
 	require.Greater(t, annotated, 40)
 }
 
-// TestNothingLeaks holds the processor to what every path of telemetry is held to.
+// TestNothingLeaks applies the common leak test to the processor.
 func TestNothingLeaks(t *testing.T) {
 	folder := filepath.Join("..", "..", "shared", "data", "producers")
 	if _, err := os.Stat(folder); err != nil {
@@ -153,7 +153,7 @@ func TestNothingLeaks(t *testing.T) {
 	})
 }
 
-// TestNothingLeaksOfMadeProducers searches all that comes out for the prompts of telemetry that is made here, which every clone has.
+// TestNothingLeaksOfMadeProducers searches the output for the prompts of generated telemetry, which every clone has.
 func TestNothingLeaksOfMadeProducers(t *testing.T) {
 	const prompt = "lonely boat" // of one of the requests
 	for _, producer := range testproducers.All() {
@@ -181,7 +181,7 @@ func TestNothingLeaksOfMadeProducers(t *testing.T) {
 	}
 }
 
-// TestLogs: records are cleaned, and what they hold of a prompt is counted, because no span can be made of it.
+// TestLogs: records are cleaned, and their prompts are counted as lost, because no span can be made of them.
 func TestLogs(t *testing.T) {
 	tel := componenttest.NewTelemetry()
 	t.Cleanup(func() { require.NoError(t, tel.Shutdown(context.Background())) })
@@ -206,8 +206,7 @@ func point(key, value string, n int64) []metricdata.DataPoint[int64] {
 	return []metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(attribute.String(key, value)), Value: n}}
 }
 
-// counts returns what a counter has counted, by the value of its only attribute. It omits values of 0, but
-// checks how many series there are.
+// counts returns the values of a counter, by the value of its only attribute. It omits values of 0, but checks how many series there are.
 func counts(t *testing.T, tel *componenttest.Telemetry, name string, series int) map[string]int64 {
 	t.Helper()
 	m, err := tel.GetMetric("otelcol_processor_mooncake_" + name)
@@ -223,7 +222,7 @@ func counts(t *testing.T, tel *componenttest.Telemetry, name string, series int)
 	return all
 }
 
-// TestMetrics: what the processor does to spans is in its metrics.
+// TestMetrics: metrics report what the processor does to spans.
 func TestMetrics(t *testing.T) {
 	tel := componenttest.NewTelemetry()
 	t.Cleanup(func() { require.NoError(t, tel.Shutdown(context.Background())) })
@@ -248,7 +247,7 @@ func TestMetrics(t *testing.T) {
 	metadatatest.AssertEqualProcessorMooncakeRemovedValues(t, tel, point("key", "gen_ai.input.messages", 1), ignore...)
 }
 
-// TestKeep: text stays where the configuration says so, with a warning, and is hashed all the same.
+// TestKeep: text stays if the configuration says so, with a warning, and is still hashed.
 func TestKeep(t *testing.T) {
 	core, logged := observer.New(zapcore.WarnLevel)
 	set := nopSettings()
@@ -274,7 +273,7 @@ func TestKeep(t *testing.T) {
 	require.NoError(t, plogtest.CompareLogs(message(), ld))
 }
 
-// TestNextError: the error of the next component comes back, so that the sender tries again.
+// TestNextError: the error of the next component is returned, so that the sender retries.
 func TestNextError(t *testing.T) {
 	failed := context.DeadlineExceeded
 	p, err := NewFactory().CreateTraces(t.Context(), nopSettings(), testConfig(), consumertest.NewErr(failed))

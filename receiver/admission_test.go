@@ -47,8 +47,8 @@ const (
 	methodLogs   = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 )
 
-// TestAdmission refuses what there is no room for, over each protocol, with the status that makes senders do the right
-// thing, and gives all room back: in the end a request passes that takes nearly all there is.
+// TestAdmission refuses requests without room, over each protocol, with the status that makes senders react correctly, and releases all
+// room: at the end, a request that needs nearly all of it passes.
 func TestAdmission(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.Admission.RequestLimitMiB = 1
@@ -72,7 +72,7 @@ func TestAdmission(t *testing.T) {
 		return status.Code(conn.Invoke(t.Context(), method, body, &reply, append(options, grpc.ForceCodecV2(wired{}))...))
 	}
 	const proto, json = "application/x-protobuf", "application/json"
-	large := testwire.Within(bytes.Repeat([]byte{2<<3 | 2, 0}, 5000), 1, 2) // 10 kB, of which decoding makes more than a MiB
+	large := testwire.Within(bytes.Repeat([]byte{2<<3 | 2, 0}, 5000), 1, 2) // 10 kB, which decode to more than a MiB
 	nearly := testwire.Within([]byte(strings.Repeat("x", 200<<10)), 1, 2, 2, 5)
 	honest, err := ptraceotlp.NewExportRequestFromTraces(inference()).MarshalProto()
 	require.NoError(t, err)
@@ -108,14 +108,14 @@ func TestAdmission(t *testing.T) {
 	require.Equal(t, codes.OK, send(methodTraces, honest))
 	goOn()
 	waiting.Wait()
-	// A call's room is free a moment after its answer has left.
+	// The room of a call is released a moment after its answer was sent.
 	soon := func(free func() bool) { require.Eventually(t, free, time.Minute, time.Millisecond) }
 	soon(func() bool { return send(methodTraces, nearly) == codes.OK })
 	soon(func() bool { return post(t, cfg, "/v1/traces", proto, nearly) == 200 })
 	soon(func() bool { return send(methodTraces, testwire.Within(make([]byte, 500<<10), 1, 2, 2, 5)) == codes.OK })
 }
 
-// twice sends two requests in one call, which has one.
+// twice sends two requests in one call that should have one.
 func twice(t *testing.T, conn *grpc.ClientConn, body []byte) {
 	t.Helper()
 	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, methodTraces, grpc.ForceCodecV2(wired{}))

@@ -78,7 +78,7 @@ func TestConfigErrors(t *testing.T) {
 		{"bad_names", []string{"session_keys[0]", "session_keys[1]", "session_keys[2]", "deny[0]", "deny[1]", "deny[2]", "deny[3]"}},
 		{"bad_orders", []string{
 			"prompt_order[0]: model", "prompt_order[1]: model", `prompt_order[2]: order is "last"`, "as_sent, system_last, tools_last, both_last",
-			`prompt_order[3]: order is ""`, `prompt_order[5]: has no effect behind that of "o*"`, "message_ends",
+			`prompt_order[3]: order is ""`, `prompt_order[5]: has no effect after that of "o*"`, "message_ends",
 		}},
 		{"bad_order_key", []string{"modell"}},
 		{"keep_and_deny", []string{"deny", "keep"}},
@@ -96,7 +96,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// TestKeyFromEnvironment: a key that YAML would take for a number is the characters that it is.
+// TestKeyFromEnvironment: a key that YAML would read as a number is used as its characters.
 func TestKeyFromEnvironment(t *testing.T) {
 	for _, key := range []string{strings.Repeat("1234567890", 4), "0x" + strings.Repeat("ab", 20), strings.Repeat("1", 30) + "e5", strings.Repeat("a", 64)} {
 		t.Setenv("MOONLOOP_HASH_KEY", key)

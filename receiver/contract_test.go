@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// generator sends telemetry over gRPC, again and again where that is asked for.
+// generator sends telemetry over gRPC, repeatedly if requested.
 type generator struct {
 	t      *testing.T
 	cfg    *Config
@@ -37,7 +37,7 @@ func (g *generator) Start() { g.conn = dial(g.t, g.cfg) }
 
 func (g *generator) Stop() { _ = g.conn.Close() }
 
-// Generate sends one batch. Its id is on GenAI telemetry, too: the configuration says that it is a session's.
+// Generate sends one batch. Its id is on GenAI telemetry, too: the configuration makes it a session id.
 func (g *generator) Generate() []receivertest.UniqueIDAttrVal {
 	id := receivertest.UniqueIDAttrVal(strconv.FormatInt(g.serial.Add(1), 10))
 	for {

@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/receiver"
 )
 
-// A Collector of your own takes the receiver as it takes any other: among its factories.
+// A Collector of your own includes the receiver like any other: in its factories.
 func ExampleNewFactory() {
 	ours := receiver.NewFactory()
 	factories := map[component.Type]otelreceiver.Factory{ours.Type(): ours}

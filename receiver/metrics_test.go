@@ -21,7 +21,7 @@ func requireDropped(t *testing.T, tel *componenttest.Telemetry, reason string, n
 	requireCounts(t, tel, "dropped", reason, n)
 }
 
-// counts returns what a counter has counted, by the value of its only attribute, "" where it has none. Those that are 0 are not among them.
+// counts returns the values of a counter, by the value of its only attribute, "" if it has none. Values of 0 are left out.
 func counts(tel *componenttest.Telemetry, name string) map[string]int {
 	all := map[string]int{}
 	m, err := tel.GetMetric("otelcol_receiver_mooncake_" + name)
@@ -43,7 +43,7 @@ func counts(tel *componenttest.Telemetry, name string) map[string]int {
 	return all
 }
 
-// requireCounts wants a counter to have counted pairs of an attribute's value and a number, and nothing else.
+// requireCounts requires that a counter has exactly the given pairs of an attribute's value and a number.
 func requireCounts(t *testing.T, tel *componenttest.Telemetry, name string, pairs ...any) {
 	t.Helper()
 	want := map[string]int{}
@@ -53,7 +53,7 @@ func requireCounts(t *testing.T, tel *componenttest.Telemetry, name string, pair
 	require.Equal(t, want, counts(tel, name), name)
 }
 
-// TestMetrics: each thing that the receiver does is in a metric.
+// TestMetrics: each action of the receiver is in a metric.
 func TestMetrics(t *testing.T) {
 	tel := componenttest.NewTelemetry()
 	cfg := testConfig(t)
@@ -89,7 +89,7 @@ func TestMetrics(t *testing.T) {
 	require.NoError(t, tel.Shutdown(t.Context()))
 }
 
-// TestMetricsFromTheStart: every counter whose attributes are known is there before the first span, at 0.
+// TestMetricsFromTheStart: every counter whose attributes are known exists before the first span, at 0.
 func TestMetricsFromTheStart(t *testing.T) {
 	tel := componenttest.NewTelemetry()
 	start(t, NewFactory(), metadataSettings(tel), testConfig(t), new(consumertest.TracesSink), nil)

@@ -17,7 +17,7 @@ import (
 
 var yamlBlocks = regexp.MustCompile("(?s)```yaml\n(.*?)```")
 
-// TestReadme: what README.md shows can be used.
+// TestReadme: the examples in README.md work.
 func TestReadme(t *testing.T) {
 	t.Setenv("MOONLOOP_HASH_KEY", strings.Repeat("k", 64))
 	text, err := os.ReadFile("README.md")

@@ -41,7 +41,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// testConfig returns a configuration with both protocols, on addresses of its own.
+// testConfig returns a configuration with both protocols, on unused addresses.
 func testConfig(t testing.TB) *Config {
 	t.Helper()
 	cfg := createDefaultConfig().(*Config)
@@ -126,10 +126,10 @@ func inference() ptrace.Traces {
 	return td
 }
 
-// hashIDs are ids at the ends of what 64 bits hold: OTLP has signed integers only.
+// hashIDs are ids at the limits of 64 bits: OTLP has only signed integers.
 var hashIDs = []uint64{0, 1, 1 << 63, 1<<64 - 1}
 
-// message returns a log record with the message of a prompt, and one that has nothing to do with models.
+// message returns a log record with the message of a prompt, and one that is unrelated to models.
 func message() plog.Logs {
 	ld := plog.NewLogs()
 	list := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()
@@ -243,7 +243,7 @@ func TestProtocols(t *testing.T) {
 	}
 }
 
-// TestPipelines: what happens to each signal, whichever pipelines there are.
+// TestPipelines: what happens to each signal, for any set of pipelines.
 func TestPipelines(t *testing.T) {
 	t.Run("traces only", func(t *testing.T) {
 		cfg, sink := testConfig(t), new(consumertest.TracesSink)
@@ -301,7 +301,7 @@ func TestPipelines(t *testing.T) {
 	})
 }
 
-// TestWarnings: what works and is probably not meant is in the log.
+// TestWarnings: a configuration that works but is probably not intended is in the log.
 func TestWarnings(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.Annotation.HashKey, cfg.Annotation.Content = "", "keep"
@@ -314,7 +314,7 @@ func TestWarnings(t *testing.T) {
 	require.Equal(t, 2, seen.Len())
 }
 
-// TestErrors: the sender sees the error after which it should do most.
+// TestErrors: of several errors, the sender sees the one that asks most of it.
 func TestErrors(t *testing.T) {
 	again, never := errors.New("try again"), consumererror.NewPermanent(errors.New("never"))
 	for _, c := range []struct {
@@ -338,7 +338,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestPortInUse: an address that is taken is an error of Start, and nothing goes on running.
+// TestPortInUse: an address in use is an error of Start, and nothing keeps running.
 func TestPortInUse(t *testing.T) {
 	cfg := testConfig(t)
 	start(t, NewFactory(), receivertest.NewNopSettings(metadata.Type), cfg, consumertest.NewNop(), nil)

@@ -35,7 +35,7 @@ import (
 	"github.com/moonloop/moonloop/receiver/internal/metadatatest"
 )
 
-// stallHTTP begins a request over HTTP, and stops amid its body.
+// stallHTTP begins a request over HTTP, and stops in the middle of its body.
 func stallHTTP(t *testing.T, cfg *Config, path, headers, begun string) net.Conn {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", cfg.OTLP.Protocols.HTTP.Get().ServerConfig.NetAddr.Endpoint)
@@ -46,7 +46,7 @@ func stallHTTP(t *testing.T, cfg *Config, path, headers, begun string) net.Conn 
 	return conn
 }
 
-// stallMessage begins a call over gRPC, and stops amid its message.
+// stallMessage begins a call over gRPC, and stops in the middle of its message.
 func stallMessage(t *testing.T, cfg *Config) (end func() string) {
 	t.Helper()
 	protocols := new(http.Protocols)
@@ -74,7 +74,7 @@ func stallMessage(t *testing.T, cfg *Config) (end func() string) {
 	return func() string { return <-done }
 }
 
-// stallEnd makes a call over gRPC whose message is whole, and does not say that this was all.
+// stallEnd makes a call over gRPC whose message is complete, but does not end the stream.
 func stallEnd(t *testing.T, conn *grpc.ClientConn, size int) grpc.ClientStream {
 	t.Helper()
 	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, methodTraces, grpc.ForceCodecV2(wired{}))
@@ -83,7 +83,8 @@ func stallEnd(t *testing.T, conn *grpc.ClientConn, size int) grpc.ClientStream {
 	return stream
 }
 
-// TestStalledUploads: whoever stops amid a request keeps nobody out, however many do. There is no other limit on time here.
+// TestStalledUploads: senders that stop in the middle of a request block nobody, however many there are. There is no other limit on time
+// here.
 func TestStalledUploads(t *testing.T) {
 	const stalled = 300
 	begin := func(t *testing.T) (*Config, *componenttest.Telemetry) {
@@ -95,7 +96,7 @@ func TestStalledUploads(t *testing.T) {
 		start(t, NewFactory(), metadatatest.NewSettings(tel), cfg, consumertest.NewNop(), nil)
 		return cfg, tel
 	}
-	// What is honest takes all the room there is but a quarter.
+	// An honest request needs all the room except for a quarter.
 	honest := testwire.Within(make([]byte, 350<<10), 1, 2, 2, 5)
 	refusals := func(t *testing.T, tel *componenttest.Telemetry) map[string]int64 {
 		t.Helper()
@@ -110,8 +111,8 @@ func TestStalledUploads(t *testing.T) {
 		}
 		return got
 	}
-	// One of them found no room, or lost what it had to another: that all of them came within the second in which none is slow, a busy
-	// machine does not grant.
+	// One of them found no room, or lost its room to another: on a busy machine, they do not all arrive within the second in which none
+	// counts as slow.
 	noRoom := func(t *testing.T, tel *componenttest.Telemetry) func() bool {
 		t.Helper()
 		return func() bool { got := refusals(t, tel); return got["busy"]+got["slow"] > 0 }
@@ -147,7 +148,7 @@ func TestStalledUploads(t *testing.T) {
 	})
 }
 
-// TestReadTimeout: all of a request comes within a time, or its sender is told to try again, and let go.
+// TestReadTimeout: a whole request arrives within a time limit, or its sender is told to retry, and disconnected.
 func TestReadTimeout(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.Admission.ReadTimeout = 300 * time.Millisecond
@@ -161,7 +162,7 @@ func TestReadTimeout(t *testing.T) {
 	for _, c := range []struct{ path, headers, begun string }{
 		{"/v1/traces", "", `{"resourceSpans":`},
 		{"/v1/logs", "Content-Encoding: gzip\r\n", string(gzipped(t, "{"))},
-		{"/v1/logs", "Content-Encoding: gzip\r\n", "\x1f"}, // what unpacks waits before there is a body
+		{"/v1/logs", "Content-Encoding: gzip\r\n", "\x1f"}, // decompression waits before there is a body
 		{"/elsewhere", "", ""},
 	} {
 		held = append(held, stallHTTP(t, cfg, c.path, c.headers, c.begun))
@@ -185,10 +186,10 @@ func TestReadTimeout(t *testing.T) {
 	requireCounts(t, tel, "refused_requests", "slow", 4)
 }
 
-// TestReadTimeoutIsOfReading: whoever waits for the journal is not let go because the body once had a deadline.
+// TestReadTimeoutIsOfReading: a sender that waits for the journal is not disconnected because of the deadline for the body.
 func TestReadTimeoutIsOfReading(t *testing.T) {
 	cfg := testConfig(t)
-	cfg.Admission.ReadTimeout = time.Second // much for whoever sends at once, on a busy machine
+	cfg.Admission.ReadTimeout = time.Second // long for a sender that sends at once, on a busy machine
 	slow, err := consumer.NewTraces(func(ctx context.Context, _ ptrace.Traces) error {
 		time.Sleep(cfg.Admission.ReadTimeout + 100*time.Millisecond)
 		return ctx.Err()
@@ -202,7 +203,7 @@ func TestReadTimeoutIsOfReading(t *testing.T) {
 	require.NoError(t, dial(t, cfg).Invoke(t.Context(), methodTraces, honest, &reply, grpc.ForceCodecV2(wired{})))
 }
 
-// TestShutdownWhileStalled: a receiver that stops waits for nobody who does not send.
+// TestShutdownWhileStalled: a receiver that stops does not wait for senders that do not send.
 func TestShutdownWhileStalled(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.Admission.ReadTimeout = time.Hour
@@ -221,7 +222,7 @@ func TestShutdownWhileStalled(t *testing.T) {
 	require.Contains(t, string(said), "503")
 }
 
-// TestContentType: who sends something else than OTLP is told what is understood.
+// TestContentType: a sender of something other than OTLP is told what is accepted.
 func TestContentType(t *testing.T) {
 	cfg := testConfig(t)
 	tel := componenttest.NewTelemetry()

@@ -65,8 +65,8 @@ func newGuarded(t *testing.T) (guarded, component.ID) {
 	return guarded{componenttest.NewNopHost(), map[component.ID]component.Component{id: e}}, id
 }
 
-// TestGuarded: with TLS, client certificates and tokens, who has all three gets in by each protocol with each signal, and
-// nobody else. What comes with a refused request is in no pipeline and no log.
+// TestGuarded: with TLS, client certificates and tokens, only a sender that has all three is admitted, over each protocol and with each
+// signal. Nothing of a refused request is in a pipeline or a log.
 func TestGuarded(t *testing.T) {
 	ours, other := testcert.New(t), testcert.New(t)
 	host, bearer := newGuarded(t)
@@ -173,13 +173,12 @@ func TestGuarded(t *testing.T) {
 	}
 }
 
-// errorText is a reply that is no success.
+// errorText is an unsuccessful reply.
 type errorText string
 
 func (e errorText) Error() string { return string(e) }
 
-// TestBombs: a body that unpacks to a thousand times its size is refused at the bound, in each encoding, without being
-// unpacked first.
+// TestBombs: a body that unpacks to a thousand times its size is refused at the bound, in each encoding, without being unpacked first.
 func TestBombs(t *testing.T) {
 	const size = 256 << 20
 	pack := func(t *testing.T, w io.WriteCloser, err error) {
@@ -221,7 +220,7 @@ func TestBombs(t *testing.T) {
 	require.Zero(t, sink.SpanCount())
 }
 
-// TestHeaderLimits: headers without end are refused at Go's bound of a megabyte, and headers that never end have a minute.
+// TestHeaderLimits: endless headers are refused at Go's bound of a megabyte, and headers that never end have a minute.
 func TestHeaderLimits(t *testing.T) {
 	cfg, sink := testConfig(t), new(consumertest.TracesSink)
 	server := &cfg.OTLP.Protocols.HTTP.Get().ServerConfig

@@ -21,11 +21,11 @@
 //	status  Error when the request was not served, with [ErrorType]; else unset
 //	trace   a request without a session has an OTel trace of its own; the requests of a session share one, below
 //	        a root span of kind INTERNAL, which ends with the first of them
-//	links   of a replay: the production span that the row was captured from, where the row knows it
+//	links   of a replay: the production span that the row was captured from, if the row has it
 //
-// The root span of a session is called "session S from row N, MODEL, run R", since a list of traces shows nothing else of it. It is an
-// invoke_workflow of the conventions, with the conversation, the model of its first request, mooncake.session and
-// mooncake.session.first_row. It says nothing that is known later only, such as the number of turns.
+// The root span of a session is called "session S from row N, MODEL, run R", because a list of traces shows nothing else of it.
+// It is an invoke_workflow of the conventions, with the conversation, the model of its first request, mooncake.session and
+// mooncake.session.first_row. It has nothing that becomes known only later, such as the number of turns.
 //
 // Requests of a replay that are not rows have spans, too ([SpanMeasure], [SpanWarmup]), without any attribute of this project,
 // each in an OTel trace of its own. By their response ids, a capture recognises the spans that a gateway or an engine wrote of
@@ -95,7 +95,7 @@
 //
 // # Tokens
 //
-// Each chunk of output is a span event [EventToken] at its arrival, with [TokenIndex], [TokenCount] where the server said it, and
+// Each chunk of output is a span event [EventToken] at its arrival, with [TokenIndex], [TokenCount] if the server sent it, and
 // [TokenGap] from the second on. Instead, a span can have the whole series in [TokenGaps] and [TokenCounts], which need a tenth
 // of the space, or the first token's event only, or none. Events above a limit are counted on the span, in its dropped-events
 // count and [TokenDropped].

@@ -62,7 +62,7 @@ const (
 	OperationGenerateContent = "generate_content"
 )
 
-// OperationEmbeddings is a value of [GenAIOperationName] that is no inference: nothing is generated.
+// OperationEmbeddings is a value of [GenAIOperationName] that is not inference: nothing is generated.
 const OperationEmbeddings = "embeddings"
 
 // Values of [GenAITokenType].
@@ -71,7 +71,7 @@ const (
 	TokenTypeOutput = "output"
 )
 
-// ProviderOther is the value of [GenAIProviderName] for an engine that none of the well-known names fits.
+// ProviderOther is the value of [GenAIProviderName] for an engine without a well-known name.
 const ProviderOther = "_OTHER"
 
 // EventInferenceDetails is the log event that carries a span's attributes together with its messages. Read, not written.

@@ -3,9 +3,9 @@
 
 package semconv
 
-// Metric is a metric's identity. Unit is in UCUM. Boundaries are the upper bounds, inclusive, of the explicit buckets
-// of a histogram, in the metric's unit, in ascending order; nil for other kinds. They are not to be changed. Latest is the name in the
-// revision after v1.41 of the GenAI conventions, where that is another one.
+// Metric is a metric's identity. Unit is in UCUM. Boundaries are the upper bounds, inclusive, of the explicit buckets of a histogram, in
+// the metric's unit, in ascending order; nil for other kinds. They must not be changed. Latest is the name in the revision after v1.41 of
+// the GenAI conventions, if it differs.
 type Metric struct {
 	Name        string
 	Latest      string
@@ -33,8 +33,8 @@ const (
 const (
 	ResultAccepted = "accepted"
 	LostQueueFull  = "queue_full"    // the exporter fell behind by more than the queue's bytes
-	LostExport     = "export_failed" // refused by the receiver, or not taken before the end
-	LostTooLarge   = "too_large"     // the receiver takes no message of this size, not even one span
-	LostRejected   = "rejected"      // the receiver took the message without these spans (partial success)
+	LostExport     = "export_failed" // refused by the receiver, or not accepted before the end
+	LostTooLarge   = "too_large"     // the receiver accepts no message of this size, not even one span
+	LostRejected   = "rejected"      // the receiver accepted the message without these spans (partial success)
 	LostShutdown   = "shutdown"      // not sent when the time for shutting down was over, or ended after it
 )

@@ -6,8 +6,8 @@ package semconv
 // Metrics of the GenAI semantic conventions, v1.41, with their bucket lists. Attributes: [GenAIOperationName],
 // [GenAIProviderName], [GenAIRequestModel], [GenAIResponseModel], [ServerAddress], [ServerPort].
 var (
-	// ClientOperationDuration also has [ErrorType]. Ours counts from the wire to the last token, or from handing the
-	// request over where it never reached the wire.
+	// ClientOperationDuration also has [ErrorType]. Ours counts from the wire to the last token, or from the hand-over of the request if
+	// it never reached the wire.
 	ClientOperationDuration = Metric{
 		Name: "gen_ai.client.operation.duration", Latest: "gen_ai.client.inference.duration", Unit: "s",
 		Description: "Duration of a GenAI operation", Boundaries: operationBuckets,
@@ -17,7 +17,7 @@ var (
 		Name: "gen_ai.client.token.usage", Unit: "{token}",
 		Description: "Number of input and output tokens used", Boundaries: tokenBuckets,
 	}
-	// ClientInputTokens and the two behind it are of the revision after v1.41.
+	// ClientInputTokens and the two after it are of the revision after v1.41.
 	ClientInputTokens = Metric{
 		Name: "gen_ai.client.inference.usage.input_tokens", Unit: "{token}",
 		Description: "Input tokens used, cached ones included",

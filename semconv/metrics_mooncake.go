@@ -3,7 +3,7 @@
 
 package semconv
 
-// Metrics of a replay. Attributes, where nothing else is said: those of the GenAI metrics.
+// Metrics of a replay. Attributes, unless stated otherwise: those of the GenAI metrics.
 var (
 	// LatencyTTFT is a histogram: one value per streamed request that was served and sent once.
 	LatencyTTFT = Metric{
@@ -61,7 +61,7 @@ var (
 	}
 )
 
-// Metrics of the telemetry itself. No attributes but those said.
+// Metrics of the telemetry itself. No attributes except those stated.
 var (
 	// TelemetrySpansEnded is a counter. What is neither accepted nor lost is still in the queue.
 	TelemetrySpansEnded = Metric{

@@ -3,7 +3,7 @@
 
 package semconv
 
-// Metrics of a run as a whole: where it is, what was asked for, and whether it can be believed. No attributes but those said.
+// Metrics of a run as a whole: its position, what was requested, and whether it can be trusted. No attributes except those stated.
 var (
 	// RunInfo is a gauge that is always 1. Attributes: [RunTrace], [RunDigest], [RunSpeedup], [RunEngine], [GenAIRequestModel].
 	RunInfo = Metric{
@@ -45,8 +45,7 @@ var (
 		Name: "mooncake.chunks.received", Unit: "{chunk}",
 		Description: "Output chunks that arrived; most engines send a chunk for each token",
 	}
-	// CacheUnpredicted is a counter over the requests of [CacheReported]. More than nothing is a sign of a cache that was warm
-	// before the run.
+	// CacheUnpredicted is a counter over the requests of [CacheReported]. More than 0 shows that the cache was warm before the run.
 	CacheUnpredicted = Metric{
 		Name: "mooncake.cache.unpredicted_tokens", Unit: "{token}",
 		Description: "Prompt tokens that the server reports as cached beyond what an infinite cache would have had of this run",
@@ -75,7 +74,7 @@ const (
 	VerdictMetric = "mooncake.verdict.metric" // string: as in package judge
 )
 
-// Metrics of an agent that serves, beside those of its runs.
+// Metrics of an agent that serves, in addition to those of its runs.
 var (
 	// ServiceRuns is a gauge. Attributes: [RunState].
 	ServiceRuns = Metric{

@@ -3,7 +3,7 @@
 
 package semconv
 
-// What a request is in its trace.
+// The request's row.
 const (
 	HashIDs     = "mooncake.hash_ids"     // int[]: two's-complement patterns of uint64; read them back as uint64
 	BlockSize   = "mooncake.block_size"   // int: tokens per block
@@ -14,17 +14,17 @@ const (
 	// CellsMedia is an int: the bytes of the text up to the end of its last image, sound or file, a multiple of 128. The tokens
 	// of these cannot be computed from their bytes. Absent = there is none.
 	CellsMedia = "mooncake.cells.media"
-	// CellsEnds is bytes, beside [Cells]: where messages of the text end (of many short messages, only some). An end has 12
-	// bytes, little-endian: 8 for its keyed value, and 4 for 16 times the length of the text up to there plus the number of its
-	// role. Absent = unknown.
+	// CellsEnds is bytes, in addition to [Cells]: where messages of the text end (of many short messages, only some). An end has 12 bytes,
+	// little-endian: 8 for its keyed value, and 4 for 16 times the length of the text up to there plus the number of its role. Absent =
+	// unknown.
 	CellsEnds = "mooncake.cells.ends"
 	// CellsReply is bytes: one end as in [CellsEnds]: where the reply will end in the next prompt. Absent = unknown.
 	CellsReply = "mooncake.cells.reply"
-	// PromptOrder is a string, beside the model: the order in which its template writes a prompt, as the receiver was told:
+	// PromptOrder is a string, next to the model: the order in which the model's template writes a prompt, as configured in the receiver:
 	// [PromptOrderAsSent], ... The cells always follow the order that telemetry shows. Absent = unknown.
 	PromptOrder = "mooncake.prompt_order"
-	// HashRanges is an int[]: the ids of the prompt in blocks of [FineBlockSize] tokens, as pairs of the first id and the
-	// number of ids that follow one another.
+	// HashRanges is an int[]: the ids of the prompt in blocks of [FineBlockSize] tokens, as pairs of the first id and the number of
+	// consecutive ids.
 	HashRanges    = "mooncake.hash_ranges"
 	FineBlockSize = "mooncake.fine_block_size" // int: tokens per id of [HashRanges]
 	// Replies is an int[]: the parts of the prompt that were replies to earlier rows, as triples of the distance to that row,
@@ -39,7 +39,7 @@ const (
 	// that were invented in place of a reply, because the live reply was late or had another length.
 	RepliesCarried  = "mooncake.replies.carried_tokens"
 	RepliesInvented = "mooncake.replies.invented_tokens"
-	// Record is bytes, the one attribute of a span of that name: all that a journal would keep of another span with the same ids, as
+	// Record is bytes, the only attribute of a span of that name: all that a journal would keep of another span with the same ids, as
 	// package capture/journal encodes it. The extension mooncake_encoding makes such spans of messages.
 	Record = "mooncake.record"
 	// Identity is a string: [IdentityTrace], ... A span that has it is a request. A log record that has it was read by a
@@ -54,19 +54,20 @@ const (
 	Session = "mooncake.session"
 	Turn    = "mooncake.turn" // int: index of the request within its session, from 0
 	// WaitFor is an int[], on a replay's spans: the rows, by index, that the request waited for; empty for the first row of a graph.
-	// Absent = the row is of no graph, or the replay took no notice of it.
+	// Absent = the row belongs to no graph, or the replay ignored it.
 	WaitFor = "mooncake.wait_for"
-	// WaitEvidence is a string[] beside [WaitFor], with one word for each of its rows: what the trace took the edge from (link,
-	// tool_call, parent, session, time). Absent = the trace does not say so for each.
+	// WaitEvidence is a string[] in addition to [WaitFor], with one word for each of its rows: the evidence for the edge (link, tool_call,
+	// parent, session, time). Absent = the trace does not have it for each.
 	WaitEvidence = "mooncake.wait_evidence"
-	// Delay and ToolWait are doubles in ms, beside [WaitFor]: the row's delay and tool_wait_ms, untouched by scaling. Absent = the row
+	// Delay and ToolWait are doubles in ms, in addition to [WaitFor]: the row's delay and tool_wait_ms, before scaling. Absent = the row
 	// has none.
 	Delay    = "mooncake.delay"
 	ToolWait = "mooncake.tool_wait"
-	// Class is a string, on every span that says what kind of request it is, or those below it are, such as interactive or batch: the class
-	// of a trace's row, or in production an OpenAI service tier or what the receiver was told to take for it. One word.
+	// Class is a string, on every span that has the kind of its request, or of those below it, such as interactive or batch: the class of
+	// a trace's row, or in production an OpenAI service tier or the value of an attribute that the receiver's configuration names. One
+	// word.
 	Class = "mooncake.class"
-	// Priority is an int: of a replay the priority that the request's body states; in production the one that a router gave it.
+	// Priority is an int: in a replay, the priority in the request's body; in production, the one that a router assigned.
 	Priority = "mooncake.priority"
 	// LinkTraceID is a string, on a replay's spans: the trace id, 32 hex digits, of the production span that the span's link leads to.
 	// Trace stores find spans by attributes, not by links: with this one, production finds its replays.
@@ -77,7 +78,7 @@ const (
 	Synthetic = "mooncake.synthetic"
 	// PromptRemote is a bool: a part of the prompt is only on the server, so any recorded text is incomplete. Absent = false.
 	PromptRemote = "mooncake.prompt.remote"
-	// OutputEstimate is an int: an estimate of output tokens that nobody counted; right in its order of magnitude.
+	// OutputEstimate is an int: an estimate of output tokens that nobody counted; only its order of magnitude is reliable.
 	OutputEstimate = "mooncake.output_estimate"
 	// InputExclusive is a bool: the producer's count of input tokens was below its cached part. Such a producer leaves out
 	// cached tokens, so they were added. Absent = false.
@@ -111,7 +112,8 @@ const (
 	ScheduleSpread   = "mooncake.schedule.spread"   // double, s: the part of the offset that spreading added
 	ScheduleSpeedup  = "mooncake.schedule.speedup"  // double: trace time ÷ replay time
 	ScheduleLateness = "mooncake.schedule.lateness" // double, s: dispatch − intended instant, without the cap's wait
-	// LatenessClass is a string, beside [ScheduleLateness], for trace stores that cannot compare numbers: [LatenessOnTime], ...
+	// LatenessClass is a string, in addition to [ScheduleLateness], for trace stores that cannot compare numbers:
+	// [LatenessOnTime], ...
 	LatenessClass = "mooncake.schedule.lateness_class"
 	// ScheduleCapWait is a double in s: the wait for the concurrency cap, a part of the queue phase. Absent when 0.
 	ScheduleCapWait = "mooncake.schedule.cap_wait"
@@ -132,14 +134,14 @@ const (
 )
 
 // Attributes of the root span of a session, besides the session, the provider, and the model of its first request. In the GenAI
-// conventions, the operation is of spans around requests, and not of requests.
+// conventions, this operation is for spans around requests, not for requests.
 const (
 	SessionFirstRow         = "mooncake.session.first_row" // int: [Row] of the session's first request
 	GenAIWorkflowName       = "gen_ai.workflow.name"       // string: [SpanSession]
 	OperationInvokeWorkflow = "invoke_workflow"            // of [GenAIOperationName]
 )
 
-// How a row ended. On spans of a replay, and on metrics where said.
+// How a row ended. On spans of a replay, and on metrics where stated.
 const (
 	Outcome       = "mooncake.outcome"        // string: [OutcomeServed], ...
 	OutcomeReason = "mooncake.outcome.reason" // string: why the row was skipped; failures have [ErrorType]

@@ -16,10 +16,10 @@ import (
 	"testing"
 )
 
-// shape is what the general conventions allow in a name.
+// shape is the form of names that the general conventions allow.
 var shape = regexp.MustCompile(`^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)*$`)
 
-// units in UCUM that appear here.
+// units in UCUM that are used here.
 var units = []string{
 	"s", "By", "1", "{token}", "{request}", "{row}", "{chunk}", "{block}", "{span}", "{event}", "{hiccup}", "{pause}", "{goroutine}", "{run}", "{verdict}", "{value}",
 }
@@ -86,7 +86,7 @@ func TestNames(t *testing.T) {
 			continue
 		}
 		if !shape.MatchString(name) {
-			t.Errorf("%s = %q is no name of the conventions", id, name)
+			t.Errorf("%s = %q is not a name of the conventions", id, name)
 		}
 		if !strings.Contains(name, ".") {
 			continue // a value; values of different attributes may be equal
@@ -130,8 +130,8 @@ func TestBoundariesAscend(t *testing.T) {
 	}
 }
 
-// The package comment is the contract: every attribute of this project that a span carries is named in it or
-// documented at its constant, and the comment names no other.
+// The package comment is the contract: every attribute of this project on a span is named in it or documented at its constant, and the
+// comment names no other.
 func TestContractNamesExist(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {
@@ -147,7 +147,7 @@ func TestContractNamesExist(t *testing.T) {
 			continue
 		}
 		if !known[name] {
-			t.Errorf("the package comment names %s, which is no constant", name)
+			t.Errorf("the package comment names %s, which is not a constant", name)
 		}
 	}
 }

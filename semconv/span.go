@@ -5,14 +5,14 @@ package semconv
 
 // Names of spans. An inference span is called "{gen_ai.operation.name} {gen_ai.request.model}".
 const (
-	SpanSession  = "session"          // root of the trace of one session; its name goes on with " S from row N, MODEL, run R"
-	SpanMeasure  = "calibration"      // a request by which a replay learns something of the engine; it has no row
+	SpanSession  = "session"          // root of the trace of one session; its name continues with " S from row N, MODEL, run R"
+	SpanMeasure  = "calibration"      // a request with which a replay measures the engine; it has no row
 	SpanWarmup   = "warmup"           // a request before the schedule of a replay; it has no row
 	SpanContent  = "mooncake.content" // child of an inference span whose content came in logs; cells only
 	PhaseQueue   = "queue"            // intended instant → wire
 	PhasePrefill = "prefill"          // wire → first token
 	PhaseDecode  = "decode"           // first token → last token
-	PhaseReply   = "reply"            // wire → end, of a reply that was no stream
+	PhaseReply   = "reply"            // wire → end, of a reply that was not a stream
 )
 
 // EventToken is the span event of one output chunk, at its arrival.
@@ -25,7 +25,7 @@ const (
 	TokenGap   = "mooncake.token.gap"   // double, s: since the chunk before; absent on the first
 )
 
-// Attributes of an inference span that stand for its token events, or say what is missing of them.
+// Attributes of an inference span that replace its token events, or describe which are missing.
 const (
 	// TokenGaps is an int[] in ns: the first value is the time from the span's start to the first chunk, the others
 	// the gaps between chunks, so that sums give every arrival exactly.

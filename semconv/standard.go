@@ -5,15 +5,15 @@ package semconv
 
 // Attributes of the general semantic conventions.
 const (
-	// ErrorType is a string: why a request was not served. Ours is the class of the failure ("connect_timeout"), or
-	// the HTTP status as text ("503"); [ErrorOther] where a metric would have too many.
+	// ErrorType is a string: why a request was not served. Ours is the class of the failure ("connect_timeout"), or the HTTP status as
+	// text ("503"); [ErrorOther] if a metric would have too many values.
 	ErrorType = "error.type"
 
 	ServerAddress = "server.address" // string: host name or IP address of the engine
 	ServerPort    = "server.port"    // int
 
 	HTTPRequestMethod      = "http.request.method"       // string
-	HTTPRequestResendCount = "http.request.resend_count" // int: times that it was sent after the first, for whatever reason; absent when 0
+	HTTPRequestResendCount = "http.request.resend_count" // int: how often it was sent again, for any reason; absent when 0
 	HTTPResponseStatusCode = "http.response.status_code" // int; absent when no reply came
 	HTTPRoute              = "http.route"                // string
 	URLFull                = "url.full"                  // string
@@ -25,8 +25,8 @@ const (
 	ServiceInstanceID = "service.instance.id" // string: one per process, or the series of two processes collide
 )
 
-// ErrorOther is the value of [ErrorType] for an error that has no name of its own.
+// ErrorOther is the value of [ErrorType] for an error without its own name.
 const ErrorOther = "_OTHER"
 
-// DefaultServiceName is the agent's service.name where OTEL_SERVICE_NAME sets none.
+// DefaultServiceName is the agent's service.name, unless OTEL_SERVICE_NAME sets another.
 const DefaultServiceName = "moonloop"

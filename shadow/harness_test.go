@@ -31,13 +31,13 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// request is one of production, and when its record comes.
+// request is a request of production, with the time at which its record arrives.
 type request struct {
 	*journal.Inference
 	at time.Time
 }
 
-// conversations makes requests of production over a time from an instant on: conversations whose prompts grow, on a few system texts.
+// conversations makes requests of production for a time from an instant on: conversations with growing prompts, on a few system texts.
 func conversations(t testing.TB, from time.Time, length time.Duration, perSecond float64) (all []request) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(7, 1))
@@ -111,7 +111,7 @@ func conversations(t testing.TB, from time.Time, length time.Duration, perSecond
 	return all
 }
 
-// produce writes records to the journals of a folder as their times come: a new one each this often, and only the last ones stay.
+// produce writes records to the journals of a folder as their times come: a new journal at this interval, and only the last ones stay.
 func produce(ctx context.Context, t testing.TB, dir string, all []request, rotate time.Duration, keep int) {
 	t.Helper()
 	var w *journal.Writer
@@ -146,7 +146,7 @@ func produce(ctx context.Context, t testing.TB, dir string, all []request, rotat
 	_ = w.Close()
 }
 
-// compiled are the rows of a compilation of all requests at once.
+// compiled are the rows of one compilation of all requests.
 func compiled(t testing.TB, all []request) *collected {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "all.journal")
@@ -169,7 +169,7 @@ func compiled(t testing.TB, all []request) *collected {
 	return c
 }
 
-// serve serves an engine on a network in memory. stop ends both, and returns when nothing of them runs.
+// serve serves an engine on a network in memory. stop ends both, and returns when nothing of them is running.
 func serve(t testing.TB, cfg simulator.Config) (e *simulator.Engine, network *testpipe.Network, stop func()) {
 	t.Helper()
 	cfg.Record.Keep = 1 << 16
@@ -185,7 +185,7 @@ func serve(t testing.TB, cfg simulator.Config) (e *simulator.Engine, network *te
 	}
 }
 
-// configFor is a shadow of the journals of a folder against an engine in memory.
+// configFor is the configuration of a shadow of the journals of a folder, with an engine in memory.
 func configFor(t testing.TB, journals, dir string, network *testpipe.Network) Config {
 	t.Helper()
 	return Config{
@@ -198,7 +198,7 @@ func configFor(t testing.TB, journals, dir string, network *testpipe.Network) Co
 	}
 }
 
-// ledger is what the files of a shadow say of each row.
+// ledger is what the files of a shadow say about each row.
 type ledger struct {
 	plans   map[mooncake.SpanRef]*mooncake.Row
 	sent    map[mooncake.SpanRef]int

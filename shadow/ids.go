@@ -23,7 +23,7 @@ type numbering struct {
 	owned    []stretch
 }
 
-// stretch is a range of consecutive ids of a compilation that a row has first, from a position in its prompt on.
+// stretch is a range of consecutive ids of a compilation, with the row in which they first occur and their position in its prompt.
 type stretch struct {
 	mooncake.HashRange
 	row mooncake.SpanRef

@@ -16,7 +16,7 @@ func span(n byte) (s mooncake.SpanRef) {
 	return s
 }
 
-// TestIDsStay compiles windows whose ids begin at 0 each time. What is shared with a row before has the ids that that row was given.
+// TestIDsStay compiles windows whose ids begin at 0 each time. What is shared with an earlier row has the ids that that row was given.
 func TestIDsStay(t *testing.T) {
 	var n numbering
 	give := func(row byte, ids ...uint64) []uint64 { return idsOf(n.translate(span(row), rangesOf(ids))) }

@@ -74,7 +74,7 @@ func Run(ctx context.Context, cfg Config) (Totals, error) {
 	}
 	unlock, err := atomicfile.Hold(filepath.Join(cfg.Dir, StateFile+".lock"))
 	if err != nil {
-		return Totals{}, fmt.Errorf("another shadow works in %s: %w", cfg.Dir, err)
+		return Totals{}, fmt.Errorf("another shadow is using %s: %w", cfg.Dir, err)
 	}
 	defer unlock()
 	s := &shadow{cfg: cfg, begun: time.Now()}
@@ -115,13 +115,13 @@ func (s *shadow) open(now time.Time) (err error) {
 			Journals: map[string]place{},
 		}
 	case err != nil:
-		return fmt.Errorf("the shadow cannot go on: %w", err)
+		return fmt.Errorf("the shadow cannot continue:  %w", err)
 	default:
 		if err = json.Unmarshal(text, &s.state); err == nil && s.Schema != stateSchema {
 			err = fmt.Errorf("its schema is %d, not %d", s.Schema, stateSchema)
 		}
 		if err != nil {
-			return fmt.Errorf("the shadow cannot go on: %s is not the state of a shadow: %w; name another folder", filepath.Join(s.cfg.Dir, StateFile), err)
+			return fmt.Errorf("the shadow cannot continue:  %s is not the state of a shadow: %w; name another folder", filepath.Join(s.cfg.Dir, StateFile), err)
 		}
 		if s.Delay != s.cfg.Delay || s.Window != s.cfg.Window {
 			return fmt.Errorf("the shadow in %s has a delay of %v and windows of %v, and %v and %v were asked for: give those, or name another folder", s.cfg.Dir, s.Delay, s.Window, s.cfg.Delay, s.cfg.Window)

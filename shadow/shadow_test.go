@@ -44,7 +44,7 @@ func run(ctx context.Context, cfg Config) *running {
 
 func (r *running) end() { r.stop(); r.done.Wait() }
 
-// follow runs a shadow for a time, beside a production that writes its journals.
+// follow runs a shadow for a time, next to a production that writes its journals.
 func follow(t *testing.T, cfg Config, all []request, lasts time.Duration) *running {
 	t.Helper()
 	var producing sync.WaitGroup
@@ -59,7 +59,7 @@ func follow(t *testing.T, cfg Config, all []request, lasts time.Duration) *runni
 	return s
 }
 
-// hits returns the tokens that an infinite cache would have of rows.
+// hits returns the tokens of rows that an infinite cache would have.
 func hits(rows []*mooncake.Row) (hit, all int64) {
 	p := stats.NewPredictor(stats.PredictorOptions{BlockSize: mooncake.BlockSize, FineBlockSize: fineBlock})
 	for _, row := range rows {
@@ -71,8 +71,8 @@ func hits(rows []*mooncake.Row) (hit, all int64) {
 	return hit, all
 }
 
-// TestFollows runs a shadow of eight minutes of production in virtual time. Each row is sent once, at its event time and the delay, to
-// the nanosecond, with the lengths and the sharing that one compilation of everything has; and the twin finds no difference.
+// TestFollows runs a shadow of eight minutes of production in virtual time. Each row is sent once, at its event time plus the delay, to
+// the nanosecond, with the lengths and the sharing of one compilation of everything; and the twin finds no difference.
 func TestFollows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		journals, dir := t.TempDir(), filepath.Join(t.TempDir(), "shadow")
@@ -100,7 +100,7 @@ func TestFollows(t *testing.T) {
 		if most := slices.Max(l.late); most != 0 {
 			t.Errorf("a row was %v ms late in virtual time", most)
 		}
-		// The windows find the sharing that the whole has, and ids that break no rule.
+		// The windows find the same sharing as the whole, with ids that violate no rule.
 		hit, tokens := hits(l.rows)
 		want, _ := hits(whole.rows)
 		if diff := math.Abs(float64(hit-want)) / float64(tokens); diff > 0.002 || want < tokens/3 {
@@ -111,7 +111,7 @@ func TestFollows(t *testing.T) {
 			check.Add(row, int64(i+1))
 		}
 		if d := check.Digests(); d.Tree == "" || d.Tree == "undefined" {
-			t.Errorf("the ids are no tree: %+v", d)
+			t.Errorf("the ids are not a tree: %+v", d)
 		}
 		if l.live == 0 || sum(l.invented) > l.live/5 {
 			t.Errorf("%d replies are live in the prompts, and %d invented: %v", l.live, sum(l.invented), l.invented)
@@ -144,8 +144,8 @@ func TestFollows(t *testing.T) {
 	})
 }
 
-// TestKilled kills shadows, as their files are at some instants, and goes on from these: at once, and minutes later. Each row of
-// production is sent once, or it is dropped and counted with the reason.
+// TestKilled kills shadows by copying their files at several instants, and continues from the copies, at once and minutes later. Each row
+// of production is sent once, or dropped and counted with the reason.
 func TestKilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		journals, dir := t.TempDir(), filepath.Join(t.TempDir(), "shadow")
@@ -162,7 +162,7 @@ func TestKilled(t *testing.T) {
 			time.Sleep(kill.after)
 			next := filepath.Join(t.TempDir(), "shadow")
 			copyDir(t, cfg.Dir, next)
-			s.end() // what it writes from here on, nobody reads
+			s.end() // nobody reads what it writes from here on
 			if s.err != nil {
 				t.Fatalf("kill %d: %v", i, s.err)
 			}
@@ -199,7 +199,7 @@ func TestKilled(t *testing.T) {
 		if ended += sum(reasons); s.totals.Rows != int64(len(whole.rows)) || ended != s.totals.Rows {
 			t.Errorf("%d rows of production; totals %+v", len(whole.rows), s.totals)
 		}
-		// Nothing went to the engine twice: what went beyond the rows that were sent are those that the kills interrupted.
+		// Nothing reached the engine twice: requests beyond the rows that were sent are those that the kills interrupted.
 		if more := int64(len(e.Records()) - len(l.sent)); more < 0 || more > reasons[DropInterrupted] {
 			t.Errorf("the engine had %d requests, of %d rows that were sent; %v were dropped", len(e.Records()), len(l.sent), reasons)
 		}
@@ -216,7 +216,7 @@ func sum[N int | int64](counts map[string]N) (n N) {
 	return n
 }
 
-// TestDrops: what comes too late, too often, or after the engine was away, is counted, and the shadow goes on.
+// TestDrops: rows that are too late, too frequent, or due after the engine was away are counted, and the shadow continues.
 func TestDrops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		journals, dir := t.TempDir(), filepath.Join(t.TempDir(), "shadow")
@@ -224,7 +224,7 @@ func TestDrops(t *testing.T) {
 		all := conversations(t, time.Now(), 6*time.Minute, 2)
 		late := 0
 		for i := range all {
-			if i%50 == 49 { // its record comes when its window has been compiled
+			if i%50 == 49 { // its record arrives after its window was compiled
 				all[i].at = all[i].at.Add(4 * time.Minute)
 				late++
 			}

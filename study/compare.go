@@ -211,9 +211,9 @@ func decide(a, b []*Run, m Metric, minimum float64) (Result, error) {
 			v, ok := run.figures[m.Figure][m.Statistic]
 			switch {
 			case run.figures[m.Figure] == nil:
-				return nil, fmt.Errorf("%s has no figure %s in its %s: name one that stands there, such as time_to_first_token, or a short name such as ttft", run.Dir, m.Figure, summaryFile)
+				return nil, fmt.Errorf("%s has no figure %s in its %s: name one that is there, such as time_to_first_token, or a short name such as ttft", run.Dir, m.Figure, summaryFile)
 			case !ok:
-				return nil, fmt.Errorf("%s: figure %s has no statistic %s: must be avg, min, max, std or a percentile that stands in its %s, such as p50", run.Dir, m.Figure, m.Statistic, summaryFile)
+				return nil, fmt.Errorf("%s: figure %s has no statistic %s: must be avg, min, max, std or a percentile that its %s has, such as p50", run.Dir, m.Figure, m.Statistic, summaryFile)
 			case v <= 0:
 				return nil, fmt.Errorf("%s: %s is %v, and a ratio needs values above 0: choose another metric", run.Dir, m, v)
 			}

@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// summary is what a replay's summary.json has that a comparison reads.
+// summary is the part of a replay's summary.json that a comparison reads.
 type summary struct {
 	ttft, throughput float64
 	verdict          string
@@ -120,7 +120,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestCompareEvidence: what is no evidence is left out with its pair, and named; pairs go by start time.
+// TestCompareEvidence: a run that is not evidence is left out with its pair, and named; pairs are formed by start time.
 func TestCompareEvidence(t *testing.T) {
 	runs := side(106, 950)
 	runs[2].verdict = "degraded"
@@ -140,7 +140,7 @@ func TestCompareEvidence(t *testing.T) {
 	}
 }
 
-// TestCompareRefuses: runs that answer no question together, and folders that hold none.
+// TestCompareRefuses: runs that cannot be compared, and folders without runs.
 func TestCompareRefuses(t *testing.T) {
 	a := write(t, side(100, 1000)...)
 	changed := func(change func(*summary)) string {
@@ -179,8 +179,8 @@ func TestCompareRefuses(t *testing.T) {
 	}
 }
 
-// TestCompareWarmCache: a pair of which one run found what an earlier run had left in the cache says something of the caches. It is no
-// evidence; where both found as much, it is.
+// TestCompareWarmCache: if one run of a pair found what an earlier run had left in the cache, the pair says something about the caches. It
+// is not evidence; if both found equally much, it is.
 func TestCompareWarmCache(t *testing.T) {
 	warm, cold := side(100, 1000), side(113, 1000)
 	for i := range warm {

@@ -17,20 +17,21 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// The words of an answer are promises about how often it is right. These tests hold them on two engines whose prefill costs differ by
-// 5 %, in virtual time, with the noise that a real machine made.
+// The words of an answer are promises about how often it is right. These tests check them on two engines whose prefill costs differ by 5
+// %, in virtual time, with the recorded noise of a real machine.
 
-// request is a row of the trace as an engine with an infinite prefix cache meets it.
+// request is a row of the trace for an engine with an infinite prefix cache.
 type request struct {
 	due      float64 // ms
 	uncached float64 // tokens
 }
 
-// engine is the latency model of `moonloop simulate --serial-prefill`: a prefill takes this long, and this long for each token, in ms.
+// engine is the latency model of `moonloop simulate --prefill-lane serial`: a prefill takes a fixed time, plus a time for each token, in
+// ms.
 type engine struct{ prefill, perToken float64 }
 
-// requests reads the example. At its own speed some prefills wait for others; at twice the speed the engine is full, and 5 % of its cost
-// are 40 % of what its users wait.
+// requests reads the example. At its own speed some prefills wait for others; at twice the speed the engine is full, and 5 % more cost
+// make its users wait 40 % longer.
 func requests(t *testing.T) (list []request) {
 	t.Helper()
 	f, err := os.Open("../examples/demo.jsonl")
@@ -56,9 +57,9 @@ func requests(t *testing.T) (list []request) {
 	return list
 }
 
-// replay returns the time to first token of each request, in ms, of a replay that begins at an instant of the noise, and when it ended;
-// n = nil is none. Noise delays each dispatch and each arrival by as much as a timer was late then, and a prefill makes progress at the
-// rate that work did.
+// replay returns the time to first token of each request, in ms, for a replay that begins at an instant of the noise, and when it ended; n
+// = nil means no noise. Noise delays each dispatch and each arrival by as much as a timer was late then, and a prefill progresses at the
+// recorded rate of work.
 func (e engine) replay(list []request, n *noise, begin float64) (ttft []float64, end float64) {
 	tick := float64(noiseTick.Milliseconds())
 	late := func(ms float64) float64 {
@@ -67,7 +68,7 @@ func (e engine) replay(list []request, n *noise, begin float64) (ttft []float64,
 		}
 		return ms + n.late[int((begin+ms)/tick)%len(n.late)]/1000
 	}
-	work := func(from, lasts float64) float64 { // when work of so many ms is done that begins at from
+	work := func(from, lasts float64) float64 { // when work of this many ms ends that begins at from
 		if n == nil {
 			return from + lasts
 		}
@@ -91,7 +92,7 @@ func (e engine) replay(list []request, n *noise, begin float64) (ttft []float64,
 }
 
 // TestDecideCoverage: of 100 comparisons of ten rounds, the planted 5 % is found with its sign, and the interval covers the truth, in at
-// least 90; equal engines differ in at most 10. The test also says what rows would have said that are taken for independent ones.
+// least 90; equal engines differ in at most 10. The test also shows the result of treating rows as independent.
 func TestDecideCoverage(t *testing.T) {
 	list, n := requests(t), readNoise(t)
 	length := float64(len(n.late)) * float64(noiseTick.Milliseconds())

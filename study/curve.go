@@ -187,12 +187,12 @@ func (c *Capacity) Headline(what string) string {
 	case TooShort:
 		return fmt.Sprintf("cannot tell: %s, %.3g %s", c.Answer, c.Load, what)
 	case MoreThanMax:
-		return fmt.Sprintf("at least %.3g %s, the greatest load that was allowed", c.Load, what)
+		return fmt.Sprintf("at least %.3g %s, the highest load that was allowed", c.Load, what)
 	case LessThanMin:
-		return fmt.Sprintf("less than %.3g %s, the least load that was allowed", c.Load, what)
+		return fmt.Sprintf("less than %.3g %s, the lowest load that was allowed", c.Load, what)
 	case NotYet:
 		if len(c.Curve()) == 0 {
-			return "cannot tell yet: no probe is evidence"
+			return "cannot tell yet: no probe counts"
 		}
 		return fmt.Sprintf("cannot tell yet: between %.3g and %.3g %s", c.Low, c.High, what)
 	}

@@ -53,7 +53,7 @@ func TestDecide(t *testing.T) {
 	}
 }
 
-// TestDecideMore follows the advice with room to spare: four times the rounds that it names decide.
+// TestDecideMore follows the advice, with a margin: four times the recommended rounds are enough to decide.
 func TestDecideMore(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 3))
 	a, b := rounds(random, 6, 1.01)
@@ -89,7 +89,7 @@ func TestDecideRefuses(t *testing.T) {
 	}
 }
 
-// TestSignFlipDrawn holds the drawn patterns to the exact ones, and to their seed.
+// TestSignFlipDrawn compares the drawn patterns with the exact ones, and checks their seed.
 func TestSignFlipDrawn(t *testing.T) {
 	a, b := make([]float64, MaxPairs), make([]float64, MaxPairs)
 	for i := range a {
@@ -114,6 +114,6 @@ func TestHolm(t *testing.T) {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	if _, err := Holm([]float64{0.1, math.NaN()}); err == nil {
-		t.Error("a P that is no number is taken")
+		t.Error("a P that is not a number is accepted")
 	}
 }

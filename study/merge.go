@@ -176,7 +176,7 @@ func readShard(dir string) (*shard, error) {
 		return nil, err
 	}
 	if run.Verdict == noSummary {
-		return nil, fmt.Errorf("%s: this shard did not end: it has %s and no %s, so it was killed, or runs still; without it, rows of the trace are missing: go on with it with moonloop replay --resume, or replay all shards again", dir, partialFile, summaryFile)
+		return nil, fmt.Errorf("%s: this shard did not end: it has %s and no %s, so it was killed, or is still running; without it, rows of the trace are missing: resume it with moonloop replay --resume, or replay all shards again", dir, partialFile, summaryFile)
 	}
 	s := &shard{dir: dir}
 	b, err := atomicfile.ReadFile(filepath.Join(dir, summaryFile), page.MaxSummary)
@@ -190,7 +190,7 @@ func readShard(dir string) (*shard, error) {
 	case s.Shard == nil:
 		return nil, fmt.Errorf("%s: this run is not a shard: it was made without --shard; leave it out", dir)
 	case s.Shard.Of < 1 || s.Shard.Index < 0 || s.Shard.Index >= s.Shard.Of || math.Abs(s.Shard.Zero) > maxInstant:
-		return nil, fmt.Errorf("%s: its shard %d/%d from %v ms on is none that a replay wrote; replay it again", filepath.Join(dir, summaryFile), s.Shard.Index, s.Shard.Of, s.Shard.Zero)
+		return nil, fmt.Errorf("%s: its shard %d/%d from %v ms on was not written by a replay; replay it again", filepath.Join(dir, summaryFile), s.Shard.Index, s.Shard.Of, s.Shard.Zero)
 	case s.Cancelled:
 		return nil, fmt.Errorf("%s: shard %s was interrupted, so requests are missing; replay all shards again", dir, s.name())
 	}
@@ -283,7 +283,7 @@ func (s *shard) differs(o *shard) (what string, a, b any) {
 		return "the schedule that they divided", a, b
 	}
 	if apart := s.Start.Sub(o.Start).Abs(); apart > time.Millisecond {
-		return "when they began; give all one --start-at", s.Start.Format(time.RFC3339Nano), o.Start.Format(time.RFC3339Nano)
+		return "the time at which they began; give all the same --start-at", s.Start.Format(time.RFC3339Nano), o.Start.Format(time.RFC3339Nano)
 	}
 	return "", nil, nil
 }

@@ -32,8 +32,8 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// fleet replays a trace in shards, all at once in virtual time, into folders below dir, and returns what the engine received: of each
-// row its prompt and its lengths. 0 shards are one run without any.
+// fleet replays a trace in shards, concurrently in virtual time, into folders below dir, and returns what the engine received: the prompt
+// and the lengths of each row. 0 shards means one run without shards.
 func fleet(t *testing.T, trace, dir string, shards int, most int64) (received []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -91,7 +91,7 @@ func buckets(t *testing.T, dirs ...string) map[string]map[float64]int64 {
 	return out
 }
 
-// madeTrace has turns of conversations under one system prompt, in bursts, as the public trace has them.
+// madeTrace has turns of conversations under one system prompt, in bursts, like the public trace.
 func madeTrace(t *testing.T, rows int) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -105,8 +105,8 @@ func madeTrace(t *testing.T, rows int) string {
 	return name
 }
 
-// TestMergeIsTheRunOfOneProcess: the engine gets the same requests from any number of shards, and the merged run has the histograms of
-// their records together, bucket for bucket, which in virtual time are those of a run of one process.
+// TestMergeIsTheRunOfOneProcess: the engine gets the same requests from any number of shards, and the merged run has the histograms of all
+// their records, bucket for bucket. In virtual time, these are the histograms of a run of one process.
 func TestMergeIsTheRunOfOneProcess(t *testing.T) {
 	trace, most := filepath.Join("..", "..", "shared", "data", "conversation_trace.jsonl"), int64(1500)
 	if _, err := os.Stat(trace); err != nil {
@@ -147,7 +147,7 @@ func TestMergeIsTheRunOfOneProcess(t *testing.T) {
 			if rows := rep.Figures().Rows; rows.Served != most || rows.Total != most || rep.Trace.Rows != most {
 				t.Errorf("%+v of %d rows", rows, most)
 			}
-			// It is a run as any other: the comparison of the two finds nothing that differs but what they are.
+			// It is a run like any other: comparing the two finds no difference except what they are.
 			runs, err := study.ReadRuns(out)
 			if err != nil {
 				t.Fatal(err)
@@ -190,7 +190,7 @@ func change(dir string, by func(summary map[string]any)) error {
 	return os.WriteFile(name, b, 0o600)
 }
 
-// TestMergeRefuses: what is not all shards of one run, by name.
+// TestMergeRefuses: folders that are not all shards of one run are refused, and named.
 func TestMergeRefuses(t *testing.T) {
 	trace, dir := madeTrace(t, 60), t.TempDir()
 	fleet(t, trace, dir, 3, 0)
@@ -228,7 +228,7 @@ func TestMergeRefuses(t *testing.T) {
 		"another plan":       {section("shard", map[string]any{"plan_digest": "1"}), "the schedule that they divided"},
 		"another version":    {section("run", map[string]any{"version": "9"}), "the program's version"},
 		"another model":      {section("run", map[string]any{"model": "x"}), "the model (m and x)"},
-		"another start":      {summary(func(s map[string]any) { s["start_time"] = "2001-01-01T00:00:00Z" }), "when they began; give all one --start-at"},
+		"another start":      {summary(func(s map[string]any) { s["start_time"] = "2001-01-01T00:00:00Z" }), "the time at which they began; give all the same --start-at"},
 		"interrupted":        {summary(func(s map[string]any) { s["was_cancelled"] = true }), "shard 1/3 was interrupted"},
 		"no shard":           {summary(func(s map[string]any) { delete(s, "shard") }), "this run is not a shard"},
 		"a summary of words": {summary(func(s map[string]any) { s["shard"] = "x" }), "is not the summary of a shard"},
@@ -267,11 +267,11 @@ func TestMergeRefuses(t *testing.T) {
 	}
 }
 
-// TestMergeJudgesByTheWorst: the worst shard decides, and clocks that are apart make requests late.
+// TestMergeJudgesByTheWorst: the worst shard decides, and clocks that differ make requests late.
 func TestMergeJudgesByTheWorst(t *testing.T) {
 	trace, dir := madeTrace(t, 600), t.TempDir()
 	fleet(t, trace, dir, 3, 0)
-	for i := range 3 { // a busy machine may have stopped a shard, which is not what is judged here
+	for i := range 3 { // a busy machine may have stopped a shard, which is not judged here
 		if err := change(filepath.Join(dir, strconv.Itoa(i)), func(s map[string]any) { s["verdict"] = judge.Verdict{Class: judge.Valid} }); err != nil {
 			t.Fatal(err)
 		}

@@ -19,8 +19,8 @@ import (
 	"time"
 )
 
-// The tests of a decision use noise of a real machine, since generated noise has only the dependence that its author thought
-// of. This file records it and reads it.
+// The tests of a decision use the noise of a real machine, since generated noise has only the dependence that its author thought of. This
+// file records it and reads it.
 
 var recordNoise = flag.Duration("record-noise", 0, "record the noise of this machine for so long, into testdata; under load, or there is little of it")
 
@@ -32,7 +32,7 @@ const (
 // noise is what a machine did to a process every noiseTick: how late a timer woke it (µs), and how long a fixed piece of work took (µs).
 type noise struct{ late, work []float64 }
 
-// TestRecordNoise makes the file anew, with -record-noise.
+// TestRecordNoise records the file again, with -record-noise.
 func TestRecordNoise(t *testing.T) {
 	if *recordNoise == 0 {
 		t.Skip("records only with -record-noise 200s")
@@ -46,7 +46,7 @@ func TestRecordNoise(t *testing.T) {
 	for i := 1; len(samples) < n; i++ {
 		due := start.Add(time.Duration(i) * noiseTick)
 		if time.Now().After(due) {
-			continue // still in the wake of the sample before
+			continue // still affected by the previous sample
 		}
 		time.Sleep(time.Until(due))
 		woken := time.Now()

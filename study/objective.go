@@ -114,7 +114,7 @@ func (r *Run) value(o Objective) (v float64, ok bool, err error) {
 		return 0, false, fmt.Errorf("objective %s: the figure is in %s: give its bound without a unit", o, unit)
 	}
 	if r.figures[o.Metric.Figure] != nil && !ok {
-		return 0, false, fmt.Errorf("objective %s: %s has no statistic %s: must be avg, min, max, std or a percentile that stands in %s, such as p50", o, o.Metric.Figure, o.Metric.Statistic, summaryFile)
+		return 0, false, fmt.Errorf("objective %s: %s has no statistic %s: must be avg, min, max, std or a percentile that %s has, such as p50", o, o.Metric.Figure, o.Metric.Statistic, summaryFile)
 	}
 	if ok && math.IsNaN(v) {
 		return 0, false, errors.New("objective " + o.String() + ": the figure is not a number")

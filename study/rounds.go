@@ -57,7 +57,7 @@ func (r *Rounds) Run(ctx context.Context) error {
 	}
 	for _, s := range sides {
 		if !strings.Contains(s.command, "{out}") {
-			return fmt.Errorf("the command %q does not say {out}: it stands for the folder that the run must write, as in `moonloop replay trace.jsonl --url URL --seed {seed} --out {out}`", s.command)
+			return fmt.Errorf("the command %q does not contain {out}, which is the folder that the run must write, as in `moonloop replay trace.jsonl --url URL --seed {seed} --out {out}`", s.command)
 		}
 	}
 	random := rand.New(rand.NewPCG(r.Seed, 0)) //nolint:gosec // an order, no secret

@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// TestRounds: each side runs once a round, in an order that changes, with a seed of its own; what is there is kept.
+// TestRounds: each side runs once a round, in a varying order, with a different seed each; existing runs are kept.
 func TestRounds(t *testing.T) {
 	var ran []string
 	seeds := map[string]bool{}
@@ -55,7 +55,7 @@ func TestRounds(t *testing.T) {
 func TestRoundsRefuse(t *testing.T) {
 	nothing := func(context.Context, string, io.Writer) error { return nil }
 	for want, r := range map[string]study.Rounds{
-		"does not say {out}":        {A: "x {out}", B: "x", N: 1, Exec: nothing},
+		"does not contain {out}":    {A: "x {out}", B: "x", N: 1, Exec: nothing},
 		"wrote no run to":           {A: "x {out}", B: "x {out}", N: 1, Exec: nothing},
 		"0 rounds: must be from":    {A: "x {out}", B: "x {out}", Exec: nothing},
 		"1001 rounds: must be from": {A: "x {out}", B: "x {out}", N: 1001, Exec: nothing},
@@ -82,7 +82,8 @@ func rows(t *testing.T, dir string, ttft func(i int) float64) {
 	put(t, filepath.Join(dir, "requests.jsonl"), b.String())
 }
 
-// TestMoved: only rows that prefill much got slower, and the table says so; one pair says what it says by itself, as no evidence.
+// TestMoved: only rows with a long prefill became slower, and the table shows it. A single pair shows its own difference, marked as no
+// evidence.
 func TestMoved(t *testing.T) {
 	ten := func(ttft float64) string {
 		return write(t, append(side(ttft, 1000), side(ttft, 1000)[:4]...)...)
@@ -117,7 +118,7 @@ func TestMoved(t *testing.T) {
 	}
 }
 
-// TestFloor: the noise floor grows with the scatter of A, and A that differs from itself is told.
+// TestFloor: the noise floor grows with the scatter of A, and an A that differs from itself is reported.
 func TestFloor(t *testing.T) {
 	read := func(dir string) []*study.Run {
 		runs, err := study.ReadRuns(dir)

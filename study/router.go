@@ -365,7 +365,7 @@ func ReadRouters(dirs []string, capacity int64) (all []*Router, err error) {
 		if len(all) > 0 {
 			first, here := all[0].run.trace, r.run.trace
 			if first.Rows != here.Rows || first.Seq != here.Seq || first.Tree != here.Tree {
-				return nil, fmt.Errorf("%s and %s cannot be set beside each other: they replayed different traces (%d rows, digest %s; %d rows, digest %s)",
+				return nil, fmt.Errorf("%s and %s cannot be compared: they replayed different traces (%d rows, digest %s; %d rows, digest %s)",
 					all[0].Dir, dir, first.Rows, short(first.Seq), here.Rows, short(here.Seq))
 			}
 		}

@@ -75,8 +75,8 @@ type SearchAnswer string
 const (
 	CapacityFound SearchAnswer = "found"
 	ClientLimit   SearchAnswer = "the client was the limit" // the engine can handle at least Capacity.Load
-	MoreThanMax   SearchAnswer = "the engine takes more than the greatest load that may be tried"
-	LessThanMin   SearchAnswer = "the engine does not take the least load that may be tried"
+	MoreThanMax   SearchAnswer = "the engine can handle more than the highest load that may be tried"
+	LessThanMin   SearchAnswer = "the engine cannot handle the lowest load that may be tried"
 	TooShort      SearchAnswer = "the trace is too short for a verdict at this load" // it has too few requests
 	NotYet        SearchAnswer = "cannot tell yet"                                   // the interval is wider than was asked for
 )
@@ -188,7 +188,7 @@ func (s *Search) trial(p Planned, r *Run) (Trial, error) {
 			return t, err
 		}
 		if !ok && t.Met {
-			return t, fmt.Errorf("objective %s: the probe has no figure %s in its %s: name one that stands there, such as time_to_first_token, or a short name such as ttft", o, o.Metric.Figure, summaryFile)
+			return t, fmt.Errorf("objective %s: the probe has no figure %s in its %s: name one that is there, such as time_to_first_token, or a short name such as ttft", o, o.Metric.Figure, summaryFile)
 		}
 		if !ok {
 			continue // nothing was served

@@ -65,8 +65,8 @@ func traffic(sessions int) []mooncake.Row {
 	return rows
 }
 
-// model is the simulator's latency model with one prefill at a time and an infinite cache, as a function: what
-// `moonloop simulate --prefill-lane serial` does to a trace, without waiting.
+// model is the simulator's latency model with one prefill at a time and an infinite cache, as a function: what `moonloop simulate
+// --prefill-lane serial` does to a trace, without waiting.
 func model(t *testing.T, rows []mooncake.Row, density float64, seed uint64) (ttft []float64) {
 	t.Helper()
 	stream, err := transform.Open(transform.Config{Scale: density, Seed: seed}, transform.Source{Name: "traffic", Open: func() (transform.Rows, error) { return &rowsOf{rows: rows}, nil }})
@@ -120,8 +120,8 @@ func objectives(t *testing.T, text string) []Objective {
 	return all
 }
 
-// TestSearchFindsCapacity: the capacity that a grid of 0.5 % finds is found within 5 % in 18 of 20 searches, each in at
-// most 12 probes. The density is scaled as a search does it, so that each probe is another sample of the trace.
+// TestSearchFindsCapacity: the capacity that a grid of 0.5 % finds is found within 5 % in 18 of 20 searches, each in at most 12 probes.
+// The density is scaled as a search does it, so each probe is a different sample of the trace.
 func TestSearchFindsCapacity(t *testing.T) {
 	rows, objective := traffic(300), objectives(t, "ttft.p95<2s")
 	// The truth: the first load of the grid at which less than one half of the samples meet the objective.
@@ -159,7 +159,7 @@ func TestSearchFindsCapacity(t *testing.T) {
 	}
 }
 
-// cliff is a search on an engine that meets the objective up to a load, with a client that is valid up to another.
+// cliff is a search on an engine that meets the objective up to a load, with a client that is valid up to another load.
 func cliff(t *testing.T, engine, client float64) *Search {
 	t.Helper()
 	return &Search{
@@ -178,7 +178,7 @@ func cliff(t *testing.T, engine, client float64) *Search {
 	}
 }
 
-// TestSearchAnswers: what is found, what gave way first, and what ends a search without a capacity.
+// TestSearchAnswers: what is found, what was missed first, and what ends a search without a capacity.
 func TestSearchAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		engine, client float64
@@ -219,7 +219,7 @@ func TestSearchAnswers(t *testing.T) {
 	}
 }
 
-// TestSearchResumes: a search that was ended at any probe goes on to the same result, with other seeds for new probes.
+// TestSearchResumes: a search that was ended at any probe continues to the same result, with other seeds for new probes.
 func TestSearchResumes(t *testing.T) {
 	whole, err := cliff(t, 2.7, 9).Run(t.Context(), nil)
 	if err != nil {
@@ -276,7 +276,7 @@ func TestSearchEvidence(t *testing.T) {
 	}
 }
 
-// TestSearchTooShort: a probe with too few requests for a verdict ends the search, since fewer would tell less.
+// TestSearchTooShort: a probe with too few requests for a verdict ends the search, since a lower load has even fewer.
 func TestSearchTooShort(t *testing.T) {
 	s := cliff(t, 0.7, 9)
 	probe := s.Probe

@@ -127,13 +127,13 @@ func ReadTwin(dir string, most map[string]float64) (*Twin, error) {
 	}
 	t := &Twin{Dir: dir, Verdict: run.Verdict, Rows: len(rows), Speedup: 1}
 	if mode, _ := run.schedule["mode"].(string); mode != "" && mode != "timestamps" {
-		return nil, fmt.Errorf("%s was sent by %s, not at the times of production: no latency can agree; replay the trace at its timestamps", dir, mode)
+		return nil, fmt.Errorf("%s was sent by %s, not at the times of production, so latencies cannot be compared; replay the trace at its timestamps", dir, mode)
 	}
 	if s, ok := run.schedule["speedup"].(float64); ok {
 		t.Speedup = s
 	}
 	if t.Speedup != 1 {
-		return nil, fmt.Errorf("%s was sent at %g times the speed of production: no latency can agree; replay the trace without --speedup", dir, t.Speedup)
+		return nil, fmt.Errorf("%s was sent at %g times the speed of production, so latencies cannot be compared; replay the trace without --speedup", dir, t.Speedup)
 	}
 	if !slices.ContainsFunc(rows, row.observed) {
 		return nil, fmt.Errorf("%s: no row says what production observed (observed.ttft_ms, observed.duration_ms, observed.cached_tokens); replay a trace that `moonloop capture`, `compile` or `convert` made of production's telemetry", dir)

@@ -14,7 +14,7 @@ import (
 // maxWindowLateness is the p99 of the lateness, in ms, above which the times of rows do not count: that of a valid run.
 const maxWindowLateness = 10
 
-// TwinRow is a record of a replay beside what production observed.
+// TwinRow is a record of a replay next to what production observed.
 type TwinRow struct {
 	row
 	lateness float64

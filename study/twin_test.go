@@ -13,7 +13,8 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// twin writes a run of 200 rows whose production took 100 ms to the first token and hit half of the cache, each row a little apart.
+// twin writes a run of 200 rows whose production took 100 ms to the first token and hit half of the cache, with slight differences between
+// rows.
 func twin(t *testing.T, verdict string, ttft float64, cached, failed int, schedule string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -35,7 +36,7 @@ func twin(t *testing.T, verdict string, ttft float64, cached, failed int, schedu
 
 const atProductionsTimes = `{"mode": "timestamps", "speedup": 1}`
 
-// TestTwin: what differs is outside, and nothing else.
+// TestTwin: measures that differ are outside, and no others.
 func TestTwin(t *testing.T) {
 	most, err := study.ParseTolerances("")
 	if err != nil {

@@ -50,7 +50,7 @@ const (
 	Shard     = "shard"             // the earlier row belongs to another shard
 	NotSent   = "not_sent"          // the earlier row is not part of this replay, because of a window or a limit
 	Off       = "off"               // the mode is Never
-	Broken    = "broken_off"        // the earlier row was sent before the run was broken off, and its reply is lost
+	Broken    = "broken_off"        // the earlier row was sent before the run was cut short, and its reply is lost
 )
 
 // Options configures a [Store]. The zero Options carry replies that need no check.
@@ -110,7 +110,7 @@ const (
 type entry struct {
 	index  int64
 	state  state
-	lost   bool          // it was sent before the run was broken off
+	lost   bool          // it was sent before the run was cut short
 	needed bool          // a row that has been read needs it
 	idle   *list.Element // nil if it must not be evicted
 	held   int64         // bytes
@@ -250,7 +250,7 @@ func (s *Store) Skip(index int64, row *mooncake.Row) {
 	}
 }
 
-// Lose records that a row was sent before the run was broken off, and that its reply is lost.
+// Lose records that a row was sent before the run was cut short, and that its reply is lost.
 func (s *Store) Lose(index int64, row *mooncake.Row) {
 	if !s.Begin(index, row) {
 		return

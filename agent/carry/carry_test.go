@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rowOf is a row of 100 tokens in which the replies stand one after another, 10 tokens each; back names the rows.
+// rowOf is a row of 100 tokens whose replies follow one another, 10 tokens each; back names their rows.
 func rowOf(back ...int64) *mooncake.Row {
 	r := &mooncake.Row{InputLength: mooncake.Some[int64](100), HashIDs: []uint64{7}}
 	for i, b := range back {
@@ -38,7 +38,7 @@ func served(text string, tokens int) Ended {
 	return e
 }
 
-// words counts a token for each word.
+// words counts each word as a token.
 func words(_ context.Context, _, text string) (int64, []uint32, error) {
 	n := len(strings.Fields(text))
 	return int64(n), make([]uint32, n), nil
@@ -46,7 +46,7 @@ func words(_ context.Context, _, text string) (int64, []uint32, error) {
 
 func ten(word string) string { return strings.Repeat(word+" ", 10) }
 
-// TestReasons: what stands in a reply's place, and why.
+// TestReasons: what replaces a reply, and why.
 func TestReasons(t *testing.T) {
 	tail := prompt.Tail{Length: 100, ID: 7, Known: true}
 	for _, tt := range []struct {
@@ -92,7 +92,8 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestDecidedOnce: what the first row does that needs a reply, all others do, also when the reply has come meanwhile.
+// TestDecidedOnce: the first row that needs a reply decides how it is inserted, and all later rows do the same, even if the reply has
+// arrived since.
 func TestDecidedOnce(t *testing.T) {
 	s := New(Options{Mode: Always, BlockSize: 512})
 	defer s.Close()
@@ -108,7 +109,7 @@ func TestDecidedOnce(t *testing.T) {
 	if diff := cmp.Diff(first, second); diff != "" || replies[0].Carried || replies[1].Text != ten("b") {
 		t.Errorf("a later row does otherwise: %v (-first +second):\n%s", replies, diff)
 	}
-	// A row that comes before the one whose reply it needs settles it, too.
+	// A row that comes before the row whose reply it needs decides, too.
 	if _, why := s.Resolve(5, rowOf(1)); why[0] != NotSent {
 		t.Errorf("a row that has not begun: %q", why[0])
 	}
@@ -118,7 +119,7 @@ func TestDecidedOnce(t *testing.T) {
 	if _, why := s.Resolve(6, rowOf(2)); why[0] != NotSent {
 		t.Errorf("the next: %q", why[0])
 	}
-	// Rows that do not agree on the length: each is exact.
+	// Rows with different lengths of the reply: each is exact.
 	odd := rowOf(2)
 	odd.Replies[0].Tokens = 11
 	if replies, why := s.Resolve(3, odd); why[0] != Length || replies[0].Carried {
@@ -126,8 +127,8 @@ func TestDecidedOnce(t *testing.T) {
 	}
 }
 
-// TestWhatIsKept: with the whole trace in sight only what is needed, else everything, and past the bound what was looked at longest
-// ago goes first.
+// TestWhatIsKept: if the whole trace is known, only the replies that are needed are kept. Otherwise all are, and above the bound those
+// that were used longest ago are dropped first.
 func TestWhatIsKept(t *testing.T) {
 	s := New(Options{Mode: Always, Whole: true})
 	defer s.Close()
@@ -135,7 +136,7 @@ func TestWhatIsKept(t *testing.T) {
 	if !s.Needed() || s.Begin(4, rowOf()) || !s.Begin(5, rowOf()) {
 		t.Error("not exactly row 5 is kept")
 	}
-	s.Skip(5, rowOf()) // it has begun: nothing of it changes
+	s.Skip(5, rowOf()) // it has begun: nothing changes it
 	if _, why := s.Resolve(7, rowOf(2)); why[0] != Late {
 		t.Errorf("row 5: %q", why[0])
 	}
@@ -149,7 +150,7 @@ func TestWhatIsKept(t *testing.T) {
 		e := served(strings.Repeat("x", 1000), 0)
 		s.End(i, e)
 		if i >= 20 {
-			s.Resolve(i+1, rowOf(i-20+1)) // row 20 is looked at again and again
+			s.Resolve(i+1, rowOf(i-20+1)) // row 20 is looked up repeatedly
 		}
 		if s.bytes > s.opt.Bytes {
 			t.Fatalf("%d bytes are kept, the bound is %d", s.bytes, s.opt.Bytes)
@@ -173,7 +174,7 @@ func TestWhatIsKept(t *testing.T) {
 	}
 }
 
-// TestChecksThatWaitAreBounded: an engine that does not answer keeps no more than the bound, and a handful that it was asked about.
+// TestChecksThatWaitAreBounded: an engine that does not answer keeps at most the bound, and the few replies that it was asked about.
 func TestChecksThatWaitAreBounded(t *testing.T) {
 	stuck := func(ctx context.Context, _, _ string) (int64, []uint32, error) {
 		<-ctx.Done()
@@ -194,7 +195,7 @@ func TestChecksThatWaitAreBounded(t *testing.T) {
 	s.Close()
 }
 
-// TestNamedRowsAreBounded: rows that are named and never begin cost no memory without end.
+// TestNamedRowsAreBounded: rows that are named but never begin use bounded memory.
 func TestNamedRowsAreBounded(t *testing.T) {
 	s := New(Options{})
 	defer s.Close()
@@ -206,7 +207,7 @@ func TestNamedRowsAreBounded(t *testing.T) {
 	}
 }
 
-// TestStoreAtOnce: many rows at once; the race detector looks on.
+// TestStoreAtOnce: many rows at once, under the race detector.
 func TestStoreAtOnce(t *testing.T) {
 	s := New(Options{Check: words, Bytes: 20 * (entryBytes + 100), BlockSize: 512})
 	var all sync.WaitGroup

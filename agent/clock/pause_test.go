@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// TestPause: it lasts as long as it is told, or until the context ends, and says which.
+// TestPause: it lasts for the given time, or until the context ends, and reports which.
 func TestPause(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()

@@ -26,7 +26,7 @@ func write(t *testing.T, text string) string {
 	return name
 }
 
-// text puts a corpus together again.
+// text joins a corpus again.
 func (c *Corpus) text() string {
 	var b strings.Builder
 	for _, at := range c.Order {
@@ -35,7 +35,7 @@ func (c *Corpus) text() string {
 	return b.String()
 }
 
-// TestFormats: the text of each kind of file, in its order.
+// TestFormats: the text of each kind of file, in order.
 func TestFormats(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
 		"ShareGPT":       {`[{"id":"x","conversations":[{"from":"human","value":"Hi there"},{"from":"gpt","value":"Hello, you"}]}, {"id":"y","conversations":[]}]`, " Hi there Hello, you"},
@@ -65,8 +65,8 @@ func TestBadFiles(t *testing.T) {
 		"empty":      {"", "no text"},
 		"numbers":    {"[1, 2]", "element 1 has no text"},
 		"no text":    {`{"secret":"value"}`, "element 1 has no text"},
-		"syntax":     {"{\"text\":\"fine\"}\n{\"text\":secret}", "element 2 is no JSON"},
-		"broken off": {`[{"text":"fine"},`, "element 2 is no JSON"},
+		"syntax":     {"{\"text\":\"fine\"}\n{\"text\":secret}", "element 2 is not JSON"},
+		"broken off": {`[{"text":"fine"},`, "element 2 is not JSON"},
 		"binary":     {"\x7fELF\x00\x00secret", "not text"},
 		"no words":   {"1234 5678", "no text of words"},
 		"an archive": {"PK\x03\x04secret\x00", "not text"},
@@ -82,7 +82,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestBounds: no more is kept than the bounds say, of a file that never ends, too; an element that is too long is refused.
+// TestBounds: at most as much is kept as the bounds allow, even of an endless file. An element that is too long is refused.
 func TestBounds(t *testing.T) {
 	long := &bounded{in: strings.NewReader(strings.Repeat("x", 2*maxValue)), read: func() int64 { return 0 }}
 	if n, err := bufio.NewReaderSize(long, 1<<20).Discard(2 * maxValue); !errors.Is(err, errTooLong) || n > maxValue+2<<20 {
@@ -101,8 +101,8 @@ func TestBounds(t *testing.T) {
 	}
 }
 
-// FuzzRead: whatever a file holds, there is a text or an error, each segment begins with a space before a letter and ends with
-// something visible, and the same file gives the same text.
+// FuzzRead: every file gives a text or an error. Each segment begins with a space before a letter and ends with a visible character. The
+// same file gives the same text.
 func FuzzRead(f *testing.F) {
 	for _, seed := range []string{
 		`[{"conversations":[{"value":"Hi there, all of you"}]}]`, "{\"text\":\"a b\"}\n{\"prompt\":\"c d\"}", "plain  text\n\n with spaces", "[\"\\ud800 a b\"]", "a\u0301 \u0301b c", "",

@@ -38,7 +38,7 @@ func texts(in *bufio.Reader, yield func(text string) bool) error {
 	source.read = dec.InputOffset
 	if first == '[' {
 		if _, err := dec.ReadToken(); err != nil {
-			return fmt.Errorf("is no JSON: syntax error after byte %d", dec.InputOffset())
+			return fmt.Errorf("is not JSON: syntax error after byte %d", dec.InputOffset())
 		}
 	}
 	for n := 1; ; n++ {
@@ -52,7 +52,7 @@ func texts(in *bufio.Reader, yield func(text string) bool) error {
 		case errors.Is(err, errTooLong):
 			return fmt.Errorf("element %d %w", n, errTooLong)
 		case err != nil:
-			return fmt.Errorf("element %d is no JSON: syntax error after byte %d", n, dec.InputOffset()) // the decoder's error would quote it
+			return fmt.Errorf("element %d is not JSON: syntax error after byte %d", n, dec.InputOffset()) // the decoder's error would quote it
 		}
 		more, err := element(value, yield)
 		if err != nil {

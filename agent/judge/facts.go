@@ -81,7 +81,7 @@ type Facts struct {
 	Shards      bool
 	ClocksApart Fact
 
-	Breaks int // times that the run was broken off and continued
+	Breaks int // times that the run was cut short and continued
 
 	SpansLost           Fact // spans not accepted ÷ spans ended; unknown without telemetry
 	MetricExportsFailed Fact // number of metric exports that failed

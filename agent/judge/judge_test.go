@@ -21,7 +21,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table in the package comment")
 
-// Each rule: bounds in order, every value in exactly one class, and never a better class for a greater value.
+// Each rule has its bounds in order, every value in exactly one class, and never a better class for a greater value.
 func TestEveryValueHasOneClass(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range rules {
@@ -38,7 +38,7 @@ func TestEveryValueHasOneClass(t *testing.T) {
 		if err := quick.Check(monotone, nil); err != nil {
 			t.Errorf("%s: %v", r.metric, err)
 		}
-		// At the bounds and a step beyond them, where quick never looks.
+		// At the bounds and a step beyond them, which quick never tries.
 		for _, test := range []struct {
 			v    float64
 			want Class
@@ -104,7 +104,7 @@ func TestAGoodRun(t *testing.T) {
 	}
 }
 
-// Every fact of Facts is judged: making it huge leaves a reason, and the run is no better than before.
+// Every field of Facts is judged: a huge value leaves a reason, and the run is no better than before.
 func TestEveryFactIsJudged(t *testing.T) {
 	f := good()
 	v := reflect.ValueOf(&f).Elem()
@@ -168,7 +168,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestTooFewToJudge: what rests on chance is not judged of a small run, however good or bad it looks; facts are.
+// TestTooFewToJudge: figures that depend on chance are not judged in a small run, however good or bad they look; facts are.
 func TestTooFewToJudge(t *testing.T) {
 	bad := func(f *Facts) { // as a loaded machine makes a run of three rows look
 		f.LatenessP50, f.LatenessP99, f.Drift, f.WireLagP99 = Know(1000), Know(1000), Know(1e6), Know(5000)
@@ -230,13 +230,13 @@ func TestTooFewToJudge(t *testing.T) {
 	}
 }
 
-// TestNeedsFollowTheirReasons: a share of a count needs so many that one of them is no more than the first bound.
+// TestNeedsFollowTheirReasons: a share of a count needs so many values that one of them is at most the first bound.
 func TestNeedsFollowTheirReasons(t *testing.T) {
 	for i := range rules {
 		switch r := &rules[i]; {
 		case r.needs.of.have == nil:
 		case strings.HasSuffix(r.metric, "_p99") && r.needs.enough < 100:
-			t.Errorf("%s: one in a hundred of %v is none", r.metric, r.needs.enough)
+			t.Errorf("%s: one in a hundred of %v rounds to 0", r.metric, r.needs.enough)
 		case r.unit == "%" && r.needs.of.unit != "s" && 100/r.needs.enough > r.valid:
 			t.Errorf("%s: one of %v is %v %%, more than %v %%", r.metric, r.needs.enough, 100/r.needs.enough, r.valid)
 		case r.unit == "%" && r.needs.of.unit == "s" && 100*0.1/r.needs.enough > r.invalid:
@@ -267,7 +267,7 @@ func TestVerdictText(t *testing.T) {
 		t.Error(d)
 	}
 	if err := new(Class).UnmarshalText([]byte("fine")); err == nil {
-		t.Error("an unknown class is no error")
+		t.Error("an unknown class was accepted")
 	}
 	// JSON has no infinity: the greatest value must still be written.
 	f.LatenessMax = Know(math.Inf(1))
@@ -324,7 +324,7 @@ func TestFromFigures(t *testing.T) {
 	}
 }
 
-// Twenty rows, each 100 µs later than the one before. What their slope means depends on how long that takes.
+// Twenty rows, each 100 µs later than the previous one. The meaning of their slope depends on the duration.
 func TestDriftNeedsSize(t *testing.T) {
 	for _, test := range []struct {
 		name  string
@@ -351,8 +351,8 @@ func TestDriftNeedsSize(t *testing.T) {
 	}
 }
 
-// The package comment quotes the table that the code applies, and gives the reason for each row; go test -update rewrites it,
-// but for the reasons.
+// The package comment quotes the table that the code applies, and gives the reason for each row. go test -update rewrites it, except for
+// the reasons.
 func TestTableInThePackageComment(t *testing.T) {
 	text, err := os.ReadFile("judge.go")
 	if err != nil {
@@ -395,7 +395,7 @@ func TestTableInThePackageComment(t *testing.T) {
 	}
 }
 
-// bound writes a bound for people.
+// bound formats a bound for people.
 func bound(r *rule, v float64, infinite string) string {
 	if math.IsInf(v, 1) {
 		return infinite

@@ -141,7 +141,7 @@ func TestArrivals(t *testing.T) {
 			want: []got{{0, 0, true}, {1, 100 * ms, true}},
 		},
 		{
-			name: "a speed-up is none", opt: Options{Speedup: 4}, lines: []string{at(9), at(3)},
+			name: "a speed-up changes nothing", opt: Options{Speedup: 4}, lines: []string{at(9), at(3)},
 			want: []got{{1, 0, true}, {0, 100 * ms, true}},
 		},
 		{

@@ -64,7 +64,7 @@ func (e *entry) group() uint64 {
 		return e.of
 	case e.SessionID != "":
 		return xxhash.Sum64String(e.SessionID)
-	case e.WaitFor != nil && !e.OTel.IsZero(): // all roots of a captured graph are of one trace
+	case e.WaitFor != nil && !e.OTel.IsZero(): // all roots of a captured graph belong to one trace
 		return xxhash.Sum64(e.OTel.TraceID[:])
 	}
 	return uint64(e.index) //nolint:gosec // an index is never negative

@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// step is a row of a graph; a timestamp below 0 is none.
+// step is a row of a graph; a timestamp below 0 means none.
 func step(t float64, id string, after ...string) string {
 	stamp := ""
 	if t >= 0 {
@@ -29,8 +29,8 @@ func root(t float64, id string) string {
 	return fmt.Sprintf(`{"timestamp": %v, "input_length": 600, "output_length": 1, "request_id": %q, "wait_for": []}`, t, id)
 }
 
-// TestGraphs: a row that waits for others comes with the latest of them, whatever its own timestamp is, or the trace's order. The first
-// row of a graph waits for none, and a row of no graph not even that.
+// TestGraphs: a row that waits for others is yielded with the latest of them, whatever its own timestamp or the trace's order. The first
+// row of a graph waits for none. A row of no graph has no waits at all.
 func TestGraphs(t *testing.T) {
 	first := []int64{}
 	type got struct {
@@ -54,7 +54,7 @@ func TestGraphs(t *testing.T) {
 			0,
 		},
 		{
-			"a row that is read late is no row out of order",
+			"a row that is read late is not out of order",
 			Options{Lookahead: 2},
 			[]string{root(0, "a"), at(10), at(20), at(30), step(1000, "b", "a"), at(1010)},
 			[]got{{0, first, 0, true}, {1, nil, 10 * ms, true}, {2, nil, 20 * ms, true}, {4, []int64{0}, 20 * ms, false}, {3, nil, 30 * ms, true}, {5, nil, 1010 * ms, true}},
@@ -118,13 +118,13 @@ func TestGraphs(t *testing.T) {
 				t.Errorf("items (-want +got):\n%s", d)
 			}
 			if n := s.Counts().Unawaited; n != tc.missing {
-				t.Errorf("%d names are no row's, want %d", n, tc.missing)
+				t.Errorf("%d names belong to no row, want %d", n, tc.missing)
 			}
 		})
 	}
 }
 
-// TestGraphsRefused: what can be no graph.
+// TestGraphsRefused: rows that cannot be a graph.
 func TestGraphsRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -141,7 +141,7 @@ func TestGraphsRefused(t *testing.T) {
 	}
 }
 
-// TestGraphShards: a graph is in one shard, and shards have all rows between them, or say why they cannot.
+// TestGraphShards: a graph is in one shard, and the shards together have all rows, or say why that is not possible.
 func TestGraphShards(t *testing.T) {
 	var lines []string
 	for i := range 20 {

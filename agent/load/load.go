@@ -59,7 +59,7 @@ type Options struct {
 	// Loop sends the trace more than once. It cannot be combined with Start or End.
 	Loop Loop
 	// Shard of Shards: rows of a session or of a graph stay together. Other rows stay with those that have the same first block below the
-	// trunk; rows without such a block are single. Each group is assigned to the shard that has the least; see [Parts]. Shards 0 = all.
+	// trunk; rows without such a block are single. Each group goes to the shard with the least work so far; see [Parts]. Shards 0 = all.
 	Shard, Shards int
 	// Trunk is the trace's trunk from its sidecar; nil = computed from the look-ahead.
 	Trunk *mooncake.Trunk
@@ -143,11 +143,11 @@ type Stream struct {
 	fallback  string            // model of rows without one
 	sorted    *heap.Heap[entry] // by timestamp
 	over      error             // the error that ended the sorting
-	lastOut   float64           // key that left sorted last
+	lastOut   float64           // key of the last entry taken from sorted
 	passed    int64             // rows up to MaxRows
 	step      []entry           // rows of one timestamp, for SpreadEven
 	spread    *heap.Heap[entry] // by offset, after spreading
-	bound     float64           // no later row's offset is below
+	bound     float64           // no later row has a smaller offset
 	spreadAll bool              // all rows have been spread
 	division  *division         // nil: all rows are ours
 	plan      *xxhash.Digest    // of the schedule so far
@@ -168,7 +168,7 @@ func Open(in Rows, opt Options) (*Stream, error) {
 	case opt.Shards < 0 || opt.Shards > 0 && (opt.Shard < 0 || opt.Shard >= opt.Shards):
 		return nil, fmt.Errorf("shard %d of %d: want 0 to %d", opt.Shard, opt.Shards, opt.Shards-1)
 	case opt.End != 0 && opt.End < opt.Start:
-		return nil, fmt.Errorf("window: its end %v lies before its start %v", opt.End, opt.Start)
+		return nil, fmt.Errorf("window: its end %v is before its start %v", opt.End, opt.Start)
 	case opt.Loop.Any() && (opt.Start != 0 || opt.End != 0):
 		return nil, errors.New("loop: a part of the trace (start, end) cannot be looped; cut it out of the trace with moonloop transform, and loop that")
 	case opt.Loop.For > 0 && opt.Arrivals.AtOnce():

@@ -177,7 +177,7 @@ func TestErrors(t *testing.T) {
 		{"sessions that say nothing", Options{}, []string{turn(0, "a"), turn(1, "a")}, "--session-mode"},
 		{"delta sessions open loop", Options{Sessions: mooncake.SessionDelta, OpenSessions: true}, []string{turn(0, "a"), turn(1, "a")}, "open loop"},
 		{"sessions behind the look-ahead", Options{Lookahead: 2}, []string{at(0), at(1), turn(2, "a"), turn(3, "a")}, "line 4: the first session"},
-		{"spread without a grid", Options{Spread: SpreadEven}, []string{at(0), at(1), at(7)}, "no coarse grid"},
+		{"spread without a grid", Options{Spread: SpreadEven}, []string{at(0), at(1), at(7)}, "not multiples of a coarse step"},
 		{"spread without timestamps", Options{Spread: SpreadEven}, []string{`{"input_length": 5}`}, "no timestamps"},
 		{"spread in a closed loop", Options{Spread: SpreadEven, FileOrder: true}, []string{at(0)}, "closed loop"},
 		{"window without timestamps", Options{Start: ms}, []string{`{"input_length": 5}`}, "no timestamps"},
@@ -215,7 +215,7 @@ func TestRowsBeforeABadOneGoOut(t *testing.T) {
 	}
 }
 
-// silent is a pipe that nobody writes to any more and nobody closes.
+// silent is a pipe to which nobody writes any more, and which nobody closes.
 type silent struct {
 	rows *mooncake.Reader
 	quit chan struct{}
@@ -231,7 +231,7 @@ func (s *silent) Read() (*mooncake.Row, error) {
 	return r, err
 }
 
-// A trace that falls silent when the replay is stopped: each row that was read comes out all the same.
+// A trace that becomes silent when the replay is stopped: each row that was read is still yielded.
 func TestStopGivesUpASilentTrace(t *testing.T) {
 	const rows = 60
 	pipe := &silent{mooncake.NewReader(strings.NewReader(strings.Join(grid(rows/3, 3), "\n")), mooncake.ReaderOptions{}), make(chan struct{})}
@@ -239,7 +239,7 @@ func TestStopGivesUpASilentTrace(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for len(s.rows) < rows-8 { // the rest of the rows has been read, the reader waits for more
+	for len(s.rows) < rows-8 { // the other rows have been read; the reader waits for more
 		time.Sleep(time.Millisecond)
 	}
 	s.Stop()
@@ -263,7 +263,7 @@ func (e *endless) Read() (*mooncake.Row, error) {
 	return &mooncake.Row{Timestamp: mooncake.Some(float64(e.n)), InputLength: mooncake.Some[int64](600)}, nil
 }
 
-// TestStopEndsTheReading stops a trace that has no end: what was read comes out, row by row and each once, and no more.
+// TestStopEndsTheReading stops a trace that has no end: the rows that were read are yielded, each once, and no others.
 func TestStopEndsTheReading(t *testing.T) {
 	const lookahead = 100
 	src := &endless{}
@@ -394,7 +394,7 @@ func TestSpreadUniform(t *testing.T) {
 	if mean := sum / (steps * k); mean < 1350*ms || mean > 1650*ms { // 1.5 s ± 5 standard errors
 		t.Errorf("mean spread %v, want about 1.5 s", mean)
 	}
-	// Shards agree with the whole, and cover it.
+	// The shards agree with the whole schedule, and cover it.
 	var n int
 	for shard := range 3 {
 		for _, it := range open(1, shard, 3) {
@@ -503,7 +503,7 @@ func TestCloseEarly(t *testing.T) {
 	if _, err := s.Next(); err != nil {
 		t.Fatal(err)
 	}
-	s.Close() // the reader's goroutine must end although nobody reads on
+	s.Close() // the reader's goroutine must end although nobody continues reading
 }
 
 func TestSessionKeysAreBounded(t *testing.T) {
@@ -519,7 +519,7 @@ func TestSessionKeysAreBounded(t *testing.T) {
 	}
 }
 
-// TestRefusedRowsAreNone: the stream is that of the trace without the rows that the reader, or the schedule, has no place for.
+// TestRefusedRowsAreNone: the stream is that of the trace without the rows that the reader or the schedule refuses.
 func TestRefusedRowsAreNone(t *testing.T) {
 	bad := []string{
 		"not a row",           // for the reader
@@ -527,7 +527,7 @@ func TestRefusedRowsAreNone(t *testing.T) {
 		`{"input_length": 6, "delay": 3, "session_id": "a"}`, // a session that begins without one
 		`{"timestamp": 9, "delay": 1e14, "input_length": 6}`, // a wait that never ends
 	}
-	for _, lookahead := range []int{2, 100} { // behind the look-ahead and within it
+	for _, lookahead := range []int{2, 100} { // after the look-ahead and within it
 		lines := append([]string{bad[0], at(0), turn(1, "b")}, bad...)
 		lines = append(lines, at(2), bad[0], delayed(1, "b"))
 		kept := []string{at(0), turn(1, "b"), at(2), delayed(1, "b")}

@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// again opens a trace given as lines once more, and fails from the pass on that is given, unless that is 0.
+// again opens a trace given as lines once more; from the given pass on it fails, unless that is 0.
 func again(failing int, lines ...string) func() (Rows, error) {
 	passes := 1
 	return func() (Rows, error) {
@@ -119,7 +119,7 @@ func TestLoopStaysOnTheGrid(t *testing.T) {
 	}
 }
 
-// TestFreshPassesFindNothing: what the cache is predicted to have of a pass is what it has of the first one.
+// TestFreshPassesFindNothing: the predicted cache hits of a pass are those of the first one.
 func TestFreshPassesFindNothing(t *testing.T) {
 	lines := make([]string, 50)
 	for i := range lines {
@@ -167,8 +167,8 @@ func TestLoopRefused(t *testing.T) {
 	}
 }
 
-// TestPassesInFileOrderAreApart: where timestamps say no more than the order, those of a pass come behind those of the one before, so that
-// the rows are no worse in order than the trace.
+// TestPassesInFileOrderAreApart: if timestamps only define the order, those of a pass are after those of the pass before, so that the rows
+// are no less ordered than the trace.
 func TestPassesInFileOrderAreApart(t *testing.T) {
 	lines := []string{`{"timestamp": 10, "input_length": 600, "output_length": 1}`, `{"timestamp": 40, "input_length": 600, "output_length": 1}`}
 	s, err := stream(t, Options{FileOrder: true, Loop: Loop{Passes: 3, Again: again(0, lines...)}}, lines...)

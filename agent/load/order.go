@@ -80,7 +80,7 @@ func (s *Stream) beyond(e entry) error {
 	if (e.key-s.info.First)/s.opt.Speedup <= clock.Millis(horizon) {
 		return nil
 	}
-	return fmt.Errorf("line %d: timestamp %s ms is more than 100 years of replay time after the first row's; correct the row, or say the unit with --time-unit if it is not ms", e.line, number(e.key))
+	return fmt.Errorf("line %d: timestamp %s ms is more than 100 years of replay time after the first row's; correct the row, or set the unit with --time-unit if it is not ms", e.line, number(e.key))
 }
 
 // spreadOut returns the next row by offset.
@@ -240,7 +240,7 @@ func (s *Stream) read() (e entry, err error) {
 	}
 	s.predict(&e)
 	if !ahead && e.turn && s.info.Sessions == mooncake.SessionNone && !s.opt.OpenSessions {
-		return entry{}, fmt.Errorf("line %d: the first session of more than one row begins behind the look-ahead of %d rows; say what its rows mean with --session-mode=full or --session-mode=delta", e.line, s.info.Rows)
+		return entry{}, fmt.Errorf("line %d: the first session of more than one row begins after the look-ahead of %d rows; say what its rows hold with --session-mode=full or --session-mode=delta", e.line, s.info.Rows)
 	}
 	return e, nil
 }

@@ -82,7 +82,7 @@ func (s *Stream) probe() error {
 	s.info.Grid = times.Grid
 	s.info.LooksSeconds = times.Seconds
 	if s.opt.Spread != SpreadNone && !s.info.Grid.Coarse {
-		return errors.New("spread: the timestamps are on no coarse grid, so there is nothing to spread")
+		return errors.New("spread: the timestamps are not multiples of a coarse step, so there is nothing to spread")
 	}
 	if s.info.Timed {
 		s.info.First, s.info.Last = math.Inf(1), math.Inf(-1)

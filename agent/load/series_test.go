@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestSeries: so many rows come until an instant as the integral of the rate says, before the first point, between points and behind the
-// last one, and behind a ramp-up.
+// TestSeries: the number of rows until an instant is the integral of the rate, before the first point, between points, after the last one,
+// and after a ramp-up.
 func TestSeries(t *testing.T) {
 	points, err := ParseSeries([]byte(`{"points": [{"time_s": 10, "qps": 20}, {"time_s": 20, "qps": 100}, {"time_s": 40, "qps": 5}, {"time_s": 41, "qps": 5}]}`))
 	if err != nil {
@@ -61,7 +61,7 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// TestSeriesErrors: what is wrong with a file is said with its point.
+// TestSeriesErrors: errors about a file name the point.
 func TestSeriesErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                      "time_s",

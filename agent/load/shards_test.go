@@ -17,13 +17,13 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// divided reads all shards of a trace, and requires that they have its rows once, agree on the schedule, and keep groups whole. It
-// returns the greatest part of a shard, of the rows and of the tokens, in means.
+// divided reads all shards of a trace, and requires that together they have each row once, agree on the schedule, and keep groups whole.
+// It returns the largest share of a shard, in means, of the rows and of the tokens.
 func divided(t *testing.T, trace []byte, opt Options) (rows, tokens float64) {
 	t.Helper()
 	seen, home := make(map[int64]bool), make(map[groupKey]int)
 	var all Parts
-	for shard := range min(8, opt.Shards) { // which know of the others what these would say
+	for shard := range min(8, opt.Shards) { // each knows what the others would report
 		opt := opt
 		opt.Shard = shard
 		s, err := Open(mooncake.NewReader(bytes.NewReader(trace), mooncake.ReaderOptions{Name: "test"}), opt)
@@ -79,7 +79,7 @@ func divided(t *testing.T, trace []byte, opt Options) (rows, tokens float64) {
 	return rows, tokens
 }
 
-// TestShardsOfThePublicTrace: all of its rows begin with one block, and no shard has more than 1.2 times its part all the same.
+// TestShardsOfThePublicTrace: although all of its rows begin with one block, no shard has more than 1.2 times its part.
 func TestShardsOfThePublicTrace(t *testing.T) {
 	trace, err := os.ReadFile(filepath.Join("..", "..", "..", "shared", "data", "conversation_trace.jsonl"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -107,7 +107,7 @@ func TestShardsOfThePublicTrace(t *testing.T) {
 	}
 }
 
-// TestShardsKeepGroupsWhole: sessions, rows with one system prompt of many, and rows without anything in common.
+// TestShardsKeepGroupsWhole: sessions, rows that share one of several system prompts, and rows that share nothing.
 func TestShardsKeepGroupsWhole(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, row := range map[string]func(i int) string{
@@ -139,7 +139,7 @@ func TestShardsKeepGroupsWhole(t *testing.T) {
 	}
 }
 
-// TestShardOfOneLargeSession: a session that is larger than a shard's part is a shard's alone, which says how large it is.
+// TestShardOfOneLargeSession: a session that is larger than a shard's part has a shard of its own, which reports its size.
 func TestShardOfOneLargeSession(t *testing.T) {
 	var lines []string
 	for i := range 1000 {

@@ -11,7 +11,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// A window smaller than the look-ahead must not wait for the end of the trace, which may be hours of reading away.
+// A window that is smaller than the look-ahead must not wait for the end of the trace, which may take hours to read.
 func TestWindowDoesNotWaitForTheTrace(t *testing.T) {
 	lines := []string{at(0), at(1), at(2)}
 	for i := range 12 {

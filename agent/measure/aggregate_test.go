@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// stat returns a figure that must be there.
+// stat returns a figure that must exist.
 func stat(t *testing.T, f *Figures, id ID) Stat {
 	t.Helper()
 	s, ok := f.Stat(id)
@@ -72,7 +72,7 @@ func TestOneRecord(t *testing.T) {
 	}
 }
 
-// What each kind of row may and may not change.
+// What each kind of row may change, and what not.
 func TestWhoCountsWhere(t *testing.T) {
 	add := func(a *Aggregate, change func(*Record)) {
 		r := served()
@@ -118,7 +118,7 @@ func TestWhoCountsWhere(t *testing.T) {
 	if n := stat(t, f, Lateness).Count; n != 8 {
 		t.Errorf("%d latenesses, want 8", n)
 	}
-	// Eight were under way at 1002…1170.
+	// Eight were in flight at 1002…1170.
 	near(t, "peak", stat(t, f, PeakConcurrency).Avg, 8, 0)
 }
 
@@ -134,7 +134,7 @@ func TestScheduleFidelity(t *testing.T) {
 		r.Excused = excused(intended, dispatched)
 		a.Add(r)
 	}
-	add(1000*ms, 1020*ms, 1020*ms, 1021*ms, true)  // 20 late, the hiccup explains all of it
+	add(1000*ms, 1020*ms, 1020*ms, 1021*ms, true)  // 20 late, all of it explained by the hiccup
 	add(2000*ms, 2150*ms, 2150*ms, 2151*ms, true)  // 150 late, 30 explained
 	add(3000*ms, 3000*ms, 3005*ms, 3006*ms, true)  // held back by the cap for 5 ms: no lateness
 	add(4000*ms, 3999*ms, 3999*ms, 5500*ms, true)  // 1 ms early, and on the wire in another second
@@ -175,9 +175,9 @@ func TestTokenCounts(t *testing.T) {
 	add(func(*Record) {})
 	// Three of five tokens, by the server's count.
 	add(func(r *Record) { r.Exchange.Usage.Completion, r.Output = 3, AgreeDifferent })
-	// More than asked is different and not short.
+	// More than asked counts as different, but not as short.
 	add(func(r *Record) { r.Exchange.Usage.Completion, r.Output, r.TooShort = 9, AgreeDifferent, true })
-	// No usage: four chunks are an estimate, and not proof of a short reply. No cached tokens to compare either.
+	// No usage: four chunks are an estimate, and no proof of a short reply. There are no cached tokens to compare either.
 	add(func(r *Record) {
 		r.Exchange.Usage, r.Prompt, r.Output, r.TailCut = send.NoUsage, AgreeUnknown, AgreeUnknown, true
 	})
@@ -215,7 +215,7 @@ func TestCoalescedGapsStay(t *testing.T) {
 	}
 }
 
-// A run of which nothing was served has counts and no latency, and nothing is NaN.
+// A run without a served request has counts and no latencies, and no figure is NaN.
 func TestNothingServed(t *testing.T) {
 	a := NewAggregate(Options{SLO: SLO{TTFT: ms}})
 	r := served()

@@ -6,9 +6,9 @@ package measure
 import "math/bits"
 
 // buckets counts whole numbers from 0 up, to three significant digits: each number up to 2,047 has a bucket, and each later power of two
-// 1,024 of them. That is HdrHistogram's layout. Unlike there, only the pages in which a number lies take memory: the figures of a run are
-// some forty histograms from nanoseconds to a day, whose buckets nearly all stay empty. Whole, they take 10 MiB, which the collector keeps
-// and lets the heap grow by.
+// has 1,024 of them. That is HdrHistogram's layout, but only pages with a number use memory: the figures of a run are some forty
+// histograms from nanoseconds to a day, nearly all of whose buckets stay empty. Complete, they would need 10 MiB, which the garbage
+// collector would keep and let the heap grow by.
 type buckets []*page
 
 // page has some buckets: 2 KiB, which a run allocates in less than a microsecond.
@@ -60,7 +60,8 @@ func (b buckets) all(yield func(bucket int, n int64) bool) {
 	}
 }
 
-// at returns the bucket of the number at a rank, 1 being the least number's; the greatest number's beyond the last rank.
+// at returns the bucket of the number at a rank, where the least number has rank 1; for higher ranks than the last, the bucket of the
+// greatest number.
 func (b buckets) at(rank int64) (bucket int) {
 	for i, n := range b.all {
 		bucket = i

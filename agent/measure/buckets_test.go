@@ -10,7 +10,7 @@ import (
 	hdr "github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// The same numbers lie in the same buckets as with HdrHistogram, at every size up to a day in ns.
+// Numbers are in the same buckets as with HdrHistogram, at every size up to a day in ns.
 func TestBucketsAreThoseOfHdrHistogram(t *testing.T) {
 	limit := scaleMillis.limit
 	ours, theirs := newBuckets(limit), hdr.New(1, limit, 3)
@@ -60,7 +60,7 @@ func (b buckets) iterate() func() (from, to, n int64) {
 	}
 }
 
-// Numbers that are alike share pages.
+// Similar numbers share pages.
 func TestBucketsTakeMemoryWhereNumbersLie(t *testing.T) {
 	b := newBuckets(scaleMillis.limit)
 	for i := range int64(100_000) {

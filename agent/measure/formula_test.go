@@ -16,9 +16,9 @@ import (
 
 const ms = time.Millisecond
 
-// served is the record that the hand-computed figures of this package are about. In ms on the run's clock:
-// intended 1000, dispatched and admitted 1001, start 1002, wire 1005, first byte 1050, role chunk 1095, content at 1100,
-// 1110, 1130 and 1160, end 1170. Five output tokens in four chunks.
+// served is the record on which the hand-computed figures of this package are based. In ms on the run's clock: intended 1000, dispatched
+// and admitted 1001, start 1002, wire 1005, first byte 1050, role chunk 1095, content at 1100, 1110, 1130 and 1160, end 1170. Five output
+// tokens in four chunks.
 func served() *Record {
 	return &Record{
 		Row: &mooncake.Row{
@@ -60,7 +60,7 @@ func TestFormulas(t *testing.T) {
 		{"TTFT from the wire", func(r *Record) (time.Duration, bool) { return r.TTFT(r.Exchange.Wire) }, 95 * ms},
 		// 1100 − 1000: the client's own lateness included.
 		{"TTFT from intended", func(r *Record) (time.Duration, bool) { return r.TTFT(r.Intended) }, 100 * ms},
-		// 1095 − 1002: vLLM takes the role-only chunk.
+		// 1095 − 1002: vLLM counts the role-only chunk.
 		{"TTFE", (*Record).TTFE, 93 * ms},
 		// 1110 − 1002: the first chunk was reasoning.
 		{"TTFO", (*Record).TTFO, 108 * ms},
@@ -72,7 +72,7 @@ func TestFormulas(t *testing.T) {
 		{"latency from intended", func(r *Record) (time.Duration, bool) { return r.Latency(r.Intended) }, 160 * ms},
 		// 158 − 98.
 		{"decode", (*Record).DecodeDuration, 60 * ms},
-		// 60 ÷ (5 − 1): tokens and not chunks divide.
+		// 60 ÷ (5 − 1): divided by tokens, not chunks.
 		{"ITL", (*Record).ITL, 15 * ms},
 		// (1160 − 1095) ÷ (5 − 1): from vLLM's first event.
 		{"TPOT", (*Record).TPOT, 16*ms + ms/4},
@@ -169,7 +169,7 @@ func TestLatencyWithoutContent(t *testing.T) {
 	}
 }
 
-// What a record says of itself, in one place for figures, spans, metrics and files.
+// What a record says, defined once for figures, spans, metrics and files.
 func TestFacts(t *testing.T) {
 	edit := func(f func(*Record)) *Record { r := served(); f(r); return r }
 	for _, test := range []struct {
@@ -188,7 +188,7 @@ func TestFacts(t *testing.T) {
 		{"a new turn", edit(func(r *Record) { r.Prompt, r.PromptTokens, r.Exchange.Usage.Prompt = AgreeUnknown, 0, 9000 }), false, 0, 1000, 512, false, true},
 		{"no prediction", edit(func(r *Record) { r.Predicted = send.Unknown }), false, 0, 0, 0, true, false},
 		{"no report", edit(func(r *Record) { r.Exchange.Usage.Cached = send.Unknown }), false, 0, 0, 0, true, false},
-		{"never sent: zeros are no counts", &Record{Outcome: Failed}, false, 0, 0, 0, false, false},
+		{"never sent: zeros are not counts", &Record{Outcome: Failed}, false, 0, 0, 0, false, false},
 	} {
 		diff, prompt := test.r.PromptError()
 		predicted, cached, pair := test.r.CachePair()

@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestProductionCache: what production had cached stands beside what this engine has, over the same requests only.
+// TestProductionCache: production's cached tokens are next to those of this engine, over the same requests only.
 func TestProductionCache(t *testing.T) {
 	a := NewAggregate(Options{})
 	add := func(observed mooncake.Opt[int64], cached int64, outcome Outcome) {

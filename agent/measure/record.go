@@ -52,7 +52,7 @@ const (
 	SkipAborted       = "aborted"            // the run reached its own error limit and ended early
 )
 
-// CancelBroken is the Record.Reason of a cancelled row that had been sent, or was about to be, when its run was broken off. Its result is
+// CancelBroken is the Record.Reason of a cancelled row that had been sent, or was about to be, when its run was cut short. Its result is
 // not known.
 const CancelBroken = "broken_off"
 

@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestReplies counts what stood in the places of replies, of rows that were sent.
+// TestReplies counts what replaced replies, in rows that were sent.
 func TestReplies(t *testing.T) {
 	a := NewAggregate(Options{})
 	for _, r := range []Record{
@@ -38,7 +38,7 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// TestCacheByRequest sets each request's cached tokens beside those predicted, by the block.
+// TestCacheByRequest compares each request's cached tokens with those predicted, by block.
 func TestCacheByRequest(t *testing.T) {
 	a := NewAggregate(Options{})
 	for _, cached := range []int64{64, 64, 63, 49, 79, 48, 0, 80, 500} {

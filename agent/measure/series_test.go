@@ -32,7 +32,7 @@ func TestPeakConcurrency(t *testing.T) {
 	}
 }
 
-// Sixteen bins of 1 ms; an instant at 100 ms needs bins of 8 ms. What was counted before stays counted.
+// Sixteen bins of 1 ms; an instant at 100 ms needs bins of 8 ms. Earlier counts are kept.
 func TestSeriesWidens(t *testing.T) {
 	s := series{width: time.Millisecond, limit: 16}
 	for at := range 16 {
@@ -52,7 +52,7 @@ func TestSeriesWidens(t *testing.T) {
 	}
 }
 
-// Instants before the run's zero come from a clock gone wrong: they are counted, and nothing panics.
+// Instants before the run's zero come from a clock that went wrong: they are counted, and nothing panics.
 func TestSeriesBeforeZero(t *testing.T) {
 	var first series
 	first.width, first.limit = time.Millisecond, 16
@@ -68,7 +68,7 @@ func TestSeriesBeforeZero(t *testing.T) {
 	}
 }
 
-// A peak that was seen at fine resolution stays seen, and the ends of long intervals survive.
+// A peak that was seen at fine resolution is kept, and so are the ends of long intervals.
 func TestPeakSurvivesWidening(t *testing.T) {
 	s := series{width: time.Millisecond, limit: 16}
 	for range 5 {

@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// TestShift: every instant of a record moves, and nothing else; so a new one is not forgotten.
+// TestShift: every instant of a record moves, and nothing else. So a new instant is not forgotten.
 func TestShift(t *testing.T) {
 	lengths := []string{"Offset", "Spread", "Excused"} // of time, and no instants
 	r := Record{Sent: true}

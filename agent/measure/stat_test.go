@@ -67,14 +67,14 @@ func TestOutOfRangeIsCountedAndKept(t *testing.T) {
 		h.record(v)
 	}
 	s := h.stat("ms")
-	// −5 and two days are clamped and among the four; NaN is counted and no value; 0 is in range.
+	// −5 and two days are clamped, and count among the four; NaN is counted, and is not a value; 0 is in range.
 	if s.Clamped != 3 || s.Count != 4 {
 		t.Errorf("clamped %d of %d, want 3 of 4", s.Clamped, s.Count)
 	}
 	if s.Min != -5 || s.Max != 2*day || s.Sum != 2*day+5 {
 		t.Errorf("min %v max %v sum %v are not exact", s.Min, s.Max, s.Sum)
 	}
-	near(t, "p1", s.P1, 0, 0)              // −5 stands at the bottom of the range
+	near(t, "p1", s.P1, 0, 0)              // −5 is at the bottom of the range
 	near(t, "p999", s.P999, day, day*.001) // two days at its top
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// during is a served request of 10 tokens, one every 100 ms, that is under way from an instant on for a second.
+// during is a served request of 10 tokens, one every 100 ms, that is in flight for a second from an instant on.
 func during(start time.Duration) *Record {
 	r := &Record{Sent: true, Intended: start, Dispatched: start, Admitted: start, Predicted: send.Unknown, Finest: send.Unknown}
 	x := &r.Exchange
@@ -22,8 +22,8 @@ func during(start time.Duration) *Record {
 	return r
 }
 
-// A load that rises to 4 requests at once, stays, and drains: the plateau is where it is 4, and a window of it has the throughput that 4
-// streams of 10 tokens a second have, which the whole run has not.
+// A load that rises to 4 requests at once, stays, and drains: the plateau is where it is 4. A window of it has the throughput of 4 streams
+// of 10 tokens a second; the whole run has less.
 func TestPlateau(t *testing.T) {
 	whole := NewAggregate(Options{})
 	var all []*Record
@@ -58,7 +58,7 @@ func TestPlateau(t *testing.T) {
 	}
 }
 
-// A window counts a long request that began in it, however late it ends: else only short ones would be left.
+// A window counts a long request that began in it, however late it ends. Otherwise only short ones would remain.
 func TestWindowKeepsLongRequests(t *testing.T) {
 	a := NewAggregate(Options{Window: &Window{0, 500 * ms}})
 	long := during(400 * ms)
@@ -75,7 +75,7 @@ func TestWindowKeepsLongRequests(t *testing.T) {
 	}
 }
 
-// What has no time has no plateau.
+// A run without duration has no plateau.
 func TestNoPlateau(t *testing.T) {
 	a := NewAggregate(Options{})
 	if p, ok := a.Plateau(); ok {

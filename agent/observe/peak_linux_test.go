@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// The peak is that of the process, not of the one that started it.
+// The peak is that of this process, not of the process that started it.
 func TestPeakMemory(t *testing.T) {
 	const child = "MOONLOOP_TEST_PEAK"
 	if os.Getenv(child) != "" {

@@ -38,7 +38,7 @@ func (p *preflight) calibrate(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return missing
 		case way == ByUsage:
-			err = fmt.Errorf("%w; no other words serve: %w", err, missing)
+			err = fmt.Errorf("%w; no other words can be used: %w", err, missing)
 		}
 	}
 	if err == nil && p.opt.Words != prompt.CommonLexicon() {

@@ -29,8 +29,8 @@ var noWay = map[send.Class][]string{
 	send.ClassTLS:            nil, // the message has the advice
 	send.ClassDNS:            {"is the name in the URL right?"},
 	send.ClassConnect:        {"does the engine run there, and is the URL right?", waitStarting},
-	send.ClassConnectTimeout: {"can it be reached from here? --connect-timeout gives it longer"},
-	send.ClassTotalTimeout:   {"it takes connections and does not answer: is it an engine, and does it still work?", waitStarting},
+	send.ClassConnectTimeout: {"can it be reached from here? --connect-timeout allows more time"},
+	send.ClassTotalTimeout:   {"it accepts connections but does not answer: is it an engine, and does it still work?", waitStarting},
 	send.ClassTransport:      {"does it speak TLS, which a URL with https:// is for?"},
 }
 
@@ -102,7 +102,7 @@ func wantsKey(f send.Error) bool {
 // keyCure returns advice for an engine that requires a key.
 func (p *preflight) keyCure() string {
 	if p.Key && p.Prompt.Endpoint == prompt.Messages && cmp.Or(p.Prompt.Profile, prompt.Auto) == prompt.Auto {
-		return "is the API key right? it was sent as x-api-key; an engine that wants a bearer key gets one with its --profile, such as vllm"
+		return "is the API key right? it was sent as x-api-key; for an engine that wants a bearer key, name its --profile, such as vllm"
 	}
 	if p.Key {
 		return "is the API key right? --api-key-env or --api-key-file gives it"

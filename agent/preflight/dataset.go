@@ -43,7 +43,7 @@ func (p *preflight) useDataset(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, errUncounted) && p.Tokenizer != nil:
-			return errors.New("dataset: by the tokenizer file the words of prompts are not one token each, as they are on the engine: it is another model's; give that of the model")
+			return errors.New("dataset: in the tokenizer file, the words of prompts are not one token each, but on the engine they are: the file is another model's; give that of the engine's model")
 		case errors.Is(err, errUncounted):
 			return fmt.Errorf("dataset: %w; give the model's tokenizer.json: --tokenizer FILE", err)
 		case err != nil:
@@ -95,7 +95,7 @@ func (p *preflight) checkDataset(ctx context.Context, d *report.Dataset) error {
 	}
 	d.Checked, d.Counted = n, counted-int64(over.Prompt)
 	if d.Counted != d.Checked {
-		p.Warn("dataset: the engine counts %d tokens for a text that was to have %d; prompts are off by as much", d.Counted, d.Checked)
+		p.Warn("dataset: the engine counts %d tokens for a text that should have %d; prompts are off by as much", d.Counted, d.Checked)
 	}
 	p.Note("dataset: prompts are made of %d tokens of %s; %.1f %% of a block are invented words", d.Tokens, d.File, 100*d.Invented)
 	return nil

@@ -173,7 +173,7 @@ func (p *preflight) mayCarry() bool {
 	case !p.Replies || p.Carry == carry.Never || p.opt.Endpoint == prompt.Embeddings:
 		return false
 	case p.opt.Endpoint.OfMessages() && p.opt.Form != prompt.Tokens && p.Prompt.Overhead > 0:
-		p.Note("replies: --overhead leaves the calibration out that tells what a turn costs, so no live reply is carried")
+		p.Note("replies: --overhead skips the calibration that measures what a turn costs, so no live reply is carried")
 		return false
 	}
 	return true

@@ -37,7 +37,7 @@ func (p *preflight) checkVocabulary(ctx context.Context) error {
 		return p.build()
 	}
 	least := ranges[len(ranges)-1]
-	return fmt.Errorf("engine %s: it takes no token ids that prompts could be made of, not even %d to %d: its vocabulary has fewer; --prompt=words sends words to the same endpoint, --endpoint=chat sends messages",
+	return fmt.Errorf("engine %s: it accepts no token ids from which prompts could be made, not even %d to %d: its vocabulary is smaller; --prompt=words sends words to the same endpoint, --endpoint=chat sends messages",
 		p.engine(), least.First, least.Last())
 }
 

@@ -122,7 +122,7 @@ func lexicon(units []string, anchor string, least int) (*prompt.Lexicon, error) 
 		}
 	}
 	if len(best) < least {
-		return nil, fmt.Errorf("%w: %d are, %d at least are needed", errNoWords, len(best), least)
+		return nil, fmt.Errorf("%w: %d are, at least %d are needed", errNoWords, len(best), least)
 	}
 	space := best[0][:strings.LastIndex(best[0], " ")+1]
 	var list []string

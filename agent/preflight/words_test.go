@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/agent/prompt"
 )
 
-// vocabulary is a tokenizer: a text is its words, each with the space before it; a word that is no token is its bytes.
+// vocabulary is a tokenizer: a text is its words, each with the space before it; a word that is not a token is its bytes.
 type vocabulary func(unit string) bool
 
 func (v vocabulary) tokens(text string) (ids []uint32) {
@@ -54,8 +54,8 @@ func ofLetters(n int) vocabulary {
 	return func(unit string) bool { return strings.HasPrefix(unit, " ") && len(unit) <= 1+n || unit == "go" }
 }
 
-// TestFindWords: whatever an engine's vocabulary, the words that are found are one token each behind any other, there are as many as
-// it has within reason, and the look is bounded; where there are too few it says so.
+// TestFindWords: for any vocabulary, the words found are one token each after any other word, there are as many as the vocabulary has,
+// within reason, and the search is bounded. If there are too few, it says so.
 func TestFindWords(t *testing.T) {
 	merging := vocabulary(func(string) bool { return true })
 	for _, tt := range []struct {
@@ -127,7 +127,8 @@ func (v vocabulary) bytes(text string) (ids []uint32) {
 	return ids
 }
 
-// TestFindOwnWords: an engine that says what its tokens are is asked for words of its own, and for no token that it has not named.
+// TestFindOwnWords: an engine that says what its tokens are is asked for words of its own vocabulary, and for no token that it has not
+// named.
 func TestFindOwnWords(t *testing.T) {
 	const first = 300
 	var own []string
@@ -179,7 +180,7 @@ func TestFindOwnWords(t *testing.T) {
 	}
 }
 
-// TestWordsOfSeveralModels: words are found that serve the tokenizers of all models of a trace.
+// TestWordsOfSeveralModels: the words found suit the tokenizers of all models of a trace.
 func TestWordsOfSeveralModels(t *testing.T) {
 	tokenizers := map[string]vocabulary{"a": ofLetters(3), "b": ofLetters(2)}
 	for _, way := range []string{ByTokenize, ByUsage} {

@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestBlocks: what a row says in the form of a chat is said in that of the Messages API.
+// TestBlocks: a row in the form of a chat is converted to the form of the Messages API.
 func TestBlocks(t *testing.T) {
 	b := newBuilder(t, Options{Endpoint: Messages, Model: "m"})
 	for name, test := range map[string]struct{ messages, system, want string }{

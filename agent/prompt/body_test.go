@@ -43,8 +43,8 @@ func TestReadSizes(t *testing.T) {
 	}
 }
 
-// readBy reads with buffers of the given sizes and checks that a read never writes past what it reports, but for
-// the room that it was given, and that Len counts down.
+// readBy reads with buffers of the given sizes, and checks that a read writes no further than it reports, except within its buffer, and
+// that Len counts down.
 func readBy(tb testing.TB, r io.Reader, size func() int) (out []byte) {
 	tb.Helper()
 	length := r.(interface{ Len() int })
@@ -204,7 +204,7 @@ func benchRow() *mooncake.Row {
 	return row
 }
 
-// TestManyRanges: the time that a body takes goes by its parts and ranges, not by their product.
+// TestManyRanges: the time for a body depends on the sum of its parts and ranges, not on their product.
 func TestManyRanges(t *testing.T) {
 	const n = 10000
 	b, err := NewBuilder(Options{Form: Words, Endpoint: Chat, BlockSize: 512, FineBlockSize: 16})

@@ -160,7 +160,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	case past.full():
 		return p, ErrHistoryFull
 	case history != nil && b.opt.Endpoint == Embeddings:
-		return p, fmt.Errorf("%w: a delta session carries replies, and an embedding is none", ErrRow)
+		return p, fmt.Errorf("%w: a delta session carries replies, and an embedding has none", ErrRow)
 	case replaced && history != nil:
 		return p, fmt.Errorf("%w: extra replaces %q, which a delta session builds from its turns", ErrRow, b.promptField)
 	case b.scheme.ids && len(past.parts) > 0:
@@ -175,7 +175,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 		}
 	}
 	body := objects.Get().(*object)                                       // the pool has nothing else
-	if model := b.Model(row); model != "" && b.opt.Endpoint != Generate { // it serves one model, which has no name
+	if model := b.Model(row); model != "" && b.opt.Endpoint != Generate { // such an engine serves one model, which has no name
 		body.set("model", quote(nil, model))
 	}
 	switch {
@@ -284,7 +284,7 @@ func (b *Builder) finish(p *Prompt, body object) {
 	switch b.opt.Endpoint {
 	case Embeddings:
 		stream = false
-	case Generate: // another path selects this, not the body
+	case Generate: // here the path selects streaming, not the body
 		if stream = b.opt.Stream; stream {
 			path += "_stream"
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// wants compares a body, but for its prompt, with a JSON object, and its bytes' order of names with names.
+// wants compares a body, except its prompt, with a JSON object, and also the order of its names.
 func wantBody(t *testing.T, why string, p Prompt, want string) {
 	t.Helper()
 	got := decoded(t, p.Request)
@@ -65,7 +65,7 @@ func TestBodies(t *testing.T) {
 		{"embeddings, with extras", Options{Endpoint: Embeddings, ExtraInputs: json.RawMessage(`{"dimensions":8,"stream":true}`)}, textRow("hi"), `{"input":"hi","dimensions":8,"stream":true}`, false, 0},
 		{"generate: the cap is a parameter, and no model is named", Options{Endpoint: Generate, Model: "m", Stream: true}, output(textRow("hi \"you\""), 7), `{"inputs":"hi \"you\"","parameters":{"details":true,"max_new_tokens":7}}`, true, 7},
 		{"generate, with parameters", Options{Endpoint: Generate, ExtraInputs: json.RawMessage(`{"parameters":{"max_new_tokens":3,"details":false,"seed":1}}`)}, output(textRow("hi"), 7), `{"inputs":"hi","parameters":{"max_new_tokens":3,"details":false,"seed":1}}`, false, 3},
-		{"generate, with parameters that are none", Options{Endpoint: Generate, ExtraInputs: json.RawMessage(`{"parameters":7}`)}, output(textRow("hi"), 7), `{"inputs":"hi","parameters":7}`, false, 0},
+		{"generate, with invalid parameters", Options{Endpoint: Generate, ExtraInputs: json.RawMessage(`{"parameters":7}`)}, output(textRow("hi"), 7), `{"inputs":"hi","parameters":7}`, false, 0},
 		{"another field for the cap", Options{MaxTokensField: "n_predict"}, hashed, `{"stream":false,"n_predict":7` + hold + `}`, false, 7},
 		{"cache salt", Options{CacheSalt: "run-1"}, hashed, `{"stream":false,"max_completion_tokens":7` + hold + `,"cache_salt":"run-1"}`, false, 7},
 
@@ -123,7 +123,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// What a row brings as JSON is sent as it was written.
+// JSON of the row is sent as it was written.
 func TestVerbatim(t *testing.T) {
 	const messages = `[ {"role":"user", "content":"<a> \u00e9",  "n":1.0e2} ]`
 	const tools = `[{ "type" : "function" }]`

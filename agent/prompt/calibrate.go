@@ -24,7 +24,7 @@ const (
 var ErrNotStable = errors.New("the prompt's units are not one token each on this server")
 
 // ErrTurn says that the overhead of a later turn of a chat cannot be determined.
-var ErrTurn = errors.New("a later turn of a chat does not cost the server what it has")
+var ErrTurn = errors.New("a later turn of a chat does not have the expected number of tokens on this server")
 
 // Calibration returns the requests whose counted prompt tokens show the overhead of the server's chat template: one of 16 words; one of
 // these and 512 more, which include every word; and, with turns, on the chat endpoint, a conversation of three messages of 16 words. They
@@ -109,7 +109,7 @@ func Solve(p16, p528 int64) (overhead int, err error) {
 			ErrNotStable, calibrationSlope, p528-p16)
 	}
 	if p16 < calibrationShort {
-		return 0, fmt.Errorf("%w: %d of them cost %d tokens; the server may count cached tokens apart or cut prompts",
+		return 0, fmt.Errorf("%w: %d of them cost %d tokens; the server may count cached tokens separately, or cut prompts",
 			ErrNotStable, calibrationShort, p16)
 	}
 	return int(p16 - calibrationShort), nil

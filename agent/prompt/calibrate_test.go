@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// server counts a body's prompt tokens as an engine with a chat template would: a word a token, and the template's.
+// server counts a body's prompt tokens as an engine with a chat template would: one for each word, and those of the template.
 func server(t *testing.T, r send.Request, bos, perMessage, generation int64) int64 {
 	t.Helper()
 	m := decoded(t, r)
@@ -51,7 +51,7 @@ func TestCalibration(t *testing.T) {
 		t.Fatalf("turn overhead %d, %v; want two messages and one anchor", turn, err)
 	}
 
-	// With what was found, the server counts what the rows say.
+	// With the result, the server counts what the rows say.
 	o := b.opt
 	o.Overhead, o.TurnOverhead = overhead, turn
 	b = newBuilder(t, o)

@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// fineText is what the description of ranges says of a prompt of n words.
+// fineText is the text of a prompt of n words according to the description of ranges.
 func fineText(s alphabet, seed uint64, block, n int, ranges ...mooncake.HashRange) string {
 	var out strings.Builder
 	for _, r := range ranges {
@@ -28,8 +28,8 @@ func fineText(s alphabet, seed uint64, block, n int, ranges ...mooncake.HashRang
 	return out.String()
 }
 
-// TestRanges: a row with ranges is made of its fine blocks, whose ids say nothing of the ids of the trace's blocks; where the
-// sidecar gives no size for them, and for rows without, prompts are what they were.
+// TestRanges: a row with ranges consists of its fine blocks, whose ids are independent of the ids of the trace's blocks. If the sidecar
+// gives no size for them, and for rows without them, prompts are as before.
 func TestRanges(t *testing.T) {
 	ranges := []mooncake.HashRange{{First: 0, Count: 2}, {First: 7, Count: 1}, {First: 30, Count: 4}}
 	row := lengthRow(110, 1, 1)
@@ -49,7 +49,7 @@ func TestRanges(t *testing.T) {
 			t.Errorf("%s:\n%q, want\n%q", tt.name, got, tt.want)
 		}
 	}
-	// The ids are exact in number, too, and the last one has no comma.
+	// The number of ids is exact, too, and the last one has no comma.
 	b := newBuilder(t, Options{Seed: 9, FineBlockSize: 16, Endpoint: Completions, Form: Tokens})
 	got := string(read(t, build(t, b, 0, row, nil).Request))
 	if want := `"prompt":[` + strings.TrimSuffix(fineText(tokens, 9, 16, 110, ranges...), ",") + `]`; !strings.Contains(got, want) {
@@ -66,7 +66,7 @@ func TestRanges(t *testing.T) {
 	}
 }
 
-// TestRangesRead: whatever the sizes of the reads, the bytes are the same, and reading allocates nothing for a block.
+// TestRangesRead: the bytes do not depend on the sizes of the reads, and reading allocates nothing for a block.
 func TestRangesRead(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	row := lengthRow(3000, 1)
@@ -139,8 +139,8 @@ func (m model) tokens(t *testing.T, r send.Request) (out []string) {
 	return out
 }
 
-// production makes a trace of conversations: each row goes on after the row before of its conversation and the reply to that,
-// or after a part of another row's prompt.
+// production makes a trace of conversations: each row continues the previous row of its conversation and the reply to it, or a part of
+// another row's prompt.
 type production struct {
 	rng  *rand.Rand
 	next int
@@ -173,7 +173,7 @@ func (p *production) ranges(prompt []int, block int) (out []mooncake.HashRange) 
 	return out
 }
 
-// said is a row with what production sent and got.
+// said is a row with what production sent and received.
 type said struct {
 	row           *mooncake.Row
 	prompt, reply []int
@@ -217,9 +217,9 @@ func common[T comparable](a, b []T) (n int) {
 	return n
 }
 
-// TestConversations replays conversations on an engine that counts as real ones do: every prompt has exactly its row's tokens,
-// whatever is carried and invented; each goes on exactly after the earlier prompt and its live reply, or the invented one; and two
-// prompts share what their rows share, and no word more than the last partial block of an earlier prompt.
+// TestConversations replays conversations on an engine that counts as real ones do. Every prompt has exactly its row's tokens, whatever is
+// carried or invented. Each prompt continues exactly after the earlier prompt and its live reply, or the invented one. Two prompts share
+// what their rows share, and at most the last partial block of an earlier prompt in addition.
 func TestConversations(t *testing.T) {
 	for _, m := range []model{
 		{endpoint: Completions, head: -1}, // token ids
@@ -276,7 +276,7 @@ func conversations(t *testing.T, m model, seed uint64) {
 				t.Fatalf("seed %d, row %d: goes on after %d of the %d tokens of row %d and its reply (carried %v)", seed, i, n, len(before), s.last, live[s.last].Carried)
 			}
 		}
-		over := 2 + 2 // what starts every prompt, and words that are the same by chance, 1 in 512
+		over := 2 + 2 // what every prompt starts with, and words that are equal by chance, 1 in 512
 		if m.endpoint == Chat {
 			over += 2*(m.head+m.tail) + m.head
 		}
@@ -286,7 +286,7 @@ func conversations(t *testing.T, m model, seed uint64) {
 				t.Fatalf("seed %d: rows %d and %d share %d tokens, the rows %d", seed, k, i, want, shared)
 			}
 			if want > shared+over {
-				// More can only be live: none is, as replies are words of their own.
+				// More can only come from live replies, and there is none, because replies are words of their own.
 				t.Fatalf("seed %d: rows %d and %d share %d tokens, the rows only %d", seed, k, i, want, shared)
 			}
 		}
@@ -338,8 +338,8 @@ func calibrated(t *testing.T, o Options, m model) (overhead, turn int) {
 	return overhead, turn
 }
 
-// TestNoRoom: a message that has no room for a word makes the whole row one message of invented words, exact and flagged, and
-// the rows after it alike.
+// TestNoRoom: a message without room for a word makes the whole row one message of invented words, exact and flagged, and also the rows
+// after it.
 func TestNoRoom(t *testing.T) {
 	m := model{endpoint: Chat, head: 3, tail: 2}
 	o := Options{FineBlockSize: 16}
@@ -372,7 +372,7 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// TestReturnTokenIDs: token ids are asked for where a later row needs them and the engine is one that gives them.
+// TestReturnTokenIDs: token ids are requested if a later row needs them and the engine can return them.
 func TestReturnTokenIDs(t *testing.T) {
 	row := lengthRow(20, 1, 1)
 	for _, tt := range []struct {

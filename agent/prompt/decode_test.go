@@ -13,9 +13,9 @@ import (
 	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
-// decode recognises a block of words that fillWords wrote with this seed and returns its id. The block is whole words,
-// at least the 8 that hold the id and as many more as there are; ok is true only when every byte is what fillWords would
-// have written. In a prompt the blocks follow the anchor, each 5 times the block size long, the last one maybe shorter.
+// decode recognises a block of words that fillWords wrote with this seed, and returns its id. The block is whole words: at least the 8
+// that contain the id, and as many more as there are. ok is true only if every byte is what fillWords would have written. In a prompt the
+// blocks follow the anchor, each 5 times the block size long; the last one may be shorter.
 func decode(block []byte, seed uint64) (id uint64, ok bool) {
 	if len(block) < words.header || len(block)%wordBytes != 0 {
 		return 0, false
@@ -31,7 +31,7 @@ func decode(block []byte, seed uint64) (id uint64, ok bool) {
 		}
 		x = x<<wordBits | digit
 	}
-	// The header is compared too: its 8th word holds one bit, and what else it said was shifted out unseen.
+	// The header is compared, too: its 8th word has one bit, and its other content was shifted out unseen.
 	var want [64 * wordBytes]byte
 	for off := 0; off < len(block); off += len(want) {
 		n := min(len(want), len(block)-off)
@@ -60,7 +60,7 @@ func unmix(x uint64) uint64 {
 	return x ^ x>>30 ^ x>>60
 }
 
-// wordIndex returns the place of a word in the list.
+// wordIndex returns the position of a word in the list.
 func wordIndex(text string) (index uint64, ok bool) {
 	i, ok := slices.BinarySearch(usual.words, text)
 	return uint64(i), ok
@@ -122,7 +122,7 @@ func TestDecodeRejects(t *testing.T) {
 		}
 	}
 	if id, ok := decode(block, 43); !ok {
-		// The header alone says nothing of the seed: another one gives another id, and the same rest.
+		// The header alone does not depend on the seed: another one gives another id, and the same rest.
 		t.Errorf("with another seed: rejected")
 	} else if id == 7 {
 		t.Errorf("with another seed: the same id")

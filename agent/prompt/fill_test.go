@@ -46,7 +46,7 @@ func TestWordList(t *testing.T) {
 	}
 }
 
-// The values were computed outside this project and belong to the scheme: whoever decodes a prompt relies on them.
+// The values were computed outside this project, and are part of the scheme: whoever decodes a prompt relies on them.
 func TestFillGolden(t *testing.T) {
 	for _, tt := range []struct {
 		seed, id uint64
@@ -89,7 +89,7 @@ func TestFillTokensGolden(t *testing.T) {
 	}
 }
 
-// reference writes a block as the scheme's description does, one unit after the other.
+// reference writes a block according to the scheme's description, one unit after the other.
 func reference(a alphabet, seed, id uint64, n int) []byte {
 	header, perDraw, width := 8, 7, uint(9)
 	unit := func(digit uint64) string { return " " + strings.Fields(wordList)[digit] }
@@ -165,7 +165,7 @@ func TestSeedSpreads(t *testing.T) {
 	seen := map[uint64]bool{}
 	for user := range uint64(1000) {
 		s := Seed(user)
-		// Xored with dense small ids, two seeds must not meet: their upper halves differ.
+		// XORed with dense small ids, two seeds must not collide: their upper halves differ.
 		if seen[s>>32] {
 			t.Errorf("seed %d shares its upper half with a smaller one", user)
 		}

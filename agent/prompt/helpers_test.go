@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// text returns what the scheme's description says of the blocks ids, each of block words, cut after n words.
+// text returns the text of blocks by the scheme's description, each of block words, cut after n words.
 func text(seed uint64, block, n int, ids ...uint64) string {
 	var s strings.Builder
 	for _, id := range ids {
@@ -43,7 +43,7 @@ func build(tb testing.TB, b *Builder, index int64, row *mooncake.Row, h *History
 	return p
 }
 
-// read returns a request's body, of exactly the length that it states.
+// read returns a request's body, of exactly the stated length.
 func read(tb testing.TB, r send.Request) []byte {
 	tb.Helper()
 	body := r.Body.Open()

@@ -138,7 +138,7 @@ func TestDeltaTools(t *testing.T) {
 	}
 }
 
-// Rows that are complete in themselves neither read nor feed a history.
+// Rows that are complete neither read nor extend a history.
 func TestWholeRowsPassOverHistory(t *testing.T) {
 	b := newBuilder(t, Options{})
 	var h History

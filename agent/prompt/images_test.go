@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// pictured returns the files that a body shows, and its text, of any API.
+// pictured returns the files in a body of any API, and its text.
 func pictured(t *testing.T, p Prompt) (files []string, text string) {
 	t.Helper()
 	var body struct {
@@ -64,8 +64,8 @@ func shown(images ...mooncake.Image) *mooncake.Row {
 	return row
 }
 
-// TestImages: a row's pictures stand behind its text, in the form of each API; one id of one size is one picture, in every row and every
-// process of a seed.
+// TestImages: a row's images come after its text, in the form of each API. One id of one size is one image, in every row and every process
+// with the same seed.
 func TestImages(t *testing.T) {
 	one, two, large := mooncake.Image{ID: 7, Width: 40, Height: 30}, mooncake.Image{ID: 8, Width: 40, Height: 30}, mooncake.Image{ID: 7}
 	for _, endpoint := range []Endpoint{Chat, Responses, Messages} {
@@ -101,7 +101,7 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestImagesOfEachRow: pictures that the replay adds are no two alike; those that are said to cost tokens take the place of words.
+// TestImagesOfEachRow: no two images that the replay adds are equal; images whose tokens are known replace words.
 func TestImagesOfEachRow(t *testing.T) {
 	b := newBuilder(t, Options{Model: "m", Images: Images{Each: 2, Size: ImageSize{16, 16}, Tokens: 30}})
 	seen := map[string]bool{}
@@ -121,7 +121,7 @@ func TestImagesOfEachRow(t *testing.T) {
 	if p := build(t, newBuilder(t, Options{Model: "m", Images: Images{Each: 1}}), 0, lengthRow(100, 7, 1), nil); p.Tokens != 0 {
 		t.Errorf("%d tokens, of which nobody knows a picture's", p.Tokens)
 	}
-	// A text has them, too; messages bring their own.
+	// A row of text can have images, too; messages contain their own.
 	text := textRow("hi \"you\"")
 	files, said := pictured(t, build(t, b, 0, text, nil))
 	if len(files) != 2 || said != `hi "you"` {
@@ -132,7 +132,7 @@ func TestImagesOfEachRow(t *testing.T) {
 	}
 }
 
-// TestImagesRefused: where there are no messages there is no place for pictures; sizes are bounded.
+// TestImagesRefused: a request without messages cannot have images; sizes are bounded.
 func TestImagesRefused(t *testing.T) {
 	for _, o := range []Options{
 		{Endpoint: Completions, Images: Images{Each: 1}},
@@ -158,7 +158,7 @@ func TestImagesRefused(t *testing.T) {
 	}
 }
 
-// TestLargestImage: what is kept of pictures is bounded, and the largest one is small in a body.
+// TestLargestImage: the memory for images is bounded, and the largest one is small in a body.
 func TestLargestImage(t *testing.T) {
 	b := newBuilder(t, Options{Model: "m"})
 	p := build(t, b, 0, shown(mooncake.Image{ID: 1, Width: 4096, Height: 4096}), nil)

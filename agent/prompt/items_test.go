@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestItems: messages of a chat become what /v1/responses takes, and what it takes stays as it is.
+// TestItems: messages of a chat are converted to the items of /v1/responses, and such items stay unchanged.
 func TestItems(t *testing.T) {
 	for _, c := range []struct{ messages, want string }{
 		{`[{"role": "system", "content": "be brief"}, {"role":"user","content":"hi"}]`, `{"role": "system", "content": "be brief"},{"role":"user","content":"hi"}`},

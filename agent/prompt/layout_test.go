@@ -125,15 +125,15 @@ func TestSharedPrefix(t *testing.T) {
 		unit := b.scheme.unit
 		from := strings.Index(one, string(reference(b.scheme.alphabet, 1, 9, 32)))
 		shared := (same - from) / unit
-		// The third blocks differ from their first units on, as these spell their ids.
+		// The third blocks differ from their first units on, because these encode their ids.
 		if from < 0 || shared < 64 || shared >= 64+8 {
 			t.Errorf("ids %v: the prompts share %d units, want the 64 of two blocks and none of the third whole", b.scheme.ids, shared)
 		}
 	}
 }
 
-// The same options, index and row give the same bytes in whatever order and by whichever builder; the seed and,
-// where no id stands for the tokens, the index change them.
+// The same options, index and row give the same bytes, in any order and with any builder. The seed changes them, and so does the index if
+// no id determines the tokens.
 func TestPurity(t *testing.T) {
 	o := Options{Model: "m", Stream: true, Seed: 12, BlockSize: 64, Overhead: 7}
 	rows := []*mooncake.Row{lengthRow(500, 10, 1, 2, 3, 4, 5, 6, 7, 8), lengthRow(400, 3), lengthRow(300, 0, 1, 2), textRow("hello")}
@@ -174,9 +174,9 @@ func TestRowErrors(t *testing.T) {
 		{"negative length", chat, lengthRow(-1, 1)},
 		{"longer than any prompt", chat, lengthRow(MaxPromptTokens+1, 1)},
 		{"messages on completions", completions, messagesRow(`[{"role":"user","content":"` + secret + `"}]`)},
-		{"messages are no array", chat, messagesRow(`{"role":"` + secret + `"}`)},
+		{"messages are not an array", chat, messagesRow(`{"role":"` + secret + `"}`)},
 		{"no message", chat, messagesRow(`[ ]`)},
-		{"extra is no object", chat, &mooncake.Row{TextInput: mooncake.Some("x"), Extra: []byte(`["` + secret + `"]`)}},
+		{"extra is not an object", chat, &mooncake.Row{TextInput: mooncake.Some("x"), Extra: []byte(`["` + secret + `"]`)}},
 		{"extra is torn", chat, &mooncake.Row{TextInput: mooncake.Some("x"), Extra: []byte(`{"` + secret + `":"` + secret + `"`)}},
 		{"payload is torn", chat, &mooncake.Row{Payload: []byte(`{"messages":"` + secret)}},
 		{"payload is empty", chat, &mooncake.Row{Payload: []byte(`{}`)}},

@@ -57,7 +57,7 @@ func NewLexicon(anchor, space string, list []string) (*Lexicon, error) {
 		case strings.ContainsFunc(word, func(c rune) bool { return !isPlain(c) }) || word == "":
 			return nil, fmt.Errorf("%w: word %d: want letters and digits of ASCII", ErrLexicon, i)
 		case i > 0 && word == l.words[i-1]:
-			return nil, fmt.Errorf("%w: word %d is there twice", ErrLexicon, i)
+			return nil, fmt.Errorf("%w: word %d occurs twice", ErrLexicon, i)
 		}
 	}
 	if strings.ContainsFunc(anchor, func(c rune) bool { return !isPlain(c) }) || anchor == "" || space != "" && space != " " {

@@ -31,8 +31,8 @@ func lexicon(t *testing.T, anchor, space string, list []string) *Lexicon {
 	return l
 }
 
-// TestLexiconBlocks: blocks of other words, and of other token ids, keep all that blocks promise: an id is in the first units and
-// nowhere else, a block is entered at any byte, and a shorter one is the beginning of a longer one.
+// TestLexiconBlocks: blocks of other words, and of other token ids, have all promised properties: an id is in the first units and nowhere
+// else, a block can be entered at any byte, and a shorter one is the beginning of a longer one.
 func TestLexiconBlocks(t *testing.T) {
 	alphabets := map[string]alphabet{
 		"512 of 3":     lexicon(t, "go", " ", numbered(512, 3)).alphabet,
@@ -102,7 +102,7 @@ func littleBytes(unit uint64, n int) (b []byte) {
 	return b
 }
 
-// TestLexicon: what a lexicon takes, and what it says of itself.
+// TestLexicon: what a lexicon accepts, and how it describes itself.
 func TestLexicon(t *testing.T) {
 	for _, tt := range []struct {
 		why           string
@@ -151,7 +151,7 @@ func TestLexicon(t *testing.T) {
 	}
 }
 
-// TestCalibrationProvesEveryWord: one word that is two tokens shows in the slope, whichever it is, and however small the lexicon.
+// TestCalibrationProvesEveryWord: a single word that is two tokens changes the slope, whichever it is, and however small the lexicon.
 func TestCalibrationProvesEveryWord(t *testing.T) {
 	for _, l := range []*Lexicon{CommonLexicon(), lexicon(t, "a", " ", numbered(16, 2))} {
 		b := newBuilder(t, Options{Words: l, Seed: 77, BlockSize: 32})

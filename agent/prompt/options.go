@@ -146,8 +146,8 @@ func (o Options) check() error {
 	check(o.TooShort != SendOneWord && o.TooShort != Skip, "policy for short rows %q: want %q or %q", o.TooShort, SendOneWord, Skip)
 	a := o.alphabet()
 	header := max(a.header/a.unit, words.header/wordBytes) // a trace that can be replayed in one form can also be replayed in the other
-	check(o.BlockSize < header, "block size %d: an id needs %d words to be told from others", o.BlockSize, header)
-	check(o.FineBlockSize != 0 && o.FineBlockSize < header, "fine block size %d: an id needs %d words to be told from others", o.FineBlockSize, header)
+	check(o.BlockSize < header, "block size %d: an id needs %d words to be distinguished from others", o.BlockSize, header)
+	check(o.FineBlockSize != 0 && o.FineBlockSize < header, "fine block size %d: an id needs %d words to be distinguished from others", o.FineBlockSize, header)
 	for _, length := range []struct {
 		name string
 		v    int
@@ -166,11 +166,11 @@ func (o Options) check() error {
 	d, known := o.dialect()
 	check(!known, "profile %q: want one of %q", o.Profile, Profiles())
 	check(o.Form == Tokens && (o.Endpoint.OfMessages() || o.Endpoint == Generate), "token ids go to the endpoints completions and embeddings only: choose one of them, or words")
-	check(o.Form == Tokens && (o.Endpoint == Completions || o.Endpoint == Embeddings) && known && !d.tokenIDs, "profile %q takes no token ids for a prompt: choose words", o.Profile)
+	check(o.Form == Tokens && (o.Endpoint == Completions || o.Endpoint == Embeddings) && known && !d.tokenIDs, "profile %q accepts no token ids as a prompt: choose words", o.Profile)
 	check(known && o.CacheSalt != "" && !d.cacheSalt, "profile %q has no cache_salt on %s: change the seed for a cold cache", o.Profile, o.Endpoint)
 	check(len(o.CacheSalt) > 128 || strings.ContainsAny(o.CacheSalt, "@/\\\x00"),
 		"cache salt: engines take at most 128 bytes without @, /, \\ and NUL")
-	check(known && len(o.Priorities) > 0 && !d.priority, "profile %q takes no priority on %s: choose another endpoint or profile, or leave the priorities out", o.Profile, o.Endpoint)
+	check(known && len(o.Priorities) > 0 && !d.priority, "profile %q accepts no priority on %s: choose another endpoint or profile, or leave the priorities out", o.Profile, o.Endpoint)
 	extra, err := parseObject(o.ExtraInputs)
 	check(len(o.Priorities) > 0 && extra.has(priorityField), "extra inputs: their priority would be that of every class: leave one of the two out")
 	check(err != nil, "extra inputs: %w", err)

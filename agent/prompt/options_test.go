@@ -25,7 +25,7 @@ func TestOptionErrors(t *testing.T) {
 		{"blocks too small to hold an id", Options{BlockSize: 7}, []string{"block size 7"}},
 		{"negative block size", Options{BlockSize: -1}, []string{"block size -1"}},
 		{"negative lengths", Options{Overhead: -1, TurnOverhead: -2, DefaultOutput: -3, OutputCap: -4}, []string{"overhead -1", "turn overhead -2", "default output -3", "output cap -4"}},
-		{"extra inputs are no object", Options{ExtraInputs: json.RawMessage(`[1]`)}, []string{"extra inputs"}},
+		{"extra inputs are not an object", Options{ExtraInputs: json.RawMessage(`[1]`)}, []string{"extra inputs"}},
 		{"extra inputs are torn", Options{ExtraInputs: json.RawMessage(`{"a":`)}, []string{"extra inputs"}},
 		{"a salt that vLLM refuses", Options{CacheSalt: "a/b"}, []string{"cache salt"}},
 		{"a salt that is too long", Options{CacheSalt: strings.Repeat("a", 129)}, []string{"cache salt"}},

@@ -64,7 +64,7 @@ func NewPassages(order []uint32, segments []string, tokens []int) (*Passages, er
 	}
 	t.starts = len(used)
 	if n := t.Tokens(); n < LeastText {
-		return nil, fmt.Errorf("%w: %d tokens of it can be used: want %d at least", ErrPassages, n, LeastText)
+		return nil, fmt.Errorf("%w: %d tokens of it can be used: want at least %d", ErrPassages, n, LeastText)
 	}
 	end := t.tokens[t.starts-1] + MaxTextBlock
 	for i := 0; t.tokens[len(t.tokens)-1] < end; i++ {

@@ -47,8 +47,8 @@ func passagesOf(t *testing.T, words int) *Passages {
 	return p
 }
 
-// TestPassages: every prompt has its tokens to the last, whatever its length; blocks of one id are one text and those of two ids
-// are not; and a block that is cut is the beginning of the whole one, but for less than a segment.
+// TestPassages: every prompt has exactly its tokens, whatever its length. Blocks of one id have one text, and those of two ids do not. A
+// block that is cut is the beginning of the whole one, up to less than a segment.
 func TestPassages(t *testing.T) {
 	text := passagesOf(t, 3000)
 	const overhead, fine = 5, 16
@@ -114,7 +114,7 @@ func TestPassages(t *testing.T) {
 	}
 }
 
-// TestPassagesAreRead: a body has its size, and the same bytes whatever the sizes of the reads, in each attempt.
+// TestPassagesAreRead: a body has its size, and the same bytes in each attempt, whatever the sizes of the reads.
 func TestPassagesAreRead(t *testing.T) {
 	b, err := NewBuilder(Options{Text: passagesOf(t, 2000), BlockSize: 32, Overhead: 3})
 	if err != nil {
@@ -139,7 +139,7 @@ func TestPassagesAreRead(t *testing.T) {
 	}
 }
 
-// TestSeedsOfPassages: another seed takes other passages, so that a cache is cold.
+// TestSeedsOfPassages: another seed selects other passages, so that a cache is cold.
 func TestSeedsOfPassages(t *testing.T) {
 	text := passagesOf(t, 2000)
 	seen := make(map[string]bool)
@@ -159,7 +159,7 @@ func TestSeedsOfPassages(t *testing.T) {
 	}
 }
 
-// TestTooLittleText: what prompts cannot be made of is refused.
+// TestTooLittleText: text that is not sufficient for prompts is refused.
 func TestTooLittleText(t *testing.T) {
 	for name, tokens := range map[string]int{"none": 0, "long segments": MaxSegmentTokens + 1, "short": 1} {
 		order := make([]uint32, LeastText-1)

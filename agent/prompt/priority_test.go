@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestPriority: of the priorities that a request could have, the nearest to its body is stated.
+// TestPriority: of the priorities that a request could have, the one that is nearest to its body is sent.
 func TestPriority(t *testing.T) {
 	row := func(class string, priority ...int64) *mooncake.Row {
 		r := textRow("hi")
@@ -45,7 +45,7 @@ func TestPriority(t *testing.T) {
 		{"every class's", Options{Priorities: all}, row("chat", 3), "5"},
 		{"every class's, without a class", Options{Priorities: all}, row(""), "5"},
 		{"its class's, not every class's", Options{Priorities: all}, row("batch"), "10"},
-		{"a class that is called like all", Options{Priorities: all}, row(EveryClass), "5"},
+		{"a class with the name for all", Options{Priorities: all}, row(EveryClass), "5"},
 		{"the row's extra", Options{Priorities: classes}, extra(row("batch", 3), `{"priority":7}`), "7"},
 		{"extra inputs", Options{ExtraInputs: json.RawMessage(`{"priority":8}`)}, row("batch", 3), "8"},
 		{"the row's extra, not extra inputs", Options{ExtraInputs: json.RawMessage(`{"priority":8}`)}, extra(row("", 3), `{"priority":7}`), "7"},
@@ -72,8 +72,8 @@ func TestPriority(t *testing.T) {
 		}
 	}
 	for want, o := range map[string]Options{
-		`profile "openai" takes no priority on chat`:                {Profile: OpenAI, Priorities: classes},
-		`profile "vllm" takes no priority on messages`:              {Profile: VLLM, Endpoint: Messages, Priorities: classes},
+		`profile "openai" accepts no priority on chat`:              {Profile: OpenAI, Priorities: classes},
+		`profile "vllm" accepts no priority on messages`:            {Profile: VLLM, Endpoint: Messages, Priorities: classes},
 		"extra inputs: their priority would be that of every class": {Priorities: classes, ExtraInputs: json.RawMessage(`{"priority":8}`)},
 	} {
 		if _, err := NewBuilder(o); err == nil || !strings.Contains(err.Error(), want) {

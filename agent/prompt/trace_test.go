@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// conversationTrace reads the public conversation trace, which stands beside the repository where it is at hand.
+// conversationTrace reads the public conversation trace, if it is available next to the repository.
 func conversationTrace(t *testing.T) (rows []*mooncake.Row) {
 	t.Helper()
 	root, err := filepath.Abs(".")
@@ -59,8 +59,8 @@ func conversationTrace(t *testing.T) (rows []*mooncake.Row) {
 	return rows
 }
 
-// Every row of the public trace gets exactly its length, and the overhead takes the last block of as many rows as
-// have one no longer than it.
+// Every row of the public trace gets exactly its length, and the overhead cuts the last block of as many rows as have one that is no
+// longer than it.
 func TestConversationTrace(t *testing.T) {
 	rows := conversationTrace(t)
 	for _, tt := range []struct {

@@ -118,7 +118,7 @@ func (b *Builder) messages(row *mooncake.Row) ([]part, error) {
 	return []part{{raw: raw[1 : len(raw)-1]}}, nil
 }
 
-// What stands around the parts of a prompt.
+// The text around the parts of a prompt.
 var bracket, comma, unbracket, quotes, nothing = []byte(`[`), []byte(`,`), []byte(`]`), []byte(`"`), []byte(``)
 
 // join makes the value of the prompt's member from a session's earlier turns and the new one.

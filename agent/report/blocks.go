@@ -118,7 +118,7 @@ func (r *Report) rowLines(p palette) (b block) {
 func (r *Report) notReached() string {
 	switch t := r.Trace; {
 	case t.AtLeast && t.NotReached == 0:
-		return "the trace was not read further: how many rows it still had is unknown"
+		return "the trace was not read further; the number of its remaining rows is unknown"
 	case t.AtLeast:
 		return "at least " + integer(t.NotReached) + " further rows of the trace were not reached"
 	case t.NotReached == 1:
@@ -145,7 +145,7 @@ func (r *Report) steadyLines() (b block) {
 	w, n := r.Steady.Window, r.Steady.figures.Rows
 	b.add("the table%s is of %s to %s s of the schedule: %v requests that were sent then, %v served, %v failed",
 		wordsWhen(r.figures.SLO.Any(), ", with the goodput,"), fine(w.From/1000), fine(w.To/1000), n.Total, n.Served, n.Failed)
-	b.add("in the median %v under way, at most %v; the other lines here are of the whole run, ramp-up and drain included", w.Level, w.Peak)
+	b.add("a median of %v in flight, at most %v; the other lines here are of the whole run, ramp-up and drain included", w.Level, w.Peak)
 	return b
 }
 
@@ -195,7 +195,7 @@ func (r *Report) cacheLines() (b block) {
 		wordsWhen(c.Realisation >= 0, ": %s realised", percent(c.Realisation)))
 	b.when(c.Within+c.Less+c.More > 0, "by request, in blocks of %v: %v equal, %v within a block, "+
 		"%v less (evicted, or on another replica), %v more (template, or a warm cache)", c.Block, c.Equal, c.Within, c.Less, c.More)
-	b.when(c.Refused > 0, "%v replies name more cached tokens than their prompt has; they count as unknown", c.Refused)
+	b.when(c.Refused > 0, "%v replies report more cached tokens than their prompt has; these count as unknown", c.Refused)
 	p := c.Production
 	share := func(tokens int64) string { return percent(float64(tokens) / float64(p.InputTokens)) }
 	b.when(p.InputTokens > 0, "of the %v requests that production counted, its engine had %s cached, this one %s",
@@ -228,7 +228,7 @@ var inventedWords = map[string]string{
 	carry.NoRoom:    "no room beside the chat template",
 	carry.Shard:     "in another shard",
 	carry.NotSent:   "earlier row not replayed",
-	carry.Broken:    "lost when the run was broken off",
+	carry.Broken:    "lost when the run was cut short",
 	carry.Off:       "not carried",
 }
 
@@ -306,8 +306,8 @@ func (r *Report) clientLines() (b block) {
 
 	b.when(len(machine) > 0, "%s", strings.Join(machine, "; "))
 	b.when(len(streams) > 0, "%s", strings.Join(streams, "; "))
-	b.when(connections.WireLate > 0, "%v of %v requests were answered before the instant of their last byte was taken: "+
-		"they are in no figure from the wire", connections.WireLate, connections.Requests)
+	b.when(connections.WireLate > 0, "%v of %v requests were answered before the time of their last byte was recorded:  "+
+		"no figure from the wire includes them", connections.WireLate, connections.Requests)
 	return b
 }
 

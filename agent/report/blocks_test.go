@@ -10,7 +10,7 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 )
 
-// TestHostileNames: what a trace and an engine name as they like does not reach a terminal as a command.
+// TestHostileNames: names from a trace or an engine never reach a terminal as commands.
 func TestHostileNames(t *testing.T) {
 	const hostile = "\x1b[31mred"
 	r := Report{figures: &measure.Figures{

@@ -38,7 +38,7 @@ func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 	f.unlock, err = atomicfile.Hold(filepath.Join(dir, lockFile))
 	switch {
 	case errors.Is(err, atomicfile.ErrLocked):
-		return nil, fmt.Errorf("output directory %s: another replay writes its results into it; wait for its end, or choose another one with --out", dir)
+		return nil, fmt.Errorf("output directory %s: another replay is writing its results there; wait for its end, or choose another one with --out", dir)
 	case err != nil:
 		f.unlock = func() {}
 		return nil, errors.Join(fmt.Errorf("output directory cannot be written to: %w; choose another one with --out", err), f.Close())
@@ -55,7 +55,7 @@ func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 		case err != nil:
 			err = fmt.Errorf("output directory: %w; choose another one with --out", err)
 		case name == PartialFile, name == JournalFile:
-			err = fmt.Errorf("output directory %s: %s: %w, and holds the records of a run that did not end; go on with it with --resume %s, move it away, or choose another directory with --out", dir, name, fs.ErrExist, dir)
+			err = fmt.Errorf("output directory %s: %s: %w, and holds the records of a run that did not end; resume it with --resume %s, move it away, or choose another directory with --out", dir, name, fs.ErrExist, dir)
 		default:
 			err = fmt.Errorf("output directory %s: %s: %w, and the run would replace it; choose another directory with --out", dir, name, fs.ErrExist)
 		}
@@ -64,12 +64,12 @@ func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 	return f, nil
 }
 
-// ReopenFolder locks a directory for the rest of a run that was broken off in it.
+// ReopenFolder locks a directory for the rest of a run that was cut short in it.
 func ReopenFolder(dir string, _ bool, _ ...string) (*Folder, error) {
 	if info, err := os.Stat(dir); err != nil {
-		return nil, fmt.Errorf("the folder of a run that was broken off: %w", err)
+		return nil, fmt.Errorf("the folder of a run that was cut short: %w", err)
 	} else if !info.IsDir() {
-		return nil, fmt.Errorf("%s is not a folder: name the folder of a run that was broken off", dir)
+		return nil, fmt.Errorf("%s is not a folder: name the folder of a run that was cut short", dir)
 	}
 	f, err := OpenFolder(dir, true)
 	if err != nil {
@@ -87,11 +87,11 @@ func Unbroken(dir string) error {
 	_, partial := os.Stat(filepath.Join(dir, PartialFile))
 	switch {
 	case partial == nil:
-		return fmt.Errorf("%s has the records of a run and no %s: an earlier version of moonloop made it, or it was removed; begin the run anew", dir, JournalFile)
+		return fmt.Errorf("%s has the records of a run but no %s: an earlier version of moonloop made it, or that file was removed; start the run again", dir, JournalFile)
 	case err == nil:
-		return fmt.Errorf("the run in %s has come to its end: nothing of it is left to go on with", dir)
+		return fmt.Errorf("the run in %s is complete: there is nothing to resume", dir)
 	}
-	return fmt.Errorf("%s has no %s: no run was broken off there; name the folder that was given to --out", dir, JournalFile)
+	return fmt.Errorf("%s has no %s: no run was cut short there; name the folder that was given to --out", dir, JournalFile)
 }
 
 // CheckInput returns an error if a trace is one of the files that the run would replace.

@@ -26,19 +26,19 @@ func names(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// TestFolderHasOneRun: the second run is refused, forced or not, until the first has let go; it leaves nothing behind.
+// TestFolderHasOneRun: a second run is refused, with or without force, until the first has released the folder. It leaves no file.
 func TestFolderHasOneRun(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "out")
 	first, err := OpenFolder(dir, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, PartialFile), nil, 0o600); err != nil { // as a run under way has
+	if err := os.WriteFile(filepath.Join(dir, PartialFile), nil, 0o600); err != nil { // as a running replay has
 		t.Fatal(err)
 	}
 	for _, force := range []bool{false, true} {
 		second, err := OpenFolder(dir, force)
-		if err == nil || !strings.Contains(err.Error(), "another replay writes its results into it") || !strings.Contains(err.Error(), "--out") {
+		if err == nil || !strings.Contains(err.Error(), "another replay is writing its results there") || !strings.Contains(err.Error(), "--out") {
 			t.Errorf("force %t: %v, %v", force, second, err)
 		}
 	}
@@ -60,7 +60,7 @@ func TestFolderHasOneRun(t *testing.T) {
 	}
 }
 
-// TestFolderKeepsResults: each file that a run would write is refused by its name, and left alone; others are no matter.
+// TestFolderKeepsResults: each file that a run would overwrite is refused by its name, and stays unchanged; other files do not matter.
 func TestFolderKeepsResults(t *testing.T) {
 	for _, name := range []string{
 		"summary.json", "summary.csv", "requests.jsonl", "requests.meta.json", "requests.jsonl.partial", "trace.rejected.jsonl",
@@ -101,7 +101,7 @@ func TestFolderKeepsResults(t *testing.T) {
 	}
 }
 
-// TestFolderIsNotLeftEmpty: a run that does not begin leaves no folder that was not there.
+// TestFolderIsNotLeftEmpty: a run that does not begin leaves no folder that did not exist before.
 func TestFolderIsNotLeftEmpty(t *testing.T) {
 	top := t.TempDir()
 	f, err := OpenFolder(filepath.Join(top, "out"), false)
@@ -125,7 +125,7 @@ func TestFolderIsNotLeftEmpty(t *testing.T) {
 	}
 }
 
-// TestFolderIsNotTheTraces: records cannot take the place of the trace that they are of.
+// TestFolderIsNotTheTraces: records cannot overwrite the trace that they belong to.
 func TestFolderIsNotTheTraces(t *testing.T) {
 	dir := t.TempDir()
 	trace := filepath.Join(dir, RequestsFile)

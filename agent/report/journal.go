@@ -3,7 +3,7 @@
 
 package report
 
-// This file writes and reads what is needed to continue a run that was broken off: its configuration, the starts of its parts, and the rows
+// This file writes and reads what is needed to continue a run that was cut short: its configuration, the starts of its parts, and the rows
 // that had been sent. It is separate from the records, because a record is written when a request has ended, so requests in flight at a
 // crash have none.
 
@@ -30,8 +30,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// JournalFile is the journal of a run that has not come to its end. Its first line is a [Beginning]. Then come [Part]s, and a line for each
-// row, written before its request is sent. Like every file of a run, it has no secret and no text of a prompt.
+// JournalFile is the journal of a run that is not complete. Its first line is a [Beginning]. Then come [Part]s, and a line for each row,
+// written before its request is sent. Like every file of a run, it has no secret and no text of a prompt.
 const JournalFile = "resume.jsonl"
 
 // Beginning describes a run as far as a resumed part must be the same.
@@ -49,7 +49,7 @@ type Beginning struct {
 	Lookahead string `json:"lookahead_digest"`
 }
 
-// Part is one of the parts of a resumed run. A run that was never broken off has one.
+// Part is one of the parts of a resumed run. A run that was never cut short has one.
 type Part struct {
 	Start time.Time `json:"start_time"` // wall-clock time at which it began its schedule
 	From  float64   `json:"from_ms"`    // there, in the time of the schedule
@@ -139,12 +139,12 @@ func (j *Journal) Begin(p Part, shift time.Duration) error {
 	return nil
 }
 
-// ahead is how long before a request is due its line is in the file, if others come in time to take it along.
+// ahead is how long before a request is due its line is written, if another line is written at that time.
 const ahead = time.Millisecond
 
-// Sent records that a row's request is about to be sent, at a time of the clock. The kernel has the record before [Journal.Due] returns for
-// that time, or before Sent does, if the time has come; so it survives the process. That costs a system call, which also wakes the runtime's
-// monitor thread. So where requests follow each other closely, one call takes along the lines of those that are due later.
+// Sent records that a row's request is about to be sent, at a time of the clock. The kernel has the record before [Journal.Due] returns
+// for that time, or before Sent does, if the time has come; so it survives the process. That costs a system call, which also wakes the
+// runtime's monitor thread. So if requests follow each other closely, one call also writes the lines of those that are due soon.
 func (j *Journal) Sent(row int64, at time.Duration, clk clock.Clock) {
 	if j == nil {
 		return
@@ -168,8 +168,8 @@ func (j *Journal) Sent(row int64, at time.Duration, clk clock.Clock) {
 	}
 }
 
-// Due returns when the kernel has the records of all requests that are due at a time, which must have come. It must be called before one of
-// them is let go.
+// Due returns when the kernel has the records of all requests that are due at a time, which must have come. It must be called before one
+// of them is sent.
 func (j *Journal) Due(now time.Duration) {
 	if j == nil || now < time.Duration(j.due.Load()) {
 		return
@@ -225,7 +225,7 @@ func (j *Journal) Close(keep bool) error {
 // Journaled is the content of a journal.
 type Journaled struct {
 	Beginning
-	Parts []Part // empty: the run broke off before its schedule began
+	Parts []Part // empty: the run was cut short before its schedule began
 	whole int64  // size of its whole lines
 }
 
@@ -243,7 +243,7 @@ func ReadBeginning(dir string) (line []byte, b Beginning, err error) {
 	in := json.NewDecoder(bytes.NewReader(line))
 	in.UseNumber() // numbers are kept literally
 	if err = in.Decode(&b); err == nil && b.Version != SchemaVersion {
-		err = fmt.Errorf("schema_version is %q, want %q: another version of moonloop wrote it, which can go on with it", b.Version, SchemaVersion)
+		err = fmt.Errorf("schema_version is %q, want %q: another version of moonloop wrote it; resume the run with that version", b.Version, SchemaVersion)
 	}
 	if err != nil {
 		return nil, b, fmt.Errorf("%s: line 1: %w", f.Name(), err)
@@ -287,7 +287,7 @@ func ReadJournal(dir string, sent func(row int64, at time.Duration, part int), n
 			return errors.New("it is neither a row that was sent nor the beginning of a part")
 		}
 		if !bearable(p.From) || p.From < 0 || !bearable(p.Zero) {
-			return fmt.Errorf("a part that begins at %v ms of a schedule whose zero is %v: no run has lasted so long", p.From, p.Zero)
+			return fmt.Errorf("a part that begins at %v ms of a schedule whose zero is %v: no run lasts that long", p.From, p.Zero)
 		}
 		for _, row := range p.NotSent {
 			notSent(row)

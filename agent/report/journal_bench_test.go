@@ -10,7 +10,7 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// BenchmarkJournalSent is what a request costs more for the note that it is about to go out.
+// BenchmarkJournalSent measures the additional cost of the note that a request is about to be sent.
 func BenchmarkJournalSent(b *testing.B) {
 	j, err := createJournal(b.TempDir(), Beginning{})
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// Whatever the order of times, a request's line is in the file when it may be let go; and lines that come close to each other share a write.
+// Whatever the order of times, a request's line is in the file before the request may be sent; lines that follow each other closely share
+// a write.
 func TestJournalHasWhatIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -39,7 +40,7 @@ func TestJournalHasWhatIsDue(t *testing.T) {
 
 		j.Sent(0, now+20*ms, clk)
 		if n := inFile(); n != 1 {
-			t.Errorf("%d lines, want the one after a pause at once", n)
+			t.Errorf("%d lines, want the line after a pause to be written at once", n)
 		}
 		for i := range int64(5) {
 			j.Sent(1+i, now+20*ms-time.Duration(i)*ms/10, clk) // the last one is due first
@@ -62,7 +63,7 @@ func TestJournalHasWhatIsDue(t *testing.T) {
 			t.Errorf("%d lines: a request that is due must be in the file at once, with those before", n)
 		}
 		j.Sent(8, now+20*ms, clk)
-		for range 10 { // without a pause, until the line comes up to its time
+		for range 10 { // without a pause, until the line is near its time
 			time.Sleep(ahead / 4)
 			j.Sent(9, now+40*ms, clk)
 		}
@@ -74,7 +75,7 @@ func TestJournalHasWhatIsDue(t *testing.T) {
 			j.Sent(9, now+40*ms, clk)
 		}
 		if inFile() < 9 {
-			t.Error("a line that comes up to its time must be taken along")
+			t.Error("a line that is nearly due must be written, too")
 		}
 		j.Sent(10, now+50*ms, clk)
 		if err := j.Close(true); err != nil {

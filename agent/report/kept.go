@@ -3,7 +3,7 @@
 
 package report
 
-// This file continues the records of a run that was broken off: it reads those that count, and lets the resumed part append to them.
+// This file continues the records of a run that was cut short: it reads those that count, and lets the resumed part append to them.
 
 import (
 	"bufio"
@@ -23,7 +23,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Kept are the valid records of a run that was broken off, in its directory.
+// Kept are the valid records of a run that was cut short, in its directory.
 type Kept struct {
 	name    string // of the file; empty if there is none
 	whole   int64  // bytes of its whole lines
@@ -32,7 +32,7 @@ type Kept struct {
 	ordered bool   // the others are in the order of their rows
 }
 
-// ReadKept reads the records of a run that was broken off: those of [PartialFile], or, for a stopped run, of [RequestsFile]. keep reports
+// ReadKept reads the records of a run that was cut short: those of [PartialFile], or, for a stopped run, of [RequestsFile]. keep reports
 // for each record whether it counts. A torn last line does not count.
 func ReadKept(dir string, keep func(*measure.Record) (bool, error)) (*Kept, error) {
 	k := &Kept{last: -1, ordered: true}
@@ -77,12 +77,12 @@ func ReadKept(dir string, keep func(*measure.Record) (bool, error)) (*Kept, erro
 // cover the whole run. The sidecar is that of [PartialFile].
 func (k *Kept) Reopen(dir string, sidecar *mooncake.Meta) (*Requests, error) {
 	if err := k.writePartial(dir); err != nil {
-		return nil, fmt.Errorf("the records of the run cannot be gone on with: %w", err)
+		return nil, fmt.Errorf("the records of the run cannot be continued: %w", err)
 	}
 	path := filepath.Join(dir, RequestsFile)
 	f, err := atomicfile.Reopen(path+partialSuffix, path)
 	if err != nil {
-		return nil, fmt.Errorf("the records of the run cannot be gone on with: %w", err)
+		return nil, fmt.Errorf("the records of the run cannot be continued: %w", err)
 	}
 	q := newRequests(f, path)
 	q.last, q.ordered, q.goesOn = k.last, k.ordered, true

@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 )
 
-// TestKeptPipes: a pipe in place of a file of a run that broke off is refused at once. Opening it would wait forever.
+// TestKeptPipes: a pipe in place of a file of a run that was cut short is refused at once. Opening it would wait forever.
 func TestKeptPipes(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{report.PartialFile, report.JournalFile} {

@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// odd are records beside those of records: what is seldom, and what figures count nevertheless.
+// odd are records in addition to those of records: rare cases that figures must count.
 func odd() []*measure.Record {
 	list := records()[20:28]
 	list[0].Exchange.Tokens = []int32{1, 2, 1, 1, 1, 1, 1, 1}
@@ -40,7 +40,7 @@ func odd() []*measure.Record {
 	return list
 }
 
-// The file has all that figures are made of: those of the records read back are those of the run, to the microsecond.
+// The file has everything that figures are made from: the figures of the records read back are those of the run, to the microsecond.
 func TestRecordsGiveTheFigures(t *testing.T) {
 	dir := t.TempDir()
 	q, err := CreateRequests(dir, nil)
@@ -78,7 +78,7 @@ func TestRecordsGiveTheFigures(t *testing.T) {
 	}
 }
 
-// A run that was killed has whole lines but for the last one; in a complete file a torn line is damage.
+// In the file of a killed run, all lines but the last are whole. In a complete file, a torn line is damage.
 func TestRecordsOfAKilledRun(t *testing.T) {
 	dir := t.TempDir()
 	r := records()[3]
@@ -122,7 +122,7 @@ func TestRecordsOfAKilledRun(t *testing.T) {
 	}
 }
 
-// No number of a file is too great for an instant.
+// Every number of a file is a possible instant.
 func TestRecordsBoundInstants(t *testing.T) {
 	r, err := parseRecord([]byte(`{"input_length": 1, "result": {"outcome": "failed", "row": 0, "turn": 0, "intended": 1e300, "start": -1e300}}`))
 	if err != nil || r.Intended < 0 || r.Exchange.Start > clock.Never+time.Hour && r.Exchange.Start > 0 {

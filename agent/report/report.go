@@ -37,7 +37,7 @@ type Report struct {
 	Telemetry Telemetry
 	Shard     *Shard   // nil: the run has one process
 	Merged    *Merged  // nil: it was not merged from shards
-	Resumed   *Resumed // nil: it was not broken off
+	Resumed   *Resumed // nil: it was not cut short
 	Saved     *Saved   // nil: no prompts were saved
 	Warmup    *Warmup  // nil: there was none
 	Warnings  []string
@@ -137,11 +137,11 @@ func SettingsByName(settings []Setting) (values map[string]any, sources map[stri
 	return values, sources
 }
 
-// Resumed lists the parts of a run that was broken off and continued. The figures cover all of them, on a clock that stood still in
+// Resumed lists the parts of a run that was cut short and continued. The figures cover all of them, on a clock that stood still in
 // between. Figures of the machine and of the telemetry are those of the last part.
 type Resumed struct {
 	Parts []RunPart `json:"parts"`
-	// InFlight is the number of rows that had been sent, or were about to be, when the run was broken off, and have no other record;
+	// InFlight is the number of rows that had been sent, or were about to be, when the run was cut short, and have no other record;
 	// InFlightRows are the first hundred of them.
 	InFlight     int64   `json:"rows_in_flight"`
 	InFlightRows []int64 `json:"first_rows_in_flight,omitempty"`
@@ -150,7 +150,7 @@ type Resumed struct {
 // RunPart is one part of such a run.
 type RunPart struct {
 	Start time.Time `json:"start_time"`
-	End   time.Time `json:"end_time"` // the last known time before it was broken off
+	End   time.Time `json:"end_time"` // the last known time before it was cut short
 	From  float64   `json:"from_ms"`  // of the schedule
 	To    float64   `json:"to_ms"`
 	Gap   float64   `json:"gap_ms"` // time since the end of the part before; 0 for the first

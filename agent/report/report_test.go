@@ -127,7 +127,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// The first thing to know of a run that mostly failed; and of one in which a request went out twice.
+// The first fact about a run that mostly failed, and about one in which a request was sent twice.
 func TestRowLines(t *testing.T) {
 	failed := func() *measure.Record {
 		return &measure.Record{Outcome: measure.Failed, Reason: "connect", Exchange: send.Exchange{Attempts: 1}}
@@ -188,7 +188,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// Numbers of the size that a long run on a real trace has must still fit.
+// Numbers of the size that occurs in a long run on a real trace must still fit.
 func TestTableOfALongRunFits(t *testing.T) {
 	a := measure.NewAggregate(measure.Options{})
 	for i, r := range records() {
@@ -210,7 +210,7 @@ func TestTableOfALongRunFits(t *testing.T) {
 	}
 }
 
-// A run of which nothing came back still ends with a table.
+// A run without a reply still ends with a table.
 func TestTableOfNothing(t *testing.T) {
 	r := New(measure.NewAggregate(measure.Options{}).Figures())
 	r.Verdict = judge.Judge(judge.Facts{})
@@ -234,7 +234,7 @@ func TestSummaryJSON(t *testing.T) {
 	}
 	golden(t, "summary.json", got)
 
-	// What a reader of AIPerf's file looks for, where it looks for it.
+	// A program that reads AIPerf's file finds each field where it expects it.
 	var file struct {
 		TTFT struct {
 			Unit                    string
@@ -318,7 +318,7 @@ func TestWriteFiles(t *testing.T) {
 	}
 }
 
-// TestProductionCacheLine: what production had cached stands below what this engine had, and in the summary.
+// TestProductionCacheLine: production's cached tokens are below those of this engine, and in the summary.
 func TestProductionCacheLine(t *testing.T) {
 	agg := measure.NewAggregate(measure.Options{})
 	for i, r := range records() {
@@ -353,7 +353,7 @@ func TestProductionCacheLine(t *testing.T) {
 	}
 }
 
-// TestRowsNotReachedAreSaid: the number where it is known, and that it is a bound or unknown where it is.
+// TestRowsNotReachedAreSaid: the number is reported if it is known; otherwise the report says that it is a bound, or unknown.
 func TestRowsNotReachedAreSaid(t *testing.T) {
 	for _, test := range []struct {
 		trace Trace
@@ -363,7 +363,7 @@ func TestRowsNotReachedAreSaid(t *testing.T) {
 		{Trace{NotReached: 1}, "1 further row of the trace was not reached"},
 		{Trace{NotReached: 1234}, "1,234 further rows of the trace were not reached"},
 		{Trace{NotReached: 1234, AtLeast: true}, "at least 1,234 further rows of the trace were not reached"},
-		{Trace{AtLeast: true}, "the trace was not read further: how many rows it still had is unknown"},
+		{Trace{AtLeast: true}, "the trace was not read further; the number of its remaining rows is unknown"},
 	} {
 		r := sample(t)
 		r.Trace = test.trace

@@ -179,7 +179,7 @@ func (q *Requests) end(finish func() error) error {
 	return err
 }
 
-// scratch is what a line is made of.
+// scratch is the memory in which a line is built.
 type scratch struct {
 	row     mooncake.Row
 	result  result

@@ -44,7 +44,7 @@ func readLines(t *testing.T, path string) []map[string]json.RawMessage {
 	return list
 }
 
-// Lines hold the rows as they were and come in the trace's order, although the records come as requests end.
+// Lines contain the rows unchanged, and come in the trace's order, although the records come as requests end.
 func TestRequests(t *testing.T) {
 	dir := t.TempDir()
 	q, err := CreateRequests(dir, nil)
@@ -89,7 +89,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// The reader of traces takes the file as it is and gives the rows back.
+// The reader of traces accepts the file, and returns the rows.
 func TestRequestsCanBeReplayed(t *testing.T) {
 	dir := t.TempDir()
 	q, err := CreateRequests(dir, nil)
@@ -199,8 +199,8 @@ func skipped(index int64) *measure.Record {
 	return &measure.Record{Index: index, Outcome: measure.Skipped, Predicted: send.Unknown}
 }
 
-// TestRecordsAreInTheFileWithinASecond: whatever kills the run a second after a request's end finds its record in the file,
-// whole, although a request before it is still under way; and the file can be read as what it is.
+// TestRecordsAreInTheFileWithinASecond: if the run is killed a second after a request's end, its record is in the file, whole, even if an
+// earlier request is still in flight. The file can be read as a trace.
 func TestRecordsAreInTheFileWithinASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -246,7 +246,7 @@ func TestRecordsAreInTheFileWithinASecond(t *testing.T) {
 	})
 }
 
-// TestALargeRecordIsNotWaitedWith: what fills the buffer is written at once.
+// TestALargeRecordIsNotWaitedWith: a record that fills the buffer is written at once.
 func TestALargeRecordIsNotWaitedWith(t *testing.T) {
 	dir := t.TempDir()
 	q, err := CreateRequests(dir, nil)
@@ -267,7 +267,7 @@ func TestALargeRecordIsNotWaitedWith(t *testing.T) {
 	}
 }
 
-// TestOrderNeedsNoLuck: the row of a line is found whatever texts stand around it.
+// TestOrderNeedsNoLuck: the row of a line is found whatever text is around it.
 func TestOrderNeedsNoLuck(t *testing.T) {
 	nasty := `"result": {"row":7,` + "\n" + `,"row":8,"result": {`
 	for index, r := range []*measure.Record{
@@ -289,7 +289,7 @@ func TestOrderNeedsNoLuck(t *testing.T) {
 	}
 }
 
-// A request that outlasts the buffer comes out of order, and is counted.
+// A request that outlasts the buffer is out of order, and counted.
 func TestDisorderIsCounted(t *testing.T) {
 	dir := t.TempDir()
 	q, err := CreateRequests(dir, nil)
@@ -315,7 +315,7 @@ func (q *Requests) Lost() int64 {
 	return q.lost
 }
 
-// A broken disk does not stop the run: Write goes on, Close tells.
+// A broken disk does not stop the run: Write continues, Close returns the error.
 func TestRequestsOnABrokenFile(t *testing.T) {
 	dir := t.TempDir()
 	q, err := CreateRequests(dir, nil)

@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// everything is a report with each part that a report may have.
+// everything is a report with all possible parts.
 func everything(t *testing.T) *Report {
 	t.Helper()
 	r := sample(t)
@@ -35,7 +35,7 @@ func everything(t *testing.T) *Report {
 	return r
 }
 
-// TestSchema makes the schema of summary.json of the types of its members, and holds what a report writes against it.
+// TestSchema generates the schema of summary.json from the types of its members, and validates reports with it.
 func TestSchema(t *testing.T) {
 	full := everything(t)
 	s := schemaOf(t, full.members())
@@ -120,7 +120,7 @@ func schemaOf(t *testing.T, all members) *jsonschema.Schema {
 	return s
 }
 
-// figureIDs are the figures by their keys.
+// figureIDs are the figures by key.
 func figureIDs() map[string]measure.ID {
 	ids := map[string]measure.ID{}
 	for id := range measure.Definitions() {

@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestServingTable: the names, units and order of TraceReplay, each number that of the figure which has its meaning (the sample's time to
-// first event is a millisecond below its time to first token), and chosen percentiles in place of its own.
+// TestServingTable: the names, units and order of TraceReplay. Each number is that of the figure with the same meaning (the sample's time
+// to first event is a millisecond below its time to first token). Chosen percentiles replace its own.
 func TestServingTable(t *testing.T) {
 	r := sample(t)
 	r.Layout = LayoutTraceReplay

@@ -3,7 +3,7 @@
 
 package schedule
 
-// This file continues a schedule that was broken off: rows that were over get their position in their sessions and graphs, and are not sent
+// This file continues a schedule that was cut short: rows that were over get their position in their sessions and graphs, and are not sent
 // again, and nothing was due before the time at which the schedule continues.
 
 import "time"
@@ -18,7 +18,7 @@ const (
 	PastTheEnd             // it was after Config.Until, and so are its successors
 )
 
-// Pass adds an item of the source that was over at a replay time, before the schedule was broken off. It must be called before
+// Pass adds an item of the source that was over at a replay time, before the schedule was cut short. It must be called before
 // [Scheduler.TakeUp], in the order of the source, and sets the item's session and turn.
 func (s *Scheduler) Pass(it *Item, end time.Duration, fate Fate) {
 	s.stats.Passed++

@@ -18,7 +18,7 @@ import (
 
 var errBroken = errors.New("broken")
 
-// TestPrepare: an item is prepared once, in time, when nothing but time decides when it goes.
+// TestPrepare: an item is prepared once, in time, if only time decides when it is sent.
 func TestPrepare(t *testing.T) {
 	const ms = time.Millisecond
 	slow := func(*Item) time.Duration { return 100 * ms }
@@ -141,8 +141,8 @@ func TestPrepare(t *testing.T) {
 	}
 }
 
-// TestPreparedOrder: rows go in the order of their instants and of the trace, though the machine held the schedule up, or
-// there were too many to prepare them all.
+// TestPreparedOrder: rows are sent in the order of their instants and of the trace, even if the machine delayed the schedule, or there
+// were too many to prepare them all.
 func TestPreparedOrder(t *testing.T) {
 	const ms = time.Millisecond
 	for _, tc := range []struct {
@@ -198,7 +198,7 @@ func TestPreparedOrder(t *testing.T) {
 	}
 }
 
-// slowSource yields a row only after a while: a live capture.
+// slowSource yields a row only after a while, as a live capture does.
 type slowSource struct {
 	rows
 	gap time.Duration
@@ -211,7 +211,7 @@ func (s *slowSource) Next() (*Item, error) {
 	return s.rows.Next()
 }
 
-// TestSlowSource: a row that comes while the schedule waits for a later one goes at its own instant.
+// TestSlowSource: a row that arrives while the schedule waits for a later one is sent at its own instant.
 func TestSlowSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		clk := clock.New()
@@ -229,7 +229,7 @@ func TestSlowSource(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A turn that waits for a minute, and a row that the source has after 100 ms.
+		// A turn that waits for a minute, and a row that the source yields after 100 ms.
 		items := []*Item{at(0, "a"), after(60_000, 0, "a"), at(300, "")}
 		for i, it := range items {
 			it.Index = int64(i)

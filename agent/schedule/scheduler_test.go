@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rows is a Source over a slice; fail is returned at its end in place of io.EOF. It has read ahead this many rows when it is
-// stopped; 0 = all.
+// rows is a Source over a slice; it returns fail at its end in place of io.EOF. When it is stopped, it has read this many rows ahead; 0 =
+// all.
 type rows struct {
 	items   []*Item
 	next    int
@@ -68,7 +68,7 @@ func after(delay, offset int, session string) *Item {
 	}
 }
 
-// event is what a run did with an item, in milliseconds of virtual time.
+// event is an action of a run on an item, in milliseconds of virtual time.
 type event struct {
 	Row      int
 	What     string // "prepared", "sent" or the reason why it was skipped
@@ -80,13 +80,13 @@ type event struct {
 type simulation struct {
 	cfg      Config
 	duration func(*Item) time.Duration // of a request; nil = 10 ms
-	first    time.Duration             // after which its first token comes; 0 = nobody tells
+	first    time.Duration             // after which its first token comes; 0 = it is not reported
 	fails    []int                     // rows whose request fails
 	stopAt   time.Duration             // cancel then; 0 = never
 	srcErr   error
 }
 
-// run plays the items in virtual time.
+// run runs the items in virtual time.
 func (sim simulation) run(t *testing.T, items ...*Item) (events []event, stats Stats, err error) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -336,15 +336,15 @@ func TestScheduleSourceError(t *testing.T) {
 	if !errors.Is(err, broken) {
 		t.Errorf("error = %v, want the source's", err)
 	}
-	// Reading stops as soon as the row before the bad one has gone out; what was in flight has ended (the bubble
-	// would hang otherwise), and the held turn is accounted for.
+	// Reading stops as soon as the row before the bad one has been sent. Requests in flight have ended (the bubble would hang otherwise),
+	// and the held turn is accounted for.
 	want := []event{{0, "sent", 0, 0, 0}, {2, "sent", 6, 6, 0}, {1, "stopped", 6, 5, 1}}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("events (-want +got):\n%s", d)
 	}
 }
 
-// TestNothingIsAllocatedByACap: a cap costs what runs under it, however great it is.
+// TestNothingIsAllocatedByACap: a cap costs only what runs under it, however large it is.
 func TestNothingIsAllocatedByACap(t *testing.T) {
 	for _, loop := range []bool{false, true} {
 		var before, after runtime.MemStats
@@ -360,7 +360,7 @@ func TestNothingIsAllocatedByACap(t *testing.T) {
 	}
 }
 
-// TestFreeSlotsAreBounded: the instants of free slots are not kept without an end, and no slot is lost.
+// TestFreeSlotsAreBounded: the number of remembered instants of free slots is bounded, and no slot is lost.
 func TestFreeSlotsAreBounded(t *testing.T) {
 	s, err := New(Config{Slots: 3 * maxFree}, clock.New(), nil, Hooks{})
 	if err != nil {
@@ -380,8 +380,7 @@ func TestFreeSlotsAreBounded(t *testing.T) {
 	}
 }
 
-// TestEndStopsTheSource: rows behind the end of the schedule that the source has not read stay unread, those that it has
-// are skipped.
+// TestEndStopsTheSource: rows after the end of the schedule that the source has not read stay unread; those that it has read are skipped.
 func TestEndStopsTheSource(t *testing.T) {
 	for name, cfg := range map[string]Config{
 		"open loop":   {Until: 50 * time.Millisecond},
@@ -434,7 +433,7 @@ func TestNewRejects(t *testing.T) {
 	}
 }
 
-// silent is a source that has one row and then says nothing until it is closed.
+// silent is a source that yields one row, and then blocks until it is closed.
 type silent struct {
 	first *Item
 	quit  chan struct{}
@@ -486,7 +485,7 @@ func TestScheduleSilentSource(t *testing.T) {
 	})
 }
 
-// TestPrefillSlots: a request that waits for its first token holds a slot, and no longer.
+// TestPrefillSlots: a request holds a slot while it waits for its first token, and no longer.
 func TestPrefillSlots(t *testing.T) {
 	const whole, first = 100 * time.Millisecond, 30 * time.Millisecond
 	lasts := func(*Item) time.Duration { return whole }
@@ -516,7 +515,7 @@ func TestPrefillSlots(t *testing.T) {
 	}
 }
 
-// TestRisingCaps: the slots of a cap open one by one, and what waits for one goes when it opens.
+// TestRisingCaps: the slots of a cap open one by one, and a waiting request is sent when its slot opens.
 func TestRisingCaps(t *testing.T) {
 	const whole, first = 100 * time.Millisecond, 30 * time.Millisecond
 	lasts := func(*Item) time.Duration { return whole }
@@ -557,8 +556,8 @@ func TestRisingCaps(t *testing.T) {
 	}
 }
 
-// TestSlotsOpen: however many slots open within whatever time, each is counted from the nanosecond on at which it opens, and not before,
-// and at the end there are as many as there should be.
+// TestSlotsOpen: for any number of slots within any time, each counts from the nanosecond at which it opens, not earlier, and at the end
+// all are open.
 func TestSlotsOpen(t *testing.T) {
 	for _, tc := range []struct {
 		count int

@@ -52,7 +52,7 @@ func (c *Client) bound(limit time.Duration) time.Duration {
 	return min(limit, cmp.Or(c.cfg.TotalTimeout, limit))
 }
 
-// until returns a limit, or the time until the caller's deadline if that is shorter. A deadline counts as a limit, not as cancelling: a
+// until returns a limit, or the time until the caller's deadline if that is shorter. A deadline counts as a limit, not as a cancellation: a
 // call that has not been answered by then fails with this error.
 func until(ctx context.Context, limit time.Duration) time.Duration {
 	if end, bounded := ctx.Deadline(); bounded {
@@ -105,7 +105,7 @@ func (c *Client) call(ctx, inner context.Context, limit time.Duration, method st
 		return fail(ClassLimit, "", errReplyTooLong.Error(), errReplyTooLong)
 	case refusesPlain(resp.StatusCode, body):
 		return fail(ClassTLS, "", wantsTLS, nil)
-	case resp.StatusCode/100 == 3: // longer than the text of a server's message may be
+	case resp.StatusCode/100 == 3: // this message may be longer than a server's text
 		return fail(ClassHTTP, "", redirected(resp), nil)
 	case resp.StatusCode/100 != 2:
 		class, name, message := refusal(resp, body)
@@ -137,8 +137,8 @@ func isPage(header http.Header, body []byte) bool {
 // otherURL suggests the right URL if the given one is a web site's.
 func (c *Client) otherURL() string {
 	if p := c.base.Path; p != "" && p != "/" && p != "/v1" && p != "/v1/" {
-		return "try --url " + c.base.Scheme + "://" + c.base.Host + ", or what stands before /v1 in the API's own examples"
+		return "try --url " + c.base.Scheme + "://" + c.base.Host + ", or the part before /v1 in the API's own examples"
 	}
-	return "an engine's API often has another port than its web page; --url is what stands before /v1 in the API's own examples, such as " +
+	return "an engine's API often has another port than its web page; --url is the part before /v1 in the API's own examples, such as " +
 		c.base.Scheme + "://" + net.JoinHostPort(c.base.Hostname(), "8000")
 }

@@ -30,7 +30,7 @@ type Client struct {
 	clk         clock.Clock
 	wall        *wall
 	connections *connections
-	direct      *direct               // for Do, nil where there is no such way
+	direct      *direct               // for Do; nil if it cannot be used
 	replay      *retryablehttp.Client // for Do
 	look        *retryablehttp.Client // for Get
 	api         *retryablehttp.Client // for JSON
@@ -41,7 +41,7 @@ type Client struct {
 // Chunks returns how many output chunks have arrived so far, in all replies of the client.
 func (c *Client) Chunks() int64 { return c.chunks.Load() }
 
-// Connections that are idle longer are closed. Servers commonly close theirs earlier, which causes a replay.
+// Connections that are idle longer are closed. Servers commonly close theirs earlier; then the request is sent again.
 const idleConnTimeout = 90 * time.Second
 
 // New makes a client. It does not connect yet. It uses no proxy, whatever the environment says, because a figure must not depend on a proxy
@@ -196,7 +196,7 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 		f.opened()
 		x.Instance = c.cfg.instance(resp.Header)
 		err = s.take(resp)
-		if f.direct { // when the connection's books have been read
+		if f.direct { // close it only after the connection's counters have been read
 			defer resp.Body.Close() //nolint:errcheck // it has been read, or is given up
 		} else {
 			_ = resp.Body.Close()

@@ -79,7 +79,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestRequestOnTheWire looks at what the server gets.
+// TestRequestOnTheWire checks what the server gets.
 func TestRequestOnTheWire(t *testing.T) {
 	type seen struct {
 		Line, Host, Body string

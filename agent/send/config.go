@@ -77,11 +77,11 @@ type Config struct {
 	way way
 }
 
-// way is how exchanges go.
+// way says how requests are sent.
 type way uint8
 
 const (
-	// waysMix is direct where a request fits, and the kernel stamps what comes.
+	// waysMix sends a request directly if possible, else with net/http, and uses the kernel's timestamps.
 	waysMix way = iota
 	// byNetHTTP and byDirect are for tests: always net/http, and direct on whatever DialContext returns.
 	byNetHTTP

@@ -42,7 +42,7 @@ type traffic struct {
 type conn struct {
 	net.Conn
 	stamped *kernelstamp.Reader // nil: stamps after the read call
-	socket  *socket             // nil where it cannot be looked at
+	socket  *socket             // nil if it cannot be inspected
 	wall    *wall
 	clk     clock.Clock
 
@@ -194,7 +194,7 @@ func (c *conn) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Quiet reports whether a connection that nobody reads is open still, and nothing has come on it. It is true where nobody can say.
+// Quiet reports whether a connection that nobody reads is still open and has received nothing. It is true if that cannot be determined.
 func (c *conn) Quiet() bool { return c.socket == nil || c.socket.Quiet() }
 
 // waits returns the number of waiting bytes.

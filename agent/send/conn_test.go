@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// TestTruth compares arrivals with the instants at which the server wrote, on one machine and so on one clock.
+// TestTruth compares arrivals with the instants at which the server wrote, on one machine and therefore on one clock.
 func TestTruth(t *testing.T) {
 	const chunks, gap = 40, 3 * time.Millisecond
 	clk := clock.New()
@@ -38,8 +38,8 @@ func TestTruth(t *testing.T) {
 			return false
 		})
 	})
-	// The kernel begins to stamp, on a busy machine much, later than the first socket asks for it, and stops when the last
-	// is closed: one stays open, and a stream that came too early is tried again.
+	// The kernel begins to timestamp some time after the first socket asks for it (much later on a busy machine), and stops when the last
+	// socket is closed. So one socket stays open, and a stream that came too early is repeated.
 	idle, err := net.Dial("tcp", strings.TrimPrefix(url, "http://"))
 	if err != nil {
 		t.Fatal(err)
@@ -83,7 +83,7 @@ func TestTruth(t *testing.T) {
 	}
 }
 
-// TestConnBooks feeds the books of a connection and looks at what it makes of them.
+// TestConnBooks simulates the reads of a connection, and checks what it records.
 func TestConnBooks(t *testing.T) {
 	now := func(w *wall) int64 { return w.Reading(int64(w.clk.Now())) }
 	w := newWall(clock.New())
@@ -123,18 +123,18 @@ func TestConnBooks(t *testing.T) {
 	second := c.begin(false)
 	c.arrived(7, 100, 0, false)
 	if e, ok := c.look(first); !ok || e.number != 6 || e.received == 7 {
-		t.Errorf("the books of the last exchange: %+v %t", e, ok)
+		t.Errorf("the counters of the last exchange: %+v %t", e, ok)
 	}
 	if e, ok := c.look(second); !ok || e.number != 7 || e.received != 7 || e.wrote != clock.Never {
-		t.Errorf("the books of the next exchange: %+v %t", e, ok)
+		t.Errorf("the counters of the next exchange: %+v %t", e, ok)
 	}
 	c.begin(false)
 	if _, ok := c.look(first); ok {
-		t.Error("books are kept for one exchange more only")
+		t.Error("counters are kept for only one more exchange")
 	}
 }
 
-// TestCoalesced: chunks of one read count unless the kernel says that the reader was waiting for them.
+// TestCoalesced: chunks of one read count as coalesced unless the kernel shows that the reader was waiting for them.
 func TestCoalesced(t *testing.T) {
 	s := stream{chunks: new(atomic.Int64), x: &Exchange{FirstAnswer: clock.Never}, flight: &flight{clk: clock.New()}, req: &Request{ExpectTokens: 8}}
 	s.flight.guard.clk = s.flight.clk
@@ -156,7 +156,7 @@ func TestCoalesced(t *testing.T) {
 	}
 }
 
-// TestCoalescedOnASocket: whatever the timing, only chunks that share a read count; without kernel stamps all of them.
+// TestCoalescedOnASocket: whatever the timing, only chunks that share a read count; without kernel timestamps, all of them do.
 func TestCoalescedOnASocket(t *testing.T) {
 	for _, plain := range []bool{true, false} {
 		sent := make(chan struct{})
@@ -190,7 +190,7 @@ func TestCoalescedOnASocket(t *testing.T) {
 	}
 }
 
-// TestTraffic compares the counted bytes with those that the server saw.
+// TestTraffic compares the counted bytes with those that the server received and sent.
 func TestTraffic(t *testing.T) {
 	var got atomic.Int64
 	reply := sse(chunkA, finish, done)

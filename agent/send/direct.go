@@ -22,14 +22,15 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// direct sends short requests by plain HTTP/1.1 on the goroutine that waits for the reply. net/http's transport has two goroutines
-// more for each connection, one of which could read a reply that comes before the request has been sent. A short request is one
-// write, so that nothing can come before; what it costs at a high rate is mostly going from goroutine to goroutine
-// (docs/performance.md). All else is as with net/http: its code writes the head of the request and reads the reply.
+// direct sends short requests by plain HTTP/1.1 on the goroutine that waits for the reply. net/http's transport has two more goroutines
+// for each connection, one of which could read a reply that comes before the request has been sent. A short request is one write, so
+// its reply cannot come earlier, and its cost at a high rate is mostly switching goroutines (docs/performance.md). Everything else is
+// as with net/http, whose code writes the head of the request and reads the reply.
 //
-// What does not fit goes by net/http, over connections of its own: TLS, HTTP/2, connections of sessions, connections that are no sockets, longer bodies, headers
-// that change how a connection is used. So does all where stamps are taken after the read: only one that reads while another writes
-// then sees that a reply was there before the write had returned (Exchange.WireLate); a kernel's stamp tells it afterwards.
+// Other requests go through net/http, over separate connections: TLS, HTTP/2, connections of sessions, connections that are not
+// sockets, longer bodies, headers that change how a connection is used. So do all requests if timestamps are taken after the read: then
+// only a goroutine that reads while another one writes notices that a reply was there before the write had returned
+// (Exchange.WireLate); a kernel's timestamp shows it afterwards.
 type direct struct {
 	base  *url.URL
 	addr  string // host and port
@@ -41,15 +42,15 @@ type direct struct {
 	heads sync.Map // by headKey: []byte
 
 	mu     sync.Mutex
-	idle   []*link // that which was used last comes last
+	idle   []*link // the one that was used last is at the end
 	timer  *time.Timer
-	closed bool // nothing is kept
+	closed bool // no connection is kept
 }
 
-// maxDirect bounds the body, in bytes: the kernel takes so much at once, whether the server reads or not.
+// maxDirect bounds the body, in bytes: the kernel accepts this much at once, whether the server reads or not.
 const maxDirect = 32 << 10
 
-// newDirect returns nil where exchanges have to go by net/http.
+// newDirect returns nil if exchanges have to go through net/http.
 func newDirect(cfg *Config, base *url.URL, header http.Header, dial func(ctx context.Context, network, addr string) (net.Conn, error), clk clock.Clock) *direct {
 	if base.Scheme != "http" || cfg.HTTP2 || cfg.Reuse == ReuseSession || !haveSockets || cfg.way == byNetHTTP || cfg.way == waysMix && (cfg.DialContext != nil || cfg.NoKernelStamps) {
 		return nil
@@ -64,17 +65,17 @@ func newDirect(cfg *Config, base *url.URL, header http.Header, dial func(ctx con
 		port = "80"
 	}
 	d := &direct{base: base, addr: net.JoinHostPort(base.Hostname(), port), dial: dial, clk: clk, cfg: cfg, plain: header}
-	if slices.ContainsFunc([]byte(d.addr), func(b byte) bool { return b >= 0x80 }) { // of which net/http makes an ASCII name
+	if slices.ContainsFunc([]byte(d.addr), func(b byte) bool { return b >= 0x80 }) { // which net/http converts to an ASCII name
 		return nil
 	}
 	return d
 }
 
-// link is a connection, and what has been read of it.
+// link is a connection, and what has been read from it.
 type link struct {
 	*conn
 	br    *bufio.Reader
-	left  int64 // bytes that may be read: of headers, not so many
+	left  int64 // bytes that may still be read: limited for headers
 	used  bool
 	since time.Duration // it has been idle
 }
@@ -94,7 +95,7 @@ func (l *link) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readBuffer is that of a connection, in bytes; see newTransport.
+// readBuffer is the buffer of a connection, in bytes; see newTransport.
 const readBuffer = 1 << 10
 
 // take returns a connection: the one that was used last, if it is still there, else a new one.
@@ -151,7 +152,7 @@ func (d *direct) tidy() {
 	}
 	d.idle = slices.Delete(d.idle, 0, old)
 	switch {
-	case d.timer == nil: // close was here
+	case d.timer == nil: // close was called
 	case len(d.idle) == 0:
 		d.timer = nil
 	default:
@@ -177,17 +178,17 @@ func (d *direct) close() {
 	}
 }
 
-// headKey is what the head of a request depends on that most requests share.
+// headKey are the values that determine the head of most requests.
 type headKey struct {
 	path   string
 	stream bool
 }
 
-// maxHeads bounds the heads that are kept; the paths of an API are few.
+// maxHeads bounds the number of cached heads; an API has few paths.
 const maxHeads = 64
 
-// head returns the head of a request but for its length and its own headers, without its empty line; nil where it cannot be written.
-// net/http writes it, so that it is what net/http sends.
+// head returns the head of a request without its length, its own headers and its empty line; nil if it cannot be written in advance.
+// net/http writes it, so it is what net/http sends.
 func (d *direct) head(path string, stream bool) []byte {
 	key := headKey{path, stream}
 	if known, ok := d.heads.Load(key); ok {
@@ -221,7 +222,7 @@ func (d *direct) head(path string, stream bool) []byte {
 	return head
 }
 
-// goesAsItIs reports whether net/http would write a header as it stands.
+// goesAsItIs reports whether net/http would write a header unchanged.
 func goesAsItIs(name string, values []string) bool {
 	for _, b := range []byte(name) {
 		if b != '-' && (b < '0' || b > '9') && (b < 'A' || b > 'Z') && (b < 'a' || b > 'z') {
@@ -241,7 +242,7 @@ func goesAsItIs(name string, values []string) bool {
 // outgoing are the bytes of requests until they are written.
 var outgoing = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// takes reports whether a request can go this way.
+// takes reports whether a request can be sent directly.
 func (d *direct) takes(req *Request) bool {
 	if d == nil || req.Body.Size <= 0 || req.Body.Size > maxDirect || d.head(req.Path, req.Stream) == nil {
 		return false
@@ -284,7 +285,7 @@ func (d *direct) compose(to *bytes.Buffer, req *Request) error {
 	return nil
 }
 
-// roundTrip sends a request as often as the client's settings say, as go-retryablehttp does.
+// roundTrip sends a request, and retries it as often as the client's settings say, as go-retryablehttp does.
 func (d *direct) roundTrip(ctx context.Context, f *flight, req *Request) (*http.Response, error) {
 	for n := 0; ; n++ {
 		f.attempt(n)
@@ -354,7 +355,7 @@ func (d *direct) write(ctx context.Context, f *flight, l *link, req *Request) er
 	if err := f.gate.pass(ctx.Done()); err != nil {
 		return err
 	}
-	if l.used && f.gate != nil && !l.Quiet() { // it was there when it was taken, but has waited since
+	if l.used && f.gate != nil && !l.Quiet() { // it was alive when it was taken, but has waited since
 		return errGone
 	}
 	f.uploaded.Store(req.Body.Size)
@@ -368,19 +369,19 @@ func (d *direct) write(ctx context.Context, f *flight, l *link, req *Request) er
 type inbound struct {
 	d    *direct
 	link *link
-	stop func() bool // what closes the connection with the context
+	stop func() bool // closes the connection with the context
 	body io.ReadCloser
-	over bool // the reply has been read to its end, and another may follow
+	over bool // the reply has been read to its end, and another one may follow
 	ends bool // the connection ends with it
 }
 
-// posted is all that reading a reply must know of the request.
+// posted are the facts about the request that reading its reply needs.
 var posted = &http.Request{Method: http.MethodPost}
 
-// maxInformational is how many replies may come before the one that counts.
+// maxInformational is the maximum number of informational replies before the final one.
 const maxInformational = 5
 
-// head reads the head of a reply, whose body it makes.
+// head reads the head of a reply, and prepares its body.
 func (r *inbound) head(f *flight) (*http.Response, error) {
 	l := r.link
 	l.left = maxHeaders
@@ -413,7 +414,7 @@ func (r *inbound) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close gives the connection back, or closes it where it cannot be used again.
+// Close returns the connection for reuse, or closes it if it cannot be used again.
 func (r *inbound) Close() error {
 	l := r.link
 	if l == nil {

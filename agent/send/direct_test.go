@@ -22,7 +22,7 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// TestSameOnTheWire: whichever way a request goes, the server gets the same lines, and the same body.
+// TestSameOnTheWire: both ways of sending a request give the server the same lines and the same body.
 func TestSameOnTheWire(t *testing.T) {
 	sent := func(by way, cfg Config, header http.Header) (lines []string) {
 		got := make(chan []string, 1)
@@ -48,7 +48,7 @@ func TestSameOnTheWire(t *testing.T) {
 			if _, err := io.ReadFull(br, body); err != nil {
 				t.Error(err)
 			}
-			slices.Sort(lines[3:]) // behind the request, the host and the agent; the order of others means nothing
+			slices.Sort(lines[3:]) // after the request line, the host and the agent; the order of others is arbitrary
 			got <- append(lines, string(body))
 			_, _ = io.WriteString(c, sse(chunkA, finish, done))
 		}) + "/x y/é?k=v w"
@@ -84,8 +84,8 @@ func TestSameOnTheWire(t *testing.T) {
 	}
 }
 
-// TestGoesByNetHTTP: what changes how a connection is used, or cannot be written as it stands, goes by net/http, and so does what is no
-// socket, or is not sent in one write.
+// TestGoesByNetHTTP: a request that changes how a connection is used, or cannot be written unchanged, goes through net/http. So does a
+// request on something other than a socket, or one that is not sent in one write.
 func TestGoesByNetHTTP(t *testing.T) {
 	header := func(name, value string) http.Header { return http.Header{name: {value}} }
 	for name, c := range map[string]struct {
@@ -100,7 +100,7 @@ func TestGoesByNetHTTP(t *testing.T) {
 		"a connection header":      {cfg: Config{Header: header("connection", "close")}},
 		"expectation":              {cfg: Config{Header: header("Expect", "100-continue")}},
 		"a value of two lines":     {cfg: Config{Header: header("X", "a\r\nb")}},
-		"a name that is none":      {cfg: Config{Header: header("a b", "c")}},
+		"an invalid name":          {cfg: Config{Header: header("a b", "c")}},
 		"a request's own host":     {req: header("Host", "other")},
 		"its own value of a key":   {cfg: Config{APIKey: "k"}, req: header("authorization", "other")},
 		"its value of two lines":   {req: header("X", "a\nb")},
@@ -129,7 +129,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// TestIdleConnectionsEnd: a connection is kept as long as net/http keeps one, and no longer, and none after Close.
+// TestIdleConnectionsEnd: a connection is kept as long as net/http keeps one, and no longer. None is kept after Close.
 func TestIdleConnectionsEnd(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -185,8 +185,8 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	}
 }
 
-// TestEndsBetween: a server that closes a connection that is idle costs nothing and is counted nowhere, and so does one that says
-// something that nobody asked for.
+// TestEndsBetween: a server that closes an idle connection costs nothing and is not counted. Neither is one that sends something without a
+// request.
 func TestEndsBetween(t *testing.T) {
 	for name, end := range map[string]func(net.Conn) bool{
 		"closed": func(net.Conn) bool { return false },
@@ -201,7 +201,7 @@ func TestEndsBetween(t *testing.T) {
 				if _, err := io.WriteString(c, sse(chunkA, finish, done)); err != nil {
 					return false
 				}
-				time.Sleep(20 * time.Millisecond) // so that it is no part of the reply
+				time.Sleep(20 * time.Millisecond) // so that it is not part of the reply
 				defer func() { ended <- true }()
 				return end(c)
 			})

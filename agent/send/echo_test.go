@@ -50,7 +50,7 @@ func FuzzCleaned(f *testing.F) {
 		if len(got) > maxServerMessage || strings.ContainsFunc(got, func(r rune) bool { return r < ' ' || r > '~' }) {
 			t.Fatalf("%q", got)
 		}
-		// No run of 16 bytes with a blank in it, other than around what was taken out, stands in the body.
+		// The body has no run of 16 bytes with a blank in it, other than around what was removed.
 		for part := range strings.SplitSeq(got, echoed) {
 			for i := 0; i+echoRun <= len(part); i++ {
 				run := part[i : i+echoRun]
@@ -62,7 +62,7 @@ func FuzzCleaned(f *testing.F) {
 	})
 }
 
-// TestNothingLeaks sends requests whose secrets come back in every place that a server can put them.
+// TestNothingLeaks sends requests whose secrets come back in every part of a reply that a server controls.
 func TestNothingLeaks(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {

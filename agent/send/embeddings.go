@@ -23,7 +23,7 @@ func (s *stream) embedding(data []byte) {
 		} `json:"data"`
 	}
 	if json.Unmarshal(data, &reply) != nil {
-		s.fail(ClassProtocol, "", "the reply is no JSON object with embeddings")
+		s.fail(ClassProtocol, "", "the reply is not a JSON object with embeddings")
 		return
 	}
 	s.x.Embedding = true
@@ -38,5 +38,5 @@ func (s *stream) embedding(data []byte) {
 			return
 		}
 	}
-	s.fail(ClassIncomplete, "", "the reply holds no embedding")
+	s.fail(ClassIncomplete, "", "the reply contains no embedding")
 }

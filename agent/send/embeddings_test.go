@@ -5,7 +5,7 @@ package send
 
 import "testing"
 
-// TestEmbeddings: a reply is served when it has a vector, and there is no token in it, whatever it says.
+// TestEmbeddings: a reply is served if it has a vector. It has no tokens, whatever it says.
 func TestEmbeddings(t *testing.T) {
 	with := func(embedding, usage string) string {
 		return `{"object":"list","data":[{"object":"embedding","index":0,"embedding":` + embedding + `}],"model":"m"` + usage + `}`
@@ -19,7 +19,7 @@ func TestEmbeddings(t *testing.T) {
 	}{
 		{"numbers", with("[0.5, -1e-3]", usage), "", counted},
 		{"base64", with(`"AAAAPw=="`, usage), "", counted},
-		{"completion tokens that are none", with("[1]", `,"usage":{"prompt_tokens":8,"completion_tokens":0,"total_tokens":8,"prompt_tokens_details":null}`), "", counted},
+		{"no completion tokens", with("[1]", `,"usage":{"prompt_tokens":8,"completion_tokens":0,"total_tokens":8,"prompt_tokens_details":null}`), "", counted},
 		{"cached tokens", with("[1]", `,"usage":{"prompt_tokens":8,"prompt_tokens_details":{"cached_tokens":4}}`), "", Usage{8, Unknown, 4, Unknown}},
 		{"no usage", with("[1]", ""), "", NoUsage},
 		{"an empty vector", with("[ ]", usage), ClassIncomplete, counted},

@@ -14,8 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzEvents: the events are those of the grammar, whatever the reads are by which the bytes arrive and whether the end comes
-// with the last of them; what breaks off gives the events before it, and no others.
+// FuzzEvents: the events are those of the grammar, whatever the sizes of the reads, and whether or not the end comes with the last read. A
+// stream that is cut off yields the events before the cut, and no others.
 func FuzzEvents(f *testing.F) {
 	for _, in := range []string{
 		"data: a\n\nevent: error\r\ndata: b\r\r", "\ufeffdata:a\ndata\n\n: c\n\nid:1\n", "data: a\r", "\r\n\r\n\r", "data:\n\ndata\n\n\ufeffdata: x\n\n", "event:error\n\ndata: a",
@@ -51,7 +51,7 @@ func FuzzEvents(f *testing.F) {
 		if len(got) > len(want) || !slices.Equal(want[:len(got)], got) {
 			t.Fatalf("broken off after %d bytes (-grammar +read):\n%s", cut, cmp.Diff(want, got))
 		}
-		// A bound is a bound, and what came before the line that is too long still counts.
+		// The bound holds, and what came before the line that is too long still counts.
 		if got, end := readEvents(&pieces{in: in, sizes: sizes, end: io.EOF}, 64); len(got) > len(want) || !slices.Equal(want[:len(got)], got) ||
 			!errors.Is(end, io.EOF) && !errors.Is(end, errLineTooLong) || errors.Is(end, io.EOF) && len(got) != len(want) {
 			t.Fatalf("within 64 bytes, ends with %v (-grammar +read):\n%s", end, cmp.Diff(want, got))
@@ -59,8 +59,8 @@ func FuzzEvents(f *testing.F) {
 	})
 }
 
-// eventsOf reads a whole stream as the HTML standard says (section 9.2.6), but for an event that the end of the stream leaves
-// undelimited, which counts, and blanks around a type.
+// eventsOf reads a whole stream according to the HTML standard (section 9.2.6), with two exceptions: an event that the end of the stream
+// leaves undelimited counts, and blanks around a type are allowed.
 func eventsOf(stream string) (all []string) {
 	stream = strings.TrimPrefix(stream, "\ufeff")
 	stream = strings.ReplaceAll(strings.ReplaceAll(stream, "\r\n", "\n"), "\r", "\n")
@@ -92,7 +92,7 @@ func eventsOf(stream string) (all []string) {
 	return all
 }
 
-// pieces gives bytes in reads of given sizes, over and over; 0 is a read of nothing. An eager one gives the end with the last.
+// pieces returns bytes in reads of the given sizes, repeatedly; 0 is an empty read. An eager one returns the end with the last bytes.
 type pieces struct {
 	in    []byte
 	sizes []byte
@@ -109,7 +109,7 @@ func (r *pieces) Read(p []byte) (int, error) {
 		r.next++
 	}
 	if size == 0 && len(p) > 0 && len(r.in) > 0 {
-		if r.empty++; r.empty%50 != 0 { // a hundred in a row are an error, and rightly so
+		if r.empty++; r.empty%50 != 0 { // a hundred in a row are an error, as they should be
 			return 0, nil
 		}
 		size = 1
@@ -122,7 +122,7 @@ func (r *pieces) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestPieces: the reader by which the streams are torn gives all that is there.
+// TestPieces: the reader that splits the streams returns all bytes.
 func TestPieces(t *testing.T) {
 	for _, sizes := range [][]byte{nil, {0}, {1}, {0, 3, 255}} {
 		for _, eager := range []bool{false, true} {

@@ -39,7 +39,7 @@ func TestEvents(t *testing.T) {
 	}{
 		{"one blank after the colon is taken off", "data: a\n\ndata:b\n\ndata:  c\n\n", []string{"a", "b", " c"}},
 		{"lines of one event are joined", "data: a\ndata\ndata: b\n\n", []string{"a\n\nb"}},
-		{"an event without data is none", "event: error\n\nid: 1\n\ndata: a\n\n", []string{"a"}},
+		{"an event without data is ignored", "event: error\n\nid: 1\n\ndata: a\n\n", []string{"a"}},
 		{"the type of an event", "event: error\ndata: a\n\ndata: b\n\n", []string{"!a", "b"}},
 		{"mixed line ends", "data: a\r\n\r\ndata: b\r\rdata: c\n\ndata: d\r\n\n", []string{"a", "b", "c", "d"}},
 		{"byte order mark at the start only", "\ufeffdata: a\n\n\ufeffdata: b\n\n", []string{"a"}},
@@ -64,7 +64,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestCRDoesNotWait: a line that ends in CR is complete without the byte behind it.
+// TestCRDoesNotWait: a line that ends in CR is complete without the next byte.
 func TestCRDoesNotWait(t *testing.T) {
 	r, w := io.Pipe()
 	defer w.Close()

@@ -163,7 +163,7 @@ func classify(err error, shook error, connected bool) *Error {
 func redirected(resp *http.Response) string {
 	to, err := resp.Location() // made absolute
 	if err != nil {
-		return "the server redirects and says not where to; is the URL an OpenAI-compatible engine's?"
+		return "the server redirects, but does not say where to; is the URL an OpenAI-compatible engine's?"
 	}
 	to = &url.URL{Scheme: to.Scheme, Host: to.Host, Path: to.Path}
 	text := "the server redirects to " + to.String() + ", which is not followed: it would get prompts and key; "
@@ -196,7 +196,7 @@ func alertMessage(alert error) string {
 	case "expired certificate":
 		return "the server finds the client certificate expired: give a new one with --cert-file and --key-file"
 	case "bad certificate", "unsupported certificate", "revoked certificate", "unknown certificate", "access denied":
-		return "the server does not take the client certificate, or demands one (" + text + "): give one that it trusts with --cert-file and --key-file"
+		return "the server does not accept the client certificate, or demands one (" + text + "): give one that it trusts with --cert-file and --key-file"
 	case "protocol version not supported":
 		return "the server speaks none of the versions of TLS that are still safe, 1.2 and 1.3"
 	case "no application protocol":

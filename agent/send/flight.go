@@ -24,7 +24,7 @@ type flight struct {
 	direct bool
 	gate   *Gate // nil: none
 
-	session string // that has a connection of its own, where sessions have
+	session string // with its own connection, if sessions have one
 
 	uploaded atomic.Int64 // bytes of the body that net/http took for this connection
 	size     int64        // of the body
@@ -35,7 +35,7 @@ type flight struct {
 	attempts int
 	got      int // number of connections of this attempt
 	replays  int
-	resent   int // replays of a whole request
+	resent   int // times that a whole request was sent again
 	reused   bool
 	tlsErr   error
 	wireLate bool // see Exchange

@@ -49,7 +49,7 @@ func (g *Gate) since(from time.Duration) time.Duration {
 	return from
 }
 
-var errShut = errors.New("the request was given up before it was due")
+var errShut = errors.New("the request was cancelled before it was due")
 
 // pass waits until the gate is open. A nil gate is always open.
 func (g *Gate) pass(done <-chan struct{}) error {

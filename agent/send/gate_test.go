@@ -21,7 +21,7 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// TestGate holds a request back in virtual time: its connection is there before, and nothing of it is.
+// TestGate holds a request back in virtual time: its connection exists before, but nothing is sent.
 func TestGate(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// noteFirst calls note at each read that brought something.
+// noteFirst calls note at each read that returned bytes.
 type noteFirst struct {
 	net.Conn
 	note func()
@@ -87,7 +87,7 @@ func (c noteFirst) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestGateShut gives a request up, before and while it has a connection, and by its context.
+// TestGateShut cancels a request, before it has a connection and while it has one, and by its context.
 func TestGateShut(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestGateShut(t *testing.T) {
 	}
 }
 
-// TestGateShutKeepsConnections: a request that is given up on a kept connection is not tried on others.
+// TestGateShutKeepsConnections: a request that is cancelled on a kept connection is not tried on others.
 func TestGateShutKeepsConnections(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestGateShutKeepsConnections(t *testing.T) {
 	}
 }
 
-// TestGateRetry: a refusal after the gate is retried as without one, on a clock that began at the gate.
+// TestGateRetry: a refusal after the gate is retried as without a gate, with a clock that starts at the gate.
 func TestGateRetry(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -228,8 +228,8 @@ func TestGateRetry(t *testing.T) {
 	}
 }
 
-// TestOneWrite counts what a request costs: one write on a plain connection however long its headers are, within reason, and
-// all of it whatever its size.
+// TestOneWrite counts the writes of a request: one on a plain connection, whatever the length of its headers (within reason), and with the
+// whole body.
 func TestOneWrite(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
@@ -273,7 +273,7 @@ func TestOneWrite(t *testing.T) {
 				t.Errorf("%s: the server got %d bytes, want %d", tc.name, len(got), len(want))
 			}
 			mu.Unlock()
-			// net.Buffers writes one piece at a time where the connection is not net's own.
+			// net.Buffers writes one piece at a time if the connection is not net's own.
 			if n := int(writes.Load()); tc.writes > 0 && n != 2*tc.writes {
 				t.Errorf("%s: %d writes, want %d of two pieces", tc.name, n, tc.writes)
 			}

@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// TestGenerateReplies: what the client takes from replies of the simulator in TGI's form, streamed and whole, and from its errors.
+// TestGenerateReplies: what the client reads from replies of the simulator in TGI's form, streamed and whole, and from its errors.
 func TestGenerateReplies(t *testing.T) {
 	_, url := rehearse(t, simulator.Config{})
 	c, err := New(Config{URL: url}, clock.New())
@@ -57,10 +57,10 @@ func TestGenerateReplies(t *testing.T) {
 	}
 }
 
-// tgi is a stream of events as they stand.
+// tgi is a stream of unchanged events.
 func tgi(events ...string) string { return raw(strings.Join(events, "\n\n") + "\n\n") }
 
-// TestGenerateQuirks: replies as TGI writes them, and as it must not.
+// TestGenerateQuirks: replies as TGI writes them, and replies that it must not write.
 func TestGenerateQuirks(t *testing.T) {
 	const token = `data:{"index":1,"token":{"id":5,"text":"a","logprob":-1.5,"special":false},"generated_text":null,"details":null}`
 	end := func(details string) string {
@@ -78,14 +78,14 @@ func TestGenerateQuirks(t *testing.T) {
 		usage  Usage
 	}{
 		{
-			"data without a space, the end token is no text", tgi(token, strings.Replace(token, `"a"`, `" b"`, 1), end(details)),
+			"data without a space, the end token is not text", tgi(token, strings.Replace(token, `"a"`, `" b"`, 1), end(details)),
 			2, "eos_token", "", "", "a b",
 			Usage{12, 3, Unknown, Unknown},
 		},
 		{"keep-alives before and between", tgi(":", token, ":", end(details)), 1, "eos_token", "", "", "a", Usage{12, 3, Unknown, Unknown}},
 		{"no details", tgi(token, end("null")), 1, unstated, "", "", "a", NoUsage},
 		{"older: no input_length", tgi(token, end(`{"finish_reason":"length","generated_tokens":2,"seed":7}`)), 1, "length", "", "", "a", Usage{Unknown, 2, Unknown, Unknown}},
-		{"counts that are none", tgi(token, end(`{"finish_reason":"length","generated_tokens":-2,"input_length":99999999999}`)), 1, "length", "", "", "a", NoUsage},
+		{"invalid counts", tgi(token, end(`{"finish_reason":"length","generated_tokens":-2,"input_length":99999999999}`)), 1, "length", "", "", "a", NoUsage},
 		{"a token without text", tgi(strings.Replace(token, `"a"`, `""`, 1), token, end(details)), 1, "eos_token", "", "", "a", Usage{12, 3, Unknown, Unknown}},
 		{"an error", tgi(token, `data:{"error":"CUDA out of memory","error_type":"generation"}`), 1, "", ClassStreamError, "generation", "a", NoUsage},
 		{"an error event", tgi("event:error\n" + `data:{"error":"Incomplete","error_type":"incomplete_generation"}`), 0, "", ClassStreamError, "incomplete_generation", "", NoUsage},

@@ -84,7 +84,8 @@ func (g *guard) enter(s stage) {
 	g.arm(now)
 }
 
-// arm sets the timer to the next deadline. A timer that rings earlier is left: then it waits on. Most exchanges end before it does.
+// arm sets the timer to the next deadline. A timer that rings earlier is left unchanged: it then continues to wait. Most exchanges end
+// before it rings.
 func (g *guard) arm(now time.Duration) {
 	at, t := g.deadline()
 	switch {
@@ -140,10 +141,10 @@ var (
 	tailCut     = &timeout{text: "the reply was complete but did not end"}
 	totalOver   = &timeout{ClassTotalTimeout, "the exchange took longer than the total timeout"}
 	connectOver = &timeout{ClassConnectTimeout, "no connection (DNS, TCP, TLS) within the connect timeout"}
-	uploadOver  = &timeout{ClassIdleTimeout, "the server took no more of the request for the idle timeout"}
+	uploadOver  = &timeout{ClassIdleTimeout, "the server read no more of the request within the idle timeout"}
 	firstOver   = &timeout{ClassFirstTokenTimeout, "no content within the first-token timeout after the request was sent"}
 	hungUp      = &timeout{ClassDisconnected, "the connection was closed on purpose"}
-	idleOver    = &timeout{ClassIdleTimeout, "the stream fell silent for the idle timeout"}
+	idleOver    = &timeout{ClassIdleTimeout, "the stream was silent for the idle timeout"}
 )
 
 // ring is called by the timer: it ends the exchange or continues to wait.

@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// TestMessagesReplies: what the client takes from replies of the Messages API, whole and streamed, and from its errors.
+// TestMessagesReplies: what the client reads from replies of the Messages API, whole and streamed, and from its errors.
 func TestMessagesReplies(t *testing.T) {
 	_, url := rehearse(t, simulator.Config{Cache: simulator.Cache{BlockSize: 4}})
 	body := func(stream, tools string) Body {
@@ -72,7 +72,8 @@ func TestMessagesReplies(t *testing.T) {
 	}
 }
 
-// TestMessagesUsage: a prompt's tokens are those that were cached, written to the cache and neither; a count that is not given stays.
+// TestMessagesUsage: a prompt's tokens are the sum of those that were cached, those written to the cache, and the others. A count that is
+// absent stays as it was.
 func TestMessagesUsage(t *testing.T) {
 	n := func(v int64) *int64 { return &v }
 	var u messageUsage
@@ -85,7 +86,7 @@ func TestMessagesUsage(t *testing.T) {
 	if got := u.counts(); got != (Usage{Prompt: 123, Completion: 7, Cached: 20, Reasoning: Unknown}) {
 		t.Errorf("%+v", got)
 	}
-	// vLLM 0.32 begins a stream with the whole prompt, and tells at its end what of it was cached.
+	// vLLM 0.32 begins a stream with the whole prompt, and reports at its end how much of it was cached.
 	u = messageUsage{}
 	u.add(&messageUsage{Input: n(131)})
 	u.add(&messageUsage{Input: n(3), Output: n(4), Created: n(0), Read: n(128)})

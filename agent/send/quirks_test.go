@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// seenInReply is what a test of a transcript looks at.
+// seenInReply is what a test of a transcript checks.
 type seenInReply struct {
 	Class     Class
 	Chunks    int
@@ -39,7 +39,7 @@ func look(x *Exchange) seenInReply {
 	return s
 }
 
-// The pieces that most transcripts are made of.
+// The pieces of most transcripts.
 const (
 	roleOnly = `{"id":"c1","model":"m","choices":[{"index":0,"delta":{"role":"assistant"},"finish_reason":null}]}`
 	chunkA   = `{"id":"c1","model":"m","choices":[{"index":0,"delta":{"content":"A "},"finish_reason":null}]}`
@@ -50,7 +50,7 @@ const (
 	badEnd   = `{"error":{"code":500,"message":"Context size has been exceeded.","type":"server_error"}}`
 )
 
-// raw is a stream of bytes as they stand.
+// raw is a stream of unchanged bytes.
 func raw(s string) string { return sseHead + chunked(s) + lastChunk }
 
 func answer(status, contentType, body string) string {
@@ -175,7 +175,7 @@ func TestQuirks(t *testing.T) {
 				{"23 http_status_code", sse(chunkA, `{"error":{"message":"no","http_status_code":422}}`), seenInReply{Class: ClassStreamError, Chunks: 1, Reply: "A ", Usage: NoUsage, Code: "422"}, false},
 				{"23 error is a string", answer("401 Unauthorized", "application/json", `{"error":"Unauthorized"}`), seenInReply{Class: ClassHTTP, Usage: NoUsage}, false},
 				{"23 error is a string in the stream", sse(chunkA, `{"error":"overloaded"}`), seenInReply{Class: ClassStreamError, Chunks: 1, Reply: "A ", Usage: NoUsage}, false},
-				{"23 error null is none", sse(`{"error":null,"choices":[{"index":0,"delta":{"content":"A "}}]}`, chunkB, finish, usage, done), ab, false},
+				{"23 error null is not an error", sse(`{"error":null,"choices":[{"index":0,"delta":{"content":"A "}}]}`, chunkB, finish, usage, done), ab, false},
 				{"23 event named error", sseHead + chunked("data: "+chunkA+"\n\nevent: error\ndata: {\"message\":\"no\",\"code\":\"boom\"}\n\n") + lastChunk, seenInReply{Class: ClassStreamError, Chunks: 1, Reply: "A ", Usage: NoUsage, Code: "boom"}, false},
 				{"24 silent death: incomplete", sse(chunkA, `{"model":"","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`), seenInReply{Class: ClassIncomplete, Chunks: 1, Reply: "A ", Usage: NoUsage}, false},
 				{"24 [DONE] without a finish reason: incomplete", sse(chunkA, chunkB, usage, done), with(ab, func(s *seenInReply) { s.Class, s.Finish = ClassIncomplete, "" }), false},
@@ -198,7 +198,7 @@ func TestQuirks(t *testing.T) {
 				{"28 endless lines: 300 kB of prompt token ids", sse(`{"prompt_token_ids":[`+long+`1],"choices":[{"index":0,"delta":{"content":"A "}}]}`, chunkB, finish, usage, done), ab, false},
 				{"28 a line past the bound: limit", sse(`{"prompt_token_ids":[` + strings.Repeat(long, 4) + `1]}`), seenInReply{Class: ClassLimit, Usage: NoUsage}, false},
 				{"29 unknown finish reasons are finish reasons", sse(chunkA, chunkB, `{"choices":[{"index":0,"delta":{},"finish_reason":"cache_threshold"}]}`, usage, done), with(ab, func(s *seenInReply) { s.Finish = "cache_threshold" }), false},
-				{"29 empty finish reason is none", sse(chunkA, `{"choices":[{"index":0,"delta":{},"finish_reason":""}]}`, done), seenInReply{Class: ClassIncomplete, Chunks: 1, Reply: "A ", Usage: NoUsage, Done: true}, false},
+				{"29 empty finish reason does not count", sse(chunkA, `{"choices":[{"index":0,"delta":{},"finish_reason":""}]}`, done), seenInReply{Class: ClassIncomplete, Chunks: 1, Reply: "A ", Usage: NoUsage, Done: true}, false},
 				{"30 model echoed", sse(chunkA, chunkB, finish, usage, done), ab, false},
 				{"31 choices interleave: choice 0 is measured", sse(chunkA, `{"choices":[{"index":1,"delta":{"content":"x"}}]}`, chunkB, `{"choices":[{"index":1,"delta":{},"finish_reason":"length"}]}`, finish, usage, done), ab, false},
 				{"31 choices interleave: one that does not finish is incomplete", sse(chunkA, `{"choices":[{"index":1,"delta":{"content":"x"}}]}`, chunkB, finish, usage, done), with(ab, func(s *seenInReply) { s.Class = ClassIncomplete }), false},
@@ -239,7 +239,7 @@ func TestQuirks(t *testing.T) {
 	}
 }
 
-// TestQuirkNames: the model that answers is recorded as it names itself first, and so is the id, whatever comes after.
+// TestQuirkNames: the first model and the first id that a reply names are recorded, whatever comes after.
 func TestQuirkNames(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {

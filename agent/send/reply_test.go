@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestReplyTokens: the token ids of a reply are kept where it was asked for and the server named those of every chunk that held a
-// token, and never in part.
+// TestReplyTokens: the token ids of a reply are kept if they were requested and the server gave them for every chunk that contains a
+// token. They are never kept in part.
 func TestReplyTokens(t *testing.T) {
 	const (
 		first  = `{"choices":[{"index":0,"text":"","token_ids":[200],"prompt_token_ids":[1,2,3]}]}` // half a character
@@ -32,7 +32,7 @@ func TestReplyTokens(t *testing.T) {
 		{"a whole reply", answer("200 OK", "application/json", `{"choices":[{"index":0,"text":"A","token_ids":[5,6],"finish_reason":"length"}]}`), true, false, []uint32{5, 6}},
 		{"of choice 0 alone", sse(first, other, second, last, done), false, false, []uint32{200, 7, 4294967295}},
 		{"a chunk without", sse(first, bare, last, done), false, false, nil},
-		{"what is no id", sse(first, wrong, last, done), false, false, nil},
+		{"an invalid id", sse(first, wrong, last, done), false, false, nil},
 		{"what is too large", sse(first, large, last, done), false, false, nil},
 		{"none", sse(bare, last, done), false, false, nil},
 		{"not asked for", sse(first, second, last, done), false, true, nil},

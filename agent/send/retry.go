@@ -24,15 +24,15 @@ func newRetrier(c *http.Client, retries int, wait, longest time.Duration) *retry
 	}
 }
 
-// onlyRoundTrip is a transport without its other methods, and one that decides by itself when a request goes out again
-// because the kept connection turned out to be dead; see flight.replay. net/http would do that as often as it likes and
-// tell nobody, and not at all when the connection dies under the body: it takes a failure to write it for one to read it.
-// With HTTP/2 it knows which streams the server has not begun, and only those go again.
+// onlyRoundTrip hides the other methods of a transport, and decides itself when a request is sent again because the kept connection was
+// dead; see flight.replay. net/http would do that any number of times without reporting it, and not at all if the connection dies while
+// the body is being sent, because it mistakes the failed write for a failed read. With HTTP/2, net/http knows which streams the server has
+// not begun, and only those are sent again.
 type onlyRoundTrip struct{ c *connections }
 
 const (
 	maxReplays = 16 // maximum number of dead connections in one attempt
-	maxResends = 1  // in an exchange: replays of a request that the kernel had received as a whole
+	maxResends = 1  // in an exchange: how often a request that the kernel had received as a whole is sent again
 )
 
 // RoundTrip implements http.RoundTripper.
@@ -43,7 +43,7 @@ func (o onlyRoundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 		return t.RoundTrip(r)
 	}
 	once := r.WithContext(r.Context())
-	once.GetBody = nil // net/http sends nothing again that it cannot rewind
+	once.GetBody = nil // net/http never sends a body again that it cannot rewind
 	resp, err := t.RoundTrip(once)
 	for n := 0; f.again(r.Context(), n, err); n++ {
 		if once.Body, err = r.GetBody(); err != nil {
@@ -54,7 +54,7 @@ func (o onlyRoundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// again reports whether an attempt that failed goes out again after n replays, because its kept connection was dead.
+// again reports whether a failed attempt is sent again after n replays, because its kept connection was dead.
 func (f *flight) again(ctx context.Context, n int, err error) bool {
 	return err != nil && n < maxReplays && ctx.Err() == nil && f.replay()
 }

@@ -98,7 +98,7 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// TestClosedAfterEachStream is the keep-alive trap: a server that promises to keep the connection and closes it.
+// TestClosedAfterEachStream is the keep-alive trap: a server that promises to keep the connection, and closes it.
 func TestClosedAfterEachStream(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestClosedAfterEachStream(t *testing.T) {
 	}
 }
 
-// TestReplay makes the trap certain: the kept connection takes the request and dies without an answer.
+// TestReplay makes the trap certain: the kept connection accepts the request, and dies without an answer.
 func TestReplay(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -164,8 +164,8 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// engine answers requests on pipes and counts those that it got whole. The second request of a connection kills it, as
-// often as is asked for: after its head, or after its body.
+// engine answers requests on pipes, and counts those that it got whole. The second request of a connection kills it, as often as
+// requested: after its head, or after its body.
 type engine struct {
 	mu                      sync.Mutex
 	diesOfHead, diesOfWhole int
@@ -206,7 +206,7 @@ func (e *engine) serve(c net.Conn) {
 	}
 }
 
-// TestReplayIsSeen counts what the engine had whole: with retries off it gets a request twice at most once, and that shows.
+// TestReplayIsSeen counts what the engine got whole: with retries off, it gets a request at most twice, and that is reported.
 func TestReplayIsSeen(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestReplayIsSeen(t *testing.T) {
 				{"both die under the upload: the engine never had it", 1 << 20, nil, &engine{diesOfHead: 2}, "", 2, 0, 3},
 				{"one under the upload, one with the whole request", 1 << 20, nil, &engine{diesOfHead: 1, diesOfWhole: 1}, "", 2, 1, 4},
 			} {
-				if by == byDirect && c.body > maxDirect { // it would go by net/http, which has kept no connection
+				if by == byDirect && c.body > maxDirect { // it would go through net/http, which has kept no connection
 					continue
 				}
 				t.Run(c.name, func(t *testing.T) {

@@ -10,20 +10,20 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// This file decides which requests share a connection, one after the other. A balancer that sends a connection to one engine, whatever is
-// in it, has the turns of a session on one engine only where they share one.
+// This file decides which requests share a connection, one after the other. If a balancer assigns whole connections to engines, the turns
+// of a session reach one engine only if they share a connection.
 
-// Reuse says which requests a connection that is kept open is for.
+// Reuse says which requests may use a connection that is kept open.
 type Reuse string
 
-// The ways to use a connection again.
+// The ways to reuse connections.
 const (
 	ReuseAny     Reuse = "kept"    // any; the zero value is this
-	ReuseNever   Reuse = "fresh"   // none: each request has a connection of its own, which is closed behind the reply
-	ReuseSession Reuse = "session" // those of its session; requests without one share others
+	ReuseNever   Reuse = "fresh"   // none: each request has its own connection, which is closed after the reply
+	ReuseSession Reuse = "session" // those of its session; requests without a session share others
 )
 
-// maxStickySessions is how many sessions keep their connections: those that were used last.
+// maxStickySessions is the number of sessions that keep their connections: those that were used last.
 const maxStickySessions = 1 << 14
 
 // connections has the transports of a client.
@@ -50,13 +50,13 @@ func (c *connections) of(session string) *http.Transport {
 		return t
 	}
 	t := c.open()
-	if before, known, _ := c.sessions.PeekOrAdd(session, t); known { // by another request of the session meanwhile
+	if before, known, _ := c.sessions.PeekOrAdd(session, t); known { // by another request of the session in the meantime
 		return before
 	}
 	return t
 }
 
-// closeIdle closes the connections that nothing is under way on.
+// closeIdle closes the connections that are not in use.
 func (c *connections) closeIdle() {
 	c.shared.CloseIdleConnections()
 	if c.sessions != nil {
@@ -66,7 +66,7 @@ func (c *connections) closeIdle() {
 	}
 }
 
-// knownReuse reports whether it is one of the ways.
+// knownReuse reports whether a value is one of the ways.
 func knownReuse(r Reuse) bool {
 	return slices.Contains([]Reuse{"", ReuseAny, ReuseNever, ReuseSession}, r)
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// TestReuse: which requests come over one connection. They are sent one after the other, so that each finds an idle connection if any.
+// TestReuse: which requests share a connection. They are sent one after the other, so each finds an idle connection if there is any.
 func TestReuse(t *testing.T) {
 	sessions := []string{"a", "b", "", "a", "b", "", "a", "b", ""}
 	for reuse, want := range map[Reuse][]string{
@@ -80,7 +80,7 @@ func sortedSessions(connections []string) []string {
 	return out
 }
 
-// TestStickySessionsAreBounded: the sessions that were used longest ago give their connections up.
+// TestStickySessionsAreBounded: the sessions that were used longest ago lose their connections.
 func TestStickySessionsAreBounded(t *testing.T) {
 	made := 0
 	c := newConnections(ReuseSession, func() *http.Transport {

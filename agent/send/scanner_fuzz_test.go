@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzScanner holds the scanner to encoding/json on everything that is valid JSON in valid UTF-8: by parseSlowly, which reads
-// tokens in order, and by plainOf, which reads maps and knows nothing of either. What is not whole is never taken.
+// FuzzScanner compares the scanner with encoding/json on all valid JSON in valid UTF-8: with parseSlowly, which reads tokens in order, and
+// with plainOf, which reads maps and shares no code with either. Incomplete JSON is never accepted.
 func FuzzScanner(f *testing.F) {
 	for _, s := range []string{
 		chunk236, roleOnly, chunkA, finish, usage, badEnd, `null`, `{"error":""}`, `{"object":"\u0065rror"}`, `{"choices":[{"delta":{"\u0063ontent":"x"}}]}`,
@@ -31,7 +31,7 @@ func FuzzScanner(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
-		// What an earlier chunk left must not show: the memory is used again.
+		// An earlier chunk must leave no trace: the memory is reused.
 		var fast chunk
 		fast.parse([]byte(`{"id":"i","model":"m","type":"t","delta":"d","error":1,"choices":[{"index":7,"text":"x","finish_reason":"f","delta":{"tool_calls":[{"function":{"name":"f"}}],"reasoning":"r"}},{"text":"y"}],"usage":{"prompt_tokens":1,"completion_tokens":2,"reasoning_tokens":3,"prompt_tokens_details":{"cached_tokens":4}},"response":{"status":"s","incomplete_details":{"reason":"r"}}}`))
 		ok := fast.parse(in)
@@ -71,8 +71,8 @@ func FuzzScanner(f *testing.F) {
 	})
 }
 
-// plainOf reads a chunk by way of maps. It is not ok where the order of members counts, which maps do not know: a key that is
-// there twice, or two keys for one fact.
+// plainOf reads a chunk through maps. It is not ok if the order of members matters, which maps lose: a key that occurs twice, or two keys
+// for one fact.
 func plainOf(in []byte) (p plain, ok bool) {
 	if !unique(json.NewDecoder(bytes.NewReader(in))) {
 		return plain{}, false

@@ -69,12 +69,12 @@ func TestScanner(t *testing.T) {
 		name, in string
 		want     plain
 	}{
-		{"content below another key is no content", `{"x":{"choices":[{"delta":{"content":"no"}}]},"choices":[{"logprobs":{"content":"no"},"delta":{"annotations":[{"content":"no"}],"content":"yes"}}]}`, one(func(c *plainChoice) { c.Content = "yes" })},
+		{"content below another key does not count", `{"x":{"choices":[{"delta":{"content":"no"}}]},"choices":[{"logprobs":{"content":"no"},"delta":{"annotations":[{"content":"no"}],"content":"yes"}}]}`, one(func(c *plainChoice) { c.Content = "yes" })},
 		{"escapes are decoded", `{"choices":[{"delta":{"content":"a\"\\\n\u00e9\ud83d\ude00"}}]}`, one(func(c *plainChoice) { c.Content = "a\"\\\né😀" })},
 		{"half a surrogate pair is replaced", `{"choices":[{"delta":{"content":"\ud83d"}}]}`, one(func(c *plainChoice) { c.Content = "\ufffd" })},
 		{"an escaped key is found", `{"choices":[{"delta":{"\u0063ontent":"x"}}]}`, one(func(c *plainChoice) { c.Content = "x" })},
 		{"other types than expected are skipped", `{"choices":[{"index":"1","delta":{"content":[{"text":"x"}],"tool_calls":null},"finish_reason":3}],"usage":[1],"model":null}`, one(func(*plainChoice) {})},
-		{"choices that are no objects are skipped", `{"choices":[null,1,[{"text":"x"}],{"text":"y"}]}`, one(func(c *plainChoice) { c.Content = "y" })},
+		{"choices that are not objects are skipped", `{"choices":[null,1,[{"text":"x"}],{"text":"y"}]}`, one(func(c *plainChoice) { c.Content = "y" })},
 		{
 			"counts are made of digits", `{"usage":{"prompt_tokens":true,"completion_tokens":-1.5,"prompt_tokens_details":{"cached_tokens":1e3},"completion_tokens_details":{"reasoning_tokens":7}}}`,
 			plain{Usage: Usage{Unknown, Unknown, Unknown, 7}, HasUsage: true},
@@ -87,7 +87,7 @@ func TestScanner(t *testing.T) {
 			"the largest count that is one", `{"usage":{"prompt_tokens":2147483648,"completion_tokens":2147483649}}`,
 			plain{Usage: Usage{2147483648, Unknown, Unknown, Unknown}, HasUsage: true},
 		},
-		{"an empty usage is none", `{"usage":{}}`, plain{Usage: NoUsage}},
+		{"an empty usage does not count", `{"usage":{}}`, plain{Usage: NoUsage}},
 		{"a refusal is content", `{"choices":[{"delta":{"content":null,"refusal":"no"}}]}`, one(func(c *plainChoice) { c.Content = "no" })},
 		{"blanks everywhere", " {\n \"choices\" : [ { \"text\" : \"x\" , \"finish_reason\" : \"stop\" } ] , \"error\" : null } ", one(func(c *plainChoice) { c.Content, c.Finish = "x", "stop" })},
 		{"old function call", `{"choices":[{"delta":{"function_call":{"name":"f","arguments":""}}}]}`, one(func(c *plainChoice) { c.Called = true })},

@@ -17,8 +17,7 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// serve runs handle for each connection of a loopback listener and returns its base URL. The test ends when every
-// connection has.
+// serve runs handle for each connection of a loopback listener and returns its base URL. The test ends when every connection has ended.
 func serve(t *testing.T, handle func(c net.Conn)) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -102,7 +101,7 @@ func sse(lines ...string) string {
 	return sseHead + b.String() + lastChunk
 }
 
-// ways are those that an exchange can go, by name.
+// ways are the ways in which an exchange can be sent, by name.
 var ways = map[string]way{"net http": byNetHTTP, "direct": byDirect}
 
 // client makes a client that is closed with the test.
@@ -124,7 +123,7 @@ func post(body string) *Request {
 	}
 }
 
-// once sends one request to a server that answers each with the same bytes and then closes or keeps the connection.
+// once sends one request to a server that answers each with the same bytes, and then closes or keeps the connection.
 func once(t *testing.T, req *Request, cfg Config, reply string, keep bool) *Exchange {
 	t.Helper()
 	cfg.URL = serve(t, func(c net.Conn) {

@@ -42,7 +42,7 @@ func rehearse(t *testing.T, cfg simulator.Config) (*simulator.Engine, string) {
 	return e, "http://" + ln.Addr().String()
 }
 
-// rehearsal is what a fault of the simulator must look like to the client: a chat of 8 words, 10 tokens asked for.
+// rehearsal is how a fault of the simulator must appear to the client: a chat of 8 words, with 10 output tokens.
 type rehearsal struct {
 	class  Class // empty: served
 	status int
@@ -52,8 +52,7 @@ type rehearsal struct {
 	usage  Usage
 }
 
-// TestSimulatorFaults drives the client against every fault that the simulator knows: what is served and what is not,
-// and of which class.
+// TestSimulatorFaults runs the client against every fault of the simulator: which requests are served, and the class of the others.
 func TestSimulatorFaults(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -173,7 +172,7 @@ func TestSimulatorFaults(t *testing.T) {
 	}
 }
 
-// Comments, role and empty chunks before the first token are no first token.
+// Comments, role chunks and empty chunks before the first token do not count as the first token.
 func TestSimulatorFirstTokenIsContent(t *testing.T) {
 	const prefill = 50 * time.Millisecond
 	_, url := rehearse(t, simulator.Config{Latency: simulator.Latency{Prefill: prefill}})
@@ -195,8 +194,8 @@ func TestSimulatorFirstTokenIsContent(t *testing.T) {
 	}
 }
 
-// A server that closes each connection behind its reply, unannounced, costs no second of anybody's: requests go out
-// again at once on another connection, and that is counted.
+// A server that closes each connection after its reply, without notice, does not cost a second: requests are sent again at once on another
+// connection, and that is counted.
 func TestSimulatorCloseAfter(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -224,7 +223,7 @@ func TestSimulatorCloseAfter(t *testing.T) {
 	}
 }
 
-// Over HTTP/2 a dropped connection is a reset stream, and a bad frame too.
+// Over HTTP/2, a dropped connection is a reset stream, and so is a bad frame.
 func TestSimulatorHTTP2(t *testing.T) {
 	_, url := rehearse(t, simulator.Config{})
 	for fault, want := range map[string]Class{"cut": ClassTransport, "silent-end": ClassIncomplete, "bad-framing": ClassTransport, "crlf": "", "refuse": ClassTransport} {
@@ -243,7 +242,7 @@ func TestSimulatorHTTP2(t *testing.T) {
 	}
 }
 
-// The shapes change the wire, not the text.
+// The shapes change the bytes on the wire, not the text.
 func TestSimulatorShapesKeepTheText(t *testing.T) {
 	_, url := rehearse(t, simulator.Config{})
 	text := func(fault string) string {
@@ -271,7 +270,7 @@ func TestSimulatorShapesKeepTheText(t *testing.T) {
 	}
 }
 
-// Reasoning is a first token, and no first answer.
+// Reasoning is a first token, but not the first token of the answer.
 func TestSimulatorReasoning(t *testing.T) {
 	_, url := rehearse(t, simulator.Config{Latency: simulator.Latency{Decode: 5 * time.Millisecond}})
 	for _, fault := range []string{"reasoning", "reasoning-content"} {

@@ -9,7 +9,7 @@ import (
 	"errors"
 )
 
-// parseSlowly does what the scanner does, with encoding/json: what the scanner is held to.
+// parseSlowly does what the scanner does, with encoding/json; the scanner is compared with it.
 func (c *chunk) parseSlowly(data []byte) bool {
 	c.reset()
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -107,7 +107,7 @@ func choiceOf(o object) choice {
 			}
 		case "token_ids":
 			if _, ok := m.value.([]any); ok {
-				c.tokenIDs, _ = json.Marshal(m.value) // it was JSON a moment ago
+				c.tokenIDs, _ = json.Marshal(m.value) // it was valid JSON a moment ago
 			}
 		}
 	}
@@ -127,7 +127,7 @@ func (c *choice) takeDelta(v any) {
 			if _, ok := m.value.([]any); !ok {
 				continue
 			}
-			c.tools, _ = json.Marshal(m.value) // it was JSON a moment ago
+			c.tools, _ = json.Marshal(m.value) // it was valid JSON a moment ago
 			for _, call := range objects(m.value) {
 				for _, m := range call {
 					if m.key == "function" {
@@ -147,7 +147,7 @@ func (c *choice) takeFunction(v any) {
 	}
 }
 
-// object is a JSON object with its members in order, double ones included.
+// object is a JSON object with its members in order, duplicates included.
 type object []member
 
 type member struct {

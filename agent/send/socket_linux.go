@@ -12,12 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// haveSockets is whether connections can be looked at.
+// haveSockets reports whether connections can be examined.
 const haveSockets = true
 
-// socket writes to a TCP connection, and looks whether it is still there, by raw system calls: neither blocks, and a call that the
-// runtime knows of wakes its monitor thread, which then takes a look around every 20 µs until all is idle again. At 5,000 requests
-// a second that is a core's twentieth.
+// socket writes to a TCP connection, and checks whether it is still open, by raw system calls. Neither blocks. A call that the runtime
+// knows of would wake its monitor thread, which then polls every 20 µs until the process is idle again. At 5,000 requests a second, that
+// is a twentieth of a core.
 type socket struct {
 	tcp *net.TCPConn
 	raw syscall.RawConn
@@ -30,7 +30,7 @@ type socket struct {
 	quiet bool
 }
 
-// newSocket returns nil for a connection that is no socket of TCP.
+// newSocket returns nil for a connection that is not a TCP socket.
 func newSocket(c net.Conn) *socket {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok {
@@ -57,7 +57,7 @@ func (s *socket) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// trySend returns false while the kernel has no room for more.
+// trySend returns false if the kernel has no room for more.
 func (s *socket) trySend(fd uintptr) bool {
 	for len(s.rest) > 0 {
 		n, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, fd, uintptr(unsafe.Pointer(&s.rest[0])), uintptr(len(s.rest)), unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, 0, 0) //nolint:gosec // the kernel reads it
@@ -75,7 +75,7 @@ func (s *socket) trySend(fd uintptr) bool {
 	return true
 }
 
-// Quiet reports whether the connection is open and nothing has come on it that nobody has read: the end is something, too.
+// Quiet reports whether the connection is open without unread input; its end counts as input.
 func (s *socket) Quiet() bool {
 	s.quiet = false
 	return s.raw.Control(s.peek) == nil && s.quiet

@@ -9,7 +9,7 @@ import "net"
 
 const haveSockets = false
 
-// socket would look at a connection without reading from it, but on this system there is none that does: every exchange goes by net/http.
+// socket would examine a connection without reading from it. On this system nothing does that, so every exchange goes through net/http.
 type socket struct{ net.Conn }
 
 // newSocket returns nil.

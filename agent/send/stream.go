@@ -201,7 +201,7 @@ func (s *stream) event(e *event) error {
 		s.flight.guard.enter(stageTail)
 		return nil
 	case !ok:
-		s.fail(ClassProtocol, "", "an event of the stream is no JSON object")
+		s.fail(ClassProtocol, "", "an event of the stream is not a JSON object")
 		return nil
 	}
 	return s.content(e.at)

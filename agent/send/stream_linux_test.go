@@ -42,8 +42,8 @@ func benchServer(b *testing.B, pace time.Duration) *httptest.Server {
 	return s
 }
 
-// BenchmarkStream shows what a token costs, server included: through the client, and through a bare net/http reader
-// with the same scanner as the floor to compare with.
+// BenchmarkStream shows the cost of a token, server included: through the client, and, as the floor, through a bare net/http reader with
+// the same scanner.
 func BenchmarkStream(b *testing.B) {
 	for _, pace := range []time.Duration{0, 500 * time.Microsecond} {
 		name := "unpaced"
@@ -107,7 +107,7 @@ func cpu(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// perToken reports the processor time and the garbage of one token of streams that run one after the other.
+// perToken reports the processor time and the garbage of one token, of streams that run one after the other.
 func perToken(b *testing.B, stream func() int) {
 	b.Helper()
 	var before, after runtime.MemStats

@@ -21,7 +21,7 @@ import (
 	"github.com/moonloop/moonloop/internal/testcert"
 )
 
-// TestTLS: what becomes of a request by the certificates of both sides, with each version of HTTP.
+// TestTLS: the result of a request, depending on the certificates of both sides, with each version of HTTP.
 func TestTLS(t *testing.T) {
 	ours, other := testcert.New(t), testcert.New(t)
 	good := ours.Sign(t, "127.0.0.1")
@@ -67,8 +67,8 @@ func TestTLS(t *testing.T) {
 						}
 					case x.Err == nil || x.Attempts != 1 || len(x.At) > 0:
 						t.Errorf("%v in %d attempts, want an error in 1", x.Err, x.Attempts)
-					// In TLS 1.3 a server refuses a client after the handshake, by an alert that races with the upload. So a
-					// request's failure may be the connection's; the list of models, which has no body and comes first, tells why.
+					// In TLS 1.3, a server refuses a client after the handshake, by an alert that races with the upload. So the request
+					// may fail with an error of the connection. The list of models, which has no body and comes first, shows the reason.
 					case c.server == mutual && x.Err.Class == ClassTransport:
 					case x.Err.Class != ClassTLS || !strings.Contains(x.Err.Message, c.want):
 						t.Errorf("%v, want tls: …%s…", x.Err, c.want)
@@ -105,7 +105,7 @@ func serveTLS(t *testing.T, c *tls.Config) (url string, served *atomic.Int64) {
 			w.(http.Flusher).Flush()
 		}
 	}))
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it has its say on each refused handshake
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs each refused handshake
 	s.EnableHTTP2 = true
 	if c == nil {
 		s.Start()
@@ -117,7 +117,7 @@ func serveTLS(t *testing.T, c *tls.Config) (url string, served *atomic.Int64) {
 	return strings.Replace(s.URL, "https:", "http:", 1), served
 }
 
-// TestTLSKernelStamps: the kernel stamps what comes encrypted, too, from the first record on.
+// TestTLSKernelStamps: the kernel timestamps encrypted data, too, from the first record on.
 func TestTLSKernelStamps(t *testing.T) {
 	ours := testcert.New(t)
 	url, _ := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{ours.Sign(t, "127.0.0.1")}})
@@ -125,7 +125,7 @@ func TestTLSKernelStamps(t *testing.T) {
 		want := runtime.GOOS == "linux" && !plain
 		c := client(t, Config{URL: strings.Replace(url, "http:", "https:", 1), TLS: &tls.Config{RootCAs: ours.Pool()}, NoKernelStamps: plain})
 		var x Exchange
-		// The kernel begins to stamp some time after the first socket asks for it: a stream that came too early is tried again.
+		// The kernel begins to timestamp some time after the first socket asks for it: a stream that came too early is repeated.
 		for try := 0; try == 0 || want && !x.KernelStamps && try < 1000; try++ {
 			if c.Do(t.Context(), post("{}"), &x); x.Err != nil {
 				t.Fatal(x.Err)
@@ -138,7 +138,7 @@ func TestTLSKernelStamps(t *testing.T) {
 	}
 }
 
-// TestPlainToTLS: a server with TLS that is spoken to without says so, each in its own way.
+// TestPlainToTLS: servers with TLS that get plain HTTP say so, each in its own way.
 func TestPlainToTLS(t *testing.T) {
 	url, _ := serveTLS(t, &tls.Config{Certificates: []tls.Certificate{testcert.New(t).Sign(t, "127.0.0.1")}})
 	for name, url := range map[string]string{
@@ -164,7 +164,7 @@ func TestPlainToTLS(t *testing.T) {
 	}
 }
 
-// TestHTTP2NotOffered: HTTP/2 was asked for, and the server has TLS but another protocol.
+// TestHTTP2NotOffered: HTTP/2 was requested, and the server has TLS but a different protocol.
 func TestHTTP2NotOffered(t *testing.T) {
 	ours := testcert.New(t)
 	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{ours.Sign(t, "127.0.0.1")}, NextProtos: []string{"http/1.1"}})

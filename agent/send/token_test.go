@@ -11,7 +11,7 @@ func TestTokenScanner(t *testing.T) {
 		data, why string
 		want      bool
 	}{
-		{`{"choices":[{"delta":{"role":"assistant","content":""}}]}`, "a role is no token", false},
+		{`{"choices":[{"delta":{"role":"assistant","content":""}}]}`, "a role is not a token", false},
 		{`{"choices":[{"delta":{"content":"a"}}]}`, "content", true},
 		{`{"choices":[],"usage":{"completion_tokens":3}}`, "usage; nothing of the event before is left", false},
 		{`{"choices":[{"delta":{"reasoning_content":"a"}}]}`, "reasoning", true},

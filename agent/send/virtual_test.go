@@ -29,7 +29,7 @@ func piped(handle func(c net.Conn)) func(context.Context, string, string) (net.C
 	}
 }
 
-// script is what a server does after a request: waits and writes in turn.
+// script is what a server does after a request: it waits and writes in turn.
 type step struct {
 	wait  time.Duration
 	write string
@@ -51,7 +51,7 @@ func play(steps []step) func(net.Conn) {
 
 func oneEvent(data string) string { return chunked("data: " + data + "\n\n") }
 
-// TestExactInVirtualTime holds every instant to the nanosecond: in virtual time there is nothing to blame a deviation on.
+// TestExactInVirtualTime requires that every instant is exact to the nanosecond: in virtual time there is no excuse for a deviation.
 func TestExactInVirtualTime(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestExactInVirtualTime(t *testing.T) {
 	}
 }
 
-// TestTimeouts gives each timeout its class, and shows what does and does not hold it off.
+// TestTimeouts gives each timeout its class, and shows what resets it and what does not.
 func TestTimeouts(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -130,13 +130,13 @@ func TestTimeouts(t *testing.T) {
 				chunks int
 			}{
 				{"no first byte", all, []step{{100 * s, sseHead}}, ClassFirstTokenTimeout, 10 * s, 0},
-				{"headers and a role are no token", all, []step{{0, sseHead + oneEvent(roleOnly)}, {100 * s, ""}}, ClassFirstTokenTimeout, 10 * s, 0},
+				{"headers and a role are not a token", all, []step{{0, sseHead + oneEvent(roleOnly)}, {100 * s, ""}}, ClassFirstTokenTimeout, 10 * s, 0},
 				{"comments do not put off the first token", all, append([]step{{0, sseHead}}, pings...), ClassFirstTokenTimeout, 10 * s, 0},
 				{"a stream that falls silent", all, []step{{0, sseHead}, {s, oneEvent(chunkA)}, {100 * s, ""}}, ClassIdleTimeout, 3 * s, 1},
 				{"comments end a silence", all, slices.Concat([]step{{0, sseHead}, {s, oneEvent(chunkA)}}, longPings, []step{{s, oneEvent(finish)}, {0, lastChunk}}), "", 10 * s, 1},
 				{"no first-token timeout: silence counts from the first byte", Config{way: by, IdleTimeout: 2 * s}, []step{{30 * s, sseHead + comment}, {100 * s, ""}}, ClassIdleTimeout, 32 * s, 0},
 				{"endless stream", all, append([]step{{0, sseHead}}, endless...), ClassTotalTimeout, 60*s + s/2, 60},
-				{"silence after the finish reason is no failure", all, []step{{0, sseHead + oneEvent(chunkA) + oneEvent(finish)}, {100 * s, ""}}, "", 0, 1},
+				{"silence after the finish reason is not a failure", all, []step{{0, sseHead + oneEvent(chunkA) + oneEvent(finish)}, {100 * s, ""}}, "", 0, 1},
 				{"nor without any timeout", Config{way: by}, []step{{0, sseHead + oneEvent(chunkA) + oneEvent(finish)}, {s, oneEvent(usage)}, {100 * s, ""}}, "", s, 1},
 				{"[DONE] without finish, and silence", Config{way: by}, []step{{0, sseHead + oneEvent(chunkA) + oneEvent(done)}, {100 * s, ""}}, ClassIncomplete, 0, 1},
 				{"silence after an error in the stream", Config{way: by}, []step{{0, sseHead + oneEvent(badEnd)}, {100 * s, ""}}, ClassStreamError, 0, 0},
@@ -171,8 +171,8 @@ func TestTimeouts(t *testing.T) {
 	}
 }
 
-// TestOpenEnd holds how long a caller waits for a stream to end that has said all, and that the connection is kept when
-// the end comes in time.
+// TestOpenEnd checks how long a caller waits for the end of a stream that is complete, and that the connection is kept if the end comes in
+// time.
 func TestOpenEnd(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestConnectTimeout(t *testing.T) {
 	}
 }
 
-// TestStalledUpload: a server that does not take the request is no reason to wait forever.
+// TestStalledUpload: if a server does not read the request, the client does not wait forever.
 func TestStalledUpload(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {

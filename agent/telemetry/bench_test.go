@@ -11,13 +11,13 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// discard takes spans and looks at none.
+// discard accepts spans and ignores them.
 type discard struct{}
 
 func (discard) ExportSpans(context.Context, []sdktrace.ReadOnlySpan) error { return nil }
 func (discard) Shutdown(context.Context) error                             { return nil }
 
-// Recording a chunk's gap allocates nothing: the whole of a long reply costs the allocations of a short one.
+// Recording the gap of a chunk allocates nothing: a long reply costs as many allocations as a short one.
 func TestChunksAllocateNothing(t *testing.T) {
 	cleanEnv(t)
 	cfg := target
@@ -76,7 +76,7 @@ func BenchmarkFinish(b *testing.B) {
 	}
 }
 
-// BenchmarkEvents is what the export adds: making the events of 343 tokens.
+// BenchmarkEvents is the additional cost of the export: making the events of 343 tokens.
 func BenchmarkEvents(b *testing.B) {
 	r := served(343)
 	cfg, e := target, &fakeExporter{}

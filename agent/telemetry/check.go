@@ -124,7 +124,7 @@ func askForMetrics(ctx context.Context, c *Config) error {
 
 // diagnose explains an export's error, with advice.
 func (s signal) diagnose(err error, protocol string, within time.Duration) (what, cure string) {
-	const kept = "what is sent until then is kept, as far as the queue goes"
+	const kept = "until then, telemetry is kept as long as the queue has room"
 	for _, d := range diagnoses {
 		if d.what != "" && (d.protocol == "" || d.protocol == protocol) && says(err.Error(), d.words...) {
 			return d.what, strings.NewReplacer("{spans}", s.lost, "{TRACES}", s.name, "{path}", s.path(), "{kept}", kept).Replace(d.cure)
@@ -134,7 +134,7 @@ func (s signal) diagnose(err error, protocol string, within time.Duration) (what
 	case late:
 		return fmt.Sprintf("no answer within %v", within), "can it be reached from here, and is it the right port? " + strings.ToUpper(kept[:1]) + kept[1:]
 	case busy:
-		return "the receiver is overloaded, or what it passes its telemetry to is: " + errorText(unwrapped(err)), kept
+		return "the receiver, or what it forwards telemetry to, is overloaded: " + errorText(unwrapped(err)), kept
 	default:
 		return errorText(unwrapped(err)), ""
 	}

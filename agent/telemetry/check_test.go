@@ -33,8 +33,8 @@ func answering(t *testing.T, status int) string {
 	return s.URL
 }
 
-// TestCheck: what keeps telemetry from arriving is said at the start, with the place, the reason and the cure, for each
-// signal, and once where the reason is the same. A receiver that is there is left in peace, and gets nothing.
+// TestCheck: what keeps telemetry from arriving is reported at the start, with place, reason and remedy, for each signal, but once if the
+// reason is the same. A working receiver gets nothing.
 func TestCheck(t *testing.T) {
 	col := startCollector(t)
 	ours := testcert.New(t)
@@ -52,7 +52,7 @@ func TestCheck(t *testing.T) {
 		name string
 		env  []string
 		cfg  Config
-		want []string // of each warning: what it holds, with " … " between
+		want []string // of each warning: its parts, with " … " between
 	}{
 		{name: "off"},
 		{name: "disabled", env: []string{"OTEL_SDK_DISABLED=true"}, cfg: Config{Endpoint: closed}},
@@ -75,10 +75,10 @@ func TestCheck(t *testing.T) {
 		{name: "HTTP to the port of gRPC", cfg: Config{Endpoint: col.grpc}, want: []string{"gRPC was sent HTTP; give --otlp-protocol=grpc … 4318"}},
 		{name: "gRPC to the port of HTTP", cfg: Config{Endpoint: col.http, Protocol: ProtocolGRPC}, want: []string{"HTTP was sent gRPC; give --otlp-protocol=http/protobuf … 4317"}},
 		{name: "gRPC to a web server", cfg: Config{Endpoint: answering(t, 200), Protocol: ProtocolGRPC}, want: []string{"HTTP was sent gRPC"}},
-		{name: "wrong path", cfg: Config{Endpoint: col.http + "/otlp"}, want: []string{both + col.http + ": nothing at this path takes them … base URL"}},
+		{name: "wrong path", cfg: Config{Endpoint: col.http + "/otlp"}, want: []string{both + col.http + ": nothing at this path accepts them … base URL"}},
 		{
 			name: "a whole URL taken for a base", cfg: Config{Endpoint: col.http + "/v1/traces"},
-			want: []string{"nothing at this path takes them … base URL, to which /v1/traces is added"},
+			want: []string{"nothing at this path accepts them … base URL, to which /v1/traces is added"},
 		},
 		{name: "no TLS there", cfg: Config{Endpoint: https(col.http)}, want: []string{both + https(col.http) + ": http: server gave HTTP response to HTTPS client (does the endpoint begin with http://?)"}},
 		{name: "TLS there", cfg: Config{Endpoint: strings.Replace(secure.http, "https:", "http:", 1)}, want: []string{"https://?"}},
@@ -95,7 +95,7 @@ func TestCheck(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cleanEnv(t, c.env...)
-			within := time.Minute // a busy machine needs its time where somebody answers
+			within := time.Minute // a busy machine needs its time if somebody answers
 			if c.name == "silence" {
 				within = 100 * ms
 			}
@@ -126,7 +126,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestCheckErrors: an endpoint that is no URL is an error; the exporters would go to localhost instead. It is said once.
+// TestCheckErrors: an endpoint that is not a URL is an error, because the exporters would send to localhost instead. It is reported once.
 func TestCheckErrors(t *testing.T) {
 	for _, c := range []struct {
 		env  []string

@@ -29,7 +29,7 @@ func (w *wire) UploadTraces(_ context.Context, spans []*tracepb.ResourceSpans) (
 	return nil
 }
 
-// What a receiver reads is what the SDK's own exporter would have sent, to the last field and byte.
+// A receiver reads what the SDK's own exporter would have sent, to the last field and byte.
 func TestEventsAreThoseOfTheSDK(t *testing.T) {
 	cleanEnv(t)
 	cfg, kept := target, &fakeExporter{}

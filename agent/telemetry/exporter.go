@@ -36,7 +36,7 @@ func exporterOf[T any](ctx context.Context, s signal, c *Config, own T, otlp, ot
 	case name == exporterOTLP:
 		return otlp(ctx)
 	case other == nil:
-		return e, fmt.Errorf("OTEL_%s_EXPORTER=%s: there are %s and none here", s.name, name, exporterOTLP)
+		return e, fmt.Errorf("OTEL_%s_EXPORTER=%s: want %s or none here", s.name, name, exporterOTLP)
 	}
 	if e, err = other(ctx); err != nil {
 		return e, fmt.Errorf("OTEL_%s_EXPORTER=%s: %w", s.name, name, err)

@@ -100,7 +100,7 @@ func TestRequestSpan(t *testing.T) {
 	})
 }
 
-// A span says what its row says of sharing and of replies, every id as the pattern of its bits, and what became of the replies.
+// A span has what its row says about sharing and replies, every id as the pattern of its bits, and how replies were carried.
 func TestSharingOnSpans(t *testing.T) {
 	cleanEnv(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestSharingOnSpans(t *testing.T) {
 				"mooncake.replies":                []int64{7, 1034, 212, 1, 1250, 9},
 				"mooncake.replies.carried_tokens": int64(212), "mooncake.replies.invented_tokens": int64(9),
 			}
-			if i == 1 { // a row that was not sent had nothing in its prompt
+			if i == 1 { // a row that was not sent had no replies in its prompt
 				want["mooncake.replies.carried_tokens"], want["mooncake.replies.invented_tokens"] = nil, nil
 			}
 			got := attributeMap(s.Attributes)
@@ -138,8 +138,8 @@ func TestSharingOnSpans(t *testing.T) {
 	})
 }
 
-// A span says what its row waited for, how long, and how sure that is: the first row of a graph that it waited for nobody, one of no graph
-// nothing, and one of which a predecessor is not of this run not what each edge was taken from.
+// A span has what its row waited for, for how long, and how certain that is. The first row of a graph has an empty list, a row without a
+// graph has none, and a row of which a predecessor is not part of this run lacks the evidence of its edges.
 func TestGraphOnSpans(t *testing.T) {
 	cleanEnv(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestGraphOnSpans(t *testing.T) {
 	})
 }
 
-// A span says of which class its row is, and which priority was sent; the metrics tell the classes apart, as far as they are bounded.
+// A span has the class of its row, and the priority that was sent; the metrics distinguish the classes, up to a bound.
 func TestClassesInTelemetry(t *testing.T) {
 	cleanEnv(t)
 	cfg, e, reader := target, &fakeExporter{}, sdkmetric.NewManualReader()
@@ -194,7 +194,7 @@ func TestClassesInTelemetry(t *testing.T) {
 	for i, class := range []string{"chat", "batch", "batch", ""} {
 		r := served(1)
 		row := *r.Row
-		row.Class, row.Priority = class, mooncake.Some[int64](5) // its own, which the body of a class may not state
+		row.Class, row.Priority = class, mooncake.Some[int64](5) // its own, which must not be in the body of a class
 		if r.Row = &row; i > 0 {
 			r.Priority = mooncake.Some(int64(i))
 		}
@@ -219,7 +219,7 @@ func TestClassesInTelemetry(t *testing.T) {
 	}
 }
 
-// Phases follow one another without a gap from the span's start to its end, however the request ended.
+// Phases follow one another without a gap, from the span's start to its end, however the request ended.
 func TestPhases(t *testing.T) {
 	edit := func(r *measure.Record, f func(*measure.Record)) *measure.Record { f(r); return r }
 	type row struct {
@@ -398,7 +398,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// Rows may leave out nearly everything; absent stays absent, and an empty list of ids is no missing one.
+// Rows may lack nearly everything. Absent values stay absent, and an empty list of ids differs from a missing one.
 func TestSparseRow(t *testing.T) {
 	cleanEnv(t)
 	cfg, e := target, &fakeExporter{}
@@ -495,7 +495,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// The name of a session's root fits a line of a list, whatever it is made of.
+// The name of a session's root fits a line of a list, however long its parts are.
 func TestSessionName(t *testing.T) {
 	long := strings.Repeat("é", 100)
 	for _, c := range []struct {
@@ -513,7 +513,7 @@ func TestSessionName(t *testing.T) {
 	}
 }
 
-// A store that compares no numbers finds late requests by their class.
+// A store that cannot compare numbers finds late requests by their class.
 func TestLatenessClass(t *testing.T) {
 	cleanEnv(t)
 	for late, want := range map[time.Duration]string{
@@ -607,7 +607,7 @@ func TestTokenEvents(t *testing.T) {
 	}
 }
 
-// A reply that was no stream has one chunk whose arrival says nothing about tokens.
+// A reply that was not streamed has one chunk, whose arrival says nothing about tokens.
 func TestWholeReplyHasNoEvents(t *testing.T) {
 	cleanEnv(t)
 	for _, mode := range []Mode{EventsAll, EventsArray, EventsFirst} {

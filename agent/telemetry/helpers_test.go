@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ms = time.Millisecond
 
-// cleanEnv empties every variable that has a say, so that the machine's own do not.
+// cleanEnv empties every variable that has an effect, so that those of the machine have none.
 func cleanEnv(t *testing.T, set ...string) {
 	t.Helper()
 	for _, signal := range []string{"", "TRACES_", "METRICS_"} {
@@ -50,7 +50,7 @@ func cleanEnv(t *testing.T, set ...string) {
 	}
 }
 
-// fakeExporter keeps what it is given, after what do says.
+// fakeExporter keeps what it gets, after do has decided.
 type fakeExporter struct {
 	do func(ctx context.Context, spans []sdktrace.ReadOnlySpan) error
 
@@ -126,15 +126,15 @@ func (l *Loss) LostSpans() int64 {
 	return n
 }
 
-// finish takes a record through the pipeline.
+// finish sends a record through the pipeline.
 func finish(p *Pipeline, s *Session, r *measure.Record) Span {
 	sp := p.StartRequest(s, r.Row, r.Intended)
 	p.Finish(sp, r)
 	return sp
 }
 
-// served is a record of a streamed request that was intended at 100 ms, dispatched at 101 ms, on the wire at 105 ms,
-// and whose chunks came at 150 ms and every 10 ms after.
+// served is a record of a streamed request that was due at 100 ms, dispatched at 101 ms, and on the wire at 105 ms. Its chunks came at 150
+// ms and every 10 ms after that.
 func served(chunks int) *measure.Record {
 	r := &measure.Record{
 		Row: &mooncake.Row{

@@ -41,7 +41,7 @@ func collect(t *testing.T, r sdkmetric.Reader) map[string]metricdata.Metrics {
 	return by
 }
 
-// points prints the points of a metric in a form that reads: attributes that differ between them, then the value.
+// points prints the points of a metric in a readable form: attributes that differ between them, then the value.
 func points(m metricdata.Metrics) []string {
 	var out []string
 	add := func(set attribute.Set, value string) {
@@ -86,7 +86,7 @@ func points(m metricdata.Metrics) []string {
 	return out
 }
 
-// filled prints the buckets that hold something.
+// filled prints the buckets that are not empty.
 func filled(bounds []float64, counts []uint64) string {
 	var out []string
 	for i, n := range counts {
@@ -198,7 +198,7 @@ func TestMetrics(t *testing.T) {
 	})
 }
 
-// TestLatestConventions: who opts in gets the metrics under their names of the revision after v1.41, and under no other.
+// TestLatestConventions: after opting in, metrics have the names of the revision after v1.41, and no other names.
 func TestLatestConventions(t *testing.T) {
 	cleanEnv(t)
 	t.Setenv("OTEL_SEMCONV_STABILITY_OPT_IN", "http, gen_ai_latest_experimental")
@@ -230,8 +230,7 @@ func TestLatestConventions(t *testing.T) {
 	})
 }
 
-// Figures that compare two numbers take only rows that have both, and of the same thing; latencies only rows that the
-// engine had once.
+// Figures that compare two numbers use only rows that have both, for the same thing. Latencies use only rows that the engine got once.
 func TestComparableRowsOnly(t *testing.T) {
 	cleanEnv(t)
 	cfg, reader := target, sdkmetric.NewManualReader()
@@ -291,7 +290,7 @@ func TestExemplars(t *testing.T) {
 	}
 }
 
-// Every counter of a run is there before its first request, at 0: a rate over the first one needs the value before it.
+// Every counter of a run exists before its first request, at 0: a rate over the first request needs the value before it.
 func TestCountersBeginAtZero(t *testing.T) {
 	cleanEnv(t)
 	cfg, reader := target, sdkmetric.NewManualReader()
@@ -314,7 +313,7 @@ func TestCountersBeginAtZero(t *testing.T) {
 	}
 }
 
-// What a run says of itself: what it replays, where it is, what is good, and at its end the verdict with its reasons.
+// What a run reports about itself: what it replays, its position, its good requests, and at its end the verdict with its reasons.
 func TestRunMetrics(t *testing.T) {
 	cleanEnv(t)
 	cfg, reader := target, sdkmetric.NewManualReader()
@@ -326,7 +325,7 @@ func TestRunMetrics(t *testing.T) {
 	})
 	finish(p, nil, served(3))
 	slow := served(3)
-	slow.Intended -= time.Hour // good from its start; the level is not from the scheduled time
+	slow.Intended -= time.Hour // good from its start; the service level is not measured from the scheduled time
 	finish(p, nil, slow)
 	finish(p, nil, failed(send.ClassTransport))
 	value := func(all map[string]metricdata.Metrics, name string) string {
@@ -384,7 +383,7 @@ func TestExponentialHistograms(t *testing.T) {
 	}
 }
 
-// The telemetry's own metrics say what its account says; the machine's say what the observer saw.
+// The telemetry's own metrics equal its counts; the machine's equal what the observer measured.
 func TestSelfObservation(t *testing.T) {
 	cleanEnv(t, "OTEL_SPAN_EVENT_COUNT_LIMIT=2")
 	synctest.Test(t, func(t *testing.T) {
@@ -437,7 +436,7 @@ func TestSelfObservation(t *testing.T) {
 	})
 }
 
-// An engine that fails in ever new ways, or names ever new models, does not grow memory or backend.
+// An engine that always fails in new ways, or always names new models, makes neither memory nor the backend grow.
 func TestCardinality(t *testing.T) {
 	cleanEnv(t)
 	cfg, reader := target, sdkmetric.NewManualReader()

@@ -13,15 +13,14 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// A receiver that accepts and never answers holds the spans that fit into the queue, and not a megabyte more, however
-// many follow.
+// A receiver that accepts connections and never answers costs the spans that fit into the queue, and no more memory, however many follow.
 func TestBlackHoleMemory(t *testing.T) {
 	const bound = 1 << 20
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = ln.Close() }) // the kernel makes the connections, and nobody takes them
+	t.Cleanup(func() { _ = ln.Close() }) // the kernel accepts the connections, and nobody serves them
 	heap := func() int64 {
 		runtime.GC()
 		var m runtime.MemStats
@@ -38,7 +37,7 @@ func TestBlackHoleMemory(t *testing.T) {
 	for range n {
 		finish(p, nil, r)
 	}
-	// A span in memory is some times its encoded size.
+	// A span in memory is several times its encoded size.
 	if grown := heap() - before; grown > 10*bound {
 		t.Errorf("the heap has grown by %d bytes with a queue of %d", grown, bound)
 	}

@@ -27,7 +27,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// wide are limits that nothing in these tests reaches by itself.
+// wide are limits that these tests never reach by themselves.
 var wide = limits{queueBytes: 1 << 30, batchBytes: 1 << 20, batchSpans: 512, linger: time.Second, timeout: 30 * time.Second}
 
 func span(name string) sdktrace.ReadOnlySpan { return tracetest.SpanStub{Name: name}.Snapshot() }
@@ -52,8 +52,8 @@ func closeQueue(t *testing.T, q *queue, within time.Duration) (ended, accepted i
 	return ended, accepted, lost, first
 }
 
-// A burst against a slow exporter loses nothing as long as the bytes fit: the SDK's batch processor loses 17,440 of
-// these, without a word.
+// A burst against a slow exporter loses nothing as long as the bytes fit. The SDK's batch processor loses 17,440 of these spans without a
+// message.
 func TestQueueBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &fakeExporter{do: func(context.Context, []sdktrace.ReadOnlySpan) error { time.Sleep(50 * ms); return nil }}
@@ -175,7 +175,7 @@ func TestQueueDeadline(t *testing.T) {
 					t.Errorf("accepted %d, lost %v, first error %q", accepted, lost, first)
 				}
 				q.add(span("late"))
-				<-q.done // the export that was under way must not be counted again
+				<-q.done // the export in progress must not be counted again
 				if l := q.account(); l.Ended != 1001 || l.Accepted != 0 || l.Lost[semconv.LostShutdown] != 1001 {
 					t.Errorf("after all: ended %d, accepted %d, lost %v", l.Ended, l.Accepted, l.Lost)
 				}
@@ -184,7 +184,7 @@ func TestQueueDeadline(t *testing.T) {
 	}
 }
 
-// What an exporter may answer, in the words of the OTLP exporters.
+// The possible answers of an exporter, in the words of the OTLP exporters.
 func TestQueueErrors(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -216,7 +216,7 @@ func TestQueueErrors(t *testing.T) {
 			100, nil, "slow down",
 		},
 		{
-			"partial success that claims too much", // a receiver is not trusted with our account
+			"partial success that claims too much", // a receiver cannot change our counts
 			func(int) error { return errors.New("OTLP partial success: x (900 spans rejected)") },
 			0,
 			map[string]int64{semconv.LostRejected: 100},
@@ -242,7 +242,7 @@ func TestQueueErrors(t *testing.T) {
 			"413",
 		},
 		{
-			"a quota is no size", func(int) error { return errors.New("rpc error: code = ResourceExhausted desc = quota exceeded") },
+			"a quota is not a size", func(int) error { return errors.New("rpc error: code = ResourceExhausted desc = quota exceeded") },
 			0,
 			map[string]int64{semconv.LostExport: 100},
 			"quota",
@@ -266,7 +266,7 @@ func TestQueueErrors(t *testing.T) {
 	}
 }
 
-// An export that hangs ends by its own timeout. Its spans are tried again, and none is lost.
+// An export that hangs ends by its own timeout. Its spans are retried, and none is lost.
 func TestQueueExportTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		calls := 0
@@ -290,7 +290,7 @@ func TestQueueExportTimeout(t *testing.T) {
 	})
 }
 
-// passing are the errors of a receiver that may be back or ready soon, in the words of the OTLP exporters.
+// passing are the errors of a receiver that may soon be back or ready, in the words of the OTLP exporters.
 var passing = map[string]error{
 	"HTTP, refused": &url.Error{Op: "Post", URL: "http://x/v1/traces", Err: &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}},
 	"HTTP, no name": &url.Error{Op: "Post", URL: "http://x/v1/traces", Err: &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{Err: "no such host", Name: "x"}}},
@@ -306,8 +306,8 @@ var passing = map[string]error{
 	"an export's bound": context.DeadlineExceeded,
 }
 
-// A receiver that restarts, or is too slow for a while, costs no span, in the run and at its end; one that stays away costs
-// each of them, and the run's end does not wait for it longer than it may.
+// A receiver that restarts, or is too slow for a while, costs no span, neither during the run nor at its end. A receiver that stays away
+// costs all of them, and the end of the run does not wait longer for it than it may.
 func TestQueueOutage(t *testing.T) {
 	for name, failure := range passing {
 		for _, c := range []struct {
@@ -358,7 +358,7 @@ func TestQueueOutage(t *testing.T) {
 	}
 }
 
-// An outage holds what the queue may hold; what comes past it is lost to the full queue, and the rest arrives.
+// During an outage, the queue keeps what it has room for. Further spans are lost to the full queue, and the rest arrives.
 func TestQueueOutageIsBounded(t *testing.T) {
 	one := spanSize(span("request"))
 	synctest.Test(t, func(t *testing.T) {
@@ -390,7 +390,7 @@ func TestQueueOutageIsBounded(t *testing.T) {
 	})
 }
 
-// A receiver that needs a second for each span gets fewer at a time until it answers in time.
+// A receiver that needs a second for each span gets fewer at a time, until it answers in time.
 func TestQueueSlowReceiver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e := &fakeExporter{do: func(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {

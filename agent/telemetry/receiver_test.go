@@ -21,10 +21,10 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// maxMessage is the largest message that a Collector takes over gRPC if not told otherwise.
+// maxMessage is the largest message that a Collector accepts over gRPC by default.
 const maxMessage = 4 << 20
 
-// collector is a Collector's OTLP receiver that takes messages of up to maxMessage, over HTTP too (20 MiB by default).
+// collector is a Collector's OTLP receiver that accepts messages of up to maxMessage, over HTTP, too (20 MiB by default).
 type collector struct {
 	grpc, http string // base URLs
 	traces     consumertest.TracesSink
@@ -73,7 +73,7 @@ func startCollectorWith(t *testing.T, host component.Host, configure func(*otlpr
 	return c
 }
 
-// freeAddr returns a loopback address on which nothing listens: the receiver does not tell which port it was given.
+// freeAddr returns a loopback address on which nothing listens: the receiver does not report its port.
 func freeAddr(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -28,7 +28,7 @@ const restartTime = 5 * time.Second
 // of 512.
 const lateAttempts = 4
 
-// patience is how long after its first failed attempt a receiver is given up, after the run is over.
+// patience is how long after the end of the run a receiver is still retried, from its first failed attempt on.
 func patience(why trouble, timeout time.Duration) time.Duration {
 	if why == away || why == broken {
 		return min(timeout, restartTime)
@@ -36,7 +36,7 @@ func patience(why trouble, timeout time.Duration) time.Duration {
 	return lateAttempts * timeout
 }
 
-// outage is a time in which the receiver accepts nothing. The zero outage is none.
+// outage is a time in which the receiver accepts nothing. The zero value means no outage.
 type outage struct {
 	since time.Time     // start of its first attempt; zero outside of an outage
 	wait  time.Duration // before the next attempt

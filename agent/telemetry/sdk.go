@@ -58,7 +58,7 @@ func (c *catcher) warnOnce(text string) {
 	}
 	c.told[text] = true
 	if len(c.told) > maxSDKWarnings {
-		c.warn("OpenTelemetry's SDK and net/http have more to say, which is not shown")
+		c.warn("further messages of OpenTelemetry's SDK and net/http are not shown")
 		return
 	}
 	c.warn(text)

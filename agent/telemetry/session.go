@@ -19,7 +19,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Session is the trace of one session. A nil Session is none.
+// Session is the trace of one session. A nil Session records nothing.
 //
 // A span leaves the process when it ends, and backends show no name for a trace without its root. So the root does not wait for the
 // session's last turn: it ends with the first request that does, and is exported before that. Later turns are still its children, and end

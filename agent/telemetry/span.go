@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Span is the span of one request. The zero Span is none.
+// Span is the span of one request. The zero Span records nothing.
 type Span struct {
 	span    trace.Span
 	session *Session // nil without one

@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/agent/observe"
 )
 
-// Telemetry is on only where somebody asks for it, each signal by itself.
+// Telemetry is on only if it is configured, each signal by itself.
 func TestOnOff(t *testing.T) {
 	for _, c := range []struct {
 		env             []string
@@ -86,11 +86,11 @@ func withAutoexport(c *Config) {
 	c.OtherMetricReader = func(ctx context.Context) (sdkmetric.Reader, error) { return autoexport.NewMetricReader(ctx) }
 }
 
-// TestOtherExporters: without somebody who makes them, exporters of other names are an error that says so.
+// TestOtherExporters: unless a factory makes them, exporters of other names are an error that says so.
 func TestOtherExporters(t *testing.T) {
 	for _, name := range []string{"OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER"} {
 		cleanEnv(t, name+"=console")
-		if _, err := Start(t.Context(), Config{}, clock.New()); err == nil || !strings.Contains(err.Error(), name+"=console: there are otlp and none here") {
+		if _, err := Start(t.Context(), Config{}, clock.New()); err == nil || !strings.Contains(err.Error(), name+"=console: want otlp or none here") {
 			t.Error(err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestEnvironment(t *testing.T) {
 	}
 }
 
-// A broken OTEL_RESOURCE_ATTRIBUTES costs the attributes, not the run, and is told.
+// A malformed OTEL_RESOURCE_ATTRIBUTES costs the attributes, not the run, and is reported.
 func TestBrokenResource(t *testing.T) {
 	cleanEnv(t, "OTEL_RESOURCE_ATTRIBUTES=no value")
 	cfg, e := target, &fakeExporter{}

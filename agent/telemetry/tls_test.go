@@ -27,7 +27,7 @@ import (
 
 const token = "canary-7Gq0vJ2mWx9bTz4LpRfYc8"
 
-// guarded is a Collector's host with an extension that demands the token, and quotes what it got instead.
+// guarded is a Collector's host with an extension that requires the token, and quotes the one that it got instead.
 type guarded struct{ component.Host }
 
 // GetExtensions implements component.Host.
@@ -54,14 +54,14 @@ func (guard) Authenticate(ctx context.Context, headers map[string][]string) (con
 	return ctx, errors.New("not authenticated")
 }
 
-// withTLS makes a receiver speak TLS, and demand certificates of an authority's where one is given.
+// withTLS makes a receiver use TLS, and require certificates of an authority if one is given.
 func withTLS(cfg *otlpreceiver.Config, cert, key, clients string) {
 	secure := configtls.ServerConfig{Config: configtls.Config{CertFile: cert, KeyFile: key}, ClientCAFile: clients}
 	cfg.Protocols.GRPC.Get().TLS, cfg.Protocols.HTTP.Get().ServerConfig.TLS = configoptional.Some(secure), configoptional.Some(secure)
 }
 
-// TestExportTLS: spans and metrics go out through TLS by each protocol, with certificates and tokens of the standard
-// variables. What does not do is said in the account, with a word on the cure, and every span of it is counted as lost.
+// TestExportTLS: spans and metrics are sent through TLS by each protocol, with certificates and tokens from the standard variables.
+// Failures are in the counts, with a hint at the remedy, and each span is counted as lost.
 func TestExportTLS(t *testing.T) {
 	ours, other := testcert.New(t), testcert.New(t)
 	files := func(prefix, cert, key string) []string {
@@ -118,7 +118,7 @@ func TestExportTLS(t *testing.T) {
 				cleanEnv(t, c.env...)
 				cfg := target
 				lost := c.want != ""
-				if lost && protocol == ProtocolGRPC { // which tries again until then: once is enough
+				if lost && protocol == ProtocolGRPC { // which retries until then: once is enough
 					t.Setenv("OTEL_METRICS_EXPORTER", "none")
 					cfg.ExportTimeout = 600 * time.Millisecond
 				}
@@ -146,8 +146,8 @@ func TestExportTLS(t *testing.T) {
 	}
 }
 
-// TestSecretsOfTheEnvironment: certificates, keys and headers that cannot be used are an error at the start. The exporters
-// would go on without them, and log the header.
+// TestSecretsOfTheEnvironment: certificates, keys and headers that cannot be used are an error at the start. The exporters would continue
+// without them, and log the header.
 func TestSecretsOfTheEnvironment(t *testing.T) {
 	ours := testcert.New(t)
 	cert, key := testcert.Files(t, ours.Sign(t))
@@ -162,7 +162,7 @@ func TestSecretsOfTheEnvironment(t *testing.T) {
 		{"TRACES_CERTIFICATE=/missing/ca.pem", "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE: open /missing/ca.pem"},
 		{"CLIENT_CERTIFICATE=" + cert, "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE without OTEL_EXPORTER_OTLP_CLIENT_KEY"},
 		{"METRICS_CLIENT_CERTIFICATE=" + cert + "\n" + family + "METRICS_CLIENT_KEY=" + expiredKey, "it is not the key of the certificate"},
-		{"CLIENT_CERTIFICATE=" + expiredCert + "\n" + family + "CLIENT_KEY=" + expiredKey, "has expired"},
+		{"CLIENT_CERTIFICATE=" + expiredCert + "\n" + family + "CLIENT_KEY=" + expiredKey, "certificate expired on"},
 		{"CLIENT_KEY=" + key, "OTEL_EXPORTER_OTLP_CLIENT_KEY without"},
 		{"HEADERS=a=b,authorization: Bearer " + token, "OTEL_EXPORTER_OTLP_HEADERS: its pair 2 cannot be read"},
 		{"TRACES_HEADERS=authorization=" + token + "%zz", "OTEL_EXPORTER_OTLP_TRACES_HEADERS: its pair 1"},

@@ -17,9 +17,9 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// eventsExporter exports spans by OTLP as the SDK does, but writes token events as bytes at once. The SDK makes a struct, a message and bytes
-// of each, and each attribute of it, which costs six times as much; with an event for each token, that is most of what an export costs.
-// Everything else of a span, and the connection, is the SDK's.
+// eventsExporter exports spans by OTLP as the SDK does, but encodes token events directly. For each event and each attribute, the SDK
+// makes a struct, then a message, then bytes. That costs six times as much, and with an event for each token it is most of the cost of an
+// export. Everything else of a span, and the connection, is left to the SDK.
 type eventsExporter struct{ *otlptrace.Exporter }
 
 func newEventsExporter(ctx context.Context, client otlptrace.Client) (sdktrace.SpanExporter, error) {
@@ -57,7 +57,7 @@ func (eventless) Events() []sdktrace.Event { return nil }
 // eventsClient adds the token events to the messages of spans.
 type eventsClient struct{ otlptrace.Client }
 
-// UploadTraces implements [otlptrace.Client]. Bytes of a message that its reader does not know are written as they are.
+// UploadTraces implements [otlptrace.Client]. Encoding a message preserves unknown fields, so the events are added as such.
 func (c eventsClient) UploadTraces(ctx context.Context, all []*tracepb.ResourceSpans) error {
 	with, _ := ctx.Value(tokenSpansKey{}).(tokenSpans)
 	for _, of := range all {
@@ -84,7 +84,7 @@ const (
 	anyDouble       = 4
 )
 
-// appendEvents appends the span's token events, as fields of the message of the span; see Events.
+// appendEvents appends the span's token events, as fields of the span's message; see Events.
 func (t *tokenSpan) appendEvents(b []byte) []byte {
 	for i, at := range t.at {
 		b = protowire.AppendTag(b, spanEvents, protowire.BytesType)
@@ -113,7 +113,7 @@ func appendInt(b []byte, key string, v int64) []byte {
 	return protowire.AppendVarint(b, uint64(v)) //nolint:gosec // two's complement, as on the wire
 }
 
-// appendKey appends an attribute up to its value of n bytes.
+// appendKey appends the beginning of an attribute, up to its value of n bytes.
 func appendKey(b []byte, key string, n int) []byte {
 	b = protowire.AppendTag(b, eventAttributes, protowire.BytesType)
 	b = protowire.AppendVarint(b, uint64(field(len(key))+field(n))) //nolint:gosec // a size

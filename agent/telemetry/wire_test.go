@@ -17,15 +17,15 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Everything that a trace's row says comes back from the spans of its replay, over both transports of OTLP, by the
-// environment and by the configuration.
+// Everything in a trace's row can be restored from the spans of its replay, over both transports of OTLP, configured by the environment
+// and by the configuration.
 func TestRowsOverTheWire(t *testing.T) {
 	rows := []mooncake.Row{
 		{
 			Timestamp: mooncake.Some(0.0), InputLength: mooncake.Some(int64(6758)), OutputLength: mooncake.Some(int64(500)),
 			HashIDs: []uint64{0, 1, 2, 3},
 		},
-		{ // the edges of a signed and an unsigned 64-bit number
+		{ // the limits of a signed and an unsigned 64-bit number
 			Timestamp: mooncake.Some(27482.0), InputLength: mooncake.Some(int64(1)), OutputLength: mooncake.Some(int64(0)),
 			HashIDs: []uint64{1<<63 - 1, 1 << 63, 1<<63 + 1, math.MaxUint64 - 1, math.MaxUint64},
 		},
@@ -112,8 +112,8 @@ func TestRowsOverTheWire(t *testing.T) {
 	}
 }
 
-// 200 spans with 2,000 token events are 25 MB: in the SDK's batches of 512 spans they exceed gRPC's 4 MiB, and none of
-// them arrives. Under the race detector, which makes this ten times as slow, it is a quarter: still over 4 MiB.
+// 200 spans with 2,000 token events are 25 MB: in the SDK's batches of 512 spans they exceed gRPC's 4 MiB, and none of them arrives. Under
+// the race detector, which makes this ten times as slow, the test uses a quarter: still over 4 MiB.
 func TestLongSpansOverGRPC(t *testing.T) {
 	col := startCollector(t)
 	cleanEnv(t)
@@ -140,7 +140,7 @@ func TestLongSpansOverGRPC(t *testing.T) {
 	}
 }
 
-// With batches that are too large for the receiver, the spans arrive all the same, in halves.
+// If batches are too large for the receiver, the spans still arrive, in halves.
 func TestTooLargeBatchesOverTheWire(t *testing.T) {
 	col := startCollector(t)
 	for name, set := range map[string]func(*Config){
@@ -165,7 +165,7 @@ func TestTooLargeBatchesOverTheWire(t *testing.T) {
 	}
 }
 
-// Nobody listens: everything is counted, and the end comes in time.
+// No receiver listens: everything is counted, and the end comes in time.
 func TestExporterDown(t *testing.T) {
 	for _, protocol := range []string{ProtocolGRPC, ProtocolHTTP} {
 		t.Run(protocol, func(t *testing.T) {

@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// TestWithin: a call that does not end with its context is left to itself; one that does has the last word.
+// TestWithin: a call that does not end with its context is abandoned; the result of a call that does end counts.
 func TestWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		own := errors.New("its own word")
@@ -80,7 +80,7 @@ func switching(t *testing.T) string {
 	return "http://" + l.Addr().String()
 }
 
-// TestReceiverThatSwitchesProtocols: it holds neither the start of a run up nor its end, and what it did not take is counted.
+// TestReceiverThatSwitchesProtocols: it delays neither the start of a run nor its end, and what it did not accept is counted.
 func TestReceiverThatSwitchesProtocols(t *testing.T) {
 	cleanEnv(t)
 	cfg := Config{Endpoint: switching(t), ExportTimeout: 300 * time.Millisecond}

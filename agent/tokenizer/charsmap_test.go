@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// charsMapOf is that of a file in testdata.
+// charsMapOf reads the map of a file in testdata.
 func charsMapOf(t testing.TB, name string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("testdata", name))
@@ -32,7 +32,7 @@ func charsMapOf(t testing.TB, name string) string {
 	return c.Normalizer.Normalizers[0].Map
 }
 
-// TestCharsMapLinear: what is long is not looked at again and again.
+// TestCharsMapLinear: long texts are not scanned repeatedly.
 func TestCharsMapLinear(t *testing.T) {
 	m, err := readCharsMap(charsMapOf(t, "charsmap.json"))
 	if err != nil {
@@ -44,14 +44,14 @@ func TestCharsMapLinear(t *testing.T) {
 		if !found {
 			with = unit
 		}
-		// Of marks in one grapheme each is looked at alone; of all others the grapheme is.
+		// Marks in one grapheme are looked up one by one; of all others, the whole grapheme is looked up.
 		if got := m.normalize(strings.Repeat(unit, n)); got != strings.Repeat(with, n) {
 			t.Errorf("%q: %d bytes, want %d", unit, len(got), n*len(with))
 		}
 	}
 }
 
-// FuzzCharsMap: whatever a map is, nothing panics or hangs, and a text is valid where it was.
+// FuzzCharsMap: no map panics or hangs, and a valid text stays valid.
 func FuzzCharsMap(f *testing.F) {
 	raw, err := base64.StdEncoding.DecodeString(charsMapOf(f, "charsmap.json"))
 	if err != nil {

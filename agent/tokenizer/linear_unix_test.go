@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cost is the processor time of a call, in microseconds: what other processes do has no part in it.
+// cost is the processor time of a call, in microseconds, which does not depend on other processes.
 func cost(t *testing.T, call func()) int64 {
 	t.Helper()
 	used := func() int64 {
@@ -27,8 +27,8 @@ func cost(t *testing.T, call func()) int64 {
 	return used() - before
 }
 
-// TestLongPieces: a text of one character, ten times as long, costs some ten times as much, not a hundred times; and 200 kB of one
-// letter cost what twice 100 kB do.
+// TestLongPieces: a text of one character that is ten times as long costs some ten times as much, not a hundred times; 200 kB of one
+// letter cost as much as twice 100 kB.
 func TestLongPieces(t *testing.T) {
 	for name := range goldens(t).IDs {
 		tok := load(t, name)
@@ -58,8 +58,8 @@ func TestLongPieces(t *testing.T) {
 	}
 }
 
-// within wants a long text to cost no more than the most that a measurement gives beside it. The garbage collector's work is in the costs,
-// too, whenever it comes, so that one measurement of five is enough.
+// within requires that a long text costs at most a bound that is measured next to it. The costs include the garbage collector's work,
+// which may come at any time, so one success in five measurements is enough.
 func within(t *testing.T, name string, measure func() (short, long, most int64)) {
 	t.Helper()
 	var short, long, most int64

@@ -83,7 +83,7 @@ func runes(is func(rune) bool) spans {
 	}
 }
 
-// What happens to matches.
+// The treatments of matches.
 const (
 	isolated = "Isolated"
 	removed  = "Removed"

@@ -67,7 +67,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestRefused: what is not known is refused, with what it is.
+// TestRefused: unknown parts are refused, and named.
 func TestRefused(t *testing.T) {
 	good, err := os.ReadFile(filepath.Join("testdata", "gpt2.json"))
 	if err != nil {
@@ -129,7 +129,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// FuzzEncode: nothing panics, ids are below the vocabulary's size, and byte-level ids give the text back.
+// FuzzEncode: nothing panics, ids are below the vocabulary's size, and byte-level ids decode to the text.
 func FuzzEncode(f *testing.F) {
 	g := goldens(f)
 	for _, text := range g.Texts {

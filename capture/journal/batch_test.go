@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/blockhash"
 )
 
-// A batch is in the journal what its records would have been one by one.
+// A batch in a journal is the same as its records one by one.
 func TestBatch(t *testing.T) {
 	records := []Record{&Inference{Span: ref(1, 1), Start: at(0), End: at(100)}, &Link{Span: ref(2, 1)}, &Inference{Span: ref(1, 2), Parent: sid(1), Start: at(5), Prompt: Prompt{Identity: Engine, HashIDs: []uint64{1, 2, 3}, BlockSize: 512, Domain: 7}}, &Content{Span: ref(2, 3), Parent: sid(1)}}
 	var b Batch
@@ -67,10 +67,10 @@ func listed(t *testing.T) *Batch {
 	return b
 }
 
-// framesOf returns what a batch is in a journal.
+// framesOf returns the bytes of a batch in a journal.
 func framesOf(b *Batch) []byte { return b.appendFrames(nil, new(packer)) }
 
-// What a queue has stored is in the journal what it would have been without a queue. Something else is refused.
+// What a queue has stored becomes the same in the journal as without a queue. Anything else is refused.
 func TestBatchStored(t *testing.T) {
 	for _, b := range []*Batch{new(Batch), listed(t)} {
 		stored := b.AppendTo(nil)
@@ -95,7 +95,7 @@ func TestBatchStored(t *testing.T) {
 	}
 }
 
-// Parts of batches are what they are in the whole.
+// Parts of a batch are the same as in the whole batch.
 func TestBatchParts(t *testing.T) {
 	whole := listed(t)
 	for cut := range whole.Len() + 1 {

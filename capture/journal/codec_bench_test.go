@@ -5,7 +5,7 @@ package journal
 
 import "testing"
 
-// benchRecords are one record with all fields, and those that most of a journal is made of.
+// benchRecords are one record with all fields, and the most frequent kinds of a journal.
 func benchRecords(b *testing.B) map[string]Record {
 	b.Helper()
 	return map[string]Record{

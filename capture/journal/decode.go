@@ -63,7 +63,7 @@ func (d *Decoder) fields(p *parser) error {
 		tag := p.b[0]
 		p.b = p.b[1:]
 		if tag <= last || tag > tagLast || !allowed(d.Kind, tag) {
-			return fmt.Errorf("field %d does not belong into a record of kind %q after field %d", tag, d.Kind, last)
+			return fmt.Errorf("field %d does not belong in a record of kind %q after field %d", tag, d.Kind, last)
 		}
 		last = tag
 		d.Fields++
@@ -330,7 +330,7 @@ func (p *parser) signed() int64 {
 func (p *parser) word() uint32 {
 	v := p.signed()
 	if v < 0 || v > math.MaxUint32 {
-		p.fail(errors.New("number is not of 32 bits"))
+		p.fail(errors.New("number has more than 32 bits"))
 		return 0
 	}
 	return uint32(v)
@@ -380,7 +380,7 @@ func (p *parser) length(most uint64) int {
 func (p *parser) count() int64 {
 	n := p.size()
 	if n > math.MaxInt64 {
-		p.fail(errors.New("number is not of 63 bits"))
+		p.fail(errors.New("number has more than 63 bits"))
 		return 0
 	}
 	return int64(n)
@@ -393,7 +393,7 @@ func (p *parser) place(from int64) blockhash.End {
 	e := blockhash.End{Role: blockhash.Role(n & (1<<roleBits - 1))}
 	n >>= roleBits
 	if from < 0 || from > blockhash.MaxEndBytes || n == 0 || n > uint64(blockhash.MaxEndBytes-from) || e.Role > blockhash.RoleTools {
-		p.fail(errors.New("end of a message is none"))
+		p.fail(errors.New("end of a message is invalid"))
 		return blockhash.End{}
 	}
 	e.Bytes = from + int64(n)
@@ -423,7 +423,7 @@ const MaxFollows = 64
 func (p *parser) follows() (spans []SpanID) {
 	n := int(p.byte())
 	if n == 0 || n > MaxFollows {
-		p.fail(errors.New("number of links is none"))
+		p.fail(errors.New("number of links is invalid"))
 		return nil
 	}
 	for range n {
@@ -440,7 +440,7 @@ const MaxToolIDs = 64
 func (p *parser) toolIDs() (ids []uint64) {
 	n := int(p.byte())
 	if n == 0 || n > MaxToolIDs {
-		p.fail(errors.New("number of tool calls is none"))
+		p.fail(errors.New("number of tool calls is invalid"))
 	}
 	for range n {
 		ids = append(ids, p.fixed())
@@ -451,7 +451,7 @@ func (p *parser) toolIDs() (ids []uint64) {
 func (p *parser) sampled() (s Sampled) {
 	n := p.size()
 	if n>>1 == 0 || n>>1 > MaxPerMillion {
-		p.fail(errors.New("rate of a sample is none"))
+		p.fail(errors.New("rate of a sample is invalid"))
 		return s
 	}
 	s.PerMillion, s.ByPrefix = uint32(n>>1), n&1 != 0

@@ -54,7 +54,7 @@ const (
 	listCount
 )
 
-// extent is the position of a list in the bytes of a record, without its tag. The zero extent is no list.
+// extent is the position of a list in the bytes of a record, without its tag. The zero extent means no list.
 type extent struct{ from, to int }
 
 // packer packs records for a writer. The zero packer has an empty dictionary. It is not safe for concurrent use.

@@ -21,13 +21,13 @@ import (
 	"github.com/moonloop/moonloop/blockhash"
 )
 
-// tree makes prompts that share their beginnings, as those of conversations do. A value stands for all that is before it, too.
+// tree makes prompts that share their beginnings, as those of conversations do. A value identifies all that is before it, too.
 type tree struct {
 	rng   *rand.Rand
 	paths [][]uint64
 }
 
-// next returns a prompt: that of an earlier one up to somewhere, and new values.
+// next returns a prompt: the beginning of an earlier one, and new values.
 func (t *tree) next(longest int) []uint64 {
 	var path []uint64
 	if n := len(t.paths); n > 0 && t.rng.IntN(8) > 0 {
@@ -63,7 +63,7 @@ func prompts(n, longest int) []Record {
 	return records
 }
 
-// dictionaries returns where in a journal the records are that begin one.
+// dictionaries returns the positions of the records in a journal that begin one.
 func dictionaries(t testing.TB, b []byte) (at []int) {
 	t.Helper()
 	offset := len(header)
@@ -78,8 +78,8 @@ func dictionaries(t testing.TB, b []byte) (at []int) {
 	return at
 }
 
-// TestDictionary: what was packed is read as the bytes that it would be without a dictionary, in several dictionaries, and what prompts
-// share is there once.
+// TestDictionary: packed records are read as the bytes that they would be without a dictionary, over several dictionaries, and shared
+// values occur once.
 func TestDictionary(t *testing.T) {
 	records := prompts(1000, 6000)
 	b := packed(records...)
@@ -117,7 +117,7 @@ func TestDictionary(t *testing.T) {
 			}
 		}
 	}
-	// A stretch of what was there takes up to 5 bytes more, and a prompt has few.
+	// A repeated stretch takes up to 5 additional bytes, and a prompt has few of them.
 	if size, want := len(packed(once...)), rest+8*len(values); size < want-rest/10 || size > want+30*len(once) {
 		t.Errorf("%d bytes, want about %d: those of %d values, once each, and of what else the records have", size, want, len(values))
 	}
@@ -141,8 +141,8 @@ func promptsOf(r Record) [][]uint64 {
 	return [][]uint64{p.HashIDs, p.Chain.Cells, ends}
 }
 
-// TestDictionaryDamage has records of a journal changed or missing. Exactly those are read that are whole, and whose dictionary's beginning
-// and whose values are.
+// TestDictionaryDamage changes and removes records of a journal. Exactly those records are read that are whole, and whose dictionary start
+// and values are.
 func TestDictionaryDamage(t *testing.T) {
 	records := prompts(60, 40)
 	whole := packed(records...)
@@ -208,7 +208,7 @@ func TestDictionaryDamage(t *testing.T) {
 	}
 }
 
-// TestReaderAt: from each place of a journal, the rest is read as it was from the beginning, whatever dictionary it needs.
+// TestReaderAt: from each position of a journal, the rest is read as from the beginning, whatever dictionary it needs.
 func TestReaderAt(t *testing.T) {
 	records := prompts(20, 30)
 	b := packed(records...)
@@ -222,7 +222,7 @@ func TestReaderAt(t *testing.T) {
 		at := r.Place()
 		rest, _, _ := drain(t, NewReaderAt("j", file, int64(len(b)), at))
 		same(t, fmt.Sprint("records from ", i), append([]Record{}, records[i:]...), append([]Record{}, rest...))
-		// A place without a dictionary is one before there were any; all is read for that then.
+		// A position without a dictionary is before the first one; then everything is read.
 		rest, _, _ = drain(t, NewReaderAt("j", file, int64(len(b)), Place{Offset: at.Offset, Dictionary: HeaderSize}))
 		same(t, fmt.Sprint("records from ", i), append([]Record{}, records[i:]...), append([]Record{}, rest...))
 		if _, err := r.Next(); errors.Is(err, io.EOF) {
@@ -231,7 +231,7 @@ func TestReaderAt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// What is damaged before the place is not told again.
+	// Damage before the position is not reported again.
 	broken := bytes.Clone(b)
 	broken[len(header)+50] ^= 1
 	last := dictionaries(t, b)[2]
@@ -243,7 +243,7 @@ func TestReaderAt(t *testing.T) {
 	}
 }
 
-// TestOldJournalGoesOn: a journal of version 1 goes on as one, so that the program that began it can read it.
+// TestOldJournalGoesOn: a journal of version 1 stays one when it is continued, so that the program that began it can read it.
 func TestOldJournalGoesOn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "j")
 	if err := os.WriteFile(file, framed(header1, some(t)...), 0o600); err != nil {
@@ -273,7 +273,7 @@ func TestOldJournalGoesOn(t *testing.T) {
 	same(t, "message of version 1", some(t), records)
 }
 
-// TestNewDictionaryAfterFailure: a write that failed may have taken values with it, so the next one does without them.
+// TestNewDictionaryAfterFailure: a write that failed may have lost values, so the next one does not use them.
 func TestNewDictionaryAfterFailure(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "j")
 	w, err := OpenWriter(file, WriterOptions{NoSync: true})
@@ -305,8 +305,8 @@ func TestNewDictionaryAfterFailure(t *testing.T) {
 	equal(t, "damage", 0, len(damage))
 }
 
-// TestHostileDictionary: a record that asks for what is not there, or for too much, is damage. It costs no more memory than the largest
-// record and the largest dictionary.
+// TestHostileDictionary: a record that refers to values that do not exist, or to too many, is damaged. It costs at most the memory of the
+// largest record and the largest dictionary.
 func TestHostileDictionary(t *testing.T) {
 	head := append([]byte{byte(KindInference | packedBit)}, AppendRecord(nil, &Inference{Span: ref(1, 1)})[1:]...)
 	u := func(n ...uint64) (b []byte) {
@@ -322,7 +322,7 @@ func TestHostileDictionary(t *testing.T) {
 	added := func(count uint64, values string) []byte { return append(u(count<<1|1), values...) }
 	begin := slices.Concat(head, u(0, 0), list(2, 1, added(2, "ab")))
 	seed := checksum(0, begin)
-	zeros := added(maxValues, "") // of no width: the largest dictionary in some bytes
+	zeros := added(maxValues, "") // of no width: the largest dictionary in a few bytes
 	for _, c := range []struct {
 		what, want string
 		fields     []byte
@@ -345,7 +345,7 @@ func TestHostileDictionary(t *testing.T) {
 		{"a first number beyond any", "too many values", list(1, 1, same(1, 0)), maxValues + 1},
 		{"a value that was lost", "not in the dictionary", list(1, 1, same(1, 5)), 9},
 		{"lost values to the end of the largest dictionary", "too many values", list(1, 1, added(1, "c")), maxValues},
-		{"a field that is none", "does not belong", []byte{255}, 2},
+		{"an unknown field", "does not belong", []byte{255}, 2},
 		{"nothing", "", nil, 2},
 		{"ends of which some have no value", "not as many ends", slices.Concat([]byte{tagEnds}, u(2, 8, 8, 1), []byte{1}, same(1, 0)), 2},
 		{"ends without a list", "ends within", slices.Concat([]byte{tagEnds}, u(2, 8, 8)), 2},
@@ -383,7 +383,7 @@ func TestHostileDictionary(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), errNoDictionary.Error()) {
 		t.Errorf("a record without a dictionary: %v", err)
 	}
-	// One message's dictionary is not that of the next one.
+	// The dictionary of one message is not that of the next.
 	if _, err := readMessage(&r, appendMark(appendFrame(append([]byte(header), 0), begin, seed), kindEnd)); err != nil {
 		t.Fatal(err)
 	}
@@ -392,7 +392,8 @@ func TestHostileDictionary(t *testing.T) {
 	}
 }
 
-// TestPackedMessageIsBounded: what a message unpacks to is bounded by its size. A writer packs no more than that, and a reader takes no more.
+// TestPackedMessageIsBounded: the unpacked size of a message is bounded by its size. A writer packs no more than that, and a reader
+// accepts no more.
 func TestPackedMessageIsBounded(t *testing.T) {
 	var ids []uint64
 	for i := range uint64(5_000) {
@@ -428,12 +429,12 @@ func TestPackedMessageIsBounded(t *testing.T) {
 		p.unpacked = 0
 		hostile = p.appendFrame(hostile, batch.records[e.record.from:e.record.to], &e.lists)
 	}
-	if _, err = readMessage(&r, appendMark(hostile, kindEnd)); err == nil || !strings.Contains(err.Error(), "more is packed") {
+	if _, err = readMessage(&r, appendMark(hostile, kindEnd)); err == nil || !strings.Contains(err.Error(), "are larger than any that a writer packs") {
 		t.Errorf("%d bytes that unpack to %d: %v", len(hostile), len(records)*8*len(ids), err)
 	}
 }
 
-// TestManyHoles: more losses than a reader tells apart cost more, and nothing is wrong.
+// TestManyHoles: more losses than a reader can distinguish cost more records, but nothing is wrong.
 func TestManyHoles(t *testing.T) {
 	records := prompts(900, 10)
 	whole := packed(records...)
@@ -458,7 +459,7 @@ func TestManyHoles(t *testing.T) {
 	}
 }
 
-// FuzzPacked packs what a fuzzer makes of values, and reads it back.
+// FuzzPacked packs the values of a fuzzer, and reads them back.
 func FuzzPacked(f *testing.F) {
 	f.Add([]byte{3, 1, 2, 3, 3, 1, 2, 4, 0, 2, 2, 4}, uint8(8))
 	f.Add([]byte{1, 1, 2, 1, 1, 3, 1, 1, 1}, uint8(1))

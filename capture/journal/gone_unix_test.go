@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// A journal that nobody will find is not durable.
+// A journal without a name is not durable.
 func TestJournalGone(t *testing.T) {
 	for _, c := range []struct {
 		name   string

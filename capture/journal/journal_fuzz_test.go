@@ -14,8 +14,8 @@ import (
 	"testing/iotest"
 )
 
-// FuzzReader reads any bytes. What comes out is exactly what is whole, found without the reader; each byte is a record's, damaged,
-// torn, or of what stands between records; and it does not matter how the bytes arrive.
+// FuzzReader reads arbitrary bytes. The result is exactly the records that are whole, determined without the reader. Each byte belongs to
+// a record, to damage, to a torn end, or to the separators between records. It does not matter how the bytes arrive.
 func FuzzReader(f *testing.F) {
 	f.Add(journal(some(f)...))
 	f.Add([]byte(header + "\x00\x00\x01\x00"))
@@ -38,7 +38,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// readEvents reads a journal and says what came: records by their bytes, damage by its place, what was torn last.
+// readEvents reads a journal and reports what it found: records by their bytes, damage by its position, a torn end last.
 func readEvents(t *testing.T, r *Reader) (events []string, end error) {
 	t.Helper()
 	for {
@@ -50,7 +50,7 @@ func readEvents(t *testing.T, r *Reader) (events []string, end error) {
 			return append(events, fmt.Sprint("torn ", r.Torn())), err
 		default:
 			b := AppendRecord(nil, rec)
-			// What is read encodes to what reads the same.
+			// A record that was read encodes to bytes that read the same.
 			var d Decoder
 			if err := d.Decode(b); err != nil {
 				t.Fatalf("%x cannot be read again: %v", b, err)
@@ -63,7 +63,7 @@ func readEvents(t *testing.T, r *Reader) (events []string, end error) {
 	}
 }
 
-// eventsOf says what a journal holds, from the whole of it: its frames are what stands between zeros.
+// eventsOf computes the content of a journal from all of its bytes: its frames are between zeros.
 func eventsOf(b []byte) (events []string, end error) {
 	var torn Torn
 	if !bytes.HasPrefix(b, []byte(header)) && !bytes.HasPrefix(b, []byte(header1)) {
@@ -127,8 +127,8 @@ func eventsOf(b []byte) (events []string, end error) {
 	return append(events, fmt.Sprint("torn ", torn)), io.EOF
 }
 
-// FuzzDamage cuts, flips, removes and doubles bytes of a good journal. Every record that is untouched is read, no other one is,
-// they come in order, and what is lost is counted to the byte.
+// FuzzDamage cuts, flips, removes and duplicates bytes of a good journal. Every untouched record is read, no other one is, they come in
+// order, and losses are counted to the byte.
 func FuzzDamage(f *testing.F) {
 	records := some(f)
 	for i := range uint64(6) {
@@ -148,7 +148,7 @@ func FuzzDamage(f *testing.F) {
 	f.Add([]byte{2, 0, 100, 30, 3, 1, 20, 60})
 	f.Add([]byte{2, 2, 0, 1, 0, 2, 100, 0})
 	f.Fuzz(func(t *testing.T, blows []byte) {
-		// origin says where each byte of b is from; a byte that was changed is from nowhere.
+		// origin gives the original position of each byte of b; a changed byte has none.
 		b, origin := bytes.Clone(whole), make([]int, len(whole))
 		for i := range origin {
 			origin[i] = i
@@ -174,7 +174,7 @@ func FuzzDamage(f *testing.F) {
 				b, origin = slices.Insert(b, p, bytes.Clone(b[p:p+n])...), slices.Insert(origin, p, slices.Clone(origin[p:p+n])...)
 			}
 		}
-		// What is untouched: all of a record's bytes, behind one that ends a record, up to a zero or the end.
+		// Untouched: all bytes of a record, after the end of another record, up to a zero or the end.
 		var want []int
 		for p := len(header); p < len(b); p++ {
 			i := slices.Index(at, origin[p])
@@ -214,7 +214,7 @@ func FuzzDamage(f *testing.F) {
 		if !isSubsequence(want, got) {
 			t.Fatalf("untouched are %v, read were %v", want, got)
 		}
-		// Each byte is a record's, lost, or a single zero before what can be read; the last record may lack its own.
+		// Each byte belongs to a record, is lost, or is a single zero before a readable record; the last record may lack its own.
 		for p := len(header); p < len(b); p++ {
 			if b[p] == 0 && (p == len(header) || b[p-1] == 0) {
 				zeros++

@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// full has every field, so that a field that the encoding forgets shows.
+// full has every field, so that a field that the encoding forgets is noticed.
 func full(t testing.TB) *Inference {
 	t.Helper()
 	return &Inference{
@@ -63,7 +63,7 @@ func some(t testing.TB) []Record {
 	}
 }
 
-// readAll reads a journal to its end: records, stretches of damage, what was torn.
+// readAll reads a journal to its end: records, damaged stretches, a torn end.
 func readAll(t testing.TB, b []byte) (records []Record, damage []Damage, torn Torn) {
 	t.Helper()
 	return drain(t, NewReader("j", bytes.NewReader(b)))
@@ -87,12 +87,12 @@ func drain(t testing.TB, r *Reader) (records []Record, damage []Damage, torn Tor
 	}
 }
 
-// withoutLast takes the fields off a record that came with the ends of messages.
+// withoutLast removes the fields that were added with the ends of messages.
 func withoutLast(p *Prompt) {
 	p.Chain.Ends, p.Reply, p.HashRanges, p.FineBlockSize, p.Replies = nil, blockhash.End{}, nil, 0, nil
 }
 
-// TestEncoding: what was encoded once is encoded so forever, of every field.
+// TestEncoding: the encoding of every field never changes.
 func TestEncoding(t *testing.T) {
 	want, err := os.ReadFile(filepath.Join("testdata", "every-field.journal"))
 	if err != nil {
@@ -151,7 +151,7 @@ func TestOldJournals(t *testing.T) {
 	}
 }
 
-// TestHostileEnds: ends that are none are damage, not records.
+// TestHostileEnds: invalid ends are damage, not records.
 func TestHostileEnds(t *testing.T) {
 	good := full(t)
 	for what, change := range map[string]func(*Prompt){
@@ -393,7 +393,7 @@ func TestWriter(t *testing.T) {
 	equal(t, "bytes of the file", packed(some(t)...), b)
 }
 
-// TestFailedWrite has a write fail midway, as on a full disk, and the next one succeed.
+// TestFailedWrite makes a write fail midway, as on a full disk, and the next one succeed.
 func TestFailedWrite(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "j")
 	w, err := OpenWriter(file, WriterOptions{NoSync: true})
@@ -495,7 +495,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestLastFields: what graphs are made of, and how a request was sampled, comes back as it was written, and belongs where it is.
+// TestLastFields: the fields for graphs and for sampling are read as they were written, and belong to their record.
 func TestLastFields(t *testing.T) {
 	want := []Record{
 		&Link{Span: ref(1, 2), Start: 5, End: 9, Acts: Tool, Follows: []SpanID{sid(3), sid(4)}},

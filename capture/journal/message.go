@@ -13,9 +13,9 @@ import (
 // so that concatenated messages, with a line feed after each or without, are a journal, too:
 //
 //	moonloop-journal 2\n   the header
-//	0                      it ends here, as a frame does: between two messages, a [Reader] takes it for what it is
-//	frames                 of records; the dictionary is that of the message
-//	a frame of kindEnd     all of the message is there
+//	0                      it ends here, as a frame does: between two messages, a [Reader] recognises it
+//	frames                 of records; their dictionary begins with the message
+//	a frame of kindEnd     the message is complete
 
 // kindEnd is the kind of the last frame of a message. It has no ids and no fields.
 const kindEnd = 'E'
@@ -35,7 +35,7 @@ func (b *Batch) AppendMessage(dst []byte) []byte {
 }
 
 // errDamagedMessage is the error for a message with invalid bytes.
-var errDamagedMessage = errors.New("message is damaged: it is dropped as a whole, since whoever carries messages loses or changes no part of one")
+var errDamagedMessage = errors.New("message is damaged: all of it is dropped")
 
 // MessageReader reads messages one after the other, in memory that it reuses. The zero MessageReader is usable. It is not safe for
 // concurrent use.
@@ -43,12 +43,13 @@ type MessageReader struct {
 	frame      []byte
 	dec        Decoder
 	dictionary dictionary
-	record     []byte // that was packed
+	record     []byte // unpacked
 }
 
-// Read calls visit with each record of a message, as in a journal and decoded; both are valid until visit returns. Any error in the message
-// makes it fail: with [ErrNotJournal] for something else, or for an unknown version; other errors name the byte. The records before it have
-// been visited then. An error of visit ends the walk and is returned unchanged. The message is not changed.
+// Read calls visit with each record of a message, as in a journal and decoded; both are valid until visit returns. Any error in
+// the message makes Read fail: with [ErrNotJournal] for something else, or for an unknown version; other errors name the byte.
+// The records before it have been visited then. An error of visit ends the walk and is returned unchanged. The message is not
+// changed.
 func (r *MessageReader) Read(message []byte, visit func(record []byte, d *Decoder) error) error {
 	head := message[:min(len(message), len(header))]
 	if !isHeader(head) {
@@ -85,7 +86,7 @@ func (r *MessageReader) Read(message []byte, visit func(record []byte, d *Decode
 		}
 		if packedKind(payload) != 0 {
 			if unpacked += int64(len(record)); unpacked > mayUnpack(int64(len(message)-len(rest))) {
-				return r.damaged(message, rest, "more is packed in it than any writer packs")
+				return r.damaged(message, rest, "its packed records are larger than any that a writer packs")
 			}
 		}
 		rest = rest[end+1:]

@@ -20,7 +20,7 @@ func readMessage(r *MessageReader, b []byte) (records []Record, err error) {
 	return records, err
 }
 
-// A message is read as it was written, by the reader of messages and by that of journals; so are many in one file.
+// A message is read as it was written, by the reader of messages and by that of journals, and so are several in one file.
 func TestMessage(t *testing.T) {
 	records := some(t)
 	var r MessageReader
@@ -46,7 +46,7 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// Whatever is not a whole message is an error that says so, at each byte where it can be cut off or changed.
+// Bytes that are not a whole message are an error that says so, for each byte where it can be cut off or changed.
 func TestMessageDamage(t *testing.T) {
 	whole := message(t, some(t)[1:5]...)
 	var r MessageReader
@@ -85,8 +85,8 @@ func TestMessageDamage(t *testing.T) {
 	}
 }
 
-// FuzzMessage reads any bytes as a message. Without an error, they are what is written of the records, so that nothing is in them that no
-// record has.
+// FuzzMessage reads arbitrary bytes as a message. Without an error, they are the encoding of its records, so a message contains nothing
+// else.
 func FuzzMessage(f *testing.F) {
 	f.Add(message(f, some(f)...))
 	f.Add(message(f))
@@ -112,7 +112,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// countAll counts what a journal holds. It reads a journal to its end, or to what is none.
+// countAll counts the content of a journal. It reads to the end, or to the first bytes that are not a journal.
 func countAll(b []byte) (records, damages int, torn Torn) {
 	r := NewReader("j", bytes.NewReader(b))
 	for {

@@ -46,11 +46,11 @@ func (n *Name) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// Session is the keyed twin of a session id: 64 bits, written as 16 hex digits. The zero Session is none.
+// Session is the keyed twin of a session id: 64 bits, written as 16 hex digits. The zero Session means no session.
 type Session uint64
 
 // SessionOf returns the session of a mooncake.session attribute. 16 lower-case hex digits are a twin, and are kept; any other text (the
-// session id of a replayed trace) is replaced by 64 bits of its SHA-256. An empty text is no session.
+// session id of a replayed trace) is replaced by 64 bits of its SHA-256. An empty text gives the zero Session.
 func SessionOf(s string) Session {
 	if s == "" {
 		return 0
@@ -74,7 +74,7 @@ func (s Session) String() string {
 	return hex.EncodeToString(b[:])
 }
 
-// Response identifies a gen_ai.response.id: 128 bits of its SHA-256, because only equality matters. The zero Response is none.
+// Response identifies a gen_ai.response.id: 128 bits of its SHA-256, because only equality matters. The zero Response means no id.
 type Response [16]byte
 
 // ResponseOf returns the Response for a response id; that of "" is zero.

@@ -52,13 +52,13 @@ type Reader struct {
 	err     error
 
 	dictionary dictionary
-	record     []byte // that was packed
+	record     []byte // unpacked
 }
 
 // Place is where a reader of a growing journal continues. The zero Place is the beginning.
 type Place struct {
 	Offset     int64 // of the first byte that was not read
-	Dictionary int64 // of the record that began the dictionary; 0 is none
+	Dictionary int64 // of the record that began the dictionary; 0 means none
 }
 
 // NewReader returns a reader. name is for errors.

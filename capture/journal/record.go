@@ -9,7 +9,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// SpanID is the binary id of a span within its trace. The zero SpanID is none.
+// SpanID is the binary id of a span within its trace. The zero SpanID means no span.
 type SpanID [8]byte
 
 // Record is a record of a journal: an [*Inference], a [*Content] or a [*Link].
@@ -87,7 +87,7 @@ type Inference struct {
 type Sampled struct {
 	PerMillion uint32 // of the groups of requests are recorded, 1 to [MaxPerMillion]
 	ByPrefix   bool   // prompts decided with priority, and sessions only if no prompt is known; else the reverse
-	List       Domain // fingerprint of the trunk list with which prompts were distinguished; 0 is none
+	List       Domain // fingerprint of the trunk list with which prompts were distinguished; 0 means none
 }
 
 // MaxPerMillion is the maximum share that is not all.
@@ -99,7 +99,7 @@ type ToolIDs struct {
 	Given []uint64 // those of the calls whose results end the prompt
 }
 
-// Step is a request's position in a graph of requests that follow each other. The zero Step is none.
+// Step is a request's position in a graph of requests that follow each other. The zero Step means no position.
 type Step struct {
 	ID      uint64 // 0: no other request of its OTel trace is connected to it
 	WaitFor []Edge
@@ -128,11 +128,11 @@ type Edge struct {
 // Prompt is what is known of a prompt in addition to its length.
 type Prompt struct {
 	Identity  Identity        // the source of the rest; [NoIdentity] is nothing
-	HashIDs   []uint64        // ids of blocks; nil is none
+	HashIDs   []uint64        // ids of blocks; nil means none
 	BlockSize uint32          // tokens per hash id; 0 is unknown
 	Domain    Domain          // the source of HashIDs or Chain
 	Key       Domain          // fingerprint of the key that made them; 0 is unknown
-	Chain     blockhash.Chain // keyed cells of the text; Bytes = 0 is none
+	Chain     blockhash.Chain // keyed cells of the text; Bytes = 0 means none
 	Prefix    bool            // Chain covers only the beginning of the prompt, for example if telemetry cut it
 	// MediaEnd is the number of bytes of the text up to the end of its last image, sound or file, a multiple of [blockhash.CellSize]; 0 if
 	// there is none. The number of its tokens is unknown.

@@ -106,7 +106,7 @@ func (f *agentFlags) settings(ctx context.Context) (certificate *tls.Certificate
 	given := f.service.Token != "" || err != nil
 	refuse(f.service.Token != "" && f.noAuth, "--no-auth with a token: leave one of the two out")
 	refuse(f.noAuth && !isLoopback(host), "--no-auth: other machines can reach "+quoted(f.listen)+"; give a token, or listen on 127.0.0.1")
-	refuse(!given && !f.noAuth, "no token: put one into "+tokenEnv+", such as $(openssl rand -hex 32), or name its place with --token-file or --token-env; on this machine alone, --no-auth does without")
+	refuse(!given && !f.noAuth, "no token: put one into "+tokenEnv+", such as $(openssl rand -hex 32), or name it with --token-file or --token-env; on this machine only, --no-auth needs none")
 	refuse(f.service.Token != "" && len(f.service.Token) < minToken, fmt.Sprintf("the token has fewer than %d characters: it could be guessed; openssl rand -hex 32 makes one", minToken))
 	_, err = checkListen("listen", f.listen, "")
 	errs = append(errs, err)
@@ -164,7 +164,7 @@ func serveAgent(cmd *cobra.Command, f agentFlags) error {
 	defer s.Close()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
 	if err != nil {
-		return hintError{fmt.Errorf("listen on %s: %w", f.listen, err), "--listen 127.0.0.1:0 takes a free port"}
+		return hintError{fmt.Errorf("listen on %s: %w", f.listen, err), "--listen 127.0.0.1:0 picks a free port"}
 	}
 	scheme, server := "http", &http.Server{} //nolint:gosec // Serve sets its times
 	if certificate != nil {

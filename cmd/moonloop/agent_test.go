@@ -28,7 +28,8 @@ import (
 	"github.com/moonloop/moonloop/internal/testcert"
 )
 
-// TestRunOptions: a request has the options of a replay, by their rules, but none that touches the service's files, keys or memory.
+// TestRunOptions: a request has the options of a replay, under the same rules, except those that touch the service's files, keys or
+// memory.
 func TestRunOptions(t *testing.T) {
 	var f agentFlags
 	base := agent.Config{RunID: "id", Out: "out", Trace: agent.Trace{Name: "trace.jsonl"}, Target: agent.Target{URL: "http://127.0.0.1:1"}}
@@ -74,7 +75,7 @@ func TestRunOptions(t *testing.T) {
 			t.Errorf("%s: %v, want %q", options, err, want)
 		}
 	}
-	// Neither by a request nor by a slip of the list.
+	// Neither by a request nor by a mistake in the list.
 	for name := range strings.FieldsSeq(servicesOwn) {
 		if newRunRequest(nil).cmd.Flags().Lookup(name) == nil && name != "help" {
 			t.Errorf("--%s is the service's own, and there is no such flag", name)
@@ -157,8 +158,8 @@ func request(t *testing.T, client *http.Client, method, address, body string) (i
 	return res.StatusCode, content
 }
 
-// TestAgentServes runs a replay by HTTPS against an engine that wants a key. Neither the key nor the token is in an answer, a file or on
-// standard error.
+// TestAgentServes runs a replay through HTTPS against an engine that needs a key. Neither the key nor the token is in an answer, a file or
+// on standard error.
 func TestAgentServes(t *testing.T) {
 	withoutOTel(t)
 	key := planted + "engine"
@@ -262,7 +263,7 @@ func TestAgentRefuses(t *testing.T) {
 	}
 }
 
-// TestOpenAPI: docs/openapi.json is what the service says of itself, but for its version.
+// TestOpenAPI: docs/openapi.json is what the service serves, except for its version.
 func TestOpenAPI(t *testing.T) {
 	s := serveHere(t, "--no-auth", "--allow-target", "http://127.0.0.1:1", "--out", filepath.Join(t.TempDir(), "runs"))
 	defer http.DefaultClient.CloseIdleConnections()

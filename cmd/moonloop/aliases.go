@@ -27,7 +27,7 @@ const (
 	vllms       = vllm + " " + traceReplay
 )
 
-// anyTool stands for alternative spellings of our own flags, which any command line may have.
+// anyTool marks alternative spellings of our own flags, which any command line may have.
 const anyTool = "moonloop"
 
 var toolNames = map[string]string{aiperf: "AIPerf", vllm: "vLLM bench serve", guidellm: "GuideLLM", traceReplay: "UCM TraceReplay"}

@@ -34,7 +34,7 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// aliasTrace has rows of different lengths, in an order that is not theirs, 40 ms apart.
+// aliasTrace has rows of different lengths, not ordered by length, 40 ms apart.
 const aliasTrace = `{"timestamp":0,"input_length":1100,"output_length":2,"hash_ids":[1,2,3]}
 {"timestamp":40,"input_length":600,"output_length":2,"hash_ids":[1,4]}
 {"timestamp":80,"input_length":1300,"output_length":2,"hash_ids":[1,2,5]}
@@ -58,7 +58,7 @@ type arrived struct {
 	size   int // of the body
 }
 
-// aliasEngine is the simulated engine, and what arrived at it.
+// aliasEngine is the simulated engine, and what it received.
 type aliasEngine struct {
 	*httptest.Server
 	mu    sync.Mutex
@@ -66,7 +66,7 @@ type aliasEngine struct {
 	posts []string // to the engine's own switches, each with the number of rows that had arrived before it
 	dir   string   // for files, with the trace in it
 
-	before time.Time // the schedule: when the last thing arrived that is no row, else when the command began
+	before time.Time // the schedule: when the last request arrived that is not for a row, else when the command began
 }
 
 func newAliasEngine(t *testing.T) *aliasEngine {
@@ -92,7 +92,7 @@ func newAliasEngine(t *testing.T) *aliasEngine {
 		a := &arrived{at: time.Now(), host: r.Host, from: r.RemoteAddr, path: r.URL.Path, header: r.Header.Clone()}
 		text, _ := io.ReadAll(r.Body)
 		a.size = len(text)
-		if r.Header.Get("X-Request-Id") == "" { // no row: the replay asks which token ids there are
+		if r.Header.Get("X-Request-Id") == "" { // not for a row: the replay asks which token ids exist
 			w.asked()
 			r.Body = io.NopCloser(bytes.NewReader(text))
 			e.ServeHTTP(rw, r)
@@ -109,7 +109,7 @@ func newAliasEngine(t *testing.T) *aliasEngine {
 	return w
 }
 
-// asked notes a request that is no row. The last one before the first row precedes the schedule.
+// asked notes a request that is not for a row. The last one before the first row precedes the schedule.
 func (w *aliasEngine) asked() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -118,8 +118,8 @@ func (w *aliasEngine) asked() {
 	}
 }
 
-// scheduled returns the time from the first to the last instant that the run's records intend. A
-// busy machine does not shrink it: it can only delay a turn that waits for the reply to the one before.
+// scheduled returns the time between the first and the last intended instant of the run's records. A busy machine does not shorten it: it
+// can only delay a turn that waits for the previous reply.
 func (w *aliasEngine) scheduled(t *testing.T) time.Duration {
 	t.Helper()
 	var at []time.Duration
@@ -138,7 +138,7 @@ func (w *aliasEngine) scheduled(t *testing.T) time.Duration {
 	return slices.Max(at) - slices.Min(at)
 }
 
-// recorded adds a folder for records to the command line of a run whose schedule or settings are looked at, unless it names one.
+// recorded adds a folder for records to the command line of a run whose schedule or settings are checked, unless it names one.
 func recorded(args []string, sees string) []string {
 	looks := slices.ContainsFunc([]string{"over ", "spread ", "at once", "within ", "summary config."}, func(of string) bool { return strings.Contains(sees, of) })
 	if looks && !strings.Contains(sees, "file ") && !strings.Contains(sees, "summary run.") {
@@ -153,7 +153,7 @@ func (w *aliasEngine) lasted() time.Duration {
 	return slices.MaxFunc(w.seen, func(a, b *arrived) int { return a.at.Compare(b.at) }).at.Sub(w.before)
 }
 
-// atOnce are the replays that are under way together: they wait more than they work.
+// atOnce is the number of replays that run concurrently: they wait more than they work.
 var atOnce = make(chan struct{}, 10)
 
 // replayed is a command line that ran.
@@ -163,7 +163,7 @@ type replayed struct {
 	out, said string
 }
 
-// begin runs a command line in a folder with the rows as its trace. What it returns waits for the end.
+// begin runs a command line in a folder with the rows as its trace. The returned function waits for the end.
 func begin(t *testing.T, rows string, args []string, more ...map[string]string) func() replayed {
 	t.Helper()
 	w := newAliasEngine(t)
@@ -201,8 +201,8 @@ func begin(t *testing.T, rows string, args []string, more ...map[string]string) 
 	return func() replayed { return <-end }
 }
 
-// beginMany is begin for a command line that may have to send more than four requests in a time that it bounds itself: a busy machine gets
-// less done in it, and then it runs again.
+// beginMany is begin for a command line that may have to send more than four requests in a time that it bounds itself: a busy machine
+// sends fewer in it, and then the command runs again.
 func beginMany(sees string, begin func() func() replayed) func() replayed {
 	end := begin()
 	return func() replayed {
@@ -214,7 +214,7 @@ func beginMany(sees string, begin func() func() replayed) func() replayed {
 	}
 }
 
-// see checks what an alias says that is to be seen.
+// see checks the expected effects of an alias.
 func (w *aliasEngine) see(t *testing.T, what, out string) {
 	t.Helper()
 	for claim := range strings.SplitSeq(what, "; ") {
@@ -289,7 +289,7 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 			good = len(w.seen) == 4 && len(sizes) == 4
 		case "spread": // over the schedule; unscheduled, they come at once
 			good = len(w.seen) == 4 && w.lasted() > 150*time.Millisecond && w.scheduled(t) > 150*time.Millisecond
-		case "longer": // prompts than the trace's, which take 19,200 bytes
+		case "longer": // prompts other than the trace's, which have 19,200 bytes
 			total := 0
 			for _, a := range w.seen {
 				total += a.size
@@ -298,9 +298,9 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 		case "summary":
 			field, want, _ = strings.Cut(rest, "=")
 			good = want == w.summary(t, field)
-		case "in": // another order than that of the trace, which sizes tell
+		case "in": // another order than that of the trace, as their sizes show
 			good = len(w.seen) == 4 && (w.seen[1].size > w.seen[3].size || w.seen[3].size > w.seen[0].size || w.seen[0].size > w.seen[2].size)
-		case "one": // at a time, in the order of the trace, which sizes tell
+		case "one": // at a time, in the order of the trace, as their sizes show
 			good = len(w.seen) == 4 && w.seen[1].size < w.seen[3].size && w.seen[3].size < w.seen[0].size && w.seen[0].size < w.seen[2].size
 		case "first": // message of every chat: its role, and its content
 			role, content, _ := strings.Cut(rest, " ")
@@ -309,7 +309,7 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 				is := fmt.Sprint(map[string]any{"role": role, "content": content})
 				return len(messages) > 0 && fmt.Sprint(messages[0]) == is
 			})
-		case "waits": // this long at least, from one turn of a session to the next, which a reply comes between
+		case "waits": // at least this long from one turn of a session to the next, with a reply in between
 			least, _ := time.ParseDuration(rest)
 			last, turns := map[string]time.Time{}, 0
 			good = true
@@ -325,7 +325,7 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 		case "within": // this much of the schedule
 			span, _ := time.ParseDuration(rest)
 			good = w.scheduled(t).Round(time.Millisecond) <= span
-		case "at": // once: the schedule has no length, and any limit of what is in flight is above four
+		case "at": // once: the schedule has no length, and any limit on requests in flight is above four
 			good = w.scheduled(t) == 0
 		case "path":
 			good = all(func(a *arrived) bool { return a.path == rest })
@@ -393,7 +393,7 @@ func (w *aliasEngine) summary(t *testing.T, path string) string {
 	return fmt.Sprint(value)
 }
 
-// traceFor has the rows of [aliasTrace], in the same order, far enough apart where times are looked at.
+// traceFor has the rows of [aliasTrace], in the same order, far enough apart if times are checked.
 func traceFor(sees string) string {
 	if strings.Contains(sees, "spread") {
 		return strings.NewReplacer(`:40,`, `:200,`, `:80,`, `:400,`, `:120,`, `:600,`).Replace(aliasTrace)
@@ -401,7 +401,7 @@ func traceFor(sees string) string {
 	return aliasTrace
 }
 
-// picturesOf are those of the last message of a chat.
+// picturesOf returns the images of the last message of a chat.
 func picturesOf(t *testing.T, body map[string]any) (out []image.Config) {
 	t.Helper()
 	text, _ := json.Marshal(body)
@@ -431,7 +431,7 @@ func picturesOf(t *testing.T, body map[string]any) (out []image.Config) {
 	return out
 }
 
-// filesFor are the files that arguments name beside the trace.
+// filesFor are the files that arguments name, besides the trace.
 func filesFor(args string) map[string]string {
 	switch {
 	case strings.Contains(args, "talk.json"):
@@ -454,7 +454,7 @@ func filesFor(args string) map[string]string {
 	return nil
 }
 
-// talk is a dataset as ShareGPT's.
+// talk is a dataset in ShareGPT's form.
 func talk() string {
 	var b strings.Builder
 	b.WriteString(`[{"id":"a","conversations":[{"from":"human","value":"Who keeps the lighthouse?"},{"from":"gpt","value":"`)
@@ -465,7 +465,7 @@ func talk() string {
 	return b.String()
 }
 
-// TestAliases runs each line of the table that becomes something as a command line, and looks at what the engine got.
+// TestAliases runs each accepted line of the table as a command line, and checks what the engine got.
 func TestAliases(t *testing.T) {
 	t.Parallel()
 	tests, of := map[string]func() replayed{}, map[string]alias{}
@@ -502,15 +502,15 @@ func TestAliases(t *testing.T) {
 	}
 }
 
-// good wants the replay to have ended as it should.
+// good requires that the replay ended as it should.
 func (r *replayed) good(t *testing.T) {
 	t.Helper()
-	if r.status != exitOK && r.status != exitInvalid { // which a busy machine makes it
+	if r.status != exitOK && r.status != exitInvalid { // which happens on a busy machine
 		t.Fatalf("status %d, said:\n%s", r.status, r.said)
 	}
 }
 
-// TestRefusedAliases gives each tool's flags that are refused, and those of its families that have no effect, on one command line.
+// TestRefusedAliases gives all refused flags of each tool, and those of its families that have no effect, on one command line.
 func TestRefusedAliases(t *testing.T) {
 	t.Parallel()
 	for tool := range toolNames {
@@ -555,8 +555,8 @@ func TestRefusedAliases(t *testing.T) {
 	}
 }
 
-// TestEveryFlagIsKnown: the lists have each flag that the tools' own help or parser has, AIPerf 0.13.0's, vLLM 0.32.0's, GuideLLM 0.8.1's with
-// those of 0.6, and TraceReplay's, which are vLLM's and three more. Each is in the table as that tool's, or ours.
+// TestEveryFlagIsKnown: the lists have each flag in the help or the parser of the tools: AIPerf 0.13.0, vLLM 0.32.0, GuideLLM 0.8.1 with
+// the flags of 0.6, and TraceReplay, which has vLLM's and three more. Each is in the table as that tool's, or as moonloop's.
 func TestEveryFlagIsKnown(t *testing.T) {
 	fs := newReplayCommand().Flags()
 	for tool := range toolNames {
@@ -583,7 +583,7 @@ func TestEveryFlagIsKnown(t *testing.T) {
 	}
 }
 
-// TestWholeCommandLines: those that the tools' documentation prints, the program's name aside, without --as.
+// TestWholeCommandLines: the command lines in the tools' documentation, without the program's name and without --as.
 func TestWholeCommandLines(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ line, sees string }{
@@ -648,7 +648,7 @@ func TestWholeCommandLines(t *testing.T) {
 	}
 }
 
-// TestAmbiguousAliases: what two tools understand differently is refused with both meanings, until --as decides.
+// TestAmbiguousAliases: a flag with different meanings in two tools is refused with both meanings, until --as decides.
 func TestAmbiguousAliases(t *testing.T) {
 	for _, test := range []struct {
 		line string
@@ -680,7 +680,7 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--request-rate-series DIR/none.json --request-rate 4", []string{"leave one of the two out"}},
 		{"--warmup-request-rate 4", []string{"without a warm-up"}},
 		{"--warmup-request-count 2 --warmup-arrival-pattern constant", []string{"without --warmup-request-rate"}},
-		{"--profile sweep --rate 4", []string{"moonloop search finds the one that an engine takes"}},
+		{"--profile sweep --rate 4", []string{"moonloop search finds the highest that an engine can handle"}},
 		{"--profile kind=bursts", []string{"want async or concurrent or constant or poisson or replay or synchronous or throughput"}},
 		{"--profile constant", []string{"--rate is missing"}},
 		{"--profile poisson --rate 1,2", []string{"want one value"}},
@@ -720,7 +720,7 @@ func TestAmbiguousAliases(t *testing.T) {
 	}
 }
 
-// TestCacheBust: prompts are those of no other run, unless there is a seed.
+// TestCacheBust: prompts differ from those of all other runs, unless there is a seed.
 func TestCacheBust(t *testing.T) {
 	t.Parallel()
 	text := func(line string) string {
@@ -773,7 +773,7 @@ func TestFromOtherTools(t *testing.T) {
 				fmt.Fprintf(&b, "| `--%s` | %s | %s | %s |\n", a.name, ours, a.state, strings.ReplaceAll(a.note, "|", `\|`))
 			}
 		}
-		b.WriteString("\nFlags that are about something else than the replay of a trace:\n\n| theirs | about | status | note |\n|---|---|---|---|\n")
+		b.WriteString("\nFlags that have nothing to do with the replay of a trace:\n\n| theirs | about | status | note |\n|---|---|---|---|\n")
 		for _, f := range families {
 			if slices.Contains(strings.Fields(f.tools), tool) {
 				var names []string
@@ -790,7 +790,7 @@ func TestFromOtherTools(t *testing.T) {
 		writeFigures(&b, tool)
 		writeCommands(&b, tool)
 	}
-	b.WriteString("\n## Further names of our own flags\n\n| name | flag | note |\n|---|---|---|\n")
+	b.WriteString("\n## Other names of moonloop's own flags\n\n| name | flag | note |\n|---|---|---|\n")
 	for _, a := range rows {
 		if a.tools == anyTool {
 			fmt.Fprintf(&b, "| `--%s` | `%s` | %s |\n", a.name, strings.ReplaceAll(a.ours, ", ", "`, `"), a.note)
@@ -799,7 +799,7 @@ func TestFromOtherTools(t *testing.T) {
 	checkPage(t, "../../docs/from-other-tools.md", b.String())
 }
 
-// checkPage wants the end of a page, after the line that names the test, to be the generated text. With -update it writes it.
+// checkPage requires that the end of a page, after the line that names the test, is the generated text. With -update it writes it.
 func checkPage(t *testing.T, page, generated string) {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -823,8 +823,8 @@ func checkPage(t *testing.T, page, generated string) {
 	}
 }
 
-// TestBenchmarkModeAgain: the prompts of TraceReplay's benchmark mode are the same for the same seed and others for another, share what
-// the hash ids say, and go out byte for byte in a replay of the file that --save-prompts wrote.
+// TestBenchmarkModeAgain: the prompts of TraceReplay's benchmark mode are the same for the same seed, differ for another, share what the
+// hash ids say, and are sent byte for byte in a replay of the file that --save-prompts wrote.
 func TestBenchmarkModeAgain(t *testing.T) {
 	t.Parallel()
 	line := "replay --overhead 1 --model sim --backend vllm --trace-path TRACE --trace-mode benchmark --dataset-name sharegpt --dataset-path DIR/talk.json " +

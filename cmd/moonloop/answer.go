@@ -57,7 +57,7 @@ type part struct {
 	Below     []string // notes about it
 }
 
-// drawing is a picture. Those with a name stand side by side.
+// drawing is a picture. Those with a name are next to each other.
 type drawing struct {
 	Name string
 	SVG  template.HTML

@@ -25,8 +25,7 @@ import (
 	"github.com/moonloop/moonloop/internal/testcert"
 )
 
-// TestKeyGoesToTheEngineAlone: whatever an engine does with a key that it was sent, the key is in nothing that the replay
-// writes or sends elsewhere.
+// TestKeyGoesToTheEngineAlone: whatever an engine does with a key, the replay writes it nowhere and sends it to nobody else.
 func TestKeyGoesToTheEngineAlone(t *testing.T) {
 	t.Parallel()
 	for name, give := range map[string]func(file string) (flags, environment []string){
@@ -123,7 +122,7 @@ type witness struct {
 	other      bytes.Buffer
 }
 
-// elsewhere keeps everything that comes to a server that is not the engine: the OTLP receiver, and the target of redirects.
+// elsewhere keeps every request to a server that is not the engine: the OTLP receiver, and the target of redirects.
 func (w *witness) elsewhere(r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	w.mu.Lock()
@@ -132,7 +131,7 @@ func (w *witness) elsewhere(r *http.Request) {
 	w.other.Write(body)
 }
 
-// engine answers in all the ways in which a server tells a key to those who sent it.
+// engine answers in all ways in which a server can repeat a key to its sender.
 func (w *witness) engine(elsewhere string) http.HandlerFunc {
 	const stream = "text/event-stream"
 	answers := []func(rw http.ResponseWriter, r *http.Request, key string){

@@ -103,7 +103,7 @@ func (f *captureFlags) settings(ctx context.Context) (listen collect.Config, not
 func hashKey(env string) (key, notice string, err error) {
 	switch key = strings.TrimSpace(os.Getenv(env)); {
 	case key == "" && env == hashKeyEnv:
-		return "", "no key in " + env + ": a random one is taken, under which these prompts match those of no other trace", nil
+		return "", "no key in " + env + ": a random key is used, so these prompts match those of no other trace", nil
 	case key == "":
 		return "", "", fmt.Errorf("--key-env: environment variable %s is empty or not set; export it with the key", publicVariable(env))
 	}

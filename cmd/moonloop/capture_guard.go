@@ -68,7 +68,7 @@ func (l *listenSecrets) missing() string {
 }
 
 // checkListen checks an address to listen on, without using it. The notice is for addresses that other machines can reach: these must be
-// named, and cannot be meant by leaving the host out. Missing is the protection that it lacks.
+// given explicitly, so an empty host is refused. Missing is the protection that it lacks.
 func checkListen(flag, address, missing string) (notice string, err error) {
 	host, _, err := net.SplitHostPort(address)
 	switch {
@@ -78,8 +78,8 @@ func checkListen(flag, address, missing string) (notice string, err error) {
 		return "", fmt.Errorf("--%s %q: want host:port, such as 127.0.0.1:4317", flag, address)
 	case host == "":
 		return "", hintError{
-			fmt.Errorf("--%s %q would listen on every network that this machine is in", flag, address),
-			fmt.Sprintf("--%s 127.0.0.1%s, or --%s 0.0.0.0%s if other machines shall send", flag, address, flag, address),
+			fmt.Errorf("--%s %q would listen on every network of this machine", flag, address),
+			fmt.Sprintf("--%s 127.0.0.1%s, or --%s 0.0.0.0%s to let other machines send", flag, address, flag, address),
 		}
 	case isLoopback(host), missing == "":
 		return "", nil

@@ -37,7 +37,7 @@ func TestCheckListen(t *testing.T) {
 	}
 }
 
-// TestListenHint: what keeps a capture from starting comes with what to do, in flags.
+// TestListenHint: an error that keeps a capture from starting says what to do, in flags.
 func TestListenHint(t *testing.T) {
 	for want, err := range map[string]error{
 		"--grpc 127.0.0.1:0":             &collect.ListenError{Protocol: "grpc", Err: errors.New("taken")},

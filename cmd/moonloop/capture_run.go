@@ -41,9 +41,9 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 		return err
 	}
 	if len(earlier) > 0 {
-		notices = append(notices, "going on with the journal of an earlier capture, "+listen.Journal)
+		notices = append(notices, "continuing the journal of an earlier capture, "+listen.Journal)
 		if os.Getenv(f.keyEnv) == "" {
-			notices = append(notices, "warning: prompts match none of that capture's from now on, because each has a random key")
+			notices = append(notices, "warning: from now on, prompts match none of that capture's, because each has a random key")
 		}
 	}
 	for _, notice := range notices {
@@ -122,7 +122,7 @@ func listenUntil(ctx context.Context, p *collect.Collector, f captureFlags, stde
 		case <-ctx.Done():
 			return "stopping"
 		case err := <-p.Broken():
-			return fmt.Sprintf("stopping, because the receiver did: %v", err)
+			return fmt.Sprintf("stopping, because the receiver stopped: %v", err)
 		case <-over:
 			return "stopping after " + f.duration.String()
 		case <-tick.C:
@@ -161,7 +161,7 @@ func writeCapture(ctx context.Context, p *collect.Collector, journal string, t *
 		}
 	}
 	if points := p.Counts().Points; points > 0 {
-		say("%s of metrics came, too, and were thrown away", term.Counted(points, "points"))
+		say("%s of metrics arrived, too, and were discarded", term.Counted(points, "points"))
 	}
 	switch {
 	case len(t.List) == 0 && result.Inferences > 0:
@@ -187,11 +187,11 @@ func why(seen collect.Counts) string {
 	case seen.Spans == 0 && seen.Refused > 0:
 		return "the journal could not be written, so every span was refused"
 	case seen.Spans == 0 && seen.Points > 0:
-		return "only metrics came, and no span; does OTEL_TRACES_EXPORTER keep the application from sending any?"
+		return "only metrics arrived, and no span; does OTEL_TRACES_EXPORTER keep the application from sending any?"
 	case seen.Spans == 0:
-		return "no span came; is the application's OTEL_EXPORTER_OTLP_ENDPOINT this address?"
+		return "no span arrived; is the application's OTEL_EXPORTER_OTLP_ENDPOINT this address?"
 	case seen.Requests == 0:
-		return fmt.Sprintf("no request to a model was among the %s that came", term.Counted(seen.Spans, "spans"))
+		return fmt.Sprintf("no request to a model was among the %s that arrived", term.Counted(seen.Spans, "spans"))
 	}
 	return "no request was complete; see above for what was missing"
 }
@@ -199,7 +199,7 @@ func why(seen collect.Counts) string {
 // listenHint adds the next step to the error of a capture that does not start.
 func listenHint(err error) error {
 	if l, ok := errors.AsType[*collect.ListenError](err); ok {
-		return hintError{err, "--" + l.Protocol + " 127.0.0.1:0 takes a free port, --" + l.Protocol + ` "" leaves it out`}
+		return hintError{err, "--" + l.Protocol + " 127.0.0.1:0 picks a free port, --" + l.Protocol + ` "" leaves it out`}
 	}
 	if errors.Is(err, collect.ErrJournal) {
 		return hintError{err, "one capture has one journal: --journal names another folder, and so does another --out"}

@@ -52,7 +52,7 @@ func TestCaptureScripts(t *testing.T) {
 	})
 }
 
-// scriptListening puts a port into a variable: a free one, or one that stays taken: listening NAME [keep]
+// scriptListening puts a port into a variable: a free one, or one that stays in use: listening NAME [keep]
 func scriptListening(ts *testscript.TestScript, _ bool, args []string) {
 	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	ts.Check(err)
@@ -79,7 +79,7 @@ func scriptAwait(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Fatalf("nobody listens on port %s", args[0])
 }
 
-// capturing is a "moonloop capture" under way.
+// capturing is a running "moonloop capture".
 type capturing struct {
 	*exec.Cmd
 	grpc   string // where it listens
@@ -119,7 +119,7 @@ func startCaptureWith(t *testing.T, folder string, environment []string, args ..
 	return c
 }
 
-// end stops the capture by a signal and returns what it said.
+// end stops the capture by a signal and returns its output.
 func (c *capturing) end(t *testing.T, signal os.Signal) (stdout string, status int) {
 	t.Helper()
 	if err := c.Process.Signal(signal); err != nil {
@@ -133,7 +133,7 @@ func (c *capturing) end(t *testing.T, signal os.Signal) (stdout string, status i
 	return rest.String(), c.ProcessState.ExitCode()
 }
 
-// produce lets the demonstration's application work in front of an engine without latency, with its spans to an address.
+// produce runs the demonstration's application against an engine without latency, and sends its spans to an address.
 func produce(t *testing.T, address string, seed uint64) demo.Sent {
 	t.Helper()
 	e, err := simulator.New(simulator.Config{})
@@ -165,8 +165,8 @@ func produce(t *testing.T, address string, seed uint64) demo.Sent {
 	return sent
 }
 
-// TestCaptureProduction captures an application, is killed, goes on, and ends with a trace of everything that had been
-// acknowledged, whose sharing is the engine's.
+// TestCaptureProduction captures an application, kills the capture, continues it, and ends it with a trace of everything that had been
+// acknowledged. The trace shares what the engine had cached.
 func TestCaptureProduction(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -184,7 +184,7 @@ func TestCaptureProduction(t *testing.T) {
 	if status != exitOK {
 		t.Fatalf("exit status %d\n%s%s", status, out, &c.stderr)
 	}
-	if !strings.Contains(c.stderr.String(), "going on with the journal of an earlier capture") {
+	if !strings.Contains(c.stderr.String(), "continuing the journal of an earlier capture") {
 		t.Errorf("it does not say that it goes on:\n%s", &c.stderr)
 	}
 	rows, err := readRows(filepath.Join(folder, "prod.jsonl"))
@@ -214,7 +214,7 @@ func TestCaptureProduction(t *testing.T) {
 	}
 	stats := sim.Stats()
 	hits, engine := stats[len(stats)-1].FullHitTokens, first.Cached+second.Cached
-	// The borders of blocks are laid over text, so some are one token early or late; concurrent requests miss each other.
+	// The borders of blocks are estimated from text, so some are one token early or late; concurrent requests miss each other's prompts.
 	if diff := float64(hits-engine) / float64(tokens); diff < -0.05 || diff > 0.05 {
 		t.Errorf("the trace's cache hits %d of %d tokens, the engine's %d", hits, tokens, engine)
 	}
@@ -256,7 +256,7 @@ func readRows(name string) (rows []*mooncake.Row, err error) {
 	}
 }
 
-// TestCaptureMetrics: Prometheus can watch a capture, by the names that the Collector's metrics have.
+// TestCaptureMetrics: Prometheus can watch a capture, under the names of the Collector's metrics.
 func TestCaptureMetrics(t *testing.T) {
 	t.Parallel()
 	free, err := net.Listen("tcp", "127.0.0.1:0")

@@ -26,8 +26,8 @@ import (
 	"github.com/moonloop/moonloop/internal/testcert"
 )
 
-// TestCaptureGuarded captures through TLS with a certificate and a key of the sender's. Who lacks one of them is refused,
-// and nothing of theirs is in the trace. Everything that is written, its owner alone can read.
+// TestCaptureGuarded captures through TLS with a certificate and a key of the sender. A sender that lacks one of them is refused, and none
+// of its spans is in the trace. Only their owner can read the written files.
 func TestCaptureGuarded(t *testing.T) {
 	t.Parallel()
 	ours, other := testcert.New(t), testcert.New(t)
@@ -112,7 +112,7 @@ func TestCaptureGuarded(t *testing.T) {
 	}
 }
 
-// TestCaptureSecrets: what of the flags cannot be used is said at once.
+// TestCaptureSecrets: flags that cannot be used are reported at once.
 func TestCaptureSecrets(t *testing.T) {
 	t.Parallel()
 	ours := testcert.New(t)
@@ -121,9 +121,9 @@ func TestCaptureSecrets(t *testing.T) {
 	for name, tc := range map[string]struct{ flags, want string }{
 		"half a certificate":        {"--tls-cert " + cert, "give both"},
 		"another key":               {"--tls-cert " + cert + " --tls-key " + expiredKey, "is not the key"},
-		"an expired certificate":    {"--tls-cert " + expired + " --tls-key " + expiredKey, "has expired"},
+		"an expired certificate":    {"--tls-cert " + expired + " --tls-key " + expiredKey, "certificate expired on"},
 		"an authority without TLS":  {"--client-ca " + ours.File(t), "give --tls-cert and --tls-key, too"},
-		"an authority that is none": {"--tls-cert " + cert + " --tls-key " + key + " --client-ca " + key, "--client-ca " + key + ": it holds no PEM certificate"},
+		"an invalid authority":      {"--tls-cert " + cert + " --tls-key " + key + " --client-ca " + key, "--client-ca " + key + ": it holds no PEM certificate"},
 		"no key in the environment": {"--api-key-env NOBODY_SETS_THIS", "NOBODY_SETS_THIS is empty"},
 	} {
 		var stdout, stderr strings.Builder
@@ -132,7 +132,7 @@ func TestCaptureSecrets(t *testing.T) {
 			t.Errorf("%s: exit status %d, %s; want %d and %q", name, status, &stderr, exitUsage, tc.want)
 		}
 	}
-	// An open address lacks what was not given.
+	// The warning about an open address names what was not given.
 	for want, l := range map[string]listenSecrets{
 		"unencrypted (--tls-cert, --tls-key) and without a key (--api-key-file)": {},
 		"without a key (--api-key-file)":                                         {cert: "c", key: "k"},
@@ -162,7 +162,7 @@ func requestStub(name string) tracetest.SpanStub {
 	}
 }
 
-// TestFlagsListenOnLocalhost: no flag of any command listens anywhere else by default.
+// TestFlagsListenOnLocalhost: by default, no flag of any command listens anywhere else.
 func TestFlagsListenOnLocalhost(t *testing.T) {
 	seen := 0
 	for _, cmd := range newRootCommand().Commands() {

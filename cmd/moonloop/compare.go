@@ -100,7 +100,7 @@ func comparisonText(c *study.Comparison, markdown bool) string {
 	b.WriteString(comparisonGrid(c).render(markdown))
 	fmt.Fprintf(&b, "\n\n%s; minimum effect %.3g %%; A and B are medians of runs\n", term.Counted(int64(p.Pairs), "pairs"), 100*c.Minimum)
 	if c.FailedA > 0 || c.FailedB > 0 {
-		fmt.Fprintf(&b, "failed requests: %.3g %% of A, %.3g %% of B; what fails has no latency\n", c.FailedA, c.FailedB)
+		fmt.Fprintf(&b, "failed requests: %.3g %% of A, %.3g %% of B; failed requests have no latency\n", c.FailedA, c.FailedB)
 	}
 	if a := c.Again; a != nil && (a.Answer == study.Slower || a.Answer == study.Faster) {
 		fmt.Fprintf(&b, "warning: A differs from A run again, by %.2g %%: something else changes between the runs of a round\n", 100*math.Abs(a.Ratio-1))

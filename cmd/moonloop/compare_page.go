@@ -28,7 +28,7 @@ func comparisonAnswer(c *study.Comparison) *answer {
 		note("noise floor: these rounds tell a difference of %.2g %% from noise", 100*p.Floor)
 	}
 	if c.FailedA > 0 || c.FailedB > 0 {
-		note("failed requests: %.3g %% of A, %.3g %% of B; what fails has no latency", c.FailedA, c.FailedB)
+		note("failed requests: %.3g %% of A, %.3g %% of B; failed requests have no latency", c.FailedA, c.FailedB)
 	}
 	if x := c.Again; x != nil && (x.Answer == study.Slower || x.Answer == study.Faster) {
 		note("warning: A differs from A run again, by %.2g %%", 100*math.Abs(x.Ratio-1))

@@ -40,9 +40,9 @@ func (r *roundFlags) given() bool { return len(r.commands) > 0 }
 func (r *roundFlags) check(folders []string, again string) error {
 	switch {
 	case len(folders) > 0:
-		return errors.New("folders are runs that are there, and --run makes runs: give one or the other")
+		return errors.New("folders are existing runs, and --run makes new ones: give one or the other")
 	case again != "":
-		return errors.New("--again names runs that are there: with --run, give --calibrate")
+		return errors.New("--again names existing runs: with --run, give --calibrate")
 	case len(r.commands) != 2:
 		return fmt.Errorf("%d commands are given with --run: give two, that of A and that of B", len(r.commands))
 	}

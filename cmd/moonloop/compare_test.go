@@ -56,9 +56,9 @@ func TestCompareVerb(t *testing.T) {
 		{"a slower --again a", exitGoals, "± 0 %"},
 		{"a a --again slower", exitOK, "warning: A differs from A run again, by 10 %"},
 		{"--run x", exitUsage, "1 commands are given with --run: give two"},
-		{"a a --run x --run y", exitUsage, "folders are runs that are there, and --run makes runs"},
+		{"a a --run x --run y", exitUsage, "folders are existing runs, and --run makes new ones"},
 		{"--run x --run y --again a", exitUsage, "with --run, give --calibrate"},
-		{"--run x --run y", exitUsage, "does not say {out}"},
+		{"--run x --run y", exitUsage, "does not contain {out}"},
 		{"--run x{out} --run y{out}", exitUsage, "has what it printed"},
 		{"a slower --junit no/such/folder", exitUsage, "the JUnit file no/such/folder cannot be written"},
 		{"a slower --json --markdown", exitUsage, "--json and --markdown are two forms of one output"},
@@ -94,7 +94,7 @@ func TestCompareRounds(t *testing.T) {
 		!strings.Contains(out.String(), "B is slower by 10 %") || !strings.Contains(out.String(), "round 7 of 7, again: time_to_first_token.p50 1007 ms, valid") {
 		t.Fatalf("exit status %d: %s", status, out.String())
 	}
-	// The same comparison again draws other seeds: its runs do not find what these left in an engine's cache.
+	// The same comparison again draws other seeds: its runs do not find what the earlier runs left in an engine's cache.
 	seeds := map[string]bool{}
 	for _, dir := range []string{"rounds", "more"} {
 		if dir == "more" {

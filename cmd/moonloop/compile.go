@@ -50,7 +50,7 @@ func newCompileCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compile JOURNAL... --out TRACE",
 		Short: "Build traces from the journals of collectors",
-		Args:  someInputs("one journal or folder of journals, or more", "name the *.journal files, or the folder that they are in"),
+		Args:  someInputs("one or more journals or folders of journals", "name the *.journal files, or the folder that they are in"),
 		RunE:  func(cmd *cobra.Command, args []string) error { return runCompile(cmd, args, f) },
 	}
 	fs := cmd.Flags()
@@ -104,7 +104,8 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
 	if os.Getenv("GOMEMLIMIT") == "" {
-		// Garbage counts within --memory. What a process needs beside it would be collected all the time where there is very little.
+		// Garbage counts within --memory. Below the minimum, the collector would run all the time, because of what a process needs in any
+		// case.
 		defer debug.SetMemoryLimit(debug.SetMemoryLimit(int64(max(opt.Memory, leastLimit))))
 	}
 	if shard.Index > 0 {
@@ -260,7 +261,7 @@ func objectJournals(ctx context.Context, url string) ([]objects.Object, error) {
 }
 
 // folderJournals returns the journals of a folder and its subfolders, because the names in an object store are paths. A file that is named
-// like a journal but is none is left out with a warning.
+// like a journal but is not one is left out with a warning.
 func folderJournals(folder string, warn func(string)) (names []string, err error) {
 	// With its separator, a link to a folder is a folder.
 	err = filepath.WalkDir(folder+string(filepath.Separator), func(name string, e fs.DirEntry, err error) error {

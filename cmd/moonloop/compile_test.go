@@ -41,9 +41,9 @@ func TestCompileScripts(t *testing.T) {
 	})
 }
 
-// scriptJournals writes journals of 20 requests of production in conversations, of which some have text, and of two
-// replays: journals DIR NUMBER [WHAT]. The records are dealt to this many files in turn. WHAT is production only: keys (under
-// two of them), raw (nobody has counted tokens), or links (nothing but other spans).
+// scriptJournals writes journals with 20 requests of production in conversations, some with text, and with two replays: journals DIR
+// NUMBER [WHAT]. The records are dealt to this many files in turn. WHAT is production only: keys (two different keys), raw (no token
+// counts), or links (no requests).
 func scriptJournals(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 || len(args[1]) != 1 {
 		ts.Fatalf("usage: journals DIR NUMBER [WHAT]")

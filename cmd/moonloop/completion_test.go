@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// TestCompletion: a shell is offered a flag's words, and the names that other tools have for a flag.
+// TestCompletion: a shell offers the values of a flag, and the names that other tools have for a flag.
 func TestCompletion(t *testing.T) {
 	for line, want := range map[string]string{
 		"replay --as ":          "aiperf\nvllm\nguidellm\ntracereplay\n",

@@ -234,7 +234,7 @@ func (in *inputs) detect(ctx context.Context) (from convert.Format, err error) {
 	}
 	format, err := convert.Detect(in.first.Label, head)
 	if errors.Is(err, convert.ErrUnknownFormat) {
-		err = hintError{err, "--from forces one, and then says which line does not fit"}
+		err = hintError{err, "--from forces a format; an error then names the line that does not fit"}
 	}
 	return format, err
 }

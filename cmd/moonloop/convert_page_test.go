@@ -14,7 +14,7 @@ import (
 // TestFormatsPage: the page has the table of formats. Run with -update to write it.
 func TestFormatsPage(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("\n| format | files | prompts | found out |\n|---|---|---|---|\n")
+	b.WriteString("\n| format | files | prompts | detected |\n|---|---|---|---|\n")
 	for _, f := range convert.Formats() {
 		how := "yes"
 		if !f.Detected() {

@@ -21,8 +21,8 @@ func encoded(text string, order binary.AppendByteOrder) string {
 	return string(b)
 }
 
-// TestConvertSaysWhatAFileIs: of what is no text convert says what it is, as inspect does, whether the format is named or found
-// out, and whichever input it is; and writes nothing.
+// TestConvertSaysWhatAFileIs: if a file is not text, convert says what it is, as inspect does, whether the format is given or detected,
+// and for any input, and writes nothing.
 func TestConvertSaysWhatAFileIs(t *testing.T) {
 	folder := t.TempDir()
 	good := filepath.Join(folder, "good.csv")
@@ -63,7 +63,7 @@ func TestConvertSaysWhatAFileIs(t *testing.T) {
 	}
 }
 
-// TestTimestampsOfText: dates with a time are read; who writes other texts, or numbers in quotes, is told what is wanted.
+// TestTimestampsOfText: dates with a time are read; for other texts, or numbers in quotes, the error says what is expected.
 func TestTimestampsOfText(t *testing.T) {
 	for stamp, want := range map[string]string{
 		`"2024-01-01T00:00:00Z"`:      "",

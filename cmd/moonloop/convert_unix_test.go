@@ -18,11 +18,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestInterruptedWaiting: the first interrupt ends the waiting for an input that does not come, wherever it waits.
+// TestInterruptedWaiting: the first interrupt ends a wait for input that does not come, wherever it waits.
 func TestInterruptedWaiting(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	silent := filepath.Join(dir, "silent") // has a writer, who says nothing
+	silent := filepath.Join(dir, "silent") // has a writer, which writes nothing
 	for _, name := range []string{"nobody", "silent"} {
 		if err := unix.Mkfifo(filepath.Join(dir, name), 0o600); err != nil {
 			t.Skipf("no FIFO here: %v", err)
@@ -34,7 +34,7 @@ func TestInterruptedWaiting(t *testing.T) {
 	}
 	defer func() { _ = writer.Close() }()
 	nobody := filepath.Join(dir, "nobody")
-	defer func() { // lets the goroutine that waits for a writer go
+	defer func() { // releases the goroutine that waits for a writer
 		if f, err := os.OpenFile(nobody, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil {
 			_ = f.Close()
 		}

@@ -25,7 +25,7 @@ func newDemoCommand() *cobra.Command {
 			return runDemo(cmd, cfg)
 		},
 	}
-	add(cmd.Flags(), &cfg.Folder, "out", "", anyText("a folder that is empty or not there yet"))
+	add(cmd.Flags(), &cfg.Folder, "out", "", anyText("a folder that is empty or does not exist yet"))
 	add(cmd.Flags(), &cfg.Production, "production", 16*time.Second, lasting(time.Second, time.Hour, "from 1s to 1h"))
 	return cmd
 }

@@ -25,12 +25,12 @@ func TestDemo(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "moonloop", "demo", "--production", "3s", "--out", folder)
-	// What is set for others must not bend the demonstration.
+	// Variables that are set for others must not change the demonstration.
 	cmd.Env = append(cmd.Environ(), "OTEL_SDK_DISABLED=true", "OTEL_TRACES_SAMPLER=always_off", hashKeyEnv+"=short")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, _ := cmd.Output()
-	// 3 is a machine too busy for a valid measurement; that the loop closes does not depend on it.
+	// 3 means that the machine is too busy for a valid measurement; whether the loop closes does not depend on it.
 	if status := cmd.ProcessState.ExitCode(); status != exitOK && status != exitInvalid {
 		t.Fatalf("exit status %d\n%s%s", status, out, &stderr)
 	}
@@ -64,7 +64,7 @@ func TestDemo(t *testing.T) {
 	}
 
 	again := exec.CommandContext(ctx, "moonloop", "demo", "--out", folder)
-	if out, _ := again.CombinedOutput(); again.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), "empty or not there yet") {
+	if out, _ := again.CombinedOutput(); again.ProcessState.ExitCode() != exitUsage || !strings.Contains(string(out), "empty or does not exist yet") {
 		t.Errorf("a folder with results: exit status %d\n%s", again.ProcessState.ExitCode(), out)
 	}
 }

@@ -163,8 +163,8 @@ func writeTotals(f *agent.Forecast, line func(name, format string, args ...any))
 		n    int64
 		what string
 	}{
-		{f.Following, "of them follow the turn before by their delay: when depends on the engine"},
-		{f.PastEnd, "more would be skipped: they lie past --max-duration"},
+		{f.Following, "of them follow the turn before after their delay, so their times depend on the engine"},
+		{f.PastEnd, "more would be skipped: they are after --max-duration"},
 		{f.OutsideWindow, "more are outside of --start and --end"},
 		{f.OtherShards, "more belong to other shards"},
 		{f.Rejected, "more cannot be used and would go to the quarantine file"},
@@ -175,7 +175,7 @@ func writeTotals(f *agent.Forecast, line func(name, format string, args ...any))
 	}
 	line("Tokens", "%s input, %s output", term.Comma(f.InputTokens), term.Comma(f.OutputTokens))
 	if f.Unmeasured > 0 {
-		line("", "%s without an input length: their tokens are not in it", term.Counted(f.Unmeasured, "rows"))
+		line("", "%s without an input length: their tokens are not counted", term.Counted(f.Unmeasured, "rows"))
 	}
 	if f.Unasked > 0 {
 		line("", "%s without an output length: the engine decides", term.Counted(f.Unasked, "rows"))
@@ -201,7 +201,7 @@ func writeTotals(f *agent.Forecast, line func(name, format string, args ...any))
 		if f.Last > 0 {
 			mean = strconv.FormatFloat(float64(f.Rows-f.Following-1)/f.Last, 'f', 2, 64)
 		}
-		line("Schedule", "%s, the last row at %s s, %s rows/s in the mean, at most %s in a second (from %s s on)",
+		line("Schedule", "%s, the last row at %s s, %s rows/s on average, at most %s in a second (from %s s on)",
 			strings.ReplaceAll(f.Schedule.Mode, "_", " "), strconv.FormatFloat(f.Last, 'f', 3, 64), mean, term.Comma(f.Peak), term.Comma(f.PeakAt))
 	}
 	if f.Schedule.Concurrency > 0 {

@@ -35,7 +35,7 @@ func TestDryRun(t *testing.T) {
 		"2   1.000  1,300       2              1,024", "1.500", "1.000     2    2.00  ████", "Rows        4 to send",
 		"Tokens      3,700 input, 8 output",
 		"Cache       an infinite cache would serve 1,536 of the input tokens: 41.5 %",
-		"Schedule    request rate, the last row at 1.500 s, 2.00 rows/s in the mean, at most 2 in a second (from 0 s on)",
+		"Schedule    request rate, the last row at 1.500 s, 2.00 rows/s on average, at most 2 in a second (from 0 s on)",
 		"At once     unknown: it depends on how long the engine takes", "nothing was sent",
 	} {
 		if !strings.Contains(text, line) {
@@ -55,7 +55,7 @@ func TestDryRun(t *testing.T) {
 		t.Errorf("offsets (-want +got):\n%s", diff)
 	}
 	if !strings.Contains(lines[len(lines)-1], `"rows":4,`) {
-		t.Errorf("the last line is no forecast: %s", lines[len(lines)-1])
+		t.Errorf("the last line is not a forecast: %s", lines[len(lines)-1])
 	}
 	if told := dry("--dry-run=json", "--request-cancellation-rate", "25", "--request-cancellation-delay", "0.5"); !strings.Contains(told, `"disconnect_share":0.25,"disconnect_after_ms":500`) {
 		t.Errorf("the cancellation of AIPerf is not in:\n%s", told)

@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/agent"
 )
 
-// engineSecrets are the flags that say where the secrets are that an engine wants, and what it proves itself by.
+// engineSecrets are the flags for the secrets that an engine requires, and for its certificates and ours.
 type engineSecrets struct {
 	headers               headerFlags
 	apiKeyEnv, apiKeyFile string

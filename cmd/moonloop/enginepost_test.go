@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEnginePosts: an engine's own switches are turned before the warm-up, between it and the schedule, and behind the last request. One
-// that the engine refuses before the end keeps the run from being one; at the end it is a warning.
+// TestEnginePosts: an engine's own switches are called before the warm-up, between it and the schedule, and after the last request. If the
+// engine refuses one before the end, there is no run; at the end, that is a warning.
 func TestEnginePosts(t *testing.T) {
 	const line = "replay TRACE --url ENGINE --overhead 1 --warmup-requests 2 "
 	r := begin(t, aliasTrace, strings.Fields(line+"--engine-post end=/stop_profile --engine-post start=/start_profile --engine-post before=/reset_prefix_cache"))()

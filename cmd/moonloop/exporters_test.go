@@ -57,7 +57,7 @@ func TestPrometheus(t *testing.T) {
 	}
 }
 
-// TestOtherExporters: console works for both signals, and another name is an error that lists the names that there are.
+// TestOtherExporters: console works for both signals, and an unknown name is an error that lists the names that exist.
 func TestOtherExporters(t *testing.T) {
 	t.Setenv("OTEL_TRACES_EXPORTER", "console")
 	t.Setenv("OTEL_METRICS_EXPORTER", "console")

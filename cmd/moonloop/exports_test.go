@@ -11,8 +11,8 @@ import (
 	"github.com/xuri/excelize/v2"
 )
 
-// TestExports: a replay and a report write both files, and say so; a replay replaces none unless it is told to, and says at the start
-// what it cannot do.
+// TestExports: a replay and a report write both files, and say so. A replay replaces no file without --force, and says at the start if it
+// cannot write one.
 func TestExports(t *testing.T) {
 	engine, e := startSimulator(t)
 	files := map[string]string{"trace.jsonl": rowOfSix + rowOfSix, "old.xlsx": "mine"}

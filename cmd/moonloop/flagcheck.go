@@ -101,7 +101,7 @@ func (t typedFlag) check(cmd *cobra.Command) error {
 	case t.value == "":
 		return fmt.Errorf("%s \"\": its value is empty; want %s, or leave the flag out", t.as, r.want)
 	case isFlagOf(cmd, t.value) && !r.flags:
-		return fmt.Errorf("%s: its value is missing, for %s after it is a flag; want %s", t.as, flagName(t.value), r.want)
+		return fmt.Errorf("%s: its value is missing, because %s after it is a flag; want %s", t.as, flagName(t.value), r.want)
 	case len(t.value) > longest:
 		return t.wrong(r, fmt.Sprintf("its value has %s bytes; want %s, of at most %s bytes", term.Comma(int64(len(t.value))), r.want, term.Comma(int64(longest))))
 	case !utf8.ValidString(t.value):

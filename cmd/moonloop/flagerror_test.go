@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestInFlags: what a configuration calls a setting becomes its flag's name, and nothing else does.
+// TestInFlags: the name of a setting in an error becomes its flag's name, and nothing else changes.
 func TestInFlags(t *testing.T) {
 	root := newRootCommand()
 	for _, tc := range []struct{ verb, err, want string }{

@@ -78,7 +78,7 @@ func runGenerate(ctx context.Context, cfg generate.Config, files *outputs, stdou
 	})
 }
 
-// writeGenerated writes the rows that a function makes, and what they are as the sidecar of a file.
+// writeGenerated writes the rows that a function makes, and, for a file, a sidecar that describes them.
 func writeGenerated(
 	ctx context.Context, files *outputs, blockSize int, stdout, stderr io.Writer, rows func(each func(*mooncake.Row) error) (mooncake.Meta, error),
 ) error {

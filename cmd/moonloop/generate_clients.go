@@ -41,7 +41,7 @@ func (c *clientFlags) drawn(fs *pflag.FlagSet, cfg generate.Config) (bool, error
 	var err error
 	fs.Visit(func(f *pflag.Flag) {
 		if err == nil && !clientFlagNames[f.Name] {
-			err = fmt.Errorf("--%s has no effect with --clients, whose files say how requests are: leave one of the two out", f.Name)
+			err = fmt.Errorf("--%s has no effect with --clients, whose files describe the requests: leave one of the two out", f.Name)
 		}
 	})
 	if err != nil {
@@ -78,7 +78,7 @@ func (c *clientFlags) run(cmd *cobra.Command, files *outputs, blockSize int) err
 			SessionMode: mooncake.SessionNone,
 			Transformations: []mooncake.Transformation{{
 				Name: "generate", Parameters: map[string]any{"clients": filepath.Base(c.folder), "config": c.Clients},
-				Effect: fmt.Sprintf("requests of %s; over all seeds there are %.0f in the mean", term.Counted(int64(drawn.Clients), "clients"), drawn.Expected),
+				Effect: fmt.Sprintf("requests of %s; over all seeds there are %.0f on average", term.Counted(int64(drawn.Clients), "clients"), drawn.Expected),
 			}},
 		}
 		if drawn.Unknown > 0 {

@@ -19,7 +19,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// place is a row's place in a graph, whose rows are known by their index.
+// place is the position of a row in a graph whose rows are known by their index.
 type place struct {
 	Timestamp, Delay, Tools mooncake.Opt[float64]
 	InGraph                 bool
@@ -43,7 +43,7 @@ func places(t *testing.T, name string) (all []place) {
 		for _, id := range r.WaitFor {
 			at, known := index[id]
 			if !known {
-				t.Fatalf("%s: row %d waits for %q, which is no row before it", name, len(all), id)
+				t.Fatalf("%s: row %d waits for %q, which is not a row before it", name, len(all), id)
 			}
 			p.WaitFor = append(p.WaitFor, at)
 		}
@@ -53,7 +53,8 @@ func places(t *testing.T, name string) (all []place) {
 	return all
 }
 
-// TestGraphComesBack: a capture of a replay has the graph of the trace that was replayed: who waits for whom, how long, and how surely.
+// TestGraphComesBack: a capture of a replay has the graph of the trace that was replayed: which row waits for which, for how long, and how
+// certain that is.
 func TestGraphComesBack(t *testing.T) {
 	t.Parallel()
 	trace, err := filepath.Abs(filepath.Join("..", "..", "examples", "agents.jsonl"))

@@ -42,7 +42,7 @@ func (f headerFlags) parse(ctx context.Context) (header http.Header, warnings []
 		} else if !secretHeader.MatchString(name) || f.source.kind == fromEnvironment {
 			continue
 		} else if f.source.kind == fromFile {
-			warnings = append(warnings, fmt.Sprintf("%s: the value of header %s stands in clear in a file, which is soon passed on; "+
+			warnings = append(warnings, fmt.Sprintf("%s: the value of header %s is in plain text in a file, which is easily passed on; "+
 				"use api-key-env or api-key-file for a bearer key, else header: \"@FILE\" or header-env", f.source.at, name))
 		} else {
 			warnings = append(warnings, fmt.Sprintf("-H %s: every user of this machine can read its value in the list of processes; "+

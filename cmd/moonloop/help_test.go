@@ -71,7 +71,7 @@ func listed(help string) string {
 	return help
 }
 
-// TestReplayHelp: the flags of a replay stand under headings, and the names that they have in other tools at the end.
+// TestReplayHelp: the flags of a replay are under headings, and the names that they have in other tools at the end.
 func TestReplayHelp(t *testing.T) {
 	help := helpOf(t, replayVerb)
 	_, flags, _ := strings.Cut(help, "\nExamples:\n")

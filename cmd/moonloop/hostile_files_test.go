@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// untilItOpens returns a context that ends when a goroutine waits for a file to open, which a pipe keeps it from.
+// untilItOpens returns a context that ends when a goroutine waits for a file to open, as it does for a pipe.
 func untilItOpens(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -38,7 +38,7 @@ func untilItOpens(t *testing.T) context.Context {
 		for before := map[string]bool(nil); ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 			now := waiting()
 			for id := range now {
-				if before[id] && !left[id] { // a file that opens is gone by now
+				if before[id] && !left[id] { // a regular file has been opened by now
 					return
 				}
 			}
@@ -48,13 +48,13 @@ func untilItOpens(t *testing.T) context.Context {
 	return ctx
 }
 
-// pipe makes a pipe that nobody writes to.
+// pipe makes a pipe to which nobody writes.
 func pipe(t *testing.T, name string) {
 	t.Helper()
 	if err := syscall.Mkfifo(name, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { // lets go of those that still wait
+	t.Cleanup(func() { // releases those that still wait
 		if f, err := os.OpenFile(name, os.O_RDWR, 0); err == nil {
 			time.Sleep(50 * time.Millisecond)
 			_ = f.Close()
@@ -65,8 +65,8 @@ func pipe(t *testing.T, name string) {
 // recordOfOne is an engine's record of one request.
 const recordOfOne = `{"seq":1,"headers_ns":5,"body_read_ns":6,"time":"2026-01-01T00:00:00Z","writes":[[9,1]]}` + "\n"
 
-// TestHostileFiles: files that are not what they should be, for every verb and flag that reads one. What TestMalformedFiles
-// has for replay and inspect is left out.
+// TestHostileFiles: files of the wrong kind, for every verb and flag that reads one. Cases that TestMalformedFiles has for replay and
+// inspect are left out.
 func TestHostileFiles(t *testing.T) {
 	gz, zst := gzipped(t, manyRows()), zstded(t, manyRows())
 	commands := map[string]string{

@@ -28,13 +28,13 @@ import (
 	"github.com/moonloop/moonloop/internal/testcert"
 )
 
-// The suite of hostile flags walks the commands, so that no flag can be forgotten: every flag of every verb, by each of its
-// names, with each kind of value that is wrong somewhere. What becomes of each stands in testdata/hostile/flags.golden.
+// The suite of hostile flags walks the commands, so that no flag can be forgotten: every flag of every verb, by each of its names, with
+// each kind of value that is wrong somewhere. testdata/hostile/flags.golden has the result of each.
 
 // hostileKinds are the kinds of values, in their order in the golden file.
 var hostileKinds = []string{"missing", "forgotten", "empty", "huge", "negative", "wrong", "control"}
 
-// acceptedFlags are the values that a verb takes although they are hostile elsewhere, and why. VERB, FLAG and KIND may be *.
+// acceptedFlags are the values that a verb accepts although they are hostile elsewhere, and why. VERB, FLAG and KIND may be *.
 var acceptedFlags = []struct{ verb, flags, kind, reason string }{
 	{"*", "BOOL", "missing", "a switch needs no value"},
 	{"*", "seed", "huge", "every number of 64 bits is a seed"},
@@ -64,7 +64,7 @@ type hostileFlag struct {
 	kind string
 }
 
-// words are the flag and its value as they stand on the command line; nil where the kind means nothing to the flag.
+// words are the flag and its value as written on the command line; nil if the kind means nothing to the flag.
 func (h hostileFlag) words() []string {
 	kind := h.flag.Value.Type()
 	value := ""
@@ -101,7 +101,7 @@ func (h hostileFlag) words() []string {
 	return []string{h.as, value}
 }
 
-// accepted returns why the case is one that the verb takes; "" when it must not.
+// accepted returns why the verb accepts the case; "" if it must not.
 func (h hostileFlag) accepted() string {
 	name := h.flag.Name
 	if h.flag.Value.Type() == "bool" {
@@ -152,7 +152,7 @@ func hostileFlags() (cases []hostileFlag) {
 	return cases
 }
 
-// hostileBase is a good command line of each verb, flags in pairs. ENGINE stands for a server that counts what it is asked.
+// hostileBase is a good command line of each verb, flags in pairs. ENGINE is the URL of a server that counts its requests.
 var hostileBase = map[string][]string{
 	"replay":    {"trace.jsonl", "--url", "ENGINE", "--model", "sim", "--endpoint", "completions", "--progress", "none"},
 	"inspect":   {"trace.jsonl"},
@@ -172,7 +172,7 @@ var hostileBase = map[string][]string{
 	"search":    {"trace.jsonl", "--objective", "ttft.p99<2s", "--progress", "none"},
 }
 
-// hostileBeside are flags without which another one is wrong for a reason of its own.
+// hostileBeside are flags without which another flag would be wrong for a different reason.
 var hostileBeside = map[string][]string{
 	"quarantine": {"--lenient"}, "lenient": {"--quarantine", "q.jsonl"}, "goodput-goal": {"--slo", "ttft=1s"},
 	"tls-cert": {"--tls-key", "key.pem"}, "tls-key": {"--tls-cert", "cert.pem"},
@@ -230,8 +230,8 @@ func arrangeHostile(t *testing.T, files map[string]string) {
 	}
 }
 
-// hostileRun runs a command line up to the point where a verb would begin to wait for the world: what it does there is ended
-// at once. It returns status and standard error; a verb that hangs or allocates by a value fails the test.
+// hostileRun runs a command line up to the point where a verb would begin to wait for the world, where it is ended at once. It returns
+// status and standard error. A verb that hangs, or allocates memory by a value, fails the test.
 func hostileRun(t *testing.T, args []string) (status int, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -272,8 +272,8 @@ func hostileRun(t *testing.T, args []string) (status int, stderr string) {
 	return status, errs.String()
 }
 
-// TestHostileFlags: each flag with each hostile value is refused with status 2 and a message that names the flag as it was
-// typed, the value unless it may be secret, and the cure; or it is one of those that are accepted, for a stated reason.
+// TestHostileFlags: each flag with each hostile value is refused with status 2 and a message that names the flag as it was typed, the
+// value unless it may be secret, and the remedy; or it is accepted, for a stated reason.
 func TestHostileFlags(t *testing.T) {
 	withoutOTel(t)
 	t.Setenv(tokenEnv, "0123456789abcdef")
@@ -331,7 +331,7 @@ func TestHostileFlags(t *testing.T) {
 	checkText(t, golden, got.String())
 }
 
-// cures are the words that a message ends its advice with.
+// cures are the words with which the advice of a message begins.
 var cures = regexp.MustCompile(`want .|; (give|name|leave|write|export|end|pass|choose|did you mean)`)
 
 // judge returns what a message lacks.

@@ -24,7 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// hostileServers are servers that are not what they are taken for, by what is wrong with them. The value is the URL.
+// hostileServers are servers that are not what a command expects, by what is wrong with them. The value is the URL.
 func hostileServers(t *testing.T) map[string]string {
 	t.Helper()
 	urls := map[string]string{"refuses connections": "http://127.0.0.1:1"}
@@ -70,13 +70,13 @@ func hostileServers(t *testing.T) map[string]string {
 	return urls
 }
 
-// waited is what a command says of a wait that lasts, which a busy machine makes of any.
+// waited is the message about a wait that takes long, which any wait does on a busy machine.
 var waited = regexp.MustCompile(`(?m)^moonloop: engine .*: waiting for .*\n`)
 
-// neverAnswers is the server that each case has for itself: its request ends the case's context.
+// neverAnswers is a server for one case: its request ends the case's context.
 const neverAnswers = "never answers"
 
-// rawServer reads the head of a request, talks, and closes. It returns its URL.
+// rawServer reads the head of a request, writes, and closes. It returns its URL.
 func rawServer(t *testing.T, talk func(net.Conn)) string {
 	t.Helper()
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -104,8 +104,8 @@ func rawServer(t *testing.T, talk func(net.Conn)) string {
 	return "http://" + l.Addr().String()
 }
 
-// TestHostileServers: servers that are no engine, and servers that have no trace. An answer that does not come is waited for
-// until an interrupt. All of them are asked at once, for most of the time is waiting between retries.
+// TestHostileServers: servers that are not engines, and servers that have no trace. If no answer comes, the command waits until an
+// interrupt. All servers are queried concurrently, because most of the time is waiting between retries.
 //
 // What an engine's preparation says of 401, 403, 404, redirects, HTML and JSON of another kind is the part of the golden file
 // that is expected to change.

@@ -142,7 +142,7 @@ func (opt inspectOptions) check(traces int) error {
 	case opt.quarantine != "" && !opt.lenient:
 		return errors.New("--quarantine: without --lenient the first row that cannot be used is an error; give both or neither")
 	case opt.quarantine != "" && traces > 1:
-		return fmt.Errorf("--quarantine: one file cannot take the rows of %d traces; inspect them one by one", traces)
+		return fmt.Errorf("--quarantine: one file cannot hold the rows of %d traces; inspect them one by one", traces)
 	}
 	return nil
 }

@@ -198,7 +198,7 @@ func (t inspected) potentialFigures() string {
 	say(p.Undefined["knee"] != "", "knee", "undefined: %s", p.Undefined["knee"])
 	say(true, "working set", "%s: nothing is evicted", size(p.WorkingSet))
 	say(true, "prompts", "%s tokens in %s", term.Comma(p.PromptTokens), term.Counted(p.Rows, "rows"))
-	say(p.WarmUpRows > 0, "warm-up", "%s filled the caches before; nothing of them is counted", term.Counted(p.WarmUpRows, "rows"))
+	say(p.WarmUpRows > 0, "warm-up", "%s filled the caches first, and are not counted", term.Counted(p.WarmUpRows, "rows"))
 	say(p.BytesPerToken > 0, "memory", "%s of KV cache for each token", humanize.IBytes(uint64(p.BytesPerToken))) //nolint:gosec // above 0
 	if p.SamplingRatio < 1 {
 		say(true, "estimated", "from %s, %s of all; the error is one standard error,", term.Counted(int64(p.SampledBlocks), "blocks"), term.Share(p.SamplingRatio))

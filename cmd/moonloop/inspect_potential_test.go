@@ -27,7 +27,7 @@ func modelConfig(t *testing.T) string {
 
 var demoTrace = filepath.Join("..", "..", "examples", "demo.jsonl")
 
-// TestPotentialGolden: what inspect --mrc prints of a small trace, in no more than 80 columns.
+// TestPotentialGolden: the output of inspect --mrc for a small trace, in at most 80 columns.
 func TestPotentialGolden(t *testing.T) {
 	exact, _, err := command(t, newInspectCommand(), "", "--mrc", "--model-config", modelConfig(t), demoTrace)
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// rangedRows are two turns of a conversation, and another one that parts from it within its second block. An engine with blocks of
-// 16 tokens had all that they share, and the reply.
+// rangedRows are two turns of a conversation, and another one that diverges from it within its second block. An engine with blocks of 16
+// tokens had cached all that they share, and the reply.
 const rangedRows = `{"timestamp": 0, "input_length": 1030, "output_length": 100, "hash_ids": [0, 1, 2], "hash_ranges": [[0, 65]]}
 {"timestamp": 9000, "input_length": 1300, "output_length": 9, "hash_ids": [0, 1, 3], "hash_ranges": [[0, 64], [65, 18]], "replies": [[1, 1030, 100]], "observed": {"cached_tokens": 1120}}
 {"timestamp": 9500, "input_length": 900, "output_length": 9, "hash_ids": [0, 4], "hash_ranges": [[0, 40], [83, 17]], "observed": {"cached_tokens": 640}}
@@ -69,7 +69,7 @@ func TestInspectShowsFinerSharing(t *testing.T) {
 	if fine := got.Traces[0].Fine; fine != want {
 		t.Errorf("got  %+v\nwant %+v", fine, want)
 	}
-	// A trace without ranges says nothing of them.
+	// The output for a trace without ranges does not mention them.
 	out, _, err = command(t, newInspectCommand(), "", "--json", savedTrace(t, "plain.jsonl", goodRow, ""))
 	if err != nil || strings.Contains(out, `"fine_`) || strings.Contains(out, `"range`) {
 		t.Errorf("%v\n%s", err, out)
@@ -98,7 +98,7 @@ func TestInspectRefusesRangesOfUnknownSize(t *testing.T) {
 	}
 }
 
-// Traces that differ in ranges alone are not the same workload; a broken rule is a finding.
+// Traces that differ only in ranges are not the same workload; a violated rule is a finding.
 func TestInspectComparesRanges(t *testing.T) {
 	sidecar := `{"schema": 1, "fine_block_size": 16}`
 	save := func(name, rows string) string { return savedTrace(t, name, rows, sidecar) }
@@ -117,7 +117,7 @@ func TestInspectComparesRanges(t *testing.T) {
 		}
 	}
 	out, errs, err := command(t, newInspectCommand(), "", "--strict", broken)
-	if err == nil || !strings.Contains(errs, "1 finding") || !strings.Contains(out, "V9 broken       1 row: hash_ranges tell other prefixes than hash_ids, or than themselves elsewhere; the first at block 0 (first in line 3)") {
+	if err == nil || !strings.Contains(errs, "1 finding") || !strings.Contains(out, "V9 broken       1 row: hash_ranges describe other prefixes than hash_ids, or than other rows do; the first at block 0 (first in line 3)") {
 		t.Errorf("%v, %s\n%s", err, errs, out)
 	}
 }

@@ -27,11 +27,11 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// Whether a replay hits the prefix cache as often as production did, on engines that cache as real ones do: blocks of 16 tokens or
-// single tokens, replies kept, tokens that are no words, nothing aligned to anything. test/acceptance does the same on real engines.
+// Whether a replay hits the prefix cache as often as production did, on engines that cache as real ones do: blocks of 16 tokens or single
+// tokens, replies kept, tokens that are not words, nothing aligned to anything. test/acceptance does the same on real engines.
 
-// planTalks makes conversations that share a system prompt and have long replies: what a turn hits in the cache is mostly what was
-// said before it. A reply has that many tokens or up to 500 more. They name no session, as most clients do not.
+// planTalks makes conversations that share a system prompt and have long replies, so that most of what a turn hits in the cache comes from
+// its own conversation. A reply has this many tokens, or up to 500 more. They name no session, like most clients.
 func planTalks(conversations int, apart time.Duration, leastReply int, seed uint64) (plan []demo.Conversation) {
 	p := demo.NewProse(seed)
 	system := p.System(310 + p.IntN(100))
@@ -76,7 +76,7 @@ func TestLoopOnRealCaches(t *testing.T) {
 		name   string
 		config simulator.Config
 		within float64 // points between the hit rates
-		// reorders: production's turns do not find the reply before, since the system text has moved behind it.
+		// reorders: production's turns miss the previous reply, because the template moved the system text after it.
 		reorders bool
 	}{
 		{"vLLM, blocks of 16", blocks(16), 1, false},
@@ -100,7 +100,7 @@ func TestLoopOnRealCaches(t *testing.T) {
 			if math.Abs(points) > test.within {
 				t.Errorf("the hit rates are %+.2f points apart, want at most %.0f", points, test.within)
 			}
-			if test.reorders { // in whose cache replies do not count
+			if test.reorders { // whose cache does not keep replies
 				return
 			}
 			if without := l.replay(t, "without replies", 0, "--carry-replies=never", "--speedup=2"); math.Abs(without) <= test.within {
@@ -149,7 +149,7 @@ func (l *realLoop) capture(t *testing.T, seed uint64) {
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans, sdktrace.WithMaxExportBatchSize(32)))
 	conversations, apart := 20, 120*time.Millisecond
 	if l.config.Cache.Slots > 0 {
-		// One after the other: which of several conversations overwrites another one's slot hangs on a millisecond.
+		// One after the other: which of several conversations overwrites another one's slot depends on milliseconds.
 		conversations, apart = 7, 900*time.Millisecond
 	}
 	plan := planTalks(cmp.Or(l.conversations, conversations), apart, max(100, 3*int(l.block)), seed) // shorter ones would be hidden by the end of a block
@@ -167,14 +167,14 @@ func (l *realLoop) capture(t *testing.T, seed uint64) {
 	l.truth = e.Records()
 }
 
-// followed counts the turns after a first one, and those that hit four fifths of the reply before.
+// followed counts the turns after a first one, and those that hit four fifths of the previous reply.
 func (l *realLoop) followed() (hit, turns int) {
 	for i, r := range l.truth {
 		if len(r.Request.Messages) < 4 {
 			continue
 		}
 		turns++
-		// The turn before: the request whose messages are the beginning of these.
+		// The previous turn: the request whose messages are the beginning of these.
 		for _, before := range slices.Backward(l.truth[:i]) {
 			n := len(before.Request.Messages)
 			if n != len(r.Request.Messages)-2 || !slices.Equal(before.Request.Messages, r.Request.Messages[:n]) {
@@ -189,8 +189,8 @@ func (l *realLoop) followed() (hit, turns int) {
 	return hit, turns
 }
 
-// send replays the captured trace against an engine with an empty cache, and returns the folder with the results and the number of
-// replies that were not there in time.
+// send replays the captured trace against an engine with an empty cache, and returns the folder with the results and the number of replies
+// that were not there in time.
 func (l *realLoop) send(t *testing.T, name string, args ...string) (out string, late int64) {
 	t.Helper()
 	_, url, stop := l.engine(t)
@@ -221,8 +221,8 @@ func (l *realLoop) send(t *testing.T, name string, args ...string) (out string, 
 	return out, late
 }
 
-// replay replays the captured trace and returns how many points its hit rate is above production's. With a bound, the replay is so slow
-// that each reply is there in time, and the hits of each request are held against production's, too.
+// replay replays the captured trace and returns by how many points its hit rate is above production's. With a bound, the replay is so slow
+// that each reply is there in time, and the hits of each request are compared with production's, too.
 func (l *realLoop) replay(t *testing.T, name string, within float64, args ...string) (points float64) {
 	t.Helper()
 	out, late := l.send(t, name, args...)
@@ -269,7 +269,7 @@ func (l *realLoop) replay(t *testing.T, name string, within float64, args ...str
 	if 10*near < 9*rows {
 		t.Errorf("%s: %d of %d requests hit as many tokens as in production, give or take a block", name, near, rows)
 	}
-	if math.Abs(mean) > 4 && l.block == 16 { // with coarse blocks one request in forty decides, in slots chance
+	if math.Abs(mean) > 4 && l.block == 16 { // with coarse blocks one request in forty decides; with slots, chance does
 		t.Errorf("%s: a request hits %+.1f tokens more than in production on average", name, mean)
 	}
 	return points

@@ -28,11 +28,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Without it a program under the race detector sleeps for a second at its end, and hundreds of them run here.
+	// Without this, a program under the race detector sleeps for a second at its end, and hundreds of programs run here.
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")); err != nil {
 		panic(err)
 	}
-	// Nor does a test find the credentials of who runs it, or those of a machine in a cloud.
+	// A test must not find the credentials of its user, or those of a machine in a cloud, either.
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_PROFILE": "", "AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_EC2_METADATA_DISABLED": "true",
 	} {
@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(leakless{m}, map[string]func(){"moonloop": main})
 }
 
-// leakless is the tests, and none of them leaves a goroutine behind.
+// leakless runs the tests, and fails if one of them leaves a goroutine.
 type leakless struct{ *testing.M }
 
 // Run runs the tests.
@@ -95,8 +95,8 @@ func scriptEngine(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("ENGINE", s.URL)
 }
 
-// scriptExits runs a program that must end with one of the given statuses, its output in the files out and err. Beside
-// 0, a replay may end with 3 on a machine that is too busy for a valid measurement: exits 0,3 moonloop replay ...
+// scriptExits runs a program that must end with one of the given statuses, its output in the files out and err. Besides 0, a replay may
+// end with 3 on a machine that is too busy for a valid measurement: exits 0,3 moonloop replay ...
 func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: exits STATUS[,STATUS...] PROGRAM [ARG...]")
@@ -121,7 +121,7 @@ func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// TestInterrupt stops a replay under way with a signal: it ends by itself, with its books in order.
+// TestInterrupt stops a running replay with a signal: it ends by itself, with complete records.
 func TestInterrupt(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -133,7 +133,8 @@ func TestInterrupt(t *testing.T) {
 		{"SIGHUP", syscall.SIGHUP}, // a dropped ssh
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			// Whatever started the tests may have it ignored, as nohup has a hang-up. What is caught here has its default in a child.
+			// Whoever started the tests may ignore the signal, as nohup ignores a hang-up. A signal that is caught here has its default in
+			// a child process.
 			caught := make(chan os.Signal, 1)
 			signal.Notify(caught, tc.signal)
 			defer signal.Stop(caught)

@@ -21,7 +21,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// manyRows do not compress to nothing, so that a cut of the compressed file lies behind its first rows.
+// manyRows hardly compress, so that a cut of the compressed file is after its first rows.
 func manyRows() string {
 	var b strings.Builder
 	for i := range 3000 {
@@ -72,7 +72,7 @@ func utf16le(s string) string {
 
 const rowOfSix = `{"timestamp":0,"input_length":6,"output_length":1}` + "\n"
 
-// TestMalformedFiles: what is wrong is the file as a whole.
+// TestMalformedFiles: the file as a whole is wrong.
 func TestMalformedFiles(t *testing.T) {
 	many := manyRows()
 	gz, zst := gzipped(t, many), zstded(t, many)
@@ -87,7 +87,7 @@ func TestMalformedFiles(t *testing.T) {
 		{"indented JSON: accepted with a notice", "{\n  \"timestamp\": 0,\n  \"input_length\": 6\n}\n"},
 		{"CSV: accepted with a notice", "timestamp,input_length\n0,6\n"},
 		{"CSV with a cell too few: refused", "timestamp,input_length\n0\n"},
-		{"CSV with a number that is none: refused", "timestamp,input_length\n0,six\n"},
+		{"CSV with an invalid number: refused", "timestamp,input_length\n0,six\n"},
 		{"CSV of something else: refused", "arrived,words\n0,6\n"},
 		{"an HTML page: refused", "<!DOCTYPE html>\n<html><body>Sign in</body></html>\n"},
 		{"prose: refused", "hello, world\n"},
@@ -167,7 +167,7 @@ func TestMalformedFiles(t *testing.T) {
 				if err := syscall.Mkfifo("trace.jsonl", 0o600); err != nil {
 					t.Fatal(err)
 				}
-				t.Cleanup(func() { // lets go of those that still wait
+				t.Cleanup(func() { // releases those that still wait
 					if f, err := os.OpenFile("trace.jsonl", os.O_RDWR, 0); err == nil {
 						time.Sleep(50 * time.Millisecond)
 						_ = f.Close()

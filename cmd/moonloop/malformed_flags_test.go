@@ -47,7 +47,7 @@ func TestMalformedFlags(t *testing.T) {
 		"a negative duration: refused":                         replay + "--max-duration -5s",
 		"a duration without a unit: refused":                   replay + "--max-duration 5",
 		"a negative start: refused":                            replay + "--start -5",
-		"a start that is no time: refused":                     replay + "--start noon",
+		"a start that is not a time: refused":                  replay + "--start noon",
 		"a start of NaN: refused":                              replay + "--start NaN",
 		"a start beyond any clock: refused":                    replay + "--start 1e300",
 		"an end before the start: refused":                     replay + "--start 10 --end 5",
@@ -74,7 +74,7 @@ func TestMalformedFlags(t *testing.T) {
 		"shard 2/2: refused":                                   replay + "--shard 2/2",
 		"shard -1/2: refused":                                  replay + "--shard -1/2",
 		"shard 1: refused":                                     replay + "--shard 1",
-		"a wall-clock start that is none: refused":             replay + "--start-at tomorrow",
+		"an invalid wall-clock start: refused":                 replay + "--start-at tomorrow",
 		"an unknown spread: refused":                           replay + "--spread some",
 		"a spread without a grid: refused":                     replay + "--spread even",
 		"an unknown unit: refused":                             replay + "--time-unit h",
@@ -94,7 +94,7 @@ func TestMalformedFlags(t *testing.T) {
 		"two keys: refused":                                    replay + "--api-key-env A --api-key-file b",
 		"a key file that is not there: refused":                replay + "--api-key-file missing",
 		"an empty key file: refused":                           replay + "--api-key-file empty",
-		"a certificate authority that is none: refused":        replay + "--ca-file empty",
+		"an invalid certificate authority: refused":            replay + "--ca-file empty",
 		"a certificate without a key: refused":                 replay + "--cert-file empty",
 		"results in a file: refused":                           replay + "--out trace.jsonl",
 		"strict and lenient: refused":                          "BOTH trace.jsonl --lenient --strict",
@@ -128,19 +128,19 @@ func TestMalformedFlags(t *testing.T) {
 		"transform, two scales of one prefix: refused":         "transform trace.jsonl --input-scale 2 --prefix-scale 2",
 		"transform, onto its input: refused":                   "transform trace.jsonl --first 1 --out trace.jsonl --force",
 		"transform, no such trace: refused":                    "transform missing.jsonl",
-		"a number that is none: refused":                       "inspect trace.jsonl --block-size x",
-		"a duration that is none: refused":                     replay + "--grace 5",
+		"an invalid number: refused":                           "inspect trace.jsonl --block-size x",
+		"an invalid duration: refused":                         replay + "--grace 5",
 		"a number beyond its type: refused":                    "generate --rows 9223372036854775808",
 		"a negative number for a count: refused":               "generate --seed -1",
 		"a switch that is neither: refused":                    replay + "--strict=maybe",
 		"an unknown verb: refused":                             "repaly trace.jsonl",
 
-		// Words that are near a known one, and words that are none.
+		// Words that are near a known one, and words that are not.
 		"a verb of another tool: refused":               "attack trace.jsonl",
 		"a verb that is near none: refused":             "qwerty",
 		"help of an unknown topic: refused":             "help repaly",
 		"help of a verb's argument: refused":            "help replay trace.jsonl",
-		"a shell that is none: refused":                 "completion bsh",
+		"an unknown shell: refused":                     "completion bsh",
 		"no shell: refused":                             "completion",
 		"a flag with a letter too few: refused":         replay + "--concurency 5",
 		"an alias with a letter too few: refused":       replay + "--num-promts 5",
@@ -222,7 +222,7 @@ func TestMalformedFlags(t *testing.T) {
 	checkMalformed(t, "flags", cases)
 }
 
-// TestMalformedGoldensRepeatNothing: no message of any case holds what stands for a prompt or a secret.
+// TestMalformedGoldensRepeatNothing: no message of any case contains a planted prompt or secret.
 func TestMalformedGoldensRepeatNothing(t *testing.T) {
 	files, err := os.ReadDir("testdata/malformed")
 	if err != nil || len(files) < 4 {

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestMalformedRows: each row stands behind a good one, so the message must name line 2. None of it may be repeated that could be
-// a prompt: the word xyzzy.
+// TestMalformedRows: each row comes after a good one, so the message must name line 2. It must not repeat anything that could be a prompt:
+// the word xyzzy.
 func TestMalformedRows(t *testing.T) {
 	const good = `{"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [0, 1]}` + "\n"
 	var cases []malformed
@@ -118,7 +118,7 @@ func TestMalformedRows(t *testing.T) {
 		{"an empty payload: refused", `{"timestamp":1,"payload":{}}`},
 		{"another format: refused", `{"timestamp":1,"input_length":600,"type":"burst_gpt"}`},
 
-		// What a row means among others.
+		// The meaning of a row among others.
 		{"no timestamp beside one: a replay refuses", `{"input_length":600,"output_length":1}`},
 		{"a session that begins without a timestamp: a replay refuses", `{"input_length":600,"output_length":1,"session_id":"s","delay":5}`},
 		{"reversed times: accepted", "{\"timestamp\":3,\"input_length\":600,\"output_length\":1}\n{\"timestamp\":2,\"input_length\":600,\"output_length\":1}"},

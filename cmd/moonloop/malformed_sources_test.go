@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// TestMalformedURLs: what is wrong is the way to the trace. The keys in the addresses must not be repeated.
+// TestMalformedURLs: the way to the trace is wrong. Messages must not repeat the keys in the addresses.
 func TestMalformedURLs(t *testing.T) {
 	text := func(s string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(s)) }
@@ -78,7 +78,7 @@ func TestMalformedURLs(t *testing.T) {
 		"a URL that nobody serves: refused":       "http://127.0.0.1:1/trace.jsonl?key=secret",
 		"a URL without a host: refused":           "http:///trace.jsonl?key=secret",
 		"a URL with a port out of range: refused": "http://127.0.0.1:99999/trace.jsonl?key=secret",
-		"a URL with a port that is none: refused": "http://127.0.0.1:port/trace.jsonl?key=secret",
+		"a URL with an invalid port: refused":     "http://127.0.0.1:port/trace.jsonl?key=secret",
 		"a file URL: refused":                     "file:///trace.jsonl",
 		"an S3 URL: refused":                      "s3://bucket/trace.jsonl",
 		"a URL with a bad escape: refused":        "http://127.0.0.1/%zz?key=secret",
@@ -89,7 +89,7 @@ func TestMalformedURLs(t *testing.T) {
 	checkMalformed(t, "urls", cases)
 }
 
-// TestMalformedSidecars: the trace is good, what lies beside it is not.
+// TestMalformedSidecars: the trace is good, its sidecar is not.
 func TestMalformedSidecars(t *testing.T) {
 	var cases []malformed
 	for _, c := range []struct{ name, side, command string }{
@@ -111,7 +111,7 @@ func TestMalformedSidecars(t *testing.T) {
 		{"rows as an array: refused", `{"schema":1,"rows":[1]}`, both},
 		{"an unknown session mode: refused", `{"schema":1,"session_mode":"some"}`, both},
 		{"an unknown time unit: refused", `{"schema":1,"time_unit":"h"}`, both},
-		{"a time base that is none: refused", `{"schema":1,"time_base":"yesterday"}`, both},
+		{"an invalid time base: refused", `{"schema":1,"time_base":"yesterday"}`, both},
 		{"a negative count: refused", `{"schema":1,"dropped":[{"what":"rows","reason":"x","count":-1}]}`, both},
 		{"junk behind it: refused", `{"schema":1} xyzzy`, both},
 		{"huge: refused", `{"schema":1,"tool":"` + strings.Repeat("x", 17<<20) + `"}`, both},

@@ -27,17 +27,17 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files in testdata/malformed")
 
-// malformed is an input or a command line that is wrong. Its name says what is wrong, and what should become of it: the
-// golden files hold the exit status and every word that the user gets to read.
+// malformed is an input or a command line that is wrong. Its name says what is wrong, and what should happen: the golden files have the
+// exit status and every word that the user reads.
 type malformed struct {
 	name string
-	// files are written into a folder of the case's own, which is the working directory.
+	// files are written into a separate folder of the case, which is the working directory.
 	files map[string]string
-	// commands are the command lines; none are a replay and an inspection of trace.jsonl. ENGINE stands for the URL of a
-	// simulated engine, BOTH for a replay and an inspection.
+	// commands are the command lines; by default, a replay and an inspection of trace.jsonl. ENGINE is the URL of a simulated engine, BOTH
+	// means a replay and an inspection.
 	commands []string
 	stdin    string
-	arrange  func(t *testing.T) // more than files, in the working directory; may skip
+	arrange  func(t *testing.T) // further setup in the working directory; may skip
 	ctx      func(t *testing.T) context.Context
 }
 
@@ -61,7 +61,7 @@ func checkMalformed(t *testing.T, group string, cases []malformed) {
 	got := maps.Clone(want)
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			if c.ctx == nil { // a case that waits forever must not take the others with it
+			if c.ctx == nil { // a case that waits forever must not block the others
 				c.ctx = func(t *testing.T) context.Context {
 					t.Helper()
 					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
@@ -99,7 +99,7 @@ func checkMalformed(t *testing.T, group string, cases []malformed) {
 	}
 }
 
-// transcript runs the command lines and writes down what a user sees of each. Lines with the same outcome are told together.
+// transcript runs the command lines and records what a user sees of each. Lines with the same outcome are listed together.
 func (c malformed) transcript(t *testing.T, engine string) string {
 	t.Helper()
 	ctx := c.ctx(t)
@@ -144,7 +144,7 @@ func (c malformed) transcript(t *testing.T, engine string) string {
 	return b.String()
 }
 
-// shown are the lines of a report that say what was made of the input.
+// shown are the lines of a report that describe how the input was read.
 var shown = regexp.MustCompile(`(?m)^( (rows|notice|rejected)  .*|Rows  .*| +\S+ more of the trace .*)$`)
 
 // machineDependent are addresses that differ from run to run.
@@ -153,7 +153,7 @@ var machineDependent = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 // timeDependent are the times of certificates.
 var timeDependent = regexp.MustCompile(`(current time|is after|expired on) \d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\dZ| UTC)`)
 
-// visible is what a user sees: the status, of the output what tells what was made of the input, and all of standard error.
+// visible is what a user sees: the status, the part of the output that describes how the input was read, and all of standard error.
 func visible(status int, stdout, stderr string) string {
 	var b strings.Builder
 	if status == exitInvalid {

@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// newMergeCommand returns the command that makes one run of the shards of a replay.
+// newMergeCommand returns the command that combines the shards of a replay into one run.
 func newMergeCommand() *cobra.Command {
 	var opt study.MergeOptions
 	var layout report.Layout

@@ -58,11 +58,11 @@ func (o *outputs) check() error {
 	}
 	for _, name := range there {
 		if o.reads(name) {
-			return fmt.Errorf("--out %s: %s is an input, and has the name of a trace of a replay beside that: name another trace", o.out, name)
+			return fmt.Errorf("--out %s: %s is an input, and also the name that a replay's trace would get: name another trace", o.out, name)
 		}
 	}
 	if len(there) > 0 && !o.force {
-		return exists(fmt.Errorf("--out: traces of replays lie beside %s already: %s: %w", o.out, there[0], fs.ErrExist))
+		return exists(fmt.Errorf("--out: there are traces of replays next to %s already: %s: %w", o.out, there[0], fs.ErrExist))
 	}
 	return nil
 }

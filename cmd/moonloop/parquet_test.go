@@ -14,8 +14,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 )
 
-// TestParquet: a trace, and a file of another format, may be Parquet: a file, standard input, or one of a folder. What comes out of it is
-// what comes out of the same rows as JSON lines.
+// TestParquet: a trace, and a file of another format, may be Parquet: a file, standard input, or a file in a folder. The result is the
+// same as for the same rows as JSON lines.
 func TestParquet(t *testing.T) {
 	t.Parallel()
 	type mooncakeRow struct {

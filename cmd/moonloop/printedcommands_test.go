@@ -13,17 +13,17 @@ import (
 	"testing"
 )
 
-// This file holds the commands beside the replay that the documents of other tools print, for the page docs/from-other-tools.md.
+// This file has commands other than replays from the documentation of other tools, for the page docs/from-other-tools.md.
 
-// printedCommand is a command line of a document that is none of a replay.
+// printedCommand is a documented command line that is not a replay.
 type printedCommand struct {
 	tool, theirs string
-	ours         string // commands, each with what the one before put out; TRACE is the trace
+	ours         string // commands, each with the output of the previous one; TRACE is the trace
 	note         string
 	sees         func(before, after figuresOf) bool // nil: of figures, which are JSON
 }
 
-// figuresOf is what tells that a trace was changed as it should be.
+// figuresOf are the figures that show that a trace was changed as it should be.
 type figuresOf struct {
 	rows, input, longest int64
 	roots                map[int64]bool // first ids
@@ -72,7 +72,8 @@ var printedCommands = []printedCommand{
 	{aiperf, "synthesize-trace prod.jsonl multiturn.jsonl --prefix-root-multiplier 10 --prompt-len-multiplier 1.2", "transform TRACE --roots 10 --input-scale 1.2 | transform - --prefix-scale 0.8333", "", longerInput},
 }
 
-// TestPrintedCommands runs ours, and looks at the rows, or figures, that come out; and sees that replay names ours in place of theirs.
+// TestPrintedCommands runs moonloop's commands and checks the resulting rows or figures, and that replay names them in place of the other
+// tools' commands.
 func TestPrintedCommands(t *testing.T) {
 	t.Parallel()
 	trace := filepath.Join(t.TempDir(), "trace.jsonl")

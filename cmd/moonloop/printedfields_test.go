@@ -12,16 +12,16 @@ import (
 	"testing"
 )
 
-// This file holds the fields of the rows in the trace-replay documents of other tools, for the page docs/from-other-tools.md. A field
-// stands in a file of one of the printed command lines, whose test sees what arrives of it.
+// This file has the fields of the rows in the trace-replay documentation of other tools, for the page docs/from-other-tools.md. Each field
+// is in a file of one of the documented command lines, whose test checks its effect.
 
 // printedField is a field of rows.
 type printedField struct {
 	tool, format string
-	names        string // several that mean the same, or go the same way
+	names        string // several with the same meaning, or the same effect
 	ours         string
 	state, note  string
-	in           string // what the printed command line is about that has it
+	in           string // the subject of the printed command line that has it
 }
 
 var printedFields = []printedField{

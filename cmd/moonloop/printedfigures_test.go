@@ -15,15 +15,15 @@ import (
 	"testing"
 )
 
-// This file holds what other tools put out of a replay, figures and files, and where it is here, for the page docs/from-other-tools.md.
-// A figure has its formula, which the test computes from the requests of a run.
+// This file has the output of other tools for a replay, figures and files, and where moonloop has it, for the page
+// docs/from-other-tools.md. A figure has a formula, with which the test computes it from the requests of a run.
 
 // printedFigure is an output of another tool.
 type printedFigure struct {
 	tool, theirs string
 	ours         string // see figureOf
 	note         string
-	formula      func(rs []sent) float64 // of ours; nil: that it is there is enough
+	formula      func(rs []sent) float64 // of moonloop's; nil: it is enough that it exists
 }
 
 // sent is a line of requests.jsonl, as far as formulas need it; times are in milliseconds.
@@ -296,7 +296,7 @@ func TestPrintedFigures(t *testing.T) {
 
 // writeFigures writes a tool's outputs for the page.
 func writeFigures(b *strings.Builder, tool string) {
-	b.WriteString("\n### What it puts out\n\n| theirs | ours | note |\n|---|---|---|\n")
+	b.WriteString("\n### Its output\n\n| theirs | ours | note |\n|---|---|---|\n")
 	for _, f := range figures {
 		if f.tool != tool {
 			continue

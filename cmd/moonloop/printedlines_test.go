@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// This file holds what the trace-replay documents of other tools print: command lines with their files, and the fields of these. The
-// page docs/from-other-tools.md lists them. Times and lengths are a fraction of theirs, texts are ours.
+// This file has what the trace-replay documentation of other tools shows: command lines with their files, and the fields of these. The
+// page docs/from-other-tools.md lists them. Times and lengths are a fraction of theirs, texts are our own.
 
 // printedLine is a command line of a document.
 type printedLine struct {
@@ -21,7 +21,7 @@ type printedLine struct {
 	about      string
 	line       string            // what follows the program's name there; "!" before it: refused
 	files      map[string]string // that it reads, by name
-	sees       string            // for aliasEngine.see; of what is refused, a part of the error
+	sees       string            // for aliasEngine.see; for a refused one, a part of the error
 	note       string            // what differs
 }
 
@@ -65,7 +65,7 @@ const (
 {"text": "Who fishes there?", "output_length": 8}
 {"text": "And why?", "role": "user", "output_length": 4}
 `
-	// two conversations, of which the first has a subagent of another model
+	// two conversations, the first of which has a subagent of another model
 	agentTalk = `{"id": "c1", "models": ["claude-opus", "claude-haiku"], "block_size": 64, "hash_id_scope": "local", "tool_tokens": 0, "system_tokens": 0, "requests": [
   {"t": 0.0, "type": "s", "model": "claude-opus", "in": 130, "out": 4, "hash_ids": [1, 2], "stop": "tool_use", "api_time": 0.1},
   {"t": 0.1, "type": "subagent", "agent_id": "a1", "subagent_type": "explore", "duration_ms": 100, "status": "done", "requests": [
@@ -83,7 +83,7 @@ const (
 	dynamoRecords = `{"schema": "dynamo.request.trace.v1", "event_type": "request_end", "event_time_unix_ms": 1767225600500, "agent_context": {"session_id": "s1"}, "request": {"request_id": "r1", "model": "m", "input_tokens": 40, "output_tokens": 8, "request_received_ms": 1767225600000, "total_time_ms": 100, "replay": {"trace_block_size": 16, "input_length": 40, "input_sequence_hashes": [11, 12, 13]}}}
 {"schema": "dynamo.request.trace.v1", "event_type": "request_end", "event_time_unix_ms": 1767225600900, "agent_context": {"session_id": "s1"}, "request": {"request_id": "r2", "model": "m", "input_tokens": 60, "output_tokens": 6, "request_received_ms": 1767225600200, "total_time_ms": 100, "replay": {"trace_block_size": 16, "input_length": 60, "input_sequence_hashes": [11, 12, 14, 15]}}}
 `
-	// what AIPerf's documents begin their command lines with
+	// the beginning of the command lines in AIPerf's documentation
 	aiperfStart = "profile --model sim --endpoint-type chat --streaming --url HOST:PORT "
 	guideStart  = "run --backend kind=openai_http,target=ENGINE "
 )
@@ -502,7 +502,7 @@ var printedTraces = []printedLine{
 	},
 }
 
-// packed is a text as gzip has it.
+// packed is a text compressed by gzip.
 func packed(text string) string {
 	var b strings.Builder
 	z := gzip.NewWriter(&b)
@@ -511,7 +511,7 @@ func packed(text string) string {
 	return b.String()
 }
 
-// TestPrintedLines runs them, and looks at what the engine got.
+// TestPrintedLines runs them, and checks what the engine got.
 func TestPrintedLines(t *testing.T) {
 	t.Parallel()
 	ends := make([]func() replayed, len(printedLines))
@@ -545,7 +545,7 @@ func TestPrintedLines(t *testing.T) {
 
 // writePrinted writes a tool's lines for the page.
 func writePrinted(b *strings.Builder, tool string) {
-	b.WriteString("\n### Command lines that its documents print\n\n| page | what | moonloop replay … | what differs |\n|---|---|---|---|\n")
+	b.WriteString("\n### Command lines in its documentation\n\n| page | what | moonloop replay … | what differs |\n|---|---|---|---|\n")
 	for _, p := range printedLines {
 		if p.tool == tool {
 			line, no := strings.CutPrefix(p.line, "!")

@@ -5,14 +5,14 @@ package main
 
 import "strings"
 
-// This file holds what AIPerf's documents print of loads, of what surrounds a run, and of conversations that branch. Where their lines make
-// prompts of their own, a trace is added; numbers and times are a fraction of theirs.
+// This file has what AIPerf's documentation shows about loads, the preparation and end of a run, and conversations that branch. If its
+// command lines invent prompts, a trace is added; numbers and times are a fraction of theirs.
 
 const (
 	withTrace = " --input-file DIR/t.jsonl"
 	traceIs   = "--input-file is added"
 
-	// the conversations of a planner, of which two go on with its first
+	// the conversations of a planner, two of which continue its first
 	forks = `{"session_id":"root","turns":[{"model":"sim","messages":[{"role":"system","content":"Be exact."},{"role":"user","content":"Sum up the survey."}],"max_tokens":6,"forks":["branch-a","branch-b"]}]}
 {"session_id":"branch-a","turns":[{"model":"sim","messages":[{"role":"user","content":"More of the first part."},{"role":"user","content":"And what speaks against it?"}],"max_tokens":5},{"model":"sim","messages":[{"role":"user","content":"Shorter."},{"role":"user","content":"Keep the doubts."}],"max_tokens":4}]}
 {"session_id":"branch-b","turns":[{"model":"sim","messages":[{"role":"user","content":"What is weak?"}],"max_tokens":7},{"model":"sim","messages":[{"role":"user","content":"Put that in."}],"max_tokens":3}]}

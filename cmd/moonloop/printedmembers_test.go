@@ -9,19 +9,19 @@ import (
 	"testing"
 )
 
-// This file holds the members that values of GuideLLM's flags have (kind=…,name=value), for the page docs/from-other-tools.md.
+// This file has the members of values of GuideLLM's flags (kind=…,name=value), for the page docs/from-other-tools.md.
 
 // printedMember is a member of a flag's value.
 type printedMember struct {
-	flag, names string // several that mean the same, or go the same way
+	flag, names string // several with the same meaning, or the same effect
 	ours        string
 	state, note string
 	line        string // "!" before it: refused
 	sees        string // see printedLine
-	rows        string // of the trace, where they are not those of aliasTrace
+	rows        string // of the trace, if they are not those of aliasTrace
 }
 
-// What stands before the flag that a line is about.
+// The arguments before the flag that a line is about.
 const (
 	toSim    = " --backend kind=openai_http,target=ENGINE"
 	ofTrace4 = " --data kind=mooncake,path=TRACE,time_scale=0.001"
@@ -43,7 +43,7 @@ var printedMembers = []printedMember{
 	{"--backend", "extras.content extras.params", "", refused, "rows with messages have such contents; no query is added to the address", "!--backend kind=openai_http,target=ENGINE,extras.content.source_lang_code=en" + ofTrace4, "extras.body", ""},
 	{"--backend", "server_history multiturn_reasoning", "", partly, "only false: a request has the conversation so far, as in the trace", "--backend kind=openai_http,target=ENGINE,server_history=false,multiturn_reasoning=false" + ofTrace4, "requests 4", ""},
 	{"--backend", "tool_call_missing_behavior", "", ignored, "a replay waits for no tool call", "--backend kind=openai_http,target=ENGINE,tool_call_missing_behavior=ignore_continue" + ofTrace4, "requests 4", ""},
-	{"--backend", "api_routes", "", refused, "put a path that comes before those of the API into target", "!--backend kind=openai_http,target=ENGINE,api_routes./v1/completions=/other/completions" + ofTrace4, "belongs into target", ""},
+	{"--backend", "api_routes", "", refused, "put a path that comes before those of the API into target", "!--backend kind=openai_http,target=ENGINE,api_routes./v1/completions=/other/completions" + ofTrace4, "belongs in target", ""},
 	{"--backend", "follow_redirects validate_backend", "", ignored, "", "--backend kind=openai_http,target=ENGINE,follow_redirects=true,validate_backend=false" + ofTrace4, "requests 4", ""},
 
 	{"--data", "kind path", "TRACE, --from", partly, "trace_synthetic, mooncake, weka and otel; JSON lines, an array, a table and Parquet", "--data kind=trace_synthetic,path=TRACE,time_scale=0.001" + toSim, "requests 4; rows of the trace; spread over the schedule", ""},

@@ -18,8 +18,8 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// printed is an example of rows as documentation of other tools prints them, and what an engine sees of it, request by request in
-// order of time: the prompt tokens that it counts where the prompt is made, else the members of the body that the row gives.
+// printed is an example of rows from the documentation of other tools, and what an engine gets, request by request in order of time: the
+// number of prompt tokens if the prompt is generated, else the members of the body that the row gives.
 type printed struct {
 	name, rows string
 	args       []string
@@ -27,7 +27,7 @@ type printed struct {
 	said       []string // in the report
 }
 
-// printedRows follow documents of AIPerf (trace replay, trace benchmarking), vLLM (timed traces), Dynamo (data generator, agentic
+// printedRows follow documentation of AIPerf (trace replay, trace benchmarking), vLLM (timed traces), Dynamo (data generator, agentic
 // traces), FlexKV and AISBench, with prompts of our own.
 var printedRows = []printed{
 	{
@@ -184,7 +184,7 @@ func TestPrintedRows(t *testing.T) {
 			if slices.Contains(p.args, "timed_trace") { // as its own command line has them
 				args = slices.Concat([]string{"replay", "--dataset-path", trace, "--base-url", engine.URL, "--model", "sim"}, p.args)
 			}
-			if status := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); status != exitOK && status != exitInvalid { // which a busy machine makes it
+			if status := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); status != exitOK && status != exitInvalid { // which happens on a busy machine
 				t.Fatalf("exit %d: %s", status, stderr.String())
 			}
 			for _, want := range p.said {

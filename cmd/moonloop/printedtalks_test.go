@@ -5,8 +5,8 @@ package main
 
 import "strings"
 
-// This file holds what AIPerf's documents print of conversations, of a rate with a ceiling, of slices of time and of sweeps. As they stand,
-// most make up their prompts, and are refused with what makes a trace; without these lengths they run.
+// This file has what AIPerf's documentation shows about conversations, a rate with a ceiling, slices of time, and sweeps. Unchanged, most
+// of these invent prompts, and are refused with what makes a trace; without the lengths of such prompts, they run.
 
 // twoTalks are conversations of AIPerf's form.
 const twoTalks = `{"session_id": "one", "turns": [{"text": "Where do rivers rise?", "output_length": 4}, {"text": "Name one of them.", "output_length": 4, "delay": 20}, {"text": "And another.", "output_length": 4}]}

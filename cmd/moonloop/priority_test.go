@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// classTrace has rows of classes as several tools write them, each of another length.
+// classTrace has rows with classes, as several tools write them, each of a different length.
 const classTrace = `{"timestamp":0,"input_length":601,"output_length":2,"class":"chat"}
 {"timestamp":10,"input_length":602,"output_length":2,"policy_class":"batch","priority":4}
 {"timestamp":20,"input_length":603,"output_length":2,"slo_class":"batch"}
@@ -23,7 +23,7 @@ const classTrace = `{"timestamp":0,"input_length":601,"output_length":2,"class":
 {"timestamp":50,"input_length":606,"output_length":2,"class":"batch","extra":{"priority":99}}
 `
 
-// TestPriorityArrives: what the engine gets of classes and priorities, and the figures of each class wherever figures are.
+// TestPriorityArrives: the classes and priorities that the engine gets, and the figures of each class in every output.
 func TestPriorityArrives(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -32,17 +32,17 @@ func TestPriorityArrives(t *testing.T) {
 		want  string // the priorities by row
 		said  []string
 	}{
-		{"the rows' own", nil, "- 4 - -7 2 99", []string{"priority: 3 rows of the first rows state their own"}},
-		{"of classes", []string{"--priority", "batch=10", "--priority", "chat=-1"}, "-1 10 10 -7 2 99", []string{"priority: 2 rows of the first rows state their own"}},
+		{"the rows' own", nil, "- 4 - -7 2 99", []string{"priority: 3 rows of the first rows have their own"}},
+		{"of classes", []string{"--priority", "batch=10", "--priority", "chat=-1"}, "-1 10 10 -7 2 99", []string{"priority: 2 rows of the first rows have their own"}},
 		{"of all others", []string{"--priority", "batch=10", "--priority", "*=0"}, "0 10 10 0 0 99", nil},
-		{"an engine that takes none", []string{"--profile", "openai"}, "- - - - - 99", []string{"warning: priority: that of 3 rows of the first rows is not sent: engines of profile openai take none there"}},
+		{"an engine that takes none", []string{"--profile", "openai"}, "- - - - - 99", []string{"warning: priority: 3 rows of the first rows have their own, which is not sent: engines of profile openai accept none there"}},
 		{"a class that there is not", []string{"--priority", "chat=1", "--priority", "gold=3"}, "1 4 - -7 2 99", []string{`warning: priority: none of the first rows is of the class "gold"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			args := append([]string{"replay", "TRACE", "--url", "ENGINE", "--model", "sim", "--overhead", "1", "--out", "DIR/run", "--slo", "ttft=1m"}, c.flags...)
 			r := begin(t, classTrace, args)()
-			if r.status != exitOK && r.status != exitInvalid { // which a busy machine makes it
+			if r.status != exitOK && r.status != exitInvalid { // which happens on a busy machine
 				t.Fatalf("status %d: %s", r.status, r.said)
 			}
 			var got []string

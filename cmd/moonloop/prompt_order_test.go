@@ -17,7 +17,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// predicted returns the cached tokens that a trace predicts of each row on an engine of blocks of 16, and those that production's had.
+// predicted returns the cached tokens that a trace predicts for each row on an engine with blocks of 16, and those that production
+// reported.
 func predicted(t *testing.T, name string) (tokens, observed, prompts []int64) {
 	t.Helper()
 	f, err := os.Open(name)
@@ -43,7 +44,7 @@ func predicted(t *testing.T, name string) (tokens, observed, prompts []int64) {
 	}
 }
 
-// pointsAbove returns how many points a trace's prediction is above what the engine had.
+// pointsAbove returns by how many points a trace's prediction is above what the engine had cached.
 func pointsAbove(tokens, observed, prompts []int64) float64 {
 	var more, all int64
 	for i := range tokens {
@@ -52,8 +53,8 @@ func pointsAbove(tokens, observed, prompts []int64) float64 {
 	return 100 * float64(more) / float64(all)
 }
 
-// TestPromptOrder captures a production of too few requests to tell in which order the engine's template writes prompts. Where capture is
-// told, the trace predicts what the engine had cached, from the first request on.
+// TestPromptOrder captures a production with too few requests to prove the order of the engine's template. If the order is configured, the
+// trace predicts what the engine had cached, from the first request on.
 func TestPromptOrder(t *testing.T) {
 	t.Parallel()
 	config := simulator.VLLM()
@@ -82,7 +83,7 @@ func TestPromptOrder(t *testing.T) {
 		t.Errorf("the sidecar does not say the order:\n%s", sidecar)
 	}
 
-	// The same journal as telemetry shows it: the order makes the difference.
+	// The same journal in telemetry's order: the order makes the difference.
 	var stdout, stderr bytes.Buffer
 	never := filepath.Join(l.folder, "never.jsonl")
 	if status := run(t.Context(), []string{"compile", filepath.Join(l.folder, "prod.journal"), "--out", never, "--follow-engine", "never"}, strings.NewReader(""), &stdout, &stderr); status != exitOK {

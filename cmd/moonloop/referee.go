@@ -224,7 +224,7 @@ func latenessRows(j *referee.Judgement) (rows [][]string) {
 	}
 	if c := j.Client; c != nil {
 		if c.Lateness != nil {
-			rows = append(rows, latenessCells("lateness by its own word", c.Lateness))
+			rows = append(rows, latenessCells("lateness by its own account", c.Lateness))
 		}
 		if c.Before != nil {
 			rows = append(rows, latenessCells("from its start to the engine", c.Before))

@@ -19,8 +19,8 @@ import (
 	"github.com/moonloop/moonloop/study/referee"
 )
 
-// TestRefereePlanted: a client whose times to first token are 3 ms too high is told so. Its export is made of the server's own stamps, so
-// that no clock but the server's is in it.
+// TestRefereePlanted: the referee finds that a client's times to first token are 3 ms too high. The client's export is made from the
+// server's own timestamps, so no other clock is involved.
 func TestRefereePlanted(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -78,7 +78,7 @@ func TestRefereePlanted(t *testing.T) {
 	}
 }
 
-// TestSimulateJudges: the engine judges who called it when it stops, by a trace.
+// TestSimulateJudges: when it stops, the engine judges its client by a trace.
 func TestSimulateJudges(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -122,7 +122,7 @@ func TestSimulateJudges(t *testing.T) {
 	}
 }
 
-// TestSimulateRuns: with --run the engine lives as long as a command. One that fails is an error of its own.
+// TestSimulateRuns: with --run, the engine runs as long as a command. A command that fails is an error.
 func TestSimulateRuns(t *testing.T) {
 	t.Parallel()
 	for command, want := range map[string]struct {

@@ -65,7 +65,7 @@ type replayFlags struct {
 	layout      report.Layout
 	dryRun      string            // false, true or json
 	as          string            // the tool for which the command line is written; translate uses it
-	resume      string            // the folder of a run that was broken off
+	resume      string            // the folder of a run that was cut short
 	began       *report.Beginning // of that run; nil if there is none, or if it is one of several
 	warnings    []string          // of resolve
 }
@@ -191,7 +191,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	wordVar(fs, &c.Schedule.WarmupArrivals.Pattern, "warmup-arrival", load.Poisson, load.Constant, load.Poisson, load.Gamma)
 	add(fs, &c.Schedule.WarmupArrivals.RampUp, "warmup-ramp-up", 0)
 	textVar(fs, &f.shard, "shard", "", "i/n with 0 ≤ i < n, such as 0/4, or auto/n", parseShard)
-	textVar(fs, &c.Schedule.StartAt, "start-at", "", "a time to come, such as 2026-11-21T15:04:05Z, or a time of day in UTC, such as 03:10", parseStartAt)
+	textVar(fs, &c.Schedule.StartAt, "start-at", "", "a future time, such as 2026-11-21T15:04:05Z, or a time of day in UTC, such as 03:10", parseStartAt)
 	add(fs, &c.Schedule.ClockReference, "clock-reference", "", that("the host of an NTP server, with or without a port, such as pool.ntp.org", isHost))
 	textVar(fs, &c.Trace.Sessions, "session-mode", "", "", mooncake.ParseSessionMode).rule = oneOf("full", "delta")
 	textVar(fs, &c.Trace.Unit, "time-unit", "", "", mooncake.ParseUnit).rule = timeUnit
@@ -248,7 +248,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	f.dryRunVar(fs)
 	add(fs, &c.Out, "out", "", anyText("a folder"))
 	add(fs, &c.Force, "force", false)
-	add(fs, &f.resume, "resume", "", anyText("the folder of a run that was broken off"))
+	add(fs, &f.resume, "resume", "", anyText("the folder of a run that was cut short"))
 	add(fs, &c.SavePrompts, "save-prompts", "", aFile)
 	add(fs, &c.NoPage, "no-report-page", false)
 	f.exports.register(fs)
@@ -312,7 +312,7 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 		switch from := f.from["url"]; {
 		case name == "" || from.kind == fromEnvironment:
 		case from.kind == fromFile:
-			f.warnings = append(f.warnings, fmt.Sprintf("%s: %s in the query of the URL stands in clear in a file, which is soon passed on; use header: \"@FILE\" if the engine takes it as a header", from.at, name))
+			f.warnings = append(f.warnings, fmt.Sprintf("%s: %s in the query of the URL is in plain text in a file, which is easily passed on; use header: \"@FILE\" if the engine takes it as a header", from.at, name))
 		default:
 			f.warnings = append(f.warnings, fmt.Sprintf("--url: every user of this machine can read %s in its query in the list of processes; use -H @FILE if the engine takes it as a header", name))
 		}
@@ -373,8 +373,8 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 	refuse(f.runs > 1 && c.Trace.Name == "-", "--runs and a trace from standard input, which can be read once: name a file")
 	refuse(f.runs > 1 && c.SavePrompts != "", "--runs and --save-prompts: each run would write the same file; leave one of the two out")
 	refuse(f.runs > 1 && !c.Schedule.StartAt.IsZero(), "--runs and --start-at: only the first run can start then; leave one of the two out")
-	refuse(f.runs > 1 && f.exports.any(), "--runs and --xlsx or --parquet: make them of the folder of each run afterwards, with moonloop report")
-	refuse(f.exports.any() && c.Out == "", "the results in --out are what --xlsx and --parquet are made of; give --out DIR, too")
+	refuse(f.runs > 1 && f.exports.any(), "--runs and --xlsx or --parquet: make them from the folder of each run afterwards, with moonloop report")
+	refuse(f.exports.any() && c.Out == "", "without --out there are no results to make --xlsx and --parquet from; give --out DIR, too")
 	refuse(c.Schedule.OpenLoop && c.Trace.Sessions == mooncake.SessionDelta,
 		"--open-loop and --session-mode delta: a new turn carries the reply before it, and has to wait for that: leave one of the two out")
 	if c.Trace.LoopFresh && c.Trace.Loop < 2 && c.Trace.LoopFor == 0 {
@@ -437,7 +437,7 @@ func parseStartAt(text string) (time.Time, error) {
 	case err != nil:
 		return time.Time{}, err
 	case ahead <= 0:
-		return time.Time{}, advice("it is over; want a time to come, the same for every shard")
+		return time.Time{}, advice("it is in the past; want a future time, the same for every shard")
 	case ahead > century:
 		return time.Time{}, advice("it is more than 100 years ahead; want an earlier time")
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// underWay is a replay by process whose first five rows are served at once, while the last is due in an hour.
+// underWay is a replay in a process, whose first five rows are served at once, while the last is due in an hour.
 type underWay struct {
 	*exec.Cmd
 	out            string
@@ -81,8 +81,8 @@ func (r *underWay) records(t *testing.T) int {
 	return strings.Count(string(text), "\n")
 }
 
-// TestKilledReplayCanBeRead kills a replay outright: its records are there, can be inspected, are not replaced by the next
-// run, and are when that is forced.
+// TestKilledReplayCanBeRead kills a replay outright: its records exist, can be inspected, and are replaced by the next run only with
+// force.
 func TestKilledReplayCanBeRead(t *testing.T) {
 	t.Parallel()
 	r := startReplay(t)
@@ -100,7 +100,7 @@ func TestKilledReplayCanBeRead(t *testing.T) {
 			t.Errorf("%s: exit status %d\n%s", args, status, stderr.String())
 		}
 	}
-	// A machine that dies tears a line: it is named, and can be left out.
+	// A machine that dies tears a line: it is reported, and can be left out.
 	text, err := os.ReadFile(partial)
 	if err != nil {
 		t.Fatal(err)
@@ -117,7 +117,7 @@ func TestKilledReplayCanBeRead(t *testing.T) {
 	}
 
 	stderr.Reset()
-	// Results beside the records do not hide them: those are what --force does away with before there is anything new.
+	// Results do not hide the records next to them: --force discards these before there is anything new.
 	if err := os.WriteFile(filepath.Join(r.out, "summary.json"), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -133,14 +133,14 @@ func TestKilledReplayCanBeRead(t *testing.T) {
 	}
 }
 
-// TestTwoReplaysInOneFolder: the second is refused while the first runs, by force or not, and touches nothing.
+// TestTwoReplaysInOneFolder: the second is refused while the first runs, with or without force, and changes nothing.
 func TestTwoReplaysInOneFolder(t *testing.T) {
 	t.Parallel()
 	r := startReplay(t)
 	for _, force := range []string{"--force=false", "--force"} {
 		var stdout, stderr strings.Builder
 		args := append(r.Args[1:], force)
-		if status := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "another replay writes its results into it") {
+		if status := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "another replay is writing its results there") {
 			t.Errorf("%s: exit status %d\n%s", force, status, stderr.String())
 		}
 	}
@@ -182,7 +182,7 @@ func TestNohup(t *testing.T) {
 	}
 }
 
-// TestReplayOutlivesItsReader: when nobody reads the output any more, the results are written all the same.
+// TestReplayOutlivesItsReader: if nobody reads the output any more, the results are still written.
 func TestReplayOutlivesItsReader(t *testing.T) {
 	t.Parallel()
 	e, err := simulator.New(simulator.Config{})

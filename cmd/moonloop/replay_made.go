@@ -41,11 +41,11 @@ var aTransform = rule{want: `flags of "moonloop transform", such as "--scale 0.5
 	}
 	for _, name := range append([]string{"out", "append", "merge", "help"}, readingFlags...) {
 		if err == nil && verb.Flags().Changed(name) {
-			err = fmt.Errorf("--%s is not for one step of several", name)
+			err = fmt.Errorf("--%s cannot be part of a --transform", name)
 		}
 	}
 	if err == nil && (verb.Flags().NArg() > 0 || verb.Flags().NFlag() == 0) {
-		err = errors.New("there is more than flags, or nothing")
+		err = errors.New("it has something other than flags, or nothing")
 	}
 	if err != nil {
 		return advice(err.Error() + `; want flags of "moonloop transform", such as "--scale 0.5 --end 20m"`)
@@ -61,7 +61,7 @@ func (m sourceSteps) make(cmd *cobra.Command, f *replayFlags) (remove func(), er
 	}
 	folder, err := os.MkdirTemp("", "moonloop-replay-*")
 	if err != nil {
-		return remove, fmt.Errorf("the trace that is made of %s needs a temporary folder: %w; $TMPDIR names another one", publicValue(f.cfg.Trace.Name), err)
+		return remove, fmt.Errorf("the trace that is made from %s needs a temporary folder: %w; $TMPDIR names another one", publicValue(f.cfg.Trace.Name), err)
 	}
 	remove = func() { _ = os.RemoveAll(folder) }
 	t, stdin := &f.cfg.Trace, cmd.InOrStdin()

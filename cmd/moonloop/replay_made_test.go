@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestSourceSteps: what --from and --transform make is sent, in the order of the steps, and nothing of it stays.
+// TestSourceSteps: the results of --from and --transform are sent, in the order of the steps, and no temporary file remains.
 func TestSourceSteps(t *testing.T) {
 	temp := t.TempDir()
 	t.Setenv("TMPDIR", temp)
@@ -22,7 +22,7 @@ func TestSourceSteps(t *testing.T) {
 		{"DIR/azure.csv --from bailian", "", "error"},
 		{"DIR/azure.csv --from azure --time-unit s", "", "--time-unit has no effect with --from"},
 		{"DIR/empty --from azure", "", "there is no file in it whose name ends in .jsonl, "},
-		{"TRACE --transform=--out=x", "", "--out is not for one step of several"},
+		{"TRACE --transform=--out=x", "", "--out cannot be part of a --transform"},
 		{"TRACE --transform --scal=2", "", "unknown flag: --scal"},
 	} {
 		r := begin(t, aliasTrace, append(strings.Fields("replay --overhead 1 --url ENGINE --model sim"), strings.Fields(test.line)...), azure)()

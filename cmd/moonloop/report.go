@@ -62,9 +62,9 @@ func (s *traces) report(w io.Writer, result capture.Result) error {
 		if result.Torn.Records == 1 {
 			it = "it was"
 		}
-		line(&b, "torn", fmt.Sprintf("%s, %s, in %s: cut off before %s acknowledged, by a crash or a full disk, or damaged afterwards, as where a copy is",
+		line(&b, "torn", fmt.Sprintf("%s, %s, in %s: cut off before %s acknowledged, by a crash or a full disk, or damaged afterwards, for example by a",
 			term.Counted(result.Torn.Records, "writes"), term.Size(result.Torn.Bytes), few(result.TornIn), it))
-		line(&b, "", "not whole; a journal does not tell which")
+		line(&b, "", "copy that is not complete; the journal does not show which")
 	}
 	for _, d := range result.Damage {
 		line(&b, "damaged", d.Error())

@@ -3,8 +3,8 @@
 
 package main
 
-// This file is "moonloop replay --resume DIR": the settings of a run that was broken off come from its folder, and the run continues. With
-// --runs, the one that was broken off continues, followed by those that had not begun.
+// This file is "moonloop replay --resume DIR": the settings of a run that was cut short come from its folder, and the run continues. With
+// --runs, the one that was cut short continues, followed by those that had not begun.
 
 import (
 	"errors"
@@ -53,7 +53,7 @@ func (f *replayFlags) readStored(cmd *cobra.Command) error {
 		}
 	})
 	if others != nil {
-		return fmt.Errorf("--resume: a run goes on as it began, with the settings in its folder; leave %s out", strings.Join(others, ", "))
+		return fmt.Errorf("--resume: a resumed run has the settings in its folder; leave %s out", strings.Join(others, ", "))
 	}
 	line, b, err := report.ReadBeginning(f.resume)
 	if err == nil {
@@ -65,7 +65,7 @@ func (f *replayFlags) readStored(cmd *cobra.Command) error {
 		}
 	}
 	if err == nil && len(b.Config) == 0 && f.began != nil {
-		err = fmt.Errorf("%s: it has no settings: another program than moonloop replay made the run, and has to go on with it", f.stored.file)
+		err = fmt.Errorf("%s: it has no settings: a program other than moonloop replay made the run, and has to resume it", f.stored.file)
 	}
 	return err
 }
@@ -118,7 +118,7 @@ func (f *replayFlags) goOn() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("all %d runs in %s have come to their end: nothing of them is left to go on with", f.runs, quoted(c.Out))
+	return fmt.Errorf("all %d runs in %s are complete: there is nothing to resume", f.runs, quoted(c.Out))
 }
 
 // The states of a run of --runs.
@@ -143,5 +143,5 @@ func canGoOn(dir string) string {
 	if stateOf(dir) != runBroken {
 		return ""
 	}
-	return "the run did not come to its end; it goes on with: moonloop replay --resume " + shellWord(dir) + "\n"
+	return "the run is not complete; to resume it: moonloop replay --resume " + shellWord(dir) + "\n"
 }

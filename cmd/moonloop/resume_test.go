@@ -26,7 +26,7 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// broken is a run that breaks off, and its engine.
+// broken is a run that is cut short, and its engine.
 type broken struct {
 	*testing.T
 	engine     *simulator.Engine
@@ -34,7 +34,7 @@ type broken struct {
 	trace, out string
 }
 
-// newBroken makes the trace of a run, of rows that are so far apart, and an engine that takes a while for each.
+// newBroken makes the trace of a run, whose rows are this far apart, and an engine that takes a while for each.
 func newBroken(t *testing.T, rows int, apart time.Duration) *broken {
 	t.Helper()
 	e, err := simulator.New(simulator.Config{Latency: simulator.Latency{Prefill: 100 * time.Millisecond}})
@@ -87,7 +87,7 @@ func (b *broken) do(ctx context.Context, args ...string) (status int, stdout, st
 	return status, out.String(), said.String()
 }
 
-// kill runs a command as a process, and kills it as soon as so many rows are noted as sent in the folder of its run.
+// kill runs a command as a process, and kills it as soon as this many rows are noted as sent in the folder of its run.
 func (b *broken) kill(notes int, out string, args ...string) {
 	b.Helper()
 	cmd := exec.CommandContext(b.Context(), "moonloop", args...)
@@ -113,7 +113,7 @@ func (b *broken) kill(notes int, out string, args ...string) {
 	}
 }
 
-// arrived counts the requests that the engine has had, by the row.
+// arrived counts the requests that the engine got, by row.
 func (b *broken) arrived() map[int]int {
 	b.Helper()
 	if err := b.engine.WaitIdle(b.Context()); err != nil {
@@ -129,14 +129,14 @@ func (b *broken) arrived() map[int]int {
 	return rows
 }
 
-// result is what a record says of its row.
+// result is the result of a row in its record.
 type resultOfRow struct {
 	Row             int
 	Outcome, Reason string
 }
 
-// whole checks the folder of a run that came to its end: each row has one record, and was sent once; or it was in flight when the run was
-// broken off, and was sent once at most.
+// whole checks the folder of a complete run: each row has one record, and was sent once; or it was in flight when the run was cut short,
+// and was sent at most once.
 func (b *broken) whole(out string, rows int, arrived map[int]int) (inFlight int) {
 	b.Helper()
 	seen := make(map[int]bool)
@@ -168,7 +168,7 @@ func (b *broken) whole(out string, rows int, arrived map[int]int) (inFlight int)
 	return inFlight
 }
 
-// summary reads what summary.json says of the parts.
+// summary reads the parts from summary.json.
 func (b *broken) summary(out string) (s struct {
 	Run     struct{ ID, Command string }
 	Config  struct{ Seed uint64 }
@@ -185,11 +185,11 @@ func (b *broken) summary(out string) (s struct {
 	return s
 }
 
-// ended reports an exit status of a run that came to its end; a busy machine makes a measurement invalid.
+// ended reports whether an exit status is that of a complete run; a busy machine makes a measurement invalid.
 func ended(status int) bool { return status == exitOK || status == exitInvalid }
 
-// TestResumeKilled kills a run by SIGKILL at several instants, and each run that goes on with it: what has come to the engine is each
-// row, and none twice; only those that were in flight may be missing.
+// TestResumeKilled kills a run by SIGKILL at several instants, and also each run that resumes it. The engine gets every row, and none
+// twice; only rows that were in flight may be missing.
 func TestResumeKilled(t *testing.T) {
 	const rows = 60
 	b := newBroken(t, rows, 20*time.Millisecond)
@@ -197,14 +197,14 @@ func TestResumeKilled(t *testing.T) {
 	if text := b.read(filepath.Join(b.out, "resume.jsonl")); strings.Contains(text, "planted") {
 		t.Errorf("the secret is in the journal: %s", text)
 	}
-	if status, _, stderr := b.do(t.Context(), "replay", "--resume", b.out); status != exitUsage || !strings.Contains(stderr, "header: its value was left out where this was written") {
+	if status, _, stderr := b.do(t.Context(), "replay", "--resume", b.out); status != exitUsage || !strings.Contains(stderr, "header: its value was left out of this file") {
 		t.Errorf("without its secret: %d %s", status, stderr)
 	}
 	again := []string{"replay", "--resume", b.out, "-H", "X-Secret: planted"}
 	b.kill(13, b.out, again...) // soon after the first one of this part
 	b.kill(40, b.out, again...)
 	status, stdout, stderr := b.do(t.Context(), again...)
-	if !ended(status) || !strings.Contains(stderr, "the run was broken off at") {
+	if !ended(status) || !strings.Contains(stderr, "the run was cut short at") {
 		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
 	}
 	arrived := b.arrived()
@@ -212,13 +212,13 @@ func TestResumeKilled(t *testing.T) {
 	if s := b.summary(b.out); s.Run.ID != "night" || s.Config.Seed != 1<<64-1 || !strings.Contains(s.Run.Command, "--run-id night") || s.Resumed == nil || len(s.Resumed.Parts) < 3 || len(s.Resumed.Parts) > 4 || s.Resumed.InFlight != inFlight || inFlight == 0 {
 		t.Errorf("%+v; %d rows in flight", s, inFlight)
 	}
-	// A request of the first part may come to the engine after its end; then the second part is killed before it has begun.
-	if !strings.Contains(stdout, "degraded: run_breaks 3") && !strings.Contains(stdout, "degraded: run_breaks 2") && !strings.Contains(stdout, "invalid") || !strings.Contains(stdout, "were in flight when the run was broken off") {
+	// A request of the first part may reach the engine after its end; then the second part is killed before it has begun.
+	if !strings.Contains(stdout, "degraded: run_breaks 3") && !strings.Contains(stdout, "degraded: run_breaks 2") && !strings.Contains(stdout, "invalid") || !strings.Contains(stdout, "were in flight when the run was cut short") {
 		t.Error(stdout)
 	}
-	// There is nothing left of it.
+	// There is nothing to resume.
 	before := len(b.engine.Records())
-	if status, _, stderr := b.do(t.Context(), again...); status != exitUsage || !strings.Contains(stderr, "has come to its end") || len(b.engine.Records()) != before {
+	if status, _, stderr := b.do(t.Context(), again...); status != exitUsage || !strings.Contains(stderr, "is complete: there is nothing to resume") || len(b.engine.Records()) != before {
 		t.Errorf("once more: %d %s", status, stderr)
 	}
 }
@@ -242,12 +242,12 @@ func (b *broken) interrupt(requests int, args ...string) (stdout string) {
 	return stdout
 }
 
-// TestResumeInterrupted: a run that was interrupted goes on, though it has results; and what was cancelled then stays so.
+// TestResumeInterrupted: a run that was interrupted can be resumed, although it has results; rows that were cancelled stay cancelled.
 func TestResumeInterrupted(t *testing.T) {
 	t.Parallel()
 	const rows = 30
 	b := newBroken(t, rows, 20*time.Millisecond)
-	if stdout := b.interrupt(8, b.args()...); !strings.Contains(stdout, "it goes on with: moonloop replay --resume "+b.out) {
+	if stdout := b.interrupt(8, b.args()...); !strings.Contains(stdout, "to resume it: moonloop replay --resume "+b.out) {
 		t.Error(stdout)
 	}
 	if status, stdout, stderr := b.do(t.Context(), "replay", "--resume", b.out); !ended(status) {
@@ -272,7 +272,7 @@ func TestResumeInterrupted(t *testing.T) {
 	}
 }
 
-// TestResumeRuns: of several runs those go on that did not come to their end.
+// TestResumeRuns: of several runs, those that are not complete are resumed.
 func TestResumeRuns(t *testing.T) {
 	t.Parallel()
 	const rows = 10
@@ -284,7 +284,7 @@ func TestResumeRuns(t *testing.T) {
 	}
 	b.kill(4, runFolder(b.out, 3), "replay", "--resume", b.out)
 	status, stdout, stderr := b.do(t.Context(), "replay", "--resume", b.out)
-	if !ended(status) || !strings.Contains(stderr, "run 2 of 3 has come to its end before") || !strings.Contains(stderr, "run 3 of 3 goes on") || !strings.Contains(stdout, "over 3 runs") {
+	if !ended(status) || !strings.Contains(stderr, "run 2 of 3 was complete already") || !strings.Contains(stderr, "run 3 of 3 is resumed") || !strings.Contains(stdout, "over 3 runs") {
 		t.Fatalf("status %d\n%s%s", status, stdout, stderr)
 	}
 	seeds := make(map[uint64]bool)
@@ -306,13 +306,13 @@ func TestResumeRuns(t *testing.T) {
 	}
 }
 
-// TestResumeRefused: what cannot be continued is refused, and neither the engine nor the folder notices.
+// TestResumeRefused: what cannot be resumed is refused, and neither the engine nor the folder changes.
 func TestResumeRefused(t *testing.T) {
 	t.Parallel()
 	const rows = 20
 	b := newBroken(t, rows, 20*time.Millisecond)
 	b.kill(6, b.out, b.args()...)
-	b.arrived() // of what was in flight the engine has its records only now
+	b.arrived() // the engine has its records of requests in flight only now
 	journal, records := filepath.Join(b.out, "resume.jsonl"), filepath.Join(b.out, "requests.jsonl.partial")
 	whole := map[string]string{journal: b.read(journal), records: b.read(records), b.trace: b.read(b.trace)}
 	head, rest, _ := strings.Cut(whole[journal], "\n")
@@ -324,7 +324,7 @@ func TestResumeRefused(t *testing.T) {
 		want  string
 	}{
 		"no folder":                           {nil, []string{"--resume", filepath.Join(empty, "gone")}, "there is no such folder; name the one that was given to --out"},
-		"an empty folder":                     {nil, []string{"--resume", empty}, "has no resume.jsonl: no run was broken off there"},
+		"an empty folder":                     {nil, []string{"--resume", empty}, "has no resume.jsonl: no run was cut short there"},
 		"a flag of the schedule":              {nil, []string{"--resume", b.out, "--speedup", "2", "--seed=1"}, "leave --speedup, --seed out"},
 		"a file of settings":                  {nil, []string{"--resume", b.out, "--config", "x.yaml"}, "leave --config out"},
 		"another trace":                       {map[string]string{b.trace: strings.Replace(whole[b.trace], `"output_length": 3, "hash_ids": [0, 20]`, `"output_length": 4, "hash_ids": [0, 20]`, 1)}, nil, "it is not the trace that the run began with"},
@@ -337,11 +337,11 @@ func TestResumeRefused(t *testing.T) {
 		"another schedule":                    {map[string]string{journal: strings.Replace(whole[journal], `"mode":"timestamps","speedup":1`, `"mode":"timestamps","speedup":3`, 1)}, nil, "it began with speedup 3, not 1"},
 		"a line of the journal is damaged":    {map[string]string{journal: head + "\n{\n" + rest}, nil, "resume.jsonl: line 2: "},
 		"a line of the records is damaged":    {map[string]string{records: "{\n" + whole[records] + fmt.Sprintf(record, 0)}, nil, "requests.jsonl.partial: line 1: "},
-		"a part in no time":                   {map[string]string{journal: strings.Replace(whole[journal], `"from_ms":0`, `"from_ms":1e300`, 1)}, nil, "no run has lasted so long"},
+		"a part in no time":                   {map[string]string{journal: strings.Replace(whole[journal], `"from_ms":0`, `"from_ms":1e300`, 1)}, nil, "no run lasts that long"},
 		"a note in no time":                   {map[string]string{journal: strings.Replace(whole[journal], `"at":`, `"at":NaN`, 1)}, nil, "resume.jsonl: line 3: "},
 		"a second record":                     {map[string]string{records: fmt.Sprintf(record+record+record, 2, 2, 3)}, nil, "requests.jsonl.partial: line 2: row 2 has a second record"},
 		"a record of no row":                  {map[string]string{records: fmt.Sprintf(record+record, -1, 1)}, nil, "a trace has none below 0"},
-		"a record of a row that is not there": {map[string]string{records: fmt.Sprintf(record, 1<<40)}, nil, "rows that it sent are not in the schedule any more"},
+		"a record of a row that is not there": {map[string]string{records: fmt.Sprintf(record, 1<<40)}, nil, "rows that it sent are no longer in the schedule"},
 	} {
 		for file, text := range whole {
 			if other, changed := tc.files[file]; changed {
@@ -365,7 +365,7 @@ func TestResumeRefused(t *testing.T) {
 			t.Errorf("%s: the journal changed:\n%s", name, text)
 		}
 	}
-	// Torn lines at the ends are no damage: a machine that dies leaves them.
+	// Torn lines at the ends are not damage: a machine that dies leaves them.
 	b.write(b.trace, whole[b.trace])
 	b.write(journal, whole[journal]+`{"sent":7,"a`)
 	b.write(records, whole[records]+strings.Repeat("\x00", 5000))
@@ -375,7 +375,7 @@ func TestResumeRefused(t *testing.T) {
 	b.whole(b.out, rows, b.arrived())
 }
 
-// cmpOr is what a file was made to hold.
+// cmpOr is the intended content of a file.
 func cmpOr(files map[string]string, name, text string) string {
 	if other, changed := files[name]; changed {
 		return other
@@ -383,12 +383,12 @@ func cmpOr(files map[string]string, name, text string) string {
 	return text
 }
 
-// TestResumeInUse: a run that lives cannot be continued.
+// TestResumeInUse: a running replay cannot be resumed.
 func TestResumeInUse(t *testing.T) {
 	t.Parallel()
 	r := startReplay(t)
 	var stdout, stderr strings.Builder
-	if status := run(t.Context(), []string{"replay", "--resume", r.out}, strings.NewReader(""), &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "another replay writes its results into it") {
+	if status := run(t.Context(), []string{"replay", "--resume", r.out}, strings.NewReader(""), &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "another replay is writing its results there") {
 		t.Errorf("exit status %d\n%s", status, stderr.String())
 	}
 	if err := r.Process.Signal(syscall.SIGKILL); err != nil {

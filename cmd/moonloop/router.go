@@ -110,7 +110,7 @@ func routerAnswer(runs []*study.Router) *answer {
 	return &answer{Parts: []part{
 		{
 			ID: "answer", Title: "Prompt tokens from the cache", Drawings: []drawing{{SVG: drawRouters(runs)}}, Table: all, Below: routerNotes(runs),
-			Note: "Blue: what the engines had. Orange: what their caches would have had besides, with the requests that they got. Pale: what the best routing that was found has more. To the end of the line: what one infinite cache has.",
+			Note: "Blue: what the engines had cached. Orange: what their caches could have had in addition, with the requests that they got. Pale: what the best routing that was found would add. The line ends at what one infinite cache would have.",
 		},
 		{ID: "instances", Title: "Instances", Table: each},
 	}}

@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// routed is a router before engines. It gives each request to the next one, and names it in a header of the reply.
+// routed is a router in front of engines. It sends each request to the next one, and names it in a header of the reply.
 type routed struct {
 	engines []*simulator.Engine
 	url     string
@@ -59,7 +59,7 @@ func startRouter(t *testing.T, header string, caches ...simulator.Cache) *routed
 	return r
 }
 
-// replayThrough runs a replay, one request at a time. The times of a busy machine are no measurement (3); counts are.
+// replayThrough runs a replay, one request at a time. On a busy machine the times are not valid (status 3); counts are.
 func replayThrough(t *testing.T, trace, url, out, more string) {
 	t.Helper()
 	text := "replay " + trace + " --url " + url + " --model sim --endpoint completions --no-fixed-schedule --concurrency 1 --progress none --out " + out + more
@@ -79,8 +79,8 @@ func commandLine(t *testing.T, want int, text string) string {
 	return out.String() + errs.String()
 }
 
-// TestRouter: what router says of each instance is what the engines behind a real router have counted themselves, and what it says of their
-// caches is what they had, infinite ones exactly.
+// TestRouter: the figures of each instance equal the counts of the engines behind a real router, and the simulated caches have what the
+// engines' caches had, exactly if these are infinite.
 func TestRouter(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -119,7 +119,7 @@ func TestRouter(t *testing.T) {
 				if one.Name != fmt.Sprintf("pod-%d", i) || one.Rows != rows || one.PromptTokens != prompt || *one.Cached != cached {
 					t.Errorf("%+v, and by the engine %d rows, %d tokens, %d cached", one, rows, prompt, cached)
 				}
-				// Where blocks are dropped, the order of requests counts, which may overlap by a little.
+				// If blocks are dropped, the order of requests counts, and requests may overlap slightly.
 				if off := one.Routed - cached; off != 0 && capacity == 0 || max(off, -off) > prompt/50 {
 					t.Errorf("%s has %d tokens by simulation, %d by the engine, of %d", one.Name, one.Routed, cached, prompt)
 				}

@@ -84,12 +84,12 @@ func (f *replayFlags) replayOne(cmd *cobra.Command, i int) error {
 	if f.resume != "" {
 		switch stateOf(cfg.Out) {
 		case runOver:
-			fmt.Fprint(stderr, term.Note(stderr, fmt.Sprintf("run %d of %d has come to its end before", i, f.runs)))
+			fmt.Fprint(stderr, term.Note(stderr, fmt.Sprintf("run %d of %d was complete already", i, f.runs)))
 			return nil
 		case runBroken:
-			cfg.Resume, what = true, "run %d of %d goes on"
+			cfg.Resume, what = true, "run %d of %d is resumed"
 		default:
-			cfg.Force = true // the existing one broke off before it began
+			cfg.Force = true // the existing one was cut short before it began
 		}
 	}
 	fmt.Fprint(stderr, term.Note(stderr, fmt.Sprintf(what, i, f.runs)))

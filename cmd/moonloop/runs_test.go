@@ -14,8 +14,8 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// Each run has its folder and its name; the seed is one, or with --runs-fresh another for each; what is there is not replaced, and not
-// found out only after the first run; the runs are a side of a comparison.
+// Each run has its folder and its name. The seed is the same, or, with --runs-fresh, different for each. Existing results are not
+// replaced, and that is found out before the first run. The runs are a side of a comparison.
 func TestRuns(t *testing.T) {
 	t.Parallel()
 	server, engine := startSimulator(t)
@@ -26,7 +26,7 @@ func TestRuns(t *testing.T) {
 	}
 	args := []string{"replay", trace, "--url", server.URL, "--progress", "none", "--run-id", "night"}
 	stdout, stderr, err := command(t, newRootCommand(), "", append(args, "--runs", "3", "--out", out)...)
-	measured := func(err error) bool { return err == nil || statusOf(err) == exitInvalid } // which a busy machine makes it
+	measured := func(err error) bool { return err == nil || statusOf(err) == exitInvalid } // which happens on a busy machine
 	if !measured(err) || !strings.Contains(stdout, "over 3 runs") || !strings.Contains(stdout, "run-3: ") || !strings.Contains(stderr, "may have them in its cache") {
 		t.Fatalf("%v\n%s\n%s", err, stdout, stderr)
 	}

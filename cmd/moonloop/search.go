@@ -79,7 +79,7 @@ func newSearchCommand() *cobra.Command {
 				own = at
 			}
 			if own != 1 {
-				return hintError{fmt.Errorf("search takes one trace, and %d were given", own), "flags of moonloop replay stand after --: moonloop search trace.jsonl --objective 'ttft.p99<2s' -- --url http://engine:8000"}
+				return hintError{fmt.Errorf("search takes one trace, and %d were given", own), "flags of moonloop replay go after --: moonloop search trace.jsonl --objective 'ttft.p99<2s' -- --url http://engine:8000"}
 			}
 			if len(f.objectives) == 0 {
 				return hintError{errors.New("no objective is given"), "--objective 'ttft.p99<2s,itl.p95<50ms'"}
@@ -184,7 +184,7 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 	}
 	unlock, err := atomicfile.Hold(filepath.Join(p.dir, searchFile+".lock"))
 	if err != nil {
-		return fmt.Errorf("another search works in %s: %w", p.dir, err)
+		return fmt.Errorf("another search is using %s: %w", p.dir, err)
 	}
 	defer unlock()
 	state := searchState{Schema: 1, Question: p.question(replay)}
@@ -193,7 +193,7 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 	}
 	f.Seed = state.Question.Seed
 	if n := len(state.Probes); n > 0 {
-		fmt.Fprintf(stderr, "moonloop: going on after %s in %s\n", term.Counted(int64(n), "probes"), onOneTerminal(p.dir))
+		fmt.Fprintf(stderr, "moonloop: continuing after %s in %s\n", term.Counted(int64(n), "probes"), onOneTerminal(p.dir))
 	}
 	said := map[string]bool{}
 	p.warn = func(text string) {
@@ -278,7 +278,7 @@ func replayOf(cmd *cobra.Command, trace string, args []string, whose string, ref
 
 // check finds errors before anything is written or sent.
 func (p *prober) check() error {
-	info, err := os.Stat(p.trace) // of a URL there is nothing to be known
+	info, err := os.Stat(p.trace) // a URL cannot be checked in advance
 	switch s := p.cfg.Schedule; {
 	case p.trace == "-":
 		return errors.New("standard input can be read once, and each probe reads the trace: name a file")
@@ -313,14 +313,14 @@ func (s *searchState) resume(name string) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("the search cannot go on: %w", err)
+		return fmt.Errorf("the search cannot continue:  %w", err)
 	}
 	var before searchState
 	if err = json.Unmarshal(text, &before); err == nil && before.Schema != s.Schema {
 		err = fmt.Errorf("its schema is %d, not %d", before.Schema, s.Schema)
 	}
 	if err != nil {
-		return hintError{fmt.Errorf("the search cannot go on: %s is not the file of a search: %w", name, err), "name another folder with --out"}
+		return hintError{fmt.Errorf("the search cannot continue:  %s is not the file of a search: %w", name, err), "name another folder with --out"}
 	}
 	if s.Question.Seed == 0 {
 		s.Question.Seed = before.Question.Seed

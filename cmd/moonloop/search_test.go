@@ -57,7 +57,7 @@ func TestSearchVerb(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := search(exitInvalid, probes("2", "--json", "--progress", "none")...)
-	if !strings.HasPrefix(text, "moonloop: going on after 1 probe in dir\n") {
+	if !strings.HasPrefix(text, "moonloop: continuing after 1 probe in dir\n") {
 		t.Error(text)
 	}
 	if err := json.Unmarshal([]byte(text[strings.Index(text, "{"):]), &state); err != nil {

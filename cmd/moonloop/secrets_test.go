@@ -28,8 +28,8 @@ import (
 // planted is the secret of these tests. It has the shape of a variable's name, too.
 const planted = "skPlanted7Gq0vJ2mWx9bTz4LpRfYc8"
 
-// secretValues are the flags that may hold a secret, and values that do. Whether the verb accepts such a value does not matter:
-// it is nowhere to be seen.
+// secretValues are the flags that may hold a secret, with such values. Whether the verb accepts a value does not matter: it must not be
+// visible anywhere.
 var secretValues = map[string]string{
 	"header":        "X-Key: " + planted,
 	"header-env":    "X-Key=" + planted,
@@ -53,7 +53,7 @@ const plainFlags = `out draw format replays missing-tokens memory temp-dir journ
 	ramp-up-shape balance loop prompts to metric steady-from steady-to transform label again between html junit objective vary cache tolerance clock-reference
 	judge export instance-header session-header engine-post request-rate-series warmup-arrival runs-warmup connections sample-by`
 
-// TestSecretFlagsAreKnown: each flag of text is known to hold a secret or known to hold none, so that a new one is not forgotten.
+// TestSecretFlagsAreKnown: each flag with text is in one of the two lists, so that a new one is not forgotten.
 func TestSecretFlagsAreKnown(t *testing.T) {
 	plain := strings.Fields(plainFlags)
 	for _, verb := range newRootCommand().Commands() {
@@ -91,8 +91,8 @@ func spellings(f *pflag.Flag, aliases map[string]string, value string) (list [][
 	return list
 }
 
-// TestSecretsStayHidden: a secret in any flag, by any spelling, in a URL or in the environment is in nothing that a command
-// writes, shows or sends elsewhere.
+// TestSecretsStayHidden: a secret in any flag, by any spelling, in a URL or in the environment never appears in what a command writes,
+// shows or sends elsewhere.
 func TestSecretsStayHidden(t *testing.T) {
 	withoutOTel(t)
 	e, err := simulator.New(simulator.Config{Models: []string{"sim"}})
@@ -263,7 +263,7 @@ type secretWitness struct {
 	engine *simulator.Engine
 
 	mu    sync.Mutex
-	there bool         // the secret came to the engine
+	there bool         // the secret reached the engine
 	other bytes.Buffer // what came to other servers
 }
 
@@ -286,7 +286,7 @@ func (w *secretWitness) seen() []byte {
 	return bytes.Clone(w.other.Bytes())
 }
 
-// toEngine notes whether a request carries the secret, in its headers or its body and refuses it in words that repeat it.
+// toEngine notes whether the headers or the body of a request have the secret, and refuses it in words that repeat it.
 func (w *secretWitness) toEngine(rw http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))
@@ -318,7 +318,7 @@ func (w *secretWitness) elsewhere(rw http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestCommandInSummary: the command line in the report is one to run again, by the flags' own names, but for secrets.
+// TestCommandInSummary: the command line in the report can be run again, has the flags' own names, and no secrets.
 func TestCommandInSummary(t *testing.T) {
 	root := newRootCommand()
 	var got []string

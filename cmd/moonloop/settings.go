@@ -112,7 +112,7 @@ func (s *settings) set(cmd *cobra.Command, f *pflag.Flag, g given) error {
 	}
 	for _, v := range g.values {
 		if v == hidden {
-			return fmt.Errorf("%s: its value was left out where this was written, since it may be secret; give it on the command line or by %s", g.as, variableOf(cmd, f.Name))
+			return fmt.Errorf("%s: its value was left out of this file, since it may be secret; give it on the command line or by %s", g.as, variableOf(cmd, f.Name))
 		}
 		if err := (typedFlag{f, g.as, v}).check(cmd); err != nil {
 			return err

@@ -33,8 +33,8 @@ func settingsRun(t *testing.T, files map[string]string, args ...string) (status 
 	return status, out.String(), err.String()
 }
 
-// TestSettingsPrecedence: the command line comes before the environment, this before the file, this before the default; each of these
-// says where a value comes from; every type of flag can be in a file.
+// TestSettingsPrecedence: the command line overrides the environment, which overrides the file, which overrides the default. Each says
+// where a value comes from. Every type of flag can be in a file.
 func TestSettingsPrecedence(t *testing.T) {
 	t.Setenv("MOONLOOP_REPLAY_SPEEDUP", "3")
 	t.Setenv("MOONLOOP_REPLAY_SEED", "7")
@@ -101,7 +101,7 @@ percentiles: 50,99.9 # file run.yaml:16
 	}
 }
 
-// settable is a value that a flag takes and that is not its default.
+// settable is a value that a flag accepts, other than its default.
 func settable(t *testing.T, name string) string {
 	t.Helper()
 	f := newReplayCommand().Flags().Lookup(name)
@@ -116,7 +116,7 @@ func settable(t *testing.T, name string) string {
 	return ""
 }
 
-// TestSettingsEveryFlag: each flag can be in the file and in the environment, and --print-config says its value and where it comes from.
+// TestSettingsEveryFlag: each flag can be in the file and in the environment, and --print-config shows its value and its source.
 func TestSettingsEveryFlag(t *testing.T) {
 	var names []string
 	newReplayCommand().Flags().VisitAll(func(f *pflag.Flag) {
@@ -146,7 +146,7 @@ func TestSettingsEveryFlag(t *testing.T) {
 	}
 }
 
-// TestSettingsErrors: what is wrong with a file or a variable is said with its place, all of it at once, and nothing is sent.
+// TestSettingsErrors: errors in a file or a variable are reported with their position, all at once, and nothing is sent.
 func TestSettingsErrors(t *testing.T) {
 	for name, tc := range map[string]struct {
 		file string
@@ -190,9 +190,9 @@ func TestSettingsErrors(t *testing.T) {
 	}
 }
 
-// TestSettingsInTheClear: a secret in a file is not shown, and said to be in the clear; one in the environment is where it belongs.
+// TestSettingsInTheClear: a secret in a file is not shown, and a warning says that it is in plain text. One in the environment is fine.
 func TestSettingsInTheClear(t *testing.T) {
-	const clear = "stands in clear in a file"
+	const clear = "is in plain text in a file"
 	for name, tc := range map[string]struct {
 		file, variable string
 		warned         bool

@@ -45,7 +45,7 @@ func newShadowCommand() *cobra.Command {
 			}
 			switch {
 			case own != 1:
-				return hintError{fmt.Errorf("shadow takes one folder of journals, and %d were given", own), "flags of moonloop replay stand after --: moonloop shadow moonloop-capture/traces --out shadow --allow-target http://engine:8000 -- --url http://engine:8000"}
+				return hintError{fmt.Errorf("shadow takes one folder of journals, and %d were given", own), "flags of moonloop replay go after --: moonloop shadow moonloop-capture/traces --out shadow --allow-target http://engine:8000 -- --url http://engine:8000"}
 			case f.Dir == "":
 				return hintError{errors.New("nothing says where the shadow keeps its state and its results"), "--out shadow"}
 			case len(f.targets) == 0:
@@ -157,7 +157,7 @@ func (f *shadowFlags) guard(t agent.Target) error {
 	for _, address := range t.URLs() {
 		u, _ := service.ParseTarget(address)
 		if !f.noKey && t.APIKey == "" && t.Header.Get("Authorization") == "" && !isLoopback(u.Hostname()) {
-			return hintError{fmt.Errorf("no key for %s: a shadow needs one of its own, so that it cannot spend production's", u.Host), "--api-key-file FILE or --api-key-env VARIABLE after --; or --no-key if the engine takes none"}
+			return hintError{fmt.Errorf("no key for %s: a shadow needs one of its own, so that it cannot spend production's", u.Host), "--api-key-file FILE or --api-key-env VARIABLE after --; or --no-key if the engine needs none"}
 		}
 	}
 	return f.ownKey(t)

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestShadowNeverAtProduction: what could be production gets nothing, and whatever is wrong is said before anything is written.
+// TestShadowNeverAtProduction: an engine that could be production gets nothing, and errors are reported before anything is written.
 func TestShadowNeverAtProduction(t *testing.T) {
 	t.Setenv("OPENAI_API_KEY", "sk-production-0123456789")
 	t.Setenv("SHADOW_KEY", "sk-shadow-0123456789")
@@ -48,8 +48,8 @@ func TestShadowNeverAtProduction(t *testing.T) {
 	}
 }
 
-// TestOwnFlagsAreFlags: what a verb keeps for itself of the flags of replay are flags that replay has, each once. One that it does not have
-// would let the flag that is meant pass.
+// TestOwnFlagsAreFlags: the flags that a verb reserves for itself are flags of replay, each listed once. If a name was wrong, the intended
+// flag would be accepted.
 func TestOwnFlagsAreFlags(t *testing.T) {
 	fs := newReplayCommand().Flags()
 	fs.BoolP("help", "h", false, "") // which the library adds when the command runs

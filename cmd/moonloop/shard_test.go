@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestShardOfALauncher: auto takes the number that the launcher gives, and nothing else.
+// TestShardOfALauncher: auto reads the number that the launcher sets, and nothing else.
 func TestShardOfALauncher(t *testing.T) {
 	for _, name := range indexVariables {
 		t.Setenv(name, "")

@@ -189,7 +189,7 @@ func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err erro
 	defer forget()
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", f.listen)
 	if err != nil {
-		return hintError{fmt.Errorf("listen on %s: %w", f.listen, err), "--listen 127.0.0.1:0 takes a free port"}
+		return hintError{fmt.Errorf("listen on %s: %w", f.listen, err), "--listen 127.0.0.1:0 picks a free port"}
 	}
 	defer listener.Close() //nolint:errcheck // the server has closed it already, unless we fail before
 	if f.record != "" {    // only now, so that a mistake on the command line does not cost an earlier record
@@ -289,7 +289,7 @@ func (f *simulateFlags) prepareJudge(ctx context.Context, cmd *cobra.Command, c 
 	}
 	dir, err := os.MkdirTemp("", "moonloop-referee-")
 	if err != nil {
-		return nil, nil, fmt.Errorf("no place for the engine's record: %w", err)
+		return nil, nil, fmt.Errorf("the engine's record needs a temporary folder: %w", err)
 	}
 	f.record = filepath.Join(dir, "record.jsonl")
 	return schedule, func() { _ = os.RemoveAll(dir) }, nil

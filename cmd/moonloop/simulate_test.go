@@ -207,7 +207,7 @@ func TestSimulateTLS(t *testing.T) {
 	}
 }
 
-// --like sets what the engine of that name does, and nothing that a flag says: blocks of 32, not 16, and replies in the cache.
+// --like sets what the engine of that name does, but nothing that a flag sets: blocks of 32, not 16, and replies in the cache.
 func TestSimulateLike(t *testing.T) {
 	t.Parallel()
 	record := filepath.Join(t.TempDir(), "truth.jsonl")

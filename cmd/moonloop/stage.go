@@ -3,9 +3,9 @@
 
 package main
 
-// This file is where s3:// and gs:// URLs stand for files. Traces are read by mooncake.Open, and journals one after the other. Folders of runs are
-// brought here before a verb begins, and what a verb writes is taken to the store when it is complete. So verbs know files alone, and what
-// is in a store is whole.
+// This file handles s3:// and gs:// URLs in the arguments of a command. Traces are read by mooncake.Open, and journals one after the
+// other. Folders of runs are downloaded before a verb begins, and the output of a verb is uploaded when it is complete. So verbs handle
+// only files, and objects in the store are always complete.
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// store is that of all URLs of a command.
+// store is the client for all URLs of a command.
 var store objects.Store
 
 func init() {
@@ -47,10 +47,10 @@ func init() {
 }
 
 var (
-	// writtenFlags name files or folders that a verb writes. Those of replacedFlags are replaced without being asked.
+	// writtenFlags name files or folders that a verb writes. Those of replacedFlags are replaced without --force.
 	writtenFlags  = []string{"out", "xlsx", "parquet", "html", "junit"}
 	replacedFlags = []string{"html", "junit"}
-	// localFlags name files and folders that a verb writes bit by bit, or reads otherwise than as a trace: a store has whole objects alone.
+	// localFlags name files and folders that a verb writes in steps, or reads other than as a trace: a store has only complete objects.
 	localFlags = []string{
 		"again", "clients", "config", "export", "journal", "model-config", "quarantine", "record", "request-rate-series", "save-prompts", "shard-dir", "temp-dir",
 		"traces",
@@ -59,7 +59,7 @@ var (
 	runVerbs = []string{"report", "merge", "compare", "twin", "router"}
 	// localVerbs read files that are still written, by themselves or by others.
 	localVerbs = []string{"agent", "shadow", "demo"}
-	// wholeFiles are what makes a folder that of a run, of several, or of a search: they come last.
+	// wholeFiles are the files that make a folder that of a run, of several runs, or of a search: they are uploaded last.
 	wholeFiles = []string{"summary.json", "runs.json", "search.json"}
 )
 
@@ -68,7 +68,7 @@ const (
 	uploads  = 8                // objects under way
 )
 
-// stage is what a command has here of a store.
+// stage has the local copies of a command's objects.
 type stage struct {
 	cmd     *cobra.Command
 	dir     string
@@ -76,30 +76,30 @@ type stage struct {
 	names   [][2]string // folders here, and the URLs that they stand for
 }
 
-// written is what a verb writes.
+// written is a file or folder that a verb writes.
 type written struct {
 	local, url string
 	replace    bool
 }
 
-// begin brings what the arguments name, and gives flags names of files here. It replaces arguments in place.
+// begin downloads what the arguments name, and replaces URLs in flags by names of local files. It replaces arguments in place.
 func (s *stage) begin(cmd *cobra.Command, args []string) error {
 	s.cmd = cmd
 	now := time.Now()
 	for i, arg := range args {
 		if objects.IsURL(arg) {
 			if slices.Contains(localVerbs, cmd.Name()) {
-				return fmt.Errorf("%s: %s follows what is written, which a store does not show: name a folder of this machine", arg, cmd.Name())
+				return fmt.Errorf("%s: %s reads journals while they are written, which object storage does not allow: name a folder on this machine", arg, cmd.Name())
 			}
 			args[i] = objects.OnDay(arg, now)
 		}
 	}
 	if f := cmd.Flags().Lookup("resume"); f != nil && objects.IsURL(f.Value.String()) {
-		return errors.New("--resume: a replay that broke off goes on where its files are, and a store has only whole ones: name the folder")
+		return errors.New("--resume: a replay is resumed where its files are, and object storage has only complete files: name the folder")
 	}
 	for _, name := range localFlags {
 		if f := cmd.Flags().Lookup(name); f != nil && objects.IsURL(f.Value.String()) {
-			return fmt.Errorf("--%s %s: name a file or a folder of this machine; URLs of a store are for traces, journals, runs and results", name, f.Value)
+			return fmt.Errorf("--%s %s: name a file or a folder on this machine; URLs of object storage are for traces, journals, runs and results", name, f.Value)
 		}
 	}
 	ownPage := cmd.Name() == "report" && len(args) == 1 && objects.IsURL(args[0]) && !cmd.Flags().Changed("out")
@@ -138,7 +138,7 @@ func (s *stage) begin(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// here returns a name in the temporary folder for what a URL names.
+// here returns a name in the temporary folder for the object or folder that a URL names.
 func (s *stage) here(url string) (string, error) {
 	if s.dir == "" {
 		dir, err := os.MkdirTemp("", "moonloop-objects-*")
@@ -160,7 +160,7 @@ func (s *stage) here(url string) (string, error) {
 // above returns the URL of the folder that an object is in.
 func above(url string) string { return strings.TrimSuffix(url, "/"+path.Base(url)) }
 
-// urlOf returns what a file or a folder here stands for; its name, if it is none of a store.
+// urlOf returns the URL that a local copy of a file or a folder stands for; its own name, if it is not a copy.
 func urlOf(cmd *cobra.Command, name string) string {
 	for folder, url := range cmd.Annotations {
 		if below, is := strings.CutPrefix(name, folder+string(filepath.Separator)); is {
@@ -170,13 +170,13 @@ func urlOf(cmd *cobra.Command, name string) string {
 	return name
 }
 
-// write has a flag name a file here instead of a URL.
+// write sets a flag to a local file instead of a URL.
 func (s *stage) write(ctx context.Context, f *pflag.Flag, url string, replace bool) error {
 	if slices.Contains(localVerbs, s.cmd.Name()) {
-		return fmt.Errorf("--%s %s: %s reads what it has written while it runs: name a folder of this machine, and copy it afterwards", f.Name, url, s.cmd.Name())
+		return fmt.Errorf("--%s %s: %s reads what it has written while it runs: name a folder on this machine, and copy it afterwards", f.Name, url, s.cmd.Name())
 	}
 	if journal := s.cmd.Flags().Lookup("journal"); journal != nil && journal.Value.String() == "" {
-		return fmt.Errorf("--%s %s: name a folder of this machine with --journal, too: what is captured stays there until it is uploaded, also after a crash", f.Name, url)
+		return fmt.Errorf("--%s %s: name a folder on this machine with --journal, too: what is captured stays there until it is uploaded, also after a crash", f.Name, url)
 	}
 	url = strings.TrimSuffix(url, "/")
 	for _, name := range []string{url, mooncake.MetaName(url)} {
@@ -225,7 +225,7 @@ func (s *stage) download(ctx context.Context, url string) (string, error) {
 	return local, g.Wait()
 }
 
-// finish takes what was written to the store, and removes what was here. It returns the error of the command, or its own.
+// finish uploads what was written, and removes the local files. It returns the error of the command, or its own.
 func (s *stage) finish(ctx context.Context, err error) error {
 	if s.dir == "" {
 		return err
@@ -234,10 +234,10 @@ func (s *stage) finish(ctx context.Context, err error) error {
 	defer cancel()
 	for _, w := range s.written {
 		if _, e := os.Lstat(w.local); e != nil {
-			continue // the verb came to nothing
+			continue // the verb did not write it
 		}
 		if statusOf(err) == exitUsage {
-			return fmt.Errorf("%w; what was written before stays in %s, and is not in the store", err, s.dir)
+			return fmt.Errorf("%w; what was written so far stays in %s, and is not in object storage", err, s.dir)
 		}
 		if e := w.upload(ctx); e != nil {
 			return fmt.Errorf("%w; the results stay in %s: copy them with another tool", e, s.dir)
@@ -247,7 +247,7 @@ func (s *stage) finish(ctx context.Context, err error) error {
 	return err
 }
 
-// upload copies a file with what lies beside it, or a folder, to the store. What makes it whole comes last.
+// upload copies a file with its metadata file, or a folder, to the store. The file that makes the result complete comes last.
 func (w written) upload(ctx context.Context) error {
 	var files []string
 	err := filepath.WalkDir(filepath.Dir(w.local), func(name string, e fs.DirEntry, err error) error {
@@ -262,7 +262,7 @@ func (w written) upload(ctx context.Context) error {
 	rank := func(name string) int {
 		switch {
 		case slices.Contains(wholeFiles, filepath.Base(name)):
-			return 1_000_000 - strings.Count(name, string(filepath.Separator)) // of the folders within before that of all
+			return 1_000_000 - strings.Count(name, string(filepath.Separator)) // those of inner folders before those of outer ones
 		case strings.HasSuffix(name, ".meta.json"):
 			return 0
 		}
@@ -273,7 +273,7 @@ func (w written) upload(ctx context.Context) error {
 		below, _ := filepath.Rel(filepath.Dir(w.local), name)
 		return above(w.url) + "/" + filepath.ToSlash(below)
 	}
-	if w.replace { // while some of its files are new, a folder is not whole
+	if w.replace { // while some of its files are new, a folder is not complete
 		for _, name := range files {
 			if rank(name) > 1 {
 				if err := store.Remove(ctx, url(name)); err != nil {
@@ -282,7 +282,7 @@ func (w written) upload(ctx context.Context) error {
 			}
 		}
 	}
-	for len(files) > 0 { // those of one rank at once
+	for len(files) > 0 { // those of one rank together
 		n := slices.IndexFunc(files, func(name string) bool { return rank(name) != rank(files[0]) })
 		if n < 0 {
 			n = len(files)
@@ -300,7 +300,7 @@ func (w written) upload(ctx context.Context) error {
 	return nil
 }
 
-// public replaces names of files here by URLs.
+// public replaces the names of local files by URLs.
 func (s *stage) public(text []byte) []byte {
 	for _, n := range s.names {
 		text = bytes.ReplaceAll(text, []byte(n[0]+string(filepath.Separator)), []byte(n[1]+"/"))
@@ -308,7 +308,7 @@ func (s *stage) public(text []byte) []byte {
 	return text
 }
 
-// urlWriter writes URLs where a verb says what stands for them here.
+// urlWriter replaces local names by URLs in the output of a verb.
 type urlWriter struct {
 	io.Writer
 	stage *stage

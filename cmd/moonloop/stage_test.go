@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/internal/tests3"
 )
 
-// stored runs commands whose files are in a store.
+// stored runs commands whose files are in object storage.
 type stored struct {
 	*testing.T
 	temp string
@@ -30,7 +30,7 @@ func newStored(t *testing.T) stored {
 	return s
 }
 
-// do runs a command, and wants an exit status, and no file of it to be left.
+// do runs a command, and requires an exit status and that no file of it remains.
 func (s stored) do(want int, args ...string) (stdout, stderr string) {
 	s.Helper()
 	var out, said strings.Builder
@@ -72,7 +72,7 @@ func (s stored) list(url string) (names []string) {
 	return names
 }
 
-// TestObjectStore: journals in a store become a trace in a store, and that runs, shard by shard, which become one, with a report.
+// TestObjectStore: journals in object storage become a trace there; that becomes runs, shard by shard; these become one, with a report.
 func TestObjectStore(t *testing.T) {
 	s := newStored(t)
 	defer store.Close() // the server ends
@@ -82,7 +82,7 @@ func TestObjectStore(t *testing.T) {
 	}
 	day := "s3://moonloop/journals/2027-01-31"
 	var local []string
-	for i, minute := range []string{"00/00", "00/01", "23/59"} { // as the exporter awss3 lays them out
+	for i, minute := range []string{"00/00", "00/01", "23/59"} { // as the exporter awss3 names them
 		name := filepath.Join(t.TempDir(), "traces_1.journal")
 		w, err := journal.OpenWriter(name, journal.WriterOptions{NoSync: true})
 		if err != nil {
@@ -204,5 +204,5 @@ func TestObjectStore(t *testing.T) {
 	}
 }
 
-// measured stands for the statuses of a replay that came to its end: what its verdict is depends on the machine.
+// measured are the statuses of a complete replay: its verdict depends on the machine.
 const measured = -1

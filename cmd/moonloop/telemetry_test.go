@@ -19,7 +19,7 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// watched is what a program writes, for others to look at meanwhile.
+// watched is the output of a program, for others to read meanwhile.
 type watched struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -37,8 +37,8 @@ func (w *watched) String() string {
 	return w.text.String()
 }
 
-// TestReplayToADeadReceiver: an OTLP endpoint where nobody listens is told before the engine hears of the replay, and what
-// OpenTelemetry's SDK has to say are warnings of ours, each once.
+// TestReplayToADeadReceiver: an OTLP endpoint where nobody listens is reported before the first request to the engine, and messages of
+// OpenTelemetry's SDK become warnings, each once.
 func TestReplayToADeadReceiver(t *testing.T) {
 	t.Parallel()
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,7 +56,7 @@ func TestReplayToADeadReceiver(t *testing.T) {
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		first.Do(func() {
 			told := func() bool { return strings.Contains(stderr.String(), "do not arrive at "+endpoint) }
-			for until := time.Now().Add(time.Minute); !told() && time.Now().Before(until); { // what it wrote is on its way here
+			for until := time.Now().Add(time.Minute); !told() && time.Now().Before(until); { // its output is still on the way
 				time.Sleep(time.Millisecond)
 			}
 			if !told() {

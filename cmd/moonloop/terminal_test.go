@@ -80,12 +80,12 @@ func onTerminal(t *testing.T, columns, rows int, environment []string, args ...s
 		_ = cmd.Process.Kill()
 		_ = master.Close()
 		<-x.closed
-		_ = x.screen.InputPipe().(io.Closer).Close() // ends the reading of answers; Close would race with it
+		_ = x.screen.InputPipe().(io.Closer).Close() // ends the reading of answers, which would race with Close
 	})
 	return x
 }
 
-// lines are those of the screen, as they are now.
+// lines are the present lines of the screen.
 func (x *terminal) lines() []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -130,7 +130,7 @@ func (x *terminal) wait(t *testing.T) (code int, raw string) {
 	return x.cmd.ProcessState.ExitCode(), x.raw.String()
 }
 
-// engineAndTrace returns the address of an engine of which every tenth request fails, and a trace of some seconds.
+// engineAndTrace returns the address of an engine that fails every tenth request, and a trace of some seconds.
 func engineAndTrace(t *testing.T) (engine, trace string) {
 	t.Helper()
 	e, err := simulator.New(simulator.Config{
@@ -157,8 +157,8 @@ func replayArgs(engine, trace string, more ...string) []string {
 	return append([]string{"replay", trace, "--url", engine, "--overhead", "4", "--max-error-rate", "1"}, more...)
 }
 
-// What a person sees of a replay: a screen that says how it is doing, whole at each size; afterwards the report alone, in lines that
-// fit. Nothing is asked of the terminal, since nobody would read the answer but the shell.
+// What a person sees of a replay: a screen with its progress, complete at each size; afterwards only the report, in lines that fit. The
+// terminal is not queried, because only the shell would read the answer.
 func TestReplayOnATerminal(t *testing.T) {
 	t.Parallel()
 	engine, trace := engineAndTrace(t)
@@ -204,7 +204,7 @@ func TestReplayOnATerminal(t *testing.T) {
 	}
 }
 
-// Whoever asked for no colours gets none; a terminal that is resized gets a view that fits.
+// With NO_COLOR there are no colours; a terminal that is resized gets a view that fits.
 func TestReplayOnATerminalThatIsResized(t *testing.T) {
 	t.Parallel()
 	engine, trace := engineAndTrace(t)
@@ -231,7 +231,7 @@ func TestReplayOnATerminalThatIsResized(t *testing.T) {
 	}
 }
 
-// Where no screen can be drawn, lines are all there is, whatever was asked for.
+// If no screen can be drawn, the output is lines, whatever was requested.
 func TestReplayWithoutATerminal(t *testing.T) {
 	t.Parallel()
 	engine, trace := engineAndTrace(t)
@@ -255,7 +255,7 @@ func TestReplayWithoutATerminal(t *testing.T) {
 	}
 }
 
-// plain wants a report without anything that a terminal would obey.
+// plain requires a report without anything that a terminal would interpret.
 func plain(t *testing.T, output string) {
 	t.Helper()
 	if i := strings.IndexFunc(output, func(r rune) bool { return r < ' ' && r != '\n' }); i >= 0 {
@@ -266,13 +266,13 @@ func plain(t *testing.T, output string) {
 	}
 }
 
-// The demonstration on a terminal of 80 columns: no line is wider, but for the command to copy.
+// The demonstration on a terminal of 80 columns: no line is wider, except the command to copy.
 func TestDemoOnATerminal(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(t.TempDir(), "out")
 	x := onTerminal(t, 80, 24, nil, "demo", "--production", "2s", "--out", folder)
 	code, raw := x.wait(t)
-	if code != exitOK && code != exitInvalid { // which a busy machine makes it
+	if code != exitOK && code != exitInvalid { // which happens on a busy machine
 		t.Errorf("exit status %d", code)
 	}
 	whole := regexp.MustCompile(`^(starting|[\dms]+(, ending|, [\dms]+ left)?)  failed \d+( · (late|TTFT) [\d.]+ m?s| · in flight \d+| · done \d+ of \d+ sent)* +[█░]+ +\d+%$`)

@@ -22,7 +22,7 @@ import (
 	"github.com/moonloop/moonloop/internal/testcert"
 )
 
-// secureEngine is a simulated engine behind TLS. It counts the requests that a trace's rows make.
+// secureEngine is a simulated engine behind TLS. It counts the requests for a trace's rows.
 type secureEngine struct {
 	*simulator.Engine
 	url  string
@@ -42,7 +42,7 @@ func newSecureEngine(t *testing.T, c simulator.Config, server *tls.Config) *secu
 		}
 		e.ServeHTTP(w, r)
 	}))
-	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it has its say on each refused handshake
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // it logs each refused handshake
 	s.EnableHTTP2 = true
 	s.TLS = server.Clone()
 	s.StartTLS()
@@ -56,7 +56,7 @@ func newSecureEngine(t *testing.T, c simulator.Config, server *tls.Config) *secu
 	return secure
 }
 
-// contents reads files into what a malformed case writes, by the names that they shall have there.
+// contents reads files into those of a malformed case, under the names that they have there.
 func contents(t *testing.T, names map[string]string) map[string]string {
 	t.Helper()
 	files := map[string]string{"trace.jsonl": rowOfSix}
@@ -70,7 +70,7 @@ func contents(t *testing.T, names map[string]string) map[string]string {
 	return files
 }
 
-// TestMalformedTLS: certificates and keys that do not do, on both sides. The replay ends with a word on which, why and what
+// TestMalformedTLS: certificates and keys that cannot be used, on both sides. The replay ends with a message that says which, why and what
 // to do, before a request of the trace is sent, although the model is known.
 func TestMalformedTLS(t *testing.T) {
 	ours, other := testcert.New(t), testcert.New(t)
@@ -146,8 +146,8 @@ func TestMalformedTLS(t *testing.T) {
 	}
 }
 
-// TestReplayTLS: a replay through TLS with certificates on both sides, by each version of HTTP, is one like any other; not
-// to verify is possible, and stands in the report.
+// TestReplayTLS: a replay through TLS with certificates on both sides, by each version of HTTP, is like any other. Verification can be
+// turned off, and the report says so.
 func TestReplayTLS(t *testing.T) {
 	t.Parallel()
 	ours := testcert.New(t)
@@ -182,7 +182,7 @@ func TestReplayTLS(t *testing.T) {
 				t.Fatalf("exit status %d\n%s%s", status, &stdout, &stderr)
 			}
 			records := e.Records()[before:]
-			if len(records) != 21 { // and a look at the vocabulary
+			if len(records) != 21 { // and a query of the vocabulary
 				t.Errorf("%d requests reached the engine, want 21", len(records))
 			}
 			for _, r := range records {
@@ -201,7 +201,7 @@ func TestReplayTLS(t *testing.T) {
 	}
 }
 
-// TestCheckScheme: TLS and keys by the scheme of the URL.
+// TestCheckScheme: flags for TLS and keys, depending on the scheme of the URL.
 func TestCheckScheme(t *testing.T) {
 	for _, tc := range []struct {
 		url, key     string

@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestPipedSteps: the sidecar at the end of a pipe says what each step before did, with figures, and a file says it as its rows do.
+// TestPipedSteps: the sidecar at the end of a pipe describes each earlier step, with figures, just as a file between the steps would.
 func TestPipedSteps(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -73,7 +73,7 @@ func TestPipedSteps(t *testing.T) {
 		t.Errorf("%v; the rows of a file with a sidecar say what was done, too", err)
 	}
 
-	// What a pipe ends in may be a file: its last row says what was done, and is a row like any other.
+	// A pipe may end in a file: its last row describes the steps, and is otherwise a normal row.
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +100,7 @@ func TestPipedSteps(t *testing.T) {
 	if status := run(t.Context(), []string{"inspect", at("plain.jsonl"), "--strict"}, strings.NewReader(""), &said, &said); status != 0 || strings.Contains(said.String(), "unknown") {
 		t.Error(said.String())
 	}
-	// Rows that go to something else than a pipe are rows alone.
+	// Output to something other than a pipe has only rows.
 	var buffer bytes.Buffer
 	if status := run(t.Context(), []string{"transform", at("prod.jsonl"), "--scale", "0.5"}, strings.NewReader(""), &buffer, &said); status != 0 || strings.Contains(buffer.String(), "transformations") {
 		t.Error(said.String())

@@ -13,8 +13,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestTransformLetsOut: the sidecar of a trace that was made of others says under which keys the ids of all of them were made, the algorithm only if
-// it is that of all, and by how much times were changed at random.
+// TestTransformLetsOut: the sidecar of a trace made from others says with which keys all ids were made, names the algorithm only if it is
+// the same for all, and says by how much times were changed at random.
 func TestTransformLetsOut(t *testing.T) {
 	folder := t.TempDir()
 	must := func(args ...string) {

@@ -69,7 +69,7 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 	t := &translator{fs: fs, extra: map[string]json.RawMessage{}, kept: map[string]string{}, tools: toolsOf(fs, words)}
 	if command, ours := otherCommand(words); ours != "" {
 		if noFile(strings.Fields(command)[0]) {
-			return nil, nil, hintError{fmt.Errorf("%s is another tool's command, and no replay: %s", command, ours), aliasHint}
+			return nil, nil, hintError{fmt.Errorf("%s is another tool's command, and not a replay: %s", command, ours), aliasHint}
 		}
 	}
 	// A tool's word for its replay is not a trace.
@@ -83,7 +83,7 @@ func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error
 				_ = t.endpoint("embeddings")
 			case is && named:
 			case is && noFile(w.typed[0]):
-				t.fail("%s: another tool's name for its replay, and no trace is named beside it: %s", w.typed[0], makesPrompts)
+				t.fail("%s: another tool's name for its replay, but no trace is named with it: %s", w.typed[0], makesPrompts)
 			default:
 				t.args = append(t.args, w.typed...)
 				t.kept["trace"] = w.typed[0]
@@ -141,12 +141,12 @@ func (t *translator) flag(w flagWord) error {
 
 // otherCommands are commands of other tools that are not replays, with ours.
 var otherCommands = map[string]string{
-	"analyze-trace":    "moonloop inspect TRACE tells lengths, shared prefixes and cache hits; --json for programs",
+	"analyze-trace":    "moonloop inspect TRACE shows lengths, shared prefixes and cache hits; --json for programs",
 	"synthesize-trace": "moonloop transform TRACE --out FILE does it, with --time-scale, --prefix-scale, --roots, --input-scale and --max-input",
 	"synthesize":       "moonloop generate makes traces",
 	"anonymize-trace":  "moonloop convert and moonloop capture write traces with hashes in place of texts",
-	"analyze":          "moonloop report makes a page of the folder of a run",
-	"plot":             "moonloop report makes a page of the folders of runs",
+	"analyze":          "moonloop report makes a page from the folder of a run",
+	"plot":             "moonloop report makes a page from the folders of runs",
 	"preprocess":       "moonloop convert reads files of other formats, moonloop transform changes lengths",
 	"sweep":            "moonloop search finds the highest load that an engine can handle",
 
@@ -159,7 +159,7 @@ var otherCommands = map[string]string{
 
 const noServer = "it measures an engine in its own process; start the engine's server, and send it a trace, which moonloop generate makes of chosen lengths"
 
-// otherCommand returns the command of another tool that a line begins with, where it is no replay, and ours for it.
+// otherCommand returns the command of another tool that a line begins with, if it is not a replay, and our command for it.
 func otherCommand(words []flagWord) (command, ours string) {
 	at := max(0, slices.IndexFunc(words, func(w flagWord) bool { return w.name == "" }))
 	for _, w := range words[at:min(at+2, len(words))] {
@@ -180,10 +180,10 @@ const embeds = "run-embeddings"
 // replayWords are what tools call their replay.
 var replayWords = []string{"profile", "bench", "serve", "run", "benchmark", embeds}
 
-// makesPrompts is what to do where another tool makes its prompts up.
-const makesPrompts = "a replay sends a trace, and makes no prompts up: moonloop generate --out TRACE makes one of chosen lengths"
+// makesPrompts says what to do if another tool invents its prompts.
+const makesPrompts = "a replay sends a trace, and does not invent one: moonloop generate --out TRACE makes one of chosen lengths"
 
-// noFile reports whether a word is the name of no file.
+// noFile reports whether a word cannot be the name of a file.
 func noFile(word string) bool {
 	_, err := os.Stat(word)
 	return err != nil
@@ -192,7 +192,7 @@ func noFile(word string) bool {
 // ofVLLM is vLLM's name for its replay, which no other tool has.
 const ofVLLM = "bench serve"
 
-// otherDatasets says what to use in the place of vLLM's datasets.
+// otherDatasets says what to use in place of vLLM's datasets.
 var otherDatasets = map[string]string{
 	"sharegpt":          "--dataset FILE makes the prompts of a trace from such a text",
 	"sonnet":            "--dataset FILE makes the prompts of a trace from such a text",
@@ -201,7 +201,7 @@ var otherDatasets = map[string]string{
 	"random":            "moonloop generate makes one of chosen lengths",
 	"random-mm":         "moonloop generate makes one of chosen lengths, and --images and --image-size add images",
 	"prefix_repetition": "moonloop generate makes one whose prompts share a beginning",
-	"custom_image":      "rows with messages hold images of yours, and --images adds some to any",
+	"custom_image":      "rows with messages can contain your own images, and --images adds generated ones",
 	"hf":                "nothing is downloaded: download it, and make a trace of it with moonloop convert",
 }
 
@@ -286,13 +286,13 @@ func known(name string) bool {
 // onOff is the value of a switch that true or false may follow.
 const onOff = "B"
 
-// severalNumbers reports whether a load has several sizes, each of which another tool makes a run of.
+// severalNumbers reports whether a load has several sizes, each of which is a run in the other tool.
 func severalNumbers(w flagWord) bool {
 	return slices.Contains([]string{"concurrency", "max-concurrency", "prefill-concurrency", "request-rate"}, w.name) && len(w.values) == 1 &&
 		strings.Contains(w.values[0], ",") && !strings.ContainsFunc(w.values[0], func(r rune) bool { return !strings.ContainsRune("0123456789.,", r) })
 }
 
-// takesMore reports whether a word goes on the list of a flag that takes several, instead of naming the trace.
+// takesMore reports whether a word is another value of a flag that takes several, and not the name of the trace.
 func (w flagWord) takesMore(line []string, word string) bool {
 	switch w.name {
 	case "goodput", "extra-inputs":
@@ -324,7 +324,7 @@ func toolsOf(fs *pflag.FlagSet, words []flagWord) []string {
 		var of []string
 		for _, a := range aliases {
 			if a.name == "dataset-path" && a.tools == traceReplay && !traces {
-				continue // it stands beside a --trace-path there
+				continue // TraceReplay has this flag only next to --trace-path
 			}
 			if a.name == w.name && a.fits(w) {
 				of = append(of, strings.Fields(a.tools)...)
@@ -409,7 +409,7 @@ func (t *translator) choose(w flagWord) (*alias, error) {
 		is = is[i : i+1] // the plain name of a flag of ours
 	}
 	if len(is) > 1 && !is[0].same(is[1]) {
-		return nil, fmt.Errorf("--%s means one thing in %s (%s) and another in %s (%s): say which by --as %s or --as %s",
+		return nil, fmt.Errorf("--%s means one thing in %s (%s) and another in %s (%s): choose with --as %s or --as %s",
 			w.name, t.toolNames(is[0]), is[0].means(), t.toolNames(is[1]), is[1].means(), strings.Fields(is[0].tools)[0], strings.Fields(is[1].tools)[0])
 	}
 	if len(is) == 0 || w.name == "profile" && len(w.values) == 0 && slices.ContainsFunc(t.tools, func(tool string) bool { return tool != vllm && tool != traceReplay }) {

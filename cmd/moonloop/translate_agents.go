@@ -266,7 +266,7 @@ func (t *translator) turns() {
 	if how != transform.TurnsAtOnce && !untimed && !t.has("turns") && !t.has("scenario") {
 		for name, flag := range map[string]string{"delay cap": "--inter-turn-delay-cap-seconds", "think": "--use-think-time-only"} {
 			if t.has(name) {
-				t.say("%s has no effect: the timestamps are followed; --no-fixed-schedule has turns follow the one before", flag)
+				t.say("%s has no effect: the timestamps are followed; --no-fixed-schedule sends each turn after the one before it", flag)
 			}
 		}
 		return

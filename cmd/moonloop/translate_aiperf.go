@@ -18,7 +18,8 @@ import (
 // writtenFor reports whether a command line can be only for one tool.
 func (t *translator) writtenFor(tool string) bool { return slices.Equal(t.tools, []string{tool}) }
 
-// arrivals reads how far apart requests are. A burst has no gaps but for the limit of what is under way.
+// arrivals reads the distribution of the gaps between requests. A burst has no gaps: only the maximum number of requests in flight limits
+// it.
 func (t *translator) arrivals(value string) error {
 	switch value {
 	case "concurrency_burst":

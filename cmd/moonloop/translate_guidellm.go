@@ -97,7 +97,7 @@ func (t *translator) guideProfile(value string) error {
 	return t.each(pairs(value), map[string]action{
 		"kind": func(t *translator, v string) error {
 			if v == "sweep" {
-				return errors.New("sweep: a replay has one load: moonloop search finds the one that an engine takes")
+				return errors.New("sweep: a replay has one load: moonloop search finds the highest that an engine can handle")
 			}
 			if guideProfiles[v] == nil {
 				return want(kinds...)(t, v)
@@ -216,7 +216,7 @@ func (t *translator) guideBackend(value string) error {
 		},
 		"follow_redirects": nil, "validate_backend": nil, "tool_call_missing_behavior": nil,
 		"server_history": want("false", "False"), "multiturn_reasoning": want("false", "False"),
-		"api_routes.*": refuse("a replay asks for the paths of the API: a path of its own before them belongs into target"),
+		"api_routes.*": refuse("a replay uses the paths of the API: a prefix of these paths belongs in target"),
 		"extras.*":     refuse("a replay adds fields to bodies (extras.body) and headers (extras.headers), and nothing else"),
 	})
 }

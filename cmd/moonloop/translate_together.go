@@ -78,7 +78,7 @@ func (t *translator) limits() {
 	}
 }
 
-// results translates which files there will be.
+// results translates which files are written.
 func (t *translator) results() {
 	if t.has("prefix") {
 		into := t.typed("out", "output-artifact-dir", "artifact-dir")
@@ -129,7 +129,7 @@ func (t *translator) textsOf() {
 	}
 }
 
-// rateFlags say when requests are sent, where the timestamps do not.
+// rateFlags say when requests are sent, if the timestamps do not.
 var rateFlags = []string{
 	"request-rate", "request-rate-series", "arrival", "arrival-pattern", "request-rate-mode", "burstiness", "arrival-smoothness", "users", "ramp-up",
 	"ramp-up-from", "ramp-up-shape",
@@ -216,7 +216,7 @@ func (t *translator) vllmDefaults() {
 	}
 }
 
-// timestamps translates what the timestamps and the hash ids of a trace are.
+// timestamps translates the meaning of the timestamps and the hash ids of a trace.
 func (t *translator) timestamps() {
 	scale, given := t.kept["scale"]
 	switch dataset := t.kept["dataset"]; {
@@ -265,7 +265,7 @@ func (t *translator) scale(text string) {
 	}
 }
 
-// stepFlags are the flags of moonloop transform that what was kept becomes.
+// stepFlags are the flags of moonloop transform that stored flags become.
 var stepFlags = [][2]string{
 	{"max-isl", "max-input"},
 	{"sample", "scale"},
@@ -324,7 +324,7 @@ func (t *translator) synthesis() {
 	}
 }
 
-// longestGap is the limit of the gaps between rows, in the time of the trace; 0 is none.
+// longestGap is the limit of the gaps between rows, in the time of the trace; 0 means no limit.
 func (t *translator) longestGap() (gap time.Duration) {
 	if t.has("idle") {
 		s, err := parseFloat(t.kept["idle"])

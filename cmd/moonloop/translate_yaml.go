@@ -151,7 +151,7 @@ func (y *yamlReader) flag(name string, value any) {
 		y.fail("%s: want one value", name)
 		return
 	case strings.Contains(text, "{{"):
-		y.fail("%s: no expressions are computed here: write the value", name)
+		y.fail("%s: expressions are not evaluated here: write the value", name)
 		return
 	}
 	if aTimeOf.MatchString(name) { // seconds on the command line
@@ -219,7 +219,7 @@ func (y *yamlReader) phases(value any) {
 			y.phase(kind, one)
 		}
 		if runs != 1 {
-			y.fail("phases: %d beside warm-ups: a replay has one load", runs)
+			y.fail("phases: %d besides warm-ups: a replay has one load", runs)
 		}
 	default:
 		y.fail("phases: want a list of them")

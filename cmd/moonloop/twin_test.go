@@ -16,15 +16,16 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// TestTwinOfAnApplication captures an application of ours on a simulated engine, and replays the trace on an equal engine and on one with a
-// slower prefill: only the latter's time to first token is outside, and neither loses a third of its prompt tokens' hits. A busy machine may push the tails out, too.
+// TestTwinOfAnApplication captures our own application on a simulated engine, and replays the trace on an equal engine and on one with a
+// slower prefill. Only the latter's time to first token is outside, and neither loses a third of the hits. A busy machine may push the
+// tails outside, too.
 func TestTwinOfAnApplication(t *testing.T) {
 	l := &realLoop{folder: t.TempDir(), config: simulator.VLLM(), block: 16, conversations: 10}
 	l.config.TokensPerChunk = 16
 	l.config.Latency = simulator.Latency{Prefill: 60 * time.Millisecond, Decode: 2 * time.Millisecond}
 	l.capture(t, 7)
 	equal, _ := l.send(t, "equal")
-	l.config.Latency.Prefill *= 8 // far from what a busy machine adds to the others
+	l.config.Latency.Prefill *= 8 // far above what a busy machine adds to the others
 	slower, _ := l.send(t, "slower")
 	read := func(folder string) (w study.Twin, status int) {
 		var out, stderr strings.Builder

@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestCarried: a record that travelled on a span is the same, in each field of each kind.
+// TestCarried: a record that was carried by a span is the same, in each field of each kind.
 func TestCarried(t *testing.T) {
 	span := mooncake.SpanRef{TraceID: [16]byte{1}, SpanID: [8]byte{2}}
 	tools := journal.ToolIDs{Made: []uint64{3}, Given: []uint64{4, 5}}

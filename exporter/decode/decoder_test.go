@@ -30,7 +30,7 @@ var (
 	parent  = journal.SpanID{6}
 )
 
-// one returns a span with ids, times and a parent, and what it is in.
+// one returns a span with ids, times and a parent, and its container.
 func one() (ptrace.Traces, ptrace.Span) {
 	td := ptrace.NewTraces()
 	s := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
@@ -51,7 +51,7 @@ func put(t *testing.T, m pcommon.Map, key string, value any) {
 	}
 }
 
-// keepRecord copies a record: that of the decoder is valid during the visit only.
+// keepRecord copies a record, because that of the decoder is valid only during the visit.
 func keepRecord(r journal.Record) journal.Record {
 	own := func(p *journal.Prompt) {
 		p.HashIDs, p.Chain.Cells, p.Chain.Ends = slices.Clone(p.HashIDs), slices.Clone(p.Chain.Cells), slices.Clone(p.Chain.Ends)
@@ -216,13 +216,13 @@ func TestAnnotated(t *testing.T) {
 		{"status Error", func(_ *testing.T, s ptrace.Span) { s.Status().SetCode(ptrace.StatusCodeError) }, func(r *journal.Inference) { r.Failed = true }, ""},
 		{"status Ok", func(_ *testing.T, s ptrace.Span) { s.Status().SetCode(ptrace.StatusCodeOk) }, none, ""},
 		{"an error type", attr(semconv.ErrorType, "503"), func(r *journal.Inference) { r.Failed = true }, ""},
-		{"an error type that is no string is one all the same", attr(semconv.ErrorType, 503), func(r *journal.Inference) { r.Failed = true }, semconv.ErrorType},
-		{"an error type without a value is none", attr(semconv.ErrorType, nil), none, ""},
-		{"an empty error type is none", attr(semconv.ErrorType, ""), none, ""},
+		{"an error type that is not a string still counts as one", attr(semconv.ErrorType, 503), func(r *journal.Inference) { r.Failed = true }, semconv.ErrorType},
+		{"an error type without a value does not count", attr(semconv.ErrorType, nil), none, ""},
+		{"an empty error type does not count", attr(semconv.ErrorType, ""), none, ""},
 		{"cancelled is not served", attr(semconv.Outcome, semconv.OutcomeCancelled), func(r *journal.Inference) { r.Failed = true }, ""},
 		{"skipped is not served", attr(semconv.Outcome, semconv.OutcomeSkipped), func(r *journal.Inference) { r.Failed = true }, ""},
 		{"served", attr(semconv.Outcome, semconv.OutcomeServed), none, ""},
-		{"an outcome that is no word says nothing", attr(semconv.Outcome, 5), none, semconv.Outcome},
+		{"an outcome that is not a word says nothing", attr(semconv.Outcome, 5), none, semconv.Outcome},
 
 		{"the event of the first token", token(start+7, 0), func(r *journal.Inference) { r.FirstToken = opt(start + 7) }, ""},
 		{"a later token is not the first", token(start+7, 1), none, ""},
@@ -250,29 +250,29 @@ func TestAnnotated(t *testing.T) {
 		{"else the one that answered", attr(semconv.GenAIResponseModel, "llama-3-8b"), func(r *journal.Inference) {
 			r.Model, r.Answered = name(t, "llama-3-8b"), name(t, "llama-3-8b")
 		}, ""},
-		{"a sentence is no model, and stays unlike any other", attr(semconv.GenAIRequestModel, "tell me a story"), func(r *journal.Inference) {
+		{"a sentence is not a model, and stays unlike any other", attr(semconv.GenAIRequestModel, "tell me a story"), func(r *journal.Inference) {
 			r.Model = name(t, "sha256:"+journal.SessionOf("tell me a story").String())
 		}, semconv.GenAIRequestModel},
 		{"a name in another script", attr(semconv.GenAIRequestModel, "通义千问", semconv.GenAIResponseModel, "qwen"), func(r *journal.Inference) {
 			r.Model, r.Answered = name(t, "sha256:"+journal.SessionOf("通义千问").String()), name(t, "qwen")
 		}, semconv.GenAIRequestModel},
-		{"a novel is no model", attr(semconv.GenAIResponseModel, strings.Repeat("x", journal.MaxName+1)), func(r *journal.Inference) {
+		{"a novel is not a model", attr(semconv.GenAIResponseModel, strings.Repeat("x", journal.MaxName+1)), func(r *journal.Inference) {
 			r.Model = name(t, "sha256:"+journal.SessionOf(strings.Repeat("x", journal.MaxName+1)).String())
 			r.Answered = r.Model
 		}, semconv.GenAIResponseModel},
 		{"nor is a list", attr(semconv.GenAIRequestModel, []any{"m"}), none, semconv.GenAIRequestModel},
 		{"response id", attr(semconv.GenAIResponseID, "chatcmpl-1"), func(r *journal.Inference) { r.Response = journal.ResponseOf("chatcmpl-1") }, ""},
-		{"a response id that is none", attr(semconv.GenAIResponseID, strings.Repeat("x", maxText+1)), none, semconv.GenAIResponseID},
+		{"an invalid response id", attr(semconv.GenAIResponseID, strings.Repeat("x", maxText+1)), none, semconv.GenAIResponseID},
 
 		{"a twin of a session stays what it is", attr(semconv.Session, "00000000000000ff"), func(r *journal.Inference) { r.Session = 255 }, ""},
 		{"the session of a trace is hashed", attr(semconv.Session, "s 1"), func(r *journal.Inference) { r.Session = journal.SessionOf("s 1") }, ""},
-		{"an empty session is none", attr(semconv.Session, ""), none, ""},
+		{"an empty session does not count", attr(semconv.Session, ""), none, ""},
 		{"a session of another type", attr(semconv.Session, 5), none, semconv.Session},
 
 		{"the class, and the priority", attr(semconv.Class, "batch", semconv.Priority, -3), func(r *journal.Inference) {
 			r.Class, r.Priority = name(t, "batch"), opt[int64](-3)
 		}, ""},
-		{"a sentence is no class, and stays unlike any other", attr(semconv.Class, "tell me a story"), func(r *journal.Inference) {
+		{"a sentence is not a class, and stays unlike any other", attr(semconv.Class, "tell me a story"), func(r *journal.Inference) {
 			r.Class = name(t, "sha256:"+journal.SessionOf("tell me a story").String())
 		}, semconv.Class},
 
@@ -339,13 +339,13 @@ func TestAnnotated(t *testing.T) {
 		{"no ids are not absent ids", attr(semconv.Identity, "trace", semconv.HashIDs, []any{}), func(r *journal.Inference) {
 			r.Prompt = journal.Prompt{Identity: journal.Trace, HashIDs: []uint64{}}
 		}, ""},
-		{"an id that is none costs them all", attr(semconv.Identity, "trace", semconv.HashIDs, []any{1, "x"}), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashIDs},
+		{"one invalid id costs them all", attr(semconv.Identity, "trace", semconv.HashIDs, []any{1, "x"}), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashIDs},
 		{"a double may have been rounded", attr(semconv.Identity, "trace", semconv.HashIDs, []any{9.223372036854775808e18}), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashIDs},
-		{"one id is no list", attr(semconv.Identity, "trace", semconv.HashIDs, 1), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashIDs},
+		{"one id is not a list", attr(semconv.Identity, "trace", semconv.HashIDs, 1), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashIDs},
 		{"more ids than any prompt has", attr(semconv.Identity, "trace", semconv.HashIDs, huge), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashIDs},
 		{"an absurd block size", attr(semconv.Identity, "trace", semconv.BlockSize, int64(1)<<31), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.BlockSize},
 		{"a negative block size", attr(semconv.Identity, "trace", semconv.BlockSize, -512), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.BlockSize},
-		{"a domain that is no hex", attr(semconv.Identity, "trace", semconv.HashDomain, "0000000x"), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashDomain},
+		{"a domain that is not hex", attr(semconv.Identity, "trace", semconv.HashDomain, "0000000x"), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashDomain},
 		{"a domain that is a number", attr(semconv.Identity, "trace", semconv.HashDomain, 12345678), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashDomain},
 		{"a key that is too short", attr(semconv.Identity, "trace", semconv.HashKey, "0b"), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashKey},
 
@@ -425,7 +425,7 @@ func TestAnnotated(t *testing.T) {
 
 		{"a finish reason", attr(semconv.GenAIResponseFinishReasons, []any{"tool_calls"}), func(r *journal.Inference) { r.Finish = name(t, "tool_calls") }, ""},
 		{"that of the first choice", attr(semconv.GenAIResponseFinishReasons, []any{"stop", "length"}), func(r *journal.Inference) { r.Finish = name(t, "stop") }, ""},
-		{"one that is no list", attr(semconv.GenAIResponseFinishReasons, "stop"), func(r *journal.Inference) { r.Finish = name(t, "stop") }, ""},
+		{"one that is not a list", attr(semconv.GenAIResponseFinishReasons, "stop"), func(r *journal.Inference) { r.Finish = name(t, "stop") }, ""},
 		{"no finish reason", attr(semconv.GenAIResponseFinishReasons, []any{}), none, ""},
 		{"a finish reason that is a sentence", attr(semconv.GenAIResponseFinishReasons, []any{"it was done"}), none, semconv.GenAIResponseFinishReasons},
 		{"a finish reason that is a number", attr(semconv.GenAIResponseFinishReasons, []any{1}), none, semconv.GenAIResponseFinishReasons},
@@ -436,7 +436,7 @@ func TestAnnotated(t *testing.T) {
 		{"no order", attr(semconv.PromptOrder, ""), none, semconv.PromptOrder},
 
 		{"an identity of a later version: nobody knows what the ids mean", attr(semconv.Identity, "tree", semconv.HashIDs, []any{1}, semconv.BlockSize, 512), none, semconv.Identity},
-		{"an identity that is no word", attr(semconv.Identity, 1, semconv.HashIDs, []any{1}), none, semconv.Identity},
+		{"an identity that is not a word", attr(semconv.Identity, 1, semconv.HashIDs, []any{1}), none, semconv.Identity},
 	} {
 		t.Run(c.why, func(t *testing.T) {
 			td, s := one()
@@ -497,7 +497,7 @@ func TestKinds(t *testing.T) {
 			Counts{Inferences: 1},
 		},
 		{
-			"a run that is no name is not production", func(td ptrace.Traces, s ptrace.Span) {
+			"a run with an invalid name is not production", func(td ptrace.Traces, s ptrace.Span) {
 				td.ResourceSpans().At(0).Resource().Attributes().PutStr(semconv.RunID, "run of today")
 				s.Attributes().PutInt(semconv.Row, 4)
 			},
@@ -507,7 +507,7 @@ func TestKinds(t *testing.T) {
 			Counts{Inferences: 1, Invalid: map[string]int64{semconv.RunID: 1}},
 		},
 		{
-			"nor is a run whose id is no string", func(td ptrace.Traces, s ptrace.Span) {
+			"nor is a run whose id is not a string", func(td ptrace.Traces, s ptrace.Span) {
 				td.ResourceSpans().At(0).Resource().Attributes().PutEmptySlice(semconv.RunID).AppendEmpty().SetStr("r1")
 				s.Attributes().PutInt(semconv.Row, 4)
 			},
@@ -591,7 +591,7 @@ func TestKinds(t *testing.T) {
 			Counts{Unannotated: 1},
 		},
 		{
-			"one whose first token would be beyond what 64 bits hold, of a model that is no name", func(_ ptrace.Traces, s ptrace.Span) {
+			"one whose first token would be beyond what 64 bits hold, of a model with an invalid name", func(_ ptrace.Traces, s ptrace.Span) {
 				s.SetStartTimestamp(1<<63 - 2)
 				s.SetEndTimestamp(1<<63 - 1)
 				s.Attributes().PutStr(semconv.GenAIOperationName, "chat")
@@ -622,7 +622,7 @@ func TestKinds(t *testing.T) {
 			Counts{Unannotated: 1},
 		},
 		{
-			"an agent's span is no request", func(_ ptrace.Traces, s ptrace.Span) {
+			"an agent's span is not a request", func(_ ptrace.Traces, s ptrace.Span) {
 				s.Attributes().PutStr(semconv.GenAIOperationName, "invoke_agent")
 			},
 			&journal.Link{Span: ref, Parent: parent, Border: true, Start: start, End: start + 2e9, Acts: journal.Agent},

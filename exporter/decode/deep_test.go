@@ -12,8 +12,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// TestDeep puts an array in an array in an array, a million deep, which is a request of 10 MB, wherever decoding looks: a
-// walk to its end takes more stack than there is, and ends the process.
+// TestDeep puts nested arrays, a million levels deep, which is a request of 10 MB, everywhere that decoding reads. A walk to their end
+// would need more stack than there is, and end the process.
 func TestDeep(t *testing.T) {
 	td, s := one()
 	holder := pcommon.NewValueEmpty()

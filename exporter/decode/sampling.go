@@ -108,15 +108,15 @@ func (w *SamplingWarner) Begin() {
 func (w *SamplingWarner) Warn(c Counts) {
 	if c.Undecided > 0 {
 		w.undecided.Do(func() {
-			w.Log.Warn("sampling left out requests, or prompts of requests, without a session or a prompt in their batch: telemetry brings the spans and "+
-				"the log records of a request apart; put a processor that groups by trace before, or record all requests (this is said once)",
+			w.Log.Warn("sampling left out requests, or prompts of requests, without a session or a prompt in their batch: the spans and "+
+				"log records of a request arrive in different batches; put a processor that groups by trace before this, or record all requests (reported only once)",
 				zap.Int64("records", c.Undecided))
 		})
 	}
 	if c.Unlisted > 0 {
 		w.unlisted.Do(func() {
-			w.Log.Warn("the trunk_list knows nothing of the hash domain of a prompt: it was made under another hash_key or for other models; make it anew "+
-				"with moonloop trunk (this is said once)", zap.Int64("prompts", c.Unlisted))
+			w.Log.Warn("the trunk_list does not have the hash domain of a prompt: it was made under another hash_key or for other models; make a new one "+
+				"with moonloop trunk (reported only once)", zap.Int64("prompts", c.Unlisted))
 		})
 	}
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// sampling loads settings, with a list of what all conversations of these tests begin with.
+// sampling loads settings, with a list of the common beginning of all conversations in these tests.
 func sampling(t *testing.T, rate float64, by mooncake.SampleOrder) *Sampling {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "trunk.json")
@@ -65,7 +65,7 @@ func eight(n uint64) (b [8]byte) {
 	return b
 }
 
-// span adds one of a trace, below another one (0: none), and returns its number.
+// span adds a span to a trace, below another one (0: none), and returns its number.
 func (b *batchOf) span(trace, number, parent uint64, attributes map[string]any) {
 	s := b.spans.AppendEmpty()
 	id := eight(trace)
@@ -97,10 +97,10 @@ func (b *batchOf) span(trace, number, parent uint64, attributes map[string]any) 
 	}
 }
 
-// content marks the attributes of a prompt that a log record had.
+// content marks the attributes as those of a prompt from a log record.
 const content = "content"
 
-// text is the identity of a prompt of this many cells with these values; each has a cell of its own behind.
+// text is the identity of a prompt of this many cells with these values, followed by a cell of its own.
 func text(cells ...uint64) map[string]any {
 	c := blockhash.Chain{Cells: cells, Tail: cells[len(cells)-1], Bytes: int64(len(cells)) * blockhash.CellSize}
 	b, _ := c.AppendBinary(nil)
@@ -135,7 +135,7 @@ func kept(t *testing.T, s *Sampling, td ptrace.Traces) (numbers map[uint64]bool,
 	return numbers, counts
 }
 
-// TestSamplingTogether: what belongs to one request, or to one conversation, is kept as a whole or not at all.
+// TestSamplingTogether: the spans of one request, or of one conversation, are all kept or all left out.
 func TestSamplingTogether(t *testing.T) {
 	const n = 400
 	none := map[string]any{semconv.Identity: semconv.IdentityNone}
@@ -206,7 +206,7 @@ func TestSamplingTogether(t *testing.T) {
 	}
 }
 
-// TestSamplingAlike: any number of Collectors, each of which has other spans in other batches, keep what one keeps.
+// TestSamplingAlike: any number of Collectors, each with other spans in other batches, keep what one keeps.
 func TestSamplingAlike(t *testing.T) {
 	const n = 500
 	all, parts := newBatch(), []*batchOf{newBatch(), newBatch(), newBatch(), newBatch(), newBatch(), newBatch(), newBatch()}
@@ -233,7 +233,8 @@ func TestSamplingAlike(t *testing.T) {
 	}
 }
 
-// TestSamplingLeaves: replays are not production, what nothing tells is left out and counted, and a list of another key is noticed.
+// TestSamplingLeaves: replays are not production; requests that cannot be assigned are left out and counted; and a list of another key is
+// noticed.
 func TestSamplingLeaves(t *testing.T) {
 	s := sampling(t, 0.001, "")
 	replayed := newBatch()
@@ -269,7 +270,7 @@ func TestSamplingLeaves(t *testing.T) {
 	}
 }
 
-// TestSamplingConfig: what cannot be meant is refused.
+// TestSamplingConfig: invalid settings are refused.
 func TestSamplingConfig(t *testing.T) {
 	for why, c := range map[string]SamplingConfig{
 		"rate is 0.0001": {Rate: 0.0001}, "rate is 2": {Rate: 2}, "want session or prefix": {Rate: 0.1, By: "model"}, "has no effect": {TrunkList: "x"},

@@ -86,7 +86,7 @@ func replay(n, ids int) ptrace.Traces {
 	return td
 }
 
-// TestRoundTrip takes an agent's spans through both encodings of OTLP, into a journal and out again.
+// TestRoundTrip sends an agent's spans through both encodings of OTLP, into a journal and out again.
 func TestRoundTrip(t *testing.T) {
 	td := replay(3, 4)
 	d := New(Config{})
@@ -159,7 +159,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// A span whose ids, cells, ends, ranges and replies are as many as can be is a record that a journal takes.
+// A span with the maximum number of ids, cells, ends, ranges and replies is a record that a journal accepts.
 func TestLargestRecordFits(t *testing.T) {
 	td, s := one()
 	s.Attributes().PutStr(semconv.Identity, "text")
@@ -248,7 +248,7 @@ func TestCountsAdd(t *testing.T) {
 	}
 }
 
-// FuzzTraces feeds any bytes that are spans: no panic, one record for each span with ids, and no text in the journal.
+// FuzzTraces decodes arbitrary bytes that are spans: no panic, one record for each span with ids, and no text in the journal.
 func FuzzTraces(f *testing.F) {
 	for _, td := range []ptrace.Traces{replay(1, 3), replay(2, 0)} {
 		b, err := new(ptrace.ProtoMarshaler).MarshalTraces(td)

@@ -20,7 +20,7 @@ func (j *Journal) work(ctx context.Context) {
 	defer close(j.done)
 	failed := map[int64]bool{} // not tried again by this process
 	for {
-		j.measure() // now, because compiling may take its time
+		j.measure() // now, because compiling may take long
 		wait := j.compileNext(ctx, failed)
 		j.retain()
 		j.measure()
@@ -131,7 +131,7 @@ func (j *Journal) beside(i id) (before, after []capture.Source, err error) {
 		if _, damaged := errors.AsType[*journal.Damage](err); err == nil || damaged {
 			to = append(to, capture.FileSource(file))
 		}
-		return to // leave out an empty file, which may be removed at any time, and a file that is no journal, which would fail the compilation
+		return to // leave out an empty file, which may be removed at any time, and a file that is not a journal, which would fail the compilation
 	}
 	for n := at - 1; n >= max(0, at-maxBeside) && ids[n+1].begun.After(i.begun.Add(-j.opt.Grace)); n-- {
 		before = add(before, n)

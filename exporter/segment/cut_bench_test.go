@@ -13,7 +13,8 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// BenchmarkCut ends a segment of 32 MiB between two others of that size, and makes its trace: the time for which Append waits is told apart.
+// BenchmarkCut ends a segment of 32 MiB between two others of that size, and makes its trace. The time for which Append waits is reported
+// separately.
 func BenchmarkCut(b *testing.B) {
 	opt := Options{Directory: filepath.Join(b.TempDir(), "j"), Name: "b", MaxBytes: 1 << 40, Grace: time.Hour, NoSync: true, Compile: &capture.Options{}}
 	j, err := Open(opt)

@@ -155,7 +155,7 @@ func TestOpenTraces(t *testing.T) {
 					t.Errorf("%s has a row of %x that was torn from its ancestor", name, row.OTel)
 				}
 				if !want[row.OTel] {
-					t.Errorf("%s has a row of %x, which is none or of another segment too", name, row.OTel)
+					t.Errorf("%s has a row of %x, which is unknown or also of another segment", name, row.OTel)
 				}
 				delete(want, row.OTel)
 			}
@@ -169,7 +169,7 @@ func TestOpenTraces(t *testing.T) {
 	})
 }
 
-// Segments may end faster than traces fall silent.
+// Segments may end faster than traces become silent.
 func TestCutsWithinGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)
@@ -205,7 +205,7 @@ func TestCutsWithinGrace(t *testing.T) {
 	})
 }
 
-// A segment that fills up within the grace period goes on until that is over: compiling it would read many others.
+// A segment that fills up within the grace period continues until that is over: compiling it would read many others.
 func TestCutBySizeWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)
@@ -235,7 +235,7 @@ func TestCutBySizeWaits(t *testing.T) {
 	})
 }
 
-// A clock that was ahead when a segment was begun does not keep it open.
+// A segment does not stay open because the clock was ahead when it began.
 func TestClockAhead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)
@@ -266,7 +266,7 @@ func TestClockAhead(t *testing.T) {
 	})
 }
 
-// A trace that never pauses is in the trace of each segment with what came in that, once.
+// A trace that never pauses is in the trace of each segment, once, with the spans that arrived in that segment.
 func TestEndlessTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)

@@ -25,13 +25,13 @@ import (
 type strike struct {
 	name string
 	hit  func(t *testing.T, j *Journal) (lift func())
-	// mayPass is of a fault that the journal may not meet, or goes around: it need not fail any append or cut.
+	// mayPass marks a fault that the journal may not meet, or may work around: it need not fail any append or cut.
 	mayPass bool
 }
 
-// strikes are what can go wrong with a disk, by the kernel's own hand: no part of the journal knows that it is tested.
+// strikes are what can go wrong with a disk, caused by the kernel itself: no part of the journal knows that it is tested.
 func strikes() (all []strike) {
-	for more := uint64(0); more < 320; more += 23 { // in the midst of records, of a cut, of what is carried, of a trace
+	for more := uint64(0); more < 320; more += 23 { // during records, a cut, what is carried, or a trace
 		all = append(all, strike{fmt.Sprintf("a file may grow by %d bytes, then the disk is full", more), func(t *testing.T, j *Journal) func() {
 			t.Helper()
 			return fileLimit(t, uint64(j.Size())+more)
@@ -113,8 +113,8 @@ func descriptorLimit(t *testing.T, spare uint64) (lift func()) {
 	return func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old) }
 }
 
-// TestFaults writes while the file system fails, until it does not any more, and goes on in another process: what was acknowledged
-// is there, nothing is twice, and no file has its name before it is whole. The limits are on a process, so it is one of its own.
+// TestFaults writes while the file system fails, until it no longer does, and continues in another process: what was acknowledged exists,
+// nothing twice, and no file has its name before it is complete. The limits apply to a process, so this is a separate one.
 func TestFaults(t *testing.T) {
 	const child = "MOONLOOP_TEST_FAULTS"
 	if os.Getenv(child) == "" {
@@ -197,7 +197,7 @@ func endure(t *testing.T, s strike) {
 	checkDirectory(t, opt.Directory, last, acknowledged)
 }
 
-// checkDirectory checks what a directory holds in the end, of closed segments that are compiled and the last one, which is not.
+// checkDirectory checks the final content of a directory: closed segments that are compiled, and the last one, which is not.
 func checkDirectory(t *testing.T, dir, last string, acknowledged map[mooncake.SpanRef]bool) {
 	t.Helper()
 	spans, compiled := map[mooncake.SpanRef]bool{}, map[mooncake.SpanRef]string{}
@@ -249,8 +249,8 @@ func checkDirectory(t *testing.T, dir, last string, acknowledged map[mooncake.Sp
 	}
 }
 
-// TestPowerLoss loses what was written and not made durable: from any byte on, or as zeros, as file systems do that give a file
-// its length before its bytes.
+// TestPowerLoss loses what was written but not made durable: from any byte on, or as zeros, as in file systems that record a file's length
+// before its bytes.
 func TestPowerLoss(t *testing.T) {
 	for _, c := range []struct {
 		name string

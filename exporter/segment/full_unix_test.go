@@ -19,7 +19,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// fileLimit limits the size of files, which for a writer is as good as a full disk, and returns what lifts the limit.
+// fileLimit limits the size of files, which for a writer is like a full disk, and returns a function that lifts the limit.
 func fileLimit(t *testing.T, bytes uint64) (lift func()) {
 	t.Helper()
 	var old syscall.Rlimit
@@ -37,8 +37,8 @@ func fileLimit(t *testing.T, bytes uint64) (lift func()) {
 	return lift
 }
 
-// TestDiskFull fills the disk in the middle of a record, and again in the middle of a cut. The limit is on a process, so it
-// is one of its own.
+// TestDiskFull fills the disk in the middle of a record, and again in the middle of a cut. The limit applies to a process, so this is a
+// separate one.
 func TestDiskFull(t *testing.T) {
 	const child = "MOONLOOP_TEST_DISK_FULL"
 	if os.Getenv(child) == "" {
@@ -80,7 +80,7 @@ func full(t *testing.T) {
 		add(t, j, engine(1, written+1, 0))
 	}
 
-	// The cut begins a journal, for whose first line there is no room: the old one goes on.
+	// The cut begins a journal, but there is no room for its first line: the old one continues.
 	lift = fileLimit(t, 10)
 	if _, err := j.Append(batch(t, engine(1, written+1, 0))); err == nil {
 		t.Fatal("an append to a full disk succeeds")

@@ -18,10 +18,10 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// renew removes a folder and makes it anew.
+// renew removes a folder and creates it again.
 func renew(dir string) error { return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o700)) }
 
-// TestGone removes, under the open journal, what somebody may remove, and goes on for five hours.
+// TestGone removes, under the open journal, what somebody may remove, and continues for five hours.
 func TestGone(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -72,7 +72,7 @@ func TestGone(t *testing.T) {
 				if first := w.ends()[0]; c.lost > 0 && (!errors.Is(first.Cause, journal.ErrGone) || first.Lost == 0) {
 					t.Errorf("the first cut is %+v, want one that says what was lost", first)
 				}
-				// The name is still nobody else's.
+				// The name does not belong to anybody else yet.
 				if _, err := Open(opt); err == nil || !strings.Contains(err.Error(), "give each its own name") {
 					t.Errorf("a second journal of that name: %v", err)
 				}
@@ -100,7 +100,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// A journal that is gone when it is closed, and nothing came any more, is not closed well.
+// A journal that is missing when it is closed, without further records, is not closed successfully.
 func TestGoneAtClose(t *testing.T) {
 	j := mustOpen(t, options(t, new(watcher)))
 	add(t, j, engine(1, 1, 0))
@@ -112,7 +112,7 @@ func TestGoneAtClose(t *testing.T) {
 	}
 }
 
-// While somebody else holds a name whose lock was removed nothing is written, and after that the numbers go on behind theirs.
+// While somebody else holds a name whose lock was removed, nothing is written; after that, the numbers continue after theirs.
 func TestNameTaken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)

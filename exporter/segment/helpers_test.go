@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// watcher is an Observer that keeps everything.
+// watcher is an Observer that records everything.
 type watcher struct {
 	mu       sync.Mutex
 	cuts     []Cut
@@ -155,7 +155,7 @@ func ref(trace, span uint64) mooncake.SpanRef {
 // epoch is in 2025; only the order of starts matters.
 const epoch = int64(1_750_000_000) * 1e9
 
-// client is a request as its application sees it: it knows the session, not the tokens.
+// client is a request as its application sees it: with the session, without the tokens.
 func client(trace, span uint64) *journal.Inference {
 	start := epoch + int64(trace*1000+span)*1e6
 	return &journal.Inference{
@@ -237,7 +237,7 @@ func records(t testing.TB, file string) map[mooncake.SpanRef]int {
 	}
 }
 
-// settle waits until everything is compiled. Only within synctest.
+// settle waits until everything is compiled. It works only within synctest.
 func settle(t *testing.T, j *Journal) {
 	t.Helper()
 	for range 10_000 {

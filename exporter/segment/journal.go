@@ -39,7 +39,7 @@ type Journal struct {
 	ended  map[int64]time.Time // when this process closed its segments
 
 	size  atomic.Int64          // of the open segment
-	usage atomic.Pointer[Usage] // of the closed ones
+	usage atomic.Pointer[Usage] // of the closed files
 
 	begun  time.Time // when it was opened
 	newest time.Time // when the newest journal of an earlier process was last written; at most begun
@@ -252,7 +252,7 @@ func (j *Journal) Close(ctx context.Context) error {
 	case <-ctx.Done():
 		err = fmt.Errorf("compiling a segment did not end in time: %w", context.Cause(ctx))
 	}
-	s := j.open // it is not replaced any more
+	s := j.open // it is no longer replaced
 	if commit := s.commit(s.w.Size()); commit != nil {
 		err = errors.Join(err, commit)
 	}

@@ -35,7 +35,7 @@ func crash(j *Journal) {
 	_ = j.lock.Close()
 }
 
-// eventually waits for something that another goroutine does.
+// eventually waits for an action of another goroutine.
 func eventually(t *testing.T, what string, done func() bool) {
 	t.Helper()
 	for range 3000 {
@@ -74,7 +74,7 @@ func TestNextProcessGoesOn(t *testing.T) {
 		{"after a crash within a cut", func(t *testing.T, j *Journal) {
 			t.Helper()
 			crash(j)
-			// All is there but the name of the next segment; and a trace was being written.
+			// Everything exists except the name of the next segment; and a trace was being written.
 			next := filepath.Join(j.opt.temp(), "test-20300101T000000Z-000002.journal")
 			trace := filepath.Join(j.opt.Directory, "."+filepath.Base(traceFile(j.open.file))+".123.tmp")
 			pending := j.opt.path(j.open.id, pendingSuffix)
@@ -157,7 +157,7 @@ func TestCompileAfterRestart(t *testing.T) {
 	}
 }
 
-// TestCrashAfterCut leaves what a crash leaves when the next segment is there and has no record: the old one is closed.
+// TestCrashAfterCut leaves what a crash leaves when the next segment exists and has no record: the old one is closed.
 func TestCrashAfterCut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)
@@ -187,7 +187,7 @@ func TestCrashAfterCut(t *testing.T) {
 	})
 }
 
-// TestForeignNeighbour: a file that has a journal's name and is none keeps no segment from being compiled.
+// TestForeignNeighbour: a file that has a journal's name but is not a journal does not keep a segment from being compiled.
 func TestForeignNeighbour(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)
@@ -347,7 +347,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// A clock that is set years ahead makes nothing old: to it, all files are as if they were from long ago.
+// A clock that is set years ahead makes nothing old: for it, all files are equally old.
 func TestRetentionWhenClockJumps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)
@@ -377,7 +377,7 @@ func TestRetentionWhenClockJumps(t *testing.T) {
 		if n := len(segments(t, opt.Directory)); n != 3 {
 			t.Errorf("%d segments after four hours, want one removed", n)
 		}
-		// The next process knows no more than what the files say of each other.
+		// The next process knows only what the files show about each other.
 		mustClose(t, j)
 		age()
 		j = mustOpen(t, opt)
@@ -484,13 +484,13 @@ func TestKill(t *testing.T) {
 			t.Errorf("span %d was acknowledged and is lost", n)
 		}
 	}
-	// A process may write one more than it says before it is killed.
+	// A process may write one more than it reports before it is killed.
 	if len(spans) > len(acknowledged)+12 || lines != len(spans) {
 		t.Errorf("%d rows of %d spans, %d of them acknowledged", lines, len(spans), len(acknowledged))
 	}
 }
 
-// TestShortSegment: a closed segment that is shorter than it was when it was closed is damaged, and said to be.
+// TestShortSegment: a closed segment that has become shorter since it was closed is damaged, and reported as such.
 func TestShortSegment(t *testing.T) {
 	w := new(watcher)
 	j := mustOpen(t, options(t, w))

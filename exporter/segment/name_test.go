@@ -20,7 +20,7 @@ func TestParse(t *testing.T) {
 		{"a", "a-20261121T170501Z-1234567.journal", id{"a", at, 1234567}, "numbers do not end at six digits"},
 		{"a", "a-b-20261121T170501Z-000002.journal", id{}, "of another name that begins like this one"},
 		{"a", "a-20261121T170501Z-01.journal", id{}, "not as String writes it: two files would be one segment"},
-		{"a", "a-20261121T170501Z-+00001.journal", id{}, "a sign is no digit"},
+		{"a", "a-20261121T170501Z-+00001.journal", id{}, "a sign is not a digit"},
 		{"a", "a-20261321T170501Z-000001.journal", id{}, "no such month"},
 		{"a", "a-20261121T170501Z-000001.jsonl", id{}, "a trace"},
 		{"a", "a-20261121T170501Z-000001.journal.gz", id{}, "somebody's copy"},

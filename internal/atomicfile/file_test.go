@@ -24,7 +24,7 @@ func names(t *testing.T, dir string) []string {
 	return got
 }
 
-// TestCreateAs: the name appears with Commit; Close alone leaves what was written, Discard nothing.
+// TestCreateAs: the name appears with Commit; Close alone keeps what was written, Discard removes it.
 func TestCreateAs(t *testing.T) {
 	for _, c := range []struct {
 		what string
@@ -82,7 +82,7 @@ func TestDiscardAfterCommit(t *testing.T) {
 	}
 }
 
-// TestReopen: what is written goes behind what was there, and all of it gets the name.
+// TestReopen: new content is appended to what existed, and all of it gets the name.
 func TestReopen(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, "name")
@@ -94,7 +94,7 @@ func TestReopen(t *testing.T) {
 		if _, err := f.WriteString(text); err != nil {
 			t.Fatal(err)
 		}
-		end := f.Close // as a process ends that is killed
+		end := f.Close // as a killed process would end
 		if text == "two" {
 			end = f.Commit
 		}

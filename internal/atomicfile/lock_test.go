@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestHold: one holder at a time, and nothing is left when it lets go.
+// TestHold: one holder at a time, and nothing remains after the release.
 func TestHold(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "lock")
 	for range 3 {

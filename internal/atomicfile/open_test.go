@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// TestOpen: what is no file is refused at once. A pipe would wait forever otherwise.
+// TestOpen: anything but a file is refused at once. Opening a pipe would wait forever.
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	pipe, file := filepath.Join(dir, "pipe"), filepath.Join(dir, "file")

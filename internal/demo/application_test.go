@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPlanProduction holds the demonstration's production to what it is for: conversations that share system prompts,
-// prompts of several blocks, the same ones every time, and an end.
+// TestPlanProduction checks the purpose of the demonstration's production: conversations that share system prompts, prompts of several
+// blocks, the same ones every time, and an end.
 func TestPlanProduction(t *testing.T) {
 	const length = 16 * time.Second
 	plan := Plan(length, 1)
@@ -58,7 +58,7 @@ func TestPlanProduction(t *testing.T) {
 	}
 }
 
-// TestTextSearch finds what the demonstration says is nowhere.
+// TestTextSearch finds the text that the demonstration says is nowhere.
 func TestTextSearch(t *testing.T) {
 	p := NewProse(3)
 	texts := []string{p.System(200), p.Question(300), "short"}

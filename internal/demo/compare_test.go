@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// TestLoopVerdict makes the demonstration's comparison fail in each way that it can.
+// TestLoopVerdict makes the demonstration's comparison fail in each possible way.
 func TestLoopVerdict(t *testing.T) {
 	good := func() *loop {
 		meta := mooncake.Meta{Rows: 3, Digests: mooncake.Digests{Seq: strings.Repeat("a", 64), Tree: strings.Repeat("b", 64), Arrival: strings.Repeat("c", 64)}}

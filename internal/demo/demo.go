@@ -122,7 +122,7 @@ func (d *demonstration) prepare() (cleanup func() error, err error) {
 		return nil, err
 	}
 	if entries, err := os.ReadDir(d.Folder); err != nil || len(entries) > 0 {
-		return nil, errors.Join(fmt.Errorf("--out %s: want a folder that is empty or not there yet", d.Folder), err)
+		return nil, errors.Join(fmt.Errorf("--out %s: want a folder that is empty or does not exist yet", d.Folder), err)
 	}
 	return func() error { return nil }, nil
 }

@@ -38,7 +38,7 @@ func startEngine(ctx context.Context) (url string, stop func(), err error) {
 		end()
 		_ = engine.Wait() // its result after the replay does not matter
 	}
-	engine.Args[0] = "moonloop" // however it is called
+	engine.Args[0] = "moonloop" // whatever the name of this program
 	engine.SysProcAttr = ownGroup()
 	engine.Cancel = func() error { return engine.Process.Signal(syscall.SIGTERM) }
 	engine.WaitDelay = 10 * time.Second

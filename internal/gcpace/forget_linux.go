@@ -14,9 +14,9 @@ import (
 )
 
 // forgetter returns a function that unmaps the pages of the program's file. The start of a program with many packages touches some bytes
-// everywhere in it, and the kernel maps the pages around each: 28 MiB. The start of a replay does the same to 18 MiB, of which the replay
-// itself needs half. What is needed comes back by itself, from the kernel's cache, where it stays. Without /proc, and for a mapping in
-// which something was changed, nothing happens.
+// everywhere in it, and the kernel maps the pages around each: 28 MiB. The beginning of a replay does the same once more, to 18 MiB. What
+// is needed later is mapped again on access, from the kernel's cache, where it stays. Without /proc, and for a mapping with changes,
+// nothing happens.
 func forgetter() (forget func()) {
 	text, err := os.ReadFile("/proc/self/smaps")
 	if err != nil {
@@ -36,8 +36,8 @@ type mapping struct {
 	file     string // device and inode
 }
 
-// unchanged returns the mappings of the file which has the code at an address, as far as they cannot be written and all their pages are
-// the file's own.
+// unchanged returns the mappings of the file that contains the code at an address, if they cannot be written and all their pages are the
+// file's own.
 func unchanged(smaps []byte, code uintptr) (of []mapping) {
 	var (
 		m    mapping

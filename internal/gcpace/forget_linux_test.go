@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// The tables that a position-independent program's start has filled in cannot be written later either, and must stay.
+// The tables that the start of a position-independent program fills cannot be written later either, and must stay.
 func TestUnchanged(t *testing.T) {
 	const smaps = `00400000-01a31000 r-xp 00000000 fe:00 77   /bin/moonloop
 Rss:               15924 kB
@@ -41,7 +41,7 @@ Anonymous:             0 kB
 	}
 }
 
-// Much of the program is unmapped, and it goes on.
+// Much of the program is unmapped, and it still runs.
 func TestForget(t *testing.T) {
 	mapped := func() (kB int) {
 		t.Helper()

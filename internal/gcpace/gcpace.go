@@ -12,22 +12,22 @@ import (
 	"time"
 )
 
-// The pace during a run. A collection at the wrong moment costs milliseconds, and more memory makes collections rarer. What one costs is in
-// proportion to what lives. So a heap of which eachSecond lives may grow by what the run allocates in a second, so that there is about one
-// collection per second; a smaller one by less in proportion, a larger one by more; but each at least by leastRoom, at most by mostRoom, and
-// always by at least least percent of what lives, because otherwise the collector of a large heap would never rest.
+// The pace during a run. A collection at the wrong moment costs milliseconds, and more memory makes collections rarer. The cost of a
+// collection is proportional to the live heap. A live heap of eachSecond may grow by what the run allocates in a second, so that there is
+// about one collection per second; a smaller one by proportionally less, a larger one by more. The growth is at least leastRoom, at most
+// mostRoom, and always at least least percent of the live heap, because otherwise the collector of a large heap would never rest.
 const (
 	eachSecond = 32 << 20 // bytes
 	leastRoom  = 12 << 20
 	mostRoom   = 64 << 20
 	least      = 25 // per cent
 	most       = 400
-	every      = time.Second / 4 // for a run's end, whose report is another load than its requests
-	begun      = 4               // times every: then what begins a run is over
+	every      = time.Second / 4 // for a run's end, when the report is a different load than requests
+	begun      = 4               // times every: then the run's beginning is over
 )
 
 // Start sets the collector's pace until the returned function is called, which restores the previous one, unless the user has set GOGC. It
-// also gives back the memory that only the program's start needed.
+// also releases the memory that only the program's start needed.
 func Start() (restore func()) {
 	forget := forgetter()
 	forget()
@@ -81,8 +81,8 @@ func heap() (live, allocated uint64) {
 	return s[0].Value.Uint64() + s[1].Value.Uint64() + s[2].Value.Uint64(), s[3].Value.Uint64()
 }
 
-// percent returns the percentage by which the heap may grow before it is collected. live is its base (live heap, stacks and globals),
-// allocated what is allocated in a second, both in bytes.
+// percent returns the percentage by which the heap may grow before it is collected. live is its base (live heap, stacks and globals), and
+// allocated is the amount allocated in a second, both in bytes.
 func percent(live, allocated uint64) int {
 	room := min(mostRoom, max(leastRoom, float64(allocated)*float64(live)/eachSecond))
 	return int(min(most, max(least, 100*room/max(1, float64(live)))))

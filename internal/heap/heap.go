@@ -5,8 +5,8 @@
 // write.
 package heap
 
-// Heap is a binary heap: access to the first element is immediate, each change takes the logarithm of their number. Equal elements are in
-// any order.
+// Heap is a binary heap: access to the first element is immediate, and each change takes time proportional to the logarithm of the number
+// of elements. Equal elements are in any order.
 type Heap[T any] struct {
 	before func(a, b T) bool
 	list   []T

@@ -41,7 +41,7 @@ func TestHeap(t *testing.T) {
 	}
 }
 
-// TestPopLetsGo: what was popped is not kept from the garbage collector.
+// TestPopLetsGo: a popped item can be garbage-collected.
 func TestPopLetsGo(t *testing.T) {
 	h := New(func(a, b *int) bool { return *a < *b })
 	h.Push(new(1))

@@ -163,7 +163,7 @@ func (r *Reader) ahead(n int) []byte {
 func (r *Reader) skip(n int) {
 	b := r.rest
 	if b == nil {
-		b, _ = r.src.Peek(n) // which are there
+		b, _ = r.src.Peek(n) // they are in the buffer
 	}
 	r.advance(b[:n])
 	if r.rest != nil {
@@ -272,7 +272,7 @@ func (r *Reader) comment() (isComment bool, err error) {
 			return true, nil
 		case errors.Is(err, io.EOF):
 			r.Line = from
-			return true, Unfinished("the comment that begins here does not end: write */ behind it")
+			return true, Unfinished("the comment that begins here does not end: write */ after it")
 		case err != nil:
 			return true, r.end(err)
 		}

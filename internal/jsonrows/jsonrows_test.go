@@ -16,14 +16,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// found is what a reader gives out, by a caller that parses.
+// found is what a reader returns to a caller that parses.
 type found struct {
 	Text   string
 	Line   int64
 	Layout Layout
 }
 
-// readAll reads with a buffer of few bytes, so that values lie across its ends.
+// readAll reads with a small buffer, so that values cross its ends.
 func readAll(r *Reader, each func()) ([]found, error) {
 	var all []found
 	for {
@@ -129,7 +129,7 @@ func TestWhatDoesNotEnd(t *testing.T) {
 	}
 }
 
-// TestCommentsHaveAnyLength: what is no row is not kept.
+// TestCommentsHaveAnyLength: text that is not a row is not kept in memory.
 func TestCommentsHaveAnyLength(t *testing.T) {
 	long := strings.Repeat("x", 100_000)
 	all, err := readAll(ofBytes("//"+long+"\n/*"+long+"*/ {}"+strings.Repeat(" ", 50)+"\n"+strings.Repeat(" ", 100_000)+"{}", 100), func() {})
@@ -149,8 +149,8 @@ func TestScanningAgainIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzReader: what is given out and what is passed over make the file; nothing is passed over but white space, comments, commas and
-// the brackets of arrays; Text is Raw but for blanks; and it does not matter how the bytes arrive.
+// FuzzReader: what is returned and what is skipped together make the file. Only white space, comments, commas and the brackets of arrays
+// are skipped. Text is Raw except for blanks. It does not matter how the bytes arrive.
 func FuzzReader(f *testing.F) {
 	for _, seed := range []string{
 		"{\"a\":1}\n{\"b\":[{}]}\n", "[{\"a\":1},\n{}]", "{\n\"a\": /* x */ [1,],\n}\n// y\n{}", "{\"a\":[1,\n{\"b\":2}\n{\"c\":3}\n",
@@ -193,7 +193,7 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// passed takes off what may be passed over.
+// passed removes what may be skipped.
 func passed(t *testing.T, rest string) string {
 	t.Helper()
 	begin, end, skip := "", "", 0
@@ -218,7 +218,7 @@ func passed(t *testing.T, rest string) string {
 	return rest[len(begin)+at+skip:]
 }
 
-// FuzzLayout: an object that is valid comes out as it is, whatever stands around it.
+// FuzzLayout: a valid object is returned unchanged, whatever is around it.
 func FuzzLayout(f *testing.F) {
 	f.Add(`{"a": [1, {"b": "}\"//"}], "c": "/*"}`, uint8(0))
 	f.Add(`{"messages":[{"role":"user","content":"[{"}]}`, uint8(3))

@@ -52,7 +52,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// counted counts the calls of Read, each of which brings little.
+// counted counts the calls of Read, each of which returns few bytes.
 type counted struct {
 	r     io.Reader
 	calls int
@@ -63,7 +63,7 @@ func (c *counted) Read(p []byte) (int, error) {
 	return c.r.Read(p[:min(len(p), 4096)])
 }
 
-// TestLinesEndEarly: a line without an end, as a device has it, is not read further than the bound.
+// TestLinesEndEarly: a line without an end, as in a device, is read only up to the bound.
 func TestLinesEndEarly(t *testing.T) {
 	in := &counted{r: zeros{}}
 	if _, err := NewLines(bufio.NewReaderSize(in, 4096), 1<<20).Next(); !errors.Is(err, ErrLongLine) {

@@ -22,7 +22,7 @@ type scan struct {
 	last   byte   // the last one that is neither white space nor a comment
 	comma  int    // where the last comma is
 	fresh  bool   // there was only white space on this line
-	indent int64  // the amount of it
+	indent int64  // number of white-space bytes
 	first  int64  // bytes before the value on its first line
 	alone  bool   // its first line has only the brace
 	spans  bool   // it has more than one line
@@ -51,7 +51,7 @@ const (
 	more   verdict = iota // it belongs to the value
 	closed                // it is the last byte of the value
 	over                  // the value has ended before it
-	broken                // the value does not end, as this byte shows
+	broken                // the value does not end, as this byte proves
 )
 
 // value returns the value that begins here: an object, or something else up to the end of the line or of the array's element. An object

@@ -99,7 +99,7 @@ func spark(seconds []agent.Second, of func(agent.Second) float64, width int) str
 	return b.String()
 }
 
-// bar is how far the run is, and how long it will take.
+// bar shows how much of the run is over, and how long the rest will take.
 func bar(v agent.View, width int) string {
 	text := "starting"
 	switch left, known := v.Left(); {

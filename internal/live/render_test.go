@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 )
 
-// sample is a run in its middle.
+// sample is a run that is half done.
 func sample() agent.View {
 	v := agent.View{
 		Trace: "examples/demo.jsonl", Engine: "127.0.0.1:8000", Model: "a-model-with-a-long-name", RunID: "0123456789abcdef",
@@ -31,7 +31,7 @@ func sample() agent.View {
 	return v
 }
 
-// A view keeps to the width of the terminal, and says the same at each as far as it has room.
+// A view fits the width of the terminal, and shows the same at each width, as far as it has room.
 func TestRenderFits(t *testing.T) {
 	for _, width := range []int{20, 40, 80, 120, 300} {
 		out := render(sample(), width)
@@ -83,7 +83,7 @@ func TestSpark(t *testing.T) {
 	}
 }
 
-// A screen draws while it is open, prints lines, and leaves when it is closed, also on something that is no terminal.
+// A screen draws while it is open, prints lines, and disappears when it is closed, even if the output is not a terminal.
 func TestScreen(t *testing.T) {
 	var out bytes.Buffer
 	looked := make(chan struct{}, 100)

@@ -10,18 +10,18 @@ import (
 )
 
 const (
-	// ahead is how many objects are fetched before they are asked for: a store answers after tens of milliseconds, and a Collector writes an object each five
-	// seconds.
+	// ahead is the number of objects that are fetched before they are opened: a store answers after tens of milliseconds, and a Collector
+	// writes an object every five seconds.
 	ahead = 8
-	// small is the size of the largest object that is fetched ahead, in bytes; all of them take 32 MiB at most.
+	// small is the maximum size of an object that is fetched ahead, in bytes; together they use at most 32 MiB.
 	small = 4 << 20
 )
 
-// Ahead opens objects in an order that is known.
+// Ahead opens objects in a known order.
 type Ahead struct {
-	ctx   context.Context //nolint:containedctx // of the caller, for what is fetched
+	ctx   context.Context //nolint:containedctx // of the caller, for the fetches
 	store *Store
-	next  map[string][]string // those behind one
+	next  map[string][]string // by name: the objects after it
 	come  map[string]chan fetched
 }
 
@@ -30,8 +30,8 @@ type fetched struct {
 	err     error
 }
 
-// Ahead returns what opens the objects of these URLs, which is meant to happen in this order, one after the other. Names that are no URLs are
-// left out.
+// Ahead returns an opener for the objects of these URLs, which should be opened in this order, one after the other. Names that are not
+// URLs are left out.
 func (s *Store) Ahead(ctx context.Context, names []string) *Ahead {
 	a := &Ahead{ctx: ctx, store: s, next: map[string][]string{}, come: map[string]chan fetched{}}
 	var urls []string
@@ -46,7 +46,7 @@ func (s *Store) Ahead(ctx context.Context, names []string) *Ahead {
 	return a
 }
 
-// Open opens an object, and begins to fetch those behind it. It is not safe for concurrent use.
+// Open opens an object, and begins to fetch the next ones. It is not safe for concurrent use.
 func (a *Ahead) Open(url string) (io.ReadCloser, error) {
 	for _, next := range a.next[url] {
 		if a.come[next] == nil {

@@ -3,7 +3,7 @@
 
 package objects
 
-// This file makes the clients of the two services, of what the environment says.
+// This file makes the clients of the two services from the environment.
 
 import (
 	"cmp"
@@ -22,10 +22,10 @@ import (
 )
 
 const (
-	// attempts is how often a request is made, unless AWS_MAX_ATTEMPTS says otherwise, with half a second between two on average: a run that took hours
-	// shall not be lost with its pod because a store restarts.
+	// attempts is the number of attempts for a request, unless AWS_MAX_ATTEMPTS sets it, with half a second between two on average: a run
+	// that took hours must not be lost with its pod because a store restarts.
 	attempts = 20
-	// metadata is how long the service that has the credentials of a machine or a pod may take. Where there is none, nobody answers.
+	// metadata is the time limit for the service that has the credentials of a machine or a pod. If there is none, nothing answers.
 	metadata = 5 * time.Second
 
 	google = "https://storage.googleapis.com" // its API that S3's clients speak
@@ -36,12 +36,12 @@ type client struct {
 	*minio.Core
 	transport *http.Transport
 	endpoint  string // as an error names it
-	reach     string // what to look at if nobody answers there
+	reach     string // what to check if nothing answers there
 }
 
 // connect returns the client for a scheme.
 func connect(scheme string) (*client, error) {
-	opt := &minio.Options{MaxRetries: attempts, BucketLookup: minio.BucketLookupPath} // few servers but Amazon's have a name for each bucket
+	opt := &minio.Options{MaxRetries: attempts, BucketLookup: minio.BucketLookupPath} // few servers besides Amazon's have a name for each bucket
 	var endpoint, variable string
 	var err error
 	if scheme == "gs" {
@@ -54,7 +54,7 @@ func connect(scheme string) (*client, error) {
 		}
 		endpoint = os.Getenv(variable)
 		opt.Region = cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
-		if endpoint == "" { // whose region is asked for, if none is named
+		if endpoint == "" { // whose region is queried if none is set
 			endpoint, opt.BucketLookup = "https://s3.amazonaws.com", minio.BucketLookupAuto
 		} else {
 			opt.Region = cmp.Or(opt.Region, "us-east-1") // which other servers seldom look at
@@ -100,18 +100,19 @@ func maxAttempts() (int, error) {
 	return n, nil
 }
 
-// googleKeys are those of an HMAC key, which is what Google's API for S3's clients takes.
+// googleKeys are those of an HMAC key, which Google's API for S3 clients needs.
 func googleKeys() (*credentials.Credentials, error) {
 	id, secret := os.Getenv("GS_ACCESS_KEY_ID"), os.Getenv("GS_SECRET_ACCESS_KEY")
 	if id == "" || secret == "" {
-		return nil, errors.New("gs:// takes an HMAC key: export GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY; " +
+		return nil, errors.New("gs:// needs an HMAC key: export GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY; " +
 			"gcloud storage hmac create SERVICE_ACCOUNT makes one (docs/object-storage.md)")
 	}
 	return credentials.NewStaticV4(id, secret, ""), nil
 }
 
-// amazonKeys are those of the environment, of a user's file, or of the role of a pod, a task or a machine: the first that there are. They are asked for
-// here, since a chain of the library goes on without any where one fails, and then S3 says only that access is denied.
+// amazonKeys are those of the environment, of a user's file, or of the role of a pod, a task or a machine: the first that exist. They are
+// looked up here, because the library's own chain continues without keys if one source fails, and then S3 reports only that access is
+// denied.
 func amazonKeys() (*credentials.Credentials, error) {
 	context := &credentials.CredContext{Client: &http.Client{Timeout: metadata, Transport: &http.Transport{Proxy: noLocalProxy}}}
 	id, secret := os.Getenv("AWS_ACCESS_KEY_ID"), os.Getenv("AWS_SECRET_ACCESS_KEY")
@@ -127,7 +128,7 @@ func amazonKeys() (*credentials.Credentials, error) {
 	case err == nil && keys.AccessKeyID != "" && keys.SecretAccessKey != "":
 		return file, nil
 	case profile != "":
-		// The error of a file may have a line of it.
+		// The error about a file may quote one of its lines.
 		return nil, fmt.Errorf("the credentials file has no keys of the profile %q, which AWS_PROFILE names; for a profile with a role or a single sign-on, "+
 			"export keys: eval $(aws configure export-credentials --format env)", profile)
 	}
@@ -147,15 +148,15 @@ func amazonKeys() (*credentials.Credentials, error) {
 		"(docs/object-storage.md)")
 }
 
-// noLocalProxy sends what goes to the services of a machine around any proxy.
+// noLocalProxy sends requests to a machine's own services around any proxy.
 func noLocalProxy(r *http.Request) (*url.URL, error) {
 	if ip, err := netip.ParseAddr(r.URL.Hostname()); err == nil && (ip.IsLinkLocalUnicast() || ip.IsLoopback()) {
-		return nil, nil //nolint:nilnil // which is what no proxy looks like
+		return nil, nil //nolint:nilnil // an address that no proxy handles
 	}
 	return http.ProxyFromEnvironment(r)
 }
 
-// short returns what a service or a network said, without URLs and the ids of requests.
+// short returns the message of a service or a network, without URLs and the ids of requests.
 func short(err error) string {
 	if err == nil {
 		return "they are empty"

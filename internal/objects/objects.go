@@ -1,12 +1,12 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package objects reads and writes what URLs such as s3://bucket/key and gs://bucket/key name. Both services are spoken to with the API of S3. Credentials, regions and endpoints come from
-// where the tools of the clouds find them: the environment, the files of a user, the role of a machine or a pod. A URL has none of them, so
-// that it can be printed.
+// Package objects reads and writes the objects of URLs such as s3://bucket/key and gs://bucket/key. It uses the API of S3 for both
+// services. Credentials, regions and endpoints come from the same places as for the cloud providers' own tools: the environment, a
+// user's files, the role of a machine or a pod. A URL contains none of them, so it can be printed.
 //
-// An object is there as a whole or not at all: it appears when its last byte has arrived. A reader that loses its connection goes on where
-// it was, and one that gets fewer bytes than the object has returns an error.
+// An object exists completely or not at all: it appears when its last byte has arrived. A reader that loses its connection continues at
+// the same byte, and one that gets fewer bytes than the object has returns an error.
 package objects
 
 import (
@@ -26,10 +26,10 @@ import (
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 )
 
-// Schemes are those of the URLs, without "://": of S3 and of Google Cloud Storage.
+// Schemes are the schemes of the URLs, without "://": of S3 and of Google Cloud Storage.
 var Schemes = []string{"s3", "gs"}
 
-// IsURL reports whether a name is that of an object.
+// IsURL reports whether a name is the URL of an object.
 func IsURL(name string) bool {
 	scheme, _, found := strings.Cut(name, "://")
 	return found && slices.Contains(Schemes, scheme)
@@ -45,16 +45,16 @@ func parse(url string) (a address, err error) {
 	a = address{scheme, bucket, key}
 	switch {
 	case !slices.Contains(Schemes, scheme):
-		return a, fmt.Errorf("%q is no URL of an object: want s3://bucket/key or gs://bucket/key", url)
+		return a, fmt.Errorf("%q is not the URL of an object: want s3://bucket/key or gs://bucket/key", url)
 	case bucket == "" || strings.ContainsAny(bucket, "@?#: "):
 		return a, fmt.Errorf("%s:// has no bucket, or more than one: want %s://bucket/key; credentials come from the environment", scheme, scheme)
 	case strings.ContainsAny(key, "?#"):
 		return a, fmt.Errorf("%s://%s: a key with ? or # cannot be named, and options come from the environment", scheme, bucket)
 	case s3utils.CheckValidBucketName(bucket) != nil: // which no server has
-		return a, fmt.Errorf("%s://%s: %q is no name of a bucket: one has 3 to 63 letters, digits, dots and hyphens, such as %s://traces/day.jsonl", scheme, bucket, bucket, scheme)
+		return a, fmt.Errorf("%s://%s: %q is not the name of a bucket: it has 3 to 63 letters, digits, dots and hyphens, such as %s://traces/day.jsonl", scheme, bucket, bucket, scheme)
 	}
 	if err := s3utils.CheckValidObjectNamePrefix(key); err != nil {
-		return a, fmt.Errorf("%s://%s/…: %.100q is no key: it has at most 1,024 bytes of UTF-8", scheme, bucket, key)
+		return a, fmt.Errorf("%s://%s/…: %.100q is not a key: one has at most 1,024 bytes of UTF-8", scheme, bucket, key)
 	}
 	return a, nil
 }
@@ -89,7 +89,7 @@ func (s *Store) client(url string) (*client, address, error) {
 	return c, a, nil
 }
 
-// Close closes all connections, which leaves a usable Store.
+// Close closes all connections; the Store can still be used.
 func (s *Store) Close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,10 +105,11 @@ type Object struct {
 	Size int64 // bytes
 }
 
-// MaxList bounds a list: a day of one object each five seconds from 60 Collectors.
+// MaxList bounds a list: a day of one object every five seconds from 60 Collectors.
 const MaxList = 1 << 20
 
-// List returns the object of that name, and those in the folder of that name and below it, in the order of their keys. None is no error.
+// List returns the object with that name, and those in the folder with that name and below it, in the order of their keys. An empty list
+// is not an error.
 func (s *Store) List(ctx context.Context, url string) (list []Object, err error) {
 	c, a, err := s.client(url)
 	if err != nil {
@@ -124,20 +125,20 @@ func (s *Store) List(ctx context.Context, url string) (list []Object, err error)
 		w.alive()
 		rest, below := strings.CutPrefix(o.Key, folder)
 		if !below || rest != "" && folder != "" && rest[0] != '/' || strings.HasSuffix(o.Key, "/") {
-			continue // a folder that a console made, or one whose name only begins so
+			continue // a folder that a console made, or one whose name only has the same beginning
 		}
 		if len(list) == MaxList {
 			return nil, fmt.Errorf("%s has more than %d objects: name a part of it", a, MaxList)
 		}
 		list = append(list, Object{address{a.scheme, a.bucket, o.Key}.String(), o.Size})
 	}
-	if err := w.cause(w.ctx.Err()); err != nil { // of which the list says nothing
+	if err := w.cause(w.ctx.Err()); err != nil { // of which the list does not tell
 		return nil, c.explain(a, "listed", err)
 	}
 	return list, nil
 }
 
-// Open opens an object. An error of one that is not there is [fs.ErrNotExist].
+// Open opens an object. If it does not exist, the error is [fs.ErrNotExist].
 func (s *Store) Open(ctx context.Context, url string) (*Reader, error) {
 	c, a, err := s.client(url)
 	if err != nil {
@@ -170,7 +171,7 @@ func (s *Store) Fetch(ctx context.Context, url, file string) (err error) {
 	return errors.Join(err, f.Close())
 }
 
-// Remove removes an object, if it is there.
+// Remove removes an object, if it exists.
 func (s *Store) Remove(ctx context.Context, url string) error {
 	c, a, err := s.client(url)
 	if err != nil {
@@ -184,7 +185,8 @@ func (s *Store) Remove(ctx context.Context, url string) error {
 	return nil
 }
 
-// OnDay replaces {today} and {yesterday} in a URL by days in UTC, such as 2027-01-31: a command that runs each night has the same arguments each time.
+// OnDay replaces {today} and {yesterday} in a URL by days in UTC, such as 2027-01-31, so that a nightly command has the same arguments
+// each time.
 func OnDay(url string, now time.Time) string {
 	day := func(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 	return strings.NewReplacer("{today}", day(now), "{yesterday}", day(now.UTC().AddDate(0, 0, -1))).Replace(url)
@@ -192,7 +194,7 @@ func OnDay(url string, now time.Time) string {
 
 // advice says what to do about an error of a service, by its code.
 var advice = map[string]string{ //nolint:gosec // codes of errors, and no credentials
-	minio.AccessDenied:             "the credentials of the environment may not do that; without the right to list a bucket, S3 also says so of an object that is not there",
+	minio.AccessDenied:             "the credentials of the environment do not allow that; without the right to list a bucket, S3 also says so about an object that does not exist",
 	"InvalidAccessKeyId":           "the server does not know the access key of the environment",
 	"SignatureDoesNotMatch":        "the secret key of the environment is not that of its access key, or the region is another one: set AWS_REGION",
 	"AuthorizationHeaderMalformed": "set AWS_REGION to the region of the bucket",
@@ -201,13 +203,13 @@ var advice = map[string]string{ //nolint:gosec // codes of errors, and no creden
 	"RequestTimeTooSkewed":         "set the clock of this machine",
 }
 
-// unreachable reports whether an error is one of the network, and not of a server that answered.
+// unreachable reports whether an error is one of the network, and not the answer of a server.
 func unreachable(err error) bool {
 	_, is := errors.AsType[net.Error](err)
 	return is
 }
 
-// explain makes an error of the library one for people. That of a context stays to be found.
+// explain converts an error of the library to one for people. It still wraps the error of a context.
 func (c *client) explain(a address, done string, err error) error {
 	e, _ := errors.AsType[minio.ErrorResponse](err)
 	switch {

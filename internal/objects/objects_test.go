@@ -38,7 +38,7 @@ func file(t testing.TB, size int) (name string, content []byte) {
 	return name, content
 }
 
-// TestStore: what is written is read again, an object of a name is not replaced unless it shall be, and a folder has what is below it.
+// TestStore: what is written can be read, an existing object is replaced only on request, and a folder has what is below it.
 func TestStore(t *testing.T) {
 	tests3.Start(t, "bucket", nil)
 	var s Store
@@ -86,7 +86,7 @@ func TestStore(t *testing.T) {
 	}
 }
 
-// TestGoogle: Google's URLs are read and written by its API for clients of S3, with keys of their own.
+// TestGoogle: Google's URLs are read and written through its API for clients of S3, with separate keys.
 func TestGoogle(t *testing.T) {
 	tests3.Start(t, "bucket", nil)
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
@@ -119,7 +119,7 @@ func TestGoogle(t *testing.T) {
 	}
 }
 
-// TestNoneReplaced: of two uploads at the same time, one is refused, also where both have found nothing before.
+// TestNoneReplaced: of two concurrent uploads, one is refused, even if both found no object before.
 func TestNoneReplaced(t *testing.T) {
 	for _, size := range []int{10, single + 1} {
 		tests3.Start(t, "bucket", nil)
@@ -137,7 +137,7 @@ func TestNoneReplaced(t *testing.T) {
 	}
 }
 
-// TestReadOn: a reader whose connection breaks goes on where it was, and one of an object that is another meanwhile does not.
+// TestReadOn: a reader whose connection breaks continues at the same byte, but not if the object was replaced meanwhile.
 func TestReadOn(t *testing.T) {
 	const size = 1 << 20
 	var breaks, requests atomic.Int64
@@ -183,7 +183,7 @@ func TestReadOn(t *testing.T) {
 	}
 }
 
-// cutting breaks the connection after so many bytes.
+// cutting breaks the connection after this many bytes.
 type cutting struct {
 	http.ResponseWriter
 	left int
@@ -197,14 +197,14 @@ func (c *cutting) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestBrokenUpload: what does not arrive as a whole is not there.
+// TestBrokenUpload: an incomplete upload leaves no object.
 func TestBrokenUpload(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var parts atomic.Int64
 	tests3.Start(t, "bucket", func(h http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Query().Has("partNumber") && parts.Add(1) == 2 {
-				cancel() // as where the process is interrupted
+				cancel() // as if the process was interrupted
 			}
 			h.ServeHTTP(w, r)
 		})
@@ -220,7 +220,7 @@ func TestBrokenUpload(t *testing.T) {
 	}
 }
 
-// TestErrors: they say what is wrong with a URL or the environment, and show no secret.
+// TestErrors: errors say what is wrong with a URL or the environment, and show no secret.
 func TestErrors(t *testing.T) {
 	var refuse atomic.Bool
 	var refusal atomic.Value
@@ -245,11 +245,11 @@ func TestErrors(t *testing.T) {
 		"s3://user:xyzzy@bucket/a": "has no bucket, or more than one",
 		"s3://bucket/a?key=xyzzy":  "a key with ? or #",
 		"s3://bucket/":             "is a folder",
-		"s3://ab/a":                `"ab" is no name of a bucket: one has 3 to 63 letters`,
-		"gs://ab..c/a":             `"ab..c" is no name of a bucket`,
-		"s3://bucket/\xff":         "is no key: it has at most 1,024 bytes of UTF-8",
-		"s3://bucket/" + strings.Repeat("k", 1025): "is no key",
-		"s3://bucket/a": "AccessDenied: Access Denied; the credentials of the environment may not do that",
+		"s3://ab/a":                `"ab" is not the name of a bucket: it has 3 to 63 letters`,
+		"gs://ab..c/a":             `"ab..c" is not the name of a bucket`,
+		"s3://bucket/\xff":         "is not a key: one has at most 1,024 bytes of UTF-8",
+		"s3://bucket/" + strings.Repeat("k", 1025): "is not a key",
+		"s3://bucket/a": "AccessDenied: Access Denied; the credentials of the environment do not allow that",
 	} {
 		err := s.Put(t.Context(), url, name, true)
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "xyzzy") ||
@@ -270,7 +270,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// TestSettings: what is wrong with the environment is said before anything is sent, and without its values.
+// TestSettings: what is wrong with the environment is reported before anything is sent, without its values.
 func TestSettings(t *testing.T) {
 	server := tests3.Start(t, "bucket", nil)
 	keys := filepath.Join(t.TempDir(), "credentials")
@@ -335,7 +335,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestAhead: objects come in their order, each once, whatever was fetched before.
+// TestAhead: objects come in order, each once, whatever was fetched before.
 func TestAhead(t *testing.T) {
 	tests3.Start(t, "bucket", nil)
 	var s Store
@@ -368,7 +368,7 @@ func TestAhead(t *testing.T) {
 	}
 }
 
-// TestOnDay: the days of a URL are those of UTC.
+// TestOnDay: the days in a URL are in UTC.
 func TestOnDay(t *testing.T) {
 	now := time.Date(2027, 3, 1, 1, 30, 0, 0, time.FixedZone("", 2*3600))
 	if got := OnDay("s3://b/{yesterday}/{today}.jsonl", now); got != "s3://b/2027-02-27/2027-02-28.jsonl" {

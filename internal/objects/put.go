@@ -3,7 +3,8 @@
 
 package objects
 
-// This file writes objects. A large one goes in parts, which the library can do, too; but it would not say of the whole that it must replace nothing.
+// This file writes objects. A large one is uploaded in parts. The library can do that, too, but it would not make the condition that
+// nothing is replaced for the whole object.
 
 import (
 	"context"
@@ -20,18 +21,18 @@ import (
 )
 
 const (
-	// patience is how long nothing may be read of a file that is uploaded: a server may think about the whole of many parts for a while.
+	// patience is how long an upload may read nothing from its file: a server may need a while to join many parts.
 	patience = 5 * time.Minute
 	// single is the size of the largest object that is uploaded in one request, in bytes.
 	single = 16 << 20
-	// together is how many parts of an object are under way.
+	// together is the number of parts of an object that are uploaded concurrently.
 	together = 4
-	// cleaning is how long the removal of parts may take.
+	// cleaning is the time limit for the removal of parts.
 	cleaning = 10 * time.Second
 )
 
-// Put writes a file as an object, which appears when all of it has arrived. Unless it may replace what is there, an object of that name is an error,
-// which is [fs.ErrExist], also where it has appeared meanwhile.
+// Put writes a file as an object, which appears when all of it has arrived. Unless the existing object may be replaced, an object with
+// that name is the error [fs.ErrExist], also if it has appeared in the meantime.
 func (s *Store) Put(ctx context.Context, url, file string, replace bool) error {
 	c, a, err := s.client(url)
 	if err != nil {
@@ -60,7 +61,7 @@ func (s *Store) Put(ctx context.Context, url, file string, replace bool) error {
 // put uploads a file.
 func (c *client) put(ctx context.Context, a address, f io.ReaderAt, size int64, replace bool) error {
 	opt := minio.PutObjectOptions{ContentType: contentType(a.key), DisableContentSha256: true}
-	if a.scheme == "gs" { // where the condition of S3 is not known, nor are all of its parts
+	if a.scheme == "gs" { // on a server that does not know the condition, some of its parts are unknown, too
 		if !replace {
 			switch _, err := c.StatObject(ctx, a.bucket, a.key, minio.StatObjectOptions{}); {
 			case err == nil:
@@ -91,7 +92,7 @@ func (c *client) putWhole(ctx context.Context, a address, f io.ReaderAt, size in
 	return err
 }
 
-// digest returns the SHA-256 of what is sent, which the server compares with what has arrived, and goes back to its begin.
+// digest returns the SHA-256 of the data, which the server compares with what has arrived, and seeks back to the beginning.
 func digest(body io.ReadSeeker) (string, error) {
 	hash := sha256.New()
 	if _, err := io.Copy(hash, body); err != nil {
@@ -101,7 +102,7 @@ func digest(body io.ReadSeeker) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), err
 }
 
-// putParts uploads a file in parts. Ended before it is complete, the upload is given up, and the object does not appear.
+// putParts uploads a file in parts. If it ends before it is complete, the upload is aborted, and the object does not appear.
 func (c *client) putParts(ctx context.Context, a address, f io.ReaderAt, size int64, opt minio.PutObjectOptions) (err error) {
 	count, partSize, _, err := minio.OptimalPartInfo(size, single)
 	if err != nil {
@@ -115,7 +116,7 @@ func (c *client) putParts(ctx context.Context, a address, f io.ReaderAt, size in
 		if err != nil {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleaning)
 			defer cancel()
-			_ = c.AbortMultipartUpload(ctx, a.bucket, a.key, id) // what stays is what a bucket's rules remove
+			_ = c.AbortMultipartUpload(ctx, a.bucket, a.key, id) // the bucket's rules must remove what remains
 		}
 	}()
 	parts := make([]minio.CompletePart, count)
@@ -145,7 +146,7 @@ func (c *client) putParts(ctx context.Context, a address, f io.ReaderAt, size in
 	return err
 }
 
-// watched is a file whose reading shows that an upload goes on.
+// watched is a file whose reading shows that an upload makes progress.
 type watched struct {
 	*os.File
 	watch *watcher
@@ -156,7 +157,7 @@ func (w *watched) ReadAt(p []byte, offset int64) (int, error) {
 	return w.File.ReadAt(p, offset)
 }
 
-// contentType is what browsers need to know of a file.
+// contentType is the type that browsers need for a file.
 func contentType(key string) string {
 	for ending, kind := range map[string]string{".html": "text/html; charset=utf-8", ".json": "application/json", ".csv": "text/csv"} {
 		if strings.HasSuffix(key, ending) {

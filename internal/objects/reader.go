@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// resumes is how often, one time after the other, a reader goes on after its connection broke and no byte came.
+	// resumes is how many times in a row a reader reconnects without receiving a byte.
 	resumes = 5
 	// stall is how long a reader waits for bytes.
 	stall = time.Minute
@@ -22,7 +22,7 @@ const (
 
 // Reader reads an object to its end, over as many connections as that takes. It is not safe for concurrent use.
 type Reader struct {
-	ctx    context.Context //nolint:containedctx // of the caller, for the connections to come
+	ctx    context.Context //nolint:containedctx // of the caller, for later connections
 	client *client
 	at     address
 	size   int64
@@ -37,7 +37,7 @@ type Reader struct {
 // Size returns the bytes of the object.
 func (r *Reader) Size() int64 { return r.size }
 
-// connect opens a connection that begins where the reader is.
+// connect opens a connection that begins at the reader's position.
 func (r *Reader) connect() (minio.ObjectInfo, error) {
 	w := watch(r.ctx, stall)
 	var opt minio.GetObjectOptions
@@ -67,7 +67,7 @@ func (r *Reader) disconnect() {
 	r.body = nil
 }
 
-// Read reads on. An error of a connection leads to another one, as long as the object is the same.
+// Read continues reading. After an error of a connection it opens another one, as long as the object is unchanged.
 func (r *Reader) Read(p []byte) (int, error) {
 	for {
 		switch {
@@ -107,7 +107,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	}
 }
 
-// again waits before another connection, and returns an error where there shall be none.
+// again waits before another connection, and returns an error if there must be none.
 func (r *Reader) again(err error) error {
 	if r.failed++; r.failed > resumes || r.ctx.Err() != nil {
 		if c := context.Cause(r.ctx); c != nil {

@@ -3,7 +3,7 @@
 
 package objects
 
-// This file ends what no longer goes on: a connection on which nothing comes would be waited for forever.
+// This file ends transfers that have stalled: otherwise, a connection on which nothing arrives would be waited for forever.
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// stalled is the end of something during which nothing came or went for so long.
+// stalled is the error for a transfer in which nothing arrived or was sent for this long.
 type stalled time.Duration
 
 func (s stalled) Error() string { return fmt.Sprintf("nothing came for %s", time.Duration(s)) }
@@ -39,7 +39,7 @@ func (w *watcher) end() {
 	w.cancel(nil)
 }
 
-// cause returns why something failed: the cause of the context's end rather than what a library made of it.
+// cause returns why something failed: the cause of the context's end, if there is one, rather than the library's error.
 func (w *watcher) cause(err error) error {
 	if c := context.Cause(w.ctx); err != nil && c != nil {
 		return c
@@ -47,7 +47,7 @@ func (w *watcher) cause(err error) error {
 	return err
 }
 
-// ended reports whether an error is the end of a context, or of something that stalled.
+// ended reports whether an error comes from the end of a context, or from a stall.
 func ended(err error) bool {
 	_, is := errors.AsType[stalled](err)
 	return is || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)

@@ -11,28 +11,28 @@ import (
 	"unsafe"
 )
 
-// This file holds what grows with the rows and the ids of a trace, and is looked up in no order: arrays of which only a part is in memory.
-// What is looked up was used lately as a rule: a turn of a conversation needs what the turn before it was given.
+// This file stores what grows with the rows and the ids of a trace, and is looked up in random order: arrays of which only a part is in
+// memory. Look-ups usually concern recent data: a turn of a conversation needs what the previous turn was given.
 
 const (
-	// The greatest pages, in bytes. A page holds as many records as the greatest power of two that there is room for.
+	// The maximum size of pages, in bytes. A page has as many records as fit, rounded down to a power of two.
 	pageSize  = 4 << 10
 	smallPage = 1 << 10
-	// minFrames are in memory however little there is of it.
+	// minFrames is the minimum number of frames, whatever the limit of memory.
 	minFrames = 8
 )
 
-// Array is an array of records, zero at first. Beyond its limit of memory it is in a temporary file. Records are of at most [pageSize] bytes, and
-// have no pointers: they are written to the file as they are in memory. An error stays: records may be zero from there on, and Err says why. A
-// nil Array has no records and no error.
+// Array is an array of records, zero at first. Above its limit of memory it is in a temporary file. Records have at most [pageSize] bytes,
+// and no pointers: they are written to the file as they are in memory. After an error, records may be zero, and Err returns it. A nil
+// Array has no records and no error.
 type Array[T any] struct {
 	dir    string
-	limit  int // frames; 0 is without a bound
-	shift  int // of an index to its page
+	limit  int // frames; 0 = no limit
+	shift  int // from an index to its page
 	file   File
 	frames []frame[T]
-	where  []int32 // for each page its frame, +1
-	hand   int     // of the clock: the frame that may go next
+	where  []int32 // for each page, its frame + 1
+	hand   int     // of the clock: the frame that may be evicted next
 	err    error
 }
 
@@ -43,11 +43,12 @@ type frame[T any] struct {
 	data        []T
 }
 
-// NewArray returns an array that takes about so many bytes of memory, and the disk of a folder beyond that; with 0 bytes it takes memory only.
+// NewArray returns an array that uses about this many bytes of memory, and the disk of a folder above that; with 0 bytes it uses only
+// memory.
 func NewArray[T any](dir string, memory int) *Array[T] { return newArray[T](dir, memory, pageSize) }
 
 // NewScattered is like [NewArray], for records that are not looked up together with their neighbours: its pages are small, so that memory
-// holds more of those that are. Each takes 4 bytes of memory while it is on disk.
+// has more of the records in use. Each uses 4 bytes of memory while it is on disk.
 func NewScattered[T any](dir string, memory int) *Array[T] {
 	return newArray[T](dir, memory, smallPage)
 }
@@ -61,7 +62,7 @@ func newArray[T any](dir string, memory, page int) *Array[T] {
 	return a
 }
 
-// frameCost is what a page in memory takes beside its records, in bytes.
+// frameCost is the overhead of a page in memory, in bytes.
 const frameCost = 48
 
 // At returns a record.
@@ -83,7 +84,7 @@ func (a *Array[T]) Put(i int64) *T {
 	return &f.data[i&(1<<a.shift-1)]
 }
 
-// Err says why the array has lost what it held; nil is that it has not.
+// Err returns why the array has lost its content; nil if it has not.
 func (a *Array[T]) Err() error {
 	if a == nil {
 		return nil
@@ -114,7 +115,7 @@ func (a *Array[T]) load(page int64) *frame[T] {
 	return f
 }
 
-// free returns a frame that holds no page any more.
+// free returns a frame without a page.
 func (a *Array[T]) free() int {
 	if n := len(a.frames); a.limit == 0 || n < a.limit {
 		a.frames = append(a.frames, frame[T]{data: make([]T, 1<<a.shift)})

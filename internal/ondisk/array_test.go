@@ -16,7 +16,7 @@ type record struct {
 	more      [3]byte
 }
 
-// TestArray writes and reads records in no order, of which a tenth fits into memory, or all.
+// TestArray writes and reads records in random order, with memory for a tenth of them, or for all.
 func TestArray(t *testing.T) {
 	const records, size = 10_000, 24
 	for i, memory := range []int{0, records * size / 10, 1, records * size / 10} {
@@ -49,7 +49,7 @@ func TestArray(t *testing.T) {
 	}
 }
 
-// TestArrayWithoutDisk: what cannot be kept is an error, and no wrong record.
+// TestArrayWithoutDisk: if data cannot be stored, that is an error, and no record is wrong.
 func TestArrayWithoutDisk(t *testing.T) {
 	a := NewArray[record](t.TempDir()+string(os.PathSeparator)+"missing", 1)
 	for i := range int64(10_000) {

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ondisk holds what outgrows memory: temporary files, and arrays of which only a part is in memory.
+// Package ondisk stores what does not fit into memory: temporary files, and arrays of which only a part is in memory.
 package ondisk
 
 import (
@@ -10,17 +10,17 @@ import (
 	"os"
 )
 
-// Pattern is how temporary files are called, in the way of [os.CreateTemp].
+// Pattern is the pattern of the names of temporary files, as for [os.CreateTemp].
 const Pattern = "moonloop-compile-*.tmp"
 
 // File is a temporary file to append to, with mode 0600. It is removed when it is closed. The zero value has no file yet.
 type File struct {
 	File *os.File // nil until Open
-	Size int64    // bytes, behind which Write appends
-	Kept bool     // it has a name, until it is kept or closed; to be set before Open
+	Size int64    // bytes; Write appends after them
+	Kept bool     // the file has a temporary name until Keep or Close; set it before Open
 }
 
-// Open creates the file in a folder, "" for that of the system, unless it is open.
+// Open creates the file in a folder ("" means the system's temporary folder), unless it is open.
 func (s *File) Open(dir string) error {
 	if s.File != nil {
 		return nil
@@ -30,15 +30,14 @@ func (s *File) Open(dir string) error {
 		return fmt.Errorf("temporary file cannot be created (name another folder for it): %w", err)
 	}
 	if !s.Kept {
-		// A file without a name disappears with the process, however that ends. Where an open file cannot be removed, Close
-		// does it.
+		// A file without a name disappears with the process, however that ends. If an open file cannot be removed, Close does it.
 		_ = os.Remove(f.Name())
 	}
 	s.File, s.Size = f, 0
 	return nil
 }
 
-// Keep gives the file a name for good, once it is on the disk.
+// Keep gives the file a permanent name, once it is on disk.
 func (s *File) Keep(name string) error {
 	f := s.File
 	err := f.Sync()

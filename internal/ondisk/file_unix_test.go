@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestFileHasNoName: what a killed compile kept on disk goes with it.
+// TestFileHasNoName: the temporary files of a killed compile disappear with it.
 func TestFileHasNoName(t *testing.T) {
 	dir := t.TempDir()
 	var s File

@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// Streams are many sequences of bytes that are written side by side, and read back each from its beginning, in one temporary file. Two
-// blocks of each are in memory at most.
+// Streams are sequences of bytes that are written concurrently, and each read back from its beginning, in one temporary file. At most two
+// blocks of each are in memory.
 type Streams struct {
 	dir   string
 	block int // bytes
@@ -18,18 +18,18 @@ type Streams struct {
 }
 
 type stream struct {
-	tail   []byte  // what was written since the last full block
+	tail   []byte  // written since the last full block
 	blocks []int64 // offsets in the file
-	rest   []byte  // what is left of the block that is being read
+	rest   []byte  // the rest of the block that is being read
 	buf    []byte  // of that
 }
 
-// NewStreams returns so many streams, in blocks of this many bytes.
+// NewStreams returns this many streams, with blocks of this many bytes.
 func NewStreams(dir string, count, block int) *Streams {
 	return &Streams{dir: dir, block: block, of: make([]stream, count)}
 }
 
-// Add appends to a stream. Nothing can be added to it once it is read.
+// Add appends to a stream. After it has been read, nothing can be added.
 func (s *Streams) Add(i int, b []byte) error {
 	one := &s.of[i]
 	for len(b) > 0 {
@@ -53,7 +53,7 @@ func (s *Streams) Add(i int, b []byte) error {
 	return nil
 }
 
-// more reports whether a stream has another byte, and sees to it that it can be taken.
+// more reports whether a stream has another byte, and makes it available.
 func (s *Streams) more(i int) (bool, error) {
 	one := &s.of[i]
 	switch {

@@ -1,10 +1,11 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package parquetrows reads a Parquet file as JSON lines, an object for each row, so that whatever reads JSON lines reads Parquet, too.
+// Package parquetrows reads a Parquet file as JSON lines, an object for each row, so that every reader of JSON lines can read Parquet, too.
 //
-// Columns keep their names, and absent values are left out. Unsigned integers are unsigned, dates and timestamps are texts as RFC 3339
-// has them, in UTC, texts of the columns that JSONColumns names are what they say, bytes that are no UTF-8 are base64, and numbers that JSON does not have are absent.
+// Columns keep their names, and absent values are left out. Unsigned integers stay unsigned. Dates and timestamps are texts in the form
+// of RFC 3339, in UTC. Texts in the columns that JSONColumns names are JSON. Bytes that are not UTF-8 are base64, and numbers that JSON
+// does not have are absent.
 package parquetrows
 
 import (
@@ -27,10 +28,10 @@ import (
 	"github.com/parquet-go/parquet-go/format"
 )
 
-// Magic is what a file begins with, and ends with.
+// Magic is the beginning and the end of a file.
 const Magic = "PAR1"
 
-// JSONColumns is the key of a file's metadata under which it names the columns whose texts hold JSON, with commas between.
+// JSONColumns is the key in a file's metadata that names the columns whose texts contain JSON, separated by commas.
 const JSONColumns = "moonloop.json_columns"
 
 // Bounds. A footer names each column of each row group, and is in memory as a whole.
@@ -39,7 +40,7 @@ const (
 	batchRows = 256
 )
 
-// damaged is what is said of a file that is not as it should be.
+// damaged is the error for a malformed file.
 const damaged = "the Parquet file is damaged or cut off: take a whole copy of it"
 
 // Reader is a file as JSON lines. It implements [io.Reader].
@@ -48,7 +49,7 @@ type Reader struct {
 	root parquet.Node
 	json []string // columns that hold JSON
 	rows []any
-	line []byte // what has not been read of the lines made last
+	line []byte // the unread part of the lines made last
 	done int64  // rows
 	err  error
 }
@@ -71,7 +72,7 @@ func New(in io.ReaderAt, size int64) (r *Reader, err error) {
 	return &Reader{in: parquet.NewGenericReader[any](file), root: file.Schema(), json: strings.Split(names, ","), rows: make([]any, batchRows)}, nil
 }
 
-// guard makes an error of a panic: the library has those for some files that are damaged.
+// guard converts a panic to an error: the library panics on some damaged files.
 func guard(err *error) {
 	if p := recover(); p != nil {
 		*err = fmt.Errorf("%s: %v", damaged, p)
@@ -109,19 +110,19 @@ func (r *Reader) fill() {
 			r.err = fmt.Errorf("%s: it has %d rows of %d", damaged, r.done, want)
 		}
 	case err != nil:
-		r.err = fmt.Errorf("%s: behind row %d: %w", damaged, r.done, err)
+		r.err = fmt.Errorf("%s: after row %d: %w", damaged, r.done, err)
 	case n == 0:
 		r.err = errors.New(damaged)
 	}
 }
 
-// Close ends the reading. The file is its owner's.
+// Close ends the reading. The file belongs to the caller.
 func (r *Reader) Close() (err error) {
 	defer guard(&err)
 	return r.in.Close()
 }
 
-// appendGroup appends an object, of which some members hold JSON.
+// appendGroup appends an object, some of whose members contain JSON.
 func appendGroup(dst []byte, node parquet.Node, value any, holdJSON []string) []byte {
 	members, _ := value.(map[string]any)
 	dst = append(dst, '{')
@@ -147,7 +148,7 @@ func appendGroup(dst []byte, node parquet.Node, value any, holdJSON []string) []
 	return append(dst, '}')
 }
 
-// plain is a value without the pointers to it, nil for null and for numbers that JSON does not have.
+// plain is a value without pointers, nil for null and for numbers that JSON does not have.
 func plain(v any) any {
 	for r := reflect.ValueOf(v); r.Kind() == reflect.Pointer; r = reflect.ValueOf(v) {
 		if r.IsNil() {
@@ -210,7 +211,7 @@ func appendValue(dst []byte, node parquet.Node, value any) []byte {
 	return appendText(dst, fmt.Sprint(value))
 }
 
-// textOf returns a text, which the library gives as bytes, too.
+// textOf returns a text, which the library may return as bytes.
 func textOf(v any) (text string, ok bool) {
 	switch v := v.(type) {
 	case string:
@@ -221,7 +222,7 @@ func textOf(v any) (text string, ok bool) {
 	return "", false
 }
 
-// appendWhole appends a number, or the time that it stands for.
+// appendWhole appends a number, or the time that it means.
 func appendWhole(dst []byte, logical format.LogicalTypeValue, v int64, unsigned uint64) []byte {
 	switch t := logical.(type) {
 	case *format.IntType:
@@ -243,7 +244,7 @@ func appendWhole(dst []byte, logical format.LogicalTypeValue, v int64, unsigned 
 	return strconv.AppendInt(dst, v, 10)
 }
 
-// instant is a timestamp of old files: nanoseconds of a day, and the Julian day.
+// instant is a timestamp in old files: nanoseconds of a day, and the Julian day.
 func instant(v deprecated.Int96) time.Time {
 	const julianOf1970 = 2440588
 	nanos := int64(v[1])<<32 | int64(v[0])
@@ -314,6 +315,6 @@ func appendText(dst []byte, s string) []byte {
 	if !utf8.ValidString(s) {
 		s = base64.StdEncoding.EncodeToString([]byte(s))
 	}
-	dst, _ = jsontext.AppendQuote(dst, s) // which only fails for what is no UTF-8
+	dst, _ = jsontext.AppendQuote(dst, s) // which fails only for invalid UTF-8
 	return dst
 }

@@ -77,7 +77,7 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestDamage: whatever is wrong with a file, it is an error or the rows that are there, and no panic; a file that is cut off is never whole.
+// TestDamage: a damaged file is an error, or gives the rows that it has, without a panic; a file that is cut off never counts as complete.
 func TestDamage(t *testing.T) {
 	var rows []row
 	for i := range 1000 {

@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// TestOutsideDataIsNamed: a test that needs data from outside the repository skips itself in a plain clone. CONTRIBUTING.md names
-// the packages of all of them, so that nobody counts on what does not run.
+// TestOutsideDataIsNamed: a test that needs data from outside the repository skips itself in a plain clone. CONTRIBUTING.md names the
+// packages of all such tests, so that nobody relies on tests that do not run.
 func TestOutsideDataIsNamed(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join("..", "..", "CONTRIBUTING.md"))
 	if err != nil {

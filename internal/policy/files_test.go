@@ -28,11 +28,10 @@ func repositoryRoot(t *testing.T) string {
 	return root
 }
 
-// built are the folders at the root that hold what was built, not what was written.
+// built are the folders at the root that contain build results, not sources.
 var built = []string{".git", "bin", "build", "out"}
 
-// eachFile calls visit for every regular file of the repository with its slash-separated path from the root.
-// The result of an earlier build is left out.
+// eachFile calls visit for every regular file of the repository, with its slash-separated path from the root. Build results are left out.
 func eachFile(t *testing.T, visit func(name string, content []byte)) {
 	t.Helper()
 	root := os.DirFS(repositoryRoot(t))
@@ -59,8 +58,7 @@ func eachFile(t *testing.T, visit func(name string, content []byte)) {
 	}
 }
 
-// eachGoFile calls visit for every Go file that somebody wrote: generated ones follow their generator's rules, and
-// testdata holds input.
+// eachGoFile calls visit for every Go file written by hand: generated files follow their generator's rules, and testdata is input.
 func eachGoFile(t *testing.T, visit func(name string, content []byte)) {
 	t.Helper()
 	seen := 0

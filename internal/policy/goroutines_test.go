@@ -18,11 +18,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// otherModules have tests of their own, that are no part of go test ./...
+// otherModules have separate tests, which are not part of go test ./...
 var otherModules = []string{"bench", "cmd/otelcol-moonloop", "dashboards", "test/deploy", "tools"}
 
-// TestRaceDetector: the list of the Makefile has the packages in which nothing runs side by side, in their tests neither, and no other: the
-// race detector finds nothing there, and makes them take five to ten times as long.
+// TestRaceDetector: the list in the Makefile has exactly the packages without concurrency, in code and tests: the race detector finds
+// nothing there, and makes them five to ten times slower.
 func TestRaceDetector(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(repositoryRoot(t), "Makefile"))
 	if err != nil {
@@ -67,7 +67,7 @@ func TestRaceDetector(t *testing.T) {
 	}
 }
 
-// sideBySide returns where a file starts a goroutine, or has another package start one that runs its code.
+// sideBySide returns where a file starts a goroutine, or makes another package start one that runs its code.
 func sideBySide(file *ast.File) (at token.Pos) {
 	for _, spec := range file.Imports {
 		switch strings.Trim(spec.Path.Value, `"`) {

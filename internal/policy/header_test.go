@@ -13,8 +13,8 @@ import (
 
 const header = "// Copyright The moonloop authors\n// SPDX-License-Identifier: Apache-2.0\n\n"
 
-// TestHeader wants the licence on each file, since files travel alone. The blank line below it keeps the licence
-// from becoming the package's documentation.
+// TestHeader requires the licence in each file, since files are copied individually. The blank line below it keeps the licence from
+// becoming the package's documentation.
 func TestHeader(t *testing.T) {
 	eachGoFile(t, func(name string, content []byte) {
 		if !strings.HasPrefix(string(content), header) {
@@ -23,7 +23,7 @@ func TestHeader(t *testing.T) {
 	})
 }
 
-// TestPackageComment wants each package to say what it is: the first thing that a reader and pkg.go.dev show.
+// TestPackageComment requires that each package says what it is: the first thing that a reader and pkg.go.dev show.
 func TestPackageComment(t *testing.T) {
 	documented := map[string]bool{}
 	eachGoFile(t, func(name string, content []byte) {

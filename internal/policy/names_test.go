@@ -12,9 +12,8 @@ import (
 	"testing"
 )
 
-// TestNamesAreSpelledOnce holds every name of an attribute, event or metric to package semconv: others read and write it from
-// there, and none is there that nobody needs. What stands for foreign telemetry, in tests and in the packages that serve them, spells
-// names as their producers do.
+// TestNamesAreSpelledOnce: every name of an attribute, event or metric is in package semconv. Others read and write it from there, and no
+// name there is unused. Imitations of foreign telemetry, in tests and in the packages for them, spell names as their producers do.
 func TestNamesAreSpelledOnce(t *testing.T) {
 	constants := map[string]string{} // from the name of the telemetry to its constant's
 	used := map[string]bool{}        // by constant

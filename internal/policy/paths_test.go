@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// machinePath matches absolute paths of somebody's machine: of use to nobody else, and not theirs to read.
+// machinePath matches absolute paths of a developer's machine, which are useless to anybody else.
 var machinePath = regexp.MustCompile("(^|[\\s\"'`(=:,])/(work|workspace|builds|root|home/[a-z]+|Users/[A-Za-z]+)/")
 
 // TestNoMachinePaths searches every text file, documentation and fixtures included.
@@ -27,7 +27,7 @@ func TestNoMachinePaths(t *testing.T) {
 }
 
 func TestMachinePath(t *testing.T) {
-	slash := "/" // keeps the lines below from being found themselves
+	slash := "/" // keeps the lines below from matching themselves
 	for text, want := range map[string]bool{
 		"see " + slash + "home/alice/trace.jsonl": true,
 		"dir=" + slash + "root/x":                 true,

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// TestReliabilityNamesTests: what docs/reliability.md says is tested is tested by something of that name.
+// TestReliabilityNamesTests: every test that docs/reliability.md names exists.
 func TestReliabilityNamesTests(t *testing.T) {
 	const document = "docs/reliability.md"
 	declared := map[string]bool{}

@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// rooms are the parts of the repository from top to bottom. A room imports itself and the rooms below it: whoever
-// knows a room and those below it knows all that it rests on.
+// rooms are the parts of the repository from top to bottom. A room imports itself and the rooms below it, so a reader who knows these
+// knows all its dependencies.
 var rooms = []string{
 	"internal/policy",      // tests of the repository
 	"test",                 // tests of the whole
@@ -25,7 +25,7 @@ var rooms = []string{
 	"cmd",                  // the commands
 	"internal/objects",     // objects of s3:// URLs: its library is the command's alone
 	"internal/demo",        // the demonstration
-	"internal/live",        // a replay under way, on a terminal
+	"internal/live",        // a running replay, on a terminal
 	"internal/service",     // replays by HTTP
 	"collect",              // receiver and exporter in one process
 	"shadow",               // production, replayed minutes behind
@@ -42,7 +42,7 @@ var rooms = []string{
 	"blockhash",            // text and tokens to block ids
 	"mooncake",             // the row, its file and its figures
 	"semconv",              // names
-	"examples",             // what is shipped to be copied
+	"examples",             // files to copy
 	"internal/simulator",   // an engine to test against
 	"internal/bearer",      // the one check of a bearer key
 	"internal/heap",        // the one priority queue
@@ -66,10 +66,10 @@ var rooms = []string{
 	"internal/testproducers", // telemetry of producers for tests
 }
 
-// ban keeps a room off something that the order alone would allow.
+// ban forbids a room an import that the order alone would allow.
 type ban struct {
-	room, target string // target is an import path, with all that lies below it
-	tests        bool   // whether the room's tests are held to it too
+	room, target string // target is an import path, with everything below it
+	tests        bool   // whether the ban applies to the room's tests, too
 	reason       string
 }
 
@@ -91,7 +91,7 @@ var bans = []ban{
 	{"genai", module + "/mooncake", true, "a dialect becomes an inference record, not a row of a file"},
 }
 
-// TestImportsPointDown holds every file to the order of the rooms and to the bans.
+// TestImportsPointDown checks every file against the order of the rooms and the bans.
 func TestImportsPointDown(t *testing.T) {
 	eachGoFile(t, func(name string, content []byte) {
 		file, err := parser.ParseFile(token.NewFileSet(), name, content, parser.ImportsOnly)

@@ -21,8 +21,8 @@ import (
 // collectorOffset ties the Collector core's two families: beta v0.n is released with stable v1.(n-94).
 const collectorOffset = 94
 
-// families names, by import path prefix and major version, the modules that are released together. A mix of their
-// releases may build, and is a set that nobody upstream has tested. Order matters: the first match counts.
+// families names, by import path prefix and major version, the modules that are released together. A mix of their releases may build, but
+// nobody upstream has tested it. Order matters: the first match counts.
 var families = []struct{ prefix, major string }{
 	{"go.opentelemetry.io/collector", "v1."},
 	{"go.opentelemetry.io/collector", "v0."},
@@ -30,9 +30,9 @@ var families = []struct{ prefix, major string }{
 	{"go.opentelemetry.io/otel", "v1."},
 }
 
-// heldBack are modules of an older release than their family's, each at the newest version of which all sources are to be had: of
-// pkg/kafka/configkafka v0.161.0 and of pkg/batchperresourceattr v0.158.0 and later, there are names alone. `make acceptance-fleet` shows that they
-// work beside the others. A module is to leave this list as soon as it can.
+// heldBack are modules of an older release than their family's, each at the newest version whose sources are all available: of
+// pkg/kafka/configkafka v0.161.0 and of pkg/batchperresourceattr v0.158.0 and later, only the names exist. `make acceptance-fleet` shows
+// that they work with the others. A module must leave this list as soon as possible.
 var heldBack = map[string]string{
 	contrib + "exporter/awss3exporter":   "v0.158.0",
 	contrib + "pkg/batchperresourceattr": "v0.156.0", // of awss3
@@ -51,12 +51,12 @@ var heldBack = map[string]string{
 
 const contrib = "github.com/open-telemetry/opentelemetry-collector-contrib/"
 
-// modules are the folders of those that go.work puts together, the root first.
+// modules are the folders of the modules in go.work, the root first.
 var modules = []string{".", "bench", distribution}
 
 const distribution = "cmd/otelcol-moonloop"
 
-// TestOneVersionPerFamily reads each go.mod, indirect requirements included: a forgotten one lifts the others silently.
+// TestOneVersionPerFamily reads each go.mod, indirect requirements included: a forgotten one raises the others silently.
 func TestOneVersionPerFamily(t *testing.T) {
 	for _, folder := range modules {
 		for _, problem := range mixedFamilies(required(t, folder)) {
@@ -65,8 +65,8 @@ func TestOneVersionPerFamily(t *testing.T) {
 	}
 }
 
-// TestModulesAgree wants one version of each module in all of ours: a workspace builds with the highest of them, and whoever
-// builds one of ours alone would get another program.
+// TestModulesAgree requires one version of each module in all of ours: a workspace builds with the highest of them, but one of ours built
+// separately would be a different program.
 func TestModulesAgree(t *testing.T) {
 	versions := map[string]string{}
 	for _, folder := range modules {
@@ -80,7 +80,7 @@ func TestModulesAgree(t *testing.T) {
 	}
 }
 
-// TestRootIsLight keeps what only the distribution needs out of what others import.
+// TestRootIsLight keeps the dependencies of the distribution out of what others import.
 func TestRootIsLight(t *testing.T) {
 	for _, line := range required(t, ".") {
 		for _, heavy := range []string{"go.opentelemetry.io/collector/otelcol ", "go.opentelemetry.io/collector/service ", "github.com/aws/", "k8s.io/"} {
@@ -91,8 +91,8 @@ func TestRootIsLight(t *testing.T) {
 	}
 }
 
-// TestPackagesAreLight keeps the client of object stores with the command: go.mod names its module, and the go tool fetches that of a module for whoever imports
-// a package that needs it, and for nobody else.
+// TestPackagesAreLight keeps the client of object stores out of all packages but the command: go.mod names its module, but the go tool
+// fetches that only for importers of a package that needs it.
 func TestPackagesAreLight(t *testing.T) {
 	list := exec.CommandContext(t.Context(), "go", "list", "-deps", "-f", "{{.ImportPath}}", "./agent/...", "./capture/...", "./collect/...", "./connector/...", "./convert/...",
 		"./encoding/...", "./exporter/...", "./mooncake/...", "./processor/...", "./receiver/...", "./shadow/...", "./study/...")
@@ -108,16 +108,16 @@ func TestPackagesAreLight(t *testing.T) {
 	}
 }
 
-// TestWitnessVersions holds the acceptance runs' Collector to one set too. The builder's own version decides the
-// version of the core, so the two must be equal.
+// TestWitnessVersions requires that the acceptance runs' Collector is one set, too. The builder's own version decides the version of the
+// core, so the two must be equal.
 func TestWitnessVersions(t *testing.T) {
 	for _, problem := range mixedFamilies(named(t, "Makefile", "test/acceptance/collector/builder.yaml")) {
 		t.Error(problem)
 	}
 }
 
-// TestDistributionVersions wants the distribution's builder, and what the builder's file says of each component, to
-// be what go.mod compiles: the binary prints the former as its components' versions.
+// TestDistributionVersions requires that the distribution's builder, and the builder's file for each component, agree with what go.mod
+// compiles: the binary prints the former as its components' versions.
 func TestDistributionVersions(t *testing.T) {
 	compiled := required(t, distribution)
 	names := named(t, distribution+"/builder.yaml", distribution+"/doc.go")
@@ -136,7 +136,7 @@ func TestDistributionVersions(t *testing.T) {
 func required(t *testing.T, folder string) []string {
 	t.Helper()
 	root := filepath.Join(repositoryRoot(t), filepath.FromSlash(folder))
-	// The tool reads go.mod by itself; reading it here too tells the test cache what the result depends on.
+	// The tool reads go.mod itself; reading it here, too, tells the test cache on what the result depends.
 	if _, err := os.ReadFile(filepath.Join(root, "go.mod")); err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func named(t *testing.T, files ...string) []string {
 	return lines
 }
 
-// mixedFamilies returns what is wrong with a list of "path version".
+// mixedFamilies returns the errors in a list of "path version".
 func mixedFamilies(required []string) []string {
 	versions := make([]map[string]string, len(families)) // by family: version to a module that has it
 	for _, line := range required {

@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// document is what these tests read of the description.
+// document is the part of the description that these tests read.
 type document struct {
 	Paths      map[string]map[string]json.RawMessage
 	Components struct {
@@ -34,7 +34,7 @@ func readDocument(t *testing.T) (d document) {
 	return d
 }
 
-// TestRoutesAreDescribed: each route is an operation of the description, with a token where the description wants one, and the reverse.
+// TestRoutesAreDescribed: each route is an operation of the description, with a token if the description requires one, and vice versa.
 func TestRoutesAreDescribed(t *testing.T) {
 	var described, served []string
 	for path, operations := range readDocument(t).Paths {

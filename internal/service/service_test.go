@@ -33,13 +33,13 @@ import (
 
 const token = "a-token-of-enough-letters"
 
-// short is a trace that ends at once; long one that nobody waits for.
+// short is a trace that ends at once; long is one that no test waits for.
 const (
 	short = `{"timestamp": 0, "input_length": 600, "output_length": 4, "hash_ids": [0, 1]}` + "\n"
 	long  = short + `{"timestamp": 3600000, "input_length": 600, "output_length": 4, "hash_ids": [0, 2]}` + "\n"
 )
 
-// bench is a service that serves, its engine and its client.
+// bench is a running service, its engine and its client.
 type bench struct {
 	*testing.T
 	url, engine, folder, traces string
@@ -178,7 +178,7 @@ func (b *bench) do(method, path, body string, header ...string) answered {
 	return answered{res.StatusCode, res.Header, string(content)}
 }
 
-// refused wants a problem with a status and a text.
+// refused requires a problem with a status and a text.
 func (b *bench) refused(a answered, status int, text string) {
 	b.Helper()
 	var p problem
@@ -193,7 +193,7 @@ func (b *bench) refused(a answered, status int, text string) {
 	}
 }
 
-// run reads a run of an answer.
+// run reads a run from an answer.
 func (b *bench) run(a answered, status int) (it Run) {
 	b.Helper()
 	if a.status != status {
@@ -221,7 +221,7 @@ type event struct {
 	it   Run
 }
 
-// watch reads the events of a run until one that is wanted, or to the end.
+// watch reads the events of a run until the one that is wanted, or to the end.
 func (b *bench) watch(id string, enough func(event) bool) (list []event) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 30*time.Second)
@@ -265,7 +265,7 @@ func ended(e event) bool { return e.name == "end" }
 
 func running(e event) bool { return e.it.State == Running && e.it.Progress.Served > 0 }
 
-// TestRun starts a run, watches it, and fetches what it left.
+// TestRun starts a run, watches it, and fetches its results.
 func TestRun(t *testing.T) {
 	b := newBench(t)
 	started := b.do("POST", "/v1/runs", `{"trace": "sub/short.jsonl", "speedup": 2}`)
@@ -321,7 +321,7 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestOneAtATime: while a run is under way no other starts and it is not removed; stopped, it leaves its report.
+// TestOneAtATime: while a run is in progress, no other run starts, and it cannot be removed; when it is stopped, it writes its report.
 func TestOneAtATime(t *testing.T) {
 	b := newBench(t)
 	it := b.start("long.jsonl")
@@ -349,7 +349,7 @@ func TestOneAtATime(t *testing.T) {
 	b.start("short.jsonl")
 }
 
-// TestRefusals: what a client may not do, and what it has to be told.
+// TestRefusals: what a client may not do, and what it must be told.
 func TestRefusals(t *testing.T) {
 	b := newBench(t)
 	for _, c := range []struct {
@@ -418,7 +418,7 @@ func form(parts ...string) (body, kind string) {
 	return out.String(), w.FormDataContentType()
 }
 
-// TestUpload: a trace that comes with its request, and what is wrong with others.
+// TestUpload: a trace that comes with its request, and errors in such requests.
 func TestUpload(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.Traces = "" })
 	b.refused(b.do("POST", "/v1/runs", `{"trace": "short.jsonl"}`), http.StatusBadRequest, "no folder of traces")
@@ -454,8 +454,8 @@ func TestUpload(t *testing.T) {
 	}
 }
 
-// TestStopAndRestart: a service that is stopped stops its run, whose watcher sees the end; the next service lists it, and calls a run
-// that nobody ended interrupted.
+// TestStopAndRestart: a service that is stopped stops its run, and the client that watches it sees the end. The next service lists the
+// run, and calls a run that was not ended interrupted.
 func TestStopAndRestart(t *testing.T) {
 	b := newBench(t)
 	it := b.start("long.jsonl")
@@ -511,7 +511,7 @@ func TestEnding(t *testing.T) {
 	}
 }
 
-// TestRoom: the oldest run goes for a new one, and a disk that is full takes none.
+// TestRoom: the oldest run is removed for a new one, and a full disk accepts none.
 func TestRoom(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.KeepRuns = 2 })
 	var ids []string

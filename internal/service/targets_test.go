@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestTargets: only what is listed is sent to, by whatever spelling.
+// TestTargets: runs are sent only to listed targets, in any spelling.
 func TestTargets(t *testing.T) {
 	var targets Targets
 	for _, text := range []string{"http://Engine:80", "https://gateway/team-a/"} {

@@ -12,8 +12,8 @@ import (
 	"github.com/moonloop/moonloop/internal/kernelstamp"
 )
 
-// Stamped returns a listener for [Engine.NewServer] by which records say when the kernel had the whole of a request
-// ([Record].Received). Without it, as on systems other than Linux, they know only when the engine came to read it.
+// Stamped returns a listener for [Engine.NewServer] with which records say when the kernel had the whole request ([Record].Received).
+// Without it, and on systems other than Linux, they have only the time at which the engine read it.
 func (e *Engine) Stamped(l net.Listener) net.Listener { return stampedListener{l} }
 
 type stampedListener struct{ net.Listener }
@@ -51,8 +51,8 @@ func (c *stampedConn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// received returns when the kernel had the last bytes that were read from the request's connection; Never where that is
-// not known, or not the request's alone.
+// received returns when the kernel had the last bytes that were read from the request's connection; Never if that is unknown, or if they
+// are not only this request's.
 func (e *Engine) received(r *http.Request) time.Duration {
 	c := connOf(r.Context()).conn
 	if t, ok := c.(interface{ NetConn() net.Conn }); ok { // TLS

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// TestReceived sends a request in two parts and looks at when the engine says that it was there.
+// TestReceived sends a request in two parts, and checks the arrival time that the engine records.
 func TestReceived(t *testing.T) {
 	e, err := New(Config{})
 	if err != nil {
@@ -36,7 +36,7 @@ func TestReceived(t *testing.T) {
 	}
 	defer conn.Close()
 	body := `{"model":"m","prompt":[1,2,3],"max_tokens":1}`
-	// The kernel begins to stamp, on a busy machine much, later than the first socket asks for it.
+	// The kernel begins to timestamp some time after the first socket asks for it, much later on a busy machine.
 	var r *Record
 	var second time.Duration
 	for try := 0; try < 50 && (r == nil || r.Received == Never); try++ {
@@ -64,7 +64,7 @@ func TestReceived(t *testing.T) {
 	}
 }
 
-// TestReceivedUnknown: without the listener nothing is claimed.
+// TestReceivedUnknown: without the listener, no arrival time is claimed.
 func TestReceivedUnknown(t *testing.T) {
 	e, url := serve(t, Config{})
 	if _, _, err := tryPost(t, url+"/v1/completions", `{"model":"m","prompt":[1],"max_tokens":1}`); err != nil {

@@ -54,7 +54,7 @@ func BenchmarkPrompt(b *testing.B) {
 	}
 }
 
-// discard is a connection that takes everything at once.
+// discard is a connection that accepts everything at once.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header       { return d.header }

@@ -17,20 +17,20 @@ var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
 const (
 	maxPooledBody  = 4 << 20   // larger buffers are left to the garbage collector
-	firstBodyBytes = 128 << 10 // what an announced length may reserve before anything has arrived
+	firstBodyBytes = 128 << 10 // memory that is reserved for an announced length before anything has arrived
 )
 
 var errSlowBody = &apiError{status: http.StatusRequestTimeout, kind: "invalid_request_error", message: "the body took too long to arrive"}
 
-// boundBody gives a request's body, whether anybody reads it or not, a time by which it must have arrived. A connection
-// without deadlines, such as a test's recorder, has none.
+// boundBody sets a time limit for the arrival of a request's body, whether or not anything reads it. A connection without deadlines, such
+// as a test's recorder, has none.
 func (e *Engine) boundBody(w http.ResponseWriter, r *http.Request) {
 	if r.Body != nil && r.Body != http.NoBody {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(e.config.BodyTimeout))
 	}
 }
 
-// readBody reads a request's whole body into buf, at most Config.BodyLimit bytes, and lifts the bound on its time.
+// readBody reads a request's whole body into buf, at most Config.BodyLimit bytes, and removes the time limit.
 func (e *Engine) readBody(w http.ResponseWriter, r *http.Request, rc *http.ResponseController, buf []byte) ([]byte, error) {
 	if enc := r.Header.Get("Content-Encoding"); enc != "" && enc != "identity" {
 		return buf, &apiError{status: http.StatusUnsupportedMediaType, kind: "invalid_request_error", message: "Content-Encoding is not supported: send the body as it is"}
@@ -48,8 +48,8 @@ func (e *Engine) readBody(w http.ResponseWriter, r *http.Request, rc *http.Respo
 	case errors.Is(err, os.ErrDeadlineExceeded) && e.closing.Err() == nil:
 		err = errSlowBody
 	case err == nil:
-		// Now it must go: it would end the watch for a client that leaves. After an error it stays, because
-		// net/http reads on to save the connection.
+		// The limit must be removed now: it would end the watch for a client that leaves. After an error it stays, because net/http reads
+		// on to save the connection.
 		_ = rc.SetReadDeadline(time.Time{})
 	}
 	return body.Bytes(), err

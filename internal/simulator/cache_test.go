@@ -33,7 +33,7 @@ func TestCacheToyTrace(t *testing.T) {
 		evicted   int64
 	}{
 		{"infinite", 0, []int{0, 1, 2, 0}, nil, 0},
-		// Row 2 exceeds the cache, so it evicts row 1's tail 9 and then its own tail 4; 7 stays as the root.
+		// Row 2 exceeds the cache, so it evicts row 1's tail 9 and then its own tail 4; 7 stays, as the root.
 		{"leaf first", 2, []int{0, 1, 1, 0}, [][]uint64{{9, 7}, {3, 7}, {9, 7}, {7, 8}}, 4},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -64,7 +64,7 @@ func order(c *blockCache) []uint64 {
 	return ids
 }
 
-// A slow model that follows the definition word by word must agree with the cache after every step.
+// A slow model that follows the definition literally must agree with the cache after every step.
 func TestCacheAgainstModel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 200 {

@@ -29,29 +29,28 @@ const (
 
 // Config says what an [Engine] does. The zero Config works: no latency, an infinite cache, any model, no faults.
 type Config struct {
-	// Models are the names that are served; another one is answered with 404. None: every name is served, and
-	// /v1/models lists [DefaultModel].
+	// Models are the names that are served; other names are answered with 404. Empty = every name is served, and /v1/models lists
+	// [DefaultModel].
 	Models []string
-	// APIKey, when not empty, is the bearer key that /v1/ demands.
+	// APIKey, if not empty, is the bearer key that /v1/ requires.
 	APIKey string
 	// Seed varies replies, early stops and faults. Equal seeds repeat them.
 	Seed uint64
 
 	Latency Latency
-	// MaxRunning is the number of requests that may run (prefill or decode) at once; 0 is no limit.
+	// MaxRunning is the number of requests that may run (prefill or decode) at once; 0 means no limit.
 	MaxRunning int
-	// MaxWaiting is the number of requests that may wait to run; one more is answered with 429. 0 is
-	// [DefaultMaxWaiting].
+	// MaxWaiting is the number of requests that may wait to run; a further one is answered with 429. 0 means [DefaultMaxWaiting].
 	MaxWaiting int
 
-	// Like is the engine whose ways this one has. [VLLM] and [LlamaCPP] set it, and what goes with it.
+	// Like is the engine that this one imitates. [VLLM] and [LlamaCPP] set it, and the settings that belong to it.
 	Like Like
 
 	Cache     Cache
 	Tokenizer Tokenizer
 	// Template is the chat template's size; nil is [DefaultTemplate].
 	Template *Template
-	// MaxModelLen bounds prompt plus reply tokens, more is answered with 400; 0 is no limit.
+	// MaxModelLen bounds prompt plus reply tokens; more is answered with 400; 0 means no limit.
 	MaxModelLen int
 
 	// DefaultMaxTokens is the length of replies whose request gives no limit; 0 is [DefaultMaxTokens].
@@ -62,12 +61,12 @@ type Config struct {
 	ToolCalls float64
 	// TokensPerChunk is the number of tokens of each chunk after the first; 0 is 1.
 	TokensPerChunk int
-	// RoleChunk says when the chunk with the role goes out.
+	// RoleChunk says when the chunk with the role is sent.
 	RoleChunk RoleChunk
 
 	Faults Faults
-	// ErrorsInStream refuses a streamed request whose prompt holds an id outside the vocabulary with status 200 and an error event,
-	// as vLLM does, which finds that mistake only after it has begun the reply.
+	// ErrorsInStream refuses a streamed request whose prompt has an id outside the vocabulary with status 200 and an error event, like
+	// vLLM, which finds this error only after the reply has begun.
 	ErrorsInStream bool
 
 	// BodyLimit bounds a request body in bytes, more is answered with 413; 0 is [DefaultBodyLimit].
@@ -85,22 +84,22 @@ type Cache struct {
 	Disabled           bool // nothing is ever cached
 	CommitAfterPrefill bool // blocks become visible when their prefill is done, not at admission
 	RecomputeLast      bool // at least the last token of a prompt is computed
-	// Replies keeps what was generated, when a request ends: prompt and reply except for the reply's last token, which was never
-	// computed.
+	// Replies also caches what was generated, when a request ends: the prompt and the reply, except for the reply's last token, which was
+	// never computed.
 	Replies bool
-	// Slots, when not 0, replaces the one cache by that of llama.cpp: each of this many slots has what its last request left there,
-	// and a prompt has of it what it shares with one free slot. It bounds MaxRunning, and needs Blocks = 0.
+	// Slots, if not 0, replaces the one cache by llama.cpp's: each of this many slots has the content of its last request, and a prompt
+	// can use what it shares with one free slot. It bounds MaxRunning, and requires Blocks = 0.
 	Slots int
-	// Saved is the number of blocks that contents which slots have lost may have; 0 saves none. Only with Slots.
+	// Saved is the maximum number of blocks in contents that slots have lost; 0 saves none. Only with Slots.
 	Saved int
 }
 
 // Template is how a chat's messages become a prompt: the number of tokens that it adds to their words, and their order.
 type Template struct {
 	PerMessage int // header and end of each message
-	PerPrompt  int // begin of the prompt and the header of the reply
-	// SystemLast puts the text of all system messages before that of the last user message, in the same message, as templates do
-	// whose models know no system message. Without a user message nothing moves.
+	PerPrompt  int // beginning of the prompt and header of the reply
+	// SystemLast puts the text of all system messages before that of the last user message, in the same message, like the templates of
+	// models without system messages. Without a user message nothing moves.
 	SystemLast bool
 }
 
@@ -116,23 +115,23 @@ const (
 	RoleImmediately                     // as soon as the request has been read, before it waits or is prefilled
 )
 
-// Recording says what is kept of each request.
+// Recording says what is recorded of each request.
 type Recording struct {
-	// Keep is the number of records kept in memory, the latest; 0 is [DefaultKeepRecords], negative is none.
+	// Keep is the number of records kept in memory, the latest; 0 means [DefaultKeepRecords], a negative number means none.
 	Keep int
-	// KeepBytes bounds the memory of the kept records, roughly; the oldest go first. 0 is [DefaultKeepBytes].
+	// KeepBytes is the approximate limit on the memory of the kept records; the oldest are dropped first. 0 means [DefaultKeepBytes].
 	KeepBytes int64
-	// NoWrites leaves the stamps of the single writes out.
+	// NoWrites leaves out the times of the single writes.
 	NoWrites bool
-	// Bodies keeps the exact request bodies, which hold the prompts.
+	// Bodies keeps the exact request bodies, which contain the prompts.
 	Bodies bool
 	// Blocks keeps the ids of the prompt's full blocks.
 	Blocks bool
-	// Headers are further request headers to keep, beside Traceparent and X-Request-Id. Authorization is
-	// refused: a record only says whether it was present.
+	// Headers are further request headers to keep, in addition to Traceparent and X-Request-Id. Authorization is refused: a record only
+	// says whether it was present.
 	Headers []string
-	// To receives each record as one JSON line when its request ends, in a single Write; nil is nowhere. The engine
-	// serialises the calls and never closes it.
+	// To receives each record as one JSON line when its request ends, in a single Write; nil = none. The engine makes one call at a time
+	// and never closes it.
 	To io.Writer
 }
 
@@ -171,8 +170,8 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// checkIntegers finds what is below 0 in a structure and in those within it, but not behind pointers: only Record.Keep may be. Fields
-// go by their paths.
+// checkIntegers finds numbers below 0 in a structure and in those within it, but not behind pointers: only Record.Keep may be negative. It
+// names fields by their paths.
 func checkIntegers(path string, v reflect.Value, bad func(wrong bool, format string, args ...any)) {
 	for field, value := range v.Fields() {
 		switch name := path + field.Name; {

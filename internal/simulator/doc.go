@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package simulator is an OpenAI-compatible engine without a model: for tests, demos and continuous
-// integration, not for production. It answers chat and text completions, streamed and whole, keeps a block
-// prefix cache, takes the time that a stated latency model says, and records for every request what it received
-// and when it wrote what, so that a client's figures can be checked against the truth.
+// integration, not for production. It answers chat and text completions, streamed and whole, keeps a block prefix cache, takes
+// the time that its latency model states, and records for every request what it received, what it wrote and when, so that a
+// client's figures can be checked against the truth.
 //
 // An [Engine] is an [http.Handler]. It uses nothing but the standard clock and timers, never spins, and runs no
 // goroutine of its own, so it also works inside a testing/synctest bubble with in-memory connections. The
@@ -28,21 +28,21 @@
 // with PerPrompt = begin + the last header and PerMessage = header + end tokens, so one message of n words is
 // n + PerPrompt + PerMessage tokens. By default both are 5, the figures of the Llama-3 template: 1 begin, 4
 // header, 1 end. Tools and tool calls count as the words of their JSON text. The cache sees the rendered
-// tokens, so two chats share their common beginning and no more. A prompt in the ids that /tokenize and return_token_ids
-// (both as vLLM) say of a text is that text. With [Template].SystemLast the system text moves into the last user message,
+// tokens, so two chats share their common beginning and no more. A prompt of the ids that /tokenize and return_token_ids (both
+// as in vLLM) return for a text equals that text. With [Template].SystemLast the system text moves into the last user message,
 // so that turns of a conversation share less than their messages do.
 //
-// A reply has exactly max_completion_tokens (or max_tokens) tokens, finish_reason "length". Where the request
-// gives neither, it has [Config].DefaultMaxTokens and finish_reason "stop". With [Config].EarlyStop = s, a share
-// s of the requests without ignore_eos ends at a length that is uniform in [max(1, min_tokens), max], "stop" when
-// below max. Text and early stops are a function of the seed and the prompt, so equal prompts have equal replies.
+// A reply has exactly max_completion_tokens (or max_tokens) tokens, finish_reason "length". If the request gives neither, it
+// has [Config].DefaultMaxTokens and finish_reason "stop". With [Config].EarlyStop = s, a share s of the requests without
+// ignore_eos ends at a length that is uniform in [max(1, min_tokens), max], "stop" when below max. Text and early stops are a
+// function of the seed and the prompt, so equal prompts have equal replies.
 //
 // # Faults
 //
 // A request may meet a fault: by its header, or drawn at the rates of [Faults] from the seed and its number. The
 // faults are of three kinds, and [FaultNames] has all of them: another reply (429, 503, a page of HTML, errors in the
 // shapes of several engines), a stream that breaks after [Faults].After tokens (an error event, a cut, a stall, a silent
-// end), and whole replies in shapes that some engine has and that a client must take (comments, CR LF, a byte-order mark,
+// end), and whole replies in shapes that some engine has and that a client must accept (comments, CR LF, a byte-order mark,
 // usage in every place or none, several tokens a chunk, bytes one at a time). A request that met one ends as [Faulted].
 //
 // # Prefix cache
@@ -57,11 +57,11 @@
 // the blocks of prompt and reply without its last token are committed when the request ends, however it ends. Blocks in use
 // are not pinned.
 //
-// With [Cache].Slots there is a cache for each slot: what its last request left there, of which a prompt hits what it shares
-// from its beginning. A request takes the free slot that shares most, if that is above a tenth of its prompt, else the one
-// that was free longest, and so overwrites what another request may have wanted. A slot that is about to lose more than
-// half of what it has, saves that in [Cache].Saved blocks, the oldest of which go first, and takes over what is saved there
-// and shares more. These are the rules of llama.cpp.
+// With [Cache].Slots each slot has its own cache: the content of its last request, of which a prompt hits the beginning that it
+// shares. A request takes the free slot that shares most, if that is above a tenth of its prompt, else the one that was free
+// longest, and so overwrites what another request may have wanted. A slot that is about to lose more than half of its content
+// saves it in [Cache].Saved blocks, of which the oldest are dropped first, and restores a saved content that shares more. These
+// are the rules of llama.cpp.
 //
 // # Latency
 //
@@ -75,10 +75,10 @@
 //	step           = ceil(d / MaxBatch) · (Decode + DecodePerSequence · min(d, MaxBatch))
 //
 // where d is the number of sequences that decode at a(i-1), itself included, and MaxBatch = 0 means no limit,
-// a factor of 1. A later token is planned from the planned instant of the one before, not from the instant at which it
-// went out, so late timers and slow writes do not add up. With TokensPerChunk = k the first chunk has one token
-// and each later one k, written at the instant of its last. On the real clock a write is typically up to a
-// millisecond late, which is Go's timer; the record says when it really happened.
+// a factor of 1. A later token is planned from the planned instant of the one before, not from the instant at which it was
+// sent, so late timers and slow writes do not add up. With TokensPerChunk = k the first chunk has one token and each later one
+// k, written at the instant of its last. On the real clock a write is typically up to a millisecond late, which is Go's timer;
+// the record says when it really happened.
 //
 // # Memory
 //

@@ -18,12 +18,12 @@ import (
 // Engine is a simulated inference engine. Make one with [New]. It is safe for concurrent use.
 type Engine struct {
 	config Config
-	start  time.Time // zero of its clock; holds the monotonic reading
+	start  time.Time // zero of its clock, with the monotonic reading
 	wall   *kernelstamp.Wall
 	mux    *http.ServeMux
-	key    bearer.Key // that Config.APIKey demands
+	key    bearer.Key // that Config.APIKey requires
 	cache  *blockCache
-	slots  *slotCache // in place of cache, with Cache.Slots
+	slots  *slotCache // instead of cache, with Cache.Slots
 	queue  gate       // MaxRunning
 	lane   gate       // serial prefill
 	log    recordLog
@@ -129,7 +129,7 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.mux.ServeHTTP(w, r)
 }
 
-// authorized reports whether a request shows the key, as a bearer key or, as in the Messages API, by itself.
+// authorized reports whether a request has the key, as a bearer key or, as in the Messages API, in its own header.
 func (e *Engine) authorized(r *http.Request) bool {
 	if alone := r.Header.Get("X-Api-Key"); alone != "" {
 		return e.key.Opens("Bearer " + alone)
@@ -153,7 +153,7 @@ func (e *Engine) serveModels(w http.ResponseWriter, _ *http.Request) {
 	respondJSON(w, map[string]any{"object": "list", "data": list})
 }
 
-// modelNames returns the names of which /v1/models tells.
+// modelNames returns the names that /v1/models lists.
 func (e *Engine) modelNames() []string {
 	if len(e.config.Models) == 0 {
 		return []string{DefaultModel}
@@ -167,7 +167,7 @@ func (e *Engine) Start() time.Time { return e.start }
 
 func (e *Engine) now() time.Duration { return time.Since(e.start) }
 
-// resetCache empties the prefix cache. What requests in flight have is kept for them alone.
+// resetCache empties the prefix cache. Requests in flight keep what they have.
 func (e *Engine) resetCache() {
 	if e.slots != nil {
 		e.slots.reset()

@@ -26,7 +26,7 @@ func badRequest(param, format string, args ...any) *apiError {
 	return &apiError{status: http.StatusBadRequest, kind: "invalid_request_error", param: param, message: fmt.Sprintf(format, args...)}
 }
 
-// inStream returns the refusal as a stream that says nothing else, in vLLM's shape.
+// inStream returns the refusal as a stream with nothing else, in vLLM's shape.
 func (e *apiError) inStream() *apiError {
 	event := errorBody(e.message, "BadRequestError", nil, e.status)
 	return &apiError{status: http.StatusOK, message: e.message, media: mediaEvents, raw: "data: " + string(event) + "\n\ndata: [DONE]\n\n"}
@@ -74,7 +74,7 @@ func respond(w http.ResponseWriter, status int, media string, body []byte) int {
 	w.Header().Set("Content-Type", media)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	n, _ := w.Write(body) // nobody is to be told when the client has gone
+	n, _ := w.Write(body) // the client has gone, so nobody needs an answer
 	return n
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
-// Fault names a way to misbehave, or a shape of reply that some engine has and that clients must take: "rate-limit", "cut".
-// [FaultNames] has all of them.
+// Fault names a way to misbehave, or a shape of reply that some engine has and that clients must accept: "rate-limit", "cut". [FaultNames]
+// has all of them.
 type Fault string
 
 // Headers by which a single request asks for something special.

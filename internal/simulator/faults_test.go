@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Every fault, asked for by header, in a stream of 10 tokens: it breaks after 5.
+// Every fault, requested by header, in a stream of 10 tokens: it breaks after 5.
 func TestFaultStreams(t *testing.T) {
 	for _, test := range []struct {
 		fault      Fault
@@ -91,7 +91,7 @@ func TestFaultWholeReplies(t *testing.T) {
 	}
 }
 
-// A stall without an end holds until the client leaves; one with an end shifts what follows.
+// A stall without an end lasts until the client leaves; one with an end delays what follows.
 func TestFaultStall(t *testing.T) {
 	config := Config{Latency: Latency{Decode: 10 * ms}, Faults: Faults{After: 1, StallFor: time.Second}}
 	virtual(t, config, func(t bubble, e *Engine, c *http.Client) {
@@ -113,7 +113,7 @@ func TestFaultStall(t *testing.T) {
 	})
 }
 
-// Faults are drawn at their rates, and the same ones with the same seed.
+// Faults are drawn at their rates, and are the same with the same seed.
 func TestFaultRates(t *testing.T) {
 	config := Config{Seed: 7, Faults: Faults{Rates: map[Fault]float64{"cut": 0.1, "rate-limit": 0.25}}}
 	draw := func(c *Config) (names []Fault) {
@@ -177,7 +177,7 @@ func TestFaultAtTheEnd(t *testing.T) {
 	}
 }
 
-// The shapes as they stand on the wire.
+// The shapes as they are on the wire.
 func TestShapes(t *testing.T) {
 	for _, test := range []struct {
 		fault    Fault
@@ -236,7 +236,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// Chunks that are joined have their tokens in one write, and are counted all the same.
+// Joined chunks have their tokens in one write, and are still counted.
 func TestJoinedWrites(t *testing.T) {
 	for fault, want := range map[Fault][]int{
 		"joined-chunks": {4, 4, 2, 0}, "joined-tokens": {1, 4, 4, 1, 0}, "tiny-writes": {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0},
@@ -254,7 +254,7 @@ func TestJoinedWrites(t *testing.T) {
 	}
 }
 
-// A request that nobody reads is taken in late, or, where the wait has no end, not at all.
+// A request that is not read is read late, or, if the wait has no end, not at all.
 func TestSlowAccept(t *testing.T) {
 	const late = 30 * time.Millisecond
 	e, url := serve(t, Config{Faults: Faults{StallFor: late}})
@@ -268,7 +268,7 @@ func TestSlowAccept(t *testing.T) {
 		t.Errorf("status %d, record %+v", resp.StatusCode, r)
 	}
 
-	// Closing the engine ends the wait, although nobody reads and so nobody sees who leaves.
+	// Closing the engine ends the wait, although nobody reads, and so nobody notices a client that leaves.
 	e, url = serve(t, Config{})
 	ctx, cancel := context.WithCancel(t.Context())
 	sent := make(chan error, 1)

@@ -16,7 +16,7 @@ type faultKind struct {
 	about  string
 	refuse error                 // ends the request before its reply: an apiError is sent instead, errAbort drops the connection
 	mid    func(*exchange) error // runs in place of the next token; when it returns nil the reply goes on
-	shape  shape                 // of a reply that is whole otherwise
+	shape  shape                 // of a reply that is otherwise whole
 }
 
 var faultTable = []faultKind{
@@ -45,7 +45,7 @@ var faultTable = []faultKind{
 	{name: "error-ok", about: "200 with an error as JSON", refuse: foreign(http.StatusOK, mediaJSON,
 		`{"error":{"message":"the engine failed (simulated)","type":"server_error","code":null}}`)},
 	{name: "html", about: "200 with a page of HTML", refuse: foreign(http.StatusOK, "text/html; charset=utf-8", "<!doctype html><title>Sign in</title>")},
-	{name: "malformed-json", about: "200 with JSON that is none", refuse: foreign(http.StatusOK, mediaJSON, "{malformed json: <<<")},
+	{name: "malformed-json", about: "200 with invalid JSON", refuse: foreign(http.StatusOK, mediaJSON, "{malformed json: <<<")},
 
 	// The stream breaks.
 	{name: "stream-error", about: "an error event in the stream, then its clean end", mid: func(x *exchange) error { return x.breakStream(false) }},

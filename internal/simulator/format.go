@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
-// form writes a reply: events onto b, or the whole.
+// form writes a reply: events, appended to b, or a whole reply.
 type form interface {
 	role(b []byte) []byte // what opens a stream
 	call(b []byte) []byte // what opens a tool call
@@ -165,7 +165,7 @@ func (f *format) text(b []byte, from, to int) []byte {
 	return f.tokenIDs(b, from, to)
 }
 
-// promptTokenIDs appends the member with the prompt's ids, once, where they were asked for.
+// promptTokenIDs appends the member with the prompt's ids, once, if they were requested.
 func (f *format) promptTokenIDs(b []byte) []byte {
 	if f.promptIDs == nil {
 		return b
@@ -175,7 +175,7 @@ func (f *format) promptTokenIDs(b []byte) []byte {
 	return b
 }
 
-// tokenIDs appends the members with the ids of some tokens of a reply, where they were asked for.
+// tokenIDs appends the members with the ids of some tokens of a reply, if they were requested.
 func (f *format) tokenIDs(b []byte, from, to int) []byte {
 	if !f.request.returnIDs {
 		return b

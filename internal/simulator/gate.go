@@ -17,8 +17,8 @@ var errFull = errors.New("the queue is full")
 // gate lets a limited number of requests through at once, first come, first served. It is the engine's
 // queue, and with a limit of one its serial prefill lane.
 type gate struct {
-	limit   int // 0 is no limit
-	waiters int // bound of the queue; 0 is no bound
+	limit   int // 0 means no limit
+	waiters int // bound of the queue; 0 means no bound
 
 	mu     sync.Mutex
 	inside int

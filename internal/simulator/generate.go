@@ -25,7 +25,7 @@ func (f generateFormat) role(b []byte) []byte { return b }
 func (f generateFormat) call(b []byte) []byte { return b }
 func (f generateFormat) done(b []byte) []byte { return b }
 
-// text returns what all tokens are, as it stands in a JSON string.
+// text returns the text of all tokens, as inside a JSON string.
 func (f generateFormat) text() (b []byte) {
 	for i := range f.plan.tokens {
 		b = f.plan.appendToken(b, i)
@@ -33,7 +33,7 @@ func (f generateFormat) text() (b []byte) {
 	return b
 }
 
-// ending says how the reply ended, null where nobody asked.
+// ending returns how the reply ended, or null if that was not requested.
 func (f generateFormat) ending(more string) string {
 	if !f.request.details && !f.request.prefill {
 		return "null"
@@ -67,7 +67,7 @@ func (f generateFormat) tokens(b []byte, from, to int) []byte {
 	return b
 }
 
-// finish appends nothing: the last token has said all.
+// finish appends nothing: the event of the last token has everything.
 func (f generateFormat) finish(b []byte) []byte { return b }
 
 func (f generateFormat) failure(b []byte, e *apiError) []byte {

@@ -16,7 +16,7 @@ type Latency struct {
 	Decode          time.Duration // of every decode step
 	// DecodePerSequence is added to a step for each sequence in it.
 	DecodePerSequence time.Duration
-	MaxBatch          int // sequences in a step; more take turns. 0 is no limit
+	MaxBatch          int // sequences in a step; more take turns. 0 means no limit
 }
 
 // prefill returns the duration of a prefill that computes the given number of tokens.

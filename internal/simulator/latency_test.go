@@ -131,7 +131,7 @@ func TestLatencyAlone(t *testing.T) {
 	})
 }
 
-// Several requests that start together, each with its own prompt of one token more.
+// Several requests that start together; each prompt has one token more than the one before.
 func TestLatencyTogether(t *testing.T) {
 	for _, test := range []struct {
 		name    string
@@ -151,7 +151,7 @@ func TestLatencyTogether(t *testing.T) {
 			name:   "serial prefill",
 			config: Config{Latency: Latency{PrefillPerToken: 10 * ms, SerialPrefill: true}},
 			starts: []time.Duration{0, 1 * ms, 2 * ms, 100 * ms}, n: 1,
-			want: [][]time.Duration{{10 * ms}, {30 * ms}, {60 * ms}, {140 * ms}}, // one behind the other; the last finds the lane free
+			want: [][]time.Duration{{10 * ms}, {30 * ms}, {60 * ms}, {140 * ms}}, // one after the other; the last finds the lane free
 		},
 		{
 			name:   "one runs, the others wait",
@@ -167,7 +167,7 @@ func TestLatencyTogether(t *testing.T) {
 			want: [][]time.Duration{{10 * ms, 20 * ms, 40 * ms, 60 * ms}, {13 * ms, 33 * ms, 53 * ms, 73 * ms}},
 		},
 		{
-			// Two sequences, one place in the batch: they take turns, each step costs 2·(6+1) instead of 6+1.
+			// Two sequences, room for one in the batch: they take turns, each step costs 2·(6+1) instead of 6+1.
 			name:   "batch limit",
 			config: Config{Latency: Latency{Decode: 6 * ms, DecodePerSequence: ms, MaxBatch: 1}},
 			starts: []time.Duration{0, 1 * ms}, n: 3,
@@ -202,7 +202,7 @@ func TestLatencyTogether(t *testing.T) {
 	}
 }
 
-// Committed on admission a prompt hits at once; after the prefill only when that is done.
+// If committed on admission, a prompt hits at once; otherwise only when its prefill has ended.
 func TestCommitInstant(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		config := Config{Cache: Cache{BlockSize: 4, CommitAfterPrefill: after}, Latency: Latency{Prefill: 10 * ms}}
@@ -233,7 +233,7 @@ func TestCommitInstant(t *testing.T) {
 	}
 }
 
-// A client that leaves frees its place at once, wherever it was.
+// A client that leaves releases its room at once, in any phase.
 func TestDisconnect(t *testing.T) {
 	config := Config{MaxRunning: 1, Latency: Latency{Prefill: 100 * ms, Decode: 10 * ms}}
 	for _, test := range []struct {
@@ -313,7 +313,7 @@ func TestQueueFull(t *testing.T) {
 	})
 }
 
-// Close ends what runs, at once, and what comes later is refused.
+// Close ends running requests at once, and later ones are refused.
 func TestClose(t *testing.T) {
 	virtual(t, Config{Latency: Latency{Decode: time.Hour}}, func(t bubble, e *Engine, c *http.Client) {
 		done := make(chan error)
@@ -341,7 +341,7 @@ func TestClose(t *testing.T) {
 	})
 }
 
-// A body that never ends is given up, and a client that does not read holds Close up no longer.
+// A body that never ends is abandoned, and a client that does not read does not delay Close.
 func TestSlowClients(t *testing.T) {
 	virtual(t, Config{BodyTimeout: 5 * time.Second}, func(t bubble, e *Engine, c *http.Client) {
 		conn, err := c.Transport.(*http.Transport).DialContext(t.Context(), "", "")

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// reply is what these tests read of a reply that is no stream.
+// reply is the part of a reply without a stream that these tests read.
 type reply struct {
 	PromptIDs []int `json:"prompt_token_ids"`
 	Choices   []struct {
@@ -56,8 +56,8 @@ func whole(t *testing.T, e *Engine, url string, body map[string]any) (r reply) {
 	return r
 }
 
-// talk is a conversation of messages of the given numbers of words, with replies of the given number of tokens. It returns the
-// prompt and cached tokens of each turn.
+// talk is a conversation with messages of the given numbers of words, and replies of the given number of tokens. It returns the prompt and
+// cached tokens of each turn.
 func talk(t *testing.T, c Config, tokens int, words ...int) (prompt, cached []int) {
 	t.Helper()
 	e, url := serve(t, c)
@@ -71,7 +71,8 @@ func talk(t *testing.T, c Config, tokens int, words ...int) (prompt, cached []in
 	return prompt, cached
 }
 
-// A turn of a conversation hits what the turn before had in the cache: its prompt, and its reply but the last token, in whole blocks.
+// A turn of a conversation hits what the previous turn left in the cache: its prompt, and its reply except for the last token, in whole
+// blocks.
 func TestRepliesAreCached(t *testing.T) {
 	prompts := []int{41 + 5 + 100 + 5 + 5, 0, 0, 0}
 	for i := 1; i < len(prompts); i++ {
@@ -102,7 +103,7 @@ func TestRepliesAreCached(t *testing.T) {
 		{"vLLM, 8 blocks", with(VLLM(), func(c *Config) { c.Cache.Blocks = 8 }), []int{0, 128, 128, 128}},
 		{"llama.cpp", LlamaCPP(), shared(1, 300)},
 		{"llama.cpp without its replies", with(LlamaCPP(), func(c *Config) { c.Cache.Replies = false }), shared(1, 0)},
-		// Shared is what comes before the last user message of the turn before: the system text has moved behind it.
+		// The turns share what comes before the last user message of the previous turn, because the system text was moved after it.
 		{"a template that moves the system text", with(VLLM(), func(c *Config) {
 			c.Template = &Template{PerMessage: 5, PerPrompt: 5, SystemLast: true}
 		}), []int{0, 0, (1 + 105 + 306 + 4) / 16 * 16, (1 + 105 + 306 + 38 + 306 + 4) / 16 * 16}},
@@ -123,7 +124,7 @@ func TestRepliesAreCached(t *testing.T) {
 	}
 }
 
-// The order of requests of which llama-server's hits were written down: each letter is a block of 512 token ids.
+// The order of requests for which the hits of llama-server were recorded: each letter is a block of 512 token ids.
 func TestSlots(t *testing.T) {
 	letters := func(s string) []uint64 {
 		c := newChain(1, Tokenizer{})
@@ -157,7 +158,7 @@ func TestSlots(t *testing.T) {
 		}
 	}
 
-	// A slot in use serves nobody else.
+	// A slot in use serves no other request.
 	c := newSlotCache(2, 0)
 	n, _ := c.acquire(letters("ABC"))
 	if m, hit := c.acquire(letters("ABCD")); m == n || hit != 0 {
@@ -173,7 +174,7 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// TestShortWords: where words of four letters are several tokens, prompts count them so, and a word of a reply stays one.
+// TestShortWords: if words of four letters are several tokens, prompts count them so, and a word of a reply stays one token.
 func TestShortWords(t *testing.T) {
 	for bytes := 1; bytes <= 5; bytes++ {
 		config := VLLM()
@@ -191,7 +192,7 @@ func TestShortWords(t *testing.T) {
 	}
 }
 
-// Ids that the engine says of a text stand for that text, in prompt and reply, streamed or whole.
+// The ids that the engine gives for a text mean that text, in prompt and reply, streamed or whole.
 func TestTokenIDs(t *testing.T) {
 	e, url := serve(t, VLLM())
 	text := "some unquestionably long words, and short ones"
@@ -260,7 +261,7 @@ func TestTokenIDs(t *testing.T) {
 	}
 }
 
-// What a client asks of an engine to learn how it caches.
+// What a client asks an engine to learn how it caches.
 func TestLikeMetrics(t *testing.T) {
 	for _, test := range []struct {
 		config Config

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestLimitsAtTheirMaximum: a limit that is as great as it can be costs what is used of it.
+// TestLimitsAtTheirMaximum: a limit at its maximum costs only what is used of it.
 func TestLimitsAtTheirMaximum(t *testing.T) {
 	for name, config := range map[string]Config{
 		"running":            {MaxRunning: math.MaxInt},

@@ -42,7 +42,7 @@ func serve(t testing.TB, config Config) (*Engine, string) {
 	return e, server.URL
 }
 
-// answer is what a reply's head says.
+// answer is what the head of a reply contains.
 type answer struct {
 	StatusCode int
 	Header     http.Header
@@ -108,7 +108,7 @@ func idsPrompt(ids []int) string {
 // words returns "go" and n words.
 func words(n int) string { return "go" + strings.Repeat(" word", n) }
 
-// sharedData returns the path of a file of the shared data, or skips the test where it is absent.
+// sharedData returns the path of a file of the shared data, or skips the test if it is absent.
 func sharedData(t testing.TB, name string) string {
 	t.Helper()
 	dir, err := os.Getwd()

@@ -16,7 +16,7 @@ const pathMessages = "/v1/messages"
 // messagesFormat writes replies in the shapes of Anthropic's Messages API. Shapes of events that only OpenAI's have do not change them.
 type messagesFormat struct{ *format }
 
-// event appends an event: its type stands in its data, too.
+// event appends an event, whose data contains its type, too.
 func (f messagesFormat) event(b []byte, kind, rest string) []byte {
 	return fmt.Appendf(b, "event: %s\ndata: {\"type\":%q%s}\n\n", kind, kind, rest)
 }
@@ -30,13 +30,13 @@ func (f messagesFormat) begin() []byte {
 // id returns what is different in each reply.
 func (f messagesFormat) id() string { return strings.TrimPrefix(f.callID, "call_") }
 
-// counts returns usage. What was cached is counted apart from the other tokens of the prompt.
+// counts returns usage. Cached tokens are counted separately from the other tokens of the prompt.
 func (f messagesFormat) counts(completed int) string {
 	return fmt.Sprintf(`"usage":{"input_tokens":%d,"cache_creation_input_tokens":0,"cache_read_input_tokens":%d,"output_tokens":%d}`,
 		max(0, f.promptTokens-f.cachedTokens), f.cachedTokens, completed)
 }
 
-// role appends what opens a reply. It comes with the first token, since it tells what the cache had.
+// role appends what opens a reply. It comes with the first token, because it reports the cached tokens.
 func (f messagesFormat) role(b []byte) []byte {
 	f.begun = true
 	b = f.event(b, "message_start", `,"message":{"type":"message",`+string(f.begin())+`,"content":[],"stop_reason":null,"stop_sequence":null,`+f.counts(1)+"}")
@@ -147,7 +147,7 @@ var kinds = map[int]string{
 	http.StatusServiceUnavailable: "overloaded_error", statusOverloaded: "overloaded_error",
 }
 
-// statusOverloaded is what Anthropic answers when it has too much to do.
+// statusOverloaded is Anthropic's status when it is overloaded.
 const statusOverloaded = 529
 
 // ofMessages returns the error in the shape of the Messages API.

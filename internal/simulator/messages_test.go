@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestReplies: each endpoint replies as asked, whole and streamed, with text, with a call, and with reasoning before it. Package clients has the
-// same replies read by the vendors' clients; there the race detector does not look on.
+// TestReplies: each endpoint replies as requested, whole and streamed, with text, with a call, and with reasoning before it. Package
+// clients has the same replies read by the vendors' clients, but without the race detector.
 func TestReplies(t *testing.T) {
 	e, url := serve(t, Config{Cache: Cache{BlockSize: 16}})
 	const messages = `"messages":[{"role":"user","content":"go word word word"}]`

@@ -11,8 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics serves /metrics from a registry of its own. Totals are read from the engine when scraped; the histograms
-// take their values from the record of each request that has finished, so both say the same.
+// metrics serves /metrics from a registry of its own. Totals are read from the engine when scraped; the histograms take their values from
+// the record of each request that has finished, so the two agree.
 type metrics struct {
 	handler                             http.Handler
 	queue, prefill, first, inter, whole prometheus.Histogram
@@ -68,8 +68,8 @@ func newMetrics(e *Engine) *metrics {
 	}
 }
 
-// like adds the metrics by which a client finds out how the engine caches, under the names that the engine has which this one is
-// like. vLLM counts a prompt when it is looked up; here it counts when its request has ended.
+// like adds the metrics by which a client finds out how the engine caches, under the names of the imitated engine. vLLM counts a prompt
+// when it is looked up; here it counts when its request has ended.
 func (r registry) like(e *Engine) {
 	c := &e.count
 	switch e.config.Like {

@@ -27,7 +27,7 @@ func ask(t *testing.T, url, body string) (int, http.Header, string) {
 	return r.StatusCode, r.Header, string(text)
 }
 
-// TestEmbeddings: a vector for each prompt, the same for the same, as numbers or in base64, and no token.
+// TestEmbeddings: a vector for each prompt, equal for equal prompts, as numbers or in base64, and no tokens.
 func TestEmbeddings(t *testing.T) {
 	e, url := serve(t, Config{Models: []string{"m"}})
 	url += pathEmbeddings

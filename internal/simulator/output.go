@@ -9,7 +9,7 @@ import (
 	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
-// plan is what a reply will be. It is decided before the first token, and depends only on the seed, the prompt and the request.
+// plan describes a reply. It is made before the first token, and depends only on the seed, the prompt and the request.
 type plan struct {
 	tokens int
 	finish string // finish_reason

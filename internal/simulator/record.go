@@ -53,7 +53,7 @@ type Record struct {
 	BodyRead     time.Duration `json:"body_read_ns"`    // the engine had read it
 	Admitted     time.Duration `json:"admitted_ns"`     // the request may run
 	PrefillDone  time.Duration `json:"prefill_done_ns"` // the first token is there
-	Ended        time.Duration `json:"ended_ns"`        // after the last write, or the instant of the failure
+	Ended        time.Duration `json:"ended_ns"`        // after the last write, or the time of the failure
 	// Time is the wall clock at Headers.
 	Time time.Time `json:"time"`
 	// Writes are the writes of the reply's body, each stamped just before the call. Those of a stream's role, finish
@@ -66,15 +66,15 @@ type Record struct {
 	Status       int     `json:"status"` // HTTP status; 0 when none was sent
 	FinishReason string  `json:"finish_reason,omitempty"`
 	Outcome      Outcome `json:"outcome"`
-	Fault        Fault   `json:"fault,omitempty"` // the fault that the request met, whether or not it came to it
+	Fault        Fault   `json:"fault,omitempty"` // the fault that was chosen for the request, whether or not it took effect
 	// Error says why the request was rejected; no text of the request.
 	Error string `json:"error,omitempty"`
 
 	Body []byte `json:"body,omitempty"` // with [Recording].Bodies
 }
 
-// Arrived returns the instant at which the request was there as a whole: when the kernel had it, or, where that is not
-// known, when the engine had read it.
+// Arrived returns the time at which the request had arrived completely: when the kernel had it, or, if that is unknown, when the engine
+// had read it.
 func (r *Record) Arrived() time.Duration {
 	if r.Received > 0 { // a record written by others may lack it
 		return r.Received

@@ -66,7 +66,7 @@ func TestRecordFacts(t *testing.T) {
 	}
 }
 
-// The stamps are in the order in which things happened, and their tokens add up.
+// The timestamps are in the order of the events, and their tokens add up.
 func TestRecordOrder(t *testing.T) {
 	e, url := serve(t, Config{Latency: Latency{Prefill: time.Millisecond, Decode: 100 * time.Microsecond}})
 	var group sync.WaitGroup
@@ -184,7 +184,7 @@ func TestReplyLengths(t *testing.T) {
 	}
 }
 
-// Early stops come at their share, within [min_tokens, max_tokens].
+// Early stops occur at their share, within [min_tokens, max_tokens].
 func TestEarlyStop(t *testing.T) {
 	config := Config{EarlyStop: 0.4, Seed: 3}
 	early := 0

@@ -18,9 +18,9 @@ type recordLog struct {
 	mu      sync.Mutex
 	kept    []*Record // in order of their ends
 	bytes   int64
-	dropped int64 // records that had to make room
+	dropped int64 // records that were dropped to make room
 
-	lineMu sync.Mutex // apart from mu: a slow writer must not hold up Records
+	lineMu sync.Mutex // separate from mu: a slow writer must not delay Records
 	lost   int64      // lines that could not be written
 	err    error      // the first reason
 }
@@ -43,7 +43,7 @@ func (l *recordLog) store(r *Record) {
 	l.bytes += r.bytes()
 	for len(l.kept) > l.config.Keep || l.bytes > l.config.KeepBytes && len(l.kept) > 1 {
 		l.bytes -= l.kept[0].bytes()
-		l.kept[0] = nil // append makes a new array in time, without what has gone
+		l.kept[0] = nil // append eventually makes a new array, without the dropped records
 		l.kept = l.kept[1:]
 		l.dropped++
 	}
@@ -63,7 +63,7 @@ func (l *recordLog) writeLine(line []byte, err error) {
 	}
 }
 
-// records returns what is kept, by sequence number.
+// records returns the kept records, by sequence number.
 func (l *recordLog) records() []*Record {
 	l.mu.Lock()
 	all := slices.Clone(l.kept)

@@ -144,7 +144,7 @@ func (q *request) renderChat(c *chain, t Template) *apiError {
 	if len(all) == given {
 		return badRequest("messages", "messages is empty")
 	}
-	home := -1 // the message that has the system text, where it moves
+	home := -1 // the message to which the system text moves
 	for i, m := range all {
 		if t.SystemLast && m.role == "user" {
 			home = i
@@ -195,7 +195,7 @@ func (q *request) readMessage(dec *jsontext.Decoder, index int) (m message, _ *a
 		case "tool_calls":
 			m.toolCalls = value
 		case "type":
-			_ = decode(value, &kind) // another one is that of a message
+			_ = decode(value, &kind) // another kind is that of a message
 		case "arguments":
 			arguments = value
 		case "output":

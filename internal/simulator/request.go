@@ -42,12 +42,12 @@ type request struct {
 	toolNames      []string
 
 	dimensions int  // of an embedding; 0: the usual ones
-	base64     bool // it is written so
-	prefill    bool // each token of the prompt is to be listed
-	details    bool // of generate: how the reply ended is to be told
+	base64     bool // the embedding is written in base64
+	prefill    bool // the reply must list each token of the prompt
+	details    bool // of generate: the reply must say how it ended
 
 	prompt, messages, tools, system jsontext.Value
-	items                           bool // messages are a text, or items of the Responses API
+	items                           bool // messages are text, or items of the Responses API
 }
 
 // parseRequest decodes a body in one pass over its top level. The prompt stays raw: see [request.render].
@@ -122,16 +122,16 @@ func parseRequest(a api, like Like, body []byte) (*request, *apiError) {
 	if q.choices != 1 {
 		return nil, badRequest("n", "n is %d: the simulator makes one choice only", q.choices)
 	}
-	if q.maxCompletion != Absent { // it wins
+	if q.maxCompletion != Absent { // this one has priority
 		q.facts.MaxTokens = q.maxCompletion
 	}
-	if a == embeddings || a == generate { // the one has no stream, the other's path says it
+	if a == embeddings || a == generate { // the one has no stream, the other's path selects it
 		q.facts.Stream, q.usage.Include, q.usage.Continuous = false, false, false
 	}
 	return q, q.check(a)
 }
 
-// promptField is the member that has the prompt, where that is one text.
+// promptField is the member that has the prompt, if that is one text.
 func (a api) promptField() string {
 	switch a {
 	case generate:
@@ -151,7 +151,7 @@ func (a api) messagesField() string {
 	return "messages"
 }
 
-// systemField is the member that has the system text, where no message has it. No body can have that of a chat.
+// systemField is the member that has the system text, for APIs in which no message has it. For others it is a name that no body can have.
 func (a api) systemField() string {
 	switch a {
 	case messages:
@@ -163,7 +163,7 @@ func (a api) systemField() string {
 	}
 }
 
-// parametersField is the member that holds the parameters of generate. No body can have another's.
+// parametersField is the member that has the parameters of generate. For other APIs it is a name that no body can have.
 func (a api) parametersField() string {
 	if a == generate {
 		return "parameters"
@@ -171,7 +171,7 @@ func (a api) parametersField() string {
 	return "\xff"
 }
 
-// readParameters takes those of generate.
+// readParameters reads the parameters of generate.
 func (q *request) readParameters(value jsontext.Value) *apiError {
 	if value.Kind() != '{' {
 		return badRequest("parameters", "parameters must be an object")
@@ -202,8 +202,8 @@ const (
 	usualDimensions = 64
 )
 
-// members calls member with each name and value of the object that comes next in a text, but for nulls, which are absent. The
-// values are cut out of the text: the decoder's own are only good until its next call.
+// members calls member with each name and value of the object that comes next in a text, except nulls, which count as absent. The values
+// are cut out of the text: the decoder's own are valid only until its next call.
 func members(dec *jsontext.Decoder, text []byte, member func(name string, value jsontext.Value) *apiError) *apiError {
 	_, err := dec.ReadToken()
 	for err == nil && dec.PeekKind() == '"' {
@@ -234,7 +234,7 @@ func members(dec *jsontext.Decoder, text []byte, member func(name string, value 
 }
 
 const (
-	maxExtra = 64  // fields without effect that a record names
+	maxExtra = 64  // fields without effect that a record lists
 	maxName  = 128 // bytes of such a name, of a role, of a model name in a record
 )
 
@@ -275,7 +275,7 @@ const (
 	maxOutput    = 1 << 20 // tokens of a reply
 )
 
-// readToolChoice takes "none", or an object of that type.
+// readToolChoice reads "none", or an object of that type.
 func (q *request) readToolChoice(value jsontext.Value) {
 	var choice struct {
 		Type string `json:"type"`

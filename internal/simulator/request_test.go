@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// Whatever comes in, the engine does not panic, refuses with 4xx and a message, and what it accepts is JSON that
-// encoding/json accepts too, with the same number of words or ids.
+// For any input, the engine does not panic. It refuses with 4xx and a message, or the input is JSON that encoding/json accepts, too, with
+// the same number of words or ids.
 func FuzzRequest(f *testing.F) {
 	for _, seed := range []string{
 		`{"model":"m","prompt":"a b\tc\n","max_tokens":3}`,
@@ -107,7 +107,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// The next turn of a chat begins with the tokens of the turn before, header of the reply included.
+// The next turn of a chat begins with the tokens of the previous turn, header of the reply included.
 func TestNextTurnExtendsThePrompt(t *testing.T) {
 	turn := func(messages string) []uint64 {
 		q, refusal := parseRequest(chat, LikePlain, []byte(`{"model":"m","messages":[`+messages+`]}`))
@@ -177,7 +177,7 @@ func TestContinuousUsage(t *testing.T) {
 	}
 }
 
-// HTTP/2 without TLS: served, broken off by a fault, and left by the client.
+// HTTP/2 without TLS: served, cut off by a fault, and left by the client.
 func TestHTTP2(t *testing.T) {
 	e, url := serve(t, Config{Faults: Faults{After: 1}})
 	transport := &http.Transport{Protocols: new(http.Protocols)}
@@ -222,7 +222,7 @@ func TestHTTP2(t *testing.T) {
 	}
 }
 
-// Without the server's hooks, as a plain handler behind somebody else's server, the engine works too.
+// Without the server's hooks, as a plain handler in another server, the engine works, too.
 func TestRecordWithoutConn(t *testing.T) {
 	e, err := New(Config{})
 	if err != nil {

@@ -17,14 +17,14 @@ const pathResponses = "/v1/responses"
 // responsesFormat writes replies in the shapes of OpenAI's Responses API. Shapes of events that only chunks have do not change them.
 type responsesFormat struct{ *format }
 
-// event appends an event: its type stands in its data, too, and they are numbered.
+// event appends an event, whose data contains its type and its number, too.
 func (f responsesFormat) event(b []byte, kind, rest string) []byte {
 	b = fmt.Appendf(b, "event: %s\ndata: {\"type\":%q,\"sequence_number\":%d%s}\n\n", kind, kind, f.events, rest)
 	f.events++
 	return b
 }
 
-// id returns what is different in each reply, behind the prefix of its kind.
+// id returns what is different in each reply, after the prefix of its kind.
 func (f responsesFormat) id(prefix string) string {
 	return prefix + "_" + strings.TrimPrefix(f.callID, "call_")
 }
@@ -76,7 +76,7 @@ const (
 	statusIncomplete = "incomplete"
 )
 
-// incomplete says why a reply is not what the model would have said; empty where it is.
+// incomplete says why a reply is incomplete; empty if it is complete.
 func (f responsesFormat) incomplete() string {
 	switch f.plan.finish {
 	case finishLength:
@@ -152,7 +152,7 @@ func (f responsesFormat) opening(b []byte, index int) []byte {
 	return f.event(b, "response.content_part.added", f.at(index)+`,"part":`+f.part(index, ""))
 }
 
-// closing appends what closes it, with all that it says.
+// closing appends what closes it, with its whole content.
 func (f responsesFormat) closing(b []byte, index int, said string) []byte {
 	status := statusCompleted
 	switch last := !f.thinks() || index == 1; {
@@ -196,7 +196,7 @@ func (f responsesFormat) tokens(b []byte, from, to int) []byte {
 	return f.event(b, kind, f.at(index)+`,"delta":"`+f.words(from, to)+`"`+more)
 }
 
-// output is all of it, and ended.
+// output is the whole output, completed.
 func (f responsesFormat) output() string {
 	half := f.thought()
 	if half == 0 {
@@ -220,7 +220,7 @@ func (f responsesFormat) finish(b []byte) []byte {
 	return f.event(b, "response."+f.status(), `,"response":`+f.object(f.status(), f.output(), f.counts()))
 }
 
-// failure appends an error event, which has its members beside its type.
+// failure appends an error event, which has its members next to its type.
 func (f responsesFormat) failure(b []byte, e *apiError) []byte {
 	code := "server_error"
 	if e.code != "" {

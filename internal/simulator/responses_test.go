@@ -11,14 +11,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestResponsesInput: an input is a text, messages, or items of calls and their results; the system text is a member of its own.
+// TestResponsesInput: an input is a text, messages, or items of calls and their results; the system text is a separate member.
 func TestResponsesInput(t *testing.T) {
 	e, url := serve(t, Config{Cache: Cache{BlockSize: 16}})
 	for _, c := range []struct {
 		body   string
 		status int
 		roles  []string
-		tokens int // but for those that the template adds
+		tokens int // except for those that the template adds
 		want   string
 	}{
 		{`"input": "one two three"`, 200, []string{"user"}, 3, ""},

@@ -33,9 +33,9 @@ type exchange struct {
 	format *format
 	form   form // that writes the reply
 	stream bool
-	opened bool   // the reply's headers have gone out
+	opened bool   // the reply's headers have been sent
 	met    bool   // the fault has taken effect
-	buf    []byte // events that have not gone out
+	buf    []byte // events that have not been sent
 	held   int    // chunks of tokens in buf
 	unsent int    // their tokens
 	asked  *request
@@ -144,7 +144,7 @@ func (x *exchange) serve() error {
 	return nil
 }
 
-// greet writes what goes out before the request waits or is prefilled: no token of it.
+// greet writes what is sent before the request waits or is prefilled. It has no token.
 func (x *exchange) greet() error {
 	if x.shape.comment {
 		x.buf = append(x.buf, ":\n\n"...)
@@ -158,7 +158,7 @@ func (x *exchange) greet() error {
 	return x.write()
 }
 
-// read takes the body in and prepares everything that follows from it. The body itself is given back.
+// read reads the body and prepares everything that follows from it, and then releases the body.
 func (x *exchange) read() error {
 	e := x.engine
 	fault, unknown := e.config.fault(x.rec.Seq, x.r.Header)
@@ -338,7 +338,7 @@ func (x *exchange) decode() error {
 		breakAt = e.config.Faults.position(x.plan.tokens)
 	}
 	if x.stream && !e.config.Record.NoWrites {
-		x.rec.Writes = slices.Grow(x.rec.Writes, x.chunks()+1) // and the finish
+		x.rec.Writes = slices.Grow(x.rec.Writes, x.chunks()+1) // and the finish reason
 	}
 	for from, to := 0, 1; from < x.plan.tokens; from, to = to, to+min(x.tokensPerChunk(), x.plan.tokens-to) {
 		if from == breakAt {
@@ -461,7 +461,7 @@ func (x *exchange) end(err error) {
 	case errors.As(err, &refusal):
 		rec.Outcome = Rejected
 		rec.Error = refusal.message
-		if x.opened { // only a role has gone out: the queue was full
+		if x.opened { // only a role has been sent: the queue was full
 			x.buf = x.form.failure(x.buf[:0], refusal)
 			_ = x.write() // the outcome is the same if the client has gone
 		} else {

@@ -50,8 +50,8 @@ func (e *Engine) connContext(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, connInfo{number: e.conns.Add(1), accepted: e.now(), conn: c})
 }
 
-// closeWhenIdle has the connection closed as soon as its reply is over, without a word of it in the reply: some
-// engines do that. It needs [Engine.NewServer].
+// closeWhenIdle closes the connection as soon as its reply is over, without announcing that in the reply, as some engines do. It needs
+// [Engine.NewServer].
 func (e *Engine) closeWhenIdle(ctx context.Context) {
 	if c := connOf(ctx).conn; c != nil {
 		e.leaving.Store(c, nil)

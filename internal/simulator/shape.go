@@ -10,19 +10,19 @@ import (
 
 // shape says how a reply differs from the plain one, which is the zero shape. Some engine replies in each of these ways.
 type shape struct {
-	// When and how the bytes go out.
+	// When and how the bytes are sent.
 	slowAccept bool
 	piece      int    // bytes of a write; 0: all that are ready
 	tokens     int    // least number of tokens in each chunk after the first
 	chunks     int    // chunks of tokens in a write
-	closes     bool   // the reply's end closes the connection
+	closes     bool   // the connection closes at the reply's end
 	media      string // content type of a stream
 
 	// How an event is written.
 	frame   frame
 	comment bool // a comment is sent before the request waits
 
-	// What the events say.
+	// The content of the events.
 	pad                  int // token ids in the first event
 	earlyRole, everyRole bool
 	empty                bool // a chunk without text before each with text

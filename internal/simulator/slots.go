@@ -8,18 +8,18 @@ import (
 	"sync"
 )
 
-// What decides in a [slotCache], the figures of llama.cpp.
+// The limits of a [slotCache]: llama.cpp's.
 const (
-	slotSimilarity = 0.1  // share of a prompt that a slot must have to be chosen for it
-	slotKept       = 0.5  // share of a slot's content that must stay, or it is saved
-	slotRestored   = 0.25 // share of a saved content that must serve, or it is not restored
+	slotSimilarity = 0.1  // share of a prompt that a slot must contain to be chosen for it
+	slotKept       = 0.5  // share of a slot's content that must stay; otherwise the content is saved
+	slotRestored   = 0.25 // share of a saved content that must be used; otherwise it is not restored
 )
 
-// slotCache is the cache of llama.cpp: each of a few slots has what its last request left there, and a prompt has of it what it
-// shares with one slot. Contents are running block ids, as in [blockCache], so a common prefix is a common run of ids. What a slot
-// is about to lose may be saved, and restored for a later prompt. Safe for concurrent use.
+// slotCache is the cache of llama.cpp: each of a few slots has the content of its last request, and a prompt can use what it shares with
+// one slot. Contents are running block ids, as in [blockCache], so a common prefix is a common run of ids. A content that a slot is about
+// to lose may be saved, and restored for a later prompt. Safe for concurrent use.
 type slotCache struct {
-	room int // blocks that the saved contents may have; 0 saves nothing
+	room int // maximum number of blocks in saved contents; 0 saves nothing
 
 	mu      sync.Mutex
 	slots   []slot
@@ -50,8 +50,8 @@ func (c *slotCache) acquire(ids []uint64) (number, hit int) {
 	return number, hit
 }
 
-// choose returns the free slot that has most of a prompt, or, where none has enough, the one that was given back first; its content
-// is then what serves the prompt best, as far as anything is saved.
+// choose returns the free slot that has most of a prompt, or, if none has enough, the one that was given back first; its content is then
+// the saved one that serves the prompt best, if there is one.
 func (c *slotCache) choose(ids []uint64) int {
 	best, most := -1, 0.0
 	for i, s := range c.slots {
@@ -96,7 +96,8 @@ func (c *slotCache) save(content []uint64) {
 	c.saved, c.used = append(c.saved, content), c.used+len(content)
 }
 
-// restore returns the saved content that serves a prompt better than the slot's own, and takes it out; else the slot's own.
+// restore returns the saved content that serves a prompt better than the slot's own, and removes it from the saved ones; else the slot's
+// own.
 func (c *slotCache) restore(own, ids []uint64) []uint64 {
 	shares := func(content []uint64) (kept, served float64) {
 		n := float64(common(content, ids))

@@ -20,7 +20,7 @@ type Stats struct {
 
 	Running, Waiting int64
 
-	RecordsDropped int64 // no longer kept, for want of room
+	RecordsDropped int64 // dropped for lack of space
 	RecordsLost    int64 // could not be written to Recording.To
 }
 

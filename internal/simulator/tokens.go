@@ -13,11 +13,11 @@ import (
 
 // Tokenizer says what a text's tokens are. The zero Tokenizer makes one token of each word, with an id below 2^31.
 type Tokenizer struct {
-	// Vocabulary is the number of ids: a word's is below it, and an id in a prompt that is not is refused. 0 is 2^31.
+	// Vocabulary is the number of ids: a word's id is below it, and an id in a prompt that is not is refused. 0 means 2^31.
 	Vocabulary int
-	// WordBytes is the length of the longest word, in bytes, that is one token. A longer one is a token for each piece of so many
-	// bytes, as texts in real vocabularies have more tokens than words; below 4, so are the words that replays use. Those of replies
-	// are cut to it. 0: every word is one token.
+	// WordBytes is the length of the longest word, in bytes, that is one token. A longer word is one token for each piece of this many
+	// bytes, because texts have more tokens than words in real vocabularies; below 4, this also applies to the words that replays use.
+	// Words of replies are cut to it. 0 = every word is one token.
 	WordBytes int
 }
 
@@ -40,7 +40,7 @@ func (t *Tokenizer) word(word []byte, add func(uint64)) {
 	for at := 0; at < len(word); at += t.WordBytes {
 		h := xxhash.Sum64(word[at:min(at+t.WordBytes, len(word))])
 		if at > 0 {
-			h = splitmix.Next(h) // a piece within a word is another token than the same letters at a word's beginning
+			h = splitmix.Next(h) // a piece within a word is a different token from the same letters at a word's beginning
 		}
 		add(t.reduce(h))
 	}
@@ -51,7 +51,7 @@ type chain struct {
 	tokenizer Tokenizer
 	size      int // bytes of a full block: 8 for each token
 	tokens    int
-	open      []byte // tokens of the block under way, little-endian
+	open      []byte // tokens of the current block, little-endian
 	digest    *xxhash.Digest
 	blocks    []uint64
 	// ids are the tokens themselves, where keep is set.

@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package splitmix is the generator SplitMix64 (Steele, Lea and Flood, 2014) as pure functions: where a number decides what another
-// is, on every machine and in every shard alike.
+// Package splitmix is the generator SplitMix64 (Steele, Lea and Flood, 2014) as pure functions: for numbers that are derived
+// from others, equally on every machine and in every shard.
 package splitmix
 
 // Golden is 2^64 divided by the golden ratio, the step of the generator's Weyl sequence.
@@ -15,7 +15,7 @@ func Mix(x uint64) uint64 {
 	return x ^ x>>31
 }
 
-// Next is what the generator says after state x: another bijection, which sends 0 elsewhere.
+// Next is the generator's output after state x: another bijection, which does not map 0 to 0.
 func Next(x uint64) uint64 { return Mix(x + Golden) }
 
 // Uniform turns a mixed value into a number in [0, 1).

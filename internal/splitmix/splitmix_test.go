@@ -5,7 +5,7 @@ package splitmix
 
 import "testing"
 
-// TestNext holds the generator to the first outputs of the reference implementation from state 0 (prng.di.unimi.it/splitmix64.c).
+// TestNext compares the generator with the first outputs of the reference implementation from state 0 (prng.di.unimi.it/splitmix64.c).
 func TestNext(t *testing.T) {
 	for i, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f, 0xf88bb8a8724c81ec} {
 		if got := Next(uint64(i) * Golden); got != want {

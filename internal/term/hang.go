@@ -13,8 +13,8 @@ import (
 // leastHang is the least width of a text beside its lead, in columns, however narrow the terminal is.
 const leastHang = 20
 
-// Hang returns a lead and a text beside it, in lines of at most width columns that each end in a newline. The text breaks
-// between words, and all its lines begin in the same column.
+// Hang returns a lead and a text next to it, in lines of at most width columns that each end in a newline. The text breaks between words,
+// and all its lines begin in the same column.
 func Hang(width int, lead, body string) string {
 	indent := text.StringWidthWithoutEscSequences(lead)
 	var b strings.Builder

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Plain escapes the control characters of a text but line ends and tabs: a name from a file must neither move the cursor of a terminal nor
-// change its colours.
+// Plain escapes the control characters of a text, except line ends and tabs: a name from a file must neither move the cursor of a terminal
+// nor change its colours.
 func Plain(text string) string {
 	var b strings.Builder
 	for _, r := range text {

@@ -43,8 +43,8 @@ func NewProgress(out io.Writer, mode string) *Progress {
 	return &Progress{out: out, mode: mode, quit: make(chan struct{})}
 }
 
-// Show shows what look returns, again and again, from now on until [Progress.Stop]: a text, nothing where that is empty, and
-// the part of the work that is done, from 0 to 1; below 0 where nobody knows. Look is called from a goroutine of its own.
+// Show shows what look returns, again and again, from now on until [Progress.Stop]: a text, nothing if that is empty, and the part of the
+// work that is done, from 0 to 1; below 0 if unknown. Look is called from a goroutine of its own.
 func (p *Progress) Show(look func() (text string, part float64)) {
 	p.look = look
 	switch p.mode {
@@ -82,15 +82,15 @@ func (p *Progress) each(every time.Duration, show func()) {
 	}
 }
 
-// line writes what there is to say on a line of its own.
+// line writes the current text on its own line.
 func (p *Progress) line() {
 	if text, _ := p.look(); text != "" {
 		fmt.Fprintln(p.out, text)
 	}
 }
 
-// bar draws the line anew. One line, whatever the terminal's width: a line that wraps cannot be redrawn. What has no room goes: first
-// most of the bar, then the last parts of the text.
+// bar draws the line again. It is one line, whatever the terminal's width: a line that wraps cannot be redrawn. If there is no room, first
+// most of the bar is left out, then the last parts of the text.
 func (p *Progress) bar() {
 	text, part := p.look()
 	width, tail := max(0, Width(p.out)-1), ""
@@ -104,7 +104,7 @@ func (p *Progress) bar() {
 	fmt.Fprint(p.out, clearLine, shorten(text, width), tail)
 }
 
-// shorten leaves out the last parts of a text, which stand between separators, until it fits; of a single part it leaves the beginning.
+// shorten leaves out the last parts of a text, which separators divide, until it fits; of a single part it keeps the beginning.
 func shorten(text string, width int) string {
 	for utf8.RuneCountInString(text) > width {
 		i := strings.LastIndex(text, separator)

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestProgress: what is shown when, in each mode, of work that takes a while.
+// TestProgress: what is shown when, in each mode, for work that takes a while.
 func TestProgress(t *testing.T) {
 	const frame = "\r\x1b[K"
 	for name, tc := range map[string]struct {
@@ -68,7 +68,7 @@ func TestProgressFitsTheLine(t *testing.T) {
 	}
 }
 
-// What has no room is left out as a whole: no number is cut.
+// A part without room is left out as a whole: no number is cut.
 func TestShorten(t *testing.T) {
 	for _, c := range []struct {
 		text  string

@@ -8,7 +8,7 @@ import (
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
-// NewTable returns an empty table without lines, but for the one below its header.
+// NewTable returns an empty table without lines, except the one below its header.
 func NewTable() table.Writer {
 	w := table.NewWriter()
 	style := table.StyleRounded

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 )
 
-// defaultWidth is the width of what is no terminal, in columns.
+// defaultWidth is the width of output that is not a terminal, in columns.
 const defaultWidth = 100
 
 // IsTerminal reports whether a writer is a terminal.
@@ -24,7 +24,7 @@ func IsTerminal(w io.Writer) bool {
 // Colours reports whether a writer is a terminal whose user wants colours.
 func Colours(w io.Writer) bool { return IsTerminal(w) && os.Getenv("NO_COLOR") == "" }
 
-// Width returns the columns of a terminal; 100 of what is none.
+// Width returns the columns of a terminal, or 100 for other output.
 func Width(w io.Writer) int {
 	if f, ok := w.(*os.File); ok {
 		if columns, _, err := term.GetSize(int(f.Fd())); err == nil {

@@ -57,7 +57,7 @@ func reserve(port int) bool {
 	listener, err := net.ListenTCP("tcp4", &net.TCPAddr{IP: loopback, Port: port})
 	if err != nil {
 		_ = socket.Close()
-		return false // a program that is no test of ours listens here
+		return false // a program that is not one of our tests listens here
 	}
 	_ = listener.Close()
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// What another process or another test has is not given: the two look alike to the system.
+// A port of another process or test is not returned: the two look alike to the system.
 func TestReserve(t *testing.T) {
 	port, err := strconv.Atoi(Port(t))
 	if err != nil {

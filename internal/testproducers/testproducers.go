@@ -125,7 +125,7 @@ func All() []Producer {
 	}{
 		{Producer{Name: "events", Reason: "OpenTelemetry to 1.36: messages in log records; sessions on the application's span", hasText: true, keys: true}, (*writer).events, ""},
 		{Producer{Name: "events-without-text", Reason: "the same with content capture off", keys: true}, (*writer).eventsWithoutText, ""},
-		{Producer{Name: "messages", Reason: "OpenTelemetry since 1.37, and vLLM's own span below, which is the row; embeddings are no request", hasText: true, keys: true}, (*writer).messages, "embeddings"},
+		{Producer{Name: "messages", Reason: "OpenTelemetry since 1.37, and vLLM's own span below, which is the row; embeddings are not requests", hasText: true, keys: true}, (*writer).messages, "embeddings"},
 		{Producer{Name: "openinference", Reason: "documents in input.value and output.value; no span of what failed", hasText: true, keys: true}, (*writer).openInference, ""},
 		{Producer{Name: "traceloop", Reason: "flat attributes below a workflow; no counts of a stream", hasText: true, keys: true}, (*writer).traceloop, "stream"},
 		{Producer{Name: "vercel", Reason: "the span above repeats prompt and counts", hasText: true, keys: true}, (*writer).vercel, ""},

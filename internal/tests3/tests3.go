@@ -14,10 +14,11 @@ import (
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
 )
 
-// Secret is the secret key of the environment that [Start] sets: it is nowhere to be seen.
+// Secret is the secret key of the environment that [Start] sets. It must not appear in any output.
 const Secret = "sPlanted5ecretOfThe0bjectStore4Tests7Qm"
 
-// Start starts a server with a bucket, and has the environment of the test's process name it, for s3:// and gs:// URLs, and returns its URL. change may wrap what answers, nil does not.
+// Start starts a server with a bucket, sets the environment of the test's process for it, for s3:// and gs:// URLs, and returns its URL.
+// change may wrap its handler; nil does not.
 func Start(t testing.TB, bucket string, change func(http.Handler) http.Handler) string {
 	t.Helper()
 	backend := s3mem.New()
@@ -42,7 +43,8 @@ func Start(t testing.TB, bucket string, change func(http.Handler) http.Handler) 
 	return server.URL
 }
 
-// conditional has the completion of an upload in parts replace nothing where it says so, which the library does for whole uploads alone.
+// conditional makes the completion of an upload in parts replace nothing if the request asks for that. The library does it only for whole
+// uploads.
 func conditional(next http.Handler) http.Handler {
 	var one sync.Mutex
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

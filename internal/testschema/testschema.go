@@ -1,10 +1,10 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testschema makes the JSON Schemas of the files that this module writes of the Go types that they are written from, for the tests
-// that keep the schemas fresh, and checks what was written against them. The comments of the types' fields are the descriptions, so a
-// schema says what the code says. Also for tests that every field of a type is heeded, it fills values. It is for tests alone: the program only
-// prints the files.
+// Package testschema generates the JSON Schemas of the files that this module writes, from the Go types of their content, for the tests
+// that keep the schemas up to date, and validates files with them. The comments of the types' fields are the descriptions, so a schema
+// says what the code says. It also fills values, for tests that check that no field of a type is forgotten. It is only for tests: the
+// program only prints the files.
 package testschema
 
 import (
@@ -52,7 +52,7 @@ func Words(words ...string) *jsonschema.Schema {
 	return s
 }
 
-// open lets every object have further members, which readers leave alone: a later version adds some.
+// open lets every object have further members, which readers ignore: a later version adds some.
 func open(s *jsonschema.Schema) *jsonschema.Schema {
 	walk(s, func(s *jsonschema.Schema) {
 		if s.Properties != nil {
@@ -81,7 +81,7 @@ func walk(s *jsonschema.Schema, visit func(*jsonschema.Schema)) {
 	walk(s.AdditionalProperties, visit)
 }
 
-// explain takes the descriptions of an object's members from the comments of its fields.
+// explain reads the descriptions of an object's members from the comments of its fields.
 func explain(t testing.TB, s *jsonschema.Schema, of reflect.Type) {
 	t.Helper()
 	for of.Kind() == reflect.Pointer {
@@ -194,8 +194,8 @@ func Fresh(t testing.TB, file string, s *jsonschema.Schema, update bool) {
 	}
 }
 
-// Check returns what is wrong with a file by a schema as it is published. With strict, members that the schema does not name are wrong,
-// too: it is for what this program wrote.
+// Check validates a file with a schema as it is published, and returns the errors. With strict, members that the schema does not name
+// are errors, too: it is for files that this program wrote.
 func Check(t testing.TB, schema string, strict bool, content []byte) error {
 	t.Helper()
 	var s jsonschema.Schema

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package tlsfile reads certificates and keys from PEM files, and says of each that cannot be used which one it is, why,
-// and what to do: what crypto/tls says of them names no file. No error holds a byte of a key.
+// and what to do: the errors of crypto/tls name no file. No error holds a byte of a key.
 package tlsfile
 
 import (
@@ -18,12 +18,12 @@ import (
 	"time"
 )
 
-// File is a file and what named it, such as --ca-file. An empty Name is no file.
+// File is a file and what named it, such as --ca-file. An empty Name means no file.
 type File struct{ From, Name string }
 
 func (f File) String() string { return f.From + " " + f.Name }
 
-// Files are what a client or a server proves itself by, and whom it trusts. All of them may be left out.
+// Files are the certificates by which a client or a server proves its identity, and those that it trusts. All of them may be left out.
 type Files struct {
 	CA        File // certificates of authorities
 	Cert, Key File // the own certificate chain and its key: both or neither
@@ -84,7 +84,7 @@ func Pair(cert, key File) (*tls.Certificate, error) {
 		return nil, err
 	}
 	if block(chain, "CERTIFICATE") == nil {
-		return nil, fmt.Errorf("%s: it holds no PEM certificate; name the file with the certificate, and after it those of the authorities between", cert)
+		return nil, fmt.Errorf("%s: it holds no PEM certificate; name the file with the certificate, and after it the intermediate certificates", cert)
 	}
 	secret, err := key.read()
 	if err != nil {
@@ -94,7 +94,7 @@ func Pair(cert, key File) (*tls.Certificate, error) {
 	case b == nil:
 		return nil, fmt.Errorf("%s: it holds no PEM key; name the file with the certificate's private key", key)
 	case strings.HasPrefix(b.Type, "ENCRYPTED"), b.Headers["DEK-Info"] != "":
-		return nil, fmt.Errorf("%s: the key is encrypted, and there is nobody to ask for its passphrase; decrypt it into a file of its own: openssl pkey", key)
+		return nil, fmt.Errorf("%s: the key is encrypted, and its passphrase is not asked for; decrypt it into a separate file: openssl pkey", key)
 	}
 	pair, err := tls.X509KeyPair(chain, secret)
 	switch {
@@ -105,7 +105,7 @@ func Pair(cert, key File) (*tls.Certificate, error) {
 	}
 	switch now := time.Now(); {
 	case now.After(pair.Leaf.NotAfter):
-		return nil, fmt.Errorf("%s: the certificate has expired on %s; give a new one", cert, day(pair.Leaf.NotAfter))
+		return nil, fmt.Errorf("%s: the certificate expired on %s; give a new one", cert, day(pair.Leaf.NotAfter))
 	case now.Before(pair.Leaf.NotBefore):
 		return nil, fmt.Errorf("%s: the certificate is not valid before %s; is the clock of this machine right?", cert, day(pair.Leaf.NotBefore))
 	}
@@ -144,7 +144,7 @@ func block(data []byte, kind string) *pem.Block {
 	}
 }
 
-// Exposed reports whether others than its owner and its group can read a file or write it. What cannot be known is not.
+// Exposed reports whether others than its owner and its group can read a file or write it. Unknown permissions do not count.
 func Exposed(name string) bool {
 	if runtime.GOOS == "windows" { // its permissions are not in the mode
 		return false

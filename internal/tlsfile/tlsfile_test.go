@@ -35,8 +35,8 @@ func TestLoad(t *testing.T) {
 	}
 }
 
-// TestErrors: each error names the file, and holds nothing of a key. What else is wrong with files is shown by the
-// command's tests, as its users see it.
+// TestErrors: each error names the file, and contains nothing of a key. The command's tests show other errors of files, as its users see
+// them.
 func TestErrors(t *testing.T) {
 	ours := testcert.New(t)
 	cert, key := testcert.Files(t, ours.Sign(t))

@@ -37,16 +37,16 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Clients says what is drawn from a folder of clients. The zero Clients is all of it.
+// Clients says what is drawn from a folder of clients. The zero Clients draws everything.
 type Clients struct {
-	// Seed is that of all that is drawn: the same one gives the same rows of the same files, on machines of one architecture.
+	// Seed is the seed of all random numbers: the same seed gives the same rows for the same files, on machines of one architecture.
 	Seed uint64 `json:"seed"`
-	// Rows ends the trace after this many; 0 is no limit.
+	// Rows ends the trace after this many; 0 means no limit.
 	Rows int64 `json:"rows,omitempty"`
-	// Start and Duration are the part of the data's time that is drawn; no Duration is all from Start on.
+	// Start and Duration are the part of the data's time that is drawn; Duration 0 means everything from Start on.
 	Start    time.Duration `json:"start_ns,omitempty"`
 	Duration time.Duration `json:"duration_ns,omitempty"`
-	// Rate is the number of requests a second that all clients make together, in each window; 0 leaves each client its own.
+	// Rate is the number of requests a second of all clients together, in each window; with 0, each client has its own.
 	Rate float64 `json:"rate,omitempty"`
 }
 
@@ -71,8 +71,8 @@ func (c *Clients) Validate() error {
 // Drawn says what was drawn.
 type Drawn struct {
 	Clients  int     // in the folder
-	Expected float64 // rows in the mean, over all seeds
-	// Unknown is the number of requests that are no rows: their client has no lengths for the time.
+	Expected float64 // rows on average, over all seeds
+	// Unknown is the number of requests that did not become rows, because their client has no lengths for the time.
 	Unknown int64
 }
 
@@ -82,7 +82,7 @@ func IsClients(folder fs.FS) bool {
 	return err == nil && slices.ContainsFunc(files, func(f fs.DirEntry) bool { return clientFiles.MatchString(f.Name()) })
 }
 
-// FromClients calls yield for each row that is drawn from a folder of clients, by time. An error of yield ends it. Errors name the file.
+// FromClients calls yield for each row drawn from a folder of clients, in order of time. An error of yield ends it. Errors name the file.
 func FromClients(c Clients, folder fs.FS, yield func(*mooncake.Row) error) (Drawn, error) {
 	if err := c.Validate(); err != nil {
 		return Drawn{}, err
@@ -123,16 +123,16 @@ type client struct {
 	lengths lengths  // of the window at hand
 
 	rng     *rand.Rand
-	window  int     // that at hand; -1 before the first
+	window  int     // the current one; -1 before the first
 	at      float64 // of the next request, s from the data's zero
 	gap     func() float64
-	seconds float64 // per gap, in the mean
+	seconds float64 // per gap, on average
 }
 
 // window is a part of time.
 type window struct {
 	begin, end float64 // s
-	rate       float64 // requests a second; 0 is none
+	rate       float64 // requests a second; 0 means none
 	weibull    bool    // else gamma
 	shape      float64
 }
@@ -184,8 +184,8 @@ func (d *draw) read() error {
 	return nil
 }
 
-// read reads a client's table: the begin of a window in s, requests a second, the coefficient of variation of gaps, which the rest says,
-// too, the distribution of gaps, its shape and its scale. A window without a distribution has no requests.
+// read reads a client's table: the beginning of a window in s, requests a second, the coefficient of variation of gaps (which the other
+// columns also determine), the distribution of gaps, its shape and its scale. A window without a distribution has no requests.
 func (c *client) read(folder fs.FS, name string) error {
 	f, err := folder.Open(name)
 	if err != nil {
@@ -208,7 +208,7 @@ func (c *client) read(folder fs.FS, name string) error {
 		case err != nil:
 			return &mooncake.RowError{File: name, Line: int64(line), Rule: err.Error(), Advice: "download the file again, or leave its client out of the folder"}
 		case last >= 0 && w.begin <= c.windows[last].begin:
-			return &mooncake.RowError{File: name, Line: int64(line), Rule: "the time is not behind that of the line before", Advice: "sort the lines by their first column"}
+			return &mooncake.RowError{File: name, Line: int64(line), Rule: "the time is not after that of the line before", Advice: "sort the lines by their first column"}
 		case last >= 0:
 			c.windows[last].end = w.begin
 		}
@@ -224,7 +224,7 @@ func (c *client) read(folder fs.FS, name string) error {
 	return nil
 }
 
-// usualWindow is how long a window is in ServeGen's data, in s.
+// usualWindow is the length of a window in ServeGen's data, in s.
 const usualWindow = 600
 
 // windowOf reads a line of a table.
@@ -251,7 +251,7 @@ func windowOf(cells []string) (w window, err error) {
 	return w, err
 }
 
-// begin goes to the first request of the next window that has one. It reports false behind the last.
+// begin advances to the first request of the next window that has one. It returns false after the last window.
 func (c *client) begin(folder fs.FS) (bool, error) {
 	for c.window++; c.window < len(c.windows); c.window++ {
 		w := c.windows[c.window]
@@ -266,8 +266,8 @@ func (c *client) begin(folder fs.FS) (bool, error) {
 	return false, nil
 }
 
-// gaps sets how gaps of a window are drawn, and returns what is left of the one in which it begins: a random part of a gap, where a longer
-// one is the more likely to be that one.
+// gaps sets how gaps of a window are drawn, and returns the rest of the gap in which the window begins: a random part of a gap, where
+// longer gaps are more likely.
 func (c *client) gaps(w window) (left float64) {
 	c.seconds = 1 / w.rate
 	if !w.weibull {

@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// clientFolder is a folder of clients: of each by its number the table, and the lengths.
+// clientFolder is a folder of clients: the table and the lengths of each, by number.
 func clientFolder(clients map[int][2]string) fstest.MapFS {
 	folder := fstest.MapFS{"README.md": {Data: []byte("of no client")}}
 	for id, files := range clients {
@@ -47,8 +47,8 @@ func steady(rate float64, distribution string, shape float64) string {
 
 const someLengths = `{"0": {"input_tokens": "{10: 0.25, 1000: 0.75}", "output_tokens": "{3: 1.0}"}}`
 
-// TestClientArrivals: the number of requests is that of the rates, and gaps have the distribution's coefficient of variation, for bursts,
-// for a Poisson process and for what comes like clockwork.
+// TestClientArrivals: the number of requests follows from the rates, and gaps have the distribution's coefficient of variation, for
+// bursts, for a Poisson process and for regular arrivals.
 func TestClientArrivals(t *testing.T) {
 	weibullCV := func(k float64) float64 {
 		mean := math.Gamma(1 + 1/k)
@@ -87,7 +87,7 @@ func TestClientArrivals(t *testing.T) {
 	}
 }
 
-// TestRareClients: clients of less than a request a window have those that they have.
+// TestRareClients: clients with less than one request a window have the right number of requests.
 func TestRareClients(t *testing.T) {
 	folder := map[int][2]string{}
 	for i := range 400 {
@@ -163,7 +163,7 @@ func TestClientMedia(t *testing.T) {
 	}
 }
 
-// TestClientsSeeds: the same seed gives the same rows, another one others, and a client's do not depend on who else is there.
+// TestClientsSeeds: the same seed gives the same rows, another one gives others, and a client's rows do not depend on the other clients.
 func TestClientsSeeds(t *testing.T) {
 	one, two := [2]string{steady(0.01, "Weibull", 0.7), someLengths}, [2]string{steady(0.02, "Gamma", 0.2), someLengths}
 	of := func(seed uint64, clients map[int][2]string) (times []string) {
@@ -184,16 +184,16 @@ func TestClientsSeeds(t *testing.T) {
 	}
 }
 
-// TestClientFaults: errors name the file, the line and what to do, and none of what is wrong makes a trace.
+// TestClientFaults: errors name the file, the line and what to do, and no invalid input makes a trace.
 func TestClientFaults(t *testing.T) {
 	good := "0,1,1,Gamma,1,1\n600,0,0,,0,0\n"
 	for _, c := range []struct{ why, table, lengths, want string }{
 		{"too few columns", "0,1,1,Gamma\n", someLengths, "chunk-5-trace.csv: record on line 1: wrong number of fields; want six columns"},
 		{"no number", "0,1,1,Gamma,1,1\n600,x,1,Gamma,1,1\n", someLengths, `chunk-5-trace.csv:2: rate "x": must be a number from 0 to 1e+06`},
 		{"no finite number", "0,NaN,1,Gamma,1,1\n", someLengths, `rate "NaN"`},
-		{"a shape that is none", "0,1,1,Weibull,0,1\n", someLengths, `shape "0": must be a number from 0.02 to 1000`},
+		{"an invalid shape", "0,1,1,Weibull,0,1\n", someLengths, `shape "0": must be a number from 0.02 to 1000`},
 		{"an unknown distribution", "0,1,1,Pareto,1,1\n", someLengths, `distribution "Pareto": want Gamma or Weibull`},
-		{"times that go back", "600,1,1,Gamma,1,1\n0,1,1,Gamma,1,1\n", someLengths, "chunk-5-trace.csv:2: the time is not behind that of the line before"},
+		{"times that go back", "600,1,1,Gamma,1,1\n0,1,1,Gamma,1,1\n", someLengths, "chunk-5-trace.csv:2: the time is not after that of the line before"},
 		{"no JSON", good, `{"0": `, "chunk-5-dataset.json: "},
 		{"no object", good, `[]`, "chunk-5-dataset.json: want an object of seconds"},
 		{"no seconds", good, `{"now": {}}`, `chunk-5-dataset.json: "now": want a number of seconds`},
@@ -214,7 +214,7 @@ func TestClientFaults(t *testing.T) {
 	}
 	for _, c := range []Clients{{Rows: -1}, {Start: -1}, {Duration: -1}, {Rate: math.NaN()}, {Rate: -1}, {Rate: math.Inf(1)}} {
 		if _, err := FromClients(c, folder, nil); err == nil {
-			t.Errorf("%+v is no error", c)
+			t.Errorf("%+v is accepted", c)
 		}
 	}
 	unknown := clientFolder(map[int][2]string{5: {good, `{"600": {"input_tokens": "{1: 1}", "output_tokens": "{1: 1}"}}`}})

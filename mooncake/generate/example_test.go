@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestExampleTrace holds the trace that the project shows against its sidecar: the parameters in it make these very bytes.
+// TestExampleTrace checks the project's example trace against its sidecar: the parameters in it reproduce its bytes.
 func TestExampleTrace(t *testing.T) {
 	const name = "../../examples/demo.jsonl"
 	meta, err := mooncake.LoadMeta(name)

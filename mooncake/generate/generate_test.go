@@ -211,8 +211,8 @@ func TestExactFunctions(t *testing.T) {
 	}
 }
 
-// TestMemoryFollowsOpenConversations looks at the conversations that are open while a long trace is made: by Little's
-// law the rate of new ones (10/3 a second) times their length (two waits of about 47 s), however long the trace is.
+// TestMemoryFollowsOpenConversations checks the number of open conversations while a long trace is generated: by Little's law it is the
+// rate of new ones (10/3 a second) times their length (two waits of about 47 s), however long the trace is.
 func TestMemoryFollowsOpenConversations(t *testing.T) {
 	cfg := Default()
 	cfg.Rate, cfg.MaxInput = 10, 0
@@ -242,7 +242,7 @@ func BenchmarkGenerate(b *testing.B) {
 	}
 }
 
-// TestLimitsAtTheirMaximum: what is as great as it may be costs what a row needs of it, or is refused.
+// TestLimitsAtTheirMaximum: a value at its maximum costs what a row needs of it, or is refused.
 func TestLimitsAtTheirMaximum(t *testing.T) {
 	enough := errors.New("enough")
 	for name, tc := range map[string]struct {

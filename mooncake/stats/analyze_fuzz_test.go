@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// FuzzAnalyze measures whatever a reader reads: each row is counted once, and no cache has more of a prompt than there is of it.
+// FuzzAnalyze analyses whatever a reader accepts: each row is counted once, and no cache has more tokens of a prompt than the prompt has.
 func FuzzAnalyze(f *testing.F) {
 	for _, seed := range []string{
 		"{\"timestamp\": 3000, \"input_length\": 12000, \"output_length\": 1, \"hash_ids\": [0, 5]}\n{\"timestamp\": 2999.5, \"input_length\": 513, \"hash_ids\": [0, 5]}\n",

@@ -181,7 +181,7 @@ func TestToyAnalysis(t *testing.T) {
 	}
 }
 
-// Of an analysis, what needs no prefix forest is there beyond the bound, too.
+// Above the bound, an analysis still has everything that needs no prefix forest.
 func TestAnalysisBeyondItsBound(t *testing.T) {
 	a := analyze(toyRows(), AnalyzeOptions{MaxIDs: 2})
 	if a.Blocks.Forest || a.Unchecked == "" || a.Blocks.References != 8 {

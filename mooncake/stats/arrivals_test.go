@@ -47,15 +47,15 @@ func TestGrid(t *testing.T) {
 		quantum float64
 		coarse  bool
 	}{
-		"whole milliseconds":               {poisson(2000, .005, math.Floor), 0, false},
-		"microseconds":                     {poisson(2000, .005, ticks(.001)), 0, false},
-		"busy, 3 s clock":                  {poisson(2000, .003, ticks(3000)), 3000, true},
-		"quiet, 1 s clock: most are alone": {poisson(2000, .0003, ticks(1000)), 1000, true},
-		"epoch, 3 s clock":                 {poisson(2000, .003, func(t float64) float64 { return 1.766e12 + ticks(3000)(t) }), 3000, true},
-		"truncating 3 s clock":             {poisson(2000, .003, func(t float64) float64 { return math.Floor(ticks(3000)(t) * 0.9999999) }), 3000, true},
-		"a metronome is no coarse clock":   {regular, 500, false},
-		"one instant":                      {[]float64{5, 5, 5}, 0, false},
-		"nothing":                          {nil, 0, false},
+		"whole milliseconds":                {poisson(2000, .005, math.Floor), 0, false},
+		"microseconds":                      {poisson(2000, .005, ticks(.001)), 0, false},
+		"busy, 3 s clock":                   {poisson(2000, .003, ticks(3000)), 3000, true},
+		"quiet, 1 s clock: most are alone":  {poisson(2000, .0003, ticks(1000)), 1000, true},
+		"epoch, 3 s clock":                  {poisson(2000, .003, func(t float64) float64 { return 1.766e12 + ticks(3000)(t) }), 3000, true},
+		"truncating 3 s clock":              {poisson(2000, .003, func(t float64) float64 { return math.Floor(ticks(3000)(t) * 0.9999999) }), 3000, true},
+		"a metronome is not a coarse clock": {regular, 500, false},
+		"one instant":                       {[]float64{5, 5, 5}, 0, false},
+		"nothing":                           {nil, 0, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if g := arrivals(test.stamps...).Grid; g.Quantum != test.quantum || g.Coarse != test.coarse {
@@ -112,8 +112,8 @@ func TestTallyStaysBounded(t *testing.T) {
 	}
 }
 
-// TestArrivalsAreSorted: what does not depend on the order of the rows is the same of shuffled ones; where there are too many to
-// sort it is undefined, and says so.
+// TestArrivalsAreSorted: figures that do not depend on the order of the rows are the same for shuffled rows. If there are too many to
+// sort, they are undefined, with the reason.
 func TestArrivalsAreSorted(t *testing.T) {
 	stamps := poisson(3000, .003, ticks(3000))
 	want := arrivals(stamps...)

@@ -115,7 +115,7 @@ func TestToyCaches(t *testing.T) {
 	}
 }
 
-// blocksOf numbers the blocks of each row: those are one that have all ids up to theirs in common, and the model.
+// blocksOf numbers the blocks of each row: two blocks are the same if all ids up to theirs, and the model, are equal.
 func blocksOf(rows []*mooncake.Row) (all [][]int) {
 	numbers := make(map[string]int)
 	for _, row := range rows {
@@ -132,7 +132,7 @@ func blocksOf(rows []*mooncake.Row) (all [][]int) {
 	return all
 }
 
-// slowLRU is the definition, word for word, for one capacity.
+// slowLRU is the literal definition, for one capacity.
 func slowLRU(rows [][]int, capacity int, order Eviction) (hitBlocks int64) {
 	var resident []int // oldest first
 	for _, blocks := range rows {
@@ -183,7 +183,7 @@ func TestCachesAgreeWithTheirDefinition(t *testing.T) {
 }
 
 func TestPredictor(t *testing.T) {
-	// The toy trace is not canonical, its renumbered form is; both must be predicted alike.
+	// The toy trace is not canonical, its renumbered form is; both must have the same prediction.
 	want := []Prediction{{0, 0}, {512, 512}, {512, 1000}, {0, 0}}
 	for _, canonical := range []bool{false, true} {
 		p, names := NewPredictor(PredictorOptions{}), new(mooncake.Renumber)
@@ -213,8 +213,8 @@ func TestPredictorBeyondItsBound(t *testing.T) {
 		tokens, ok := p.Predict(row)
 		got = append(got, answer{tokens, ok})
 	}
-	// 7 and 9 are remembered. The second row forgets 3 and 4, so a row that ends in what was remembered is still
-	// exact, and one that reaches an unknown id is not.
+	// 7 and 9 are remembered. The second row forgets 3 and 4, so a row that ends in remembered ids is still exact, and one that reaches an
+	// unknown id is not.
 	none, third := Prediction{}, Prediction{512, 1000}
 	want := []answer{{none, true}, {Prediction{512, 512}, true}, {third, true}, {none, false}, {third, true}, {none, false}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -252,7 +252,7 @@ func TestPredictorOnThePublicTrace(t *testing.T) {
 	}
 }
 
-// TestChains: a block is cached after the blocks that it followed before, and only there; the ids need keep no rule.
+// TestChains: a block is cached only after the blocks that it followed before; the ids need not keep any rule.
 func TestChains(t *testing.T) {
 	type tokens = []Prediction
 	row := func(length int64, ids ...uint64) *mooncake.Row {
@@ -317,7 +317,7 @@ func BenchmarkPredictor(b *testing.B) {
 	}
 }
 
-// TestObservedCache: rows of which both are known are summed, by the infinite cache's own figures.
+// TestObservedCache: rows for which both are known are summed, with the infinite cache's own figures.
 func TestObservedCache(t *testing.T) {
 	sim := NewCacheSim(CacheOptions{BlockSize: 10})
 	row := func(n int64, cached mooncake.Opt[int64], ids ...uint64) {
@@ -328,7 +328,7 @@ func TestObservedCache(t *testing.T) {
 	row(30, mooncake.Some[int64](29), 0, 1, 4) // predicted 20: not a whole block more
 	row(30, mooncake.Some[int64](30), 0, 1, 5) // predicted 20: a whole block more
 	row(30, mooncake.Some[int64](9), 0, 1, 6)  // predicted 20: a whole block less
-	row(30, mooncake.Some[int64](10))          // predicted 0: of an unknown prompt, which says nothing of the capture
+	row(30, mooncake.Some[int64](10))          // predicted 0: of an unknown prompt, which says nothing about the capture
 	want := mooncake.ObservedCache{Rows: 5, InputTokens: 150, Cached: 78, Predicted: 60, Above: 2, Below: 1, OutsideRows: 1, OutsideTokens: 10}
 	if d := cmp.Diff(want, sim.Observed()); d != "" {
 		t.Error(d)

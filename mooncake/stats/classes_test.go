@@ -13,7 +13,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestClasses: rows and tokens are counted for each class, the priority where all rows have the same, and further classes together.
+// TestClasses: rows and tokens are counted for each class, with the priority if all rows have the same, and further classes are counted
+// together.
 func TestClasses(t *testing.T) {
 	row := func(class string, priority mooncake.Opt[int64]) *mooncake.Row {
 		return &mooncake.Row{InputLength: mooncake.Some[int64](100), OutputLength: mooncake.Some[int64](7), Class: class, Priority: priority}

@@ -92,8 +92,8 @@ func TestCompareEnds(t *testing.T) {
 	}
 }
 
-// Ranges are compared by what they share, whatever their ids are called, and replies as they stand. A row that differs does not make
-// those after it differ.
+// Ranges are compared by what they share, whatever their ids, and replies by their values. A row that differs does not make later rows
+// differ.
 func TestCompareRanges(t *testing.T) {
 	rows := conversations(rand.New(rand.NewPCG(3, 9)), 40, 32, 16)
 	sharing := 0 // the last row that does, so that no other row shares with it

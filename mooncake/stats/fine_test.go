@@ -23,15 +23,15 @@ func common(a, b []int) int {
 	return n
 }
 
-// The prediction is what comparing every prompt with all before it gives, token by token, at the grain of the ids; the replies of
-// rows of which the prompt goes on are there but for their last token; in whole blocks of the engine's size, and never the last token
-// of the prompt.
+// The prediction equals a comparison of every prompt with all prompts before it, token by token, at the granularity of the ids. The
+// replies of rows that a prompt continues are cached except for their last token. Hits are whole blocks of the engine's size, and never
+// include the last token of the prompt.
 func TestPredictorOfRangesIsThatOfTokens(t *testing.T) {
 	const block, fine = 24, 4
 	for seed := range uint64(60) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		rows := conversations(rng, 60, block, fine)
-		scrambled := map[uint64]uint64{} // other names for the ids, which are no order
+		scrambled := map[uint64]uint64{} // other names for the ids, without an order
 		engine := []int{0, 1, 4, 6, 16, 512}[seed%6]
 		carry := NewPredictor(PredictorOptions{BlockSize: block, FineBlockSize: fine, EngineBlock: engine})
 		plain := NewPredictor(PredictorOptions{BlockSize: block, FineBlockSize: fine, EngineBlock: engine, NoReplies: true})
@@ -55,7 +55,7 @@ func TestPredictorOfRangesIsThatOfTokens(t *testing.T) {
 			for _, reply := range r.Replies {
 				before := rows[i-int(reply.Back)]
 				if !slices.Equal(r.tokens[:reply.At+reply.Tokens], before.tokens) {
-					t.Fatalf("seed %d, row %d: the test's reply is none", seed, i)
+					t.Fatalf("seed %d, row %d: the test's reply is invalid", seed, i)
 				}
 				all = max(all, int(reply.At+reply.Tokens)-1)
 			}
@@ -95,7 +95,7 @@ func TestPredictorOfRangesIsThatOfTokens(t *testing.T) {
 	}
 }
 
-// What no trace has costs no more than what was written of it, and no prediction is beyond the prompt.
+// The cost of an arbitrary trace is bounded by its size, and no prediction exceeds the prompt.
 func TestPredictorOfHostileRanges(t *testing.T) {
 	for seed := range uint64(40) {
 		rng := rand.New(rand.NewPCG(seed, 3))
@@ -130,7 +130,7 @@ func TestPredictorOfHostileRanges(t *testing.T) {
 	}
 }
 
-// A skipped row counts as a row: replies name rows by their places in the trace. Without that they would be another row's.
+// A skipped row counts as a row, because replies refer to rows by their distance. Otherwise they would be another row's.
 func TestPredictorSkips(t *testing.T) {
 	row := func(first uint64, length int64, replies ...mooncake.Reply) *mooncake.Row {
 		return &mooncake.Row{InputLength: mooncake.Some(length), HashIDs: []uint64{first}, HashRanges: []mooncake.HashRange{{First: first, Count: (length + 15) / 16}}, Replies: replies}
@@ -149,7 +149,7 @@ func TestPredictorSkips(t *testing.T) {
 		if n, ok := p.Predict(next); !ok || n != (Prediction{Whole: 144, Finest: 149}) {
 			t.Errorf("%+v, %t", n, ok)
 		}
-		// The same reply behind other tokens, behind a prompt of another length, of a row with other tokens, and of a row without ranges.
+		// The same reply after other tokens, after a prompt of another length, of a row with other tokens, and of a row without ranges.
 		for _, other := range []mooncake.Reply{{Back: 3, At: 99, Tokens: 50}, {Back: 3, At: 101, Tokens: 50}, {Back: 1, At: 200, Tokens: 5}, {Back: 2, At: 100, Tokens: 50}, {Back: 4, At: 100, Tokens: 50}} {
 			r := row(900, 300, other)
 			p := NewPredictor(PredictorOptions{FineBlockSize: 16})
@@ -165,7 +165,7 @@ func TestPredictorSkips(t *testing.T) {
 	}
 }
 
-// What an engine of coarser blocks had is compared at its blocks, which its counts tell; in whatever order rows come.
+// The cached tokens of an engine with larger blocks are compared at its blocks, whose size follows from its counts, in any order of rows.
 func TestObservedCacheInTheEnginesSteps(t *testing.T) {
 	for _, engine := range []int64{16, 32, 128, 512} {
 		rng := rand.New(rand.NewPCG(uint64(engine), 7))
@@ -192,8 +192,8 @@ func TestObservedCacheInTheEnginesSteps(t *testing.T) {
 	}
 }
 
-// Where the engine's blocks are known and are not the trace's, rows without ranges are predicted by them, too; where they are
-// the same, as usual.
+// If the engine's blocks are known and differ from the trace's, rows without ranges are predicted with them, too; if they are the same, as
+// usual.
 func TestPredictorAtTheEnginesBlock(t *testing.T) {
 	for _, tc := range []struct{ engine, length, whole int64 }{
 		{0, 700, 512}, {0, 1024, 1024}, {512, 700, 512}, {512, 1024, 1024}, {16, 700, 688}, {16, 1024, 1008}, {1, 700, 699}, {1024, 700, 0}, {1024, 1025, 1024},
@@ -207,7 +207,7 @@ func TestPredictorAtTheEnginesBlock(t *testing.T) {
 	}
 }
 
-// A lineage of any rows, whatever their ids mean, is the set of prefixes of their ids one by one.
+// A lineage of any rows, whatever their ids mean, is the set of prefixes of their ids, one by one.
 func TestLineageIsThatOfSinglePrefixes(t *testing.T) {
 	const fine = 8
 	for seed := range uint64(400) {
@@ -216,7 +216,7 @@ func TestLineageIsThatOfSinglePrefixes(t *testing.T) {
 		var before []mooncake.HashRange
 		for n := range 60 {
 			var row []mooncake.HashRange
-			if seed%2 == 0 && before != nil { // goes on from within the row before
+			if seed%2 == 0 && before != nil { // continues from within the row before
 				for _, h := range before[:1+rng.IntN(len(before))] {
 					row = append(row, mooncake.HashRange{First: h.First, Count: 1 + rng.Int64N(h.Count)})
 				}
@@ -249,7 +249,7 @@ func TestLineageIsThatOfSinglePrefixes(t *testing.T) {
 	}
 }
 
-// TestManyReplies: the time that a prediction takes goes by the replies and ranges of a row, not by their product.
+// TestManyReplies: the time for a prediction depends on the sum of the replies and ranges of a row, not on their product.
 func TestManyReplies(t *testing.T) {
 	const n = 10000
 	p := NewPredictor(PredictorOptions{BlockSize: 1 << 14, FineBlockSize: 1})

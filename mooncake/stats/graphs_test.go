@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestGraphs: two graphs, a row that waits for one that is not here, and rows of no graph.
+// TestGraphs: two graphs, a row that waits for a missing one, and rows of no graph.
 func TestGraphs(t *testing.T) {
 	a := NewAnalyzer(AnalyzeOptions{})
 	add := func(id string, tools float64, waitFor []string, evidence ...mooncake.Evidence) {
@@ -44,7 +44,7 @@ func TestGraphs(t *testing.T) {
 	}
 }
 
-// TestLongGraph: a chain of very many rows takes no more time for each than a short one, and those past the bound are counted.
+// TestLongGraph: a row of a very long chain takes no more time than a row of a short one, and rows above the bound are counted.
 func TestLongGraph(t *testing.T) {
 	g := newGraphs()
 	for i := range maxGraphRows + 10 {

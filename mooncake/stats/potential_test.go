@@ -75,7 +75,7 @@ func TestPotentialOfTheToyTrace(t *testing.T) {
 	}
 }
 
-// What prefixes save adds up to what an infinite cache hits.
+// The savings of the prefixes add up to the hits of an infinite cache.
 func TestSharedPrefixesSaveTheCeiling(t *testing.T) {
 	rows := publicRows(t, 0)
 	d := mooncake.NewDigester(mooncake.CheckOptions{})
@@ -96,13 +96,13 @@ func TestSharedPrefixesSaveTheCeiling(t *testing.T) {
 	}
 }
 
-// The figures that llmtrafficlens 0.9.0 prints for the public trace, of which kvcache.ai's simulator also has the last one: hit rates
-// of the second half of the requests, from a cache that the first half has filled. Both count the blocks of a prompt that come after
-// one that is not there, too, and evict while a prompt is under way, so that small caches differ a little.
+// The figures that llmtrafficlens 0.9.0 prints for the public trace, the last of which kvcache.ai's simulator prints, too: hit rates of
+// the second half of the requests, with a cache filled by the first half. Both also count blocks of a prompt after a missing block, and
+// evict while a prompt is processed, so small caches differ slightly.
 func TestPublishedHitRates(t *testing.T) {
 	rows := publicRows(t, 0)
 	half := rows[len(rows)/2]
-	// The half by rows begins within a step of the clock: rows of one timestamp before it count as well.
+	// The half by rows begins within a step of the clock: earlier rows of the same timestamp count, too.
 	got := potentialOf(rows, PotentialOptions{
 		Sizes: []float64{16 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20}, WarmUp: half.Timestamp.V - rows[0].Timestamp.V,
 	}, RootFirst)
@@ -117,8 +117,8 @@ func TestPublishedHitRates(t *testing.T) {
 	}
 }
 
-// An estimate says how far it may be from the truth: within two of its standard errors in most cases, and these are as large as
-// the estimates of other samples differ.
+// An estimate reports its possible error: in most cases, the truth is within two of its standard errors, and these are as large as the
+// differences between the estimates of other samples.
 func TestPotentialSaysItsError(t *testing.T) {
 	rows := publicRows(t, 0)
 	sizes := []float64{1e6, 3e6, 15_360_000}

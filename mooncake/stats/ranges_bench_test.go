@@ -10,8 +10,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// ranged gives rows of hash ids ranges of 16 tokens that share as much, and every second row that goes on from a row before the reply
-// to it.
+// ranged adds to rows of hash ids ranges of 16 tokens that share as much, and to every second row that continues another one the reply to
+// it.
 func ranged(rows []*mooncake.Row) []*mooncake.Row {
 	const fine = mooncake.BlockSize / 16
 	first := map[uint64]uint64{} // id of ranges of a hash id
@@ -50,7 +50,7 @@ func ranged(rows []*mooncake.Row) []*mooncake.Row {
 	return out
 }
 
-// kinds are the rows of the public trace, and the same with ranges, which may make nothing much slower.
+// kinds are the rows of the public trace, and the same with ranges, which must not slow down anything much.
 func kinds(b *testing.B, f func(name string, rows []*mooncake.Row, fine int)) {
 	b.Helper()
 	rows := publicRows(b, 0)

@@ -53,7 +53,7 @@ func TestReuseOfAllBlocksIsExact(t *testing.T) {
 	}
 }
 
-// A tenth of the blocks tells the rates, of blocks and of tokens, whichever tenth it is: within half a point on average and a standard
+// A tenth of the blocks gives the rates, of blocks and of tokens, whichever tenth it is: within half a point on average and a standard
 // deviation of 0.6 for the infinite cache, within one point and 1.6 for finite ones.
 func TestReuseOfATenth(t *testing.T) {
 	rows := publicRows(t, 0)
@@ -98,7 +98,7 @@ func moments(values []float64) (mean, deviation float64) {
 	return mean, math.Sqrt(deviation)
 }
 
-// The sample never outgrows its bound, whatever comes; the rate pays for it, and the estimate stays near.
+// The sample never exceeds its bound, for any input. Its rate drops instead, and the estimate stays close.
 func TestReuseIsBounded(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	exact, small := NewReuse(ReuseOptions{Rate: 1, MaxBlocks: 1 << 20}), NewReuse(ReuseOptions{Rate: 1, MaxBlocks: 4096, Seed: 3})
@@ -157,7 +157,7 @@ func TestReusePrefixes(t *testing.T) {
 	}
 }
 
-// Nothing was seen, nothing has a length, options out of range: no figure, and no panic.
+// Nothing was seen, nothing has a length, or options are out of range: no figures, and no panic.
 func TestReuseOfNothing(t *testing.T) {
 	r := NewReuse(ReuseOptions{Rate: math.NaN(), MaxBlocks: -1})
 	hits := r.Hits()
@@ -186,7 +186,7 @@ func BenchmarkReuse(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*blocks), "ns/block")
 }
 
-// TestReuseMemory: a block in the sample takes the memory that the documentation of Reuse states, also while the sample is renewed.
+// TestReuseMemory: a block in the sample uses the memory that the documentation of Reuse states, also while the sample is renewed.
 func TestReuseMemory(t *testing.T) {
 	const blocks, stated = 1 << 17, 120
 	heap := func() int64 {
@@ -214,7 +214,8 @@ func TestReuseMemory(t *testing.T) {
 	}
 }
 
-// TestReuseResolves: a sample of a tenth says nothing of a cache that holds a few of its blocks; everything there is always says all.
+// TestReuseResolves: a sample of a tenth says nothing about a cache that holds only a few of its blocks; a complete sample says
+// everything.
 func TestReuseResolves(t *testing.T) {
 	sampled, whole := NewReuse(ReuseOptions{Rate: 0.1}), NewReuse(ReuseOptions{Rate: 1})
 	for i := range uint64(100) {

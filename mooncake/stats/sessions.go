@@ -160,7 +160,7 @@ func (d *SessionDetector) Mode() (mooncake.SessionMode, string) {
 	}
 	if mode != mooncake.SessionFull && mode != mooncake.SessionDelta {
 		mode = mooncake.SessionUnknown
-		text += "; it takes a person to say whether rows hold whole prompts (full) or new turns (delta)"
+		text += "; the rows do not show whether they hold whole prompts (full) or new turns (delta)"
 	}
 	return mode, text
 }

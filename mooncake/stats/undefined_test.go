@@ -24,7 +24,7 @@ func figures(t *testing.T, rows ...*mooncake.Row) map[string]any {
 	return out
 }
 
-// TestUndefinedIsNull: what has no value is null with a reason, and no 0; what has one is there.
+// TestUndefinedIsNull: a figure without a value is null with a reason, not 0; a figure with a value is present.
 func TestUndefinedIsNull(t *testing.T) {
 	row := func(ms float64, in int64, ids ...uint64) *mooncake.Row {
 		return &mooncake.Row{Timestamp: mooncake.Some(ms), InputLength: mooncake.Some(in), OutputLength: mooncake.Some[int64](5), HashIDs: ids}

@@ -3,7 +3,7 @@
 
 package transform
 
-// column is a list that grows without being moved: what is remembered of ten million rows would be copied several times otherwise.
+// column is a list that grows without being moved: otherwise the data of ten million rows would be copied several times.
 type column[T any] struct {
 	chunks [][]T
 	n      int

@@ -14,34 +14,35 @@ import (
 	"github.com/moonloop/moonloop/internal/heap"
 )
 
-// This file brings the conversations of a trace into another order. The times at which conversations begin stay: at each, another one begins.
+// This file puts the conversations of a trace into another order. The times at which conversations begin stay the same, but a different
+// conversation begins at each.
 
-// Draw says which conversation begins where one began.
+// Draw says which conversation begins at the time of another one.
 type Draw string
 
 // The ways to draw.
 const (
 	DrawNone    Draw = ""
 	DrawShuffle Draw = "shuffle" // each of them once
-	DrawRandom  Draw = "random"  // any: some come several times and others never
+	DrawRandom  Draw = "random"  // any: some occur several times and others never
 )
 
 // dialog is a conversation: the rows of a session with those of its agents, or a row without a session.
 type dialog struct {
 	first, last uint32
-	begin       float64 // place in time of its first row, ms
+	begin       float64 // position of its first row in time, ms
 	drawn       uint32  // how often it came
 }
 
-// drawing knows all rows of a trace, which a file keeps, and of which conversation each one is.
+// drawing has all rows of a trace, which are in a file, and the conversation of each.
 type drawing struct {
 	spool *spool
 	talks []dialog
 	rows  column[drawnRow]
-	slots []uint32 // which conversation begins where each one began, in their order
+	slots []uint32 // the conversation that begins at the time of each one, in order
 }
 
-// drawnRow is where the file has a row, and the next one of its conversation.
+// drawnRow is the position of a row in the file, and the next row of its conversation.
 type drawnRow struct {
 	at   int64
 	key  float64
@@ -52,10 +53,10 @@ type drawnRow struct {
 // turnDue is the next row of a conversation that has begun.
 type turnDue struct {
 	key   float64
-	order uint64 // of those at one time: by conversations, then by rows
+	order uint64 // order at the same time: by conversation, then by row
 	row   uint32
 	shift float64
-	again uint32 // how often the conversation had come before
+	again uint32 // how often the conversation had occurred before
 }
 
 func (a turnDue) before(b turnDue) bool { return a.key < b.key || a.key == b.key && a.order < b.order }
@@ -129,7 +130,7 @@ func (d *drawing) row(of *drawnRow) (*item, error) {
 	return it, nil
 }
 
-// again returns the conversations in their new order, in order of time. What is drawn once more has a session of its own, and its prompts.
+// again returns the conversations in their new order, by time. A conversation that is drawn again gets separate sessions and prompts.
 func (d *drawing) again() step {
 	under := heap.New(turnDue.before)
 	slot, seq := 0, 0
@@ -165,7 +166,7 @@ func (d *drawing) again() step {
 	}
 }
 
-// drawn returns the rows of a trace with its conversations in another order. It reads the trace when the first row is asked for.
+// drawn returns the rows of a trace with its conversations in another order. It reads the trace when the first row is requested.
 func (s *Stream) drawn(in step) step {
 	var rows step
 	return func() (it *item, err error) {

@@ -36,7 +36,7 @@ func manyTalks() string {
 	return sortedByTime(b.String())
 }
 
-// sortedByTime puts lines of a trace in order of their timestamps.
+// sortedByTime sorts lines of a trace by their timestamps.
 func sortedByTime(lines string) string {
 	list := strings.Split(strings.TrimSpace(lines), "\n")
 	at := func(line string) (ms float64) {
@@ -55,7 +55,7 @@ func sortedByTime(lines string) string {
 	return strings.Join(list, "\n") + "\n"
 }
 
-// drawnTalk is what a conversation has that another order leaves: lengths, and times since its beginning. Its prompt's length names it.
+// drawnTalk is what a new order leaves of a conversation: lengths, and times since its beginning. The length of its prompt identifies it.
 type drawnTalk struct {
 	Begin float64
 	Input int64
@@ -134,7 +134,7 @@ func TestDraw(t *testing.T) {
 		if other, _ := talksOf(Config{Draw: how, Seed: 4}); cmp.Diff(got, other) == "" {
 			t.Errorf("%s: another seed draws the same", how)
 		}
-		// What comes behind knows the rows in their new order.
+		// Later steps see the rows in their new order.
 		if rows, _, _ := transformed(t, Config{Draw: how, Seed: 3, Roots: 2, PrefixScale: 2}, source([]byte(manyTalks()), 0)); len(begins(plain)) == 0 || len(rows) == 0 || rows[0].InputLength.V <= got[0].Input {
 			t.Errorf("%s: %d rows with other steps behind it", how, len(rows))
 		}

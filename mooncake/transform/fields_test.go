@@ -12,8 +12,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestEveryFieldIsKept: rows wait between two passes in a form of their own, which must have a place for each of their fields, also for one
-// that is added to rows later.
+// TestEveryFieldIsKept: between two passes, rows have a packed form that must have all of their fields, also a field that is added to rows
+// later.
 func TestEveryFieldIsKept(t *testing.T) {
 	empty := pack(nil, &item{Row: new(mooncake.Row)})
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[mooncake.Row]()) {

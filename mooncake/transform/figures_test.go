@@ -15,8 +15,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake/generate"
 )
 
-// talks are conversations under one system prompt, without what a transformation leaves out at its end: replies, and delays of which a
-// row before is gone.
+// talks are conversations under one system prompt, without what a transformation leaves out at its end: replies, and delays after a
+// missing row.
 func talks(t *testing.T, seed uint64, rows int64) []byte {
 	t.Helper()
 	c := generate.Default()
@@ -28,7 +28,7 @@ func talks(t *testing.T, seed uint64, rows int64) []byte {
 	return file.Bytes()
 }
 
-// TestFiguresOfSteps: what the sidecar says of each of several steps is what it says where each is done by itself, one after the other.
+// TestFiguresOfSteps: the sidecar's figures for each of several steps are those of the same steps done separately, one after the other.
 func TestFiguresOfSteps(t *testing.T) {
 	data := talks(t, 7, 600)
 	for name, steps := range map[string][]Config{
@@ -79,7 +79,7 @@ func TestFiguresOfSteps(t *testing.T) {
 	}
 }
 
-// both does what two configurations do that have no step in common.
+// both does what two configurations without a common step do.
 func both(a, b Config) Config {
 	a.Start, a.End, a.MinInput, a.MaxInput, a.MinOutput, a.MaxContext = a.Start+b.Start, a.End+b.End, a.MinInput+b.MinInput, a.MaxInput+b.MaxInput, a.MinOutput+b.MinOutput, a.MaxContext+b.MaxContext
 	a.Conversations, a.First, a.Scale, a.Roots = a.Conversations+b.Conversations, a.First+b.First, a.Scale+b.Scale, a.Roots+b.Roots
@@ -88,7 +88,7 @@ func both(a, b Config) Config {
 	return a
 }
 
-// TestFiguresOfSources: a step that joins says what each of the traces was.
+// TestFiguresOfSources: a step that joins has the figures of each trace.
 func TestFiguresOfSources(t *testing.T) {
 	a, b := talks(t, 1, 300), talks(t, 2, 200)
 	for _, join := range []Join{JoinAppend, JoinMerge} {

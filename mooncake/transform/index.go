@@ -25,7 +25,7 @@ type index struct {
 	timed  bool
 	verbal int64 // rows that bring their own text
 
-	// What rows weigh, where some are chosen or copied.
+	// Weights of rows, if some are selected or copied.
 	scaled  bool
 	key     []float64
 	in, out []uint32
@@ -35,7 +35,7 @@ type index struct {
 	deepest []uint32 // leading blocks of each row that other rows have, too
 }
 
-// hanging is where a row hangs: its new ids are a run behind those of all rows before, which may be empty.
+// hanging is the position of a row in the tree: its new ids are a run after those of all earlier rows, which may be empty.
 type hanging struct {
 	start  uint64 // first id of the run
 	lead   uint32 // leading blocks that rows before had
@@ -151,7 +151,7 @@ func appendRun(dst []uint64, first uint64, n int) []uint64 {
 // clip limits a length to 32 bits; for a sample, a longer one makes no difference.
 func clip(n mooncake.Opt[int64]) uint32 { return uint32(min(n.V, math.MaxUint32)) } //nolint:gosec // bounded
 
-// add takes a row with canonical ids, of which so many are new, and all that there are so far.
+// add adds a row with canonical ids, of which this many are new, given the number of all ids so far.
 func (x *index) add(it *item, added int, all uint64) {
 	ids := it.HashIDs
 	lead := len(ids) - added
@@ -175,7 +175,7 @@ func (x *index) add(it *item, added int, all uint64) {
 	x.rows.add(row)
 }
 
-// of returns the row that an id, which was there, was first in.
+// of returns the row in which an existing id first occurred.
 func (x *index) of(id uint64) uint32 {
 	from, to := int(x.near[id/page]), x.rows.n
 	if next := id/page + 1; next < uint64(len(x.near)) {
@@ -202,7 +202,7 @@ func (x *index) share() {
 	}
 }
 
-// onlyShared forgets all that is not needed for the shared blocks of rows.
+// onlyShared discards what is not needed for the shared blocks of rows.
 func (x *index) onlyShared() { x.rows, x.near, x.links = column[hanging]{}, nil, nil }
 
 // shared returns the leading blocks of a row that another one has, too.

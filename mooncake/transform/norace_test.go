@@ -5,5 +5,5 @@
 
 package transform
 
-// manySeeds are as many as an average is promised over.
+// manySeeds is the number of seeds over which averages are promised.
 const manySeeds = 40

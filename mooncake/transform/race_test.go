@@ -5,5 +5,5 @@
 
 package transform
 
-// manySeeds are fewer where the race detector makes each of them take ten times as long.
+// manySeeds is smaller here, because the race detector makes each seed take ten times as long.
 const manySeeds = 6

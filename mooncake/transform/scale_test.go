@@ -43,7 +43,7 @@ func source(data []byte, fine int) Source {
 	}}
 }
 
-// transformed runs a transformation, and gives the trace and what inspect says of it.
+// transformed runs a transformation, and returns the trace and its analysis by inspect.
 func transformed(t testing.TB, c Config, sources ...Source) ([]*mooncake.Row, *stats.Analysis, Report) {
 	t.Helper()
 	s, err := Open(c, sources...)
@@ -85,14 +85,14 @@ func curve(rows []*mooncake.Row) (minutes []float64) {
 	return minutes
 }
 
-// scaling is what became of a trace, by the figures of its sidecar and by its rows.
+// scaling is a scaled trace, by the figures of its sidecar and by its rows.
 type scaling struct {
 	hits, gapCV, randomCV float64
 	times                 []float64
 	curve                 []float64
 }
 
-// scale runs a transformation, and reads none of it again.
+// scale runs a transformation without reading the result again.
 func scale(t testing.TB, c Config, data []byte) (out scaling) {
 	t.Helper()
 	s, err := Open(c, source(data, 0))
@@ -114,7 +114,7 @@ func scale(t testing.TB, c Config, data []byte) (out scaling) {
 	return out
 }
 
-// TestScalePublicTrace: what is promised of scaling, on the public trace.
+// TestScalePublicTrace checks the promises of scaling on the public trace.
 func TestScalePublicTrace(t *testing.T) {
 	data := public(t)
 	rows, was, _ := transformed(t, Config{}, source(data, 0))
@@ -151,7 +151,7 @@ func TestScalePublicTrace(t *testing.T) {
 			if seed > 1 {
 				continue
 			}
-			// The figures that are reported are those of the rows: the gap CV, and what it would be of random arrivals.
+			// The reported figures are those of the rows: the gap CV, and that of random arrivals.
 			if d := math.Abs(got.gapCV/coefficient(got.times) - 1); d > 1e-6 {
 				t.Errorf("×%g: gap CV %.4f, and the rows' is %.4f", c.factor, got.gapCV, coefficient(got.times))
 			}
@@ -170,7 +170,7 @@ func TestScalePublicTrace(t *testing.T) {
 		}
 	}
 
-	// What all of this is for: a tenth of the rows at random has lost most of what they shared.
+	// The purpose of all this: a random tenth of the rows loses most of what they shared.
 	var lost float64
 	for seed := range uint64(5) {
 		random, kept := rand.New(rand.NewPCG(seed, 0)), []*mooncake.Row(nil)
@@ -187,7 +187,7 @@ func TestScalePublicTrace(t *testing.T) {
 	}
 }
 
-// coefficient is the coefficient of variation of the gaps between times that ascend.
+// coefficient is the coefficient of variation of the gaps between ascending times.
 func coefficient(times []float64) float64 {
 	n, span, squares := float64(len(times)-1), times[len(times)-1]-times[0], 0.
 	for i := range times[1:] {
@@ -196,7 +196,7 @@ func coefficient(times []float64) float64 {
 	return math.Sqrt(squares/n) / (span / n)
 }
 
-// randomTimes are as many random times in the same span, by a clock that ticks this often.
+// randomTimes are as many random times in the same span, by a clock with this tick.
 func randomTimes(times []float64, tick float64) []float64 {
 	random, out := rand.New(rand.NewPCG(1, 2)), make([]float64, len(times))
 	for i := range out {
@@ -223,7 +223,7 @@ func hitsOf(rows []*mooncake.Row) float64 {
 	return float64(hit) / float64(all)
 }
 
-// TestTimeScaleKeepsTheSequence: other times are the same requests in the same order, on the public trace, and on one that is made.
+// TestTimeScaleKeepsTheSequence: the requests are the same, in the same order, at other times, on the public trace and on a generated one.
 func TestTimeScaleKeepsTheSequence(t *testing.T) {
 	traces := map[string][]byte{"made": talks(t, 3, 400)}
 	if data, err := os.ReadFile(publicTrace); err == nil {

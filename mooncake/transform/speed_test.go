@@ -46,7 +46,7 @@ type speed struct {
 	sources int
 }
 
-// speeds are the steps whose speed is promised. Those of two sources read the trace twice.
+// speeds are the steps with a promised speed. Those of two sources read the trace twice.
 var speeds = []speed{
 	{copying, Config{}, 1},
 	{"--time-scale 0.5", Config{TimeScale: 0.5}, 1},
@@ -70,17 +70,18 @@ var speeds = []speed{
 	{"--scale 2", Config{Scale: 2}, 1},
 }
 
-// spent is what a step took.
+// spent is the time and memory of a step.
 type spent struct {
 	Read, Written int64
 	Wall, CPU     float64 // s
 	Memory        int64   // greatest resident size, bytes
 }
 
-// perSecond is the number of rows that came in or went out, whichever are more, by time.
+// perSecond is the number of rows that were read or written, whichever is larger, divided by the time.
 func (s spent) perSecond(seconds float64) float64 { return float64(max(s.Read, s.Written)) / seconds }
 
-// TestSpeed sets the speed of each step beside that of reading, parsing and writing alone: processes that take turns, medians of the rounds.
+// TestSpeed compares the speed of each step with that of reading, parsing and writing alone: processes take turns, and the median of the
+// rounds counts.
 func TestSpeed(t *testing.T) {
 	if name := os.Getenv(speedStep); name != "" {
 		if err := json.NewEncoder(os.Stderr).Encode(runStep(t, name, os.Getenv(speedTrace))); err != nil {
@@ -141,7 +142,7 @@ func medianOf(rounds []spent) spent {
 func writeTrace(t *testing.T, name string, rows int64) (bytes, ids int64) {
 	t.Helper()
 	c := generate.Default()
-	c.Rows, c.Rate, c.Turns, c.Grid, c.UserTokens.Median = rows, 100, 4, time.Second, 1800 // about the rows of the public conversation trace
+	c.Rows, c.Rate, c.Turns, c.Grid, c.UserTokens.Median = rows, 100, 4, time.Second, 1800 // about as long as the rows of the public conversation trace
 	file, err := os.Create(name)
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +165,7 @@ func writeTrace(t *testing.T, name string, rows int64) (bytes, ids int64) {
 	return info.Size(), ids
 }
 
-// start runs a step in a process of its own.
+// start runs a step in a separate process.
 func start(t *testing.T, name, trace string) (s spent) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestSpeed$")

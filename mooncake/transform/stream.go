@@ -94,7 +94,7 @@ func (s *Stream) open(sources []Source) error {
 	if changes(c.InputScale) || changes(c.PrefixScale) || changes(c.OutputScale) {
 		z := &sizes{c: c, x: s.x, block: s.block, fine: s.fine}
 		rows = s.then(z.rows(rows), s.stage("lengths", map[string]any{"input": c.InputScale, "prefix": c.PrefixScale, "output": c.OutputScale}, everyFigure, func(before, after *Figures) string {
-			return fmt.Sprintf("mean input %.1f → %.1f tokens, mean output %.1f → %.1f; %d replies left out, %d rows bring their own text and are as they were",
+			return fmt.Sprintf("mean input %.1f → %.1f tokens, mean output %.1f → %.1f; %d replies left out, %d rows have their own text and are unchanged",
 				before.Input, after.Input, before.Output, after.Output, z.replies, z.skipped)
 		}))
 	}
@@ -123,7 +123,7 @@ func (s *Stream) inTime(rows step) step {
 	if c.MaxGap > 0 {
 		cut := new(float64)
 		rows = s.then(gaps(c.MaxGap, rows, cut), s.stage("max-gap", map[string]any{"ms": millis(c.MaxGap)}, times, func(_, _ *Figures) string {
-			return fmt.Sprintf("%s of idle time taken out", mooncake.Duration(*cut))
+			return fmt.Sprintf("%s of idle time removed", mooncake.Duration(*cut))
 		}))
 	}
 	if c.Spread != SpreadNone {
@@ -134,7 +134,7 @@ func (s *Stream) inTime(rows step) step {
 	if c.Turns != TurnsAsTimed || c.MaxDelay > 0 {
 		t := &turns{c: c, last: map[talker]turn{}}
 		rows = s.then(t.rows(rows), s.stage("turn-delay", map[string]any{"from": string(c.Turns), "max_ms": millis(c.MaxDelay)}, times, func(_, _ *Figures) string {
-			return fmt.Sprintf("%d turns follow the one before by a delay, %d of them without that its end is known; %d delays made shorter, by %s", t.made, t.unknown, t.capped, mooncake.Duration(t.cut))
+			return fmt.Sprintf("%d turns follow the one before by a delay, %d of them without a known end of that one; %d delays shortened, by %s", t.made, t.unknown, t.capped, mooncake.Duration(t.cut))
 		}))
 	}
 	if len(c.ToModels) > 0 {
@@ -164,7 +164,7 @@ func (s *Stream) begin(sources []Source) error {
 	if len(sources) > 1 {
 		s.sources = make([]meter, len(sources))
 		s.stage(string(s.c.Join), map[string]any{"traces": len(sources)}, noFigure, func(_, after *Figures) string {
-			return fmt.Sprintf("%d traces became one of %d rows; their ids are apart", len(sources), s.before.rows)
+			return fmt.Sprintf("%d traces became one of %d rows; their ids are separate", len(sources), s.before.rows)
 		}).joins = true
 	}
 	measured := func() (*item, error) {
@@ -314,7 +314,7 @@ func (s *Stream) Report() Report {
 		r.Steps = append(r.Steps, mooncake.Transformation{Name: "replies", Effect: fmt.Sprintf("%d replies left out: the rows that they are to are not there", n)})
 	}
 	if s.x != nil && s.c.Scale > 1 && s.x.verbal > 0 {
-		r.Steps = append(r.Steps, mooncake.Transformation{Name: "text", Effect: fmt.Sprintf("%d rows bring their own text: copies of them share all of it", s.x.verbal)})
+		r.Steps = append(r.Steps, mooncake.Transformation{Name: "text", Effect: fmt.Sprintf("%d rows have their own text: copies of them share all of it", s.x.verbal)})
 	}
 	return r
 }

@@ -53,8 +53,8 @@ func rowsOf(t *testing.T, data []byte) (rows []*mooncake.Row, trunk *mooncake.Tr
 	}
 }
 
-// TestSampleError: what is said of the hit rate of samples by the rule of Collectors, over as many seeds as scaling is tested with: how far it
-// is off, and how far a sample itself says that it may be.
+// TestSampleError: the error of the hit rate of samples by the rule of Collectors, over as many seeds as for scaling: the actual error,
+// and the one that a sample itself reports.
 func TestSampleError(t *testing.T) {
 	rows, trunk := rowsOf(t, public(t))
 	whole := hitsOf(rows)
@@ -100,7 +100,8 @@ func TestSampleError(t *testing.T) {
 	}
 }
 
-// trunkOfOut is the trunk as the rows that come out number it: of the public trace, of which every row begins with block 0, it is the same.
+// trunkOfOut is the trunk in the numbering of the written rows: for the public trace, in which every row begins with block 0, it is the
+// same.
 func trunkOfOut(t *testing.T, rows []*mooncake.Row, trunk *mooncake.Trunk) *mooncake.Trunk {
 	t.Helper()
 	for _, row := range rows {
@@ -114,8 +115,8 @@ func trunkOfOut(t *testing.T, rows []*mooncake.Row, trunk *mooncake.Trunk) *moon
 	return trunk
 }
 
-// TestSampleKeepsGroups: of sessions, and of rows that share a block below the trunk, a sample has all rows or none, with and without the trunk
-// of a sidecar; and a lower rate has a part of a higher one.
+// TestSampleKeepsGroups: a sample has all or none of the rows of a session, or of the rows that share a block below the trunk, with and
+// without the trunk of a sidecar; a lower rate has a subset of a higher one.
 func TestSampleKeepsGroups(t *testing.T) {
 	rows, trunk := rowsOf(t, talks(t, 3, 400))
 	group := func(row *mooncake.Row, at uint64) mooncake.Group {

@@ -57,7 +57,7 @@ func newOverlay(c *Config, x *index) (*overlay, error) {
 		return o, nil
 	}
 	if !x.timed {
-		return nil, errors.New("scale: the trace has no timestamps, and copies are laid over a trace by time; --append puts the trace behind itself")
+		return nil, errors.New("scale: the trace has no timestamps, and copies are overlaid by time; --append puts the trace after itself")
 	}
 	if n := len(x.key); n > 0 {
 		o.first, o.last = x.key[0], x.key[n-1]
@@ -209,7 +209,7 @@ func spread(c *Config, in step, length *float64) step {
 		}
 		found := grid.Stats().Grid
 		if quantum = found.Quantum; !found.Coarse {
-			return errors.New("spread: the timestamps are on no coarse grid, so there is nothing to spread")
+			return errors.New("spread: the timestamps are not multiples of a coarse step, so there is nothing to spread")
 		}
 		*length = quantum
 		return nil

@@ -17,8 +17,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// conversations makes a trace of conversations under one system prompt, with all that rows of ours have: ranges, replies, sessions, some turns
-// that have a delay and no timestamp.
+// conversations makes a trace of conversations under one system prompt, with everything that moonloop's rows can have: ranges, replies,
+// sessions, some turns with a delay and no timestamp.
 func conversations(t *testing.T, seed uint64, rows int) []byte {
 	t.Helper()
 	const block, fine, system = 512, 16, 1100
@@ -88,7 +88,7 @@ func conversations(t *testing.T, seed uint64, rows int) []byte {
 	return file.Bytes()
 }
 
-// TestAnyTransformationIsATrace: whatever is done, the rows keep all rules of the format, and each reply is that of the turn that it was.
+// TestAnyTransformationIsATrace: after any step, the rows keep all rules of the format, and each reply is still that of its turn.
 func TestAnyTransformationIsATrace(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
 	for n := range 40 {
@@ -120,7 +120,7 @@ func TestAnyTransformationIsATrace(t *testing.T) {
 			for _, r := range row.Replies {
 				to := rows[i-int(r.Back)]
 				if to.SessionID != row.SessionID || to.InputLength.V != r.At || to.OutputLength.V != r.Tokens {
-					t.Fatalf("%+v: row %d has a reply that is none of row %d", c, i, i-int(r.Back))
+					t.Fatalf("%+v: row %d has a reply that row %d did not have", c, i, i-int(r.Back))
 				}
 			}
 		}
@@ -146,7 +146,7 @@ func TestNothingToDo(t *testing.T) {
 	}
 }
 
-// TestSteps: what each step does to a small trace, as timestamp, lengths, ids.
+// TestSteps: the effect of each step on a small trace, as timestamp, lengths, ids.
 func TestSteps(t *testing.T) {
 	const trace = `{"timestamp": 0, "input_length": 1100, "output_length": 10, "hash_ids": [0, 1, 2], "model": "a"}
 {"timestamp": 0, "input_length": 1600, "output_length": 20, "hash_ids": [0, 1, 3, 4], "model": "b"}
@@ -168,7 +168,7 @@ func TestSteps(t *testing.T) {
 		"blocks":     {Config{BlockSize: 1024}, "0 1100 10 [0 1];0 1600 20 [0 2];3000 600 30 [3];9000 600 0 [4]"},
 	} {
 		rows, _, report := transformed(t, c.c, source([]byte(trace), 0))
-		if hits := report.Before.TokenHits; c.c.First == 0 && hits != 1536./3900 { // of blocks of 512, whatever becomes of them
+		if hits := report.Before.TokenHits; c.c.First == 0 && hits != 1536./3900 { // of blocks of 512, whatever happens to them
 			t.Errorf("%s: %v of the tokens hit before", name, hits)
 		}
 		var got []string
@@ -181,7 +181,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestJoin: ids of two traces are not the same, and an appended one goes on as the first one did.
+// TestJoin: the ids of two traces stay distinct, and an appended trace continues at the pace of the first.
 func TestJoin(t *testing.T) {
 	a := []byte(`{"timestamp": 5, "input_length": 600, "output_length": 1, "hash_ids": [0, 1]}
 {"timestamp": 25, "input_length": 600, "output_length": 1, "hash_ids": [0, 2]}`)
@@ -202,7 +202,7 @@ func TestJoin(t *testing.T) {
 	}
 }
 
-// TestPacked: a row that is kept between two passes comes back as it was; damage is an error.
+// TestPacked: a row that is stored between two passes is read back unchanged; damage is an error.
 func TestPacked(t *testing.T) {
 	for _, line := range []string{
 		`{"timestamp": 1.5, "input_length": 9, "output_length": 0, "hash_ids": [3, 4, 7, 18446744073709551615, 0]}`,

@@ -48,7 +48,7 @@ func (n *node) full() int {
 	return int(n.n)
 }
 
-// page is for how many old ids the tree remembers a row, from which on to look for that of one of them.
+// page is the number of old ids for which the tree remembers one row, at which the search for the row of an id begins.
 const page = 64
 
 // of returns the row that added an old block, or none.

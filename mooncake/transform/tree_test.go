@@ -18,14 +18,14 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// someRows are of prompts that go on where others end, in the middle of others, twice the same, with partial ends or without, and with ids
-// for a part alone. With strange ones among them, some ids follow other ids than they did before.
+// someRows have prompts that continue where others end, that end in the middle of others, that occur twice, with partial ends or without,
+// and with ids for only a part. If they include strange ones, some ids follow other ids than before.
 func someRows(t *testing.T, random *rand.Rand, strange bool) (file []byte, rows []*mooncake.Row) {
 	t.Helper()
 	var out bytes.Buffer
 	w := mooncake.NewWriter(&out)
 	var ids numbered
-	var prompts [][]uint64 // whole blocks, as the trace calls them
+	var prompts [][]uint64 // whole blocks, as the trace numbers them
 	for i := range 300 {
 		var blocks []uint64
 		if len(prompts) > 0 && random.IntN(5) > 0 {
@@ -65,7 +65,8 @@ func someRows(t *testing.T, random *rand.Rand, strange bool) (file []byte, rows 
 	return out.Bytes(), rows
 }
 
-// oneByOne gives rows the blocks that a step gives them: two rows have the same block if it ends in the same old one, behind the same old ones.
+// oneByOne assigns blocks to rows by the definition: two rows have the same new block if it ends in the same old one, after the same old
+// ones.
 func oneByOne(c Config, rows []*mooncake.Row) (lines []string) {
 	shared := func(row int) (most int64) {
 		for i, other := range rows {
@@ -121,7 +122,7 @@ func oneByOne(c Config, rows []*mooncake.Row) (lines []string) {
 	return lines
 }
 
-// TestTree: rows whose blocks change share what they shared.
+// TestTree: rows whose blocks change still share what they shared.
 func TestTree(t *testing.T) {
 	for n := range 90 {
 		random := rand.New(rand.NewPCG(uint64(n), 3))
@@ -129,9 +130,9 @@ func TestTree(t *testing.T) {
 		file, rows := someRows(t, random, strange)
 		c := []Config{
 			{InputScale: []float64{0.5, 0.25, 0.1, 2, 3, 1.25}[random.IntN(6)]}, {BlockSize: 512 * (2 + random.IntN(3))}, {PrefixScale: []float64{0.5, 0.25, 0.1, 2, 3, 1.25}[random.IntN(6)]},
-		}[random.IntN(3-n%3/2)] // of strange ids nobody knows what is the prefix
+		}[random.IntN(3-n%3/2)] // the prefixes of strange ids are unknown
 		if c.PrefixScale == 0 && random.IntN(2) == 0 {
-			c.MaxInput = 2500 // what is left has other numbers
+			c.MaxInput = 2500 // what remains has other numbers
 		}
 		got, _, _ := transformed(t, c, source(file, 0))
 		var lines []string
@@ -144,7 +145,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// TestIndexOfStrangeRows: an id that was there and comes behind a new one, at a page of ids of its own, is no reason to panic.
+// TestIndexOfStrangeRows: an existing id that comes after a new one, at a page of ids of its own, causes no panic.
 func TestIndexOfStrangeRows(t *testing.T) {
 	var first []string
 	for i := range page {

@@ -26,7 +26,7 @@ const talk = `{"timestamp":0,"input_length":10,"output_length":1,"session_id":"a
 {"timestamp":500,"input_length":18,"output_length":1,"session_id":"c","wait_for":["p"],"delay":30,"tool_wait_ms":5}
 `
 
-// brief shows input length, time, delay and model of rows.
+// brief has the input length, time, delay and model of rows.
 func brief(rows []*mooncake.Row) string {
 	var b strings.Builder
 	for _, r := range rows {
@@ -52,7 +52,7 @@ func TestTurns(t *testing.T) {
 		{"from the start of the turn before", Config{Turns: TurnsFromStart}, "10@0x 11@50y 12@60z 13@100y 14@+250x 15@+70y 16@400 17@410 18@500+30", "1 turns follow"},
 		{"from its end", Config{Turns: TurnsFromEnd}, "10@0x 11@50y 12@60z 13@100y 14@+210x 15@+70y 16@400 17@410 18@500+30", "0 of them without"},
 		{"at once", Config{Turns: TurnsAtOnce}, "10@0x 11@50y 12@60z 13@100y 14@+0x 15@+0y 16@+0 17@410 18@500", "4 turns follow"},
-		{"at most", Config{Turns: TurnsFromStart, MaxDelay: 60 * time.Millisecond}, "10@0x 11@50y 12@60z 13@100y 14@+60x 15@+60y 16@400 17@410 18@500+30", "2 delays made shorter, by 200ms"},
+		{"at most", Config{Turns: TurnsFromStart, MaxDelay: 60 * time.Millisecond}, "10@0x 11@50y 12@60z 13@100y 14@+60x 15@+60y 16@400 17@410 18@500+30", "2 delays shortened, by 200ms"},
 		{"half of the time", Config{Turns: TurnsFromStart, TimeScale: 0.5}, "10@0x 11@25y 12@30z 13@50y 14@+125x 15@+35y 16@200 17@205 18@250+15", ""},
 		{"the first conversations", Config{Conversations: 2}, "10@0x 11@50y 12@60z 14@250x 15@+70y 16@400", "9 rows → 6: 3 of later conversations"},
 		{"a short context", Config{MaxContext: 16}, "10@0x 11@50y 12@60z 13@100y 15@+70y", "9 rows → 5: 4 of a longer context"},
@@ -69,7 +69,7 @@ func TestTurns(t *testing.T) {
 			}
 		})
 	}
-	// Two copies have turns of their own, whose times move together.
+	// Two copies have separate turns, whose times move together.
 	one := `{"timestamp":0,"input_length":10,"output_length":1,"session_id":"a"}
 {"timestamp":5000,"input_length":11,"output_length":1,"session_id":"a"}
 {"timestamp":9000,"input_length":12,"output_length":1}

@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// application is a span of an application that has nothing to do with models.
+// application is a span of an application that is unrelated to models.
 func application() attributes {
 	return attributes{
 		"http.request.method": "POST", "url.path": "/api/cart", "http.response.status_code": int64(200), "server.address": "shop",
@@ -21,7 +21,7 @@ func application() attributes {
 	}
 }
 
-// BenchmarkTraces annotates fresh copies of a batch of 100 spans. The time of the copy is not counted.
+// BenchmarkTraces annotates fresh copies of a batch of 100 spans. The time for the copy is not counted.
 func BenchmarkTraces(b *testing.B) {
 	text := strings.Repeat("The quick brown fox jumps over the lazy dog. ", 2000) // 90 kB
 	escaped, err := json.Marshal(strings.Repeat("Der schnelle Fuchs springt.\n", 3000))

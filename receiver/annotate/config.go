@@ -81,7 +81,7 @@ func (c *Config) Validate() error {
 		case prefix == "" || len(name) > maxName || strings.Contains(prefix, "*"):
 			errs = append(errs, fmt.Errorf("deny[%d]: must be the name of an attribute, or the beginning of names and one * behind it", i))
 		case strings.HasPrefix(prefix, ownPrefix) || strings.HasPrefix(ownPrefix, prefix) && prefix != name:
-			errs = append(errs, fmt.Errorf("deny[%d]: takes in %s*, which are the annotations themselves: name what is to go more exactly", i, ownPrefix))
+			errs = append(errs, fmt.Errorf("deny[%d]: covers %s*, which are the annotations themselves: name more exactly what to delete", i, ownPrefix))
 		}
 	}
 	return errors.Join(append(errs, c.validateOrders()...)...)

@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// FuzzTraces: there are no bytes on which annotating fails, loses a span, or is not done after one time.
+// FuzzTraces: for any bytes, annotating does not fail, loses no span, and a second pass changes nothing.
 func FuzzTraces(f *testing.F) {
 	for _, td := range []ptrace.Traces{hostile(f), ptrace.NewTraces()} {
 		f.Add([]byte(testproducers.TraceBytes(f, td)[0]))
@@ -45,7 +45,7 @@ func FuzzTraces(f *testing.F) {
 	})
 }
 
-// FuzzLogs: as FuzzTraces; and a log record gives its span once.
+// FuzzLogs: the same as FuzzTraces; and a log record becomes a span once.
 func FuzzLogs(f *testing.F) {
 	for _, ld := range []plog.Logs{
 		plog.NewLogs(),
@@ -74,8 +74,8 @@ func FuzzLogs(f *testing.F) {
 	})
 }
 
-// FuzzPlaces puts a text that is too long for any value into any place of a span or a log record, under any name, beside any
-// other text: nothing of it leaves, and its removal is counted.
+// FuzzPlaces puts a text that is too long for any value into any field of a span or a log record, under any name, next to any other text:
+// none of it leaves, and its removal is counted.
 func FuzzPlaces(f *testing.F) {
 	for place := range uint8(places) {
 		f.Add("gen_ai.input.messages", "", place, place%6, true)
@@ -141,7 +141,7 @@ func FuzzPlaces(f *testing.F) {
 			put(log.Attributes())
 		case 7: // of any log; the body of a GenAI one
 			if !genAI {
-				return // what an application logs is its own, and stays where its name does not say what it is
+				return // what an application logs belongs to the application, and stays unless its name marks it as a prompt or a reply
 			}
 			put(log.Body().SetEmptyMap())
 		case 8:

@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// TestNothingLeaks holds an annotator to what every path of telemetry is held to.
+// TestNothingLeaks applies the leak test of all paths of telemetry to an annotator.
 func TestNothingLeaks(t *testing.T) {
 	testproducers.CheckNothingLeaks(t, producers(t), func(t *testing.T) testproducers.Path {
 		t.Helper()
@@ -31,13 +31,12 @@ func TestNothingLeaks(t *testing.T) {
 	})
 }
 
-// secret is a text that must not come out, in two lengths: what is short for a name, and what is long for any value. Both
-// are of as many bytes as cells are.
+// secret is a text that must not leave, in two lengths: short as a name, and too long for any value. Both have as many bytes as cells.
 const secret = "the patient asked why so"
 
 var longSecret = strings.Repeat(secret, 12)
 
-// fill writes a text to every place of a map where an attribute can have one.
+// fill writes a text to every entry of a map that can be an attribute.
 func fill(m pcommon.Map, text string) {
 	m.PutStr("unheard.of", text)
 	m.PutStr("gen_ai.input.messages", text)
@@ -78,7 +77,7 @@ func fill(m pcommon.Map, text string) {
 	m.PutInt(text+"1", 1)
 }
 
-// TestEveryPlace puts a text into every place of a span and of a log record that can hold one.
+// TestEveryPlace puts a text into every field of a span and of a log record that can hold one.
 func TestEveryPlace(t *testing.T) {
 	for _, c := range []struct {
 		name, reason, text string

@@ -25,7 +25,7 @@ type message struct {
 	event string
 	body  any
 	at    pcommon.Timestamp
-	span  byte // of the span's id; 0 is none
+	span  byte // of the span's id; 0 means none
 }
 
 func logsOf(t testing.TB, messages ...message) plog.Logs {
@@ -129,12 +129,12 @@ func TestCarriers(t *testing.T) {
 			"",
 		},
 		{"a message without text leaves a hole", []message{system("Be kind.", 1), {"gen_ai.user.message", attributes{"id": "1"}, 2, 2}}, nil, nil, reasons{annotate.ReasonPromptGaps: 1}, ""},
-		{"messages without text are no prompt", []message{{"gen_ai.user.message", attributes{"id": "1"}, 2, 2}}, nil, nil, reasons{annotate.ReasonPromptTextless: 1}, ""},
+		{"messages without text are not a prompt", []message{{"gen_ai.user.message", attributes{"id": "1"}, 2, 2}}, nil, nil, reasons{annotate.ReasonPromptTextless: 1}, ""},
 		{"a record that names no span has nowhere to go", []message{{"gen_ai.user.message", attributes{"content": "Hello"}, 1, 0}}, nil, nil, reasons{annotate.ReasonLogNoSpan: 1}, ""},
-		{"a reply alone is no prompt", []message{choice}, nil, nil, reasons{annotate.ReasonReplyAlone: 1}, ""},
+		{"a reply alone is not a prompt", []message{choice}, nil, nil, reasons{annotate.ReasonReplyAlone: 1}, ""},
 		{"a cut before the end is a hole", []message{system(strings.Repeat("x", 2048), 1), user("Hello", 2)}, nil, nil, reasons{annotate.ReasonPromptGaps: 1}, ""},
 		{"a cut at the end leaves a prefix", []message{user("A", 1), user(strings.Repeat("x", 2048), 2)}, []string{"user\nA\nuser\n" + strings.Repeat("x", 2048)}, []pcommon.Timestamp{1}, nil, ""},
-		{"other records are none of this", []message{{"shop.sale", "three apples", 1, 2}}, nil, nil, nil, ""},
+		{"other records are left alone", []message{{"shop.sale", "three apples", 1, 2}}, nil, nil, nil, ""},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			a := newAnnotator(t, annotate.Config{})
@@ -326,7 +326,7 @@ func TestDynamo(t *testing.T) {
 	})
 }
 
-// TestLogsOnce: what one receiver has read, with or without its text, the next one leaves alone, also under another key.
+// TestLogsOnce: what one receiver has read, with or without its text, the next one does not change, even with another key.
 func TestLogsOnce(t *testing.T) {
 	for _, content := range []annotate.Policy{annotate.ContentDrop, annotate.ContentKeep} {
 		t.Run(string(content), func(t *testing.T) {

@@ -14,8 +14,7 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// allMetrics has one metric of each type, with one data point and one exemplar where there can be one. Their attributes
-// are filled by put.
+// allMetrics has one metric of each type, with one data point and one exemplar if possible. put fills their attributes.
 func allMetrics(put func(pcommon.Map)) pmetric.Metrics {
 	md := pmetric.NewMetrics()
 	rm := md.ResourceMetrics().AppendEmpty()
@@ -56,7 +55,7 @@ func metricBytes(t testing.TB, md pmetric.Metrics) string {
 	return string(text)
 }
 
-// TestMetrics: text leaves a metric nowhere, and everything else passes.
+// TestMetrics: no text leaves in a metric, and everything else passes.
 func TestMetrics(t *testing.T) {
 	harmless := func(m pcommon.Map) {
 		m.PutStr("gen_ai.request.model", "llama")
@@ -101,8 +100,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricsAllocate: a batch with nothing to remove costs a few allocations, and none for each data point. Two is what it
-// costs; the bound has room because the race detector lets pools forget what they hold, and each time costs up to 17 more.
+// TestMetricsAllocate: a batch without text to remove costs a few allocations, and none for each data point. It costs two. The bound is
+// higher because the race detector lets pools forget their contents, and each time costs up to 17 more.
 func TestMetricsAllocate(t *testing.T) {
 	a := newAnnotator(t, annotate.Config{})
 	md := allMetrics(func(m pcommon.Map) { m.PutStr("http.route", "/api"); m.PutStr("shop.cart", "apples") })

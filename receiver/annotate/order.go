@@ -59,7 +59,7 @@ func (c *Config) validateOrders() (errs []error) {
 			errs = append(errs, fmt.Errorf("prompt_order[%d]: order is %.40q, and must be one of %s", i, o.Order, strings.Join(orders, ", ")))
 		}
 		if at := slices.IndexFunc(c.PromptOrder[:i], func(before ModelOrder) bool { return before.matches(o.Model) }); at >= 0 {
-			errs = append(errs, fmt.Errorf("prompt_order[%d]: has no effect behind that of %.80q, which takes all of its models: put it before that one, or leave it out",
+			errs = append(errs, fmt.Errorf("prompt_order[%d]: has no effect after that of %.80q, which matches all of its models: put it before that one, or leave it out",
 				i, c.PromptOrder[at].Model))
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// picture is a question about an image, however large that is.
+// picture is a question about an image of any size.
 func picture(before string, image []byte, after string) attributes {
 	return chat(attributes{"gen_ai.input.messages": []any{attributes{"role": "user", "parts": []any{
 		attributes{"type": "text", "content": before},
@@ -26,7 +26,7 @@ func picture(before string, image []byte, after string) attributes {
 	}}}})
 }
 
-// seen is the chain that a receiver makes of a prompt, where its last medium ends, and whether the end is missing.
+// seen is a receiver's chain of a prompt, where its last medium ends, and whether the end is missing.
 func seen(t *testing.T, raw attributes) (chain blockhash.Chain, media int64, prefix bool) {
 	t.Helper()
 	td, span := oneSpan(t, raw)
@@ -48,7 +48,7 @@ func seen(t *testing.T, raw attributes) (chain blockhash.Chain, media int64, pre
 	return chain, media, prefix
 }
 
-// TestPictures holds that an image counts for what it is, and not for its bytes.
+// TestPictures: an image counts by its content, and not by its bytes.
 func TestPictures(t *testing.T) {
 	before, after := strings.Repeat("What do you see? ", 40), strings.Repeat("Be brief. ", 40)
 	small, large := make([]byte, 30_000), make([]byte, 300_000)
@@ -82,14 +82,14 @@ func TestPictures(t *testing.T) {
 		}
 	}
 
-	none := picture(before, nil, after) // its place is there, and it is not
+	none := picture(before, nil, after) // its position exists, but it does not
 	cut, end, prefix := seen(t, none)
 	if !prefix || end != 0 || len(cut.Cells) != textCells || !slices.Equal(cut.Cells, one.Cells[:textCells]) {
 		t.Errorf("an image that is not recorded: %d cells, prefix %v, image at %d", len(cut.Cells), prefix, end)
 	}
 }
 
-// TestNoTextOfShapes sends text in the places where some producers have it, and finds none of it behind.
+// TestNoTextOfShapes sends text in fields where some producers have it, and finds none of it afterwards.
 func TestNoTextOfShapes(t *testing.T) {
 	const secret = "the patient asked whether it would rain"
 	document := func(s string) string {
@@ -121,7 +121,7 @@ func TestNoTextOfShapes(t *testing.T) {
 	}
 }
 
-// TestRemotePrompts holds that a span says of its prompt what a log record with the text does not know.
+// TestRemotePrompts: a span reports facts about its prompt that a log record with the text does not have.
 func TestRemotePrompts(t *testing.T) {
 	td, span := oneSpan(t, chat(attributes{"gen_ai.request.previous_response.id": "r1"}))
 	newAnnotator(t, annotate.Config{}).Traces(td)
@@ -130,7 +130,7 @@ func TestRemotePrompts(t *testing.T) {
 	}
 }
 
-// TestLongSessions holds that the length of a session's id is no matter, and that two that begin alike are two.
+// TestLongSessions: the length of a session's id does not matter, and two that begin alike are two.
 func TestLongSessions(t *testing.T) {
 	twins := map[string]bool{}
 	for _, id := range []string{strings.Repeat("x", 256), strings.Repeat("x", 257), strings.Repeat("x", 1<<16), strings.Repeat("x", 1<<16-1) + "y"} {

@@ -41,7 +41,7 @@ func newAnnotator(t testing.TB, config annotate.Config) *annotate.Annotator {
 	return a
 }
 
-// producers is the folder of real telemetry beside the repository, with what the server really received.
+// producers is the folder of real telemetry next to the repository, with what the server really received.
 func producers(t testing.TB) string {
 	t.Helper()
 	folder := filepath.Join("..", "..", "..", "shared", "data", "producers")
@@ -51,7 +51,7 @@ func producers(t testing.TB) string {
 	return folder
 }
 
-// figures are the counts that a producer must give, without what was removed.
+// figures are the expected counts for a producer, without those of removed values.
 type figures struct {
 	Spans         int64
 	Dialects      map[genai.Dialect]int64
@@ -111,14 +111,14 @@ func TestProducers(t *testing.T) {
 			figures{Spans: 4, Dialects: dialects{"openinference": 4}, Identities: named{"text": 4}, WithoutTokens: 2},
 		},
 		{
-			"vercel-ai7-otel", "agents, steps and tools are no requests",
+			"vercel-ai7-otel", "agents, steps and tools are not requests",
 			figures{
 				Spans: 66, Dialects: dialects{"vercel": 51}, Identities: named{"text": 17},
 				Sessions: 15, WithoutTokens: 5,
 			},
 		},
 		{
-			"go-genkit", "flows and util spans are no requests; no sessions; streams have characters, which are no tokens",
+			"go-genkit", "flows and util spans are not requests; no sessions; streams have characters, which are not tokens",
 			figures{
 				Spans: 27, Dialects: dialects{"genkit": 27}, Identities: named{"text": 13}, WithoutTokens: 9,
 				Dropped: reasons{"usage_estimate": 6},

@@ -15,8 +15,8 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// BenchmarkPrompt finds, un-escapes and hashes the prompt of a span that is in memory: what a prompt costs by its bytes. The
-// bytes counted are those of the attribute, which is JSON.
+// BenchmarkPrompt finds, unescapes and hashes the prompt of a span in memory: the cost of a prompt per byte. The bytes counted are those
+// of the attribute, which is JSON.
 func BenchmarkPrompt(b *testing.B) {
 	const english = "The quick brown fox jumps over the lazy dog, and nobody knows why it does so. "
 	const code = "\tif err != nil {\n\t\treturn fmt.Errorf(\"row %d: %w\", n, err)\n\t}\n"

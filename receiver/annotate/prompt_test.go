@@ -20,7 +20,7 @@ func hashOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// TestCanonicalPrompt says to the byte what is hashed.
+// TestCanonicalPrompt defines to the byte what is hashed.
 func TestCanonicalPrompt(t *testing.T) {
 	const call = `{"function":{"arguments":"{\"city\":\"Bern\"}","name":"weather"},"id":"call_1","type":"function"}`
 	for _, c := range []struct {

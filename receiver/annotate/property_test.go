@@ -19,7 +19,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// checkTwice fails unless a second annotator, of another key, leaves telemetry as the first one left it.
+// checkTwice fails unless a second annotator, with another key, leaves telemetry unchanged.
 func checkTwice(t testing.TB, td ptrace.Traces) {
 	t.Helper()
 	count := td.SpanCount()
@@ -37,7 +37,7 @@ func checkTwice(t testing.TB, td ptrace.Traces) {
 	}
 }
 
-// protobuf returns spans as they go over the wire.
+// protobuf returns spans as they are sent.
 func protobuf(t testing.TB, td ptrace.Traces) string {
 	t.Helper()
 	b, err := (&ptrace.ProtoMarshaler{}).MarshalTraces(td)
@@ -47,7 +47,7 @@ func protobuf(t testing.TB, td ptrace.Traces) string {
 	return string(b)
 }
 
-// TestTwiceIsOnce: receivers can stand in a row.
+// TestTwiceIsOnce: receivers can be chained.
 func TestTwiceIsOnce(t *testing.T) {
 	folder := producers(t)
 	stems, err := filepath.Glob(filepath.Join(folder, "*.traces.jsonl"))
@@ -71,7 +71,7 @@ func TestTwiceIsOnce(t *testing.T) {
 	}
 }
 
-// TestSamePrompt: one prompt has one value, whoever wrote it, and two keys have nothing in common.
+// TestSamePrompt: one prompt has one value, whoever wrote it, and values of two keys never match.
 func TestSamePrompt(t *testing.T) {
 	cells := func(config annotate.Config, in attributes) []byte {
 		td, span := oneSpan(t, in)
@@ -133,7 +133,7 @@ func hostile(t testing.TB) ptrace.Traces {
 	return td
 }
 
-// TestHostile: there is no input on which annotating fails, and none that it does not leave clean.
+// TestHostile: annotating never fails, and always leaves the telemetry clean.
 func TestHostile(t *testing.T) {
 	checkTwice(t, hostile(t))
 	a := newAnnotator(t, annotate.Config{})

@@ -23,13 +23,13 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// ended is what an annotated span says of its messages.
+// ended is what an annotated span says about its messages.
 type ended struct {
 	chain blockhash.Chain
-	reply blockhash.End // zero is none
+	reply blockhash.End // zero means none
 }
 
-// endsOf reads what an annotated span says of its messages. ok is false without cells.
+// endsOf reads what an annotated span says about its messages. ok is false without cells.
 func endsOf(t testing.TB, attributes pcommon.Map) (e ended, ok bool) {
 	t.Helper()
 	read := func(name string, unmarshal func([]byte) error) bool {
@@ -53,20 +53,20 @@ func endsOf(t testing.TB, attributes pcommon.Map) (e ended, ok bool) {
 	return e, true
 }
 
-// goesOn reports whether a prompt begins with another one and the reply to that.
+// goesOn reports whether a prompt begins with another one and the reply to it.
 func (e *ended) goesOn(before *ended) bool {
 	n := len(before.chain.Ends)
 	return n > 0 && len(e.chain.Ends) > n && slices.Equal(e.chain.Ends[:n], before.chain.Ends) && e.chain.Ends[n] == before.reply
 }
 
-// TestRepliesOfProducers: the reply to a turn of a real conversation, as telemetry has it, is the message of the assistant that the
+// TestRepliesOfProducers: the reply to a turn of a real conversation, as recorded in telemetry, equals the assistant's message that the
 // client sent in the next turn.
 func TestRepliesOfProducers(t *testing.T) {
 	folder := producers(t)
 	for _, c := range []struct {
 		producer, reason string
 		known            int // spans whose reply is known
-		turns            int // of which are the beginning of another prompt: 6 turns of conversations that go on, and one call of a tool
+		turns            int // of these, the beginning of another prompt: 6 turns of conversations that continue, and one call of a tool
 	}{
 		{"otel-js-openai", "replies in log records; a batch ends between one prompt and its reply", 14, 6},
 		{"otel-js-openai-nocontent", "no text", 0, 0},
@@ -121,8 +121,8 @@ func text(t testing.TB, v any) string {
 	return string(b)
 }
 
-// TestRepliesOfDialects: in every dialect the reply to a turn is the message of the assistant in the next one: a text, and the call of
-// a tool.
+// TestRepliesOfDialects: in every dialect, the reply to a turn equals the assistant's message in the next one: a text, and the call of a
+// tool.
 func TestRepliesOfDialects(t *testing.T) {
 	const (
 		words     = "I look it up.\nOne \"moment\", please…"
@@ -332,7 +332,7 @@ func TestRepliesOfDialects(t *testing.T) {
 	}
 }
 
-// TestRepliesInEvents is the same of replies in the events of a span.
+// TestRepliesInEvents does the same for replies in the events of a span.
 func TestRepliesInEvents(t *testing.T) {
 	type event struct {
 		name string
@@ -397,8 +397,8 @@ func TestRepliesInEvents(t *testing.T) {
 	}
 }
 
-// TestEndsTellSharedMessages: prompts of random conversations have as many ends in common as they have messages in common from the
-// start, whatever dialects they are written in.
+// TestEndsTellSharedMessages: prompts of random conversations have as many ends in common as they share messages from the start, in any
+// dialects.
 func TestEndsTellSharedMessages(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	message := func(i int) object {
@@ -406,7 +406,7 @@ func TestEndsTellSharedMessages(t *testing.T) {
 		if i == 0 && r.IntN(2) == 0 {
 			role = "system"
 		}
-		// So long that all ends are kept.
+		// Long enough that all ends are kept.
 		return object{"role": role, "content": strings.Repeat("naïve “words” \n", 45+r.IntN(12)) + string(rune('a'+r.IntN(26)))}
 	}
 	dialects := []func(list) attributes{

@@ -18,10 +18,10 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// gone is what a value becomes that does not stay.
+// gone is the value that replaces a removed one.
 type gone struct{}
 
-// TestShapes: a value stays where it is what its name says, and loses what may be text.
+// TestShapes: a value stays if it has the form that its name requires, and is removed if it may be text.
 func TestShapes(t *testing.T) {
 	messages := `[{"role":"user","content":"hi"}]`
 	for _, c := range []struct {
@@ -41,11 +41,11 @@ func TestShapes(t *testing.T) {
 		{"a query by itself", false, "url.query", "q=the+patient", gone{}},
 		{"keys stand in headers", false, "http.request.header.authorization", []any{"Bearer sk-1"}, gone{}},
 		{"cookies, too", false, "http.response.header.set-cookie", []any{"id=1"}, gone{}},
-		{"the id of a request is no key", false, "http.request.header.x-request-id", []any{"r-1"}, []any{"r-1"}},
+		{"the id of a request is not a key", false, "http.request.header.x-request-id", []any{"r-1"}, []any{"r-1"}},
 		{"metadata are headers", false, "rpc.grpc.response.metadata.x", []any{"r-1"}, gone{}},
 
 		{"a type of an error", false, "error.type", "BadRequestError", "BadRequestError"},
-		{"a message is no type", false, "error.type", "Invalid prompt: the patient asked", "_OTHER"},
+		{"a message is not a type", false, "error.type", "Invalid prompt: the patient asked", "_OTHER"},
 		{"on GenAI telemetry, too", true, "exception.type", "Invalid prompt: the patient asked", "_OTHER"},
 		{"a reason", true, "gen_ai.response.finish_reasons", []any{"stop", "the patient"}, []any{"stop", "_OTHER"}},
 
@@ -58,16 +58,16 @@ func TestShapes(t *testing.T) {
 		{"nor one without spaces", true, "tool_call.id", "患者は尋ねた", gone{}},
 		{"a type", true, "gen_ai.output.type", messages, gone{}},
 		{"a name may have spaces", true, "gen_ai.agent.name", "my agent", "my agent"},
-		{"and is no document", true, "gen_ai.agent.name", "\n " + messages, gone{}},
+		{"and not a document", true, "gen_ai.agent.name", "\n " + messages, gone{}},
 		{"nor an object", true, "gen_ai.agent.name", ` {"text":"hi"}`, gone{}},
 
 		{"8 digits are a domain", true, semconv.HashDomain, "0123abcd", "0123abcd"},
-		{"a text is none", true, semconv.HashDomain, "the pat ", gone{}},
+		{"a text is not one", true, semconv.HashDomain, "the pat ", gone{}},
 		{"nor is it a key", false, semconv.HashKey, "the patient asked", gone{}},
 		{"a known identity", false, semconv.Identity, "trace", "trace"},
-		{"a text is none", false, semconv.Identity, "the patient asked", gone{}},
+		{"a text is not one", false, semconv.Identity, "the patient asked", gone{}},
 		{"an outcome is a word", true, semconv.OutcomeReason, "deadline", "deadline"},
-		{"a text is none", true, semconv.OutcomeReason, "the patient asked", gone{}},
+		{"a text is not one", true, semconv.OutcomeReason, "the patient asked", gone{}},
 		{"a text has no cells", false, semconv.Cells, []byte(strings.Repeat("the patient asked why so", 1000)), gone{}},
 		{"ids are numbers", true, semconv.HashIDs, []any{int64(1), int64(-1)}, []any{int64(1), int64(-1)}},
 		{"and no text", true, semconv.HashIDs, []any{int64(1), "hi"}, gone{}},
@@ -81,7 +81,7 @@ func TestShapes(t *testing.T) {
 		{"and no text", true, semconv.WaitEvidence, []any{"tool_call", "the patient asked"}, gone{}},
 		{"calls of tools are numbers", true, semconv.ToolCalls, []any{int64(7), int64(-7)}, []any{int64(7), int64(-7)}},
 		{"and no text", true, semconv.ToolResults, []any{"call_1"}, gone{}},
-		{"ends of no text are no ends", true, semconv.CellsEnds, make([]byte, 12), gone{}},
+		{"ends without a text do not count", true, semconv.CellsEnds, make([]byte, 12), gone{}},
 	} {
 		t.Run(c.reason+", "+c.name, func(t *testing.T) {
 			in := attributes{c.name: c.in}
@@ -115,7 +115,7 @@ func TestShapes(t *testing.T) {
 	}
 }
 
-// TestCells: only what can be the cells of a prompt stays, and only on a span.
+// TestCells: only possible cells of a prompt stay, and only on a span.
 func TestCells(t *testing.T) {
 	chain := chainOf(t, testKey(t, 'k'), strings.Repeat("the patient asked why so", 1000))
 	long := blockhash.Chain{Cells: make([]uint64, blockhash.MaxCells), Bytes: blockhash.MaxCells * blockhash.CellSize * 3}
@@ -152,7 +152,7 @@ func TestCells(t *testing.T) {
 	}
 }
 
-// TestEnds: only what can be the ends of the messages of the span's own text stays, and only on a span.
+// TestEnds: only possible message ends of the span's own text stay, and only on a span.
 func TestEnds(t *testing.T) {
 	whole := chained(t, testKey(t, 'k'), "system\nBe kind.\nuser\n"+strings.Repeat("the patient asked why so", 100)+"\n", "Because.")
 	cells, ends, reply := whole[semconv.Cells].([]byte), whole[semconv.CellsEnds].([]byte), whole[semconv.CellsReply].([]byte)
@@ -176,7 +176,7 @@ func TestEnds(t *testing.T) {
 			in[semconv.Cells] = c.cells
 		}
 		td, span := oneSpan(t, in)
-		// Another span, which nobody annotated, has no text that they could be of.
+		// Another, unannotated span has no text to which they could belong.
 		other := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().AppendEmpty().Attributes()
 		other.PutEmptyBytes(semconv.CellsEnds).FromRaw(c.ends)
 		other.PutEmptyBytes(semconv.CellsReply).FromRaw(c.reply)
@@ -196,7 +196,7 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestLongSession: a session that is too long for an id gets its twin, on all spans alike.
+// TestLongSession: a session that is too long for an id is replaced by its keyed hash, in the same way on all spans.
 func TestLongSession(t *testing.T) {
 	session := strings.Repeat("s", 300)
 	td, parent := oneSpan(t, chat(attributes{semconv.Row: int64(1), semconv.Identity: "trace", semconv.Session: session}))
@@ -217,7 +217,7 @@ func TestLongSession(t *testing.T) {
 	}
 }
 
-// TestTextHasNames: what frameworks call text goes from telemetry that nobody takes for GenAI's, however short.
+// TestTextHasNames: what frameworks call text is removed from telemetry that is not recognised as GenAI, however short it is.
 func TestTextHasNames(t *testing.T) {
 	in := attributes{}
 	for _, name := range []string{
@@ -251,7 +251,7 @@ func TestTextHasNames(t *testing.T) {
 	}
 }
 
-// TestSessionKeys: a name of a session is one name, and lets nothing else through.
+// TestSessionKeys: the name of a session key is one name, and lets nothing else through.
 func TestSessionKeys(t *testing.T) {
 	for _, key := range []string{"", "*", "gen_ai.*", "a*b", strings.Repeat("x", 257)} {
 		if _, err := annotate.New(annotate.Config{SessionKeys: []string{"chat.id", key}}); err == nil || !strings.Contains(err.Error(), "session_keys[1]") {
@@ -260,8 +260,8 @@ func TestSessionKeys(t *testing.T) {
 	}
 }
 
-// TestClassKeys: a span has the class that its attributes say, and what its name holds stays where it is one word. A header's name is given
-// in full, and others are removed as usual.
+// TestClassKeys: a span has the class in its attributes, and the attribute stays if it is one word. A header's name is given in full, and
+// other headers are removed as usual.
 func TestClassKeys(t *testing.T) {
 	for _, key := range []string{"", "*", "http.request.header.*"} {
 		if _, err := annotate.New(annotate.Config{ClassKeys: []string{key}}); err == nil || !strings.Contains(err.Error(), "class_keys[0]") {
@@ -293,7 +293,7 @@ func TestClassKeys(t *testing.T) {
 	}
 }
 
-// TestUsageWithoutItsParts: counts that leave out more than they have are completed, and counted.
+// TestUsageWithoutItsParts: counts that exclude more than they contain are completed, and counted.
 func TestUsageWithoutItsParts(t *testing.T) {
 	td, span := oneSpan(t, chat(attributes{"gen_ai.usage.input_tokens": int64(10), "gen_ai.usage.cache_read.input_tokens": int64(5000)}))
 	counts := newAnnotator(t, annotate.Config{}).Traces(td)
@@ -302,7 +302,7 @@ func TestUsageWithoutItsParts(t *testing.T) {
 	}
 }
 
-// TestNoNameTakesMessages: a list of messages stays under no name that a reader knows, however short it is.
+// TestNoNameTakesMessages: a list of messages stays under no known name, however short it is.
 func TestNoNameTakesMessages(t *testing.T) {
 	for name, kind := range genai.Names() {
 		in := chat(attributes{"gen_ai.operation.name": "invoke_agent"})

@@ -51,8 +51,8 @@ func chainOf(t testing.TB, key blockhash.Key, prompt string) []byte {
 	return cells
 }
 
-// chained returns what a span has of a canonical prompt whose texts have no line breaks, and of the reply to it, "" for none. A last
-// message without its line break has no end.
+// chained returns the attributes of a span with a canonical prompt whose texts have no line breaks, and with the reply to it, "" for none.
+// A last message without its line break has no end.
 func chained(t testing.TB, key blockhash.Key, prompt, reply string) attributes {
 	t.Helper()
 	m := attributes{semconv.Cells: chainOf(t, key, prompt)}
@@ -98,7 +98,7 @@ func chat(more attributes) attributes {
 
 const hello = `[{"role":"user","parts":[{"type":"text","content":"Hello there, how are you today? Please tell me all about it."}]}]`
 
-// helloPrompt is what hello is in canonical form.
+// helloPrompt is the canonical form of hello.
 const helloPrompt = "user\nHello there, how are you today? Please tell me all about it.\n"
 
 // TestSpan has one row for each rule of annotation and cleaning.
@@ -138,10 +138,10 @@ func TestSpan(t *testing.T) {
 			without: []string{"gen_ai.input.messages"}, removed: named{"gen_ai.input.messages": 1},
 		},
 		{
-			reason: "no content is no identity, and that has been seen", in: chat(nil), want: none,
+			reason: "a prompt without content has no identity, and that has been seen", in: chat(nil), want: none,
 		},
 		{
-			reason: "messages without text are no prompt",
+			reason: "messages without text are not a prompt",
 			in:     chat(attributes{"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"text"}]}]`}), want: none,
 			without: []string{"gen_ai.input.messages"}, removed: named{"gen_ai.input.messages": 1},
 			dropped: reasons{annotate.ReasonPromptTextless: 1},
@@ -250,16 +250,16 @@ func TestSpan(t *testing.T) {
 			want:   none, without: []string{"user.id"}, removed: named{"user.id": 1},
 		},
 		{
-			reason: "a model's name that is a text is none", in: chat(attributes{"gen_ai.request.model": long}),
+			reason: "a text as a model's name does not count", in: chat(attributes{"gen_ai.request.model": long}),
 			want: none, without: []string{"gen_ai.request.model"}, removed: named{"gen_ai.request.model": 1},
 		},
 		{
-			reason: "a wrapper repeats the prompt and loses it; it is no request",
+			reason: "a wrapper repeats the prompt and loses it; it is not a request",
 			in:     attributes{"traceloop.span.kind": "workflow", "traceloop.entity.name": "joke", "traceloop.entity.input": "Hello"},
 			want:   attributes{}, without: []string{"traceloop.entity.input"}, removed: named{"traceloop.entity.input": 1},
 		},
 		{
-			reason: "what is no request does not become one by losing what said so",
+			reason: "a span that is not a request does not become one when the attribute that said so is removed",
 			in:     attributes{"genkit:input": "Hello", "gen_ai.usage.input_tokens": int64(9), "gen_ai.request.model": "llama"},
 			want:   attributes{"openinference.span.kind": "CHAIN"}, without: []string{"genkit:input"}, removed: named{"genkit:input": 1},
 		},
@@ -334,7 +334,7 @@ func TestSpan(t *testing.T) {
 	}
 }
 
-// tokenIDs returns the ids of the blocks of a prompt of tokens as an attribute holds them.
+// tokenIDs returns the ids of the blocks of a prompt of tokens, as in an attribute.
 func tokenIDs(t testing.TB, key blockhash.Key, model string, size int, tokens ...uint32) []any {
 	t.Helper()
 	h, err := blockhash.NewHasher(key, blockhash.Domain("tokens", key.Fingerprint(), "", model))
@@ -348,7 +348,7 @@ func tokenIDs(t testing.TB, key blockhash.Key, model string, size int, tokens ..
 	return ids
 }
 
-// TestDoubtfulUsage: a producer that makes counts up is known by its scope, and its counts go.
+// TestDoubtfulUsage: a producer that invents counts is recognised by its scope, and its counts are removed.
 func TestDoubtfulUsage(t *testing.T) {
 	td, span := oneSpan(t, chat(attributes{"gen_ai.usage.total_tokens": int64(107)}))
 	td.ResourceSpans().At(0).ScopeSpans().At(0).Scope().SetName("@openlit/instrumentation")
@@ -363,7 +363,7 @@ func TestDoubtfulUsage(t *testing.T) {
 	}
 }
 
-// TestFailure: status codes stay, messages go, and the kind of an error is found where producers put it.
+// TestFailure: status codes stay, messages are removed, and the kind of an error is found where producers put it.
 func TestFailure(t *testing.T) {
 	td, span := oneSpan(t, chat(nil))
 	span.Status().SetCode(ptrace.StatusCodeError)
@@ -389,7 +389,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestEvents: an event of GenAI is cleaned as such wherever it stands, another one as its span.
+// TestEvents: a GenAI event is cleaned as such on any span; other events are cleaned like their span.
 func TestEvents(t *testing.T) {
 	td, span := oneSpan(t, attributes{"http.route": "/api"})
 	for _, name := range []string{"gen_ai.user.message", "sale"} {
@@ -406,7 +406,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestTokenEvents: the events of a replay's chunks stay as they are, unless they hold what such events do not.
+// TestTokenEvents: the events of a replay's chunks stay unchanged, unless they contain something that such events do not have.
 func TestTokenEvents(t *testing.T) {
 	td, span := agentSpan(3)
 	span.Events().At(1).Attributes().PutStr("text", "Hello")
@@ -419,7 +419,7 @@ func TestTokenEvents(t *testing.T) {
 	}
 }
 
-// TestKeep: the text stays where the configuration says so, and the annotation is the same.
+// TestKeep: the text stays if the configuration says so, and the annotation is the same.
 func TestKeep(t *testing.T) {
 	td, span := oneSpan(t, chat(attributes{"gen_ai.input.messages": hello}))
 	span.Status().SetMessage("all is well")
@@ -433,7 +433,7 @@ func TestKeep(t *testing.T) {
 	}
 }
 
-// TestOmitMessageEnds: where messages end is left out where the configuration says so, and the cells are the same.
+// TestOmitMessageEnds: message ends are left out if the configuration says so, and the cells are the same.
 func TestOmitMessageEnds(t *testing.T) {
 	in := attributes{"gen_ai.input.messages": hello, "gen_ai.output.messages": `[{"role":"assistant","parts":[{"type":"text","content":"Fine."}]}]`}
 	for _, omit := range []bool{false, true} {
@@ -451,8 +451,8 @@ func TestOmitMessageEnds(t *testing.T) {
 	}
 }
 
-// TestPromptOrder: a span says in which order the template of its model writes the prompt, as the configuration has it, beside the cells
-// of the text as it came.
+// TestPromptOrder: a span names the configured order in which the template of its model writes the prompt, next to the cells of the text
+// in its original order.
 func TestPromptOrder(t *testing.T) {
 	a := newAnnotator(t, annotate.Config{PromptOrder: []annotate.ModelOrder{
 		{Model: "exact", Order: "as_sent"}, {Model: "dated-2024", Order: "tools_last"}, {Model: "ex*", Order: "both_last"}, {Model: "*", Order: "system_last"},
@@ -483,7 +483,7 @@ func TestPromptOrder(t *testing.T) {
 		if !cmp.Equal(cells.AsRaw(), same.AsRaw()) {
 			t.Error("the cells are not those of the text as it came")
 		}
-		// The next receiver leaves what it says, and takes off what is no order.
+		// The next receiver keeps the order that it names, and removes an invalid one.
 		before := traceJSON(t, td)
 		plain.Traces(td)
 		if !bytes.Equal(before, traceJSON(t, td)) {
@@ -495,7 +495,7 @@ func TestPromptOrder(t *testing.T) {
 			t.Errorf("order %q passed", v.AsString())
 		}
 	}
-	// Text that comes in log records: the span says it, too.
+	// For text in log records, the span names the order, too.
 	td, span := oneSpan(t, chat(attributes{"gen_ai.request.model": "exactly"}))
 	a.Traces(td)
 	if v, _ := span.Attributes().Get(semconv.PromptOrder); v.AsString() != "both_last" {

@@ -67,7 +67,7 @@ func ReadExport(r io.Reader) (*Export, error) {
 	var e *Export
 	switch text := strings.TrimLeft(string(head), " \t\r\n"); {
 	case bytes.IndexByte(head, 0) >= 0:
-		return nil, errors.New("it is a binary file: read are " + exportForms)
+		return nil, errors.New("it is a binary file: want " + exportForms)
 	case text == "":
 		return nil, errors.New("it is empty: the generator may not have ended, or wrote its results to another file")
 	case text[0] == '{' || text[0] == '[':
@@ -79,7 +79,7 @@ func ReadExport(r io.Reader) (*Export, error) {
 		return nil, err
 	}
 	if len(e.Claims) == 0 {
-		return nil, fmt.Errorf("%s tells there of no request", e.Tool)
+		return nil, fmt.Errorf("%s reports no request there", e.Tool)
 	}
 	for i := range e.Claims { // numbers may be near the largest float
 		c := &e.Claims[i]
@@ -149,7 +149,7 @@ func readJSON(in io.Reader, array bool) (*Export, error) {
 	d := json.NewDecoder(in)
 	if array {
 		if _, err := d.Token(); err != nil {
-			return nil, fmt.Errorf("it is no JSON: %w", err)
+			return nil, fmt.Errorf("it is not JSON: %w", err)
 		}
 	}
 	var of *form
@@ -162,11 +162,11 @@ func readJSON(in io.Reader, array bool) (*Export, error) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("value %d is no JSON: %w; the generator may not have ended", n, err)
+			return nil, fmt.Errorf("value %d is not JSON: %w; the generator may not have ended", n, err)
 		}
 		if of == nil {
 			if of = formOf(value); of == nil {
-				return nil, fmt.Errorf("its form is not known: read are %s", exportForms)
+				return nil, fmt.Errorf("its form is not known: want %s", exportForms)
 			}
 			e = &Export{Tool: of.tool, wall: of.wall, first: of.first}
 		}
@@ -183,7 +183,7 @@ func readJSON(in io.Reader, array bool) (*Export, error) {
 		}
 	}
 	if e == nil {
-		return nil, errors.New("it is an empty array: the generator tells of no request")
+		return nil, errors.New("it is an empty array: the generator reports no request")
 	}
 	e.Claims = append(e.Claims, k6.claims...)
 	return e, nil

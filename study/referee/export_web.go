@@ -54,7 +54,7 @@ func readCSV(in io.Reader) (*Export, error) {
 			e.Claims = append(e.Claims, k6.claims...)
 			return e, nil
 		case err != nil:
-			return nil, fmt.Errorf("line %d is neither JSON nor CSV: %w; read are %s", n, err, exportForms)
+			return nil, fmt.Errorf("line %d is neither JSON nor CSV: %w; want %s", n, err, exportForms)
 		case n == 1 && len(row) > 2 && row[0] == "metric_name" && row[1] == "timestamp":
 			e.Tool, e.first = "k6", firstByte
 		case n == 1 && len(row) > 2 && row[0] == "request-start":
@@ -78,7 +78,7 @@ func readCSV(in io.Reader) (*Export, error) {
 }
 
 // ohaRow is a request of oha: seconds since its own start, of the name's look-up, of the connection, to the first byte and in all, bytes and
-// status. With --latency-correction, all times are from when the request was due, but the first.
+// status. With --latency-correction, all times except the first count from when the request was due.
 func (e *Export) ohaRow(row []string) error {
 	start, errStart := strconv.ParseFloat(row[0], 64)
 	first, errFirst := strconv.ParseFloat(row[3], 64)
@@ -94,7 +94,7 @@ func (e *Export) ohaRow(row []string) error {
 }
 
 func (e *Export) vegetaRow(row []string) error {
-	unknown := fmt.Errorf("its form is not known: read are %s", exportForms)
+	unknown := fmt.Errorf("its form is not known: want %s", exportForms)
 	if len(row) < 9 {
 		return unknown
 	}

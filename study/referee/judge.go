@@ -200,7 +200,7 @@ func (j *Judgement) note(s *Schedule) {
 	const few = 8
 	for n := 1; n <= few; n++ {
 		if ahead := order[n]; ahead > 10 && ahead > 0.5*nearestRank(order, 0.5) && ahead > 5*(order[len(order)/2]-ahead) {
-			j.Notes = append(j.Notes, fmt.Sprintf("the earliest request is %.4g ms ahead of the schedule that the others keep, and lays the zero: if the first requests are warm-ups, leave them out with --skip %d", ahead, n))
+			j.Notes = append(j.Notes, fmt.Sprintf("the earliest request is %.4g ms ahead of the schedule that the others keep, and sets the zero: if the first requests are warm-ups, leave them out with --skip %d", ahead, n))
 			return
 		}
 	}

@@ -53,7 +53,7 @@ func TestAlign(t *testing.T) {
 		ideal, arrived, want []float64
 		why                  string
 	}{
-		{referee.Even(3, 1000), []float64{50, 51, 52}, []float64{0, 0, 0}, "a delay of all is none"},
+		{referee.Even(3, 1000), []float64{50, 51, 52}, []float64{0, 0, 0}, "a delay of all does not count"},
 		{referee.Even(3, 1000), []float64{50, 51.5, 52}, []float64{0, 0.5, 0}, "one late"},
 		{referee.Even(3, 1000), []float64{50.7, 51, 52}, []float64{0.7, 0, 0}, "the first may be the late one: it is not the zero"},
 		{referee.Even(3, 1000), []float64{50, nan, 53}, []float64{0, nan, 1}, "one never came"},
@@ -66,15 +66,15 @@ func TestAlign(t *testing.T) {
 	}
 }
 
-// arrival is a request that arrives at some ms, with as many tokens, and says its header.
+// arrival is a request that arrives at some ms, with this many tokens and this header.
 type arrival struct {
 	at     float64
 	tokens int
 	header string // Name: value
 }
 
-// record is what an engine would have written of arrivals, in the order of their ends. Its first token comes 10 ms after the arrival, the
-// others 5 ms apart.
+// record is what an engine would have written about arrivals, in the order of their ends. Its first token comes 10 ms after the arrival,
+// the others 5 ms apart.
 func record(list []arrival) string {
 	var lines []string
 	for i, a := range list {
@@ -176,7 +176,7 @@ func TestJudge(t *testing.T) {
 			},
 		},
 		{
-			why: "a UUID is no number", schedule: rate(t, "rate=100"), by: "order", late: []float64{0, 1},
+			why: "a UUID is not a number", schedule: rate(t, "rate=100"), by: "order", late: []float64{0, 1},
 			arrivals: []arrival{{0, 1, "X-Request-Id: 6b1e-9a"}, {11, 1, "X-Request-Id: 6b1e-9b3"}, {20, 1, "X-Request-Id: 7c-0d1"}},
 		},
 		{
@@ -224,13 +224,13 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// TestFromSchedule: a generator that waits for a server that stands still leaves two requests out, which would have waited, too.
+// TestFromSchedule: a generator that waits for a stopped server omits two requests, which would have waited, too.
 func TestFromSchedule(t *testing.T) {
 	j, err := referee.Judge(rate(t, "rate=100,count=5"), read(t, []arrival{{30, 1, "X-Request-Id: 0"}, {30, 1, "X-Request-Id: 3"}}), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	// 40, 30, 20, 10 and, after the last that came, 10.
+	// 40, 30, 20, 10 and, after the last one that came, 10.
 	if diff := cmp.Diff(referee.Percentiles{P50: 20, P90: 40, P99: 40, P999: 40, Max: 40}, *j.FromSchedule, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -259,7 +259,7 @@ func TestJudgeRates(t *testing.T) {
 		t.Errorf("an even rate passes for a random one: %+v", even.Gaps)
 	}
 	at := 0.0
-	for i := range list { // the quantiles of an exponential distribution, in an order of no meaning
+	for i := range list { // the quantiles of an exponential distribution, in arbitrary order
 		at += -12.5 * math.Log(1-(float64(i*37%101)+0.5)/101)
 		list[i].at = at
 	}
@@ -268,11 +268,11 @@ func TestJudgeRates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if g := random.Gaps; g.KS > g.Limit || math.Abs(g.Variation-1) > 0.1 {
-		t.Errorf("a random rate is none: %+v", g)
+		t.Errorf("a random rate was found: %+v", g)
 	}
 }
 
-// A warm-up that nobody has told of lays the zero; the judgement says so.
+// A warm-up that was not declared sets the zero; the judgement says so.
 func TestJudgeWarmUp(t *testing.T) {
 	list := []arrival{{at: 0, tokens: 1}}
 	for i := range 50 {
@@ -287,8 +287,8 @@ func TestJudgeWarmUp(t *testing.T) {
 	}
 }
 
-// planted are exports of all forms, of requests i = 0, 1, 2 that arrived at 100·i ms: each says that its first token came 13 ms after the
-// arrival, where the engine has 10, and the last one 10 ms after that, where the engine has the same.
+// planted are exports of all forms, for requests i = 0, 1, 2 that arrived at 100·i ms. Each says that its first token came 13 ms after the
+// arrival, while the engine says 10, and the last one 10 ms after that, like the engine.
 func planted() map[string]string {
 	lines := func(one func(i int) string) (text string) {
 		for i := range 3 {
@@ -397,7 +397,7 @@ func TestPlantedVegeta(t *testing.T) {
 			t.Errorf("%s: %+v", name, c)
 		}
 		if math.Abs(c.Before.Max-1) > 1e-3 || math.Abs(j.Lateness.Max-0.5) > 1e-3 || c.Lateness.Max > 1e-3 {
-			t.Errorf("%s: before %v, late %v, by its own word %v", name, c.Before, j.Lateness, c.Lateness)
+			t.Errorf("%s: before %v, late %v, by its own account %v", name, c.Before, j.Lateness, c.Lateness)
 		}
 	}
 }
@@ -408,9 +408,9 @@ func TestWrongExports(t *testing.T) {
 		"{}":                "its form is not known",
 		"[]":                "empty array",
 		"[1]":               "its form is not known",
-		`{"ttft_ms":1`:      "is no JSON",
+		`{"ttft_ms":1`:      "is not JSON",
 		`{"ttft_ms":"x"}`:   "value 1, of lines of JSON",
-		`{"benchmarks":[]}`: "tells there of no request",
+		`{"benchmarks":[]}`: "reports no request there",
 		"<html>":            "its form is not known",
 		"metric_name,timestamp,metric_value\nhttp_reqs":                "may be cut off",
 		"metric_name,timestamp,metric_value\nhttp_reqs,x,y":            "does not have k6's time",
@@ -454,7 +454,7 @@ func TestParseAsked(t *testing.T) {
 	}
 }
 
-// FuzzReadExport: whatever a file has, it is read or refused.
+// FuzzReadExport: any file is read or refused.
 func FuzzReadExport(f *testing.F) {
 	for _, text := range planted() {
 		f.Add(text)

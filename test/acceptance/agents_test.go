@@ -26,12 +26,12 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// agentsOf names the agents of agents/app.py by what only they ask for: the tokens of their replies.
+// agentsOf names the agents of agents/app.py by what is unique to each: the number of tokens of their replies.
 var agentsOf = map[int64]string{
 	40: "planner", 30: "scout 1", 25: "scout 2", 60: "miner 1", 20: "checker", 15: "miner 2", 10: "critic", 35: "reviewer", 80: "writer",
 }
 
-// agentsWait is who waits for whom in each of its runs, as its source says.
+// agentsWait says which agent waits for which in each of its runs, according to its source.
 var agentsWait = map[string][]string{
 	"planner": nil, "scout 1": {"planner"}, "miner 1": {"planner"}, "critic": {"planner"}, "scout 2": {"scout 1"}, "checker": {"miner 1"},
 	"miner 2": {"checker"}, "reviewer": {"critic", "miner 2", "scout 2"}, "writer": {"reviewer"},
@@ -40,10 +40,11 @@ var agentsWait = map[string][]string{
 // agentsTools are the tools that run before a request, in ms.
 var agentsTools = map[string]float64{"scout 2": 350, "checker": 150}
 
-// agentsCalled is who is given the result of a tool that another one's reply has called: all that is known of a run without parents.
+// agentsCalled says which agent gets the result of a tool that another agent's reply called: without parents, nothing else is known of a
+// run.
 var agentsCalled = map[string][]string{"scout 1": nil, "scout 2": {"scout 1"}, "miner 1": nil, "miner 2": {"miner 1"}}
 
-// sighting is what the simulator saw of a request, by its own clock.
+// sighting is a request as the simulator recorded it, by its own clock.
 type sighting struct {
 	Path    string              `json:"path"`
 	Header  map[string][]string `json:"header"`
@@ -85,8 +86,8 @@ func makespan(all []sighting) time.Duration {
 type agentRuns struct {
 	rows  []*mooncake.Row
 	waits map[int][]int  // by row, what it waits for
-	graph map[string]int // "who [whom it waits for]", and how often
-	sure  map[string]int // edges, by what they were taken from
+	graph map[string]int // "agent [agents that it waits for]", and how often
+	sure  map[string]int // edges, by their evidence
 }
 
 // readAgents reads it.
@@ -113,7 +114,7 @@ func readAgents(t *testing.T, trace string) agentRuns {
 		for n, id := range r.WaitFor {
 			at, known := ids[id]
 			if !known || runs.rows[at].OTel.TraceID != r.OTel.TraceID {
-				t.Fatalf("row %d waits for %s, which is no row of its run", i, id)
+				t.Fatalf("row %d waits for %s, which is not a row of its run", i, id)
 			}
 			runs.waits[i] = append(runs.waits[i], at)
 			runs.sure[r.Evidence[n].String()]++
@@ -125,7 +126,7 @@ func readAgents(t *testing.T, trace string) agentRuns {
 	return runs
 }
 
-// graphOf says as agentRuns does who waits for whom in this many runs.
+// graphOf returns the expected waits of this many runs in the form of agentRuns.
 func graphOf(waits map[string][]string, runs int) map[string]int {
 	graph := map[string]int{}
 	for who, names := range waits {
@@ -134,9 +135,10 @@ func graphOf(waits map[string][]string, runs int) map[string]int {
 	return graph
 }
 
-// TestAcceptanceAgents captures runs of a team of agents, from the spans that OpenInference makes of LangGraph, and replays them. The graph
-// must be that of the program, and by the simulator's own clock no request of the replay arrives before all that it follows have ended, and
-// all take as long as in production. Of the same spans without parents and links, the ids of tool calls must tell what they can.
+// TestAcceptanceAgents captures runs of a team of agents, from the spans that OpenInference makes of LangGraph, and replays them. The
+// graph must be that of the program. By the simulator's own clock, no request of the replay may arrive before all requests that it follows
+// have ended, and each run must take as long as in production. From the same spans without parents and links, the ids of tool calls must
+// give the edges that they can.
 func TestAcceptanceAgents(t *testing.T) {
 	home, moonloop, dir := setting(t, "MOONLOOP_AGENTS"), setting(t, "MOONLOOP_BIN"), artefacts(t)
 	const runs = 3
@@ -174,7 +176,7 @@ func TestAcceptanceAgents(t *testing.T) {
 			t.Errorf("row %d, %s, waited %g ms for tools, which took %g", i, who, tool, agentsTools[who])
 		}
 	}
-	// Of the edges, that from the scout's call to its result is one that spans and ids say. The miner's leads over the checker.
+	// Spans and ids both show one of the edges, that from the scout's call to its result. The miner's edge passes through the checker.
 	if diff := cmp.Diff(map[string]int{"parent": 9 * runs, "tool_call": runs}, captured.sure); diff != "" {
 		t.Errorf("what edges were taken from (-want +got):\n%s", diff)
 	}
@@ -218,9 +220,9 @@ func TestAcceptanceAgents(t *testing.T) {
 			}
 		}
 	}
-	// What the application did within its spans of requests, before they left and after the reply had come, is in no wait of a row: the
-	// spans do not tell it from the engine's time. On a quiet machine it is a few ms of each request. With it the replay must agree
-	// closely, and without it as the issue of agents wants.
+	// The application's own work within its spans of requests, before they were sent and after the reply had arrived, is in no wait of a
+	// row: the spans do not separate it from the engine's time. On a quiet machine it is a few ms of each request. With it, the replay
+	// must agree closely; without it, within the documented tolerance.
 	for run := range runs {
 		was, is := runOf(production, run), runOf(replayed, run)
 		own := captured.own(t, was, run)
@@ -237,8 +239,8 @@ func TestAcceptanceAgents(t *testing.T) {
 	}
 }
 
-// own returns how long an application was at work within its spans of a run's requests, on the longest path of its graph: by the engine's
-// clock, the time between a request and the one that it waited for longest, less what the row says of that time. Runs are counted from 0.
+// own returns how long an application worked within its spans of a run's requests, on the longest path of its graph: by the engine's
+// clock, the time between a request and the one that it waited for longest, minus the row's part of that time. Runs are counted from 0.
 func (runs agentRuns) own(t *testing.T, seen []sighting, run int) (sum time.Duration) {
 	t.Helper()
 	at := map[string]sighting{}
@@ -269,8 +271,8 @@ func (runs agentRuns) own(t *testing.T, seen []sighting, run int) (sum time.Dura
 	return sum
 }
 
-// runOf returns what belongs to a run, counted from 0: of each agent's requests, known by their length, the one that arrived this many
-// after the first. Runs begin 1.5 s apart.
+// runOf returns the requests of a run, counted from 0: of each agent's requests, recognised by their length, the one that arrived this
+// many after the first. Runs begin 1.5 s apart.
 func runOf(all []sighting, run int) (of []sighting) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b sighting) int { return stdcmp.Compare(a.Received, b.Received) })

@@ -18,10 +18,10 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// The answers of compare, search and twin, on programs that run for real: simulators in processes of their own, and vLLM. The statistics
-// behind them are held to their rates in package study, in virtual time.
+// The answers of compare, search and twin, on real programs: simulators in separate processes, and vLLM. Package study tests the rates of
+// the statistics behind them, in virtual time.
 
-// TestAcceptanceCompare asks ten times which of two simulators is slower, and ten times the same of equal ones. The slower one takes 5 %
+// TestAcceptanceCompare asks ten times which of two simulators is slower, and ten times the same for equal ones. The slower one takes 5 %
 // longer for each prefill.
 func TestAcceptanceCompare(t *testing.T) {
 	dir, moonloop := artefacts(t), setting(t, "MOONLOOP_BIN")
@@ -78,8 +78,8 @@ func TestAcceptanceCompare(t *testing.T) {
 	judge(t, "equal ones told apart", told, "≤ 1", told <= 1)
 }
 
-// prefillTruth is the ratio of median times to first token of an engine whose prefill takes so many times as long as that of A, by
-// A's runs: the simulator's formula says how much of A's time is prefill, and the rest, which is the machine's, stays as it is.
+// prefillTruth is the ratio of median times to first token for an engine whose prefill takes this many times as long as that of A, by A's
+// runs: the simulator's formula gives the prefill's part of A's time, and the rest, the machine's, does not change.
 func prefillTruth(t *testing.T, runs string, rounds int, slowdown float64) float64 {
 	t.Helper()
 	var prefill, whole []float64
@@ -102,7 +102,7 @@ func prefillTruth(t *testing.T, runs string, rounds int, slowdown float64) float
 	return 1 + (slowdown-1)*prefill[len(prefill)/2]/whole[len(whole)/2]
 }
 
-// comparison is what `moonloop compare --json` prints, as far as it is looked at.
+// comparison is the part of the output of `moonloop compare --json` that is checked.
 type comparison struct {
 	Answer  string
 	Metrics []struct {
@@ -122,7 +122,8 @@ func (c comparison) String() string {
 	return fmt.Sprintf("%s: %.4f (%.4f to %.4f), %d pairs", c.Answer, *r.Ratio, *r.Low, *r.High, r.Pairs)
 }
 
-// TestAcceptanceSearchVLLM searches the capacity of a vLLM several times, each with its own seed, and so with other sessions and other words.
+// TestAcceptanceSearchVLLM searches the capacity of a vLLM several times, each with its own seed, and therefore with other sessions and
+// other words.
 func TestAcceptanceSearchVLLM(t *testing.T) {
 	home, dir := setting(t, "MOONLOOP_VLLM"), artefacts(t)
 	moonloop := setting(t, "MOONLOOP_BIN")
@@ -134,7 +135,7 @@ func TestAcceptanceSearchVLLM(t *testing.T) {
 	if code := generate.wait(t, time.Minute); code != 0 {
 		t.Fatalf("generate ended with status %d\n%s", code, generate.tail())
 	}
-	// A new engine is slow at first: it compiles. What serves production does not, so a replay goes before.
+	// A new engine is slow at first, because it compiles. An engine in production has done that, so a replay comes first.
 	warm := start(t, dir, "warm-up", nil, moonloop, "replay", trace, "--url", engine.url, "--model", "tiny", "--speedup", "2", "--progress", "none")
 	if code := warm.wait(t, 10*time.Minute); code != 0 && code != 3 {
 		t.Fatalf("the replay before ended with status %d\n%s", code, warm.tail())
@@ -161,7 +162,7 @@ func TestAcceptanceSearchVLLM(t *testing.T) {
 		t.Logf("search %d: %s: %.3f (%.3f to %.3f), %d probes, gave way first: %s", i+1, c.Answer, c.Load, c.Low, c.High, len(c.Probes), c.First)
 		found = append(found, c.Load)
 	}
-	// Each is within 10 % of the others' middle.
+	// Each is within 10 % of the median.
 	slices.Sort(found)
 	middle := found[len(found)/2]
 	apart := max(middle-found[0], found[len(found)-1]-middle) / middle
@@ -170,12 +171,12 @@ func TestAcceptanceSearchVLLM(t *testing.T) {
 
 const searchObjective = "ttft.p95<250ms"
 
-// TestAcceptanceTwinVLLM replays what an application did on the engine that served it, and on one that is slower: it is given one
+// TestAcceptanceTwinVLLM replays an application's requests on the engine that served it, and on one that is slower because it gets one
 // request at a time.
 func TestAcceptanceTwinVLLM(t *testing.T) {
 	home, dir := setting(t, "MOONLOOP_VLLM"), artefacts(t)
 	engine := startVLLM(t, home, dir, "vLLM, blocks of 32", 32)
-	engine.conversations = 30 // a verdict takes more than a hundred requests
+	engine.conversations = 30 // a verdict needs more than a hundred requests
 	_, trace, log := engine.production(t, home, filepath.Join(dir, "production"), seeds(t)[0])
 	same := engine.twin(t, filepath.Join(dir, "same"), trace, log)
 	for _, c := range same.Checks {

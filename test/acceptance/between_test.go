@@ -20,13 +20,13 @@ import (
 	"github.com/moonloop/moonloop/internal/testport"
 )
 
-// One request of production is seen by the application, by a gateway and by the engine, each of which writes spans of it, while
-// replays go the same way. The trace must have each request of the application's once, and none of the replays'.
+// One request of production is recorded by the application, by a gateway and by the engine, each of which writes spans, while replays take
+// the same path. The trace must have each request of the application once, and none of the replays.
 
-// between is a way from an application to the engine.
+// between is a path from an application to the engine.
 type between struct {
 	instrumentation string
-	gateway         string // one of liteLLMs; "" is none
+	gateway         string // one of liteLLMs; "" means none
 	propagate       bool   // the application's requests carry its trace context
 }
 
@@ -39,11 +39,11 @@ var liteLLMs = map[string][]string{
 	"LiteLLM, v2":     {"LITELLM_OTEL_V2=true", "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=span_only"},
 }
 
-// forwarding is a LiteLLM that passes the trace context on to the engine. Behind one that does not, a replay must export its spans to the
-// capture, or the engine's spans of it are taken for production; behind this one it need not.
+// forwarding is a LiteLLM that forwards the trace context to the engine. Behind one that does not, a replay must export its spans to the
+// capture, or the engine's spans of it count as production; behind this one, it need not.
 const forwarding = "LiteLLM, forwarding"
 
-// application says how the application writes its spans.
+// application is how the application writes its spans.
 func (b between) application() string {
 	if b.propagate {
 		return b.instrumentation + ", propagated"
@@ -51,10 +51,11 @@ func (b between) application() string {
 	return b.instrumentation
 }
 
-// TestAcceptanceBetween runs them on one vLLM, whose own spans go to the capture, too. Requests have tools, and some replies call them.
+// TestAcceptanceBetween runs all of these on one vLLM, whose own spans go to the capture, too. Requests have tools, and some replies call
+// them.
 func TestAcceptanceBetween(t *testing.T) {
 	home, lite, dir := setting(t, "MOONLOOP_VLLM"), setting(t, "MOONLOOP_LITELLM"), artefacts(t)
-	grpc, otlp := "127.0.0.1:"+testport.Port(t), "127.0.0.1:"+testport.Port(t) // where each capture listens, one after the other
+	grpc, otlp := "127.0.0.1:"+testport.Port(t), "127.0.0.1:"+testport.Port(t) // addresses at which the captures listen, one after the other
 	t.Setenv("OTEL_BSP_SCHEDULE_DELAY", "200")                                 // ms; spans are there soon after their request
 	engine := startVLLM(t, home, dir, "vLLM with its own spans", 32, "--otlp-traces-endpoint", "http://"+grpc,
 		"--chat-template", "vllm/tools.jinja", "--enable-auto-tool-choice", "--tool-call-parser", "hermes")
@@ -111,7 +112,7 @@ litellm_settings: {callbacks: [otel], num_retries: 0, forward_traceparent_to_llm
 	return gateway.url
 }
 
-// between runs an application and a replay on one way, captures what all write, and compares. It returns a line for a table.
+// between runs an application and a replay on one path, captures all spans, and compares. It returns a line for a table.
 func (e *realEngine) between(t *testing.T, b between, home, dir, url, grpc, otlp string) (line string) {
 	t.Helper()
 	mkdir(t, dir)
@@ -128,7 +129,7 @@ func (e *realEngine) between(t *testing.T, b between, home, dir, url, grpc, otlp
 	}
 	app := start(t, dir, "app", []string{"OTEL_EXPORTER_OTLP_ENDPOINT=http://" + otlp}, filepath.Join(home, "client", "bin", "python"), args...)
 
-	// Meanwhile a replay goes the same way, with requests of calibration and of a warm-up.
+	// Meanwhile, a replay takes the same path, with requests of calibration and of a warm-up.
 	const rows = 12
 	source := filepath.Join(dir, "source.jsonl")
 	if code := start(t, dir, "generate", nil, moonloop, "generate", "--rows", strconv.Itoa(rows), "--rate", "2", "--think", "1,0.5", "--system-prompt",
@@ -139,12 +140,12 @@ func (e *realEngine) between(t *testing.T, b between, home, dir, url, grpc, otlp
 		"replay", source, "--url", url, "--model", "tiny", "--warmup-requests", "2", "--out", filepath.Join(dir, "run"), "--run-id", "beside",
 		"--progress", "none",
 	}
-	tells := b.gateway != forwarding // the capture is, of the replay
+	tells := b.gateway != forwarding // the capture is also the replay's
 	if tells {
 		flags = append(flags, "--otlp-endpoint", "http://"+otlp)
 	}
 	replay := start(t, dir, "replay", nil, moonloop, flags...)
-	// 3 says that the machine was too busy to measure times; counts hold all the same.
+	// 3 means that the machine was too busy to measure times; counts are still valid.
 	if code := replay.wait(t, 10*time.Minute); code != 0 && code != 3 {
 		t.Fatalf("the replay ended with status %d\n%s", code, replay.tail())
 	}
@@ -184,7 +185,7 @@ func (e *realEngine) between(t *testing.T, b between, home, dir, url, grpc, otlp
 	if calls == 0 {
 		t.Error("void: no reply called a tool")
 	}
-	// Each request has a span of the application's, of the gateway's and of the engine's, or the test says nothing.
+	// Each request has a span of the application, of the gateway and of the engine; otherwise the test would show nothing.
 	var result struct {
 		Traces []struct {
 			Replay        bool

@@ -26,8 +26,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// provider sends spans of a service, as the OpenTelemetry SDK does by default but without its limit of 2,048 spans that
-// wait: a span lost in the sender would be blamed on the Collector.
+// provider sends spans of a service, as the OpenTelemetry SDK does by default, but without its limit of 2,048 waiting spans: a span lost
+// in the sender would be blamed on the Collector.
 func provider(t *testing.T, address, service string) *sdktrace.TracerProvider {
 	t.Helper()
 	exporter, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(address), otlptracegrpc.WithInsecure())
@@ -39,9 +39,9 @@ func provider(t *testing.T, address, service string) *sdktrace.TracerProvider {
 		sdktrace.WithBatcher(exporter, sdktrace.WithMaxQueueSize(1<<20), sdktrace.WithBatchTimeout(time.Second)))
 }
 
-// sendEngineSpans follows the engine's record of requests and sends for each the span that a vLLM engine would: below the
-// span whose context came with the request, with the engine's own counts. The function that it returns waits for
-// the end of the record and returns the number of spans.
+// sendEngineSpans follows the engine's record of requests, and sends for each request the span that a vLLM engine would send: below the
+// span whose context came with the request, with the engine's own counts. The returned function waits for the end of the record, and
+// returns the number of spans.
 func sendEngineSpans(t *testing.T, address, record string) (finish func() int) {
 	t.Helper()
 	spans := provider(t, address, "engine")
@@ -69,7 +69,7 @@ func sendEngineSpans(t *testing.T, address, record string) (finish func() int) {
 				}
 				select {
 				case <-ended:
-					last = true // one more look at what came before the end
+					last = true // one more read of what came before the end
 				case <-time.After(50 * time.Millisecond):
 				}
 				continue
@@ -82,7 +82,7 @@ func sendEngineSpans(t *testing.T, address, record string) (finish func() int) {
 			line.Reset()
 			parent, ok := remoteParent(r.Header["Traceparent"])
 			if !ok || !parent.IsSampled() {
-				continue // calibration: vLLM, too, records nothing of a request that says so
+				continue // calibration: vLLM, too, records nothing for a request with that flag
 			}
 			_, span := tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), "llm_request",
 				trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(r.Time), trace.WithAttributes(
@@ -118,8 +118,8 @@ func remoteParent(header []string) (trace.SpanContext, bool) {
 	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: trace.SpanID(id), TraceFlags: flags, Remote: true}), true
 }
 
-// sendProduction is an application with instrumentation that sends its prompts along: conversations, one request about
-// every 50 ms. The function that it returns ends it and returns the requests, in the order of their starts.
+// sendProduction is an application with instrumentation that sends its prompts: conversations, one request about every 50 ms. The returned
+// function ends it, and returns the requests in the order of their starts.
 func sendProduction(t *testing.T, address string) (finish func() []traceRow) {
 	t.Helper()
 	spans := provider(t, address, "shop")

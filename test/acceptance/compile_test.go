@@ -27,14 +27,14 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// This file compiles a day of made traffic, of three sizes, by one process and in two shards on this machine, and holds the shards against
-// the one: the same bytes, for about the same work. `make acceptance-compile`, ROWS=1000000, MEMORY=2GiB, SHAPE=day, SINGLE=1000000.
+// This file compiles a day of generated traffic, of three sizes, by one process and in two shards on this machine, and compares the two:
+// the same bytes, for about the same work. `make acceptance-compile`, ROWS=1000000, MEMORY=2GiB, SHAPE=day, SINGLE=1000000.
 
-// compiled is what one compile took, of all its processes.
+// compiled is the cost of one compile, over all its processes.
 type compiled struct {
 	cpu, wall time.Duration
 	peak      float64 // bytes of the greatest process
-	disk      float64 // bytes beyond what was there, the trace included
+	disk      float64 // bytes in addition to those before, the trace included
 	trace     float64 // bytes, with its sidecar
 	sum       [sha256.Size]byte
 }
@@ -88,7 +88,7 @@ func compileDay(t *testing.T, dir, name, ending, memory string, shards int) (out
 	return out, c
 }
 
-// used returns the bytes that are taken on a file system.
+// used returns the bytes in use on a file system.
 func used(t *testing.T, dir string) float64 {
 	t.Helper()
 	var s syscall.Statfs_t
@@ -141,7 +141,7 @@ func TestAcceptanceCompile(t *testing.T) {
 	before := map[string]float64{} // µs for a request of the size before
 	for _, rows := range []int64{all / 100, all / 10, all} {
 		if rows < 100_000 {
-			continue // what a process takes to start says nothing of requests
+			continue // the cost of starting a process says nothing about requests
 		}
 		dir := filepath.Join(home, fmt.Sprint(rows))
 		journals := filepath.Join(dir, "journals")
@@ -193,7 +193,7 @@ func TestAcceptanceCompile(t *testing.T) {
 	}
 }
 
-// goal puts a figure into the table that must not be above a limit, and says at once whether that holds.
+// goal adds a figure with a limit to the table, and reports at once whether it holds.
 func goal(t *testing.T, what string, got, most float64) {
 	t.Helper()
 	holds := "holds"
@@ -204,10 +204,11 @@ func goal(t *testing.T, what string, got, most float64) {
 	judge(t, what, fmt.Sprintf("%.3g, %s", got, holds), fmt.Sprintf("≤ %.3g", most), got <= most)
 }
 
-// countedByID is how many rows DuckDB counts by looking for each id in all rows before; of more, it takes a row's ids above all before for new.
+// countedByID is the number of rows for which DuckDB counts by looking up each id in all earlier rows. For more rows, it counts a row's
+// ids above all earlier ones as new.
 const countedByID = 20_000_000
 
-// recount has DuckDB count what is in a trace, if it is installed.
+// recount has DuckDB count the content of a trace, if it is installed.
 func (d *made) recount(t *testing.T, dir, trace string, kind *shape) {
 	t.Helper()
 	python := filepath.Join(setting(t, "MOONLOOP_DUCKDB"), "bin", "python")

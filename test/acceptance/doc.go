@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package acceptance runs the moonloop binary as its users do, on the public Mooncake conversation trace, and holds
-// what comes out against figures that were worked out without it.
+// Package acceptance runs the moonloop binary as its users do, on the public Mooncake conversation trace, and compares its
+// output with figures that were computed without it.
 //
 // # Running
 //
@@ -17,7 +17,7 @@
 //
 // # Witnesses
 //
-// Nothing here asks moonloop how it did where somebody else can say it: spans are counted in the file that a stock
+// Nothing here asks moonloop for a result that another witness can give: spans are counted in the file that a stock
 // OpenTelemetry Collector wrote (collector/builder.yaml), requests and their tokens in the simulated engine's own
 // record, time and memory by this process. Attribute names are spelled out rather than imported, so that renaming
 // one, which would break every consumer of the spans, breaks a test.

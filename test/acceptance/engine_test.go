@@ -28,38 +28,38 @@ import (
 )
 
 // The loop on engines that we did not write: an application in Python talks to the engine through the official client with a real
-// instrumentation library; `moonloop capture` listens with its defaults; the trace is replayed to the same engine with its
-// cache emptied. What the engine cached is asked of the engine.
+// instrumentation library; `moonloop capture` listens with its defaults; the trace is replayed to the same engine after its cache was
+// emptied. The engine itself reports what it cached.
 
-// realEngine is an engine under way.
+// realEngine is a running engine.
 type realEngine struct {
 	name, url string
 	block     int64 // tokens of a block of its cache
-	// empty drops what is cached, hits reads how many prompt tokens the cache has served so far; both of the engine itself.
+	// empty drops what is cached; hits reads how many prompt tokens the cache has served so far. Both use the engine's own API.
 	empty func(t *testing.T)
 	hits  func(t *testing.T) int64
-	// conversations is how many the application holds, atOnce how many of them at the same time.
+	// conversations is the number of the application's conversations, atOnce the number of concurrent ones.
 	conversations, atOnce int
 	app                   []string // further arguments of the application
 }
 
-// bounds say how far a replay may be from production.
+// bounds are the limits of a replay's difference from production.
 type bounds struct {
-	points  float64 // between the hit rates; 0 is no bound: the figures are written down
+	points  float64 // between the hit rates; 0 means no bound: the figures are only recorded
 	beyond  bool    // the replay must be further than points away
 	near    float64 // share of the requests whose hits are within an engine's block, of at least 16 tokens
-	perMean float64 // tokens that the hits of a request may be off on average, with their sign; 0 is no bound
+	perMean float64 // by this many tokens a request's hits may be off on average, with their sign; 0 means no bound
 }
 
-// variant is a way to replay what was captured.
+// variant is a way to replay a captured trace.
 type variant struct {
 	name string
 	args []string // of moonloop replay
 	bounds
 }
 
-// loopBounds are the promise: a replay within this many points of production, and this many tokens a request on average; and the proof that
-// the test can fail: a replay without the replies that production's engine had in its cache is further away.
+// loopBounds are the promise: a replay within this many points of production, and this many tokens a request on average; and the proof
+// that the test can fail: a replay without the replies that production's engine had in its cache is further away.
 func loopBounds(points float64) []variant {
 	return []variant{
 		{name: "replay", bounds: bounds{points: points, near: 0.9, perMean: 4}},
@@ -67,12 +67,11 @@ func loopBounds(points float64) []variant {
 	}
 }
 
-// replaySpeeds slow replays down: where the engine is slower at a reply than it was in production, since the machine has others to
-// serve, the next turn goes out without that reply, because a row never waits. A replay in which that happened is repeated
-// more slowly.
+// replaySpeeds slow replays down: if the engine takes longer for a reply than in production, because the machine is busy, the next turn is
+// sent without that reply, since a row never waits. Such a replay is repeated more slowly.
 var replaySpeeds = []string{"0.8", "0.4", "0.2"}
 
-// seeds returns those that MOONLOOP_SEEDS names, with commas between, or draws five.
+// seeds returns those in MOONLOOP_SEEDS, separated by commas, or draws five.
 func seeds(t *testing.T) []string {
 	t.Helper()
 	if list := os.Getenv("MOONLOOP_SEEDS"); list != "" {
@@ -86,7 +85,7 @@ func seeds(t *testing.T) []string {
 	return drawn
 }
 
-// served is a request as the engine itself counted it, and as the application knows it.
+// served is a request as the engine counted it, and as the application knows it.
 type served struct {
 	Conversation, Turn  int
 	Began, Ended        float64 // seconds
@@ -104,8 +103,8 @@ func (s *served) cached() int64 {
 	return *s.Cached
 }
 
-// replyHit is the share of the reply before that the engine had cached, of what its whole blocks have of it; of a reply that no block
-// ends in there is none. The last token of a reply was never computed.
+// replyHit is the share of the previous reply that the engine had cached, of the part in its whole blocks; a reply in which no block ends
+// has none. The last token of a reply was never computed.
 func (s *served) replyHit(block int64) (share float64, ok bool) {
 	whole := (s.before.Input+s.before.Output-1)/block*block - s.before.Input
 	return float64(max(0, s.cached()-s.before.Input)) / float64(whole), whole > 0
@@ -130,8 +129,8 @@ type captured struct {
 // instrumentation is the library that the application's spans are from.
 func instrumentation() string { return cmp.Or(os.Getenv("MOONLOOP_INSTRUMENTATION"), "openinference") }
 
-// production captures what the application does with one seed, and more arguments. It returns the application's requests, in the order in
-// which they began, and the names of the trace and of the application's log.
+// production captures the application with one seed and further arguments. It returns the application's requests, in the order in which
+// they began, and the names of the trace and of the application's log.
 func (e *realEngine) production(t *testing.T, home, dir, seed string, more ...string) (truth []*served, trace, log string) {
 	t.Helper()
 	mkdir(t, dir)
@@ -165,11 +164,11 @@ func (e *realEngine) production(t *testing.T, home, dir, seed string, more ...st
 	return truth, trace, log
 }
 
-// loop captures what the application does with one seed and replays it in each variant. It returns lines for a table.
+// loop captures the application with one seed, and replays the trace in each variant. It returns lines for a table.
 func (e *realEngine) loop(t *testing.T, home, dir, seed string, variants []variant) (table []string) {
 	t.Helper()
 	truth, trace, log := e.production(t, home, dir, seed)
-	told := instrumentation() != "openai-v2" // which leaves the cached tokens of a chat out
+	told := instrumentation() != "openai-v2" // which leaves out the cached tokens of a chat
 	var prompt, cached int64
 	for _, s := range truth {
 		prompt, cached = prompt+s.Input, cached+s.cached()
@@ -177,7 +176,7 @@ func (e *realEngine) loop(t *testing.T, home, dir, seed string, variants []varia
 	carried := slices.ContainsFunc(variants, func(v variant) bool { return v.beyond })
 	share := followed(t, truth, e.block, carried)
 
-	// What was captured is what the engine counted.
+	// The captured counts are those of the engine.
 	rows := readLines[captured](t, trace)
 	if want, got := multiset(truth, func(s *served) captured {
 		r := captured{Input: s.Input, Output: s.Output}
@@ -202,7 +201,7 @@ func (e *realEngine) loop(t *testing.T, home, dir, seed string, variants []varia
 	return table
 }
 
-// replayed is what a replay's summary says.
+// replayed is the content of a replay's summary.
 type replayed struct {
 	Rows     struct{ Total, Served int }
 	Fidelity struct {
@@ -223,7 +222,7 @@ type replayed struct {
 	}
 }
 
-// late counts the places where a reply was not there in time.
+// late counts the positions at which a reply was not there in time.
 func (r *replayed) late() int {
 	for _, why := range r.Fidelity.Replies.Invented {
 		if why.Reason == "late" {
@@ -252,7 +251,7 @@ func (e *realEngine) replay(t *testing.T, dir, trace, what, extra string, v vari
 			"--speedup", speed, "--extra-inputs", extra,
 		}, v.args...)
 		replay := start(t, dir, "replay-"+name, nil, setting(t, "MOONLOOP_BIN"), args...)
-		// 3 says that the machine was too busy to measure times; counts hold all the same.
+		// 3 means that the machine was too busy to measure times; counts are still valid.
 		if code := replay.wait(t, 20*time.Minute); code != 0 && code != 3 {
 			t.Fatalf("%s: replay ended with status %d\n%s", v.name, code, replay.tail())
 		}
@@ -274,7 +273,7 @@ func (e *realEngine) replay(t *testing.T, dir, trace, what, extra string, v vari
 	for _, s := range truth {
 		hits += s.replayed
 	}
-	// The engine counts the requests by which a replay measures the template, too: a few tokens.
+	// The engine also counts the requests by which a replay measures the template: a few tokens.
 	if c := summary.Fidelity.Cache.Production; told && (c.Production != cached || c.Replay != hits) || counted < hits || counted > hits+512 {
 		t.Errorf("%s, %s: the summary has %d and %d cached tokens of production and replay; the engine counted %d and %d, and said %d with its replies",
 			what, v.name, c.Production, c.Replay, cached, counted, hits)
@@ -310,7 +309,7 @@ func (e *realEngine) replay(t *testing.T, dir, trace, what, extra string, v vari
 	return line
 }
 
-// readTruth reads the application's log, in the order in which its requests began, and joins the turns of conversations.
+// readTruth reads the application's log, in the order in which its requests began, and links the turns of conversations.
 func readTruth(t *testing.T, log string) []*served {
 	t.Helper()
 	list := readLines[*served](t, log)
@@ -323,8 +322,8 @@ func readTruth(t *testing.T, log string) []*served {
 	return list
 }
 
-// followed fails, where bounds are to be held, if production's follow-up turns did not find the reply before in the cache: then the
-// test says nothing of replies. It returns the share of such turns that did.
+// followed fails, if bounds apply, unless production's follow-up turns hit the previous reply in the cache: otherwise the test would say
+// nothing about replies. It returns the share of such turns that did.
 func followed(t *testing.T, truth []*served, block int64, carried bool) float64 {
 	t.Helper()
 	turns, hit, lost := 0, 0, 0
@@ -357,8 +356,8 @@ func followed(t *testing.T, truth []*served, block int64, carried bool) float64 
 	return share
 }
 
-// match gives each request of production its row in a replay's results: that of its token counts; where several have the same, in the
-// order of the file, which is that of time.
+// match assigns to each request of production its row in a replay's results: the one with its token counts. If several have the same, they
+// are matched in the order of the file, which is that of time.
 func match(t *testing.T, truth []*served, rows []captured) {
 	t.Helper()
 	taken := make([]bool, len(rows))
@@ -381,8 +380,8 @@ func match(t *testing.T, truth []*served, rows []captured) {
 	}
 }
 
-// difference writes how far the replay's hits are from production's, in blocks of the engine, and each request that is off by more than
-// one: where its hit ends in the prompt of production and of the replay, and what the trace promised.
+// difference describes how far the replay's hits are from production's, in blocks of the engine, and each request that is off by more than
+// one block: where its hit ends in the prompts of production and of the replay, and what the trace promised.
 func (e *realEngine) difference(truth []*served) string {
 	counts := map[int64]int{}
 	var out bytes.Buffer
@@ -429,7 +428,7 @@ func (s *served) place(n int64) string {
 	}
 }
 
-// multiset writes requests so that those of two lists compare in any order.
+// multiset formats requests so that two lists can be compared in any order.
 func multiset[T any](list []T, of func(T) captured) (out []string) {
 	for _, one := range list {
 		r, cached := of(one), "-"
@@ -448,7 +447,7 @@ func (e *realEngine) ready(t *testing.T, server *process) {
 	e.await(t, server, "/health")
 }
 
-// await does so for a server that says under path that it is ready.
+// await does so for a server that reports under path that it is ready.
 func (e *realEngine) await(t *testing.T, server *process, path string) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(200 * time.Millisecond) {

@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// TestAcceptanceExamples has a stock Collector validate every Collector configuration that the project shows.
+// TestAcceptanceExamples lets a stock Collector validate every Collector configuration of the project.
 func TestAcceptanceExamples(t *testing.T) {
 	collector := setting(t, "MOONLOOP_COLLECTOR")
 	configs, err := filepath.Glob("../../examples/*.yaml")

@@ -57,7 +57,7 @@ func startEnding(t *testing.T, binary string, environment []string, flags ...str
 	args = append(args, flags...)
 	e.process = start(t, dir, "replay", environment, binary, args...)
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		// The first request asks for the vocabulary, before the first row.
+		// The first request queries the vocabulary, before the first row.
 		if content, err := os.ReadFile(filepath.Join(dir, "engine.jsonl")); err == nil && bytes.Count(content, []byte("\n")) > 1 {
 			return e
 		}
@@ -80,7 +80,7 @@ func (e *ending) signal(t *testing.T, s os.Signal) {
 // outcomes waits for the end and returns how often the records name each outcome; each row must have one.
 func (e *ending) outcomes(t *testing.T, status int) map[string]int {
 	t.Helper()
-	// A machine that was too busy to measure says so with 3 where goals were missed, too.
+	// If the machine was too busy to measure, the status is 3 even if goals were missed.
 	code := e.wait(t, time.Minute)
 	busy := status == 1 && code == 3 && strings.Contains(string(e.tail()), "invalid")
 	if code != status && !busy {
@@ -110,7 +110,7 @@ func (p *process) says(t *testing.T, name, text string) {
 	}
 }
 
-// blackHole accepts connections and never says a word on them, until the test ends.
+// blackHole accepts connections and never answers on them, until the test ends.
 func blackHole(t *testing.T) string {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -133,8 +133,8 @@ func blackHole(t *testing.T) string {
 	return "http://" + listener.Addr().String()
 }
 
-// TestEndings ends a replay by process in each way that is not its own: it must end within a minute (far more than it
-// takes, for busy machines), with a record for every row, the right message and the right exit status.
+// TestEndings ends the process of a replay in each abnormal way. It must end within a minute (far more than it takes, for busy machines),
+// with a record for every row, the right message and the right exit status.
 func TestEndings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("replays by process")
@@ -150,7 +150,7 @@ func TestEndings(t *testing.T) {
 			t.Fatal(err)
 		}
 		by := e.outcomes(t, 1)
-		// What was under way breaks, what comes after finds nobody, and nothing else happens.
+		// Requests in flight break, later ones find no engine, and nothing else happens.
 		if by["failed transport"] == 0 || by["failed connect"] == 0 || by["served"]+by["failed transport"]+by["failed connect"] != endingRows {
 			t.Errorf("outcomes %v", by)
 		}
@@ -160,7 +160,7 @@ func TestEndings(t *testing.T) {
 
 	t.Run("disk full", func(t *testing.T) {
 		t.Parallel()
-		// The file system's own word for it, without a file system: the records go to a device that is full.
+		// The file system's own error, without a file system: the records go to a device that is full.
 		dir := t.TempDir()
 		out := filepath.Join(dir, "out")
 		if err := os.Mkdir(out, 0o700); err != nil {
@@ -175,7 +175,7 @@ func TestEndings(t *testing.T) {
 		}
 		e.says(t, e.process.err, "records are not in requests.jsonl")
 		e.says(t, e.process.err, "no space left on device")
-		e.says(t, e.process.out, fmt.Sprintf("%d served", endingRows)) // the run went on, and its report is whole
+		e.says(t, e.process.out, fmt.Sprintf("%d served", endingRows)) // the run continued, and its report is complete
 		if _, err := os.Stat(filepath.Join(out, "summary.json")); err != nil {
 			t.Errorf("the summary had room: %v", err)
 		}
@@ -207,7 +207,8 @@ func TestEndings(t *testing.T) {
 	for name, s := range map[string]os.Signal{"Ctrl-C": os.Interrupt, "SIGTERM": syscall.SIGTERM, "SIGHUP": syscall.SIGHUP} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			// Whatever started the tests may have it ignored, as nohup has a hang-up. What is caught here has its default in a child.
+			// Whoever started the tests may ignore the signal, as nohup ignores a hang-up. A signal that is caught here has its default in
+			// a child process.
 			caught := make(chan os.Signal, 1)
 			signal.Notify(caught, s)
 			defer signal.Stop(caught)
@@ -241,7 +242,7 @@ func TestEndings(t *testing.T) {
 
 	t.Run("second Ctrl-C", func(t *testing.T) {
 		t.Parallel()
-		// The first waits for the spans that nobody takes; the second waits for nothing.
+		// The first waits for spans that nobody accepts; the second waits for nothing.
 		e := startEnding(t, binary, append(toSink(blackHole(t)), "OTEL_BSP_EXPORT_TIMEOUT=60000", "OTEL_EXPORTER_OTLP_TIMEOUT=60000"))
 		soon()
 		e.signal(t, os.Interrupt)

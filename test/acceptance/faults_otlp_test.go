@@ -15,7 +15,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 )
 
-// spanSink is an OTLP receiver over HTTP that keeps what is said of each row.
+// spanSink is an OTLP receiver over HTTP that keeps the spans of each row.
 type spanSink struct {
 	url string
 
@@ -69,7 +69,7 @@ func (s *spanSink) add(body []byte) error {
 	return nil
 }
 
-// toSink is what makes a program send its spans there, and nothing else.
+// toSink are the variables that make a program send its spans there, and nothing else.
 func toSink(url string) []string {
 	return []string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT=" + url, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",
@@ -77,5 +77,5 @@ func toSink(url string) []string {
 	}
 }
 
-// withoutTelemetry is what keeps a program from sending any.
+// withoutTelemetry are the variables that keep a program from sending any.
 var withoutTelemetry = []string{"OTEL_TRACES_EXPORTER=none", "OTEL_METRICS_EXPORTER=none"}

@@ -22,11 +22,11 @@ import (
 // proxyFault is one thing that goes wrong between agent and engine.
 type proxyFault struct {
 	name string
-	// class is what the record must call it; empty where the request is served all the same.
+	// class is the class that the record must have; empty if the request is still served.
 	class string
-	// instead answers in the engine's place; it reports whether the connection is of further use.
+	// instead answers in the engine's place; it reports whether the connection can still be used.
 	instead func(c *client) bool
-	// after runs once the reply's first event has gone by. It reports whether the connection is of further use.
+	// after runs once the reply's first event has passed. It reports whether the connection can still be used.
 	after func(c *client) bool
 	// whole changes a whole reply on its way.
 	whole func(c *client, body io.Reader) error
@@ -67,7 +67,7 @@ var proxyFaults = []proxyFault{
 
 	{name: "slow accept", late: 300 * time.Millisecond},
 	{name: "tiny writes", whole: func(c *client, body io.Reader) error {
-		// Of the first bytes only: a whole reply would cost a core for a second, which the others would notice.
+		// Only the first bytes: a whole reply would occupy a core for a second, which would affect the others.
 		if err := c.pass(io.LimitReader(body, 2000), 1, nil); err != nil {
 			return err
 		}
@@ -97,14 +97,14 @@ func answer(status, media, body, header string) func(c *client) bool {
 	}
 }
 
-// faultProxy stands between agent and engine, passes HTTP/1.1 on, and breaks what its table says. Which row is broken
-// how depends on the row's number alone, so that a request that is sent again meets the same again.
+// faultProxy is between agent and engine, forwards HTTP/1.1, and breaks what its table says. A row's number alone determines how it is
+// broken, so a request that is sent again meets the same fault.
 type faultProxy struct {
 	url, engine string
 	off         bool // pass everything
 
 	mu   sync.Mutex
-	seen map[int64][]string // by row: the fault of each time that it came, "" for none
+	seen map[int64][]string // by row: the fault of each attempt, "" for none
 }
 
 // startFaultProxy serves until the test ends.
@@ -150,7 +150,7 @@ func startFaultProxy(t *testing.T, engineURL string, off bool) *faultProxy {
 	return p
 }
 
-// rowOf returns the row that a request is of: the agent's X-Request-Id ends in it.
+// rowOf returns the row of a request: its X-Request-Id from the agent ends with it.
 func rowOf(header string) (int64, bool) {
 	_, row, found := cutLast(header, "-")
 	n, err := strconv.ParseInt(row, 10, 64)
@@ -164,7 +164,7 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s, "", false
 }
 
-// faultOf returns the fault of a row, nil for none. 100 rows that follow one another meet each fault once.
+// faultOf returns the fault of a row, nil for none. 100 consecutive rows meet each fault once.
 func faultOf(row int64) *proxyFault {
 	if i := (37*row + 11) % 100; i < int64(len(proxyFaults)) {
 		return &proxyFaults[i]
@@ -172,7 +172,7 @@ func faultOf(row int64) *proxyFault {
 	return nil
 }
 
-// draw returns the fault that a request meets, and writes it down.
+// draw returns the fault of a request, and records it.
 func (p *faultProxy) draw(r *http.Request) *proxyFault {
 	row, ok := rowOf(r.Header.Get("X-Request-Id"))
 	if !ok { // calibration, or the list of models
@@ -198,7 +198,7 @@ type client struct {
 	in *bufio.Reader
 }
 
-// serve passes requests on, each connection of the agent over one to the engine.
+// serve forwards requests, each connection of the agent over one to the engine.
 func (p *faultProxy) serve(conn net.Conn) {
 	c := &client{conn, bufio.NewReader(conn)}
 	var engine net.Conn
@@ -240,7 +240,7 @@ func (p *faultProxy) serve(conn net.Conn) {
 		}
 		cut, usable := c.relay(reply, fault)
 		if cut {
-			leave() // before the body's end, which the agent's next request must not wait for
+			leave() // before the body's end, for which the agent's next request must not wait
 		}
 		_ = reply.Body.Close() // at its end, or on a closed connection
 		if !usable {
@@ -249,8 +249,8 @@ func (p *faultProxy) serve(conn net.Conn) {
 	}
 }
 
-// relay passes a reply on. It reports whether the engine's connection has the rest of it still, and whether the agent's
-// is of further use.
+// relay forwards a reply. It reports whether the engine's connection still has the rest of it, and whether the agent's connection can
+// still be used.
 func (c *client) relay(reply *http.Response, fault *proxyFault) (cut, usable bool) {
 	if fault != nil && fault.media != "" {
 		reply.Header.Set("Content-Type", fault.media)
@@ -293,7 +293,7 @@ func firstEvent(body io.Reader) (string, error) {
 	return string(event), nil
 }
 
-// pass writes a body chunk by chunk as it comes, in pieces of at most this many bytes, changed.
+// pass writes a body chunk by chunk as it arrives, in pieces of at most this many bytes, changed.
 func (c *client) pass(body io.Reader, piece int, change func([]byte) []byte) error {
 	buffer := make([]byte, 32<<10)
 	for {
@@ -323,7 +323,7 @@ func (c *client) pass(body io.Reader, piece int, change func([]byte) []byte) err
 	}
 }
 
-// say writes bytes as they stand. That the agent may have gone shows at the next read.
+// say writes bytes unchanged. If the agent has gone, the next read shows it.
 func (c *client) say(text string) { _, _ = io.WriteString(c, text) }
 
 func (c *client) chunk(text string) { c.say(fmt.Sprintf("%x\r\n%s\r\n", len(text), text)) }
@@ -335,13 +335,13 @@ func (c *client) reset() bool {
 	return false
 }
 
-// wait is silent until the agent hangs up.
+// wait is silent until the agent disconnects.
 func (c *client) wait() bool {
 	_, _ = io.Copy(io.Discard, c.in)
 	return false
 }
 
-// endless writes a line without an end, until the agent has enough of it.
+// endless writes a line without an end, until the agent disconnects.
 func (c *client) endless() bool {
 	c.chunk(`data: {"padding":"`)
 	for piece := strings.Repeat("x", 256<<10); ; {

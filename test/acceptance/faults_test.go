@@ -18,7 +18,7 @@ import (
 	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
-// faultRow is a line of requests.jsonl, as far as the tests of faults ask. Instants and durations are milliseconds.
+// faultRow is a line of requests.jsonl, with the fields that the tests of faults use. Instants and durations are in milliseconds.
 type faultRow struct {
 	Result struct {
 		Row      int64    `json:"row"`
@@ -31,14 +31,14 @@ type faultRow struct {
 	} `json:"result"`
 }
 
-// servedRecord is the engine's record of a request, as far as these tests ask.
+// servedRecord is the engine's record of a request, with the fields that these tests use.
 type servedRecord struct {
 	Header      map[string][]string `json:"header"`
 	BodyRead    int64               `json:"body_read_ns"`
 	PrefillDone int64               `json:"prefill_done_ns"`
 }
 
-// faultRun is a replay through the proxy, and what everybody has of it.
+// faultRun is a replay through the proxy, with the records of all parties.
 type faultRun struct {
 	process *process
 	dir     string
@@ -71,7 +71,7 @@ func proxied(t *testing.T, binary, dir, trace string, off bool, flags ...string)
 	return run
 }
 
-// check holds each record and each span against the proxy's log.
+// check compares each record and each span with the proxy's log.
 func (r *faultRun) check(t *testing.T, n int) {
 	t.Helper()
 	equal(t, "records", len(r.rows), n)
@@ -100,7 +100,7 @@ func (r *faultRun) check(t *testing.T, n int) {
 		if spans := r.sink.rows[id]; len(spans) != 1 || spans[0] != want {
 			wrong[fmt.Sprintf("%s: spans say %q, must say %q once", fault, spans, want)]++
 		}
-		// A connection that dies before a byte of the reply may have one request sent again whole, and no more.
+		// A connection that dies before the first byte of the reply may cause one request to be sent again whole, and no more.
 		if len(log) > 1 && fault != "refuse" && fault != "reset" {
 			wrong[fmt.Sprintf("%q came %d times", fault, len(log))]++
 		}
@@ -111,15 +111,15 @@ func (r *faultRun) check(t *testing.T, n int) {
 	equal(t, "records and spans of another class than the proxy's log", len(wrong), 0)
 	note(t, "requests that failed, each as it must", failed)
 	for _, f := range proxyFaults {
-		// n rows in a row have n/100 of each, rounded.
+		// n consecutive rows have n/100 of each, rounded.
 		if met := counts[f.name]; !r.proxy.off && (met < n/100 || met > n/100+1) {
 			t.Errorf("%d of %d requests met %q, want 1 %%", met, n, f.name)
 		}
 	}
 }
 
-// detour is the median, in ms, of what agent, proxy and sockets add to the engine's own time to first token, over the
-// requests of the first rows that nobody touched.
+// detour is the median, in ms, of what agent, proxy and sockets add to the engine's own time to first token, over the first rows whose
+// requests had no fault.
 func (r *faultRun) detour(t *testing.T, rows int64) float64 {
 	t.Helper()
 	engine := map[int64]servedRecord{}
@@ -147,9 +147,9 @@ func (r *faultRun) detour(t *testing.T, rows int64) float64 {
 	return added[len(added)/2]
 }
 
-// TestAcceptanceFaultProxy replays the public trace through a proxy that breaks one request in a hundred in each of its
-// ways, after a control run without any. Every record and span must be of the class of the proxy's log, and the
-// requests in between must not notice.
+// TestAcceptanceFaultProxy replays the public trace through a proxy that breaks one request in a hundred in each of its ways, after a
+// control run without faults. Every record and span must have the class in the proxy's log, and the requests in between must not be
+// affected.
 func TestAcceptanceFaultProxy(t *testing.T) {
 	trace, dir := setting(t, "MOONLOOP_TRACE"), artefacts(t)
 	flags := []string{"--speedup", setting(t, "MOONLOOP_SPEEDUP"), "--idle-timeout", "10s", "--first-token-timeout", "20s"}
@@ -167,7 +167,7 @@ func TestAcceptanceFaultProxy(t *testing.T) {
 	note(t, "peak memory, MiB", fmt.Sprintf("%.0f", run.process.peakMiB()))
 }
 
-// TestFaultProxy is the same on 300 rows of its own, in seconds.
+// TestFaultProxy does the same with 300 rows of its own, in seconds.
 func TestFaultProxy(t *testing.T) {
 	if testing.Short() {
 		t.Skip("two replays by process")
@@ -187,7 +187,7 @@ func TestFaultProxy(t *testing.T) {
 	run := proxied(t, binary, filepath.Join(dir, "faults"), trace, false, flags...)
 	control.check(t, n)
 	run.check(t, n)
-	// Three seconds on a busy machine say little about latency; that faults freeze the others would show.
+	// Three seconds on a busy machine say little about latency, but would show if faults delayed the others.
 	if before, with := control.detour(t, n), run.detour(t, n); with > 5*before+100 {
 		t.Errorf("median detour of untouched requests %.3f ms among faults, %.3f ms without", with, before)
 	}

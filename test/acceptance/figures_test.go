@@ -38,19 +38,19 @@ func printFigures() {
 	_ = table.Flush()
 }
 
-// note puts a figure into the table that nothing is required of.
+// note adds a figure to the table without a requirement.
 func note(t *testing.T, what string, got any) {
 	t.Helper()
 	figures = append(figures, figure{strings.TrimPrefix(t.Name(), "TestAcceptance"), what, fmt.Sprint(got), "", ""})
 }
 
-// equal puts a figure into the table that must have one value.
+// equal adds a figure to the table that must have one value.
 func equal[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
 	judge(t, what, got, fmt.Sprint(want), got == want)
 }
 
-// below puts a figure into the table that must be under a limit.
+// below adds a figure to the table that must be below a limit.
 func below(t *testing.T, what string, got, limit float64) {
 	t.Helper()
 	judge(t, what, fmt.Sprintf("%.3g", got), fmt.Sprintf("< %g", limit), got < limit)

@@ -20,7 +20,7 @@ import (
 // images is a store of the images that images/build.sh has built.
 type images struct{ dir string }
 
-// container starts an image as the manifests run it: read-only, without a capability, as the user that the image names, with little
+// container starts an image as the manifests run it: read-only, without capabilities, as the user that the image names, with little
 // memory. It ends with the test.
 func (i images) container(t *testing.T, dir, name string, args ...string) *process {
 	t.Helper()
@@ -39,8 +39,8 @@ func (i images) container(t *testing.T, dir, name string, args ...string) *proce
 	return start(t, dir, name, nil, "podman", append(run, args...)...)
 }
 
-// TestAcceptanceImages runs both images as a cluster would, and a whole loop in them: an engine, the Collector, a replay that sends
-// to it. Each writes to its volume only.
+// TestAcceptanceImages runs both images as a cluster would, and a whole loop in them: an engine, the Collector, and a replay that sends to
+// it. Each writes only to its volume.
 func TestAcceptanceImages(t *testing.T) {
 	i, dir := images{setting(t, "MOONLOOP_IMAGES")}, artefacts(t)
 	volume := func(name string) string {

@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The public conversation trace, as worked out from the file by other means than this project.
+// Figures of the public conversation trace, computed from the file independently of this project.
 const (
 	traceRows         = 12031
 	traceSeqDigest    = "4a8b86da6cca3e389a72e6bbb4a1f1ab79e989eb3dd987d42aaf4f27818cb977"
@@ -25,7 +25,7 @@ const (
 	fullBlockHits = 54_063_104
 )
 
-// goldenAnalysis is what inspect must say of the trace; what is not listed is not looked at.
+// goldenAnalysis is the expected output of inspect for the trace; other fields are not compared.
 const goldenAnalysis = `{
   "block_size": 512,
   "rows": 12031,
@@ -56,7 +56,7 @@ const goldenAnalysis = `{
   }
 }`
 
-// goldenCaches is what inspect must say of two caches, by capacity; 0 is infinite.
+// goldenCaches is the expected output of inspect for two caches, by capacity; 0 is infinite.
 const goldenCaches = `{
   "10000": {"hit_blocks": 61046, "hit_tokens": 31238981},
   "0": {
@@ -66,7 +66,7 @@ const goldenCaches = `{
   }
 }`
 
-// TestAcceptanceInspect compares what inspect says of the public trace, figure by figure, and what it takes.
+// TestAcceptanceInspect compares the output of inspect for the public trace, figure by figure, and measures its cost.
 func TestAcceptanceInspect(t *testing.T) {
 	trace, moonloop := setting(t, "MOONLOOP_TRACE"), setting(t, "MOONLOOP_BIN")
 	p := start(t, artefacts(t), "inspect", nil, moonloop, "inspect", "--json", trace)
@@ -107,8 +107,8 @@ func readAnalysis(t *testing.T, name string) any {
 	return traces[0]
 }
 
-// differences compares everything that want holds with what got has in its place, and returns what differs and
-// the number of figures compared. Lists are compared whole.
+// differences compares everything in want with the same part of got, and returns the differences and the number of figures compared. Lists
+// are compared whole.
 func differences(place string, want, got any) (problems []string, compared int) {
 	fields, ok := want.(map[string]any)
 	if !ok {
@@ -137,7 +137,7 @@ func decode(t *testing.T, text []byte) any {
 	return value
 }
 
-// at returns a field of nested objects, which must be there and of the type asked for.
+// at returns a field of nested objects, which must exist and have the requested type.
 func at[T any](t *testing.T, value any, path ...string) T {
 	t.Helper()
 	for _, name := range path {

@@ -22,9 +22,8 @@ import (
 	"github.com/moonloop/moonloop/internal/testport"
 )
 
-// TestAcceptanceJaeger looks at replays as somebody does who has Jaeger open while one runs, and after one was killed: every
-// trace that holds a finished request has its root, so that the list has a name for it, and what the documentation searches for
-// is found.
+// TestAcceptanceJaeger checks what a user of Jaeger sees while a replay runs, and after one was killed: every trace with a finished
+// request has its root, so that the list has a name for it, and the documented searches find their results.
 func TestAcceptanceJaeger(t *testing.T) {
 	moonloop, dir := setting(t, "MOONLOOP_BIN"), artefacts(t)
 	j := startJaeger(t, dir)
@@ -80,8 +79,8 @@ func TestAcceptanceJaeger(t *testing.T) {
 }
 
 // TestAcceptanceJaegerProduction goes from production to its replay and back, through the configuration at the repository's root: the
-// cells of prompts are in the journal and not in Jaeger, requests have their row and turn in their names there, each has a
-// link to production, and a search by the trace of production finds the replay.
+// cells of prompts are in the journal and not in Jaeger, the names of requests there have their row and turn, each has a link to
+// production, and a search by the trace of production finds the replay.
 func TestAcceptanceJaegerProduction(t *testing.T) {
 	moonloop, dir := setting(t, "MOONLOOP_BIN"), artefacts(t)
 	j := startJaeger(t, dir)
@@ -134,7 +133,7 @@ func TestAcceptanceJaegerProduction(t *testing.T) {
 	if code := replay.wait(t, 5*time.Minute); code != 0 && code != 3 {
 		t.Fatalf("the replay ended with status %d\n%s", code, replay.tail())
 	}
-	c.stop(t) // it has handed over all it has
+	c.stop(t) // it has exported all that it has
 	again := j.ofRun(t, "again")
 	checkRoots(t, "after the replay", again, 5)
 	for index, row := range rows {
@@ -163,13 +162,13 @@ func TestAcceptanceJaegerProduction(t *testing.T) {
 	t.Logf("%d requests of production, each found from its replay and the other way", len(rows))
 }
 
-// documented is a Collector that runs a configuration that users start from.
+// documented is a Collector with a configuration from which users start.
 type documented struct {
 	distribution
 	http string
 }
 
-// startDocumented starts it with ports of its own, a folder of its own, and Jaeger behind it.
+// startDocumented starts it with separate ports, a separate folder, and Jaeger behind it.
 func startDocumented(t *testing.T, dir, name string, j *jaeger) *documented {
 	t.Helper()
 	return startConfigured(t, dir, name, "otelcol-config.yaml", `
@@ -178,7 +177,7 @@ service: {telemetry: {metrics: {level: none, readers: []}}}
 `, "JAEGER_ENDPOINT="+j.otlpGRPC, "PROMETHEUS_ENDPOINT=http://"+testport.Address(t)) // nobody
 }
 
-// startConfigured runs a configuration of the repository, with ports of its own, a folder of its own, and more settings.
+// startConfigured runs a configuration of the repository, with separate ports, a separate folder, and additional settings.
 func startConfigured(t *testing.T, dir, name, config, more string, environment ...string) *documented {
 	t.Helper()
 	data := filepath.Join(dir, name)
@@ -203,7 +202,7 @@ func startSimulator(t *testing.T, dir string, flags ...string) string {
 		find(t, regexp.MustCompile(`listening on (\S+)`))
 }
 
-// rootName is the name of a session's root: what a list of traces shows of it.
+// rootName is the form of the name of a session's root, which a list of traces shows.
 var rootName = regexp.MustCompile(`^session (\S+) from row (\d+), (\S+), run (\S+)$`)
 
 // checkRoots fails unless each trace with a finished request has exactly one root, whose name differs from all others, and unless at
@@ -285,7 +284,7 @@ func checkPhases(t *testing.T, spans []jaegerSpan) {
 	}
 }
 
-// checkSearches asks for a request of the run as the documentation does: by run and row, by session, by how late it was.
+// checkSearches searches for a request of the run as documented: by run and row, by session, and by lateness.
 func checkSearches(t *testing.T, j *jaeger, run string, of jaegerSpan) {
 	t.Helper()
 	by := func(attributes map[string]string) (found []jaegerSpan) {

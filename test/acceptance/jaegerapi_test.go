@@ -5,8 +5,8 @@
 
 package acceptance
 
-// A Jaeger of its own for a test, and its API, version 3: what answers with spans is the wire format of OTLP. Over HTTP, Jaeger
-// 1.76 cannot search by attributes; over gRPC it can.
+// A separate Jaeger for a test, and its API, version 3, whose answers with spans have the wire format of OTLP. Over HTTP, Jaeger 1.76
+// cannot search by attributes; over gRPC it can.
 
 import (
 	"context"
@@ -29,7 +29,7 @@ import (
 
 // jaeger is a Jaeger that keeps its spans in memory.
 type jaeger struct {
-	otlpHTTP, otlpGRPC string // addresses at which it takes spans
+	otlpHTTP, otlpGRPC string // addresses at which it accepts spans
 	api                string // of /api/v3
 	query              *grpc.ClientConn
 }
@@ -152,12 +152,12 @@ func (j *jaeger) get(t *testing.T, path string) []jaegerSpan {
 	return spansIn(traces)
 }
 
-// find returns the spans of a service that have all these attributes, themselves or on their resource. Jaeger answers with whole traces
-// in which one span has them; the others are left out.
+// find returns the spans of a service that have all these attributes, on the span or its resource. Jaeger answers with whole traces in
+// which one span has them; the others are left out.
 func (j *jaeger) find(t *testing.T, service string, attributes map[string]string) (spans []jaegerSpan) {
 	t.Helper()
-	// A request of jaeger.api_v3: the query is field 1; of it the service is field 1, attributes are 3, the least and the greatest
-	// start 4 and 5, the number of traces 8.
+	// A request of jaeger.api_v3: the query is field 1; in it, the service is field 1, attributes are 3, the first and the last start 4
+	// and 5, the number of traces 8.
 	query := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), service)
 	for key, value := range attributes {
 		var entry []byte
@@ -205,7 +205,7 @@ func (j *jaeger) find(t *testing.T, service string, attributes map[string]string
 	}
 }
 
-// asBytes is gRPC's codec for messages that are encoded by hand.
+// asBytes is gRPC's codec for messages that are already encoded.
 type asBytes struct{}
 
 func (asBytes) Name() string { return "proto" }
@@ -213,7 +213,7 @@ func (asBytes) Name() string { return "proto" }
 func (asBytes) Marshal(v any) ([]byte, error) {
 	b, ok := v.(*[]byte)
 	if !ok {
-		return nil, fmt.Errorf("%T is no message", v)
+		return nil, fmt.Errorf("%T is not a message", v)
 	}
 	return *b, nil
 }
@@ -221,7 +221,7 @@ func (asBytes) Marshal(v any) ([]byte, error) {
 func (asBytes) Unmarshal(data []byte, v any) error {
 	b, ok := v.(*[]byte)
 	if !ok {
-		return fmt.Errorf("%T is no message", v)
+		return fmt.Errorf("%T is not a message", v)
 	}
 	*b = append([]byte(nil), data...)
 	return nil

@@ -26,14 +26,14 @@ import (
 	"github.com/moonloop/moonloop/internal/testport"
 )
 
-// cluster is a control plane without nodes: pods are made, and never run.
+// cluster is a control plane without nodes: pods are created, but never run.
 type cluster struct {
 	bin, kubeconfig string
 }
 
-// TestAcceptanceKubernetes has a real API server take every manifest, the kustomization and the rendered chart, each with strict
-// validation of its fields, and real controllers make what they describe. The resources of operators are held to their operators'
-// own definitions.
+// TestAcceptanceKubernetes applies every manifest, the kustomization and the rendered chart to a real API server, with strict validation
+// of their fields, and real controllers create what they describe. The resources of operators are validated with the operators' own
+// definitions.
 func TestAcceptanceKubernetes(t *testing.T) {
 	c := startCluster(t, setting(t, "MOONLOOP_KUBERNETES"))
 	examples := filepath.Join("..", "..", "examples")
@@ -51,7 +51,7 @@ func TestAcceptanceKubernetes(t *testing.T) {
 		}
 	}
 
-	// A config map and a secret are made as the first lines of the manifests say.
+	// A config map and a secret are created as the first lines of the manifests say.
 	c.kubectl(t, "create", "configmap", "moonloop-trace", "--from-file=trace.jsonl="+filepath.Join(examples, "demo.jsonl"),
 		"--from-file=trace.meta.json="+filepath.Join(examples, "demo.meta.json"))
 	c.kubectl(t, "create", "secret", "generic", "moonloop", "--from-literal=hash-key="+strings.Repeat("5eed", 16))
@@ -81,7 +81,7 @@ func TestAcceptanceKubernetes(t *testing.T) {
 		}
 	})
 
-	// Helm itself, which asks the cluster: an upgrade keeps the key that the installation has drawn.
+	// With Helm itself, which queries the cluster: an upgrade keeps the key that the installation has drawn.
 	c.helm(t, "install", "drawn", filepath.Join(examples, "helm", "moonloop"))
 	key := c.kubectl(t, "get", "secret", "drawn-moonloop", "--output", "jsonpath={.data.hash-key}")
 	c.helm(t, "upgrade", "drawn", filepath.Join(examples, "helm", "moonloop"), "--set", "gateway.replicas=2")
@@ -115,7 +115,7 @@ func TestAcceptanceKubernetes(t *testing.T) {
 	t.Logf("%d manifests, the kustomization and three renderings of the chart applied", len(manifests))
 }
 
-// pod is what this test reads of a pod.
+// pod is the part of a pod that this test reads.
 type pod struct {
 	Metadata struct {
 		Name        string            `json:"name"`
@@ -131,7 +131,7 @@ type pod struct {
 	} `json:"spec"`
 }
 
-// checkShards wants the pods of an Indexed Job to have each number once, in a variable that their arguments use.
+// checkShards requires that the pods of an Indexed Job have each number once, in a variable that their arguments use.
 func checkShards(t *testing.T, job string, pods []pod) {
 	t.Helper()
 	var indexes []string
@@ -155,7 +155,7 @@ func checkShards(t *testing.T, job string, pods []pod) {
 	}
 }
 
-// pods waits until controllers have made this many pods.
+// pods waits until controllers have created this many pods.
 func (c *cluster) pods(t *testing.T, selector string, want int) []pod {
 	t.Helper()
 	var list struct {
@@ -176,7 +176,7 @@ func (c *cluster) pods(t *testing.T, selector string, want int) []pod {
 	}
 }
 
-// render renders the chart with everything that can be chosen, and returns the file.
+// render renders the chart with all options, and returns the file.
 func (c *cluster) render(t *testing.T, examples, values string) string {
 	t.Helper()
 	out, err := exec.CommandContext(t.Context(), filepath.Join(c.bin, "helm"), "template", "acceptance", filepath.Join(examples, "helm", "moonloop"),

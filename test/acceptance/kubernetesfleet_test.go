@@ -23,14 +23,14 @@ import (
 	"github.com/moonloop/moonloop/internal/testport"
 )
 
-// fleetNode is a node of the cluster, so that a controller makes a pod for it: nobody runs that pod but this test.
+// fleetNode is a node of the cluster, so that a controller creates a pod for it; only this test runs that pod.
 const fleetNode = `
 apiVersion: v1
 kind: Node
 metadata: {name: of-a-test, labels: {kubernetes.io/hostname: of-a-test}}
 `
 
-// fleetPod is what this test runs of a pod.
+// fleetPod is the part of a pod that this test runs.
 type fleetPod struct {
 	Metadata struct {
 		Name        string            `json:"name"`
@@ -68,9 +68,9 @@ type fleet struct {
 	dir, buckets, store string
 }
 
-// TestAcceptanceKubernetesFleet has a real API server and real controllers make pods of the four manifests of a fleet, and runs what is in these
-// pods: the Collector of the DaemonSet takes production, the compilation, four shards of a replay and their report follow, by a real S3
-// server alone. What comes out has each request of production once.
+// TestAcceptanceKubernetesFleet applies the four manifests of a fleet to a real API server, whose controllers create the pods, and runs
+// the containers of these pods: the Collector of the DaemonSet captures production; the compilation, four shards of a replay and their
+// report follow. They share only a real S3 server. The result has each request of production once.
 func TestAcceptanceKubernetesFleet(t *testing.T) {
 	bin := setting(t, "MOONLOOP_KUBERNETES")
 	examples := filepath.Join("..", "..", "examples")
@@ -93,7 +93,7 @@ func TestAcceptanceKubernetesFleet(t *testing.T) {
 		f.apply(t, filepath.Join(examples, "kubernetes", "fleet-"+part+".yaml"))
 	}
 
-	// Capture, as the DaemonSet has it.
+	// Capture, as in the DaemonSet.
 	pod := f.fleetPods(t, "app.kubernetes.io/name=moonloop-capture", 1)[0]
 	host := map[string]string{"status.podIP": "127.0.0.1"}
 	config, err := filepath.Abs(filepath.Join(examples, "capture", "s3.yaml"))
@@ -143,7 +143,7 @@ service: {telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: {host: 
 	}
 	indexes := map[string]bool{}
 	for i, replay := range replays {
-		if status := replay.wait(t, 5*time.Minute); status != 0 && status != 3 { // a busy machine spoils a measurement
+		if status := replay.wait(t, 5*time.Minute); status != 0 && status != 3 { // a busy machine makes a measurement invalid
 			t.Fatalf("shard %d: status %d\n%s", i, status, replay.tail())
 		}
 		indexes[shards[i].Metadata.Annotations["batch.kubernetes.io/job-completion-index"]] = true
@@ -156,7 +156,7 @@ service: {telemetry: {metrics: {readers: [{pull: {exporter: {prometheus: {host: 
 		t.Fatalf("report: status %d\n%s", status, report.tail())
 	}
 
-	// What is in the store, read as files.
+	// The content of the store, read as files.
 	day := time.Now().UTC().Format(time.DateOnly)
 	var summary struct {
 		Verdict struct {
@@ -218,7 +218,7 @@ func waitFor(t *testing.T, address string) {
 	}
 }
 
-// fleetPods waits until controllers have made so many pods, and returns them by name.
+// fleetPods waits until controllers have created this many pods, and returns them by name.
 func (f *fleet) fleetPods(t *testing.T, selector string, want int) []fleetPod {
 	t.Helper()
 	f.pods(t, selector, want)
@@ -231,7 +231,8 @@ func (f *fleet) fleetPods(t *testing.T, selector string, want int) []fleetPod {
 	return list.Items
 }
 
-// container returns the arguments and the environment of a pod's container, as a kubelet makes them. Fields that only a kubelet knows are given.
+// container returns the arguments and the environment of a pod's container, as a kubelet makes them. Fields that only a kubelet knows are
+// passed in.
 func (f *fleet) container(t *testing.T, pod fleetPod, known map[string]string) (args, environment []string) {
 	t.Helper()
 	c := pod.Spec.Containers[0]
@@ -286,7 +287,8 @@ func (f *fleet) container(t *testing.T, pod fleetPod, known map[string]string) (
 	return args, environment
 }
 
-// sendConversations sends requests of production, as an application's instrumentation does: conversations that begin with one system prompt.
+// sendConversations sends requests of production, as an application's instrumentation does: conversations that begin with one system
+// prompt.
 func sendConversations(t *testing.T, url string, conversations, turns int) {
 	t.Helper()
 	text := func(role, content string) map[string]any {

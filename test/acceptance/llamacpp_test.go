@@ -33,7 +33,7 @@ func TestAcceptanceLlamaCPP(t *testing.T) {
 	showTable(t, table)
 }
 
-// startLlamaCPP starts a server, with more arguments. It empties its cache by starting anew, which takes it less than a second.
+// startLlamaCPP starts a server with additional arguments. It is restarted to empty its cache, which takes less than a second.
 func startLlamaCPP(t *testing.T, home, dir string, args ...string) *realEngine {
 	t.Helper()
 	port := testport.Port(t)
@@ -44,7 +44,7 @@ func startLlamaCPP(t *testing.T, home, dir string, args ...string) *realEngine {
 		if server != nil {
 			server.stop(t)
 		}
-		// One thread: the others would spin while they wait for it.
+		// One thread: others would busy-wait.
 		server = start(t, dir, "llama-server", nil, filepath.Join(home, "llama-server"), append([]string{
 			"-m", filepath.Join(home, "model.gguf"), "--host", "127.0.0.1", "--port", port,
 			"-c", "65536", "-np", "4", "-t", "1", "--metrics", "--jinja", "--no-warmup", "--alias", "tiny",

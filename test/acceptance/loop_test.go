@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// TestAcceptanceLoop closes the loop on the public trace: replay → spans → receiver → exporter → compile gives the very
-// file that was replayed.
+// TestAcceptanceLoop closes the loop on the public trace: replay → spans → receiver → exporter → compile gives exactly the file that was
+// replayed.
 func TestAcceptanceLoop(t *testing.T) {
 	trace := readLines[traceRow](t, setting(t, "MOONLOOP_TRACE"))
 	dir := artefacts(t)
@@ -38,8 +38,8 @@ func TestAcceptanceLoop(t *testing.T) {
 	}
 }
 
-// TestAcceptanceLoopInCompany does the same while three others send to the same Collector: the engine, whose spans stand
-// below the replay's and count tokens themselves, an application in production, and a second replay.
+// TestAcceptanceLoopInCompany does the same while three others send to the same Collector: the engine, whose spans are below the replay's
+// and have their own token counts, an application in production, and a second replay.
 func TestAcceptanceLoopInCompany(t *testing.T) {
 	trace := readLines[traceRow](t, setting(t, "MOONLOOP_TRACE"))
 	dir := artefacts(t)
@@ -85,7 +85,7 @@ func TestAcceptanceLoopInCompany(t *testing.T) {
 	}
 }
 
-// accepted holds the run's own count against the number of rows: every span must have been acknowledged.
+// accepted compares the run's own count with the number of rows: every span must have been acknowledged.
 func accepted(t *testing.T, dir string, rows int) {
 	t.Helper()
 	telemetry := at[map[string]any](t, readSummary(t, dir), "telemetry")

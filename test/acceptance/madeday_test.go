@@ -25,24 +25,24 @@ import (
 // shape is a kind of traffic.
 type shape struct {
 	name string
-	// Of 16 conversations, so many have text, and so many have nothing but lengths. The others have ids of blocks of 512 tokens.
+	// Of 16 conversations, this many have text, and this many have only lengths. The others have ids of blocks of 512 tokens.
 	texts, lengths  uint64
 	systems         uint64 // prompts of the system, one for each conversation
 	system          int64  // tokens of each
-	asked, replied  int64  // tokens of a turn at most, 50 at least
-	turns           uint64 // at most; each but the first with a probability of 4/5
+	asked, replied  int64  // maximum tokens of a turn; the minimum is 50
+	turns           uint64 // maximum; each turn but the first has a probability of 4/5
 	pause           time.Duration
-	links           uint64 // of 16 conversations, so many have their session from a span above each request, which is a record of its own
-	runs            uint64 // of these, so many are one OTel trace below one span, which lasts as long
+	links           uint64 // of 16 conversations, this many have their session from a span above each request, which is a separate record
+	runs            uint64 // of these, this many are one OTel trace below one span, which lasts as long
 	ending          string // of the trace's file
 	responses       bool   // requests have response ids
 	prefixesAreMade bool   // the maker knows what an infinite cache has of the prompts
 }
 
 var shapes = map[string]shape{
-	// Prompts of 3,900 tokens in the mean, and each way to know what they share.
+	// Prompts of 3,900 tokens on average, with each way to know what they share.
 	"day": {name: "day", texts: 4, lengths: 1, systems: 20, system: 4 * madeBlock, asked: 550, replied: 800, turns: 12, pause: 4 * time.Minute, links: 16, responses: true, ending: ".jsonl"},
-	// Short prompts and no response ids, so that there is disk for a hundred million.
+	// Short prompts without response ids, so that a hundred million fit on a disk.
 	"compact": {name: "compact", systems: 1000, system: madeBlock, asked: 300, replied: 300, turns: 8, pause: 2 * time.Minute, links: 2, runs: 1, ending: ".jsonl.zst", prefixesAreMade: true},
 }
 
@@ -73,7 +73,7 @@ func (s *shape) String() string {
 // made is what was made.
 type made struct {
 	rows, prompt, output int64 // requests, tokens
-	hit                  int64 // tokens that an infinite cache has of the prompts, in blocks; known if the shape says so
+	hit                  int64 // tokens of the prompts that an infinite cache has, in blocks; known if the shape says so
 	bytes                int64 // of journals
 }
 
@@ -139,7 +139,7 @@ func (m *maker) make(dir string, number uint64) (err error) {
 	return err
 }
 
-// keyed is what a key would make of something: 64 bits that tell nothing.
+// keyed imitates a keyed hash: 64 bits that reveal nothing.
 func keyed(kind, of, at uint64) uint64 {
 	z := kind<<56 ^ of*0x9e3779b97f4a7c15 ^ at*0xd1342543de82ef95
 	z = (z ^ z>>30) * 0xbf58476d1ce4e5b9
@@ -235,7 +235,7 @@ func spanOf(talk, n uint64) (id [8]byte) {
 	return id
 }
 
-// value stands for the text of a conversation up to there.
+// value identifies the text of a conversation up to this point.
 func (m *maker) value(talk, system uint64, bytes int64) uint64 {
 	if bytes <= m.system*madeBytes {
 		return keyed(1, system, uint64(bytes))

@@ -22,7 +22,7 @@ type distribution struct {
 	address, journals string
 }
 
-// distributionConfig acknowledges a span when its record is on the disk: no queue, and the sender retries.
+// distributionConfig acknowledges a span when its record is on disk: no queue, and the sender retries.
 const distributionConfig = `receivers:
   mooncake:
     protocols:
@@ -47,7 +47,7 @@ service:
       exporters: [mooncake]
 `
 
-// startDistribution starts the Collector and waits until it takes connections.
+// startDistribution starts the Collector and waits until it accepts connections.
 func startDistribution(t *testing.T, dir string) *distribution {
 	t.Helper()
 	d := &distribution{address: testport.Address(t), journals: filepath.Join(dir, "journals")}
@@ -61,7 +61,7 @@ func startDistribution(t *testing.T, dir string) *distribution {
 	return d
 }
 
-// compile stops the Collector and compiles its journals to the named file. The journals stay only when the test fails.
+// compile stops the Collector and compiles its journals to the named file. The journals are kept only if the test fails.
 func (d *distribution) compile(t *testing.T, dir, out string, flags ...string) {
 	t.Helper()
 	d.stop(t)

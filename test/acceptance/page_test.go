@@ -18,7 +18,7 @@ import (
 	"time"
 )
 
-// look is what a browser saw of a page at one width, in one theme.
+// look is what a browser shows of a page at one width, in one theme.
 type look struct {
 	Width      int      `json:"width"`
 	Theme      string   `json:"theme"`
@@ -39,9 +39,9 @@ type look struct {
 	} `json:"violations"`
 }
 
-// TestAcceptancePage replays the public trace, all of its 12,031 requests, and opens the run's report page in a real browser: small,
-// quick, usable by keys, in both themes, on a phone, without a request that leaves it, and without what keeps people out. So is the
-// page that `moonloop report` draws of a replay that was killed. The pictures are for eyes.
+// TestAcceptancePage replays the public trace, all of its 12,031 requests, and opens the run's report page in a real browser: it is small,
+// fast, usable by keys, works in both themes and on a phone, loads nothing from elsewhere, and is accessible. So is the page that
+// `moonloop report` draws for a replay that was killed. The pictures are for people.
 func TestAcceptancePage(t *testing.T) {
 	browser, moonloop, trace, dir := setting(t, "MOONLOOP_PAGE"), setting(t, "MOONLOOP_BIN"), setting(t, "MOONLOOP_TRACE"), artefacts(t)
 	simulator := start(t, dir, "simulate", nil, moonloop, "simulate", "--listen", "127.0.0.1:0")
@@ -52,7 +52,7 @@ func TestAcceptancePage(t *testing.T) {
 	}
 
 	killed := filepath.Join(dir, "killed")
-	replay := start(t, dir, "killed-replay", nil, moonloop, append(args, killed, "--seed", "2")...) // the cache is to be cold for the next
+	replay := start(t, dir, "killed-replay", nil, moonloop, append(args, killed, "--seed", "2")...) // the next run needs a cold cache
 	records := filepath.Join(killed, "requests.jsonl.partial")
 	for deadline := time.Now().Add(time.Minute); lines(t, records) < 1000; time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
@@ -70,13 +70,13 @@ func TestAcceptancePage(t *testing.T) {
 
 	whole := filepath.Join(dir, "results")
 	replay = start(t, dir, "replay", nil, moonloop, append(args, whole)...)
-	if code := replay.wait(t, 10*time.Minute); code != 0 && code != 3 { // a busy machine makes a run invalid, but no page worse
+	if code := replay.wait(t, 10*time.Minute); code != 0 && code != 3 { // a busy machine makes a run invalid, but does not change the page
 		t.Fatalf("the replay ended with status %d\n%s", code, replay.tail())
 	}
 	inspectPage(t, browser, filepath.Join(whole, "report.html"), filepath.Join(dir, "page"))
 }
 
-// lines counts the lines of a file, 0 if there is none yet.
+// lines counts the lines of a file, 0 if it does not exist yet.
 func lines(t *testing.T, name string) int {
 	t.Helper()
 	content, err := os.ReadFile(name)
@@ -86,7 +86,7 @@ func lines(t *testing.T, name string) int {
 	return bytes.Count(content, []byte("\n"))
 }
 
-// inspectPage looks at a page at three widths in both themes.
+// inspectPage checks a page at three widths in both themes.
 func inspectPage(t *testing.T, browser, page, pictures string) {
 	t.Helper()
 	info, err := os.Stat(page)

@@ -18,8 +18,8 @@ import (
 	"time"
 )
 
-// peerTrace is the beginning of a trace, and what it holds. The figures were worked out from the rows without moonloop: hits are those
-// of a cache that never forgets (a set of the ids seen), counted in whole blocks of 512 tokens.
+// peerTrace is the beginning of a trace, and its figures. They were computed from the rows without moonloop: hits are those of a cache
+// that never forgets (a set of the ids seen), counted in whole blocks of 512 tokens.
 type peerTrace struct {
 	name, file          string
 	rows, input, output int64
@@ -32,8 +32,8 @@ var peerTraces = []peerTrace{
 	{"conversation", "", 60, 743_189, 21_759, 30_208, 1_427, 318_190, 15_360},
 }
 
-// TestAcceptancePeers converts traces for other tools, has the tools themselves read them, and counts what they made of them: in the
-// tool's own figures, and, where it sends requests, in the simulated engine's record. What the tools write is read back.
+// TestAcceptancePeers converts traces for other tools, lets the tools themselves read them, and checks their figures, and, if they send
+// requests, the simulated engine's record. The tools' output is read back.
 func TestAcceptancePeers(t *testing.T) {
 	home, vllm, dir := setting(t, "MOONLOOP_PEERS"), setting(t, "MOONLOOP_VLLM"), artefacts(t)
 	for _, trace := range peerTraces {
@@ -218,8 +218,8 @@ func (p *peerRun) vllm(t *testing.T, vllm string) {
 	same(t, "output tokens", result.Output, p.output)
 }
 
-// aiperfAnalyze has AIPerf's own reading of the file. Its hit rate and reuse ratio follow rules of their own, so the
-// number of ids and the lengths are what can be equal.
+// aiperfAnalyze uses AIPerf's own analysis of the file. Its hit rate and reuse ratio follow different rules, so only the number of ids and
+// the lengths can be equal.
 func (p *peerRun) aiperfAnalyze(t *testing.T) {
 	out := filepath.Join(p.dir, "analysis.json")
 	p.run(t, "aiperf-analyze", filepath.Join(p.home, "bin", "aiperf"), "analyze-trace", p.converted(t, "aiperf"), "--block-size", "512", "--output-file", out)
@@ -236,8 +236,8 @@ func (p *peerRun) aiperfAnalyze(t *testing.T) {
 	same(t, "output tokens", int64(math.Round(result.Output*float64(p.rows))), p.output)
 }
 
-// aiperfProfile: AIPerf decodes its prompts to text, so that their length at the server is the server's tokenizer's: here a word is a
-// token. Requests and output tokens are the trace's, and what AIPerf wrote agrees with what the engine saw, after moonloop has read it.
+// aiperfProfile: AIPerf decodes its prompts to text, so their length at the server depends on the server's tokenizer: here a word is a
+// token. Requests and output tokens are the trace's, and AIPerf's output, read by moonloop, agrees with what the engine got.
 func (p *peerRun) aiperfProfile(t *testing.T) {
 	file := p.converted(t, "aiperf")
 	folder := filepath.Join(p.dir, "aiperf")
@@ -256,7 +256,7 @@ func (p *peerRun) aiperfProfile(t *testing.T) {
 	same(t, "output tokens read back", output, p.output)
 }
 
-// aiperf has AIPerf send a file, and sums what arrived. Its results are in the folder of that name.
+// aiperf lets AIPerf send a file, and sums what arrived. Its results are in the folder of that name.
 func (p *peerRun) aiperf(t *testing.T, name, endpoint, file, kind string, more ...string) (requests int64, sum engineSaw) {
 	t.Helper()
 	return p.engine(t, name, func(url string) {
@@ -269,8 +269,8 @@ func (p *peerRun) aiperf(t *testing.T, name, endpoint, file, kind string, more .
 	})
 }
 
-// aiperfReads has AIPerf read the trace in the format of another, turns of a session one after the other: all requests come, and ask for all
-// output tokens. A turn's prompt is a new one behind the turns before, as AIPerf reads these formats, so that input tokens are others.
+// aiperfReads lets AIPerf read the trace in another format, with the turns of a session one after the other: all requests arrive, and ask
+// for all output tokens. In these formats, AIPerf adds a turn's prompt to the previous turns, so input tokens differ.
 func (p *peerRun) aiperfReads(t *testing.T, to, file, kind string, more ...string) {
 	t.Helper()
 	requests, saw := p.aiperf(t, "aiperf-"+to, "chat", file, kind, more...)
@@ -278,7 +278,7 @@ func (p *peerRun) aiperfReads(t *testing.T, to, file, kind string, more ...strin
 	same(t, "output tokens that the engine made", saw.Output, p.output)
 }
 
-// aiperfWeka: AIPerf wants a file for each conversation.
+// aiperfWeka: AIPerf needs a file for each conversation.
 func (p *peerRun) aiperfWeka(t *testing.T) {
 	content, err := os.ReadFile(p.converted(t, "weka"))
 	if err != nil {
@@ -300,7 +300,7 @@ func (p *peerRun) aiperfWeka(t *testing.T) {
 // chatOverhead is how many tokens the simulated engine's template adds to a chat of one message.
 const chatOverhead = 10
 
-// guidellm sends texts whose words are tokens both by its own tokenizer here and at the engine.
+// guidellm sends texts whose words are tokens both for its own tokenizer here and on the engine.
 func (p *peerRun) guidellm(t *testing.T) {
 	file, tokenizer := p.converted(t, "guidellm"), filepath.Join(p.home, "lorem")
 	out := filepath.Join(p.dir, "guidellm-result.json")
@@ -314,7 +314,7 @@ func (p *peerRun) guidellm(t *testing.T) {
 	same(t, "input tokens that arrived", saw.Prompt-chatOverhead*p.rows, p.input)
 	same(t, "output tokens that the engine made", saw.Output, p.output)
 
-	// Its report may lack a request of the last moment, which it says itself: so what is read back is what the report has.
+	// Its report may lack a request of the last moment, and says so itself: so what is read back is what the report has.
 	var result struct {
 		Benchmarks []struct {
 			Requests struct {

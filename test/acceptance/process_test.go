@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// setting returns what `make acceptance` set, and skips the test where it did not.
+// setting returns what `make acceptance` set, and skips the test if it did not.
 func setting(t *testing.T, name string) string {
 	t.Helper()
 	value := os.Getenv(name)
@@ -29,7 +29,7 @@ func setting(t *testing.T, name string) string {
 	return value
 }
 
-// artefacts returns an empty folder that outlives the test, so that a figure can be looked into.
+// artefacts returns an empty folder that is kept after the test, so that figures can be examined.
 func artefacts(t *testing.T) string {
 	t.Helper()
 	dir := filepath.Join(setting(t, "MOONLOOP_OUT"), t.Name())
@@ -42,7 +42,7 @@ func artefacts(t *testing.T) string {
 	return dir
 }
 
-// process is a program under way. Its output goes to the files NAME.out and NAME.err.
+// process is a running program. Its output goes to the files NAME.out and NAME.err.
 type process struct {
 	cmd      *exec.Cmd
 	out, err string    // names of the files
@@ -50,7 +50,7 @@ type process struct {
 	lasted   time.Duration
 	peak     atomic.Int64 // bytes of resident memory
 	done     chan struct{}
-	code     int // exit status, once done is closed; -1 when a signal ended it
+	code     int // exit status, once done is closed; -1 if a signal ended it
 }
 
 // start starts a program; it is killed when the test ends.
@@ -59,7 +59,7 @@ func start(t *testing.T, dir, name string, environment []string, program string,
 	return launch(t, dir, name, environment, exec.CommandContext(t.Context(), program, args...))
 }
 
-// startGroup does so with a program that starts others, which do not always end with it: when the test ends, all of them are killed.
+// startGroup does the same for a program that starts others, which do not always end with it: when the test ends, all of them are killed.
 func startGroup(t *testing.T, dir, name string, environment []string, program string, args ...string) *process {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), program, args...)
@@ -112,11 +112,11 @@ func create(t *testing.T, name string) *os.File {
 
 var highWater = regexp.MustCompile(`VmHWM:\s*(\d+) kB`)
 
-// watchMemory samples the kernel's own high-water mark. The mark in the exit status will not do: a child is started
-// from this process's memory, which counts as the child's first.
+// watchMemory samples the kernel's own high-water mark. The mark in the exit status cannot be used: a child starts with this process's
+// memory, which counts as the child's first.
 func (p *process) watchMemory() {
 	status := fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid)
-	// Often at first, for programs that end within a second; seldom later, since looking takes time from the measured.
+	// Often at first, for programs that end within a second; seldom later, since sampling takes time from the measured program.
 	for pause := 2 * time.Millisecond; ; pause = min(pause*21/20, time.Second/4) {
 		if content, err := os.ReadFile(status); err == nil {
 			if match := highWater.FindSubmatch(content); match != nil {
@@ -176,7 +176,7 @@ func (p *process) find(t *testing.T, pattern *regexp.Regexp) string {
 	return ""
 }
 
-// tail returns the end of what the program wrote to standard error.
+// tail returns the end of the program's standard error.
 func (p *process) tail() []byte {
 	content, err := os.ReadFile(p.err)
 	if err != nil {
@@ -186,5 +186,5 @@ func (p *process) tail() []byte {
 	return bytes.Join(lines[max(0, len(lines)-30):], nil)
 }
 
-// peakMiB returns the most memory that the program had, in MiB.
+// peakMiB returns the program's peak memory, in MiB.
 func (p *process) peakMiB() float64 { return float64(p.peak.Load()) / (1 << 20) }

@@ -21,16 +21,16 @@ import (
 	"github.com/moonloop/moonloop/internal/testport"
 )
 
-// The ways of a replay's metrics into Prometheus, by the runs that take them.
+// The ways in which a replay's metrics reach Prometheus, by the runs that use them.
 var waysToPrometheus = map[string]string{
 	"nightly-1": "through the Collector, over OTLP",
 	"nightly-2": "directly, over OTLP",
 	"nightly-3": "through a Collector that is scraped",
 }
 
-// TestAcceptancePrometheus asks a real Prometheus what docs/promql.md and the dashboards ask, about replays whose metrics came in every
-// way that the documentation shows, and about a capture: nothing stays without an answer, percentiles agree with the run's own summary, and
-// metrics have the same names whichever way they came.
+// TestAcceptancePrometheus runs the queries of docs/promql.md and the dashboards in a real Prometheus, about replays whose metrics came in
+// every documented way, and about a capture: every query has an answer, percentiles agree with the run's own summary, and metrics have the
+// same names in each way.
 func TestAcceptancePrometheus(t *testing.T) {
 	moonloop, dir := setting(t, "MOONLOOP_BIN"), artefacts(t)
 	own, received := testport.Address(t), testport.Address(t)
@@ -114,7 +114,7 @@ exporters: {prometheus: {endpoint: %q}}
 	}
 }
 
-// ownFigures are settings of a Collector that shows its own figures at an address.
+// ownFigures are settings of a Collector that exposes its own figures at an address.
 func ownFigures(t *testing.T, address string) string {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)
@@ -158,7 +158,7 @@ func checkQuantiles(t *testing.T, p *prometheus, summary, run, way string) {
 		}
 		equal(t, fmt.Sprintf("%s, %s: values", figure, way), p.one(t, "histogram_count("+served+")"), n)
 		for percentile, q := range map[string]float64{"p50": 0.5, "p90": 0.9, "p99": 0.99} {
-			// Of few values, the next one to either side may be far away, and which is the percentile is a matter of definition.
+			// With few values, the next one to either side may be far away, and which one is the percentile is a matter of definition.
 			at := func(q float64) float64 { return 1000 * p.one(t, fmt.Sprintf("histogram_quantile(%v, %s)", q, served)) }
 			ms := want[percentile].(float64)
 			judge(t, fmt.Sprintf("%s %s, %s: Prometheus / summary", figure, percentile, way), fmt.Sprintf("%.4f", at(q)/ms),
@@ -181,12 +181,12 @@ func checkCountersFromZero(t *testing.T, p *prometheus, run string) {
 	}
 }
 
-// noAnswer has the panels that have nothing to show of runs like these, with the reason.
+// noAnswer are the panels that have nothing to show for such runs, with the reason.
 var noAnswer = map[string]string{
 	"Cached, as the engine reports it": "production's telemetry says nothing of a cache",
 }
 
-// checkDashboards asks every query of every dashboard.
+// checkDashboards runs every query of every dashboard.
 func checkDashboards(t *testing.T, p *prometheus) {
 	t.Helper()
 	files, err := filepath.Glob("../../examples/grafana/*.json")

@@ -5,7 +5,7 @@
 
 package acceptance
 
-// A Prometheus of its own for a test, with the configuration and the options that the compose file gives it, and its API.
+// A separate Prometheus for a test, with the configuration and the options of the compose file, and its API.
 
 import (
 	"encoding/json"
@@ -25,15 +25,15 @@ import (
 	"github.com/moonloop/moonloop/internal/testport"
 )
 
-// prometheus is a Prometheus that takes metrics over OTLP and scrapes targets.
+// prometheus is a Prometheus that accepts metrics over OTLP and scrapes targets.
 type prometheus struct {
 	*process
 	url   string
 	begun time.Time
 }
 
-// startPrometheus starts it and waits until it is ready. The addresses of targets take the place of those that the configuration names:
-// the first scrapes a Collector's own figures, others metrics that a Collector has received.
+// startPrometheus starts it and waits until it is ready. The addresses of targets replace those in the configuration: the first scrapes a
+// Collector's own figures, others scrape metrics that a Collector has received.
 func startPrometheus(t *testing.T, dir, own string, others ...string) *prometheus {
 	t.Helper()
 	examples, err := filepath.Abs("../../examples")
@@ -77,20 +77,19 @@ func startPrometheus(t *testing.T, dir, own string, others ...string) *prometheu
 	}
 }
 
-// answered is a series of an answer, with those of its samples that are finite, in the order of their time. A native histogram
-// counts as its number of values.
+// answered is a series of an answer, with its finite samples in order of time. A native histogram counts as its number of values.
 type answered struct {
 	labels  map[string]string
 	samples []float64
 }
 
-// now asks for the values at this moment.
+// now queries the values at this moment.
 func (p *prometheus) now(t *testing.T, query string) []answered {
 	t.Helper()
 	return p.ask(t, "query", url.Values{"query": {query}})
 }
 
-// always asks for the values of every second since the start.
+// always queries the values of every second since the start.
 func (p *prometheus) always(t *testing.T, query string) []answered {
 	t.Helper()
 	return p.ask(t, "query_range", url.Values{
@@ -149,7 +148,7 @@ func (p *prometheus) ask(t *testing.T, how string, parameters url.Values) (all [
 	return all
 }
 
-// one asks for the only value at this moment.
+// one queries the only value at this moment.
 func (p *prometheus) one(t *testing.T, query string) float64 {
 	t.Helper()
 	found := p.now(t, query)

@@ -21,7 +21,7 @@ import (
 	"github.com/moonloop/moonloop/study/referee"
 )
 
-// judged is a load generator before the referee: how it is run at a rate, with {url}, {dir}, {peers} and {vllm} for what they stand for.
+// judged is a load generator to be judged: the command that runs it at a rate, with {url}, {dir}, {peers} and {vllm} as placeholders.
 type judged struct {
 	name    string
 	needs   string // a program; without it the generator is left out
@@ -94,12 +94,12 @@ var generators = []judged{
 	},
 }
 
-// TestAcceptanceReferee has the referee judge real generators. What it says of their lateness is worked out again here, from the engine's
-// record and the numbers in the headers, without the referee's code: each percentile agrees within 10 % or 0.05 ms.
+// TestAcceptanceReferee lets the referee judge real generators. Their lateness is computed a second time here, from the engine's record
+// and the numbers in the headers, without the referee's code: each percentile agrees within 10 % or 0.05 ms.
 func TestAcceptanceReferee(t *testing.T) {
 	bin, peers := setting(t, "MOONLOOP_BIN"), setting(t, "MOONLOOP_PEERS")
 	var table strings.Builder
-	table.WriteString("| generator | rate, of 100/s | missing, extra | lateness p50, p99, max | by its own word p50, p99 | TTFT error p50, p99 | ITL error p50, p99 | gap error p1, p99 |\n|---|---|---|---|---|---|---|---|\n")
+	table.WriteString("| generator | rate, of 100/s | missing, extra | lateness p50, p99, max | by its own account p50, p99 | TTFT error p50, p99 | ITL error p50, p99 | gap error p1, p99 |\n|---|---|---|---|---|---|---|---|\n")
 	for _, g := range generators {
 		t.Run(g.name, func(t *testing.T) {
 			dir := filepath.Join(artefacts(t), "referee", strings.ReplaceAll(g.name, " ", "-"))
@@ -155,8 +155,8 @@ func TestAcceptanceReferee(t *testing.T) {
 	t.Logf("%d processors, %s/%s\n%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, table.String())
 }
 
-// plantedClient has the referee judge the same run of moonloop again, as a client whose times to first token are 3 ms too high: it is
-// told 3 ms more than before.
+// plantedClient lets the referee judge the same run of moonloop again, as a client whose times to first token are 3 ms too high: the
+// reported error is 3 ms larger than before.
 func plantedClient(t *testing.T, dir, judge, export, record string, honest *referee.Judgement) {
 	t.Helper()
 	var lines strings.Builder
@@ -187,7 +187,7 @@ func plantedClient(t *testing.T, dir, judge, export, record string, honest *refe
 	}
 }
 
-// refereeFiles writes what the generators read.
+// refereeFiles writes the files that the generators read.
 func refereeFiles(t *testing.T, dir string) {
 	t.Helper()
 	var trace, vllm strings.Builder
@@ -202,7 +202,7 @@ func refereeFiles(t *testing.T, dir string) {
 	}
 }
 
-// independent works the lateness out again, sorted, for requests that are due evenly.
+// independent computes the lateness a second time, sorted, for evenly spaced requests.
 func independent(t *testing.T, record, header string, rate float64) (late []float64) {
 	t.Helper()
 	earliest := math.Inf(1)

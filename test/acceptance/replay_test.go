@@ -28,7 +28,7 @@ type traceRow struct {
 	OutputLength int64   `json:"output_length"`
 }
 
-// requestLine is a line of requests.jsonl, as far as these tests ask: the row and what became of it.
+// requestLine is a line of requests.jsonl, with the fields that these tests use: the row and its result.
 type requestLine struct {
 	traceRow
 	Result struct {
@@ -43,7 +43,7 @@ type requestLine struct {
 	} `json:"result"`
 }
 
-// engineRecord is what the simulated engine wrote down about a request.
+// engineRecord is what the simulated engine recorded about a request.
 type engineRecord struct {
 	Time    time.Time           `json:"time"` // the request's headers had been read
 	Header  map[string][]string `json:"header"`
@@ -82,14 +82,14 @@ func readLines[T any](t *testing.T, name string) []T {
 
 var listening = regexp.MustCompile(`(http://127\.0\.0\.1:\d+)`)
 
-// engine is a simulated engine under way.
+// engine is a running simulated engine.
 type engine struct {
 	*process
 	url, record string
 }
 
-// startEngine starts the simulator as the golden cache figure wants it: blocks of 512 tokens, infinite cache, lookup
-// and commit at admission. Its latencies are small, and long enough for hundreds of streams to be open at once.
+// startEngine starts the simulator with the settings of the golden cache figure: blocks of 512 tokens, infinite cache, lookup and commit
+// at admission. Its latencies are small, but long enough for hundreds of concurrent streams.
 func startEngine(t *testing.T, dir string, flags ...string) *engine {
 	t.Helper()
 	e := &engine{record: filepath.Join(dir, "engine.jsonl")}
@@ -141,8 +141,8 @@ func TestAcceptanceReplayTokens(t *testing.T) {
 	checkRebuilt(t, trace, dir, spans)
 }
 
-// TestAcceptanceReplayChat replays the whole trace with prompts of words as chats, which the engine wraps into a
-// template whose size two requests must have measured.
+// TestAcceptanceReplayChat replays the whole trace with prompts of words as chats, which the engine wraps into a template, whose size two
+// requests must have measured.
 func TestAcceptanceReplayChat(t *testing.T) {
 	trace := readLines[traceRow](t, setting(t, "MOONLOOP_TRACE"))
 	dir := artefacts(t)
@@ -155,7 +155,7 @@ func TestAcceptanceReplayChat(t *testing.T) {
 	checkEngine(t, p, trace, sim)
 }
 
-// checkRun notes how the replay says that it went itself.
+// checkRun records how the replay itself says that it went.
 func checkRun(t *testing.T, p *process, dir string) {
 	t.Helper()
 	equal(t, "exit status", p.code, 0)
@@ -178,8 +178,7 @@ func readSummary(t *testing.T, dir string) any {
 	return decode(t, content)
 }
 
-// checkRequests holds requests.jsonl against the trace: each row once, as it was, served, and counted by the engine as
-// the trace has it.
+// checkRequests compares requests.jsonl with the trace: each row once, unchanged, served, and with the trace's counts at the engine.
 func checkRequests(t *testing.T, trace []traceRow, dir string) {
 	t.Helper()
 	lines := readLines[requestLine](t, filepath.Join(dir, "out", "requests.jsonl"))
@@ -208,8 +207,8 @@ func checkRequests(t *testing.T, trace []traceRow, dir string) {
 	equal(t, "rows with usage.completion_tokens = output_length", outputs, len(trace))
 }
 
-// checkEngine holds the engine's record against the trace and returns the record of the rows' requests:
-// calibration asks for whole replies, rows for streams.
+// checkEngine compares the engine's record with the trace, and returns the record of the rows' requests: calibration asks for whole
+// replies, rows for streams.
 func checkEngine(t *testing.T, p *process, trace []traceRow, sim *engine) []engineRecord {
 	t.Helper()
 	records := readLines[engineRecord](t, sim.record)
@@ -236,7 +235,7 @@ func checkEngine(t *testing.T, p *process, trace []traceRow, sim *engine) []engi
 	return served
 }
 
-// checkSpans holds the witness's spans against the trace, the agent's own count and the engine's record.
+// checkSpans compares the witness's spans with the trace, the agent's own count and the engine's record.
 func checkSpans(t *testing.T, trace []traceRow, dir string, spans *spanFile, served []engineRecord) {
 	t.Helper()
 	telemetry := at[map[string]any](t, readSummary(t, dir), "telemetry")
@@ -272,7 +271,7 @@ func checkSpans(t *testing.T, trace []traceRow, dir string, spans *spanFile, ser
 	equal(t, "cached tokens on the spans", cached, fullBlockHits)
 	equal(t, "spans that queue + prefill + decode add up to", summed, len(trace))
 
-	// The engine saw each span's context in traceparent, on the request of that span's row.
+	// The engine got each span's context in traceparent, on the request of that span's row.
 	matched := map[pcommon.SpanID]bool{}
 	for _, record := range served {
 		id, ok := parentSpan(record.Header["Traceparent"])

@@ -35,7 +35,7 @@ type shadowLoop struct {
 	kills   []shadowKill
 }
 
-// shadowKill is when a part was killed, and when it was there again.
+// shadowKill is when a part was killed, and when it was back.
 type shadowKill struct {
 	part       string
 	from, till time.Time
@@ -126,8 +126,8 @@ func (l *shadowLoop) kill(part string, p *process, down time.Duration, again fun
 // shadowRate is the average rate of the application, in requests per second. It rises and falls by 70 % each minute.
 const shadowRate = 3
 
-// TestAcceptanceShadow follows a live production for as long as MOONLOOP_SHADOW says, and kills each part once. Who sent what and when is
-// the engines' own record, and what became of each row is in the shadow's files: its own counts are held against both.
+// TestAcceptanceShadow follows a live production for as long as MOONLOOP_SHADOW says, and kills each part once. The engines' own records
+// show who sent what and when, and the shadow's files show the result of each row: its own counts are compared with both.
 func TestAcceptanceShadow(t *testing.T) {
 	length, err := time.ParseDuration(setting(t, "MOONLOOP_SHADOW"))
 	if err != nil || length < 2*time.Minute {
@@ -169,7 +169,7 @@ func TestAcceptanceShadow(t *testing.T) {
 	l.check()
 }
 
-// shadowTruth is what the engine of production saw of a request.
+// shadowTruth is a request as production's engine recorded it.
 type shadowTruth struct {
 	at   time.Time
 	span string // of the client
@@ -203,7 +203,7 @@ func engineTimes(t *testing.T, name string) (all []shadowTruth) {
 	return all
 }
 
-// shadowRow is what the shadow's files say of a row.
+// shadowRow is what the shadow's files say about a row.
 type shadowRow struct {
 	at       float64 // ms since the epoch
 	plans    int
@@ -317,7 +317,7 @@ func (l *shadowLoop) check() {
 	}
 
 	// Each request of production is one row, which was sent once or dropped for one reason, unless the application was killed before it
-	// had written the span.
+	// had exported the span.
 	reasons, outcomes, lost, wrong := map[string]int64{}, map[string]int64{}, 0, 0
 	sent := 0
 	for _, r := range truth {
@@ -325,7 +325,7 @@ func (l *shadowLoop) check() {
 		if row == nil {
 			lost++
 			if d := killed["application"].from.Sub(r.at); d < 0 || d > 10*time.Second {
-				t.Errorf("the request of %v is no row, and the application was killed %v later", r.at, d)
+				t.Errorf("the request of %v is not a row, and the application was killed %v later", r.at, d)
 			}
 			continue
 		}
@@ -358,7 +358,7 @@ func (l *shadowLoop) check() {
 	equal(t, "drops by its own count", fmt.Sprint(last.Totals.Dropped), fmt.Sprint(reasons))
 	equal(t, "in flight at the end", last.Totals.InFlight, 0)
 
-	// The lag is bounded, and does not grow. What was dropped was so because of a kill, apart from what a busy machine held up.
+	// The lag is bounded, and does not grow. Rows were dropped because of a kill, apart from what a busy machine delayed.
 	var lags, early, late []float64
 	middle := truth[len(truth)/2].at
 	elsewhere := 0
@@ -386,8 +386,8 @@ func (l *shadowLoop) check() {
 	below(t, "lag of the second half less that of the first, p50, ms", quantile(late, 0.5)-quantile(early, 0.5), 50)
 	below(t, "rows not served, except around a kill, %", 100*float64(elsewhere)/float64(len(truth)), 1)
 
-	// The seconds' rates are production's, by the two engines' records: all seconds but those of a kill, and those whose spans the
-	// application took with it.
+	// The seconds' rates are production's, by the two engines' records: all seconds except those of a kill, and those whose spans were
+	// lost with the application.
 	type counts struct{ production, target int }
 	second, ten := map[int64]counts{}, map[int64]counts{}
 	for i, list := range [][]shadowTruth{truth, seen} {
@@ -436,14 +436,14 @@ func (l *shadowLoop) check() {
 	t.Logf("%d processors, %s/%s; window %v, delay %v\n%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, l.window, l.delay, l.table(reports))
 }
 
-// near tells whether a moment of the replay is close to the time in which the shadow, the engine or the Collector was away.
+// near reports whether a moment of the replay is close to the time in which the shadow, the engine or the Collector was away.
 func (l *shadowLoop) near(at time.Time, margin time.Duration) bool {
 	return slices.ContainsFunc(l.kills, func(k shadowKill) bool {
 		return k.part != "application" && k.part != "Collector" && at.After(k.from.Add(-margin)) && at.Before(k.till.Add(margin))
 	})
 }
 
-// lostAt tells whether a request's span may have been lost with the application.
+// lostAt reports whether a request's span may have been lost with the application.
 func (l *shadowLoop) lostAt(at, kill time.Time) bool {
 	return at.After(kill.Add(-10*time.Second)) && at.Before(kill.Add(time.Second))
 }
@@ -465,7 +465,7 @@ type shadowReport struct {
 	}
 }
 
-// reports are the reports of all windows, once each: a kill may have come between a report and the note that it was made.
+// reports are the reports of all windows, once each: a kill may have come between a report and its note.
 func (l *shadowLoop) reports() (all []shadowReport) {
 	l.t.Helper()
 	for _, r := range readLines[struct {

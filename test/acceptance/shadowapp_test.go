@@ -30,12 +30,12 @@ import (
 )
 
 // This file is an application in production, as a process that can be killed: the test starts its own binary again with appVariable set.
-// It holds conversations with an engine, at a rate that rises and falls within a minute, and writes spans of them with their texts, as
+// It has conversations with an engine, at a rate that rises and falls within a minute, and writes spans of them with their texts, as
 // instrumentation does.
 
 const appVariable = "MOONLOOP_SHADOW_APP"
 
-// shadowApp talks with the engine at an address until a signal comes. Its spans go to an OTLP receiver.
+// shadowApp talks to the engine at an address until a signal comes. Its spans go to an OTLP receiver.
 type shadowApp struct {
 	url    string
 	rate   float64 // requests per second, on average
@@ -103,7 +103,7 @@ func runShadowApp(arguments string) int {
 // appBatch is how long spans wait in the application.
 const appBatch = 500 * time.Millisecond
 
-// pick goes on with a conversation that waits, or begins one.
+// pick continues a waiting conversation, or begins one.
 func (a *shadowApp) pick(id string) *conversation {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -129,7 +129,7 @@ func words(random *rand.Rand, n int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// turn asks for a reply, streamed, and writes the span of it.
+// turn requests a reply, streamed, and writes its span.
 func (a *shadowApp) turn(c *conversation, reply int) error {
 	ctx, span := a.tracer.Start(context.Background(), "chat sim", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(
 		attribute.String("gen_ai.operation.name", "chat"), attribute.String("gen_ai.provider.name", "vllm"),
@@ -152,7 +152,7 @@ func (a *shadowApp) turn(c *conversation, reply int) error {
 	return nil
 }
 
-// partsOf writes messages as the semantic conventions do.
+// partsOf writes messages in the form of the semantic conventions.
 func partsOf(messages ...chatMessage) string {
 	type part struct {
 		Type    string `json:"type"`

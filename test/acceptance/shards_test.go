@@ -5,8 +5,8 @@
 
 package acceptance
 
-// This file replays the public trace with up to 64 processes that start together, and merges what they measured. That the merged run equals,
-// bucket for bucket, the run of one process is shown in virtual time, in package study: on a real clock, no two runs are equal.
+// This file replays the public trace with up to 64 processes that start together, and merges their results. Package study shows in virtual
+// time that the merged run equals the run of one process, bucket for bucket; on a real clock, no two runs are equal.
 
 import (
 	"crypto/sha256"
@@ -31,7 +31,8 @@ import (
 // shardNumbers are the numbers of shards: 0 is one process that has none.
 var shardNumbers = []int{0, 1, 2, 8, 64}
 
-// startShards starts the processes of a replay, which all begin at one instant. On a busy machine, 64 processes take a while to read the trace.
+// startShards starts the processes of a replay, which all begin at one instant. On a busy machine, 64 processes need a while to read the
+// trace.
 func startShards(t *testing.T, dir, url string, shards int, flags ...string) []*process {
 	t.Helper()
 	begin := time.Now().Add(15*time.Second + time.Duration(shards)*time.Second).UTC().Truncate(time.Second)
@@ -49,7 +50,7 @@ func startShards(t *testing.T, dir, url string, shards int, flags ...string) []*
 	return all
 }
 
-// ended waits for the end of a replay. A busy machine spoils the measurement (3), which is not what is measured here.
+// ended waits for the end of a replay. A busy machine makes the measurement invalid (3), which does not matter here.
 func ended(t *testing.T, p *process) {
 	t.Helper()
 	if status := p.wait(t, 10*time.Minute); status != 0 && status != 3 {
@@ -57,8 +58,8 @@ func ended(t *testing.T, p *process) {
 	}
 }
 
-// received is what the engine got, as it says itself: for each row its prompt, and the tokens of prompt and reply. The digest is that of the
-// multiset: of the sorted lines.
+// received is what the engine got, by its own record: for each row its prompt, and the tokens of prompt and reply. The digest is that of
+// the multiset: of the sorted lines.
 func received(t *testing.T, e *engine) (lines []string, digest string) {
 	t.Helper()
 	for _, r := range readLines[struct {
@@ -150,7 +151,7 @@ func TestAcceptanceShards(t *testing.T) {
 	}
 }
 
-// checkReceived holds what the engine got against the rows of the trace.
+// checkReceived compares what the engine got with the rows of the trace.
 func checkReceived(t *testing.T, trace []traceRow, lines []string) {
 	t.Helper()
 	prompts, wrong := map[string]bool{}, 0
@@ -169,7 +170,7 @@ func checkReceived(t *testing.T, trace []traceRow, lines []string) {
 	equal(t, "different prompts", len(prompts), 11913) // distinct_sequences of goldenAnalysis
 }
 
-// checkMerged holds summary.json of a merged run against an aggregate of all records, and the parts of the shards against their mean.
+// checkMerged compares summary.json of a merged run with an aggregate of all records, and the parts of the shards with their mean.
 func checkMerged(t *testing.T, what, whole string, shards int, all *measure.Aggregate) {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(whole, "summary.json"))
@@ -214,8 +215,8 @@ func checkMerged(t *testing.T, what, whole string, shards int, all *measure.Aggr
 	below(t, what+"the greatest shard's rows or tokens, in means", math.Max(mostRows/rows, mostTokens/tokens)*float64(shards), 1.2)
 }
 
-// TestAcceptanceShardKilled kills one of eight shards with kill -9. The others end as if nothing had been. There is no run without the killed one,
-// until it has been gone on with.
+// TestAcceptanceShardKilled kills one of eight shards with kill -9. The others end as usual. There is no merged run until the killed shard
+// has been resumed.
 func TestAcceptanceShardKilled(t *testing.T) {
 	moonloop, dir := setting(t, "MOONLOOP_BIN"), artefacts(t)
 	const shards, rows, victim = 8, 2000, 5
@@ -258,5 +259,5 @@ func TestAcceptanceShardKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "its verdict says that a shard was broken off", strings.Contains(string(summary), "run_breaks"), true)
+	equal(t, "its verdict says that a shard was cut short", strings.Contains(string(summary), "run_breaks"), true)
 }

@@ -20,13 +20,13 @@ import (
 	"testing"
 )
 
-// A trace says what prompts share, not what an engine had room for: where production's cache is small, or requests are spread over
-// replicas, the trace must share as much as the prompts' own tokens do. The tokens are those of the engine's tokenizer.
+// A trace says what prompts share, not what an engine had room for: if production's cache is small, or requests are spread over replicas,
+// the trace must still share as much as the prompts' own tokens do. The tokens are those of the engine's tokenizer.
 
 // told is a prompt and its reply in tokens.
 type told struct{ Prompt, Reply []int }
 
-// sharingRow is what a row of a trace says of sharing, in blocks of sharingBlock tokens.
+// sharingRow is what a row of a trace says about sharing, in blocks of sharingBlock tokens.
 type sharingRow struct {
 	Input     int64      `json:"input_length"`
 	Output    int64      `json:"output_length"`
@@ -60,7 +60,7 @@ func inFull(rows []sharingRow) {
 	}
 }
 
-// promised returns how many leading tokens of each row the trace says that an earlier row's prompt or its reply has.
+// promised returns for each row how many of its leading tokens are, according to the trace, in an earlier row's prompt or its reply.
 func promised(rows []sharingRow) (hits []int64) {
 	seen := make(map[int64]bool)
 	for _, row := range rows {
@@ -84,7 +84,7 @@ func promised(rows []sharingRow) (hits []int64) {
 	return hits
 }
 
-// shared returns how many leading tokens of each prompt an earlier prompt, or that with its reply, begins with.
+// shared returns for each prompt how many of its leading tokens are the beginning of an earlier prompt, or of that with its reply.
 func shared(list []told) (hits []int64) {
 	for i, one := range list {
 		most := 0
@@ -101,8 +101,8 @@ func shared(list []told) (hits []int64) {
 	return hits
 }
 
-// uncut fails unless a trace shares what the prompts' tokens share, and production's engines had in their caches so many points less
-// that the test says something. It returns a line for a table.
+// uncut fails unless a trace shares what the prompts' tokens share, and production's engines had cached so many points less that the test
+// is meaningful. It returns a line for a table.
 func (e *realEngine) uncut(t *testing.T, truth []*served, trace, log string, least float64) (line string) {
 	t.Helper()
 	tokens, rows := readLines[told](t, log+".tokens"), readLines[sharingRow](t, trace)
@@ -166,8 +166,8 @@ func showSharing(t *testing.T, lines ...string) {
 		"|---|---|---|---|---|---|---|\n" + strings.Join(lines, "\n"))
 }
 
-// TestAcceptanceSmallCache: vLLM has room for some of the conversations only, and llama.cpp slots for some of them. The replay
-// begins on an empty cache as small as production's.
+// TestAcceptanceSmallCache: vLLM has room for only some of the conversations, and llama.cpp has slots for some of them. The replay begins
+// with an empty cache that is as small as production's.
 func TestAcceptanceSmallCache(t *testing.T) {
 	dir := artefacts(t)
 	var sharing, table []string
@@ -203,8 +203,8 @@ func TestAcceptanceSmallCache(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// What is evicted first depends on which requests run at the same time, to the millisecond, so one hit of a whole prompt more
-			// or less is chance; a replay that shared only what production hit, or hit all that is shared, would be further away.
+			// What is evicted first depends on the concurrent requests, to the millisecond, so one hit of a whole prompt more or less is
+			// chance; a replay that shared only what production hit, or hit all that is shared, would be further away.
 			table = append(table, e.replay(t, folder, trace, e.name, string(extra), variant{name: e.name, bounds: bounds{points: 8}}, truth, instrumentation() != "openai-v2"))
 		})
 	}
@@ -212,7 +212,7 @@ func TestAcceptanceSmallCache(t *testing.T) {
 	showTable(t, table)
 }
 
-// TestAcceptanceReplicas: requests go to two engines in turn, whatever they have cached.
+// TestAcceptanceReplicas: requests go to two engines in turn, whatever these have cached.
 func TestAcceptanceReplicas(t *testing.T) {
 	home, dir := setting(t, "MOONLOOP_VLLM"), artefacts(t)
 	var replicas []*realEngine
@@ -232,7 +232,7 @@ func TestAcceptanceReplicas(t *testing.T) {
 		FlushInterval: -1,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(targets[next.Add(1)%uint64(len(targets))])
-			// Whole, since a body that is still being read when the reply begins costs the reply.
+			// Whole, because the reply is lost if the body is still being read when the reply begins.
 			body, err := io.ReadAll(r.In.Body)
 			if err != nil {
 				t.Error(err)

@@ -18,7 +18,7 @@ import (
 	"testing"
 )
 
-// sqlEngines are those of docs/sql.md, with what runs a query of theirs there.
+// sqlEngines are those of docs/sql.md, with the command that runs a query of theirs.
 var sqlEngines = []struct{ name, command string }{
 	{"duckdb", "duckdb"},
 	{"clickhouse", "clickhouse local --queries-file /dev/stdin"},
@@ -31,8 +31,8 @@ type sqlAnswer struct {
 	Rows    [][]any
 }
 
-// TestAcceptanceSQL runs every query of docs/sql.md with the engine that it is for, on the public trace as Parquet and as it is, and holds the
-// answers to what inspect says of it: these engines count without us.
+// TestAcceptanceSQL runs every query of docs/sql.md with its engine, on the public trace as Parquet and as JSON lines, and compares the
+// answers with the output of inspect: these engines count independently.
 func TestAcceptanceSQL(t *testing.T) {
 	home, moonloop, trace, dir := setting(t, "MOONLOOP_SQL"), setting(t, "MOONLOOP_BIN"), setting(t, "MOONLOOP_TRACE"), artefacts(t)
 	trace, err := filepath.Abs(trace)

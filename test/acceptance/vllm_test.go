@@ -29,7 +29,7 @@ func TestAcceptanceVLLM(t *testing.T) {
 	}{
 		{"vLLM, blocks of 32", 32, nil, drawn, loopBounds(1)},
 		{"vLLM, blocks of 128", 128, nil, drawn, loopBounds(1)},
-		// The trace follows the template. No reply is carried, since none is in the prefix that the engine has cached.
+		// The trace follows the template. No reply is carried, since the prefix that the engine has cached contains none.
 		{
 			"vLLM, blocks of 32, system text last", 32,
 			[]string{"--chat-template", "vllm/last.jinja"},

@@ -26,8 +26,8 @@ type witness struct {
 	address, spans string
 }
 
-// witnessConfig takes the Collector's defaults, the 4 MiB of a gRPC message included, and adds no queue or batch:
-// what was acknowledged is in the file.
+// witnessConfig uses the Collector's defaults, the 4 MiB of a gRPC message included, and adds no queue or batch: what was acknowledged is
+// in the file.
 const witnessConfig = `receivers:
   otlp:
     protocols:
@@ -46,7 +46,7 @@ service:
       exporters: [file]
 `
 
-// startWitness starts the Collector and waits until it takes connections.
+// startWitness starts the Collector and waits until it accepts connections.
 func startWitness(t *testing.T, dir string) *witness {
 	t.Helper()
 	w := &witness{address: testport.Address(t), spans: filepath.Join(dir, "spans.jsonl")}
@@ -59,7 +59,7 @@ func startWitness(t *testing.T, dir string) *witness {
 	return w
 }
 
-// awaitConnections waits until a Collector takes connections.
+// awaitConnections waits until a Collector accepts connections.
 func (p *process) awaitConnections(t *testing.T, address string) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
@@ -79,7 +79,7 @@ func (p *process) awaitConnections(t *testing.T, address string) {
 	}
 }
 
-// tracesTo is what makes a program send its spans to a Collector, and nothing else.
+// tracesTo are the variables that make a program send its spans to a Collector, and nothing else.
 func tracesTo(address string) []string {
 	return []string{
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://" + address, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc",
@@ -87,8 +87,8 @@ func tracesTo(address string) []string {
 	}
 }
 
-// read stops the Collector, which flushes its file, and reads what it wrote. The file, a gigabyte after a whole
-// replay, stays only when the test fails.
+// read stops the Collector, which flushes its file, and reads what it wrote. The file, a gigabyte after a whole replay, is kept only if
+// the test fails.
 func (w *witness) read(t *testing.T) *spanFile {
 	t.Helper()
 	w.stop(t)
@@ -109,8 +109,8 @@ func (w *witness) read(t *testing.T) *spanFile {
 	return file
 }
 
-// TestAcceptanceWitness shows that the witness itself loses nothing: spans from the OpenTelemetry SDK, with more
-// events than its default limit keeps, all arrive.
+// TestAcceptanceWitness shows that the witness itself loses nothing: spans from the OpenTelemetry SDK, with more events than its default
+// limit allows, all arrive.
 func TestAcceptanceWitness(t *testing.T) {
 	w := startWitness(t, artefacts(t))
 	exporter, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(w.address), otlptracegrpc.WithInsecure())

@@ -187,7 +187,7 @@ func TestToolCallsWithOfficialClient(t *testing.T) {
 	if len(call) != 1 || call[0].Function.Name != "get_weather" || call[0].Function.Arguments != arguments || call[0].ID == "" {
 		t.Errorf("streamed %+v, whole arguments %q", call, arguments)
 	}
-	// The next turn carries the call forward and extends the same prompt.
+	// The next turn repeats the call, and extends the same prompt.
 	params.Messages = append(params.Messages, choice.Message.ToParam(), openai.ToolMessage("sunny", choice.Message.ToolCalls[0].ID))
 	if _, err := c.Chat.Completions.New(t.Context(), params); err != nil {
 		t.Fatal(err)

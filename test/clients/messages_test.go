@@ -30,7 +30,7 @@ func messageParams(text string, maxTokens int64) anthropic.MessageNewParams {
 	}
 }
 
-// streamed lets the client put a stream together, and returns the types of its events without repetitions. It passes over pings.
+// streamed lets the client assemble a stream, and returns the types of its events without repetitions. It ignores pings.
 func streamed(t *testing.T, c anthropic.Client, params anthropic.MessageNewParams, options ...claude.RequestOption) (m anthropic.Message, kinds []string, err error) {
 	t.Helper()
 	stream := c.Messages.NewStreaming(t.Context(), params, options...)
@@ -71,7 +71,7 @@ func TestMessagesWithOfficialClient(t *testing.T) {
 	if err != nil || !slices.Equal(kinds, want) || m.Content[0].Text != text || m.StopReason != anthropic.StopReasonMaxTokens || m.ID == "" {
 		t.Errorf("%v, %v, %s", err, kinds, m.RawJSON())
 	}
-	// What was cached is counted apart from the rest.
+	// Cached tokens are counted separately.
 	if u := m.Usage; u.InputTokens+u.CacheReadInputTokens != prompt || u.CacheReadInputTokens != prompt/16*16 || u.OutputTokens != 7 {
 		t.Errorf("usage %+v of %d tokens", u, prompt)
 	}

@@ -114,7 +114,7 @@ func TestResponsesWithOfficialClient(t *testing.T) {
 	}
 }
 
-// TestResponsesErrors: an error is that of OpenAI's API, and within a stream an event of it.
+// TestResponsesErrors: an error has the form of OpenAI's API; within a stream, it is an event.
 func TestResponsesErrors(t *testing.T) {
 	_, url := serve(t, simulator.Config{APIKey: "test", Models: []string{"m"}})
 	c := client(url)

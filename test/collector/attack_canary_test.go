@@ -24,14 +24,14 @@ const (
 	outForwarded = "forwarded" // spans, log records and metrics that go to a backend, and the queue before the exporter
 	outJournal   = "journal"
 	outTrace     = "trace" // compiled, its name included
-	outLog       = "log"   // what the Collector writes of itself
+	outLog       = "log"   // the Collector's own output
 	outMetrics   = "metrics"
 	outPages     = "zpages"
 	outAnswer    = "answer" // to the sender
 )
 
-// What canaries are planted as, and where those may be seen that may be seen at all: the exceptions of receiver/README.md, and no
-// others. A kind that is not here must not be seen anywhere.
+// The kinds of canaries, and where those that may be seen at all may be seen: the exceptions of receiver/README.md, and no others. A kind
+// that is not here must not be seen anywhere.
 var exceptions = map[string]struct {
 	outputs []string
 	reason  string
@@ -53,13 +53,13 @@ var exceptions = map[string]struct {
 	"json":       {[]string{outAnswer}, "the decoder quotes a part of malformed JSON to its sender"},
 }
 
-// canaries are texts that are unique in the world, each with the kind of place where it is planted.
+// canaries are globally unique texts, each with the kind of field in which it is planted.
 type canaries struct {
 	marker string
 	forms  map[string][]byte // of the marker, as encodings write it
 
 	mu   sync.Mutex
-	seen map[string]map[string]string // by kind and output, with what stands around
+	seen map[string]map[string]string // by kind and output, with the text around it
 }
 
 func newCanaries() *canaries {
@@ -74,7 +74,7 @@ func newCanaries() *canaries {
 	return c
 }
 
-// text returns a canary that looks like what people write, one word, or a text of a length.
+// text returns a canary that looks like prose, one word, or a text of a length.
 func (c *canaries) text(kind string) string { return c.word(kind) + " tell me all about it" }
 func (c *canaries) word(kind string) string { return c.marker + "-" + kind + "-" }
 func (c *canaries) long(kind string, length int) string {
@@ -83,7 +83,7 @@ func (c *canaries) long(kind string, length int) string {
 
 var planted = regexp.MustCompile("^-([a-z]+)-")
 
-// search notes the canaries in what leaves.
+// search records the canaries in what leaves.
 func (c *canaries) search(output string, content []byte) {
 	note := func(kind string, at int) {
 		c.mu.Lock()
@@ -115,7 +115,7 @@ func (c *canaries) search(output string, content []byte) {
 	}
 }
 
-// check fails for what was seen where it must not be, and for exceptions that are none any more.
+// check fails for canaries in forbidden places, and for exceptions that no longer occur.
 func (c *canaries) check(t *testing.T, outputs ...string) {
 	t.Helper()
 	c.mu.Lock()
@@ -130,13 +130,13 @@ func (c *canaries) check(t *testing.T, outputs ...string) {
 	for kind, e := range exceptions {
 		for _, output := range e.outputs {
 			if _, ok := c.seen[kind][output]; !ok && slices.Contains(outputs, output) {
-				t.Errorf("exception %q (%s) is not seen in %s: it is none, or nobody plants it", kind, e.reason, output)
+				t.Errorf("exception %q (%s) is not seen in %s: it does not exist, or nobody plants it", kind, e.reason, output)
 			}
 		}
 	}
 }
 
-// TestCanaries shows that the search finds what it is to find, plain or encoded.
+// TestCanaries shows that the search finds its canaries, plain or encoded.
 func TestCanaries(t *testing.T) {
 	for _, lead := range []string{"", "a", "ab", "abc"} {
 		c := newCanaries()

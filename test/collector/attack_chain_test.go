@@ -30,7 +30,7 @@ import (
 	mooncakereceiver "github.com/moonloop/moonloop/receiver"
 )
 
-// searcher is a sink for logs that is searched in the end.
+// searcher is a sink for logs that is searched at the end.
 type searcher struct {
 	mu sync.Mutex
 	strings.Builder
@@ -45,8 +45,8 @@ func (s *searcher) Write(p []byte) (int, error) {
 // Sync does nothing.
 func (*searcher) Sync() error { return nil }
 
-// TestAttack makes each attack of the table on the receiver and the exporter in this process, as senders do, and
-// searches all that leaves.
+// TestAttack makes each attack of the table on the receiver and the exporter in this process, as senders do, and searches everything that
+// leaves.
 func TestAttack(t *testing.T) {
 	dir, c, log := t.TempDir(), newCanaries(), new(searcher)
 	tel := componenttest.NewTelemetry()
@@ -119,7 +119,7 @@ func TestAttack(t *testing.T) {
 	c.check(t, outForwarded, outJournal, outTrace, outAnswer)
 }
 
-// forwarded searches what goes to a backend.
+// forwarded searches what is sent to a backend.
 func (c *canaries) forwarded(encoded []byte, err error) {
 	if err != nil {
 		encoded = []byte(err.Error())
@@ -154,7 +154,7 @@ func collect(t *testing.T, tel *componenttest.Telemetry) map[string]int64 {
 	return counts
 }
 
-// shortName returns the name of one of our metrics as attacks have it, of OpenTelemetry's or of Prometheus' name.
+// shortName returns the name that attacks use for one of our metrics, from OpenTelemetry's or Prometheus' name.
 func shortName(name string) (short string, ours bool) {
 	short = strings.Replace(strings.TrimSuffix(strings.TrimPrefix(name, "otelcol_"), "_total"), "_mooncake", "", 1)
 	return short, strings.Contains(name, "_mooncake_")

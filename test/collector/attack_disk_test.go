@@ -206,7 +206,7 @@ func (a disaster) happens(t *testing.T) {
 		}
 	}
 	if missing > 0 && !a.mayLose || twice > 0 {
-		t.Errorf("%s: of %d acknowledged requests %d are no row, and %d are two\n%s", a.reason, len(acknowledged), missing, twice, said)
+		t.Errorf("%s: of %d acknowledged requests %d are not rows, and %d are two\n%s", a.reason, len(acknowledged), missing, twice, said)
 	}
 	if len(got.rows) != len(acknowledged)-missing || got.result.DamageCount > 0 {
 		t.Errorf("%d rows, %d acknowledged; %d places are damaged", len(got.rows), len(acknowledged), got.result.DamageCount)

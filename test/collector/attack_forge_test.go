@@ -26,7 +26,7 @@ import (
 type forge struct {
 	t testing.TB
 	*canaries
-	scale int // how much of a thing there is: 1 in short runs
+	scale int // size of the attack: 1 in short runs
 	ids   uint64
 }
 
@@ -47,7 +47,7 @@ func (f *forge) span() pcommon.SpanID {
 // base is the start of hostile spans: 2026-01-01.
 const base = pcommon.Timestamp(1_767_225_600_000_000_000)
 
-// plain adds a span that has nothing to do with models.
+// plain adds a span that is unrelated to models.
 func (f *forge) plain(to ptrace.SpanSlice) ptrace.Span {
 	s := to.AppendEmpty()
 	s.SetTraceID(f.trace())
@@ -101,7 +101,7 @@ func (f *forge) encoded(body []byte, err error) []byte {
 	return body
 }
 
-// names are those of all attributes that anything is made of, prefixes and suffixes with something beside them.
+// names are those of all attributes from which anything is made, and prefixes and suffixes with additions.
 func names() (all []string) {
 	for name := range genai.Names() {
 		all = append(all, string(bytes.ReplaceAll([]byte(name), []byte("*"), []byte("x"))))
@@ -112,7 +112,7 @@ func names() (all []string) {
 		semconv.ErrorType, "exception.type", "exception.message", "url.full", "url.path", "server.address", "server.port", "http.request.header.authorization")
 }
 
-// wrong are values of every type, each of which is wrong for most names. No text in them is short enough for any place.
+// wrong are values of every type, each of which is wrong for most names. No text in them is too long for a value.
 func (f *forge) wrong(v pcommon.Value, n int) {
 	text := f.long("prompt", 1100)
 	switch n {
@@ -142,7 +142,7 @@ func (f *forge) wrong(v pcommon.Value, n int) {
 
 const wrongs = 10
 
-// scatter makes all texts of an encoded request invalid as UTF-8.
+// scatter makes all texts of an encoded request invalid UTF-8.
 func scatter(body []byte, text string) []byte {
 	return bytes.ReplaceAll(body, []byte(text), bytes.Repeat([]byte{0xff, 0xc0, 0x80}, len(text)/3+1)[:len(text)])
 }

@@ -31,19 +31,19 @@ import (
 	"github.com/moonloop/moonloop/internal/testwire"
 )
 
-// What the memory of a Collector under attack is made of, in MiB. otelcol-config.yaml gives the first, the receiver's
+// The parts of the memory of a Collector under attack, in MiB. otelcol-config.yaml sets the first, the receiver's
 // admission::request_limit_mib the second, max_recv_msg_size_mib the third.
 const (
 	limiterMiB = 768 // memory_limiter refuses above this, and collects garbage before; GOMEMLIMIT is the same
-	requestMiB = 256 // what requests take that the limiter has not seen yet
-	messageMiB = 64  // what gRPC has of a request before anybody sees it, for each sender
-	programMiB = 128 // the program, and what its runtime keeps for itself
+	requestMiB = 256 // memory of requests that the limiter has not seen yet
+	messageMiB = 64  // buffer of gRPC for a request before any component sees it, for each sender
+	programMiB = 128 // the program, and the overhead of its runtime
 )
 
-// senders send at once when memory is attacked.
+// senders is the number of concurrent senders in the attacks on memory.
 const senders = 4
 
-// attackMore sends everything on to a backend, says all there is to say, and shows the Collector's inside.
+// attackMore forwards everything to a backend, logs everything, and exposes the Collector's internals.
 const attackMore = `
 exporters: {mooncake: {rotation: {max_size_mib: 8}, grace: 1s}}
 extensions: {zpages: {endpoint: %q}}
@@ -59,8 +59,8 @@ service:
 // TestAttackProcess makes each attack on the documented Collector, with GOMEMLIMIT set, from outside.
 func TestAttackProcess(t *testing.T) { attackProcess(t, "debug", 1, 1) }
 
-// TestAcceptanceAttack does so at full size: a million spans in one trace, 10 MB an attribute, a hundred thousand
-// sessions as fast as they are taken, and memory attacked again and again; at both levels of logging.
+// TestAcceptanceAttack does so at full size: a million spans in one trace, 10 MB an attribute, a hundred thousand sessions as fast as they
+// are accepted, and repeated attacks on memory; at both levels of logging.
 func TestAcceptanceAttack(t *testing.T) {
 	if !acceptance() {
 		t.Skip("run this with make acceptance")
@@ -73,7 +73,7 @@ func TestAcceptanceAttack(t *testing.T) {
 // attackProcess runs the table, then attacks memory from all senders at once, this many times each.
 //
 // The bound is on VmHWM, the most memory that the process ever had in RAM as Linux accounts for it, so that no peak falls
-// between two samples. GOMEMLIMIT makes Go collect before it takes more from the system. It is no bound by itself:
+// between two samples. GOMEMLIMIT makes Go collect before it takes more from the system. It is not a bound by itself:
 // memory that is in use stays; that the use is bounded is what is tested.
 func attackProcess(t *testing.T, level string, scale, rounds int) {
 	t.Helper()
@@ -128,7 +128,7 @@ var (
 	counterKind = regexp.MustCompile(`(reason|fault|kind|identity|dialect|key|attribute|limit|result)="([^"]*)"`)
 )
 
-// counted returns the Collector's own counters as they are at this moment, named as in attacks.
+// counted returns the Collector's own counters at this moment, named as in attacks.
 func (c *collector) counted(t *testing.T) map[string]int64 {
 	t.Helper()
 	counts := map[string]int64{}
@@ -151,7 +151,7 @@ func (c *collector) counted(t *testing.T) map[string]int64 {
 	return counts
 }
 
-// counters returns them when its queues are empty, and what was in there is counted.
+// counters returns them when its queues are empty, and their content is counted.
 func (c *collector) counters(t *testing.T) map[string]int64 {
 	t.Helper()
 	c.drain(t)
@@ -162,24 +162,23 @@ func (c *collector) counters(t *testing.T) map[string]int64 {
 				spans += n
 			}
 		}
-		// A request that is taken from the queue is on its way to the journal.
+		// A request that was removed from the queue is on its way to the journal.
 		if spans == counts[received]+counts[carriers] || time.Now().After(deadline) {
 			return counts
 		}
 	}
 }
 
-// storm sends what takes most memory from several senders at once, over connections of their own, and returns what
-// was refused.
+// storm sends the requests that need most memory from several senders at once, over separate connections, and returns the refused ones.
 func (v *victim) storm(t *testing.T, address string, rounds int) map[string]int64 {
 	t.Helper()
 	f := &forge{t: t, canaries: v.canaries, scale: 1}
-	large := f.spans(func(to ptrace.SpanSlice) { // 60 MiB of a prompt: refused where there is no room beside others
+	large := f.spans(func(to ptrace.SpanSlice) { // 60 MiB of a prompt: refused if there is no room next to others
 		f.request(to).Attributes().PutStr("gen_ai.prompt", f.long("prompt", 60<<20))
 	})
 	bombs := map[string][]byte{
 		"empty spans":  squeeze(t, testwire.Within(nil, 1)),
-		"just too few": squeeze(t, testwire.Within(repeat(9, 1<<20), 1, 2, 2)), // attributes that take 100 MiB: let in, one or two at a time
+		"just too few": squeeze(t, testwire.Within(repeat(9, 1<<20), 1, 2, 2)), // attributes that need 100 MiB: admitted, one or two at a time
 		"deep":         squeeze(t, testwire.Within(testwire.Nested(300_000), 1, 2, 2, 9, 2)),
 		"spans":        squeeze(t, testwire.Within(repeat(2, 30<<20), 1, 2)), // 60 MiB, for which there is no memory
 		"large":        large,
@@ -188,11 +187,11 @@ func (v *victim) storm(t *testing.T, address string, rounds int) map[string]int6
 	refusals := map[string]int64{}
 	var running sync.WaitGroup
 	for range senders {
-		plain, packed := dial(t, address).connection, dial(t, address, grpc.WithCompressor(squeezed{})).connection //nolint:staticcheck // the other way compresses for each request
+		plain, packed := dial(t, address).connection, dial(t, address, grpc.WithCompressor(squeezed{})).connection //nolint:staticcheck // gRPC compresses each request again
 		running.Go(func() {
 			for range rounds {
 				for name, body := range bombs {
-					to := packed // 60 MiB of the same are 100 kB
+					to := packed // 60 MiB of the same text are 100 kB
 					if name == "large" {
 						to = plain
 					}
@@ -226,7 +225,7 @@ func repeat(number byte, times int) []byte {
 	return []byte(strings.Repeat(string([]byte{number<<3 | 2, 0}), times))
 }
 
-// squeeze compresses, 64 KiB after 64 KiB: pieces that are equal are compressed once, since the race detector makes it slow.
+// squeeze compresses in pieces of 64 KiB; equal pieces are compressed once, since the race detector makes compression slow.
 func squeeze(t *testing.T, body []byte) []byte {
 	t.Helper()
 	var out []byte
@@ -248,7 +247,7 @@ func squeeze(t *testing.T, body []byte) []byte {
 	return out
 }
 
-// squeezed is the compressor of what is compressed already.
+// squeezed is the compressor for data that is already compressed.
 type squeezed struct{}
 
 // Type is what the server is told.
@@ -260,7 +259,7 @@ func (squeezed) Do(w io.Writer, compressed []byte) error {
 	return err
 }
 
-// eavesdrop is a backend that takes what is forwarded, and searches it as it is on the wire, headers included.
+// eavesdrop is a backend that accepts what is forwarded, and searches its bytes, headers included.
 func eavesdrop(t *testing.T, c *canaries) (address string) {
 	t.Helper()
 	address = testport.Address(t)
@@ -287,7 +286,7 @@ func eavesdrop(t *testing.T, c *canaries) (address string) {
 
 var href = regexp.MustCompile(`href="?([^">\s]+)`)
 
-// zpages searches the pages that show the Collector's inside, those of its own spans as far as they are linked.
+// zpages searches the pages that show the Collector's internals, those of its own spans as far as they are linked.
 func (c *canaries) zpages(t *testing.T, at string) {
 	t.Helper()
 	seen := map[string]bool{}

@@ -30,12 +30,12 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// victim is a Collector under attack, in this process or one of its own.
+// victim is a Collector under attack, in this process or a separate one.
 type victim struct {
 	*canaries
 	grpc *grpc.ClientConn
 	http string
-	// counts returns its own counters once all that was acknowledged is written, named as in attacks.
+	// counts returns its own counters once everything acknowledged is written, named as in attacks.
 	counts func(t *testing.T) map[string]int64
 	honest uint64 // requests sent
 }
@@ -88,7 +88,7 @@ func alive(v *victim) bool {
 	return v.grpc.Invoke(ctx, methods[signalTraces], []byte{}, &reply, grpc.ForceCodecV2(asIs{})) == nil
 }
 
-// account holds the counters against what the attack says, and sees that nothing is lost uncounted.
+// account compares the counters with the attack's expectation, and checks that nothing is lost uncounted.
 func (v *victim) account(t *testing.T, a attack, moved map[string]int64) {
 	t.Helper()
 	for key, want := range a.counted {
@@ -184,7 +184,7 @@ func (v *victim) postAs(t *testing.T, signal, kind string, body []byte) int {
 	return response.StatusCode
 }
 
-// malformed sends a JSON document that breaks off behind a text.
+// malformed sends a JSON document that is cut off after a text.
 func (v *victim) malformed(t *testing.T) {
 	t.Helper()
 	if got := v.postAs(t, signalTraces, "application/json", []byte(`{"resourceSpans":[{"scopeSpans":"`+v.text("json")+`"}]}`)); got != http.StatusBadRequest {
@@ -192,7 +192,7 @@ func (v *victim) malformed(t *testing.T) {
 	}
 }
 
-// files searches the files of a folder, and compiles its journals: each honest request is one row, and it is exact.
+// files searches the files of a folder, and compiles its journals: each honest request is exactly one row, with exact values.
 func (v *victim) files(t *testing.T, dir string) {
 	t.Helper()
 	var journals []capture.Source

@@ -21,23 +21,23 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// The signals, as paths of OTLP over HTTP end.
+// The signals, as the paths of OTLP over HTTP end.
 const (
 	signalTraces  = "traces"
 	signalLogs    = "logs"
 	signalMetrics = "metrics"
 )
 
-// attack is hostile telemetry, and what becomes of it.
+// attack is hostile telemetry, with the expected result.
 type attack struct {
 	name, reason string
 	signal       string // traces where it is empty
 	// send makes the requests and sends each.
 	send func(f *forge, send func(body []byte))
-	// code is what each request is answered with; OK is an acknowledgement.
+	// code is the answer to each request; OK is an acknowledgement.
 	code codes.Code
-	// counted is by how much the Collector's own counters move, for all requests together: "spans", "records/kind",
-	// "invalid/attribute", "dropped/reason" and so on. Others may move too, but for refusals and dropped spans.
+	// counted is the change of the Collector's own counters, for all requests together: "spans", "records/kind", "invalid/attribute",
+	// "dropped/reason" and so on. Others may change, too, except refusals and dropped spans.
 	counted map[string]int64
 }
 
@@ -75,7 +75,7 @@ func oneLog(fill func(f *forge, to plog.LogRecordSlice)) func(*forge, func([]byt
 	}
 }
 
-// wire is that of one request as it stands.
+// wire is that of one request of the given bytes.
 func wire(body func(f *forge) []byte) func(*forge, func([]byte)) {
 	return func(f *forge, send func([]byte)) { send(body(f)) }
 }
@@ -178,7 +178,7 @@ var attacks = []attack{
 		counted: counted{inferences: 100},
 	},
 	{
-		name: "no ids", reason: "a span without ids is no record, and counted",
+		name: "no ids", reason: "a span without ids is not a record, and is counted",
 		send: one(func(f *forge, to ptrace.SpanSlice) {
 			f.request(to).SetTraceID(pcommon.TraceID{})
 			f.request(to).SetSpanID(pcommon.SpanID{})
@@ -289,7 +289,7 @@ var attacks = []attack{
 		code: codes.ResourceExhausted, counted: counted{refused + "too_large": 1},
 	},
 	{
-		name: "cut", reason: "a request that is cut is none",
+		name: "cut", reason: "a truncated request does not count",
 		send: wire(func(f *forge) []byte {
 			body := f.spans(func(to ptrace.SpanSlice) { f.request(to).Attributes().PutStr("gen_ai.prompt", f.text("prompt")) })
 			return body[:len(body)-5]
@@ -313,7 +313,7 @@ var attacks = []attack{
 				}
 			}
 		}),
-		counted: counted{inferences: 20, links: 4}, // genkit's are flows, as nothing says that they are models
+		counted: counted{inferences: 20, links: 4}, // genkit's are flows, as nothing marks them as models
 	},
 	{
 		name: "events and links", reason: "a hundred thousand of each on one span",
@@ -399,10 +399,10 @@ var attacks = []attack{
 		counted: counted{inferences: 7},
 	},
 	{
-		name: "forged replay", reason: "rows of nobody's run: what is no number of a row is left out; they are of their run and never of production",
+		name: "forged replay", reason: "rows of nobody's run: an invalid row number is left out; they are of their run and never of production",
 		send: wire(func(f *forge) []byte {
 			return f.traces(func(r ptrace.ResourceSpans) {
-				r.Resource().Attributes().PutStr(semconv.RunID, f.text("prompt")) // no name: its twin stands for it
+				r.Resource().Attributes().PutStr(semconv.RunID, f.text("prompt")) // no name: its keyed hash replaces it
 				spans := r.ScopeSpans().AppendEmpty().Spans()
 				for _, row := range []int64{0, 0, -1, math.MaxInt64, math.MinInt64, 1 << 40} {
 					a := f.request(spans).Attributes()
@@ -460,7 +460,7 @@ var attacks = []attack{
 		counted: counted{dropped + "log_no_span": 1, carriers: 0},
 	},
 	{
-		name: "broken Dynamo", signal: signalLogs, reason: "records of Dynamo's trace that are none, or of numbers that are none: no span, or one without blocks",
+		name: "broken Dynamo", signal: signalLogs, reason: "records of Dynamo's trace that are invalid or have invalid numbers: no span, or one without blocks",
 		send: oneLog(func(f *forge, to plog.LogRecordSlice) {
 			for _, payload := range []string{
 				"", "null", "[]", "{", strings.Repeat("[", 100_000), f.text("prompt"), `{"request":null}`, `{"event_type":"request_end","request":{"request_id":7}}`,

@@ -24,10 +24,10 @@ import (
 // testKey is a hash key of 32 bytes.
 const testKey = "MOONLOOP_HASH_KEY=5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed"
 
-// ofOthers are files beside them that no Collector reads.
+// ofOthers are files next to them that no Collector reads.
 var ofOthers = []string{"kustomization.yaml", "compose.yaml", "prometheus.yaml"}
 
-// configurations returns the Collector configurations that the project ships, by name.
+// configurations returns the Collector configurations of the project, by name.
 func configurations(t *testing.T) []string {
 	t.Helper()
 	names := []string{filepath.Join(root, "otelcol-config.yaml")}
@@ -45,7 +45,7 @@ func configurations(t *testing.T) []string {
 	return append(names, operatorConfig(t))
 }
 
-// operatorConfig writes the configuration inside of the Operator's resource into a file, and returns its name.
+// operatorConfig writes the configuration in the Operator's resource into a file, and returns its name.
 func operatorConfig(t *testing.T) string {
 	t.Helper()
 	resource := manifests(t, filepath.Join(root, "examples/kubernetes/operator.yaml"))[0]
@@ -61,8 +61,8 @@ func operatorConfig(t *testing.T) string {
 	return write(t, t.TempDir(), "operator.yaml", string(content))
 }
 
-// TestConfigurations has the distribution validate each of them, as a user would before a roll-out: with the key and
-// without a file where the data will be.
+// TestConfigurations lets the distribution validate each of them, as a user would before a roll-out: with the key, and with an empty data
+// folder.
 func TestConfigurations(t *testing.T) {
 	t.Parallel()
 	for _, config := range configurations(t) {
@@ -85,7 +85,7 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
-// TestValidateRefuses shows that validating finds something: a misspelt setting of each of our components.
+// TestValidateRefuses shows that validation finds a misspelt setting of each of our components.
 func TestValidateRefuses(t *testing.T) {
 	for _, c := range []struct{ config, setting string }{
 		{"examples/capture/laptop.yaml", "hash_key:"},
@@ -107,8 +107,8 @@ func TestValidateRefuses(t *testing.T) {
 	}
 }
 
-// TestManifests holds the Kubernetes manifests to the configurations that they run: the file exists, and each variable
-// of ours that is set is one that the file reads.
+// TestManifests compares the Kubernetes manifests with the configurations that they run: the file exists, and the file reads each variable
+// of ours that is set.
 func TestManifests(t *testing.T) {
 	names, err := filepath.Glob(filepath.Join(root, "examples/kubernetes/*.yaml"))
 	if err != nil {
@@ -128,7 +128,7 @@ func TestManifests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			read := content // the Operator's resource holds its configuration
+			read := content // the Operator's resource contains its configuration
 			if match := configFile.FindSubmatch(content); match != nil {
 				if read, err = os.ReadFile(filepath.Join(root, "examples/capture", string(match[1]))); err != nil {
 					t.Fatal(err)
@@ -193,14 +193,14 @@ func manifests(t *testing.T, name string) []map[string]any {
 		}
 		fields, ok := raw.(map[string]any)
 		if !ok {
-			t.Fatalf("%s is no YAML object", name)
+			t.Fatalf("%s is not a YAML object", name)
 		}
 		documents = append(documents, fields)
 	}
 	return documents
 }
 
-// TestComponents wants the distribution to have what its documentation names.
+// TestComponents requires that the distribution has the documented components.
 func TestComponents(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), testprogram.File(t, "otelcol-moonloop"), "components").Output()
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// TestAcceptanceDay sends the requests of a day at 10 a second, with ever new prompts, as fast as the documented Collector
-// takes them, and wants its memory flat: nothing that it keeps may grow with what it has seen.
+// TestAcceptanceDay sends the requests of a day at 10 a second, always with new prompts, as fast as the documented Collector accepts them,
+// and requires that its memory stays flat: nothing that it stores may grow with what it has seen.
 func TestAcceptanceDay(t *testing.T) {
 	if !acceptance() {
 		t.Skip("run this with make acceptance")
@@ -90,13 +90,13 @@ func day(t *testing.T, requests int, promptBytes int) {
 	t.Logf("%d requests in %.1f s, %d journals; RSS MiB by thirds: median %d, %d, %d, floor %d, %d, %d, peak %d (%d samples)",
 		requests, took.Seconds(), got.files, median(first)>>20, median(second)>>20, median(last)>>20,
 		floor(first)>>20, floor(second)>>20, floor(last)>>20, peak>>20, len(resident))
-	// In the first third buffers and the heap's own pace find their size.
+	// In the first third, buffers and the heap's own pace find their size.
 	if limit := floor(second) + floor(second)/8 + 16<<20; floor(last) > limit {
 		t.Errorf("memory grows: from %d MiB in the second third to %d MiB in the last", floor(second)>>20, floor(last)>>20)
 	}
 }
 
-// floor returns what is resident between two compilations, which come and go: the tenth part of the samples is below.
+// floor returns the resident memory between two compilations, which come and go: a tenth of the samples is below it.
 func floor(samples []int64) int64 {
 	return slices.Sorted(slices.Values(samples))[len(samples)/10]
 }

@@ -25,8 +25,8 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// TestDealtSpans deals the spans of production and of a replay to eight collectors, as a load balancer without rules
-// does: their journals, in any order, give the very files that one collector would have given.
+// TestDealtSpans deals the spans of production and of a replay to eight collectors, like a load balancer without rules: their journals, in
+// any order, give exactly the files that one collector would have given.
 func TestDealtSpans(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(8, 8))
@@ -52,8 +52,7 @@ func TestDealtSpans(t *testing.T) {
 	}
 }
 
-// dealt gives each span to one of the collectors, at random, and returns the files that their journals, in a random order,
-// are compiled to.
+// dealt gives each span to one of the collectors, at random, and returns the files compiled from their journals in a random order.
 func dealt(t *testing.T, random *rand.Rand, spans []ptrace.Traces, collectors int) map[string][]byte {
 	t.Helper()
 	key, err := blockhash.NewKey(bytes.Repeat([]byte("k"), blockhash.KeySize))
@@ -126,8 +125,8 @@ func spanID(random *rand.Rand) (id pcommon.SpanID) {
 	return id
 }
 
-// conversationSpans are conversations: the session on the application's span, the text on the client's and the usage on
-// the gateway's below it.
+// conversationSpans are conversations: the session on the application's span, the text on the client's and the usage on the gateway's
+// below it.
 func conversationSpans(random *rand.Rand) (all []ptrace.Traces) {
 	type message struct {
 		Role  string              `json:"role"`

@@ -17,8 +17,8 @@ import (
 	"time"
 )
 
-// TestDocumented runs the configuration at the repository's root, and the one with our processor, as they stand but for their ports: what
-// comes over gRPC and HTTP is in journals and traces, the Collector's own figures say so, and no file holds a word of a prompt.
+// TestDocumented runs the configuration at the repository's root, and the one with our processor, unchanged except for their ports: what
+// arrives over gRPC and HTTP is in journals and traces, the Collector's own figures agree, and no file has a word of a prompt.
 func TestDocumented(t *testing.T) {
 	t.Parallel()
 	for _, config := range []string{"otelcol-config.yaml", "examples/capture/processor.yaml"} {
@@ -91,8 +91,8 @@ func testDocumented(t *testing.T, config string) {
 	}
 }
 
-// TestChain sends raw spans through the sidecar's and the gateway's configuration: the gateway writes what the sidecar
-// has annotated, once.
+// TestChain sends raw spans through the sidecar's and the gateway's configuration: the gateway writes what the sidecar has annotated,
+// once.
 func TestChain(t *testing.T) {
 	t.Parallel()
 	near, far := t.TempDir(), t.TempDir()

@@ -49,7 +49,7 @@ func fleetSpans(t *testing.T) int {
 	return n
 }
 
-// manySpans is the number above which spans travel in larger messages, so that the run ends within half an hour.
+// manySpans is the number of spans above which they are sent in larger messages, so that the run ends within half an hour.
 const manySpans = 100_000
 
 // broker is a Kafka of one node, broker and controller in one.
@@ -91,7 +91,7 @@ func (b *broker) start(t *testing.T) *process {
 	return p
 }
 
-// listens waits until a program takes connections.
+// listens waits until a program accepts connections.
 func (p *process) listens(t *testing.T, address string) {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
@@ -111,7 +111,7 @@ func (p *process) listens(t *testing.T, address string) {
 	}
 }
 
-// arrivals are the spans in the journals below a folder, which grow. Each look reads what is new.
+// arrivals are the spans in the growing journals below a folder. Each call reads what is new.
 type arrivals struct {
 	dir    string
 	places map[string]journal.Place
@@ -158,7 +158,7 @@ func eachJournal(t *testing.T, dir string, visit func(name string, f *os.File, s
 	}
 }
 
-// eachRecord visits the records of a journal. Whether anything is damaged in the end, compile says.
+// eachRecord visits the records of a journal. compile reports whether anything is damaged at the end.
 func eachRecord(r *journal.Reader, visit func(*journal.Decoder)) error {
 	for {
 		_, d, err := r.NextEncoded()
@@ -175,7 +175,7 @@ func eachRecord(r *journal.Reader, visit func(*journal.Decoder)) error {
 	}
 }
 
-// all waits until journals have all that was acknowledged.
+// all waits until the journals have everything that was acknowledged.
 func (a *arrivals) all(t *testing.T, acknowledged map[uint64]struct{}, limit time.Duration) {
 	t.Helper()
 	for deadline := time.Now().Add(limit); ; time.Sleep(2 * time.Second) {
@@ -195,14 +195,14 @@ func (a *arrivals) all(t *testing.T, acknowledged map[uint64]struct{}, limit tim
 	}
 }
 
-// compileKilled compiles the journals of a folder, is killed amid that, does it again, and checks that the trace has one row for each span
-// that was acknowledged, and none beside them.
+// compileKilled compiles the journals of a folder, is killed meanwhile, does it again, and checks that the trace has exactly one row for
+// each acknowledged span, and no others.
 func compileKilled(t *testing.T, dir, journals string, acknowledged map[uint64]struct{}, environment ...string) {
 	t.Helper()
 	trace := filepath.Join(dir, "trace.jsonl")
 	args := []string{"compile", journals, "--out", trace}
 	p := spawn(t, dir, "compile", environment, testprogram.File(t, "moonloop"), args...)
-	select { // amid the reading, or else amid what follows
+	select { // in the middle of the reading, or of what follows
 	case <-time.After(time.Duration(len(acknowledged)) * time.Microsecond):
 	case <-p.done:
 		t.Fatalf("compile ended before it was killed: %v\n%s", p.cmd.ProcessState, p.tail())
@@ -256,7 +256,7 @@ func compileKilled(t *testing.T, dir, journals string, acknowledged map[uint64]s
 		}
 	}
 	if lost > 0 || twice > 0 || len(rows) != len(acknowledged) {
-		t.Errorf("of %d acknowledged spans %d are no row, %d several; %d spans have rows", len(acknowledged), lost, twice, len(rows))
+		t.Errorf("of %d acknowledged spans %d are not rows, %d are several; %d spans have rows", len(acknowledged), lost, twice, len(rows))
 	}
 }
 
@@ -268,8 +268,8 @@ type killer struct {
 	kills int
 }
 
-// sentUnderKills sends this many requests at least, and kills all of the programs in turn meanwhile, each three times at least. What is sent goes
-// on arriving below a folder: the first kill waits for that, or it would hit nothing.
+// sentUnderKills sends at least this many requests, and meanwhile kills all of the programs in turn, each at least three times. Requests
+// keep arriving below a folder: the first kill waits for that, or it would hit nothing.
 func sentUnderKills(t *testing.T, address string, arriving *arrivals, spans int, programs ...*killer) map[uint64]struct{} {
 	t.Helper()
 	for _, k := range programs {
@@ -306,7 +306,7 @@ func sentUnderKills(t *testing.T, address string, arriving *arrivals, spans int,
 	return acknowledged
 }
 
-// noteCopies says what came more than once, which is how one sees that kills hit something.
+// noteCopies records duplicates, which show that kills hit something.
 func noteCopies(t *testing.T, dir string) {
 	t.Helper()
 	var files, bytes, records int64
@@ -321,10 +321,10 @@ func noteCopies(t *testing.T, dir string) {
 	t.Logf("%d spans in %d journals of %d bytes, %d records delivered more than once", len(spans), files, bytes, records-int64(len(spans)))
 }
 
-// sizes are figures of the extension, of one process.
+// sizes are figures of the extension, in one process.
 var sizes = regexp.MustCompile(`(?m)^otelcol_extension_mooncake_encoding_(size_bytes|records|messages)_total\{[^}]*direction="written"[^}]*\} (\S+)$`)
 
-// TestAcceptanceFleetKafka has spans go over a Kafka from one Collector to another, with kill -9 of broker, both Collectors and compile in
+// TestAcceptanceFleetKafka sends spans over a Kafka from one Collector to another, with kill -9 of broker, both Collectors and compile in
 // turn. What was acknowledged is in the trace, once.
 func TestAcceptanceFleetKafka(t *testing.T) {
 	fleet, spans := fleetFolder(t), fleetSpans(t)
@@ -368,7 +368,7 @@ func TestAcceptanceFleetKafka(t *testing.T) {
 	compileKilled(t, dir, far, acknowledged)
 }
 
-// TestFileOfMessages: what the exporter file writes with our encoding is a journal, with all messages in it.
+// TestFileOfMessages: the output of the exporter file with our encoding is a journal that contains all messages.
 func TestFileOfMessages(t *testing.T) {
 	dir := t.TempDir()
 	c := configure(t, dir, settings{config: "examples/capture/laptop.yaml", more: fmt.Sprintf(`
@@ -392,7 +392,7 @@ service: {extensions: [mooncake_encoding, health_check], pipelines: {traces: {ex
 	}
 }
 
-// noText wants no file below a folder to have a word of the prompts.
+// noText requires that no file below a folder has a word of the prompts.
 func noText(t *testing.T, dir string) {
 	t.Helper()
 	files := 0
@@ -412,8 +412,8 @@ func noText(t *testing.T, dir string) {
 	}
 }
 
-// startS3 starts an S3 server that keeps the objects of buckets in files, and what it knows of them beside those: without that, it cannot put
-// the parts of an upload of more than 5 MiB together.
+// startS3 starts an S3 server that keeps the objects of buckets in files, and its metadata next to them: without that, it cannot assemble
+// the parts of an upload of more than 5 MiB.
 func startS3(t *testing.T, fleet, dir, address, buckets string) *process {
 	t.Helper()
 	known := filepath.Join(dir, "known")
@@ -425,7 +425,7 @@ func startS3(t *testing.T, fleet, dir, address, buckets string) *process {
 	return p
 }
 
-// TestAcceptanceFleetS3 has spans go into objects of an S3 server, with kill -9 of server, Collector and compile in turn.
+// TestAcceptanceFleetS3 writes spans to objects of an S3 server, with kill -9 of server, Collector and compile in turn.
 func TestAcceptanceFleetS3(t *testing.T) {
 	fleet, spans := fleetFolder(t), fleetSpans(t)
 	dir := t.TempDir()

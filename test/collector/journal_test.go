@@ -15,9 +15,9 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// compiled is what all journals below a folder make.
+// compiled is what all journals below a folder compile to.
 type compiled struct {
-	rows   map[mooncake.SpanRef]int // of production, by the span that they are of
+	rows   map[mooncake.SpanRef]int // of production, by their spans
 	result capture.Result
 	files  int // journals
 }

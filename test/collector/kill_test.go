@@ -27,7 +27,7 @@ import (
 	"github.com/moonloop/moonloop/internal/testport"
 )
 
-// settings are a way to run the Collector, and what is promised of it.
+// settings are a way to run the Collector, with its promises.
 type settings struct {
 	name   string
 	config string // from the repository's root
@@ -35,7 +35,7 @@ type settings struct {
 	keeps  bool   // whether every acknowledged span is in the compiled trace
 }
 
-// smallSegments has some segments end, and their traces compiled, during a short test.
+// smallSegments makes some segments end, and their traces be compiled, during a short test.
 const smallSegments = `exporters: {mooncake: {rotation: {max_size_mib: 1}, grace: 1s}}`
 
 var killSettings = []settings{
@@ -44,7 +44,7 @@ var killSettings = []settings{
 	{"fast", "examples/capture/fast.yaml", smallSegments, false},
 }
 
-// TestKill kills each way to run the Collector twice, in the midst of load.
+// TestKill kills the Collector twice in each way to run it, under load.
 func TestKill(t *testing.T) {
 	t.Parallel()
 	for _, s := range killSettings {
@@ -65,8 +65,8 @@ func TestAcceptanceKill(t *testing.T) {
 	}
 }
 
-// killed runs a Collector under load, ends it that many times with kill -9 at a random moment within the longest time and
-// starts it again, then compiles all journals. What was acknowledged, before or after a kill, must be one row each.
+// killed runs a Collector under load, ends it this many times with kill -9 at a random moment within the longest time and starts it again,
+// then compiles all journals. What was acknowledged, before or after a kill, must be one row each.
 func killed(t *testing.T, s settings, kills int, longest time.Duration) {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,7 +74,7 @@ func killed(t *testing.T, s settings, kills int, longest time.Duration) {
 	clients := startClients(t, c.address, production(t, 20, 2048), 4)
 	for kill := range kills {
 		p := c.launch(t)
-		if kill%4 != 3 { // else most probably while it starts, and takes up what the one before has left
+		if kill%4 != 3 { // otherwise most probably while it starts, and reads what the previous one left
 			p.ready(t)
 		}
 		time.Sleep(rand.N(longest))
@@ -125,7 +125,7 @@ func killed(t *testing.T, s settings, kills int, longest time.Duration) {
 	}
 }
 
-// noJaeger makes the documented configuration one that only captures.
+// noJaeger turns the documented configuration into one that only captures.
 const noJaeger = `
 exporters: {nop: }
 service: {pipelines: {traces/jaeger: {processors: [memory_limiter], exporters: [nop]}}}
@@ -134,11 +134,11 @@ service: {pipelines: {traces/jaeger: {processors: [memory_limiter], exporters: [
 // collector is a configured Collector that can be started several times.
 type collector struct {
 	dir                    string // for its data
-	address, http, metrics string // OTLP over gRPC and HTTP, and what it says of itself
+	address, http, metrics string // OTLP over gRPC and HTTP, and its own metrics
 	configs, environment   []string
 }
 
-// configure puts a Collector's ports elsewhere, for it alone, and its data into dir.
+// configure gives a Collector separate ports, and puts its data into dir.
 func configure(t *testing.T, dir string, s settings) *collector {
 	t.Helper()
 	c := &collector{
@@ -165,7 +165,7 @@ service:
 	return c
 }
 
-// receiverOf returns the name of the receiver of a configuration, of which there is one.
+// receiverOf returns the name of the only receiver of a configuration.
 func receiverOf(t *testing.T, config string) string {
 	t.Helper()
 	content, err := os.ReadFile(config)
@@ -184,7 +184,7 @@ func split(t *testing.T, address string) (host, port string) {
 	t.Helper()
 	match := regexp.MustCompile(`^(.*):(\d+)$`).FindStringSubmatch(address)
 	if match == nil {
-		t.Fatalf("%q is no address", address)
+		t.Fatalf("%q is not an address", address)
 	}
 	return match[1], match[2]
 }
@@ -194,7 +194,7 @@ func (c *collector) launch(t *testing.T) *process {
 	return launch(t, c.dir, c.environment, c.configs...)
 }
 
-// start starts the Collector and waits until it takes spans.
+// start starts the Collector and waits until it accepts spans.
 func (c *collector) start(t *testing.T) *process {
 	t.Helper()
 	p := c.launch(t)
@@ -204,7 +204,7 @@ func (c *collector) start(t *testing.T) *process {
 
 var queued = regexp.MustCompile(`(?m)^otelcol_exporter_queue_size\{[^}]*\} (\S+)$`)
 
-// drain waits until no exporter has anything in its queue.
+// drain waits until all exporters' queues are empty.
 func (c *collector) drain(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
@@ -231,7 +231,7 @@ func (c *collector) scrape(t *testing.T) string {
 	return get(t, "http://"+c.metrics+"/metrics")
 }
 
-// clients send new requests, each until it is acknowledged, as an SDK with patience does.
+// clients send new requests, each until it is acknowledged, like an SDK with patience.
 type clients struct {
 	running sync.WaitGroup
 	ended   atomic.Bool // no new requests
@@ -272,7 +272,7 @@ func startClients(t *testing.T, address string, l *load, count int) *clients {
 	return c
 }
 
-// deliver sends a request until it is acknowledged. A refusal that tells an SDK not to try again is an error.
+// deliver sends a request until it is acknowledged. A refusal that tells an SDK not to retry is an error.
 func (c *clients) deliver(export func(context.Context) error) error {
 	for deadline := time.Now().Add(2 * time.Minute); ; {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -294,7 +294,7 @@ func (c *clients) deliver(export func(context.Context) error) error {
 	}
 }
 
-// wait waits until that many model requests are acknowledged, and at most this long.
+// wait waits until this many model requests are acknowledged, and at most this long.
 func (c *clients) wait(t *testing.T, requests int, limit time.Duration) {
 	t.Helper()
 	for deadline := time.Now().Add(limit); c.count() < requests; time.Sleep(10 * time.Millisecond) {
@@ -304,7 +304,7 @@ func (c *clients) wait(t *testing.T, requests int, limit time.Duration) {
 	}
 }
 
-// stop ends the load, once what is in flight is acknowledged.
+// stop ends the load, once everything in flight is acknowledged.
 func (c *clients) stop() (acknowledged map[uint64]struct{}, resent int64) {
 	c.ended.Store(true)
 	c.running.Wait()

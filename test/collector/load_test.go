@@ -27,22 +27,22 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// load makes encoded OTLP requests. A request is a copy of one that was encoded once, with ids, times and the
-// prompt's beginning written over: making it costs next to nothing beside receiving it.
+// load makes encoded OTLP requests. A request is a copy of one that was encoded once, with ids, times and the prompt's beginning
+// overwritten: making it costs much less than receiving it.
 type load struct {
 	encoded []byte
-	spans   int // in a request; log records, where it has those
+	spans   int // in a request; log records, if it has those
 	holes   []hole
 }
 
-// hole is a place in an encoded request that each copy fills anew.
+// hole is a position in an encoded request that each copy fills again.
 type hole struct {
 	at, request int // offset, and index of the model request within the OTLP request
 	what        byte
 }
 
-// What a hole is filled with. A span of a model request has the request's number in its ids; children tell themselves
-// apart by the first byte of the span id, which stays as it is.
+// The content of a hole. A span of a model request has the request's number in its ids; children differ in the first byte of the span id,
+// which does not change.
 const (
 	holeTrace  = 't' // 8 bytes, the latter half of the trace id
 	holeSpan   = 's' // 7 bytes, all but the first of the span id
@@ -51,15 +51,15 @@ const (
 	holePrompt = 'p' // 16 hex digits
 )
 
-// marker returns 7 bytes that stand for a hole until it is found; no other bytes of a request look like them.
+// marker returns 7 bytes that mark a hole until it is found; no other bytes of a request look like them.
 func marker(what byte, request int) [7]byte {
 	return [7]byte{0xfe, 0xed, 0xfa, 0xce, what, byte(request >> 8), byte(request)}
 }
 
 const promptMarker = "#################"
 
-// production makes requests as an instrumented application sends them: inference spans whose prompts, of the given number
-// of bytes, are new from their first bytes on.
+// production makes requests as an instrumented application sends them: inference spans whose prompts, of the given number of bytes, are
+// new from their first bytes on.
 func production(t testing.TB, requests, promptBytes int) *load {
 	t.Helper()
 	return encode(t, productionSpans(requests, promptBytes), requests)
@@ -177,7 +177,7 @@ func punch(t testing.TB, encoded []byte, requests, spans int) *load {
 		}
 		find(fmt.Appendf(nil, "%s%03d", promptMarker, request), func(at int) { l.holes = append(l.holes, hole{at, request, holePrompt}) })
 	}
-	// At least a trace id and a span id, and two times, or of a log record one and a prompt.
+	// At least a trace id and a span id, and two times, or, for a log record, one time and a prompt.
 	if len(l.holes) < 4*l.spans {
 		t.Fatalf("%d holes in a request of %d spans", len(l.holes), l.spans)
 	}
@@ -227,7 +227,7 @@ type sender struct {
 
 func dial(t *testing.T, address string, more ...grpc.DialOption) *sender {
 	t.Helper()
-	// Back at once after a restart: the default waits a second and more.
+	// Reconnects at once after a restart: the default waits a second and more.
 	soon := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond}, MinConnectTimeout: time.Second}
 	options := append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(soon)}, more...)
 	connection, err := grpc.NewClient(address, options...)
@@ -244,12 +244,12 @@ const (
 	exportLogs   = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 )
 
-// export sends a request of spans and returns whether it was acknowledged, all of it.
+// export sends a request of spans and returns whether it was acknowledged completely.
 func (s *sender) export(ctx context.Context, body []byte) error {
 	return s.invoke(ctx, exportTraces, body)
 }
 
-// invoke does so with a request of either kind: their responses look alike.
+// invoke does the same for a request of either kind: their responses look alike.
 func (s *sender) invoke(ctx context.Context, method string, body []byte) error {
 	var reply []byte
 	err := s.connection.Invoke(ctx, method, body, &reply, grpc.ForceCodecV2(asIs{}))
@@ -273,7 +273,7 @@ type asIs struct{}
 // Name is that of the protobuf codec, which the server needs.
 func (asIs) Name() string { return "proto" }
 
-// Marshal returns a []byte as it is.
+// Marshal returns a []byte unchanged.
 func (asIs) Marshal(v any) (mem.BufferSlice, error) {
 	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
 }
@@ -284,7 +284,7 @@ func (asIs) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// TestLoad shows that the load is what it says: every request decodes, ids and prompts are new, children hang on their spans.
+// TestLoad checks the load: every request decodes, ids and prompts are new, children are below their spans.
 func TestLoad(t *testing.T) {
 	seen := map[string]bool{}
 	for _, l := range []*load{production(t, 300, 500), replay(t, 30)} {

@@ -29,8 +29,8 @@ import (
 	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
-// TestConfigurationsTakeMetrics: whoever sends spans by OTEL_EXPORTER_OTLP_ENDPOINT sends metrics there, too, a replay among
-// them. Where one is taken, both are.
+// TestConfigurationsTakeMetrics: senders of spans by OTEL_EXPORTER_OTLP_ENDPOINT also send metrics there, replays included. A
+// configuration that accepts one accepts both.
 func TestConfigurationsTakeMetrics(t *testing.T) {
 	t.Parallel()
 	for _, name := range configurations(t) {
@@ -41,7 +41,7 @@ func TestConfigurationsTakeMetrics(t *testing.T) {
 			}
 			for _, list := range []string{"receivers", "processors"} {
 				traces, metrics := config.Get("service::pipelines::traces::"+list), config.Get("service::pipelines::metrics::"+list)
-				if all, ok := metrics.([]any); ok { // what is for metrics alone says so by its name
+				if all, ok := metrics.([]any); ok { // what is only for metrics has that in its name
 					metrics = slices.DeleteFunc(all, func(name any) bool { return name == "transform/run" })
 				}
 				if fmt.Sprint(traces) != fmt.Sprint(metrics) {
@@ -52,7 +52,7 @@ func TestConfigurationsTakeMetrics(t *testing.T) {
 	}
 }
 
-// readConfiguration reads a Collector's configuration file as it stands, with its variables.
+// readConfiguration reads a Collector's configuration file unchanged, with its variables.
 func readConfiguration(t *testing.T, name string) *confmap.Conf {
 	t.Helper()
 	content, err := os.ReadFile(name)
@@ -70,8 +70,8 @@ func readConfiguration(t *testing.T, name string) *confmap.Conf {
 	return config
 }
 
-// TestReplayThroughTheDocumented sends a replay's telemetry to the configuration at the repository's root: spans are in the
-// journal, metrics come to Prometheus with the run's id, nothing of it is refused, and the replay says so.
+// TestReplayThroughTheDocumented sends a replay's telemetry to the configuration at the repository's root: spans are in the journal,
+// metrics reach Prometheus with the run's id, nothing is refused, and the replay says so.
 func TestReplayThroughTheDocumented(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
@@ -121,10 +121,10 @@ func TestReplayThroughTheDocumented(t *testing.T) {
 			"--run-id", run, "--otlp-endpoint", "http://"+endpoint, "--otlp-protocol", protocol)
 		cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "OTEL_") })
 		said, err := cmd.CombinedOutput()
-		if status := cmd.ProcessState.ExitCode(); status != 0 && status != 3 { // a busy machine may spoil the measurement
+		if status := cmd.ProcessState.ExitCode(); status != 0 && status != 3 { // a busy machine may make the measurement invalid
 			t.Fatalf("%s: %v\n%s", protocol, err, said)
 		}
-		for _, complaint := range []string{"does not take them", "nothing at this path", "telemetry is incomplete"} {
+		for _, complaint := range []string{"does not accept them", "nothing at this path", "telemetry is incomplete"} {
 			if bytes.Contains(said, []byte(complaint)) {
 				t.Errorf("%s: %s", protocol, said)
 			}
@@ -141,7 +141,7 @@ func TestReplayThroughTheDocumented(t *testing.T) {
 		if err = errors.Join(err, json.Unmarshal(content, &summary)); err != nil {
 			t.Fatal(err)
 		}
-		// Five of each row, and the look at the vocabulary.
+		// Five of each row, and the query of the vocabulary.
 		if tel := summary.Telemetry; tel.Ended != 5*rows+1 || tel.Accepted != tel.Ended || tel.Exports == 0 || tel.Failed != 0 {
 			t.Errorf("%s: %+v", protocol, tel)
 		}

@@ -27,8 +27,8 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// A dashboard has one spelling of a name. These tests hold it to what the distribution says, however Prometheus gets it: names depend on
-// settings of the Collector's reader, and on OpenTelemetry's translation of names and units.
+// A dashboard has one spelling of a name. These tests compare it with what the distribution exports, however Prometheus gets it: names
+// depend on settings of the Collector's reader, and on OpenTelemetry's translation of names and units.
 
 // TestReaders: every configuration of ours that captures can be scraped, with the names that it has over OTLP.
 func TestReaders(t *testing.T) {
@@ -56,7 +56,7 @@ func TestReaders(t *testing.T) {
 	}
 }
 
-// translator takes metrics over OTLP and translates their names as Prometheus does.
+// translator accepts metrics over OTLP and translates their names as Prometheus does.
 type translator struct {
 	mu    sync.Mutex
 	names map[string]bool
@@ -118,7 +118,7 @@ func (b *translator) sorted() []string {
 
 var family = regexp.MustCompile(`(?m)^# TYPE (\w+) `)
 
-// scraped returns the names of what the Collector's own reader shows.
+// scraped returns the names that the Collector's own reader exposes.
 func (c *collector) scraped(t *testing.T) []string {
 	t.Helper()
 	all := []string{}
@@ -135,8 +135,8 @@ func (c *collector) scraped(t *testing.T) []string {
 	return slices.Compact(all)
 }
 
-// TestOneSpelling: a scrape of the distribution and its metrics over OTLP have the same names, and those of dashboards and alerts are among
-// them.
+// TestOneSpelling: a scrape of the distribution and its metrics over OTLP have the same names, and those of dashboards and alerts are
+// among them.
 func TestOneSpelling(t *testing.T) {
 	t.Parallel()
 	over := &translator{names: map[string]bool{}}
@@ -157,7 +157,7 @@ service:
 `, host, port, server.URL+"/v1/metrics")))
 	p := c.start(t)
 	td := productionSpans(20, 2048)
-	td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Status().SetCode(ptrace.StatusCodeError) // which is no row
+	td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0).Status().SetCode(ptrace.StatusCodeError) // which is not a row
 	l := encode(t, td, 20)
 	if err := dial(t, c.address).export(t.Context(), l.next(1, time.Now())); err != nil {
 		t.Fatal(err)

@@ -17,11 +17,11 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of docs/plan.md anew")
 
-// planPrices is testdata/plan-prices.json: what is asked, what a cloud's list says, and two figures of other measurements.
+// planPrices is testdata/plan-prices.json: the requirements, a cloud's list prices, and two figures of other measurements.
 type planPrices struct {
 	Rate    float64 `json:"rate"`             // requests/s
 	Busy    float64 `json:"busy"`             // part of a rented core that may be used
-	Ports   float64 `json:"ports"`            // that Linux has by default for connections to one address
+	Ports   float64 `json:"ports"`            // Linux's default for connections to one address
 	Stream  float64 `json:"stream_kib"`       // memory of an open stream
 	VCPU    float64 `json:"vcpu_hour"`        // $
 	Stored  float64 `json:"gb_month"`         // $
@@ -32,16 +32,16 @@ type planPrices struct {
 const (
 	seconds    = 86400.  // of a day
 	ofAnObject = 100_000 // records, of examples/capture/s3.yaml, or what comes in 5 s
-	collector4 = 4       // cores that a Collector is given
+	collector4 = 4       // cores of a Collector
 )
 
-// planLine is a line of a table, with its value for a shape and what is known of its prompts.
+// planLine is a line of a table, with its value for a shape and for what is known about its prompts.
 type planLine struct {
 	what string
 	of   func(p planPrices, s planCosts, c planCapture) string
 }
 
-// planCaptureLines are of everything until a day's trace is stored.
+// planCaptureLines cover everything until a day's trace is stored.
 var planCaptureLines = []planLine{
 	{"telemetry that arrives, Gbit/s", func(p planPrices, _ planCosts, c planCapture) string { return figure(p.Rate * c.OTLP * 8 / 1e9) }},
 	{"Collectors that write objects: cores in use", func(p planPrices, _ planCosts, c planCapture) string { return figure(p.Rate * c.ToS3 / 1e6) }},
@@ -81,7 +81,7 @@ var planCaptureLines = []planLine{
 	}},
 }
 
-// planReplayLines are of a replay in real time, which sends as many requests as production did.
+// planReplayLines cover a replay in real time, which sends as many requests as production did.
 var planReplayLines = []planLine{
 	{"CPU of a request, µs", func(_ planPrices, s planCosts, _ planCapture) string { return figure(s.Replay.CPU) }},
 	{"requests/s of a core", func(_ planPrices, s planCosts, _ planCapture) string { return figure(1e6 / s.Replay.CPU) }},
@@ -107,7 +107,7 @@ var planReplayLines = []planLine{
 	}},
 }
 
-// planSampleLines are of a sample of 1 % or, where it says so, 0.1 %. All telemetry still arrives, and is hashed.
+// planSampleLines cover a sample of 1 %, or of 0.1 % where stated. All telemetry still arrives, and is hashed.
 var planSampleLines = []planLine{
 	{"Collectors: cores in use", func(p planPrices, _ planCosts, c planCapture) string { return figure(p.Rate * c.ToS3 / 1e6) }},
 	{"1 %: objects, GB a day", func(p planPrices, s planCosts, _ planCapture) string {
@@ -126,7 +126,7 @@ var planSampleLines = []planLine{
 	{"0.1 %: a replay in real time, cores in use", func(p planPrices, s planCosts, _ planCapture) string { return figure(p.Rate * s.Replay.CPU / 1e9) }},
 }
 
-// planCostLines are what was measured, of one request.
+// planCostLines are the measurements of one request.
 var planCostLines = []planLine{
 	{"bytes of OTLP", func(_ planPrices, _ planCosts, c planCapture) string { return figure(c.OTLP) }},
 	{"Collector that writes objects, CPU, µs", func(_ planPrices, _ planCosts, c planCapture) string { return figure(c.ToS3) }},
@@ -193,7 +193,7 @@ func planShapesTable(m planMeasured) string {
 	return b.String()
 }
 
-// planTable has a column for each shape and each of what is known of prompts.
+// planTable has a column for each shape and each kind of knowledge about prompts.
 func planTable(lines []planLine, p planPrices, m planMeasured, identities ...string) string {
 	var b strings.Builder
 	b.WriteString("| |")
@@ -216,7 +216,7 @@ func planTable(lines []planLine, p planPrices, m planMeasured, identities ...str
 	return b.String()
 }
 
-// figure has two or three digits that count.
+// figure has two or three significant digits.
 func figure(v float64) string {
 	switch {
 	case v >= 1e6:

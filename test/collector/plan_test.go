@@ -5,8 +5,8 @@
 
 package collector
 
-// This file measures what a request costs on its way from production's telemetry to a replay, for three shapes of traffic, with the
-// configurations of examples/capture, a real S3 server and a real Kafka. plan_page_test.go makes docs/plan.md of that.
+// This file measures the cost of a request on its way from production's telemetry to a replay, for three shapes of traffic, with the
+// configurations of examples/capture, a real S3 server and a real Kafka. plan_page_test.go makes docs/plan.md from it.
 
 import (
 	"encoding/binary"
@@ -50,14 +50,14 @@ var planShapes = []planShape{
 	{"classification", []string{"--rows", "12000", "--rate", "200", "--system-prompt", "400", "--turns", "1", "--user", "90,0.5", "--output", "10,0.3"}, 400, 800, 16000},
 }
 
-// planIdentities are what the telemetry says of prompts, and what share of the conversations is recorded.
+// planIdentities are what the telemetry says about prompts, and the recorded share of the conversations.
 var planIdentities = []struct {
 	name  string
 	block int // tokens; 0: their text
 	share string
 }{{"text", 0, "1"}, {"512", 512, "1"}, {"16", 16, "1"}, {"text, 1 %", 0, "0.01"}}
 
-// planCapture is what a request takes until it is in a trace. CPU is in µs, sizes are in bytes.
+// planCapture is the cost of a request until it is in a trace. CPU is in µs, sizes are in bytes.
 type planCapture struct {
 	OTLP      float64 `json:"otlp_bytes"`
 	ToS3      float64 `json:"to_s3_cpu"`
@@ -71,7 +71,7 @@ type planCapture struct {
 	FromKafka float64 `json:"from_kafka_cpu"`
 }
 
-// planReplay is what a request takes of a replay.
+// planReplay is the cost of a request in a replay.
 type planReplay struct {
 	CPU     float64 `json:"cpu"`
 	Up      float64 `json:"sent_bytes"`
@@ -242,7 +242,7 @@ func (s *planShape) telemetry(t *testing.T, rows []*mooncake.Row, block int) (lo
 	return load
 }
 
-// value stands for the prompt of a row from this token on, within its block: the same wherever prompts share that.
+// value identifies the prompt of a row from this token on, within its block: the same wherever prompts share that.
 func (s *planShape) value(r *mooncake.Row, token int) uint64 {
 	id := uint64(0)
 	if n := token / mooncake.BlockSize; token >= s.common && n < len(r.HashIDs) {
@@ -251,8 +251,8 @@ func (s *planShape) value(r *mooncake.Row, token int) uint64 {
 	return xxhash.Sum64(binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, id), uint64(token)))
 }
 
-// messages returns the prompt of a row as messages of 4 bytes a token. A message has a block of the trace; an agent's are calls of a tool and
-// their results.
+// messages returns the prompt of a row as messages of 4 bytes a token. A message has a block of the trace; an agent's messages are calls
+// of a tool and their results.
 func (s *planShape) messages(r *mooncake.Row) string {
 	const letters = "abcdefghijklmnopqrstuvwxyzabcdef"
 	var b strings.Builder
@@ -294,8 +294,8 @@ func (s *planShape) messages(r *mooncake.Row) string {
 	}
 }
 
-// sendAll sends messages of OTLP, and waits until all spans are in journals below a folder, or, if that is not named, until the Collector's queue
-// is empty. It returns the CPU time that the Collector took meanwhile for each request, in µs.
+// sendAll sends messages of OTLP, and waits until all spans are in journals below a folder, or, without a folder, until the Collector's
+// queue is empty. It returns the Collector's CPU time meanwhile for each request, in µs.
 func sendAll(t *testing.T, c *collector, p *process, load [][]byte, requests int, below string) float64 {
 	t.Helper()
 	to, cpu := dial(t, c.address), p.cpu(t)
@@ -305,7 +305,7 @@ func sendAll(t *testing.T, c *collector, p *process, load [][]byte, requests int
 		}
 	}
 	if below == "" {
-		time.Sleep(7 * time.Second) // longer than a batch waits: asking for the queue's length takes time of the Collector's, too
+		time.Sleep(7 * time.Second) // longer than a batch waits: querying the queue's length costs the Collector time, too
 		c.drain(t)
 	} else {
 		planArrived(t, below, requests)
@@ -318,7 +318,7 @@ func perRequest(cpu time.Duration, requests int) float64 {
 	return float64(cpu.Nanoseconds()) / 1e3 / float64(requests)
 }
 
-// planArrived waits until so many spans are in journals below a folder.
+// planArrived waits until this many spans are in journals below a folder.
 func planArrived(t *testing.T, below string, want int) {
 	t.Helper()
 	stored := newArrivals(below)
@@ -342,7 +342,7 @@ func planS3(t *testing.T, fleet string, load [][]byte, requests int, share strin
 	c := configure(t, dir, settings{config: "examples/capture/s3.yaml"})
 	c.environment = append(c.environment, "S3_ENDPOINT=http://"+address, "S3_PATH_STYLE=true", "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=of-a-test", "MOONLOOP_SAMPLE="+share)
 	p := c.start(t)
-	if share != "1" { // without a list of trunks, all that begins alike is kept or dropped: what that takes is the same
+	if share != "1" { // without a trunk list, prompts with the same beginning are kept or dropped together: the cost is the same
 		k.ToS3 = sendAll(t, c, p, load, requests, "")
 		p.stop(t)
 		return
@@ -364,7 +364,7 @@ func planS3(t *testing.T, fleet string, load [][]byte, requests int, share strin
 	}
 }
 
-// planKafka captures to a Kafka and from it, a message for 100 spans or more.
+// planKafka captures to a Kafka and from it, with a message for 100 spans or more.
 func planKafka(t *testing.T, fleet string, load [][]byte, requests int, k *planCapture) {
 	t.Helper()
 	dir := t.TempDir()
@@ -394,7 +394,7 @@ func planKafka(t *testing.T, fleet string, load [][]byte, requests int, k *planC
 	k.Message = treeSize(t, filepath.Join(dir, "kafka"), ".log", "moonloop-") / float64(requests)
 }
 
-// treeSize returns the bytes of the files below a folder whose names end so, and whose paths have all texts.
+// treeSize returns the bytes of the files below a folder whose names have this ending, and whose paths contain all texts.
 func treeSize(t *testing.T, dir, suffix string, has ...string) (sum float64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(name string, entry fs.DirEntry, err error) error {
@@ -424,14 +424,14 @@ func moonloopCPU(t *testing.T, dir string, args ...string) time.Duration {
 	cmd := exec.CommandContext(t.Context(), testprogram.File(t, "moonloop"), args...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
-	if status := cmd.ProcessState; err != nil && (status == nil || status.ExitCode() != 3) { // 3: a busy machine spoilt the measurement
+	if status := cmd.ProcessState; err != nil && (status == nil || status.ExitCode() != 3) { // 3: a busy machine made the measurement invalid
 		t.Fatalf("moonloop %v: %v\n%s", args, err, out)
 	}
 	return cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
 }
 
-// replay replays a fifth of the shape's requests, and then all, at one rate, on a simulator that streams 50 tokens/s. What the further requests
-// cost is what a request costs: starting is not in it.
+// replay replays a fifth of the shape's requests, and then all, at one rate, on a simulator that streams 50 tokens/s. The cost of a
+// request is that of the additional requests, without the start.
 func (s *planShape) replay(t *testing.T, dir, trace string) (r planReplay) {
 	t.Helper()
 	address := testport.Address(t)

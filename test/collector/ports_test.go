@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// TestPortsOfTheirOwn: configurations that are meant to run together do so on one machine.
+// TestPortsOfTheirOwn: configurations that are meant to run together can do so on one machine.
 func TestPortsOfTheirOwn(t *testing.T) {
 	gateway := ports(t, "examples/capture/gateway.yaml")
 	for _, beside := range []string{
@@ -29,7 +29,7 @@ func TestPortsOfTheirOwn(t *testing.T) {
 	}
 }
 
-// ports returns what a configuration listens on, those included that it does not name.
+// ports returns the ports on which a configuration listens, including those that it does not name.
 func ports(t *testing.T, name string) []string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join(root, name))

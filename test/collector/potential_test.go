@@ -39,14 +39,14 @@ import (
 	"github.com/moonloop/moonloop/processor"
 )
 
-// seeds are so many models that share nothing: each has the requests of the public trace, with ids of its own, so that each has
-// another sample.
+// seeds is the number of models, which share nothing: each has the requests of the public trace, with its own ids, and therefore another
+// sample.
 const seeds = 20
 
-// TestPotentialOfThePublicTrace sends the public trace to a Collector with examples/capture/cache.yaml as live traffic, for twenty
-// models at once, and reads the estimates where Prometheus would. What they estimate is the share of prompt tokens that a cache hits:
-// the exact one is the simulation's. They are within half a point of it on average with a standard deviation of 0.6 for the infinite
-// cache, within one point and 1.6 for finite ones. The Collector's memory stays below what the connector's README promises.
+// TestPotentialOfThePublicTrace sends the public trace to a Collector with examples/capture/cache.yaml as live traffic, for twenty models
+// at once, and reads the estimates as Prometheus would. They estimate the share of prompt tokens that a cache hits; the simulation has the
+// exact one. They are within half a point of it on average, with a standard deviation of 0.6, for the infinite cache, and within one point
+// and 1.6 for finite ones. The Collector's memory stays below what the connector's README promises.
 func TestPotentialOfThePublicTrace(t *testing.T) {
 	t.Parallel()
 	rows := publicTrace(t)
@@ -132,7 +132,7 @@ service: {extensions: [health_check]}
 	for _, point := range scraped(t, page, "mooncake_cache_potential_blocks") {
 		blocks += point.value
 	}
-	// Of what the process grew by, most are buffers of the whole pipeline: 100 bytes a block are the connector's, measured in its own tests.
+	// Most of the process's growth is buffers of the whole pipeline: 100 bytes a block are the connector's, measured in its own tests.
 	t.Logf("memory: %d MiB before, at most %d MiB, with %.0f blocks in all samples", before>>20, p.memory(t, "VmHWM")>>20, blocks)
 	if blocks < 0.08*seeds*182_790 || blocks > 0.12*seeds*182_790 {
 		t.Errorf("%.0f blocks in all samples, want a tenth of %d", blocks, seeds*182_790)
@@ -161,7 +161,7 @@ func publicTrace(t *testing.T) (rows []*mooncake.Row) {
 	}
 }
 
-// rowSpans are requests as an engine reports them that names the blocks of its cache.
+// rowSpans are requests as reported by an engine that names the blocks of its cache.
 func rowSpans(rows []*mooncake.Row, first int, seed uint64) ptrace.Traces {
 	td := ptrace.NewTraces()
 	spans := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()
@@ -199,7 +199,7 @@ type scrapedPoint struct {
 	value  float64
 }
 
-// scraped returns the points of the metric whose name begins so.
+// scraped returns the points of the metrics whose names have this beginning.
 func scraped(t *testing.T, page, metric string) (points []scrapedPoint) {
 	t.Helper()
 	label := regexp.MustCompile(`(\w+)="([^"]*)"`)
@@ -217,20 +217,20 @@ func scraped(t *testing.T, page, metric string) (points []scrapedPoint) {
 	return points
 }
 
-// potentialOf sets the connector beside the exporter of laptop.yaml.
+// potentialOf adds the connector next to the exporter of laptop.yaml.
 const potentialOf = `
 connectors: {mooncake_cache: }
 service: {pipelines: {traces: {exporters: [mooncake, mooncake_cache]}, metrics: {receivers: [mooncake, mooncake_cache]}}}
 `
 
-// TestPotentialCost runs the paired measurement briefly, so that what measures is itself tested. One of so few spans says little.
+// TestPotentialCost runs the paired measurement briefly, to test it. With so few spans, its result says little.
 func TestPotentialCost(t *testing.T) {
 	if more := potentialCost(t, production(t, 25, 8<<10), 200); more > 0.5 {
 		t.Errorf("the live cache potential takes %.0f %% more processor time", 100*more)
 	}
 }
 
-// TestAcceptancePotentialCost tells what the live cache potential adds to the processor time of a Collector that captures.
+// TestAcceptancePotentialCost measures what the live cache potential adds to the processor time of a Collector that captures.
 func TestAcceptancePotentialCost(t *testing.T) {
 	if !acceptance() {
 		t.Skip("run this with make acceptance")
@@ -245,9 +245,9 @@ func TestAcceptancePotentialCost(t *testing.T) {
 	}
 }
 
-// potentialCost sends the same spans to two Collectors with laptop.yaml, one of them with the connector, in turns, so that whatever else
-// the machine does meets both, and returns the share of processor time that the connector adds. All prompts are new, so that the connector
-// has as much to remember as it can, and its sample is full from the start of the measurement on.
+// potentialCost sends the same spans to two Collectors with laptop.yaml, one of them with the connector, in turns, so that other work of
+// the machine affects both, and returns the share of processor time that the connector adds. All prompts are new, so the connector
+// remembers as much as possible, and its sample is full from the start of the measurement on.
 func potentialCost(t *testing.T, l *load, batches uint64) float64 {
 	t.Helper()
 	type contestant struct {
@@ -285,10 +285,10 @@ func potentialCost(t *testing.T, l *load, batches uint64) float64 {
 	return cost[1]/cost[0] - 1
 }
 
-// BenchmarkCacheConnector takes the same spans through the capture path, from encoded OTLP through the processor to the exporter's
-// journal, with and without the connector beside the exporter, in turns, and tells the processor time of each. There is no network and no fsync, so that the path is as
-// cheap as it can be, and every prompt is new, so that the connector has as much to remember as it can. It is measured when the
-// sample is full, as it is after the first minutes of traffic worth sizing a cache for.
+// BenchmarkCacheConnector sends the same spans through the capture path, from encoded OTLP through the processor to the exporter's
+// journal, with and without the connector next to the exporter, in turns, and reports the processor time of each. There is no network and
+// no fsync, so the path is as cheap as possible, and every prompt is new, so the connector remembers as much as possible. It is measured
+// when the sample is full, as it is after the first minutes of traffic that is worth a cache.
 func BenchmarkCacheConnector(b *testing.B) {
 	for _, size := range []int{2 << 10, 8 << 10, 48 << 10} {
 		b.Run(fmt.Sprintf("prompts of %d kB", size>>10), func(b *testing.B) {
@@ -301,7 +301,7 @@ func BenchmarkCacheConnector(b *testing.B) {
 				body := l.next(n*requests, time.Now())
 				n++
 				for k := range paths {
-					at := (k + int(n)) % len(paths) // none is always the one that finds the caches warm
+					at := (k + int(n)) % len(paths) // neither always finds the caches warm
 					began := selfCPU(b)             // processor time: others use the machine, too
 					request := ptraceotlp.NewExportRequest()
 					if err := request.UnmarshalProto(body); err != nil {
@@ -331,7 +331,7 @@ func BenchmarkCacheConnector(b *testing.B) {
 	}
 }
 
-// capturePath returns the way of spans through the processor to the exporter, and to the connector, too.
+// capturePath returns the path of spans through the processor to the exporter, and to the connector, too.
 func capturePath(b *testing.B, potential bool) consumer.Traces {
 	b.Helper()
 	start := func(c component.Component, err error) {

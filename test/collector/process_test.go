@@ -28,7 +28,7 @@ const root = "../.." // of the repository, from this package
 // acceptance reports whether these are the long runs of make acceptance.
 func acceptance() bool { return os.Getenv("MOONLOOP_OUT") != "" }
 
-// process is a program under way, a Collector in most tests.
+// process is a running program, a Collector in most tests.
 type process struct {
 	cmd    *exec.Cmd
 	health string // URL, of a Collector
@@ -109,7 +109,7 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// stop ends the process as systemd and Kubernetes do, and wants exit status 0.
+// stop ends the process as systemd and Kubernetes do, and requires exit status 0.
 func (p *process) stop(t *testing.T) {
 	t.Helper()
 	_ = p.cmd.Process.Signal(syscall.SIGTERM)
@@ -123,7 +123,7 @@ func (p *process) stop(t *testing.T) {
 	}
 }
 
-// tail returns the end of what the process wrote.
+// tail returns the end of the process's output.
 func (p *process) tail() []byte {
 	content, err := os.ReadFile(p.log)
 	if err != nil {
@@ -133,7 +133,7 @@ func (p *process) tail() []byte {
 	return bytes.Join(lines[max(0, len(lines)-30):], nil)
 }
 
-// cpu returns the processor time that the process took so far.
+// cpu returns the processor time that the process has used so far.
 func (p *process) cpu(t *testing.T) time.Duration {
 	t.Helper()
 	stat := p.proc(t, "stat")
@@ -150,10 +150,10 @@ func (p *process) cpu(t *testing.T) time.Duration {
 	return time.Duration(ticks) * cpuTick
 }
 
-// cpuTick is what processor time is counted in: USER_HZ is 100 on every Linux that Go runs on.
+// cpuTick is the unit of processor time: USER_HZ is 100 on every Linux on which Go runs.
 const cpuTick = time.Second / 100
 
-// memory returns a figure of the process's memory in bytes: VmRSS is what it has now, VmHWM the most it ever had.
+// memory returns a figure of the process's memory in bytes: VmRSS is the present value, VmHWM the peak.
 func (p *process) memory(t *testing.T, figure string) int64 {
 	t.Helper()
 	for line := range strings.Lines(p.proc(t, "status")) {

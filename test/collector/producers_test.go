@@ -22,8 +22,7 @@ import (
 	"github.com/moonloop/moonloop/internal/testproducers"
 )
 
-// producersConfig sends everything that can leave the receiver somewhere: to journals, to files, and to the log with
-// every attribute.
+// producersConfig sends everything that can leave the receiver somewhere: to journals, to files, and to the log with every attribute.
 const producersConfig = `
 receivers:
   mooncake:
@@ -45,23 +44,23 @@ service:
     metrics: {level: detailed, readers: [{pull: {exporter: {prometheus: {host: %s, port: %s}}}}]}
 `
 
-// account is what became of the requests that a producer's application really made.
+// account are the results of the requests that a producer's application really made.
 type account struct {
 	requests   int // at the engine
 	rows       int // with the exact counts
-	failed     int // the engine refused them, or the reply broke off
+	failed     int // the engine refused them, or the reply was cut off
 	uncounted  int // nobody counted their tokens
 	embeddings int // not requests for a reply
-	noSpan     int // the library wrote none: the rest, which the captures' own description gives as this many
+	noSpan     int // the library wrote none: the rest; the captures' own description gives this number
 	twice      int // further rows of a request
 	sessions   int // rows with the session of the truth
-	text       int // rows whose prompts are told apart by their text
-	pairs      int // of such rows, that share the blocks that their prompts share, give or take the one with the border
+	text       int // rows whose prompts are identified by their text
+	pairs      int // of these, rows that share the blocks that their prompts share, with a tolerance of the one with the border
 }
 
-// TestProducers sends telemetry of our own making, shaped as that of each kind of producer, twice, and accounts for every request
-// of the engine behind it: it is a row with the right counts, session and shared blocks, or there is a reason. No text of a prompt
-// leaves the Collector anywhere.
+// TestProducers sends telemetry of our own making, shaped like that of each kind of producer, twice, and accounts for every request of the
+// engine behind it: it is a row with the right counts, session and shared blocks, or the reason is reported. No text of a prompt leaves
+// the Collector anywhere.
 func TestProducers(t *testing.T) {
 	t.Parallel()
 	var checks []check
@@ -79,8 +78,8 @@ func TestProducers(t *testing.T) {
 	runChecks(t, dir, checks)
 }
 
-// TestRealProducers does the same with what real instrumentation libraries wrote, as they wrote it, where the captures are at hand:
-// they are no part of the repository.
+// TestRealProducers does the same with unchanged telemetry of real instrumentation libraries, if the captures are available: they are not
+// part of the repository.
 func TestRealProducers(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(root, "..", "shared", "data", "producers")
@@ -119,13 +118,13 @@ func TestRealProducers(t *testing.T) {
 	})
 }
 
-// check is a producer, and what must become of its requests.
+// check is a producer, with the expected results of its requests.
 type check struct {
 	producer, reason string
 	want             account
 }
 
-// runChecks sends the telemetry of each producer, whose files are in a folder, to a Collector of its own.
+// runChecks sends the telemetry of each producer, whose files are in a folder, to a separate Collector.
 func runChecks(t *testing.T, data string, checks []check) {
 	t.Helper()
 	key, err := blockhash.NewKey([]byte(strings.TrimPrefix(testKey, "MOONLOOP_HASH_KEY=")))
@@ -142,7 +141,7 @@ func runChecks(t *testing.T, data string, checks []check) {
 			host, port := split(t, metrics)
 			p := launch(t, dir, []string{testKey}, write(t, dir, "config.yaml", fmt.Sprintf(producersConfig, address, host, port)))
 			p.ready(t)
-			for range 2 { // a sender that got no answer tries again
+			for range 2 { // a sender that got no answer retries
 				post(t, "http://"+address+"/v1/traces", readOptional(t, stem+".traces.jsonl"))
 				post(t, "http://"+address+"/v1/logs", readOptional(t, stem+".logs.jsonl"))
 			}

@@ -21,9 +21,9 @@ import (
 	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
-// TestReplaysOfExamples runs each replay that a manifest or the compose file runs, with the arguments that stand there, beside
-// the Collector that they send to: a flag that was renamed, a value that is refused, or an address that does not speak the
-// protocol fails here. Only addresses, folders and variables are replaced, and two seconds are enough.
+// TestReplaysOfExamples runs each replay of a manifest or the compose file with its arguments, next to the Collector to which they send: a
+// flag that was renamed, a value that is refused, or an address with a different protocol fails here. Only addresses, folders and
+// variables are replaced, and two seconds are enough.
 func TestReplaysOfExamples(t *testing.T) {
 	t.Parallel()
 	inCluster := settings{name: "gateway", config: "examples/capture/gateway.yaml"}
@@ -67,7 +67,7 @@ func TestReplaysOfExamples(t *testing.T) {
 	}
 }
 
-// simulated starts an engine with a manifest's arguments, on a port of its own.
+// simulated starts an engine with a manifest's arguments, on a separate port.
 func simulated(t *testing.T, args []string) (url string) {
 	t.Helper()
 	args = slices.Clone(args)
@@ -83,7 +83,7 @@ func simulated(t *testing.T, args []string) (url string) {
 	return engine.says(t, regexp.MustCompile(`listening on (\S+)`))
 }
 
-// checkReplay runs a replay with a manifest's arguments, and wants all its spans to be in the Collector.
+// checkReplay runs a replay with a manifest's arguments, and requires that all its spans are in the Collector.
 func checkReplay(t *testing.T, args []string, engine string, otelcol *collector) {
 	t.Helper()
 	out := t.TempDir()
@@ -109,7 +109,7 @@ func checkReplay(t *testing.T, args []string, engine string, otelcol *collector)
 	replay.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "OTEL_") })
 	replay.Dir = out
 	said, err := replay.CombinedOutput()
-	// 1 and 3: a busy machine may miss a goal or spoil the measurement.
+	// 1 and 3: a busy machine may miss a goal or make the measurement invalid.
 	if status := replay.ProcessState.ExitCode(); status != 0 && status != 1 && status != 3 {
 		t.Fatalf("%v: %v\n%s", args, err, said)
 	}

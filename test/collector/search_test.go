@@ -10,8 +10,7 @@ import (
 	"testing"
 )
 
-// A piece is this many bytes of a prompt, taken at every step: whatever has piece+step-1 bytes in common with a prompt
-// holds a whole piece.
+// A piece is this many bytes of a prompt, taken at every step: text that shares piece+step-1 bytes with a prompt contains a whole piece.
 const (
 	piece = 12
 	step  = 4
@@ -20,7 +19,7 @@ const (
 // search finds pieces of prompts.
 type search map[[piece]byte]struct{}
 
-// newSearch takes the prompts of a truth file.
+// newSearch reads the prompts of a truth file.
 func newSearch(t *testing.T, name string) search {
 	t.Helper()
 	s := search{}
@@ -37,7 +36,7 @@ func newSearch(t *testing.T, name string) search {
 	return s
 }
 
-// in returns the pieces that a content holds.
+// in returns the pieces that a content contains.
 func (s search) in(content []byte) (found []string) {
 	for i := range max(0, len(content)-piece+1) {
 		if _, ok := s[[piece]byte(content[i:])]; ok {

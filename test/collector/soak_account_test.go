@@ -22,7 +22,7 @@ import (
 	"github.com/moonloop/moonloop/capture"
 )
 
-// summary is what of the agent's summary.json is held against others.
+// summary is the part of the agent's summary.json that is compared with other sources.
 type summary struct {
 	Verdict struct {
 		Class   string `json:"class"`
@@ -46,7 +46,7 @@ type accounted struct {
 	production, run    capture.TraceResult
 	compiled, segments int // journals, and those that were compiled while traffic came
 	twice, missing     int64
-	forwarded, unsent  int64 // spans at the backend, and not
+	forwarded, unsent  int64 // spans at the backend, and lost ones
 }
 
 // account follows every row and every request of production to the compiled trace.
@@ -129,10 +129,10 @@ func (r *soaked) account(t *testing.T) accounted {
 	return a
 }
 
-// soakJudged is the shortest soak whose replay is held to its verdict: in a shorter one a moment's hold-up weighs too much.
+// soakJudged is the shortest soak in which the replay's verdict counts: in a shorter one, a short delay weighs too much.
 const soakJudged = time.Minute
 
-// counter returns a counter of the Collector for one of its exporters; 0 if it is not there.
+// counter returns a counter of the Collector for one of its exporters; 0 if it does not exist.
 func (r *soaked) counter(t *testing.T, name, exporter string) int64 {
 	t.Helper()
 	match := regexp.MustCompile(`(?m)^` + name + `\{[^}]*exporter="[^"]*` + exporter + `"[^}]*\} (\S+)$`).FindStringSubmatch(r.metrics)

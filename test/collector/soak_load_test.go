@@ -25,8 +25,8 @@ import (
 	_ "google.golang.org/grpc/encoding/gzip" // of what the Collector forwards
 )
 
-// conversations makes the requests of production with sessions, of three turns each; every other prompt is not on its
-// span but in a log record, as instrumentation of the newer conventions has it.
+// conversations makes the requests of production with sessions, of three turns each; every other prompt is in a log record instead of its
+// span, as in instrumentation of the newer conventions.
 func conversations(t *testing.T, requests, promptBytes int) (spans, logs *load) {
 	t.Helper()
 	td, ld := productionSpans(requests, promptBytes), plog.NewLogs()
@@ -54,7 +54,7 @@ func conversations(t *testing.T, requests, promptBytes int) (spans, logs *load) 
 	return encode(t, td, requests), punch(t, encoded, requests, records.Len())
 }
 
-// shop is an application in production: ever new conversations, at a steady rate, over connections that come and go.
+// shop is an application in production: always new conversations, at a steady rate, over connections that come and go.
 type shop struct {
 	spans, logs *load
 	grpc, http  string // addresses of the Collector
@@ -64,8 +64,8 @@ type shop struct {
 	connections   atomic.Int64
 }
 
-// A request of OTLP has this many model requests; a connection is used this often; each such request goes over HTTP, by a
-// connection for it alone.
+// A request of OTLP has this many model requests; a connection is used this often; one such request in this many goes over HTTP, with a
+// separate connection.
 const (
 	shopBatch   = 12
 	shopReuse   = 50
@@ -79,7 +79,7 @@ func newShop(t *testing.T, c *collector) *shop {
 	return s
 }
 
-// run sends that many model requests a second until the context ends, each until it is acknowledged.
+// run sends this many model requests a second until the context ends, each until it is acknowledged.
 func (s *shop) run(ctx context.Context, perSecond float64) error {
 	pause := time.Duration(shopBatch / perSecond * float64(time.Second))
 	var connection *sender
@@ -148,7 +148,7 @@ func (s *shop) post(ctx context.Context, body []byte) error {
 	return nil
 }
 
-// churn opens a connection every moment, says something wrong or half of something right, and drops it.
+// churn opens a connection every moment, sends something malformed or an incomplete request, and drops it.
 func churn(ctx context.Context, grpcAddress, httpAddress, engine string) (dropped int64) {
 	const begun = "POST %s HTTP/1.1\r\nHost: soak\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
 	visits := []struct{ address, says string }{
@@ -169,7 +169,7 @@ func churn(ctx context.Context, grpcAddress, httpAddress, engine string) (droppe
 		visit := visits[dropped%int64(len(visits))]
 		connection, err := new(net.Dialer).DialContext(ctx, "tcp", visit.address)
 		if err != nil {
-			continue // the process under test is looked at by others
+			continue // other processes read the process under test
 		}
 		_, _ = io.WriteString(connection, visit.says)
 		if dropped%2 == 1 { // a reset rather than a clean end
@@ -180,7 +180,7 @@ func churn(ctx context.Context, grpcAddress, httpAddress, engine string) (droppe
 	}
 }
 
-// backend is one that takes every span, and decodes none.
+// backend accepts every span, and decodes none.
 func backend(t *testing.T) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -204,7 +204,7 @@ func backend(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
-// TestConversations shows that the log records hold what the spans lack, each its own span's.
+// TestConversations shows that each log record has what its span lacks.
 func TestConversations(t *testing.T) {
 	spans, logs := conversations(t, shopBatch, 500)
 	if spans.spans != shopBatch || logs.spans != shopBatch/2 {

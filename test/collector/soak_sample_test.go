@@ -25,14 +25,14 @@ type watched struct {
 	name string
 	*process
 	goroutines string         // URL of a page that has their number
-	pattern    *regexp.Regexp // of that number there; nil where nobody counts them
+	pattern    *regexp.Regexp // of that number there; nil if nobody counts them
 	samples    []sample
 }
 
-// sample is what a process has at one moment.
+// sample are the figures of a process at one moment.
 type sample struct {
 	at         time.Duration // since the traffic began
-	rss, anon  int64         // resident memory in bytes: all, and what is no mapped file
+	rss, anon  int64         // resident memory in bytes: all, and the part that is not a mapped file
 	files      int64         // open descriptors
 	threads    int64
 	goroutines int64 // -1 is unknown
@@ -95,8 +95,8 @@ func (w *watched) count(ctx context.Context) int64 {
 	return n
 }
 
-// record samples all processes every second until the context ends, and writes each sample to a file at once. Now and
-// then it says how far it is.
+// record samples all processes every second until the context ends, and writes each sample to a file at once. From time to time it reports
+// its progress.
 func record(ctx context.Context, t *testing.T, to io.Writer, lasts time.Duration, all []*watched) {
 	t.Helper()
 	table := csv.NewWriter(to)
@@ -132,8 +132,7 @@ func record(ctx context.Context, t *testing.T, to io.Writer, lasts time.Duration
 	}
 }
 
-// between returns the median of a figure over a part of the time, and how far its middle half spreads; ok is false where
-// it is unknown.
+// between returns the median of a figure over a part of the time, and the spread of its middle half; ok is false if it is unknown.
 func (w *watched) between(from, to time.Duration, of func(sample) int64) (middle, spread float64, ok bool) {
 	var values []int64
 	for _, s := range w.samples {
@@ -193,14 +192,14 @@ func grown(t *testing.T, w *watched, warm, window, end time.Duration) []growth {
 	return all
 }
 
-// TestGrown shows that a leak is seen and that warming up is none.
+// TestGrown shows that a leak is found, and that warming up is not one.
 func TestGrown(t *testing.T) {
 	w := &watched{name: "p", pattern: regexp.MustCompile(`x`)}
 	for s := range 1000 {
 		w.samples = append(w.samples, sample{
 			at:  time.Duration(s) * time.Second,
 			rss: 100<<20 + int64(s)<<14, // 16 KiB a second
-			// Half of the descriptors come in the warm-up; then they sway.
+			// Half of the descriptors come in the warm-up; then their number varies.
 			files: int64(min(s, 100) + s%7),
 			// Unknown from time to time.
 			goroutines: int64(50 - 51*(s%5/4)),
@@ -210,7 +209,7 @@ func TestGrown(t *testing.T) {
 	if len(got) != 3 {
 		t.Fatalf("%d figures: %+v", len(got), got)
 	}
-	// 16 KiB × 680 s between the middles of the windows, on top of what there is at 260 s.
+	// 16 KiB × 680 s between the middles of the windows, in addition to the value at 260 s.
 	if want := 680.0 / 64 / (100 + 260.0/64); math.Abs(got[0].share()-want) > 0.001 {
 		t.Errorf("memory grew by %.4f, want %.4f", got[0].share(), want)
 	}

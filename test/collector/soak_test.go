@@ -38,11 +38,10 @@ type soak struct {
 // shopPerRow is how many requests of production there are for each row of the replay.
 const shopPerRow = 10
 
-// TestSoak runs everything at once for some seconds, or for as long as MOONLOOP_SOAK says (make soak): the agent replays
-// a long trace with every kind of telemetry on, against an engine that fails from time to time, into the Collector that the
-// documentation describes, which takes the spans and logs of an application in production beside it, over connections that
-// come and go, and compiles traces meanwhile. Memory, descriptors and goroutines must be at the end what they were after
-// warming up, and every request accounted for.
+// TestSoak runs everything at once for some seconds, or for as long as MOONLOOP_SOAK says (make soak). The agent replays a long trace with
+// all telemetry on, against an engine that fails from time to time, into the documented Collector. That Collector also receives the spans
+// and logs of an application in production, over connections that come and go, and compiles traces meanwhile. Memory, descriptors and
+// goroutines must be the same at the end as after warming up, and every request must be accounted for.
 func TestSoak(t *testing.T) {
 	t.Parallel()
 	said := os.Getenv("MOONLOOP_SOAK")
@@ -51,7 +50,7 @@ func TestSoak(t *testing.T) {
 		run := short.run(t, t.TempDir())
 		run.account(t)
 		for _, g := range run.growth(t) {
-			// In seconds memory tells nothing, and the number of requests in flight sways; what leaks one for each request shows.
+			// In seconds, memory shows nothing, and the number of requests in flight varies; but a leak for each request shows.
 			if g.figure != flat[0].name && g.after > 2*g.before+50 {
 				t.Errorf("%s of the %s grew from %.0f to %.0f", g.figure, g.process, g.before, g.after)
 			}
@@ -88,11 +87,11 @@ func TestSoak(t *testing.T) {
 	run.report(t, accounted, filepath.Join(dir, "report.md"))
 }
 
-// soakShare is the part of the machine's processors that a soak takes: the rest is for whoever else is there.
+// soakShare is the part of the machine's processors that a soak uses: the rest is for others.
 const soakShare = 0.5
 
-// sustainable returns the rate at which all processes together take soakShare of the machine, from what they take at the
-// end of a trial, when as many conversations end as begin.
+// sustainable returns the rate at which all processes together use soakShare of the machine, from their use at the end of a trial, when as
+// many conversations end as begin.
 func sustainable(t *testing.T, s soak) float64 {
 	t.Helper()
 	s.lasts, s.rate = 45*time.Second, 10
@@ -107,7 +106,7 @@ func sustainable(t *testing.T, s soak) float64 {
 	return rate
 }
 
-// soaked is what a soak left behind.
+// soaked are the results of a soak.
 type soaked struct {
 	soak
 	dir     string
@@ -196,8 +195,8 @@ service: {extensions: [file_storage, health_check, pprof]}
 	return r
 }
 
-// generate writes a trace of ever new conversations and returns its number of rows. They arrive evenly: of those that
-// arrive at random there are more or fewer under way at any time, and descriptors and goroutines with them.
+// generate writes a trace of always new conversations and returns its number of rows. They arrive evenly: with random arrivals, the number
+// in flight would vary, and descriptors and goroutines with it.
 func (s soak) generate(t *testing.T, dir, trace string) (rows int64) {
 	t.Helper()
 	const warm = time.Minute // until as many conversations end as begin
@@ -215,10 +214,10 @@ func (s soak) generate(t *testing.T, dir, trace string) (rows int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Ids in order of appearance, as compiled traces have them: of others the agent remembers the ones it has seen, up to a bound.
+	// Ids in order of appearance, as in compiled traces: of others, the agent remembers those that it has seen, up to a bound.
 	var ids mooncake.Renumber
 	reader, buffered := mooncake.NewReader(from, mooncake.ReaderOptions{}), bufio.NewWriter(to)
-	// Longer than it is watched, so that the replay is still going on when that ends.
+	// Longer than it is watched, so that the replay is still running when that ends.
 	for last := float64((s.lasts + 2*time.Second).Milliseconds()); ; {
 		row, err := reader.Read()
 		if err != nil {
@@ -243,8 +242,8 @@ func (s soak) generate(t *testing.T, dir, trace string) (rows int64) {
 	return rows
 }
 
-// settle waits until the process has no more descriptors and goroutines than it had without traffic, give or take the few
-// that it opens with the first; what it has in the end is looked at by account.
+// settle waits until the process has no more descriptors and goroutines than without traffic, apart from the few that it opens with the
+// first request; account checks the final numbers.
 func (w *watched) settle(t *testing.T, before sample) sample {
 	t.Helper()
 	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
@@ -255,11 +254,11 @@ func (w *watched) settle(t *testing.T, before sample) sample {
 	}
 }
 
-// idleSlack is for what the Collector opens with the first request and keeps: the connection to its backend, to whoever
-// reads its metrics, and their goroutines.
+// idleSlack is for what the Collector opens with the first request and keeps: the connection to its backend, to readers of its metrics,
+// and their goroutines.
 const idleSlack = 20
 
-// growth returns what became of the figures of agent and Collector; the engine is not judged.
+// growth returns the change of the figures of agent and Collector; the engine is not judged.
 func (r *soaked) growth(t *testing.T) []growth {
 	t.Helper()
 	var all []growth
@@ -272,7 +271,7 @@ func (r *soaked) growth(t *testing.T) []growth {
 // warm is the time after which nothing may grow any more: a fifth of the whole.
 func (r *soaked) warm() time.Duration { return r.lasts / 5 }
 
-// window is the length of the time that medians are of, after warm-up and at the end.
+// window is the length of the time for each median, after warm-up and at the end.
 func (r *soaked) window() time.Duration { return min(2*time.Minute, r.lasts/5) }
 
 // says waits until the program's output matches, and returns the first group.

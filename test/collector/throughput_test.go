@@ -21,7 +21,7 @@ import (
 	"github.com/moonloop/moonloop/internal/testport"
 )
 
-// stock is what a Collector does without us: it takes spans and writes them, prompts and all, into a file as JSON. They are
+// stock is a Collector without our components: it receives spans and writes them, prompts included, into a file as JSON. They are
 // acknowledged when they are in memory; the file has them within a second.
 const stock = `
 receivers: {otlp: {protocols: {grpc: {endpoint: %q}}}}
@@ -34,8 +34,8 @@ service:
   pipelines: {traces: {receivers: [otlp], exporters: [file]}}
 `
 
-// stockQueue is the floor of otelcol-config.yaml: the same receiver, limiter and queue on the disk, of which the exporter hands
-// everything to a Collector that drops it. The file exporter can have no queue.
+// stockQueue is the floor of otelcol-config.yaml: the same receiver, limiter and queue on disk, with an exporter that sends everything to
+// a Collector that drops it. The file exporter can have no queue.
 const stockQueue = `
 receivers: {otlp: {protocols: {grpc: {endpoint: %q, max_recv_msg_size_mib: 64}}}}
 processors: {memory_limiter: {check_interval: 1s, limit_mib: 768, spike_limit_mib: 192}}
@@ -49,7 +49,7 @@ service:
   pipelines: {traces: {receivers: [otlp], processors: [memory_limiter], exporters: [otlp_grpc]}}
 `
 
-// dropper takes spans and drops them: the cost of receiving alone.
+// dropper receives spans and drops them: the cost of receiving alone.
 const dropper = `
 receivers: {otlp: {protocols: {grpc: {endpoint: %q, max_recv_msg_size_mib: 64}}}}
 exporters: {nop: }
@@ -61,13 +61,13 @@ service:
   pipelines: {traces: {receivers: [otlp], exporters: [nop]}}
 `
 
-// noSync leaves it to the operating system when the disk gets the journal, as the file exporter does with its file.
+// noSync lets the operating system decide when the journal is written to disk, as the file exporter does with its file.
 const noSync = `exporters: {mooncake: {fsync: false}}`
 
-// contender is a way to run the distribution, and what it showed in each round.
+// contender is a way to run the distribution, and its results in each round.
 type contender struct {
 	name     string
-	stock    string // a configuration without our components; where there is none:
+	stock    string // a configuration without our components; empty if there is none:
 	settings settings
 	rounds   []figures
 }
@@ -75,19 +75,19 @@ type contender struct {
 type figures struct {
 	rate  float64 // spans/s
 	cpu   float64 // µs of the Collector's processors per span
-	bytes float64 // per span, in the file or the journals; 0 where nothing is written that stays
+	bytes float64 // per span, in the file or the journals; 0 if nothing is stored
 	peak  float64 // MiB
 	load  float64 // µs of the load generator's processors per span
 	spans int64
 }
 
-// TestThroughput runs one short round of each contender, so that what measures is itself tested.
+// TestThroughput runs one short round of each contender, to test the measurement.
 func TestThroughput(t *testing.T) {
 	throughput(t, 1, 200*time.Millisecond)
 }
 
-// TestAcceptanceThroughput compares the documented settings with the stock receiver and file exporter, in turns, so that
-// whatever else the machine does meets all alike.
+// TestAcceptanceThroughput compares the documented settings with the stock receiver and file exporter, in turns, so that other work of the
+// machine affects all equally.
 func TestAcceptanceThroughput(t *testing.T) {
 	if !acceptance() {
 		t.Skip("run this with make acceptance")
@@ -119,7 +119,7 @@ func throughput(t *testing.T, rounds int, lasts time.Duration) {
 			}
 		}
 		t.Logf("%s; medians of %d rounds (least to most)\n%s", l.name, rounds, table(contenders))
-		// Orders only: on a busy machine a figure may be off by much.
+		// Only the order is checked: on a busy machine, a figure may be off by much.
 		ours, theirs := contenders[2].median(func(f figures) float64 { return f.cpu }), contenders[0].median(func(f figures) float64 { return f.cpu })
 		if ours > 20*theirs {
 			t.Errorf("%s: %.1f µs per span, and %.1f in the stock pipeline", l.name, ours, theirs)
@@ -127,7 +127,7 @@ func throughput(t *testing.T, rounds int, lasts time.Duration) {
 	}
 }
 
-// round runs the contender under as much load as two senders make, and lets it work off its queue.
+// round runs the contender under as much load as two senders make, and waits until its queue is empty.
 func (c *contender) round(t *testing.T, l *load, lasts time.Duration) figures {
 	t.Helper()
 	dir := t.TempDir()
@@ -168,11 +168,11 @@ func (c *contender) round(t *testing.T, l *load, lasts time.Duration) figures {
 	took := time.Since(began)
 	f := figures{spans: (to.sent.Load() - before) * int64(l.spans), peak: float64(p.memory(t, "VmHWM")) / (1 << 20)}
 	f.rate = float64(f.spans) / took.Seconds()
-	f.cpu = float64(max(p.cpu(t)-cpu, cpuTick).Microseconds()) / float64(f.spans) // less than a tick is none
+	f.cpu = float64(max(p.cpu(t)-cpu, cpuTick).Microseconds()) / float64(f.spans) // less than a tick counts as 0
 	f.load = float64((selfCPU(t) - own).Microseconds()) / float64(f.spans)
 	p.stop(t)
 
-	// A pipeline that drops is fast. The stock file's lines are not counted, but it has no queue that could lose.
+	// A pipeline that drops is fast. The stock file's lines are not counted, but it has no queue that could lose spans.
 	all := to.sent.Load() * int64(l.spans)
 	written := size(t, filepath.Join(dir, "spans.jsonl")) + size(t, filepath.Join(dir, "traces", "*.journal"))
 	f.bytes = float64(written) / float64(all)
@@ -188,7 +188,7 @@ func (c *contender) round(t *testing.T, l *load, lasts time.Duration) figures {
 		}
 	}
 	_ = os.RemoveAll(dir)
-	syscall.Sync() // what this one wrote is not to keep the disk busy for the next
+	syscall.Sync() // writing this one's data must not keep the disk busy for the next
 	return f
 }
 
@@ -201,7 +201,7 @@ func plain(t *testing.T, dir, config string) *collector {
 	return c
 }
 
-// size returns the size of the files that a pattern fits, in bytes.
+// size returns the size of the files that match a pattern, in bytes.
 func size(t *testing.T, pattern string) (sum int64) {
 	t.Helper()
 	names, err := filepath.Glob(pattern)

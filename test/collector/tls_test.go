@@ -26,8 +26,8 @@ import (
 	"github.com/moonloop/moonloop/internal/testport"
 )
 
-// TestGuardedListener runs examples/capture/tls.yaml: with the authority and the token a span is taken, without one of them
-// it is not, and neither token nor prompt is in the Collector's log or in a file of its own.
+// TestGuardedListener runs examples/capture/tls.yaml: with the authority and the token a span is accepted, without one of them it is not,
+// and neither token nor prompt is in the Collector's log or in a file of its own.
 func TestGuardedListener(t *testing.T) {
 	t.Parallel()
 	const token, secret = "canary-7Gq0vJ2mWx9bTz4LpRfYc8", "the prompt that nobody may see"
@@ -118,7 +118,7 @@ func TestGuardedListener(t *testing.T) {
 	}
 }
 
-// TestListenOnLocalhost: every address that a configuration listens on is this machine's, unless a variable says otherwise.
+// TestListenOnLocalhost: every address on which a configuration listens is this machine's, unless a variable says otherwise.
 func TestListenOnLocalhost(t *testing.T) {
 	names := configurations(t)
 	local := regexp.MustCompile(`^("|)(localhost|127\.0\.0\.1|\$\{env:MOONLOOP_LISTEN:-localhost\})(:|"|$)`)

@@ -46,7 +46,7 @@ func readTruth(t *testing.T, name string) []*truth {
 	return all
 }
 
-// trace is one that was compiled and read again, strictly.
+// trace is a trace that was compiled and read again, strictly.
 type trace struct {
 	rows []*mooncake.Row
 	meta *mooncake.Meta
@@ -111,7 +111,7 @@ func reconcile(t *testing.T, tr *trace, all []*truth, sent []byte, key blockhash
 		start := tr.meta.TimeBase.Add(time.Duration(row.Timestamp.V * 1e6))
 		r := requestOf(all, attributes[row.OTel.SpanID], start, row)
 		if r == nil {
-			t.Errorf("row %d, %d and %d tokens at %v, is no request that was made", i, row.InputLength.V, row.OutputLength.V, start)
+			t.Errorf("row %d, %d and %d tokens at %v, is not a request that was made", i, row.InputLength.V, row.OutputLength.V, start)
 			continue
 		}
 		of[i] = r
@@ -143,8 +143,8 @@ func reconcile(t *testing.T, tr *trace, all []*truth, sent []byte, key blockhash
 	return got
 }
 
-// requestOf returns the request that a row is of: the one whose response id is on the span, else the first of the same
-// counts that the engine received within a second. The counts must be the engine's in both cases.
+// requestOf returns the request of a row: the one whose response id is on the span, else the first with the same counts that the engine
+// received within a second. The counts must be the engine's in both cases.
 func requestOf(all []*truth, span string, start time.Time, row *mooncake.Row) *truth {
 	counts := func(r *truth) bool { return r.Input == row.InputLength.V && r.Output == row.OutputLength.V }
 	for _, r := range all {
@@ -156,7 +156,7 @@ func requestOf(all []*truth, span string, start time.Time, row *mooncake.Row) *t
 		}
 	}
 	for _, r := range all {
-		// The span starts before the request arrives; some clocks tick in whole milliseconds.
+		// The span starts before the request arrives; some clocks have whole milliseconds.
 		if after := time.Unix(0, r.Received).Sub(start); r.rows == 0 && after > -2*time.Millisecond && after < time.Second && counts(r) {
 			return r
 		}
@@ -164,8 +164,8 @@ func requestOf(all []*truth, span string, start time.Time, row *mooncake.Row) *t
 	return nil
 }
 
-// pairs counts the pairs of rows that share as many blocks as their prompts do, up to the block in which a border falls.
-// A token of the engine behind the producers is four bytes.
+// pairs counts the pairs of rows that share as many blocks as their prompts do, up to the block with the border. A token of the engine
+// behind the producers is four bytes.
 func pairs(t *testing.T, rows []*mooncake.Row, of []*truth) (n int) {
 	t.Helper()
 	for i, a := range rows {
@@ -191,13 +191,12 @@ func pairs(t *testing.T, rows []*mooncake.Row, of []*truth) (n int) {
 	return n
 }
 
-// told reports whether telemetry has the whole prompt of a request. Traceloop leaves the instructions of the responses
-// API out.
+// told reports whether telemetry has the whole prompt of a request. Traceloop leaves out the instructions of the responses API.
 func told(r *truth) bool {
 	return r != nil && (r.Case != "responses" || !strings.Contains(r.ID, "traceloop"))
 }
 
-// inOrder puts the tools of a prompt behind its system message, where ours and most engines' templates have them.
+// inOrder puts the tools of a prompt after its system message, as in ours and most engines' templates.
 func inOrder(prompt string) string {
 	tools, ok := strings.CutPrefix(prompt, "<|tools|>")
 	if !ok {

@@ -30,7 +30,7 @@ import (
 
 const chart = examples + "/helm/moonloop"
 
-// example renders the chart with the names that the manifests have.
+// example renders the chart with the names of the manifests.
 const example = "fullnameOverride: moonloop\nhashKey: {existingSecret: moonloop}\n"
 
 // render renders the chart with values, as release "test", and returns its objects and its notes.
@@ -69,7 +69,7 @@ func renderFiles(t *testing.T, values string) (map[string]string, error) {
 	return engine.Render(loaded, all)
 }
 
-// TestChart renders the chart with what people choose, and decodes each object strictly.
+// TestChart renders the chart with common options, and decodes each object strictly.
 func TestChart(t *testing.T) {
 	gateway := []string{
 		"ConfigMap/test-moonloop", "PodDisruptionBudget/test-moonloop-gateway", "Secret/test-moonloop", "Service/test-moonloop-gateway",
@@ -145,7 +145,7 @@ replay:
 	}
 }
 
-// checkSelectors wants each selector of the release to select a pod of the release, and each workload its own.
+// checkSelectors requires that each selector of the release selects a pod of the release, and each workload its own.
 func checkSelectors(t *testing.T, objects []runtime.Object) {
 	t.Helper()
 	pods := map[string]labels.Set{}
@@ -190,7 +190,7 @@ func checkSelectors(t *testing.T, objects []runtime.Object) {
 	}
 }
 
-// checkNotes wants the objects that the notes name to be there.
+// checkNotes requires that the objects in the notes exist.
 func checkNotes(t *testing.T, notes string, objects []runtime.Object) {
 	t.Helper()
 	kinds := map[string]string{"service/": "Service/", "cronjob/": "CronJob/", "job-name=": "Job/", "config map ": "ConfigMap/"}
@@ -201,8 +201,7 @@ func checkNotes(t *testing.T, notes string, objects []runtime.Object) {
 	}
 }
 
-// TestChartIsTheManifests: with its default values the chart runs the pods of the manifests, so that neither gets what the other
-// has not.
+// TestChartIsTheManifests: with its default values the chart runs the pods of the manifests, so that neither lacks what the other has.
 func TestChartIsTheManifests(t *testing.T) {
 	objects, _ := render(t, example)
 	const name = "StatefulSet/moonloop-gateway"
@@ -222,7 +221,7 @@ func TestChartIsTheManifests(t *testing.T) {
 	checkConfigurations(t, find[*core.ConfigMap](t, objects, "ConfigMap/moonloop"))
 }
 
-// TestChartReplays: with the values that say what the manifests of replays say, the chart runs their pods.
+// TestChartReplays: with the values of the manifests for replays, the chart runs their pods.
 func TestChartReplays(t *testing.T) {
 	const replay = example + "replay: {enabled: true, url: 'http://vllm:8000', "
 	job, _ := render(t, replay+"args: [--speedup=1, '--slo=ttft=2s,itl=100ms', --goodput-goal=0.95]}")
@@ -246,7 +245,7 @@ func TestChartReplays(t *testing.T) {
 		},
 	} {
 		for _, spec := range []*batch.JobSpec{&c.got, &c.want} {
-			slices.Sort(spec.Template.Spec.Containers[0].Args[2:]) // the order of flags says nothing
+			slices.Sort(spec.Template.Spec.Containers[0].Args[2:]) // the order of flags does not matter
 			spec.Template.Labels = nil                             // TestChart checks them
 		}
 		c.got.Template.Spec.Containers[0].ImagePullPolicy = ""
@@ -256,7 +255,7 @@ func TestChartReplays(t *testing.T) {
 	}
 }
 
-// TestChartHashKey: without a key the release draws one of 32 bytes; one that is given is taken as it stands.
+// TestChartHashKey: without a key the release draws one of 32 bytes; a given key is used unchanged.
 func TestChartHashKey(t *testing.T) {
 	key := func(values string) string {
 		objects, _ := render(t, values)
@@ -274,7 +273,7 @@ func TestChartHashKey(t *testing.T) {
 	}
 }
 
-// TestChartRefuses: what cannot work is refused when it is rendered, with what to do.
+// TestChartRefuses: a configuration that cannot work is refused when it is rendered, with what to do.
 func TestChartRefuses(t *testing.T) {
 	for _, c := range []struct{ fault, values, want string }{
 		{"a misspelt value", "gateway: {replica: 2}", "replica"},
@@ -307,7 +306,7 @@ func TestChartSchema(t *testing.T) {
 	schema.compare(t, "values", loaded.Values)
 }
 
-// property is what this test reads of a JSON schema.
+// property is the part of a JSON schema that this test reads.
 type property struct {
 	Properties map[string]property `json:"properties"`
 }

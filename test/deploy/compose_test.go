@@ -27,8 +27,8 @@ func composeProject(t *testing.T) *types.Project {
 	return project
 }
 
-// TestCompose has the library of Docker Compose validate the file. Each file that a container mounts is there, and each
-// Dockerfile; each named volume is declared, which the library checks.
+// TestCompose lets the library of Docker Compose validate the file. Each file that a container mounts exists, and so does each Dockerfile;
+// each named volume is declared, which the library checks.
 func TestCompose(t *testing.T) {
 	project := composeProject(t)
 	names := project.ServiceNames()

@@ -25,11 +25,11 @@ import (
 
 const examples = "../../examples"
 
-// ours are resources of other projects' operators without a light module of types. A real API server checks them against
-// their own definitions.
+// ours are resources of other projects' operators without a small module of types. A real API server validates them with their own
+// definitions.
 var ours = []string{"opentelemetry.io/v1beta1, Kind=OpenTelemetryCollector"}
 
-// knownTypes knows what Kubernetes knows, and the Prometheus Operator's resources.
+// knownTypes has the types of Kubernetes, and of the Prometheus Operator.
 func knownTypes(t *testing.T) *runtime.Scheme {
 	t.Helper()
 	known := runtime.NewScheme()
@@ -79,7 +79,7 @@ func decodeAll(known *runtime.Scheme, content []byte) ([]runtime.Object, error) 
 	}
 }
 
-// empty reports whether a document has comments only.
+// empty reports whether a document has only comments.
 func empty(document []byte) bool {
 	for line := range bytes.Lines(document) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && !bytes.Equal(line, []byte("---")) {
@@ -129,7 +129,7 @@ func read(t *testing.T, name string) []runtime.Object {
 	return decode(t, content)
 }
 
-// TestManifests decodes each manifest strictly, and wants the objects that are to be there.
+// TestManifests decodes each manifest strictly, and requires the expected objects.
 func TestManifests(t *testing.T) {
 	want := map[string][]string{
 		"agent.yaml":                 {"Deployment/moonloop-agent", "PersistentVolumeClaim/moonloop-agent", "Service/moonloop-agent"},
@@ -164,7 +164,7 @@ func TestManifests(t *testing.T) {
 	}
 }
 
-// TestDecodingRefuses shows that decoding finds what a typing error makes.
+// TestDecodingRefuses shows that decoding finds typing errors.
 func TestDecodingRefuses(t *testing.T) {
 	const service = "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec:\n  ports: [{name: x, port: 1}]\n"
 	for _, c := range []struct{ fault, content, want string }{

@@ -35,7 +35,7 @@ func TestKustomization(t *testing.T) {
 	checkConfigurations(t, find[*core.ConfigMap](t, objects, "ConfigMap/moonloop"))
 }
 
-// checkConfigurations wants a config map to hold the two examples of a chain, unchanged.
+// checkConfigurations requires that a config map contains the two examples of a chain, unchanged.
 func checkConfigurations(t *testing.T, held *core.ConfigMap) {
 	t.Helper()
 	if len(held.Data) != 2 {

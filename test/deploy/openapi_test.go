@@ -12,7 +12,7 @@ import (
 	validator "github.com/pb33f/libopenapi-validator"
 )
 
-// TestOpenAPI holds the description of the agent's API to the schema of OpenAPI 3.1, and each reference in it to what it names.
+// TestOpenAPI validates the description of the agent's API with the schema of OpenAPI 3.1, and checks each reference in it.
 func TestOpenAPI(t *testing.T) {
 	content, err := os.ReadFile("../../docs/openapi.json")
 	if err != nil {

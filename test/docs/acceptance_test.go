@@ -22,7 +22,7 @@ import (
 	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
-// check parses the commands of a block without running them, and fails for what can be told to be wrong.
+// check parses the commands of a block without running them, and fails for errors that can be found that way.
 func (b block) check(t *testing.T, name string) {
 	t.Helper()
 	calls, err := parsed(t, b.text)
@@ -61,7 +61,7 @@ func (b block) checkYAML(t *testing.T, name string) {
 	})
 }
 
-// eachScalar calls visit for every text in a YAML value, with the key that it stands at.
+// eachScalar calls visit for every text in a YAML value, with its key.
 func eachScalar(key string, value any, visit func(key, value string)) {
 	switch value := value.(type) {
 	case string:
@@ -77,7 +77,7 @@ func eachScalar(key string, value any, visit func(key, value string)) {
 	}
 }
 
-// recorder is the beginning of a script in which no command is found: bash expands each, and its words are recorded instead.
+// recorder is the beginning of a script in which no command is found: bash expands each command, and its words are recorded instead.
 const recorder = `PATH=/nonexistent
 command_not_found_handle() { printf '%s\0' "$#" "$@" >>calls; }
 `
@@ -85,7 +85,7 @@ command_not_found_handle() { printf '%s\0' "$#" "$@" >>calls; }
 // parsed returns the commands that a script would run, each with its arguments. Builtins of bash do run.
 func parsed(t *testing.T, script string) ([][]string, error) {
 	t.Helper()
-	// bash has no function to record a path, so that programs in bin are called by their names.
+	// The function does not see commands that are paths, so programs in bin are called by name.
 	script = recorder + regexp.MustCompile(`\bbin/(otelcol-)?moonloop\b`).ReplaceAllString(script, "${1}moonloop")
 	dir := t.TempDir()
 	file := filepath.Join(dir, "script")
@@ -115,7 +115,7 @@ func parsed(t *testing.T, script string) ([][]string, error) {
 	return calls, nil
 }
 
-// problems returns what is wrong with a command.
+// problems returns the errors in a command.
 func problems(t *testing.T, call []string) []string {
 	t.Helper()
 	found := missingFiles(t, call[1:])
@@ -132,7 +132,7 @@ func problems(t *testing.T, call []string) []string {
 	return found
 }
 
-// arguments returns those of moonloop in a command that runs it, itself or in a container, else nil.
+// arguments returns those of moonloop in a command that runs it, directly or in a container, else nil.
 func arguments(call []string) []string {
 	i := slices.Index(call, "moonloop")
 	if run := slices.Index(call, "run"); i < 0 && run > 0 && call[0] == "docker" { // docker compose run [FLAG…] SERVICE [ARGUMENT…]

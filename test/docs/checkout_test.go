@@ -24,11 +24,11 @@ type checkout struct {
 	ports map[string]string // by the port that the page names
 }
 
-// named matches the ports that pages and configurations name: of an engine, of Collectors, and of what they send to.
+// named matches the ports that pages and configurations name: of an engine, of Collectors, and of their destinations.
 var named = regexp.MustCompile(`(:|port: )(8000|8090|4317|4318|14317|14318|24317|13133|23133|8888|28888|9090|9464)\b`)
 
-// wrapper runs moonloop as pages do, on ports of the checkout where it would listen on standard ones. A machine that is too busy makes
-// a replay's measurement invalid, which is no fault of the page: the replay ends with the status that it has on an idle machine.
+// wrapper runs moonloop as pages do, on ports of the checkout instead of standard ports. A machine that is too busy makes a replay's
+// measurement invalid, which is not the page's fault: the replay ends with the status that it has on an idle machine.
 const wrapper = `#!/bin/sh
 verb=$1
 case $verb in
@@ -109,7 +109,7 @@ func (c *checkout) write(t *testing.T, name, content string, mode os.FileMode) {
 	}
 }
 
-// withPorts returns a text with free ports in place of those that it names.
+// withPorts replaces the ports in a text by free ones.
 func (c *checkout) withPorts(t *testing.T, text string) string {
 	t.Helper()
 	return named.ReplaceAllStringFunc(text, func(match string) string {
@@ -118,7 +118,7 @@ func (c *checkout) withPorts(t *testing.T, text string) string {
 	})
 }
 
-// port returns the free port that stands for another.
+// port returns the free port that replaces another.
 func (c *checkout) port(t *testing.T, name string) string {
 	t.Helper()
 	if c.ports[name] == "" {

@@ -6,7 +6,7 @@
 //
 // # Blocks
 //
-// A fenced block says by its info string what is done with it:
+// The info string of a fenced block says what is done with it:
 //
 //	sh              its commands run with bash, in the order of the page, all blocks of a page in one shell
 //	text, console   lines that the block sh before it prints, in this order
@@ -16,7 +16,7 @@
 //	json            is JSON
 //
 // A block without info string is a picture. A block after a line "<!-- ci: NAME -->" belongs to .ci/run, which runs it. Any other
-// info string is an error, so that no command is left out by a slip.
+// info string is an error, so that no command is left out by mistake.
 //
 // # What a command prints
 //

@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// measured matches what stands for something else: a number with a decimal point, or an omission.
+// measured matches what may differ: a number with a decimal point, or an omission.
 var measured = regexp.MustCompile(`-?\d[\d,]*\.\d+|…`)
 
-// promise returns what matches the lines that keep a line of a page. The package's documentation has the rules.
+// promise returns a pattern for the lines that keep the promise of a line of a page. The package's documentation has the rules.
 func promise(line string) *regexp.Regexp {
 	fields := strings.Fields(line)
 	for i, field := range fields {
@@ -37,7 +37,7 @@ func promise(line string) *regexp.Regexp {
 	return regexp.MustCompile(`^\s*` + strings.Join(fields, `\s+`) + `\s*$`)
 }
 
-// kept returns an error that names the first line of shown that output does not have, after those before it.
+// kept returns an error that names the first line of shown that output lacks, after those before it.
 func kept(shown, output string) error {
 	lines := strings.Split(output, "\n")
 	for line := range strings.Lines(shown) {

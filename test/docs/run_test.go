@@ -22,7 +22,7 @@ import (
 	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
-// tools are what pages use beside our own programs.
+// tools are programs that pages use besides our own.
 var tools = []string{"bash", "curl", "jq", "openssl"}
 
 // TestPages runs every page.
@@ -74,7 +74,7 @@ func (p page) run(t *testing.T, text string) {
 	}
 }
 
-// transcript runs the page's commands and returns what they printed, and an error if that is not what the page shows.
+// transcript runs the page's commands and returns their output, and an error if that is not what the page shows.
 func (p page) transcript(t *testing.T, text string) (string, error) {
 	t.Helper()
 	c := newCheckout(t, p.commands())
@@ -117,7 +117,7 @@ func (p page) transcript(t *testing.T, text string) (string, error) {
 // end is printed after block i.
 func end(i int) string { return fmt.Sprintf("======== end of block %d", i) }
 
-// bash runs a script of the checkout, and returns what it and the programs that it left behind have printed by its end.
+// bash runs a script of the checkout, and returns what it and the programs that it started have printed by its end.
 func (c *checkout) bash(t *testing.T, script string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

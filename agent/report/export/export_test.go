@@ -25,7 +25,7 @@ const (
 		`"usage":{"prompt_tokens":1000,"completion_tokens":3,"cached_tokens":512},"predicted_cached_tokens":512,"prompt_agreement":"equal","output_agreement":"equal","status":200,"attempts":1,` +
 		`"connection_reused":true,"finish_reason":"length","trace_id":"0123456789abcdef0123456789abcdef","span_id":"0123456789abcdef"}}` + "\n"
 	failed = `{"timestamp": 1501, "input_length": 7, "output_length": 1, "result": {"outcome":"failed","reason":"500","message":"=cmd|' /C calc'!A0","row":1,"turn":0,"intended":1.5,"start":1.5,"end":2}}` + "\n"
-	// torn is a line that a run which was killed did not finish.
+	// torn is an incomplete line of a run that was killed.
 	torn = `{"timestamp": 1502, "input_le`
 )
 
@@ -120,7 +120,7 @@ func TestWorkbook(t *testing.T) {
 	}
 }
 
-// TestParquet: the library reads back what a folder holds, row by row; what is unknown is null and not 0.
+// TestParquet: the library reads back what a folder has, row by row; unknown values are null, not 0.
 func TestParquet(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"whole": {report.RequestsFile: served + failed}, "killed": {report.PartialFile: served + failed + torn},
@@ -154,7 +154,7 @@ func TestParquet(t *testing.T) {
 	}
 }
 
-// TestRefusals: what is no folder of a run is said, and leaves no file behind.
+// TestRefusals: a folder without a run is an error, and leaves no file.
 func TestRefusals(t *testing.T) {
 	for name, tc := range map[string]struct {
 		files map[string]string

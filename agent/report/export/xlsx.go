@@ -75,7 +75,7 @@ func summarySheet(dir string) (*page.Sheet, error) {
 	defer func() { _ = f.Close() }()
 	lines, err := csv.NewReader(f).ReadAll()
 	if err != nil || len(lines) == 0 {
-		return nil, fmt.Errorf("%s is not what a replay wrote: %w", f.Name(), errors.Join(err))
+		return nil, fmt.Errorf("%s was not written by a replay: %w", f.Name(), errors.Join(err))
 	}
 	s := &page.Sheet{Header: lines[0]}
 	for _, line := range lines[1:] {

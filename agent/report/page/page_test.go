@@ -31,9 +31,10 @@ func folder(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-const smallSummary = `{"schema_version":"1.0","run":{"id":"run-1","command":"moonloop replay t.jsonl --url http://e","target":"e","model":"m"},
+const smallSummary = `{"schema_version":"1.0","run":{"id":"run-1","version":"v9, go1.26.8 linux/amd64","platform":"linux/amd64","command":"moonloop replay t.jsonl --url http://e","target":"e","model":"m"},
 "start_time":"2026-11-01T10:00:00Z","end_time":"2026-11-01T10:01:00Z","was_cancelled":false,
-"verdict":{"class":"degraded","reasons":[{"metric":"hiccup_share","value":30.5,"bound":10,"unit":"%","class":"degraded","text":"the machine held the client up"}]},
+"verdict":{"class":"degraded","reasons":[{"metric":"hiccup_share","value":30.5,"bound":10,"unit":"%","class":"degraded","text":"the machine held the client up","shard":"2/4"}],
+"too_few":[{"metrics":["lateness_p99"],"have":3,"need":100,"of":"scheduled requests"}]},
 "time_to_first_token":{"unit":"ms","avg":20,"min":10,"max":40,"p50":20,"p90":35,"p99":40,"count":3},
 "trace":{"name":"t.jsonl","seq_digest":"abc"},"error_summary":[{"error_details":{"type":"500","message":"engine fell over"},"count":1}]}`
 
@@ -92,7 +93,8 @@ func TestPageOfARun(t *testing.T) {
 	r.TraceURL = "http://localhost:16686/trace/{trace_id}"
 	html := render(t, r)
 	for _, want := range []string{
-		"Degraded: usable, with the reasons below", "the machine held the client up", "30.5 %", "moonloop replay t.jsonl --url http://e",
+		"Degraded: usable, with the reasons below", "the machine held the client up", "30.5 %", "shard 2/4:",
+		"too few: 3 of the 100 scheduled requests that lateness_p99 needs", "<dd>v9, go1.26.8 linux/amd64</dd>", "moonloop replay t.jsonl --url http://e",
 		"engine fell over", `href="http://localhost:16686/trace/0123456789abcdef0123456789abcdef"`,
 	} {
 		if !strings.Contains(html, want) {
@@ -120,7 +122,7 @@ func TestPageOfARun(t *testing.T) {
 	}
 }
 
-// What the folder says is text on the page, never markup, script or an address to follow.
+// Texts from the folder are text on the page, never markup, script or a link to follow.
 func TestHostileText(t *testing.T) {
 	const evil = `</script><script>alert(1)</script><img src=x onerror=alert(2)>`
 	quoted, err := json.Marshal(evil)
@@ -142,7 +144,7 @@ func TestHostileText(t *testing.T) {
 		r := load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: line(0, 0, 1, 1, 2)}))
 		r.TraceURL = address
 		if err := r.Write(&bytes.Buffer{}); err == nil {
-			t.Errorf("%s is no address of a trace, and was accepted", address)
+			t.Errorf("%s is not the address of a trace, but was accepted", address)
 		}
 	}
 }
@@ -214,7 +216,7 @@ func TestHostileNumbers(t *testing.T) {
 	}
 }
 
-// However long a run is, nothing gets lost when bins are merged, and percentiles stay within their error.
+// However long a run is, no count is lost when bins are merged, and percentiles stay within their error.
 func TestTimelineMerges(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for _, span := range []float64{900, firstWidth * maxBins * 0.99, firstWidth * maxBins * 1.01, 3.6e6, 9e7} {

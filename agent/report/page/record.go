@@ -109,10 +109,10 @@ func finite(v float64) bool { return !math.IsNaN(v) && !math.IsInf(v, 0) && math
 // errNoRecords is the error for a file without records.
 var errNoRecords = errors.New("has no records of requests: no request of the run has ended; name the folder of another run")
 
-// lenient takes the text of rows as it is, as the reader of traces does. Not to look for a name that stands twice is faster, too.
+// lenient accepts any text in rows, as the reader of traces does. Skipping the search for duplicate names is also faster.
 var lenient = json.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 
-// parseRecord reads a line. A page is drawn at the end of each replay, so what this costs is a part of what a request costs.
+// parseRecord reads a line. A page is drawn at the end of each replay, so the cost of this is part of the cost of a request.
 func parseRecord(line []byte) (*record, error) {
 	rec := new(record)
 	if err := json.Unmarshal(line, rec, lenient); err != nil {

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/report/lines"
 	"github.com/moonloop/moonloop/internal/atomicfile"
@@ -250,7 +251,9 @@ type summary struct {
 	Verdict   struct {
 		Class   string   `json:"class"`
 		Reasons []reason `json:"reasons"`
-		Unknown []string `json:"unknown"`
+
+		TooFew  []judge.Lack `json:"too_few"`
+		Unknown []string     `json:"unknown"`
 	} `json:"verdict"`
 
 	SLO   string `json:"slo"`
@@ -325,6 +328,7 @@ type reason struct {
 	Unit   string  `json:"unit"`
 	Class  string  `json:"class"`
 	Text   string  `json:"text"`
+	Shard  string  `json:"shard"`
 }
 
 type agreement struct {

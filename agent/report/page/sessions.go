@@ -33,7 +33,7 @@ type session struct {
 	ttft, itl                                total
 }
 
-// total is a sum, with what a mean and a maximum need.
+// total is a sum, with the values for a mean and a maximum.
 type total struct {
 	sum, most float64
 	n         int64

@@ -19,7 +19,7 @@ const firstWidth = 500
 type timeline struct {
 	width  float64 // of a bin, ms
 	most   int     // bins
-	digits int     // of histograms; an exact one omits gaps between chunks, which are too many
+	digits int     // of histograms; exact histograms omit gaps between chunks, of which there are too many
 	bins   []bin
 }
 

@@ -82,6 +82,9 @@ func (r *Run) view() *view {
 		v.Notes = append(v.Notes, "Only requests that had ended are known: rates and requests in flight before the end are too low.")
 	}
 	v.Headline = cmp.Or(headlines[v.Class], v.Class)
+	for _, lack := range s.Verdict.TooFew {
+		v.Notes = append(v.Notes, "too few: "+lack.String())
+	}
 	if len(s.Verdict.Unknown) > 0 {
 		v.Notes = append(v.Notes, "not measured: "+strings.Join(s.Verdict.Unknown, ", "))
 	}
@@ -173,7 +176,11 @@ func (r *Run) details() []detail {
 		}
 	}
 	add("Run", s.Run.ID)
-	add("Version", strings.TrimSpace(s.Run.Version+" "+s.Run.Platform))
+	version := s.Run.Version
+	if !strings.HasSuffix(version, s.Run.Platform) { // the command's version ends with it
+		version = strings.TrimSpace(version + " " + s.Run.Platform)
+	}
+	add("Version", version)
 	if !s.End.IsZero() && !s.Start.IsZero() {
 		add("Duration", s.End.Sub(s.Start).Round(100*time.Millisecond).String())
 	}

@@ -65,19 +65,19 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ExtensionMooncakeEncodingDroppedSpans, err = builder.meter.Int64Counter(
 		"otelcol_extension_mooncake_encoding_dropped_spans",
-		metric.WithDescription("Spans of which no message has a record, by reason. [Alpha]"),
+		metric.WithDescription("Spans without a record in any message, by reason. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExtensionMooncakeEncodingFailedMessages, err = builder.meter.Int64Counter(
 		"otelcol_extension_mooncake_encoding_failed_messages",
-		metric.WithDescription("Messages that are damaged, of a version that this program does not know, or none of ours, and spans that fit into no message. [Alpha]"),
+		metric.WithDescription("Messages that are damaged, of a version that this program does not know, or of another program, and spans that do not fit into a message. [Alpha]"),
 		metric.WithUnit("{message}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExtensionMooncakeEncodingInvalidValues, err = builder.meter.Int64Counter(
 		"otelcol_extension_mooncake_encoding_invalid_values",
-		metric.WithDescription("Values of spans that were left out of records because they are not what their attribute must be. [Alpha]"),
+		metric.WithDescription("Values of spans that were left out of records because they are not valid for their attribute. [Alpha]"),
 		metric.WithUnit("{value}"),
 	)
 	errs = errors.Join(errs, err)
@@ -95,7 +95,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExtensionMooncakeEncodingSize, err = builder.meter.Int64Counter(
 		"otelcol_extension_mooncake_encoding_size",
-		metric.WithDescription("Bytes of the messages that were written or read, before the compression of whoever carries them. [Alpha]"),
+		metric.WithDescription("Bytes of the messages that were written or read, before the compression by the exporter. [Alpha]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)

@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) extension.Settings {
 func AssertEqualExtensionMooncakeEncodingDroppedSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_extension_mooncake_encoding_dropped_spans",
-		Description: "Spans of which no message has a record, by reason. [Alpha]",
+		Description: "Spans without a record in any message, by reason. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -40,7 +40,7 @@ func AssertEqualExtensionMooncakeEncodingDroppedSpans(t *testing.T, tt *componen
 func AssertEqualExtensionMooncakeEncodingFailedMessages(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_extension_mooncake_encoding_failed_messages",
-		Description: "Messages that are damaged, of a version that this program does not know, or none of ours, and spans that fit into no message. [Alpha]",
+		Description: "Messages that are damaged, of a version that this program does not know, or of another program, and spans that do not fit into a message. [Alpha]",
 		Unit:        "{message}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -56,7 +56,7 @@ func AssertEqualExtensionMooncakeEncodingFailedMessages(t *testing.T, tt *compon
 func AssertEqualExtensionMooncakeEncodingInvalidValues(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_extension_mooncake_encoding_invalid_values",
-		Description: "Values of spans that were left out of records because they are not what their attribute must be. [Alpha]",
+		Description: "Values of spans that were left out of records because they are not valid for their attribute. [Alpha]",
 		Unit:        "{value}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -104,7 +104,7 @@ func AssertEqualExtensionMooncakeEncodingRecords(t *testing.T, tt *componenttest
 func AssertEqualExtensionMooncakeEncodingSize(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_extension_mooncake_encoding_size",
-		Description: "Bytes of the messages that were written or read, before the compression of whoever carries them. [Alpha]",
+		Description: "Bytes of the messages that were written or read, before the compression by the exporter. [Alpha]",
 		Unit:        "By",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

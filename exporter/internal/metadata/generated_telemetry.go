@@ -200,31 +200,31 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeCuts, err = builder.meter.Int64Counter(
 		"otelcol_exporter_mooncake_cuts",
-		metric.WithDescription("Ends of segments. One that failed is tried again, and the segment goes on. [Alpha]"),
+		metric.WithDescription("Ends of segments. One that failed is retried, and the segment continues. [Alpha]"),
 		metric.WithUnit("{segment}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeDiskFree, err = builder.meter.Int64ObservableGauge(
 		"otelcol_exporter_mooncake_disk_free",
-		metric.WithDescription("Free space of the journal's file system, as far as this user may use it. Not there on platforms that do not tell. [Alpha]"),
+		metric.WithDescription("Free space of the journal's file system, as far as this user may use it. Absent on platforms that do not report it. [Alpha]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeDroppedSpans, err = builder.meter.Int64Counter(
 		"otelcol_exporter_mooncake_dropped_spans",
-		metric.WithDescription("Spans that are no record, by reason. [Alpha]"),
+		metric.WithDescription("Spans that did not become a record, by reason. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeFailedWrites, err = builder.meter.Int64Counter(
 		"otelcol_exporter_mooncake_failed_writes",
-		metric.WithDescription("Attempts to write a batch that failed. Whoever tries again is counted again. [Alpha]"),
+		metric.WithDescription("Failed attempts to write a batch. Each retry is counted again. [Alpha]"),
 		metric.WithUnit("{attempt}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeInvalidAttributes, err = builder.meter.Int64Counter(
 		"otelcol_exporter_mooncake_invalid_attributes",
-		metric.WithDescription("Values that were left out of records because they are not what the contract says. [Alpha]"),
+		metric.WithDescription("Values that were left out of records because they violate the contract. [Alpha]"),
 		metric.WithUnit("{attribute}"),
 	)
 	errs = errors.Join(errs, err)
@@ -243,19 +243,19 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeLastRequestAge, err = builder.meter.Float64ObservableGauge(
 		"otelcol_exporter_mooncake_last_request_age",
-		metric.WithDescription("Time since a request of production was last written to the journal; since the start, where none was. [Alpha]"),
+		metric.WithDescription("Time since a request of production was last written to the journal; since the start, if there was none. [Alpha]"),
 		metric.WithUnit("s"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeLeftOutRequests, err = builder.meter.Int64Counter(
 		"otelcol_exporter_mooncake_left_out_requests",
-		metric.WithDescription("Requests that are no row of their segment's own trace, by reason. [Alpha]"),
+		metric.WithDescription("Requests that are not in their segment's own trace, by reason. [Alpha]"),
 		metric.WithUnit("{request}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeLost, err = builder.meter.Int64Counter(
 		"otelcol_exporter_mooncake_lost",
-		metric.WithDescription("Bytes of records, refused ones included, that went when somebody removed or replaced the journal while it was written. [Alpha]"),
+		metric.WithDescription("Bytes of records, refused ones included, that were lost because somebody removed or replaced the journal while it was written. [Alpha]"),
 		metric.WithUnit("By"),
 	)
 	errs = errors.Join(errs, err)
@@ -285,7 +285,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ExporterMooncakeRequestSpans, err = builder.meter.Int64Counter(
 		"otelcol_exporter_mooncake_request_spans",
-		metric.WithDescription("Spans of requests to a model that were written to the journal. A request of which an application and a gateway send a span each is two; rows of traces count it once. [Alpha]"),
+		metric.WithDescription("Spans of requests to a model that were written to the journal. A request for which an application and a gateway each send a span counts twice; rows of traces count it once. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

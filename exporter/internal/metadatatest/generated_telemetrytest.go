@@ -70,7 +70,7 @@ func AssertEqualExporterMooncakeCutDuration(t *testing.T, tt *componenttest.Tele
 func AssertEqualExporterMooncakeCuts(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_mooncake_cuts",
-		Description: "Ends of segments. One that failed is tried again, and the segment goes on. [Alpha]",
+		Description: "Ends of segments. One that failed is retried, and the segment continues. [Alpha]",
 		Unit:        "{segment}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -86,7 +86,7 @@ func AssertEqualExporterMooncakeCuts(t *testing.T, tt *componenttest.Telemetry, 
 func AssertEqualExporterMooncakeDiskFree(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_mooncake_disk_free",
-		Description: "Free space of the journal's file system, as far as this user may use it. Not there on platforms that do not tell. [Alpha]",
+		Description: "Free space of the journal's file system, as far as this user may use it. Absent on platforms that do not report it. [Alpha]",
 		Unit:        "By",
 		Data: metricdata.Gauge[int64]{
 			DataPoints: dps,
@@ -100,7 +100,7 @@ func AssertEqualExporterMooncakeDiskFree(t *testing.T, tt *componenttest.Telemet
 func AssertEqualExporterMooncakeDroppedSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_mooncake_dropped_spans",
-		Description: "Spans that are no record, by reason. [Alpha]",
+		Description: "Spans that did not become a record, by reason. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -116,7 +116,7 @@ func AssertEqualExporterMooncakeDroppedSpans(t *testing.T, tt *componenttest.Tel
 func AssertEqualExporterMooncakeFailedWrites(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_mooncake_failed_writes",
-		Description: "Attempts to write a batch that failed. Whoever tries again is counted again. [Alpha]",
+		Description: "Failed attempts to write a batch. Each retry is counted again. [Alpha]",
 		Unit:        "{attempt}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -132,7 +132,7 @@ func AssertEqualExporterMooncakeFailedWrites(t *testing.T, tt *componenttest.Tel
 func AssertEqualExporterMooncakeInvalidAttributes(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_mooncake_invalid_attributes",
-		Description: "Values that were left out of records because they are not what the contract says. [Alpha]",
+		Description: "Values that were left out of records because they violate the contract. [Alpha]",
 		Unit:        "{attribute}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -177,7 +177,7 @@ func AssertEqualExporterMooncakeLag(t *testing.T, tt *componenttest.Telemetry, d
 func AssertEqualExporterMooncakeLastRequestAge(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[float64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_mooncake_last_request_age",
-		Description: "Time since a request of production was last written to the journal; since the start, where none was. [Alpha]",
+		Description: "Time since a request of production was last written to the journal; since the start, if there was none. [Alpha]",
 		Unit:        "s",
 		Data: metricdata.Gauge[float64]{
 			DataPoints: dps,
@@ -191,7 +191,7 @@ func AssertEqualExporterMooncakeLastRequestAge(t *testing.T, tt *componenttest.T
 func AssertEqualExporterMooncakeLeftOutRequests(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_mooncake_left_out_requests",
-		Description: "Requests that are no row of their segment's own trace, by reason. [Alpha]",
+		Description: "Requests that are not in their segment's own trace, by reason. [Alpha]",
 		Unit:        "{request}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -207,7 +207,7 @@ func AssertEqualExporterMooncakeLeftOutRequests(t *testing.T, tt *componenttest.
 func AssertEqualExporterMooncakeLost(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_mooncake_lost",
-		Description: "Bytes of records, refused ones included, that went when somebody removed or replaced the journal while it was written. [Alpha]",
+		Description: "Bytes of records, refused ones included, that were lost because somebody removed or replaced the journal while it was written. [Alpha]",
 		Unit:        "By",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -285,7 +285,7 @@ func AssertEqualExporterMooncakeRemovedSegments(t *testing.T, tt *componenttest.
 func AssertEqualExporterMooncakeRequestSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_exporter_mooncake_request_spans",
-		Description: "Spans of requests to a model that were written to the journal. A request of which an application and a gateway send a span each is two; rows of traces count it once. [Alpha]",
+		Description: "Spans of requests to a model that were written to the journal. A request for which an application and a gateway each send a span counts twice; rows of traces count it once. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestMapJoins: ranges that go on from one another, in ids and numbers, become one, whatever their order.
+// TestMapJoins: ranges that continue one another, in ids and numbers, become one, in any order.
 func TestMapJoins(t *testing.T) {
 	var m Map
 	m.Insert(10, 5, 110)
@@ -20,7 +20,8 @@ func TestMapJoins(t *testing.T) {
 	}
 }
 
-// TestMapFinds: ids have the numbers that they were given, in whatever order, as many as any shortcut of the search is for; and others have none.
+// TestMapFinds: ids have the numbers that they were given, in any order, as many as each shortcut of the search needs; other ids have
+// none.
 func TestMapFinds(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var m Map

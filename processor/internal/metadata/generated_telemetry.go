@@ -81,19 +81,19 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ProcessorMooncakeGenaiSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_mooncake_genai_spans",
-		metric.WithDescription("Spans of GenAI telemetry, requests or not, by dialect. Annotated ones are not read again and not among them. [Alpha]"),
+		metric.WithDescription("Spans of GenAI telemetry, requests or not, by dialect. Annotated ones are not read again, and not counted. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorMooncakeInferenceSpans, err = builder.meter.Int64Counter(
 		"otelcol_processor_mooncake_inference_spans",
-		metric.WithDescription("Spans that stand for a request to a model, by what identifies the prompt. [Alpha]"),
+		metric.WithDescription("Spans that represent a request to a model, by what identifies the prompt. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ProcessorMooncakeLogRecords, err = builder.meter.Int64Counter(
 		"otelcol_processor_mooncake_log_records",
-		metric.WithDescription("Log records that were seen, by what they stand for. [Alpha]"),
+		metric.WithDescription("Log records that were seen, by what they are. [Alpha]"),
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)

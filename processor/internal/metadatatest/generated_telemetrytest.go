@@ -56,7 +56,7 @@ func AssertEqualProcessorMooncakeDropped(t *testing.T, tt *componenttest.Telemet
 func AssertEqualProcessorMooncakeGenaiSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_mooncake_genai_spans",
-		Description: "Spans of GenAI telemetry, requests or not, by dialect. Annotated ones are not read again and not among them. [Alpha]",
+		Description: "Spans of GenAI telemetry, requests or not, by dialect. Annotated ones are not read again, and not counted. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -72,7 +72,7 @@ func AssertEqualProcessorMooncakeGenaiSpans(t *testing.T, tt *componenttest.Tele
 func AssertEqualProcessorMooncakeInferenceSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_mooncake_inference_spans",
-		Description: "Spans that stand for a request to a model, by what identifies the prompt. [Alpha]",
+		Description: "Spans that represent a request to a model, by what identifies the prompt. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -88,7 +88,7 @@ func AssertEqualProcessorMooncakeInferenceSpans(t *testing.T, tt *componenttest.
 func AssertEqualProcessorMooncakeLogRecords(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_mooncake_log_records",
-		Description: "Log records that were seen, by what they stand for. [Alpha]",
+		Description: "Log records that were seen, by what they are. [Alpha]",
 		Unit:        "{record}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

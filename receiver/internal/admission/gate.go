@@ -67,15 +67,15 @@ func (r *refusal) status() (grpc codes.Code, overHTTP int) {
 }
 
 var (
-	errBusy = &refusal{ReasonBusy, "the requests under way take all the memory there is for them: try again later, " + raise}
+	errBusy = &refusal{ReasonBusy, "the requests in progress use all the memory that they may use: try again later,  " + raise}
 	// errTooLarge is for a request that would not fit even if it were alone.
 	errTooLarge = &refusal{ReasonTooLarge, "decoded, the request takes more memory than all requests may: send smaller batches, " + raise}
 	errTooDeep  = &refusal{ReasonTooDeep, "an attribute is nested deeper than 128 values: flatten it"}
 
-	errMalformed = &refusal{ReasonMalformed, "the request is no OTLP: it is cut or damaged, or of another encoding than it says"}
-	errUnknown   = &refusal{ReasonMalformed, "the request is none of traces, metrics or logs that this receiver knows"}
+	errMalformed = &refusal{ReasonMalformed, "the request is not OTLP: it is truncated or damaged, or its encoding is not the one that it states"}
+	errUnknown   = &refusal{ReasonMalformed, "the request is not one of traces, metrics or logs"}
 	errGroup     = &refusal{ReasonMalformed, "the request has groups of protobuf, which OTLP does not have"}
-	errSlow      = &refusal{ReasonSlow, "the request did not come in time, or came slowly while others needed its room: send it again, " +
+	errSlow      = &refusal{ReasonSlow, "the request did not come in time, or came slowly while others needed its memory: send it again, " +
 		"in smaller batches where the way here is slow"}
 	errStopping = &refusal{ReasonBusy, "the receiver stops: send the request again to the one that takes its place"}
 )

@@ -12,8 +12,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 )
 
-// TestUnknownTypesAreRefused: how much a message takes that is decoded into a type of another name is not known. A Collector
-// that renames its own must not open the gate.
+// TestUnknownTypesAreRefused: the memory of a message that is decoded into an unknown type is not known. If a Collector renames its types,
+// the gate must not let everything pass.
 func TestUnknownTypesAreRefused(t *testing.T) {
 	var refused []Reason
 	g := NewGate(Options{Limit: 1 << 30, Refused: func(r Reason) { refused = append(refused, r) }})

@@ -35,8 +35,7 @@ func requestOf(m *message) unmarshaler {
 	}
 }
 
-// TestScanBounds makes much of little in each way that OTLP has, and holds what the decoder takes against what was
-// foreseen.
+// TestScanBounds makes small input large in each way that OTLP allows, and compares the decoder's memory with the computed size.
 func TestScanBounds(t *testing.T) {
 	const many = 1 << 15
 	path := func(numbers ...protowire.Number) []protowire.Number { return numbers }
@@ -163,7 +162,7 @@ func TestScanDepth(t *testing.T) {
 	}
 }
 
-// FuzzScan: what the decoder takes the gate lets in, but for what is deep.
+// FuzzScan: the gate admits what the decoder accepts, except for deep nesting.
 func FuzzScan(f *testing.F) {
 	f.Add(testwire.Within([]byte("text"), 1, 2, 2, 9, 2, 1), byte(0))
 	f.Add(testwire.Within(testwire.Nested(200), 1, 2, 2, 5), byte(1))

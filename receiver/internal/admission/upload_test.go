@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// TestSlowUploadsYield: where there is no room, the slowest uploads lose theirs, as many as it takes and no more. What comes fast
-// enough, what is whole and what has just begun keeps it.
+// TestSlowUploadsYield: if there is no room, the slowest uploads lose theirs, as many as necessary and no more. Uploads that are fast
+// enough, complete or have just begun keep it.
 func TestSlowUploadsYield(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stopped []string
@@ -47,7 +47,7 @@ func TestSlowUploadsYield(t *testing.T) {
 		asks := g.begin(func() {})
 		expect(asks, 601, errTooLarge)
 		expect(asks, 201, errBusy) // both slow ones hold 200
-		expect(asks, 100, errBusy) // and are not looked for again at once
+		expect(asks, 100, errBusy) // and are not looked up again at once
 		time.Sleep(lookAgain)
 		expect(asks, 100, nil, "slower")
 		expect(asks, 100, nil, "slower", "slow")
@@ -68,7 +68,7 @@ func TestSlowUploadsYield(t *testing.T) {
 	})
 }
 
-// TestUploadsOfAStoppedGate: it ends what comes, and takes nothing more.
+// TestUploadsOfAStoppedGate: a stopped gate ends uploads, and accepts no more.
 func TestUploadsOfAStoppedGate(t *testing.T) {
 	g := NewGate(Options{Limit: 100})
 	stopped := 0
@@ -85,8 +85,8 @@ func TestUploadsOfAStoppedGate(t *testing.T) {
 	}
 }
 
-// TestNoStopAfterTheEnd: what ends the reading of a request is of its server, and touched no more when that has gone on: an
-// upload may lose its room at the very moment in which its handler returns.
+// TestNoStopAfterTheEnd: the function that ends the reading of a request belongs to its server, and must not be called once the server has
+// moved on: an upload may lose its room at the moment in which its handler returns.
 func TestNoStopAfterTheEnd(t *testing.T) {
 	g := NewGate(Options{Limit: 100})
 	stopped := 0

@@ -90,19 +90,19 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverMooncakeGenaiSpans, err = builder.meter.Int64Counter(
 		"otelcol_receiver_mooncake_genai_spans",
-		metric.WithDescription("Spans of GenAI telemetry, requests or not, by dialect. Annotated ones are not read again and not among them. [Alpha]"),
+		metric.WithDescription("Spans of GenAI telemetry, requests or not, by dialect. Annotated ones are not read again, and not counted. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverMooncakeInferenceSpans, err = builder.meter.Int64Counter(
 		"otelcol_receiver_mooncake_inference_spans",
-		metric.WithDescription("Spans that stand for a request to a model, or carry its prompt, by what identifies the prompt. [Alpha]"),
+		metric.WithDescription("Spans that represent a request to a model, or carry its prompt, by what identifies the prompt. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverMooncakeLogRecords, err = builder.meter.Int64Counter(
 		"otelcol_receiver_mooncake_log_records",
-		metric.WithDescription("Log records that were seen, by what they stand for. [Alpha]"),
+		metric.WithDescription("Log records that were seen, by what they are. [Alpha]"),
 		metric.WithUnit("{record}"),
 	)
 	errs = errors.Join(errs, err)
@@ -114,7 +114,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverMooncakeRefusedRequests, err = builder.meter.Int64Counter(
 		"otelcol_receiver_mooncake_refused_requests",
-		metric.WithDescription("Requests that were refused before they were decoded, or could not be decoded, by reason. Their senders were told. [Alpha]"),
+		metric.WithDescription("Requests that were refused before they were decoded, or could not be decoded, by reason. Their senders got an error. [Alpha]"),
 		metric.WithUnit("{request}"),
 	)
 	errs = errors.Join(errs, err)

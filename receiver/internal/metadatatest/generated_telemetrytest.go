@@ -72,7 +72,7 @@ func AssertEqualReceiverMooncakeDropped(t *testing.T, tt *componenttest.Telemetr
 func AssertEqualReceiverMooncakeGenaiSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_mooncake_genai_spans",
-		Description: "Spans of GenAI telemetry, requests or not, by dialect. Annotated ones are not read again and not among them. [Alpha]",
+		Description: "Spans of GenAI telemetry, requests or not, by dialect. Annotated ones are not read again, and not counted. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -88,7 +88,7 @@ func AssertEqualReceiverMooncakeGenaiSpans(t *testing.T, tt *componenttest.Telem
 func AssertEqualReceiverMooncakeInferenceSpans(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_mooncake_inference_spans",
-		Description: "Spans that stand for a request to a model, or carry its prompt, by what identifies the prompt. [Alpha]",
+		Description: "Spans that represent a request to a model, or carry its prompt, by what identifies the prompt. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -104,7 +104,7 @@ func AssertEqualReceiverMooncakeInferenceSpans(t *testing.T, tt *componenttest.T
 func AssertEqualReceiverMooncakeLogRecords(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_mooncake_log_records",
-		Description: "Log records that were seen, by what they stand for. [Alpha]",
+		Description: "Log records that were seen, by what they are. [Alpha]",
 		Unit:        "{record}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -136,7 +136,7 @@ func AssertEqualReceiverMooncakeMetricPoints(t *testing.T, tt *componenttest.Tel
 func AssertEqualReceiverMooncakeRefusedRequests(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_mooncake_refused_requests",
-		Description: "Requests that were refused before they were decoded, or could not be decoded, by reason. Their senders were told. [Alpha]",
+		Description: "Requests that were refused before they were decoded, or could not be decoded, by reason. Their senders got an error. [Alpha]",
 		Unit:        "{request}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
