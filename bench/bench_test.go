@@ -49,6 +49,7 @@ func TestHarness(t *testing.T) {
 		"| moonloop, even |", "| moonloop, the trace's bursts |",
 		"## Dispatch at 5000 requests/s, a busy loop on each core",
 		"moonloop, the trace's bursts: CPU per request at most vegeta's (ours, vegeta's, the floor's): **was not measured**",
+		"| floor: one thread, bare system calls, even |", "| floor: one thread, bare system calls, the trace's bursts |",
 		"| skipped | vegeta: not installed",
 		"## 20 streams of 50 tokens/s",
 		"| moonloop, kernel stamps, all telemetry |",

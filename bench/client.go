@@ -22,6 +22,7 @@ import (
 type work struct {
 	streams, tokens int
 	within          time.Duration
+	at              []float64     // ms: the instants of bareSends, instead of within
 	gap             time.Duration // between two tokens of a stream; 0: usualGap
 }
 

@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -35,6 +36,14 @@ func (f floor) stream(ctx context.Context, b *bench, dir, url string, w work) (*
 	args := []string{
 		"-floor", url, "-reader", cmp.Or(f.reader, "http"), "-streams", strconv.Itoa(w.streams), "-tokens", strconv.Itoa(w.tokens),
 		"-within", w.within.String(),
+	}
+	if w.at != nil {
+		name := filepath.Join(dir, "at.json")
+		text, err := json.Marshal(w.at)
+		if err = errors.Join(err, os.WriteFile(name, text, 0o600)); err != nil {
+			return nil, err
+		}
+		args = append(args, "-at", name)
 	}
 	if f.stamps {
 		args = append(args, "-stamps", filepath.Join(dir, "stamps.json"))
@@ -113,7 +122,7 @@ func (t *tally) add(tokens int, kernel int64) {
 
 // readers are the ways to read streams. A reader opens each stream of the work at its start time, and reads all to their ends.
 var readers = map[string]func(ctx context.Context, url string, w work, streams []tally) error{
-	"http": readHTTP, "conn": readConns, "epoll": readEpoll, "batches": readBatches, "uring": readRing,
+	"http": readHTTP, "conn": readConns, "epoll": readEpoll, "batches": readBatches, "uring": readRing, "sends": readSends,
 }
 
 // runFloor is the main function of the floor's process. If a file for stamps is named, it records when each token arrived.

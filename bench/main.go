@@ -16,6 +16,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -116,8 +117,9 @@ func command(ctx context.Context, args []string) error {
 	page := fs.String("out", "bench/RESULTS.md", "page to write")
 	shown := fs.String("command", "go run ./bench "+strings.Join(args, " "), "how the reader starts this, for the page")
 	floorURL := fs.String("floor", "", "be the floor client against this engine")
-	reader := fs.String("reader", "http", "how the floor reads: http, conn, epoll, batches or uring")
+	reader := fs.String("reader", "http", "how the floor reads: http, conn, epoll, batches, uring or sends")
 	stamps := fs.String("stamps", "", "file for the instants at which the floor's tokens came; empty = they are not noted")
+	at := fs.String("at", "", "file with the instants of the floor's requests in ms, for the reader sends")
 	beSink := fs.Bool("sink", false, "be the OTLP sink")
 	beBusy := fs.Bool("busy", false, "be a busy loop")
 	var w work
@@ -129,6 +131,11 @@ func command(ctx context.Context, args []string) error {
 	}
 	switch {
 	case *floorURL != "":
+		if *at != "" {
+			if err := json.Unmarshal([]byte(content(*at)), &w.at); err != nil {
+				return fmt.Errorf("%s: %w", *at, err)
+			}
+		}
 		return runFloor(ctx, os.Stdout, *floorURL, w, *reader, *stamps)
 	case *beSink:
 		return runSink(ctx, os.Stdout)

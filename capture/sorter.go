@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"sync"
 
@@ -92,6 +93,7 @@ func (a item) compare(b item) int {
 // run is a sorted stretch of the file.
 type run struct {
 	offset, size int64
+	skip         int   // bytes that all items begin with
 	cuts         []cut // where its parts begin, if it has parts
 }
 
@@ -195,18 +197,18 @@ func (s *batch) cursor() *cursor {
 	case 1:
 		return &cursor{items: s.sorted[0]}
 	}
-	c := &cursor{runs: heap.New(beforeSource)}
 	first := s.sorted[0][0].b
 	skip := len(first)
 	for _, part := range s.sorted { // in order, so that the first and the last item have the bytes in common that all have
 		skip = common(first, part[len(part)-1].b, common(first, part[0].b, skip))
 	}
+	var sources []*source
 	for _, part := range s.sorted {
 		src := &source{items: part, skip: skip}
-		_, _ = src.next() // of memory
-		c.runs.Push(src)
+		_ = src.next() // of memory
+		sources = append(sources, src)
 	}
-	return c
+	return newCursor(sources)
 }
 
 // sortItems sorts items by what follows the bytes that all of them begin with.
@@ -278,6 +280,7 @@ func (s *sorter) writeRun(next func() ([]byte, error)) error {
 	r := run{offset: s.file.Size}
 	w := bufio.NewWriterSize(&s.file, maxBuffer)
 	at := cut{}
+	var first []byte
 	for {
 		b, err := next()
 		if err != nil {
@@ -286,6 +289,10 @@ func (s *sorter) writeRun(next func() ([]byte, error)) error {
 		if b == nil {
 			break
 		}
+		if at.count == 0 {
+			first, r.skip = bytes.Clone(b), len(b)
+		}
+		r.skip = common(first, b, r.skip)
 		if s.parts > 0 {
 			for part := partOf(b, s.parts); len(r.cuts) <= part; {
 				r.cuts = append(r.cuts, at)
@@ -389,7 +396,7 @@ func (s *sorter) settle(most int) error {
 func (s *sorter) segments(runs []run) []segment {
 	list := make([]segment, len(runs))
 	for i, r := range runs {
-		list[i] = segment{s.file.File, r.offset, r.size}
+		list[i] = segment{s.file.File, r.offset, r.size, r.skip}
 	}
 	return list
 }
@@ -398,28 +405,40 @@ func (s *sorter) segments(runs []run) []segment {
 type segment struct {
 	file         io.ReaderAt
 	offset, size int64
+	skip         int // bytes that all items begin with, at least
 }
 
 // merge merges segments. All memory is theirs, for buffers.
 func (s *sorter) merge(segments []segment) (*cursor, error) {
 	buffer := min(max(s.limit/max(len(segments), 1), minBuffer), maxBuffer)
-	c := &cursor{runs: heap.New(beforeSource)}
+	var sources []*source
+	skip := math.MaxInt
 	for _, r := range segments {
 		src := &source{r: bufio.NewReaderSize(io.NewSectionReader(r.file, r.offset, r.size), buffer)}
-		if ok, err := src.next(); err != nil {
+		if err := src.next(); err != nil {
 			return nil, err
-		} else if ok {
-			c.runs.Push(src)
 		}
+		if src.b == nil {
+			continue
+		}
+		sources = append(sources, src)
+		skip = common(sources[0].b, src.b, min(skip, r.skip))
 	}
-	return c, nil
+	for _, src := range sources {
+		src.skip, src.head = skip, headOf(src.b[skip:])
+	}
+	return newCursor(sources), nil
 }
 
 // cursor returns items in order, from memory or from runs.
 type cursor struct {
-	items []item              // of one part in memory
-	runs  *heap.Heap[*source] // by item; nil where there is one part
+	items []item                    // of one part in memory
+	runs  *heap.Tournament[*source] // nil where there is one part
 	began bool
+}
+
+func newCursor(sources []*source) *cursor {
+	return &cursor{runs: heap.NewTournament(sources, (*source).first, (*source).before)}
 }
 
 // next returns the next item, valid until the next call; nil after the last one.
@@ -429,23 +448,22 @@ func (c *cursor) next() ([]byte, error) {
 		c.items = c.items[1:]
 		return b, nil
 	}
-	if c.runs == nil || c.runs.Len() == 0 {
+	if c.runs == nil {
 		return nil, nil
 	}
-	if c.began {
-		switch ok, err := (*c.runs.First()).next(); {
-		case err != nil:
+	first, ok := c.runs.First()
+	if ok && c.began {
+		if err := first.next(); err != nil {
 			return nil, err
-		case ok:
-			c.runs.FixFirst()
-		default:
-			if c.runs.Pop(); c.runs.Len() == 0 {
-				return nil, nil
-			}
 		}
+		c.runs.FixFirst()
+		first, ok = c.runs.First()
+	}
+	if !ok {
+		return nil, nil
 	}
 	c.began = true
-	return (*c.runs.First()).b, nil
+	return first.b, nil
 }
 
 // ahead returns items in order, like a cursor, with a look at the next one.
@@ -494,35 +512,46 @@ type source struct {
 	item
 }
 
-func beforeSource(a, b *source) bool { return a.compare(b.item) < 0 }
+// first returns the first bits of the item, for a tournament.
+func (s *source) first() (bits uint64, ok bool) { return s.head, s.b != nil }
 
-func (s *source) next() (bool, error) {
+func (s *source) before(o *source) bool { return bytes.Compare(s.b, o.b) < 0 }
+
+// next goes on to the next item; b is nil after the last one.
+func (s *source) next() error {
 	if s.r == nil {
-		if len(s.items) == 0 {
-			return false, nil
+		if s.b = nil; len(s.items) > 0 {
+			s.b, s.items = s.items[0].b, s.items[1:]
+			s.head = headOf(s.b[s.skip:])
 		}
-		s.b = s.items[0].b
-		s.head, s.items = headOf(s.b[s.skip:]), s.items[1:]
-		return true, nil
+		return nil
 	}
 	_, _ = s.r.Discard(s.taken) // they are in the buffer
 	s.taken = 0
-	n, err := binary.ReadUvarint(s.r)
-	if errors.Is(err, io.EOF) {
-		return false, nil
+	head, err := s.r.Peek(2) // most items are shorter than 2^14 bytes
+	if len(head) == 0 && errors.Is(err, io.EOF) {
+		s.b = nil
+		return nil
+	}
+	n, length := binary.Uvarint(head)
+	if err = nil; length <= 0 {
+		length = 0
+		n, err = binary.ReadUvarint(s.r)
 	}
 	if err == nil {
-		if s.b, err = s.r.Peek(int(n)); err == nil { //nolint:gosec // a length that writeRun wrote
-			s.taken = int(n) //nolint:gosec // likewise
+		var b []byte
+		if b, err = s.r.Peek(length + int(n)); err == nil { //nolint:gosec // a length that writeRun wrote
+			s.b, s.taken = b[length:], len(b)
 		} else if errors.Is(err, bufio.ErrBufferFull) {
+			_, _ = s.r.Discard(length)
 			s.long = slices.Grow(s.long[:0], int(n))[:n] //nolint:gosec // likewise
 			s.b = s.long
 			_, err = io.ReadFull(s.r, s.b)
 		}
-		s.head = headOf(s.b)
 	}
 	if err != nil {
-		return false, fmt.Errorf("records sorted on disk cannot be read back: %w", err)
+		return fmt.Errorf("records sorted on disk cannot be read back: %w", err)
 	}
-	return true, nil
+	s.head = headOf(s.b[s.skip:])
+	return nil
 }

@@ -277,27 +277,32 @@ func (s *sorted) each(visit func(*record)) {
 		return
 	}
 	s.spill()
-	type run struct {
-		record
-		at, end int64
-	}
-	merged := heap.New(func(a, b run) bool { return a.compare(&b.record) < 0 })
+	runs := make([]*sortedRun, len(s.begin))
 	for i, at := range s.begin {
-		end := s.end
+		runs[i] = &sortedRun{s.runs.At(at), at, s.end}
 		if i+1 < len(s.begin) {
-			end = s.begin[i+1]
+			runs[i].end = s.begin[i+1]
 		}
-		merged.Push(run{s.runs.At(at), at, end})
 	}
-	for merged.Len() > 0 {
-		r := merged.First()
+	merged := heap.NewTournament(runs, (*sortedRun).first, (*sortedRun).before)
+	for r, ok := merged.First(); ok; r, ok = merged.First() {
 		visit(&r.record)
 		if r.at++; r.at < r.end {
 			r.record = s.runs.At(r.at)
-			merged.FixFirst()
-		} else {
-			merged.Pop()
 		}
+		merged.FixFirst()
 	}
 	s.begin, s.end = nil, 0
 }
+
+// sortedRun is a run that is being read: its record at this index.
+type sortedRun struct {
+	record
+	at, end int64
+}
+
+func (r *sortedRun) first() (bits uint64, ok bool) {
+	return binary.BigEndian.Uint64(r.record[:]), r.at < r.end
+}
+
+func (r *sortedRun) before(o *sortedRun) bool { return r.compare(&o.record) < 0 }

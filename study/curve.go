@@ -10,7 +10,6 @@ import (
 	"io"
 	"math"
 	"strings"
-	"sync"
 )
 
 // This file draws the result of a search: the goodput over the load, and below it how close each objective is to its bound. It draws SVG
@@ -129,7 +128,7 @@ func (c *Capacity) WriteSVG(w io.Writer, what string, objectives []Objective) er
 	if c.High > 0 && len(curve) > 0 {
 		picture.Low, picture.High, picture.Mid = x(max(c.Low, left)), x(min(c.High, right)), x(min(max(c.Load, left), right))
 	}
-	if err := picturePage().Execute(w, picture); err != nil {
+	if err := picturePage.Execute(w, picture); err != nil {
 		return fmt.Errorf("the picture of the search: %w", err)
 	}
 	return nil
@@ -202,4 +201,4 @@ func (c *Capacity) Headline(what string) string {
 //go:embed curve.svg
 var pictureSVG string
 
-var picturePage = sync.OnceValue(func() *template.Template { return template.Must(template.New("").Parse(pictureSVG)) })
+var picturePage = template.Must(template.New("").Parse(pictureSVG))

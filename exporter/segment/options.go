@@ -59,17 +59,14 @@ type Retention struct {
 	MaxAge time.Duration
 }
 
-// validName matches names of at most longestName bytes. It does not count them: that would take 100 kB, at each start of the program.
-var validName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]*$`)
-
-const longestName = 100
+var validName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,99}$`)
 
 // Validate returns an error about the options.
 func (o *Options) Validate() error {
 	switch {
 	case o.Directory == "":
 		return errors.New("directory is missing: name the folder for journals and traces")
-	case len(o.Name) > longestName || !validName.MatchString(o.Name):
+	case !validName.MatchString(o.Name):
 		return fmt.Errorf("name %q must be 1 to 100 letters, digits, '.', '_' and '-', not beginning with '.' or '-': it begins the names of files", o.Name)
 	case o.MaxBytes < 0:
 		return fmt.Errorf("size of a segment is %d bytes: it must be above 0, or 0 for %d", o.MaxBytes, DefaultMaxBytes)

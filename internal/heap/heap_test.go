@@ -4,6 +4,7 @@
 package heap
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -48,5 +49,48 @@ func TestPopLetsGo(t *testing.T) {
 	h.Pop()
 	if rest := h.list[:1]; rest[0] != nil {
 		t.Error("the heap refers to what it has given away")
+	}
+}
+
+// list is a source of a tournament.
+type list []uint64
+
+func (l *list) first() (uint64, bool) {
+	if len(*l) == 0 {
+		return 0, false
+	}
+	return (*l)[0] | 0xff, true
+}
+
+func (l *list) before(o *list) bool { return (*l)[0] < (*o)[0] }
+
+// TestTournament: lists in order, of any number and length, become one, also where their first bits are equal or the greatest there are.
+func TestTournament(t *testing.T) {
+	for seed := range uint64(400) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		var lists []*list
+		var want []uint64
+		for range rng.IntN(20) {
+			l := make(list, rng.IntN(30))
+			for i := range l {
+				if l[i] = uint64(rng.IntN(2000)); rng.IntN(5) == 0 {
+					l[i] = math.MaxUint64 - l[i]
+				}
+			}
+			want = append(want, l...)
+			slices.Sort(l)
+			lists = append(lists, &l)
+		}
+		slices.Sort(want)
+		var got []uint64
+		merged := NewTournament(lists, (*list).first, (*list).before)
+		for l, ok := merged.First(); ok; l, ok = merged.First() {
+			got = append(got, (*l)[0])
+			*l = (*l)[1:]
+			merged.FixFirst()
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("seed %d: %d elements %v, want %d: %v", seed, len(got), got, len(want), want)
+		}
 	}
 }
