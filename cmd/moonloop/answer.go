@@ -10,6 +10,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/pflag"
@@ -127,12 +128,12 @@ func (f *answerFlags) write(out io.Writer, product, subject string, value any, t
 //go:embed answer.html
 var answerHTML string
 
-var answerTemplate = template.Must(template.New("answer").Parse(answerHTML))
+var answerTemplate = sync.OnceValue(func() *template.Template { return template.Must(template.New("answer").Parse(answerHTML)) })
 
 // page is the body of its page.
 func (a *answer) page() template.HTML {
 	var b strings.Builder
-	if err := answerTemplate.Execute(&b, a); err != nil {
+	if err := answerTemplate().Execute(&b, a); err != nil {
 		panic(err) // of our own types, into memory
 	}
 	return template.HTML(b.String()) //nolint:gosec // made by a template

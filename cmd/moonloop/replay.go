@@ -532,12 +532,14 @@ func (f *replayFlags) replay(cmd *cobra.Command, cfg agent.Config) error {
 		}
 		fmt.Fprint(stderr, term.Note(stderr, text))
 	}
-	cfg.Progress = func(run *agent.Live) {
-		if progressMode == "live" {
-			screen.Store(live.Show(stderr, run.Look))
-			return
+	if progressMode != "none" { // what nobody watches is not followed
+		cfg.Progress = func(run *agent.Live) {
+			if progressMode == "live" {
+				screen.Store(live.Show(stderr, run.Look))
+				return
+			}
+			view.Show(run.Line)
 		}
-		view.Show(run.Line)
 	}
 	cfg.Note = say
 	cfg.Warn = func(text string) { say("warning: " + text) }

@@ -109,10 +109,12 @@ func isFolder(value string) error {
 	return nil
 }
 
-// variable matches names of environment variables. A key given by mistake hardly ever matches.
-var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,63}$`)
+// variable matches names of environment variables. A key given by mistake hardly ever matches, or is longer than a name.
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-func isVariable(value string) error { return wrongUnless(variable.MatchString(value)) }
+func isVariable(value string) error {
+	return wrongUnless(len(value) <= longestVariable && variable.MatchString(value))
+}
 
 // isBaseURL checks the engine's URL. Its error repeats nothing of the URL. isTokenizer distinguishes a file from the names of models, which
 // other tools accept.
@@ -139,10 +141,16 @@ func isHost(value string) error {
 		}
 		value = host
 	}
-	return wrongUnless(value == "" || net.ParseIP(value) != nil || hostName.MatchString(value)) // empty: none
+	return wrongUnless(value == "" || net.ParseIP(value) != nil || len(value) <= longestHost && hostName.MatchString(value)) // empty: none
 }
 
-var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})$`)
+var hostName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
+
+// The longest names. Their expressions leave it out: to count to 253 takes one 300 kB, at each start of the program.
+const (
+	longestVariable = 64
+	longestHost     = 253 // RFC 1035
+)
 
 // isEndpoint checks the URL of an OTLP receiver in the same way.
 func isEndpoint(value string) error {
