@@ -53,7 +53,11 @@ func TestEmbeddings(t *testing.T) {
 					t.Errorf("row %d: %v, %.200s", i, err, rec.Body)
 				}
 			}
-			for _, id := range []measure.ID{measure.Latency, measure.LatencyWire, measure.InputLength, measure.TotalThroughput, measure.RequestThroughput} {
+			wire := measure.LatencyWire
+			if f.Connections.WireLate == 3 { // on a busy machine, every reply may arrive before the time of the request's last byte is taken
+				wire = measure.Latency
+			}
+			for _, id := range []measure.ID{measure.Latency, wire, measure.InputLength, measure.TotalThroughput, measure.RequestThroughput} {
 				if s, ok := f.Stat(id); !ok || s.Avg <= 0 {
 					t.Errorf("%s: %+v, %v", id, s, ok)
 				}
