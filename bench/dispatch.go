@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -93,12 +94,11 @@ func goals(t *table, name string, floors ...string) {
 		for _, f := range floors {
 			floor = min(floor, t.median(f, g.column))
 		}
-		most := g.most * theirs
-		if text := g.text; floor > most {
-			t.aim(name+": "+text+", which the floor misses: at most 1.1 times the floor's (ours, vegeta's, the floor's)", ours <= 1.1*floor, ours, theirs, floor)
-		} else {
-			t.aim(name+": "+text+" (ours, vegeta's, the floor's)", ours <= most, ours, theirs, floor)
+		most, text := g.most*theirs, name+": "+g.text
+		if floor > most {
+			most, text = 1.1*floor, text+", which the floor misses: at most 1.1 times the floor's"
 		}
+		t.aim(text+" (ours, vegeta's, the floor's)", ours <= most, ours, theirs, floor)
 	}
 }
 
@@ -139,31 +139,32 @@ func (b *bench) dispatchers(ctx context.Context, rate float64) ([]dispatcher, er
 	if err != nil {
 		return nil, err
 	}
-	var all []dispatcher
-	for _, d := range []dispatcher{{name: "moonloop" + asEven, at: regular}, {name: "moonloop" + asBursts, at: bursts}} {
-		d.header, d.prefix, d.says, d.own = "X-Request-Id", runID+"-", ownLateness, true
-		d.send = func(dir, url string) (*process, error) {
-			return (&moonloop{}).replayRows(ctx, b, dir, url, d.at, 1, time.Minute)
-		}
-		all = append(all, d)
-	}
-	all = append(all, dispatcher{
-		name: bare.name(), at: regular, header: "X-Request-Id", prefix: streamID(0)[:len(streamID(0))-1],
+	ofFloor := strings.TrimSuffix(streamID(0), "0")
+	var ours []dispatcher
+	floors := []dispatcher{{
+		name: bare.name(), at: regular, header: "X-Request-Id", prefix: ofFloor,
 		send: func(dir, url string) (*process, error) {
 			return bare.stream(ctx, b, dir, url, work{streams: len(regular), tokens: 1, within: b.lasts})
 		},
-	})
-	for _, how := range []struct {
+	}}
+	for _, of := range []struct {
 		name string
 		at   []float64
 	}{{asEven, regular}, {asBursts, bursts}} {
-		all = append(all, dispatcher{
-			name: bareSends.name() + how.name, at: how.at, header: "X-Request-Id", prefix: streamID(0)[:len(streamID(0))-1],
+		ours = append(ours, dispatcher{
+			name: "moonloop" + of.name, at: of.at, header: "X-Request-Id", prefix: runID + "-", says: ownLateness, own: true,
 			send: func(dir, url string) (*process, error) {
-				return bareSends.stream(ctx, b, dir, url, work{streams: len(how.at), tokens: 1, at: how.at})
+				return (&moonloop{}).replayRows(ctx, b, dir, url, of.at, 1, time.Minute)
+			},
+		})
+		floors = append(floors, dispatcher{
+			name: bareSends.name() + of.name, at: of.at, header: "X-Request-Id", prefix: ofFloor,
+			send: func(dir, url string) (*process, error) {
+				return bareSends.stream(ctx, b, dir, url, work{streams: len(of.at), tokens: 1, at: of.at})
 			},
 		})
 	}
+	all := slices.Concat(ours, floors)
 	for _, p := range peers {
 		program := b.installed(p)
 		if p.header == "" || program == "" {

@@ -102,17 +102,25 @@ func openAll(ctx context.Context, address string, w work, take func(fd, i int) e
 	if err != nil {
 		return err
 	}
-	to, err := net.ResolveTCPAddr("tcp4", host)
+	peer, err := socketAddress(host)
 	if err != nil {
 		return err
 	}
-	peer := &unix.SockaddrInet4{Port: to.Port, Addr: [4]byte(to.IP.To4())}
 	inTurn(ctx, w, func(i int) {
 		if err == nil {
 			err = openOne(peer, request(i), func(fd int) error { return take(fd, i) })
 		}
 	})
 	return err
+}
+
+// socketAddress returns a host with its port as the kernel takes it.
+func socketAddress(host string) (unix.Sockaddr, error) {
+	to, err := net.ResolveTCPAddr("tcp4", host)
+	if err != nil {
+		return nil, err
+	}
+	return &unix.SockaddrInet4{Port: to.Port, Addr: [4]byte(to.IP.To4())}, nil
 }
 
 func openOne(to unix.Sockaddr, request []byte, take func(fd int) error) error {

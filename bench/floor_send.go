@@ -9,7 +9,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"runtime"
 	"syscall"
 	"time"
@@ -29,7 +28,7 @@ func readSends(ctx context.Context, address string, w work, streams []tally) err
 	if err != nil {
 		return err
 	}
-	to, err := net.ResolveTCPAddr("tcp4", host)
+	to, err := socketAddress(host)
 	if err != nil {
 		return err
 	}
@@ -37,7 +36,7 @@ func readSends(ctx context.Context, address string, w work, streams []tally) err
 	if err := unix.Prctl(unix.PR_SET_TIMERSLACK, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("timer slack: %w", err)
 	}
-	s := sends{to: &unix.SockaddrInet4{Port: to.Port, Addr: [4]byte(to.IP.To4())}, shared: new(send.TokenScanner), buffer: make([]byte, 4096)}
+	s := sends{to: to, shared: new(send.TokenScanner), buffer: make([]byte, 4096)}
 	if s.poll, err = unix.EpollCreate1(unix.EPOLL_CLOEXEC); err != nil {
 		return err
 	}

@@ -206,7 +206,7 @@ func (c tool) claims(dir string, j *referee.Judgement, records []referee.Request
 			return *e.Claimed, own, nil
 		}
 	}
-	return said, own, errors.New(c.export + "has no latency")
+	return said, own, errors.New(c.export + " has no latency")
 }
 
 // wrk2Calibrates is the time at the start for which wrk2 discards its measurements.

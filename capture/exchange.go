@@ -111,7 +111,7 @@ func (s *sorter) take(name string, from, to int) (before int64, err error) {
 		before += n[2]
 		s.count += n[4] - n[2]
 		if n[3] > n[1] {
-			s.from, kept = append(s.from, segment{f, n[0] + n[1], n[3] - n[1], 0}), true
+			s.from, kept = append(s.from, segment{file: f, offset: n[0] + n[1], size: n[3] - n[1]}), true
 		}
 	}
 	return before, nil

@@ -158,24 +158,32 @@ func (p *plain) space() {
 
 // members reads an object, and calls member after each name, which must read the value.
 func (p *plain) members(member func(p *plain, name []byte)) {
-	if !p.next('{') {
-		p.bad = true
-		return
-	}
-	if p.next('}') {
-		return
-	}
-	for !p.bad {
+	p.list('{', '}', func() {
 		name := p.quoted()
 		if !p.next(':') {
 			p.bad = true
 			return
 		}
 		p.space()
-		if member(p, name); p.next(',') {
+		member(p, name)
+	})
+}
+
+// list reads what stands between two brackets, with commas in between, and calls element at each beginning, which must read one.
+func (p *plain) list(begin, end byte, element func()) {
+	if !p.next(begin) {
+		p.bad = true
+		return
+	}
+	if p.next(end) {
+		return
+	}
+	for !p.bad {
+		p.space()
+		if element(); p.next(',') {
 			continue
 		}
-		p.bad = p.bad || !p.next('}')
+		p.bad = p.bad || !p.next(end)
 		return
 	}
 }
@@ -230,22 +238,8 @@ func (p *plain) integer(to *int64) {
 }
 
 func (p *plain) numbers() {
-	if !p.next('[') {
-		p.bad = true
-		return
-	}
 	p.gaps = p.gaps[:0]
-	if p.next(']') {
-		return
-	}
-	for !p.bad {
-		p.space()
-		if p.gaps = append(p.gaps, p.number()); p.next(',') {
-			continue
-		}
-		p.bad = p.bad || !p.next(']')
-		return
-	}
+	p.list('[', ']', func() { p.gaps = append(p.gaps, p.number()) })
 }
 
 // exactDigits is how many digits a number may have: so long a whole number is exact as a float, as is a power of ten with as many zeros, so
@@ -310,7 +304,7 @@ func (p *plain) skip(depth int) {
 	case '"':
 		p.quoted()
 	case '[':
-		p.elements(depth)
+		p.list('[', ']', func() { p.skip(depth + 1) })
 	case '{':
 		p.members(func(p *plain, _ []byte) { p.skip(depth + 1) })
 	case 't', 'f', 'n':
@@ -323,21 +317,5 @@ func (p *plain) skip(depth int) {
 		p.bad = true
 	default:
 		p.digits()
-	}
-}
-
-// elements skips an array.
-func (p *plain) elements(depth int) {
-	p.i++
-	if p.next(']') {
-		return
-	}
-	for !p.bad {
-		p.space()
-		if p.skip(depth + 1); p.next(',') {
-			continue
-		}
-		p.bad = p.bad || !p.next(']')
-		return
 	}
 }

@@ -105,7 +105,7 @@ func CheckTraceURL(address string) error {
 	case err == nil && u.User != nil:
 		return errors.New("an address of traces must not contain a user or password: everybody who has the page could read them")
 	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || !strings.Contains(address, "{trace_id}"):
-		return fmt.Errorf("%q is not an address of a trace: it must begin with http:// or https:// and contain {trace_id},  "+
+		return fmt.Errorf("%q is not an address of a trace: it must begin with http:// or https:// and contain {trace_id}, "+
 			"for example http://localhost:16686/trace/{trace_id}", address)
 	}
 	return nil
