@@ -54,6 +54,7 @@ type timerfd struct {
 
 	// Of the current wait:
 	until time.Duration
+	rings time.Duration // when the timer does
 	armed bool
 	short bool          // too short to learn the duration of wake-ups
 	errno syscall.Errno // the timer could not be set
@@ -95,10 +96,14 @@ func (t *timerfd) learn() {
 	}
 }
 
-// expired sets the timer in its first call of a wait, and reads it after that. It returns false until only spinning is left. Setting it
-// here, when the poller already listens, saves a read that finds nothing.
+// expired sets the timer in its first call of a wait. After that it returns true when only spinning is left. The clock tells, and saves
+// reading the timer, whose next setting makes it unread; the poller reports each expiry. Setting it here, when the poller already listens,
+// saves a read that finds nothing.
 func (t *timerfd) expired(fd uintptr) bool {
-	for t.armed {
+	if t.armed && t.clk.Now() >= t.rings {
+		return true
+	}
+	for t.armed { // the poller has reported an earlier expiry
 		_, _, errno := unix.RawSyscall(unix.SYS_READ, fd, uintptr(unsafe.Pointer(&t.count)), unsafe.Sizeof(t.count)) //nolint:gosec // the kernel writes 8 bytes there
 		if errno != unix.EINTR {
 			return errno != unix.EAGAIN
@@ -110,6 +115,7 @@ func (t *timerfd) expired(fd uintptr) bool {
 	}
 	t.short = t.spin > left/2
 	asleep := left - min(t.spin, left/2)
+	t.rings = t.until - left + asleep
 	t.spec = unix.ItimerSpec{Value: unix.NsecToTimespec(int64(asleep))}
 	_, _, t.errno = unix.RawSyscall6(unix.SYS_TIMERFD_SETTIME, fd, 0, uintptr(unsafe.Pointer(&t.spec)), 0, 0, 0) //nolint:gosec // the kernel reads it
 	t.armed = t.errno == 0

@@ -114,7 +114,7 @@ func (d *direct) take(ctx context.Context, f *flight) (*link, error) {
 		d.idle[n-1] = nil
 		d.idle = d.idle[:n-1]
 		d.mu.Unlock()
-		if l.Quiet() {
+		if f.gate.holds() || l.Quiet() { // at a gate, the wait for the reply shows whether it has ended
 			return l, nil
 		}
 		_ = l.Close()
@@ -316,7 +316,10 @@ func (d *direct) roundTrip(ctx context.Context, f *flight, req *Request) (*http.
 // attempt sends a request, and again if a kept connection turns out to be dead; see onlyRoundTrip.
 func (d *direct) attempt(ctx context.Context, f *flight, req *Request) (*http.Response, error) {
 	resp, err := d.once(ctx, f, req)
-	for n := 0; f.again(ctx, n, err); n++ {
+	for n := 0; f.again(ctx, n, err); {
+		if !errors.Is(err, errGone) { // else nothing was sent, and the number of kept connections is the limit
+			n++
+		}
 		resp, err = d.once(ctx, f, req)
 	}
 	return resp, err
@@ -437,6 +440,7 @@ func (w *letter) sent() error {
 	}
 	if w.flight.gate.disarm() {
 		w.shred()
+		w.flight.unsent()
 		return errGone
 	}
 	w.flight.gate.Wait()

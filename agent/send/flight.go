@@ -87,6 +87,13 @@ func (f *flight) sentWhole() bool {
 	return !ok || !t.cut && t.sent > f.size
 }
 
+// unsent forgets the connection, which ended before the request was due. So another one is no replay.
+func (f *flight) unsent() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.got--
+}
+
 // in returns a context in which net/http and the retrier find the flight.
 func (f *flight) in(ctx context.Context) context.Context {
 	return context.WithValue(httptrace.WithClientTrace(ctx, f.trace()), flightKey{}, f)

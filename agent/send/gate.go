@@ -75,6 +75,19 @@ func (g *Gate) onShut(stop func()) {
 	}
 }
 
+// holds reports whether the gate is neither open nor shut. A nil gate is open.
+func (g *Gate) holds() bool {
+	if g == nil {
+		return false
+	}
+	select {
+	case <-g.decided:
+		return false
+	default:
+		return true
+	}
+}
+
 // isShut reports whether the gate is shut. A nil gate never is.
 func (g *Gate) isShut() bool {
 	if g == nil {

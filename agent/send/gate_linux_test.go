@@ -160,8 +160,8 @@ func TestDiesAtGate(t *testing.T) {
 	at := c.clk.Now()
 	req.Gate.Open(at)
 	all.Wait()
-	if x.Err != nil || x.Reused || x.Resent != 0 || x.Start != at || x.Phases.Connect == 0 {
-		t.Errorf("reused %t, %d resent, start %v, want %v: %v", x.Reused, x.Resent, x.Start, at, x.Err)
+	if x.Err != nil || x.Reused || x.Replays != 0 || x.Resent != 0 || x.Start != at || x.Phases.Connect == 0 {
+		t.Errorf("reused %t, %d replays, %d resent, start %v, want %v: %v", x.Reused, x.Replays, x.Resent, x.Start, at, x.Err)
 	}
 	if n := served.Load(); n != 2 {
 		t.Errorf("the server had %d requests, want 2", n)
