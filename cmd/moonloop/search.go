@@ -30,6 +30,7 @@ import (
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/internal/gcpace"
+	"github.com/moonloop/moonloop/internal/jsonrows"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/transform"
@@ -320,7 +321,7 @@ func (s *searchState) resume(name string) error {
 		err = fmt.Errorf("its schema is %d, not %d", before.Schema, s.Schema)
 	}
 	if err != nil {
-		return hintError{fmt.Errorf("the search cannot continue: %s is not the file of a search: %w", name, err), "name another folder with --out"}
+		return hintError{fmt.Errorf("the search cannot continue: %s is not the file of a search: %w", name, jsonrows.Explain(err)), "name another folder with --out"}
 	}
 	if s.Question.Seed == 0 {
 		s.Question.Seed = before.Question.Seed
