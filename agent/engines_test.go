@@ -227,7 +227,7 @@ func TestBalanceByPrefix(t *testing.T) {
 		return n
 	}
 	// Each family hits its block from its second row on, and each engine hits the trunk from its second row on; the last two blocks are
-	// whole except for the rest of a block. In turns, they hit less.
+	// whole except for the rest of a block. With round robin, they hit less.
 	whole := cached(rep)
 	rep, _ = run(RoundRobin)
 	turn := cached(rep)
