@@ -181,7 +181,7 @@ func otherWork(t *testing.T) func() float64 {
 	all, own := used()
 	return func() float64 {
 		allNow, ownNow := used()
-		return max(0, ((allNow - all) - (ownNow - own)).Seconds()/time.Since(begin).Seconds())
+		return max(0, ((allNow-all)-(ownNow-own)).Seconds()/time.Since(begin).Seconds())
 	}
 }
 
