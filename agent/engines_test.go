@@ -149,7 +149,7 @@ func TestBalanceBySession(t *testing.T) {
 	}
 	for row := range 64 {
 		if engine[fmt.Sprint(row)] != engine[fmt.Sprint(row%16)] {
-			t.Errorf("row %d was sent to another engine than the first turn of its session", row)
+			t.Errorf("row %d was sent to a different engine than the first turn of its session", row)
 		}
 	}
 	if len(got[0]) == 0 || len(got[1]) == 0 || len(engine) != 64 {
@@ -258,7 +258,7 @@ func TestBalanceByPrefixOfOtherRows(t *testing.T) {
 		}
 		for row := range 64 {
 			if engine[fmt.Sprint(row)] != engine[fmt.Sprint(row%16)] {
-				t.Errorf("%s: row %d was sent to another engine than the first turn of its session", name, row)
+				t.Errorf("%s: row %d was sent to a different engine than the first turn of its session", name, row)
 			}
 		}
 		if len(got[0]) == 0 || len(got[1]) == 0 || !strings.Contains(strings.Join(rep.Warnings, "\n"), "not by prefix") {

@@ -90,7 +90,7 @@ type stretch struct {
 	end    int   // marks
 	best   anchor
 	first  arrival // the first prompt with it, in the order of time
-	other  bool    // best belongs to another prompt than the owner
+	other  bool    // best belongs to a different prompt than the owner
 }
 
 // arrival is the arrival time of a prompt, and its position among equal times.

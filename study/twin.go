@@ -71,7 +71,7 @@ type Twin struct {
 	Verdict       string         `json:"verdict"`
 	Rows          int            `json:"rows"`
 	Failed        int            `json:"failed"`        // in the replay; production served every row
-	OtherFinish   int            `json:"other_finish"`  // rows that ended for another reason than in production
+	OtherFinish   int            `json:"other_finish"`  // rows that ended for a different reason than in production
 	KnownFinish   int            `json:"known_finish"`  // rows for which both reasons are known
 	Checks        []Check        `json:"checks"`        // the most important first
 	Distributions []Distribution `json:"distributions"` // ttft and duration, if known

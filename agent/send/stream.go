@@ -118,7 +118,7 @@ func (s *stream) refusal(resp *http.Response) error {
 	return err
 }
 
-// stranger reads a reply of another kind than requested: an error with a status of success, or a web page.
+// stranger reads a reply of a different kind than requested: an error with a status of success, or a web page.
 func (s *stream) stranger(media string) error {
 	body, err := io.ReadAll(io.LimitReader(&s.in, maxErrorBody))
 	if s.chunk.parse(body) && s.chunk.failed {

@@ -298,7 +298,7 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 		case "summary":
 			field, want, _ = strings.Cut(rest, "=")
 			good = want == w.summary(t, field)
-		case "in": // another order than that of the trace, as their sizes show
+		case "in": // a different order than that of the trace, as their sizes show
 			good = len(w.seen) == 4 && (w.seen[1].size > w.seen[3].size || w.seen[3].size > w.seen[0].size || w.seen[0].size > w.seen[2].size)
 		case "one": // at a time, in the order of the trace, as their sizes show
 			good = len(w.seen) == 4 && w.seen[1].size < w.seen[3].size && w.seen[3].size < w.seen[0].size && w.seen[0].size < w.seen[2].size

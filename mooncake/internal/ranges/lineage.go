@@ -111,7 +111,7 @@ func (r *fineRun) setFill(tokens int64) {
 type Shared struct {
 	Tokens int64 // leading tokens
 	Known  bool  // false: the set may have had a prefix that was not remembered
-	// Strange: an id follows another id than before, or has another number of tokens, or ids are not canonical.
+	// Strange: an id follows a different id than before, or has another number of tokens, or ids are not canonical.
 	Strange bool
 }
 
