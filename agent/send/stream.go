@@ -208,7 +208,7 @@ func (s *stream) event(e *event) error {
 }
 
 // complain records an error in a reply whose status is a success. vLLM answers 200 before it checks a request, and reports in the first
-// event that it is invalid, with the number of a client's error.
+// event that it is invalid, with the status of a client's error (4xx).
 func (s *stream) complain(data []byte) {
 	name, message, status := complaint(data)
 	class := ClassStreamError
