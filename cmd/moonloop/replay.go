@@ -370,7 +370,7 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 			"--"+name+" has no effect without a warm-up: give --warmup-duration or --warmup-requests, or leave it out")
 	}
 	refuse(f.runs > 1 && c.Out == "" && !c.DryRun, "--runs needs a folder for the results of each run: give --out DIR")
-	refuse(f.runs > 1 && c.Trace.Name == "-", "--runs and a trace from standard input, which can be read once: name a file")
+	refuse(f.runs > 1 && c.Trace.Name == "-", "--runs and a trace from standard input, which can be read only once: name a file")
 	refuse(f.runs > 1 && c.SavePrompts != "", "--runs and --save-prompts: each run would write the same file; leave one of the two out")
 	refuse(f.runs > 1 && !c.Schedule.StartAt.IsZero(), "--runs and --start-at: only the first run can start then; leave one of the two out")
 	refuse(f.runs > 1 && f.exports.any(), "--runs and --xlsx or --parquet: make them from the folder of each run afterwards, with moonloop report")

@@ -282,9 +282,9 @@ func (p *prober) check() error {
 	info, err := os.Stat(p.trace) // a URL cannot be checked in advance
 	switch s := p.cfg.Schedule; {
 	case p.trace == "-":
-		return errors.New("standard input can be read once, and each probe reads the trace: name a file")
+		return errors.New("standard input can be read only once, and each probe reads the trace: name a file")
 	case err == nil && !info.Mode().IsRegular() && !info.IsDir():
-		return fmt.Errorf("%s is a pipe or a device, which can be read once, and each probe reads the trace: name a file", onOneTerminal(p.trace))
+		return fmt.Errorf("%s is a pipe or a device, which can be read only once, and each probe reads the trace: name a file", onOneTerminal(p.trace))
 	case s.FileOrder || s.Arrivals.Any():
 		return errors.New("--no-fixed-schedule and --request-rate replace the arrival times that a search makes denser: leave them out")
 	}
