@@ -48,7 +48,7 @@ func TestExplain(t *testing.T) {
 	if got := Explain(jsonv2.Unmarshal([]byte(`{"result":{"name":"secret \ud800"}}`), new(line))); got == nil || got.Error() != "not valid JSON at byte 27" {
 		t.Errorf("a surrogate alone: %v", got)
 	}
-	if other := errors.New("other"); Explain(other) != other || Explain(nil) != nil {
+	if other := errors.New("other"); !errors.Is(Explain(other), other) || Explain(nil) != nil {
 		t.Error("an error of another kind was changed")
 	}
 }
