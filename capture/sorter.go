@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	minLot    = 16 << 10 // bytes of items that are sorted at once: a sixteenth of memory, within these limits
-	maxLot    = 1 << 20
+	maxLot    = 1 << 20 // bytes of items that are sorted at once; at most a sixteenth of memory
 	minFanIn  = 8       // runs that are merged at once; at most as many as memory has room for buffers
 	minBuffer = 8 << 10 // of a run that is read, or is written
 	maxBuffer = 128 << 10
@@ -136,7 +135,7 @@ type run struct {
 }
 
 func newSorter(dir string, limit int) *sorter {
-	return &sorter{dir: dir, limit: limit, fanIn: max(limit/minBuffer, minFanIn), lots: min(max(limit/16, minLot), maxLot)}
+	return &sorter{dir: dir, limit: limit, fanIn: max(limit/minBuffer, minFanIn), lots: min(limit/16, maxLot)}
 }
 
 // empty reports whether nothing was added.
