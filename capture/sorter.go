@@ -120,7 +120,7 @@ func headOf(b []byte) uint64 {
 // does; then size is what they need, as far as they say it.
 func takeItem(b []byte) (it []byte, size int) {
 	n, length := binary.Uvarint(b)
-	size = length + int(min(n, math.MaxInt32)) //nolint:gosec // just limited
+	size = length + int(min(n, math.MaxInt32))
 	if length <= 0 || size > len(b) {
 		return nil, size
 	}
@@ -156,7 +156,7 @@ func (s *sorter) add(key, value []byte) error {
 	s.count++
 	before := len(s.data)
 	s.items = append(s.items, item{offset: uint32(before)})                            //nolint:gosec // a lot and a record are smaller
-	s.data = append(append(binary.AppendUvarint(s.data, uint64(n)), key...), value...) //nolint:gosec // not negative
+	s.data = append(append(binary.AppendUvarint(s.data, uint64(n)), key...), value...)
 	s.used += len(s.data) - before
 	return nil
 }
@@ -527,7 +527,7 @@ func (a *aside) next() ([]byte, error) {
 // end waits until the cursor is no longer read.
 func (a *aside) end() {
 	close(a.spent)
-	for range a.full { //nolint:revive // nobody wants them
+	for range a.full { // nobody wants them
 	}
 }
 

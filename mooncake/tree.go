@@ -114,7 +114,7 @@ type tree struct {
 	far       sorted          // those of this one
 	list      sorted          // the data of a node's digest
 	text      []byte
-	line      [21]byte // of a row
+	line      [21]byte  // of a row
 	wide      hash.Hash // of a node with so many children that memory cannot have their digests
 	began     bool      // it has begun
 	err       error
