@@ -155,7 +155,7 @@ func (s *sorter) add(key, value []byte) error {
 	}
 	s.count++
 	before := len(s.data)
-	s.items = append(s.items, item{offset: uint32(before)})                            //nolint:gosec // a lot and a record are smaller
+	s.items = append(s.items, item{offset: uint32(before)}) //nolint:gosec // a lot and a record are smaller
 	s.data = append(append(binary.AppendUvarint(s.data, uint64(n)), key...), value...)
 	s.used += len(s.data) - before
 	return nil
