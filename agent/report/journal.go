@@ -143,8 +143,8 @@ func (j *Journal) Begin(p Part, shift time.Duration) error {
 const ahead = time.Millisecond
 
 // Sent records that a row's request is about to be sent, at a time of the clock. The kernel has the record before [Journal.Due] returns
-// for that time, or before Sent does, if the time has come; so it survives the process. That costs a system call, which also wakes the
-// runtime's monitor thread. So if requests follow each other closely, one call also writes the lines of those that are due soon.
+// for that time, or before Sent does, if the time has come; so it survives the process. That costs a system call. So if requests follow
+// each other closely, one call also writes the lines of those that are due soon.
 func (j *Journal) Sent(row int64, at time.Duration, clk clock.Clock) {
 	if j == nil {
 		return
@@ -182,7 +182,7 @@ func (j *Journal) Due(now time.Duration) {
 // flush writes the lines that wait. The caller holds the lock.
 func (j *Journal) flush() {
 	if j.few > 0 && j.err == nil {
-		_, j.err = j.file.Write(j.lines)
+		j.err = appendNow(j.file, j.lines)
 	}
 	if j.err != nil {
 		j.lost += j.few
@@ -246,7 +246,7 @@ func ReadBeginning(dir string) (line []byte, b Beginning, err error) {
 		err = fmt.Errorf("schema_version is %q, want %q: another version of moonloop wrote it; resume the run with that version", b.Version, SchemaVersion)
 	}
 	if err != nil {
-		return nil, b, fmt.Errorf("%s: line 1: %w", f.Name(), err)
+		return nil, b, fmt.Errorf("%s: line 1: %w", f.Name(), jsonrows.Explain(err))
 	}
 	return line, b, nil
 }
@@ -345,7 +345,7 @@ func wholeLines(f io.Reader, name string, from int64, before int, yield func(lin
 			return whole, fmt.Errorf("%s: line %d: %w", name, n, err)
 		}
 		if err := yield(line[:len(line)-1]); err != nil {
-			torn = fmt.Errorf("%s: line %d: %w", name, n, err)
+			torn = fmt.Errorf("%s: line %d: %w", name, n, jsonrows.Explain(err))
 			continue
 		}
 		whole += int64(len(line))

@@ -40,7 +40,7 @@ func (c *Client) Get(ctx context.Context, path string, out any) error {
 
 // JSON posts a body, with headers added to the client's own, and reads the JSON reply into out, otherwise like Get. It is retried on every
 // failure that may be temporary, including a missing answer and 5xx.
-func (c *Client) JSON(ctx context.Context, path string, header http.Header, body Body, out any) error {
+func (c *Client) JSON(ctx context.Context, path string, header []Field, body Body, out any) error {
 	limit := until(ctx, c.bound(CallLimit))
 	inner, cancel := context.WithTimeout(ctx, 2*limit)
 	defer cancel()
@@ -139,6 +139,6 @@ func (c *Client) otherURL() string {
 	if p := c.base.Path; p != "" && p != "/" && p != "/v1" && p != "/v1/" {
 		return "try --url " + c.base.Scheme + "://" + c.base.Host + ", or the part before /v1 in the API's own examples"
 	}
-	return "an engine's API often has another port than its web page; --url is the part before /v1 in the API's own examples, such as " +
+	return "an engine's API often has a different port than its web page; --url is the part before /v1 in the API's own examples, such as " +
 		c.base.Scheme + "://" + net.JoinHostPort(c.base.Hostname(), "8000")
 }
