@@ -6,6 +6,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/measure"
@@ -110,7 +111,6 @@ func (d *dispatcher) replay(p plan, zero time.Duration, rows schedule.Source, be
 // prepare prepares an item's request, up to the first byte. It runs on the scheduler's goroutine.
 func (d *dispatcher) prepare(ctx context.Context, it *schedule.Item) {
 	p := &pending{gate: send.NewGate()}
-	ctx, p.cancel = context.WithCancel(ctx)
 	it.Data = p
 	d.start(ctx, it, p)
 }
@@ -173,7 +173,6 @@ func (d *dispatcher) conversation(it *schedule.Item) conversation {
 
 // request sends one item to the engine and records the result.
 func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversation, p *pending) {
-	defer p.cancel()
 	rec := d.newRecord(it)
 	rec.Server = p.engine.server
 	span := d.tel.StartRequest(c.span, it.Row, it.Intended)
@@ -210,7 +209,6 @@ func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversat
 func (d *dispatcher) skip(it *schedule.Item, reason string) {
 	if p, prepared := it.Data.(*pending); prepared {
 		p.reason = reason
-		p.cancel() // first, because a closed gate on a kept connection looks like a dead connection, and would be tried again
 		p.gate.Shut()
 		return
 	}
@@ -235,12 +233,17 @@ var skipReasons = [...]string{
 	schedule.PredecessorFailed: measure.SkipGraph,
 }
 
-// newRecord returns the record of an item that has been dispatched or skipped.
+// records are those that have been recorded, for use by the next requests.
+var records = sync.Pool{New: func() any { return new(measure.Record) }}
+
+// newRecord returns the record of an item that has been dispatched or skipped. The recorder gives it back.
 func (d *dispatcher) newRecord(it *schedule.Item) *measure.Record {
-	return &measure.Record{
+	rec := records.Get().(*measure.Record) // nothing else is in the pool
+	*rec = measure.Record{
 		Model: d.builder.Model(it.Row),
 		Row:   it.Row, Index: it.Index, Turn: it.Turn, After: it.After,
 		Offset: it.Offset, Spread: it.Spread, Intended: it.Intended, Scheduled: it.Scheduled,
 		Prediction: it.Predicted, Prompts: it.Prompts, Predicted: it.Predicted.Whole, Finest: it.Predicted.Finest,
 	}
+	return rec
 }

@@ -141,6 +141,7 @@ func (rc *recorder) record(r recorded) {
 		}
 	}
 	rec.Exchange.Release()
+	records.Put(rec)
 }
 
 // maxModels is the maximum number of models that are counted by name.

@@ -49,12 +49,11 @@ type pending struct {
 	first  func(time.Duration) // called at the first token; may be nil
 	reason string              // why it is skipped, set before the gate is shut
 	err    error               // why it cannot be built
-	cancel context.CancelFunc  // frees the request's resources
 }
 
 // atOnce is a request that is sent as soon as it is ready, from a time on.
 func atOnce(at time.Duration) *pending {
-	p := &pending{gate: send.NewGate(), cancel: func() {}}
+	p := &pending{gate: send.NewGate()}
 	p.gate.Open(at)
 	return p
 }
@@ -148,13 +147,15 @@ func (s *sender) keepReply(rec *measure.Record) {
 }
 
 // headers returns those of one request: its span's context, and its session, for engines and routers that keep a session on one instance.
-func (s *sender) headers(rec *measure.Record, traceparent string) http.Header {
+func (s *sender) headers(rec *measure.Record, traceparent string) []send.Field {
 	if traceparent == "" {
 		traceparent = unrecorded(s.runID, rec.Index)
 	}
-	h := http.Header{"Traceparent": {traceparent}, "X-Request-Id": {s.runID + "-" + strconv.FormatInt(rec.Index, 10)}}
+	h := append(make([]send.Field, 0, 3),
+		send.Field{Name: "Traceparent", Value: traceparent},
+		send.Field{Name: "X-Request-Id", Value: s.runID + "-" + strconv.FormatInt(rec.Index, 10)})
 	if id := rec.Row.SessionID; id != "" {
-		h.Set(s.session, headerSafe(id))
+		h = append(h, send.Field{Name: http.CanonicalHeaderKey(s.session), Value: headerSafe(id)})
 	}
 	return h
 }

@@ -13,7 +13,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/moonloop/moonloop/agent/carry"
@@ -158,8 +157,8 @@ func (p *preflight) build() (err error) {
 func (p *preflight) engine() string { return mooncake.PublicName(p.URL) }
 
 // header returns the header of a question.
-func (p *preflight) header(what string, n int64) http.Header {
-	return http.Header{"Traceparent": {p.Traceparent(what, n)}}
+func (p *preflight) header(what string, n int64) []send.Field {
+	return []send.Field{{Name: "Traceparent", Value: p.Traceparent(what, n)}}
 }
 
 // asked records a question to the engine, for its span.

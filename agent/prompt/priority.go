@@ -72,8 +72,12 @@ func (b *Builder) TakesPriority() bool { return b.dialect.priority }
 
 // statedPriority returns the priority in a body.
 func statedPriority(body object) (none mooncake.Opt[int64]) {
-	n, err := strconv.ParseInt(string(body.get(priorityField)), 10, 64)
-	if err != nil { // there is none, or it is not an integer
+	raw := body.get(priorityField)
+	if raw == nil {
+		return none
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil { // it is not an integer
 		return none
 	}
 	return mooncake.Some(n)

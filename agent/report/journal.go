@@ -143,8 +143,8 @@ func (j *Journal) Begin(p Part, shift time.Duration) error {
 const ahead = time.Millisecond
 
 // Sent records that a row's request is about to be sent, at a time of the clock. The kernel has the record before [Journal.Due] returns
-// for that time, or before Sent does, if the time has come; so it survives the process. That costs a system call, which also wakes the
-// runtime's monitor thread. So if requests follow each other closely, one call also writes the lines of those that are due soon.
+// for that time, or before Sent does, if the time has come; so it survives the process. That costs a system call. So if requests follow
+// each other closely, one call also writes the lines of those that are due soon.
 func (j *Journal) Sent(row int64, at time.Duration, clk clock.Clock) {
 	if j == nil {
 		return
@@ -182,7 +182,7 @@ func (j *Journal) Due(now time.Duration) {
 // flush writes the lines that wait. The caller holds the lock.
 func (j *Journal) flush() {
 	if j.few > 0 && j.err == nil {
-		_, j.err = j.file.Write(j.lines)
+		j.err = appendNow(j.file, j.lines)
 	}
 	if j.err != nil {
 		j.lost += j.few

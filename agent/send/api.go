@@ -40,7 +40,7 @@ func (c *Client) Get(ctx context.Context, path string, out any) error {
 
 // JSON posts a body, with headers added to the client's own, and reads the JSON reply into out, otherwise like Get. It is retried on every
 // failure that may be temporary, including a missing answer and 5xx.
-func (c *Client) JSON(ctx context.Context, path string, header http.Header, body Body, out any) error {
+func (c *Client) JSON(ctx context.Context, path string, header []Field, body Body, out any) error {
 	limit := until(ctx, c.bound(CallLimit))
 	inner, cancel := context.WithTimeout(ctx, 2*limit)
 	defer cancel()

@@ -171,15 +171,21 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 		Start: c.clk.Now(), Wire: clock.Never, FirstByte: clock.Never, Headers: clock.Never,
 		FirstEvent: clock.Never, FirstAnswer: clock.Never, End: clock.Never, Usage: NoUsage,
 	}
-	inner, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
 	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, size: req.Body.Size, gate: req.Gate, session: req.Session}
 	f.clear()
+	inner, cancel := ctx, context.CancelCauseFunc(func(error) { f.stop() })
+	if f.direct = c.direct.takes(req); f.direct {
+		defer context.AfterFunc(ctx, f.stop)()
+	} else {
+		inner, cancel = context.WithCancelCause(ctx)
+		defer cancel(nil)
+	}
 	f.guard = guard{clk: c.clk, start: x.Start, gate: req.Gate, cancel: cancel, limits: limits{
 		connect: c.cfg.ConnectTimeout, first: c.cfg.FirstTokenTimeout, idle: c.cfg.IdleTimeout, total: c.cfg.TotalTimeout,
 		hangUp: req.HangUp,
 	}}
 	f.guard.enter(stagePause) // the total timeout starts
+	req.Gate.onShut(func() { cancel(errShut) })
 
 	s := streams.Get().(*stream) // the pool has only streams
 	defer s.free()
@@ -187,7 +193,7 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 
 	var resp *http.Response
 	var err error
-	if f.direct = c.direct.takes(req); f.direct {
+	if f.direct {
 		resp, err = c.direct.roundTrip(inner, f, req)
 	} else {
 		resp, err = c.roundTrip(f.in(inner), c.replay, http.MethodPost, req)
@@ -201,6 +207,8 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 		} else {
 			_ = resp.Body.Close()
 		}
+	} else if req.Gate.isShut() {
+		err = errShut
 	}
 	x.Start = req.Gate.since(x.Start)
 	c.conclude(ctx, req, s, err, f.guard.stop())
@@ -221,8 +229,8 @@ func (c *Client) roundTrip(ctx context.Context, via *retryablehttp.Client, metho
 	}
 	r.ContentLength = req.Body.Size
 	r.Header = maps.Clone(c.header)
-	for name, values := range req.Header {
-		r.Header[http.CanonicalHeaderKey(name)] = values
+	for _, h := range req.Header {
+		r.Header[h.Name] = []string{h.Value}
 	}
 	if _, ok := r.Header["Accept"]; !ok {
 		r.Header["Accept"] = accept[req.Stream]

@@ -97,7 +97,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	c := client(t, Config{URL: base + "/v1", APIKey: "k", Header: http.Header{"x-team": {"a"}, "User-Agent": {"other"}}})
 	body := strings.Repeat("0123456789", 10_000)
 	req := post(body)
-	req.Header = http.Header{"traceparent": {"00-1"}, "X-Team": {"b"}}
+	req.Header = []Field{{"Traceparent", "00-1"}, {"X-Team", "b"}}
 	var x Exchange
 	c.Do(t.Context(), req, &x)
 	if x.Err != nil {

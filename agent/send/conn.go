@@ -177,21 +177,44 @@ func (c *conn) Write(p []byte) (int, error) {
 	}
 	before := c.corked
 	c.corked = nil
+	c.writes()
+	c.mu.Unlock()
+	sent, err := c.send(before, p)
+	c.wrote(sent, err)
+	if err != nil {
+		return 0, err // some of p may have been written; it does not matter, because the connection is broken
+	}
+	return len(p), nil
+}
+
+// WriteNow writes what the kernel accepts at once: nothing on a connection without a socket.
+func (c *conn) WriteNow(p []byte) (int, error) {
+	if c.socket == nil {
+		return 0, nil
+	}
+	c.mu.Lock()
+	c.writes()
+	c.mu.Unlock()
+	n, err := c.socket.WriteNow(p)
+	c.wrote(int64(n), err)
+	return n, err
+}
+
+// writes records that a write call begins; c.mu must be held.
+func (c *conn) writes() {
 	if c.now.began == clock.Never {
 		c.now.began = c.clk.Now()
 	}
-	c.mu.Unlock()
-	sent, err := c.send(before, p)
+}
+
+// wrote records the end of a write call.
+func (c *conn) wrote(sent int64, err error) {
 	now := c.clk.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now.wrote = now
 	c.now.sent += sent
 	c.now.cut = c.now.cut || err != nil
-	if err != nil {
-		return 0, err // some of p may have been written; it does not matter, because the connection is broken
-	}
-	return len(p), nil
 }
 
 // Quiet reports whether a connection that nobody reads is still open and has received nothing. It is true if that cannot be determined.

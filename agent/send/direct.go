@@ -6,6 +6,7 @@ package send
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,6 +15,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
+	"runtime"
 	"slices"
 	"strconv"
 	"sync"
@@ -78,6 +80,7 @@ type link struct {
 	left  int64 // bytes that may still be read: limited for headers
 	used  bool
 	since time.Duration // it has been idle
+	end   func()        // closes it; made once
 }
 
 // maxHeaders bounds the head of a reply, as net/http does.
@@ -117,12 +120,21 @@ func (d *direct) take(ctx context.Context, f *flight) (*link, error) {
 		_ = l.Close()
 	}
 	d.mu.Unlock()
-	c, err := d.dial(f.in(ctx), "tcp", d.addr)
+	var c net.Conn
+	var failed error
+	err := f.slowly(ctx, func(ctx context.Context) { c, failed = d.dial(f.in(ctx), "tcp", d.addr) })
+	if failed != nil {
+		return nil, failed
+	}
 	if err != nil {
+		if c != nil {
+			_ = c.Close()
+		}
 		return nil, err
 	}
 	l := &link{conn: connOf(c)}
 	l.br = bufio.NewReaderSize(l, readBuffer)
+	l.end = func() { _ = l.conn.Close() }
 	return l, nil
 }
 
@@ -204,7 +216,7 @@ func (d *direct) head(path string, stream bool) []byte {
 	}
 	r.Close = d.cfg.Reuse == ReuseNever
 	for name, values := range r.Header {
-		if !goesAsItIs(name, values) {
+		if !goesAsItIs(name, values...) {
 			return nil
 		}
 	}
@@ -223,7 +235,7 @@ func (d *direct) head(path string, stream bool) []byte {
 }
 
 // goesAsItIs reports whether net/http would write a header unchanged.
-func goesAsItIs(name string, values []string) bool {
+func goesAsItIs(name string, values ...string) bool {
 	for _, b := range []byte(name) {
 		if b != '-' && (b < '0' || b > '9') && (b < 'A' || b > 'Z') && (b < 'a' || b > 'z') {
 			return false
@@ -247,12 +259,12 @@ func (d *direct) takes(req *Request) bool {
 	if d == nil || req.Body.Size <= 0 || req.Body.Size > maxDirect || d.head(req.Path, req.Stream) == nil {
 		return false
 	}
-	for name, values := range req.Header {
-		switch name = http.CanonicalHeaderKey(name); name {
+	for _, h := range req.Header {
+		switch h.Name {
 		case "Accept", "User-Agent", "Host", "Content-Length", "Connection", "Expect", "Upgrade", "Transfer-Encoding", "Trailer", "Te":
 			return false
 		}
-		if _, twice := d.plain[name]; twice || !goesAsItIs(name, values) {
+		if _, twice := d.plain[h.Name]; twice || !goesAsItIs(h.Name, h.Value) {
 			return false
 		}
 	}
@@ -266,14 +278,11 @@ func (d *direct) compose(to *bytes.Buffer, req *Request) error {
 	to.WriteString("Content-Length: ")
 	to.Write(strconv.AppendInt(to.AvailableBuffer(), req.Body.Size, 10))
 	to.WriteString("\r\n")
-	for name, values := range req.Header {
-		name = http.CanonicalHeaderKey(name)
-		for _, v := range values {
-			to.WriteString(name)
-			to.WriteString(": ")
-			to.WriteString(v)
-			to.WriteString("\r\n")
-		}
+	for _, h := range req.Header {
+		to.WriteString(h.Name)
+		to.WriteString(": ")
+		to.WriteString(h.Value)
+		to.WriteString("\r\n")
 	}
 	to.WriteString("\r\n")
 	to.Grow(int(req.Body.Size))
@@ -298,8 +307,8 @@ func (d *direct) roundTrip(ctx context.Context, f *flight, req *Request) (*http.
 			_, _ = io.CopyN(io.Discard, resp.Body, maxErrorBody)
 			_ = resp.Body.Close()
 		}
-		if !clock.Pause(ctx, wait) {
-			return nil, context.Cause(ctx)
+		if err := f.slowly(ctx, func(ctx context.Context) { clock.Pause(ctx, wait) }); err != nil {
+			return nil, err
 		}
 	}
 }
@@ -317,8 +326,8 @@ var errGone = errors.New("the server closed the connection")
 
 // once sends a request on one connection and reads the head of the reply.
 func (d *direct) once(ctx context.Context, f *flight, req *Request) (*http.Response, error) {
-	if ctx.Err() != nil { // or a request could be written before the context has closed its connection
-		return nil, context.Cause(ctx)
+	if err := f.over(ctx); err != nil { // or a request could be written before its end has closed its connection
+		return nil, err
 	}
 	f.ask()
 	l, err := d.take(ctx, f)
@@ -326,13 +335,17 @@ func (d *direct) once(ctx context.Context, f *flight, req *Request) (*http.Respo
 		return nil, err
 	}
 	f.gotConn(httptrace.GotConnInfo{Conn: l.conn, Reused: l.used})
-	r := &inbound{d: d, link: l}
-	r.stop = context.AfterFunc(ctx, func() { _ = l.conn.Close() })
-	if err := d.write(ctx, f, l, req); err != nil {
+	r := &inbound{d: d, link: l, flight: f}
+	if !f.waits(l.end) {
+		_ = r.Close()
+		return nil, errStopped
+	}
+	sent, err := d.write(f, l, req)
+	if err != nil {
 		_ = r.Close()
 		return nil, err
 	}
-	resp, err := r.head(f)
+	resp, err := r.head(sent)
 	if err != nil {
 		_ = r.Close()
 		return nil, err
@@ -345,34 +358,99 @@ func (d *direct) once(ctx context.Context, f *flight, req *Request) (*http.Respo
 	return resp, nil
 }
 
-// write sends a request when its gate is open.
-func (d *direct) write(ctx context.Context, f *flight, l *link, req *Request) error {
-	text := outgoing.Get().(*bytes.Buffer) // nothing else is in the pool
-	defer outgoing.Put(text)
-	if err := d.compose(text, req); err != nil {
-		return err
+// write sends a request when its gate is open, or returns what the gate will send.
+func (d *direct) write(f *flight, l *link, req *Request) (*letter, error) {
+	w := &letter{flight: f, link: l, size: req.Body.Size, text: outgoing.Get().(*bytes.Buffer)} // nothing else is in the pool
+	if err := d.compose(w.text, req); err != nil {
+		w.shred()
+		return nil, err
 	}
-	if err := f.gate.pass(ctx.Done()); err != nil {
-		return err
+	if f.gate.arm(w) {
+		return w, nil
 	}
-	if l.used && f.gate != nil && !l.Quiet() { // it was alive when it was taken, but has waited since
+	defer w.shred()
+	if f.gate.isShut() {
+		return nil, errShut
+	}
+	w.begin()
+	_, err := l.conn.Write(w.text.Bytes())
+	f.wrote(httptrace.WroteRequestInfo{Err: err})
+	return nil, err
+}
+
+// letter is a request that has been composed, and its connection. Its gate sends it while the request's goroutine waits for the reply.
+type letter struct {
+	flight *flight
+	link   *link
+	text   *bytes.Buffer
+	size   int64 // of the body
+	err    error // why it was not sent
+}
+
+// begin records that the request is being sent.
+func (w *letter) begin() {
+	w.flight.uploaded.Store(w.size)
+	w.flight.guard.alive(w.flight.clk.Now())
+}
+
+// dead reports whether a kept connection, alive when it was taken, has ended since.
+func (w *letter) dead() bool { return w.link.used && !w.link.Quiet() }
+
+// post sends the request, and calls then when it has been sent. It does not block: if the kernel has no room for all of it, which does not
+// happen with maxDirect and the usual buffers, a goroutine waits for that.
+func (w *letter) post(then func()) {
+	if w.dead() {
+		w.err = errGone
+		w.shred()
+		then()
+		return
+	}
+	w.begin()
+	n, err := w.link.WriteNow(w.text.Bytes())
+	end := func() {
+		w.err = err
+		w.flight.wrote(httptrace.WroteRequestInfo{Err: err})
+		w.shred()
+		then()
+	}
+	if err == nil && n < w.text.Len() {
+		go func() {
+			_, err = w.link.conn.Write(w.text.Bytes()[n:])
+			end()
+		}()
+		return
+	}
+	end()
+}
+
+// shred gives the text's memory back.
+func (w *letter) shred() {
+	outgoing.Put(w.text)
+	w.text = nil
+}
+
+// sent returns nil if a request was sent. It is called when the connection has something to read: before the gate is open, that can only be
+// the connection's end. A nil letter was sent by whoever calls this.
+func (w *letter) sent() error {
+	if w == nil {
+		return nil
+	}
+	if w.flight.gate.disarm() {
+		w.shred()
 		return errGone
 	}
-	f.uploaded.Store(req.Body.Size)
-	f.guard.alive(d.clk.Now())
-	_, err := l.conn.Write(text.Bytes())
-	f.wrote(httptrace.WroteRequestInfo{Err: err})
-	return err
+	w.flight.gate.Wait()
+	return w.err
 }
 
 // inbound is a reply on its connection, and the body of that reply.
 type inbound struct {
-	d    *direct
-	link *link
-	stop func() bool // closes the connection with the context
-	body io.ReadCloser
-	over bool // the reply has been read to its end, and another one may follow
-	ends bool // the connection ends with it
+	d      *direct
+	link   *link
+	flight *flight
+	body   io.ReadCloser
+	over   bool // the reply has been read to its end, and another one may follow
+	ends   bool // the connection ends with it
 }
 
 // posted are the facts about the request that reading its reply needs.
@@ -381,14 +459,16 @@ var posted = &http.Request{Method: http.MethodPost}
 // maxInformational is the maximum number of informational replies before the final one.
 const maxInformational = 5
 
-// head reads the head of a reply, and prepares its body.
-func (r *inbound) head(f *flight) (*http.Response, error) {
+// head reads the head of a reply to a request that was sent or will be, and prepares its body.
+func (r *inbound) head(w *letter) (*http.Response, error) {
 	l := r.link
 	l.left = maxHeaders
-	if _, err := l.br.Peek(1); err != nil {
+	_, err := l.br.Peek(1)
+	runtime.Gosched() // where many replies have come at once, what is due goes first: it is late already, and they have their timestamps
+	if err := cmp.Or(w.sent(), err); err != nil {
 		return nil, err
 	}
-	f.answered()
+	r.flight.answered()
 	for n := 0; ; n++ {
 		resp, err := http.ReadResponse(l.br, posted)
 		switch {
@@ -421,7 +501,7 @@ func (r *inbound) Close() error {
 		return nil
 	}
 	r.link = nil
-	if !r.stop() || !r.over || r.ends || l.br.Buffered() > 0 {
+	if !r.flight.waited() || !r.over || r.ends || l.br.Buffered() > 0 {
 		return l.conn.Close()
 	}
 	r.d.keep(l)

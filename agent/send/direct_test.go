@@ -24,7 +24,7 @@ import (
 
 // TestSameOnTheWire: both ways of sending a request give the server the same lines and the same body.
 func TestSameOnTheWire(t *testing.T) {
-	sent := func(by way, cfg Config, header http.Header) (lines []string) {
+	sent := func(by way, cfg Config, header []Field) (lines []string) {
 		got := make(chan []string, 1)
 		cfg.way = by
 		cfg.URL = serve(t, func(c net.Conn) {
@@ -72,11 +72,11 @@ func TestSameOnTheWire(t *testing.T) {
 	}
 	for _, c := range []struct {
 		cfg    Config
-		header http.Header
+		header []Field
 	}{
 		{Config{}, nil},
-		{Config{APIKey: "secret", Header: http.Header{"x-team": {"a", "b"}, "Empty": {""}}}, http.Header{"traceparent": {"00-1"}, "X-Request-Id": {"r-1"}}},
-		{Config{Reuse: ReuseNever, Header: http.Header{"User-Agent": {"other"}, "Accept": {"*/*"}}}, http.Header{"X-Two": {"1", "2"}}},
+		{Config{APIKey: "secret", Header: http.Header{"x-team": {"a", "b"}, "Empty": {""}}}, []Field{{"Traceparent", "00-1"}, {"X-Request-Id", "r-1"}}},
+		{Config{Reuse: ReuseNever, Header: http.Header{"User-Agent": {"other"}, "Accept": {"*/*"}}}, []Field{{"X-One", "1"}}},
 	} {
 		if diff := cmp.Diff(sent(byNetHTTP, c.cfg, c.header), sent(byDirect, c.cfg, c.header)); diff != "" {
 			t.Errorf("(-net/http +direct):\n%s", diff)
@@ -90,7 +90,7 @@ func TestGoesByNetHTTP(t *testing.T) {
 	header := func(name, value string) http.Header { return http.Header{name: {value}} }
 	for name, c := range map[string]struct {
 		cfg  Config
-		req  http.Header
+		req  []Field
 		body int
 	}{
 		"TLS":                      {cfg: Config{URL: "https://h"}},
@@ -101,10 +101,10 @@ func TestGoesByNetHTTP(t *testing.T) {
 		"expectation":              {cfg: Config{Header: header("Expect", "100-continue")}},
 		"a value of two lines":     {cfg: Config{Header: header("X", "a\r\nb")}},
 		"an invalid name":          {cfg: Config{Header: header("a b", "c")}},
-		"a request's own host":     {req: header("Host", "other")},
-		"its own value of a key":   {cfg: Config{APIKey: "k"}, req: header("authorization", "other")},
-		"its value of two lines":   {req: header("X", "a\nb")},
-		"a value with a blank end": {req: header("X", "a ")},
+		"a request's own host":     {req: []Field{{"Host", "other"}}},
+		"its own value of a key":   {cfg: Config{APIKey: "k"}, req: []Field{{"Authorization", "other"}}},
+		"its value of two lines":   {req: []Field{{"X", "a\nb"}}},
+		"a value with a blank end": {req: []Field{{"X", "a "}}},
 		"no body":                  {body: -1},
 		"a long body":              {body: maxDirect + 1},
 	} {

@@ -6,7 +6,6 @@ package send
 import (
 	"fmt"
 	"io"
-	"net/http"
 	"time"
 )
 
@@ -16,10 +15,14 @@ type Body struct {
 	Open func() io.Reader
 }
 
+// Field is a header field. Its name is in canonical form: "Traceparent", see [net/http.CanonicalHeaderKey].
+type Field struct{ Name, Value string }
+
 // Request is the request of one exchange.
 type Request struct {
-	Path   string      // joined to the client's base URL, e.g. "/v1/chat/completions"
-	Header http.Header // added to the client's own headers (traceparent, session headers); may be nil
+	Path string // joined to the client's base URL, e.g. "/v1/chat/completions"
+	// Header is added to the client's own headers (traceparent, session headers), and replaces those of the same name.
+	Header []Field
 	// Session is the one that the request belongs to, where each has connections of its own ([ReuseSession]); empty: none.
 	Session string
 	Body    Body

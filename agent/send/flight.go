@@ -6,6 +6,7 @@ package send
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"net/http/httptrace"
 	"sync"
 	"sync/atomic"
@@ -39,6 +40,8 @@ type flight struct {
 	reused   bool
 	tlsErr   error
 	wireLate bool // see Exchange
+	stopped  bool
+	undo     func() // ends what the exchange waits for, unless net/http does that; nil: it waits for nothing
 
 	asked, obtained             time.Duration // a connection
 	dns, dnsEnd                 time.Duration
@@ -87,6 +90,61 @@ func (f *flight) sentWhole() bool {
 // in returns a context in which net/http and the retrier find the flight.
 func (f *flight) in(ctx context.Context) context.Context {
 	return context.WithValue(httptrace.WithClientTrace(ctx, f.trace()), flightKey{}, f)
+}
+
+// stop ends the exchange early.
+func (f *flight) stop() {
+	f.mu.Lock()
+	undo := f.undo
+	f.stopped, f.undo = true, nil
+	f.mu.Unlock()
+	if undo != nil {
+		undo()
+	}
+}
+
+var errStopped = errors.New("the exchange was ended")
+
+// over returns why an exchange goes no further, nil if it does.
+func (f *flight) over(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.stopped {
+		return errStopped
+	}
+	return nil
+}
+
+// waits begins to wait for something that undo ends. It returns false if the exchange has been stopped already.
+func (f *flight) waits(undo func()) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.stopped {
+		f.undo = undo
+	}
+	return !f.stopped
+}
+
+// waited ends the wait. It returns false if the exchange was stopped meanwhile, so that undo has been called or is about to be.
+func (f *flight) waited() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.undo = nil
+	return !f.stopped
+}
+
+// slowly calls do with a context that ends with the exchange.
+func (f *flight) slowly(ctx context.Context, do func(context.Context)) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if f.waits(cancel) {
+		do(ctx)
+		f.waited()
+	}
+	return f.over(ctx)
 }
 
 func (f *flight) clear() {

@@ -262,7 +262,7 @@ func TestOneWrite(t *testing.T) {
 		for range 2 {
 			writes.Store(0)
 			req := post(strings.Repeat("b", tc.body))
-			req.Header = http.Header{"X-Long": {strings.Repeat("h", tc.header)}}
+			req.Header = []Field{{"X-Long", strings.Repeat("h", tc.header)}}
 			var x Exchange
 			c.Do(t.Context(), req, &x)
 			if x.Err != nil {

@@ -5,7 +5,6 @@ package send
 
 import (
 	"io"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -37,9 +36,9 @@ func TestGenerateReplies(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			const text = `{"inputs":"a b c d e f g h","parameters":{"max_new_tokens":6,"details":true}}`
-			header := http.Header{}
+			var header []Field
 			if test.fault != "" {
-				header.Set(simulator.HeaderFault, test.fault)
+				header = []Field{{simulator.HeaderFault, test.fault}}
 			}
 			var x Exchange
 			c.Do(t.Context(), &Request{

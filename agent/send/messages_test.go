@@ -5,7 +5,6 @@ package send
 
 import (
 	"io"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -49,9 +48,9 @@ func TestMessagesReplies(t *testing.T) {
 		{name: "error as success", stream: "false", fault: "error-ok", class: ClassStreamError, code: "server_error"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			header := http.Header{simulator.HeaderToolCalls: {"1"}}
+			header := []Field{{simulator.HeaderToolCalls, "1"}}
 			if test.fault != "" {
-				header.Set(simulator.HeaderFault, test.fault)
+				header = append(header, Field{simulator.HeaderFault, test.fault})
 			}
 			var x Exchange
 			c.Do(t.Context(), &Request{Path: "/v1/messages", API: Messages, Stream: test.stream == "true", Body: body(test.stream, test.tools), Header: header, KeepReply: true}, &x)

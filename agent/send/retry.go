@@ -56,7 +56,7 @@ func (o onlyRoundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // again reports whether a failed attempt is sent again after n replays, because its kept connection was dead.
 func (f *flight) again(ctx context.Context, n int, err error) bool {
-	return err != nil && n < maxReplays && ctx.Err() == nil && f.replay()
+	return err != nil && n < maxReplays && f.over(ctx) == nil && f.replay()
 }
 
 // statusOverloaded is Anthropic's status where others use 503.
@@ -69,7 +69,7 @@ func retryable(ctx context.Context, resp *http.Response, err error) (bool, error
 }
 
 func tryAgain(ctx context.Context, f *flight, resp *http.Response, err error) (again bool) {
-	if ctx.Err() != nil {
+	if f.over(ctx) != nil {
 		return false
 	}
 	switch {

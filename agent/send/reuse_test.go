@@ -44,7 +44,7 @@ func TestReuse(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, session := range sessions {
-				req := Request{Path: "/v1/chat/completions", Session: session, Header: http.Header{"X-Session-Id": {session}}, Body: Body{Size: 2, Open: func() io.Reader { return strings.NewReader("{}") }}}
+				req := Request{Path: "/v1/chat/completions", Session: session, Header: []Field{{"X-Session-Id", session}}, Body: Body{Size: 2, Open: func() io.Reader { return strings.NewReader("{}") }}}
 				var x Exchange
 				if c.Do(context.Background(), &req, &x); x.Err != nil {
 					t.Fatal(x.Err)

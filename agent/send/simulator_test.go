@@ -145,7 +145,7 @@ func TestSimulatorFaults(t *testing.T) {
 						c.cfg.IdleTimeout = time.Minute // a busy machine is silent too
 					}
 					req := post(body)
-					req.Header = http.Header{simulator.HeaderFault: {string(name)}}
+					req.Header = []Field{{simulator.HeaderFault, string(name)}}
 					var x Exchange
 					c.Do(context.WithoutCancel(t.Context()), req, &x)
 					got := rehearsal{status: x.Status, chunks: len(x.At), finish: x.FinishReason, usage: x.Usage}
@@ -179,7 +179,7 @@ func TestSimulatorFirstTokenIsContent(t *testing.T) {
 	for _, fault := range []string{"comments", "empty-chunks"} {
 		c := client(t, Config{URL: url})
 		req := post(`{"model":"m","messages":[{"role":"user","content":"a"}],"max_tokens":2,"stream":true}`)
-		req.Header = http.Header{simulator.HeaderFault: {fault}}
+		req.Header = []Field{{simulator.HeaderFault, fault}}
 		var x Exchange
 		c.Do(t.Context(), req, &x)
 		if x.Err != nil || len(x.At) != 2 {
@@ -229,7 +229,7 @@ func TestSimulatorHTTP2(t *testing.T) {
 	for fault, want := range map[string]Class{"cut": ClassTransport, "silent-end": ClassIncomplete, "bad-framing": ClassTransport, "crlf": "", "refuse": ClassTransport} {
 		c := client(t, Config{URL: url, HTTP2: true})
 		req := post(`{"model":"m","messages":[{"role":"user","content":"a"}],"max_tokens":4,"stream":true}`)
-		req.Header = http.Header{simulator.HeaderFault: {fault}}
+		req.Header = []Field{{simulator.HeaderFault, fault}}
 		var x Exchange
 		c.Do(t.Context(), req, &x)
 		var got Class
@@ -250,7 +250,7 @@ func TestSimulatorShapesKeepTheText(t *testing.T) {
 		req := post(`{"model":"m","prompt":"a b","max_tokens":12,"stream":true}`)
 		req.Path = "/v1/completions"
 		if fault != "" {
-			req.Header = http.Header{simulator.HeaderFault: {fault}}
+			req.Header = []Field{{simulator.HeaderFault, fault}}
 		}
 		var x Exchange
 		c.Do(t.Context(), req, &x)
@@ -275,7 +275,7 @@ func TestSimulatorReasoning(t *testing.T) {
 	_, url := rehearse(t, simulator.Config{Latency: simulator.Latency{Decode: 5 * time.Millisecond}})
 	for _, fault := range []string{"reasoning", "reasoning-content"} {
 		req := post(`{"model":"m","messages":[{"role":"user","content":"a"}],"max_tokens":6,"stream":true}`)
-		req.Header = http.Header{simulator.HeaderFault: {fault}}
+		req.Header = []Field{{simulator.HeaderFault, fault}}
 		var x Exchange
 		client(t, Config{URL: url}).Do(t.Context(), req, &x)
 		if x.Err != nil || len(x.At) != 6 || x.FirstAnswer != time.Duration(x.At[3]) {

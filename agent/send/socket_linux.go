@@ -23,6 +23,7 @@ type socket struct {
 	raw syscall.RawConn
 	// Made once: closures per call would be garbage.
 	send func(fd uintptr) bool
+	once func(fd uintptr)
 	peek func(fd uintptr)
 
 	rest  []byte // of the present write
@@ -42,13 +43,24 @@ func newSocket(c net.Conn) *socket {
 	}
 	s := &socket{tcp: tcp, raw: raw}
 	s.send, s.peek = s.trySend, s.look
+	s.once = func(fd uintptr) { s.trySend(fd) }
 	return s
 }
 
 // Write writes like net.Conn. Only one goroutine may write at a time.
 func (s *socket) Write(p []byte) (int, error) {
 	s.rest, s.errno = p, 0
-	err := s.raw.Write(s.send)
+	return s.ended(p, s.raw.Write(s.send))
+}
+
+// WriteNow is a Write that does not wait for room: it returns how much the kernel accepted.
+func (s *socket) WriteNow(p []byte) (int, error) {
+	s.rest, s.errno = p, 0
+	return s.ended(p, s.raw.Control(s.once))
+}
+
+// ended returns the result of a write of p.
+func (s *socket) ended(p []byte, err error) (int, error) {
 	n := len(p) - len(s.rest)
 	s.rest = nil
 	if err == nil && s.errno != 0 {

@@ -17,3 +17,6 @@ func newSocket(net.Conn) *socket { return nil }
 
 // Quiet returns true.
 func (*socket) Quiet() bool { return true }
+
+// WriteNow writes.
+func (s *socket) WriteNow(p []byte) (int, error) { return s.Write(p) }

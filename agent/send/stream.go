@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/moonloop/moonloop/agent/clock"
 )
@@ -390,5 +391,10 @@ func (s *stream) finish() {
 
 // name decodes a short text.
 func name(t text) string {
-	return string(bytes.ToValidUTF8(t[:min(len(t), maxName)].append(nil), nil))
+	var room [maxName]byte // most are short and valid, and are copied once
+	b := t[:min(len(t), maxName)].append(room[:0])
+	if !utf8.Valid(b) {
+		b = bytes.ToValidUTF8(b, nil)
+	}
+	return string(b)
 }

@@ -1,0 +1,39 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package report
+
+import (
+	"os"
+	"syscall"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// appendNow appends to a regular file by raw system calls. One that the runtime knows of would wake its monitor thread, which then looks
+// around every 20 µs for some milliseconds; at thousands of requests a second that is all the time, and a tenth of what a request costs.
+// The price: if the disk makes the call wait, so do the goroutines of this processor.
+func appendNow(f *os.File, p []byte) error {
+	raw, err := f.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed syscall.Errno
+	err = raw.Control(func(fd uintptr) {
+		for len(p) > 0 && failed == 0 {
+			n, _, errno := unix.RawSyscall(unix.SYS_WRITE, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p))) //nolint:gosec // the kernel reads it
+			switch errno {
+			case 0:
+				p = p[n:]
+			case unix.EINTR:
+			default:
+				failed = errno
+			}
+		}
+	})
+	if err == nil && failed != 0 {
+		err = &os.PathError{Op: "write", Path: f.Name(), Err: failed}
+	}
+	return err
+}

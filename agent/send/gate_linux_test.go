@@ -1,0 +1,196 @@
+// Copyright The moonloop authors
+// SPDX-License-Identifier: Apache-2.0
+
+package send
+
+// These tests look at what the kernel has when a gate has been opened.
+
+import (
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/moonloop/moonloop/agent/clock"
+)
+
+// armed waits until a request is ready at its gate, but for its write.
+func armed(t *testing.T, g *Gate) {
+	t.Helper()
+	for range 5000 {
+		g.mu.Lock()
+		ready := g.armed != nil
+		g.mu.Unlock()
+		if ready {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("the request does not reach its gate")
+}
+
+// TestOpenWrites: when Open returns, the server's kernel has the whole request, whether the request's goroutine has run or not.
+func TestOpenWrites(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := client(t, Config{URL: "http://" + l.Addr().String()})
+	body := strings.Repeat("b", maxDirect)
+	req := post(body)
+	req.Gate = NewGate()
+	var x Exchange
+	var all sync.WaitGroup
+	all.Go(func() { c.Do(t.Context(), req, &x) })
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	armed(t, req.Gate)
+	if n := waiting(t, server); n != 0 {
+		t.Errorf("%d bytes came before the gate was open", n)
+	}
+	req.Gate.Open(c.clk.Now())
+	if n := waiting(t, server); n < len(body) {
+		t.Errorf("%d bytes had come when the gate was open, want a body of %d and its headers", n, len(body))
+	}
+	if _, err := io.WriteString(server, sse(chunkA, finish, done)); err != nil {
+		t.Fatal(err)
+	}
+	all.Wait()
+	if x.Err != nil || x.Wire == clock.Never || x.WireLate || x.BytesSent < int64(len(body)) {
+		t.Errorf("wire %v, late %t, %d bytes sent: %v", x.Wire, x.WireLate, x.BytesSent, x.Err)
+	}
+}
+
+// TestOpenDoesNotWait: where the kernel has no room for a request, Open returns, and the rest follows when there is room.
+func TestOpenDoesNotWait(t *testing.T) {
+	got := make(chan string, 1)
+	before := make(chan int64, 1) // bytes before the request
+	read := make(chan struct{})
+	url := serve(t, func(c net.Conn) {
+		<-read
+		if _, err := io.CopyN(io.Discard, c, <-before); err != nil {
+			t.Error(err)
+		}
+		requests(c, func(_ *http.Request, body string) bool {
+			got <- body
+			_, err := io.WriteString(c, sse(chunkA, finish, done))
+			return err == nil
+		})
+	})
+	c := client(t, Config{URL: url})
+	c.direct.dial = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		k := newConn(conn, c.wall, true)
+		if err := conn.(*net.TCPConn).SetWriteBuffer(1); err != nil {
+			return nil, err
+		}
+		before <- fill(t, k)
+		return k, nil
+	}
+	req := post(strings.Repeat("b", maxDirect))
+	req.Gate = NewGate()
+	var x Exchange
+	var all sync.WaitGroup
+	all.Go(func() { c.Do(t.Context(), req, &x) })
+	armed(t, req.Gate)
+	req.Gate.Open(c.clk.Now())
+	select {
+	case <-req.Gate.decided:
+		t.Error("the gate says that the request was sent, but the kernel has no room for it")
+	default:
+	}
+	close(read)
+	all.Wait()
+	if x.Err != nil || len(<-got) != maxDirect {
+		t.Error(x.Err)
+	}
+}
+
+// TestDiesAtGate: a kept connection that ends while its request waits at the gate is replaced before the gate opens, and the server may not
+// have begun that request.
+func TestDiesAtGate(t *testing.T) {
+	end := make(chan struct{})
+	var served atomic.Int64
+	url := serve(t, func(c net.Conn) {
+		first := served.Load() == 0
+		requests(c, func(*http.Request, string) bool {
+			served.Add(1)
+			_, err := io.WriteString(c, sse(chunkA, finish, done))
+			if first {
+				<-end
+			}
+			return err == nil && !first
+		})
+	})
+	c := client(t, Config{URL: url})
+	var x Exchange
+	c.Do(t.Context(), post("{}"), &x)
+	req := post("{}")
+	req.Gate = NewGate()
+	var all sync.WaitGroup
+	all.Go(func() { c.Do(t.Context(), req, &x) })
+	armed(t, req.Gate)
+	close(end)
+	req.Gate.mu.Lock()
+	dead := req.Gate.armed
+	req.Gate.mu.Unlock()
+	for range 5000 {
+		req.Gate.mu.Lock()
+		now := req.Gate.armed
+		req.Gate.mu.Unlock()
+		if now != nil && now != dead {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	at := c.clk.Now()
+	req.Gate.Open(at)
+	all.Wait()
+	if x.Err != nil || x.Reused || x.Resent != 0 || x.Start != at || x.Phases.Connect == 0 {
+		t.Errorf("reused %t, %d resent, start %v, want %v: %v", x.Reused, x.Resent, x.Start, at, x.Err)
+	}
+	if n := served.Load(); n != 2 {
+		t.Errorf("the server had %d requests, want 2", n)
+	}
+}
+
+// waiting returns how many bytes the kernel has for a connection's reader.
+func waiting(t *testing.T, c net.Conn) (n int) {
+	t.Helper()
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }); err != nil || n < 0 {
+		t.Fatal(n, err)
+	}
+	return n
+}
+
+// fill writes until the kernel accepts no more, and returns how much that was.
+func fill(t *testing.T, c *conn) (all int64) {
+	t.Helper()
+	for blank := make([]byte, 1<<16); ; {
+		n, err := c.WriteNow(blank)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if all += int64(n); n < len(blank) {
+			return all
+		}
+	}
+}
