@@ -265,7 +265,7 @@ acceptance-fleet: build
 		go test -v -count=1 -timeout 120m -run '^TestAcceptanceFleet' ./test/collector
 
 ## acceptance-plan: what a request costs, from telemetry to replay, for three shapes of traffic, and docs/plan.md made of that; TRACE=file
-# Needs Java 17 and Maven, as acceptance-fleet does. Takes some minutes, and wants an idle machine.
+# Needs Java 17 and Maven, as acceptance-fleet does. Takes some minutes, and wants an idle machine: the page says how much CPU other programs used meanwhile.
 .PHONY: acceptance-plan
 acceptance-plan: build
 	test/acceptance/fleet/install.sh build/fleet

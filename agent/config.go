@@ -370,7 +370,7 @@ func (c *Config) checkTrace(bad badFunc) {
 	case t.Loop > 1 && t.LoopFor > 0:
 		bad("loop %d: want a number of passes or a duration", t.Loop)
 	case (t.Loop > 1 || t.LoopFor > 0) && t.Name == "-":
-		bad("loop: standard input can be read once; name a file")
+		bad("loop: standard input can be read only once; name a file")
 	case (t.Loop > 1 || t.LoopFor > 0) && (t.Start > 0 || t.End > 0):
 		bad("loop: a part of the trace (start, end) cannot be looped; cut it out with moonloop transform, and loop that")
 	case t.LoopFor > 0 && c.Schedule.Arrivals.AtOnce():

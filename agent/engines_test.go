@@ -149,7 +149,7 @@ func TestBalanceBySession(t *testing.T) {
 	}
 	for row := range 64 {
 		if engine[fmt.Sprint(row)] != engine[fmt.Sprint(row%16)] {
-			t.Errorf("row %d was sent to another engine than the first turn of its session", row)
+			t.Errorf("row %d was sent to a different engine than the first turn of its session", row)
 		}
 	}
 	if len(got[0]) == 0 || len(got[1]) == 0 || len(engine) != 64 {
@@ -227,7 +227,7 @@ func TestBalanceByPrefix(t *testing.T) {
 		return n
 	}
 	// Each family hits its block from its second row on, and each engine hits the trunk from its second row on; the last two blocks are
-	// whole except for the rest of a block. In turns, they hit less.
+	// whole except for the rest of a block. With round robin, they hit less.
 	whole := cached(rep)
 	rep, _ = run(RoundRobin)
 	turn := cached(rep)
@@ -258,7 +258,7 @@ func TestBalanceByPrefixOfOtherRows(t *testing.T) {
 		}
 		for row := range 64 {
 			if engine[fmt.Sprint(row)] != engine[fmt.Sprint(row%16)] {
-				t.Errorf("%s: row %d was sent to another engine than the first turn of its session", name, row)
+				t.Errorf("%s: row %d was sent to a different engine than the first turn of its session", name, row)
 			}
 		}
 		if len(got[0]) == 0 || len(got[1]) == 0 || !strings.Contains(strings.Join(rep.Warnings, "\n"), "not by prefix") {

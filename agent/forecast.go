@@ -28,8 +28,8 @@ type Forecast struct {
 	// Rows is the number of rows that would be sent. Following is the number of those whose time depends on the turn before.
 	Rows      int64 `json:"rows"`
 	Following int64 `json:"rows_following"`
-	// PastEnd is the number of rows that would be skipped because they are after the maximum duration. The other skipped rows do not belong
-	// to the run.
+	// PastEnd is the number of rows that would be skipped because they are after the maximum duration. The rows that the next three fields
+	// count do not belong to the run.
 	PastEnd       int64 `json:"rows_past_max_duration"`
 	OutsideWindow int64 `json:"rows_outside_window"`
 	OtherShards   int64 `json:"rows_of_other_shards"`

@@ -15,7 +15,7 @@ import (
 // missed returns the goals that the engine missed: in the whole run, and, for goodput, in the part that is shown.
 func (l limits) missed(f, shown *measure.Figures) (missed []string) {
 	if tried := f.Rows.Served + f.Rows.Failed; float64(f.Rows.Failed) > l.maxErrors*float64(tried) {
-		missed = append(missed, fmt.Sprintf("errors: %d of %d requests failed: %s; at most %.4g %% may (--max-error-rate)",
+		missed = append(missed, fmt.Sprintf("errors: %d of %d requests failed: %s; at most %.4g %% may fail (--max-error-rate)",
 			f.Rows.Failed, tried, classes(f.Errors), 100*l.maxErrors))
 	}
 	if l.goodput > 0 {

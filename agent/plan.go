@@ -57,7 +57,7 @@ type plan struct {
 	settings []report.Setting
 	trace    report.Trace
 	order    report.Schedule
-	shard    *report.Shard // nil: there is one
+	shard    *report.Shard // nil: the run is not sharded
 }
 
 // limits decide how a run is judged, and whether it continues.

@@ -31,7 +31,7 @@ type predictor struct {
 	replies int   // with cached tokens
 }
 
-// predict returns how many of a row's prompt tokens an infinite cache with the engine's blocks has.
+// predict sets how many of a row's prompt tokens an infinite cache with the engine's blocks has.
 func (c *predictor) predict(rec *measure.Record) {
 	p, row := rec.Prediction, rec.Row
 	if p.Finest < 0 || !row.InputLength.Set {

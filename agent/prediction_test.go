@@ -22,7 +22,7 @@ func TestPredictionOfBrokenTraces(t *testing.T) {
 		note   string
 	}{
 		{
-			name: "an id with two parents", block: 512, note: "V5 in 2 rows: an id follows another id",
+			name: "an id with two parents", block: 512, note: "V5 in 2 rows: an id follows a different id",
 			lines: []string{
 				`{"timestamp": 0, "input_length": 2048, "output_length": 1, "hash_ids": [0, 1, 2, 3]}`,
 				`{"timestamp": 1, "input_length": 2048, "output_length": 1, "hash_ids": [0, 2, 1, 4]}`,

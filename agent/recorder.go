@@ -164,7 +164,7 @@ func compare(r *measure.Record) {
 	if r.Outcome != measure.Served {
 		return
 	}
-	// A row that was sent longer than its length (too short for the template) differs from its row, and is counted so.
+	// A row that is too short for the template was sent longer than its length, so it counts as different.
 	if n := r.Row.InputLength; r.PromptTokens > 0 {
 		r.Prompt = agree(u.Prompt, n.Or(r.PromptTokens)) // for a text, the tokenizer's count
 	}

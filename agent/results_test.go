@@ -139,7 +139,7 @@ func TestFailuresFailTheRun(t *testing.T) {
 		limit  *float64
 		want   string // in what was missed; empty = nothing
 	}{
-		{40, 17, nil, "errors: 17 of 40 requests failed: 17 with HTTP status 404; at most 1 % may (--max-error-rate)"},
+		{40, 17, nil, "errors: 17 of 40 requests failed: 17 with HTTP status 404; at most 1 % may fail (--max-error-rate)"},
 		{40, 17, new(0.5), ""},
 		{40, 17, new(1.), ""},
 		{200, 3, nil, "3 of 200 requests failed"},

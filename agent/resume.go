@@ -401,7 +401,7 @@ func (p *past) warn(said *notices) {
 	said.warn("the run was cut short at %.3f s of the schedule, at %s, and resumes there %s later: meanwhile the engine's cache may have lost what earlier rows left in it; it then reports fewer cached tokens than predicted",
 		now.From/1e3, broke.UTC().Format(time.RFC3339), now.Start.Sub(broke).Round(time.Millisecond))
 	if !last.SameBoot() {
-		said.warn("the machine was restarted since the run was cut short, or is another one: requests of the last half minute may be missing on its disk, and are then sent again without notice")
+		said.warn("the machine has been restarted since the run was cut short, or is another one: requests of the last half minute may be missing on its disk, and are then sent again without notice")
 	}
 }
 

@@ -102,7 +102,7 @@ func replyRow(i int) string {
 }
 
 // TestResume: if a run is killed at any instant, any number of times, each row ends as one record, and is sent to the engine once. None is
-// sent at another instant of the schedule than in a run that is not cut short.
+// sent at a different instant of the schedule than in a run that is not cut short.
 func TestResume(t *testing.T) {
 	const n = 40
 	for name, tc := range map[string]struct {

@@ -30,12 +30,6 @@ func (c *compiler) accept(p *partition, r *journal.Inference) error {
 		together = r.Span.SpanID[:] // it is unrelated to the others
 	}
 	c.key = append(appendPart(c.key[:0], together), session[:]...)
-	if known(&r.Prompt) && r.Session != 0 {
-		// Comes before the session's requests: it says that the session has content.
-		if err := c.bySession.add(append(c.key, turnContent), nil); err != nil {
-			return err
-		}
-	}
 	if c.chains(p, r) {
 		if err := c.bySession.add(append(c.key, turnActs), nil); err != nil {
 			return err
@@ -43,6 +37,12 @@ func (c *compiler) accept(p *partition, r *journal.Inference) error {
 	}
 	// The record begins with its kind, which all have, and its span, as the rest of the order would.
 	c.key = appendTimes(append(c.key, turnRequest), p, r)
+	if known(&r.Prompt) {
+		c.prompted = c.prompted || r.Session != 0
+		c.key = append(c.key, 1)
+	} else {
+		c.key = append(c.key, 0)
+	}
 	c.enc = journal.AppendRecord(c.enc[:0], r)
 	return c.bySession.add(c.key, c.enc)
 }

@@ -17,7 +17,7 @@ import (
 // Prompts, sorted by their marks, are a tree of marks. A prompt's number of tokens is known at its end: this is an anchor. Another anchor
 // is the end of a reply within the prompt, because its tokens were counted when it was generated. Every stretch of marks that the same
 // prompts share is located by one anchor, the lowest one (see anchor.rank): the tokens from the beginning of the stretch to the anchor are
-// spread evenly over the text between them. The less text follows the stretch, the less can the tokens of that text displace it. So a
+// spread evenly over the text between them. The less text follows the stretch, the less the tokens of that text can displace it. So a
 // system prompt is located by the shortest question below it, a turn of a conversation by its own end, and errors do not add up along the
 // conversation.
 //
@@ -90,7 +90,7 @@ type stretch struct {
 	end    int   // marks
 	best   anchor
 	first  arrival // the first prompt with it, in the order of time
-	other  bool    // best belongs to another prompt than the owner
+	other  bool    // best belongs to a different prompt than the owner
 }
 
 // arrival is the arrival time of a prompt, and its position among equal times.

@@ -47,6 +47,7 @@ type compiler struct {
 	byText     *sorter // requests whose text is known, by cells
 	byOrder    *sorter // requests in the order of rows
 	mask       mask
+	prompted   bool    // some prompt of a session is known
 	unseen     bool    // some prompt has no known reply
 	replied    bool    // some reply is known
 	thinned    bool    // ends of messages may have been left out

@@ -298,6 +298,26 @@ func TestSessions(t *testing.T) {
 	equal(t, "identity with content", map[string]int64{"structure": 2, "lengths": 5, "engine": 1}, res.Traces[0].Meta.Identity)
 }
 
+// TestLateContent: a session has content whichever of its requests has it, in memory and on disk.
+func TestLateContent(t *testing.T) {
+	const sessions, turns = 300, 3
+	var records []journal.Record
+	for i := range uint64(sessions) {
+		for turn := range uint64(turns) {
+			of := []func(*journal.Inference){tokens(250, 90), inSession(journal.Session(1 + i))}
+			if i%turns == turn && i%2 == 0 { // half of the sessions have it, at any turn
+				of = append(of, engine(1, i), func(r *journal.Inference) { r.BlockSize = 100 })
+			}
+			records = append(records, call(turns*i+turn, 1, 0, int64(1000*turn), of...))
+		}
+	}
+	for _, memory := range []int{0, 16 << 10} {
+		_, res := compileBytes(t, Options{BlockSize: 100, Memory: memory}, journalOf(records...))
+		equal(t, fmt.Sprintf("identity with %d bytes", memory),
+			map[string]int64{"structure": sessions / 2 * turns, "lengths": sessions / 2 * (turns - 1), "engine": sessions / 2}, res.Traces[0].Meta.Identity)
+	}
+}
+
 // TestText lays borders over the cells of conversations.
 func TestText(t *testing.T) {
 	text := strings.Repeat("It was the best of times, it was the worst of times. ", 400) // 21,200 bytes

@@ -52,7 +52,7 @@
 //
 // If production reported how much of a prompt the engine had cached, that is used. It can extend what a row shares, from the last
 // known equal text to the next mark (the end of a cell or of a message), and never reduces it. It also reveals templates that render
-// a prompt in another order than the telemetry shows: see follow.go.
+// a prompt in a different order than the telemetry shows: see follow.go.
 //
 // # Memory
 //

@@ -14,13 +14,13 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// An engine's counts of cached tokens show whether it saw prompts in another order than telemetry shows: it had cached far less than
+// An engine's counts of cached tokens show whether it saw prompts in a different order than telemetry shows: it had cached far less than
 // prompts share in telemetry's order, and as much as they share in the other order. So if production's counts are predicted too high, the
 // prompts of the model are written in each order that would change them, and an order that explains nearly all counts is followed.
 // Eviction, several replicas and other tenants leave gaps that no order explains. An order that the capture was told is followed without
 // proof.
 
-// FollowEngine says whether a trace follows an engine that saw prompts in another order than telemetry shows.
+// FollowEngine says whether a trace follows an engine that saw prompts in a different order than telemetry shows.
 type FollowEngine string
 
 // The choices. The zero FollowEngine is FollowAuto.

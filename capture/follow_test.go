@@ -63,7 +63,7 @@ func ofModel(t *testing.T, records []journal.Record, model string, trace uint64)
 	return records
 }
 
-// TestFollow: a trace shares what the engine had cached, even if its template writes prompts in another order than telemetry shows.
+// TestFollow: a trace shares what the engine had cached, even if its template writes prompts in a different order than telemetry shows.
 func TestFollow(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	for _, c := range []struct {
@@ -209,7 +209,7 @@ func TestFollowReplies(t *testing.T) {
 		for _, r := range rows[i].Replies {
 			of := rows[i-int(r.Back)]
 			if n := of.InputLength.V; r.At != n || !slices.Equal(truth[i].prompt[:n], truth[i-int(r.Back)].prompt) {
-				t.Errorf("row %d: reply %+v to another prompt than it begins with", i, r)
+				t.Errorf("row %d: reply %+v to a different prompt than it begins with", i, r)
 			}
 			replies++
 		}

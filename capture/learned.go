@@ -30,6 +30,7 @@ type learned struct {
 	Gone          []gone            `json:"gone,omitempty"`
 	ToolCalls     [6]int64          `json:"tool_calls"`
 	Engines       []learnedEngine   `json:"engines,omitempty"`
+	Prompted      bool              `json:"prompted,omitempty"`
 	Replied       bool              `json:"replied,omitempty"`
 	Unseen        bool              `json:"unseen,omitempty"`
 	Thinned       bool              `json:"thinned,omitempty"`
@@ -101,7 +102,7 @@ func (c *compiler) learned() *learned {
 		Result: c.res, Lost: c.lost.counted(), Runs: c.runs.sorted(), Nameless: c.runs.nameless,
 		ManyNames: c.models.many, ManyExclusive: c.exclusive == nil, ManySkewed: c.skewed == nil, Skewed: slices.Sorted(maps.Keys(c.skewed)),
 		ToolCalls: [6]int64{c.toolCalls.agreed, c.toolCalls.added, c.toolCalls.replaced, c.toolCalls.early, c.toolCalls.unknown, c.toolCalls.reused},
-		Replied:   c.replied, Unseen: c.unseen, Thinned: c.thinned, CachedCounts: c.cached, Parted: c.parted, Turned: c.turned, IDs: c.ids,
+		Prompted:  c.prompted, Replied: c.replied, Unseen: c.unseen, Thinned: c.thinned, CachedCounts: c.cached, Parted: c.parted, Turned: c.turned, IDs: c.ids,
 	}
 	for _, p := range c.list {
 		if p.met {
@@ -151,6 +152,7 @@ func (c *compiler) know(all []*learned, last bool) {
 		c.models.know(l)
 		c.exclusive = joinSet(c.exclusive, l.ManyExclusive, l.Exclusive, func(p learnedProducer) producer { return producer{p.ID, p.Model} })
 		c.skewed = joinSet(c.skewed, l.ManySkewed, l.Skewed, func(clock uint64) uint64 { return clock })
+		c.prompted = c.prompted || l.Prompted
 		c.replied, c.unseen = c.replied || l.Replied, c.unseen || l.Unseen
 		c.thinned, c.parted, c.cached = c.thinned || l.Thinned, c.parted || l.Parted, c.cached || l.CachedCounts
 		c.turned = c.turned || l.Turned

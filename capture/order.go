@@ -11,7 +11,7 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// Some chat templates write a prompt in another order than telemetry shows: Mistral's put the system text, or the tools, directly before
+// Some chat templates write a prompt in a different order than telemetry shows: Mistral's put the system text, or the tools, directly before
 // the last message of the user, and so after everything that the turns of a conversation share. The marks of a prompt in such an order
 // follow from those in telemetry's order: first the marks up to the last message of the user, closer to the beginning by what was moved;
 // then one for what was moved; then the remaining ones.

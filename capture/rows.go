@@ -209,31 +209,44 @@ func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 	return nil
 }
 
-// behind computes digests and writes rows in a separate goroutine, while the next ones are made.
+// behind digests and writes rows, each in a separate goroutine, while the next ones are made.
 type behind struct {
 	digester *mooncake.Digester
 	batch    []*mooncake.Row
-	batches  chan []*mooncake.Row // nil if there is no goroutine
+	size     int                  // of its ids
+	batches  chan []*mooncake.Row // nil if there are no goroutines
 	failed   atomic.Bool
 	ended    chan error
 }
 
-// batchRows is how many rows go to the goroutine at once.
-const batchRows = 128
+// Rows are passed on in batches of this many, or with this many ids in all.
+const (
+	batchRows = 128
+	batchIDs  = 1 << 15
+)
 
-// begin starts the goroutine.
+// begin starts the goroutines. Each row is digested before it is written.
 func (b *behind) begin(d *mooncake.Digester, out TraceWriter) {
-	batches, ended := make(chan []*mooncake.Row, 1), make(chan error, 1)
+	batches, digested, ended := make(chan []*mooncake.Row, 1), make(chan []*mooncake.Row, 1), make(chan error, 1)
 	b.digester, b.batches, b.ended = d, batches, ended
 	go func() {
-		line, err := int64(0), error(nil)
+		defer close(digested)
+		line := int64(0)
 		for batch := range batches {
+			for _, row := range batch {
+				line++
+				d.Add(row, line)
+			}
+			digested <- batch
+		}
+	}()
+	go func() {
+		var err error
+		for batch := range digested {
 			for _, row := range batch {
 				if err != nil {
 					break
 				}
-				line++
-				d.Add(row, line)
 				if err = out.Write(row); err != nil {
 					b.failed.Store(true)
 				}
@@ -245,14 +258,15 @@ func (b *behind) begin(d *mooncake.Digester, out TraceWriter) {
 
 // write queues a row, which must not be changed afterwards. It may return the error of an earlier row.
 func (b *behind) write(row *mooncake.Row) error {
-	if b.batch = append(b.batch, row); len(b.batch) < batchRows {
+	b.batch, b.size = append(b.batch, row), b.size+len(row.HashIDs)
+	if len(b.batch) < batchRows && b.size < batchIDs {
 		return nil
 	}
 	if b.failed.Load() {
 		return b.end()
 	}
 	b.batches <- b.batch
-	b.batch = make([]*mooncake.Row, 0, batchRows)
+	b.batch, b.size = make([]*mooncake.Row, 0, batchRows), 0
 	return nil
 }
 

@@ -14,15 +14,17 @@ import (
 // A key of bySession has its part, the partition, the session, and one of these:
 const (
 	sessionKey  = 4 + 8
-	turnContent = 0 // the session has content; no request
-	turnActs    = 1 // its turns follow each other like an agent's; no request
-	turnRequest = 2 // the request, by its order
+	turnActs    = 0 // its turns follow each other like an agent's; no request
+	turnRequest = 1 // the request, by its order; then whether its prompt is known, which does not matter to the order, and the record
+	// turnKnown is the place of what is known, and that of the record is one more.
+	turnKnown = sessionKey + 1 + timesLength
 )
 
 // session is the current session.
 type session struct {
 	key     [sessionKey]byte
-	content bool
+	met     bool // a request of it
+	content bool // the prompt of any of its requests is known
 	acts    bool
 	across  across
 	turns   int64
@@ -36,20 +38,18 @@ type session struct {
 func (c *compiler) layTurns() error {
 	var s session
 	var d journal.Decoder
-	return c.bySession.each(c.ctx, func(b []byte) error {
-		b = b[partLength:]
-		if s.turns == 0 && !s.content && !s.acts || !bytes.Equal(b[:sessionKey], s.key[:]) {
+	var scout scout
+	defer scout.end()
+	return c.bySession.each(c.ctx, func(item []byte) (err error) {
+		b := item[partLength:]
+		if !s.met && !s.acts || !bytes.Equal(b[:sessionKey], s.key[:]) {
 			s = session{key: [sessionKey]byte(b[:sessionKey]), sharing: sharing{parts: s.sharing.parts[:0]}}
-		}
-		if b[sessionKey] == turnContent {
-			s.content = true
-			return nil
 		}
 		if b[sessionKey] == turnActs {
 			s.acts = true
 			return nil
 		}
-		if err := d.Decode(b[sessionKey+1+timesLength:]); err != nil {
+		if err := d.Decode(b[turnKnown+1:]); err != nil {
 			return err
 		}
 		p := c.list[binary.BigEndian.Uint32(b)]
@@ -57,6 +57,16 @@ func (c *compiler) layTurns() error {
 		if r.Session == 0 {
 			return c.settle(p, r, mooncake.Opt[float64]{})
 		}
+		switch {
+		case s.met:
+		case b[turnKnown] == 1:
+			s.content = true
+		case c.prompted && !p.Replay:
+			if s.content, err = scout.content(c.bySession, item[:partLength+sessionKey]); err != nil {
+				return err
+			}
+		}
+		s.met = true
 		input, output := r.InputTokens, r.OutputTokens
 		if !p.estimate(r) {
 			p.lost.add(lostTokens, 1)
@@ -87,6 +97,44 @@ func (c *compiler) layTurns() error {
 		}
 		return c.settle(p, r, delay)
 	})
+}
+
+// scout looks ahead in sessions that begin without content.
+type scout struct {
+	items *aside // nil before the first look
+	item  []byte // nil after the last
+}
+
+// content reports whether the prompt of any request of a session is known. Sessions come in order.
+func (s *scout) content(of *sorter, session []byte) (known bool, err error) {
+	if s.items == nil {
+		c, err := of.cursor()
+		if err != nil {
+			return false, err
+		}
+		s.items = readAside(c)
+		if s.item, err = s.items.next(); err != nil {
+			return false, err
+		}
+	}
+	for s.item != nil && !known {
+		if order := bytes.Compare(s.item[:len(session)], session); order > 0 {
+			break
+		} else if order == 0 {
+			turn := s.item[partLength:]
+			known = turn[sessionKey] == turnRequest && turn[turnKnown] == 1
+		}
+		if s.item, err = s.items.next(); err != nil {
+			return false, err
+		}
+	}
+	return known, nil
+}
+
+func (s *scout) end() {
+	if s.items != nil {
+		s.items.end()
+	}
 }
 
 // lay computes what a turn shares with the turn before: what the server had cached, if it reported that, but not more than there was, nor

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/internal/atomicfile"
+	"github.com/moonloop/moonloop/internal/jsonrows"
 	"github.com/moonloop/moonloop/internal/ondisk"
 )
 
@@ -450,7 +451,7 @@ func (s *sharded) read(name string) (*learned, error) {
 		err = fmt.Errorf("schema %q", one.Schema)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s was not written by a shard of this version: name an empty folder: %w", name, err)
+		return nil, fmt.Errorf("%s was not written by a shard of this version: %w; name an empty folder", name, jsonrows.Explain(err))
 	}
 	var differ []string
 	for _, d := range []struct {

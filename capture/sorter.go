@@ -4,28 +4,23 @@
 package capture
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"io"
 	"math"
 	"slices"
-	"sync"
 
 	"github.com/moonloop/moonloop/internal/heap"
 	"github.com/moonloop/moonloop/internal/ondisk"
 )
 
 const (
-	chunkSize = 256 << 10 // of the sorter's memory
-	minFanIn  = 8         // runs that are merged at once; at most as many as memory has room for buffers
-	minBuffer = 8 << 10   // of a run that is read, or is written
+	maxLot    = 1 << 20 // bytes of items that are sorted at once; at most a sixteenth of memory
+	minFanIn  = 8       // runs that are merged at once; at most as many as memory has room for buffers
+	minBuffer = 8 << 10 // of a run that is read, or is written
 	maxBuffer = 128 << 10
-	itemCost  = 40      // bytes of memory for an item in addition to its own
-	partItems = 1 << 15 // items that are sorted at once
 )
 
 // sorter sorts items by their bytes. Beyond its limit of memory it writes sorted runs to a temporary file and merges them. Its result
@@ -34,6 +29,7 @@ type sorter struct {
 	limit int
 	fanIn int
 	dir   string
+	lots  int // bytes of a lot
 
 	batch              // what is added now
 	other   batch      // what is being written, or empty
@@ -55,20 +51,60 @@ type sorter struct {
 
 // batch is items in memory.
 type batch struct {
-	sorted [][]item // parts, each in order, once sorting has ended
-	items  []item   // items after those
-	spare  [][]item // memory of parts
-	chunks [][]byte // all but the last are full
-	free   [][]byte
-	used   int
+	lot               // what is added now
+	sorted  []segment // the lots before
+	sorting chan sorted
+	spare   [][]byte // data of lots, to be used again
+	free    []item   // likewise
+	used    int      // bytes
+}
 
-	sorting *sync.WaitGroup // sorting of parts, while more is added; nil if there is none
+// lot is items that are sorted together: few enough for a processor's cache.
+type lot struct {
+	data  []byte // the items as in a file
+	items []item
 }
 
 // item is a byte string to be sorted.
 type item struct {
-	head uint64 // eight bytes after those that all items of a part begin with, so that most comparisons touch no other memory
-	b    []byte
+	head   uint64 // eight bytes after those that all items of a lot begin with, so that most comparisons touch no other memory
+	offset uint32 // in the lot's data
+}
+
+// sorted is a lot in order, and the memory that it was sorted in.
+type sorted struct {
+	segment
+	lot
+}
+
+// sort sorts the items by what follows the bytes that all of them begin with, and copies them in that order.
+func (l *lot) sort(into []byte) sorted {
+	bytesOf := func(it item) []byte {
+		b, _ := takeItem(l.data[it.offset:])
+		return b
+	}
+	first := bytesOf(l.items[0])
+	skip := len(first)
+	for _, it := range l.items {
+		skip = common(first, bytesOf(it), skip)
+	}
+	for i, it := range l.items {
+		l.items[i].head = headOf(bytesOf(it)[skip:])
+	}
+	slices.SortFunc(l.items, func(a, b item) int {
+		switch {
+		case a.head < b.head:
+			return -1
+		case a.head > b.head:
+			return 1
+		}
+		return bytes.Compare(bytesOf(a), bytesOf(b))
+	})
+	into = slices.Grow(into, len(l.data))
+	for _, it := range l.items {
+		into = appendItem(into, bytesOf(it))
+	}
+	return sorted{segment{data: into, skip: skip}, lot{l.data[:0], l.items[:0]}}
 }
 
 func headOf(b []byte) uint64 {
@@ -80,14 +116,15 @@ func headOf(b []byte) uint64 {
 	return binary.BigEndian.Uint64(head[:])
 }
 
-func (a item) compare(b item) int {
-	switch {
-	case a.head < b.head:
-		return -1
-	case a.head > b.head:
-		return 1
+// takeItem returns the item at the beginning of bytes, and its size together with its length. The item is nil if the bytes end before it
+// does; then size is what they need, as far as they say it.
+func takeItem(b []byte) (it []byte, size int) {
+	n, length := binary.Uvarint(b)
+	size = length + int(min(n, math.MaxInt32))
+	if length <= 0 || size > len(b) {
+		return nil, size
 	}
-	return bytes.Compare(a.b, b.b)
+	return b[length:size], size
 }
 
 // run is a sorted stretch of the file.
@@ -98,7 +135,7 @@ type run struct {
 }
 
 func newSorter(dir string, limit int) *sorter {
-	return &sorter{dir: dir, limit: limit, fanIn: max(limit/minBuffer, minFanIn)}
+	return &sorter{dir: dir, limit: limit, fanIn: max(limit/minBuffer, minFanIn), lots: min(limit/16, maxLot)}
 }
 
 // empty reports whether nothing was added.
@@ -107,17 +144,20 @@ func (s *sorter) empty() bool { return s.count == 0 }
 // add copies an item.
 func (s *sorter) add(key, value []byte) error {
 	n := len(key) + len(value)
-	if s.used > 0 && s.used+n+itemCost > s.limit/2 {
+	// Half of the memory is for the items that are being written. Lots are copied when they are sorted.
+	if s.used > 0 && s.used+n+binary.MaxVarintLen32 > s.limit/2-2*s.lots {
 		if err := s.turn(); err != nil {
 			return err
 		}
 	}
-	s.count++
-	s.used += n + itemCost
-	b := append(append(s.alloc(n), key...), value...)
-	if s.items = append(s.items, item{b: b}); len(s.items) == partItems {
+	if len(s.data) > 0 && len(s.data)+n+binary.MaxVarintLen32 > s.lots {
 		s.cut()
 	}
+	s.count++
+	before := len(s.data)
+	s.items = append(s.items, item{offset: uint32(before)}) //nolint:gosec // a lot and a record are smaller
+	s.data = append(append(binary.AppendUvarint(s.data, uint64(n)), key...), value...)
+	s.used += len(s.data) - before
 	return nil
 }
 
@@ -142,86 +182,45 @@ func (s *sorter) addWordsOf(part uint64, numbers ...uint64) error {
 // word returns one of the numbers of an item, counted from 0.
 func word(item []byte, i int) uint64 { return binary.BigEndian.Uint64(item[8*i:]) }
 
-// alloc returns an empty slice with room for n bytes.
-func (s *batch) alloc(n int) []byte {
-	if n > chunkSize/8 {
-		return make([]byte, 0, n)
-	}
-	last := len(s.chunks) - 1
-	if last < 0 || cap(s.chunks[last])-len(s.chunks[last]) < n {
-		var c []byte
-		if k := len(s.free); k > 0 {
-			c, s.free = s.free[k-1], s.free[:k-1]
-		} else {
-			c = make([]byte, 0, chunkSize)
-		}
-		s.chunks = append(s.chunks, c)
-		last++
-	}
-	at := len(s.chunks[last])
-	s.chunks[last] = s.chunks[last][:at+n]
-	return s.chunks[last][at : at : at+n]
-}
-
-// cut starts sorting what was added since the last part, while more is added.
+// cut starts sorting a lot, while the next one is filled.
 func (s *batch) cut() {
-	part := s.items
-	s.sorted, s.items = append(s.sorted, part), nil
-	if n := len(s.spare); n > 0 {
-		s.items, s.spare = s.spare[n-1], s.spare[:n-1]
-	} else if len(part) == partItems { // the next one may be as long
-		s.items = make([]item, 0, partItems)
-	}
-	if s.sorting == nil {
-		s.sorting = new(sync.WaitGroup)
-	}
-	s.sorting.Go(func() { sortItems(part) })
+	s.rest() // memory has room for one copy
+	full, into, done := s.lot, s.take(), make(chan sorted, 1)
+	s.lot, s.free, s.sorting = lot{slices.Grow(s.take(), len(full.data)), s.free}, nil, done
+	go func() { done <- full.sort(into) }()
 }
 
-// rest waits until all parts are sorted.
+// rest waits until a lot is sorted.
 func (s *batch) rest() {
 	if s.sorting != nil {
-		s.sorting.Wait()
+		done := <-s.sorting
+		s.sorted, s.free, s.sorting = append(s.sorted, done.segment), done.items, nil
+		s.keep(done.lot.data)
 	}
 }
 
-// cursor returns all items in order.
-func (s *batch) cursor() *cursor {
+// take returns memory for the data of a lot.
+func (s *batch) take() (data []byte) {
+	if n := len(s.spare); n > 0 {
+		data, s.spare = s.spare[n-1], s.spare[:n-1]
+	}
+	return data
+}
+
+// keep keeps the memory of the data of a lot, unless an item was large.
+func (s *batch) keep(data []byte) {
+	if cap(data) <= 2*maxLot {
+		s.spare = append(s.spare, data[:0])
+	}
+}
+
+// settled returns all items as segments.
+func (s *batch) settled() []segment {
 	if len(s.items) > 0 {
 		s.cut()
 	}
 	s.rest()
-	switch len(s.sorted) {
-	case 0:
-		return &cursor{}
-	case 1:
-		return &cursor{items: s.sorted[0]}
-	}
-	first := s.sorted[0][0].b
-	skip := len(first)
-	for _, part := range s.sorted { // in order, so that the first and the last item have the bytes in common that all have
-		skip = common(first, part[len(part)-1].b, common(first, part[0].b, skip))
-	}
-	var sources []*source
-	for _, part := range s.sorted {
-		src := &source{items: part, skip: skip}
-		_ = src.next() // of memory
-		sources = append(sources, src)
-	}
-	return newCursor(sources)
-}
-
-// sortItems sorts items by what follows the bytes that all of them begin with.
-func sortItems(items []item) {
-	first := items[0].b
-	skip := len(first)
-	for _, it := range items {
-		skip = common(first, it.b, skip)
-	}
-	for i := range items {
-		items[i].head = headOf(items[i].b[skip:])
-	}
-	slices.SortFunc(items, item.compare)
+	return s.sorted
 }
 
 // common returns how many of this many leading bytes two strings have in common.
@@ -259,16 +258,14 @@ func (s *sorter) wait() (err error) {
 
 // spill writes a batch as a run and empties it.
 func (s *sorter) spill(full *batch) error {
-	err := s.writeRun(full.cursor().next)
-	for _, part := range full.sorted {
-		clear(part)
-		full.spare = append(full.spare, part[:0])
+	c, err := s.merge(full.settled())
+	if err == nil {
+		err = s.writeRun(c.next)
+	}
+	for _, seg := range full.sorted {
+		full.keep(seg.data)
 	}
 	full.sorted, full.used = full.sorted[:0], 0
-	for _, c := range full.chunks {
-		full.free = append(full.free, c[:0])
-	}
-	full.chunks = full.chunks[:0]
 	return err
 }
 
@@ -278,7 +275,14 @@ func (s *sorter) writeRun(next func() ([]byte, error)) error {
 		return err
 	}
 	r := run{offset: s.file.Size}
-	w := bufio.NewWriterSize(&s.file, maxBuffer)
+	out := make([]byte, 0, maxBuffer)
+	flush := func() error {
+		_, err := s.file.Write(out)
+		if out = out[:0]; err != nil {
+			return fmt.Errorf("records cannot be sorted on disk: %w", err)
+		}
+		return nil
+	}
 	at := cut{}
 	var first []byte
 	for {
@@ -298,17 +302,18 @@ func (s *sorter) writeRun(next func() ([]byte, error)) error {
 				r.cuts = append(r.cuts, at)
 			}
 		}
-		var n [binary.MaxVarintLen64]byte
-		head := binary.AppendUvarint(n[:0], uint64(len(b)))
-		_, _ = w.Write(head)
-		if _, err := w.Write(b); err != nil {
-			return fmt.Errorf("records cannot be sorted on disk: %w", err)
+		if len(out)+binary.MaxVarintLen64+len(b) > cap(out) {
+			if err := flush(); err != nil {
+				return err
+			}
 		}
-		at.size += int64(len(head) + len(b))
+		before := len(out)
+		out = appendItem(out, b)
+		at.size += int64(len(out) - before)
 		at.count++
 	}
-	if err := w.Flush(); err != nil {
-		return fmt.Errorf("records cannot be sorted on disk: %w", err)
+	if err := flush(); err != nil {
+		return err
 	}
 	for s.parts > 0 && len(r.cuts) <= s.parts {
 		r.cuts = append(r.cuts, at)
@@ -330,6 +335,8 @@ func (s *sorter) walk(ctx context.Context, visit func([]byte) error) error {
 	if err != nil {
 		return err
 	}
+	items := readAside(c)
+	defer items.end()
 	for n := int64(0); ; n++ {
 		if n%1024 == 0 {
 			if ctx.Err() != nil {
@@ -339,7 +346,7 @@ func (s *sorter) walk(ctx context.Context, visit func([]byte) error) error {
 				s.progress(s.stage, n, s.count)
 			}
 		}
-		b, err := c.next()
+		b, err := items.next()
 		if err != nil || b == nil {
 			return err
 		}
@@ -358,7 +365,7 @@ func (s *sorter) cursor() (*cursor, error) {
 		return s.merge(s.from)
 	}
 	if s.file.File == nil {
-		return s.batch.cursor(), nil
+		return s.merge(s.settled())
 	}
 	if err := s.settle(s.fanIn); err != nil {
 		return nil, err
@@ -396,15 +403,16 @@ func (s *sorter) settle(most int) error {
 func (s *sorter) segments(runs []run) []segment {
 	list := make([]segment, len(runs))
 	for i, r := range runs {
-		list[i] = segment{s.file.File, r.offset, r.size, r.skip}
+		list[i] = segment{file: s.file.File, offset: r.offset, size: r.size, skip: r.skip}
 	}
 	return list
 }
 
-// segment is a sorted stretch of a file.
+// segment is items in order, each after its length, in a file or in memory.
 type segment struct {
-	file         io.ReaderAt
+	file         io.ReaderAt // nil: in memory
 	offset, size int64
+	data         []byte
 	skip         int // bytes that all items begin with, at least
 }
 
@@ -414,7 +422,10 @@ func (s *sorter) merge(segments []segment) (*cursor, error) {
 	var sources []*source
 	skip := math.MaxInt
 	for _, r := range segments {
-		src := &source{r: bufio.NewReaderSize(io.NewSectionReader(r.file, r.offset, r.size), buffer)}
+		src := &source{file: r.file, offset: r.offset, left: r.size, rest: r.data}
+		if r.file != nil {
+			src.buffer = make([]byte, buffer)
+		}
 		if err := src.next(); err != nil {
 			return nil, err
 		}
@@ -432,38 +443,97 @@ func (s *sorter) merge(segments []segment) (*cursor, error) {
 
 // cursor returns items in order, from memory or from runs.
 type cursor struct {
-	items []item                    // of one part in memory
-	runs  *heap.Tournament[*source] // nil where there is one part
-	began bool
+	sources *heap.Tournament[*source]
+	began   bool
 }
 
 func newCursor(sources []*source) *cursor {
-	return &cursor{runs: heap.NewTournament(sources, (*source).first, (*source).before)}
+	return &cursor{sources: heap.NewTournament(sources, (*source).first, (*source).before)}
 }
 
 // next returns the next item, valid until the next call; nil after the last one.
 func (c *cursor) next() ([]byte, error) {
-	if len(c.items) > 0 {
-		b := c.items[0].b
-		c.items = c.items[1:]
-		return b, nil
-	}
-	if c.runs == nil {
-		return nil, nil
-	}
-	first, ok := c.runs.First()
+	first, ok := c.sources.First()
 	if ok && c.began {
 		if err := first.next(); err != nil {
 			return nil, err
 		}
-		c.runs.FixFirst()
-		first, ok = c.runs.First()
+		c.sources.FixFirst()
+		first, ok = c.sources.First()
 	}
 	if !ok {
 		return nil, nil
 	}
 	c.began = true
 	return first.b, nil
+}
+
+// aside reads a cursor in a separate goroutine, while earlier items are visited. It passes on blocks of items, each after its length.
+type aside struct {
+	block []byte      // the current one
+	rest  []byte      // of it
+	full  chan []byte // closed after the last one
+	spent chan []byte // to be filled
+	err   error       // why there are no more
+}
+
+const (
+	asideBlock  = 64 << 10 // minimum size of a block, except the last one
+	asideBlocks = 3        // one is visited and one is filled, while one waits
+)
+
+func readAside(c *cursor) *aside {
+	a := &aside{full: make(chan []byte, asideBlocks), spent: make(chan []byte, asideBlocks)}
+	for range asideBlocks {
+		a.spent <- nil
+	}
+	go a.fill(c)
+	return a
+}
+
+// fill fills blocks until there are no more items, or no more are wanted.
+func (a *aside) fill(c *cursor) {
+	defer close(a.full)
+	for block := range a.spent {
+		var b []byte
+		for block = block[:0]; len(block) < asideBlock; block = appendItem(block, b) {
+			if b, a.err = c.next(); b == nil {
+				break
+			}
+		}
+		if a.full <- block; b == nil {
+			return
+		}
+	}
+}
+
+// next returns the next item, valid until the next call; nil after the last one.
+func (a *aside) next() ([]byte, error) {
+	for len(a.rest) == 0 {
+		if a.block != nil {
+			a.spent <- a.block
+		}
+		var more bool
+		if a.block, more = <-a.full; !more {
+			return nil, a.err
+		}
+		a.rest = a.block
+	}
+	b, size := takeItem(a.rest)
+	a.rest = a.rest[size:]
+	return b, nil
+}
+
+// end waits until the cursor is no longer read.
+func (a *aside) end() {
+	close(a.spent)
+	for range a.full { // nobody wants them
+	}
+}
+
+// appendItem appends an item after its length.
+func appendItem(dst, b []byte) []byte {
+	return append(binary.AppendUvarint(dst, uint64(len(b))), b...)
 }
 
 // ahead returns items in order, like a cursor, with a look at the next one.
@@ -502,14 +572,16 @@ func (s *sorter) close() {
 	s.from = nil
 }
 
-// source is a run that is being read, or a part in memory.
+// source is a segment that is being read.
 type source struct {
-	r     *bufio.Reader
-	taken int    // bytes of r that are the item
-	long  []byte // an item that is longer than r's buffer
-	items []item // of a part
-	skip  int    // bytes that all items begin with
-	item
+	b    []byte // the item; nil after the last one
+	head uint64 // eight bytes of it, after those that all items begin with
+	skip int    // how many those are
+
+	rest         []byte // what was read after the item
+	file         io.ReaderAt
+	offset, left int64 // of what was not read
+	buffer       []byte
 }
 
 // first returns the first bits of the item, for a tournament.
@@ -517,41 +589,37 @@ func (s *source) first() (bits uint64, ok bool) { return s.head, s.b != nil }
 
 func (s *source) before(o *source) bool { return bytes.Compare(s.b, o.b) < 0 }
 
-// next goes on to the next item; b is nil after the last one.
+// next goes on to the next item.
 func (s *source) next() error {
-	if s.r == nil {
-		if s.b = nil; len(s.items) > 0 {
-			s.b, s.items = s.items[0].b, s.items[1:]
-			s.head = headOf(s.b[s.skip:])
+	for {
+		b, size := takeItem(s.rest)
+		if s.b = b; b != nil {
+			s.rest, s.head = s.rest[size:], headOf(b[s.skip:])
+			return nil
 		}
-		return nil
-	}
-	_, _ = s.r.Discard(s.taken) // they are in the buffer
-	s.taken = 0
-	head, err := s.r.Peek(2) // most items are shorter than 2^14 bytes
-	if len(head) == 0 && errors.Is(err, io.EOF) {
-		s.b = nil
-		return nil
-	}
-	n, length := binary.Uvarint(head)
-	if err = nil; length <= 0 {
-		length = 0
-		n, err = binary.ReadUvarint(s.r)
-	}
-	if err == nil {
-		var b []byte
-		if b, err = s.r.Peek(length + int(n)); err == nil { //nolint:gosec // a length that writeRun wrote
-			s.b, s.taken = b[length:], len(b)
-		} else if errors.Is(err, bufio.ErrBufferFull) {
-			_, _ = s.r.Discard(length)
-			s.long = slices.Grow(s.long[:0], int(n))[:n] //nolint:gosec // likewise
-			s.b = s.long
-			_, err = io.ReadFull(s.r, s.b)
+		if s.left == 0 && len(s.rest) == 0 {
+			return nil
+		}
+		if err := s.fill(size); err != nil {
+			return fmt.Errorf("records sorted on disk cannot be read back: %w", err)
 		}
 	}
-	if err != nil {
-		return fmt.Errorf("records sorted on disk cannot be read back: %w", err)
+}
+
+// fill reads more of a file, of which the next item needs this many bytes, as far as it is known.
+func (s *source) fill(need int) error {
+	if s.left == 0 || need < 0 || int64(need) > s.left+int64(len(s.rest)) {
+		return io.ErrUnexpectedEOF
 	}
-	s.head = headOf(s.b[s.skip:])
+	buffer := s.buffer
+	if need > len(buffer) {
+		buffer = make([]byte, need)
+	}
+	have := copy(buffer, s.rest)
+	more := buffer[have:min(int64(len(buffer)), int64(have)+s.left)]
+	if n, err := s.file.ReadAt(more, s.offset); n < len(more) {
+		return err
+	}
+	s.offset, s.left, s.buffer, s.rest = s.offset+int64(len(more)), s.left-int64(len(more)), buffer, buffer[:have+len(more)]
 	return nil
 }

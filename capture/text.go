@@ -40,7 +40,7 @@ func (c *compiler) spread(p *partition, r *journal.Inference) {
 	}
 	bytes, each := n*max(cell/b, 1), max(b/cell, 1) // of the text, and cells of a block
 	if !r.InputTokens.Set || n < 1 || n > p.maxInput || int64(len(r.HashIDs)) != (n+b-1)/b || bytes/cell > blockhash.MaxCells {
-		// With another number of tokens than was counted, the trace's own blocks are used.
+		// With a different number of tokens than was counted, the trace's own blocks are used.
 		if size%b == 0 {
 			r.HashIDs, r.BlockSize = every(r.HashIDs, int(size/b)), uint32(size) //nolint:gosec // at most 2^30
 		}

@@ -104,7 +104,7 @@ func (c *cacheConnector) metrics(now time.Time) pmetric.Metrics {
 func (c *cacheConnector) report(b *book, s *stream, hits stats.Hits) {
 	for _, capacity := range c.config.Capacities {
 		if !s.reuse.Resolves(float64(capacity)) {
-			continue // no figure is better than a wrong one
+			continue // a missing figure is better than a wrong one
 		}
 		b.gauge(&semconv.CachePotentialHitRatio, hits.Rate(float64(capacity)), s, semconv.CacheCapacity, strconv.FormatInt(capacity, 10))
 	}

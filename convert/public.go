@@ -54,7 +54,7 @@ func (o *Options) validatePublic() error {
 	return o.validateChoice()
 }
 
-// validateChoice returns an error if the format does not allow to choose requests in this way.
+// validateChoice returns an error if the format does not allow choosing requests in this way.
 func (o *Options) validateChoice() error {
 	f := o.Format.spec()
 	switch {

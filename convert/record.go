@@ -273,7 +273,7 @@ func (r *record) name(names ...string) string {
 	return s
 }
 
-// one reports an error if a field has another text than the expected one.
+// one reports an error if a field has a different text than the expected one.
 func (r *record) one(name, text string) {
 	if r.name(name) != text {
 		r.fail(name, "", "must be "+text, "")

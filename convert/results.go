@@ -102,7 +102,7 @@ var vllmBench = spec{
 		model := r.name("model_id")
 		for i := range input {
 			if len(output) != len(input) || len(starts) != len(input) {
-				r.fail("input_lens", "", "has another number of requests than output_lens or start_times", "the file may be cut off or damaged")
+				r.fail("input_lens", "", "has a different number of requests than output_lens or start_times", "the file may be cut off or damaged")
 				return
 			}
 			row := &mooncake.Row{Model: model, InputLength: mooncake.Some(input[i]), OutputLength: mooncake.Some(output[i])}

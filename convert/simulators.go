@@ -11,7 +11,7 @@ import (
 
 // vidur also reads the columns that forks of Vidur added: sessions and block ids.
 var vidur = spec{
-	Format: "vidur", about: "CSV of the simulator Vidur: seconds and lengths; with block_hash_ids of its forks", table: true,
+	Format: "vidur", about: "CSV of the simulator Vidur: seconds and lengths, and block_hash_ids if a fork of it wrote them", table: true,
 	fields: []string{"arrived_at", "num_prefill_tokens", "num_decode_tokens"}, blocks: true, global: true,
 	decode: func(d *decoder, r *record) {
 		r.known("session_turn_index") // the order shows it

@@ -60,11 +60,11 @@ var targets = []target{
 		fields: []string{"timestamp", "input_length", "output_length", "hash_ids"}, unit: "s", reply: 1, line: timedLine,
 	},
 	{
-		Target: "guidellm", about: "guidellm run --profile kind=replay --data kind=mooncake,hash_id_block_size={block} with ,source.kind=json_file,source.path=FILE after it",
+		Target: "guidellm", about: "guidellm run --profile kind=replay --data kind=mooncake,hash_id_block_size={block} (append ,source.kind=json_file,source.path=FILE to it)",
 		timed: true, ids: true, fields: []string{"timestamp", "input_length", "output_length", "hash_ids"}, unit: "s", reply: 1, line: timedLine,
 	},
 	{
-		Target: "vllm-vcr", about: "vllm-vcr, which plays the latencies of an engine again; needs observed.ttft_ms, and duration_ms of longer replies",
+		Target: "vllm-vcr", about: "vllm-vcr, which repeats the latencies of an engine; needs observed.ttft_ms, and duration_ms for replies of several tokens",
 		timed: true, latencies: true, whole: true,
 		fields: []string{"timestamp", "input_length", "output_length", "hash_ids", "observed", "model"}, line: vcrLine,
 	},

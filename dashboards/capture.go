@@ -57,7 +57,7 @@ func captureBoard() board {
 	cached := func(kind string) string { return sum(rate(at(tokens, model, production, `type="`+kind+`"`)), "model") }
 	return board{
 		uid: "moonloop-capture", title: "moonloop / Production capture", from: "now-6h",
-		description: "Whether production's requests get into the journal: all of them, soon, and with what tells their prompts apart. From the Collectors' own metrics.",
+		description: "Whether production's requests get into the journal: all of them, soon, and with the hashes that distinguish their prompts. From the Collectors' own metrics.",
 		variables: []variable{
 			{name: "instance", label: "Collector", description: "Collectors that write a journal", metric: gauge(segments), by: "instance", multi: true},
 			{name: "model", label: "Model", description: "The model that requests ask for", metric: spans, by: "model", multi: true},
@@ -70,10 +70,10 @@ func captureBoard() board {
 				{title: "Lag, p99", kind: number, unit: "s", description: "From the end of a request to its record, of the slowest request in each batch. It has the sender's batching, queues and retries in it.", steps: []step{{60, "orange"}, {600, "red"}}, queries: []query{
 					{expr: classicQuantile(0.99, at(classic(journalLag)))},
 				}},
-				{title: "Without prompt identity", kind: number, unit: "percentunit", description: "Share of the request spans of the last hour of which nothing tells the prompt from others: their rows share no blocks. Is content recorded, and is the receiver in front?", steps: []step{{0.1, "orange"}, {0.5, "red"}}, queries: []query{
+				{title: "Without prompt identity", kind: number, unit: "percentunit", description: "Share of the request spans of the last hour whose prompts cannot be compared with others: their rows share no blocks. Is content recorded, and is the receiver in front?", steps: []step{{0.1, "orange"}, {0.5, "red"}}, queries: []query{
 					{expr: "(" + lastHour(at(spans, production, `identity=~"none|unannotated"`)) + " or vector(0)) / " + lastHour(at(spans, production))},
 				}},
-				{title: "Refused, last hour", kind: number, unit: "short", description: "OTLP requests that the receiver refused. Senders try busy and slow ones again.", steps: []step{{1, "orange"}}, queries: []query{
+				{title: "Refused, last hour", kind: number, unit: "short", description: "OTLP requests that the receiver refused. Senders send those again that were refused as busy or slow.", steps: []step{{1, "orange"}}, queries: []query{
 					{expr: lastHour(at(counter(refusals)))},
 				}},
 				{title: "Failed writes, last hour", kind: number, unit: "short", description: "Batches that could not be written to the journal at the first attempt. Senders or the queue try again.", steps: []step{{1, "red"}}, queries: []query{
@@ -85,13 +85,13 @@ func captureBoard() board {
 			}},
 			{"Requests", []panel{
 				{title: "Request spans per second, by model", unit: "reqps", description: "Of production, as they are written. An application, a gateway and an engine may each send one for a request; rows of traces count it once.", queries: each(sum(rate(at(spans, model, production)), "model"), "model")},
-				{title: "Request spans per second, by identity", unit: "reqps", description: "By what tells the prompt from others: text, tokens or engine; none and unannotated share no blocks.", queries: each(sum(rate(at(spans, model, production)), "identity"), "identity")},
+				{title: "Request spans per second, by identity", unit: "reqps", description: "By what identifies the prompt: text, tokens or engine; none and unannotated share no blocks.", queries: each(sum(rate(at(spans, model, production)), "identity"), "identity")},
 				{title: "Failed", unit: "percentunit", max: 1, description: "Share of the request spans whose request was not served. They are not rows.", queries: each(
 					"("+sum(rate(at(spans, model, production, `outcome="failed"`)), "model")+" or 0 * "+sum(rate(at(spans, model, production)), "model")+") / "+sum(rate(at(spans, model, production)), "model"), "model")},
 				{title: "Tokens per second", unit: "short", description: "Of prompts and replies, as spans count them.", queries: []query{
 					{expr: sum(rate(at(tokens, model, production, `type=~"prompt|output"`)), "model", "type"), legend: "{{model}} {{type}}"},
 				}},
-				{title: "Cached, as the engine reports it", unit: "percentunit", max: 1, description: "Cached share of the prompt tokens, of the requests whose engine says it.", queries: each(cached("cached")+" / "+cached("cache_known"), "model")},
+				{title: "Cached, as the engine reports it", unit: "percentunit", max: 1, description: "Cached share of the prompt tokens, of the requests whose engine reports it.", queries: each(cached("cached")+" / "+cached("cache_known"), "model")},
 				{title: "Spans per second", unit: "cps", description: "All spans that the receiver has seen, and those of GenAI telemetry by dialect. unknown is a producer that nobody has seen: please report it.", queries: []query{
 					{expr: sum(rate(at(counter(receivedSpans)))), legend: "all"}, {expr: sum(rate(at(counter(receivedGenAI))), "dialect"), legend: "{{dialect}}"},
 				}},
@@ -117,9 +117,9 @@ func captureBoard() board {
 				{title: "Disk free", unit: "bytes", description: "On the journal's file system.", queries: each("min by (instance) ("+at(gauge(diskFree))+")", "instance")},
 			}},
 			{"Traces", []panel{
-				{title: "Rows, last hour", unit: "short", description: "Of the segments' own traces, by what their block ids rest on. A request is one row.", queries: each(lastHour(at(counter(compiledRows), production), "identity"), "identity")},
+				{title: "Rows, last hour", unit: "short", description: "Of the segments' own traces, by what their block ids are based on. A request is one row.", queries: each(lastHour(at(counter(compiledRows), production), "identity"), "identity")},
 				{title: "Requests without a row, last hour", unit: "short", description: "By reason. no_token_counts: record usage, also of streams, or set missing_tokens.", queries: each(lastHour(at(counter(leftOut)), "reason"), "reason")},
-				{title: "Compilations, last hour", unit: "short", description: "Of segments. One that failed is tried again by the next start; the journal is complete.", queries: each(lastHour(at(counter(compilations)), "result"), "result")},
+				{title: "Compilations, last hour", unit: "short", description: "Of segments. One that failed is tried again at the next start; the journal is complete.", queries: each(lastHour(at(counter(compilations)), "result"), "result")},
 				{title: "Compiling a segment, p99", unit: "s", wide: 12, description: "In the background.", queries: each(classicQuantile(0.99, at(classic(compileTime)), "instance"), "instance")},
 				{title: "Memory", unit: "bytes", wide: 6, description: "Resident memory of the Collector.", queries: each(at(gauge(processMemory)), "instance")},
 				{title: "CPU", unit: "short", wide: 6, description: "Processors in use.", queries: each(rate(at(counter(processCPU))), "instance")},

@@ -88,7 +88,7 @@ func (c *coder) MarshalTraces(td ptrace.Traces) ([]byte, error) {
 	})
 	if err != nil {
 		c.metrics.failed(directionWritten)
-		return nil, fmt.Errorf("spans fit into no message: %w", err)
+		return nil, fmt.Errorf("the spans do not fit into a message: %w", err)
 	}
 	b.message = b.AppendMessage(b.message[:0])
 	message := bytes.Clone(b.message)

@@ -57,7 +57,7 @@ func create(name string, over atomicfile.Over) (*File, error) {
 		z := gzip.NewWriter(w)
 		w, f.pack = z, z
 	case strings.HasSuffix(name, ".zst"), strings.HasSuffix(name, ".zstd"):
-		z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(1))
+		z, err := zstd.NewWriter(w, zstd.WithEncoderConcurrency(2))
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("trace file cannot be compressed: %w", err), out.Discard())
 		}

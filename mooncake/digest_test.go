@@ -61,7 +61,7 @@ func TestUndefinedDigests(t *testing.T) {
 				}
 			}
 			if name == "huge length" {
-				want.Seq = got.Seq // another row than the toy's
+				want.Seq = got.Seq // a different row than the toy's
 			}
 			if got != want || got.Defined() || got.Same(got) {
 				t.Errorf("got  %+v\nwant %+v", got, want)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/internal/atomicfile"
+	"github.com/moonloop/moonloop/internal/jsonrows"
 )
 
 // MetaSchema is the version of the sidecar that this package writes, and the highest one that it reads.
@@ -123,14 +124,10 @@ func ReadMeta(r io.Reader) (*Meta, error) {
 	}
 	m := new(Meta)
 	if err := json.Unmarshal(data, m); err != nil {
-		if te, ok := errors.AsType[*json.UnmarshalTypeError](err); ok { // without names of Go types
-			return nil, fmt.Errorf("sidecar is not valid: %s is of the wrong type or out of range; "+
-				"correct it, or remove the sidecar if the trace needs none", join(": ", te.Field, te.Value))
-		}
 		if _, ok := errors.AsType[*time.ParseError](err); ok {
 			err = errors.New("time_base: want a time such as 2026-11-21T15:04:05Z")
 		}
-		return nil, fmt.Errorf("sidecar is not valid: %w; correct it, or remove it if the trace needs none", err)
+		return nil, fmt.Errorf("sidecar is not valid: %w; correct it, or remove it if the trace needs none", jsonrows.Explain(err))
 	}
 	if err := m.Validate(); err != nil {
 		return nil, err

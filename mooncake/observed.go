@@ -181,7 +181,7 @@ func (c ObservedCache) Warning(blockSize int) string {
 			"and a replay on an engine that caches has less work than production had", 100*predicted)
 	case points < 0:
 		return fmt.Sprintf("this trace shares %.1f points more than the engine had cached: it evicted blocks, other tenants shared its cache, several replicas "+
-			"served the traffic, or a chat template puts parts of the prompt in another order than the telemetry; a replay has less prefill work than production had", -points)
+			"served the traffic, or a chat template puts parts of the prompt in a different order than the telemetry; a replay has less prefill work than production had", -points)
 	}
 	why := "requests from before or outside this capture had left blocks in the cache, or the text of some prompts is unknown"
 	if blockSize > fineBlock && 2*c.Above <= c.Rows && 2*c.Ranged < c.Rows {

@@ -37,8 +37,8 @@ type Rejected struct {
 // one (field), the error (reason), and the line itself, as a string (row) or, if it is not valid UTF-8, in base64 (row_base64). It is as
 // confidential as the trace: its lines may contain prompts.
 //
-// A quarantine is for a few bad rows. If 100 rows were rejected and no more than that could be used, the file is probably not a trace, or
-// of another version, and Add returns an error.
+// A quarantine is for a few bad rows. If at least 100 rows were rejected, and no more rows than that could be used, the file is probably not a
+// trace, or of another version, and Add returns an error.
 type Quarantine struct {
 	mu    sync.Mutex
 	name  string

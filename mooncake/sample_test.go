@@ -119,7 +119,7 @@ func TestTrunkList(t *testing.T) {
 		t.Error("no list has a fingerprint")
 	}
 	for why, text := range map[string]string{
-		"not valid JSON":        `{"schema": 1`,
+		"cannot be parsed":      `{"schema": 1`,
 		"no schema version":     `{}`,
 		"use a newer program":   `{"schema": 2, "share": 0.1}`,
 		"share 1 must be":       `{"schema": 1, "share": 1}`,

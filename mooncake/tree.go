@@ -33,6 +33,11 @@ type end struct {
 	before  uint32 // the previous row that ends at the same node, +1
 }
 
+// appendTo appends the text of an end, of at most 21 bytes.
+func (e *end) appendTo(dst []byte) []byte {
+	return strconv.AppendUint(append(strconv.AppendUint(dst, uint64(e.in), 10), ','), uint64(e.out), 10)
+}
+
 func newEnds(opt *CheckOptions) ends {
 	return ends{rows: ondisk.NewArray[end](opt.TempDir, opt.share(16)), last: ondisk.NewArray[uint32](opt.TempDir, opt.share(16))}
 }
@@ -109,6 +114,7 @@ type tree struct {
 	far       sorted          // those of this one
 	list      sorted          // the data of a node's digest
 	text      []byte
+	line      [21]byte  // of a row
 	wide      hash.Hash // of a node with so many children that memory cannot have their digests
 	began     bool      // it has begun
 	err       error
@@ -176,16 +182,26 @@ func (t *tree) fold(n int64) {
 // node returns the digest of a node with these children, in addition to those in the list, and rows, each the first one of a list.
 func (t *tree) node(tag byte, child, row uint32) (sum [sha256.Size]byte) {
 	t.text, t.began = append(t.text[:0], tag), false
+	if child > 0 && t.near[child-1].next == 0 && t.list.empty() { // as most nodes: nothing is to be sorted
+		t.write(t.near[child-1].sum[:])
+		child = 0
+	}
 	for child > 0 {
 		one := &t.near[child-1]
 		t.list.add(recordOf(one.sum[:], NoParent))
 		child = one.next
 	}
 	t.list.each(func(r *record) { t.write(r[parentLength:]) })
+	if row > 0 {
+		if one := t.rows.At(int64(row) - 1); one.before == 0 {
+			t.write(one.appendTo(t.line[:0]))
+			row = 0
+		}
+	}
 	for row > 0 {
 		one := t.rows.At(int64(row) - 1)
 		var r record
-		_ = strconv.AppendUint(append(strconv.AppendUint(r[parentLength:parentLength], uint64(one.in), 10), ','), uint64(one.out), 10) // 21 digits at most
+		_ = one.appendTo(r[parentLength:parentLength])
 		t.list.add(r)
 		row = one.before
 	}
@@ -233,7 +249,12 @@ func recordOf(sum []byte, parent uint32) (r record) {
 
 func (r *record) parent() uint32 { return ^binary.BigEndian.Uint32(r[:]) }
 
-func (r *record) compare(o *record) int { return bytes.Compare(r[:], o[:]) }
+func (r *record) compare(o *record) int {
+	if a, b := binary.BigEndian.Uint64(r[:]), binary.BigEndian.Uint64(o[:]); a != b {
+		return cmp.Compare(a, b)
+	}
+	return bytes.Compare(r[:], o[:])
+}
 
 // sorted is a list of records that is filled and then read in order, any number of times.
 type sorted struct {
@@ -243,6 +264,8 @@ type sorted struct {
 	begin []int64               // of each run
 	end   int64                 // of all
 }
+
+func (s *sorted) empty() bool { return s.begin == nil && len(s.list) == 0 }
 
 func (s *sorted) add(r record) {
 	if s.most > 0 && len(s.list) >= max(s.most, minSorted) {

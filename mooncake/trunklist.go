@@ -20,6 +20,7 @@ import (
 	"strconv"
 
 	"github.com/moonloop/moonloop/internal/atomicfile"
+	"github.com/moonloop/moonloop/internal/jsonrows"
 )
 
 // TrunkListSchema is the version of trunk lists that this package writes, and the highest one that it reads.
@@ -70,7 +71,7 @@ func ReadTrunkList(r io.Reader) (*TrunkList, error) {
 	}
 	l := new(TrunkList)
 	if err := json.Unmarshal(data, l); err != nil {
-		return nil, fmt.Errorf("trunk list is not valid JSON: %w; moonloop trunk writes one", err)
+		return nil, fmt.Errorf("trunk list cannot be parsed: %w; moonloop trunk writes one", jsonrows.Explain(err))
 	}
 	if err := l.complete(); err != nil {
 		return nil, err

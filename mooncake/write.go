@@ -152,7 +152,11 @@ func appendRow(dst []byte, row *Row, of prefix, continues int64) []byte {
 	}
 	if len(row.Foreign) > 0 {
 		for _, name := range slices.Sorted(maps.Keys(row.Foreign)) {
-			o.raw(name, row.Foreign[name])
+			if v := row.Foreign[name]; v != nil {
+				o.separate()
+				o.dst = append(appendString(o.dst, name), ": "...)
+				o.json(v)
+			}
 		}
 	}
 	return append(o.dst, '}')
@@ -164,13 +168,17 @@ type object struct {
 	filled bool
 }
 
+// key begins a member. Its name needs no escapes.
 func (o *object) key(name string) {
+	o.separate()
+	o.dst = append(append(append(o.dst, '"'), name...), `": `...)
+}
+
+func (o *object) separate() {
 	if o.filled {
 		o.dst = append(o.dst, ", "...)
 	}
 	o.filled = true
-	o.dst = appendString(o.dst, name)
-	o.dst = append(o.dst, ": "...)
 }
 
 func (o *object) integer(name string, n Opt[int64]) {
@@ -271,12 +279,16 @@ func (o *object) sharing(of prefix, continues int64) {
 	}
 }
 
-// raw writes JSON unchanged, unless it contains a line break, which would end the row.
+// raw writes a member with the given JSON.
 func (o *object) raw(name string, v json.RawMessage) {
-	if v == nil {
-		return
+	if v != nil {
+		o.key(name)
+		o.json(v)
 	}
-	o.key(name)
+}
+
+// json writes JSON unchanged, unless it contains a line break, which would end the row.
+func (o *object) json(v json.RawMessage) {
 	if bytes.ContainsAny(v, "\r\n") {
 		w := jsontext.Value(bytes.Clone(v))
 		if w.Compact() != nil {

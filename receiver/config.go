@@ -60,10 +60,10 @@ func (c AdmissionConfig) bytes(otlp *otlpreceiver.Config) int64 {
 func (c *Config) Validate() error {
 	_, err := c.Annotation.Config()
 	if n := c.Admission.RequestLimitMiB; n < 0 || n > 1<<20 {
-		err = errors.Join(err, fmt.Errorf("admission::request_limit_mib: is %d, and must be 1 to 1048576: leave it out for 256", n))
+		err = errors.Join(err, fmt.Errorf("admission::request_limit_mib: is %d, and must be 1 to 1048576: leave it out for the default", n))
 	}
 	if d := c.Admission.ReadTimeout; d < 0 || d > time.Hour {
-		err = errors.Join(err, fmt.Errorf("admission::read_timeout: is %s, and must be above 0s, up to 1h: leave it out for 30s", d))
+		err = errors.Join(err, fmt.Errorf("admission::read_timeout: is %s, and must be above 0s, up to 1h: leave it out for the default, 30s", d))
 	}
 	return err
 }

@@ -43,7 +43,7 @@ const (
 type Config struct {
 	Journals string // folder of the journals, which may grow, rotate and be removed
 	Dir      string // folder of the shadow, which it uses alone
-	// Delay is how long after production a row is sent. Requests that take longer than Delay less a window and Lead are late.
+	// Delay is how long after production a row is sent. Requests that took production longer than Delay minus a window and Lead are late.
 	Delay time.Duration
 	// Window is the time that is compiled together, and that a report covers; 0 = a minute.
 	Window time.Duration

@@ -42,8 +42,8 @@ type losses struct {
 	Torn         int64 `json:"torn_records"`         // cut off by a crash of the Collector
 	Damaged      int64 `json:"damaged_stretches"`    // of a journal
 	RemovedBytes int64 `json:"removed_unread_bytes"` // of journals that were removed before they were read
-	Older        int64 `json:"older_than_history"`   // records of spans that ended longer ago than the history
-	Ahead        int64 `json:"ahead_of_clock"`       // records whose time is yet to come
+	Older        int64 `json:"older_than_history"`   // records of spans that began before the history
+	Ahead        int64 `json:"ahead_of_clock"`       // records of spans that begin more than a minute after now
 }
 
 // follower reads journals. It is not safe for concurrent use.

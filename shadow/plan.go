@@ -22,6 +22,7 @@ import (
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/exporter/segment"
 	"github.com/moonloop/moonloop/internal/atomicfile"
+	"github.com/moonloop/moonloop/internal/jsonrows"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -234,7 +235,7 @@ func eachLine(name string, yield func([]byte) error) error {
 			return nil //nolint:nilerr // the end, whether a line is torn or not
 		}
 		if err := yield(bytes.TrimSpace(line)); err != nil {
-			return fmt.Errorf("%s: line %d: %w", name, n, err)
+			return fmt.Errorf("%s: line %d: %w", name, n, jsonrows.Explain(err))
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/internal/atomicfile"
+	"github.com/moonloop/moonloop/internal/jsonrows"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -121,7 +122,7 @@ func (s *shadow) open(now time.Time) (err error) {
 			err = fmt.Errorf("its schema is %d, not %d", s.Schema, stateSchema)
 		}
 		if err != nil {
-			return fmt.Errorf("the shadow cannot continue: %s is not the state of a shadow: %w; name another folder", filepath.Join(s.cfg.Dir, StateFile), err)
+			return fmt.Errorf("the shadow cannot continue: %s is not the state of a shadow: %w; name another folder", filepath.Join(s.cfg.Dir, StateFile), jsonrows.Explain(err))
 		}
 		if s.Delay != s.cfg.Delay || s.Window != s.cfg.Window {
 			return fmt.Errorf("the shadow in %s has a delay of %v and windows of %v, not %v and %v: use its values, or name another folder", s.cfg.Dir, s.Delay, s.Window, s.cfg.Delay, s.cfg.Window)

@@ -29,6 +29,7 @@ import (
 	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/internal/heap"
+	"github.com/moonloop/moonloop/internal/jsonrows"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -184,7 +185,7 @@ func readShard(dir string) (*shard, error) {
 		err = json.Unmarshal(b, s)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s is not the summary of a shard: %w; name the folder given to `moonloop replay --out`", filepath.Join(dir, summaryFile), err)
+		return nil, fmt.Errorf("%s is not the summary of a shard: %w; name the folder given to `moonloop replay --out`", filepath.Join(dir, summaryFile), jsonrows.Explain(err))
 	}
 	switch {
 	case s.Shard == nil:

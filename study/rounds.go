@@ -16,7 +16,7 @@ import (
 	"strings"
 )
 
-// Rounds runs the commands of two sides in turns, so that both have the same conditions. A round is a run of each, in a random order that
+// Rounds runs the commands of two sides alternately, so that both have the same conditions. A round is a run of each, in a random order that
 // depends on the seed, because the second run in a round finds a machine that the first one has warmed up.
 type Rounds struct {
 	A, B string // shell commands; each must write a run's folder at {out}

@@ -19,6 +19,7 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/internal/atomicfile"
+	"github.com/moonloop/moonloop/internal/jsonrows"
 )
 
 const (
@@ -107,7 +108,7 @@ func readRun(dir string) (*Run, error) {
 	}
 	run, err := parseSummary(b)
 	if err != nil {
-		return nil, fmt.Errorf("%s is not the summary of a replay: %w; name the folder given to `moonloop replay --out`", name, err)
+		return nil, fmt.Errorf("%s is not the summary of a replay: %w; name the folder given to `moonloop replay --out`", name, jsonrows.Explain(err))
 	}
 	run.Dir = dir
 	return run, nil

@@ -15,7 +15,7 @@ type Spread struct {
 	Unit   string  `json:"unit"`
 	Runs   int     `json:"runs"` // runs that have the metric
 	Mean   float64 `json:"mean"`
-	// SD is the sample standard deviation, divided by Runs − 1, as of a sample of all possible runs; 0 for one run. CV is SD ÷ |Mean|; 0 if
+	// SD is the sample standard deviation, divided by Runs − 1, as for a sample of all possible runs; 0 for one run. CV is SD ÷ |Mean|; 0 if
 	// Mean is 0.
 	SD  float64 `json:"sd"`
 	CV  float64 `json:"cv"`

@@ -71,7 +71,7 @@ type Twin struct {
 	Verdict       string         `json:"verdict"`
 	Rows          int            `json:"rows"`
 	Failed        int            `json:"failed"`        // in the replay; production served every row
-	OtherFinish   int            `json:"other_finish"`  // rows that ended for another reason than in production
+	OtherFinish   int            `json:"other_finish"`  // rows that ended for a different reason than in production
 	KnownFinish   int            `json:"known_finish"`  // rows for which both reasons are known
 	Checks        []Check        `json:"checks"`        // the most important first
 	Distributions []Distribution `json:"distributions"` // ttft and duration, if known
@@ -101,7 +101,7 @@ func ParseTolerances(text string) (map[string]float64, error) {
 		name, value, _ := strings.Cut(pair, "=")
 		v, err := strconv.ParseFloat(value, 64)
 		if _, ok := most[name]; !ok || err != nil || !(v > 0 && v <= 10) {
-			return nil, fmt.Errorf("%q is not a tolerance: it must be a name of %s and a share above 0 and up to 10, such as ttft.p50=0.2", pair, strings.Join(names, ", "))
+			return nil, fmt.Errorf("%q is not a tolerance: want NAME=SHARE, such as ttft.p50=0.2, where NAME is one of %s, and SHARE is above 0 and at most 10", pair, strings.Join(names, ", "))
 		}
 		most[name] = v
 	}
@@ -229,7 +229,7 @@ func (t *Twin) errors(most float64) {
 	t.Checks = append(t.Checks, c)
 }
 
-// judge returns whether the interval is within the tolerance, outside it, or neither.
+// judge sets the outcome: the interval is within the tolerance, outside it, or neither.
 func (c *Check) judge() {
 	switch {
 	case c.Rows < MinTwinRows:
@@ -240,7 +240,7 @@ func (c *Check) judge() {
 	}
 }
 
-// answer returns the worst result of the checks that have one.
+// answer sets the answer: the worst result of the checks that have one.
 func (t *Twin) answer() {
 	t.Answer = WithinTolerance
 	for _, c := range t.Checks {

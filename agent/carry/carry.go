@@ -42,7 +42,7 @@ const DefaultBytes = 64 << 20
 const (
 	Late      = "late"              // the reply, or its check, was not complete at the row's scheduled time
 	Failed    = "failed"            // the earlier request failed, or was cancelled or skipped
-	Length    = "length"            // the reply has another number of tokens than in the row
+	Length    = "length"            // the reply has a different number of tokens than in the row
 	Text      = "not_tokenising"    // its text has another number of tokens as part of a prompt
 	Unchecked = "cannot_be_checked" // the number of tokens of the text cannot be determined, and the mode is Auto
 	Evicted   = "evicted"           // it was dropped to keep within the limit

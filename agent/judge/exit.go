@@ -4,8 +4,8 @@
 package judge
 
 // The exit codes of a replay. If several apply, the first in this order counts: interrupted, input, invalid, goals missed, ok. So a code of
-// 1 means that the measurement is valid and the engine missed its goals; a code of 3 means that goals cannot be judged. For a run that is
-// too small to judge, goals and failures count as they are.
+// 1 means that the engine missed its goals in a measurement that is not invalid; a code of 3 means that goals cannot be judged. Goals and
+// failures count even in a run that is too small to judge.
 const (
 	ExitOK          = 0
 	ExitGoals       = 1   // goals missed: goodput below its goal, or errors above their limit

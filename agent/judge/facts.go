@@ -11,7 +11,7 @@ type Fact struct {
 	Known bool
 }
 
-// Know returns a known value. NaN is unknown; a negative value is 0, because every fact is a distance from good.
+// Know returns a known value. NaN is unknown; a negative value becomes 0, because 0 is the best value of every fact.
 func Know(v float64) Fact {
 	if math.IsNaN(v) {
 		return Fact{}

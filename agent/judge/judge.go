@@ -33,7 +33,7 @@
 //	lookahead_stalls         0           never                                 its effect on the send times is in the lateness
 //	coalesced_share          1 %         20 %        100 streams               above 1 % the low percentiles of the gaps are not the engine's, above 20 % the gaps are not
 //	unstamped_share          100 %       never                                 a note: such gaps are good to about 1 ms on a machine with idle time
-//	clock_step               1 ms        50 ms                                 1 ms is a clock that is being slewed over a short run; 50 ms bends a time to first token
+//	clock_step               1 ms        50 ms                                 1 ms is a clock that is being slewed over a short run; 50 ms distorts a time to first token
 //	cpu_share                70 %        95 %        1 s                       above 70 % reads begin to batch, above 95 % the client is the bottleneck
 //	gc_pause_max             10 ms       250 ms                                the bounds of lateness_p99: a pause delays whatever falls into it
 //	gc_pause_share           1 %         10 %        1 s                       1 % touches one request in a hundred

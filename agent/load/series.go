@@ -14,6 +14,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/moonloop/moonloop/internal/jsonrows"
 )
 
 // MaxRatePoints is the maximum number of points of a rate that changes in time.
@@ -43,7 +45,7 @@ func ParseSeries(text []byte) ([]RatePoint, error) {
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	decoder.DisallowUnknownFields()
 	if err := decoder.Decode(to); err != nil {
-		return nil, fmt.Errorf("%w; %s", err, form)
+		return nil, fmt.Errorf("%w; %s", jsonrows.Explain(err), form)
 	}
 	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("something follows the points; %s", form)

@@ -70,7 +70,7 @@ type share struct {
 // part is the load of a shard.
 type part struct{ rows, tokens float64 }
 
-// assign reports whether the row belongs to the own shard. Rows must be passed in file order.
+// assign sets the shard of a row. Rows must be passed in file order.
 func (d *division) assign(e *entry) {
 	tokens := rowTokens(e.Row)
 	key := groupKey{n: e.group()}

@@ -3,8 +3,8 @@
 
 package load
 
-// This file assigns the arrivals of a process to users in turn: arrival k belongs to user k mod N. The user sends the next turn of a
-// session then, and begins the next session of the trace when the session has no more turns. So each user sends a turn every N ÷ rate
+// This file assigns the arrivals of an arrival process to users in turn: arrival k belongs to user k mod N. At that time, the user sends
+// the next turn of its session, or, if that has no more turns, begins the next session of the trace. So each user sends a turn every N ÷ rate
 // seconds, as with AIPerf's user-centric rate. The time of a turn is known before the run; only a turn whose predecessor has not ended
 // waits for it, as usual.
 
@@ -21,9 +21,9 @@ type users struct {
 	seats   []*chat                  // the session of each user; nil: none
 	place   int64                    // the next arrival
 	open    map[string]*chat         // sessions that a user has or may get, by id
-	waiting []*chat                  // sessions without a user, in the order of their beginnings
+	waiting []*chat                  // sessions without a user, in the order in which they begin
 	over    recent[string, struct{}] // sessions that have ended
-	held    int                      // rows of all of them
+	held    int                      // rows of all sessions
 	err     error                    // the error that ended the reading
 }
 
@@ -77,7 +77,7 @@ func (s *Stream) seat() {
 		case e.WaitFor != nil && !s.opt.OpenSessions:
 			u.err = fmt.Errorf("line %d: the row is part of a graph (wait_for), and has no place among the turns of users; leave --users out, or give --open-loop", e.line)
 		case !u.add(e):
-			u.err = fmt.Errorf("line %d: the row comes more than %d rows after the turn before it, and the user of its session has left; raise --lookahead",
+			u.err = fmt.Errorf("line %d: the row comes more than %d rows after the turn before it, so its session was taken to have ended; raise --lookahead",
 				e.line, s.opt.Lookahead)
 		}
 	}

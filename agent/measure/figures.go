@@ -34,7 +34,7 @@ type Replies struct {
 	Carried int64 `json:"carried"` // those for which the replay's own live reply was inserted
 	// Invented counts the others by the reason for invented words, the most frequent reason first.
 	Invented []Reason `json:"invented,omitempty"`
-	// CarriedTokens and InventedTokens are the prompt tokens of both.
+	// CarriedTokens are the prompt tokens of the live replies that were inserted, InventedTokens those of the invented words.
 	CarriedTokens  int64 `json:"carried_tokens"`
 	InventedTokens int64 `json:"invented_tokens"`
 }
@@ -143,7 +143,7 @@ type Cache struct {
 	Production ProductionCache `json:"production,omitzero"`
 }
 
-// ProductionCache compares the prompt tokens that the engine of this run had cached with those that production's engine had cached of the
+// ProductionCache compares the prompt tokens that the engine of this run had cached with those that production's engine had cached for the
 // same requests, over the served rows for which both are known. Zero if the trace does not have them.
 type ProductionCache struct {
 	Requests    int64 `json:"requests"`

@@ -53,7 +53,7 @@ func ParseSLO(text string) (SLO, error) {
 		at := max(0, strings.IndexAny(pair, "=:"))
 		name, limit := pair[:at], s.objective(pair[:at])
 		if limit == nil {
-			return SLO{}, fmt.Errorf("objective %q: want name=duration with a name of ttft, ttst, itl, tpot, e2e, ttfo or decode, for example ttft=500ms", pair)
+			return SLO{}, fmt.Errorf("objective %q: want name=duration, where name is ttft, ttst, itl, tpot, e2e, ttfo or decode, for example ttft=500ms", pair)
 		}
 		d, err := parseMillis(pair[at+1:])
 		if err != nil {

@@ -5,14 +5,14 @@
 //
 // A Mooncake row has no text. It has the length of the prompt and the ids of its blocks, usually of 512 tokens. Two rows with the same
 // leading ids began with the same tokens, so after the first row these are in the engine's cache. A replay needs prompts with exactly those
-// lengths and shared prefixes, for an engine whose tokenizer it does not know. The prompts of the public conversation trace have 725 MB, so
+// lengths and shared prefixes, for an engine whose tokenizer it does not know. The prompts of the public conversation trace are 725 MB, so
 // none is built in advance.
 //
 // # Words
 //
 // The package has 512 English words of four letters. Each is one token after a space in all twelve vocabularies that the list was
 // made for. None of their tokenizers merges across the space, so a text of n words is n tokens, and a block's tokens depend only
-// on its words. A block is written so:
+// on its words. A block is written as follows:
 //
 //	x       = mix(id xor seed)                     a bijection (the finaliser of splitmix64)
 //	words 1…8   the bits of x, nine a word, lowest first
@@ -22,7 +22,7 @@
 // The first eight words encode the id, so two ids never yield the same block, and can be read back. A shorter block is a
 // prefix of the longer block with the same id: a partial last block, which has an id of its own in public traces, is cut, and its
 // words stay the same. The draws are independent of each other, so a reader can begin at any byte. If the engine accepts token
-// ids, ids of five digits do the same, six for an id and five for a draw, and need no tokenizer.
+// ids, those of five digits take the place of words: six encode a block's id, five are made from each draw. They need no tokenizer.
 //
 // For an engine in which these words are not one token each, a [Lexicon] of 2^b other words of one length encodes the same numbers, with b
 // bits a word and 64/b words an id. [TokenRanges] does that for small vocabularies. With another lexicon, an id has other words.

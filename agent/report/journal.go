@@ -246,7 +246,7 @@ func ReadBeginning(dir string) (line []byte, b Beginning, err error) {
 		err = fmt.Errorf("schema_version is %q, want %q: another version of moonloop wrote it; resume the run with that version", b.Version, SchemaVersion)
 	}
 	if err != nil {
-		return nil, b, fmt.Errorf("%s: line 1: %w", f.Name(), err)
+		return nil, b, fmt.Errorf("%s: line 1: %w", f.Name(), jsonrows.Explain(err))
 	}
 	return line, b, nil
 }
@@ -345,7 +345,7 @@ func wholeLines(f io.Reader, name string, from int64, before int, yield func(lin
 			return whole, fmt.Errorf("%s: line %d: %w", name, n, err)
 		}
 		if err := yield(line[:len(line)-1]); err != nil {
-			torn = fmt.Errorf("%s: line %d: %w", name, n, err)
+			torn = fmt.Errorf("%s: line %d: %w", name, n, jsonrows.Explain(err))
 			continue
 		}
 		whole += int64(len(line))

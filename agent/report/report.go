@@ -258,7 +258,7 @@ type Schedule struct {
 	LoopFor       float64 `json:"loop_for_ms,omitempty"`
 	LoopFresh     bool    `json:"loop_fresh,omitempty"`
 	Balance       string  `json:"balance,omitempty"` // for several engines: round-robin, least-loaded, session or prefix
-	// A share of the requests, DisconnectShare, was to be closed DisconnectAfter their last byte was sent.
+	// The connections of a share of the requests, DisconnectShare, were to be closed DisconnectAfter ms after the last byte was sent.
 	DisconnectShare float64 `json:"disconnect_share,omitempty"`
 	DisconnectAfter float64 `json:"disconnect_after_ms,omitempty"`
 	Seed            uint64  `json:"seed"`

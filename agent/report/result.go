@@ -28,7 +28,7 @@ type result struct {
 	Admitted   *float64 `json:"admitted,omitempty"`
 	Start      *float64 `json:"start,omitempty"`
 	Wire       *float64 `json:"wire,omitempty"`
-	WireLate   bool     `json:"wire_unknown,omitempty"` // the reply arrived before its timestamp
+	WireLate   bool     `json:"wire_unknown,omitempty"` // the reply arrived before this time was taken
 	FirstEvent *float64 `json:"first_event,omitempty"`  // first event with a choice, if it differs from first
 	First      *float64 `json:"first,omitempty"`        // first content
 	Answer     *float64 `json:"first_answer,omitempty"` // first content that is not reasoning, if it differs from first

@@ -139,6 +139,6 @@ func (c *Client) otherURL() string {
 	if p := c.base.Path; p != "" && p != "/" && p != "/v1" && p != "/v1/" {
 		return "try --url " + c.base.Scheme + "://" + c.base.Host + ", or the part before /v1 in the API's own examples"
 	}
-	return "an engine's API often has another port than its web page; --url is the part before /v1 in the API's own examples, such as " +
+	return "an engine's API often has a different port than its web page; --url is the part before /v1 in the API's own examples, such as " +
 		c.base.Scheme + "://" + net.JoinHostPort(c.base.Hostname(), "8000")
 }

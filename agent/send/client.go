@@ -72,7 +72,7 @@ func New(cfg Config, clk clock.Clock) (*Client, error) {
 	return c, nil
 }
 
-// secretsOf returns the API key, and the values of the query and of headers that are not plain words, because they may be keys.
+// secretsOf returns the API key, and all values of the query and of headers that are long enough to be keys.
 func secretsOf(cfg Config, query url.Values) (secrets []string) {
 	if cfg.APIKey != "" {
 		secrets = append(secrets, cfg.APIKey)

@@ -291,8 +291,8 @@ func (f *flight) answered() {
 	}
 	// The timestamp of the last byte is taken after the write call, because only that is free. If our process stalls, or if the engine is
 	// as near as loopback, the reply can arrive before: then the timestamp only shows that the byte was sent no later than the reply
-	// arrived. The kernel could also timestamp what it sends, but each such timestamp is a message in the socket's error queue: a wake-up
-	// and a system call more for every request, for the few whose timestamp is late.
+	// arrived. The kernel could also timestamp what it sends, but each such timestamp is a message in the socket's error queue: one more
+	// wake-up and system call for every request, for the few whose timestamp is late.
 	if f.wire > f.firstByte || !ended {
 		f.wire, f.wireLate = f.firstByte, true
 	}

@@ -244,7 +244,7 @@ func TestQuirkNames(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
 			for _, c := range []struct{ name, reply, model, id string }{
-				{"30 another model than the one that was asked for", sse(strings.ReplaceAll(chunkA, `"model":"m"`, `"model":"alias"`), finish, done), "alias", "c1"},
+				{"30 a different model than the one that was asked for", sse(strings.ReplaceAll(chunkA, `"model":"m"`, `"model":"alias"`), finish, done), "alias", "c1"},
 				{"30 empty model when the engine's runner dies", sse(chunkA, `{"model":"","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`), "m", "c1"},
 				{"30 no model", sse(`{"choices":[{"index":0,"delta":{"content":"A "},"finish_reason":"stop"}]}`, done), "", ""},
 				{"35 the id changes and ends empty", sse(chunkA, strings.Replace(chunkB, `"c1"`, `"c2"`, 1), strings.Replace(finish, `"c1"`, `""`, 1), done), "m", "c1"},

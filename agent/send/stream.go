@@ -119,7 +119,7 @@ func (s *stream) refusal(resp *http.Response) error {
 	return err
 }
 
-// stranger reads a reply of another kind than requested: an error with a status of success, or a web page.
+// stranger reads a reply of a different kind than requested: an error with a status of success, or a web page.
 func (s *stream) stranger(media string) error {
 	body, err := io.ReadAll(io.LimitReader(&s.in, maxErrorBody))
 	if s.chunk.parse(body) && s.chunk.failed {
@@ -209,7 +209,7 @@ func (s *stream) event(e *event) error {
 }
 
 // complain records an error in a reply whose status is a success. vLLM answers 200 before it checks a request, and reports in the first
-// event that it is invalid, with the number of a client's error.
+// event that it is invalid, with the status of a client's error (4xx).
 func (s *stream) complain(data []byte) {
 	name, message, status := complaint(data)
 	class := ClassStreamError

@@ -31,7 +31,7 @@ const (
 	busy                   // the receiver asks for a pause
 )
 
-// doubtful reports whether the receiver may still have the spans.
+// doubtful reports whether the receiver may have the spans although the export failed.
 func (t trouble) doubtful() bool { return t == broken || t == late }
 
 // troubleOf classifies the error of an exporter. Only its text shows partial success and size: gRPC's ResourceExhausted, HTTP 413 (the

@@ -34,7 +34,8 @@ type (
 )
 
 // Encode returns the token ids of a text. They include those of special tokens that are spelled in it, and none that a template or the
-// beginning of a prompt would add. The error says that the text took too long, which a file's own patterns can cause.
+// beginning of a prompt would add. The error says that splitting the text took too long, which patterns in the tokenizer's file
+// can cause.
 func (t *Tokenizer) Encode(text string) (ids []uint32, err error) {
 	at := 0
 	err = t.raw.cut(text, func(part string, id int64) error {

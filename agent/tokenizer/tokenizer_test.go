@@ -31,7 +31,7 @@ func load(t testing.TB, name string) *Tokenizer {
 // Prepend and Replace, byte_fallback and no pre-tokenizer; deepseek the three patterns of DeepSeek-V3, one after the other, tekken that of
 // Mistral's Tekken; gemma Replace, byte_fallback, fuse_unk and a Split at spaces; the others are Metaspace, Unigram, and BERT's WordPiece; charsmap is
 // the Unigram one behind a character map that SentencePiece 0.2 made of 25 rules, and behind it a Replace of spaces. kimi has the pattern of
-// Kimi-K2, cohere that of Cohere's Command and StarCoder; albert, as of ALBERT and T5, and words have the normalizers and splitters that
+// Kimi-K2, cohere that of Cohere's Command and StarCoder; albert (that of ALBERT and T5) and words have the normalizers and splitters that
 // are left.
 type golden struct {
 	Texts []string

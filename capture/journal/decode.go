@@ -49,9 +49,7 @@ func (d *Decoder) Decode(b []byte) error {
 
 // reset begins a record, with its ids.
 func (d *Decoder) reset(kind Kind, b []byte) {
-	*d = Decoder{
-		Kind: kind, ids: d.ids, cells: d.cells, values: d.values, ends: d.ends, ranges: d.ranges, replies: d.replies, names: d.names,
-	}
+	d.Kind, d.Fields, d.Inference, d.Border, d.Acts = kind, 0, Inference{}, false, NoActor
 	copy(d.Span.TraceID[:], b[1:])
 	copy(d.Span.SpanID[:], b[17:])
 }

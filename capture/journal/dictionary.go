@@ -362,7 +362,7 @@ func (p *parser) packed(memory *[]uint64) []uint64 {
 		count := p.size()
 		isNew := count&1 == 1
 		if count >>= 1; count == 0 || count > n-uint64(len(v)) {
-			p.fail(errors.New("list has another number of values than it states"))
+			p.fail(errors.New("list has a different number of values than it states"))
 			break
 		}
 		if isNew {

@@ -12,9 +12,9 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -51,7 +51,7 @@ func runOptions() (list []service.Option) {
 		}
 		r := ruleOf(f)
 		_, usage := pflag.UnquoteUsage(f)
-		o := service.Option{Name: f.Name, About: strings.ReplaceAll(usage, "--", ""), Type: jsonType(f), Words: r.words}
+		o := service.Option{Name: f.Name, About: withoutDashes(usage), Type: jsonType(f), Words: r.words}
 		if o.Type == "string" {
 			if f.DefValue != "" {
 				o.Default = f.DefValue
@@ -65,6 +65,18 @@ func runOptions() (list []service.Option) {
 		list = append(list, o)
 	})
 	return list
+}
+
+var quotedOrDashes = regexp.MustCompile(`"[^"]*"|--`)
+
+// withoutDashes names options instead of flags in a text. Quoted text is a value, such as the flags of a transformation.
+func withoutDashes(text string) string {
+	return quotedOrDashes.ReplaceAllStringFunc(text, func(part string) string {
+		if part == "--" {
+			return ""
+		}
+		return part
+	})
 }
 
 // jsonType is the type that a flag's value has in JSON.
@@ -157,7 +169,7 @@ func (f *agentFlags) prepare(ctx context.Context, base agent.Config, options map
 	c := &r.cfg
 	c.Trace.Name, c.Target.URL, c.Out, c.RunID = base.Trace.Name, base.Target.URL, base.Out, base.RunID
 	if err := r.resolve(ctx, fs); err != nil {
-		return p, errors.New(strings.ReplaceAll(err.Error(), "--", "")) // options have no dashes
+		return p, errors.New(withoutDashes(err.Error()))
 	}
 	c.Tool, c.Command = version(), publicCommand(r.cmd, []string{c.Trace.Name})
 	p.Config, p.Warnings = *c, r.warnings

@@ -298,7 +298,7 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 		case "summary":
 			field, want, _ = strings.Cut(rest, "=")
 			good = want == w.summary(t, field)
-		case "in": // another order than that of the trace, as their sizes show
+		case "in": // a different order than that of the trace, as their sizes show
 			good = len(w.seen) == 4 && (w.seen[1].size > w.seen[3].size || w.seen[3].size > w.seen[0].size || w.seen[0].size > w.seen[2].size)
 		case "one": // at a time, in the order of the trace, as their sizes show
 			good = len(w.seen) == 4 && w.seen[1].size < w.seen[3].size && w.seen[3].size < w.seen[0].size && w.seen[0].size < w.seen[2].size
@@ -669,7 +669,7 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--format json", []string{"want table", "--out DIR"}},
 		{"--dataset-sampling-strategy weighted", []string{"want sequential, shuffle or random"}},
 		{"--connection-reuse-strategy sometimes", []string{"want pooled, never or sticky-user-sessions"}},
-		{"--goodput time_to_first_token:100,prefill_throughput_per_user:5", []string{"prefill_throughput_per_user", "a name of ttft, ttst, itl"}},
+		{"--goodput time_to_first_token:100,prefill_throughput_per_user:5", []string{"prefill_throughput_per_user", "where name is ttft, ttst, itl"}},
 		{"--goodput output_token_throughput_per_user:0", []string{"want a number of tokens per second"}},
 		{"--export-level raw", []string{"--output-artifact-dir DIR"}},
 		{"--export-level all", []string{"want summary, records or raw"}},
@@ -749,8 +749,8 @@ func TestNothingIsDownloaded(t *testing.T) {
 		"--public-dataset semianalysis_cc_traces_weka_062126_256k":                 "hf download semianalysisai/cc-traces-weka-062126-256k ",
 		"--public-dataset weka_hf --hf-weka-dataset a/b":                           "hf download a/b ",
 		"--hf-weka-dataset a/b":                                                    "--hf-weka-dataset \"a/b\": nothing is downloaded",
-		"--public-dataset sharegpt":                                                "name its file by --input-file",
-		"profile --url localhost:1 --public-dataset semianalysis_cc_traces_weka_x": "name its file by --input-file",
+		"--public-dataset sharegpt":                                                "name its file with --input-file",
+		"profile --url localhost:1 --public-dataset semianalysis_cc_traces_weka_x": "name its file with --input-file",
 	} {
 		r := begin(t, aliasTrace, strings.Fields("replay "+line))()
 		if r.status != exitUsage || !strings.Contains(r.said, want) {

@@ -84,7 +84,7 @@ func runConvert(cmd *cobra.Command, f convertFlags, names []string) error {
 	for i, name := range names {
 		switch again := read.read(name) || slices.Contains(names[:i], name); {
 		case again && name == "-":
-			errs = append(errs, errors.New("standard input can be read once"))
+			errs = append(errs, errors.New("standard input can be read only once"))
 		case again:
 			errs = append(errs, fmt.Errorf("%s is named twice, and its requests would be in the trace twice: name it once", mooncake.PublicName(name)))
 		}

@@ -99,7 +99,7 @@ func addHeader(h http.Header, line string) error {
 	name, value, found := strings.Cut(line, ":")
 	name = strings.TrimSpace(name)
 	if !found || !httpguts.ValidHeaderFieldName(name) {
-		return errors.New("want \"Name: value\" with a name of letters, digits and -")
+		return errors.New("want \"Name: value\", where the name has letters, digits and -")
 	}
 	if !httpguts.ValidHeaderFieldValue(value) {
 		return fmt.Errorf("header %s: its value holds a line end or another control character; give each header by a -H of its own", name)

@@ -49,6 +49,9 @@ func TestHelp(t *testing.T) {
 			if f.Usage == "" {
 				t.Errorf("%s: no text for --%s in flags/%s.txt", verb.Name(), f.Name, verb.Name())
 			}
+			if title := f.Annotations[heading]; len(title) == 1 && title[0] == "" {
+				t.Errorf("%s: no heading for --%s in flags/%s.txt", verb.Name(), f.Name, verb.Name())
+			}
 			if lines := regexp.MustCompile(`(?m)^  (-., |    )--`+f.Name+` `).FindAllString(listed(help), -1); len(lines) != 1 {
 				t.Errorf("%s: %d lines for --%s, want 1", verb.Name(), len(lines), f.Name)
 			}

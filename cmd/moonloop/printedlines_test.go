@@ -312,11 +312,11 @@ var printedTraces = []printedLine{
 	},
 	{
 		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "a data set of the hub", "!profile --url HOST:PORT --model sim --model other --endpoint-type chat --streaming --public-dataset semianalysis_cc_traces_weka_with_subagents --fixed-schedule",
-		nil, `get it, such as with "hf download semianalysisai/cc-traces-weka-062126 --repo-type dataset --local-dir traces", and add --input-file traces`, "nothing is downloaded; with --input-file FOLDER added, the line runs",
+		nil, `download it yourself, such as with "hf download semianalysisai/cc-traces-weka-062126 --repo-type dataset --local-dir traces", and add --input-file traces`, "nothing is downloaded; with --input-file FOLDER added, the line runs",
 	},
 	{
 		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "a data set by its name on the hub", "!profile --model sim --endpoint-type chat --public-dataset weka_hf --hf-weka-dataset semianalysisai/cc-traces-weka-061326 --streaming --url HOST:PORT",
-		nil, `get it, such as with "hf download semianalysisai/cc-traces-weka-061326 --repo-type dataset`, "likewise",
+		nil, `download it yourself, such as with "hf download semianalysisai/cc-traces-weka-061326 --repo-type dataset`, "likewise",
 	},
 	{
 		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "the scenario", "profile --scenario inferencex-agentx-mvp --input-file DIR/traces/ --concurrency 50 --benchmark-duration 1.5 --url HOST:PORT --endpoint-type chat --model sim",

@@ -205,7 +205,7 @@ func refereeFacts(j *referee.Judgement) [][]string {
 		}
 		add(c.Tool+" reports", "%d requests, %d failed; identified by %s; %d of them never reached the engine; %d others did, and are not reported", c.Claims, c.Failed, by, c.Unknown, c.Untold)
 		if c.OtherGaps > 0 {
-			add("gaps not compared", "%d requests have another number of gaps than the engine wrote", c.OtherGaps)
+			add("gaps not compared", "%d requests have a different number of gaps than the engine wrote", c.OtherGaps)
 		}
 	}
 	return facts

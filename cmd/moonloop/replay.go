@@ -234,7 +234,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Target.FirstTokenTimeout, "first-token-timeout", 0)
 	add(fs, &c.Target.IdleTimeout, "idle-timeout", 5*time.Minute)
 	add(fs, &c.Target.TotalTimeout, "request-timeout", 6*time.Hour)
-	textVar(fs, &c.SLO, "slo", "", "name=duration pairs with a name of ttft, ttst, itl, tpot, e2e, ttfo or decode, such as ttft=500ms,itl=50ms", measure.ParseSLO)
+	textVar(fs, &c.SLO, "slo", "", "name=duration pairs, where name is ttft, ttst, itl, tpot, e2e, ttfo or decode, such as ttft=500ms,itl=50ms", measure.ParseSLO)
 	add(fs, &c.GoodputGoal, "goodput-goal", 0, share)
 	c.MaxErrorRate = new(float64)
 	add(fs, c.MaxErrorRate, "max-error-rate", agent.DefaultMaxErrorRate, share)
@@ -370,7 +370,7 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 			"--"+name+" has no effect without a warm-up: give --warmup-duration or --warmup-requests, or leave it out")
 	}
 	refuse(f.runs > 1 && c.Out == "" && !c.DryRun, "--runs needs a folder for the results of each run: give --out DIR")
-	refuse(f.runs > 1 && c.Trace.Name == "-", "--runs and a trace from standard input, which can be read once: name a file")
+	refuse(f.runs > 1 && c.Trace.Name == "-", "--runs and a trace from standard input, which can be read only once: name a file")
 	refuse(f.runs > 1 && c.SavePrompts != "", "--runs and --save-prompts: each run would write the same file; leave one of the two out")
 	refuse(f.runs > 1 && !c.Schedule.StartAt.IsZero(), "--runs and --start-at: only the first run can start then; leave one of the two out")
 	refuse(f.runs > 1 && f.exports.any(), "--runs and --xlsx or --parquet: make them from the folder of each run afterwards, with moonloop report")

@@ -30,6 +30,7 @@ import (
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/internal/gcpace"
+	"github.com/moonloop/moonloop/internal/jsonrows"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/transform"
@@ -281,9 +282,9 @@ func (p *prober) check() error {
 	info, err := os.Stat(p.trace) // a URL cannot be checked in advance
 	switch s := p.cfg.Schedule; {
 	case p.trace == "-":
-		return errors.New("standard input can be read once, and each probe reads the trace: name a file")
+		return errors.New("standard input can be read only once, and each probe reads the trace: name a file")
 	case err == nil && !info.Mode().IsRegular() && !info.IsDir():
-		return fmt.Errorf("%s is a pipe or a device, which can be read once, and each probe reads the trace: name a file", onOneTerminal(p.trace))
+		return fmt.Errorf("%s is a pipe or a device, which can be read only once, and each probe reads the trace: name a file", onOneTerminal(p.trace))
 	case s.FileOrder || s.Arrivals.Any():
 		return errors.New("--no-fixed-schedule and --request-rate replace the arrival times that a search makes denser: leave them out")
 	}
@@ -320,7 +321,7 @@ func (s *searchState) resume(name string) error {
 		err = fmt.Errorf("its schema is %d, not %d", before.Schema, s.Schema)
 	}
 	if err != nil {
-		return hintError{fmt.Errorf("the search cannot continue: %s is not the file of a search: %w", name, err), "name another folder with --out"}
+		return hintError{fmt.Errorf("the search cannot continue: %s is not the file of a search: %w", name, jsonrows.Explain(err)), "name another folder with --out"}
 	}
 	if s.Question.Seed == 0 {
 		s.Question.Seed = before.Question.Seed

@@ -129,7 +129,7 @@ func TestSearchRefusals(t *testing.T) {
 		begin + end + " --out x":                                 "--out cannot be given for the probes of a search",
 		begin + end + " --request-rate 5":                        "replace the arrival times",
 		begin + end + " --speedup -1":                            "--speedup",
-		"- --objective ttft.p99<2s " + end:                       "standard input can be read once",
+		"- --objective ttft.p99<2s " + end:                       "standard input can be read only once",
 		begin + "--min-load 5" + end:                             "the search starts at 1: must lie between 5 and 50",
 		begin + "--min-load 9 --max-load 9":                      "",
 		begin + "--out half" + end:                               "is not the file of a search",

@@ -45,7 +45,7 @@ const (
 
 func (s source) String() string { return strings.TrimSpace(s.kind + " " + s.at) }
 
-// given is a value from another source than the command line.
+// given is a value from a different source than the command line.
 type given struct {
 	from   source
 	as     string // how errors name it

@@ -37,7 +37,7 @@ type transformFlags struct {
 	maxLine       int
 }
 
-// newTransformCommand returns the command that makes traces of traces.
+// newTransformCommand returns the command that makes traces from other traces.
 func newTransformCommand() *cobra.Command {
 	var f transformFlags
 	cmd := &cobra.Command{
@@ -119,7 +119,7 @@ func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err err
 		f.read(name)
 		if name == "-" {
 			if stdin++; stdin > 1 {
-				return errors.New("standard input can be read once")
+				return errors.New("standard input can be read only once")
 			}
 		}
 	}

@@ -202,7 +202,7 @@ var otherDatasets = map[string]string{
 	"random-mm":         "moonloop generate makes one with lengths of your choice, and --images and --image-size add images",
 	"prefix_repetition": "moonloop generate makes one whose prompts share a beginning",
 	"custom_image":      "rows with messages can contain your own images, and --images adds generated ones",
-	"hf":                "nothing is downloaded: download it, and make a trace of it with moonloop convert",
+	"hf":                "nothing is downloaded: download it yourself, and make a trace from it with moonloop convert",
 }
 
 // shortNames are letters of other tools.

@@ -62,9 +62,9 @@ func (t *translator) recorded() {
 		case file != "":
 			t.say("%s: nothing is downloaded; %s is read in its place", flag, publicValue(file))
 		case repository == "":
-			t.fail("%s: nothing is downloaded: download it, and name its file by --input-file; --dataset FILE makes prompts of texts for a trace", flag)
+			t.fail("%s: nothing is downloaded: download it yourself, and name its file with --input-file; --dataset FILE makes the prompts of a trace from texts", flag)
 		default:
-			t.fail("%s: nothing is downloaded: get it, such as with \"hf download %s --repo-type dataset --local-dir traces\", and add --input-file traces", flag, repository)
+			t.fail("%s: nothing is downloaded: download it yourself, such as with \"hf download %s --repo-type dataset --local-dir traces\", and add --input-file traces", flag, repository)
 		}
 	}
 	var models []string
@@ -100,7 +100,7 @@ func (t *translator) recorded() {
 func (t *translator) freshPrompts(why string) {
 	if t.typed("seed", "random-seed") == "" {
 		seed := strconv.FormatUint(uint64(rand.Uint32()), 10) //nolint:gosec // no secret
-		t.say("%s: the prompts of this run are its own, by --seed %s; --random-seed keeps them the same", why, seed)
+		t.say("%s: --seed %s gives this run prompts that no other run has; with --random-seed they stay the same", why, seed)
 		_ = t.add("seed", seed)
 	}
 	for _, flag := range []string{"loop", "runs"} {

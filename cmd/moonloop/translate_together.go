@@ -231,7 +231,7 @@ func (t *translator) timestamps() {
 		}
 	case dataset != "":
 		t.fail("--dataset-name %s: want timed_trace: a replay sends a trace; %s", quoted(dataset),
-			cmp.Or(otherDatasets[dataset], "moonloop convert makes one of a file of another format, moonloop generate one with lengths of your choice"))
+			cmp.Or(otherDatasets[dataset], "moonloop convert makes one from a file of another format, and moonloop generate makes one with lengths of your choice"))
 	}
 	if t.has("chunk") {
 		_ = t.add("block-size", t.kept["chunk"])

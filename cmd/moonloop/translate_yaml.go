@@ -193,7 +193,7 @@ func (y *yamlReader) dataset(value any) {
 	set, is := value.(map[string]any)
 	switch {
 	case !is:
-		y.fail("dataset: want one")
+		y.fail("dataset: want one dataset, with its settings")
 	case set["path"] == nil:
 		y.fail("dataset: it names no file: a replay sends a trace: moonloop generate makes one with lengths of your choice")
 	default:

@@ -115,7 +115,7 @@ func twinNotes(t *study.Twin) (notes []string) {
 		notes = append(notes, fmt.Sprintf("%s: the distributions are at most %.1f %% of the requests apart (Kolmogorov-Smirnov)", d.Name, 100*d.KS))
 	}
 	if t.KnownFinish > 0 {
-		notes = append(notes, fmt.Sprintf("%d of %d requests ended for another reason than in production", t.OtherFinish, t.KnownFinish))
+		notes = append(notes, fmt.Sprintf("%d of %d requests ended for a different reason than in production", t.OtherFinish, t.KnownFinish))
 	}
 	return append(notes, fmt.Sprintf("verdict of the replay: %s; production's times are what its spans say, and have no error bars", t.Verdict))
 }

@@ -46,7 +46,7 @@ const (
 	tokenTime   = 10 * time.Millisecond
 )
 
-// Plan plans the visits of a production with about this duration: they begin as a Poisson process, and share two system prompts. The same
+// Plan plans visits that take about this long in all: they begin as a Poisson process, and share two system prompts. The same
 // duration and seed give the same visits.
 func Plan(duration time.Duration, seed uint64) []Conversation {
 	p := NewProse(seed)

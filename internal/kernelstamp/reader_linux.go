@@ -91,7 +91,7 @@ func (r *Reader) receive(fd uintptr) bool {
 	return true
 }
 
-// Receive reads from a socket that does not block into p, which must not be empty. ns is as of [Reader.Read]. The errno EAGAIN
+// Receive reads from a socket that does not block into p, which must not be empty. ns is that of [Reader.Read]. The errno EAGAIN
 // says that the socket is empty; without an errno, 0 bytes are the end.
 func (m *Message) Receive(fd int, p []byte) (n int, ns int64, errno syscall.Errno) {
 	n, errno = m.receive(uintptr(fd), p)

@@ -15,7 +15,9 @@ import (
 // stalled is the error for a transfer in which nothing arrived or was sent for this long.
 type stalled time.Duration
 
-func (s stalled) Error() string { return fmt.Sprintf("nothing came for %s", time.Duration(s)) }
+func (s stalled) Error() string {
+	return fmt.Sprintf("nothing was transferred for %s", time.Duration(s))
+}
 
 // watcher cancels a context when nothing has happened for a while.
 type watcher struct {

@@ -30,7 +30,7 @@ type Faults struct {
 	Rates map[Fault]float64
 	// After is the number of tokens before a stream breaks, at most all of them; 0 is half of the reply.
 	After int
-	// RetryAfter is what the fault rate-limit and the fault unavailable ask for, rounded up to seconds; 0 is [DefaultRetryAfter].
+	// RetryAfter is what the faults rate-limit, unavailable and overloaded ask for, rounded up to seconds; 0 is [DefaultRetryAfter].
 	RetryAfter time.Duration
 	// StallFor is how long the fault stall is silent before it continues, 0 until the client leaves; and how long
 	// the fault slow-accept leaves the request's body unread, 0 until [Config].BodyTimeout ends the wait.

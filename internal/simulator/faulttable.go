@@ -27,7 +27,7 @@ var faultTable = []faultKind{
 	{name: "unavailable", about: "503 with Retry-After", refuse: &apiError{
 		status: http.StatusServiceUnavailable, kind: "server_error", code: "unavailable", message: "the engine is unavailable (simulated)", retry: true,
 	}},
-	{name: "overloaded", about: "529, as of Anthropic", refuse: &apiError{
+	{name: "overloaded", about: "529 with Retry-After, as Anthropic sends it", refuse: &apiError{
 		status: statusOverloaded, kind: "overloaded_error", code: "overloaded", message: "the engine is overloaded (simulated)", retry: true,
 	}},
 	{name: "server-error", about: "500", refuse: &apiError{
@@ -39,7 +39,7 @@ var faultTable = []faultKind{
 		`{"error":{"message":"the request is wrong (simulated)","type":"BadRequestError","param":null,"code":400}}`)},
 	{name: "error-digits", about: "500 whose code is a string of digits", refuse: foreign(http.StatusInternalServerError, mediaJSON,
 		`{"error":{"message":"the engine failed (simulated)","type":"internal_error","param":null,"code":"500"}}`)},
-	{name: "error-flat", about: "400 whose error is the object itself", refuse: foreign(http.StatusBadRequest, mediaJSON,
+	{name: "error-flat", about: "400 whose body is the error object itself", refuse: foreign(http.StatusBadRequest, mediaJSON,
 		`{"object":"error","message":"the request is wrong (simulated)","type":"BadRequest","param":null,"code":400}`)},
 	{name: "error-string", about: "401 whose error is a string", refuse: foreign(http.StatusUnauthorized, mediaJSON, `{"error":"Unauthorized"}`)},
 	{name: "error-ok", about: "200 with an error as JSON", refuse: foreign(http.StatusOK, mediaJSON,
@@ -55,7 +55,7 @@ var faultTable = []faultKind{
 	{name: "silent-end", about: "a clean end without finish reason, usage and [DONE]", mid: func(x *exchange) error { return x.endWith("") }},
 	{name: "done-only", about: "[DONE] without a finish reason", mid: func(x *exchange) error { return x.endWith("data: [DONE]\n\n") }},
 	{name: "malformed-event", about: "an event whose JSON breaks off", mid: func(x *exchange) error { return x.endWith(`data: {"choices":[{"delta":{` + "\n\n") }},
-	{name: "bad-framing", about: "a chunk of HTTP whose length is not a number", mid: (*exchange).breakFraming},
+	{name: "bad-framing", about: "an HTTP chunk whose length is not a number", mid: (*exchange).breakFraming},
 	{name: "endless-line", about: "a line of 64 MiB in the stream", mid: (*exchange).endlessLine},
 
 	// The reply is complete, but unusual in its timing or its writes.

@@ -18,7 +18,7 @@ const (
 	pathReset    = "/reset_prefix_cache"
 )
 
-// serveTokenize returns the tokens of a text, or of a chat, in the format of the imitated engine.
+// serveTokenize replies with the tokens of a text, or of a chat, in the format of the imitated engine.
 func (e *Engine) serveTokenize(w http.ResponseWriter, r *http.Request) {
 	body, err := e.readBody(w, r, http.NewResponseController(w), nil)
 	if refusal, ok := errors.AsType[*apiError](err); ok {

@@ -45,7 +45,7 @@ type Analysis struct {
 	Sessions SessionStats `json:"sessions"`
 	// Graphs is zero if no row waits for others.
 	Graphs GraphStats `json:"graphs,omitzero"`
-	// Eviction is the order of the finite caches in Caches. These are sorted by capacity; the infinite cache is last.
+	// Eviction is the order in which the finite caches in Caches evict the blocks of a row. Caches are sorted by capacity; the infinite cache is last.
 	Eviction string       `json:"eviction"`
 	Caches   []CacheStats `json:"caches"`
 	// Potential is nil if it was not asked for.
@@ -310,7 +310,7 @@ func (a *Analyzer) Analysis() *Analysis {
 	}
 	a.forest(&out.Blocks, &out.Sessions)
 	if out.Rows <= a.trunkRows {
-		why = fmt.Sprintf("too few rows: a trunk is told from a conversation by ids in more than %d of them", TrunkRows)
+		why = fmt.Sprintf("too few rows: a trunk can be told from a conversation only with more than %d", TrunkRows)
 		out.Blocks.Undefined.add(why, trunk...)
 		out.Sessions.Undefined.add(why, inferred...)
 		out.Blocks.Trunk, out.Sessions.Inferred, out.Sessions.Single, out.Sessions.Largest = 0, 0, 0, nil

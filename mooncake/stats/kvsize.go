@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"io"
 	"strings"
+
+	"github.com/moonloop/moonloop/internal/jsonrows"
 )
 
 // MaxKVBytesPerToken is the maximum size of a token in a KV cache: a thousand times that of the largest models of 2026.
@@ -64,7 +66,7 @@ func KVBytesOfConfig(from io.Reader, dtypeBytes int64) (int64, error) {
 		if errors.Is(err, io.EOF) {
 			err = errors.New("it is empty")
 		}
-		return 0, fmt.Errorf("this is not a model's config.json: %w; name that of a model, or give the bytes per token", err)
+		return 0, fmt.Errorf("this is not a model's config.json: %w; name that of a model, or give the bytes per token", jsonrows.Explain(err))
 	}
 	a := c.attention
 	if a.Layers == 0 && c.Text != nil {

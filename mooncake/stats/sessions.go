@@ -156,7 +156,7 @@ func (d *SessionDetector) Mode() (mooncake.SessionMode, string) {
 	}
 	text := words.Plural(d.sessions, "session") + " with more than one row: " + strings.Join(parts, ", ")
 	if d.unread > 0 {
-		text += "; " + words.Plural(d.unread, "row") + " of further sessions not looked at"
+		text += "; " + words.Plural(d.unread, "row") + " of further sessions were not examined"
 	}
 	if mode != mooncake.SessionFull && mode != mooncake.SessionDelta {
 		mode = mooncake.SessionUnknown

@@ -56,7 +56,7 @@ func TestSessionDetectorIsBounded(t *testing.T) {
 	for _, s := range []string{"a", "b", "b", "a"} {
 		d.Add(&mooncake.Row{SessionID: s, InputLength: mooncake.Some[int64](512), HashIDs: []uint64{1}})
 	}
-	if mode, text := d.Mode(); mode != mooncake.SessionFull || !strings.Contains(text, "2 rows of further sessions not looked at") {
+	if mode, text := d.Mode(); mode != mooncake.SessionFull || !strings.Contains(text, "2 rows of further sessions were not examined") {
 		t.Errorf("%s: %s", mode, text)
 	}
 }

@@ -91,7 +91,7 @@ const (
 	TurnsAtOnce    TurnDelay = "none"  // no delay
 )
 
-// DefaultShift is small enough that the rows of a copy stay about in their minute.
+// DefaultShift is small enough that the rows of a copy stay roughly within their minute.
 const DefaultShift = 15 * time.Second
 
 // The limits of a configuration.

@@ -89,7 +89,7 @@ func TestDraw(t *testing.T) {
 			of[at].Turns += fmt.Sprintf("%g:%d ", r.Timestamp.V-of[at].Begin, r.OutputLength.V)
 			key := r.InputLength.V<<8 | r.OutputLength.V
 			if id, again := blocks[key]; again && id != r.HashIDs[1] {
-				t.Errorf("%s: row %d has another prompt than its conversation had before", c.Draw, i+1)
+				t.Errorf("%s: row %d has a different prompt than its conversation had before", c.Draw, i+1)
 			}
 			blocks[key] = r.HashIDs[1]
 		}

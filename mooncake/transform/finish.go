@@ -22,7 +22,7 @@ func (it *item) group() uint64 {
 type finisher struct {
 	ids     numbered
 	fine    mooncake.RenumberRanges
-	moved   bool         // there may be fewer or more rows, or in another order
+	moved   bool         // there may be fewer or more rows, or their order may differ
 	at      [][][]uint32 // by copy and source: the position of each row, from 1
 	rows    int64
 	replies int64 // replies that were left out, because the rows that they answer are gone
@@ -35,13 +35,14 @@ func rootOf(c *Config, x *index, it *item) int {
 	return int(splitmix.Next(splitmix.Next(c.Seed+uint64(x.cluster[it.seq]))+uint64(it.copy)) % uint64(c.Roots)) //nolint:gosec // bits
 }
 
-// domains returns those of a row's ids: of the blocks that it shares with other copies or came from one tree with others, and of its own.
+// domains returns the domains in which a row's ids are numbered: that of its trunk, which all rows of its tree share, and that of the blocks
+// below, which only rows of one copy share, and, if plant says so, of one tree. Equal ids in different domains become different ids.
 func (it *item) domains() (trunk, own uint64) {
 	return uint64(it.root), uint64(it.copy)<<32 | uint64(it.own) //nolint:gosec // never negative
 }
 
-// plant puts rows into trees that share nothing. Below the trunk no two trees have blocks of one cluster, so that these keep their ids, which
-// costs nothing. Blocks that are made of ranges do not: two clusters may share the beginning of one.
+// plant puts rows into trees that share nothing. A cluster is in one tree, so the ids of blocks below the trunk need not be told apart by
+// tree, which costs nothing. Blocks that are made of ranges do need it: two clusters may share the beginning of one.
 func plant(c *Config, x *index, fine bool, in step) step {
 	trunks := x.trunks()
 	return func() (*item, error) {

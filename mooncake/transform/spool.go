@@ -63,7 +63,7 @@ func (s *spool) append(it *item) error {
 
 func (s *spool) failed(err error) error {
 	if err != nil {
-		return fmt.Errorf("the temporary file for what is read twice: %w; name a folder with more space", err)
+		return fmt.Errorf("the temporary file of the rows that are read twice: %w; name a folder with more space", err)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ type Client struct {
 	Unknown  int     `json:"unknown"`  // not in the record
 	Untold   int     `json:"untold"`   // in the record, but not in its export
 	Errors   []Error `json:"errors"`   // of the measures in its export
-	// OtherGaps is the number of requests for which it has another number of gaps than the engine wrote, so that they cannot be compared
+	// OtherGaps is the number of requests for which it has a different number of gaps than the engine wrote, so that they cannot be compared
 	// one by one. One more gap at the end is allowed: it leads to the chunk with the finish reason.
 	OtherGaps int `json:"other_gaps"`
 	// Lateness is computed from its own start times, with the start of the schedule as for the arrivals; nil if it has none.

@@ -13,6 +13,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/moonloop/moonloop/internal/jsonrows"
 )
 
 // Export is a generator's own record of its requests.
@@ -179,7 +181,7 @@ func readJSON(in io.Reader, array bool) (*Export, error) {
 			err = errTooManyClaims
 		}
 		if err != nil {
-			return nil, fmt.Errorf("value %d, of %s: %w", n, of.tool, err)
+			return nil, fmt.Errorf("value %d, of %s: %w", n, of.tool, jsonrows.Explain(err))
 		}
 	}
 	if e == nil {

@@ -54,8 +54,8 @@ type Writes []Write
 // UnmarshalJSON implements [json.Unmarshaler].
 func (w *Writes) UnmarshalJSON(text []byte) error {
 	var pairs [][2]int64
-	if err := json.Unmarshal(text, &pairs); err != nil {
-		return fmt.Errorf("writes must be an array of [nanoseconds, tokens]: %w", err)
+	if json.Unmarshal(text, &pairs) != nil {
+		return errors.New("writes must be an array of [nanoseconds, tokens]")
 	}
 	*w = make(Writes, len(pairs))
 	for i, p := range pairs {
@@ -88,7 +88,7 @@ func ReadRecord(r io.Reader) ([]Request, error) {
 		}
 		switch {
 		case err != nil:
-			return nil, fmt.Errorf("line %d is not a line of an engine's record: %w; name a file that `moonloop simulate --record` wrote", n, err)
+			return nil, fmt.Errorf("line %d is not a line of an engine's record: %w; name a file that `moonloop simulate --record` wrote", n, jsonrows.Explain(err))
 		case one.Headers < 0:
 			return nil, fmt.Errorf("line %d has no headers_ns, so it is not a line of an engine's record: name a file that `moonloop simulate --record` wrote", n)
 		case len(all) == MaxRequests:

@@ -409,7 +409,7 @@ func TestWrongExports(t *testing.T) {
 		"[]":                "empty array",
 		"[1]":               "its form is not known",
 		`{"ttft_ms":1`:      "is not JSON",
-		`{"ttft_ms":"x"}`:   "value 1, of lines of JSON",
+		`{"ttft_ms":"x"}`:   "value 1, of lines of JSON: ttft_ms is a string; want a number",
 		`{"benchmarks":[]}`: "reports no request there",
 		"<html>":            "its form is not known",
 		"metric_name,timestamp,metric_value\nhttp_reqs":                "may be cut off",

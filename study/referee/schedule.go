@@ -28,10 +28,10 @@ type Schedule struct {
 	Random bool
 }
 
-// due is a requested request.
+// due is a request of the schedule.
 type due struct {
 	at     float64 // ms, from any zero
-	output int64   // tokens to reply with; -1 is unknown
+	output int64   // tokens of the reply; -1 is unknown
 }
 
 // Asked is the parsed task: a rate, or the name of a trace.

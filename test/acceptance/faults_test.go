@@ -108,7 +108,7 @@ func (r *faultRun) check(t *testing.T, n int) {
 	for what, times := range wrong {
 		t.Errorf("%d times %s", times, what)
 	}
-	equal(t, "records and spans of another class than the proxy's log", len(wrong), 0)
+	equal(t, "records and spans of a different class than the proxy's log", len(wrong), 0)
 	note(t, "requests that failed, each in its class", failed)
 	for _, f := range proxyFaults {
 		// n consecutive rows have n/100 of each, rounded.

@@ -425,7 +425,7 @@ func (l *shadowLoop) check() {
 	}
 	note(t, "seconds with requests that are compared", len(second))
 	note(t, "of them with as many requests in the replay, %", fmt.Sprintf("%.1f", 100*float64(equalSeconds)/float64(len(second))))
-	below(t, "requests in another second than production's, %", apart(second), 8)
+	below(t, "requests in a different second than production's, %", apart(second), 8)
 	below(t, "requests in other ten seconds than production's, %", apart(ten), 2)
 	if len(second) < int(0.3*truth[len(truth)-1].at.Sub(truth[0].at).Seconds()) {
 		t.Errorf("void: %d seconds were compared", len(second))

@@ -9,7 +9,7 @@
 //
 //   - Kill: twenty times kill -9 under load, with the documented settings, without a queue, and with the fast settings,
 //     where the loss is counted;
-//   - Throughput: next to the stock otlp receiver and file exporter, in turns, under the same load;
+//   - Throughput: next to the stock otlp receiver and file exporter, alternately, under the same load;
 //   - Day: a day's requests with ever-new prompts at full speed leave the memory where it was.
 //
 // `make acceptance-fleet` runs TestAcceptanceFleetKafka and TestAcceptanceFleetS3: captures over a Kafka and into an S3 server, all processes

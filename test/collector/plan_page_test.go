@@ -189,7 +189,12 @@ func planShapesTable(m planMeasured) string {
 		c := m.Shapes[s.name]
 		fmt.Fprintf(&b, "| %s | %d | %.0f | %.1f |\n", s.name, c.Requests, c.Input, c.Output)
 	}
-	fmt.Fprintf(&b, "\nMeasured on %s, on %s.\n", m.Date, m.Machine)
+	fmt.Fprintf(&b, "\nMeasured on %s, on %s. ", m.Date, m.Machine)
+	if m.Others == nil {
+		b.WriteString("How much CPU other programs used meanwhile was not measured.\n")
+	} else {
+		fmt.Fprintf(&b, "Other programs used %s cores meanwhile.\n", figure(*m.Others))
+	}
 	return b.String()
 }
 

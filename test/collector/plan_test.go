@@ -20,6 +20,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -91,12 +92,15 @@ type planCosts struct {
 // planMeasured is testdata/plan-measured.json.
 type planMeasured struct {
 	Date, Machine string
-	Shapes        map[string]planCosts
+	// Others is the number of cores that other programs used during the measurement, on average; nil in measurements from before it was taken.
+	Others *float64 `json:"cores_of_others,omitempty"`
+	Shapes map[string]planCosts
 }
 
 // TestAcceptancePlan measures all shapes, and writes testdata/plan-measured.json.
 func TestAcceptancePlan(t *testing.T) {
 	fleet := fleetFolder(t)
+	others := otherWork(t)
 	all := planMeasured{Date: time.Now().UTC().Format(time.DateOnly), Machine: machine(t), Shapes: map[string]planCosts{}}
 	for _, s := range planShapes {
 		dir := t.TempDir()
@@ -131,6 +135,8 @@ func TestAcceptancePlan(t *testing.T) {
 		t.Logf("%s: %+v", s.name, c.Replay)
 		all.Shapes[s.name] = c
 	}
+	cores := others()
+	all.Others = &cores
 	content, err := json.MarshalIndent(all, "", "  ")
 	if err != nil {
 		t.Fatal(err)
@@ -147,6 +153,36 @@ func machine(t *testing.T) string {
 	_, model, _ := strings.Cut(string(content), "model name\t: ")
 	model, _, _ = strings.Cut(model, "\n")
 	return fmt.Sprintf("%d cores of %s", strings.Count(string(content), "\nprocessor")+1, model)
+}
+
+// otherWork returns a function that returns how many cores have been in use since, on average, by programs other than this one and its
+// children. Only children that have ended count as such.
+func otherWork(t *testing.T) func() float64 {
+	t.Helper()
+	used := func() (all, own time.Duration) {
+		content, err := os.ReadFile("/proc/stat")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var user, nice, system, idle, iowait, irq, softirq, steal int64
+		if _, err := fmt.Sscanf(string(content), "cpu %d %d %d %d %d %d %d %d", &user, &nice, &system, &idle, &iowait, &irq, &softirq, &steal); err != nil {
+			t.Fatalf("/proc/stat: %v", err)
+		}
+		for _, who := range []int{syscall.RUSAGE_SELF, syscall.RUSAGE_CHILDREN} {
+			var u syscall.Rusage
+			if err := syscall.Getrusage(who, &u); err != nil {
+				t.Fatal(err)
+			}
+			own += time.Duration(u.Utime.Nano() + u.Stime.Nano())
+		}
+		return time.Duration(user+nice+system+irq+softirq+steal) * cpuTick, own
+	}
+	begin := time.Now()
+	all, own := used()
+	return func() float64 {
+		allNow, ownNow := used()
+		return max(0, ((allNow-all)-(ownNow-own)).Seconds()/time.Since(begin).Seconds())
+	}
 }
 
 func planRows(t *testing.T, trace string) (rows []*mooncake.Row) {

@@ -245,7 +245,7 @@ func TestAcceptancePotentialCost(t *testing.T) {
 	}
 }
 
-// potentialCost sends the same spans to two Collectors with laptop.yaml, one of them with the connector, in turns, so that other work of
+// potentialCost sends the same spans to two Collectors with laptop.yaml, one of them with the connector, alternately, so that other work of
 // the machine affects both, and returns the share of processor time that the connector adds. All prompts are new, so the connector
 // remembers as much as possible, and its sample is full from the start of the measurement on.
 func potentialCost(t *testing.T, l *load, batches uint64) float64 {
@@ -286,7 +286,7 @@ func potentialCost(t *testing.T, l *load, batches uint64) float64 {
 }
 
 // BenchmarkCacheConnector sends the same spans through the capture path, from encoded OTLP through the processor to the exporter's
-// journal, with and without the connector next to the exporter, in turns, and reports the processor time of each. There is no network and
+// journal, with and without the connector next to the exporter, alternately, and reports the processor time of each. There is no network and
 // no fsync, so the path is as cheap as possible, and every prompt is new, so the connector remembers as much as possible. It is measured
 // when the sample is full, as it is after the first minutes of traffic that is worth a cache.
 func BenchmarkCacheConnector(b *testing.B) {

@@ -86,7 +86,7 @@ func TestThroughput(t *testing.T) {
 	throughput(t, 1, 200*time.Millisecond)
 }
 
-// TestAcceptanceThroughput compares the documented settings with the stock receiver and file exporter, in turns, so that other work of the
+// TestAcceptanceThroughput compares the documented settings with the stock receiver and file exporter, alternately, so that other work of the
 // machine affects all equally.
 func TestAcceptanceThroughput(t *testing.T) {
 	if !acceptance() {

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package deploy checks what people deploy of the examples with the programs that will read it: Kubernetes manifests, the
+// Package deploy checks those examples that people deploy, with the code of the programs that read them: Kubernetes manifests, the
 // kustomization and the Helm chart with the types of Kubernetes, and the compose file with the library of Docker Compose.
 //
 // It is a separate module, outside the workspace: those libraries have hundreds of dependencies, and none of them belongs

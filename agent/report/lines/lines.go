@@ -66,7 +66,7 @@ func Read[T any](dir string, parse func(line []byte) (T, error), yield func(T) e
 		}
 		value, err := parse(line)
 		if err != nil {
-			if torn = fmt.Errorf("%s: line %d: %w", name, n, err); !partial {
+			if torn = fmt.Errorf("%s: line %d: %w", name, n, jsonrows.Explain(err)); !partial {
 				return torn
 			}
 			continue

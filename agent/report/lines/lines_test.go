@@ -27,6 +27,7 @@ func TestRead(t *testing.T) {
 		"torn at the end":     {"", "2\n{", []int{2}, ""},
 		"torn midway":         {"", "2\n{\n1\n", []int{2}, Partial + ": line 2: unexpected end"},
 		"torn, but ended":     {"1\n{", "", []int{1}, File + ": line 2: unexpected end"},
+		"another kind":        {"1\n\"x\"\n", "", []int{1}, File + ": line 2: the value is a string; want an integer of 64 bits"},
 		"stopped":             {"1\n7\n{\n", "", []int{1}, "enough"},
 		"too long":            {"1\n" + strings.Repeat(" ", Longest) + "2\n", "", []int{1}, File + ": line 2: the line is too long"},
 		"nothing":             {"", "", nil, "has neither"},

@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/moonloop/moonloop/agent/measure"
+	"github.com/moonloop/moonloop/internal/jsonrows"
 )
 
 // This file is about the table of figures. It follows [measure.Definition]: a new figure needs no line here.
@@ -55,7 +56,7 @@ func summaryFigures(summary []byte) (map[measure.ID]figure, error) {
 		}
 		var f figure
 		if err := json.Unmarshal(value, &f); err != nil {
-			return nil, fmt.Errorf("%s: %w", d.Tag, err)
+			return nil, fmt.Errorf("%s: %w", d.Tag, jsonrows.Explain(err))
 		}
 		figures[id] = f
 	}

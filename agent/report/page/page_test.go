@@ -32,7 +32,7 @@ func folder(t *testing.T, files map[string]string) string {
 }
 
 const smallSummary = `{"schema_version":"1.0","run":{"id":"run-1","version":"v9, go1.26.8 linux/amd64","platform":"linux/amd64","command":"moonloop replay t.jsonl --url http://e","target":"e","model":"m"},
-"start_time":"2026-11-01T10:00:00Z","end_time":"2026-11-01T10:01:00Z","was_cancelled":false,
+"start_time":"2026-11-01T10:00:00Z","end_time":"2026-11-01T10:01:00Z","was_cancelled":false,"warnings":["a burst of <2>: --spread=uniform spreads it"],
 "verdict":{"class":"degraded","reasons":[{"metric":"hiccup_share","value":30.5,"bound":10,"unit":"%","class":"degraded","text":"the machine held the client up","shard":"2/4"}],
 "too_few":[{"metrics":["lateness_p99"],"have":3,"need":100,"of":"scheduled requests"}]},
 "time_to_first_token":{"unit":"ms","avg":20,"min":10,"max":40,"p50":20,"p90":35,"p99":40,"count":3},
@@ -95,7 +95,7 @@ func TestPageOfARun(t *testing.T) {
 	for _, want := range []string{
 		"Degraded: usable, with the reasons below", "the machine held the client up", "30.5 %", "shard 2/4:",
 		"too few: 3 of the 100 scheduled requests that lateness_p99 needs", "<dd>v9, go1.26.8 linux/amd64</dd>", "moonloop replay t.jsonl --url http://e",
-		"engine fell over", `href="http://localhost:16686/trace/0123456789abcdef0123456789abcdef"`,
+		"engine fell over", `a burst of &lt;2&gt;: <span class="flag">--spread=uniform</span> spreads it`, `href="http://localhost:16686/trace/0123456789abcdef0123456789abcdef"`,
 	} {
 		if !strings.Contains(html, want) {
 			t.Errorf("the page does not say %q", want)
@@ -192,6 +192,8 @@ func TestFoldersThatAreNone(t *testing.T) {
 		"binary":          {map[string]string{lines.File: "\x00\x01\x02\n\x03\n"}, "line 1"},
 		"broken summary":  {map[string]string{summaryFile: `{"schema`, lines.File: line(0, 0, 1, 1, 1)}, "not the summary of a replay"},
 		"another summary": {map[string]string{summaryFile: `{"a": 1}`, lines.File: line(0, 0, 1, 1, 1)}, "not the summary of a replay"},
+		"a wrong field":   {map[string]string{lines.File: `{"result": {"row": "one"}}` + "\n"}, "line 1: result.row is a string; want an integer"},
+		"a wrong figure":  {map[string]string{summaryFile: strings.Replace(smallSummary, "{", `{"goodput": {"p50": "one"},`, 1), lines.File: line(0, 0, 1, 1, 1)}, "goodput: p50 is a string; want a number"},
 		"torn midway":     {map[string]string{lines.Partial: line(0, 0, 1, 1, 1) + "{\"input\n" + line(1, 0, 1, 1, 1)}, "line 2"},
 		"torn, but ended": {map[string]string{summaryFile: smallSummary, lines.File: line(0, 0, 1, 1, 1) + "{\"input"}, "line 2"},
 	} {

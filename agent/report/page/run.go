@@ -18,6 +18,7 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/report/lines"
 	"github.com/moonloop/moonloop/internal/atomicfile"
+	"github.com/moonloop/moonloop/internal/jsonrows"
 )
 
 const summaryFile = "summary.json"
@@ -90,7 +91,7 @@ func (r *Run) loadSummary() error {
 		return fmt.Errorf("the summary of the run cannot be read: %w; name the folder given to `moonloop replay --out`", err)
 	}
 	if err := json.Unmarshal(b, &r.summary); err != nil {
-		return fmt.Errorf("%s is not the summary of a replay: %w; render the page from the folder that `moonloop replay --out` wrote", name, err)
+		return fmt.Errorf("%s is not the summary of a replay: %w; render the page from the folder that `moonloop replay --out` wrote", name, jsonrows.Explain(err))
 	}
 	if r.summary.Version == "" || r.summary.Run.ID == "" {
 		return fmt.Errorf("%s is not the summary of a replay: it has no schema_version or run id; "+

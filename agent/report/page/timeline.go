@@ -9,7 +9,7 @@ import (
 	"slices"
 )
 
-// maxBins is the maximum number of time bins. Charts have fewer pixels than that between two gridlines.
+// maxBins is the maximum number of time bins. A chart is some 300 to 600 pixels wide, so more of them could hardly be told apart.
 const maxBins = 240
 
 // firstWidth is the initial width of a bin, in ms. If a run is longer than maxBins of them, pairs of bins are merged.

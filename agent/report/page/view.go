@@ -131,7 +131,7 @@ func (r *Run) tiles() []tile {
 		realised = number(100**x) + " % of an infinite cache's hits"
 	}
 	add("Prompt tokens cached", measure.CacheReadPct, 1, "%", realised)
-	add("Goodput", measure.GoodFraction, 100, "%", "within "+s.SLO)
+	add("Good requests", measure.GoodFraction, 100, "%", "within "+s.SLO)
 	add("Peak concurrency", measure.PeakConcurrency, 1, "requests", "")
 	duration("Lateness", measure.Lateness)
 	return tiles

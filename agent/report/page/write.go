@@ -15,6 +15,7 @@ import (
 	"math"
 	"net/url"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -48,8 +49,17 @@ var pageTemplate = sync.OnceValue(func() *template.Template {
 		"digest": func(d string) string { return d[:min(len(d), 12)] },
 		"ms":     func(ms float64) string { return number(ms) },
 		"s":      func(ms float64) string { return number(ms / 1000) },
+		"flags":  unbroken,
 	}).Parse(pageHTML))
 })
+
+var commandFlag = regexp.MustCompile(`--[a-z][a-z0-9-]*(=[a-z0-9.]+)?`)
+
+// unbroken escapes a text, and keeps a browser from breaking a line at the hyphens of a command's flag.
+func unbroken(text string) template.HTML {
+	escaped := template.HTMLEscapeString(text)
+	return template.HTML(commandFlag.ReplaceAllString(escaped, `<span class="flag">$0</span>`)) //nolint:gosec // escaped
+}
 
 // File is the name of the page in the folder of a run.
 const File = "report.html"

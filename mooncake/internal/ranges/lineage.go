@@ -70,7 +70,7 @@ const (
 	sideNodes = 1 << 62 // nodes of side runs, from here on
 	rootNodes = 1 << 63 // nodes before the first block, one for each model
 	idBits    = 40
-	maxFill   = 1<<(64-idBits) - 1 // a fine block is below a block
+	maxFill   = 1<<(64-idBits) - 1 // a fine block has fewer tokens than a block
 	maxTokens = 1 << 40            // of a prompt
 
 	// If each range of rows is cut into very many, which happens in no real trace, remembering ends, because their number could be
@@ -111,7 +111,7 @@ func (r *fineRun) setFill(tokens int64) {
 type Shared struct {
 	Tokens int64 // leading tokens
 	Known  bool  // false: the set may have had a prefix that was not remembered
-	// Strange: an id follows another id than before, or has another number of tokens, or ids are not canonical.
+	// Strange: an id follows a different id than before, or has another number of tokens, or ids are not canonical.
 	Strange bool
 }
 
