@@ -4,11 +4,11 @@
 package main
 
 import (
-	"archive/zip"
-	"io/fs"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/xuri/excelize/v2"
 )
 
 // TestExports: a replay and a report write both files, and say so. A replay replaces no file without --force, and says at the start if it
@@ -23,13 +23,12 @@ func TestExports(t *testing.T) {
 	if status != exitOK && status != exitInvalid || !strings.HasSuffix(stdout, "results in out\nrun.xlsx\nrequests.parquet\n") {
 		t.Fatalf("exit status %d:\n%s\n%s", status, stdout, stderr)
 	}
-	// The package export reads workbooks with a library, which takes too long to compile for the race detector.
-	book, err := zip.OpenReader("run.xlsx")
+	book, err := excelize.OpenFile("run.xlsx")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if requests, err := fs.ReadFile(book, "xl/worksheets/sheet2.xml"); err != nil || strings.Count(string(requests), "<row ") != 3 {
-		t.Errorf("want a header and two rows: %v\n%s", err, requests)
+	if rows, err := book.GetRows("requests"); err != nil || len(rows) != 3 {
+		t.Errorf("%d rows, want a header and two: %v", len(rows), err)
 	}
 	if err := book.Close(); err != nil {
 		t.Error(err)

@@ -4,13 +4,9 @@
 package export
 
 import (
-	"archive/zip"
-	"bytes"
 	"errors"
-	"math"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -179,54 +175,5 @@ func TestRefusals(t *testing.T) {
 				}
 			}
 		})
-	}
-}
-
-// TestCells: a library reads back what was written, whatever the text; no type of a request's fields is left out.
-func TestCells(t *testing.T) {
-	number, count := 0.1, int64(1)<<40
-	long := strings.Repeat("é", cellChars)
-	row := []any{"a <b> & \"c\" ]]>", " spaces\tand\nlines ", "_x0041_", "a\x00b\xff", long, "", true, false, 7, count, &count, number, &number, math.NaN(), (*int64)(nil), (*float64)(nil), "end"}
-	want := []string{"a <b> & \"c\" ]]>", " spaces\tand\nlines ", "_x0041_", "a\ufffdb\ufffd", long[:cellChars-1], "", "TRUE", "FALSE", "7", "1099511627776", "1099511627776", "0.1", "0.1", "", "", "", "end"}
-	var file bytes.Buffer
-	book := &workbook{zip: zip.NewWriter(&file)}
-	s, err := book.sheet("a", make([]string, len(row)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.add(row)
-	if err := errors.Join(s.close(), book.close()); err != nil {
-		t.Fatal(err)
-	}
-	read, err := excelize.OpenReader(&file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = read.Close() }()
-	rows, err := read.GetRows("a")
-	if err != nil || len(rows) != 2 {
-		t.Fatalf("%d rows: %v", len(rows), err)
-	}
-	if diff := cmp.Diff(want, rows[1]); diff != "" {
-		t.Error(diff)
-	}
-	for _, column := range []int{0, 25, 26, 27, 51, 52, 701, 702, 16383} {
-		if want, err := excelize.ColumnNumberToName(column + 1); letters(column) != want || err != nil {
-			t.Errorf("column %d is %s, want %s (%v)", column, letters(column), want, err)
-		}
-	}
-	for _, f := range reflect.VisibleFields(reflect.TypeFor[Request]()) {
-		v := reflect.New(f.Type).Elem()
-		switch v.Kind() {
-		case reflect.Slice:
-			continue
-		case reflect.Pointer:
-			v = reflect.New(f.Type.Elem())
-		case reflect.String:
-			v.SetString("x")
-		}
-		if _, text := cellOf(v.Interface()); text == "" {
-			t.Errorf("%s is not written", f.Name)
-		}
 	}
 }

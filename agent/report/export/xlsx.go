@@ -4,7 +4,6 @@
 package export
 
 import (
-	"archive/zip"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -14,6 +13,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+
+	"github.com/xuri/excelize/v2"
 
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/report/lines"
@@ -25,12 +26,13 @@ import (
 // has none), requests, series and, if the run has sessions, sessions. It returns the number of requests that did not fit into a sheet. An
 // existing file is replaced when the new one is complete.
 func Workbook(run *page.Run, dir, name string) (left int64, err error) {
+	book := excelize.NewFile()
+	defer func() { _ = book.Close() }() // which removes its temporary files
 	err = atomicfile.Write(name, atomicfile.Anything, func(w io.Writer) (err error) {
-		book := &workbook{zip: zip.NewWriter(w)}
 		if left, err = fill(book, run, dir); err != nil {
 			return err
 		}
-		return book.close()
+		return book.Write(w)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", name, err)
@@ -38,7 +40,8 @@ func Workbook(run *page.Run, dir, name string) (left int64, err error) {
 	return left, nil
 }
 
-func fill(book *workbook, run *page.Run, dir string) (left int64, err error) {
+func fill(book *excelize.File, run *page.Run, dir string) (left int64, err error) {
+	first := book.GetSheetName(0)
 	if summary, err := summarySheet(dir); err != nil {
 		return 0, err
 	} else if summary != nil {
@@ -53,9 +56,11 @@ func fill(book *workbook, run *page.Run, dir string) (left int64, err error) {
 		return 0, err
 	}
 	if sessions := run.Sessions(); sessions != nil {
-		return left, addSheet(book, "sessions", sessions)
+		if err := addSheet(book, "sessions", sessions); err != nil {
+			return 0, err
+		}
 	}
-	return left, nil
+	return left, book.DeleteSheet(first)
 }
 
 // summarySheet reads summary.csv; nil if there is none.
@@ -86,19 +91,77 @@ func summarySheet(dir string) (*page.Sheet, error) {
 	return s, nil
 }
 
-func addSheet(book *workbook, name string, table *page.Sheet) error {
-	s, err := book.sheet(name, table.Header)
+// sheetWriter writes the rows of a sheet one after another.
+type sheetWriter struct {
+	*excelize.StreamWriter
+	rows int
+}
+
+func newSheet(book *excelize.File, name string, header []string) (*sheetWriter, error) {
+	if _, err := book.NewSheet(name); err != nil {
+		return nil, err
+	}
+	if err := book.SetSheetDimension(name, ""); err != nil { // otherwise stream readers assume that there is one cell
+		return nil, err
+	}
+	stream, err := book.NewStreamWriter(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := stream.SetPanes(&excelize.Panes{Freeze: true, YSplit: 1, TopLeftCell: "A2", ActivePane: "bottomLeft"}); err != nil {
+		return nil, err
+	}
+	w, cells := &sheetWriter{StreamWriter: stream}, make([]any, len(header))
+	for i, h := range header {
+		cells[i] = h
+	}
+	return w, w.add(cells)
+}
+
+func (w *sheetWriter) add(cells []any) error {
+	w.rows++
+	return w.SetRow("A"+strconv.Itoa(w.rows), cells)
+}
+
+func addSheet(book *excelize.File, name string, s *page.Sheet) error {
+	w, err := newSheet(book, name, s.Header)
 	if err != nil {
 		return err
 	}
-	for _, row := range table.Rows {
-		s.add(row)
+	for _, row := range s.Rows {
+		for i, cell := range row {
+			row[i] = plain(cell)
+		}
+		if err := w.add(row); err != nil {
+			return err
+		}
 	}
-	return s.close()
+	return w.Flush()
+}
+
+// plain returns a cell in the library's form: nil is an empty one.
+func plain(cell any) any {
+	switch v := cell.(type) {
+	case *float64:
+		if v == nil {
+			return nil
+		}
+		return *v
+	case *int64:
+		if v == nil {
+			return nil
+		}
+		return *v
+	case string:
+		if v == "" {
+			return nil
+		}
+	}
+	return cell
 }
 
 // addRequests adds a row for each request, as many as fit into a sheet. Lists, which a cell cannot contain, become their length.
-func addRequests(book *workbook, dir string) (left int64, err error) {
+func addRequests(book *excelize.File, dir string) (left int64, err error) {
 	var header []string
 	fields := reflect.VisibleFields(reflect.TypeFor[Request]())
 	shown := fields[:0]
@@ -109,12 +172,12 @@ func addRequests(book *workbook, dir string) (left int64, err error) {
 		}
 		header, shown = append(header, name), append(shown, f)
 	}
-	s, err := book.sheet("requests", header)
+	w, err := newSheet(book, "requests", header)
 	if err != nil {
 		return 0, err
 	}
 	err = lines.Read(dir, parseRequest, func(r *Request) error {
-		if s.rows == sheetRows {
+		if w.rows >= excelize.TotalRows {
 			left++
 			return nil
 		}
@@ -125,10 +188,9 @@ func addRequests(book *workbook, dir string) (left int64, err error) {
 				cells[i] = v.Len()
 				continue
 			}
-			cells[i] = v.Interface()
+			cells[i] = plain(v.Interface())
 		}
-		s.add(cells)
-		return nil
+		return w.add(cells)
 	})
-	return left, errors.Join(err, s.close())
+	return left, errors.Join(err, w.Flush())
 }
