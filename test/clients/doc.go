@@ -3,7 +3,7 @@
 
 // Package clients tests that the clients of OpenAI and Anthropic, which we did not write, understand the simulated engine.
 //
-// It is a package of its own because their code is 16 MB, which takes two minutes of a processor to compile for the race detector, and nearly as
-// long without it. make lint compiles it without, so these tests go without the detector, too, and it is compiled once. internal/simulator has the
-// same endpoints, replies and faults under the detector, with plain requests (TestReplies).
+// It is a package of its own because their code is 16 MB, which takes more than a minute of a processor to compile. make lint compiles it without
+// the race detector, so these tests go without, too, and it is compiled once. internal/simulator has the same endpoints, replies and faults under
+// the detector, with plain requests (TestReplies).
 package clients
