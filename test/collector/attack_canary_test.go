@@ -57,6 +57,8 @@ var exceptions = map[string]struct {
 type canaries struct {
 	marker string
 	forms  map[string][]byte // of the marker, as encodings write it
+	// debug says that the Collector logs at that level. Then its transform processor may log what it forwards.
+	debug bool
 
 	mu   sync.Mutex
 	seen map[string]map[string]string // by kind and output, with the text around it
@@ -122,7 +124,8 @@ func (c *canaries) check(t *testing.T, outputs ...string) {
 	defer c.mu.Unlock()
 	for _, kind := range slices.Sorted(maps.Keys(c.seen)) {
 		for output, around := range c.seen[kind] {
-			if !slices.Contains(exceptions[kind].outputs, output) {
+			may := exceptions[kind].outputs
+			if logged := c.debug && output == outLog && slices.Contains(may, outForwarded); !logged && !slices.Contains(may, output) {
 				t.Errorf("a text planted as %q has left by way of %s: %q", kind, output, around)
 			}
 		}

@@ -78,6 +78,7 @@ func TestAcceptanceAttack(t *testing.T) {
 func attackProcess(t *testing.T, level string, scale, rounds int) {
 	t.Helper()
 	c := newCanaries()
+	c.debug = level == "debug"
 	dir := t.TempDir()
 	pages := testport.Address(t)
 	otelcol := configure(t, dir, settings{config: "otelcol-config.yaml", more: fmt.Sprintf(attackMore, pages, level)})
