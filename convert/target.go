@@ -69,7 +69,7 @@ var targets = []target{
 		fields: []string{"timestamp", "input_length", "output_length", "hash_ids", "observed", "model"}, line: vcrLine,
 	},
 	{
-		Target: "blis", about: "the CSV of BLIS (inference-sim) TraceV2; its header is a file with: trace_version: 2, time_unit: microseconds, mode: real",
+		Target: "blis", about: "the CSV of BLIS (inference-sim) TraceV2; BLIS also needs a header file, which you write: trace_version: 2, time_unit: microseconds, mode: real",
 		timed: true, fields: []string{"timestamp", "input_length", "output_length", "session_id", "request_id", "model", "class", "priority", "observed"}, line: blisLine,
 		header: "request_id,client_id,tenant_id,slo_class,vllm_priority,session_id,round_index,prefix_group,prefix_length,streaming,input_tokens,output_tokens," +
 			"text_tokens,image_tokens,audio_tokens,video_tokens,reason_ratio,model,deadline_us,server_input_tokens,arrival_time_us,send_time_us," +

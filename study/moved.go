@@ -24,7 +24,7 @@ type Moved struct {
 	Decision
 }
 
-// burstGap ends a burst, in ms of the replay: an engine processes rows that are sent closer together at the same time.
+// burstGap ends a burst, in ms of the replay. Rows that are sent less than this apart are processed by an engine at the same time.
 const burstGap = 100
 
 // class is a part of the rows. Its order is that of the table.
@@ -56,7 +56,7 @@ func (c class) text() string {
 	}
 }
 
-// classes calls add with each class of each row, in the order of the rows.
+// classes calls add with each class of each row, in the order in which the rows should have been sent in A.
 func classes(both [][2]row, add func(class, [2]row)) {
 	order := slices.Clone(both)
 	slices.SortStableFunc(order, func(x, y [2]row) int {

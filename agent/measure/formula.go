@@ -59,7 +59,7 @@ func (r *Record) TTFE() (time.Duration, bool) {
 	return between(r.Exchange.Start, r.inStream(r.Exchange.FirstEvent))
 }
 
-// TTFO is the time to the first output token, without reasoning: − start. AIPerf's time_to_first_output_token.
+// TTFO is the time to the first output token that is not reasoning: its arrival − start. This is AIPerf's time_to_first_output_token.
 func (r *Record) TTFO() (time.Duration, bool) {
 	return between(r.Exchange.Start, r.inStream(r.Exchange.FirstAnswer))
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// MaxMeasured is the maximum number of models whose templates are measured, with two requests each: those with the most rows.
+// MaxMeasured is the maximum number of models whose templates are measured, with two or three requests each: those with the most rows.
 const MaxMeasured = 16
 
 // calibrate measures how many tokens the engine adds to the prompts of each model in the look-ahead, and uses the result. Models that

@@ -156,7 +156,7 @@ func (j *Journal) Sent(row int64, at time.Duration, clk clock.Clock) {
 		return
 	}
 	j.lines = strconv.AppendInt(append(j.lines, `{"sent":`...), row, 10)
-	j.lines = strconv.AppendFloat(append(j.lines, `,"at":`...), micros(at+j.shift), 'f', 3, 64)
+	j.lines = strconv.AppendFloat(append(j.lines, `,"at":`...), millis(at+j.shift), 'f', 3, 64)
 	j.lines = append(j.lines, '}', '\n')
 	j.few++
 	j.due.Store(min(j.due.Load(), int64(at)))

@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package report writes the results of a run: the table at the end, summary.json and summary.csv, and a line for each request.
-// The tables over time and by session come from that file: package page.
+// Package report writes the results of a run: the table at the end, summary.json and summary.csv, and requests.jsonl, which has a line for
+// each request. From requests.jsonl, package page makes the tables over time and by session.
 //
 // # Names
 //
@@ -12,9 +12,10 @@
 //
 // # Files
 //
-// Every file has the mode 0600 and is renamed to its name when it is complete: until then its name ends in .partial. requests.jsonl has a
-// Mooncake row on each line, with one more key, result, so it can be replayed unchanged. A killed run leaves [PartialFile] instead, which
-// can be read in the same way. Only one run at a time can use a directory, and it replaces files only if asked to: [OpenFolder].
+// Every file has the mode 0600 and is renamed to its name when it is complete: until then its name ends in .partial. Only [JournalFile]
+// grows under its own name; it is removed when the run is complete. requests.jsonl has a Mooncake row on each line, with one more key,
+// result, so it can be replayed unchanged. A killed run leaves [PartialFile] instead, which can be read in the same way. Only one run at a
+// time can use a directory, and it replaces files only if asked to: [OpenFolder].
 package report
 
 import (
@@ -41,7 +42,7 @@ type Report struct {
 	Saved     *Saved   // nil: no prompts were saved
 	Warmup    *Warmup  // nil: there was none
 	Warnings  []string
-	// Missed lists the goals that the run did not reach, one per line.
+	// Missed has a sentence for each goal that the run did not reach.
 	Missed  []string
 	Verdict judge.Verdict
 	// Steady has the figures of the steady state; nil: none was requested, or there was none.
@@ -184,8 +185,8 @@ type Dataset struct {
 	Unused   int `json:"segments_unused"`
 	// CountedBy says who counted the tokens: "tokenize", the engine; "tokenizer", a tokenizer file.
 	CountedBy string `json:"counted_by"`
-	// Checked is the expected number of tokens of a prompt of text before the run, Counted the engine's count. 0 if the engine was not
-	// asked. fidelity.tokens says how many rows had their length.
+	// Checked is the number of tokens that a prompt of text should have, Counted the engine's count of it before the run. Both are 0 if the
+	// engine was not asked. fidelity.tokens says how many rows had their length.
 	Checked int64 `json:"checked_tokens"`
 	Counted int64 `json:"counted_tokens"`
 	// Invented is the share, 0 to 1, of a block's tokens that are invented words: those that tell blocks apart, and those for which no

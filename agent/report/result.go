@@ -80,8 +80,8 @@ type result struct {
 
 	Status   int `json:"status,omitempty"`
 	Attempts int `json:"attempts,omitempty"`
-	// Replays counts the kept connections that died during the request; resent those of them that had been given the whole request. With a
-	// resent or a second attempt, no latency of the summary includes the row.
+	// Replays counts the kept connections that died during the request; Resent those of them that had been given the whole request. If
+	// Resent is not 0, or there was a second attempt, no latency of the summary includes the row.
 	Replays      int    `json:"replays,omitempty"`
 	Resent       int    `json:"resent,omitempty"`
 	Reused       bool   `json:"connection_reused,omitempty"`
@@ -115,7 +115,7 @@ type usage struct {
 func newResult(r *measure.Record) result {
 	res := result{
 		Outcome: r.Outcome.String(), Reason: r.Reason, Message: r.Message, Row: r.Index, Turn: r.Turn,
-		TooShort: r.TooShort, TailCut: r.TailCut, Spread: micros(r.Spread), Predicted: count(r.Predicted),
+		TooShort: r.TooShort, TailCut: r.TailCut, Spread: millis(r.Spread), Predicted: count(r.Predicted),
 		CarriedTokens: r.Carried, InventedTokens: r.Invented, Replies: r.Replies,
 		Finest: known(r.Finest, r.Finest > r.Predicted), Block: r.Block,
 	}
@@ -133,7 +133,7 @@ func newResult(r *measure.Record) result {
 	}
 	res.Intended, res.Dispatched, res.Admitted = instant(r.Intended), instant(r.Dispatched), instant(r.Admitted)
 	if r.Scheduled {
-		res.Lateness, res.Excused = duration(r.Lateness(), true), micros(r.Excused)
+		res.Lateness, res.Excused = duration(r.Lateness(), true), millis(r.Excused)
 	}
 	if !r.Sent {
 		return res
@@ -146,7 +146,7 @@ func newResult(r *measure.Record) result {
 	res.Embedding = x.Embedding
 	res.Whole, res.Tokens, res.Kernel, res.BytesSent, res.BytesRead = x.Whole, x.Tokens, x.KernelStamps, x.BytesSent, x.BytesRead
 	if p := x.Phases; p != (send.Phases{}) {
-		res.Phases = &phases{micros(p.Blocked), micros(p.DNS), micros(p.Connect), micros(p.TLS), micros(p.Sending), micros(p.Waiting), micros(p.Receiving)}
+		res.Phases = &phases{millis(p.Blocked), millis(p.DNS), millis(p.Connect), millis(p.TLS), millis(p.Sending), millis(p.Waiting), millis(p.Receiving)}
 	}
 	res.Priority = known(r.Priority.V, r.Priority.Set)
 	res.Refused, res.Assumed = r.CachedRefused, r.Assumed
@@ -161,7 +161,7 @@ func newResult(r *measure.Record) result {
 	res.Usage = usage{count(x.Usage.Prompt), count(x.Usage.Completion), count(x.Usage.Cached), count(x.Usage.Reasoning)}
 	res.TTFT = duration(r.TTFT(x.Start))
 	for i := 1; i < len(x.At); i++ {
-		res.Gaps = append(res.Gaps, micros(time.Duration(x.At[i]-x.At[i-1])))
+		res.Gaps = append(res.Gaps, millis(time.Duration(x.At[i]-x.At[i-1])))
 	}
 	if r.Outcome == measure.Served {
 		res.Last = instant(r.LastToken())
@@ -180,10 +180,10 @@ func otherThan(one, at *float64) *float64 {
 	return at
 }
 
-// micros is the duration in milliseconds, rounded to µs.
-func micros(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e3 }
+// millis is the duration in milliseconds, rounded to µs.
+func millis(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e3 }
 
-func duration(d time.Duration, ok bool) *float64 { return known(micros(d), ok) }
+func duration(d time.Duration, ok bool) *float64 { return known(millis(d), ok) }
 
 func instant(at time.Duration) *float64 { return duration(at, at > clock.Never) }
 

@@ -17,7 +17,7 @@ const Forever = time.Duration(1<<63 - 1)
 const Spin = 60 * time.Microsecond
 
 // Waiter puts one goroutine to sleep until a time of the run's clock. It separates the schedule from the machine's timers: a kernel timer
-// in production, [NewSleeper] in virtual time and on other systems.
+// in production on Linux, [NewSleeper] in virtual time and on other systems.
 type Waiter interface {
 	// Wait returns true when the time has been reached, never earlier, and false if Wake ended the wait. Only one goroutine may wait at a
 	// time.

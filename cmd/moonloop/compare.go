@@ -86,8 +86,11 @@ func twoFolders(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	given := "none was given"
-	if len(args) > 0 {
-		given = fmt.Sprintf("%d given", len(args))
+	switch {
+	case len(args) == 1:
+		given = "one was given"
+	case len(args) > 1:
+		given = fmt.Sprintf("%d were given", len(args))
 	}
 	return hintError{fmt.Errorf("%s takes two folders, but %s", cmd.Name(), given), "name the folder of the runs A, and that of the runs B, or give two commands with --run"}
 }
@@ -106,8 +109,8 @@ func comparisonText(c *study.Comparison, markdown bool) string {
 		fmt.Fprintf(&b, "warning: A differs from A run again, by %.2g %%: something else changes between the runs of a round\n", 100*math.Abs(a.Ratio-1))
 	}
 	for _, w := range c.Within {
-		fmt.Fprintf(&b, "within one pair of runs, which is not evidence: %s and %s: B / A %.4f (%.4f to %.4f), %s of %d\n",
-			onOneTerminal(w.A), onOneTerminal(w.B), w.Ratio, w.Low, w.High, "rows in blocks", w.Block)
+		fmt.Fprintf(&b, "within one pair of runs, which is not evidence: %s and %s: B / A %.4f (%.4f to %.4f), from a bootstrap of %d rows in blocks of %d rows\n",
+			onOneTerminal(w.A), onOneTerminal(w.B), w.Ratio, w.Low, w.High, w.Rows, w.Block)
 	}
 	if len(c.Moved) > 0 {
 		b.WriteString("\n" + movedGrid(c).render(markdown) + "\n\n")

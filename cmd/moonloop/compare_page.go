@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/study"
 )
 
@@ -21,7 +22,7 @@ func comparisonAnswer(c *study.Comparison) *answer {
 	a := &answer{
 		Sentence: p.Metric.String() + ": " + answerText(p),
 		Class:    map[study.Answer]string{study.Slower: "invalid", study.Faster: "valid", study.NoDifference: "valid", study.CannotTell: "degraded"}[p.Answer],
-		Notes:    []string{fmt.Sprintf("%d pairs of runs; minimum effect %.3g %%", p.Pairs, 100*c.Minimum)},
+		Notes:    []string{fmt.Sprintf("%s; minimum effect %.3g %%", term.Counted(int64(p.Pairs), "pairs of runs"), 100*c.Minimum)},
 	}
 	note := func(format string, args ...any) { a.Notes = append(a.Notes, fmt.Sprintf(format, args...)) }
 	if !math.IsNaN(p.Floor) {
@@ -46,7 +47,7 @@ func comparisonAnswer(c *study.Comparison) *answer {
 		rounds = append(rounds, estimate{label: fmt.Sprint("pair ", i+1), ratio: ratio, low: ratio, high: ratio, class: "a"})
 	}
 	for _, m := range c.Moved {
-		moved = append(moved, newEstimate(fmt.Sprintf("%s: %s (%d rows)", m.By, m.Class, m.Rows), m.Decision))
+		moved = append(moved, newEstimate(fmt.Sprintf("%s: %s (%s)", m.By, m.Class, term.Counted(int64(m.Rows), "rows")), m.Decision))
 	}
 	var left grid
 	for _, l := range c.LeftOut {

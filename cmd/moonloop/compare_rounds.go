@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/study"
 )
 
@@ -44,7 +45,7 @@ func (r *roundFlags) check(folders []string, again string) error {
 	case again != "":
 		return errors.New("--again names existing runs: with --run, give --calibrate")
 	case len(r.commands) != 2:
-		return fmt.Errorf("%d commands are given with --run: give two, that of A and that of B", len(r.commands))
+		return fmt.Errorf("--run has %s: give two, that of A and that of B", term.Counted(int64(len(r.commands)), "commands"))
 	}
 	return nil
 }

@@ -5,13 +5,14 @@ package main
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 
 	"github.com/moonloop/moonloop/convert"
 )
 
-// TestFormatsPage: the page has the table of formats. Run with -update to write it.
+// TestFormatsPage: the page has the table of formats, the README their number. Run with -update to write it.
 func TestFormatsPage(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("\n| format | files | prompts | detected |\n|---|---|---|---|\n")
@@ -22,9 +23,16 @@ func TestFormatsPage(t *testing.T) {
 		}
 		fmt.Fprintf(&b, "| `%s` | %s | %s | %s |\n", f, f.About(), f.Prompt(), how)
 	}
-	b.WriteString("\n| written with `--to` | for |\n|---|---|\n")
+	b.WriteString("\n| written with `--to` | for (B is the number of tokens per hash id) |\n|---|---|\n")
 	for _, to := range convert.Targets() {
 		fmt.Fprintf(&b, "| `%s` | %s |\n", to, to.About())
 	}
 	checkPage(t, "../../docs/formats.md", b.String())
+	readme, err := os.ReadFile("../../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := fmt.Sprintf("%d formats (", len(convert.Formats())); !strings.Contains(string(readme), want) {
+		t.Errorf("README.md does not have %q", want)
+	}
 }

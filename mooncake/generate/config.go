@@ -36,7 +36,7 @@ type Config struct {
 	MaxInput int64 `json:"max_input,omitempty"`
 
 	// Think is the time between the end of a reply and the next turn, in seconds. TokenTime is how long one token of a
-	// reply takes; the next turn waits for it.
+	// reply takes; a reply ends when all of its tokens have taken this time.
 	Think     LogNormal     `json:"think_seconds"`
 	TokenTime time.Duration `json:"token_time_ns,omitempty"`
 
