@@ -75,3 +75,23 @@ func TestCommandLine(t *testing.T) {
 		}
 	}
 }
+
+// TestCopied copies a program as it is, and leaves a script where it is.
+func TestCopied(t *testing.T) {
+	b := &bench{dir: t.TempDir()}
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := b.copied(self)
+	if to == self || content(to) != content(self) || b.copied(self) != to {
+		t.Errorf("%s was copied to %s", self, to)
+	}
+	script := filepath.Join(b.dir, "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got := b.copied(script); got != script {
+		t.Errorf("a script was copied to %s", got)
+	}
+}

@@ -45,8 +45,9 @@ type bench struct {
 	engineCore int
 	clientCore int
 	results    results
-	scenario   string // the scenario that runs
-	failed     bool   // one of our own runs failed
+	scenario   string            // the scenario that runs
+	failed     bool              // one of our own runs failed
+	copies     map[string]string // of the programs that are measured, by their paths
 }
 
 // scenario is a part of the bench.
@@ -185,6 +186,7 @@ func (b *bench) all(ctx context.Context, chosen []scenario, page, shown string) 
 	if err := os.MkdirAll(b.dir, 0o755); err != nil {
 		return err
 	}
+	b.moonloop, b.self = b.copied(b.moonloop), b.copied(b.self)
 	b.pin()
 	b.results.Command = shown
 	b.results.describe()
