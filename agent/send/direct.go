@@ -375,6 +375,9 @@ func (d *direct) write(f *flight, l *link, req *Request) (*letter, error) {
 	if f.gate.isShut() {
 		return nil, errShut
 	}
+	if f.gate != nil && w.dead() { // the gate was not open yet when the connection was taken
+		return nil, errGone
+	}
 	w.begin()
 	_, err := l.conn.Write(w.text.Bytes())
 	f.wrote(httptrace.WroteRequestInfo{Err: err})
