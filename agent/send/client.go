@@ -207,7 +207,7 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 		} else {
 			_ = resp.Body.Close()
 		}
-	} else if req.Gate.isShut() {
+	} else if req.Gate.current() == gateShut {
 		err = errShut
 	}
 	x.Start = req.Gate.since(x.Start)

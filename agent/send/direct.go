@@ -114,7 +114,7 @@ func (d *direct) take(ctx context.Context, f *flight) (*link, error) {
 		d.idle[n-1] = nil
 		d.idle = d.idle[:n-1]
 		d.mu.Unlock()
-		if f.gate.holds() || l.Quiet() { // at a gate, the wait for the reply shows whether it has ended
+		if f.gate.current() == gateClosed || l.Quiet() { // at a gate, the wait for the reply shows whether it has ended
 			return l, nil
 		}
 		_ = l.Close()
@@ -372,7 +372,7 @@ func (d *direct) write(f *flight, l *link, req *Request) (*letter, error) {
 		return w, nil
 	}
 	defer w.shred()
-	if f.gate.isShut() {
+	if f.gate.current() == gateShut {
 		return nil, errShut
 	}
 	if f.gate != nil && w.dead() { // the gate was not open yet when the connection was taken
@@ -405,14 +405,11 @@ func (w *letter) dead() bool { return w.link.used && !w.link.Quiet() }
 // post sends the request, and calls then when it has been sent. It does not block: if the kernel has no room for all of it, which does not
 // happen with maxDirect and the usual buffers, a goroutine waits for that.
 func (w *letter) post(then func()) {
-	if w.dead() {
-		w.err = errGone
-		w.shred()
-		then()
-		return
+	n, err := 0, errGone
+	if !w.dead() {
+		w.begin()
+		n, err = w.link.WriteNow(w.text.Bytes())
 	}
-	w.begin()
-	n, err := w.link.WriteNow(w.text.Bytes())
 	end := func() {
 		w.err = err
 		w.flight.wrote(httptrace.WroteRequestInfo{Err: err})

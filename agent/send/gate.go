@@ -75,27 +75,17 @@ func (g *Gate) onShut(stop func()) {
 	}
 }
 
-// holds reports whether the gate is neither open nor shut. A nil gate is open.
-func (g *Gate) holds() bool {
+// current returns the state. The gate counts as closed until the armed request was written. A nil gate is open.
+func (g *Gate) current() gateState {
 	if g == nil {
-		return false
+		return gateOpen
 	}
 	select {
 	case <-g.decided:
-		return false
+		return g.state
 	default:
-		return true
+		return gateClosed
 	}
-}
-
-// isShut reports whether the gate is shut. A nil gate never is.
-func (g *Gate) isShut() bool {
-	if g == nil {
-		return false
-	}
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.state == gateShut
 }
 
 // arm leaves the write to Open. It returns false if the gate is open or shut.
@@ -129,15 +119,8 @@ func (g *Gate) Wait() (at time.Duration, open bool) {
 
 // since returns the time from which the request's time counts: that at which the gate was opened, if it is after from.
 func (g *Gate) since(from time.Duration) time.Duration {
-	if g == nil {
-		return from
-	}
-	select {
-	case <-g.decided:
-		if g.state == gateOpen {
-			return max(from, g.at)
-		}
-	default:
+	if g != nil && g.current() == gateOpen {
+		return max(from, g.at)
 	}
 	return from
 }
