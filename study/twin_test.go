@@ -81,7 +81,7 @@ func TestTwinRefuses(t *testing.T) {
 	}
 	for want, dir := range map[string]string{
 		"at 2 times the speed":        twin(t, "valid", 1, 500, 0, ""),
-		"was sent by rate":            twin(t, "valid", 1, 500, 0, `{"mode": "rate"}`),
+		"followed the schedule \"rate\"":            twin(t, "valid", 1, 500, 0, `{"mode": "rate"}`),
 		"no replay wrote its results": t.TempDir(),
 		"has neither requests.jsonl":  filepath.Join(a, "run1"),
 		"no row says what production": with(`{"result": {"outcome": "served"}}`),

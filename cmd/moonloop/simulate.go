@@ -112,9 +112,12 @@ func simulateFlagSet(cmd *cobra.Command, c *simulator.Config, f *simulateFlags) 
 
 func faultHelp() string {
 	var b strings.Builder
-	names, about := simulator.FaultNames()
+	names, about, effects := simulator.FaultNames()
 	for i, name := range names {
-		fmt.Fprintf(&b, "  %-18s %s\n", name, about[i])
+		if i == 0 || effects[i] != effects[i-1] {
+			fmt.Fprintf(&b, "  %s:\n", effects[i])
+		}
+		fmt.Fprintf(&b, "    %-17s %s\n", name, about[i])
 	}
 	return b.String()
 }

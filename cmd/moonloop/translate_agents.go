@@ -240,7 +240,7 @@ func (t *translator) turns() {
 			_ = t.add("no-fixed-schedule", "true")
 		}
 		t.freshPrompts("--scenario")
-		t.say("--scenario %s: %s; the result is not a submission: sessions begin with their first turn, and --concurrency counts requests", theScenario, reasons["agentX"])
+		t.say("--scenario %s: %s; the result is not a submission to InferenceX: sessions begin with their first turn, and --concurrency counts requests", theScenario, reasons["agentX"])
 	}
 	how := transform.TurnsAsTimed
 	switch {
