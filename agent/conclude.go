@@ -106,7 +106,7 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	saved, err := e.saved.finish(e.savedMeta())
 	runErr = errors.Join(runErr, err)
 	if rep.Saved = saved; saved != nil && saved.Lost > 0 {
-		e.said.warn("%d bodies are not in %s: the disk was too slow for them, or they are longer than a line of a trace may be", saved.Lost, saved.File)
+		e.said.warn("%d bodies are not in %s: the disk was too slow, or the bodies are longer than a line of a trace may be", saved.Lost, saved.File)
 	}
 	rep.Warnings, rep.Missed = e.said.warnings, e.plan.limits.missed(figures, rep.Shown())
 	if e.plan.out != "" {
@@ -270,7 +270,7 @@ func (e ending) warn(f *measure.Figures, counts load.Counts, loss telemetry.Loss
 	// The template's own tokens are cached with every prompt, and an engine may share part of a fine block.
 	slack := int64(e.plan.requests.Options().Overhead) + e.plan.blocks.fine
 	if cached, _ := f.Stat(measure.TotalCached); f.Cache.Beyond > slack*f.Cache.Predicted && float64(f.Cache.Beyond) > 0.05*cached.Avg {
-		said.warn("the engine had more cached than earlier rows can have left there: it had these prompts from an earlier run; another --seed finds a cold cache")
+		said.warn("the engine had more cached than earlier rows can have left there: these prompts are from an earlier run; another --seed finds a cold cache")
 	}
 	counted := func(n int64, format string, args ...any) {
 		if n > 0 {

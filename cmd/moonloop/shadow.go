@@ -157,7 +157,7 @@ func (f *shadowFlags) guard(t agent.Target) error {
 	for _, address := range t.URLs() {
 		u, _ := service.ParseTarget(address)
 		if !f.noKey && t.APIKey == "" && t.Header.Get("Authorization") == "" && !isLoopback(u.Hostname()) {
-			return hintError{fmt.Errorf("no key for %s: a shadow needs one of its own, so that it cannot spend production's", u.Host), "--api-key-file FILE or --api-key-env VARIABLE after --; or --no-key if the engine needs none"}
+			return hintError{fmt.Errorf("no key for %s: a shadow needs its own key, so that it cannot use production's", u.Host), "--api-key-file FILE or --api-key-env VARIABLE after --; or --no-key if the engine needs none"}
 		}
 	}
 	return f.ownKey(t)

@@ -282,7 +282,7 @@ func (f *simulateFlags) prepareJudge(ctx context.Context, cmd *cobra.Command, c 
 		return nil, nil, err
 	}
 	if !f.recordWrites && f.judge.export != "" {
-		return nil, nil, errors.New("--record-writes=false leaves out when tokens were written, which --export is compared with: leave out one of them")
+		return nil, nil, errors.New("--export is compared with the times at which tokens were written, and --record-writes=false leaves these out: give one of the two")
 	}
 	if !slices.Contains(c.Record.Headers, vegetaSeq) {
 		c.Record.Headers = append(slices.Clone(c.Record.Headers), vegetaSeq)

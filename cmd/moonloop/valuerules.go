@@ -128,7 +128,7 @@ func isBaseURL(value string) error {
 	case u.User != nil:
 		return advice("it contains a user name; pass credentials by --api-key-env, --api-key-file or -H @FILE")
 	case u.Fragment != "":
-		return advice("it holds a fragment, which no request sends; leave out the # and what follows")
+		return advice("it contains a fragment (#…), which no request sends; leave out the fragment")
 	}
 	return nil
 }
