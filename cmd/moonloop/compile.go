@@ -321,7 +321,7 @@ func (p *compileProgress) update(stage capture.Stage, done, total int64) {
 	p.stage, p.done, p.total = stage, done, total
 }
 
-// show is what a view shows of it.
+// show returns what a view shows of the compilation.
 func (p *compileProgress) show() (text string, part float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
