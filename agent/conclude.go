@@ -265,7 +265,7 @@ func (e ending) warn(f *measure.Figures, counts load.Counts, loss telemetry.Loss
 		}
 	}
 	if rejected > 0 {
-		said.warn("%d rows cannot be used and were left out, so the trace's digests are not those of the run; these rows are in %s; the first is %v", rejected, e.in.quarantine.Name(), e.in.quarantine.First())
+		said.warn("%d rows cannot be used and were rejected, so the run's digests differ from the trace's; these rows are in %s; the first is %v", rejected, e.in.quarantine.Name(), e.in.quarantine.First())
 	}
 	// The template's own tokens are cached with every prompt, and an engine may share part of a fine block.
 	slack := int64(e.plan.requests.Options().Overhead) + e.plan.blocks.fine
@@ -281,12 +281,12 @@ func (e ending) warn(f *measure.Figures, counts load.Counts, loss telemetry.Loss
 	counted(counts.Unawaited, "%d ids in wait_for are not the request_id of an earlier row, and were ignored")
 	counted(f.Tokens.Assumed, "%d rows ask for models whose chat template was not measured: the models first appear after the look-ahead (--lookahead), are more than %d, or are unknown to the engine; another model's template was assumed",
 		preflight.MaxMeasured)
-	counted(e.stats.SessionsEvicted, "%d idle sessions were closed to make room: a later turn of such a session began a new trace, or, if it needed the turns before it, was skipped")
+	counted(e.stats.SessionsEvicted, "%d idle sessions were closed to make room: a later turn of a closed session began a new OTel trace, or, if it needed the turns before it, was skipped")
 	counted(f.Tokens.TooShort, "%d rows are shorter than the engine's template and were sent longer than they ask (--too-short=skip leaves them out)")
 	if !loss.Complete() || loss.MetricFailures > 0 {
 		said.warn("the run's telemetry is incomplete: %s", incomplete(loss))
 	}
-	counted(loss.Resent, "the OTLP receiver did not answer in time: %d spans were sent again, and it may have them twice, with the same ids (compile counts each once)")
+	counted(loss.Resent, "the OTLP receiver did not answer in time: %d spans were sent again, and the receiver may have them twice, with the same ids (compile counts each once)")
 }
 
 // incomplete describes the telemetry that was lost, and why, if that is known.

@@ -377,7 +377,7 @@ func (o opening) mayBeTrace(strict bool) error {
 	case o.text[0] == '[':
 		return errors.New("a JSON array, not JSON lines: write one row object on each line, or read without strict")
 	case o.text[0] == '<':
-		return errors.New("a page of HTML or XML, not JSON lines: the address may need a login, or lead to a page about the trace; give that of the file itself")
+		return errors.New("a page of HTML or XML, not JSON lines: the address may need a login, or lead to a page about the trace; give the address of the file itself")
 	case bytes.IndexByte(o.head, 0) >= 0:
 		return errors.New("binary data, not JSON lines: name the trace, or convert it")
 	}

@@ -151,7 +151,7 @@ func (f *shadowFlags) guard(t agent.Target) error {
 			return fmt.Errorf("--url: %w", advised(err))
 		}
 		if !allowed.Allows(u) {
-			return hintError{fmt.Errorf("--url %s is not allowed: --allow-target names %s", u.Redacted(), allowed), "allow the engine under test, and never that of production"}
+			return hintError{fmt.Errorf("--url %s is not allowed: --allow-target names %s", u.Redacted(), allowed), "allow the engine under test, and never production's engine"}
 		}
 	}
 	for _, address := range t.URLs() {
@@ -167,7 +167,7 @@ func (f *shadowFlags) guard(t agent.Target) error {
 func (f *shadowFlags) ownKey(t agent.Target) error {
 	for _, name := range productionKeys {
 		if key := os.Getenv(name); key != "" && key == t.APIKey {
-			return hintError{fmt.Errorf("the key is that of %s, which applications of production use", name), "give the shadow a key of its own"}
+			return hintError{fmt.Errorf("the key is also in %s, which applications of production use", name), "give the shadow a key of its own"}
 		}
 	}
 	return nil
