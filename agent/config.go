@@ -110,13 +110,13 @@ type Config struct {
 
 // Trace is what is replayed.
 type Trace struct {
-	Name      string    // path, "-" for Stdin, or an http(s) URL
+	Name      string    // path, "-" for Stdin, or a URL, see mooncake.Open
 	Stdin     io.Reader // nil = the process's standard input
 	BlockSize int       // tokens per hash id; 0 = from the sidecar, else 512
 	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = from the sidecar.
 	FineBlockSize int
-	// Unit is the unit of timestamps that are numbers; 0 = from the sidecar, else recognised from the numbers
-	// (mooncake.ReaderOptions).
+	// Unit is the unit of timestamps that are numbers; 0 = from the sidecar, else milliseconds, or for numbers that must count from 1970 the
+	// unit that gives a plausible date (mooncake.ReaderOptions).
 	Unit time.Duration
 	Map  mooncake.Mapping // keys of the trace for fields of its rows
 	// Sessions says whether the rows of a session have whole prompts or new turns; zero = from the sidecar, else detected.
@@ -207,7 +207,7 @@ type Schedule struct {
 	// FileOrder ignores timestamps: a closed loop of Concurrency requests in file order, or Arrivals in file order. A trace without
 	// timestamps is always sent in this way.
 	FileOrder bool
-	// OpenLoop sends each turn of a session at its own timestamp, even if the turn before has not ended.
+	// OpenLoop sends each row at its scheduled time, even if the turn before it, or a row that it waits for, has not ended.
 	OpenLoop bool
 	// Concurrency is the number of requests in flight: the maximum of a timed schedule (0 = none), the size of a closed loop (0 = 1).
 	Concurrency int

@@ -30,7 +30,7 @@ const (
 	RoundRobin  Balance = "round-robin"  // one after the other
 	LeastLoaded Balance = "least-loaded" // the one with the fewest requests of this process in flight; if there are several, the next in turn
 	BySession   Balance = "session"      // all turns of a session to one, by a hash of its id; rows without a session in turn
-	// ByPrefix sends all rows with the same first block below the trunk to one engine, by a hash of the block's id. The trunk is the set of
+	// ByPrefix sends all rows with the same first block after the trunk to one engine, by a hash of the block's id. The trunk is the set of
 	// blocks, such as a system prompt's, that are in more rows than half of an engine's share. Sent by these blocks, nearly all requests
 	// would go to one engine. Rows that end in the trunk are sent in turn. Rows without block ids, or with those of a new turn only, are
 	// sent as with BySession.
@@ -74,7 +74,7 @@ func (e *engines) follow(s *load.Stream, said *notices) {
 	case rows == 0:
 		said.warn("balance: the first rows have no block ids, so requests are sent by session or in turn, not by prefix")
 	default:
-		said.note("balance: the trunk has %s that are in more than %.3g %% of the first %s; requests are sent by their first block below the trunk",
+		said.note("balance: the trunk has %s that are in more than %.3g %% of the first %s; requests are sent by their first block after the trunk",
 			term.Counted(int64(len(trunk)), "blocks"), 100*share, term.Counted(int64(rows), "rows"))
 	}
 	e.trunk = trunk

@@ -175,7 +175,7 @@ func TestEnginesThatDiffer(t *testing.T) {
 	}
 }
 
-// TestBalanceByPrefix: rows stay together by the first block below the trunk, in separate caches, and the trunk decides nothing.
+// TestBalanceByPrefix: rows stay together by the first block after the trunk, in separate caches, and the trunk decides nothing.
 func TestBalanceByPrefix(t *testing.T) {
 	const turns, families = 5, 25
 	var lines []string
@@ -194,7 +194,7 @@ func TestBalanceByPrefix(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := "balance: the trunk has 2 blocks that are in more than 16.7 % of the first 127 rows; requests are sent by their first block below the trunk"
+		want := "balance: the trunk has 2 blocks that are in more than 16.7 % of the first 127 rows; requests are sent by their first block after the trunk"
 		if said := slices.Contains(notes, want); said != (balance == ByPrefix) {
 			t.Errorf("%s: told %q", balance, notes)
 		}

@@ -59,7 +59,7 @@ func replayBoard() board {
 				}},
 			}},
 			{"Load", []panel{
-				{title: "Requests per second", unit: "reqps", description: "Rows whose scheduled time came, requests sent, and requests that ended. In an open loop the first two are one line; a gap between them is lateness.", queries: []query{
+				{title: "Requests per second", unit: "reqps", description: "Rows whose scheduled time came, requests sent, and requests that ended. The first two are one line; a gap between them is lateness, or the wait for the concurrency cap.", queries: []query{
 					{expr: sum(rate(of(due))), legend: "scheduled"}, {expr: sum(rate(of(sent))), legend: "sent"}, {expr: sum(rate(of(requests))), legend: "done"},
 				}},
 				{title: "Requests in flight", unit: "short", description: "Requests under way, those that wait for the concurrency cap included.", queries: []query{{expr: sum(of(upDown(semconv.RequestsInFlight))), legend: "in flight"}}},

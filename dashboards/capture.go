@@ -98,7 +98,7 @@ func captureBoard() board {
 			}},
 			{"What does not arrive", []panel{
 				{title: "Refused by the receiver", unit: "reqps", description: "OTLP requests, by reason. busy: raise admission::request_limit_mib or send less at a time.", queries: each(sum(rate(at(counter(refusals))), "reason"), "reason")},
-				{title: "Left out of annotations", unit: "cps", description: "Facts of the telemetry that could not be annotated, by reason. The spans themselves pass.", queries: each(sum(rate(at(counter(receiverDrops))), "reason"), "reason")},
+				{title: "Left out of annotations", unit: "cps", description: "Parts of the telemetry, such as prompts, token counts and log records, that are in no annotation, by reason. Spans are forwarded all the same.", queries: each(sum(rate(at(counter(receiverDrops))), "reason"), "reason")},
 				{title: "Spans without a record", unit: "cps", description: "By reason: they have no id.", queries: each(sum(rate(at(counter(spansNoRecord))), "reason"), "reason")},
 				{title: "Failed writes", unit: "cps", description: "By fault. The log says what to do.", queries: each(sum(rate(at(counter(failedWrites))), "fault"), "fault")},
 				{title: "Queue before the journal", unit: "percentunit", max: 1, description: "Filled part. When it is full, senders wait or are refused.", queries: []query{

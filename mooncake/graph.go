@@ -75,7 +75,7 @@ func (p *parser) texts(field string, to *[]string) *RowError {
 	return p.syntax(err)
 }
 
-// evidence reads wait_evidence. An unknown kind counts as no evidence.
+// evidence reads wait_evidence. An unknown kind is an error.
 func (p *parser) evidence(r *Row) *RowError {
 	var names []string
 	if e := p.texts("wait_evidence", &names); e != nil || names == nil {
@@ -93,10 +93,18 @@ func (p *parser) evidence(r *Row) *RowError {
 }
 
 func tooManyPredecessors(field string) *RowError {
-	return fault(field, "", fmt.Sprintf("has more than %d elements", MaxWaitFor), "name the rows that the others do not wait for already")
+	advice := "leave out rows that another row of the list waits for"
+	if field == "wait_evidence" {
+		advice = onePerPredecessor
+	}
+	return fault(field, "", fmt.Sprintf("has more than %d elements", MaxWaitFor), advice)
 }
 
-// faultGraph: the rows that a row waits for have names, which are not the row's own.
+// onePerPredecessor is the advice for a wait_evidence of another length than wait_for.
+const onePerPredecessor = "give one for each row in wait_for, or leave it out"
+
+// faultGraph returns what is wrong with a row's tool_wait_ms, wait_for and wait_evidence. A row must not wait for itself, or for a row
+// without a name.
 func faultGraph(r *Row) *RowError {
 	const rule, advice = "must be a finite number of milliseconds, 0 or more and at most 2^53", correctOrOmit
 	if e := faultTime("tool_wait_ms", r.ToolWait, rule, advice); e != nil {
@@ -111,7 +119,7 @@ func faultGraph(r *Row) *RowError {
 		return fault("wait_for", "", "names the row itself, which then never starts", correctOrOmit)
 	case r.Evidence != nil && len(r.Evidence) != len(r.WaitFor):
 		return fault("wait_evidence", "", fmt.Sprintf("has %d elements, and wait_for has %d", len(r.Evidence), len(r.WaitFor)),
-			"give one for each, or leave it out")
+			onePerPredecessor)
 	}
 	return nil
 }

@@ -30,14 +30,15 @@ func TestGraphFields(t *testing.T) {
 		}
 	}
 	for fields, want := range map[string]string{
-		`"wait_for": "a"`:                                             "wait_for: a string: must be an array",
-		`"wait_for": [1]`:                                             "wait_for: element 0: is not a string",
-		`"wait_for": ["a", ""]`:                                       "wait_for: element 1: is empty",
-		`"wait_for": ["a", "c"], "request_id": "c"`:                   "names the row itself",
-		`"wait_for": ["a"], "wait_evidence": []`:                      "wait_evidence: has 0 elements, and wait_for has 1",
-		`"wait_for": ["a"], "wait_evidence": ["hunch"]`:               "is none of time, session, parent, tool_call and link",
-		`"tool_wait_ms": -1`:                                          "tool_wait_ms: -1: must be a finite number",
-		`"wait_for": ["a"` + strings.Repeat(`,"a"`, MaxWaitFor) + `]`: "has more than 1024 elements",
+		`"wait_for": "a"`:                                                        "wait_for: a string: must be an array",
+		`"wait_for": [1]`:                                                        "wait_for: element 0: is not a string",
+		`"wait_for": ["a", ""]`:                                                  "wait_for: element 1: is empty",
+		`"wait_for": ["a", "c"], "request_id": "c"`:                              "names the row itself",
+		`"wait_for": ["a"], "wait_evidence": []`:                                 "wait_evidence: has 0 elements, and wait_for has 1",
+		`"wait_for": ["a"], "wait_evidence": ["hunch"]`:                          "is none of time, session, parent, tool_call and link",
+		`"tool_wait_ms": -1`:                                                     "tool_wait_ms: -1: must be a finite number",
+		`"wait_for": ["a"` + strings.Repeat(`,"a"`, MaxWaitFor) + `]`:            "has more than 1024 elements; leave out rows",
+		`"wait_evidence": ["time"` + strings.Repeat(`,"time"`, MaxWaitFor) + `]`: "has more than 1024 elements; give one for each row",
 	} {
 		if _, err := ParseRow([]byte(`{"input_length": 1, ` + fields + `}`)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.60s: %v, want %q", fields, err, want)

@@ -19,7 +19,7 @@ import (
 const MinSampleRate = 0.001
 
 // Group is a unit of sampling: a sample has all of its requests or none. It is a session, or the requests that share their first block
-// below the trunk.
+// after the trunk.
 type Group struct {
 	block bool
 	n     uint64
@@ -31,7 +31,7 @@ func SessionGroup(id string) Group { return Group{false, xxhash.Sum64String(id)}
 // BlockGroup returns the group of the requests that have a block, or another value that identifies a beginning of their prompts.
 func BlockGroup(id uint64) Group { return Group{true, id} }
 
-// Group returns the group of a prompt by its ids: that of the first id below the trunk, or of the last id if all belong to the trunk. ok is
+// Group returns the group of a prompt by its ids: that of the first id after the trunk, or of the last id if all belong to the trunk. ok is
 // false for a prompt without ids. A nil trunk has no block.
 func (t *Trunk) Group(ids []uint64) (g Group, ok bool) {
 	if id, below := t.Below(ids); below {

@@ -70,7 +70,7 @@ func TestGroup(t *testing.T) {
 		order SampleOrder
 		want  Group
 	}{
-		{"the first block below the trunk", row("", 0, 1, 7, 8), SampleSession, BlockGroup(7)},
+		{"the first block after the trunk", row("", 0, 1, 7, 8), SampleSession, BlockGroup(7)},
 		{"all of the trunk: the last block", row("", 0, 1), SampleSession, BlockGroup(1)},
 		{"the session first", row("s", 0, 1, 7), SampleSession, SessionGroup("s")},
 		{"the prompt first", row("s", 0, 1, 7), SamplePrefix, BlockGroup(7)},

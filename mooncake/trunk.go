@@ -23,7 +23,7 @@ const (
 )
 
 // Trunk is the top of the prefix forest of a trace: the blocks that more than a share of its rows have, such as a system prompt at the
-// beginning of all conversations. The first block below the trunk tells rows apart.
+// beginning of all conversations. The first block after the trunk tells rows apart.
 type Trunk struct {
 	Share  float64     `json:"share"`  // of the rows; see [TrunkShare]
 	Rows   int64       `json:"rows"`   // rows from which it was computed

@@ -132,7 +132,7 @@ func (s *Stream) readFile() (entry, error) {
 	}
 }
 
-// setTime sets the time of a row, after the rows that it follows.
+// setTime sets the time of a row. A row with wait_for gets the time of the latest row that it waits for.
 func (s *Stream) setTime(e *entry) (fault *mooncake.RowError) {
 	if e.WaitFor == nil || s.opt.OpenSessions {
 		e.key, e.turn, fault = s.keyOf(e.Row)

@@ -163,7 +163,7 @@ type Parts struct {
 	Rows, Tokens       int64 // of all shards
 	OwnRows, OwnTokens int64
 	// LargestRows and LargestTokens are those of the own shard's largest group: a session, a graph, or rows that share their first block
-	// below the trunk. They include rows outside the window or the limit.
+	// after the trunk. They include rows outside the window or the limit.
 	LargestRows, LargestTokens int64
 	// Plan is a digest of the schedule: of the offset and the shard of each row. Shards with different digests do not belong to one
 	// schedule. 0 if the trace was not read to the end of the schedule.

@@ -38,8 +38,8 @@ type Passages struct {
 	starts int      // number of segments with which a passage may begin: the first segments are repeated after them, so that passages can continue
 }
 
-// NewPassages makes passages from segments in their order, each with its number of tokens. It leaves out segments without tokens or with
-// more than [MaxSegmentTokens]. A segment begins with a space.
+// NewPassages makes passages from a text: order has the indices of its segments, and tokens has the number of tokens of each segment. It
+// leaves out segments without tokens or with more than [MaxSegmentTokens]. A segment begins with a space.
 func NewPassages(order []uint32, segments []string, tokens []int) (*Passages, error) {
 	t := new(Passages)
 	quoted := make([][]byte, len(segments))
@@ -105,7 +105,7 @@ func (t *Passages) between(from, to uint32) (text []byte, first, end uint32) {
 	return t.text[begin:t.ends[j-1]], first, t.tokens[j-1]
 }
 
-// withText returns parts whose generated ones are made of text.
+// withText returns the parts, with real text in place of most of the generated words.
 func (s *scheme) withText(parts []part) []part {
 	var out []part
 	var search fineBlocks
@@ -130,7 +130,7 @@ func (s *scheme) passages(out []part, p *part, search *fineBlocks) []part {
 		if from >= to {
 			return
 		}
-		if n := len(out) - 1; n >= own && out[n].raw == nil { // the words of one block, and of the next one
+		if n := len(out) - 1; n >= own && out[n].raw == nil { // joins the words at the end of a block to those at the beginning of the next
 			out[n].n += to - from
 			return
 		}
@@ -165,7 +165,7 @@ type Text struct {
 	Invented float64
 }
 
-// DescribeText measures the actual blocks. It is zero without a text.
+// DescribeText measures sample blocks. The result is zero without a text.
 func (b *Builder) DescribeText() (d Text) {
 	if b.scheme.text == nil {
 		return d

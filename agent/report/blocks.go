@@ -176,7 +176,7 @@ func (r *Report) tokenLines() (b block) {
 	b.when(t.Estimated > 0, "without usage, output tokens counted in chunks: %v", t.Estimated)
 	b.when(t.NoContent > 0, "without content: %v", t.NoContent)
 	b.when(t.TooShort > 0, "shorter than the chat template, sent longer than asked: %v", t.TooShort)
-	b.when(t.TailCut > 0, "prompts whose last block the chat template replaces: %v", t.TailCut)
+	b.when(t.TailCut > 0, "prompts without their last block, to make room for the chat template: %v", t.TailCut)
 	return b
 }
 

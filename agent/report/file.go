@@ -24,7 +24,7 @@ const (
 
 // PartialFile is requests.jsonl during a run, and after a run was killed: whole lines, in the order in which requests ended, of all those
 // that had ended a second earlier. Its sidecar exists from the beginning, so that it can be read like any trace. If the machine crashed,
-// its last line may be torn: readers refuse it, or, if lenient, skip it.
+// its last line may be torn. A reader refuses a file with such a line, or, with --lenient, skips the line.
 const PartialFile = lines.Partial
 
 const partialSuffix = ".partial"
@@ -62,7 +62,7 @@ func makeFolder(dir string) error {
 	return nil
 }
 
-// createFile creates a file with a suffix after its path.
+// createFile creates a file at path + suffix. Commit renames it to path.
 func createFile(path, suffix string) (*atomicfile.File, error) {
 	f, err := atomicfile.CreateAs(path+suffix, path)
 	if err != nil {
@@ -71,7 +71,8 @@ func createFile(path, suffix string) (*atomicfile.File, error) {
 	return f, nil
 }
 
-// fill writes a file and, if nothing failed, renames it to its name. If it fails, the other name keeps what was written.
+// fill writes a file and, if nothing failed, renames it to its final name. After an error, the file with the temporary name has what was
+// written.
 func fill(f *atomicfile.File, write func(io.Writer) error) error {
 	w := bufio.NewWriterSize(f, 1<<16)
 	err := write(w)
@@ -88,5 +89,5 @@ func fill(f *atomicfile.File, write func(io.Writer) error) error {
 }
 
 func incomplete(path string, f *atomicfile.File, err error) error {
-	return fmt.Errorf("%s is incomplete, what was written is in %s: %w", path, filepath.Base(f.Name()), err)
+	return fmt.Errorf("%s was not completed; what was written is in %s: %w", path, filepath.Base(f.Name()), err)
 }

@@ -5,7 +5,8 @@ package schedule
 
 import "time"
 
-// Config configures a schedule. The zero value is an open loop without a cap.
+// Config configures a schedule. The zero value sends each row at its offset, without a cap. Only a turn of a session, and a row of a graph,
+// wait for earlier rows.
 type Config struct {
 	// Zero is the time of offset 0, on the run's clock. [Scheduler.TakeUp] sets it if rows have been passed before it is known.
 	Zero time.Duration

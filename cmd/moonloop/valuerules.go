@@ -61,7 +61,7 @@ var aRate = that(fmt.Sprintf("a number of requests per second from %s to %s, or 
 // runID is an identifier of a replay.
 var runID = reads(fmt.Sprintf("an identifier of at most %d visible ASCII characters without spaces", journal.MaxName), journal.ParseName)
 
-// minReplayBlock is the smallest block whose words can be unique.
+// minReplayBlock is the smallest block that can be replayed: a block begins with its id of 64 bits, in 8 words out of a vocabulary of 256.
 const minReplayBlock = 8
 
 // traceTimes are durations as [parseTraceTime] reads them.

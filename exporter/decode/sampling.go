@@ -80,7 +80,7 @@ func (s *Sampling) prompt(p *journal.Prompt) (g mooncake.Group, ok, unlisted boo
 	if id, below := trunk.Below(ids); below {
 		return mooncake.BlockGroup(id), true, s.list != nil && trunk == nil
 	}
-	if p.Chain.Bytes > 0 { // shorter than a cell below the trunk: the whole text decides
+	if p.Chain.Bytes > 0 { // shorter than a cell after the trunk: the whole text decides
 		return mooncake.BlockGroup(p.Chain.Tail), true, s.list != nil && trunk == nil
 	}
 	g, ok = trunk.Group(ids)

@@ -3,7 +3,7 @@
 
 package objects
 
-// This file makes the clients of the two services from the environment.
+// This file makes the clients of S3 and of Google Cloud Storage from the environment.
 
 import (
 	"cmp"
@@ -28,10 +28,10 @@ const (
 	// metadata is the time limit for the service that has the credentials of a machine or a pod. If there is none, nothing answers.
 	metadata = 5 * time.Second
 
-	google = "https://storage.googleapis.com" // its API that S3's clients speak
+	google = "https://storage.googleapis.com" // Google's API for S3 clients
 )
 
-// client is that of a service.
+// client is the client of one of the two services.
 type client struct {
 	*minio.Core
 	transport *http.Transport
@@ -41,7 +41,7 @@ type client struct {
 
 // connect returns the client for a scheme.
 func connect(scheme string) (*client, error) {
-	opt := &minio.Options{MaxRetries: attempts, BucketLookup: minio.BucketLookupPath} // few servers besides Amazon's have a name for each bucket
+	opt := &minio.Options{MaxRetries: attempts, BucketLookup: minio.BucketLookupPath} // few servers besides Amazon's have a host name for each bucket
 	var endpoint, variable string
 	var err error
 	if scheme == "gs" {
@@ -54,10 +54,10 @@ func connect(scheme string) (*client, error) {
 		}
 		endpoint = os.Getenv(variable)
 		opt.Region = cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"))
-		if endpoint == "" { // whose region is queried if none is set
+		if endpoint == "" { // Amazon's own server: the library asks it for the region if none is set
 			endpoint, opt.BucketLookup = "https://s3.amazonaws.com", minio.BucketLookupAuto
 		} else {
-			opt.Region = cmp.Or(opt.Region, "us-east-1") // which other servers seldom look at
+			opt.Region = cmp.Or(opt.Region, "us-east-1") // other servers seldom look at it
 		}
 		if opt.MaxRetries, err = maxAttempts(); err == nil {
 			opt.Creds, err = amazonKeys()
@@ -68,7 +68,7 @@ func connect(scheme string) (*client, error) {
 	}
 	u, err := url.Parse(endpoint)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Path != "" && u.Path != "/" {
-		return nil, fmt.Errorf("%s is not the address of a server: want http(s)://host:port, without a path and without credentials", variable) // which it may have
+		return nil, fmt.Errorf("%s is not the address of a server: want http(s)://host:port, without a path and without credentials", variable) // the address is not quoted: it may contain credentials
 	}
 	opt.Secure = u.Scheme == "https"
 	transport, err := minio.DefaultTransport(opt.Secure)
@@ -100,7 +100,7 @@ func maxAttempts() (int, error) {
 	return n, nil
 }
 
-// googleKeys are those of an HMAC key, which Google's API for S3 clients needs.
+// googleKeys returns the id and the secret of an HMAC key. Google's API for S3 clients needs such a key.
 func googleKeys() (*credentials.Credentials, error) {
 	id, secret := os.Getenv("GS_ACCESS_KEY_ID"), os.Getenv("GS_SECRET_ACCESS_KEY")
 	if id == "" || secret == "" {
@@ -110,8 +110,8 @@ func googleKeys() (*credentials.Credentials, error) {
 	return credentials.NewStaticV4(id, secret, ""), nil
 }
 
-// amazonKeys are those of the environment, of a user's file, or of the role of a pod, a task or a machine: the first that exist. They are
-// looked up here, because the library's own chain continues without keys if one source fails, and then S3 reports only that access is
+// amazonKeys returns the keys of the environment, of a user's file, or of the role of a pod, a task or a machine: the first that exist. They
+// are looked up here, because the library's own chain continues without keys if one source fails, and then S3 reports only that access is
 // denied.
 func amazonKeys() (*credentials.Credentials, error) {
 	context := &credentials.CredContext{Client: &http.Client{Timeout: metadata, Transport: &http.Transport{Proxy: noLocalProxy}}}
@@ -171,7 +171,10 @@ func short(err error) string {
 		err = e.Err
 	}
 	if e, ok := errors.AsType[*net.DNSError](err); ok {
-		return "no host " + e.Name + " is known"
+		if e.IsNotFound {
+			return "no host " + e.Name + " is known"
+		}
+		return "the name " + e.Name + " cannot be resolved: " + e.Err
 	}
 	return err.Error()
 }

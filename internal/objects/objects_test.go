@@ -12,8 +12,10 @@ import (
 	"io"
 	"io/fs"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -266,6 +268,22 @@ func TestErrors(t *testing.T) {
 		refusal.Store(c.code)
 		if _, err := s.List(t.Context(), "s3://bucket/day"); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "s3://bucket/day") {
 			t.Errorf("%s: %v", c.code, err)
+		}
+	}
+}
+
+// TestShortDNS: only a name that does not exist is reported as unknown. A DNS server that does not answer says nothing about the name.
+func TestShortDNS(t *testing.T) {
+	for _, c := range []struct {
+		err  net.DNSError
+		want string
+	}{
+		{net.DNSError{Err: "no such host", Name: "a.example", IsNotFound: true}, "no host a.example is known"},
+		{net.DNSError{Err: "i/o timeout", Name: "a.example", Server: "192.0.2.1:53", IsTimeout: true}, "the name a.example cannot be resolved: i/o timeout"},
+	} {
+		err := &url.Error{Op: "Put", URL: "https://a.example/?X-Amz-Signature=s", Err: &net.OpError{Op: "dial", Net: "tcp", Err: &c.err}}
+		if got := short(err); got != c.want {
+			t.Errorf("%v: %q, want %q", c.err, got, c.want)
 		}
 	}
 }

@@ -17,8 +17,8 @@ const (
 	pathGenerateStream = "/generate_stream"
 )
 
-// generateFormat writes replies in the shapes of TGI's own API: an event for each token, of which the last has the whole text, too. Shapes
-// of events that only OpenAI's have do not change them.
+// generateFormat writes replies in the shapes of TGI's own API: an event for each token, of which the last has the whole text, too. It
+// ignores faults of events that exist only in OpenAI's API, such as the role and [DONE].
 type generateFormat struct{ *format }
 
 func (f generateFormat) role(b []byte) []byte { return b }
@@ -95,7 +95,7 @@ func (e *apiError) ofGenerate() []byte {
 	return b
 }
 
-// inGenerate returns the refusal in the shape and with the status of TGI's own API, unless it has one of its own.
+// inGenerate returns the refusal with the shape and the status of TGI's own API. A refusal with a body of its own stays as it is.
 func (e *apiError) inGenerate() *apiError {
 	if e.media != "" {
 		return e

@@ -152,7 +152,7 @@ type SessionStats struct {
 	NamedExact bool                 `json:"session_ids_exact"`
 	Mode       mooncake.SessionMode `json:"mode"`
 	ModeText   string               `json:"mode_found"`
-	// Inferred is the number of groups of rows that share an id below the trunk: these are conversations, if rows have full prompts.
+	// Inferred is the number of groups of rows that share an id after the trunk: these are conversations, if rows have full prompts.
 	// Largest are the sizes of the largest groups. They are undefined without [BlockStats].Forest, and with at most [TrunkRows] rows.
 	Inferred int64   `json:"inferred"`
 	Single   int64   `json:"inferred_with_one_row"`

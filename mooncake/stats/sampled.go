@@ -25,7 +25,7 @@ type SampleOptions struct {
 // SampleStats describes how exactly a sample shows the hit rate of its traffic, in an infinite cache.
 type SampleStats struct {
 	Rate float64 `json:"rate"`
-	// Groups is the number of sessions, and of sets of rows that share their first block below the trunk. Each was kept or left out as a
+	// Groups is the number of sessions, and of sets of rows that share their first block after the trunk. Each was kept or left out as a
 	// whole.
 	Groups int64 `json:"groups"`
 	// StandardError is the standard error of the share of hit tokens: two of three samples of this rate are off by at most this, and 19 of

@@ -12,15 +12,15 @@
 // # Scaling
 //
 // A trace is scaled by clusters. The trunk is the set of blocks that a large share of the rows begin with. A cluster is the set of
-// rows that share a block below the trunk, a session_id, or a reply. Clusters are kept or dropped whole, because below the trunk a
+// rows that share a block after the trunk, a session_id, or a reply. Clusters are kept or dropped whole, because after the trunk a
 // prefix cache hits only within a cluster. A random sample of rows would lose those hits.
 //
 // To scale down, clusters are drawn at random, and then exchanged until the rows of each minute and the input, output and hit tokens are as
 // close to their share as possible (balanced sampling; Deville and Tillé, Biometrika 91(4), 2004, state the aim). To scale up, copies of
-// the trace are overlaid. Each cluster of a copy is shifted in time by its own random amount, and its blocks below the trunk get new ids. A
+// the trace are overlaid. Each cluster of a copy is shifted in time by its own random amount, and its blocks after the trunk get new ids. A
 // fraction of a copy is a sample of it.
 //
-// Sampling is another way to reduce a trace: it keeps or drops groups (sessions, or the rows that share their first block below the trunk)
+// Sampling is another way to reduce a trace: it keeps or drops groups (sessions, or the rows that share their first block after the trunk)
 // by a hash, one row at a time, as Collectors do. Its figures deviate by chance.
 //
 // # Memory

@@ -41,7 +41,7 @@ func (it *item) domains() (trunk, own uint64) {
 	return uint64(it.root), uint64(it.copy)<<32 | uint64(it.own) //nolint:gosec // never negative
 }
 
-// plant puts rows into trees that share nothing. A cluster is in one tree, so the ids of blocks below the trunk need not be told apart by
+// plant puts rows into trees that share nothing. A cluster is in one tree, so the ids of blocks after the trunk need not be told apart by
 // tree, which costs nothing. Blocks that are made of ranges do need it: two clusters may share the beginning of one.
 func plant(c *Config, x *index, fine bool, in step) step {
 	trunks := x.trunks()

@@ -115,7 +115,7 @@ func trunkOfOut(t *testing.T, rows []*mooncake.Row, trunk *mooncake.Trunk) *moon
 	return trunk
 }
 
-// TestSampleKeepsGroups: a sample has all or none of the rows of a session, or of the rows that share a block below the trunk, with and
+// TestSampleKeepsGroups: a sample has all or none of the rows of a session, or of the rows that share a block after the trunk, with and
 // without the trunk of a sidecar; a lower rate has a subset of a higher one.
 func TestSampleKeepsGroups(t *testing.T) {
 	rows, trunk := rowsOf(t, talks(t, 3, 400))

@@ -78,13 +78,13 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverMooncakeCompletedUsage, err = builder.meter.Int64Counter(
 		"otelcol_receiver_mooncake_completed_usage",
-		metric.WithDescription("Requests to a model whose counts exclude cached or reasoning tokens: the part was larger than the whole, so it was added. [Alpha]"),
+		metric.WithDescription("Requests to a model whose token counts exclude cached or reasoning tokens, which were added. A count excludes them if they are more than the count. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
 	builder.ReceiverMooncakeDropped, err = builder.meter.Int64Counter(
 		"otelcol_receiver_mooncake_dropped",
-		metric.WithDescription("Facts of the telemetry that could not be annotated, by reason. The spans themselves pass. [Alpha]"),
+		metric.WithDescription("Parts of the telemetry, such as prompts, token counts and log records, that are in no annotation, by reason. Spans are forwarded all the same. [Alpha]"),
 		metric.WithUnit("{item}"),
 	)
 	errs = errors.Join(errs, err)

@@ -40,7 +40,7 @@ func AssertEqualReceiverMooncakeCarrierSpans(t *testing.T, tt *componenttest.Tel
 func AssertEqualReceiverMooncakeCompletedUsage(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_mooncake_completed_usage",
-		Description: "Requests to a model whose counts exclude cached or reasoning tokens: the part was larger than the whole, so it was added. [Alpha]",
+		Description: "Requests to a model whose token counts exclude cached or reasoning tokens, which were added. A count excludes them if they are more than the count. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -56,7 +56,7 @@ func AssertEqualReceiverMooncakeCompletedUsage(t *testing.T, tt *componenttest.T
 func AssertEqualReceiverMooncakeDropped(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_mooncake_dropped",
-		Description: "Facts of the telemetry that could not be annotated, by reason. The spans themselves pass. [Alpha]",
+		Description: "Parts of the telemetry, such as prompts, token counts and log records, that are in no annotation, by reason. Spans are forwarded all the same. [Alpha]",
 		Unit:        "{item}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
