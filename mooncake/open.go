@@ -61,10 +61,9 @@ type Trace struct {
 	close []func() error
 }
 
-// Open opens a trace: a file, "-" for standard input, or a URL of http, https or a scheme of
-// [RegisterScheme]. A URL is first fetched to a temporary file, so a broken
-// connection causes an error and never half a trace. Open recognises gzip, zstd and bzip2 by their content. It also recognises a Parquet
-// file and, unless Strict, a table (CSV) whose first line names the fields; it reads their rows as if they were JSON lines. If there is a
+// Open opens a trace: a file, "-" for standard input, or a URL of http, https or a scheme of [RegisterScheme]. A URL is first fetched to a
+// temporary file, so a broken connection causes an error and never half a trace. Open recognises gzip, zstd and bzip2 by their content. It
+// also recognises a Parquet file and, unless Strict, a table (CSV) whose first line names the fields; it reads their rows as if they were JSON lines. If there is a
 // sidecar, Open reads it, and requires that it agrees with the given block sizes. The context bounds opening, not reading.
 func Open(ctx context.Context, name string, opt OpenOptions) (*Trace, error) {
 	t := new(Trace)
@@ -177,7 +176,7 @@ func (t *Trace) file(ctx context.Context, name string) (io.Reader, error) {
 		if !strings.Contains(name, "://") {
 			return nil, fmt.Errorf("trace cannot be opened: %w; name a file that can be read, a URL, or - for standard input", err)
 		}
-		return nil, fmt.Errorf("trace %s: no file and no URL that can be fetched; name a file, an http or https URL, or - for standard input", PublicName(name))
+		return nil, fmt.Errorf("trace %s: no file and no URL that can be fetched; name a file, a URL of %s, or - for standard input", PublicName(name), fetched())
 	}
 	t.close = append(t.close, f.Close)
 	info, err := f.Stat()

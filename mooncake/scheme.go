@@ -14,6 +14,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 )
@@ -27,6 +28,18 @@ var schemes sync.Map // of Opener, by scheme
 // RegisterScheme lets [Open] and [OpenInput] read URLs of a scheme, such as "s3", in the whole program. A later opener for the same scheme
 // replaces the earlier one.
 func RegisterScheme(scheme string, open Opener) { schemes.Store(strings.ToLower(scheme), open) }
+
+// fetched lists the schemes of the URLs that [Open] fetches, for a message.
+func fetched() string {
+	names := []string{"http", "https"}
+	schemes.Range(func(scheme, _ any) bool {
+		names = append(names, scheme.(string)) //nolint:forcetypeassert // nothing else is stored
+		return true
+	})
+	slices.Sort(names)
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
 
 // openerOf returns the opener of a URL; nil if there is none.
 func openerOf(name string) Opener {

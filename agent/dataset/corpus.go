@@ -44,7 +44,7 @@ type Corpus struct {
 	sum   hash.Hash
 }
 
-// Read reads a dataset: a file or an http(s) URL, compressed or not. It stops when it has enough text. The same file gives the same corpus.
+// Read reads a dataset: a file or a URL, compressed or not. It stops when it has enough text. The same file gives the same corpus.
 // Its errors do not quote the text.
 func Read(ctx context.Context, name string) (*Corpus, error) {
 	in, err := mooncake.OpenInput(ctx, name, mooncake.OpenOptions{})

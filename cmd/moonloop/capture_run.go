@@ -41,7 +41,7 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 		return err
 	}
 	if len(earlier) > 0 {
-		notices = append(notices, "continuing the journal of an earlier capture, "+listen.Journal)
+		notices = append(notices, "continuing the journals of an earlier capture, in "+listen.Journal)
 		if os.Getenv(f.keyEnv) == "" {
 			notices = append(notices, "warning: from now on, prompts match none of that capture's, because each has a random key")
 		}
@@ -94,7 +94,7 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 		case errors.Is(err, syscall.ENOSPC):
 			again = "A_FILE_ON_ANOTHER_DISK"
 		}
-		note("error: %v\nmoonloop: hint: what was acknowledged is in the journal: moonloop compile %s --out %s", err, listen.Journal, again)
+		note("error: %v\nmoonloop: hint: what was acknowledged is in the journals: moonloop compile %s --out %s", err, listen.Journal, again)
 		return exitWith(exitGoals)
 	}
 	if !written {

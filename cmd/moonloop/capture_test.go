@@ -184,7 +184,7 @@ func TestCaptureProduction(t *testing.T) {
 	if status != exitOK {
 		t.Fatalf("exit status %d\n%s%s", status, out, &c.stderr)
 	}
-	if !strings.Contains(c.stderr.String(), "continuing the journal of an earlier capture") {
+	if !strings.Contains(c.stderr.String(), "continuing the journals of an earlier capture") {
 		t.Errorf("it does not say that it continues:\n%s", &c.stderr)
 	}
 	rows, err := readRows(filepath.Join(folder, "prod.jsonl"))
