@@ -163,7 +163,7 @@ bench-transform:
 	MOONLOOP_SPEED_ROWS='$(ROWS)' MOONLOOP_SPEED_ROUNDS='$(ROUNDS)' MOONLOOP_SPEED_STEPS='$(STEPS)' \
 		go test -v -count=1 -timeout 0 -run '^TestSpeed$$' ./mooncake/transform
 
-## bench-peers: the agent beside its peers, end to end, into bench/RESULTS.md; ROUNDS=5 SLOW=1 SCENARIOS=dispatch,streams
+## bench-peers: the replay and other load generators, end to end, into bench/RESULTS.md; ROUNDS=5 SLOW=1 SCENARIOS=dispatch,streams
 # Peers that are not installed are skipped: make peers.
 bench-peers: build
 	$(STATIC) go build -o build/bench/bench ./bench
@@ -315,7 +315,7 @@ acceptance-images:
 	MOONLOOP_IMAGES='$(CURDIR)/build/images' MOONLOOP_OUT='$(CURDIR)/build/acceptance' \
 		go test -v -count=1 -timeout 30m -run '^TestAcceptanceImages$$' ./test/acceptance
 
-## soak: agent and Collector under load for SOAK, which must leave memory, descriptors and goroutines flat; RATE=rows/s, else found out
+## soak: replay and Collector under load for SOAK, which must leave memory, descriptors and goroutines flat; RATE=rows/s, else found out
 # Tables, samples and profiles are in build/soak/TIME.
 soak: build
 	MOONLOOP_SOAK='$(SOAK)' MOONLOOP_SOAK_RATE='$(RATE)' MOONLOOP_OUT='$(CURDIR)/build/soak' \

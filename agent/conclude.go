@@ -106,7 +106,7 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	saved, err := e.saved.finish(e.savedMeta())
 	runErr = errors.Join(runErr, err)
 	if rep.Saved = saved; saved != nil && saved.Lost > 0 {
-		e.said.warn("%d bodies are not in %s: the disk was too slow for them, or they are longer than a line of a trace may be", saved.Lost, saved.File)
+		e.said.warn("%d bodies are not in %s: the disk was too slow, or the bodies are longer than a line of a trace may be", saved.Lost, saved.File)
 	}
 	rep.Warnings, rep.Missed = e.said.warnings, e.plan.limits.missed(figures, rep.Shown())
 	if e.plan.out != "" {
@@ -265,12 +265,12 @@ func (e ending) warn(f *measure.Figures, counts load.Counts, loss telemetry.Loss
 		}
 	}
 	if rejected > 0 {
-		said.warn("%d rows cannot be used and were left out, so the trace's digests are not those of the run; these rows are in %s; the first is %v", rejected, e.in.quarantine.Name(), e.in.quarantine.First())
+		said.warn("%d rows cannot be used and were rejected, so the run's digests differ from the trace's; these rows are in %s; the first is %v", rejected, e.in.quarantine.Name(), e.in.quarantine.First())
 	}
 	// The template's own tokens are cached with every prompt, and an engine may share part of a fine block.
 	slack := int64(e.plan.requests.Options().Overhead) + e.plan.blocks.fine
 	if cached, _ := f.Stat(measure.TotalCached); f.Cache.Beyond > slack*f.Cache.Predicted && float64(f.Cache.Beyond) > 0.05*cached.Avg {
-		said.warn("the engine had more cached than earlier rows can have left there: it had these prompts from an earlier run; another --seed finds a cold cache")
+		said.warn("the engine had more cached than earlier rows can have left there: these prompts are from an earlier run; another --seed finds a cold cache")
 	}
 	counted := func(n int64, format string, args ...any) {
 		if n > 0 {
@@ -281,12 +281,12 @@ func (e ending) warn(f *measure.Figures, counts load.Counts, loss telemetry.Loss
 	counted(counts.Unawaited, "%d ids in wait_for are not the request_id of an earlier row, and were ignored")
 	counted(f.Tokens.Assumed, "%d rows ask for models whose chat template was not measured: the models first appear after the look-ahead (--lookahead), are more than %d, or are unknown to the engine; another model's template was assumed",
 		preflight.MaxMeasured)
-	counted(e.stats.SessionsEvicted, "%d idle sessions were closed to make room: a later turn of such a session began a new trace, or, if it needed the turns before it, was skipped")
+	counted(e.stats.SessionsEvicted, "%d idle sessions were closed to make room: a later turn of a closed session began a new OTel trace, or, if it needed the turns before it, was skipped")
 	counted(f.Tokens.TooShort, "%d rows are shorter than the engine's template and were sent longer than they ask (--too-short=skip leaves them out)")
 	if !loss.Complete() || loss.MetricFailures > 0 {
 		said.warn("the run's telemetry is incomplete: %s", incomplete(loss))
 	}
-	counted(loss.Resent, "the OTLP receiver did not answer in time: %d spans were sent again, and it may have them twice, with the same ids (compile counts each once)")
+	counted(loss.Resent, "the OTLP receiver did not answer in time: %d spans were sent again, and the receiver may have them twice, with the same ids (compile counts each once)")
 }
 
 // incomplete describes the telemetry that was lost, and why, if that is known.

@@ -115,14 +115,15 @@ type Trace struct {
 	BlockSize int       // tokens per hash id; 0 = from the sidecar, else 512
 	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = from the sidecar.
 	FineBlockSize int
-	// Unit is the unit of timestamps that are numbers; 0 = from the sidecar, else by their size (mooncake.ReaderOptions).
+	// Unit is the unit of timestamps that are numbers; 0 = from the sidecar, else recognised from the numbers
+	// (mooncake.ReaderOptions).
 	Unit time.Duration
 	Map  mooncake.Mapping // keys of the trace for fields of its rows
 	// Sessions says whether the rows of a session have whole prompts or new turns; zero = from the sidecar, else detected.
 	Sessions mooncake.SessionMode
 	Strict   bool // return an error for flaws that are otherwise tolerated
-	// Lenient skips rows that cannot be used. They have no index and no record. They are written to Quarantine, counted in the report,
-	// and affect the verdict. mooncake.Quarantine says how many may be skipped.
+	// Lenient rejects rows that cannot be used. They have no index and no record. They are written to Quarantine, counted in the report,
+	// and affect the verdict. mooncake.Quarantine says how many may be rejected.
 	Lenient bool
 	// Quarantine is the file for these rows; empty = mooncake.RejectedName in Config.Out.
 	Quarantine string
@@ -378,7 +379,7 @@ func (c *Config) checkTrace(bad badFunc) {
 	}
 	switch t := c.Trace; {
 	case t.Lenient && t.Strict:
-		bad("lenient: strict refuses a trace for rows that lenient skips; give one of --lenient and --strict")
+		bad("lenient: strict refuses a trace for rows that lenient rejects; give one of --lenient and --strict")
 	case t.Lenient && c.Out == "" && t.Quarantine == "" && !c.DryRun:
 		bad("lenient: there is no file for the rows that cannot be used; give --quarantine FILE or --out DIR")
 	case !t.Lenient && t.Quarantine != "":

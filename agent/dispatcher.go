@@ -192,7 +192,7 @@ func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversat
 		rec.Dispatched = it.Due
 	}
 	d.tel.InFlight(-1)
-	d.live.left()
+	d.live.landed()
 	// From here on, the scheduler may send the session's next turn. A row that was too short to send, or whose reply is not needed, does
 	// not prevent that.
 	given := rec.Outcome == measure.Skipped || rec.Outcome == measure.Disconnected

@@ -217,7 +217,7 @@ func (in *input) announce(s Schedule, said *notices) {
 	case info.LooksSeconds:
 		said.warn("the timestamps look like seconds and are read as milliseconds; set --time-unit=s if they are seconds")
 	case info.Timed && info.Grid.Coarse && s.Spread == load.SpreadNone:
-		said.warn("the timestamps are multiples of %.0f ms, with %.1f rows for each: the replay sends bursts that production never saw, which raises TTFT; --spread=uniform spreads them", info.Grid.Quantum, info.Grid.RowsPerStamp)
+		said.warn("the timestamps are multiples of %.0f ms, with %.1f rows for each: the replay sends bursts that production never had, and these raise TTFT; --spread=uniform spreads the bursts", info.Grid.Quantum, info.Grid.RowsPerStamp)
 	}
 }
 

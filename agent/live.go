@@ -26,7 +26,7 @@ type Live struct {
 	mu   sync.Mutex
 	view View
 
-	// The scheduler waits for mu, so mu must not be held during the gaps of a long reply.
+	// The scheduler waits for mu, so mu must not be held while the gaps of a long reply are counted.
 	pulsing sync.Mutex // locked before mu if both are needed
 	pulse   pulse
 }
@@ -53,7 +53,7 @@ type View struct {
 	// Cached and Predicted are prompt tokens of the requests for which both are known; Prompt is the sum of their prompt tokens. Cached is
 	// what the engine had cached, Predicted what an infinite cache would have had.
 	Cached, Predicted, Prompt int64
-	// Errors are the classes of requests that were not served, most frequent first.
+	// Errors are the failure reasons of failed and cancelled requests, most frequent first.
 	Errors []measure.Reason
 
 	// Lateness, TTFT (from the wire) and Gap (between chunks) cover the requests that ended in the last ten seconds.
@@ -62,7 +62,7 @@ type View struct {
 	Seconds []Second
 }
 
-// done is the number of rows that have ended.
+// done is the number of rows that have ended, also those that failed or were skipped.
 func (v View) done() int64 { return v.Served + v.Failed + v.Skipped + v.Disconnected }
 
 // Part returns the part of the run that is over, from 0 to 1: of the trace's time, or, with a limit of rows, of the rows.
@@ -109,7 +109,7 @@ func (v View) String() string {
 	if v.Disconnected > 0 {
 		skipped += fmt.Sprintf(" · disconnected %d", v.Disconnected)
 	}
-	return fmt.Sprintf("%s  failed %d · late %s · TTFT %s · in flight %d · done %d of %d sent%s",
+	return fmt.Sprintf("%s  failed %d · late %s · TTFT %s · in flight %d · served %d of %d sent%s",
 		at, v.Failed, short(v.Lateness.P50), short(v.TTFT.P50), v.InFlight, v.Served, v.Sent, skipped)
 }
 
@@ -182,8 +182,8 @@ func (l *Live) sent(offset time.Duration) {
 	l.view.Offset = max(l.view.Offset, offset)
 }
 
-// left records that a request is no longer in flight.
-func (l *Live) left() {
+// landed records that a request is no longer in flight.
+func (l *Live) landed() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.view.InFlight--
@@ -243,10 +243,10 @@ func (l *Live) follow(r *measure.Record) {
 	}
 }
 
-// maxErrors is the maximum number of classes of errors in a view.
+// maxErrors is the maximum number of failure reasons in a view.
 const maxErrors = 16
 
-// failed counts an error by its class.
+// failed counts a failed request by its reason.
 func (v *View) failed(reason string) {
 	errs := v.Errors
 	i := slices.IndexFunc(errs, func(e measure.Reason) bool { return e.Reason == reason })

@@ -31,10 +31,10 @@ func sayPriorities(rows *load.Stream, b *prompt.Builder, said *notices) {
 	switch {
 	case own == 0:
 	case b.TakesPriority():
-		said.note("priority: %s of the first rows have their own, which is sent unchanged: vLLM handles the lowest number first, and rejects all but 0 unless it schedules by priority; SGLang and Dynamo's traces mean the highest first (--priority CLASS=N, or '*=N', sends another one)",
+		said.note("priority: %s of the first rows have their own priority, which is sent unchanged: vLLM handles the lowest number first, and rejects all but 0 unless it schedules by priority; SGLang and Dynamo's traces mean the highest first (--priority CLASS=N, or '*=N', sends another number)",
 			term.Counted(own, "rows"))
 	default:
-		said.warn("priority: %s of the first rows have their own, which is not sent: engines of profile %s accept none there", term.Counted(own, "rows"), b.Options().Profile)
+		said.warn("priority: %s of the first rows have their own priority, which is not sent: engines of profile %s accept none at this endpoint", term.Counted(own, "rows"), b.Options().Profile)
 	}
 	for _, class := range slices.Sorted(maps.Keys(missing)) {
 		said.warn("priority: none of the first rows is of the class %.64q", class)

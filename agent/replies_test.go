@@ -164,7 +164,7 @@ func TestRepliesAreCarried(t *testing.T) {
 			}
 			checkReplySpans(t, spans)
 			var table strings.Builder
-			if err := rep.Table(&table, report.Width, false); err != nil || !strings.Contains(table.String(), "9 places in later prompts, 9 with the live reply (360 tokens, 100 %)") {
+			if err := rep.Table(&table, report.Width, false); err != nil || !strings.Contains(table.String(), "9 replies in later prompts, 9 of them live (360 tokens, 100 %)") {
 				t.Errorf("%v\n%s", err, &table)
 			}
 			if got := rep.Figures().Cache.Block; got != int64(tt.block) {

@@ -21,7 +21,7 @@ import (
 
 // Steady selects a part of the run for figures in addition to those of the whole run. The zero value selects none.
 type Steady struct {
-	// Auto selects the time from which as many requests were in flight as in the median of the run, until the last one was sent
+	// Auto selects the time from when the number of requests in flight first reached the run's median, until the last request was sent
 	// (measure.Aggregate.Plateau), without ramps. From and To override it.
 	Auto bool
 	// From and To are its beginning and end; zero = the start of the schedule, and the time at which the last request was sent.

@@ -18,9 +18,9 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// BenchmarkTruth prints how far the agent's TTFT and inter-chunk gaps are from those of the engine, at 1 to 1,000 concurrent streams of 50
-// tokens a second: with the kernel's timestamps, without them, and with them under TLS. The TTFT error is the agent's TTFT from the wire
-// minus (the engine's first write − its receipt of the request's last byte). The error of a gap is the agent's gap minus that between two
+// BenchmarkTruth prints how far the replay's TTFT and inter-chunk gaps are from those of the engine, at 1 to 1,000 concurrent streams of 50
+// tokens a second: with the kernel's timestamps, without them, and with them under TLS. The TTFT error is the replay's TTFT from the wire
+// minus (the engine's first write − its receipt of the request's last byte). The error of a gap is the replay's gap minus that between two
 // writes. Both are in µs.
 //
 //	go test ./agent -run '^$' -bench Truth -benchtime 1x

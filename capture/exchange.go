@@ -80,7 +80,7 @@ func (s *sorter) take(name string, from, to int) (before int64, err error) {
 		}
 	}()
 	broken := func(err error) error {
-		return fmt.Errorf("%s cannot be read: remove the folder that it is in, and start all shards again: %w", name, err)
+		return fmt.Errorf("%s cannot be read: remove the folder of this file, and start all shards again: %w", name, err)
 	}
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil || size < int64(exchangeTail) {

@@ -5,7 +5,7 @@ package capture
 
 import "github.com/moonloop/moonloop/capture/journal"
 
-// annotated reports whether a receiver or an agent annotated the span.
+// annotated reports whether a receiver or a replay annotated the span.
 func annotated(r *journal.Inference) bool { return r.Identity != journal.NoIdentity || r.Row.Set }
 
 // known reports whether anything is known of a prompt in addition to its length.

@@ -58,7 +58,7 @@ type Config struct {
 	TLS TLS
 	// Token is the bearer key that senders must present. Empty = everyone may send.
 	Token string
-	// Journal is the folder of the journal. It is created if it does not exist; only one collector at a time can write to it.
+	// Journal is the folder of the journal. The folder is created if it does not exist; only one collector at a time can write to it.
 	Journal string
 	// BlockSize is the number of tokens per hash id of prompts that do not come from a replay; 0 = 512.
 	BlockSize int

@@ -14,7 +14,7 @@ import (
 // aiperf reads the prompts that AIPerf sends: a line is a turn (single_turn) or has the turns of a session (multi_turn). Each turn has only
 // new messages; the replies between them are not in the file.
 var aiperf = spec{
-	Format: "aiperf", about: "AIPerf's single_turn and multi_turn: texts to send, with --prompts keep", text: true, verbatim: true, delta: true,
+	Format: "aiperf", about: "AIPerf's single_turn and multi_turn: texts to send; needs --prompts keep", text: true, verbatim: true, delta: true,
 	decode: func(d *decoder, r *record) {
 		if !r.has("turns") {
 			aiperfTurn(d, r, r.name("session_id"), nil, true)
@@ -74,7 +74,7 @@ func aiperfTurn(d *decoder, t *record, session string, before []map[string]strin
 // payloads reads request bodies, which are sent unchanged. AIPerf's raw_payload has one on each line, its inputs.json those of all
 // sessions; with [Options.FileSessions], each file of a folder is a session. There are no times, so they are sent one after the other.
 var payloads = spec{
-	Format: Payloads, about: "bodies of requests: AIPerf's raw_payload and inputs.json, with --prompts keep", text: true, verbatim: true, models: true,
+	Format: Payloads, about: "bodies of requests: AIPerf's raw_payload and inputs.json; needs --prompts keep", text: true, verbatim: true, models: true,
 	decode: func(d *decoder, r *record) {
 		body := func(b *record, session string) {
 			whole := b.whole()

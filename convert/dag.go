@@ -22,7 +22,7 @@ import (
 const maxDAGRows = 100_000
 
 var aiperfDAG = spec{
-	Format: "aiperf-dag", about: "AIPerf's dag_jsonl: conversations that branch, with --prompts keep", text: true, verbatim: true, delta: true,
+	Format: "aiperf-dag", about: "AIPerf's dag_jsonl: conversations that branch; needs --prompts keep", text: true, verbatim: true, delta: true,
 	decode: func(d *decoder, r *record) {
 		c := &talk{id: r.name("session_id"), line: d.line}
 		r.want(c.id != "", "session_id", "")

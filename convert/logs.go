@@ -131,7 +131,7 @@ var gateway = spec{
 }
 
 var flatSpans = spec{
-	Format: "spans", about: "sessions of flat spans, as GuideLLM, inference-perf and Exgentic have them",
+	Format: "spans", about: "sessions as lists of spans without parents (GuideLLM, inference-perf, Exgentic)",
 	fields: []string{"spans"}, dates: true, models: true, text: true, spans: true,
 	decode: func(d *decoder, r *record) {
 		session := r.name("session_id", "trace_id")

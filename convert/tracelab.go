@@ -9,7 +9,7 @@ import "github.com/moonloop/moonloop/mooncake"
 // until the model's last output. The file does not have the prompt, but how much of it the provider had cached, which is from the turn
 // before.
 var tracelab = spec{
-	Format: "tracelab", about: "TraceLab's coding sessions (uw-syfi): a model's rounds; block ids are shared with the turn before as far as the provider had cached it",
+	Format: "tracelab", about: "TraceLab's coding sessions (uw-syfi), one row for each call of the model; a row shares the block ids of the turn before as far as the provider had cached that turn",
 	fields: []string{"input_tokens_total", "newly_append_tokens", "round_index"}, dates: true, models: true, blocks: true,
 	decode: func(d *decoder, r *record) {
 		r.known("round_index", "newly_append_tokens", "provider", "round_id") // known from the order and other fields

@@ -162,7 +162,7 @@ func (t *tally) add(r *journal.Inference, m *models) {
 		outcome = 1
 	}
 	if identity == journal.NoIdentity && r.Row.Set {
-		identity = journal.None // the agent wrote the span, so it is annotated
+		identity = journal.None // a replay wrote the span, so the span is annotated
 	}
 	if t.ended == 0 || r.End < t.ended {
 		t.ended = r.End

@@ -78,7 +78,7 @@ func (w *walker) others(t *tree, object int32, read ...int32) {
 	}
 }
 
-// What identifies an image, a sound or a file: words in its type, or members of it.
+// What identifies an image, a sound or a file: words in its type, or names of its members.
 var (
 	mediaTypes   = []string{"image", "audio", "video", "file", "document", "media", "blob", "uri", "binary", "pdf"}
 	mediaMembers = []string{"inline_data", "inlineData", "file_data", "fileData", "media", "image_url", "image", "audio", "video", "mime_type", "media_type"}

@@ -20,8 +20,8 @@
 // created_time, delay_ms), and null for an absent value.
 //
 // A reader also reads rows as documentation prints them: over several lines, several on a line, as the elements of a JSON array, with
-// comments (//, #, /* */) and with trailing commas. Timestamps are numbers, whose unit is recognised by their size ([ReaderOptions].Unit),
-// or RFC 3339 dates, with or without a zone; rows in memory have milliseconds. A [Mapping] reads fields from other keys. A [Writer] writes
+// comments (//, #, /* */) and with trailing commas. Timestamps are numbers, whose size shows their unit ([ReaderOptions].Unit), or RFC
+// 3339 dates, with or without a zone; rows in memory have milliseconds. A [Mapping] reads fields from other keys. A [Writer] writes
 // the line above.
 //
 // # Ranges and replies

@@ -39,7 +39,7 @@ func (in *Input) Text() error {
 	case o.what != "":
 		return fmt.Errorf("%s is not text but %s: %s", in.Label, o.what, cmp.Or(o.advice, "name another file"))
 	case len(o.text) > 0 && o.text[0] == '<':
-		return fmt.Errorf("%s is a page of HTML or XML: the address may need a login, or lead to a page about the data; give that of the file itself", in.Label)
+		return fmt.Errorf("%s is a page of HTML or XML: the address may need a login, or lead to a page about the data; give the address of the file itself", in.Label)
 	case bytes.IndexByte(o.head, 0) >= 0:
 		return fmt.Errorf("%s is not text but binary data: name another file; the Collector's file exporter writes what is read here with format: json", in.Label)
 	}

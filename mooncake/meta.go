@@ -37,7 +37,7 @@ type Meta struct {
 	FineBlockSize int         `json:"fine_block_size,omitzero"`
 	SessionMode   SessionMode `json:"session_mode,omitzero"` // what the rows of one session_id contain
 
-	// TimeUnit is the unit of timestamps in the file: ms, s, us or ns; if it is empty, their size shows the unit ([ReaderOptions].Unit).
+	// TimeUnit is the unit of timestamps in the file: ms, s, us or ns; if it is empty, the size of the numbers shows the unit ([ReaderOptions].Unit).
 	// Delays are always in milliseconds.
 	TimeUnit string `json:"time_unit,omitempty"`
 	// TimeBase is the time of timestamp 0.
@@ -248,7 +248,7 @@ func (m *Meta) CheckSessionMode(given SessionMode) error {
 func (m *Meta) CheckRows(rows int64) error {
 	if said := m.orZero().Rows; said != 0 && said != rows {
 		return fmt.Errorf("the trace has %d rows, its sidecar says %d: "+
-			"one of the two was changed or cut; take a whole copy, or correct the sidecar", rows, said)
+			"one of the two was changed or cut; use a complete copy, or correct the sidecar", rows, said)
 	}
 	return nil
 }

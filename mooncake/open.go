@@ -266,14 +266,14 @@ func (t *Trace) unpack(src io.Reader, opt OpenOptions) (*bufio.Reader, error) {
 	case bytes.HasPrefix(head, []byte(gzipMagic)):
 		z, err := gzip.NewReader(in)
 		if err != nil {
-			return nil, fmt.Errorf("damaged gzip: %w; take a whole copy of the file", err)
+			return nil, fmt.Errorf("damaged gzip: %w; use a complete copy of the file", err)
 		}
 		out = z
 	case bytes.HasPrefix(head, []byte(zstdMagic)):
 		// Decode without further goroutines, with a window that bounds the memory.
 		z, err := zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(128<<20))
 		if err != nil {
-			return nil, fmt.Errorf("damaged zstd: %w; take a whole copy of the file", err)
+			return nil, fmt.Errorf("damaged zstd: %w; use a complete copy of the file", err)
 		}
 		t.close = append(t.close, func() error { z.Close(); return nil })
 		out = z
@@ -355,7 +355,7 @@ func peek(r *bufio.Reader) (o opening, err error) {
 		return o, fault
 	}
 	if err != nil && !errors.Is(err, io.EOF) {
-		return o, fmt.Errorf("cannot be read: %w; take a whole copy of the file", err)
+		return o, fmt.Errorf("cannot be read: %w; use a complete copy of the file", err)
 	}
 	o.ended = err != nil
 	o.text = bytes.TrimSpace(bytes.TrimPrefix(o.head, utf8BOM))
@@ -377,7 +377,7 @@ func (o opening) mayBeTrace(strict bool) error {
 	case o.text[0] == '[':
 		return errors.New("a JSON array, not JSON lines: write one row object on each line, or read without strict")
 	case o.text[0] == '<':
-		return errors.New("a page of HTML or XML, not JSON lines: the address may need a login, or lead to a page about the trace; give that of the file itself")
+		return errors.New("a page of HTML or XML, not JSON lines: the address may need a login, or lead to a page about the trace; give the address of the file itself")
 	case bytes.IndexByte(o.head, 0) >= 0:
 		return errors.New("binary data, not JSON lines: name the trace, or convert it")
 	}

@@ -84,7 +84,7 @@ func (w *parquetWriter) encode(dst []byte, row *Row) ([]byte, *Row, error) {
 	dec.DisallowUnknownFields()
 	if err := dec.Decode(&columns); err != nil {
 		if len(row.Foreign) > 0 {
-			err = fmt.Errorf("it has fields of other tools, for which a Parquet trace has no columns; name a .jsonl file: %w", err)
+			err = fmt.Errorf("the trace has fields of other tools, for which a Parquet trace has no columns; name a .jsonl file: %w", err)
 		}
 		return dst, row, fmt.Errorf("row cannot be written as Parquet: %w", err)
 	}

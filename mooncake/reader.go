@@ -175,7 +175,7 @@ func (r *Reader) ending(err error) error {
 	case errors.Is(err, jsonrows.ErrLongRow):
 		text = fmt.Sprintf("the row that begins here is longer than %d bytes", r.opt.MaxLine)
 	default:
-		return fmt.Errorf("%s: the trace cannot be read to its end: %w; take a whole copy of it", location(r.opt.Name, r.src.Line), err)
+		return fmt.Errorf("%s: the trace cannot be read to its end: %w; use a complete copy of the file", location(r.opt.Name, r.src.Line), err)
 	}
 	return &unfinishedError{join("; ", location(r.opt.Name, r.src.Line)+": "+text, advice)}
 }

@@ -38,10 +38,10 @@ var stamps = [...]struct {
 }{
 	stampGiven: {"a number", 0, ""},
 	stampSmall: {"milliseconds from the start", time.Millisecond, ""},
-	stampS:     {"seconds since 1970", time.Second, "seconds since 1970 by their size, and read so (--time-unit says otherwise)"},
+	stampS:     {"seconds since 1970", time.Second, "so large that they must be seconds since 1970, and are read in this unit (--time-unit sets another)"},
 	stampMS:    {"milliseconds since 1970", time.Millisecond, ""},
-	stampUS:    {"microseconds since 1970", time.Microsecond, "microseconds since 1970 by their size, and read so (--time-unit says otherwise)"},
-	stampNS:    {"nanoseconds since 1970", time.Nanosecond, "nanoseconds since 1970 by their size, and read so (--time-unit says otherwise)"},
+	stampUS:    {"microseconds since 1970", time.Microsecond, "so large that they must be microseconds since 1970, and are read in this unit (--time-unit sets another)"},
+	stampNS:    {"nanoseconds since 1970", time.Nanosecond, "so large that they must be nanoseconds since 1970, and are read in this unit (--time-unit sets another)"},
 	stampZoned: {"a date with a zone", 0, "dates, and read as milliseconds since 1970"},
 	stampLocal: {"a date without a zone", 0, "dates without a zone, and read as milliseconds since 1970 in UTC"},
 }

@@ -36,9 +36,9 @@ func TestTimestamps(t *testing.T) {
 	}{
 		{"milliseconds from a start", 0, []string{"0", "2999.5", "1e9", "2100000000"}, []float64{0, 2999.5, 1e9, 2.1e9}, ""},
 		{"milliseconds since 1970", 0, []string{"1795273445000", "1795273445000.25"}, []float64{at, at + 0.25}, ""},
-		{"seconds since 1970", 0, []string{"1795273445", "1795273445.001", "1.795273446e9"}, []float64{at, at + 1, at + 1000}, "seconds since 1970 by their size"},
-		{"microseconds since 1970", 0, []string{"1795273445000000", "1795273445001500"}, []float64{at, at + 1.5}, "microseconds since 1970 by their size"},
-		{"nanoseconds since 1970", 0, []string{"1795273445000000000", "1795273445001500000"}, []float64{at, at + 1.5}, "nanoseconds since 1970 by their size"},
+		{"seconds since 1970", 0, []string{"1795273445", "1795273445.001", "1.795273446e9"}, []float64{at, at + 1, at + 1000}, "must be seconds since 1970"},
+		{"microseconds since 1970", 0, []string{"1795273445000000", "1795273445001500"}, []float64{at, at + 1.5}, "must be microseconds since 1970"},
+		{"nanoseconds since 1970", 0, []string{"1795273445000000000", "1795273445001500000"}, []float64{at, at + 1.5}, "must be nanoseconds since 1970"},
 		{"dates", 0, []string{`"2026-11-21T15:04:05Z"`, `"2026-11-21T16:04:05.00025+01:00"`, `"2026-11-21 15:04:05.5 +0000"`}, []float64{at, at + 0.25, at + 500}, "dates, and read"},
 		{"dates without a zone", 0, []string{`"2026-11-21T15:04:05"`, `"2026-11-21 15:04:05.123456789"`}, []float64{at, at + 123.456789}, "dates without a zone"},
 		{"a row without one", 0, []string{"null", "1795273445"}, []float64{0, at}, "seconds"},

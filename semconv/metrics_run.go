@@ -74,7 +74,7 @@ const (
 	VerdictMetric = "mooncake.verdict.metric" // string: as in package judge
 )
 
-// Metrics of an agent that serves, in addition to those of its runs.
+// Metrics of moonloop agent, the service, in addition to the metrics of its runs.
 var (
 	// ServiceRuns is a gauge. Attributes: [RunState].
 	ServiceRuns = Metric{

@@ -123,7 +123,7 @@ const (
 	CachePredictedTokens = "mooncake.cache.predicted_tokens"
 
 	PromptTooShort = "mooncake.prompt.too_short" // bool: the row is shorter than the chat template; absent = false
-	PromptTailCut  = "mooncake.prompt.tail_cut"  // bool: the template takes up a part of the last full block; absent = false
+	PromptTailCut  = "mooncake.prompt.tail_cut"  // bool: the template replaces the last block of the prompt; absent = false
 )
 
 // Values of [LatenessClass]. The bounds are those by which a run is judged (lateness_p99).

@@ -28,5 +28,5 @@ const (
 // ErrorOther is the value of [ErrorType] for an error without its own name.
 const ErrorOther = "_OTHER"
 
-// DefaultServiceName is the agent's service.name, unless OTEL_SERVICE_NAME sets another.
+// DefaultServiceName is the service.name of a replay, unless OTEL_SERVICE_NAME sets another.
 const DefaultServiceName = "moonloop"

@@ -233,7 +233,7 @@ func checkShards(shards []*shard) error {
 		if left > most {
 			more = fmt.Sprintf(" and %d more", left-most)
 		}
-		return fmt.Errorf("missing: shard %s%s; without them, rows of the trace are missing: name their folders, too, or replay all shards again", strings.Join(missing, ", "), more)
+		return fmt.Errorf("missing: shard %s%s; name the folders of all shards, or replay all shards again", strings.Join(missing, ", "), more)
 	}
 	return nil
 }

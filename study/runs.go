@@ -196,7 +196,7 @@ func (r *Run) comparable(other *Run) error {
 	}
 	switch {
 	case a.Seq == "" || b.Seq == "":
-		return fmt.Errorf("%s and %s cannot be compared: one has neither a digest of its trace in its summary nor the trace's rows, so it is unknown whether both replayed the same", r.Dir, other.Dir)
+		return fmt.Errorf("%s and %s cannot be compared: one of the two has neither a digest of its trace in its summary nor the trace's rows, so it is unknown whether both replayed the same trace", r.Dir, other.Dir)
 	case a.Rows != b.Rows:
 		return differs("their traces have different numbers of rows", a.Rows, b.Rows)
 	case a.Seq != b.Seq || a.Tree != b.Tree:

@@ -26,7 +26,7 @@ type Spread struct {
 // spreadStatistics are the statistics used for each figure, if it has them.
 var spreadStatistics = []string{"avg", "p50", "p90", "p99"}
 
-// Spreads returns the scatter of each figure over runs, by name. A run that lacks a figure does not count for it.
+// Spreads returns the scatter of each figure over runs, by name. A run that lacks a figure does not count for this figure.
 func Spreads(runs []*Run) (list []Spread) {
 	units := map[string]string{}
 	for _, r := range runs {

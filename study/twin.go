@@ -77,7 +77,7 @@ type Twin struct {
 	Distributions []Distribution `json:"distributions"` // ttft and duration, if known
 	Parts         []Part         `json:"parts"`         // by time and by length
 	Answer        Outcome        `json:"answer"`        // the worst of all checks; open if the verdict is not valid
-	Why           string         `json:"why,omitempty"` // why the answer is open although no check is
+	Why           string         `json:"why,omitempty"` // why the checks do not decide the answer: the verdict is not valid
 	Speedup       float64        `json:"speedup"`       // of the replay: 1 means production's own times
 }
 
@@ -108,11 +108,11 @@ func ParseTolerances(text string) (map[string]float64, error) {
 	return most, nil
 }
 
-// MinTwinRows is the least number of rows with a value of production for a check to decide.
+// MinTwinRows is the number of rows with a value from production that a check needs to decide.
 const MinTwinRows = leastRows
 
-// ReadTwin compares the replay in a folder with the production that its rows were captured from. It is an error if no row has a value of
-// production, or if the replay was faster or slower than production, because latencies then cannot agree.
+// ReadTwin compares the replay in a folder with the production that its rows were captured from. It is an error if no row has a value from
+// production, or if the replay's schedule was not production's, because latencies then cannot agree.
 func ReadTwin(dir string, most map[string]float64) (*Twin, error) {
 	run, err := readRun(dir)
 	if err != nil {
@@ -127,13 +127,13 @@ func ReadTwin(dir string, most map[string]float64) (*Twin, error) {
 	}
 	t := &Twin{Dir: dir, Verdict: run.Verdict, Rows: len(rows), Speedup: 1}
 	if mode, _ := run.schedule["mode"].(string); mode != "" && mode != "timestamps" {
-		return nil, fmt.Errorf("%s was sent by %s, not at the times of production, so latencies cannot be compared; replay the trace at its timestamps", dir, mode)
+		return nil, fmt.Errorf("the replay in %s followed the schedule %q, not the times of production, so latencies cannot be compared; replay the trace at its timestamps", dir, mode)
 	}
 	if s, ok := run.schedule["speedup"].(float64); ok {
 		t.Speedup = s
 	}
 	if t.Speedup != 1 {
-		return nil, fmt.Errorf("%s was sent at %g times the speed of production, so latencies cannot be compared; replay the trace without --speedup", dir, t.Speedup)
+		return nil, fmt.Errorf("the replay in %s was sent at %g times the speed of production, so latencies cannot be compared; replay the trace without --speedup", dir, t.Speedup)
 	}
 	if !slices.ContainsFunc(rows, row.observed) {
 		return nil, fmt.Errorf("%s: no row says what production observed (observed.ttft_ms, observed.duration_ms, observed.cached_tokens); replay a trace that `moonloop capture`, `compile` or `convert` made of production's telemetry", dir)

@@ -80,14 +80,14 @@ func TestTwinRefuses(t *testing.T) {
 		return dir
 	}
 	for want, dir := range map[string]string{
-		"at 2 times the speed":        twin(t, "valid", 1, 500, 0, ""),
-		"was sent by rate":            twin(t, "valid", 1, 500, 0, `{"mode": "rate"}`),
-		"no replay wrote its results": t.TempDir(),
-		"has neither requests.jsonl":  filepath.Join(a, "run1"),
-		"no row says what production": with(`{"result": {"outcome": "served"}}`),
-		"line 1: no field result":     with("{}\n"),
-		"line 1: invalid character":   with("\x00\n"),
-		"has no record of a request":  with("\n"),
+		"at 2 times the speed":           twin(t, "valid", 1, 500, 0, ""),
+		"followed the schedule \"rate\"": twin(t, "valid", 1, 500, 0, `{"mode": "rate"}`),
+		"no replay wrote its results":    t.TempDir(),
+		"has neither requests.jsonl":     filepath.Join(a, "run1"),
+		"no row says what production":    with(`{"result": {"outcome": "served"}}`),
+		"line 1: no field result":        with("{}\n"),
+		"line 1: invalid character":      with("\x00\n"),
+		"has no record of a request":     with("\n"),
 	} {
 		if w, err := study.ReadTwin(dir, nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v, %v; want %q", w, err, want)

@@ -5,14 +5,14 @@ package load
 
 import "cmp"
 
-// sessionKeys remembers the last key of each session.
+// sessionKeys remembers, for each session, the time by which its last row was sorted.
 type sessionKeys = recent[string, float64]
 
 // recent is a map of bounded size: two generations with a maximum number of names each. A name that was not looked up during a whole
 // generation is forgotten.
 type recent[K comparable, T any] struct {
 	young, old map[K]T
-	most       int // names in a generation; 0 = generation
+	most       int // maximum number of names in a generation; 0 = 65,536 (const generation)
 }
 
 const generation = 1 << 16

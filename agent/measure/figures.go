@@ -110,7 +110,7 @@ type Tokens struct {
 	Estimated int64 `json:"estimated"`
 	NoContent int64 `json:"no_content"` // served without any content
 	TooShort  int64 `json:"too_short"`  // rows shorter than the chat template: sent longer than requested
-	TailCut   int64 `json:"tail_cut"`   // rows whose last full block the template's tokens shortened
+	TailCut   int64 `json:"tail_cut"`   // rows whose last block the template's tokens replace
 	// Assumed counts the rows of models whose template was not measured; another model's template was assumed.
 	Assumed int64 `json:"template_assumed,omitempty"`
 	// Embeddings counts the replies without generated tokens. No figure of output tokens includes them.

@@ -128,7 +128,7 @@ type Record struct {
 	Priority mooncake.Opt[int64]
 	Stream   bool // the body requested a stream
 	TooShort bool // the row is shorter than the template: it was sent longer
-	TailCut  bool // the template's tokens shortened the row's last full block
+	TailCut  bool // the template's tokens replace the row's last block
 	Prompt   Agreement
 	Output   Agreement
 

@@ -80,8 +80,8 @@ type Plateau struct {
 	Peak int64
 }
 
-// Plateau finds the steady state of the records so far. It begins when as many requests are in flight as in the median of the time from the
-// first request to the last one, and ends when the last request is sent. After that the load only falls. ok is false without a request, or
+// Plateau finds the steady state of the records so far. It begins when the number of requests in flight first reaches its median over
+// the time from the first request to the last one, and ends when the last request is sent. After that the load only falls. ok is false without a request, or
 // if all were sent at once.
 //
 // SGLang's bench uses the longest time above a share of the peak; under recorded traffic, whose peak is one burst, that is a moment. A

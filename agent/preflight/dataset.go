@@ -43,7 +43,7 @@ func (p *preflight) useDataset(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(err, errUncounted) && p.Tokenizer != nil:
-			return errors.New("dataset: in the tokenizer file, the words of prompts are not one token each, but on the engine they are: the file is another model's; give that of the engine's model")
+			return errors.New("dataset: in the tokenizer file, the words of prompts are not one token each, but on the engine they are: the file is another model's; give the tokenizer of the engine's model")
 		case errors.Is(err, errUncounted):
 			return fmt.Errorf("dataset: %w; give the model's tokenizer.json: --tokenizer FILE", err)
 		case err != nil:

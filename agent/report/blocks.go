@@ -102,7 +102,7 @@ func (r *Report) rowLines(p palette) (b block) {
 	b.when(share >= manyFailed, p.red("%s of the requests failed: the figures describe the %v that were served"),
 		percent(math.Floor(share*1000)/1000), n.Served) // rounded down: 99.99 % is not all
 	rejected := r.Trace.Filtered["rejected"]
-	b.when(rejected > 0, p.yellow("%v more of the trace could not be used and are in %s"), rejected, r.Trace.Quarantine)
+	b.when(rejected > 0, p.yellow("%v more rows of the trace were rejected; they are in %s"), rejected, r.Trace.Quarantine)
 	b.when(len(r.Run.Models) > 1, "by model: %s", tally("%.64q %v", r.Run.Models))
 	line := r.notReached()
 	b.when(line != "", "%s", p.yellow(line))
@@ -176,7 +176,7 @@ func (r *Report) tokenLines() (b block) {
 	b.when(t.Estimated > 0, "without usage, output tokens counted in chunks: %v", t.Estimated)
 	b.when(t.NoContent > 0, "without content: %v", t.NoContent)
 	b.when(t.TooShort > 0, "shorter than the chat template, sent longer than asked: %v", t.TooShort)
-	b.when(t.TailCut > 0, "last full block cut by the chat template: %v", t.TailCut)
+	b.when(t.TailCut > 0, "prompts whose last block the chat template replaces: %v", t.TailCut)
 	return b
 }
 
@@ -198,7 +198,7 @@ func (r *Report) cacheLines() (b block) {
 	b.when(c.Refused > 0, "%v replies report more cached tokens than their prompt has; these count as unknown", c.Refused)
 	p := c.Production
 	share := func(tokens int64) string { return percent(float64(tokens) / float64(p.InputTokens)) }
-	b.when(p.InputTokens > 0, "of the %v requests that production counted, its engine had %s cached, this one %s",
+	b.when(p.InputTokens > 0, "for the %v requests with counts from production: %s of the prompt tokens cached there, %s here",
 		p.Requests, share(p.Production), share(p.Replay))
 	return b
 }
@@ -207,24 +207,24 @@ func (r *Report) cacheLines() (b block) {
 func (r *Report) replyLines() (b block) {
 	n := r.figures.Replies
 	share, ok := n.CarriedShare()
-	b.when(n.Needed > 0, "%v places in later prompts, %v with the live reply%s", n.Needed, n.Carried,
+	b.when(n.Needed > 0, "%v replies in later prompts, %v of them live%s", n.Needed, n.Carried,
 		wordsWhen(ok, " (%v tokens, %s)", n.CarriedTokens, percent(share)))
 	var why block
 	for _, e := range n.Invented {
 		why.add("%s %v", inventedWords[e.Reason], e.Count)
 	}
-	b.when(len(why) > 0, "invented words in the others: %s", strings.Join(why, ", "))
+	b.when(len(why) > 0, "invented words for the others: %s", strings.Join(why, ", "))
 	return b
 }
 
 // inventedWords are the reasons for invented words, for people who have not read the documentation.
 var inventedWords = map[string]string{
-	carry.Late:      "not there in time",
+	carry.Late:      "not complete in time",
 	carry.Failed:    "earlier request failed or skipped",
 	carry.Length:    "another length",
 	carry.Text:      "text of other tokens",
 	carry.Unchecked: "cannot be checked",
-	carry.Evicted:   "given up for memory",
+	carry.Evicted:   "dropped to save memory",
 	carry.NoRoom:    "no room in addition to the chat template",
 	carry.Shard:     "in another shard",
 	carry.NotSent:   "earlier row not replayed",

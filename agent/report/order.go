@@ -23,7 +23,7 @@ const (
 )
 
 // sortRequests reads the lines of a file of records, in the order in which requests ended, and writes them to another file in the order of
-// their rows. It returns the number of lines that still come after a line of a later row. The file is renamed to its name when it is
+// their rows. It returns the number of lines that still come after a line of a later row. The new file gets its final name when it is
 // complete.
 func sortRequests(from *os.File, path string) (late int64, err error) {
 	if _, err := from.Seek(0, io.SeekStart); err != nil {
@@ -35,14 +35,14 @@ func sortRequests(from *os.File, path string) (late int64, err error) {
 	}
 	s := sorter{last: -1}
 	if err = fill(out, func(w io.Writer) error { return s.sort(bufio.NewReaderSize(from, 1<<18), w) }); err != nil {
-		_ = out.Discard() // the other file has all of it
+		_ = out.Discard() // the input file still has all lines
 	}
 	return s.late, err
 }
 
 // sorter restores the order of lines.
 type sorter struct {
-	last      int64 // index of the line written last, the greatest so far
+	last      int64 // the greatest index written so far
 	late      int64
 	held      []line // by index
 	heldBytes int
@@ -93,8 +93,8 @@ func (s *sorter) release(out io.Writer, end bool) error {
 	return nil
 }
 
-// lineRow returns the row of a line that appendLine has written. Its result is its last member, and no string can contain the key with its
-// quotes.
+// lineRow returns the row of a line that appendLine has written. The member "result" comes last in the line. No string can contain that key
+// with its quotes, because quotes in strings are escaped.
 func lineRow(text []byte) (int64, error) {
 	const result, row = `"result": {`, `,"row":`
 	_, last, found := bytes.Cut(text, []byte(result))

@@ -334,8 +334,8 @@ func TestProductionCacheLine(t *testing.T) {
 		t.Fatalf("nothing to compare: %+v", p)
 	}
 	lines := rep.cacheLines()
-	want := "of the " + integer(p.Requests) + " requests that production counted, its engine had " +
-		percent(float64(p.Production)/float64(p.InputTokens)) + " cached, this one " + percent(float64(p.Replay)/float64(p.InputTokens))
+	want := "for the " + integer(p.Requests) + " requests with counts from production: " +
+		percent(float64(p.Production)/float64(p.InputTokens)) + " of the prompt tokens cached there, " + percent(float64(p.Replay)/float64(p.InputTokens)) + " here"
 	if len(lines) != 2 || lines[1] != want {
 		t.Errorf("%q\nwant %q", lines, want)
 	}

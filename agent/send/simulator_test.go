@@ -126,7 +126,7 @@ func TestSimulatorFaults(t *testing.T) {
 				"choices":           plain,
 				"choice-unfinished": with(func(r *rehearsal) { r.class = ClassIncomplete }),
 			}
-			names, _ := simulator.FaultNames()
+			names, _, _ := simulator.FaultNames()
 			for _, name := range names {
 				if _, known := want[name]; !known {
 					t.Errorf("no expectation of fault %s", name)

@@ -59,7 +59,7 @@ func OpenWriter(name string, opt WriterOptions) (*Writer, error) {
 
 func (w *Writer) start() error {
 	if err := atomicfile.Lock(w.file); err != nil {
-		return fmt.Errorf("another writer has it open; give each its own file: %w", err)
+		return fmt.Errorf("another writer has the file open; give each writer its own file: %w", err)
 	}
 	head := make([]byte, len(header))
 	n, err := w.file.ReadAt(head, 0)
@@ -97,7 +97,7 @@ func (w *Writer) Append(records ...Record) error {
 	w.batch.Reset()
 	for i, r := range records {
 		if err := w.batch.Add(r); err != nil {
-			return fmt.Errorf("record %d was not written to the journal, nor were those written with it: %w", i, err)
+			return fmt.Errorf("record %d, and the records written with it, are not in the journal: %w", i, err)
 		}
 	}
 	return w.append(&w.batch)

@@ -62,7 +62,7 @@ func promptOrders(values []string, follow capture.FollowEngine) (orders []annota
 		orders = append(orders, order)
 	}
 	if len(orders) > 0 && follow == capture.FollowNever {
-		err = errors.New("--prompt-order has no effect with --follow-engine never, which leaves prompts as telemetry shows them: leave one of them out")
+		err = errors.New("--prompt-order has no effect with --follow-engine never, which leaves prompts as telemetry shows them: give one of the two")
 	}
 	return orders, err
 }

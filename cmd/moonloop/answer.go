@@ -35,7 +35,7 @@ func (f *answerFlags) register(fs *pflag.FlagSet) {
 
 func (f *answerFlags) check() error {
 	if f.json && f.markdown {
-		return errors.New("--json and --markdown are two forms of one output: leave one of them out")
+		return errors.New("--json and --markdown are two forms of one output: give one of the two")
 	}
 	return nil
 }

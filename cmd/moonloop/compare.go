@@ -92,7 +92,7 @@ func twoFolders(cmd *cobra.Command, args []string) error {
 	case len(args) > 1:
 		given = fmt.Sprintf("%d were given", len(args))
 	}
-	return hintError{fmt.Errorf("%s takes two folders, but %s", cmd.Name(), given), "name the folder of the runs A, and that of the runs B, or give two commands with --run"}
+	return hintError{fmt.Errorf("%s takes two folders, but %s", cmd.Name(), given), "name the folder of the runs A and the folder of the runs B, or give two commands with --run"}
 }
 
 // comparisonText returns the answer in a line, followed by the table and the runs that do not count.

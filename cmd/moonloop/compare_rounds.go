@@ -45,7 +45,7 @@ func (r *roundFlags) check(folders []string, again string) error {
 	case again != "":
 		return errors.New("--again names existing runs: with --run, give --calibrate")
 	case len(r.commands) != 2:
-		return fmt.Errorf("--run has %s: give two, that of A and that of B", term.Counted(int64(len(r.commands)), "commands"))
+		return fmt.Errorf("--run has %s: give two: one for A and one for B", term.Counted(int64(len(r.commands)), "commands"))
 	}
 	return nil
 }

@@ -70,7 +70,7 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 	opt := f.options(cmd)
 	if f.run != "" {
 		if opt.Replays == capture.ReplaysDrop {
-			return errors.New("--run names a replay, and --replays drop leaves all of them out: choose one")
+			return errors.New("--run names a replay, and --replays drop leaves all replays out; give one of the two")
 		}
 		opt.Replays = capture.ReplaysOnly
 	}
@@ -86,7 +86,7 @@ func runCompile(cmd *cobra.Command, args []string, f compileFlags) error {
 	case shard.Of > 0 && shard.Dir == "":
 		return fmt.Errorf("--shard %d/%d: want --shard-dir, too: the folder in which all shards leave what the others need", shard.Index, shard.Of)
 	case shard.Of == 0 && shard.Dir != "":
-		return fmt.Errorf("--shard-dir %q: want --shard i/n, too, such as 0/4: which shard this is", shard.Dir)
+		return fmt.Errorf("--shard-dir %q: this folder is for shards; give --shard i/n, too, such as 0/4", shard.Dir)
 	}
 	t := &traces{traceFlags: &f.traceFlags}
 	if shard.Index == 0 { // it writes the traces
@@ -321,7 +321,7 @@ func (p *compileProgress) update(stage capture.Stage, done, total int64) {
 	p.stage, p.done, p.total = stage, done, total
 }
 
-// show is what a view shows of it.
+// show returns what a view shows of the compilation.
 func (p *compileProgress) show() (text string, part float64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -54,7 +54,7 @@ func newConvertCommand() *cobra.Command {
 	var f convertFlags
 	cmd := &cobra.Command{
 		Use:   "convert INPUT... --out TRACE",
-		Short: "Convert telemetry files or other public traces into a Mooncake trace",
+		Short: "Convert telemetry, logs and public traces into a Mooncake trace",
 		Args:  someInputs("one file or more", `name files, URLs, or - for standard input`),
 		RunE:  func(cmd *cobra.Command, args []string) error { return runConvert(cmd, f, args) },
 	}

@@ -29,7 +29,7 @@ func (e *exports) register(flags *pflag.FlagSet) {
 func notStandardOutputOf(what string) func(string) error {
 	return func(value string) error {
 		if value == "-" {
-			return advice(what + " appears when it is complete, which standard output cannot do; name a file")
+			return advice(what + " is written whole: standard output cannot do that; name a file")
 		}
 		return nil
 	}

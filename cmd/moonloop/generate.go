@@ -36,7 +36,7 @@ func newGenerateCommand() *cobra.Command {
 				return clients.run(cmd, &files, cfg.BlockSize)
 			}
 			if cfg.Rows == 0 && cfg.Duration == 0 {
-				return errors.New("--rows and --duration are both 0, and a trace has to end: give one of them")
+				return errors.New("--rows and --duration are both 0, so the trace would not end: give one of the two")
 			}
 			if err := inFlags(cfg.Validate(), cmd.Flags()); err != nil {
 				return err

@@ -26,7 +26,7 @@ const helpWidth = 80
 // heading is the annotation of a flag with the heading under which --help lists it.
 const heading = "heading"
 
-// helpLists are the functions for lists in help texts: the list's name in braces is replaced by it.
+// helpLists are the functions that write lists in help texts. A list's name in braces stands for the list.
 var helpLists = map[string]func() string{"faults": faultHelp, "formats": formatHelp, "targets": targetHelp}
 
 // describe sets the help of a command.

@@ -138,7 +138,7 @@ func runInspect(ctx context.Context, names []string, opt inspectOptions, stdin i
 func (opt inspectOptions) check(traces int) error {
 	switch {
 	case opt.lenient && opt.strict:
-		return errors.New("--lenient skips the rows that --strict reports: give only one of them")
+		return errors.New("--lenient rejects the rows that --strict reports: give one of --lenient and --strict")
 	case opt.quarantine != "" && !opt.lenient:
 		return errors.New("--quarantine: without --lenient the first row that cannot be used is an error; give both or neither")
 	case opt.quarantine != "" && traces > 1:

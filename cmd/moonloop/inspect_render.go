@@ -315,7 +315,7 @@ func (t inspected) findingsText(b *strings.Builder) {
 	if t.Quarantine != "" {
 		kept = "they are in " + t.Quarantine
 	}
-	say(t.Rejected > 0, "rejected", "%s of %s rows cannot be used and are left out; %s; the first is %v",
+	say(t.Rejected > 0, "rejected", "%s of %s rows cannot be used and are rejected; %s; the first is %v",
 		term.Comma(t.Rejected), term.Comma(t.Rejected+t.Rows), kept, t.firstRejected)
 	for _, n := range t.Notices {
 		say(true, "notice", "%s (first in line %s)", n.Text, term.Comma(n.Line))

@@ -91,7 +91,7 @@ func TestParquet(t *testing.T) {
 		t.Fatal(err)
 	}
 	stderr.Reset()
-	if status := run(t.Context(), []string{"inspect", cut}, strings.NewReader(""), &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "cut.parquet: the Parquet file is damaged or cut off: take a whole copy of it") {
+	if status := run(t.Context(), []string{"inspect", cut}, strings.NewReader(""), &stdout, &stderr); status != exitUsage || !strings.Contains(stderr.String(), "cut.parquet: the Parquet file is damaged or cut off: use a complete copy of the file") {
 		t.Errorf("status %d, %s", status, &stderr)
 	}
 }

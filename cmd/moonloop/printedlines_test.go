@@ -351,7 +351,7 @@ var printedTraces = []printedLine{
 	{
 		aiperf, "Agentic Workloads", "a graph of one's own", "!profile --model sim --endpoint-type chat --url ENGINE --input-file DIR/hello.graph.yaml --graph-format native",
 		map[string]string{"hello.graph.yaml": "graph:\n  version: \"2.0\"\n"},
-		"record a run with moonloop capture", "such a file describes how requests are made from replies, and contains no requests",
+		"capture a run with moonloop capture", "a native graph describes how requests are made from replies, and contains no requests",
 	},
 	{
 		aiperf, "Profile with TraceLab Agentic Coding Traces", "sessions in a closed loop, pauses cut", "profile --model sim --tokenizer Qwen/Qwen3-0.6B --url HOST:PORT --endpoint-type chat --custom-dataset-type tracelab --input-file DIR/tracelab_slice.jsonl.gz --num-dataset-entries 50 --concurrency 4 --no-fixed-schedule --inter-turn-delay-cap-seconds 0.2",
@@ -422,7 +422,7 @@ var printedTraces = []printedLine{
 	{
 		guidellm, "Trace Replay Benchmarking", "half of the time, from other columns, one row", guideStart + "--data kind=trace_synthetic,path=DIR/t.jsonl,timestamp_column=timestamp,prompt_tokens_column=input_length,output_tokens_column=output_length --profile kind=replay,time_scale=0.5 --data-loader kind=pytorch,samples=1000 --constraint kind=max_requests,count=1",
 		map[string]string{"t.jsonl": secondsRows},
-		"requests 1", "with max_requests, this many rows are sent; GuideLLM also lets requests end that are then in flight",
+		"requests 1", "with max_requests, this many rows are sent; GuideLLM, on reaching this number, also lets the requests in flight finish",
 	},
 	{
 		guidellm, "Trace Replay Benchmarking", "as JSON objects, with a key and fields of bodies", "run --backend {\"kind\":\"openai_http\",\"target\":\"ENGINE/v1\",\"model\":\"sim\",\"api_key\":\"sk-key\",\"extras\":{\"body\":{\"temperature\":0.6,\"ignore_eos\":false}}} --data {\"kind\":\"trace_synthetic\",\"path\":\"DIR/t.jsonl\"} --profile {\"kind\":\"replay\",\"time_scale\":0.1} --tokenizer {\"kind\":\"huggingface_auto\",\"model\":\"gpt2\"} --constraint {\"kind\":\"max_duration\",\"seconds\":60}",
@@ -470,7 +470,7 @@ var printedTraces = []printedLine{
 	},
 	{
 		guidellm, "Trace File Formats", "a data set of a hub", "!" + guideStart + "--profile kind=replay --data kind=weka,source.kind=huggingface,source.source=owner/traces,load_kwargs.split=train",
-		nil, "download it, and name the file", "nothing is downloaded",
+		nil, "download the data set, and name its file", "nothing is downloaded",
 	},
 	{
 		traceReplay, "TraceReplay Benchmark Tool", "a row over several lines, with comments", "--model /models/m --served-model-name sim --backend vllm --trace-path DIR/conversation_trace.jsonl --trace-mode trace --host HOST --port PORT --save-result --result-dir DIR/out --save-prompts",

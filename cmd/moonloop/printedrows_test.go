@@ -157,7 +157,7 @@ var printedRows = []printed{
 		"seconds since 1970", `
 {"timestamp": 1795273445.000, "input_length": 600, "output_length": 2}
 {"timestamp": 1795273445.010, "input_length": 700, "output_length": 2}
-`, nil, []string{"600 tokens", "700 tokens"}, []string{"timestamps of 2 rows are seconds since 1970 by their size"},
+`, nil, []string{"600 tokens", "700 tokens"}, []string{"timestamps of 2 rows are so large that they must be seconds since 1970"},
 	},
 }
 

@@ -35,7 +35,7 @@ func TestPriorityArrives(t *testing.T) {
 		{"the rows' own", nil, "- 4 - -7 2 99", []string{"priority: 3 rows of the first rows have their own"}},
 		{"of classes", []string{"--priority", "batch=10", "--priority", "chat=-1"}, "-1 10 10 -7 2 99", []string{"priority: 2 rows of the first rows have their own"}},
 		{"of all others", []string{"--priority", "batch=10", "--priority", "*=0"}, "0 10 10 0 0 99", nil},
-		{"an engine that accepts none", []string{"--profile", "openai"}, "- - - - - 99", []string{"warning: priority: 3 rows of the first rows have their own, which is not sent: engines of profile openai accept none there"}},
+		{"an engine that accepts none", []string{"--profile", "openai"}, "- - - - - 99", []string{"warning: priority: 3 rows of the first rows have their own priority, which is not sent: engines of profile openai accept none at this endpoint"}},
 		{"an unknown class", []string{"--priority", "chat=1", "--priority", "gold=3"}, "1 4 - -7 2 99", []string{`warning: priority: none of the first rows is of the class "gold"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

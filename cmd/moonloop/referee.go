@@ -172,7 +172,7 @@ func refereeFacts(j *referee.Judgement) [][]string {
 	add := func(name, format string, args ...any) {
 		facts = append(facts, []string{name, fmt.Sprintf(format, args...)})
 	}
-	add("zero of the schedule", "%s, where the earliest request is not late", j.Zero.UTC().Format(time.RFC3339Nano))
+	add("zero of the schedule", "%s, where the request with the smallest delay is not late", j.Zero.UTC().Format(time.RFC3339Nano))
 	by := j.PairedBy
 	switch by {
 	case "order":

@@ -28,7 +28,7 @@ func newReportCommand() *cobra.Command {
 				return errors.New("--out names one page: give one folder, or leave --out out")
 			}
 			if files.any() && len(dirs) > 1 {
-				return errors.New("--xlsx and --parquet name one file: give one folder, or leave them out")
+				return errors.New("--xlsx and --parquet name one file: give one folder, or leave both flags out")
 			}
 			for _, dir := range dirs {
 				if err := drawRun(cmd, dir, out, traceURL); err != nil {

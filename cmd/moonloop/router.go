@@ -43,7 +43,7 @@ func newRouterCommand() *cobra.Command {
 }
 
 var (
-	routerHeader   = []string{"run", "policy", "instances", "realised", "as routed", "best of as many", "one infinite cache", "busiest / mean"}
+	routerHeader   = []string{"run", "policy", "instances", "cached", "as routed", "best routing found", "one infinite cache", "busiest / mean"}
 	instanceHeader = []string{"run", "instance", "requests", "prompt tokens", "share", "cached", "as routed"}
 )
 
@@ -57,11 +57,11 @@ func policyOf(r *study.Router) string {
 
 func routerCells(r *study.Router) []string {
 	share := func(n int64) string { return fmt.Sprintf("%.2f %%", 100*r.Share(n)) }
-	realised := "unknown"
+	cached := "unknown"
 	if r.Cached != nil {
-		realised = share(*r.Cached)
+		cached = share(*r.Cached)
 	}
-	return []string{r.Dir, policyOf(r), strconv.Itoa(len(r.Instances)), realised, share(r.Routed), share(r.Best), share(r.Infinite), fmt.Sprintf("%.2f", r.Imbalance)}
+	return []string{r.Dir, policyOf(r), strconv.Itoa(len(r.Instances)), cached, share(r.Routed), share(r.Best), share(r.Infinite), fmt.Sprintf("%.2f", r.Imbalance)}
 }
 
 func instanceCells(r *study.Router, i *study.Instance) []string {
@@ -73,7 +73,7 @@ func instanceCells(r *study.Router, i *study.Instance) []string {
 	return []string{r.Dir, i.Name, strconv.FormatInt(i.Rows, 10), strconv.FormatInt(i.PromptTokens, 10), share(i.PromptTokens, r.PromptTokens), cached, share(i.Routed, i.PromptTokens)}
 }
 
-// routerNotes describe where the prompt tokens went that one infinite cache would have had.
+// routerNotes say where the hits of one infinite cache were lost.
 func routerNotes(runs []*study.Router) (notes []string) {
 	for _, r := range runs {
 		points := func(n int64) string { return fmt.Sprintf("%.2f points", 100*r.Share(n)) }
@@ -88,7 +88,7 @@ func routerNotes(runs []*study.Router) (notes []string) {
 		}
 		notes = append(notes, note)
 		if r.LeftOut > 0 {
-			notes = append(notes, fmt.Sprintf("%s: %s left out, which failed, or whose reply names no instance", r.Dir, term.Counted(r.LeftOut, "rows")))
+			notes = append(notes, fmt.Sprintf("%s: %s left out: they failed, or their reply names no instance", r.Dir, term.Counted(r.LeftOut, "rows")))
 		}
 	}
 	caches := "infinite caches"
@@ -110,7 +110,7 @@ func routerAnswer(runs []*study.Router) *answer {
 	return &answer{Parts: []part{
 		{
 			ID: "answer", Title: "Prompt tokens from the cache", Drawings: []drawing{{SVG: drawRouters(runs)}}, Table: all, Below: routerNotes(runs),
-			Note: "Blue: what the engines had cached. Orange: what their caches could have had in addition, with the requests that they got. Pale: what the best routing that was found would add. The line ends at what one infinite cache would have.",
+			Note: "Blue: what the engines had cached. Orange: what the caches of the engines could have had in addition, with the requests that each engine got. Pale: what the best routing found would add. The line ends at what one infinite cache would have.",
 		},
 		{ID: "instances", Title: "Instances", Table: each},
 	}}
@@ -136,16 +136,16 @@ func drawRouters(runs []*study.Router) template.HTML {
 				fmt.Fprintf(&b, `<rect class="%s" fill-opacity="%g" x="%.1f" y="%.1f" width="%.1f" height="26"/>`, class, opacity, x(from), top, x(to)-x(from))
 			}
 		}
-		realised := r.Share(r.Routed)
+		cached := r.Share(r.Routed)
 		if r.Cached != nil {
-			realised = min(r.Share(*r.Cached), 1)
+			cached = min(r.Share(*r.Cached), 1)
 		}
-		bar("a", 1, 0, realised)
-		bar("b", 1, realised, r.Share(r.Routed))
-		bar("a", 0.3, max(realised, r.Share(r.Routed)), r.Share(r.Best))
+		bar("a", 1, 0, cached)
+		bar("b", 1, cached, r.Share(r.Routed))
+		bar("a", 0.3, max(cached, r.Share(r.Routed)), r.Share(r.Best))
 		end := r.Share(r.Infinite)
 		fmt.Fprintf(&b, `<line class="zero" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/><line class="axis" x1="%.1f" x2="%.1f" y1="%.1f" y2="%.1f"/><text class="soft" x="%.1f" y="%.1f">%.1f %%</text>`,
-			x(max(realised, r.Share(r.Best))), x(end), top+13, top+13, x(end), x(end), top+2, top+24, x(end)+6, top+18, 100*end)
+			x(max(cached, r.Share(r.Best))), x(end), top+13, top+13, x(end), x(end), top+2, top+24, x(end)+6, top+18, 100*end)
 	}
 	b.WriteString("</svg>")
 	return template.HTML(b.String()) //nolint:gosec // numbers, and names that are escaped

@@ -126,7 +126,7 @@ func TestRouter(t *testing.T) {
 			}
 			cached[name] = *g.Cached
 			if *g.Cached <= 0 || g.Routed >= g.Best || g.Best > g.Infinite {
-				t.Errorf("realised %d, as routed %d, best %d, infinite %d", *g.Cached, g.Routed, g.Best, g.Infinite)
+				t.Errorf("cached %d, as routed %d, best %d, infinite %d", *g.Cached, g.Routed, g.Best, g.Infinite)
 			}
 			if g.Imbalance < 1 || g.Imbalance > 1.5 {
 				t.Errorf("imbalance %v of a round-robin router", g.Imbalance)

@@ -329,7 +329,7 @@ func (s *searchState) resume(name string) error {
 	ours, errA := json.Marshal(s.Question)
 	theirs, errB := json.Marshal(before.Question)
 	if errA != nil || errB != nil || !bytes.Equal(ours, theirs) {
-		return hintError{fmt.Errorf("%s holds another search, of %s for %s: its probes cannot be used for this one", name, onOneTerminal(before.Question.Trace), onOneTerminal(strings.Join(before.Question.Objectives, ","))), "name another folder with --out, or give the flags that it was begun with"}
+		return hintError{fmt.Errorf("%s has another search, of %s for %s: the probes of that search cannot be used for this one", name, onOneTerminal(before.Question.Trace), onOneTerminal(strings.Join(before.Question.Objectives, ","))), "name another folder with --out, or give the flags of that search"}
 	}
 	s.Probes = before.Probes
 	return nil

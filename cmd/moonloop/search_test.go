@@ -135,7 +135,7 @@ func TestSearchRefusals(t *testing.T) {
 		begin + "--out half" + end:                               "is not the file of a search",
 		begin + "--out later" + end:                              "is not the file of a search",
 		begin + "--out deep" + end:                               "is not the file of a search",
-		begin + "--out other" + end:                              "holds another search, of another.jsonl for ttft.p99<1ms",
+		begin + "--out other" + end:                              "has another search, of another.jsonl for ttft.p99<1ms",
 		begin + "--out trace.jsonl" + end:                        "not a directory",
 		"nowhere.jsonl --objective ttft.p99<2s" + end:            "nowhere.jsonl",
 		"empty.jsonl --objective ttft.p99<2s" + end:              "empty.jsonl: empty: there is no row in it",

@@ -151,13 +151,13 @@ func (f *shadowFlags) guard(t agent.Target) error {
 			return fmt.Errorf("--url: %w", advised(err))
 		}
 		if !allowed.Allows(u) {
-			return hintError{fmt.Errorf("--url %s is not allowed: --allow-target names %s", u.Redacted(), allowed), "allow the engine under test, and never that of production"}
+			return hintError{fmt.Errorf("--url %s is not allowed: --allow-target names %s", u.Redacted(), allowed), "allow the engine under test, and never production's engine"}
 		}
 	}
 	for _, address := range t.URLs() {
 		u, _ := service.ParseTarget(address)
 		if !f.noKey && t.APIKey == "" && t.Header.Get("Authorization") == "" && !isLoopback(u.Hostname()) {
-			return hintError{fmt.Errorf("no key for %s: a shadow needs one of its own, so that it cannot spend production's", u.Host), "--api-key-file FILE or --api-key-env VARIABLE after --; or --no-key if the engine needs none"}
+			return hintError{fmt.Errorf("no key for %s: a shadow needs its own key, so that it cannot use production's", u.Host), "--api-key-file FILE or --api-key-env VARIABLE after --; or --no-key if the engine needs none"}
 		}
 	}
 	return f.ownKey(t)
@@ -167,7 +167,7 @@ func (f *shadowFlags) guard(t agent.Target) error {
 func (f *shadowFlags) ownKey(t agent.Target) error {
 	for _, name := range productionKeys {
 		if key := os.Getenv(name); key != "" && key == t.APIKey {
-			return hintError{fmt.Errorf("the key is that of %s, which applications of production use", name), "give the shadow a key of its own"}
+			return hintError{fmt.Errorf("the key is also in %s, which applications of production use", name), "give the shadow a key of its own"}
 		}
 	}
 	return nil

@@ -112,9 +112,12 @@ func simulateFlagSet(cmd *cobra.Command, c *simulator.Config, f *simulateFlags) 
 
 func faultHelp() string {
 	var b strings.Builder
-	names, about := simulator.FaultNames()
+	names, about, effects := simulator.FaultNames()
 	for i, name := range names {
-		fmt.Fprintf(&b, "  %-18s %s\n", name, about[i])
+		if i == 0 || effects[i] != effects[i-1] {
+			fmt.Fprintf(&b, "  %s:\n", effects[i])
+		}
+		fmt.Fprintf(&b, "    %-17s %s\n", name, about[i])
 	}
 	return b.String()
 }
@@ -279,7 +282,7 @@ func (f *simulateFlags) prepareJudge(ctx context.Context, cmd *cobra.Command, c 
 		return nil, nil, err
 	}
 	if !f.recordWrites && f.judge.export != "" {
-		return nil, nil, errors.New("--record-writes=false leaves out when tokens were written, which --export is compared with: leave out one of them")
+		return nil, nil, errors.New("--export is compared with the times at which tokens were written, and --record-writes=false leaves these out: give one of the two")
 	}
 	if !slices.Contains(c.Record.Headers, vegetaSeq) {
 		c.Record.Headers = append(slices.Clone(c.Record.Headers), vegetaSeq)

@@ -126,9 +126,10 @@ func TestSimulateHelpNamesFaults(t *testing.T) {
 	if status := run(t.Context(), []string{"simulate", "--help"}, strings.NewReader(""), &out, io.Discard); status != exitOK {
 		t.Fatalf("exit status %d", status)
 	}
-	names, about := simulator.FaultNames()
+	names, about, effects := simulator.FaultNames()
 	for i, name := range names {
-		if !strings.Contains(out.String(), "  "+string(name)+" ") || about[i] == "" || !strings.Contains(out.String(), about[i]) {
+		if !strings.Contains(out.String(), "  "+string(name)+" ") || about[i] == "" || !strings.Contains(out.String(), about[i]) ||
+			!strings.Contains(out.String(), effects[i]+":\n") {
 			t.Errorf("the help does not explain %s", name)
 		}
 	}

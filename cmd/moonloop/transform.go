@@ -95,9 +95,9 @@ func runTransform(cmd *cobra.Command, f transformFlags, names []string) (err err
 	c.Start, c.End, c.Spread = time.Duration(f.start), time.Duration(f.end), f.spread
 	switch {
 	case f.append && f.merge:
-		return errors.New("--append puts traces one after the other, --merge runs them at the same time: give only one of them")
+		return errors.New("--append puts traces one after the other, and --merge overlays them: give one of --append and --merge")
 	case len(names) > 1 && !f.append && !f.merge:
-		return hintError{fmt.Errorf("%d traces are given, but not how to combine them", len(names)), "--append puts one after the other, --merge has them at the same time"}
+		return hintError{fmt.Errorf("%d traces are given, but not how to combine them", len(names)), "--append puts traces one after the other, --merge overlays them"}
 	case f.append:
 		c.Join = transform.JoinAppend
 	case f.merge:

@@ -40,7 +40,7 @@ func (t *translator) graphFormat(value string) error {
 	case "weka_trace", "dag_jsonl":
 		return t.datasetFormat(convert.Format(aiperfFormats[value]))
 	case "native":
-		return fmt.Errorf("%s: such a file makes requests from the replies, but a replay sends recorded requests: record a run with moonloop capture, and replay that", value)
+		return fmt.Errorf("%s: a native graph makes requests from replies, but a replay sends recorded requests: capture a run with moonloop capture, and replay the capture", value)
 	}
 	return fmt.Errorf("%s: want dynamo_trace, weka_trace or dag_jsonl", quoted(value))
 }
@@ -137,7 +137,7 @@ func (t *translator) window() {
 		}
 		at -= row.Timestamp.V
 		if ours == "end" && at < 0 {
-			t.fail("--%s %s: it counts from timestamp 0, and the first row is at %g; with --fixed-schedule-auto-offset it counts from that row", theirs, text, row.Timestamp.V)
+			t.fail("--%s %s: the offset counts from timestamp 0, and the first row is at %g; with --fixed-schedule-auto-offset the offset counts from the first row", theirs, text, row.Timestamp.V)
 			continue
 		}
 		if at = max(at, 0); ours == "end" && at == 0 { // which would mean no end
@@ -145,7 +145,7 @@ func (t *translator) window() {
 		}
 		t.remove(theirs)
 		_ = t.add(ours, strconv.FormatFloat(at, 'f', -1, 64))
-		t.say("--%s: it counts from timestamp 0, and the first row is at %g; with --fixed-schedule-auto-offset it counts from that row", theirs, row.Timestamp.V)
+		t.say("--%s: the offset counts from timestamp 0, and the first row is at %g; with --fixed-schedule-auto-offset the offset counts from the first row", theirs, row.Timestamp.V)
 	}
 }
 
@@ -240,7 +240,7 @@ func (t *translator) turns() {
 			_ = t.add("no-fixed-schedule", "true")
 		}
 		t.freshPrompts("--scenario")
-		t.say("--scenario %s: %s; the result is not a submission: sessions begin with their first turn, and --concurrency counts requests", theScenario, reasons["agentX"])
+		t.say("--scenario %s: %s; the result is not a submission to InferenceX: sessions begin with their first turn, and --concurrency counts requests", theScenario, reasons["agentX"])
 	}
 	how := transform.TurnsAsTimed
 	switch {

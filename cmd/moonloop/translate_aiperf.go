@@ -153,7 +153,7 @@ func (t *translator) rawExport() {
 	case dir == "":
 		t.fail("--export-level raw: want --output-artifact-dir DIR with it, for the bodies of the requests")
 	case t.typed("runs", "num-profile-runs") != "":
-		t.say("--export-level raw: the bodies of several runs are not kept; --save-prompts FILE keeps those of one")
+		t.say("--export-level raw: the bodies of several runs are not kept; --save-prompts FILE keeps the bodies of one run")
 	default:
 		_ = t.add("save-prompts", filepath.Join(dir, "prompts.jsonl"))
 	}

@@ -258,7 +258,7 @@ func (t *translator) guideData(value string) error {
 		"kind": want(kinds...), "path": file, "source.path": file, "source.src": file,
 		"source.kind": func(t *translator, v string) error {
 			if v == "huggingface" || v == "hf" {
-				return errors.New("a replay downloads no data set: download it, and name the file as source.path")
+				return errors.New("a replay downloads no data set: download the data set, and name its file as source.path")
 			}
 			return want("json_file", "csv_file", "parquet_file")(t, v)
 		},

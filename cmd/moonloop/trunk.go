@@ -64,11 +64,11 @@ func newTrunkCommand() *cobra.Command {
 	return cmd
 }
 
-// trunkText says what a list has.
+// trunkText describes a list.
 func trunkText(name string, r capture.TrunkResult) string {
 	var b strings.Builder
 	for _, d := range r.List.Domains {
-		fmt.Fprintf(&b, "domain %s: %s of %s prompts", d.Domain, term.Counted(int64(len(d.Values)), "values"), term.Comma(d.Prompts))
+		fmt.Fprintf(&b, "hash domain %s: %s, from %s prompts", d.Domain, term.Counted(int64(len(d.Values)), "shared beginnings"), term.Comma(d.Prompts))
 		if d.Key != "" {
 			b.WriteString(", key " + d.Key)
 		}

@@ -69,7 +69,7 @@ var traceTimes = between("a duration such as 90s or 5m, or a number of milliseco
 
 func notStandardOutput(value string) error {
 	if value == "-" {
-		return advice("a trace appears when it is complete, with its sidecar next to it, which standard output cannot do; name a file")
+		return advice("a trace is written whole, with its .meta.json file next to it: standard output cannot do that; name a file")
 	}
 	return nil
 }
@@ -80,7 +80,7 @@ var unwritten = regexp.MustCompile(`(?i)\.(xz|bz2|lz4|lzma|br|zip|7z|z|snappy|sz
 // isTraceName refuses a name for a compression that cannot be written: the file would be plain.
 func isTraceName(value string) error {
 	if ending := unwritten.FindString(value); ending != "" {
-		return advice(ending + " is not written; end the name in .gz or .zst for a compressed trace, or in .jsonl for a plain one")
+		return advice(ending + " cannot be written; end the name in .gz or .zst for a compressed trace, or in .jsonl for a plain one")
 	}
 	return notStandardOutput(value)
 }
@@ -116,10 +116,10 @@ func isVariable(value string) error {
 	return wrongUnless(len(value) <= longestVariable && variable.MatchString(value))
 }
 
-// isBaseURL checks the engine's URL. Its error repeats nothing of the URL. isTokenizer distinguishes a file from the names of models, which
-// other tools accept.
+// isTokenizer distinguishes a file from the names of models, which other tools accept.
 func isTokenizer(value string) error { return wrongUnless(strings.HasSuffix(value, ".json")) }
 
+// isBaseURL checks the engine's URL. Its error repeats nothing of the URL but the port.
 func isBaseURL(value string) error {
 	u, err := parseURL(value)
 	switch {
@@ -128,7 +128,7 @@ func isBaseURL(value string) error {
 	case u.User != nil:
 		return advice("it contains a user name; pass credentials by --api-key-env, --api-key-file or -H @FILE")
 	case u.Fragment != "":
-		return advice("it holds a fragment, which no request sends; leave out the # and what follows")
+		return advice("it contains a fragment (#…), which no request sends; leave out the fragment")
 	}
 	return nil
 }
@@ -146,13 +146,14 @@ func isHost(value string) error {
 
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]*$`)
 
-// The longest names. Their expressions leave it out: to count to 253 takes one 300 kB, at each start of the program.
+// The maximum lengths of names. The regular expressions do not check them: a repeat count of 253 would cost 300 kB at each start of the
+// program.
 const (
 	longestVariable = 64
 	longestHost     = 253 // RFC 1035
 )
 
-// isEndpoint checks the URL of an OTLP receiver in the same way.
+// isEndpoint checks the URL of an OTLP receiver, as isBaseURL checks the engine's.
 func isEndpoint(value string) error {
 	u, err := parseURL(value)
 	if err == nil && (u.User != nil || u.RawQuery != "") {
@@ -193,7 +194,7 @@ func isObject(value string) error {
 
 func isFault(value string) error {
 	name, part, _ := strings.Cut(value, "=")
-	known, _ := simulator.FaultNames()
+	known, _, _ := simulator.FaultNames()
 	if slices.Contains(known, simulator.Fault(name)) {
 		if share.ok(part) != nil {
 			return advice("want a share from 0 to 1 after the name, such as " + name + "=0.01")

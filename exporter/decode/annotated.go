@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// annotated fills in the values that an agent or a receiver wrote to a span.
+// annotated fills in the values that a replay or a receiver wrote to a span.
 func (w *worker) annotated(span ptrace.Span) {
 	r := &w.inference
 	var prompt promptReading

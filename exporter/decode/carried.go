@@ -66,7 +66,7 @@ func (w *worker) wanted(r journal.Record) journal.Record {
 	return r
 }
 
-// Annotated reports whether a receiver, a processor or an agent wrote to the span of a request what its prompt shares.
+// Annotated reports whether a receiver, a processor or a replay wrote to the span of a request what its prompt shares.
 func Annotated(r *journal.Inference) bool { return r.Identity != journal.NoIdentity || r.Row.Set }
 
 // plausible reports whether a record is within the limits that this package applies to spans.

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package decode converts spans to records of a journal. It reads the contract of package semconv: the attributes that an agent or a
+// Package decode converts spans to records of a journal. It reads the contract of package semconv: the attributes that a replay or a
 // receiver wrote on a span become the fields of a record.
 //
 // Every span is exactly one record, or counted as dropped because it has no id:

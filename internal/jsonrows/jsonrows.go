@@ -188,7 +188,7 @@ func (r *Reader) end(err error) error {
 	r.Text, r.Raw, r.isLine = nil, nil, false
 	if errors.Is(err, io.EOF) && r.array != 0 {
 		r.Line = r.array
-		return Unfinished("the JSON array that begins here does not end: the file may be cut off; take a whole copy of it, or close the array")
+		return Unfinished("the JSON array that begins here does not end: the file may be cut off; use a complete copy of the file, or close the array")
 	}
 	if r.Line = r.lines; r.column > 0 || !errors.Is(err, io.EOF) { // the last line may lack its line end; another one may not have arrived
 		r.Line++

@@ -41,7 +41,7 @@ const (
 )
 
 // damaged is the error for a malformed file.
-const damaged = "the Parquet file is damaged or cut off: take a whole copy of it"
+const damaged = "the Parquet file is damaged or cut off: use a complete copy of the file"
 
 // Reader is a file as JSON lines. It implements [io.Reader].
 type Reader struct {

@@ -20,7 +20,7 @@ import (
 var rooms = []string{
 	"internal/policy",      // tests of the repository
 	"test",                 // tests of the whole
-	"bench",                // the agent next to its peers
+	"bench",                // the replay next to other load generators
 	"dashboards",           // writes the Grafana dashboards
 	"cmd",                  // the commands
 	"internal/objects",     // objects of s3:// URLs: its library is the command's alone
@@ -74,8 +74,8 @@ type ban struct {
 }
 
 var bans = []ban{
-	{"agent", module + "/receiver", true, "the agent does not know of the Collector"},
-	{"agent", module + "/exporter", true, "the agent does not know of the Collector"},
+	{"agent", module + "/receiver", true, "a replay does not know of the Collector"},
+	{"agent", module + "/exporter", true, "a replay does not know of the Collector"},
 	{"agent", module + "/internal/simulator", false, "the simulator is a test engine; production does not need it"},
 	{"agent", module + "/internal/gcpace", true, "the garbage collector is the whole process's, and its caller's"},
 	{"collect", module + "/convert", true, "a capture reads no files but its journal"},
@@ -161,7 +161,7 @@ func TestForbidden(t *testing.T) {
 		{"agent/agent.go", "net/http", ""},                          // not ours
 		{"agent/agent_test.go", module + "/internal/simulator", ""}, // a test may
 		{"agent/agent.go", module + "/internal/simulator", "the simulator is a test engine; production does not need it"},
-		{"agent/agent_test.go", module + "/receiver", "the agent does not know of the Collector"},
+		{"agent/agent_test.go", module + "/receiver", "a replay does not know of the Collector"},
 		{"capture/journal/record.go", "go.opentelemetry.io/collector/pdata/ptrace", "a journal is written, read and compiled without the Collector and its pdata"},
 		{"mooncake/row.go", module + "/agent/send", "imports point down, and agent stands above mooncake"},
 		{"mooncake/row_test.go", module + "/agent", "imports point down, and agent stands above mooncake"}, // tests too

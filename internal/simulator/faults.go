@@ -43,12 +43,24 @@ var errAbort = errors.New("the connection is to be dropped")
 // errBroken ends a reply that a fault has already finished in its own way.
 var errBroken = errors.New("a fault ended the reply")
 
-// FaultNames returns the names of all faults with a short description of each, in a fixed order.
-func FaultNames() (names []Fault, about []string) {
+// FaultNames returns the names of all faults in a fixed order, with a short description and the effect of each. Faults with the same effect
+// are neighbours.
+func FaultNames() (names []Fault, about, effects []string) {
 	for _, k := range faultTable {
-		names, about = append(names, k.name), append(about, k.about)
+		names, about, effects = append(names, k.name), append(about, k.about), append(effects, k.effect())
 	}
-	return names, about
+	return names, about, effects
+}
+
+// effect says what happens to the reply.
+func (k *faultKind) effect() string {
+	switch {
+	case k.refuse != nil:
+		return "another reply is sent, or none"
+	case k.mid != nil:
+		return "the stream breaks"
+	}
+	return "the reply is complete, but unusual, as those of some real engines"
 }
 
 func faultNamed(name Fault) *faultKind {
@@ -70,7 +82,7 @@ func (f *Faults) validate(bad func(wrong bool, format string, args ...any)) {
 }
 
 func faultList() string {
-	names, _ := FaultNames()
+	names, _, _ := FaultNames()
 	var list []string
 	for _, name := range names {
 		list = append(list, string(name))

@@ -66,7 +66,7 @@ func KVBytesOfConfig(from io.Reader, dtypeBytes int64) (int64, error) {
 		if errors.Is(err, io.EOF) {
 			err = errors.New("it is empty")
 		}
-		return 0, fmt.Errorf("this is not a model's config.json: %w; name that of a model, or give the bytes per token", jsonrows.Explain(err))
+		return 0, fmt.Errorf("this is not a model's config.json: %w; name the config.json of a model, or give the bytes per token", jsonrows.Explain(err))
 	}
 	a := c.attention
 	if a.Layers == 0 && c.Text != nil {

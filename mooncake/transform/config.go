@@ -58,8 +58,8 @@ type Config struct {
 
 	// InputScale multiplies input lengths. PrefixScale multiplies only the part of a prompt that another row shares.
 	InputScale, PrefixScale float64
-	// OutputScale multiplies output lengths. Replies in later prompts are then left out, because their lengths would differ from those of
-	// the generated replies.
+	// OutputScale multiplies output lengths. Rows then no longer say which parts of their prompts are replies (field replies), because
+	// the lengths of the generated replies would differ.
 	OutputScale float64
 	// Roots distributes the clusters over this many prefix trees that share nothing.
 	Roots int

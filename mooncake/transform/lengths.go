@@ -199,7 +199,7 @@ type blocks struct {
 
 func newBlocks(size, block, fine int) (*blocks, error) {
 	if size < block || size%block != 0 {
-		return nil, fmt.Errorf("new block size %d: the trace has blocks of %d tokens, and only multiples of that can be made from them: ids say nothing about parts of a block", size, block)
+		return nil, fmt.Errorf("new block size %d: the trace has blocks of %d tokens, and the new size must be a multiple of that: ids say nothing about parts of a block", size, block)
 	}
 	return &blocks{was: block, now: size, ranges: fine == 0}, nil
 }

@@ -94,7 +94,7 @@ func (s *Stream) open(sources []Source) error {
 	if changes(c.InputScale) || changes(c.PrefixScale) || changes(c.OutputScale) {
 		z := &sizes{c: c, x: s.x, block: s.block, fine: s.fine}
 		rows = s.then(z.rows(rows), s.stage("lengths", map[string]any{"input": c.InputScale, "prefix": c.PrefixScale, "output": c.OutputScale}, everyFigure, func(before, after *Figures) string {
-			return fmt.Sprintf("mean input %.1f → %.1f tokens, mean output %.1f → %.1f; %d replies left out, %d rows have their own text and are unchanged",
+			return fmt.Sprintf("mean input %.1f → %.1f tokens, mean output %.1f → %.1f; %d replies are no longer marked, %d rows have their own text and are unchanged",
 				before.Input, after.Input, before.Output, after.Output, z.replies, z.skipped)
 		}))
 	}
@@ -275,7 +275,7 @@ func (s *Stream) Next() (*mooncake.Row, error) {
 		if errors.Is(err, io.EOF) && !s.ended {
 			s.ended = true
 			if s.finish.rows == 0 {
-				return nil, errors.New("no row is left: the window and the filters keep none of the trace, or it has none; give wider ones")
+				return nil, errors.New("no row is left: the window and the filters keep no row of the trace, or the trace has none; give a wider window or other filters")
 			}
 		}
 		return nil, err
@@ -311,7 +311,7 @@ func (s *Stream) Report() Report {
 	before, after := s.before.figures(), s.after.figures()
 	r := Report{*before, *after, s.transformations(before, after)}
 	if n := s.finish.replies; n > 0 {
-		r.Steps = append(r.Steps, mooncake.Transformation{Name: "replies", Effect: fmt.Sprintf("%d replies left out: the rows that they are to are not there", n)})
+		r.Steps = append(r.Steps, mooncake.Transformation{Name: "replies", Effect: fmt.Sprintf("%d replies left out: they answer rows that are not in the trace", n)})
 	}
 	if s.x != nil && s.c.Scale > 1 && s.x.verbal > 0 {
 		r.Steps = append(r.Steps, mooncake.Transformation{Name: "text", Effect: fmt.Sprintf("%d rows have their own text: copies of them share all of it", s.x.verbal)})

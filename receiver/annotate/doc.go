@@ -10,7 +10,7 @@
 // cells; where the messages of a text end, and where the reply will end in the next prompt, if it is complete ([Prompt],
 // [Reply]); the domain and key fingerprint; and the standard gen_ai.* attributes for values under other names, so that readers
 // need no dialects. Name, kind, ids, times and status code do not change. Usage that a producer makes up is removed, and
-// estimates are not written. Every span that names a session gets the keyed hash of it.
+// estimates are not written. Every span that names a session gets the keyed hash of the session.
 //
 // A span that has mooncake.identity or mooncake.row came from another receiver or from a replay. It is not annotated again, so
 // that receivers can be chained: a second one changes nothing, even with another key.

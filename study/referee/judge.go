@@ -31,7 +31,7 @@ type Judgement struct {
 
 	RateAsked *float64 `json:"rate_asked"` // requests per second
 	Rate      *float64 `json:"rate"`       // of the requested ones that arrived, from the first to the last
-	// Zero is the start of the schedule, chosen so that the earliest request is not late: a delay that all requests share does not count.
+	// Zero is the start of the schedule, chosen so that the request with the smallest delay is not late: a delay that all requests share does not count.
 	Zero time.Time `json:"zero"`
 	// Lateness is that of the arrivals; nil for random times.
 	Lateness *Percentiles `json:"lateness"`

@@ -36,8 +36,8 @@ func Known(values []float64) (kept []float64, missing int) {
 
 // Align returns how late each request arrived, compared with its ideal time, in the given unit and order.
 //
-// The two clocks have no common zero, and a program may begin at any time. So the zero is chosen so that the earliest request (compared
-// with its ideal) is not late at all: a delay that all requests of a program share does not count. A request that never arrived is NaN, and
+// The two clocks have no common zero, and a program may begin at any time. So the zero is chosen so that the request with the
+// smallest delay is not late at all: a delay that all requests of a program share does not count. A request that never arrived is NaN, and
 // stays so. Nil if none arrived.
 func Align(ideal, arrived []float64) []float64 {
 	late, _ := align(ideal, arrived)

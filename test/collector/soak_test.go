@@ -147,7 +147,7 @@ service: {extensions: [file_storage, health_check, pprof]}
 	of := testport.Address(t)
 	host, port := split(t, of)
 	agent := &watched{
-		name: "agent", goroutines: "http://" + of + "/metrics", pattern: regexp.MustCompile(`(?m)^go_goroutine_count\{[^}]*\} (\d+)$`),
+		name: "replay", goroutines: "http://" + of + "/metrics", pattern: regexp.MustCompile(`(?m)^go_goroutine_count\{[^}]*\} (\d+)$`),
 		process: spawn(t, dir, "replay", []string{
 			"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://" + c.address, "OTEL_EXPORTER_OTLP_TRACES_PROTOCOL=grpc",
 			"OTEL_METRICS_EXPORTER=prometheus", "OTEL_EXPORTER_PROMETHEUS_HOST=" + host, "OTEL_EXPORTER_PROMETHEUS_PORT=" + port,

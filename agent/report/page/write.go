@@ -64,10 +64,10 @@ func unbroken(text string) template.HTML {
 // File is the name of the page in the folder of a run.
 const File = "report.html"
 
-// Save writes the page to a file, which it replaces when the page is complete.
+// Save writes the page to a file. An existing file is replaced when the page is complete.
 func (r *Run) Save(name string) error { return save(name, r.Write) }
 
-// save writes a file, which it replaces when the new one is complete.
+// save writes a file. An existing file is replaced when the new one is complete.
 func save(name string, write func(io.Writer) error) error {
 	if err := atomicfile.Write(name, atomicfile.Anything, write); err != nil {
 		return fmt.Errorf("%s cannot be written: %w; name another file", filepath.Base(name), err)
@@ -99,7 +99,7 @@ func (r *Run) Write(w io.Writer) error {
 	return nil
 }
 
-// hash returns the source of an inline style or script in a Content-Security-Policy.
+// hash returns the expression (sha256-…) by which a Content-Security-Policy allows an inline style or script.
 func hash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
@@ -126,7 +126,7 @@ type charts struct {
 	Series  *series           `json:"series"`
 	Curves  map[string]*curve `json:"curves"`
 	Points  points            `json:"points"`
-	Sampled string            `json:"sampled,omitempty"` // the points are a sample, of this many
+	Sampled string            `json:"sampled,omitempty"` // unless empty, says that the points are a sample, and of how many requests
 }
 
 // points are columns of equal length; a count is -1 if it is not known.
