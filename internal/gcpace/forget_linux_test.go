@@ -59,7 +59,7 @@ func TestForget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer smaps.Close() //nolint:errcheck // it is only read
+	defer smaps.Close()
 	if len(unchanged(smaps, reflect.ValueOf(forgetter).Pointer())) == 0 {
 		t.Fatal("nothing of the program can be unmapped")
 	}
