@@ -34,6 +34,10 @@ ALONE := ./agent/dataset ./agent/judge ./agent/prompt ./agent/report/export ./ag
 	./blockhash ./capture/journal ./genai ./internal/atomicfile ./internal/heap ./internal/jsonrows ./internal/ondisk ./internal/parquetrows \
 	./internal/policy ./internal/splitmix ./internal/testport ./internal/tlsfile ./mooncake/generate ./mooncake/internal/ranges ./mooncake/stats ./semconv
 
+# Packages that run much of their code side by side, but whose tests repeat a calculation with many random inputs. Under the race detector they
+# repeat it less often (-short), and without it as often as they promise: a repetition shows another input, and no other race.
+TWICE := ./agent/load ./agent/telemetry ./capture ./encoding ./mooncake/transform ./study
+
 # The vendors' clients are 16 MB of code. To compile their two largest packages takes 80 s of a processor, or 46 s without inlining. make lint
 # compiles them without the race detector anyway, so make check does it once instead of twice. The simulator's own tests send it the same
 # requests under the detector.
@@ -65,7 +69,7 @@ SPANS    ?= 20000
 MEMORY   ?= 2GiB
 INSTRUMENTATION ?= openinference
 
-.PHONY: help build moonloop demo test test-race test-alone test-deploy lint fmt generate fresh tidy fuzz bench bench-go bench-transform bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-referee acceptance-shadow acceptance-agents acceptance-answers acceptance-see acceptance-sql acceptance-kubernetes acceptance-images soak check clean
+.PHONY: help build moonloop demo test test-race test-short test-alone test-deploy lint fmt generate fresh tidy fuzz bench bench-go bench-transform bench-peers peers collector acceptance acceptance-vllm acceptance-llamacpp acceptance-between acceptance-peers acceptance-referee acceptance-shadow acceptance-agents acceptance-answers acceptance-see acceptance-sql acceptance-kubernetes acceptance-images soak check clean
 
 ## help: list the targets
 help:
@@ -93,15 +97,20 @@ demo: moonloop
 # while the others are compiled.
 # ALONE, CLIENTS, dashboards and test/deploy go without the race detector, which would compile hundreds of packages for the latter anew.
 test: build
-	@$(MAKE) -j 2 test-race test-alone test-deploy
+	@$(MAKE) -j 2 test-race test-short test-alone test-deploy
+
+RACE := GORACE='atexit_sleep_ms=0' GOFLAGS="$(COMPILE)" go test -race -vet=off -ldflags=-w
 
 test-race:
-	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' GORACE='atexit_sleep_ms=0' \
-	GOFLAGS="$(COMPILE)" go test -race -vet=off -ldflags=-w -p 2 -parallel 4 ./cmd/moonloop ./test/collector ./test/docs \
-		$(filter-out $(patsubst ./%,github.com/moonloop/moonloop/%,$(ALONE) $(CLIENTS)),$(shell go list ./... ./bench/...))
+	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
+	$(RACE) -p 2 -parallel 4 ./cmd/moonloop ./test/collector ./test/docs \
+		$(filter-out $(patsubst ./%,github.com/moonloop/moonloop/%,$(ALONE) $(TWICE) $(CLIENTS)),$(shell go list ./... ./bench/...))
+
+test-short:
+	$(RACE) -short $(TWICE)
 
 test-alone:
-	$(STATIC) go test -vet=off $(ALONE) $(CLIENTS) ./dashboards/...
+	$(STATIC) go test -vet=off $(ALONE) $(TWICE) $(CLIENTS) ./dashboards/...
 
 test-deploy:
 	cd test/deploy && GOWORK=off $(STATIC) go test -vet=off .

@@ -77,6 +77,9 @@ func TestFollow(t *testing.T) {
 		{"tools last", journal.ToolsLast, true, []string{"tools"}},
 		{"both last", journal.BothLast, true, []string{"tools", "system"}},
 	} {
+		if testing.Short() && c.want != journal.BothLast {
+			continue
+		}
 		chats := conversations(uint64(len(c.why)), 30)
 		if c.tools {
 			chats = withTools(chats)

@@ -78,7 +78,11 @@ func TestPure(t *testing.T) {
 		t.Fatalf("%d files, %d rows of production", len(want), len(want.rows(t, production)))
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
-	for round := range 12 {
+	rounds := 12
+	if testing.Short() {
+		rounds = 4
+	}
+	for round := range rounds {
 		dealt := make([][]journal.Record, 1+rng.IntN(8))
 		for _, i := range rng.Perm(len(records)) {
 			j := rng.IntN(len(dealt))
@@ -244,7 +248,10 @@ func TestRoundTrip(t *testing.T) {
 
 // TestHostile compiles spans that nobody sends.
 func TestHostile(t *testing.T) {
-	const many = 1 << 18
+	many := 1 << 18
+	if testing.Short() {
+		many = 1 << 14
+	}
 	cycle := []journal.Record{call(1, 1, 1, 0)} // its own parent
 	for i := range uint64(10) {
 		cycle = append(cycle, call(2, i+1, (i+1)%10+1, 0), call(2, 100+i, i+1, 1))
@@ -270,7 +277,7 @@ func TestHostile(t *testing.T) {
 	}{
 		{"parents in a cycle: every one a root; leaves below are rows", Options{}, cycle, 11, lostCycle, 11},
 		{"one chain of all spans: its leaf", Options{}, deep, 1, loss{}, 0},
-		{"one span above all others", Options{}, wide, 0, lostTokens, many - 1},
+		{"one span above all others", Options{}, wide, 0, lostTokens, int64(many) - 1},
 		{"more spans than the limit: each by itself", Options{MaxTraceSpans: 100}, deep[:200], 1, lostAncestry, 1},
 		{"one response id for all", Options{}, same, 1000, lostResponse, 1},
 		{

@@ -275,7 +275,7 @@ func (s *sorter) writeRun(next func() ([]byte, error)) error {
 		return err
 	}
 	r := run{offset: s.file.Size}
-	out := make([]byte, 0, maxBuffer)
+	out := make([]byte, 0, min(max(s.limit, minBuffer), maxBuffer))
 	flush := func() error {
 		_, err := s.file.Write(out)
 		if out = out[:0]; err != nil {

@@ -66,7 +66,7 @@ func TestPublicRefuses(t *testing.T) {
 		{"half a token", `{"timestamp": 1, "input_length": 0.5}`, "f:1: input_length: 0.5: is not an integer", Options{Format: Bailian}},
 		{
 			"out of order", join(bailianRow(5, 1, 1), bailianRow(6, 1, 1), bailianRow(4, 1, 1)),
-			"f:3: the row is 1s earlier than that of line 1, and too far behind it to be put into order; raise the look-ahead",
+			"f:3: the row is 1s earlier than that of line 1, and too far behind it to be put into order; raise the look-ahead (--lookahead)",
 			Options{Format: Bailian, Lookahead: 2},
 		},
 		{"a long line", join(bailianRow(5, 1, 1), `{"a": "`+strings.Repeat("x", 300)), "f:2: the line is too long; raise the line limit", Options{Format: Bailian, MaxLine: 200}},

@@ -98,7 +98,7 @@ func (s *stream) release(q *request) error {
 		return &mooncake.RowError{
 			File: s.lines.name, Line: q.line, Rule: fmt.Sprintf("the row is %s earlier than that of line %d, and too far behind it to be put into order",
 				time.Duration(s.last.at-q.at), s.last.line),
-			Advice: "raise the look-ahead, or sort the file by time",
+			Advice: "raise the look-ahead (--lookahead), or sort the file by time",
 		}
 	}
 	s.last = *q

@@ -109,6 +109,9 @@ func TestSizes(t *testing.T) {
 // of several sizes, and in the journal of an exporter. Its rows have blocks of 512 tokens. Finer blocks and cells of text share what these
 // share, and not more, although prompts that diverge within a block share its beginning.
 func TestSizesOfConversations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("sizes of 12,031 rows")
+	}
 	rows := conversations(t)
 	encoder, err := zstd.NewWriter(nil)
 	require.NoError(t, err)

@@ -97,6 +97,9 @@ func TestShardsOfThePublicTrace(t *testing.T) {
 		{Shards: 8, Spread: SpreadUniform},
 		{Shards: 8, Start: 1_000_000 * ms, End: 2_000_000 * ms},
 	} {
+		if testing.Short() && c.MaxRows == 0 {
+			continue
+		}
 		t.Run(fmt.Sprintf("%d/%d/%v", c.Shards, c.MaxRows, c.Start), func(t *testing.T) {
 			rows, tokens := divided(t, trace, c)
 			t.Logf("the largest shard has %.3f of the mean of the rows, %.3f of the tokens", rows, tokens)

@@ -15,13 +15,13 @@ import (
 type part struct {
 	raw []byte
 
-	blocks
+	*blocks
 
 	from int64 // position of the first token, among those that the blocks generate
 	n    int64 // tokens
 }
 
-// blocks are the blocks from which tokens are generated.
+// blocks are the blocks from which tokens are generated. The parts of a row share them.
 type blocks struct {
 	ids    []uint64             // of the trace's blocks, or
 	ranges []mooncake.HashRange // of the fine blocks, unless it is nil
@@ -137,7 +137,7 @@ func (r *reader) generate(p []byte, at *part, size int64) (n int) {
 		*c = fineBlocks{ranges: at.ranges, begun: at.first}
 	}
 	for n < len(p) {
-		id := c.block(&at.blocks, k)
+		id := c.block(at.blocks, k)
 		to := p[n:min(int64(len(p)), int64(n)+block-in)]
 		r.write(to, splitmix.Mix(id^r.seed), int(in))
 		n += len(to)

@@ -174,7 +174,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 			return p, err
 		}
 	}
-	body := objects.Get().(*object)                                       // the pool has nothing else
+	body := drafts.Get().(*draft)                                         // the pool has nothing else
 	if model := b.Model(row); model != "" && b.opt.Endpoint != Generate { // such an engine serves one model, which has no name
 		body.set("model", quote(nil, model))
 	}
@@ -183,9 +183,10 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	case whole && b.opt.Endpoint != Messages && b.opt.Endpoint != Responses: // these have other forms
 		body.set(b.promptField, row.Messages)
 	default:
-		body.setParts(b.promptField, b.join(past.parts, turn))
+		body.prompt = b.join(body.prompt, past.parts, turn)
+		body.setParts(b.promptField, body.prompt)
 	}
-	if err := b.setTools(body, row, past, p.system); err != nil {
+	if err := b.setTools(&body.object, row, past, p.system); err != nil {
 		return p, err
 	}
 	if b.opt.Endpoint != Embeddings && b.opt.Endpoint != Generate {
@@ -196,11 +197,11 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	}
 	body.merge(b.extra)
 	body.merge(extra)
-	b.complete(body, b.OutputTokens(row), kind == mooncake.KindLength && !replaced)
+	b.complete(&body.object, b.OutputTokens(row), kind == mooncake.KindLength && !replaced)
 	if live.Keep && b.scheme.ids && b.dialect.returnsIDs && !body.has(returnField) {
 		body.set(returnField, []byte("true"))
 	}
-	b.finish(&p, *body)
+	b.finish(&p, body.object)
 	body.free()
 	if b.opt.Endpoint == Generate {
 		p.Model = b.Model(row)

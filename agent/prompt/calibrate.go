@@ -31,7 +31,7 @@ var ErrTurn = errors.New("a later turn of a chat does not have the expected numb
 // are not streamed and request one token of output. They include extra inputs, which may change the template, except for those about the
 // reply. They do not use the builder's overhead. model is the model to measure; empty requests none.
 func (b *Builder) Calibration(model string, turns bool) []send.Request {
-	some := part{blocks: blocks{ids: []uint64{calibrationID}}, n: calibrationShort}
+	some := part{blocks: &blocks{ids: []uint64{calibrationID}}, n: calibrationShort}
 	short := b.turn("user", true, some)
 	long := b.turn("user", true, some)
 	at := slices.IndexFunc(long, func(p part) bool { return p.raw == nil })
@@ -39,8 +39,8 @@ func (b *Builder) Calibration(model string, turns bool) []send.Request {
 	requests := []send.Request{b.calibration(model, short), b.calibration(model, long)}
 	if turns && b.opt.Endpoint.OfMessages() {
 		comma := []part{{raw: []byte(",")}}
-		reply := b.turn("assistant", true, part{blocks: blocks{ids: []uint64{calibrationID + 1<<20}}, n: calibrationShort})
-		next := b.turn("user", true, part{blocks: blocks{ids: []uint64{calibrationID + 1<<21}}, n: calibrationShort})
+		reply := b.turn("assistant", true, part{blocks: &blocks{ids: []uint64{calibrationID + 1<<20}}, n: calibrationShort})
+		next := b.turn("user", true, part{blocks: &blocks{ids: []uint64{calibrationID + 1<<21}}, n: calibrationShort})
 		requests = append(requests, b.calibration(model, slices.Concat(short, comma, reply, comma, next)))
 	}
 	return requests
@@ -74,7 +74,7 @@ func (b *Builder) TextProbe(model, text string) send.Request {
 }
 
 func (b *Builder) calibration(model string, turn []part) send.Request {
-	return b.measuring(model, b.join(nil, turn))
+	return b.measuring(model, b.join(nil, nil, turn))
 }
 
 // measuring makes a request for a prompt that is not part of the trace.

@@ -103,7 +103,7 @@ func (b *Builder) conversation(index int64, row *mooncake.Row, replies []Reply, 
 // blocks, whatever follows: an earlier row, which ends with the message, sent the same words.
 type turns struct {
 	b      *Builder
-	blocks blocks
+	blocks *blocks
 	chat   bool
 	over   Overhead
 
@@ -152,7 +152,7 @@ func (c *turns) words(from, to, end int64, before Tail) []part {
 	if !before.Known || before.Length != end || before.Fine != (c.blocks.ranges != nil) {
 		return []part{whole}
 	}
-	size, last := int64(c.b.scheme.block), blocks{row: c.blocks.row, ids: []uint64{before.ID}}
+	size, last := int64(c.b.scheme.block), &blocks{row: c.blocks.row, ids: []uint64{before.ID}}
 	if before.Fine {
 		size, last.ids, last.ranges = int64(c.b.scheme.fine), nil, []mooncake.HashRange{{First: before.ID, Count: 1}}
 	}

@@ -47,7 +47,10 @@ func (h *History) Append(row *mooncake.Row, p Prompt, reply string, toolCalls []
 	}
 	h.size += len(reply) + len(toolCalls) + len(row.Tools) + len(p.system)
 	for _, part := range p.turn {
-		h.size += len(part.raw) + 8*len(part.ids) + 16*len(part.ranges)
+		h.size += len(part.raw)
+		if of := part.blocks; of != nil {
+			h.size += 8*len(of.ids) + 16*len(of.ranges)
+		}
 	}
 	if h.full() {
 		h.parts, h.tools, h.system = nil, nil, nil
@@ -72,7 +75,7 @@ func (h *History) Append(row *mooncake.Row, p Prompt, reply string, toolCalls []
 // Forgotten returns this many invented tokens for a reply that was lost. They are the same for a row in every process.
 func (b *Builder) Forgotten(index, tokens int64) (string, error) {
 	const reply = 1 << 31 // indexes of rows in a trace are below it, so no row has these words
-	body := newBody(&b.scheme, []part{{blocks: blocks{row: index | reply}, n: max(0, tokens)}})
+	body := newBody(&b.scheme, []part{{blocks: &blocks{row: index | reply}, n: max(0, tokens)}})
 	text, err := io.ReadAll(body.Open())
 	return string(text), err
 }

@@ -23,14 +23,21 @@ type member struct {
 	value []part
 }
 
-// objects are bodies before they become parts.
-var objects = sync.Pool{New: func() any { return new(make(object, 0, 16)) }}
+// draft is a body before it becomes parts.
+type draft struct {
+	object
+	prompt []part // of the member that has the prompt
+}
 
-// free gives an object of the pool back. Nothing may refer to its members.
-func (o *object) free() {
-	clear(*o)
-	*o = (*o)[:0]
-	objects.Put(o)
+// drafts are for reuse: parts copies what it returns.
+var drafts = sync.Pool{New: func() any { return &draft{object: make(object, 0, 16)} }}
+
+// free gives a draft back. Nothing may refer to its members or its prompt.
+func (d *draft) free() {
+	clear(d.object)
+	clear(d.prompt)
+	d.object, d.prompt = d.object[:0], d.prompt[:0]
+	drafts.Put(d)
 }
 
 var errNotObject = errors.New("not a JSON object")
@@ -124,12 +131,23 @@ func (o *object) remove(names ...string) {
 	*o = slices.DeleteFunc(*o, func(m member) bool { return slices.Contains(names, m.name) })
 }
 
+// short reports whether a part is small enough to copy.
+func (p *part) short() bool { return p.raw != nil && len(p.raw) <= 512 }
+
 // parts returns the object as parts of a body.
 func (o object) parts() []part {
-	out := make([]part, 0, 4) // before the prompt, the prompt, after it
+	long := 0
+	for i := range o {
+		for k := range o[i].value {
+			if !o[i].value[k].short() {
+				long++
+			}
+		}
+	}
+	out := make([]part, 0, 2*long+1) // with the text before, between and after them
 	text := make([]byte, 0, 256)
 	add := func(p part) {
-		if p.raw != nil && len(p.raw) <= 512 { // small enough to copy
+		if p.short() {
 			text = append(text, p.raw...)
 			return
 		}

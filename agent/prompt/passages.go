@@ -143,7 +143,7 @@ func (s *scheme) passages(out []part, p *part, search *fineBlocks) []part {
 		stop := min(end, block+size)
 		words(at, min(stop, block+header))
 		if at = max(at, block+header); at < stop {
-			base := s.text.start(splitmix.Mix(search.block(&p.blocks, k) ^ s.seed))
+			base := s.text.start(splitmix.Mix(search.block(p.blocks, k) ^ s.seed))
 			place := func(at int64) uint32 { return base + uint32(at-block-header) } //nolint:gosec // below MaxTextBlock
 			text, first, last := s.text.between(place(at), place(stop))
 			if len(text) > 0 {
@@ -176,7 +176,7 @@ func (b *Builder) DescribeText() (d Text) {
 	for i := range ids {
 		ids[i] = calibrationID + uint64(i)
 	}
-	for _, p := range b.scheme.withText([]part{{blocks: blocks{ids: ids}, n: all}}) {
+	for _, p := range b.scheme.withText([]part{{blocks: &blocks{ids: ids}, n: all}}) {
 		invented += p.n
 	}
 	d.Invented = float64(invented) / float64(all)
@@ -190,5 +190,5 @@ func (b *Builder) TextCheck(model string, n int64) (req send.Request) {
 	for i := range ids {
 		ids[i] = calibrationID + 1<<22 + uint64(i)
 	}
-	return b.measuring(model, b.join(nil, b.turn("user", true, part{blocks: blocks{ids: ids}, n: n})))
+	return b.measuring(model, b.join(nil, nil, b.turn("user", true, part{blocks: &blocks{ids: ids}, n: n})))
 }

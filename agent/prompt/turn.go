@@ -62,11 +62,11 @@ func (b *Builder) generated(index int64, row *mooncake.Row, images int, later bo
 }
 
 // blocks returns those of a row: the fine ones if it has them.
-func (b *Builder) blocks(index int64, row *mooncake.Row) blocks {
+func (b *Builder) blocks(index int64, row *mooncake.Row) *blocks {
 	if b.opt.FineBlockSize > 0 && len(row.HashRanges) > 0 {
-		return blocks{ranges: row.HashRanges, row: index}
+		return &blocks{ranges: row.HashRanges, row: index}
 	}
-	return blocks{ids: row.Blocks(b.opt.BlockSize), row: index}
+	return &blocks{ids: row.Blocks(b.opt.BlockSize), row: index}
 }
 
 // tailCut reports whether the overhead has removed the row's whole last block, if n tokens are left of the row.
@@ -121,8 +121,8 @@ func (b *Builder) messages(row *mooncake.Row) ([]part, error) {
 // The text around the parts of a prompt.
 var bracket, comma, unbracket, quotes, nothing = []byte(`[`), []byte(`,`), []byte(`]`), []byte(`"`), []byte(``)
 
-// join makes the value of the prompt's member from a session's earlier turns and the new one.
-func (b *Builder) join(before, turn []part) []part {
+// join appends the value of the prompt's member, made from a session's earlier turns and the new one.
+func (b *Builder) join(out, before, turn []part) []part {
 	first, between, last := bracket, comma, unbracket
 	if !b.opt.Endpoint.OfMessages() && !b.scheme.ids {
 		first, between, last = quotes, nothing, quotes
@@ -130,7 +130,6 @@ func (b *Builder) join(before, turn []part) []part {
 	if b.scheme.ids && turn[0].raw != nil { // text_input together with rows of token ids
 		first, last = quotes, quotes
 	}
-	out := make([]part, 0, len(before)+len(turn)+3)
 	out = append(out, part{raw: first})
 	if len(before) > 0 {
 		out = append(append(out, before...), part{raw: between})

@@ -113,7 +113,7 @@ func TestRowsOverTheWire(t *testing.T) {
 }
 
 // 200 spans with 2,000 token events are 25 MB: in the SDK's batches of 512 spans they exceed gRPC's 4 MiB, and none of them arrives. Under
-// the race detector, which makes this ten times as slow, the test uses a quarter: still over 4 MiB.
+// the race detector, which makes this ten times as slow, the test uses a quarter (-short): still over 4 MiB.
 func TestLongSpansOverGRPC(t *testing.T) {
 	col := startCollector(t)
 	cleanEnv(t)
@@ -121,7 +121,7 @@ func TestLongSpansOverGRPC(t *testing.T) {
 	cfg.Endpoint, cfg.Protocol = col.grpc, ProtocolGRPC
 	p, _ := start(t, cfg)
 	n := 200
-	if raceDetector {
+	if testing.Short() {
 		n /= 4
 	}
 	for i := range n {

@@ -221,7 +221,7 @@ func comparisonJSON(c *study.Comparison) any {
 		Metrics []jsonResult    `json:"metrics"`
 		Again   string          `json:"a_against_a,omitempty"`
 		Moved   []jsonMoved     `json:"moved,omitempty"`
-		Within  []study.Within  `json:"within_one_run,omitempty"`
+		Within  []study.Within  `json:"within_one_pair,omitempty"`
 		LeftOut []study.LeftOut `json:"left_out,omitempty"`
 	}{string(c.Primary.Answer), c.Minimum, c.FailedA, c.FailedB, nil, "", nil, c.Within, c.LeftOut}
 	if c.Again != nil {

@@ -42,7 +42,7 @@ type convertFlags struct {
 }
 
 // publicFlags are the flags for public traces only.
-var publicFlags = []string{"failed", "only-model", "look-ahead", "file-sessions"}
+var publicFlags = []string{"failed", "only-model", "lookahead", "file-sessions"}
 
 // telemetryFlags returns the flags for telemetry only.
 func telemetryFlags() []string {
@@ -73,7 +73,7 @@ func newConvertCommand() *cobra.Command {
 	wordVar(fs, &f.failed, "failed", convert.FailedDrop, convert.FailedDrop, convert.FailedKeep)
 	listVar(fs, &f.models, "only-model", aModel)
 	add(fs, &f.fileSessions, "file-sessions", false)
-	add(fs, &f.lookahead, "look-ahead", convert.DefaultLookahead, whole(1, 1<<24))
+	add(fs, &f.lookahead, "lookahead", convert.DefaultLookahead, whole(1, 1<<24))
 	return cmd
 }
 
@@ -119,7 +119,7 @@ func (f *convertFlags) convert(cmd *cobra.Command, in *inputs, t *traces, sink c
 	case t.public:
 		wrong = telemetryFlags()
 	case f.from.Keeps():
-		wrong = []string{"look-ahead"}
+		wrong = []string{"lookahead"}
 	}
 	if !f.from.Keeps() && cmd.Flags().Changed("prompts") {
 		wrong = append(slices.Clone(wrong), "prompts")

@@ -5,10 +5,11 @@ package gcpace
 
 import (
 	"bufio"
-	"bytes"
-	"fmt"
+	"io"
 	"os"
 	"reflect"
+	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,11 +19,11 @@ import (
 // is needed later is mapped again on access, from the kernel's cache, where it stays. Without /proc, and for a mapping with changes,
 // nothing happens.
 func forgetter() (forget func()) {
-	text, err := os.ReadFile("/proc/self/smaps")
-	if err != nil {
-		return func() {}
+	var file []mapping
+	if smaps, err := os.Open("/proc/self/smaps"); err == nil {
+		file = unchanged(smaps, reflect.ValueOf(forgetter).Pointer())
+		_ = smaps.Close() // it was only read
 	}
-	file := unchanged(text, reflect.ValueOf(forgetter).Pointer())
 	return func() {
 		for _, m := range file {
 			_, _, _ = unix.Syscall(unix.SYS_MADVISE, m.from, m.to-m.from, unix.MADV_DONTNEED)
@@ -37,36 +38,37 @@ type mapping struct {
 }
 
 // unchanged returns the mappings of the file that contains the code at an address, if they cannot be written and all their pages are the
-// file's own.
-func unchanged(smaps []byte, code uintptr) (of []mapping) {
-	var (
-		m    mapping
-		own  string // the file
-		all  []mapping
-		here bool // m has only the file's pages
-	)
-	for lines := bufio.NewScanner(bytes.NewReader(smaps)); lines.Scan(); {
-		line := lines.Text()
-		var (
-			from, to                     uintptr
-			perms, offset, device, inode string
-			kB                           int
-		)
-		if n, _ := fmt.Sscanf(line, "%x-%x %s %s %s %s", &from, &to, &perms, &offset, &device, &inode); n == 6 {
-			m, here = mapping{from, to, device + " " + inode}, inode != "0" && perms[:2] == "r-"
-			if m.from <= code && code < m.to {
-				own = m.file
+// file's own. They follow one another. It reads no further, since the kernel counts the pages of each mapping when it is read.
+func unchanged(smaps io.Reader, code uintptr) (of []mapping) {
+	var m mapping                 // the current one
+	readOnly, own := false, false // whether m is of a file and read-only; whether the code's mapping was found
+	for lines := bufio.NewScanner(smaps); lines.Scan(); {
+		fields := strings.Fields(lines.Text())
+		switch {
+		case len(fields) < 3:
+		case !strings.HasSuffix(fields[0], ":"): // addresses, permissions, offset, device, inode
+			file := strings.Join(fields[3:min(len(fields), 5)], " ")
+			if own && file != m.file {
+				return of
 			}
-			continue
-		}
-		if n, _ := fmt.Sscanf(line, "Anonymous: %d kB", &kB); n == 1 && kB == 0 && here {
-			all = append(all, m)
-		}
-	}
-	for _, m := range all {
-		if m.file == own {
+			if file != m.file {
+				of = of[:0]
+			}
+			from, to, _ := strings.Cut(fields[0], "-")
+			m = mapping{address(from), address(to), file}
+			readOnly = strings.HasPrefix(fields[1], "r-") && !strings.HasSuffix(file, " 0") // inode 0: of no file
+			own = own || m.from <= code && code < m.to
+		case fields[0] == "Anonymous:" && fields[1] == "0" && readOnly:
 			of = append(of, m)
 		}
 	}
+	if !own {
+		return nil
+	}
 	return of
+}
+
+func address(hex string) uintptr {
+	n, _ := strconv.ParseUint(hex, 16, 64)
+	return uintptr(n)
 }

@@ -114,6 +114,14 @@ func scale(t testing.TB, c Config, data []byte) (out scaling) {
 	return out
 }
 
+// manySeeds returns the number of seeds over which averages are promised; with -short, enough to find gross errors.
+func manySeeds() int {
+	if testing.Short() {
+		return 4
+	}
+	return 40
+}
+
 // TestScalePublicTrace checks the promises of scaling on the public trace.
 func TestScalePublicTrace(t *testing.T) {
 	data := public(t)
@@ -122,7 +130,7 @@ func TestScalePublicTrace(t *testing.T) {
 	for _, c := range []struct {
 		factor float64
 		seeds  int
-	}{{0.1, manySeeds}, {0.5, 1}, {2.5, 1}, {4, 2}} {
+	}{{0.1, manySeeds()}, {0.5, 1}, {2.5, 1}, {4, 2}} {
 		all := make([]scaling, c.seeds)
 		var each sync.WaitGroup
 		var next atomic.Int64

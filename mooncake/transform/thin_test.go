@@ -56,6 +56,7 @@ func rowsOf(t *testing.T, data []byte) (rows []*mooncake.Row, trunk *mooncake.Tr
 // TestSampleError: the error of the hit rate of samples by the rule of Collectors, over as many seeds as for scaling: the actual error,
 // and the one that a sample itself reports.
 func TestSampleError(t *testing.T) {
+	seeds := manySeeds()
 	rows, trunk := rowsOf(t, public(t))
 	whole := hitsOf(rows)
 	for _, c := range []struct{ rate, bias, sd float64 }{ // points of the hit rate, three standard errors of their own included
@@ -63,7 +64,7 @@ func TestSampleError(t *testing.T) {
 	} {
 		var sum, squares, said float64
 		within := 0
-		for seed := range uint64(manySeeds) {
+		for seed := range uint64(seeds) {
 			s, err := Open(Config{Sample: c.rate, Seed: seed + 1}, Source{Name: "public", Trunk: trunk, Open: func() (Rows, error) { return &held{rows: rows}, nil }})
 			if err != nil {
 				t.Fatal(err)
@@ -89,12 +90,12 @@ func TestSampleError(t *testing.T) {
 				within++
 			}
 		}
-		n := float64(manySeeds)
+		n := float64(seeds)
 		mean := sum / n
 		sd := math.Sqrt((squares - n*mean*mean) / (n - 1))
 		t.Logf("%g %%, %d seeds: hit rate off by %+.2f points on average, standard deviation %.2f; samples say %.2f on average, and %d of %d are within twice what they say",
-			100*c.rate, manySeeds, mean, sd, said/n, within, manySeeds)
-		if math.Abs(mean) > c.bias || sd > c.sd || within < manySeeds*3/4 {
+			100*c.rate, seeds, mean, sd, said/n, within, seeds)
+		if math.Abs(mean) > c.bias || sd > c.sd || within < seeds*3/4 {
 			t.Errorf("rate %g: off by %.2f points, standard deviation %.2f, %d within", c.rate, mean, sd, within)
 		}
 	}

@@ -162,7 +162,7 @@ func (c *checkout) start(t *testing.T, address string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("the engine does not listen after 30 s: %v", err)
+			t.Fatalf("the engine does not listen after two minutes: %v", err)
 		}
 	}
 }
