@@ -42,7 +42,7 @@ func (s *Stream) feed() {
 	}
 }
 
-// drain ends the reading, and waits a second for that.
+// drain stops the reading, and waits at most a second until it has ended. It reports whether it has.
 func (s *Stream) drain() (ended bool) {
 	s.stop()
 	late := time.After(time.Second)

@@ -27,7 +27,7 @@ const (
 )
 
 // ErrPassages is wrapped by every error of [NewPassages].
-var ErrPassages = errors.New("text of prompts")
+var ErrPassages = errors.New("text cannot be used for prompts")
 
 // Passages is a real text for prompts: segments, each of which has the same number of tokens after every other segment and after every word
 // of a [Lexicon]. It is never changed.
@@ -64,7 +64,7 @@ func NewPassages(order []uint32, segments []string, tokens []int) (*Passages, er
 	}
 	t.starts = len(used)
 	if n := t.Tokens(); n < LeastText {
-		return nil, fmt.Errorf("%w: %d tokens of it can be used: want at least %d", ErrPassages, n, LeastText)
+		return nil, fmt.Errorf("%w: only %d of its tokens are usable; at least %d are needed", ErrPassages, n, LeastText)
 	}
 	end := t.tokens[t.starts-1] + MaxTextBlock
 	for i := 0; t.tokens[len(t.tokens)-1] < end; i++ {
@@ -81,7 +81,7 @@ func (t *Passages) Tokens() int64 {
 	return int64(t.tokens[t.starts-1])
 }
 
-// start returns the number of tokens before the passage of a block, given the block's state.
+// start returns the position in the text, in tokens, at which the passage of a block begins. x is derived from the block's id and the seed.
 func (t *Passages) start(x uint64) uint32 {
 	at, _ := bits.Mul64(splitmix.Next(x), uint64(t.starts)) //nolint:gosec // not negative
 	if at == 0 {

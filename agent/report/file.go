@@ -22,9 +22,10 @@ const (
 	RequestsFile = lines.File
 )
 
-// PartialFile is requests.jsonl during a run, and after a run was killed: whole lines, in the order in which requests ended, of all those
-// that had ended a second earlier. Its sidecar exists from the beginning, so that it can be read like any trace. If the machine crashed,
-// its last line may be torn. A reader refuses a file with such a line, or, with --lenient, skips the line.
+// PartialFile is requests.jsonl during a run, and after a run was killed. It has a whole line for each request, in the order in which the
+// requests ended; only those that ended in the last second may be missing. Its sidecar exists from the beginning, so that it can be read
+// like any trace. If the machine crashed, its last line may be torn. What reads records ignores such a line; what reads a trace refuses the
+// file or, with --lenient, rejects the line.
 const PartialFile = lines.Partial
 
 const partialSuffix = ".partial"

@@ -61,7 +61,7 @@ func newCaptureCommand() *cobra.Command {
 	add(fs, &f.grpc, "grpc", "127.0.0.1:4317", rule{want: `host:port, such as 127.0.0.1:4317, or "" not to listen`, ok: isAddress, emptyMeans: true})
 	add(fs, &f.http, "http", "127.0.0.1:4318", rule{want: `host:port, such as 127.0.0.1:4318, or "" not to listen`, ok: isAddress, emptyMeans: true})
 	f.listenSecrets.register(fs)
-	bytesVar(fs, &f.requestLimit, "request-limit", defaultRequestLimit, 1<<20, "from 1MiB on")
+	bytesVar(fs, &f.requestLimit, "request-limit", defaultRequestLimit, 1<<20, "of at least 1MiB")
 	add(fs, &f.duration, "duration", 0)
 	add(fs, &f.idle, "idle", 0)
 	add(fs, &f.keyEnv, "key-env", hashKeyEnv, aVariable)

@@ -219,7 +219,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &f.extra, "extra-inputs", "", rule{want: `a JSON object, such as {"temperature": 0}`, ok: isObject, secret: true, long: true})
 	pairsVar(fs, &c.Prompt.Priorities, "priority", "CLASS=N, such as batch=10", prompt.ParsePriorities)
 	wordVar(fs, &c.Prompt.Carry, "carry-replies", carry.Auto, carry.Auto, carry.Always, carry.Never)
-	bytesVar(fs, &c.Prompt.CarryBytes, "carry-memory", carry.DefaultBytes, 1<<10, "from 1KiB on")
+	bytesVar(fs, &c.Prompt.CarryBytes, "carry-memory", carry.DefaultBytes, 1<<10, "of at least 1KiB")
 	add(fs, &c.Prompt.NoStream, "no-stream", false)
 	f.engineSecrets.register(fs)
 	add(fs, &c.Disconnect.Share, "cancel-share", 0, share)

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// attempts is the number of attempts for a request, unless AWS_MAX_ATTEMPTS sets it, with half a second between two on average: a run
+	// attempts is the number of attempts for a request, unless AWS_MAX_ATTEMPTS sets it for S3, with half a second between two on average: a run
 	// that took hours must not be lost with its pod because a store restarts.
 	attempts = 20
 	// metadata is the time limit for the service that has the credentials of a machine or a pod. If there is none, nothing answers.
@@ -95,7 +95,7 @@ func maxAttempts() (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("AWS_MAX_ATTEMPTS is %q: want a number from 1 on", text)
+		return 0, fmt.Errorf("AWS_MAX_ATTEMPTS is %q: want a whole number, 1 or more", text)
 	}
 	return n, nil
 }
@@ -159,7 +159,7 @@ func noLocalProxy(r *http.Request) (*url.URL, error) {
 // short returns the message of a service or a network, without URLs and the ids of requests.
 func short(err error) string {
 	if err == nil {
-		return "they are empty"
+		return "the answer contains no key"
 	}
 	if e, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		if e.Message == "" || e.Message == e.Code {

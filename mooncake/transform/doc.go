@@ -7,7 +7,7 @@
 // [Stream.Report] describes what each step did. The steps of a stream always have this order; for another order, pipe one transformation
 // into the next:
 //
-//	join → window, sample, filters, first → scale → lengths → roots → block size → longest gap → spread → delays of turns → models → time scale
+//	join → window, sample, filters, first → draw → scale → roots → lengths → block size → longest gap → spread → delays of turns → models → time scale
 //
 // # Scaling
 //

@@ -69,7 +69,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	var err, errs error
 	builder.ProcessorMooncakeCompletedUsage, err = builder.meter.Int64Counter(
 		"otelcol_processor_mooncake_completed_usage",
-		metric.WithDescription("Requests to a model whose token counts exclude cached or reasoning tokens, which were added. A count excludes them if they are more than the count. [Alpha]"),
+		metric.WithDescription("Requests to a model whose token count was smaller than its cached or reasoning tokens alone. Such a count does not include these tokens, so they were added to it. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)

@@ -24,7 +24,7 @@ func NewSettings(tt *componenttest.Telemetry) processor.Settings {
 func AssertEqualProcessorMooncakeCompletedUsage(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_processor_mooncake_completed_usage",
-		Description: "Requests to a model whose token counts exclude cached or reasoning tokens, which were added. A count excludes them if they are more than the count. [Alpha]",
+		Description: "Requests to a model whose token count was smaller than its cached or reasoning tokens alone. Such a count does not include these tokens, so they were added to it. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,

@@ -78,7 +78,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverMooncakeCompletedUsage, err = builder.meter.Int64Counter(
 		"otelcol_receiver_mooncake_completed_usage",
-		metric.WithDescription("Requests to a model whose token counts exclude cached or reasoning tokens, which were added. A count excludes them if they are more than the count. [Alpha]"),
+		metric.WithDescription("Requests to a model whose token count was smaller than its cached or reasoning tokens alone. Such a count does not include these tokens, so they were added to it. [Alpha]"),
 		metric.WithUnit("{span}"),
 	)
 	errs = errors.Join(errs, err)
@@ -114,7 +114,7 @@ func NewTelemetryBuilder(settings component.TelemetrySettings, options ...Teleme
 	errs = errors.Join(errs, err)
 	builder.ReceiverMooncakeRefusedRequests, err = builder.meter.Int64Counter(
 		"otelcol_receiver_mooncake_refused_requests",
-		metric.WithDescription("Requests that were refused before they were decoded, or could not be decoded, by reason. Their senders got an error. [Alpha]"),
+		metric.WithDescription("OTLP requests that were refused before they were decoded, or could not be decoded, by reason. Their senders got an error. [Alpha]"),
 		metric.WithUnit("{request}"),
 	)
 	errs = errors.Join(errs, err)

@@ -40,7 +40,7 @@ func AssertEqualReceiverMooncakeCarrierSpans(t *testing.T, tt *componenttest.Tel
 func AssertEqualReceiverMooncakeCompletedUsage(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_mooncake_completed_usage",
-		Description: "Requests to a model whose token counts exclude cached or reasoning tokens, which were added. A count excludes them if they are more than the count. [Alpha]",
+		Description: "Requests to a model whose token count was smaller than its cached or reasoning tokens alone. Such a count does not include these tokens, so they were added to it. [Alpha]",
 		Unit:        "{span}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
@@ -136,7 +136,7 @@ func AssertEqualReceiverMooncakeMetricPoints(t *testing.T, tt *componenttest.Tel
 func AssertEqualReceiverMooncakeRefusedRequests(t *testing.T, tt *componenttest.Telemetry, dps []metricdata.DataPoint[int64], opts ...metricdatatest.Option) {
 	want := metricdata.Metrics{
 		Name:        "otelcol_receiver_mooncake_refused_requests",
-		Description: "Requests that were refused before they were decoded, or could not be decoded, by reason. Their senders got an error. [Alpha]",
+		Description: "OTLP requests that were refused before they were decoded, or could not be decoded, by reason. Their senders got an error. [Alpha]",
 		Unit:        "{request}",
 		Data: metricdata.Sum[int64]{
 			Temporality: metricdata.CumulativeTemporality,
