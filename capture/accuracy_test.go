@@ -77,10 +77,7 @@ func TestTextIdentity(t *testing.T) {
 		return journal.Prompt{Identity: journal.Text, Domain: 9, Key: 8, Chain: c}
 	}
 	model := func(s string) func(*journal.Inference) { return func(r *journal.Inference) { r.Model = name(t, s) } }
-	seeds := uint64(12)
-	if testing.Short() {
-		seeds = 2
-	}
+	seeds := repeated(uint64(12), 2)
 	for seed := range seeds {
 		chats := conversations(seed+1, 120)
 		// Combinations of text and usage in telemetry.

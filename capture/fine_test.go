@@ -63,10 +63,7 @@ func fineIDs(row *mooncake.Row) (ids []uint64) {
 // replies included, with what an engine would have cached.
 func TestFineSharing(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
-	seeds := uint64(3)
-	if testing.Short() {
-		seeds = 1
-	}
+	seeds := repeated(uint64(3), 1)
 	for seed := range seeds {
 		chats := conversations(seed+1, 40)
 		records, truth := productionOf(t, h, chats, 1, func(messages [][2]string) [][2]string { return messages })

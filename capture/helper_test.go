@@ -237,6 +237,14 @@ func dropped(list []mooncake.Dropped, l loss) int64 {
 	return 0
 }
 
+// repeated returns how often a test repeats a calculation with another input: with -short, as under the race detector, only a few times.
+func repeated[N int | uint64](times, few N) N {
+	if testing.Short() {
+		return few
+	}
+	return times
+}
+
 func equal(t testing.TB, what string, want, got any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, compareNames); diff != "" {

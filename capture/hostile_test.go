@@ -160,10 +160,7 @@ func hostileRecords(t *testing.T, seed uint64, n int) []journal.Record {
 // TestHostileSharing: whatever senders say about their texts, the reader accepts the trace, an id identifies its block and all blocks
 // before it, and the trace depends on neither the order of records nor the memory.
 func TestHostileSharing(t *testing.T) {
-	seeds := uint64(6)
-	if testing.Short() {
-		seeds = 2
-	}
+	seeds := repeated(uint64(6), 2)
 	for seed := range seeds {
 		records := hostileRecords(t, seed+1, 120)
 		size := [...]int{512, 16, 32, 100}[seed%4]

@@ -78,10 +78,7 @@ func TestPure(t *testing.T) {
 		t.Fatalf("%d files, %d rows of production", len(want), len(want.rows(t, production)))
 	}
 	rng := rand.New(rand.NewPCG(1, 2))
-	rounds := 12
-	if testing.Short() {
-		rounds = 4
-	}
+	rounds := repeated(12, 4)
 	for round := range rounds {
 		dealt := make([][]journal.Record, 1+rng.IntN(8))
 		for _, i := range rng.Perm(len(records)) {
@@ -248,10 +245,7 @@ func TestRoundTrip(t *testing.T) {
 
 // TestHostile compiles spans that nobody sends.
 func TestHostile(t *testing.T) {
-	many := 1 << 18
-	if testing.Short() {
-		many = 1 << 14
-	}
+	many := repeated(1<<18, 1<<14)
 	cycle := []journal.Record{call(1, 1, 1, 0)} // its own parent
 	for i := range uint64(10) {
 		cycle = append(cycle, call(2, i+1, (i+1)%10+1, 0), call(2, 100+i, i+1, 1))

@@ -23,6 +23,9 @@ const (
 	maxBuffer = 128 << 10
 )
 
+// bufferSize returns the size of a run's buffer, if there is so much memory for it.
+func bufferSize(memory int) int { return min(max(memory, minBuffer), maxBuffer) }
+
 // sorter sorts items by their bytes. Beyond its limit of memory it writes sorted runs to a temporary file and merges them. Its result
 // depends only on the items, not on their order or the limit.
 type sorter struct {
@@ -275,7 +278,7 @@ func (s *sorter) writeRun(next func() ([]byte, error)) error {
 		return err
 	}
 	r := run{offset: s.file.Size}
-	out := make([]byte, 0, min(max(s.limit, minBuffer), maxBuffer))
+	out := make([]byte, 0, bufferSize(s.limit))
 	flush := func() error {
 		_, err := s.file.Write(out)
 		if out = out[:0]; err != nil {
@@ -418,7 +421,7 @@ type segment struct {
 
 // merge merges segments. All memory is theirs, for buffers.
 func (s *sorter) merge(segments []segment) (*cursor, error) {
-	buffer := min(max(s.limit/max(len(segments), 1), minBuffer), maxBuffer)
+	buffer := bufferSize(s.limit / max(len(segments), 1))
 	var sources []*source
 	skip := math.MaxInt
 	for _, r := range segments {

@@ -131,23 +131,12 @@ func (o *object) remove(names ...string) {
 	*o = slices.DeleteFunc(*o, func(m member) bool { return slices.Contains(names, m.name) })
 }
 
-// short reports whether a part is small enough to copy.
-func (p *part) short() bool { return p.raw != nil && len(p.raw) <= 512 }
-
 // parts returns the object as parts of a body.
 func (o object) parts() []part {
-	long := 0
-	for i := range o {
-		for k := range o[i].value {
-			if !o[i].value[k].short() {
-				long++
-			}
-		}
-	}
-	out := make([]part, 0, 2*long+1) // with the text before, between and after them
+	out := make([]part, 0, 3) // before the prompt, the prompt, after it
 	text := make([]byte, 0, 256)
 	add := func(p part) {
-		if p.short() {
+		if p.raw != nil && len(p.raw) <= 512 { // small enough to copy
 			text = append(text, p.raw...)
 			return
 		}
