@@ -45,6 +45,7 @@ func (s *sender) hangsUp(index int64) bool {
 // pending is a request before its scheduled time. The scheduler opens its gate, or shuts it.
 type pending struct {
 	gate   *send.Gate
+	req    send.Request
 	engine *backend            // its destination
 	first  func(time.Duration) // called at the first token; may be nil
 	reason string              // why it is skipped, set before the gate is shut
@@ -78,7 +79,8 @@ func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *pro
 	rec.PromptTokens, rec.OutputTokensAsked, rec.Priority = built.Tokens, built.OutputTokens, built.Priority
 	rec.TooShort, rec.TailCut, rec.Stream = built.TooShort, built.TailCut, built.Request.Stream
 	rec.Model, rec.Assumed = built.Model, built.Assumed
-	req := built.Request
+	p.req = built.Request
+	req := &p.req
 	req.Header = s.headers(rec, traceparent)
 	req.Gate, req.First, req.Session = p.gate, p.first, rec.Row.SessionID
 	if s.hangsUp(rec.Index) {
@@ -86,13 +88,13 @@ func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *pro
 	}
 
 	x := &rec.Exchange
-	p.engine.client.Do(ctx, &req, x)
+	p.engine.client.Do(ctx, req, x)
 	at, let := p.gate.Wait()
 	if !let {
 		return s.clk.Now(), sent
 	}
 	if x.Err != nil && x.End < at { // before it was due: nothing had been sent, and what failed then may succeed now
-		p.engine.client.Do(ctx, &req, x)
+		p.engine.client.Do(ctx, req, x)
 	}
 	rec.Sent = true
 	setOutcome(rec)

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -35,7 +36,8 @@ type Client struct {
 	look        *retryablehttp.Client // for Get
 	api         *retryablehttp.Client // for JSON
 
-	chunks atomic.Int64 // output chunks that arrived
+	flights sync.Pool    // those that are over, for use by the next exchanges
+	chunks  atomic.Int64 // output chunks that arrived
 }
 
 // Chunks returns how many output chunks have arrived so far, in all replies of the client.
@@ -171,21 +173,23 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 		Start: c.clk.Now(), Wire: clock.Never, FirstByte: clock.Never, Headers: clock.Never,
 		FirstEvent: clock.Never, FirstAnswer: clock.Never, End: clock.Never, Usage: NoUsage,
 	}
-	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, size: req.Body.Size, gate: req.Gate, session: req.Session}
-	f.clear()
-	inner, cancel := ctx, context.CancelCauseFunc(func(error) { f.stop() })
-	if f.direct = c.direct.takes(req); f.direct {
-		defer context.AfterFunc(ctx, f.stop)()
+	f := c.newFlight(req, x.Start)
+	inner, shut := ctx, f.end
+	if f.direct {
+		released := context.AfterFunc(ctx, f.end)
+		defer func() {
+			if released() && f.free() {
+				c.flights.Put(f)
+			}
+		}()
 	} else {
+		var cancel context.CancelCauseFunc
 		inner, cancel = context.WithCancelCause(ctx)
 		defer cancel(nil)
+		f.guard.cancel, shut = cancel, func() { cancel(errShut) }
 	}
-	f.guard = guard{clk: c.clk, start: x.Start, gate: req.Gate, cancel: cancel, limits: limits{
-		connect: c.cfg.ConnectTimeout, first: c.cfg.FirstTokenTimeout, idle: c.cfg.IdleTimeout, total: c.cfg.TotalTimeout,
-		hangUp: req.HangUp,
-	}}
 	f.guard.enter(stagePause) // the total timeout starts
-	req.Gate.onShut(func() { cancel(errShut) })
+	req.Gate.onShut(shut)
 
 	s := streams.Get().(*stream) // the pool has only streams
 	defer s.free()

@@ -27,7 +27,7 @@ import (
 // direct sends short requests by plain HTTP/1.1 on the goroutine that waits for the reply. net/http's transport has two more goroutines
 // for each connection, one of which could read a reply that comes before the request has been sent. A short request is one write, so
 // its reply cannot come earlier, and its cost at a high rate is mostly switching goroutines (docs/performance.md). Everything else is
-// as with net/http, whose code writes the head of the request and reads the reply.
+// as with net/http, whose code writes the head of the request, and reads every reply that is not a usual one (head.go).
 //
 // Other requests go through net/http, over separate connections: TLS, HTTP/2, connections of sessions, connections that are not
 // sockets, longer bodies, headers that change how a connection is used. So do all requests if timestamps are taken after the read: then
@@ -40,6 +40,8 @@ type direct struct {
 	clk   clock.Clock
 	cfg   *Config
 	plain http.Header // of each request
+
+	wanted []string // headers of replies that are read
 
 	heads sync.Map // by headKey: []byte
 
@@ -67,6 +69,10 @@ func newDirect(cfg *Config, base *url.URL, header http.Header, dial func(ctx con
 		port = "80"
 	}
 	d := &direct{base: base, addr: net.JoinHostPort(base.Hostname(), port), dial: dial, clk: clk, cfg: cfg, plain: header}
+	d.wanted = append([]string{"Content-Type", promptTokensHeader}, instanceHeaders...)
+	if cfg.InstanceHeader != "" {
+		d.wanted = append(d.wanted[:2], http.CanonicalHeaderKey(cfg.InstanceHeader))
+	}
 	if slices.ContainsFunc([]byte(d.addr), func(b byte) bool { return b >= 0x80 }) { // which net/http converts to an ASCII name
 		return nil
 	}
@@ -81,6 +87,13 @@ type link struct {
 	used  bool
 	since time.Duration // it has been idle
 	end   func()        // closes it; made once
+
+	// Of one exchange after another.
+	request letter
+	reply   inbound
+	resp    http.Response // of a usual reply
+	header  http.Header
+	body    usualBody
 }
 
 // maxHeaders bounds the head of a reply, as net/http does.
@@ -338,7 +351,8 @@ func (d *direct) once(ctx context.Context, f *flight, req *Request) (*http.Respo
 		return nil, err
 	}
 	f.gotConn(httptrace.GotConnInfo{Conn: l.conn, Reused: l.used})
-	r := &inbound{d: d, link: l, flight: f}
+	r := &l.reply
+	*r = inbound{d: d, link: l, flight: f}
 	if !f.waits(l.end) {
 		_ = r.Close()
 		return nil, errStopped
@@ -363,7 +377,8 @@ func (d *direct) once(ctx context.Context, f *flight, req *Request) (*http.Respo
 
 // write sends a request when its gate is open, or returns what the gate will send.
 func (d *direct) write(f *flight, l *link, req *Request) (*letter, error) {
-	w := &letter{flight: f, link: l, size: req.Body.Size, text: outgoing.Get().(*bytes.Buffer)} // nothing else is in the pool
+	w := &l.request
+	*w = letter{flight: f, link: l, size: req.Body.Size, text: outgoing.Get().(*bytes.Buffer)} // nothing else is in the pool
 	if err := d.compose(w.text, req); err != nil {
 		w.shred()
 		return nil, err
@@ -474,7 +489,10 @@ func (r *inbound) head(w *letter) (*http.Response, error) {
 	}
 	r.flight.answered()
 	for n := 0; ; n++ {
-		resp, err := http.ReadResponse(l.br, posted)
+		resp := l.usual(r.d.wanted)
+		if resp == nil {
+			resp, err = http.ReadResponse(l.br, posted)
+		}
 		switch {
 		case err != nil:
 			return nil, err
@@ -505,7 +523,7 @@ func (r *inbound) Close() error {
 		return nil
 	}
 	r.link = nil
-	if !r.flight.waited() || !r.over || r.ends || l.br.Buffered() > 0 {
+	if !r.flight.waited() || !r.over || r.ends || l.body.odd || l.br.Buffered() > 0 {
 		return l.conn.Close()
 	}
 	r.d.keep(l)

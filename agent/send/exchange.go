@@ -69,6 +69,7 @@ type Exchange struct {
 	Read []uint32
 	// Tokens has the number of tokens of each chunk if the server sent it (cumulative usage), else nil.
 	Tokens []int32
+	stamps *stamps // the three arrays in the pool; nil: they are not from it
 	// Coalesced counts the chunks that arrived in one read with their predecessor although they had been sent separately: their gap is
 	// unknown, not 0. Without kernel timestamps, every chunk that shares its predecessor's read number counts, because a late read cannot
 	// be distinguished from a server that writes several chunks at once. With kernel timestamps, chunks do not count if the read was

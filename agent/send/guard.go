@@ -39,7 +39,8 @@ type guard struct {
 	clk    clock.Clock
 	limits limits
 	cancel context.CancelCauseFunc
-	heard  atomic.Int64 // last sign of activity, ns
+	halt   context.CancelCauseFunc // cancel of a direct exchange; made once
+	heard  atomic.Int64            // last sign of activity, ns
 
 	mu      sync.Mutex
 	stage   stage
@@ -51,6 +52,7 @@ type guard struct {
 	rings   time.Duration // when timer does; clock.Never if it is stopped
 	expired *timeout
 	done    bool
+	idle    bool // done, and the timer will not ring
 }
 
 // limits are the four timeouts, and the time after the upload at which the exchange is closed on purpose; 0 = none.
@@ -173,8 +175,6 @@ func (g *guard) stop() *timeout {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.done = true
-	if g.timer != nil {
-		g.timer.Stop()
-	}
+	g.idle = g.timer == nil || g.timer.Stop()
 	return g.expired
 }

@@ -14,19 +14,24 @@ type stamps struct {
 
 var stampPool sync.Pool
 
-// newStamps returns empty arrays with room for about n chunks.
-func newStamps(n int) (at []int64, read []uint32, tokens []int32) {
-	if s, ok := stampPool.Get().(*stamps); ok {
-		return s.at[:0], s.read[:0], s.tokens[:0]
+// reserve takes empty arrays for about n chunks from the pool.
+func (x *Exchange) reserve(n int) {
+	s, ok := stampPool.Get().(*stamps)
+	if !ok {
+		n = max(16, min(n+2, maxStamps))
+		s = &stamps{at: make([]int64, 0, n), read: make([]uint32, 0, n)}
 	}
-	n = max(16, min(n+2, maxStamps))
-	return make([]int64, 0, n), make([]uint32, 0, n), nil
+	x.stamps, x.At, x.Read, x.Tokens = s, s.at[:0], s.read[:0], s.tokens[:0]
 }
 
 // Release returns the timestamp arrays to the pool. At, Read and Tokens are nil afterwards; the rest stays.
 func (x *Exchange) Release() {
-	if cap(x.At) > 0 && cap(x.At) <= maxStamps {
-		stampPool.Put(&stamps{at: x.At, read: x.Read, tokens: x.Tokens})
+	if s := x.stamps; s != nil && cap(x.At) <= maxStamps {
+		s.at, s.read = x.At, x.Read
+		if x.Tokens != nil {
+			s.tokens = x.Tokens
+		}
+		stampPool.Put(s)
 	}
-	x.At, x.Read, x.Tokens = nil, nil, nil
+	x.stamps, x.At, x.Read, x.Tokens = nil, nil, nil, nil
 }

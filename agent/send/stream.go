@@ -11,6 +11,8 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -99,11 +101,9 @@ func (s *stream) take(resp *http.Response) error {
 // mediaOf returns the media type of a reply without its parameters; "" if there is none that can be read.
 func mediaOf(header http.Header) string {
 	text := header.Get("Content-Type")
-	switch text { // of nearly all replies
-	case mediaEvents, mediaEvents + "; charset=utf-8":
-		return mediaEvents
-	case mediaJSON:
-		return mediaJSON
+	if slices.Contains(medias, text) {
+		media, _, _ := strings.Cut(text, ";")
+		return media
 	}
 	media, _, err := mime.ParseMediaType(text)
 	if err != nil {
@@ -289,7 +289,7 @@ func (s *stream) stamp(at arrival, answer bool) {
 	x := s.x
 	switch {
 	case len(x.At) == 0:
-		x.At, x.Read, x.Tokens = newStamps(s.req.ExpectTokens)
+		x.reserve(s.req.ExpectTokens)
 		x.KernelStamps = true
 		s.flight.guard.enter(stageStream)
 		if s.req.First != nil {
