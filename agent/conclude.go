@@ -49,7 +49,8 @@ type ending struct {
 	stats    schedule.Stats
 	warmed   *report.Warmup
 	before   *past
-	aborted  bool // by its own error limit
+	aborted  bool   // by its own error limit
+	ended    func() // Config.Ended
 }
 
 // conclude finishes a run: it flushes the pipeline, computes the figures, judges the run and writes the report. It also works with a
@@ -60,6 +61,9 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	e.said.over = true
 	machine := e.watch.Stop()
 	end := e.clk.Now()
+	if e.ended != nil {
+		e.ended()
+	}
 	readerEnded := e.in.stream.Close() // it reads ahead; after this, the trace can be queried
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()

@@ -97,6 +97,8 @@ type Config struct {
 
 	// Progress receives a live view once the run has started. May be nil.
 	Progress func(*Live)
+	// Ended is called when the last request is over, before the results are computed and written. May be nil.
+	Ended func()
 	// Warn receives each warning that arises before the schedule has ended. Note receives each decision that the run made by itself.
 	// Both may be nil. The report has all warnings.
 	Warn, Note func(string)

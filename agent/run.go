@@ -151,7 +151,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 	engines.postLast(ctx, cfg.Target.Posts, said)
 
 	// Conclude.
-	e := ending{plan: p, clk: clk, zero: zero + rec.shift, in: in, engines: engines, tel: tel, watch: watch, recorder: rec, saved: saved, said: said, stats: stats, warmed: warmed, before: before, aborted: errors.Is(context.Cause(d.dispatch), errAborted)}
+	e := ending{plan: p, clk: clk, zero: zero + rec.shift, in: in, engines: engines, tel: tel, watch: watch, recorder: rec, saved: saved, said: said, stats: stats, warmed: warmed, before: before, aborted: errors.Is(context.Cause(d.dispatch), errAborted), ended: cfg.Ended}
 	return e.conclude(ctx, in.named(err))
 }
 

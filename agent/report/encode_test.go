@@ -77,7 +77,7 @@ func TestAppendIsJSON(t *testing.T) {
 		check(res)
 	}
 	for _, r := range append(records(), odd()...) {
-		check(new(newResult(r)))
+		check(new(new(values).result(r)))
 	}
 }
 

@@ -22,6 +22,12 @@ const (
 	maxHeldBytes = 16 << 20
 )
 
+// The limits of the memory of written lines that is used again.
+const (
+	maxFree      = 64
+	maxFreeBytes = 16 << 10 // of a line
+)
+
 // sortRequests reads the lines of a file of records, in the order in which requests ended, and writes them to another file in the order of
 // their rows. It returns the number of lines that still come after a line of a later row. The new file gets its final name when it is
 // complete.
@@ -34,7 +40,7 @@ func sortRequests(from *os.File, path string) (late int64, err error) {
 		return 0, err
 	}
 	s := sorter{last: -1}
-	if err = fill(out, func(w io.Writer) error { return s.sort(bufio.NewReaderSize(from, 1<<18), w) }); err != nil {
+	if err = fill(out, func(w io.Writer) error { return s.sort(bufio.NewReaderSize(from, 64<<10), w) }); err != nil {
 		_ = out.Discard() // the input file still has all lines
 	}
 	return s.late, err
@@ -46,6 +52,7 @@ type sorter struct {
 	late      int64
 	held      []line // by index
 	heldBytes int
+	free      [][]byte
 }
 
 // line is one encoded record.
@@ -56,7 +63,7 @@ type line struct {
 
 func (s *sorter) sort(in *bufio.Reader, out io.Writer) error {
 	for {
-		text, err := in.ReadBytes('\n')
+		text, err := s.read(in)
 		if errors.Is(err, io.EOF) && len(text) == 0 {
 			return s.release(out, true)
 		}
@@ -76,6 +83,20 @@ func (s *sorter) sort(in *bufio.Reader, out io.Writer) error {
 	}
 }
 
+// read reads a line; at the end io.EOF, with what there is of a last line.
+func (s *sorter) read(in *bufio.Reader) (text []byte, err error) {
+	if n := len(s.free); n > 0 {
+		text, s.free = s.free[n-1], s.free[:n-1]
+	}
+	for {
+		part, err := in.ReadSlice('\n')
+		text = append(text, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return text, err
+		}
+	}
+}
+
 // release writes the lines that are next in order, and those for which there is no room; at the end all.
 func (s *sorter) release(out io.Writer, end bool) error {
 	for len(s.held) > 0 && (end || s.held[0].index == s.last+1 || len(s.held) > maxHeld || s.heldBytes > maxHeldBytes) {
@@ -88,6 +109,9 @@ func (s *sorter) release(out io.Writer, end bool) error {
 		s.last = max(s.last, first.index)
 		if _, err := out.Write(first.text); err != nil {
 			return err
+		}
+		if len(s.free) < maxFree && cap(first.text) <= maxFreeBytes {
+			s.free = append(s.free, first.text[:0])
 		}
 	}
 	return nil

@@ -82,7 +82,7 @@ func TestRecordsGiveTheFigures(t *testing.T) {
 func TestRecordsOfAKilledRun(t *testing.T) {
 	dir := t.TempDir()
 	r := records()[3]
-	line, err := appendLine(nil, r)
+	line, err := new(values).appendLine(nil, r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,7 @@ type Requests struct {
 	late   int64 // lines after a later row's line in the final file
 
 	lines   []byte // whole lines that are not in the file yet
+	values  values
 	timer   *time.Timer
 	goesOn  bool  // there are records of an earlier part
 	last    int64 // greatest index so far
@@ -85,7 +86,7 @@ func (q *Requests) Write(r *measure.Record) {
 		q.lost++
 		return
 	}
-	lines, err := appendLine(q.lines, r)
+	lines, err := q.values.appendLine(q.lines, r)
 	if err != nil {
 		q.err = err
 		q.lost++
@@ -179,7 +180,7 @@ func (q *Requests) end(finish func() error) error {
 }
 
 // appendLine appends the row's object with the result as its last member, and a newline.
-func appendLine(dst []byte, r *measure.Record) ([]byte, error) {
+func (v *values) appendLine(dst []byte, r *measure.Record) ([]byte, error) {
 	var row mooncake.Row
 	if r.Row != nil {
 		row = *r.Row
@@ -190,7 +191,7 @@ func appendLine(dst []byte, r *measure.Record) ([]byte, error) {
 	if dst[len(dst)-1] != '{' {
 		dst = append(dst, ", "...)
 	}
-	res := newResult(r)
+	res := v.result(r)
 	dst, err := res.append(append(dst, `"result": `...))
 	if err != nil {
 		return nil, fmt.Errorf("result of row %d cannot be written: %w", r.Index, err)

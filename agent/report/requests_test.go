@@ -129,7 +129,7 @@ func TestRequestsCanBeReplayed(t *testing.T) {
 
 func TestResultByHand(t *testing.T) {
 	r := records()[2]
-	got, err := json.Marshal(newResult(r))
+	got, err := json.Marshal(new(values).result(r))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func TestResultByHand(t *testing.T) {
 	}
 
 	r.Exchange.Replays, r.Exchange.Resent, r.Prompt, r.Exchange.Usage.Prompt = 2, 1, measure.AgreeDifferent, 6597
-	got, err = json.Marshal(newResult(r))
+	got, err = json.Marshal(new(values).result(r))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -157,7 +157,7 @@ func TestResultByHand(t *testing.T) {
 	}
 
 	all := records()
-	got, err = json.Marshal(newResult(all[8])) // skipped: no instant is claimed
+	got, err = json.Marshal(new(values).result(all[8])) // skipped: no instant is claimed
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestResultByHand(t *testing.T) {
 			t.Errorf("a skipped row has %s: %s", key, got)
 		}
 	}
-	got, err = json.Marshal(newResult(all[9])) // refused: it started and never reached the wire
+	got, err = json.Marshal(new(values).result(all[9])) // refused: it started and never reached the wire
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -184,7 +184,7 @@ func TestRowsOfEveryKind(t *testing.T) {
 		"no field": {&mooncake.Row{}, `{"result": {`},
 		"text":     {&mooncake.Row{TextInput: mooncake.Some("a \"b\"\n")}, `{"text_input": "a \"b\"\n", "result": {`},
 	} {
-		got, err := appendLine(nil, &measure.Record{Row: test.row, Outcome: measure.Skipped, Predicted: send.Unknown})
+		got, err := new(values).appendLine(nil, &measure.Record{Row: test.row, Outcome: measure.Skipped, Predicted: send.Unknown})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,7 +276,7 @@ func TestOrderNeedsNoLuck(t *testing.T) {
 		{Row: &mooncake.Row{Foreign: map[string]json.RawMessage{"result": json.RawMessage(`{"row":9,"x":{"result": {"row":9,"y":1}}}`)}}},
 	} {
 		r.Index, r.Outcome, r.Predicted = int64(index), measure.Failed, send.Unknown
-		text, err := appendLine(nil, r)
+		text, err := new(values).appendLine(nil, r)
 		if err != nil {
 			t.Fatal(err)
 		}

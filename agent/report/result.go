@@ -112,12 +112,22 @@ type usage struct {
 	Reasoning  *int64 `json:"reasoning_tokens,omitempty"`
 }
 
-func newResult(r *measure.Record) result {
+// values are what the pointers of a result point to. A result is written and forgotten, so the next one uses the same memory.
+type values struct {
+	floats []float64
+	counts []int64
+	gaps   []float64
+	phases phases
+}
+
+// result returns the result of a record, which is valid until the next call.
+func (v *values) result(r *measure.Record) result {
+	v.floats, v.counts, v.gaps = v.floats[:0], v.counts[:0], v.gaps[:0]
 	res := result{
 		Outcome: r.Outcome.String(), Reason: r.Reason, Message: r.Message, Row: r.Index, Turn: r.Turn,
-		TooShort: r.TooShort, TailCut: r.TailCut, Spread: millis(r.Spread), Predicted: count(r.Predicted),
+		TooShort: r.TooShort, TailCut: r.TailCut, Spread: millis(r.Spread), Predicted: v.count(r.Predicted),
 		CarriedTokens: r.Carried, InventedTokens: r.Invented, Replies: r.Replies,
-		Finest: known(r.Finest, r.Finest > r.Predicted), Block: r.Block,
+		Finest: v.known(r.Finest, r.Finest > r.Predicted), Block: r.Block,
 	}
 	if r.Row == nil || r.Model != r.Row.Model {
 		res.Model = r.Model
@@ -131,42 +141,44 @@ func newResult(r *measure.Record) result {
 	if r.Outcome == measure.Skipped {
 		return res
 	}
-	res.Intended, res.Dispatched, res.Admitted = instant(r.Intended), instant(r.Dispatched), instant(r.Admitted)
+	res.Intended, res.Dispatched, res.Admitted = v.instant(r.Intended), v.instant(r.Dispatched), v.instant(r.Admitted)
 	if r.Scheduled {
-		res.Lateness, res.Excused = duration(r.Lateness(), true), millis(r.Excused)
+		res.Lateness, res.Excused = v.duration(r.Lateness(), true), millis(r.Excused)
 	}
 	if !r.Sent {
 		return res
 	}
 	x := &r.Exchange
-	res.Start, res.Wire, res.First, res.End = instant(x.Start), instant(r.Wire()), instant(r.FirstToken()), instant(x.End)
+	res.Start, res.Wire, res.First, res.End = v.instant(x.Start), v.instant(r.Wire()), v.instant(r.FirstToken()), v.instant(x.End)
 	if !x.Whole {
-		res.FirstEvent, res.Answer = otherThan(res.First, instant(x.FirstEvent)), otherThan(res.First, instant(x.FirstAnswer))
+		res.FirstEvent, res.Answer = otherThan(res.First, v.instant(x.FirstEvent)), otherThan(res.First, v.instant(x.FirstAnswer))
 	}
 	res.Embedding = x.Embedding
 	res.Whole, res.Tokens, res.Kernel, res.BytesSent, res.BytesRead = x.Whole, x.Tokens, x.KernelStamps, x.BytesSent, x.BytesRead
 	if p := x.Phases; p != (send.Phases{}) {
-		res.Phases = &phases{millis(p.Blocked), millis(p.DNS), millis(p.Connect), millis(p.TLS), millis(p.Sending), millis(p.Waiting), millis(p.Receiving)}
+		v.phases = phases{millis(p.Blocked), millis(p.DNS), millis(p.Connect), millis(p.TLS), millis(p.Sending), millis(p.Waiting), millis(p.Receiving)}
+		res.Phases = &v.phases
 	}
-	res.Priority = known(r.Priority.V, r.Priority.Set)
+	res.Priority = v.known(r.Priority.V, r.Priority.Set)
 	res.Refused, res.Assumed = r.CachedRefused, r.Assumed
 	if row := r.Row; row != nil {
-		res.Asked = known(r.OutputTokensAsked, r.OutputTokensAsked != row.OutputLength.V)
-		res.Sized = known(r.PromptTokens, r.PromptTokens != row.InputLength.V)
+		res.Asked = v.known(r.OutputTokensAsked, r.OutputTokensAsked != row.OutputLength.V)
+		res.Sized = v.known(r.PromptTokens, r.PromptTokens != row.InputLength.V)
 	}
 	res.Coalesced, res.Status, res.Attempts, res.Reused = x.Coalesced, x.Status, x.Attempts, x.Reused
 	res.Replays, res.Resent, res.WireLate = x.Replays, x.Resent, x.WireLate
 	res.PromptError, _ = r.PromptError()
 	res.FinishReason, res.ResponseID, res.Instance = x.FinishReason, x.ResponseID, x.Instance
-	res.Usage = usage{count(x.Usage.Prompt), count(x.Usage.Completion), count(x.Usage.Cached), count(x.Usage.Reasoning)}
-	res.TTFT = duration(r.TTFT(x.Start))
+	res.Usage = usage{v.count(x.Usage.Prompt), v.count(x.Usage.Completion), v.count(x.Usage.Cached), v.count(x.Usage.Reasoning)}
+	res.TTFT = v.duration(r.TTFT(x.Start))
 	for i := 1; i < len(x.At); i++ {
-		res.Gaps = append(res.Gaps, millis(time.Duration(x.At[i]-x.At[i-1])))
+		v.gaps = append(v.gaps, millis(time.Duration(x.At[i]-x.At[i-1])))
 	}
+	res.Gaps = v.gaps
 	if r.Outcome == measure.Served {
-		res.Last = instant(r.LastToken())
-		res.Latency = duration(r.Latency(x.Start))
-		res.ITL = duration(r.ITL())
+		res.Last = v.instant(r.LastToken())
+		res.Latency = v.duration(r.Latency(x.Start))
+		res.ITL = v.duration(r.ITL())
 		res.Prompt, res.Output = r.Prompt.String(), r.Output.String()
 	}
 	return res
@@ -183,11 +195,25 @@ func otherThan(one, at *float64) *float64 {
 // millis is the duration in milliseconds, rounded to µs.
 func millis(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e3 }
 
-func duration(d time.Duration, ok bool) *float64 { return known(millis(d), ok) }
+func (v *values) duration(d time.Duration, ok bool) *float64 {
+	if !ok {
+		return nil
+	}
+	v.floats = append(v.floats, millis(d))
+	return &v.floats[len(v.floats)-1]
+}
 
-func instant(at time.Duration) *float64 { return duration(at, at > clock.Never) }
+func (v *values) instant(at time.Duration) *float64 { return v.duration(at, at > clock.Never) }
 
-func count(n int64) *int64 { return known(n, n > send.Unknown) }
+func (v *values) known(n int64, ok bool) *int64 {
+	if !ok {
+		return nil
+	}
+	v.counts = append(v.counts, n)
+	return &v.counts[len(v.counts)-1]
+}
+
+func (v *values) count(n int64) *int64 { return v.known(n, n > send.Unknown) }
 
 // known returns a value that JSON omits if it is unknown.
 func known[T any](v T, ok bool) *T {

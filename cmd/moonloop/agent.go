@@ -154,7 +154,7 @@ func serveAgent(cmd *cobra.Command, f agentFlags) error {
 		told[text] = true
 	}
 	defer telemetry.CatchSDK(warn)()
-	defer gcpace.Start()()
+	defer gcpace.Start().Stop()
 	f.service.Version, f.service.Log = version(), say
 	f.service.Options, f.service.Prepare = runOptions(), f.prepare
 	s, err := service.New(f.service)

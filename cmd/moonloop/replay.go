@@ -544,7 +544,9 @@ func (f *replayFlags) replay(cmd *cobra.Command, cfg agent.Config) error {
 	cfg.Note = say
 	cfg.Warn = func(text string) { say("warning: " + text) }
 	defer telemetry.CatchSDK(cfg.Warn)()
-	defer gcpace.Start()()
+	pace := gcpace.Start()
+	defer pace.Stop()
+	cfg.Ended = pace.Rest
 	// The reader of our output may end first, as when a terminal is closed; the results are still written.
 	broken := make(chan os.Signal, 1)
 	signal.Notify(broken, syscall.SIGPIPE)

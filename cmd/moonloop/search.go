@@ -204,7 +204,7 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 		}
 	}
 	defer telemetry.CatchSDK(p.warn)()
-	defer gcpace.Start()()
+	defer gcpace.Start().Stop()
 	f.Probe = p.probe
 	f.Begin = func(next study.Planned, c *study.Capacity) {
 		p.begun = sync.OnceFunc(func() {

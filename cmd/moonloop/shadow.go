@@ -123,7 +123,7 @@ func (f *shadowFlags) run(cmd *cobra.Command, journals string, args []string) er
 		defer stop()
 	}
 	defer telemetry.CatchSDK(f.Warn)()
-	defer gcpace.Start()()
+	defer gcpace.Start().Stop()
 	totals, err := shadow.Run(ctx, f.Config)
 	if err := errors.Join(err, broken); err != nil {
 		return err

@@ -9,6 +9,7 @@ import (
 	"os"
 	"runtime/debug"
 	"runtime/metrics"
+	"sync"
 	"time"
 )
 
@@ -18,25 +19,40 @@ import (
 // mostRoom, and always at least least percent of the live heap, because otherwise the collector of a large heap would never rest.
 const (
 	eachSecond = 32 << 20 // bytes
-	leastRoom  = 12 << 20
+	leastRoom  = 8 << 20
 	mostRoom   = 64 << 20
 	least      = 25 // per cent
 	most       = 400
-	every      = time.Second / 4 // for a run's end, when the report is a different load than requests
-	begun      = 4               // times every: then the run's beginning is over
+	every      = time.Second / 4
+	begun      = 4 // times every: then the run's beginning is over
 )
 
-// Start sets the collector's pace until the returned function is called, which restores the previous one, unless the user has set GOGC. It
-// also releases the memory that only the program's start needed.
-func Start() (restore func()) {
-	forget := forgetter()
-	forget()
-	if os.Getenv("GOGC") != "" {
-		return func() {}
+// resting is the pace while the results of a run are written: it costs little, and there is no reason to use more memory for it than for
+// the run.
+const resting = 50
+
+// Pace is the collector's pace during a run.
+type Pace struct {
+	forget func()
+	user   bool // GOGC is set: the pace is the user's
+	before int
+	quit   func() // ends the adjustment
+	gone   chan struct{}
+}
+
+// Start sets the collector's pace until Stop, unless the user has set GOGC. It also releases the memory that only the program's start
+// needed.
+func Start() *Pace {
+	quit := make(chan struct{})
+	p := &Pace{forget: forgetter(), user: os.Getenv("GOGC") != "", quit: sync.OnceFunc(func() { close(quit) }), gone: make(chan struct{})}
+	p.forget()
+	if p.user {
+		close(p.gone)
+		return p
 	}
 	// Go's own pace at first: reading a trace ahead makes much garbage, and no request waits for it.
 	pace := 100
-	before := debug.SetGCPercent(pace)
+	p.before = debug.SetGCPercent(pace)
 	_, allocated := heap()
 	adjust := func() {
 		live, all := heap()
@@ -48,9 +64,8 @@ func Start() (restore func()) {
 			debug.SetGCPercent(pace)
 		}
 	}
-	quit, gone := make(chan struct{}), make(chan struct{})
 	go func() {
-		defer close(gone)
+		defer close(p.gone)
 		tick := time.NewTicker(every)
 		defer tick.Stop()
 		for n := 1; ; n++ {
@@ -59,16 +74,31 @@ func Start() (restore func()) {
 				return
 			case <-tick.C:
 				adjust()
-				if n == begun {
-					forget()
+				if n <= begun {
+					p.forget()
 				}
 			}
 		}
 	}()
-	return func() {
-		close(quit)
-		<-gone
-		debug.SetGCPercent(before)
+	return p
+}
+
+// Rest ends the run: it releases the memory that only the requests needed, before the results need other memory.
+func (p *Pace) Rest() {
+	p.set(resting)
+	debug.FreeOSMemory()
+	p.forget()
+}
+
+// Stop restores the pace from before Start.
+func (p *Pace) Stop() { p.set(p.before) }
+
+// set ends the adjustment and sets a pace, unless the pace is the user's.
+func (p *Pace) set(percent int) {
+	p.quit()
+	<-p.gone
+	if !p.user {
+		debug.SetGCPercent(percent)
 	}
 }
 

@@ -17,7 +17,7 @@ func TestPercent(t *testing.T) {
 	}{
 		{0, second, 400, "before the first collection"},
 		{1 << 20, second, 400, "small: never more than five times what lives"},
-		{24 << 20, second, 50, "the least room"},
+		{16 << 20, second, 50, "the least room"},
 		{16 << 20, 48 << 20, 150, "small: two collections a second"},
 		{32 << 20, 32 << 20, 100, "a second's garbage"},
 		{48 << 20, 24 << 20, 75, "large: one collection in one and a half seconds"},
@@ -35,18 +35,26 @@ func TestStartRestores(t *testing.T) {
 	t.Setenv("GOGC", "")
 	before := debug.SetGCPercent(77)
 	defer debug.SetGCPercent(before)
-	restore := Start()
+	p := Start()
 	if during := debug.SetGCPercent(most); during == 77 {
 		t.Error("Start leaves the pace as it was")
 	}
-	restore()
+	p.Rest()
+	if during := debug.SetGCPercent(resting); during != resting {
+		t.Errorf("while the results are written: %d, want %d", during, resting)
+	}
+	p.Stop()
 	if after := debug.SetGCPercent(77); after != 77 {
 		t.Errorf("afterwards: %d, want what it was", after)
 	}
 	t.Setenv("GOGC", "150")
-	restore = Start()
+	p = Start()
+	p.Rest()
 	if during := debug.SetGCPercent(77); during != 77 {
 		t.Errorf("with the user's GOGC: %d", during)
 	}
-	restore()
+	p.Stop()
+	if after := debug.SetGCPercent(77); after != 77 {
+		t.Errorf("after a run with the user's GOGC: %d", after)
+	}
 }

@@ -48,7 +48,7 @@ func Read[T any](dir string, parse func(line []byte) (T, error), yield func(T) e
 		return fmt.Errorf("the records of a run cannot be read: %w; name the folder given to `moonloop replay --out`", err)
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	in := jsonrows.NewLines(bufio.NewReaderSize(f, 1<<20), Longest)
+	in := jsonrows.NewLines(bufio.NewReaderSize(f, 64<<10), Longest)
 	var torn error
 	for n := 1; ; n++ {
 		line, err := in.Next()
