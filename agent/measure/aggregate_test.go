@@ -297,9 +297,9 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	bytes := 4 * (cap(a.underWay.bins) + cap(a.tokenRate.bins) + cap(a.windowCount.bins))
 	for i := range a.hist {
-		for _, p := range a.hist[i].buckets {
+		for _, p := range a.hist[i].buckets.pages {
 			if bytes += 8; p != nil {
-				bytes += 8 * len(p)
+				bytes += 4 * len(p)
 			}
 		}
 	}

@@ -7,20 +7,27 @@ import "math/bits"
 
 // buckets counts whole numbers from 0 up, to three significant digits: each number up to 2,047 has a bucket, and each later power of two
 // has 1,024 of them. That is HdrHistogram's layout, but only pages with a number use memory: the figures of a run are some forty
-// histograms from nanoseconds to a day, nearly all of whose buckets stay empty. Complete, they would need 10 MiB, which the garbage
+// histograms from nanoseconds to a day, nearly all of whose buckets stay empty. Complete, they would need 5 MiB, which the garbage
 // collector would keep and let the heap grow by.
-type buckets []*page
+type buckets struct {
+	pages []*page
+	// more has, by bucket, the numbers that its counter does not show.
+	more map[int]int64
+}
 
-// page has some buckets: 2 KiB, which a run allocates in less than a microsecond.
-type page [pageSize]int64
+// page has the counters of some buckets: 1 KiB, which a run allocates in less than a microsecond. A counter that overflows starts anew.
+type page [pageSize]uint32
 
 const (
 	pageSize = 256
+	overflow = 1 << 32
 	half     = 1024 // buckets of a power of two
 )
 
 // newBuckets returns the empty buckets of the numbers up to a limit.
-func newBuckets(limit int64) buckets { return make(buckets, bucketOf(limit)/pageSize+1) }
+func newBuckets(limit int64) buckets {
+	return buckets{pages: make([]*page, bucketOf(limit)/pageSize+1)}
+}
 
 // bucketOf returns the bucket of a number, 0 or above.
 func bucketOf(n int64) int {
@@ -36,24 +43,30 @@ func rangeOf(bucket int) (from, to int64) {
 }
 
 // add counts a number: 0 or above, at most the limit.
-func (b buckets) add(n int64) {
+func (b *buckets) add(n int64) {
 	i := bucketOf(n)
-	p := b[i/pageSize]
+	p := b.pages[i/pageSize]
 	if p == nil {
 		p = new(page)
-		b[i/pageSize] = p
+		b.pages[i/pageSize] = p
 	}
-	p[i%pageSize]++
+	if p[i%pageSize]++; p[i%pageSize] == 0 {
+		if b.more == nil {
+			b.more = make(map[int]int64)
+		}
+		b.more[i] += overflow
+	}
 }
 
 // all calls yield with each bucket that is not empty, ascending, and how many numbers it has.
-func (b buckets) all(yield func(bucket int, n int64) bool) {
-	for i, p := range b {
+func (b *buckets) all(yield func(bucket int, n int64) bool) {
+	for i, p := range b.pages {
 		if p == nil {
 			continue
 		}
 		for j, n := range p {
-			if n > 0 && !yield(i*pageSize+j, n) {
+			bucket := i*pageSize + j
+			if n := int64(n) + b.more[bucket]; n > 0 && !yield(bucket, n) {
 				return
 			}
 		}
@@ -62,7 +75,7 @@ func (b buckets) all(yield func(bucket int, n int64) bool) {
 
 // at returns the bucket of the number at a rank, where the least number has rank 1; for higher ranks than the last, the bucket of the
 // greatest number.
-func (b buckets) at(rank int64) (bucket int) {
+func (b *buckets) at(rank int64) (bucket int) {
 	for i, n := range b.all {
 		bucket = i
 		if rank -= n; rank <= 0 {

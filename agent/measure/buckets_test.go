@@ -4,6 +4,7 @@
 package measure
 
 import (
+	"math"
 	"math/rand/v2"
 	"testing"
 
@@ -44,7 +45,7 @@ func TestBucketsAreThoseOfHdrHistogram(t *testing.T) {
 }
 
 // iterate returns a function that returns the next bucket that is not empty, and 0 numbers at the end.
-func (b buckets) iterate() func() (from, to, n int64) {
+func (b *buckets) iterate() func() (from, to, n int64) {
 	var of, counts []int64
 	for i, n := range b.all {
 		of, counts = append(of, int64(i)), append(counts, n)
@@ -67,12 +68,33 @@ func TestBucketsTakeMemoryWhereNumbersLie(t *testing.T) {
 		b.add(1_000_000 + i)
 	}
 	pages := 0
-	for _, p := range b {
+	for _, p := range b.pages {
 		if p != nil {
 			pages++
 		}
 	}
 	if pages > 2 { // 1.0 to 1.1 ms: 191 buckets of 512 ns
 		t.Errorf("%d pages", pages)
+	}
+}
+
+// A counter that overflows loses no number.
+func TestBucketsOverflow(t *testing.T) {
+	b := newBuckets(scaleMillis.limit)
+	b.add(300)
+	b.pages[bucketOf(300)/pageSize][bucketOf(300)%pageSize] = math.MaxUint32 // as after so many numbers
+	for range 3 {
+		b.add(300)
+	}
+	b.add(5000)
+	next := b.iterate()
+	if _, _, n := next(); n != math.MaxUint32+3 {
+		t.Errorf("%d numbers, want 2^32 + 2", n)
+	}
+	if got := b.at(math.MaxUint32 + 3); got != bucketOf(300) {
+		t.Errorf("the last of them is in bucket %d", got)
+	}
+	if got := b.at(math.MaxUint32 + 4); got != bucketOf(5000) {
+		t.Errorf("the number after them is in bucket %d", got)
 	}
 }
