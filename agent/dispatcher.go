@@ -110,7 +110,7 @@ func (d *dispatcher) replay(p plan, zero time.Duration, rows schedule.Source, be
 
 // prepare prepares an item's request, up to the first byte. It runs on the scheduler's goroutine.
 func (d *dispatcher) prepare(ctx context.Context, it *schedule.Item) {
-	p := &pending{gate: send.NewGate()}
+	p := new(pending)
 	it.Data = p
 	d.start(ctx, it, p)
 }

@@ -44,7 +44,7 @@ func (s *sender) hangsUp(index int64) bool {
 
 // pending is a request before its scheduled time. The scheduler opens its gate, or shuts it.
 type pending struct {
-	gate   *send.Gate
+	gate   send.Gate
 	req    send.Request
 	engine *backend            // its destination
 	first  func(time.Duration) // called at the first token; may be nil
@@ -54,7 +54,7 @@ type pending struct {
 
 // atOnce is a request that is sent as soon as it is ready, from a time on.
 func atOnce(at time.Duration) *pending {
-	p := &pending{gate: send.NewGate()}
+	p := new(pending)
 	p.gate.Open(at)
 	return p
 }
@@ -82,7 +82,7 @@ func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *pro
 	p.req = built.Request
 	req := &p.req
 	req.Header = s.headers(rec, traceparent)
-	req.Gate, req.First, req.Session = p.gate, p.first, rec.Row.SessionID
+	req.Gate, req.First, req.Session = &p.gate, p.first, rec.Row.SessionID
 	if s.hangsUp(rec.Index) {
 		req.HangUp = max(s.disconnect.After, time.Nanosecond)
 	}

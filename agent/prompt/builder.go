@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strconv"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -176,7 +175,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	}
 	body := drafts.Get().(*draft)                                         // the pool has nothing else
 	if model := b.Model(row); model != "" && b.opt.Endpoint != Generate { // such an engine serves one model, which has no name
-		body.set("model", quote(nil, model))
+		body.setModel(model)
 	}
 	switch {
 	case replaced:
@@ -190,14 +189,14 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 		return p, err
 	}
 	if b.opt.Endpoint != Embeddings && b.opt.Endpoint != Generate {
-		body.set("stream", strconv.AppendBool(nil, b.opt.Stream))
+		body.set("stream", booleans[b.opt.Stream])
 	}
 	if n := b.Priority(row); n.Set {
-		body.set(priorityField, strconv.AppendInt(nil, n.V, 10))
+		body.set(priorityField, body.number(n.V))
 	}
 	body.merge(b.extra)
 	body.merge(extra)
-	b.complete(&body.object, b.OutputTokens(row), kind == mooncake.KindLength && !replaced)
+	b.complete(body, b.OutputTokens(row), kind == mooncake.KindLength && !replaced)
 	if live.Keep && b.scheme.ids && b.dialect.returnsIDs && !body.has(returnField) {
 		body.set(returnField, []byte("true"))
 	}

@@ -79,9 +79,9 @@ func (b *Builder) calibration(model string, turn []part) send.Request {
 
 // measuring makes a request for a prompt that is not part of the trace.
 func (b *Builder) measuring(model string, prompt []part) send.Request {
-	var body object
+	body := new(draft)
 	if model != "" {
-		body.set("model", quote(nil, model))
+		body.setModel(model)
 	}
 	body.merge(b.extra)
 	body.setParts(b.promptField, prompt)
@@ -90,13 +90,13 @@ func (b *Builder) measuring(model string, prompt []part) send.Request {
 	case Embeddings:
 	case Generate: // it returns the number of prompt tokens only together with each token
 		body.remove("model", parametersField)
-		b.parameters(&body, 1, "decoder_input_details")
+		b.parameters(&body.object, 1, "decoder_input_details")
 	default:
-		body.set("stream", []byte("false"))
-		b.complete(&body, 1, false)
+		body.set("stream", booleans[false])
+		b.complete(body, 1, false)
 	}
 	var p Prompt
-	b.finish(&p, body)
+	b.finish(&p, body.object)
 	p.Request.Path, p.Request.Stream = b.path, false
 	return p.Request
 }

@@ -28,14 +28,17 @@ func (b *Builder) OutputTokens(row *mooncake.Row) int64 {
 // unstatedCap is the limit in the Messages API, which requires one, for rows without an output length. Every known model accepts it.
 const unstatedCap = 4096
 
+// booleans are the values that are true or false.
+var booleans = map[bool][]byte{false: []byte("false"), true: []byte("true")}
+
 // includeUsage asks for the usage at the end of a stream.
 var includeUsage = []byte(`{"include_usage":true}`)
 
 // complete adds the fields that depend on the extras. The reply to generated words has no natural end, so hold asks the engine to enforce
 // its length; the reply to a real text is only limited.
-func (b *Builder) complete(body *object, output int64, hold bool) {
+func (b *Builder) complete(body *draft, output int64, hold bool) {
 	if b.opt.Endpoint == Generate {
-		b.parameters(body, output)
+		b.parameters(&body.object, output)
 		return
 	}
 	if b.dialect.streamOptions && string(body.get("stream")) == "true" {
@@ -50,17 +53,17 @@ func (b *Builder) complete(body *object, output int64, hold bool) {
 		}
 	}
 	if output > 0 && !body.has(maxField) && !body.has(maxCompletionField) && !body.has(b.dialect.maxTokens) {
-		body.set(b.dialect.maxTokens, strconv.AppendInt(nil, output, 10))
+		body.set(b.dialect.maxTokens, body.number(output))
 	}
-	if b.opt.Endpoint == Messages && b.stated(*body) == 0 && !body.has(maxField) { // the reply has no other end
-		body.set(maxField, strconv.AppendInt(nil, unstatedCap, 10))
+	if b.opt.Endpoint == Messages && b.stated(body.object) == 0 && !body.has(maxField) { // the reply has no other end
+		body.set(maxField, body.number(unstatedCap))
 	}
-	if n := b.stated(*body); hold && n > 0 && string(body.get("ignore_eos")) != "false" {
+	if n := b.stated(body.object); hold && n > 0 && string(body.get("ignore_eos")) != "false" {
 		if b.dialect.ignoreEOS && !body.has("ignore_eos") {
-			body.set("ignore_eos", []byte("true"))
+			body.set("ignore_eos", booleans[true])
 		}
 		if b.dialect.minTokens != "" && !body.has(b.dialect.minTokens) {
-			body.set(b.dialect.minTokens, strconv.AppendInt(nil, n, 10))
+			body.set(b.dialect.minTokens, body.number(n))
 		}
 	}
 	if b.opt.CacheSalt != "" && !body.has("cache_salt") {

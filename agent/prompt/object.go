@@ -27,6 +27,25 @@ type member struct {
 type draft struct {
 	object
 	prompt []part // of the member that has the prompt
+	digits []byte // of the values that are numbers
+
+	model  string // of the last body, and as it is in a body
+	quoted []byte
+}
+
+// setModel sets the model, which is mostly the same as in the last body.
+func (d *draft) setModel(model string) {
+	if model != d.model || d.quoted == nil {
+		d.model, d.quoted = model, quote(nil, model)
+	}
+	d.set("model", d.quoted)
+}
+
+// number returns a value that is a number.
+func (d *draft) number(n int64) []byte {
+	from := len(d.digits)
+	d.digits = strconv.AppendInt(d.digits, n, 10)
+	return d.digits[from:len(d.digits):len(d.digits)]
 }
 
 // drafts are for reuse: parts copies what it returns.
@@ -36,7 +55,7 @@ var drafts = sync.Pool{New: func() any { return &draft{object: make(object, 0, 1
 func (d *draft) free() {
 	clear(d.object)
 	clear(d.prompt)
-	d.object, d.prompt = d.object[:0], d.prompt[:0]
+	d.object, d.prompt, d.digits = d.object[:0], d.prompt[:0], d.digits[:0]
 	drafts.Put(d)
 }
 

@@ -84,13 +84,13 @@ func (t *timerfd) Wait(until time.Duration) bool {
 	return true
 }
 
-// learn adjusts the spin so that one of three wake-ups is late: up by two steps for a late one, down by one for others.
+// learn adjusts the spin so that one of two wake-ups is late: up by a step for a late one, down for others.
 func (t *timerfd) learn() {
 	const step = 500 * time.Nanosecond
 	switch {
 	case !t.armed || t.short:
 	case t.clk.Now() > t.until:
-		t.spin = min(t.spin+2*step, t.most)
+		t.spin = min(t.spin+step, t.most)
 	default:
 		t.spin = max(t.spin-step, 0)
 	}

@@ -58,7 +58,7 @@ func (u *upload) Len() int { return int(u.size) }
 // Read implements io.Reader. The first call waits at the gate, and lets the headers be written together with the body.
 func (u *upload) Read(p []byte) (int, error) {
 	if !u.begun {
-		if err := u.flight.gate.pass(u.done); err != nil {
+		if err := u.flight.gate.await(u.done); err != nil {
 			return 0, err
 		}
 		u.flight.uncork()

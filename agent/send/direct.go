@@ -92,7 +92,7 @@ type link struct {
 	request letter
 	reply   inbound
 	resp    http.Response // of a usual reply
-	header  http.Header
+	head    head
 	body    usualBody
 }
 
@@ -417,28 +417,34 @@ func (w *letter) begin() {
 // dead reports whether a kept connection, alive when it was taken, has ended since.
 func (w *letter) dead() bool { return w.link.used && !w.link.Quiet() }
 
-// post sends the request, and calls then when it has been sent. It does not block: if the kernel has no room for all of it, which does not
-// happen with maxDirect and the usual buffers, a goroutine waits for that.
-func (w *letter) post(then func()) {
-	n, err := 0, errGone
-	if !w.dead() {
-		w.begin()
-		n, err = w.link.WriteNow(w.text.Bytes())
+// post sends the request, and returns whether it is over: sent, or not to be sent. It does not block: the kernel may have no room for all of
+// it, which does not happen with maxDirect and the usual buffers. Then postRest must be called.
+func (w *letter) post() (over bool) {
+	if w.dead() {
+		w.end(errGone)
+		return true
 	}
-	end := func() {
-		w.err = err
-		w.flight.wrote(httptrace.WroteRequestInfo{Err: err})
-		w.shred()
-		then()
-	}
+	w.begin()
+	n, err := w.link.WriteNow(w.text.Bytes())
 	if err == nil && n < w.text.Len() {
-		go func() {
-			_, err = w.link.conn.Write(w.text.Bytes()[n:])
-			end()
-		}()
-		return
+		w.text.Next(n)
+		return false
 	}
-	end()
+	w.end(err)
+	return true
+}
+
+// postRest sends what post has left.
+func (w *letter) postRest() {
+	_, err := w.link.conn.Write(w.text.Bytes())
+	w.end(err)
+}
+
+// end records that the request is over.
+func (w *letter) end(err error) {
+	w.err = err
+	w.flight.wrote(httptrace.WroteRequestInfo{Err: err})
+	w.shred()
 }
 
 // shred gives the text's memory back.

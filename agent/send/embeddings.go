@@ -31,7 +31,7 @@ func (s *stream) embedding(data []byte) {
 		s.x.Usage = c.usage
 		s.x.Usage.Completion = Unknown // nothing was generated
 	}
-	s.x.ResponseID, s.x.Model = name(c.id), name(c.model)
+	s.x.ResponseID, s.x.Model = decoded(c.id), s.names.model.of(c.model)
 	for _, d := range reply.Data {
 		if v := d.Embedding; len(v) > len("[]") && (v[0] == '"' || v[0] == '[' && bytes.TrimSpace(v[1:])[0] != ']') {
 			s.seen, s.finished = 1, 1

@@ -6,6 +6,7 @@ package send
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -14,26 +15,26 @@ import (
 //
 // For a request that goes by [direct], the goroutine that opens the gate makes this write itself, since it cannot block. The request's own
 // goroutine waits for the reply by then, so none has to be woken before the request leaves.
+//
+// The zero value is a gate that is neither open nor shut.
 type Gate struct {
-	decided chan struct{} // closed when the gate is open and the armed request was written, or when the gate is shut
+	passed atomic.Uint32 // the state, once the armed request was written
 
 	mu    sync.Mutex
 	state gateState
 	at    time.Duration // the time at which it was opened
 	armed *letter       // what is left to write; nil: the request's goroutine writes
 	stop  func()        // ends the exchange
+	wake  chan struct{} // closed when passed is set; made by the first goroutine that waits for that
 }
 
-type gateState uint8
+type gateState uint32
 
 const (
 	gateClosed gateState = iota
 	gateOpen
 	gateShut
 )
-
-// NewGate returns a gate that is neither open nor shut.
-func NewGate() *Gate { return &Gate{decided: make(chan struct{})} }
 
 // Open releases the request, at a time of the run's clock. Call either Open or Shut, once. It does not block.
 func (g *Gate) Open(at time.Duration) {
@@ -42,11 +43,44 @@ func (g *Gate) Open(at time.Duration) {
 	g.state, g.at = gateOpen, at
 	l := g.armed
 	g.armed = nil
-	if l == nil {
-		close(g.decided)
+	if l == nil || l.post() {
+		g.pass()
 		return
 	}
-	l.post(func() { close(g.decided) })
+	go func() {
+		l.postRest()
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.pass()
+	}()
+}
+
+// pass lets the goroutines go on that wait; g.mu must be held.
+func (g *Gate) pass() {
+	g.passed.Store(uint32(g.state))
+	if g.wake != nil {
+		close(g.wake)
+	}
+}
+
+// always is what nobody has to wait for.
+var always = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()
+
+// decided returns a channel that is closed when the gate is open and the armed request was written, or when the gate is shut.
+func (g *Gate) decided() <-chan struct{} {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.passed.Load() != uint32(gateClosed) {
+		return always
+	}
+	if g.wake == nil {
+		g.wake = make(chan struct{})
+	}
+	return g.wake
 }
 
 // Shut cancels the request: Do returns an error.
@@ -54,7 +88,7 @@ func (g *Gate) Shut() {
 	g.mu.Lock()
 	stop := g.stop
 	g.state = gateShut
-	close(g.decided)
+	g.pass()
 	g.mu.Unlock()
 	if stop != nil {
 		stop()
@@ -80,12 +114,7 @@ func (g *Gate) current() gateState {
 	if g == nil {
 		return gateOpen
 	}
-	select {
-	case <-g.decided:
-		return g.state
-	default:
-		return gateClosed
-	}
+	return gateState(g.passed.Load())
 }
 
 // arm leaves the write to Open. It returns false if the gate is open or shut.
@@ -113,8 +142,10 @@ func (g *Gate) disarm() bool {
 
 // Wait waits until the gate is open or shut, and returns which, and the time at which it was opened.
 func (g *Gate) Wait() (at time.Duration, open bool) {
-	<-g.decided
-	return g.at, g.state == gateOpen
+	if g.current() == gateClosed {
+		<-g.decided()
+	}
+	return g.at, g.current() == gateOpen
 }
 
 // since returns the time from which the request's time counts: that at which the gate was opened, if it is after from.
@@ -127,14 +158,14 @@ func (g *Gate) since(from time.Duration) time.Duration {
 
 var errShut = errors.New("the request was cancelled before it was due")
 
-// pass waits until the gate is open. A nil gate is always open.
-func (g *Gate) pass(done <-chan struct{}) error {
+// await waits until the gate is open. A nil gate is always open.
+func (g *Gate) await(done <-chan struct{}) error {
 	if g == nil {
 		return nil
 	}
 	select {
-	case <-g.decided:
-		if g.state == gateOpen {
+	case <-g.decided():
+		if g.current() == gateOpen {
 			return nil
 		}
 	case <-done:

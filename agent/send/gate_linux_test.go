@@ -46,7 +46,7 @@ func TestOpenWrites(t *testing.T) {
 	c := client(t, Config{URL: "http://" + l.Addr().String()})
 	body := strings.Repeat("b", maxDirect)
 	req := post(body)
-	req.Gate = NewGate()
+	req.Gate = new(Gate)
 	var x Exchange
 	var all sync.WaitGroup
 	all.Go(func() { c.Do(t.Context(), req, &x) })
@@ -102,14 +102,14 @@ func TestOpenDoesNotWait(t *testing.T) {
 		return k, nil
 	}
 	req := post(strings.Repeat("b", maxDirect))
-	req.Gate = NewGate()
+	req.Gate = new(Gate)
 	var x Exchange
 	var all sync.WaitGroup
 	all.Go(func() { c.Do(t.Context(), req, &x) })
 	armed(t, req.Gate)
 	req.Gate.Open(c.clk.Now())
 	select {
-	case <-req.Gate.decided:
+	case <-req.Gate.decided():
 		t.Error("the gate says that the request was sent, but the kernel has no room for it")
 	default:
 	}
@@ -140,7 +140,7 @@ func TestDiesAtGate(t *testing.T) {
 	var x Exchange
 	c.Do(t.Context(), post("{}"), &x)
 	req := post("{}")
-	req.Gate = NewGate()
+	req.Gate = new(Gate)
 	var all sync.WaitGroup
 	all.Go(func() { c.Do(t.Context(), req, &x) })
 	armed(t, req.Gate)

@@ -53,7 +53,7 @@ func TestGate(t *testing.T) {
 					}
 					began := clk.Now()
 					req := post("{}")
-					req.Gate = NewGate()
+					req.Gate = new(Gate)
 					time.AfterFunc(wait, func() { req.Gate.Open(clk.Now()) })
 					var x Exchange
 					c.Do(t.Context(), req, &x)
@@ -109,7 +109,7 @@ func TestGateShut(t *testing.T) {
 						}
 						ctx, cancel := context.WithCancel(t.Context())
 						req := post("{}")
-						req.Gate = NewGate()
+						req.Gate = new(Gate)
 						end := req.Gate.Shut
 						if cancelled {
 							end = cancel
@@ -164,7 +164,7 @@ func TestGateShutKeepsConnections(t *testing.T) {
 				all.Wait()
 				ctx, cancel := context.WithCancel(t.Context())
 				req := post("{}")
-				req.Gate = NewGate()
+				req.Gate = new(Gate)
 				time.AfterFunc(time.Millisecond, func() {
 					cancel()
 					req.Gate.Shut()
@@ -216,7 +216,7 @@ func TestGateRetry(t *testing.T) {
 				defer synctest.Wait()
 				defer c.Close()
 				req := post("{}")
-				req.Gate = NewGate()
+				req.Gate = new(Gate)
 				time.AfterFunc(500*time.Millisecond, func() { req.Gate.Open(clk.Now()) })
 				var x Exchange
 				c.Do(t.Context(), req, &x)
@@ -308,7 +308,7 @@ func TestGateTLS(t *testing.T) {
 	c := client(t, Config{URL: server.URL, TLS: &tls.Config{RootCAs: server.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs}})
 	for range 2 {
 		req := post(strings.Repeat("b", 50<<10))
-		req.Gate = NewGate()
+		req.Gate = new(Gate)
 		var opened atomic.Int64
 		time.AfterFunc(50*time.Millisecond, func() {
 			opened.Store(int64(clk.Now()))

@@ -15,59 +15,96 @@ import (
 // the garbage of a short request. A usual reply has the status 200, a length or chunks, and a head that has arrived as a whole. Whatever is
 // unusual or looks wrong is left to net/http, from its first byte, so that it decides.
 
+// head is the head of a usual reply. The header has only those that are wanted. Its memory is used again.
+type head struct {
+	header  http.Header
+	values  []string
+	length  int64
+	chunked bool // there is no length
+}
+
 // usual reads the head of a reply. The response is the link's, until it takes another request. It returns nil, and has read nothing, if the
 // reply is not a usual one.
 func (l *link) usual(wanted []string) *http.Response {
 	ahead, _ := l.br.Peek(l.br.Buffered()) // what is buffered can be peeked at
 	end := bytes.Index(ahead, []byte("\r\n\r\n"))
-	if end < 0 {
-		return nil
-	}
-	status, lines, _ := bytes.Cut(ahead[:end+2], []byte("\r\n"))
-	if string(status) != "HTTP/1.1 200 OK" && string(status) != "HTTP/1.1 200 " {
-		return nil
-	}
-	if l.header == nil {
-		l.header = make(http.Header)
-	}
-	clear(l.header)
-	length, chunked := int64(Unknown), false
-	for len(lines) > 0 {
-		var line []byte
-		line, lines, _ = bytes.Cut(lines, []byte("\r\n"))
-		name, value, ok := field(line)
-		switch {
-		case !ok, is(name, "Trailer"), is(name, "Connection") && !is(value, "keep-alive"):
-			return nil
-		case is(name, "Transfer-Encoding"):
-			if chunked || !is(value, "chunked") {
-				return nil
-			}
-			chunked = true
-		case is(name, "Content-Length"):
-			if length != Unknown {
-				return nil
-			}
-			if length = digits(value); length == Unknown {
-				return nil
-			}
-		default:
-			l.collect(wanted, name, value)
-		}
-	}
-	if chunked == (length != Unknown) { // both, or neither: then the end of the connection is the reply's
+	if h := &l.head; end < 0 || !h.parse(ahead[:end], wanted) {
 		return nil
 	}
 	_, _ = l.br.Discard(end + 4) // it is buffered
-	l.body = usualBody{link: l, left: length}
-	if chunked {
+	l.body = usualBody{link: l, left: l.head.length}
+	if l.head.chunked {
 		l.body.chunks = httputil.NewChunkedReader(l.br)
 	}
 	l.resp = http.Response{
 		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: l.header, ContentLength: length, Body: &l.body,
+		Header: l.head.header, ContentLength: l.head.length, Body: &l.body,
 	}
 	return &l.resp
+}
+
+// parse reads a head. It returns false if the reply is not a usual one.
+func (h *head) parse(text []byte, wanted []string) bool {
+	status, lines, more := bytes.Cut(text, []byte("\r\n"))
+	if string(status) != "HTTP/1.1 200 OK" && string(status) != "HTTP/1.1 200 " {
+		return false
+	}
+	if h.header == nil {
+		h.header = make(http.Header)
+	}
+	clear(h.header)
+	h.values, h.length, h.chunked = h.values[:0], Unknown, false
+	for more {
+		var line []byte
+		line, lines, more = bytes.Cut(lines, []byte("\r\n"))
+		name, value, ok := field(line)
+		switch {
+		case !ok, is(name, "Trailer"), is(name, "Connection") && !is(value, "keep-alive"):
+			return false
+		case is(name, "Transfer-Encoding"):
+			if h.chunked || !is(value, "chunked") {
+				return false
+			}
+			h.chunked = true
+		case is(name, "Content-Length"):
+			if h.length != Unknown {
+				return false
+			}
+			if h.length = digits(value); h.length == Unknown {
+				return false
+			}
+		default:
+			for _, w := range wanted {
+				if is(name, w) {
+					h.add(w, value)
+				}
+			}
+		}
+	}
+	return h.chunked == (h.length == Unknown) // else both, or neither: then the end of the connection is the reply's
+}
+
+// medias are the media types of nearly all replies.
+var medias = [...]string{mediaEvents + "; charset=utf-8", mediaEvents, mediaJSON}
+
+// add adds a value to the header, which is a copy only if it is a rare one.
+func (h *head) add(name string, value []byte) {
+	known := ""
+	for _, media := range medias {
+		if string(value) == media {
+			known = media
+		}
+	}
+	if known == "" {
+		known = string(value)
+	}
+	if before := h.header[name]; before != nil {
+		h.header[name] = append(before, known)
+		return
+	}
+	n := len(h.values)
+	h.values = append(h.values, known)
+	h.header[name] = h.values[n : n+1 : n+1]
 }
 
 // is compares a name or a keyword with one in ASCII letters.
@@ -75,33 +112,16 @@ func is(text []byte, word string) bool {
 	return len(text) == len(word) && strings.EqualFold(string(text), word)
 }
 
-// collect keeps a header if it is one of those wanted.
-func (l *link) collect(wanted []string, name, value []byte) {
-	for _, w := range wanted {
-		if is(name, w) {
-			l.header[w] = append(l.header[w], known(value))
-		}
-	}
-}
-
-// medias are the media types of nearly all replies.
-var medias = []string{mediaEvents, mediaEvents + "; charset=utf-8", mediaJSON}
-
-// known returns a header's value as a string, which is a copy only if it is rare.
-func known(value []byte) string {
-	for _, media := range medias {
-		if string(value) == media {
-			return media
-		}
-	}
-	return string(value)
-}
-
 // field splits a line of a head. It returns false if net/http might refuse or change it.
 func field(line []byte) (name, value []byte, ok bool) {
 	name, value, ok = bytes.Cut(line, []byte(":"))
-	if !ok || len(name) == 0 || bytes.ContainsFunc(name, notInNames) {
+	if !ok || len(name) == 0 {
 		return nil, nil, false
+	}
+	for _, b := range name {
+		if b != '-' && (b < '0' || b > '9') && (b < 'A' || b > 'Z') && (b < 'a' || b > 'z') {
+			return nil, nil, false
+		}
 	}
 	for _, b := range value {
 		if b < ' ' || b >= 0x7f {
@@ -109,10 +129,6 @@ func field(line []byte) (name, value []byte, ok bool) {
 		}
 	}
 	return name, bytes.Trim(value, " "), true
-}
-
-func notInNames(r rune) bool {
-	return r != '-' && (r < '0' || r > '9') && (r < 'A' || r > 'Z') && (r < 'a' || r > 'z')
 }
 
 // usualBody is the body of a usual reply.

@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 	"testing"
 	"testing/iotest"
 )
@@ -35,6 +36,7 @@ func FuzzUsual(f *testing.F) {
 		"HTTP/1.1 200 OK\r\nContent-Length : 2\r\n\r\n{}",
 		"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\n{}",
 		"HTTP/1.1 200 OK\r\n\r\n",
+		"\r\n\r\n",
 		"HTTP/1.1 503 Busy\r\nContent-Length: 2\r\n\r\n{}",
 		"HTTP/1.1 200 OK\nContent-Length: 2\n\n{}",
 	} {
@@ -42,8 +44,14 @@ func FuzzUsual(f *testing.F) {
 		f.Add([]byte(seed), true)
 	}
 	wanted := []string{"Content-Type", promptTokensHeader, "X-Backend-Id"}
+	before := &link{br: bufio.NewReader(strings.NewReader("HTTP/1.1 200 OK\r\nContent-Type: a\r\nX-Backend-Id: b\r\nTransfer-Encoding: chunked\r\n\r\n"))}
+	_, _ = before.br.Peek(1)
+	if before.usual(wanted) == nil {
+		f.Fatal("not usual")
+	}
+	used := before.head // nothing of it may be in the next reply
 	f.Fuzz(func(t *testing.T, reply []byte, slowly bool) {
-		l := &link{br: bufio.NewReader(bytes.NewReader(reply))}
+		l := &link{br: bufio.NewReader(bytes.NewReader(reply)), head: used}
 		_, _ = l.br.Peek(1)
 		got := l.usual(wanted)
 		if got == nil {
@@ -84,4 +92,22 @@ func FuzzUsual(f *testing.F) {
 			t.Errorf("%d bytes follow; net/http: %d", l.br.Buffered(), theirs.Buffered())
 		}
 	})
+}
+
+// The replies of engines are read without net/http.
+func TestUsual(t *testing.T) {
+	for reply, usual := range map[string]bool{
+		"HTTP/1.1 200 OK\r\ndate: Sat, 28 Nov 2026 17:00:00 GMT\r\nserver: uvicorn\r\ncontent-type: text/event-stream; charset=utf-8\r\ntransfer-encoding: chunked\r\n\r\n": true, // vLLM
+		"HTTP/1.1 200 OK\r\nKeep-Alive: timeout=5, max=100\r\nContent-Type: text/event-stream\r\nServer: llama.cpp\r\nTransfer-Encoding: chunked\r\n\r\n":                   true,
+		"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1\r\n\r\n":                                                                                    true,
+		"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n":                                                                                    false,
+		"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 1\r\n":                                                                                        false, // the rest has not come yet
+		"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 1\r\n\r\n":                                                                                                       false,
+	} {
+		l := &link{br: bufio.NewReader(strings.NewReader(reply))}
+		_, _ = l.br.Peek(1)
+		if got := l.usual(nil) != nil; got != usual {
+			t.Errorf("%q: usual %v, want %v", reply, got, usual)
+		}
+	}
 }

@@ -151,10 +151,10 @@ func (s *stream) messageEvent(data []byte, at arrival, isError bool) error {
 // said reads the id, model and usage of a message.
 func (s *stream) said(m *message) {
 	if s.x.ResponseID == "" {
-		s.x.ResponseID = name(escaped(m.ID))
+		s.x.ResponseID = decoded(escaped(m.ID))
 	}
 	if s.x.Model == "" {
-		s.x.Model = name(escaped(m.Model))
+		s.x.Model = s.names.model.of(escaped(m.Model))
 	}
 	s.messages.add(m.Usage)
 	s.x.Usage = s.messages.counts()

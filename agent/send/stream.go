@@ -11,8 +11,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -48,6 +46,8 @@ type stream struct {
 	seen, finished uint64       // choices, a bit for each index below 64
 	counted        int64        // tokens in usage at the last content chunk
 	uncounted      bool         // a content chunk came without usage
+
+	names names
 }
 
 var streams = sync.Pool{New: func() any { return new(stream) }}
@@ -56,7 +56,7 @@ func (s *stream) begin(x *Exchange, f *flight, req *Request, chunks *atomic.Int6
 	*s = stream{
 		x: x, flight: f, req: req, chunks: chunks, max: maxLine,
 		in:     arrivals{flight: f, limit: maxReply},
-		events: s.events, chunk: s.chunk,
+		events: s.events, chunk: s.chunk, names: s.names,
 	}
 }
 
@@ -65,7 +65,7 @@ func (s *stream) free() {
 	s.chunk.reset()
 	clear(s.chunk.choices[:cap(s.chunk.choices)])
 	s.events.reset(nil, 0)
-	*s = stream{events: s.events, chunk: s.chunk}
+	*s = stream{events: s.events, chunk: s.chunk, names: s.names}
 	streams.Put(s)
 }
 
@@ -101,9 +101,11 @@ func (s *stream) take(resp *http.Response) error {
 // mediaOf returns the media type of a reply without its parameters; "" if there is none that can be read.
 func mediaOf(header http.Header) string {
 	text := header.Get("Content-Type")
-	if slices.Contains(medias, text) {
-		media, _, _ := strings.Cut(text, ";")
-		return media
+	switch text { // of nearly all replies
+	case mediaEvents, mediaEvents + "; charset=utf-8":
+		return mediaEvents
+	case mediaJSON:
+		return mediaJSON
 	}
 	media, _, err := mime.ParseMediaType(text)
 	if err != nil {
@@ -228,10 +230,10 @@ func (s *stream) content(at arrival) error {
 		s.response()
 	}
 	if x.ResponseID == "" && len(c.id) > 0 {
-		x.ResponseID = name(c.id)
+		x.ResponseID = decoded(c.id)
 	}
 	if x.Model == "" && len(c.model) > 0 {
-		x.Model = name(c.model)
+		x.Model = s.names.model.of(c.model)
 	}
 	if c.hasUsage {
 		x.Usage = c.usage
@@ -260,7 +262,7 @@ func (s *stream) choices(at arrival) error {
 			continue
 		}
 		if len(ch.finish) > 0 {
-			x.FinishReason = name(ch.finish)
+			x.FinishReason = s.names.finish.of(ch.finish)
 		}
 		if ch.produced() && !stamped {
 			s.stamp(at, ch.answered())
@@ -389,12 +391,25 @@ func (s *stream) finish() {
 	}
 }
 
-// name decodes a short text.
-func name(t text) string {
+// names are those of the last reply. Most replies have the same ones, and do not need others.
+type names struct{ model, finish name }
+
+// name is a short text that was decoded.
+type name string
+
+// of decodes a short text.
+func (n *name) of(t text) string {
 	var room [maxName]byte // most are short and valid, and are copied once
 	b := t[:min(len(t), maxName)].append(room[:0])
+	if string(b) == string(*n) {
+		return string(*n)
+	}
 	if !utf8.Valid(b) {
 		b = bytes.ToValidUTF8(b, nil)
 	}
-	return string(b)
+	*n = name(b)
+	return string(*n)
 }
+
+// decoded decodes a short text that is unlike all others.
+func decoded(t text) string { return new(name).of(t) }
