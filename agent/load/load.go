@@ -138,20 +138,20 @@ type Stream struct {
 	headErr   error   // the error that ended the look-ahead
 	fileEnded bool    // the reading goroutine has reached the file's end, or an error
 	predictor *stats.Predictor
-	arrivals  *arrivals         // nil: by timestamps
-	users     *users            // nil: rows are sent in the order of the trace
-	fallback  string            // model of rows without one
-	sorted    *heap.Heap[entry] // by timestamp
-	over      error             // the error that ended the sorting
-	lastOut   float64           // key of the last entry taken from sorted
-	passed    int64             // rows up to MaxRows
-	step      []entry           // rows of one timestamp, for SpreadEven
-	spread    *heap.Heap[entry] // by offset, after spreading
-	bound     float64           // no later row has a smaller offset
-	spreadAll bool              // all rows have been spread
-	division  *division         // nil: all rows are ours
-	plan      *xxhash.Digest    // of the schedule so far
-	planned   []byte            // the part of a row that goes into it
+	arrivals  *arrivals              // nil: by timestamps
+	users     *users                 // nil: rows are sent in the order of the trace
+	fallback  string                 // model of rows without one
+	sorted    *heap.Presorted[entry] // by timestamp
+	over      error                  // the error that ended the sorting
+	lastOut   float64                // key of the last entry taken from sorted
+	passed    int64                  // rows up to MaxRows
+	step      []entry                // rows of one timestamp, for SpreadEven
+	spread    *heap.Heap[entry]      // by offset, after spreading
+	bound     float64                // no later row has a smaller offset
+	spreadAll bool                   // all rows have been spread
+	division  *division              // nil: all rows are ours
+	plan      *xxhash.Digest         // of the schedule so far
+	planned   []byte                 // the part of a row that goes into it
 
 	mu     sync.Mutex
 	counts Counts
@@ -182,7 +182,7 @@ func Open(in Rows, opt Options) (*Stream, error) {
 		return nil, err
 	}
 	s := &Stream{
-		opt: opt, in: in, lastOut: math.Inf(-1), sorted: byKey(), spread: byKey(),
+		opt: opt, in: in, lastOut: math.Inf(-1), sorted: heap.NewPresorted(entry.before), spread: heap.New(entry.before),
 		predictor: stats.NewPredictor(stats.PredictorOptions{BlockSize: opt.BlockSize, FineBlockSize: opt.FineBlockSize}),
 		rows:      make(chan fileRow, 256), quit: make(chan struct{}),
 	}

@@ -15,7 +15,6 @@ import (
 
 	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/schedule"
-	"github.com/moonloop/moonloop/internal/heap"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/stats"
 	"github.com/moonloop/moonloop/mooncake/transform"
@@ -142,7 +141,7 @@ func (s *Stream) shift(e entry, part float64) {
 func (s *Stream) limited() (entry, error) {
 	if s.opt.MaxRows > 0 && s.passed >= s.opt.MaxRows {
 		past := int64(len(s.head))
-		for _, e := range s.sorted.All() {
+		for e := range s.sorted.All() {
 			if !e.outside {
 				past++
 			}
@@ -277,7 +276,5 @@ func (s *Stream) predict(e *entry) {
 	s.count(func(c *Counts) { c.Unpredicted++ })
 }
 
-// byKey returns an empty heap of rows by rising key, equal keys in the order of their indices.
-func byKey() *heap.Heap[entry] {
-	return heap.New(func(a, b entry) bool { return a.key < b.key || a.key == b.key && a.index < b.index })
-}
+// before reports whether a row comes before another one: by key, and equal keys by index.
+func (e entry) before(o entry) bool { return e.key < o.key || e.key == o.key && e.index < o.index }

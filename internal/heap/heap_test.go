@@ -42,6 +42,34 @@ func TestHeap(t *testing.T) {
 	}
 }
 
+// Whatever is pushed and popped, in order or not, the least is first.
+func TestPresorted(t *testing.T) {
+	for seed := range uint64(300) {
+		rng := rand.New(rand.NewPCG(seed, 2))
+		p := NewPresorted(func(a, b int) bool { return a < b })
+		var want []int
+		for i := range 400 {
+			if len(want) == 0 || rng.IntN(400) > i {
+				x := i
+				if rng.IntN(10) < int(seed%10) { // the seeds differ in how much is out of order
+					x = rng.IntN(400)
+				}
+				p.Push(x)
+				want = append(want, x)
+			} else {
+				if got := p.Pop(); got != want[0] {
+					t.Fatalf("seed %d: popped %d, want %d", seed, got, want[0])
+				}
+				want = want[1:]
+			}
+			slices.Sort(want)
+			if all := slices.Sorted(p.All()); p.Len() != len(want) || !slices.Equal(all, want) {
+				t.Fatalf("seed %d: %d elements, %v, want %v", seed, p.Len(), all, want)
+			}
+		}
+	}
+}
+
 // TestPopLetsGo: a popped item can be garbage-collected.
 func TestPopLetsGo(t *testing.T) {
 	h := New(func(a, b *int) bool { return *a < *b })
@@ -49,6 +77,12 @@ func TestPopLetsGo(t *testing.T) {
 	h.Pop()
 	if rest := h.list[:1]; rest[0] != nil {
 		t.Error("the heap refers to an element that it has returned")
+	}
+	p := NewPresorted(func(a, b *int) bool { return *a < *b })
+	p.Push(new(1))
+	p.Pop()
+	if p.ring[0] != nil {
+		t.Error("the ring refers to an element that it has returned")
 	}
 }
 
