@@ -98,7 +98,7 @@ func (all parts) of(name string, most int) *part {
 }
 
 // add counts a record.
-func (p *part) add(r *Record, slo SLO) {
+func (p *part) add(r *Record, slo *SLO) {
 	p.Rows.add(r.Outcome)
 	if slo.Any() && p.Good == nil {
 		p.Good = new(int64)
@@ -196,13 +196,13 @@ func (all parts) classes() (list []ClassFigures) {
 // addParts counts a record for its engine and its class.
 func (a *Aggregate) addParts(r *Record) {
 	if name := r.Instance(); name != "" {
-		a.servers.of(name, maxServers).add(r, a.opt.SLO)
+		a.servers.of(name, maxServers).add(r, &a.opt.SLO)
 	}
 	class := ""
 	if r.Row != nil {
 		class = r.Row.Class
 	}
-	a.classes.of(class, MaxClasses).add(r, a.opt.SLO)
+	a.classes.of(class, MaxClasses).add(r, &a.opt.SLO)
 }
 
 // add counts a row by its outcome.

@@ -51,8 +51,9 @@ type Scheduler struct {
 	// idle is set while a completion, or the source, can advance the schedule before the time for which it waits.
 	idle atomic.Bool
 
-	mu   sync.Mutex
-	done []completion
+	mu    sync.Mutex
+	done  []completion
+	taken []completion // the array of those before, for use by the next ones; owned by Run
 }
 
 // completion is the end of a fired item's request, or only of its prefill.

@@ -173,8 +173,9 @@ func (s *Scheduler) dispatch() {
 func (s *Scheduler) complete() {
 	s.mu.Lock()
 	done := s.done
-	s.done = nil
+	s.done = s.taken[:0]
 	s.mu.Unlock()
+	s.taken = done
 	for _, c := range done {
 		if c.item.prefilling {
 			c.item.prefilling = false
@@ -192,6 +193,7 @@ func (s *Scheduler) complete() {
 		}
 		s.leaveGraph(c.item, c.at, c.ok, PredecessorFailed)
 	}
+	clear(done)
 }
 
 // endTurn ends a turn and starts the session's next one.

@@ -36,6 +36,7 @@ type Client struct {
 	look        *retryablehttp.Client // for Get
 	api         *retryablehttp.Client // for JSON
 
+	company company      // of direct exchanges
 	flights sync.Pool    // those that are over, for use by the next exchanges
 	chunks  atomic.Int64 // output chunks that arrived
 }
@@ -158,6 +159,7 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 func (c *Client) Close() {
 	c.connections.closeIdle()
 	c.direct.close()
+	c.company.close()
 }
 
 // ClockStep returns the greatest change of the wall clock against the monotonic clock since New, and whether kernel timestamps were used.
@@ -176,9 +178,13 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	f := c.newFlight(req, x.Start)
 	inner, shut := ctx, f.end
 	if f.direct {
-		released := context.AfterFunc(ctx, f.end)
+		released := c.company.part
+		if !c.company.join(ctx, f) {
+			alone := context.AfterFunc(ctx, f.end)
+			released = func(*flight) bool { return alone() }
+		}
 		defer func() {
-			if released() && f.free() {
+			if released(f) && f.free() {
 				c.flights.Put(f)
 			}
 		}()

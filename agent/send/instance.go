@@ -27,8 +27,8 @@ func (c *Config) instance(h http.Header) string {
 		return bounded(h.Get(c.InstanceHeader))
 	}
 	for _, header := range instanceHeaders {
-		if value := h.Get(header); value != "" {
-			return bounded(value)
+		if values := h[header]; len(values) > 0 && values[0] != "" { // Get would check the name each time
+			return bounded(values[0])
 		}
 	}
 	return ""
