@@ -46,7 +46,6 @@ func printError(w io.Writer, err error) {
 	}
 }
 
-
 // otherNames are names in configurations that differ from those of their flags.
 var otherNames = map[string]string{
 	"bytes of kept replies": "carry-memory",
