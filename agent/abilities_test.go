@@ -141,7 +141,7 @@ func TestEngineBlock(t *testing.T) {
 	}{
 		{"metrics", 32, 0, 32, 38},
 		{"the flag", 0, 16, 16, 38},
-		{"nobody: the trace's finest", 0, 0, 16, 38},
+		{"neither: the trace's finest", 0, 0, 16, 38},
 	} {
 		e := &talker{block: tt.block}
 		rep, _, _ := e.replay(t, Config{Prompt: ids, Schedule: Schedule{FileOrder: true}, Target: Target{CacheBlock: tt.flag}}, lines)

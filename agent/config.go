@@ -228,10 +228,10 @@ type Schedule struct {
 	WarmupFor time.Duration
 	// WarmupGrace is the time that warm-up requests in flight have to end after the last one was sent; 0 = no limit.
 	WarmupGrace time.Duration
-	// WarmupConcurrency is the number of warm-up requests in flight, up to 1,024; 0 = Concurrency.
+	// WarmupConcurrency is the maximum number of warm-up requests in flight, up to 1,024; 0 = Concurrency, or, if that is 0, too, 1, and
+	// 1,024 with WarmupArrivals.
 	WarmupConcurrency int
-	// WarmupArrivals sends the warm-up requests at a rate. If WarmupConcurrency (0 = 1,024) are in flight, a request is sent later. Zero =
-	// a closed loop.
+	// WarmupArrivals sends the warm-up requests at a rate, or later if WarmupConcurrency requests are in flight. Zero = a closed loop.
 	WarmupArrivals load.Arrivals
 	// WarmupPrefillConcurrency is the maximum number of warm-up requests in flight without a first token; 0 = none.
 	WarmupPrefillConcurrency int

@@ -16,8 +16,8 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// someText is text of words of very different lengths.
-func someText(t *testing.T) string {
+// textFile writes a file of words of very different lengths, and returns its name.
+func textFile(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
 	for i := range 3000 {
@@ -30,14 +30,14 @@ func someText(t *testing.T) string {
 	return name
 }
 
-// TestDataset: prompts of real text have exactly the rows' tokens, and share what the hash ids say, on engines whose tokenizers make
-// several tokens of a word.
+// TestDataset: prompts of real text have exactly as many tokens as the rows, and share the blocks that the hash ids say, on engines
+// whose tokenizers make several tokens of a word.
 func TestDataset(t *testing.T) {
 	var lines []string
 	for i := range 20 {
 		lines = append(lines, fmt.Sprintf(`{"timestamp": %d, "input_length": %d, "output_length": 2, "hash_ids": [0, 1, %d]}`, i, 1025+i*7, 2+i))
 	}
-	file := someText(t)
+	file := textFile(t)
 	for name, kind := range map[string]simulator.Like{"vLLM": simulator.LikeVLLM, "llama.cpp": simulator.LikeLlamaCPP} {
 		for _, endpoint := range []prompt.Endpoint{prompt.Chat, prompt.Completions} {
 			t.Run(name+"/"+string(endpoint), func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestDataset(t *testing.T) {
 					t.Errorf("%d tokens were shared, want those of two blocks: 1024", c)
 				}
 				if n := strings.Count(string(r.sent[3].Body), "Internationalization"); n < 10 {
-					t.Errorf("the dataset's words are %d times in a prompt", n)
+					t.Errorf("the dataset's first word occurs %d times in a prompt, want 10 or more", n)
 				}
 				d := r.report.Run.Dataset
 				if d == nil || d.File != file || d.CountedBy != preflight.ByTokenize || d.Checked != checkedText || d.Counted != d.Checked || d.Tokens < 10000 || d.Invented > 0.05 {
@@ -73,7 +73,7 @@ const checkedText = 3000
 // TestDatasetNeedsCounts: there is no replay against an engine that cannot count a text, and the error says what to do.
 func TestDatasetNeedsCounts(t *testing.T) {
 	e := newEngine(t, simulator.Config{Like: simulator.LikePlain})
-	r := e.replay(t, Config{Prompt: Prompt{Dataset: someText(t)}}, rows(3, 1)...)
+	r := e.replay(t, Config{Prompt: Prompt{Dataset: textFile(t)}}, rows(3, 1)...)
 	if r.err == nil || !strings.Contains(r.err.Error(), "--tokenizer") || len(r.sent) > 0 {
 		t.Errorf("%v, %d requests", r.err, len(r.sent))
 	}
@@ -109,7 +109,7 @@ func TestTokenizerFile(t *testing.T) {
 		`{"timestamp": 8, "text_input": "five words in this text", "output_length": 2}`)
 	for _, endpoint := range []prompt.Endpoint{prompt.Chat, prompt.Completions} {
 		e := newEngine(t, simulator.Config{Like: simulator.LikePlain})
-		cfg := Config{Prompt: Prompt{Endpoint: endpoint, Dataset: someText(t), Tokenizer: wordTokenizer(t, words)}}
+		cfg := Config{Prompt: Prompt{Endpoint: endpoint, Dataset: textFile(t), Tokenizer: wordTokenizer(t, words)}}
 		r := e.replay(t, cfg, lines...)
 		if r.err != nil {
 			t.Fatal(r.err)
@@ -128,10 +128,10 @@ func TestTokenizerFile(t *testing.T) {
 			t.Errorf("%s: %v", endpoint, r.err)
 		}
 	}
-	// A tokenizer that is similar to the model's fails the check.
+	// With a tokenizer that is only similar to the model's, the counts differ: the replay runs, with a warning.
 	e := newEngine(t, simulator.Config{Like: simulator.LikePlain, Tokenizer: simulator.Tokenizer{WordBytes: 4}})
 	var warned string
-	cfg := Config{Prompt: Prompt{Dataset: someText(t), Tokenizer: wordTokenizer(t, words)}, Warn: func(s string) { warned += s }}
+	cfg := Config{Prompt: Prompt{Dataset: textFile(t), Tokenizer: wordTokenizer(t, words)}, Warn: func(s string) { warned += s }}
 	if r := e.replay(t, cfg, lines...); r.err != nil || !strings.Contains(warned, "the engine counts") || r.report.Run.Dataset.Counted <= r.report.Run.Dataset.Checked {
 		t.Errorf("%v, %q", r.err, warned)
 	}

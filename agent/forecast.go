@@ -63,7 +63,8 @@ type Forecast struct {
 const maxBins = 24
 
 // Predict reads the trace as a replay with this configuration would, and returns what the replay would send. It calls each, unless nil, for
-// every row that would be sent, in this order. It sends and writes nothing, does not need Target.URL, and sets up no telemetry.
+// the rows that would be sent, in the order of the schedule. It sends and writes nothing, does not need Target.URL, and sets up no
+// telemetry.
 func Predict(ctx context.Context, cfg Config, each func(*schedule.Item)) (*Forecast, error) {
 	cfg.DryRun = true
 	if err := cfg.Validate(); err != nil {

@@ -109,7 +109,7 @@ type result struct {
 	}
 }
 
-// outcome is what one replay left.
+// replayed is what one replay left.
 type replayed struct {
 	report  *report.Report
 	err     error

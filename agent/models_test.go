@@ -52,10 +52,10 @@ func TestModelOfEachRow(t *testing.T) {
 		counted map[string]int64
 		line    string // that is reported before the first request
 	}{
-		{"its own, else the first that is listed", []string{"c", "a", "b"}, "", "", []string{"a", "b", "c", "b"}, []int64{0, 0, 0, 512}, map[string]int64{"a": 1, "b": 2, "c": 1}, ""},
+		{"a row's own, else the first that is listed", []string{"c", "a", "b"}, "", "", []string{"a", "b", "c", "b"}, []int64{0, 0, 0, 512}, map[string]int64{"a": 1, "b": 2, "c": 1}, ""},
 		{"--model", []string{"a", "b"}, "b", "", []string{"b", "b", "b", "b"}, []int64{0, 512, 512, 512}, nil, `other models in 1 row ("a"): every row goes to the one that the command line names`},
 		{"--extra-inputs", []string{"a", "b"}, "", `{"model": "b"}`, []string{"b", "b", "b", "b"}, []int64{0, 512, 512, 512}, nil, `other models in 1 row ("a")`},
-		{"one that is not listed", []string{"a"}, "", "", []string{"a", "b", "a", "b"}, []int64{0, -1, 512, -1}, map[string]int64{"a": 2, "b": 2}, `models in 2 rows that the engine does not list ("b"): these rows may fail; it lists "a"; --model NAME sends every row to one model`},
+		{"a row's own, which is not listed", []string{"a"}, "", "", []string{"a", "b", "a", "b"}, []int64{0, -1, 512, -1}, map[string]int64{"a": 2, "b": 2}, `models in 2 rows that the engine does not list ("b"): these rows may fail; it lists "a"; --model NAME sends every row to one model`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			e := newEngine(t, simulator.Config{Models: tc.listed})

@@ -159,11 +159,11 @@ func TestPreflightIsBounded(t *testing.T) {
 			err: []string{"no answer within 30s", "--wait-ready"}, notes: []string{"waiting for its list of models, 5s of at most 30s"}, atMost: 31 * time.Second,
 		},
 		{
-			name: "the same with a model", engine: func() difficult { return difficult{models: never} }, target: Target{Model: "m"},
+			name: "no answer to the list of models, with a model", engine: func() difficult { return difficult{models: never} }, target: Target{Model: "m"},
 			err: []string{"no answer within 30s"}, atMost: 31 * time.Second,
 		},
 		{
-			name: "the same with a shorter timeout", engine: func() difficult { return difficult{models: never} }, target: Target{TotalTimeout: 3 * time.Second},
+			name: "no answer to the list of models, with a shorter timeout", engine: func() difficult { return difficult{models: never} }, target: Target{TotalTimeout: 3 * time.Second},
 			err: []string{"no answer within 3s"}, atMost: 4 * time.Second,
 		},
 		{
@@ -208,7 +208,7 @@ func TestPreflightIsBounded(t *testing.T) {
 			atMost: 2 * time.Second,
 		},
 		{
-			name: "an engine that never is", engine: func() difficult { return difficult{models: second(503)} }, target: Target{WaitReady: time.Minute},
+			name: "an engine that never is ready", engine: func() difficult { return difficult{models: second(503)} }, target: Target{WaitReady: time.Minute},
 			err: []string{"not ready within 1m0s", "HTTP 503"}, notErr: "--wait-ready 5m", atLeast: time.Minute, atMost: time.Minute,
 		},
 		{
@@ -217,7 +217,7 @@ func TestPreflightIsBounded(t *testing.T) {
 			err:    []string{"not ready within 10s (--wait-ready): total_timeout: no answer within 10s", "is it an engine"}, notErr: "5m", atLeast: 10 * time.Second, atMost: 10 * time.Second,
 		},
 		{
-			name: "the same with a model, waited for", engine: func() difficult { return difficult{models: never} },
+			name: "no answer to the list of models before the wait is over, with a model", engine: func() difficult { return difficult{models: never} },
 			target: Target{WaitReady: 10 * time.Second, Model: "m"},
 			err:    []string{"not ready within 10s"}, atLeast: 10 * time.Second, atMost: 10 * time.Second,
 		},

@@ -24,7 +24,7 @@ type Steady struct {
 	// Auto selects the time from when the number of requests in flight first reached the run's median, until the last request was sent
 	// (measure.Aggregate.Plateau), without ramps. From and To override it.
 	Auto bool
-	// From and To are its beginning and end; zero = the start of the schedule, and the time at which the last request was sent.
+	// From and To are the beginning and the end of the part; zero = the start of the schedule, and the time at which the last request was sent.
 	From, To Mark
 }
 

@@ -56,7 +56,8 @@ func newClient(cfg Config, address string, clk clock.Clock) (*send.Client, error
 			}
 			header.Set(versionHeader, messagesVersion)
 		}
-		// Anthropic, and services compatible with it, expect the key there; engines, which a profile names, always expect a bearer token.
+		// Anthropic, and services compatible with it, expect the key in this header. Engines, which a profile names, always expect a bearer
+		// token.
 		if t.Profile == "" || t.Profile == prompt.Auto {
 			keyHeader = "X-Api-Key"
 		}
@@ -75,7 +76,7 @@ func (e *engines) ask(ctx context.Context, q preflight.Config, clk clock.Clock) 
 	for i, one := range e.all {
 		q.URL = one.url
 		if i > 0 {
-			q.Note = func(string, ...any) {} // the first one has reported it
+			q.Note = func(string, ...any) {} // the questions to the first engine have been reported
 		}
 		found, err := preflight.Run(ctx, q, one.client, clk)
 		if i == 0 {
@@ -134,7 +135,7 @@ func questions(cfg Config, in *input, text texts, needed bool, said *notices) pr
 		Replies: needed || !info.Whole && in.trace.FineBlockSize() > 0, // a trace as fine as that comes from a capture
 		Dataset: text.corpus, Tokenizer: text.counter(),
 		Trace: info, Ahead: in.stream.Ahead,
-		Generated:   info.Generated > 0 || !info.Whole || newWarmup(cfg.Schedule).any(), // warm-up requests are
+		Generated:   info.Generated > 0 || !info.Whole || newWarmup(cfg.Schedule).any(), // warm-up requests are generated
 		Traceparent: func(what string, n int64) string { return unrecorded(cfg.RunID+" "+what, n) },
 		Warn:        said.warn, Note: said.note,
 	}

@@ -6,12 +6,12 @@ package capture
 // This file finds the order of a session's requests if each turn has its own OTel trace, as in most applications. The requests of a session
 // in one trace are called a turn here. The rules are:
 //
-//   - A turn follows another one if that had ended, with all its spans, when the first of its own began. So turns that overlap, as those
-//     of two helpers, are branches. A turn follows only those of its predecessors that no other predecessor follows.
-//   - The first requests of a turn wait for those requests of the turns before that no other one of their trace waits for. Only the session
-//     and the order of times show this.
+//   - A turn B follows a turn A if all spans of A had ended when the first span of B began. So turns that overlap, like those of two
+//     helpers, are branches. A turn follows only those of its predecessors that no other predecessor follows.
+//   - The first requests of a turn wait for the last requests of the turns before: those for which no other request of their trace waits.
+//     Only the session and the order of times show this.
 //   - The id of a tool call shows more: a request whose prompt ends with the result of a call in another trace follows the request that
-//     made it. It then waits for no others of other traces: if each request has its own trace, order alone may be chance.
+//     made the call. Of other traces, it then waits for no other request: if each request has its own trace, order alone may be chance.
 //   - Sessions in which no agent acts keep to their delays, unless all graphs are wanted.
 
 import (
@@ -156,8 +156,8 @@ func (a *across) follow(r *journal.Inference, said *toolCalls) {
 	a.remember(r, &t, turn)
 }
 
-// waitLonger computes how long a step that follows others waits; it adds to the requests of its own trace unless the step is the first one
-// there. Tools with spans in other traces are unknown.
+// waitLonger computes how long a step waits that follows requests of other traces: since the last of these, and, unless the step is the
+// first one of its own trace, of the requests that it follows there, has ended. Tools with spans in other traces are unknown.
 func waitLonger(s *journal.Step, before []ended, from int64, first bool) {
 	last := before[0].to
 	if !first {

@@ -49,7 +49,7 @@ func TestAcrossTraces(t *testing.T) {
 			nil,
 		},
 		{
-			"those of another session, and of none, do not follow any of it",
+			"turns follow those of their own session only; turns of no session follow none",
 			Options{},
 			together(turnAt(1, 1, s, 10, 100), turnAt(2, 2, other, 300, 400), turnAt(3, 3, 0, 450, 500), turnAt(4, 4, other, 600, 700)),
 			[]string{"1: ", "2: ", "4: 2 session; 200+0"},
@@ -73,7 +73,7 @@ func TestAcrossTraces(t *testing.T) {
 			nil,
 		},
 		{
-			"they overlap while the agent is at work, though its request has ended",
+			"turns overlap while the agent is at work, though its request has ended",
 			Options{},
 			[]journal.Record{
 				acts(journal.Agent, 1, 100, 0, 0, 400), asked(1, 1, 100, 10, 20, in), acts(journal.Agent, 2, 101, 0, 200, 300), asked(2, 2, 101, 210, 290, in),
@@ -96,13 +96,13 @@ func TestAcrossTraces(t *testing.T) {
 			nil,
 		},
 		{
-			"unless all graphs are wanted",
+			"where no agent acts, sessions form graphs if all graphs are wanted",
 			Options{Graphs: GraphsAll},
 			together(alone(1, 1, 10, 100), alone(2, 2, 300, 400)),
 			[]string{"1: ", "2: 1 session; 200+0"},
 			nil,
 		},
-		{"or none", Options{Graphs: GraphsNever}, together(turnAt(1, 1, s, 10, 100), turnAt(2, 2, s, 300, 400, given(7))), []string{}, nil},
+		{"turns of an agent form no graph if none is wanted", Options{Graphs: GraphsNever}, together(turnAt(1, 1, s, 10, 100), turnAt(2, 2, s, 300, 400, given(7))), []string{}, nil},
 		{
 			"ids of calls lead from trace to trace, over what only the order of times would say",
 			Options{},

@@ -30,7 +30,7 @@ func TestBesideCompletes(t *testing.T) {
 	}{
 		{"the client's span, before", []journal.Record{client}, nil, []string{"1/2 0 1000 10 [0 1] 0000000000000005"}},
 		{"the client's span, after", nil, []journal.Record{client}, []string{"1/2 0 1000 10 [0 1] 0000000000000005"}},
-		{"and a link that is not above it", []journal.Record{client}, []journal.Record{&journal.Link{Span: ref(1, 7), Session: 6}}, []string{"1/2 0 1000 10 [0 1] 0000000000000005"}},
+		{"the client's span, before, and a link that is not above it, after", []journal.Record{client}, []journal.Record{&journal.Link{Span: ref(1, 7), Session: 6}}, []string{"1/2 0 1000 10 [0 1] 0000000000000005"}},
 		{"requests of other traces", []journal.Record{call(3, 1, 0, 0)}, []journal.Record{call(4, 1, 0, 0, failed)}, []string{"1/2 0 1000 10 [0 1]"}},
 		{"the engine's span is below it", nil, []journal.Record{call(1, 3, 2, 0)}, nil},
 		{"a span that a link joins to it", nil, []journal.Record{gateway}, []string{"1/2 0 1000 10 [0 1]"}},

@@ -167,8 +167,8 @@ func TestDedupe(t *testing.T) {
 	}{
 		{"annotated before raw", []journal.Record{raw, annotated}, 2, 0},
 		{"seen by a receiver before raw", []journal.Record{raw, seen}, 5, 0},
-		{"then more fields", []journal.Record{annotated, more}, 3, 0},
-		{"then smaller bytes", []journal.Record{twin, annotated}, 2, 0},
+		{"both annotated: more fields", []journal.Record{annotated, more}, 3, 0},
+		{"both annotated, as many fields: smaller bytes", []journal.Record{twin, annotated}, 2, 0},
 		{"a link says less than anything", []journal.Record{link(1, 1, 0, 0), raw}, 1, 0},
 		{"an inference span is not content", []journal.Record{content, raw}, 1, 0},
 		{"delivered twice", []journal.Record{annotated, annotated}, 2, 1},

@@ -13,8 +13,8 @@
 //  2. Remove duplicates by (trace id, span id). An annotated record wins over a raw one, then the one with more fields, then the
 //     one with fewer bytes.
 //  3. Group. Inference spans that are connected directly, or through links only, form a tree. The spans of tools and of agents
-//     separate trees. A server's span without a parent belongs below the span that its link names, if it begins while that one
-//     lasts. Each successful leaf becomes a row. A field that the leaf lacks comes from its nearest ancestor. Tokens and the
+//     separate trees. A server's span without a parent belongs below the span that its link names, if it begins during that
+//     span. Each successful leaf becomes a row. A field that the leaf lacks comes from its nearest ancestor. Tokens and the
 //     response id come from an ancestor only if it has no other successful leaf, because otherwise they count several requests.
 //     Leaves of different trees with the same response id and overlapping times are one request, and the shortest of them is the
 //     nearest to the engine. A request that does not begin within its parent was timed by another clock: it gets the parent's

@@ -5,11 +5,11 @@ package capture
 
 // This file finds which requests of a trace follow which: the graph of an agent, its tools and its helpers, from spans alone.
 //
-// Two requests diverge at their nearest common ancestor. Each is below a different child of it, or is that child. One request follows the
-// other if the child of the other had ended, with everything below it, when its own child began. Children that overlap are branches that
-// run side by side, even if a request of one happens to end before a request of the other begins. A row names only those predecessors
-// that no other predecessor follows. A span link adds an edge, and so do the ids of tool calls: see toolcalls.go. Requests of one session
-// in several traces are joined later: see across.go.
+// Two requests, A and B, diverge at their nearest common ancestor: each is below a different child of the ancestor, or is that child. B
+// follows A if A's child had ended, with everything below it, when B's child began. Children that overlap are branches that run side by
+// side, even if a request of one happens to end before a request of the other begins. A row names only those predecessors that no other
+// predecessor follows. A span link adds an edge, and so do the ids of tool calls: see toolcalls.go. Requests of one session in several
+// traces are joined later: see across.go.
 
 import (
 	"cmp"
@@ -460,10 +460,10 @@ func (g *grapher) concerns(tool int32, s *step) bool {
 	return false
 }
 
-// gone is a step that did not become a row: what followed it follows its predecessors, that much later, or the row that replaces it.
+// gone is a step that did not become a row. Steps that followed it follow its predecessors instead, or the row that replaces it.
 type gone struct {
 	journal.Step
-	Took int64 // ns
+	Took int64 // ns; added to the delay of a step that followed only this one
 }
 
 // drop records the step of a request that did not become a row.
@@ -541,8 +541,8 @@ func (w *writing) edge(e mooncake.Evidence) {
 	w.edges[name] = n + 1
 }
 
-// waits sets the position of a replay's row in its graph to that in the replayed trace. Its name there may have been another one; here it
-// is its index. A row that was not served no longer counts as a predecessor.
+// waits sets the position of a replay's row in its graph to that in the replayed trace. The row's request id may have been different there;
+// here it is the row's index. A row that was not served no longer counts as a predecessor.
 func (w *writing) waits(row *mooncake.Row, r *journal.Inference) {
 	if !r.Waits.InGraph {
 		return

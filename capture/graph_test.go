@@ -102,8 +102,8 @@ func TestGraph(t *testing.T) {
 		want    []string
 	}{
 		{"agents, side by side and one after the other, with tools", Options{}, team(), teamEdges},
-		{"none if they are not wanted", Options{Graphs: GraphsNever}, team(), []string{}},
-		{"none in plain rows", Options{Format: FormatMooncake}, team(), []string{}},
+		{"no graphs if they are not wanted", Options{Graphs: GraphsNever}, team(), []string{}},
+		{"no graphs in plain rows", Options{Format: FormatMooncake}, team(), []string{}},
 		{
 			"requests of an application without agents form no graph",
 			Options{},
@@ -111,13 +111,13 @@ func TestGraph(t *testing.T) {
 			[]string{},
 		},
 		{
-			"unless all are wanted",
+			"requests of an application without agents form a graph if all graphs are wanted",
 			Options{Graphs: GraphsAll},
 			[]journal.Record{acts(journal.NoActor, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 10), asked(1, 2, 9, 20, 30)},
 			[]string{"1: ", "2: 1 time; 10+0"},
 		},
 		{
-			"or a link leads to one",
+			"requests of an application without agents form a graph if a link leads to one of them",
 			Options{},
 			[]journal.Record{asked(1, 1, 9, 0, 10), asked(1, 2, 9, 0, 15), asked(1, 3, 9, 20, 30, follows(1))},
 			[]string{"1: ", "2: ", "3: 1 link, 2 time; 5+0"},

@@ -45,8 +45,8 @@ type MissingTokens string
 const (
 	MissingDrop MissingTokens = "drop"
 	// MissingEstimate computes the prompt's tokens from its bytes, at the mean rate of the rows that have both (1 token for 4 bytes if
-	// there are none), or from its number of blocks. It computes the output's from its span, such as the limit at which the reply ended,
-	// else from the mean of the rows that have it. Without any basis, the row is dropped.
+	// there are none), or from its number of blocks. It takes the tokens of the output from the span, such as the limit at which the reply
+	// ended, else from the mean of the rows that have them. Without any basis, the row is dropped.
 	MissingEstimate MissingTokens = "estimate"
 )
 
@@ -87,7 +87,7 @@ type Options struct {
 	MaxRuns int
 	// Before and After are journals that were written before and after the compiled ones, to complete requests that are in several. A
 	// record in them becomes no row, and is not counted; it is an ancestor of others like any record. A record that is in Before and in a
-	// compiled journal counts as one of Before, and one that is in After too as one of the compiled journal.
+	// compiled journal counts as one of Before. A record that is in a compiled journal and in After counts as one of the compiled journal.
 	Before, After []Source
 	// Progress, unless nil, is called from time to time, by the goroutine of the caller: first with the bytes of all journals read so far,
 	// then, for each further stage, with the records done and their total.

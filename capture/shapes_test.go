@@ -59,7 +59,7 @@ func TestShapes(t *testing.T) {
 			nil,
 		},
 		{
-			"the same if the link names the HTTP span below the client's",
+			"an engine's span whose link names the HTTP span below the client's is the same request",
 			[]journal.Record{call(1, 1, 0, 0, engine(5, 6)), link(1, 2, 1, 0), call(2, 1, 0, 3, joined(1, 2), lasting(90))},
 			[]string{"2/1 0 1000 10 [0 1]"},
 			nil,
@@ -297,7 +297,7 @@ func TestIncomplete(t *testing.T) {
 		{"a part is at the server", []journal.Record{call(2, 1, 0, 1, with, tokens(2048, 1), remote)}, lostRemote},
 		{"the text came in a log record", []journal.Record{call(2, 1, 0, 1, tokens(2048, 1), remote), content(2)}, lostRemote},
 		{"the client says so, and the gateway does not", []journal.Record{call(2, 1, 0, 1, remote), call(2, 2, 1, 2, with, tokens(2048, 1))}, lostRemote},
-		{"the same, by the response's id", []journal.Record{call(2, 1, 0, 1, remote, response("x")), call(3, 2, 0, 2, with, tokens(2048, 1), response("x"), lasting(5))}, lostRemote},
+		{"the client says so, and a span with the same response id does not", []journal.Record{call(2, 1, 0, 1, remote, response("x")), call(3, 2, 0, 2, with, tokens(2048, 1), response("x"), lasting(5))}, lostRemote},
 		{"more tokens than bytes", []journal.Record{call(2, 1, 0, 1, tokens(9500, 1)), content(2)}, lostHidden},
 	} {
 		m, res := compileBytes(t, Options{}, journalOf(append(c.records, call(1, 1, 0, 0, with, tokens(2048, 1)))...))

@@ -55,7 +55,7 @@ func TestContents(t *testing.T) {
 			map[loss]int64{lostPart: 2},
 		},
 		{
-			"the same twice is one, of the earlier time",
+			"the same part twice is one part, of the earlier time",
 			[]journal.Record{
 				whole(1, 6, 0), seen(2, 6, 1), part(2, 2, 5, chainOf(0, 3)), part(2, 3, 4, chainOf(3, 6)), part(2, 4, 3, chainOf(0, 3)),
 			},
@@ -63,7 +63,7 @@ func TestContents(t *testing.T) {
 			map[loss]int64{lostPart: 1, lostSecond: 1, lostRest: 1},
 		},
 		{
-			"a span that has its prompt needs none",
+			"a span that has its prompt needs no part",
 			[]journal.Record{whole(1, 4, 0), whole(2, 4, 1), part(2, 2, 1, chainOf(0, 3))},
 			4,
 			map[loss]int64{lostSecond: 1},

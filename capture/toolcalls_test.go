@@ -69,7 +69,7 @@ func TestToolCalls(t *testing.T) {
 			counts{"edges_agreed": 1.},
 		},
 		{
-			"and over others none",
+			"an id adds no edge past the requests of a tool's run, which spans show",
 			append(team()[:2:2], func() (all []journal.Record) {
 				for _, r := range team()[2:] {
 					if r, ok := r.(*journal.Inference); ok {
@@ -97,7 +97,7 @@ func TestToolCalls(t *testing.T) {
 			counts{"edges_added": 1.},
 		},
 		{
-			"they replace edges of time alone",
+			"ids replace edges that only the order of times shows",
 			[]journal.Record{
 				asked(1, 1, 0, 0, 10, made(7)), asked(1, 2, 0, 11, 15), asked(1, 3, 0, 20, 30, given(7)), asked(1, 4, 0, 40, 50, follows(2)),
 			},

@@ -30,7 +30,7 @@ var _ extensionauth.Server = guard{}
 // Authenticate implements extensionauth.Server. The sender gets its error, which does not contain a key.
 func (g guard) Authenticate(ctx context.Context, headers map[string][]string) (context.Context, error) {
 	for name, values := range headers {
-		if strings.EqualFold(name, "Authorization") && len(values) == 1 && g.key.Opens(values[0]) {
+		if strings.EqualFold(name, "Authorization") && len(values) == 1 && g.key.Matches(values[0]) {
 			return ctx, nil
 		}
 	}

@@ -72,7 +72,7 @@ func aiperfTurn(d *decoder, t *record, session string, before []map[string]strin
 }
 
 // payloads reads request bodies, which are sent unchanged. AIPerf's raw_payload has one on each line, its inputs.json those of all
-// sessions; with [Options.FileSessions], each file of a folder is a session. There are no times, so they are sent one after the other.
+// sessions; with [Options.FileSessions], each file of a folder is a session. There are no times, so the bodies are sent one after the other.
 var payloads = spec{
 	Format: Payloads, about: "bodies of requests: AIPerf's raw_payload and inputs.json; needs --prompts keep", text: true, verbatim: true, models: true,
 	decode: func(d *decoder, r *record) {

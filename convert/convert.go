@@ -26,9 +26,9 @@ type Options struct {
 	// MaxLine is the longest line, in bytes; 0 = [mooncake.DefaultMaxLine].
 	MaxLine int
 	// Compile configures the traces. For public traces, only three fields have an effect. BlockSize must be a multiple of the format's; 0 =
-	// the format's own: 16 for Bailian. The other formats have no ids, except with [capture.FormatMooncake]; then 0 = [mooncake.BlockSize].
-	// With that Format, sessions and models are left out: rows have the four fields that every tool knows, and blocks of unknown prompts
-	// have unique ids. Tool is for the sidecar.
+	// that of the first row with ids, else the format's, else, with [capture.FormatMooncake], [mooncake.BlockSize]. A format without ids
+	// refuses a BlockSize, except with [capture.FormatMooncake]. With that Format, sessions and models are left out: rows have the four
+	// fields that every tool knows, and blocks of unknown prompts have unique ids. Tool is for the sidecar.
 	Compile capture.Options
 
 	// Annotate configures how telemetry is read. Its Content has no effect, because no text is kept, and BlockSize is that of Compile.

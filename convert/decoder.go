@@ -72,7 +72,8 @@ func (d *decoder) conversation() int {
 	return d.scopes
 }
 
-// blockSize reads the number of tokens of a block; without one it returns other, and 0 is an error.
+// blockSize reads the number of tokens of a block. If the record does not have it, blockSize returns other, or, if other is 0, reports an
+// error.
 func (d *decoder) blockSize(r *record, other int, name string) int {
 	n := r.count(name)
 	r.want(n.Set || other > 0, name, "")
@@ -108,7 +109,7 @@ func observedAs(o mooncake.Observed, cached mooncake.Opt[int64], reason string) 
 	return o
 }
 
-// read converts a record to requests. It keeps no reference to it.
+// read converts a record to requests. The requests keep no reference to the record.
 func (d *decoder) read(record []byte) *mooncake.RowError {
 	d.out = d.out[:0]
 	r := &d.record

@@ -43,7 +43,7 @@ type spec struct {
 	delta    bool   // rows of a session contain only what is new
 	// decode passes the requests of a record to the decoder.
 	decode func(*decoder, *record)
-	// end, unless nil, passes it the requests of the whole file, after its last record.
+	// end, unless nil, passes the decoder the requests of the whole file, after the file's last record.
 	end func(*decoder) *mooncake.RowError
 }
 

@@ -47,7 +47,7 @@ var blis = spec{
 	decode: func(d *decoder, r *record) {
 		r.known("round_index", "text_tokens") // known from the order, and from input_tokens
 		row := &mooncake.Row{SessionID: r.name("session_id"), RequestID: r.name("x_request_id", "request_id"), Model: r.name("model"), Class: r.name("slo_class")}
-		// 0 is the most urgent priority of a class, or that of a request without one.
+		// In a row with a class, 0 is the most urgent priority. In a row without one, 0 means that there is no priority.
 		if priority := r.integer("vllm_priority"); priority.V != 0 || row.Class != "" {
 			row.Priority = priority
 		}

@@ -104,7 +104,7 @@ func (c *Content) load(w *walker) (prompt, bool) {
 	return p, true
 }
 
-// moreSystem reports whether the flattened messages begin with a system message, and the document has none.
+// moreSystem reports whether the flattened messages begin with a system message, and the document does not.
 func (c *Content) moreSystem(t *tree, p *prompt) bool {
 	v, ok := c.attributes.Get(c.prefix + "0.message.role")
 	if !ok || p.lead != none {
@@ -182,7 +182,7 @@ func (t *tree) loadListInText(v pcommon.Value, list int32) {
 	if t.kind(list) != nodeArray || message >= t.nodes[list].next || t.nodes[message].next != t.nodes[list].next {
 		return
 	}
-	part := t.get(message, "parts", "content") + 1 // none + 1 is the message, which has no text
+	part := t.get(message, "parts", "content") + 1 // none + 1 is the root: the list of messages, which has no text
 	text := t.get(part, "content", "text")
 	if t.role(message, "") != user || t.kind(text) != nodeString || t.cut || !jsonLike(t.raw(text)) {
 		return

@@ -55,7 +55,7 @@ var dialects = []struct {
 	{DialectVLLM, nil, []string{"llm_request"}, nil},
 	{DialectLLMD, nil, []string{"gateway.request", "gateway.request_orchestration"}, []string{"llm_d."}},
 	{DialectAgentgateway, nil, nil, []string{"agw.ai."}},
-	{DialectVercel, []string{"gen_ai"}, nil, nil}, // its spans that follow the conventions
+	{DialectVercel, []string{"gen_ai"}, nil, nil}, // Vercel's spans that follow the conventions
 	{DialectOTel, nil, nil, []string{semconv.GenAIProviderName}},
 	{DialectOTel136, nil, nil, []string{semconv.GenAISystem}},
 	{DialectUnknown, nil, nil, []string{"gen_ai.", "llm."}},
@@ -90,15 +90,15 @@ var flatTools = map[string]string{
 	flatInput: "llm.tools.", "gen_ai.prompt.": "llm.request.functions.", "llm.prompts.": "llm.request.functions.",
 }
 
-// beginning is the meaning of the beginning of an attribute's name. After the prefix of flattened messages comes an index, because other
-// names have the same beginning, such as gen_ai.prompt.version.
+// beginning is the meaning of the beginning of an attribute's name. The prefix of flattened messages counts only if an index follows,
+// because other names, such as gen_ai.prompt.version, begin in the same way.
 type beginning struct {
 	prefix string
 	mark   mark
 	flat   field // the field that is flattened there
 }
 
-// beginnings lists them by the first byte of the names, because most attributes of a trace have none. All matches count.
+// beginnings has the known beginnings by their first byte, because most attributes of a trace have none of them. All matches count.
 var beginnings = func() (index [256][]beginning) {
 	list := []beginning{
 		{flatInput, markFlatInput, fieldContent},
@@ -119,7 +119,7 @@ var beginnings = func() (index [256][]beginning) {
 	return index
 }()
 
-// dialectOf returns the dialect of a span or log record. Engines that write only facts are recognised by those.
+// dialectOf returns the dialect of a span or log record. Engines that write only facts are recognised by these facts.
 func (s *scan) dialectOf(scope, name string) Dialect {
 	for i := range dialects {
 		d := &dialects[i]

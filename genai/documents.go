@@ -64,8 +64,8 @@ func (r *Reader) maxTokens(object int32) {
 	r.doc.fillCount(&r.record.MaxTokens, object, "max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens", "maxTokens")
 }
 
-// usageDetails reads Langfuse's usage. Its input excludes cached tokens, and its output excludes reasoning tokens. The names of the
-// provider, which some users record instead, include them.
+// usageDetails reads Langfuse's usage. Langfuse's input excludes cached tokens, and its output excludes reasoning tokens. Some users record
+// the provider's names instead (prompt_tokens, completion_tokens), which include these tokens.
 func (r *Reader) usageDetails() {
 	rec, t := &r.record, &r.doc
 	input, output := t.int(t.get(0, "input")), t.int(t.get(0, "output"))
@@ -94,7 +94,7 @@ var (
 	anthropicCache = []string{"cache_read_input_tokens", "cache_creation_input_tokens"}
 )
 
-// genkitOutput reads the reply of a Genkit model. Its usage omits zeros. For streams, it counts characters, not tokens.
+// genkitOutput reads the reply of a Genkit model. Genkit's usage omits zeros, and counts characters instead of tokens for streams.
 func (r *Reader) genkitOutput() {
 	rec, t := &r.record, &r.doc
 	usage := t.get(0, "usage")

@@ -48,8 +48,8 @@ func (r *Reader) dynamo(log plog.LogRecord) {
 	r.dynamoHashes(replay)
 }
 
-// dynamoTimes reads when the request arrived and ended. If the arrival is missing, it is computed from the time of the log record, 0 if it has
-// none, which is the end.
+// dynamoTimes reads when the request arrived and ended. eventNano is the time of the log record, 0 if it has none. The record is written at
+// the request's end, so a missing arrival is computed from this time.
 func (r *Reader) dynamoTimes(request int32, eventNano uint64) {
 	rec, t := &r.record, &r.doc
 	var total uint64

@@ -96,7 +96,7 @@ func (s *scan) kindOf(dialect Dialect, name string) Kind {
 	return KindOther
 }
 
-// spanTypes lists the attributes that have the kind of a span in the dialects, with their values, in any case.
+// spanTypes lists the attributes that have the kind of a span in the dialects, with their values. Upper and lower case do not matter.
 var spanTypes = []struct {
 	field field
 	kinds []kindName

@@ -9,7 +9,7 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// TestLiteLLM: its types of requests are its functions, each with an asynchronous twin; most generate no text.
+// TestLiteLLM: LiteLLM's types of requests are its functions, each with an asynchronous twin; most generate no text.
 func TestLiteLLM(t *testing.T) {
 	for _, c := range []struct {
 		requestType string

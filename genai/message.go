@@ -99,7 +99,7 @@ func (w *walker) part(t *tree, n int32) {
 		return
 	}
 	n = t.unwrap(n, "message_content")
-	kind := t.str(t.get(n, "type", "kind"))                                // which pydantic-ai has
+	kind := t.str(t.get(n, "type", "kind"))                                // pydantic-ai has kind
 	if t.partial(n) && t.kind(t.get(n, "text", "content")) != nodeString { // part of a call or an image is neither
 		w.cut = true
 		return
@@ -227,8 +227,8 @@ func (t *tree) appendImage(b []byte, n int32, kind string) ([]byte, bool) {
 	return append(b, `"},"type":"image_url"}`...), true
 }
 
-// images lists where the dialects have an image in a part of a type: the path to its URL, or to its bytes or URL; the latter with a path to
-// its media type, if there is one, which then must be that of an image.
+// images lists where the dialects have an image, by the type of the part: the path to the image's URL or bytes, and, in some dialects, the
+// path to its media type, which then must be that of an image.
 var images = []struct {
 	kind            string
 	mediaType, data []string

@@ -247,7 +247,7 @@ func (r *Reader) facts(name string) {
 			rec.TimeToFirstToken = sinceStart(rec, uint64(max(at.UnixNano(), 0)))
 		}
 	}
-	if !rec.TimeToFirstToken.Set && rec.Dialect != DialectOpenLIT { // its value is wrong
+	if !rec.TimeToFirstToken.Set && rec.Dialect != DialectOpenLIT { // OpenLIT's value is wrong
 		rec.TimeToFirstToken = s.seconds(fieldServerTTFT)
 	}
 }

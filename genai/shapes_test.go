@@ -39,7 +39,7 @@ func TestShapesOfContent(t *testing.T) {
 			genai.ExtentComplete, brief + hi,
 		},
 		{
-			"and tools",
+			"Google's kit: tools in the config",
 			attrs{"gcp.vertex.agent.llm_request": `{"contents":[{"role":"user","parts":[{"text":"hi"}]}],"config":{"tools":[{"function_declarations":[{"name":"f"},{"name":"g"}]}]}}`},
 			nil,
 			genai.ExtentComplete, "<|tools|>\n" + `{"function":{"name":"f"},"type":"function"}{"function":{"name":"g"},"type":"function"}` + "\n" + hi,
@@ -50,7 +50,7 @@ func TestShapesOfContent(t *testing.T) {
 			nil, genai.ExtentGaps, hi,
 		},
 		{
-			"one of the body",
+			"an unknown member of the body",
 			attrs{"input.value": `{"messages":[{"role":"user","content":"hi"}],"documents":[{"text":"` + persona + `"}]}`},
 			nil, genai.ExtentGaps, hi,
 		},
@@ -74,7 +74,7 @@ func TestShapesOfContent(t *testing.T) {
 			nil, genai.ExtentComplete, brief + hi,
 		},
 		{
-			"and for one that lacks the instructions",
+			"flattened messages replace a document that lacks the instructions",
 			attrs{
 				"input.value":                          `{"contents":[{"role":"user","parts":[{"text":"hi"}]}]}`,
 				"llm.input_messages.0.message.role":    "system",
@@ -83,7 +83,7 @@ func TestShapesOfContent(t *testing.T) {
 			nil, genai.ExtentComplete, brief + hi,
 		},
 		{
-			"and for one that was cut",
+			"flattened messages replace a document that was cut",
 			attrs{
 				"input.value":                       `{"contents":[{"role":"user","parts":[{"te`,
 				"llm.input_messages.0.message.role": "user", "llm.input_messages.0.message.content": "hi",
@@ -91,7 +91,7 @@ func TestShapesOfContent(t *testing.T) {
 			nil, genai.ExtentComplete, hi,
 		},
 		{
-			"and for the text of the last message",
+			"flattened messages replace the text of the last message",
 			attrs{
 				"input.value": "hi", "llm.input_messages.0.message.role": "system", "llm.input_messages.0.message.content": "Be brief.",
 				"llm.input_messages.1.message.role": "user", "llm.input_messages.1.message.content": "hi",
@@ -99,13 +99,13 @@ func TestShapesOfContent(t *testing.T) {
 			nil, genai.ExtentComplete, brief + hi,
 		},
 		{
-			"unless they have a gap, too",
+			"flattened messages with a gap replace nothing",
 			attrs{"input.value": `{"contents":"hi","persona":"` + persona + `"}`, "llm.input_messages.1.message.role": "user", "llm.input_messages.1.message.content": "hi"},
 			nil,
 			genai.ExtentGaps, hi,
 		},
 		{
-			"arguments of a function next to the list of those without a name",
+			"a function's keyword arguments, next to the list of its positional ones",
 			attrs{"input.value": `{"args":[],"kwargs":{"messages":[{"role":"user","content":"hi"}]}}`},
 			nil, genai.ExtentComplete, hi,
 		},
@@ -120,7 +120,7 @@ func TestShapesOfContent(t *testing.T) {
 			genai.ExtentComplete, brief + hi,
 		},
 		{
-			"Azure, cut: what follows the cut is after a hole",
+			"Azure, cut: nothing after the cut is used",
 			attrs{},
 			[]event{
 				{"gen_ai.system.message", 0, attrs{"gen_ai.event.content": `{"role":"system","content":"Be brief`}},
@@ -156,11 +156,11 @@ func TestShapesOfContent(t *testing.T) {
 		{"a list in a list of parts", attrs{"gen_ai.input.messages": `[{"role":"user","content":["hi",["you there"]]}]`}, nil, genai.ExtentGaps, hi},
 		{"the name of a prompt is not a prompt", attrs{"gen_ai.prompt.name": "greeting", "gen_ai.prompt.version": "of last summer"}, nil, genai.ExtentNone, ""},
 		{"a missing image ends what is known", attrs{"gen_ai.input.messages": image("__REDACTED__")}, nil, genai.ExtentCut, untilImage},
-		{"one without bytes", attrs{"gen_ai.input.messages": image("data:image/png;base64,")}, nil, genai.ExtentCut, untilImage},
+		{"an image without bytes", attrs{"gen_ai.input.messages": image("data:image/png;base64,")}, nil, genai.ExtentCut, untilImage},
 		{"an image with only its beginning", attrs{"gen_ai.input.messages": image("data:image/png;base64,iVBORw0KGgo...")}, nil, genai.ExtentCut, untilImage},
-		{"a word for it", attrs{"gen_ai.input.messages": image("<image omitted>")}, nil, genai.ExtentCut, untilImage},
+		{"a word in place of an image", attrs{"gen_ai.input.messages": image("<image omitted>")}, nil, genai.ExtentCut, untilImage},
 		{"a blob without content", attrs{"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"text","content":"hi"},{"type":"blob","modality":"image","mime_type":"image/png"}]}]`}, nil, genai.ExtentCut, hi},
-		{"a file of which the name is known", attrs{"gen_ai.input.messages": `[{"role":"user","content":[{"type":"text","text":"hi"},{"type":"file","file":{"filename":"a.pdf"}}]}]`}, nil, genai.ExtentCut, hi},
+		{"a file of which only the name is known", attrs{"gen_ai.input.messages": `[{"role":"user","content":[{"type":"text","text":"hi"},{"type":"file","file":{"filename":"a.pdf"}}]}]`}, nil, genai.ExtentCut, hi},
 		{
 			"a file that an id names",
 			attrs{"gen_ai.input.messages": `[{"role":"user","content":[{"type":"text","text":"hi"},{"type":"file","file":{"file_id":"file-1"}}]}]`},
@@ -168,19 +168,19 @@ func TestShapesOfContent(t *testing.T) {
 			genai.ExtentComplete, "<|user|>\nhi" + `{"file":{"file_id":"file-1"},"type":"file"}` + "\n<|assistant|>\n",
 		},
 		{"a text that was cut", attrs{"gen_ai.input.messages": `[{"role":"user","content":"hi... [truncated]"},{"role":"user","content":"you"}]`}, nil, genai.ExtentCut, hi},
-		{"a text of the same word within", attrs{"gen_ai.input.messages": `[{"role":"user","content":"[truncated] is a mark"}]`}, nil, genai.ExtentComplete, "<|user|>\n[truncated] is a mark\n<|assistant|>\n"},
+		{"a text in which the same word is not at the end", attrs{"gen_ai.input.messages": `[{"role":"user","content":"[truncated] is a mark"}]`}, nil, genai.ExtentComplete, "<|user|>\n[truncated] is a mark\n<|assistant|>\n"},
 		{
 			"a request that was cut: instructions may follow the messages",
 			attrs{"input.value": `{"input":[{"role":"user","content":"hi"},{"role":"us`},
 			nil, genai.ExtentGaps, "",
 		},
 		{
-			"or tools, which come before all but those",
+			"a request that was cut after a system message: tools may follow, which would come directly after that message",
 			attrs{"input.value": `{"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"hi"},{"role":"us`},
 			nil, genai.ExtentCut, brief + "<|assistant|>\n",
 		},
 		{
-			"unless they were there before the cut",
+			"a request that was cut after its tools",
 			attrs{"input.value": `{"tools":[{"name":"f"}],"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"hi"},{"role":"us`},
 			nil,
 			genai.ExtentCut, "<|tools|>\n" + `{"function":{"name":"f"},"type":"function"}` + "\n" + brief + hi,

@@ -17,10 +17,10 @@ type ToolIDs struct {
 	// Made are the ids of the calls that the reply made. They are known after the reply has been walked.
 	Made []string
 	// Given are the ids of the calls whose results end the prompt, after the last message of the assistant. They are known after the
-	// content has been walked. For a tool's run, it is the call that it answers.
+	// content has been walked. For the run of a tool, Given is the call that the tool answers.
 	Given []string
-	// Spoke is true if the prompt has a message of the assistant. The results in other log records are then at its end only if these come
-	// after this one.
+	// Spoke is true if the prompt has a message of the assistant. If the prompt has several log records, the results in another record
+	// then end the prompt only if that record comes after this one.
 	Spoke bool
 	// SurplusMade and SurplusGiven are the numbers of ids that were left out because they were too long or too many.
 	SurplusMade, SurplusGiven int64
@@ -146,7 +146,8 @@ func (s *toolScan) add(n int32) {
 	s.found = append(s.found, id)
 }
 
-// callID returns the id of the call that an object is, or to which it is the result. Some objects also have their own id.
+// callID returns the id of a call, given the call or its result. Some objects also have an id of their
+// own, which counts only if there is no other.
 func (t *tree) callID(n int32) int32 {
 	return t.get(n, "call_id", "toolCallId", "tool_call_id", "tool_use_id", "id", "ref")
 }

@@ -100,7 +100,7 @@ func TestToolIDs(t *testing.T) {
 			"input.value":             `{"messages":[[{"lc":1,"type":"constructor","id":["langchain","AIMessage"],"kwargs":{"content":"","type":"ai","id":"lc_1","tool_calls":[{"name":"f","args":{},"id":"a","type":"tool_call"}]}},{"lc":1,"type":"constructor","id":["langchain","ToolMessage"],"kwargs":{"content":"1","type":"tool","tool_call_id":"a","id":"lc_2"}}]]}`,
 			"output.value":            `{"generations":[[{"message":{"kwargs":{"type":"ai","id":"lc_run","tool_calls":[{"name":"f","args":{},"id":"b","type":"tool_call"}],"additional_kwargs":{"tool_calls":[{"id":"b","type":"function"}]}}}}]]}`,
 		}, "b", "a", 0},
-		{"flattened, next to a document that has none", attrs{
+		{"flattened ids, next to a document without ids", attrs{
 			"openinference.span.kind": "LLM",
 
 			"llm.input_messages.0.message.role": "assistant",
@@ -132,15 +132,15 @@ func TestToolIDs(t *testing.T) {
 		{"a call that is not recorded has its id", attrs{"gen_ai.output.messages": `[{"role":"assistant","tool_calls":[{"id":"b","type":"function","function":{"name":"f"}}]}]`}, "b", "", 0},
 
 		{"results that the assistant has answered end nothing", attrs{"gen_ai.input.messages": `[` + call + `,{"role":"tool","tool_call_id":"a","content":"1"},{"role":"assistant","content":"so it is"},{"role":"user","content":"and now?"}]`}, "", "", 0},
-		{"those of a second round do", attrs{"gen_ai.input.messages": `[` + call + `,{"role":"tool","tool_call_id":"a","content":"1"},` + strings.Replace(call, `"a"`, `"b"`, 1) + `,{"role":"tool","tool_call_id":"b","content":"1"}]`}, "", "b", 0},
-		{"those of parallel calls all do, once each", attrs{"gen_ai.input.messages": `[` + call + `,{"role":"tool","tool_call_id":"a","content":"1"},{"role":"tool","tool_call_id":"b","content":"1"},{"role":"tool","tool_call_id":"a","content":"1"}]`}, "", "a b", 0},
+		{"results of the second round end the calls of that round", attrs{"gen_ai.input.messages": `[` + call + `,{"role":"tool","tool_call_id":"a","content":"1"},` + strings.Replace(call, `"a"`, `"b"`, 1) + `,{"role":"tool","tool_call_id":"b","content":"1"}]`}, "", "b", 0},
+		{"results of parallel calls end all of them, once each", attrs{"gen_ai.input.messages": `[` + call + `,{"role":"tool","tool_call_id":"a","content":"1"},{"role":"tool","tool_call_id":"b","content":"1"},{"role":"tool","tool_call_id":"a","content":"1"}]`}, "", "a b", 0},
 		{"a prompt without its end has no results at it", attrs{"gen_ai.input.messages": `[` + call + `,{"role":"tool","tool_call_id":"a","content":"1"},{"role":"us`}, "", "", 0},
 		{"a message's own id is not the id of a call", attrs{"gen_ai.input.messages": `[{"role":"tool","id":"msg_1","parts":[{"type":"tool_call_response","response":"1"}]}]`}, "", "", 0},
 		{"a text has no ids", attrs{"gen_ai.input.messages": `[{"role":"user","content":"{\"role\":\"tool\",\"tool_call_id\":\"a\"}"}]`}, "", "", 0},
 		{"a text as an id does not count", attrs{"gen_ai.input.messages": `[{"role":"tool","tool_call_id":"` + long + `","content":"1"},{"role":"tool","tool_call_id":"b","content":"1"}]`}, "", "b", 1},
-		{"nor is a number, or nothing", attrs{"gen_ai.input.messages": `[{"role":"tool","tool_call_id":7,"content":"1"},{"role":"tool","tool_call_id":"","content":"1"},{"role":"tool","tool_call_id":null,"content":"1"}]`}, "", "", 2},
+		{"a number, or nothing, as an id does not count", attrs{"gen_ai.input.messages": `[{"role":"tool","tool_call_id":7,"content":"1"},{"role":"tool","tool_call_id":"","content":"1"},{"role":"tool","tool_call_id":null,"content":"1"}]`}, "", "", 2},
 		{
-			"of very many the last ones are kept",
+			"of very many ids the last ones are kept",
 			attrs{
 				"gen_ai.input.messages":  `[` + many(1000, `{"role":"tool","tool_call_id":"%d","content":"1"}`) + `]`,
 				"gen_ai.output.messages": `[{"role":"assistant","tool_calls":[` + many(65, `{"id":"%d"}`) + `]}]`,

@@ -107,7 +107,7 @@ func TestContentTraps(t *testing.T) {
 		{"a prompt that is JSON and said to be text", map[string]any{"input.value": `["a"]`, "input.mime_type": "text/plain", "openinference.span.kind": "LLM"}, genai.ExtentComplete, user(`["a"]`)},
 		{"redacted", map[string]any{"gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": "__REDACTED__"}, genai.ExtentNone, user("")},
 		{"roles without text", map[string]any{"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"text"}]}]`}, genai.ExtentNone, user("")},
-		{"some without text", map[string]any{"gen_ai.input.messages": `[{"role":"user","content":"hi"},{"role":"user","parts":[]},{"role":"user","content":"x"}]`}, genai.ExtentGaps, "<|user|>\nhi\n<|user|>\n\n" + user("x")},
+		{"some messages without text", map[string]any{"gen_ai.input.messages": `[{"role":"user","content":"hi"},{"role":"user","parts":[]},{"role":"user","content":"x"}]`}, genai.ExtentGaps, "<|user|>\nhi\n<|user|>\n\n" + user("x")},
 		{"an empty text is a text", map[string]any{"gen_ai.input.messages": `[{"role":"user","content":""}]`}, genai.ExtentComplete, user("")},
 		{"more tokens than bytes: instructions are missing", map[string]any{"gen_ai.input.messages": `[{"role":"user","content":"hi"}]`, "gen_ai.usage.input_tokens": 2027}, genai.ExtentGaps, user("hi")},
 		{"an image may be many tokens", map[string]any{"gen_ai.input.messages": `[{"role":"user","parts":[{"type":"uri","modality":"image","uri":"u"}]}]`, "gen_ai.usage.input_tokens": 2027}, genai.ExtentComplete, user(`{"image_url":{"url":"u"},"type":"image_url"}`)},
@@ -245,15 +245,15 @@ func TestErrors(t *testing.T) {
 		status ptrace.StatusCode
 		want   string
 	}{
-		{"no sign of one", nil, nil, ptrace.StatusCodeUnset, ""},
+		{"no sign of an error", nil, nil, ptrace.StatusCodeUnset, ""},
 		{"the attribute comes first", map[string]any{"error.type": "timeout", "http.response.status_code": 504}, nil, ptrace.StatusCodeError, "timeout"},
 		{"Vercel: only a status code", map[string]any{"http.response.status_code": 429}, []event{exception(map[string]any{"exception.type": "E"})}, ptrace.StatusCodeError, "429"},
 		{"a good status code is not an error", map[string]any{"http.response.status_code": 200}, nil, ptrace.StatusCodeUnset, ""},
 		{"an exception", nil, []event{exception(map[string]any{"exception.type": "E", "exception.message": "no prompt text"})}, ptrace.StatusCodeUnset, "E"},
 		{"an exception without a type", nil, []event{exception(nil)}, ptrace.StatusCodeUnset, "_OTHER"},
 		{"a message is not a type", map[string]any{"error.type": "Invalid prompt: the patient asked"}, nil, ptrace.StatusCodeError, "_OTHER"},
-		{"nor is one without spaces", map[string]any{"error.type": "患者は尋ねた"}, nil, ptrace.StatusCodeError, "_OTHER"},
-		{"nor a document", map[string]any{"error.type": `{"message":"asked"}`}, nil, ptrace.StatusCodeError, "_OTHER"},
+		{"a message without spaces is not a type", map[string]any{"error.type": "患者は尋ねた"}, nil, ptrace.StatusCodeError, "_OTHER"},
+		{"a document is not a type", map[string]any{"error.type": `{"message":"asked"}`}, nil, ptrace.StatusCodeError, "_OTHER"},
 		{"an exception whose type is a message", nil, []event{exception(map[string]any{"exception.type": "the patient asked"})}, ptrace.StatusCodeUnset, "_OTHER"},
 		{"a status alone; its message is not looked at", nil, nil, ptrace.StatusCodeError, "_OTHER"},
 	} {

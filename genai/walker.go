@@ -107,7 +107,7 @@ func (w *walker) prompt(p prompt) {
 		w.message(t, i, "")
 	}
 	if p.open && p.toolList == none {
-		w.endHere() // and so may tools
+		w.endHere() // tools may be missing here
 	}
 	w.tools(p.tools, p.toolList)
 	for ; i < end && !w.stopped; i = t.nodes[i].next {

@@ -26,7 +26,7 @@ const MetaSchema = 1
 const maxMeta = 16 << 20
 
 // Meta is the sidecar of a trace. It has what the rows cannot express. The sidecar of X.jsonl (or X.jsonl.gz) is X.meta.json. All fields
-// but Schema may be zero, which means unknown. Keys that this version does not know are ignored.
+// but Schema may be zero, which means unknown unless the field says otherwise. Keys that this version does not know are ignored.
 type Meta struct {
 	Schema int    `json:"schema"`
 	Tool   string `json:"tool,omitempty"` // the program that wrote the trace, with its version
@@ -46,7 +46,7 @@ type Meta struct {
 	Identity map[string]int64 `json:"identity,omitempty"`
 	// ObservedCache compares what production's engine had cached with what the trace predicts; nil if telemetry does not have it.
 	ObservedCache *ObservedCache `json:"observed_cache,omitzero"`
-	// HashDomains are the domains of the ids before they were renumbered: 8 hexadecimal digits each.
+	// HashDomains are the domains (package blockhash) that the ids had before the ids were renumbered: 8 hexadecimal digits each.
 	HashDomains []string `json:"hash_domains,omitempty"`
 	// HashKeys are the fingerprints of the keys with which the ids were made, as far as they are known: 8 hexadecimal digits each, sorted.
 	// Prompts hashed with two keys never match, even if they are equal.
@@ -57,12 +57,12 @@ type Meta struct {
 	Digests Digests `json:"digests,omitzero"`
 	// Trunk is the top of the prefix forest. Shards of a replay use it to decide which rows belong together. Nil if it is unknown.
 	Trunk *Trunk `json:"trunk,omitempty"`
-	// Sampling describes the part of production's requests that the rows are; nil for all requests, or if it is not known. More than one
-	// entry is a mixture, see [Meta.MixedSampling].
+	// Sampling says which part of production's requests is in the trace; nil if all are, or if that is not known. More than one entry is a
+	// mixture, see [Meta.MixedSampling].
 	Sampling []Sampling `json:"sampling,omitempty"`
-	// Dropped counts what was left out of the trace, by reason.
+	// Dropped counts what was left out of the trace, by reason; empty if nothing was.
 	Dropped []Dropped `json:"dropped,omitempty"`
-	// Transformations lists what was done to the trace after it was captured or generated, in order.
+	// Transformations lists what was done to the trace after it was captured or generated, in order; empty if nothing was.
 	Transformations []Transformation `json:"transformations,omitempty"`
 }
 
@@ -120,7 +120,7 @@ func ReadMeta(r io.Reader) (*Meta, error) {
 		return nil, fmt.Errorf("sidecar cannot be read: %w; remove or rename it if it is not a sidecar", err)
 	}
 	if len(data) > maxMeta {
-		return nil, fmt.Errorf("sidecar is larger than %d bytes: it is not one; remove or rename it", maxMeta)
+		return nil, fmt.Errorf("the file is larger than %d bytes, so it is not a sidecar; remove or rename it", maxMeta)
 	}
 	m := new(Meta)
 	if err := json.Unmarshal(data, m); err != nil {
@@ -176,7 +176,7 @@ func (m *Meta) Write(w io.Writer) error {
 func (m *Meta) Validate() error {
 	switch {
 	case m.Schema < 1:
-		return errors.New("sidecar has no schema version: it is not the sidecar of a trace, or damaged; remove it or write it anew")
+		return errors.New("sidecar has no schema version: it belongs to no trace, or it is damaged; remove it, or write it again")
 	case m.Schema > MetaSchema:
 		return fmt.Errorf("sidecar has schema version %d, this program knows %d: use a newer program", m.Schema, MetaSchema)
 	}

@@ -88,8 +88,8 @@ func TestObservedWarning(t *testing.T) {
 	}{
 		{"no rows", ObservedCache{}, 512, ""},
 		{"within 2 points", ObservedCache{Rows: 10, InputTokens: 1000, Cached: 769, Predicted: 750}, 512, ""},
-		{"coarse blocks", ObservedCache{Rows: 10, InputTokens: 10_000, Cached: 7700, Predicted: 6320, Above: 1}, 512, "13.8 points less"},
-		{"their cure", ObservedCache{Rows: 10, InputTokens: 10_000, Cached: 7700, Predicted: 6320, Above: 1}, 512, "--block-size 32"},
+		{"coarse blocks: how much", ObservedCache{Rows: 10, InputTokens: 10_000, Cached: 7700, Predicted: 6320, Above: 1}, 512, "13.8 points less"},
+		{"coarse blocks: what to do", ObservedCache{Rows: 10, InputTokens: 10_000, Cached: 7700, Predicted: 6320, Above: 1}, 512, "--block-size 32"},
 		{"ranges are fine already", ObservedCache{Rows: 10, InputTokens: 10_000, Cached: 7700, Predicted: 6320, Above: 1, Ranged: 9}, 512, "outside this capture"},
 		{"blocks are fine already", ObservedCache{Rows: 10, InputTokens: 10_000, Cached: 7700, Predicted: 6320, Above: 1}, 32, "outside this capture"},
 		{"most rows miss whole blocks", ObservedCache{Rows: 10, InputTokens: 10_000, Cached: 7700, Predicted: 0, Above: 9}, 512, "outside this capture"},

@@ -15,8 +15,8 @@ type Privacy struct {
 	HashedRows  int64 `json:"hashed_rows"`
 	// HashAlgorithm is how ids were computed from text before they were numbered; empty if they were not, or if it is unknown.
 	HashAlgorithm string `json:"hash_algorithm,omitempty"`
-	// TimestampJitter is the maximum random change of timestamps, in ms. Only the spread and the copies of transform change times at
-	// random.
+	// TimestampJitter is the maximum random change of timestamps, in ms, by the spread and the copies of transform. The draw of transform,
+	// which gives conversations the times of others, does not count.
 	TimestampJitter float64 `json:"timestamp_jitter_ms"`
 }
 

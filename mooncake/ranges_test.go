@@ -146,18 +146,18 @@ func TestFineBlockSize(t *testing.T) {
 		says      string
 		lateFault bool // by the row, not when the trace is opened
 	}{
-		"unknown":              {says: "x.meta.json), or --fine-block-size", lateFault: true},
-		"the sidecar":          {sidecar: `{"schema": 1, "block_size": 512, "fine_block_size": 16}`, fine: 16},
-		"without a block size": {sidecar: `{"schema": 1, "fine_block_size": 16}`, fine: 16},
-		"given":                {opt: OpenOptions{FineBlockSize: 16}, fine: 16},
-		"given again":          {sidecar: `{"schema": 1, "fine_block_size": 16}`, opt: OpenOptions{FineBlockSize: 16}, fine: 16},
-		"contradicted":         {sidecar: `{"schema": 1, "fine_block_size": 16}`, opt: OpenOptions{FineBlockSize: 8}, says: "fine block size 8 contradicts the trace's sidecar, which says 16"},
-		"another one":          {opt: OpenOptions{FineBlockSize: 32}, says: "65 ids: input_length 1030 has 33 blocks of 32 tokens", lateFault: true},
-		"no divisor":           {opt: OpenOptions{FineBlockSize: 48}, says: "must divide the block size 512"},
-		"not finer":            {opt: OpenOptions{FineBlockSize: 512}, says: "must divide the block size 512 and be below it"},
-		"no divisor there":     {sidecar: `{"schema": 1, "block_size": 512, "fine_block_size": 15}`, says: "fine_block_size 15 must divide block_size 512"},
-		"negative there":       {sidecar: `{"schema": 1, "fine_block_size": -1}`, says: "fine_block_size -1 must be above 0"},
-		"giant there":          {sidecar: `{"schema": 1, "fine_block_size": 16777217}`, says: "fine_block_size 16777217 must be above 0 and at most"},
+		"unknown":                    {says: "x.meta.json), or --fine-block-size", lateFault: true},
+		"the sidecar":                {sidecar: `{"schema": 1, "block_size": 512, "fine_block_size": 16}`, fine: 16},
+		"without a block size":       {sidecar: `{"schema": 1, "fine_block_size": 16}`, fine: 16},
+		"given":                      {opt: OpenOptions{FineBlockSize: 16}, fine: 16},
+		"given, and in the sidecar":  {sidecar: `{"schema": 1, "fine_block_size": 16}`, opt: OpenOptions{FineBlockSize: 16}, fine: 16},
+		"contradicted":               {sidecar: `{"schema": 1, "fine_block_size": 16}`, opt: OpenOptions{FineBlockSize: 8}, says: "fine block size 8 contradicts the trace's sidecar, which says 16"},
+		"not that of the ids":        {opt: OpenOptions{FineBlockSize: 32}, says: "65 ids: input_length 1030 has 33 blocks of 32 tokens", lateFault: true},
+		"no divisor":                 {opt: OpenOptions{FineBlockSize: 48}, says: "must divide the block size 512"},
+		"not finer":                  {opt: OpenOptions{FineBlockSize: 512}, says: "must divide the block size 512 and be below it"},
+		"no divisor, in the sidecar": {sidecar: `{"schema": 1, "block_size": 512, "fine_block_size": 15}`, says: "fine_block_size 15 must divide block_size 512"},
+		"negative, in the sidecar":   {sidecar: `{"schema": 1, "fine_block_size": -1}`, says: "fine_block_size -1 must be above 0"},
+		"giant, in the sidecar":      {sidecar: `{"schema": 1, "fine_block_size": 16777217}`, says: "fine_block_size 16777217 must be above 0 and at most"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := os.WriteFile(trace, []byte(fineRow+"}\n"), 0o600); err != nil {

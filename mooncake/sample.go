@@ -90,7 +90,7 @@ func ParseSampleOrder(name string) (SampleOrder, error) {
 	return "", fmt.Errorf("%s: want session or prefix", word(name))
 }
 
-// Sampling describes, in a sidecar, the part of production's requests that the rows are.
+// Sampling says, in a sidecar, which part of production's requests is in the trace.
 type Sampling struct {
 	Rate float64 `json:"rate"` // share of the groups that were kept; 1 = all
 	// TrunkList is the fingerprint of the trunk list, 8 hexadecimal digits; empty = none. Samples with one rate and two lists are two

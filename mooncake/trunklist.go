@@ -67,7 +67,7 @@ func ReadTrunkList(r io.Reader) (*TrunkList, error) {
 		return nil, fmt.Errorf("trunk list cannot be read: %w", err)
 	}
 	if len(data) > maxTrunkList {
-		return nil, fmt.Errorf("trunk list is larger than %d bytes: it is not one", maxTrunkList)
+		return nil, fmt.Errorf("the file is larger than %d bytes, so it is not a trunk list; moonloop trunk writes one", maxTrunkList)
 	}
 	l := new(TrunkList)
 	if err := json.Unmarshal(data, l); err != nil {
@@ -96,7 +96,7 @@ func LoadTrunkList(name string) (*TrunkList, error) {
 func (l *TrunkList) complete() error {
 	switch {
 	case l.Schema < 1:
-		return errors.New("trunk list has no schema version: it is not one, or is damaged; moonloop trunk writes one")
+		return errors.New("the file has no schema version: it is not a trunk list, or it is damaged; moonloop trunk writes one")
 	case l.Schema > TrunkListSchema:
 		return fmt.Errorf("trunk list has schema version %d, this program knows %d: use a newer program", l.Schema, TrunkListSchema)
 	case !(l.Share > 0 && l.Share < 1):

@@ -81,7 +81,7 @@ type window struct {
 	open   map[mooncake.SpanRef]float64 // rows without a result, and their times in ms
 	report Report
 	lags   []float64
-	// by second: rows that were sent, by event time, and by time of the replay
+	// rows that were sent, counted by the second of their event time, and by the second in which they were sent
 	production, replay map[int64]int64
 	twin               []study.TwinRow
 }
@@ -293,7 +293,7 @@ func counted(counts map[string]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// drops is the file of the rows of a plan that are not replayed.
+// drop is a row of a plan that is not replayed: a line of the plan's file of dropped rows.
 type drop struct {
 	Trace  string `json:"trace_id"`
 	Span   string `json:"span_id"`
@@ -306,7 +306,7 @@ func (c *Config) dropFile(in int64) string {
 	return filepath.Join(c.Dir, plansFolder, stamp(c.begin(in))+dropSuffix)
 }
 
-// noteDrop appends a row to the file of its plan.
+// noteDrop appends a row to its plan's file of dropped rows.
 func (c *Config) noteDrop(in int64, row mooncake.SpanRef, reason string) error {
 	line, err := json.Marshal(drop{hex.EncodeToString(row.TraceID[:]), hex.EncodeToString(row.SpanID[:]), reason})
 	if err != nil {

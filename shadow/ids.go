@@ -4,8 +4,8 @@
 package shadow
 
 // Compile numbers ids by their first appearance in its input, so the ids of two windows are unrelated. But each window is compiled together
-// with those before it, whose requests are known by their spans. If an earlier row had an id of a new row first, the new row gets the id
-// that the earlier row was given, at the same position in its prompt: an id identifies all tokens before it, too.
+// with those before it, whose requests are known by their spans. If an id of a new row also occurs in an earlier row, the new row gets the
+// permanent id that the earlier row has at the same position. This is correct because an id identifies all tokens before it, too.
 
 import (
 	"slices"
@@ -27,7 +27,7 @@ type numbering struct {
 type stretch struct {
 	mooncake.HashRange
 	row mooncake.SpanRef
-	at  int64 // ids of the row before them
+	at  int64 // number of ids before them in that row
 }
 
 // begin begins a compilation.
@@ -59,7 +59,7 @@ func (n *numbering) translate(row mooncake.SpanRef, ranges []mooncake.HashRange)
 						for _, t := range slice(theirs, at, part.Count) {
 							given = extend(given, t)
 						}
-					} else { // another compilation found that they share less, or more
+					} else { // s.row got its ids in an earlier compilation, in which it shared less, or more, with other rows
 						given = extend(given, mooncake.HashRange{First: n.next, Count: part.Count})
 						n.next += uint64(part.Count) //nolint:gosec // above 0
 					}

@@ -22,7 +22,7 @@ func TestIDsStay(t *testing.T) {
 	give := func(row byte, ids ...uint64) []uint64 { return idsOf(n.translate(span(row), rangesOf(ids))) }
 	for _, c := range []struct {
 		why  string
-		rows [][]uint64 // of the compilation; the first one is the number of the row
+		rows [][]uint64 // of the compilation: first the number of the row, then its ids
 		want [][]uint64
 	}{
 		{"the first window", [][]uint64{{1, 0, 1, 2}, {2, 0, 1, 3}, {3, 4, 5}}, [][]uint64{{0, 1, 2}, {0, 1, 3}, {4, 5}}},

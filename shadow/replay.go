@@ -43,7 +43,7 @@ type replay struct {
 	done  chan struct{} // closed when Run has returned
 	err   error         // error of Run, after done
 
-	index map[int64]int64 // in the replay, by number; the rows to which replies may refer
+	index map[int64]int64 // positions in this replay of the rows to which replies may refer, by their place among the rows of plans
 	rows  int64
 	fed   map[mooncake.SpanRef]int64 // windows of rows without a result
 	read  int64                      // bytes of its results
@@ -208,7 +208,7 @@ func (f *feeder) run(ctx context.Context, number int64) {
 			break
 		}
 		if r != nil && time.Since(r.begun) > renew {
-			_ = r.in.Close() // it ends by itself
+			_ = r.in.Close() // the replay ends when it has sent its rows
 			r = nil
 		}
 		if r != nil {

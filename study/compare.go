@@ -128,7 +128,7 @@ func Compare(a, b, again []*Run, primary Metric, minimum float64) (*Comparison, 
 	c.FailedA, c.FailedB = failed(left), failed(right)
 	var ps []float64
 	for _, name := range exploratory {
-		m, _ := ParseMetric(name) // of ours
+		m, _ := ParseMetric(name) // our own names can be parsed
 		if m == primary {
 			continue
 		}

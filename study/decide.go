@@ -68,8 +68,8 @@ type Decision struct {
 // The effect is the mean of the log ratios. Its interval is Student's for paired differences (Student, "The probable error
 // of a mean", Biometrika 6, 1908). The test flips the signs of the log ratios (Fisher, "The Design of Experiments", 1935,
 // section 21), and where patterns are drawn, P is (hits + 1) / (draws + 1) (Phipson and Smyth, "Permutation P-values should
-// never be zero", 2010). [Decision].Low90 says when they are equal. An interval of 95 % there would ask for a level of 2.5 %, and for
-// 1.6 times the rounds at six pairs.
+// never be zero", 2010). [Decision].Low90 says when A and B count as equal. With an interval of 95 % in its place, the level would be
+// 2.5 %, and six pairs would have to become 1.6 times as many.
 func Decide(a, b []float64, minimum float64, seed uint64) (Decision, error) {
 	switch {
 	case len(a) != len(b):

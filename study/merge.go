@@ -464,7 +464,7 @@ func few(what string, names []string) string {
 	return what + strings.Join(names, ", ")
 }
 
-// goal is a setting that is a number.
+// goal returns a setting as a number, or without if it is not a number.
 func goal(setting any, without float64) float64 {
 	if v, err := strconv.ParseFloat(fmt.Sprint(setting), 64); err == nil {
 		return v

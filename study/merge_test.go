@@ -151,7 +151,7 @@ func TestMergeIsTheRunOfOneProcess(t *testing.T) {
 			if rows := rep.Figures().Rows; rows.Served != most || rows.Total != most || rep.Trace.Rows != most {
 				t.Errorf("%+v of %d rows", rows, most)
 			}
-			// It is a run like any other: comparing the two finds no difference except what they are.
+			// The merged run is read like any other run, and has the figures of the run of one process.
 			runs, err := study.ReadRuns(out)
 			if err != nil {
 				t.Fatal(err)

@@ -45,8 +45,8 @@ const (
 	SideAgain = "again" // A once more
 )
 
-// Run runs the rounds. A command that fails but has written a run counts as run: a replay whose measurement is invalid exits so, and
-// [Compare] leaves it out. A command that leaves no run is an error, which ends the rounds.
+// Run runs the rounds. A command that fails but has written a run is no error: a replay whose measurement is invalid also exits with a
+// status above 0, and [Compare] leaves its run out. A command that has written no run is an error, which ends the rounds.
 func (r *Rounds) Run(ctx context.Context) error {
 	if r.N < 1 || r.N > MaxRounds {
 		return fmt.Errorf("%d rounds: must be from 1 to %d", r.N, MaxRounds)

@@ -132,10 +132,9 @@ func instancesOf(dir string) (named map[string]bool, block int64, err error) {
 // routing simulates the caches, row by row in the order of the trace.
 type routing struct {
 	*Router
-	index map[string]int // of the instances
-	// size is the number of tokens of the ids of a row, with hash_ranges and without; group is the number of ids in a block.
-	fine, coarse int64
-	unit         int64
+	index        map[string]int // of the instances
+	fine, coarse int64          // tokens of an id, in rows with hash_ranges and in rows without
+	unit         int64          // tokens of a block of the caches
 
 	routed, best []*blockCache // by instance
 	infinite     *blockCache

@@ -96,7 +96,7 @@ type Capacity struct {
 }
 
 const (
-	tries   = 3 // at a load with an invalid client, before the load counts as the client's limit
+	tries   = 3 // probes at one load that are no evidence, until the load counts as the client's limit
 	step    = 2 // factor by which a search goes beyond the known loads
 	failing = "failed requests"
 

@@ -108,7 +108,7 @@ func ParseTolerances(text string) (map[string]float64, error) {
 	return most, nil
 }
 
-// MinTwinRows is the number of rows with a value from production that a check needs to decide.
+// MinTwinRows is the number of rows with a value from production and from the replay that a check needs to decide.
 const MinTwinRows = leastRows
 
 // ReadTwin compares the replay in a folder with the production that its rows were captured from. It is an error if no row has a value from

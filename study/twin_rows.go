@@ -31,8 +31,8 @@ func AnyObserved(rows []TwinRow) bool {
 	return slices.ContainsFunc(rows, func(r TwinRow) bool { return r.observed() })
 }
 
-// TwinOf compares rows that were sent at the times of production. Their times do not count if the replay was late itself: nil
-// tolerances are those of [ParseTolerances] for "".
+// TwinOf compares rows that were sent at the times of production. Their times do not count if the replay itself was late. If most is nil,
+// the tolerances are the defaults.
 func TwinOf(rows []TwinRow, most map[string]float64) (*Twin, error) {
 	if !AnyObserved(rows) {
 		return nil, errors.New("no row says what production observed")

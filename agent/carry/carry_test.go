@@ -59,7 +59,7 @@ func TestReasons(t *testing.T) {
 		{"text that is checked", Options{Check: words}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, "", prompt.Reply{Carried: true, Text: ten("a"), Before: tail}},
 		{"text of other tokens", Options{Check: words}, func(s *Store) { s.End(0, served("a b", 0)) }, Text, prompt.Reply{Before: tail}},
 		{"text that cannot be checked", Options{}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, Unchecked, prompt.Reply{Before: tail}},
-		{"the same, always", Options{Mode: Always}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, "", prompt.Reply{Carried: true, Text: ten("a"), Before: tail}},
+		{"text that is carried always, unchecked", Options{Mode: Always}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, "", prompt.Reply{Carried: true, Text: ten("a"), Before: tail}},
 		{"a check that fails", Options{Check: func(context.Context, string, string) (int64, []uint32, error) { return 0, nil, errors.New("no") }}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, Unchecked, prompt.Reply{Before: tail}},
 		{"token ids", Options{TokenIDs: true}, func(s *Store) { s.End(0, served("x", 10)) }, "", prompt.Reply{Carried: true, Tokens: served("", 10).Tokens, Before: tail}},
 		{"token ids by the check", Options{TokenIDs: true, Check: words}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, "", prompt.Reply{Carried: true, Tokens: make([]uint32, 10), Before: tail}},
@@ -174,7 +174,8 @@ func TestWhatIsKept(t *testing.T) {
 	}
 }
 
-// TestChecksThatWaitAreBounded: an engine that does not answer keeps at most the bound, and the few replies that it was asked about.
+// TestChecksThatWaitAreBounded: while an engine does not answer, the store keeps at most its bound of bytes, and the few replies that are
+// being checked.
 func TestChecksThatWaitAreBounded(t *testing.T) {
 	stuck := func(ctx context.Context, _, _ string) (int64, []uint32, error) {
 		<-ctx.Done()

@@ -285,7 +285,7 @@ func TestExitCode(t *testing.T) {
 	}{
 		{"valid", Valid, Ending{}, 0},
 		{"degraded is fine", Degraded, Ending{}, 0},
-		{"unless asked", Degraded, Ending{Strict: true}, 3},
+		{"degraded, strictly", Degraded, Ending{Strict: true}, 3},
 		{"too few to judge", Undecided, Ending{}, 0},
 		{"too few to judge, strictly", Undecided, Ending{Strict: true}, 3},
 		{"too few to judge, but enough failed", Undecided, Ending{GoalsMissed: true}, 1},

@@ -10,14 +10,16 @@ import (
 	"strings"
 )
 
-// rule maps one fact to a class: valid up to and including valid, invalid above invalid, degraded between.
+// rule maps a value to a class: up to the bound valid (inclusive) it is Valid, above the bound invalid it is Invalid, and between them it
+// is Degraded.
 type rule struct {
 	metric string
 	unit   string
 	valid  float64
 	// invalid is +Inf for a metric that can make a run degraded at worst.
 	invalid float64
-	// note: above it, a valid value is also listed. It is at most valid; equal means never.
+	// note is the bound above which a valid value is listed, too. It is not greater than valid; if it equals valid, no valid value is
+	// listed.
 	note  float64
 	needs need
 	value func(*Facts) Fact
@@ -53,7 +55,7 @@ var (
 	streams   = evidence{"streams", func(f *Facts) float64 { return float64(f.Streams) }}
 	steady    = evidence{"steady requests", func(f *Facts) float64 {
 		if !f.Steady {
-			return never
+			return math.Inf(1) // no evidence is needed: the value is then 0
 		}
 		return float64(f.SteadyRequests)
 	}}
@@ -65,7 +67,7 @@ func (n need) met(f *Facts) bool { return n.of.have == nil || n.of.have(f) >= n.
 
 var never = math.Inf(1)
 
-// rules is the whole table. A rule without a note lists only values that are not valid.
+// rules is the whole table.
 var rules = []rule{
 	{"no_request_served", "", 0, 0, 0, fact, func(f *Facts) Fact { return Know(float64(1 - min(1, f.Served))) }},
 	{"records_missing", "rows", 0, 0, 0, fact, func(f *Facts) Fact { return Know(math.Abs(float64(f.Rows - f.Records))) }},

@@ -133,7 +133,7 @@ func TestArrivals(t *testing.T) {
 			want: []got{{1, 0, true}, {0, 100 * ms, true}, {2, 200 * ms, true}},
 		},
 		{
-			name: "or of the file", opt: Options{FileOrder: true}, lines: []string{at(9), at(3)},
+			name: "the order is that of the file, if it is asked for", opt: Options{FileOrder: true}, lines: []string{at(9), at(3)},
 			want: []got{{0, 0, true}, {1, 100 * ms, true}},
 		},
 		{

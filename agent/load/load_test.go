@@ -183,7 +183,7 @@ func TestErrors(t *testing.T) {
 		{"window without timestamps", Options{Start: ms}, []string{`{"input_length": 5}`}, "no timestamps"},
 		{"window that cuts delta sessions", Options{Sessions: mooncake.SessionDelta, Start: ms}, []string{turn(0, "a"), turn(1, "a")}, "later turns as first ones"},
 		{"a timestamp no clock reaches", Options{}, []string{at(1e12), at(5e12)}, "line 2: timestamp 5000000000000 ms is more than 100 years"},
-		{"a speed-up that stretches it there", Options{Speedup: 1e-300}, []string{at(0), at(1)}, "more than 100 years"},
+		{"a speed-up that stretches a timestamp so far", Options{Speedup: 1e-300}, []string{at(0), at(1)}, "more than 100 years"},
 		{"a delay that never ends", Options{Sessions: mooncake.SessionFull}, []string{turn(0, "a"), delayed(1e14, "a")}, "test:2: delay: 100000000000000: is more than 100 years"},
 		{"window reversed", Options{Start: 2 * ms, End: ms}, []string{at(0)}, "before its start"},
 		{"speed-up below 0", Options{Speedup: -1}, []string{at(0)}, "speed-up"},

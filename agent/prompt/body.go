@@ -169,9 +169,9 @@ func (c *fineBlocks) id(k int64, private uint64) uint64 {
 	return (c.ranges[c.span].First + uint64(k-c.begun)) ^ fineSalt //nolint:gosec // not negative: the reader goes forward
 }
 
-// privateID returns the id of block k of a prompt beyond the trace's ids. It is a bijection of row and k, so no two rows share one. It is
-// spread over all 64 bits, so it equals one of n ids of a trace with a probability of n/2^64. Both are below 2^32. It depends on nothing
-// else, so all shards of a replay agree on it.
+// privateID returns the id of block k of a prompt beyond the trace's ids. Row and k are below 2^32. The id is a bijection of the two, so no
+// two rows share an id. It is spread over all 64 bits, so it equals one of n ids of a trace with a probability of n/2^64. It depends on
+// nothing else, so all shards of a replay agree on it.
 func privateID(row, k int64) uint64 {
 	return splitmix.Mix((uint64(row)<<32 | uint64(k)) ^ 0x6d6f6f6e6c6f6f70) //nolint:gosec // bits, not numbers
 }

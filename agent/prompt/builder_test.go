@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// wants compares a body, except its prompt, with a JSON object, and also the order of its names.
+// wantBody compares a body, except its prompt, with a JSON object, and also the order of its names.
 func wantBody(t *testing.T, why string, p Prompt, want string) {
 	t.Helper()
 	got := decoded(t, p.Request)
@@ -73,7 +73,7 @@ func TestBodies(t *testing.T) {
 		{"output 1", Options{}, lengthRow(100, 1, 1), `{"stream":false,"max_completion_tokens":1,"ignore_eos":true,"min_tokens":1}`, false, 1},
 		{"no output length, no default: nothing is asked", Options{}, noOutput, `{"stream":false}`, false, 0},
 		{"no output length: the default", Options{DefaultOutput: 9}, noOutput, `{"stream":false,"max_completion_tokens":9,"ignore_eos":true,"min_tokens":9}`, false, 9},
-		{"the default is for rows without one", Options{DefaultOutput: 9}, hashed, `{"stream":false,"max_completion_tokens":7` + hold + `}`, false, 7},
+		{"a row's own output length, not the default", Options{DefaultOutput: 9}, hashed, `{"stream":false,"max_completion_tokens":7` + hold + `}`, false, 7},
 		{"capped", Options{OutputCap: 3}, hashed, `{"stream":false,"max_completion_tokens":3,"ignore_eos":true,"min_tokens":3}`, false, 3},
 		{"capped default", Options{OutputCap: 3, DefaultOutput: 9}, noOutput, `{"stream":false,"max_completion_tokens":3,"ignore_eos":true,"min_tokens":3}`, false, 3},
 
@@ -96,7 +96,7 @@ func TestBodies(t *testing.T) {
 		{"stream options of the user's keep what they say", Options{Stream: true, ExtraInputs: json.RawMessage(`{"stream_options":{"continuous_usage_stats":true}}`)}, hashed, `{"stream":true,"stream_options":{"continuous_usage_stats":true,"include_usage":true},"max_completion_tokens":7` + hold + `}`, true, 7},
 		{"the user refuses usage", Options{Stream: true, ExtraInputs: json.RawMessage(`{"stream_options":{"include_usage":false}}`)}, hashed, `{"stream":true,"stream_options":{"include_usage":false},"max_completion_tokens":7` + hold + `}`, true, 7},
 		{"extra caps the reply: the length held is the cap", Options{}, extra(hashed, `{"max_completion_tokens":2}`), `{"stream":false,"max_completion_tokens":2,"ignore_eos":true,"min_tokens":2}`, false, 2},
-		{"extra caps it under the other name: ours is not added", Options{}, extra(hashed, `{"max_tokens":2}`), `{"stream":false,"max_tokens":2,"ignore_eos":true,"min_tokens":2}`, false, 2},
+		{"extra caps the reply under the other name: ours is not added", Options{}, extra(hashed, `{"max_tokens":2}`), `{"stream":false,"max_tokens":2,"ignore_eos":true,"min_tokens":2}`, false, 2},
 		{"the user lets replies end: nothing is held", Options{ExtraInputs: json.RawMessage(`{"ignore_eos":false}`)}, hashed, `{"stream":false,"ignore_eos":false,"max_completion_tokens":7}`, false, 7},
 		{"the user holds the length of texts", Options{ExtraInputs: json.RawMessage(`{"ignore_eos":true}`)}, output(textRow("t"), 7), `{"messages":[{"role":"user","content":"t"}],"stream":false,"ignore_eos":true,"max_completion_tokens":7}`, false, 7},
 		{"extra inputs contain the messages", Options{}, extra(hashed, `{"messages":[{"role":"user","content":"x"}]}`), `{"messages":[{"role":"user","content":"x"}],"stream":false,"max_completion_tokens":7}`, false, 7},

@@ -56,8 +56,8 @@ func TestPriority(t *testing.T) {
 		{"embeddings", Options{Endpoint: Embeddings, Priorities: classes}, row("batch"), "10"},
 		{"messages", Options{Endpoint: Messages}, row("batch", 3), ""},
 		{"generate", Options{Endpoint: Generate}, row("batch", 3), ""},
-		{"a payload has its own", Options{Priorities: all}, &mooncake.Row{Class: "batch", Priority: mooncake.Some[int64](3), Payload: json.RawMessage(`{"prompt":"x","priority":2}`)}, "2"},
-		{"a payload without", Options{Priorities: all}, &mooncake.Row{Class: "batch", Payload: json.RawMessage(`{"prompt":"x"}`)}, ""},
+		{"a payload with its own priority", Options{Priorities: all}, &mooncake.Row{Class: "batch", Priority: mooncake.Some[int64](3), Payload: json.RawMessage(`{"prompt":"x","priority":2}`)}, "2"},
+		{"a payload without a priority", Options{Priorities: all}, &mooncake.Row{Class: "batch", Payload: json.RawMessage(`{"prompt":"x"}`)}, ""},
 	} {
 		p := build(t, newBuilder(t, c.o), 0, c.row, nil)
 		got := ""

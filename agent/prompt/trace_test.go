@@ -59,8 +59,8 @@ func conversationTrace(t *testing.T) (rows []*mooncake.Row) {
 	return rows
 }
 
-// Every row of the public trace gets exactly its length, and the overhead cuts the last block of as many rows as have one that is no
-// longer than it.
+// Every row of the public trace gets exactly its length. The overhead cuts the last block of every row whose last block is no longer than
+// the overhead.
 func TestConversationTrace(t *testing.T) {
 	rows := conversationTrace(t)
 	for _, tt := range []struct {

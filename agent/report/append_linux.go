@@ -11,9 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// appendNow appends to a regular file by raw system calls. One that the runtime knows of would wake its monitor thread, which then looks
-// around every 20 µs for some milliseconds; at thousands of requests a second that is all the time, and a tenth of what a request costs.
-// The price: if the disk makes the call wait, so do the goroutines of this processor.
+// appendNow appends to a regular file by raw system calls. A call that the runtime knows of would wake the runtime's monitor thread, which
+// then checks every 20 µs for some milliseconds. With thousands of requests a second, the thread would never rest, and take a tenth of what
+// a request costs. The disadvantage: if the disk makes the call wait, the goroutines of this processor wait, too.
 func appendNow(f *os.File, p []byte) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -143,8 +143,8 @@ func (j *Journal) Begin(p Part, shift time.Duration) error {
 const ahead = time.Millisecond
 
 // Sent records that a row's request is about to be sent, at a time of the clock. The kernel has the record before [Journal.Due] returns
-// for that time, or before Sent does, if the time has come; so it survives the process. That costs a system call. So if requests follow
-// each other closely, one call also writes the lines of those that are due soon.
+// for that time, or, if the time has come, before Sent returns; so the record survives the process. That costs a system call. So if
+// requests follow each other closely, one call also writes the lines of those that are due soon.
 func (j *Journal) Sent(row int64, at time.Duration, clk clock.Clock) {
 	if j == nil {
 		return

@@ -250,7 +250,7 @@ type Schedule struct {
 	Warmup            int     `json:"warmup_requests,omitempty"`
 	WarmupFor         float64 `json:"warmup_duration_ms,omitempty"`
 	WarmupGrace       float64 `json:"warmup_grace_ms,omitempty"`    // 0: no limit
-	WarmupConcurrency int     `json:"warmup_concurrency,omitempty"` // 0: as in the run
+	WarmupConcurrency int     `json:"warmup_concurrency,omitempty"` // 0: not given
 	// The rate of the warm-up, with its arrival; 0: a closed loop.
 	WarmupRate    float64 `json:"warmup_request_rate,omitempty"` // per second
 	WarmupArrival string  `json:"warmup_arrival,omitempty"`

@@ -22,7 +22,7 @@ import (
 // holding an operating-system thread.
 //
 // The last part of each wait, at most spin and half of the wait, is spent reading the clock instead of asleep: as long as recent wake-ups
-// took on this machine. 0 uses the least CPU.
+// took on this machine. A spin of 0 uses the least CPU.
 func NewWaiter(clk clock.Clock, spin time.Duration) (Waiter, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
@@ -96,9 +96,9 @@ func (t *timerfd) learn() {
 	}
 }
 
-// expired sets the timer in its first call of a wait. After that it returns true when only spinning is left. The clock tells, and saves
-// reading the timer, whose next setting makes it unread; the poller reports each expiry. Setting it here, when the poller already listens,
-// saves a read that finds nothing.
+// expired sets the timer in the first call of a wait. After that it returns true when only spinning is left. The clock shows that, so the
+// timer need not be read: setting it for the next wait clears the expiry, and the poller reports each expiry anyway. The timer is set here,
+// when the poller already listens, because setting it earlier would cost a read that finds nothing.
 func (t *timerfd) expired(fd uintptr) bool {
 	if t.armed && t.clk.Now() >= t.rings {
 		return true

@@ -41,7 +41,7 @@ func errorText(err error) string {
 	return bounded(text) + remedy(text)
 }
 
-// bounded shortens a text to a line.
+// bounded cuts a text after maxErrorText bytes.
 func bounded(text string) string {
 	if len(text) > maxErrorText {
 		text = strings.ToValidUTF8(text[:maxErrorText], "") + "…"

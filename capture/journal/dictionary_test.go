@@ -141,8 +141,8 @@ func promptsOf(r Record) [][]uint64 {
 	return [][]uint64{p.HashIDs, p.Chain.Cells, ends}
 }
 
-// TestDictionaryDamage changes and removes records of a journal. Exactly those records are read that are whole, and whose dictionary start
-// and values are.
+// TestDictionaryDamage changes and removes records of a journal. A record is read exactly if it is whole, and the start of its dictionary
+// and all its values are whole, too.
 func TestDictionaryDamage(t *testing.T) {
 	records := prompts(60, 40)
 	whole := packed(records...)

@@ -13,7 +13,7 @@ import (
 // so that concatenated messages, with a line feed after each or without, are a journal, too:
 //
 //	moonloop-journal 2\n   the header
-//	0                      it ends here, as a frame does: between two messages, a [Reader] recognises it
+//	0                      the header ends here, as a frame does, so that a [Reader] recognises it between two messages
 //	frames                 of records; their dictionary begins with the message
 //	a frame of kindEnd     the message is complete
 

@@ -103,8 +103,8 @@ type ToolIDs struct {
 type Step struct {
 	ID      uint64 // 0: no other request of its OTel trace is connected to it
 	WaitFor []Edge
-	// Delay and ToolWait are parts of the time since the last of them ended, in ns: ToolWait is the time in which tools ran, Delay the
-	// rest.
+	// Delay and ToolWait are the parts of the time since the last step of WaitFor ended, in ns: ToolWait is the time in which tools ran,
+	// Delay the rest.
 	Delay, ToolWait int64
 	Turn            Turn
 }

@@ -88,7 +88,7 @@ func (g grid) render(markdown bool) string {
 func cellsOf(texts []string) table.Row {
 	row := make(table.Row, len(texts))
 	for i, t := range texts {
-		row[i] = onOneTerminal(t)
+		row[i] = term.Plain(t)
 	}
 	return row
 }
@@ -97,7 +97,7 @@ func cellsOf(texts []string) table.Row {
 func (a *answer) text(markdown bool) string {
 	var b strings.Builder
 	if a.Sentence != "" {
-		b.WriteString(onOneTerminal(a.Sentence) + "\n\n")
+		b.WriteString(term.Plain(a.Sentence) + "\n\n")
 	}
 	notes := a.Notes
 	for _, p := range a.Parts {
@@ -107,7 +107,7 @@ func (a *answer) text(markdown bool) string {
 		notes = append(slices.Clip(notes), p.Below...)
 	}
 	for _, n := range notes {
-		b.WriteString(onOneTerminal(n) + "\n")
+		b.WriteString(term.Plain(n) + "\n")
 	}
 	return strings.TrimRight(b.String(), "\n") + "\n"
 }

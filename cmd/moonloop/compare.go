@@ -110,13 +110,13 @@ func comparisonText(c *study.Comparison, markdown bool) string {
 	}
 	for _, w := range c.Within {
 		fmt.Fprintf(&b, "within one pair of runs, which is not evidence: %s and %s: B / A %.4f (%.4f to %.4f), from a bootstrap of %d rows in blocks of %d rows\n",
-			onOneTerminal(w.A), onOneTerminal(w.B), w.Ratio, w.Low, w.High, w.Rows, w.Block)
+			term.Plain(w.A), term.Plain(w.B), w.Ratio, w.Low, w.High, w.Rows, w.Block)
 	}
 	if len(c.Moved) > 0 {
 		b.WriteString("\n" + movedGrid(c).render(markdown) + "\n\n")
 	}
 	for _, l := range c.LeftOut {
-		fmt.Fprintf(&b, "left out: %s: %s\n", onOneTerminal(l.Dir), onOneTerminal(l.Reason))
+		fmt.Fprintf(&b, "left out: %s: %s\n", term.Plain(l.Dir), term.Plain(l.Reason))
 	}
 	return b.String()
 }

@@ -189,7 +189,7 @@ func writeTotals(f *agent.Forecast, line func(name, format string, args ...any))
 		if c.Priority != nil {
 			priority = fmt.Sprintf(" (priority %d)", *c.Priority)
 		}
-		line(name, "%s%s: %s, %s input tokens, %s output", onOneTerminal(cmp.Or(c.Class, "(none)")), priority, term.Counted(c.Rows, "rows"), term.Comma(c.InputTokens), term.Comma(c.OutputTokens))
+		line(name, "%s%s: %s, %s input tokens, %s output", term.Plain(cmp.Or(c.Class, "(none)")), priority, term.Counted(c.Rows, "rows"), term.Comma(c.InputTokens), term.Comma(c.OutputTokens))
 	}
 	if f.InputTokens > 0 {
 		line("Cache", "an infinite cache would serve %s of the input tokens: %s", term.Comma(f.CachedTokens), term.Share(float64(f.CachedTokens)/float64(f.InputTokens)))

@@ -36,18 +36,15 @@ func printError(w io.Writer, err error) {
 		if inner, ok := errors.AsType[hintError](err); ok {
 			hints = append(hints, inner.hint)
 		}
-		fmt.Fprintf(w, "moonloop: error: %s\n", onOneTerminal(err.Error()))
+		fmt.Fprintf(w, "moonloop: error: %s\n", term.Plain(err.Error()))
 	}
 	each(err)
 	for i, hint := range hints {
 		if !slices.Contains(hints[:i], hint) {
-			fmt.Fprintf(w, "moonloop: hint: %s\n", onOneTerminal(hint))
+			fmt.Fprintf(w, "moonloop: hint: %s\n", term.Plain(hint))
 		}
 	}
 }
-
-// onOneTerminal escapes control characters except line ends, because the name of a file must not move the cursor.
-func onOneTerminal(text string) string { return term.Plain(text) }
 
 // otherNames are names in configurations that differ from those of their flags.
 var otherNames = map[string]string{
@@ -60,7 +57,8 @@ var otherNames = map[string]string{
 	"new block size":        "to-block-size",
 }
 
-// inFlags replaces the configuration's names at the beginning of its errors by flags: --first-token-timeout for "first-token timeout".
+// inFlags changes an error of a configuration that begins with the name of a field, so that it begins with the flag:
+// --first-token-timeout for "first-token timeout".
 func inFlags(err error, fs *pflag.FlagSet) error {
 	if err == nil {
 		return nil

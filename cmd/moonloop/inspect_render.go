@@ -107,7 +107,7 @@ func (t *inspected) classes() string {
 	slices.SortStableFunc(all, func(a, b stats.ClassStats) int { return cmp.Compare(b.Rows, a.Rows) })
 	var parts []string
 	for _, c := range all[:min(len(all), most)] {
-		part := fmt.Sprintf("%s %s", term.Comma(c.Rows), onOneTerminal(cmp.Or(c.Class, "(none)")))
+		part := fmt.Sprintf("%s %s", term.Comma(c.Rows), term.Plain(cmp.Or(c.Class, "(none)")))
 		if c.Priority != nil {
 			part += fmt.Sprintf(" (priority %d)", *c.Priority)
 		}

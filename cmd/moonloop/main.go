@@ -17,6 +17,8 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/moonloop/moonloop/internal/term"
 )
 
 // The exit statuses of all verbs. The help of a verb lists those that it uses.
@@ -102,7 +104,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string, stdin io.R
 		var said []string
 		rest, said, err = translate(verb.Flags(), rest)
 		for _, text := range said {
-			fmt.Fprintf(stderr, "moonloop: %s\n", onOneTerminal(text))
+			fmt.Fprintf(stderr, "moonloop: %s\n", term.Plain(text))
 		}
 		root.SetArgs(append([]string{replayVerb}, rest...))
 	}

@@ -79,6 +79,11 @@ func checkMalformed(t *testing.T, group string, cases []malformed) {
 				c.arrange(t)
 			}
 			got[c.name] = c.transcript(t, engine.URL)
+			if served := strings.Contains(got[c.name], "\nexit 0\n"); served && strings.Contains(c.name, ": refused") {
+				t.Error("the name says that the input is refused, but a command accepts it")
+			} else if !served && strings.Contains(c.name, ": accepted") {
+				t.Error("the name says that the input is accepted, but every command refuses it")
+			}
 			if diff := cmp.Diff(want[c.name], got[c.name]); diff != "" && !*update {
 				t.Errorf("-want +got (go test -update rewrites it):\n%s", diff)
 			}

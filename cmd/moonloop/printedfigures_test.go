@@ -61,7 +61,7 @@ func mean(of func(sent) float64) func([]sent) float64 {
 
 func count(rs []sent) float64 { return float64(len(rs)) }
 
-// seconds from the first start to the last token.
+// lasted is the number of seconds from the first start to the last token.
 func lasted(rs []sent) float64 {
 	first, last := math.Inf(1), 0.0
 	for _, r := range rs {

@@ -129,7 +129,7 @@ func (b *broken) arrived() map[int]int {
 	return rows
 }
 
-// result is the result of a row in its record.
+// resultOfRow is the result of a row in its record.
 type resultOfRow struct {
 	Row             int
 	Outcome, Reason string

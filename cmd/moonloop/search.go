@@ -194,7 +194,7 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 	}
 	f.Seed = state.Question.Seed
 	if n := len(state.Probes); n > 0 {
-		fmt.Fprintf(stderr, "moonloop: continuing after %s in %s\n", term.Counted(int64(n), "probes"), onOneTerminal(p.dir))
+		fmt.Fprintf(stderr, "moonloop: continuing after %s in %s\n", term.Counted(int64(n), "probes"), term.Plain(p.dir))
 	}
 	said := map[string]bool{}
 	p.warn = func(text string) {
@@ -284,7 +284,7 @@ func (p *prober) check() error {
 	case p.trace == "-":
 		return errors.New("standard input can be read only once, and each probe reads the trace: name a file")
 	case err == nil && !info.Mode().IsRegular() && !info.IsDir():
-		return fmt.Errorf("%s is a pipe or a device, which can be read only once, and each probe reads the trace: name a file", onOneTerminal(p.trace))
+		return fmt.Errorf("%s is a pipe or a device, which can be read only once, and each probe reads the trace: name a file", term.Plain(p.trace))
 	case s.FileOrder || s.Arrivals.Any():
 		return errors.New("--no-fixed-schedule and --request-rate replace the arrival times that a search makes denser: leave them out")
 	}
@@ -329,7 +329,7 @@ func (s *searchState) resume(name string) error {
 	ours, errA := json.Marshal(s.Question)
 	theirs, errB := json.Marshal(before.Question)
 	if errA != nil || errB != nil || !bytes.Equal(ours, theirs) {
-		return hintError{fmt.Errorf("%s has another search, of %s for %s: the probes of that search cannot be used for this one", name, onOneTerminal(before.Question.Trace), onOneTerminal(strings.Join(before.Question.Objectives, ","))), "name another folder with --out, or give the flags of that search"}
+		return hintError{fmt.Errorf("%s has another search, of %s for %s: the probes of that search cannot be used for this one", name, term.Plain(before.Question.Trace), term.Plain(strings.Join(before.Question.Objectives, ","))), "name another folder with --out, or give the flags of that search"}
 	}
 	s.Probes = before.Probes
 	return nil
@@ -487,7 +487,7 @@ func (f *searchFlags) text(c *study.Capacity) string {
 	}
 	fmt.Fprintf(&b, "\n%s\n", t.Render())
 	if f.out != "" {
-		fmt.Fprintf(&b, "\nprobes and %s in %s\n", curveFile, onOneTerminal(f.out))
+		fmt.Fprintf(&b, "\nprobes and %s in %s\n", curveFile, term.Plain(f.out))
 	}
 	return b.String()
 }

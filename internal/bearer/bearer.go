@@ -16,8 +16,8 @@ type Key [sha256.Size]byte
 // New returns the digest of a key.
 func New(key string) Key { return sha256.Sum256([]byte(key)) }
 
-// Opens reports whether the value of an Authorization header presents the key.
-func (k Key) Opens(header string) bool {
+// Matches reports whether the value of an Authorization header presents the key.
+func (k Key) Matches(header string) bool {
 	scheme, key, _ := strings.Cut(header, " ")
 	got := New(strings.TrimSpace(key))
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], k[:]) == 1

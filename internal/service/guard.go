@@ -35,7 +35,7 @@ func (g guard) check(r *http.Request) error {
 		return nil
 	}
 	switch header := r.Header.Get("Authorization"); {
-	case g.token.Opens(header):
+	case g.token.Matches(header):
 		return nil
 	case header == "":
 		return problemf(http.StatusUnauthorized, "no token; send the header Authorization: Bearer TOKEN")

@@ -132,9 +132,9 @@ func (e *Engine) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // authorized reports whether a request has the key, as a bearer key or, as in the Messages API, in its own header.
 func (e *Engine) authorized(r *http.Request) bool {
 	if alone := r.Header.Get("X-Api-Key"); alone != "" {
-		return e.key.Opens("Bearer " + alone)
+		return e.key.Matches("Bearer " + alone)
 	}
-	return e.key.Opens(r.Header.Get("Authorization"))
+	return e.key.Matches(r.Header.Get("Authorization"))
 }
 
 func (e *Engine) serveModels(w http.ResponseWriter, _ *http.Request) {

@@ -60,7 +60,7 @@ func (k *faultKind) effect() string {
 	case k.mid != nil:
 		return "the stream breaks"
 	}
-	return "the reply is complete, but unusual, as those of some real engines"
+	return "the reply is complete, but unusual, like the replies of some real engines"
 }
 
 func faultNamed(name Fault) *faultKind {

@@ -77,7 +77,7 @@ var faultTable = []faultKind{
 	{name: "byte-order-mark", about: "the stream begins with a byte-order mark", shape: shape{frame: frame{first: "\xef\xbb\xbf"}}},
 	{name: "split-data", about: "an event in two data lines", shape: shape{frame: frame{split: true}}},
 	{name: "long-line", about: "300 kB of token ids in the first event", shape: shape{pad: 150_000}},
-	{name: "empty-chunks", about: "the role at once, and an empty chunk before each with text", shape: shape{earlyRole: true, empty: true}},
+	{name: "empty-chunks", about: "the role at once; an empty chunk before each chunk of text", shape: shape{earlyRole: true, empty: true}},
 	{name: "role-everywhere", about: "the role on each chunk", shape: shape{everyRole: true}},
 	{name: "usage-null", about: "usage null on each chunk", shape: shape{usage: usageNull}},
 	{name: "usage-zero", about: "usage of zeros on each chunk, the real one at the end", shape: shape{usage: usageZero}},

@@ -115,7 +115,7 @@ type draw struct {
 	first    float64 // s: when the first row comes
 }
 
-// client is one of them.
+// client is one client of the data.
 type client struct {
 	id      int
 	class   string

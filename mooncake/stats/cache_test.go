@@ -265,13 +265,13 @@ func TestChains(t *testing.T) {
 		want tokens
 	}{
 		{"an id with two parents", []*mooncake.Row{row(2048, 0, 1, 2, 3), row(2048, 0, 2, 1, 4), row(2048, 0, 2, 1, 5)}, tokens{{}, {512, 512}, {1536, 1536}}},
-		{"the same in no canonical order", []*mooncake.Row{row(2048, 9, 1, 2, 3), row(2048, 9, 2, 1, 4), row(2048, 9, 2, 1, 5)}, tokens{{}, {512, 512}, {1536, 1536}}},
-		{"the same at the root", []*mooncake.Row{row(1024, 0, 1), row(1024, 1, 0), row(1024, 1, 0)}, tokens{{}, {}, {1024, 1024}}},
+		{"an id with two parents, in no canonical order", []*mooncake.Row{row(2048, 9, 1, 2, 3), row(2048, 9, 2, 1, 4), row(2048, 9, 2, 1, 5)}, tokens{{}, {512, 512}, {1536, 1536}}},
+		{"ids that begin a row here, and follow one there", []*mooncake.Row{row(1024, 0, 1), row(1024, 1, 0), row(1024, 1, 0)}, tokens{{}, {}, {1024, 1024}}},
 		{"an id twice in a row", []*mooncake.Row{row(1536, 0, 0, 0), row(1024, 0, 0), row(1024, 0, 1)}, tokens{{}, {1024, 1024}, {512, 512}}},
 		{"new ids below another parent", []*mooncake.Row{row(1024, 0, 1), row(1024, 0, 2), row(1024, 1, 2), row(1024, 0, 2)}, tokens{{}, {512, 512}, {}, {1024, 1024}}},
 		{"a partial block", []*mooncake.Row{row(700, 0, 1), row(700, 0, 1), row(600, 0, 1)}, tokens{{}, {512, 700}, {512, 600}}},
 		{"a partial block that is longer elsewhere", []*mooncake.Row{row(700, 0, 1), row(1024, 0, 1), row(1024, 0, 1), row(700, 0, 1)}, tokens{{}, {512, 700}, {1024, 1024}, {512, 700}}},
-		{"the same in no canonical order", []*mooncake.Row{row(700, 5, 8), row(1024, 5, 8), row(1024, 5, 8), row(1536, 5, 8, 9)}, tokens{{}, {512, 700}, {1024, 1024}, {1024, 1024}}},
+		{"a partial block that is longer elsewhere, in no canonical order", []*mooncake.Row{row(700, 5, 8), row(1024, 5, 8), row(1024, 5, 8), row(1536, 5, 8, 9)}, tokens{{}, {512, 700}, {1024, 1024}, {1024, 1024}}},
 		{"a prompt shorter than a block", []*mooncake.Row{row(100, 0), row(100, 0)}, tokens{{}, {0, 100}}},
 		{"ids past the length", []*mooncake.Row{row(512, 0, 1), row(1024, 0, 1)}, tokens{{}, {512, 512}}},
 		{"another model", []*mooncake.Row{of("a", row(1024, 0, 1)), of("b", row(1024, 0, 1)), of("b", row(1024, 0, 1)), of("a", row(1024, 0, 1))}, tokens{{}, {}, {1024, 1024}, {1024, 1024}}},

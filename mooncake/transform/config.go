@@ -30,9 +30,9 @@ type Config struct {
 	TempDir string
 	Join    Join // of two sources or more
 
-	// Start and End keep the rows with first + Start ≤ timestamp ≤ first + End, as in a replay.
+	// Start and End keep the rows with first + Start ≤ timestamp ≤ first + End, as in a replay; End 0 = no end.
 	Start, End time.Duration
-	// Models, Classes and Sessions keep the rows that have one of them.
+	// Models keeps the rows with one of these models; Classes and Sessions do the same for classes and sessions.
 	Models, Classes, Sessions []string
 	// The lengths keep the rows within these bounds, in tokens, inclusive; 0 = no bound. Rows without the length are left out.
 	MinInput, MaxInput, MinOutput, MaxOutput int64
@@ -47,7 +47,7 @@ type Config struct {
 	// Draw lets another conversation begin at the time of each, after rows have been left out.
 	Draw Draw
 	// Sample keeps this share of the groups that rows belong to, by the rule that Collectors sample requests by ([mooncake.Sampler]): from
-	// [mooncake.MinSampleRate] to 1; 0 is 1. SampleBy says which group of a row decides. Scale keeps its figures better.
+	// [mooncake.MinSampleRate] to 1; 0 means 1. SampleBy says which group of a row decides. Scale preserves the trace's figures better.
 	Sample   float64
 	SampleBy mooncake.SampleOrder
 

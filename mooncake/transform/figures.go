@@ -84,7 +84,7 @@ type stage struct {
 	out func(before *Figures) *Figures
 }
 
-// changes is the set of figures that a stage changes and that must therefore be computed again.
+// change is the set of figures that a stage changes, and that must therefore be computed again.
 type change int
 
 const (

@@ -50,9 +50,9 @@ func TestTurns(t *testing.T) {
 		effect string
 	}{
 		{"from the start of the turn before", Config{Turns: TurnsFromStart}, "10@0x 11@50y 12@60z 13@100y 14@+250x 15@+70y 16@400 17@410 18@500+30", "1 turns follow"},
-		{"from its end", Config{Turns: TurnsFromEnd}, "10@0x 11@50y 12@60z 13@100y 14@+210x 15@+70y 16@400 17@410 18@500+30", "0 of them without"},
+		{"from the end of the turn before", Config{Turns: TurnsFromEnd}, "10@0x 11@50y 12@60z 13@100y 14@+210x 15@+70y 16@400 17@410 18@500+30", "0 of them without"},
 		{"at once", Config{Turns: TurnsAtOnce}, "10@0x 11@50y 12@60z 13@100y 14@+0x 15@+0y 16@+0 17@410 18@500", "4 turns follow"},
-		{"at most", Config{Turns: TurnsFromStart, MaxDelay: 60 * time.Millisecond}, "10@0x 11@50y 12@60z 13@100y 14@+60x 15@+60y 16@400 17@410 18@500+30", "2 delays shortened, by 200ms"},
+		{"a longest delay", Config{Turns: TurnsFromStart, MaxDelay: 60 * time.Millisecond}, "10@0x 11@50y 12@60z 13@100y 14@+60x 15@+60y 16@400 17@410 18@500+30", "2 delays shortened, by 200ms"},
 		{"half of the time", Config{Turns: TurnsFromStart, TimeScale: 0.5}, "10@0x 11@25y 12@30z 13@50y 14@+125x 15@+35y 16@200 17@205 18@250+15", ""},
 		{"the first conversations", Config{Conversations: 2}, "10@0x 11@50y 12@60z 14@250x 15@+70y 16@400", "9 rows → 6: 3 of later conversations"},
 		{"a short context", Config{MaxContext: 16}, "10@0x 11@50y 12@60z 13@100y 15@+70y", "9 rows → 5: 4 of a longer context"},

@@ -13,19 +13,22 @@ import (
 // Client shows how far a generator's own figures are from the truth.
 type Client struct {
 	Tool string `json:"tool"`
-	// PairedBy says how its requests were found in the engine's record: by the name of a header, "start" (its own start times) or "order".
+	// PairedBy says how the generator's requests were found in the engine's record: by the name of a header, "start" (the generator's own
+	// start times) or "order".
 	PairedBy string  `json:"paired_by"`
-	Claims   int     `json:"requests"` // in its export
+	Claims   int     `json:"requests"` // in the export
 	Failed   int     `json:"failed"`   // failed, according to the generator; they have no times
 	Unknown  int     `json:"unknown"`  // not in the record
-	Untold   int     `json:"untold"`   // in the record, but not in its export
-	Errors   []Error `json:"errors"`   // of the measures in its export
-	// OtherGaps is the number of requests for which it has a different number of gaps than the engine wrote, so that they cannot be compared
-	// one by one. One more gap at the end is allowed: it leads to the chunk with the finish reason.
+	Untold   int     `json:"untold"`   // in the record, but not in the export
+	Errors   []Error `json:"errors"`   // of the measures in the export
+	// OtherGaps is the number of requests for which the export has a different number of gaps than the engine wrote, so that the gaps cannot
+	// be compared one by one. One more gap at the end is allowed: it leads to the chunk with the finish reason.
 	OtherGaps int `json:"other_gaps"`
-	// Lateness is computed from its own start times, with the start of the schedule as for the arrivals; nil if it has none.
+	// Lateness is computed from the generator's own start times, with the start of the schedule as for the arrivals; nil if the export has
+	// no start times.
 	Lateness *Percentiles `json:"own_lateness"`
-	// Before is the time from its own start times to the arrivals, if both clocks are the same; nil if it has none.
+	// Before is the time from the generator's own start times to the arrivals; nil if the export has no start times, or if the two clocks
+	// differ.
 	Before *Percentiles `json:"start_to_arrival"`
 }
 

@@ -209,7 +209,7 @@ func formOf(value []byte) *form {
 	return nil
 }
 
-// or is a number that may be absent.
+// or returns a number times a factor, or NaN if the number is absent.
 func or(v *float64, times float64) float64 {
 	if v == nil {
 		return math.NaN()

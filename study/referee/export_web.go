@@ -108,7 +108,8 @@ func (e *Export) vegetaRow(row []string) error {
 	return e.vegeta(seq, code, at, latency, row[5])
 }
 
-// k6 writes a line for each metric of each request, in the same order within each metric. The instant is the request's end.
+// k6 reads k6's lines: one for each metric of each request. The requests have the same order in each metric. The time of a line is that of
+// the request's end.
 type k6 struct {
 	claims []Claim
 	n      map[string]int // lines of each metric so far
@@ -116,7 +117,7 @@ type k6 struct {
 
 func newK6() *k6 { return &k6{n: map[string]int{}} }
 
-// point is a line of its JSON; those about metrics themselves are of another type.
+// point reads a line of k6's JSON. Lines that describe a metric are of another type.
 func (k *k6) point(value []byte) error {
 	var l struct {
 		Type, Metric string
@@ -128,7 +129,7 @@ func (k *k6) point(value []byte) error {
 			}
 		}
 	}
-	// The data of a line about a metric have other fields of these names.
+	// In a line that describes a metric, fields of these names have other types.
 	if err := json.Unmarshal(value, &l); err != nil || l.Type != "Point" {
 		if l.Type == "Metric" {
 			return nil
@@ -139,8 +140,8 @@ func (k *k6) point(value []byte) error {
 	return nil
 }
 
-// csv is a line of its CSV. The time is in s, ms, µs or ns (K6_CSV_TIME_FORMAT), which its size tells, or of RFC 3339. In s, its default,
-// and in ms it does not tell which request came first.
+// csv reads a line of k6's CSV. The time is in s, ms, µs or ns (K6_CSV_TIME_FORMAT), which the size of the number shows, or as in RFC 3339.
+// A time in s (the default) or in ms is too coarse to show which request came first.
 func (k *k6) csv(row []string) error {
 	at, err := strconv.ParseFloat(row[1], 64)
 	value, errValue := strconv.ParseFloat(row[2], 64)

@@ -150,7 +150,8 @@ func Judge(s *Schedule, all []Request, skip int) (*Judgement, error) {
 	return j, nil
 }
 
-// between fills in what is not known of v, on the line between the neighbours by the instants at, which do not fall.
+// between replaces unknown values (NaN) of v by values on the line between the known neighbours, or by the nearest known value at either
+// end. at has the time of each value, in ascending order. It returns nil if no value is known.
 func between(at, v []float64) []float64 {
 	last := -1
 	for i := range v {

@@ -9,15 +9,15 @@ import (
 	"github.com/moonloop/moonloop/agent/report/lines"
 )
 
-// This file reads a record in the form in which a replay writes it. A page is drawn at the end of each replay, so what this costs is a part
-// of what a request costs, and a decoder for any JSON takes five times as long. What has another form, such as an escape in a string, is
-// left to that decoder: TestPlainIsJSON checks that both say the same of what this one takes.
+// This file reads a record in the form in which a replay writes it. A page is drawn at the end of each replay, so reading is a part of what
+// a request costs, and a decoder for any JSON takes five times as long. That decoder reads the lines that have another form, such as an
+// escape in a string. TestPlainIsJSON checks that both decoders agree about every line that this one can read.
 
 // plain reads records one after another, each into the same memory.
 type plain struct {
 	text []byte
 	i    int
-	bad  bool // it is not of this form
+	bad  bool // the line is not of this form
 
 	rec      record
 	times    [9]float64 // what rec's pointers point to
@@ -25,7 +25,7 @@ type plain struct {
 	gaps     []float64
 	usage    usage
 	observed observed
-	strings  [8]string // those that came last: most records have the same
+	strings  [8]string // of the last record, by place: most records have the same
 }
 
 // parse reads a line. The record is valid until the next one is read.
@@ -210,7 +210,7 @@ func (p *plain) quoted() []byte {
 	return rest[:n]
 }
 
-// string reads a string; the one in this place before it is used again if it is the same.
+// string reads a string. If the last string of this place has the same text, it is used again.
 func (p *plain) string(to *string, place int) {
 	text := p.quoted()
 	if p.strings[place] != string(text) {
@@ -242,8 +242,8 @@ func (p *plain) numbers() {
 	p.list('[', ']', func() { p.gaps = append(p.gaps, p.number()) })
 }
 
-// exactDigits is how many digits a number may have: so long a whole number is exact as a float, as is a power of ten with as many zeros, so
-// that their quotient is the float next to the decimal.
+// exactDigits is the maximum number of digits of a number. A whole number of this length is exact as a float, and so is a power of ten with
+// as many zeros, so their quotient is the float nearest to the decimal.
 const exactDigits = 15
 
 var tens = [exactDigits + 1]float64{1, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15}
@@ -261,7 +261,8 @@ func (p *plain) number() float64 {
 	return v
 }
 
-// digits reads a number without an exponent: its digits, without their overflow, how many there are, and how many of them behind the point.
+// digits reads a number without an exponent, and returns its digits as a whole number (too many digits overflow), the number of digits, and
+// the number of those after the point.
 func (p *plain) digits() (n uint64, all, point int) {
 	i := p.i
 	if i < len(p.text) && p.text[i] == '-' {
