@@ -495,8 +495,8 @@ func (r *inbound) head(w *letter) (*http.Response, error) {
 	}
 	r.flight.answered()
 	for n := 0; ; n++ {
-		resp := l.usual(r.d.wanted)
-		if resp == nil {
+		resp := &l.resp
+		if !l.usual(r.d.wanted) {
 			resp, err = http.ReadResponse(l.br, posted)
 		}
 		switch {

@@ -23,13 +23,12 @@ type head struct {
 	chunked bool // there is no length
 }
 
-// usual reads the head of a reply. The response is the link's, until it takes another request. It returns nil, and has read nothing, if the
-// reply is not a usual one.
-func (l *link) usual(wanted []string) *http.Response {
+// usual reads the head of a reply into the link's response. It returns false, and has read nothing, if the reply is not a usual one.
+func (l *link) usual(wanted []string) bool {
 	ahead, _ := l.br.Peek(l.br.Buffered()) // what is buffered can be peeked at
 	end := bytes.Index(ahead, []byte("\r\n\r\n"))
 	if h := &l.head; end < 0 || !h.parse(ahead[:end], wanted) {
-		return nil
+		return false
 	}
 	_, _ = l.br.Discard(end + 4) // it is buffered
 	l.body = usualBody{link: l, left: l.head.length}
@@ -40,7 +39,7 @@ func (l *link) usual(wanted []string) *http.Response {
 		Status: "200 OK", StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
 		Header: l.head.header, ContentLength: l.head.length, Body: &l.body,
 	}
-	return &l.resp
+	return true
 }
 
 // parse reads a head. It returns false if the reply is not a usual one.

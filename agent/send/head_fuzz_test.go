@@ -46,25 +46,26 @@ func FuzzUsual(f *testing.F) {
 	wanted := []string{"Content-Type", promptTokensHeader, "X-Backend-Id"}
 	before := &link{br: bufio.NewReader(strings.NewReader("HTTP/1.1 200 OK\r\nContent-Type: a\r\nX-Backend-Id: b\r\nTransfer-Encoding: chunked\r\n\r\n"))}
 	_, _ = before.br.Peek(1)
-	if before.usual(wanted) == nil {
+	if !before.usual(wanted) {
 		f.Fatal("not usual")
 	}
 	used := before.head // nothing of it may be in the next reply
 	f.Fuzz(func(t *testing.T, reply []byte, slowly bool) {
 		l := &link{br: bufio.NewReader(bytes.NewReader(reply)), head: used}
 		_, _ = l.br.Peek(1)
-		got := l.usual(wanted)
-		if got == nil {
+		if !l.usual(wanted) {
 			if n := l.br.Buffered(); n != min(len(reply), l.br.Size()) {
 				t.Errorf("the reply is left to net/http, which finds %d of its bytes", n)
 			}
 			return
 		}
+		got := &l.resp
 		theirs := bufio.NewReader(bytes.NewReader(reply))
 		want, err := http.ReadResponse(theirs, posted)
 		if err != nil {
 			t.Fatalf("net/http refuses the reply: %v", err)
 		}
+		defer func() { _ = want.Body.Close() }()
 		if got.StatusCode != want.StatusCode || got.ContentLength != want.ContentLength || want.Close || len(want.Trailer) > 0 {
 			t.Errorf("status %d, length %d; net/http: %+v", got.StatusCode, got.ContentLength, want)
 		}
@@ -106,7 +107,7 @@ func TestUsual(t *testing.T) {
 	} {
 		l := &link{br: bufio.NewReader(strings.NewReader(reply))}
 		_, _ = l.br.Peek(1)
-		if got := l.usual(nil) != nil; got != usual {
+		if got := l.usual(nil); got != usual {
 			t.Errorf("%q: usual %v, want %v", reply, got, usual)
 		}
 	}
