@@ -50,7 +50,7 @@ type plan struct {
 	slice     time.Duration // of a line of series.csv
 	traceURL  string        // for links on the page; empty = no links
 	sidecar   mooncake.Meta
-	beginning report.Beginning // what a resumed part of the run must have in common
+	beginning report.Beginning // what a resumed part of the run must have in common with the first
 
 	// For the report:
 	run      report.Run
@@ -66,8 +66,8 @@ type limits struct {
 	goodput       float64 // share of requests that must be good; 0 = no goal
 	maxErrors     float64 // share of requests that may fail
 	abortErrors   float64 // share of failed requests above which the run ends early; 0 = never
-	abortFailed   int64   // number of failed requests at which it does; 0 = never
-	abortAfter    int64   // minimum number of requests before that
+	abortFailed   int64   // number of failed requests at which the run ends early; 0 = never
+	abortAfter    int64   // number of requests that must have ended before abortErrors applies
 	strictVerdict bool
 	allRows       bool // no limit leaves out rows at the trace's end
 }
@@ -95,7 +95,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 			SessionMode: info.Sessions, TimeUnit: mooncake.UnitName(time.Millisecond),
 			Transformations: []mooncake.Transformation{{
 				Name: "replay", Parameters: map[string]any{"trace": in.name, "run": cfg.RunID},
-				Effect: "the key result of each row has its result in this replay; replies are left out",
+				Effect: "the field result of each row has the row's result in this replay; the field replies is left out",
 			}},
 		},
 	}
@@ -234,8 +234,8 @@ func (p *plan) setTelemetry(cfg Config, in *input, found preflight.Findings) {
 	}
 }
 
-// zero returns the time of offset 0 for a schedule that is about to start. It returns an error if that should have been earlier, because
-// the other shards have begun.
+// zero returns the time of offset 0 for a schedule that is about to start. It returns an error if the process was ready too late for startAt,
+// because other shards may have begun, unless the start is fixed.
 func (p plan) zero(clk clock.Clock) (time.Duration, error) {
 	ready := clk.Now() + p.lead
 	if p.startAt.IsZero() {
@@ -243,7 +243,7 @@ func (p plan) zero(clk clock.Clock) (time.Duration, error) {
 	}
 	zero := min(p.startAt.Sub(clk.Start()), longest)
 	if late := ready - zero; late > 0 && !p.fixed {
-		return 0, fmt.Errorf("start at %s: this process was ready %v too late, and sent nothing; give all shards a later time, by which the slowest has read the trace and probed its engine",
+		return 0, fmt.Errorf("start at %s: this process was ready %v too late, and sent nothing; give a later time (to all shards the same), by which the slowest process has read the trace and probed its engine",
 			p.startAt.Format(time.RFC3339Nano), late.Round(time.Millisecond))
 	}
 	return zero, nil

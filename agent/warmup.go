@@ -34,8 +34,8 @@ const maxColdFailures = 100
 // the engine's cache has nothing of the trace. No figure includes these requests.
 type warmup struct {
 	requests int           // 0 = as many as the time takes
-	lasting  time.Duration // after it, no request is sent; 0 = no limit
-	grace    time.Duration // for requests in flight after that; 0 = no limit
+	lasting  time.Duration // how long requests are sent; 0 = no limit
+	grace    time.Duration // for requests in flight when no more are sent; 0 = no limit
 	atOnce   int           // maximum in flight
 	rampUp   time.Duration // in which the maximum rises from 1 to atOnce
 	// prefilling is the maximum in flight without a first token; 0 = no limit.

@@ -86,7 +86,7 @@ func (a *anchor) setKind(kind uint64) {
 // stretch is a part of a path in the tree that the same prompts share: from the end of the stretch before it to its own end.
 type stretch struct {
 	owner  int64 // index of the first prompt with it, in the order of marks
-	number int64 // of that prompt
+	number int64 // of the owner
 	end    int   // marks
 	best   anchor
 	first  arrival // the first prompt with it, in the order of time

@@ -23,7 +23,7 @@ const (
 // session is the current session.
 type session struct {
 	key     [sessionKey]byte
-	met     bool // a request of it
+	met     bool // a request of the session was read
 	content bool // the prompt of any of its requests is known
 	acts    bool
 	across  across

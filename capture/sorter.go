@@ -474,7 +474,7 @@ func (c *cursor) next() ([]byte, error) {
 // aside reads a cursor in a separate goroutine, while earlier items are visited. It passes on blocks of items, each after its length.
 type aside struct {
 	block []byte      // the current one
-	rest  []byte      // of it
+	rest  []byte      // the unread part of block
 	full  chan []byte // closed after the last one
 	spent chan []byte // to be filled
 	err   error       // why there are no more
@@ -579,7 +579,7 @@ func (s *sorter) close() {
 type source struct {
 	b    []byte // the item; nil after the last one
 	head uint64 // eight bytes of it, after those that all items begin with
-	skip int    // how many those are
+	skip int    // length of what all items begin with, in bytes
 
 	rest         []byte // what was read after the item
 	file         io.ReaderAt

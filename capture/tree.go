@@ -56,7 +56,7 @@ type node struct {
 	start  int64 // 0: unknown; of a content: its time
 	end    int64
 	offset int64  // added to start and end, to convert them to the clock of the topmost request above
-	clock  uint64 // identifies that clock
+	clock  uint64 // identifies the clock of the topmost request above
 	model  journal.Name
 	input  int64  // tokens; -1 is unknown
 	whole  uint64 // of a content: identifies all of it

@@ -27,7 +27,7 @@ type decoder struct {
 
 	scopes  int    // number of conversations, in formats that number ids anew in each
 	block   int    // tokens of a block, if an earlier record has it
-	model   string // the same for the model
+	model   string // model, if an earlier record has it
 	session string // of rows that have none
 	last    int64  // time of the turn before, in formats whose turns follow each other
 	line    int64  // of the record

@@ -35,7 +35,7 @@ type said struct {
 	image      []byte
 	tokens     int64  // of the image
 	call       string // city whose weather the assistant asks for
-	answers    bool   // a result of that call
+	answers    bool   // the message is a result of call
 
 	// Its form in the telemetry.
 	absent      bool // its text is not recorded
@@ -242,9 +242,9 @@ type dialect struct {
 	name          string
 	tools, images bool
 	write         func(t testing.TB, a *asked, span ptrace.Span, put func(name string, value any))
-	doc           string // the attribute that holds all of it as JSON
-	body          bool   // which is the body of a request
-	flat          string // prefix of the attributes that hold it
+	doc           string // the attribute that holds the whole prompt as JSON
+	body          bool   // doc is the body of a request
+	flat          string // prefix of the attributes that hold the prompt
 	logs          func(t testing.TB, a *asked, add func(event string) plog.LogRecord)
 }
 

@@ -149,8 +149,8 @@ type satfArrow struct {
 	Delay int64  `json:"delay_after_predecessor_us"`
 }
 
-// appendSATF appends a session. A turn waits for the turn before it, or for the requests that it names. The time between them counts as a
-// tool call.
+// appendSATF appends a session. A turn waits for the turn before it, or for the requests that it names. The part of the wait in which tools
+// ran (ToolWait) becomes a tool call; the rest (Delay) is the delay of the edge.
 func appendSATF(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byte, error) {
 	micros := func(ms float64) *int64 {
 		us := int64(math.Round(ms * 1e3))
@@ -205,7 +205,7 @@ func appendSATF(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byt
 			node.Payload.Other = map[string]string{"model": row.Model}
 		}
 		delay := int64(0)
-		if row.Delay.Set && (row.WaitFor != nil || !row.Timestamp.Set) { // together with a timestamp it has no effect
+		if row.Delay.Set && (row.WaitFor != nil || !row.Timestamp.Set) { // together with a timestamp it has no effect, except in a graph
 			delay = *micros(row.Delay.V)
 		}
 		if row.ToolWait.Set && len(from) > 0 {

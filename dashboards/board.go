@@ -41,7 +41,7 @@ type row struct {
 // panel is a question and the queries that answer it.
 type panel struct {
 	title, description string
-	unit               string // Grafana's name of it
+	unit               string // Grafana's name of the unit
 	kind               kind
 	wide               uint32 // of 24 columns; 0 is a third for a chart, a sixth for a number
 	max                float64

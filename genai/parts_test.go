@@ -45,7 +45,7 @@ func TestParts(t *testing.T) {
 		{"texts, bare", `{"content":["a","b"]}`, []genai.Piece{{Kind: genai.PieceText, Text: "a"}, {Kind: genai.PieceText, Text: "b"}}},
 		{"one part without a list", `{"content":{"type":"text","text":"a"}}`, []genai.Piece{{Kind: genai.PieceText, Text: "a"}}},
 	} {
-		// The role is that of the message; the role of an item is the item's.
+		// All pieces of a message have its role; an item of the responses API sets its own. Which role that is, is not tested here.
 		want := []genai.Piece{{Kind: genai.PieceMessage, Role: "user"}}
 		want = append(want, c.want...)
 		var got []genai.Piece

@@ -111,7 +111,7 @@ type entry struct {
 	index  int64
 	state  state
 	lost   bool          // it was sent before the run was cut short
-	needed bool          // a row that has been read needs it
+	needed bool          // a row that has been read needs its reply
 	idle   *list.Element // nil if it must not be evicted
 	held   int64         // bytes
 

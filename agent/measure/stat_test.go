@@ -67,7 +67,7 @@ func TestOutOfRangeIsCountedAndKept(t *testing.T) {
 		h.record(v)
 	}
 	s := h.stat("ms")
-	// −5 and two days are clamped, and count among the four; NaN is counted, and is not a value; 0 is in range.
+	// −5 and two days are clamped, but are among the four values; NaN is counted as clamped, but is no value; 0 is in range.
 	if s.Clamped != 3 || s.Count != 4 {
 		t.Errorf("clamped %d of %d, want 3 of 4", s.Clamped, s.Count)
 	}

@@ -28,7 +28,7 @@ type graph struct {
 type vertex struct {
 	pending int           // predecessors that have not ended
 	after   []*Item       // items that wait for it
-	last    time.Duration // end of the latest predecessor; after its own end, that
+	last    time.Duration // end of the latest predecessor; once the item has ended, its own end
 	bound   bool          // it has a predecessor of this run
 	over    bool          // it has ended
 	broken  bool          // it, or a predecessor, was not served

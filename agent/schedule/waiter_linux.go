@@ -54,7 +54,7 @@ type timerfd struct {
 
 	// Of the current wait:
 	until time.Duration
-	rings time.Duration // when the timer does
+	rings time.Duration // when the timer rings
 	armed bool
 	short bool          // too short to learn the duration of wake-ups
 	errno syscall.Errno // the timer could not be set

@@ -167,7 +167,7 @@ type Link struct {
 	// Acts says what kind of run the span is.
 	Acts     Actor
 	Follows  []SpanID // as in [Inference]
-	Class    Name     // likewise, of the requests below it
+	Class    Name     // as in [Inference], of the requests below the span
 	Priority mooncake.Opt[int64]
 	Tools    ToolIDs // for a tool's run: the calls that it answers
 }

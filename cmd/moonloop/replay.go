@@ -64,9 +64,9 @@ type replayFlags struct {
 	percentiles report.Percentiles
 	layout      report.Layout
 	dryRun      string            // false, true or json
-	as          string            // the tool for which the command line is written; translate uses it
+	as          string            // the tool for which the command line is written; used by translate
 	resume      string            // the folder of a run that was cut short
-	began       *report.Beginning // of that run; nil if there is none, or if it is one of several
+	began       *report.Beginning // the beginning of the run to resume; nil if there is none, or if it is one of several
 	warnings    []string          // of resolve
 }
 

@@ -21,7 +21,7 @@ type stream struct {
 	tail   []byte  // written since the last full block
 	blocks []int64 // offsets in the file
 	rest   []byte  // the rest of the block that is being read
-	buf    []byte  // of that
+	buf    []byte  // memory of rest
 }
 
 // NewStreams returns this many streams, with blocks of this many bytes.

@@ -111,7 +111,7 @@ const maxTexts = 100
 
 // run is a run of this service, in progress or ended. mu guards the fields after it.
 type run struct {
-	stopped context.CancelFunc // ends it; nil if the run had ended before this service started
+	stopped context.CancelFunc // ends the run; nil if it had ended before this service started
 	done    chan struct{}      // closed when the run's state is final
 
 	mu      sync.Mutex

@@ -39,8 +39,8 @@ type index struct {
 type hanging struct {
 	start  uint64 // first id of the run
 	lead   uint32 // leading blocks that rows before had
-	parent uint32 // row whose run holds the last of them, or none
-	offset uint32 // of that in the run
+	parent uint32 // row whose run holds the last leading block, or none
+	offset uint32 // of the last leading block in the run of parent
 }
 
 const none = math.MaxUint32

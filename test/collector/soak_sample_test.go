@@ -24,8 +24,8 @@ import (
 type watched struct {
 	name string
 	*process
-	goroutines string         // URL of a page that has their number
-	pattern    *regexp.Regexp // of that number there; nil if nobody counts them
+	goroutines string         // URL of a page that has the number of goroutines
+	pattern    *regexp.Regexp // finds the number on the page; nil if goroutines are not counted
 	samples    []sample
 }
 

@@ -30,7 +30,7 @@ type truth struct {
 	Input                     int64 `json:"input_tokens"`
 	Output                    int64 `json:"output_tokens"`
 
-	rows int // found of it
+	rows int // rows found of the request
 }
 
 func readTruth(t *testing.T, name string) []*truth {
