@@ -220,10 +220,10 @@ func TestReplayIsSeen(t *testing.T) {
 				whole           int // requests that the engine had, the two before included
 			}{
 				{"a connection dies with the whole request, the next one lives", 100, nil, &engine{diesOfWhole: 1}, "", 1, 1, 4},
-				{"both kept connections die with it", 100, nil, &engine{diesOfWhole: 2}, ClassTransport, 1, 1, 4},
-				{"and a caller's idempotency key does not permit it", 100, http.Header{"Idempotency-Key": {"k"}}, &engine{diesOfWhole: 2}, ClassTransport, 1, 1, 4},
-				{"both die under the upload: the engine never had it", 1 << 20, nil, &engine{diesOfHead: 2}, "", 2, 0, 3},
-				{"one under the upload, one with the whole request", 1 << 20, nil, &engine{diesOfHead: 1, diesOfWhole: 1}, "", 2, 1, 4},
+				{"both kept connections die with the whole request", 100, nil, &engine{diesOfWhole: 2}, ClassTransport, 1, 1, 4},
+				{"both die with it, and a caller's idempotency key does not permit sending it a third time", 100, http.Header{"Idempotency-Key": {"k"}}, &engine{diesOfWhole: 2}, ClassTransport, 1, 1, 4},
+				{"both kept connections die during the upload: the engine never had the request", 1 << 20, nil, &engine{diesOfHead: 2}, "", 2, 0, 3},
+				{"one dies during the upload, the other with the whole request", 1 << 20, nil, &engine{diesOfHead: 1, diesOfWhole: 1}, "", 2, 1, 4},
 			} {
 				if by == byDirect && c.body > maxDirect { // it would go through net/http, which has kept no connection
 					continue

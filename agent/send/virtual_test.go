@@ -29,7 +29,7 @@ func piped(handle func(c net.Conn)) func(context.Context, string, string) (net.C
 	}
 }
 
-// script is what a server does after a request: it waits and writes in turn.
+// step is a part of what a server does after a request: it waits, then writes.
 type step struct {
 	wait  time.Duration
 	write string
@@ -137,7 +137,7 @@ func TestTimeouts(t *testing.T) {
 				{"no first-token timeout: silence counts from the first byte", Config{way: by, IdleTimeout: 2 * s}, []step{{30 * s, sseHead + comment}, {100 * s, ""}}, ClassIdleTimeout, 32 * s, 0},
 				{"endless stream", all, append([]step{{0, sseHead}}, endless...), ClassTotalTimeout, 60*s + s/2, 60},
 				{"silence after the finish reason is not a failure", all, []step{{0, sseHead + oneEvent(chunkA) + oneEvent(finish)}, {100 * s, ""}}, "", 0, 1},
-				{"nor without any timeout", Config{way: by}, []step{{0, sseHead + oneEvent(chunkA) + oneEvent(finish)}, {s, oneEvent(usage)}, {100 * s, ""}}, "", s, 1},
+				{"silence after the finish reason is not a failure without any timeout either", Config{way: by}, []step{{0, sseHead + oneEvent(chunkA) + oneEvent(finish)}, {s, oneEvent(usage)}, {100 * s, ""}}, "", s, 1},
 				{"[DONE] without finish, and silence", Config{way: by}, []step{{0, sseHead + oneEvent(chunkA) + oneEvent(done)}, {100 * s, ""}}, ClassIncomplete, 0, 1},
 				{"silence after an error in the stream", Config{way: by}, []step{{0, sseHead + oneEvent(badEnd)}, {100 * s, ""}}, ClassStreamError, 0, 0},
 				{"an error body that does not end", all, []step{{0, "HTTP/1.1 500 Oops\r\nContent-Length: 100\r\n\r\n{"}, {100 * s, ""}}, ClassHTTP, 0, 0},
@@ -193,10 +193,10 @@ func TestOpenEnd(t *testing.T) {
 				{"the end comes at once", []step{{0, said + oneEvent(usage) + oneEvent(done) + lastChunk}}, 0, 0, true, true},
 				{"the end comes in time", []step{{0, said + oneEvent(usage) + oneEvent(done)}, {50 * ms, lastChunk}}, 50 * ms, 50 * ms, true, true},
 				{"no end after [DONE]", []step{{0, said}, {20 * ms, oneEvent(done)}, {time.Hour, ""}}, 120 * ms, 20 * ms, false, false},
-				{"nor after the usage chunk", []step{{0, said}, {40 * ms, oneEvent(usage)}, {time.Hour, ""}}, 140 * ms, 40 * ms, true, false},
-				{"comments do not delay it", append([]step{{0, said + oneEvent(usage) + oneEvent(done)}}, pings...), 100 * ms, 90 * ms, true, false},
+				{"no end after the usage chunk", []step{{0, said}, {40 * ms, oneEvent(usage)}, {time.Hour, ""}}, 140 * ms, 40 * ms, true, false},
+				{"comments do not extend the wait for the end", append([]step{{0, said + oneEvent(usage) + oneEvent(done)}}, pings...), 100 * ms, 90 * ms, true, false},
 				{"after a finish reason alone the usage is waited for", []step{{0, said}, {4 * time.Second, oneEvent(usage) + oneEvent(done) + lastChunk}}, 4 * time.Second, 4 * time.Second, true, true},
-				{"but not for ever", []step{{0, said}, {time.Hour, ""}}, tailLimit, 0, false, false},
+				{"the usage is not waited for longer than the limit", []step{{0, said}, {time.Hour, ""}}, tailLimit, 0, false, false},
 				{
 					"/v1/responses has no [DONE]",
 					[]step{{0, sseHead + oneEvent(`{"type":"response.output_text.delta","delta":"A"}`) + oneEvent(`{"type":"response.completed","response":{"status":"completed","usage":{"input_tokens":9,"output_tokens":1}}}`)}, {time.Hour, ""}},
