@@ -2,7 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package semconv has the names of moonloop's telemetry: every attribute, event, metric and span that it reads or writes, with
-// type and unit. The package has no logic.
+// type and unit. Only the metrics that the Collector's components have about themselves are not here: the documentation.md of each
+// component lists them. The package has no logic.
 //
 // The names of the GenAI conventions are our own constants because Go's semconv packages have none after v1.41.0; names that a
 // later revision changed are here, too, for reading. Names that the conventions lack are mooncake.*.
