@@ -134,11 +134,11 @@ func TestTelemetryRefuses(t *testing.T) {
 		content string
 		want    string
 	}{
-		{"no requests", convert.OTLP, spans + "\n", "no row could be made from 0 spans of requests to models and 1 others"},
-		{"requests over several lines, in an array", convert.OTLP, "// x\n[" + strings.ReplaceAll(spans, "[", "[\n") + ",\n" + strings.ReplaceAll(spans, "]", "\n,]") + "]", "no row could be made from 0 spans of requests to models and 2 others"},
+		{"no requests", convert.OTLP, spans + "\n", "no row could be made from f, with 0 spans of requests to models and 1 others"},
+		{"requests over several lines, in an array", convert.OTLP, "// x\n[" + strings.ReplaceAll(spans, "[", "[\n") + ",\n" + strings.ReplaceAll(spans, "]", "\n,]") + "]", "no row could be made from f, with 0 spans of requests to models and 2 others"},
 		{"metrics only", convert.OTLP, `{"resourceMetrics":[]}` + "\n", "1 lines: metrics"},
 		{"profiles only", convert.OTLP, `{"resourceProfiles":[]}` + "\n", "1 lines: profiles"},
-		{"nothing", convert.OTLP, "", "no row could be made"},
+		{"nothing", convert.OTLP, "", "no row could be made from f: there is no span and no log record in it; name a file that has some, or another format than otlp"},
 		{"cut off in the middle", convert.OTLP, spans + "\n{\"resourceSpans\":[{\n" + spans, "f:2: the JSON object does not end; the file may be cut off"},
 		{"cut off at the end", convert.OTLP, spans + "\n{\"resourceSpans\":[{\"x\":\"" + secret, "1 lines: the last one is incomplete"},
 		{"an end that is not JSON", convert.OTLP, spans + "\n{\"resourceSpans\":x", "f:2: is not valid JSON at byte 18"},

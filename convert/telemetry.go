@@ -73,7 +73,7 @@ func convertTelemetry(ctx context.Context, opt Options, sink capture.Sink, files
 	}
 	compiled, err := capture.Compile(ctx, opt.Compile, completed, capture.FileSource(name))
 	if err == nil && traces == 0 {
-		err = nothing(compiled, lost)
+		err = nothing(opt.Format, files, compiled, lost)
 	}
 	return Result{compiled, t.lines, lost}, err
 }
@@ -100,14 +100,18 @@ func (w completed) Commit(meta *mooncake.Meta) error {
 }
 
 // nothing returns the error for telemetry without a row. Counts that belong to no trace are included once, though each trace has them.
-func nothing(compiled capture.Result, lost []mooncake.Dropped) error {
+func nothing(format Format, files []capture.Source, compiled capture.Result, lost []mooncake.Dropped) error {
 	var all losses
 	all.addAll(lost, 1)
 	for _, t := range compiled.Traces {
 		all.addAll(t.Meta.Dropped, 1)
 	}
 	all.addAll(compiled.Dropped, 1-int64(len(compiled.Traces)))
-	return noRows(fmt.Sprintf("%d spans of requests to models and %d others", compiled.Inferences, compiled.Links), all.list())
+	names := strings.Join(namesOf(files), ", ")
+	if compiled.Inferences+compiled.Links == 0 && len(all) == 0 {
+		return fmt.Errorf("no row could be made from %s: there is no span and no log record in it; name a file that has some, or another format than %s (--from)", names, format)
+	}
+	return noRows(fmt.Sprintf("%s, with %d spans of requests to models and %d others", names, compiled.Inferences, compiled.Links), all.list())
 }
 
 // telemetry converts files to the records of a journal.

@@ -123,6 +123,7 @@ func TestRefusedRows(t *testing.T) {
 		{"a number", "12", "t:1: a number: a row must be a JSON object"},
 		{"an array", "[[]]", "t:1: an array: a row must be a JSON object"},
 		{"cut off", `{"input_length":1,"text_input":"xyzzy`, "t:1: the row's JSON object does not end"},
+		{"an array that is cut off", `[1,2`, "t:1: the row's JSON does not end, and it is not an object"},
 		{"something after a row", `{"input_length":1} xyzzy`, "t:1: is not valid JSON at byte 20"},
 		{"a number over several lines", "\n{\n \"timestamp\": 1,\n \"input_length\":\n-1.5}", "t:5: input_length: -1.5: must be an integer"},
 		{"a row over several lines", "\n{\n \"timestamp\": 1,\n \"output_length\": 2}", "t:2: the row has no prompt"},

@@ -34,6 +34,9 @@ func (p *parser) syntax(err error) *RowError {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		out.Rule = "the row's JSON object does not end"
 		out.Advice = "the file may be cut off, or a quote or bracket of the row may be missing"
+		if !bytes.HasPrefix(bytes.TrimSpace(p.line), []byte("{")) {
+			out.Rule, out.Advice = "the row's JSON does not end, and it is not an object", "write one JSON object on each line"
+		}
 		p.place = 0
 	case located:
 		p.place = int(min(max(0, se.ByteOffset), int64(len(p.line))))
