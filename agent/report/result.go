@@ -214,11 +214,3 @@ func (v *values) known(n int64, ok bool) *int64 {
 }
 
 func (v *values) count(n int64) *int64 { return v.known(n, n > send.Unknown) }
-
-// known returns a value that JSON omits if it is unknown.
-func known[T any](v T, ok bool) *T {
-	if !ok {
-		return nil
-	}
-	return &v
-}

@@ -224,3 +224,11 @@ func statistics(s measure.Stat) []float64 {
 }
 
 func decimal(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
+
+// known returns a value that JSON omits if it is unknown.
+func known[T any](v T, ok bool) *T {
+	if !ok {
+		return nil
+	}
+	return &v
+}

@@ -176,26 +176,24 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 		FirstEvent: clock.Never, FirstAnswer: clock.Never, End: clock.Never, Usage: NoUsage,
 	}
 	f := c.newFlight(req, x.Start)
-	inner, shut := ctx, f.end
+	inner := ctx
 	if f.direct {
 		released := c.company.part
 		if !c.company.join(ctx, f) {
-			alone := context.AfterFunc(ctx, f.end)
+			alone := context.AfterFunc(ctx, f.stop)
 			released = func(*flight) bool { return alone() }
 		}
 		defer func() {
-			if released(f) && f.free() {
+			if released(f) && f.unused() {
 				c.flights.Put(f)
 			}
 		}()
 	} else {
-		var cancel context.CancelCauseFunc
-		inner, cancel = context.WithCancelCause(ctx)
-		defer cancel(nil)
-		f.guard.cancel, shut = cancel, func() { cancel(errShut) }
+		inner, f.guard.cancel = context.WithCancelCause(ctx)
+		defer f.guard.cancel(nil)
 	}
 	f.guard.enter(stagePause) // the total timeout starts
-	req.Gate.onShut(shut)
+	req.Gate.onShut(f.guard.cancel)
 
 	s := streams.Get().(*stream) // the pool has only streams
 	defer s.free()

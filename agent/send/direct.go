@@ -18,6 +18,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -249,19 +250,27 @@ func (d *direct) head(path string, stream bool) []byte {
 
 // goesAsItIs reports whether net/http would write a header unchanged.
 func goesAsItIs(name string, values ...string) bool {
+	return plainName(name) && !slices.ContainsFunc(values, func(v string) bool { return !plainValue(v) || strings.Trim(v, " ") != v })
+}
+
+// plainName reports whether net/http reads and writes a header's name unchanged, except for the case of its letters.
+func plainName[T string | []byte](name T) bool {
 	for _, b := range []byte(name) {
 		if b != '-' && (b < '0' || b > '9') && (b < 'A' || b > 'Z') && (b < 'a' || b > 'z') {
 			return false
 		}
 	}
-	for _, v := range values {
-		for i, b := range []byte(v) {
-			if b < ' ' || b >= 0x7f || b == ' ' && (i == 0 || i == len(v)-1) {
-				return false
-			}
+	return len(name) > 0
+}
+
+// plainValue reports whether net/http reads and writes a header's value unchanged, except for spaces around it.
+func plainValue[T string | []byte](value T) bool {
+	for _, b := range []byte(value) {
+		if b < ' ' || b >= 0x7f {
+			return false
 		}
 	}
-	return name != ""
+	return true
 }
 
 // outgoing are the bytes of requests until they are written.

@@ -41,8 +41,8 @@ type flight struct {
 	tlsErr   error
 	wireLate bool // see Exchange
 	stopped  bool
-	undo     func() // ends what the exchange waits for, unless net/http does that; nil: it waits for nothing
-	end      func() // stop; made once
+	undo     func()                  // ends what the exchange waits for, unless net/http does that; nil: it waits for nothing
+	halt     context.CancelCauseFunc // stop; made once
 
 	asked, obtained             time.Duration // a connection
 	dns, dnsEnd                 time.Duration
@@ -56,13 +56,12 @@ func (c *Client) newFlight(req *Request, start time.Duration) *flight {
 	f, ok := c.flights.Get().(*flight)
 	if !ok {
 		f = new(flight)
-		f.end = f.stop
-		f.guard.halt = func(error) { f.stop() }
+		f.halt = func(error) { f.stop() }
 	}
 	*f = flight{
-		clk: c.clk, http2: c.cfg.HTTP2, direct: c.direct.takes(req), size: req.Body.Size, gate: req.Gate, session: req.Session, end: f.end,
+		clk: c.clk, http2: c.cfg.HTTP2, direct: c.direct.takes(req), size: req.Body.Size, gate: req.Gate, session: req.Session, halt: f.halt,
 		guard: guard{
-			clk: c.clk, start: start, gate: req.Gate, cancel: f.guard.halt, halt: f.guard.halt, timer: f.guard.timer, rings: clock.Never,
+			clk: c.clk, start: start, gate: req.Gate, cancel: f.halt, timer: f.guard.timer, rings: clock.Never,
 			limits: limits{
 				connect: c.cfg.ConnectTimeout, first: c.cfg.FirstTokenTimeout, idle: c.cfg.IdleTimeout, total: c.cfg.TotalTimeout,
 				hangUp: req.HangUp,
@@ -73,9 +72,9 @@ func (c *Client) newFlight(req *Request, start time.Duration) *flight {
 	return f
 }
 
-// free reports whether nothing uses a direct flight after its exchange, once its context does not. Its timer may be about to ring, a gate
+// unused reports whether nothing uses a direct flight after its exchange, once its context does not. Its timer may be about to ring, a gate
 // that is not open may be shut, and net's dialling may go on after a connection has been made.
-func (f *flight) free() bool {
+func (f *flight) unused() bool {
 	return f.guard.idle && f.gate.current() == gateOpen && f.reused && f.attempts == 1 && f.got == 1
 }
 

@@ -4,6 +4,7 @@
 package send
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -22,10 +23,10 @@ type Gate struct {
 
 	mu    sync.Mutex
 	state gateState
-	at    time.Duration // the time at which it was opened
-	armed *letter       // what is left to write; nil: the request's goroutine writes
-	stop  func()        // ends the exchange
-	wake  chan struct{} // closed when passed is set; made by the first goroutine that waits for that
+	at    time.Duration           // the time at which it was opened
+	armed *letter                 // what is left to write; nil: the request's goroutine writes
+	stop  context.CancelCauseFunc // ends the exchange
+	wake  chan struct{}           // closed when passed is set; made by the first goroutine that waits for that
 }
 
 type gateState uint32
@@ -91,12 +92,12 @@ func (g *Gate) Shut() {
 	g.pass()
 	g.mu.Unlock()
 	if stop != nil {
-		stop()
+		stop(errShut)
 	}
 }
 
 // onShut sets what ends the exchange when the gate is shut, which it may be already. A nil gate never is.
-func (g *Gate) onShut(stop func()) {
+func (g *Gate) onShut(stop context.CancelCauseFunc) {
 	if g == nil {
 		return
 	}
@@ -105,7 +106,7 @@ func (g *Gate) onShut(stop func()) {
 	shut := g.state == gateShut
 	g.mu.Unlock()
 	if shut {
-		stop()
+		stop(errShut)
 	}
 }
 

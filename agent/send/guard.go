@@ -39,8 +39,7 @@ type guard struct {
 	clk    clock.Clock
 	limits limits
 	cancel context.CancelCauseFunc
-	halt   context.CancelCauseFunc // cancel of a direct exchange; made once
-	heard  atomic.Int64            // last sign of activity, ns
+	heard  atomic.Int64 // last sign of activity, ns
 
 	mu      sync.Mutex
 	stage   stage

@@ -84,7 +84,7 @@ func (h *head) parse(text []byte, wanted []string) bool {
 }
 
 // medias are the media types of nearly all replies.
-var medias = [...]string{mediaEvents + "; charset=utf-8", mediaEvents, mediaJSON}
+var medias = [...]string{mediaEventsUTF8, mediaEvents, mediaJSON}
 
 // add adds a value to the header, which is a copy only if it is a rare one.
 func (h *head) add(name string, value []byte) {
@@ -114,18 +114,8 @@ func is(text []byte, word string) bool {
 // field splits a line of a head. It returns false if net/http might refuse or change it.
 func field(line []byte) (name, value []byte, ok bool) {
 	name, value, ok = bytes.Cut(line, []byte(":"))
-	if !ok || len(name) == 0 {
+	if !ok || !plainName(name) || !plainValue(value) {
 		return nil, nil, false
-	}
-	for _, b := range name {
-		if b != '-' && (b < '0' || b > '9') && (b < 'A' || b > 'Z') && (b < 'a' || b > 'z') {
-			return nil, nil, false
-		}
-	}
-	for _, b := range value {
-		if b < ' ' || b >= 0x7f {
-			return nil, nil, false
-		}
 	}
 	return name, bytes.Trim(value, " "), true
 }

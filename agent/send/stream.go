@@ -20,8 +20,9 @@ import (
 )
 
 const (
-	mediaEvents = "text/event-stream"
-	mediaJSON   = "application/json"
+	mediaEvents     = "text/event-stream"
+	mediaEventsUTF8 = mediaEvents + "; charset=utf-8"
+	mediaJSON       = "application/json"
 
 	maxErrorBody = 64 << 10 // of a reply that is an error
 	maxName      = 256      // of an id, a model, a finish reason
@@ -102,7 +103,7 @@ func (s *stream) take(resp *http.Response) error {
 func mediaOf(header http.Header) string {
 	text := header.Get("Content-Type")
 	switch text { // of nearly all replies
-	case mediaEvents, mediaEvents + "; charset=utf-8":
+	case mediaEvents, mediaEventsUTF8:
 		return mediaEvents
 	case mediaJSON:
 		return mediaJSON
