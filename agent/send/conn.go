@@ -52,6 +52,10 @@ type conn struct {
 	turn     uint32        // number of the exchange
 	now, old traffic
 	full     bool // the last read filled its buffer
+
+	// before is called by the next read when a reply can be noticed: it sends the request. It returns whether nothing can be there to read
+	// yet.
+	before func() (empty bool, err error)
 }
 
 // wall converts kernel timestamps to the run's clock.
@@ -114,10 +118,18 @@ func (c *conn) look(turn uint32) (traffic, bool) {
 func (c *conn) Read(p []byte) (n int, err error) {
 	var ns int64
 	var waited bool
-	if c.stamped == nil {
+	before := c.before
+	c.before = nil
+	switch {
+	case c.stamped != nil:
+		n, ns, waited, err = c.stamped.ReadAfter(before, p)
+	case before != nil:
+		if _, err := before(); err != nil {
+			return 0, err
+		}
+		fallthrough
+	default:
 		n, err = c.Conn.Read(p)
-	} else {
-		n, ns, waited, err = c.stamped.Read(p)
 	}
 	if n > 0 {
 		c.arrived(n, len(p), ns, waited)

@@ -86,8 +86,9 @@ type link struct {
 	br    *bufio.Reader
 	left  int64 // bytes that may still be read: limited for headers
 	used  bool
-	since time.Duration // it has been idle
-	end   func()        // closes it; made once
+	since time.Duration                  // it has been idle
+	end   func()                         // closes it; made once
+	start func() (empty bool, err error) // the start of request; made once
 
 	// Of one exchange after another.
 	request letter
@@ -115,23 +116,16 @@ func (l *link) Read(p []byte) (int, error) {
 // readBuffer is the buffer of a connection, in bytes; see newTransport.
 const readBuffer = 1 << 10
 
-// take returns a connection: the one that was used last, if it is still there, else a new one.
+// take returns a connection: the one that was used last, or a new one.
 func (d *direct) take(ctx context.Context, f *flight) (*link, error) {
-	for {
-		d.mu.Lock()
-		d.closed = false
-		n := len(d.idle)
-		if n == 0 {
-			break
-		}
+	d.mu.Lock()
+	d.closed = false
+	if n := len(d.idle); n > 0 {
 		l := d.idle[n-1]
 		d.idle[n-1] = nil
 		d.idle = d.idle[:n-1]
 		d.mu.Unlock()
-		if f.gate.current() == gateClosed || l.Quiet() { // at a gate, the wait for the reply shows whether it has ended
-			return l, nil
-		}
-		_ = l.Close()
+		return l, nil
 	}
 	d.mu.Unlock()
 	var c net.Conn
@@ -149,6 +143,7 @@ func (d *direct) take(ctx context.Context, f *flight) (*link, error) {
 	l := &link{conn: connOf(c)}
 	l.br = bufio.NewReaderSize(l, readBuffer)
 	l.end = func() { _ = l.conn.Close() }
+	l.start = l.request.start
 	return l, nil
 }
 
@@ -366,12 +361,14 @@ func (d *direct) once(ctx context.Context, f *flight, req *Request) (*http.Respo
 		_ = r.Close()
 		return nil, errStopped
 	}
-	sent, err := d.write(f, l, req)
-	if err != nil {
+	w := &l.request
+	*w = letter{flight: f, link: l, size: req.Body.Size, text: outgoing.Get().(*bytes.Buffer)} // nothing else is in the pool
+	if err := d.compose(w.text, req); err != nil {
+		w.shred()
 		_ = r.Close()
 		return nil, err
 	}
-	resp, err := r.head(sent)
+	resp, err := r.head()
 	if err != nil {
 		_ = r.Close()
 		return nil, err
@@ -384,37 +381,38 @@ func (d *direct) once(ctx context.Context, f *flight, req *Request) (*http.Respo
 	return resp, nil
 }
 
-// write sends a request when its gate is open, or returns what the gate will send.
-func (d *direct) write(f *flight, l *link, req *Request) (*letter, error) {
-	w := &l.request
-	*w = letter{flight: f, link: l, size: req.Body.Size, text: outgoing.Get().(*bytes.Buffer)} // nothing else is in the pool
-	if err := d.compose(w.text, req); err != nil {
-		w.shred()
-		return nil, err
-	}
-	if f.gate.arm(w) {
-		return w, nil
-	}
-	defer w.shred()
-	if f.gate.current() == gateShut {
-		return nil, errShut
-	}
-	if f.gate != nil && w.dead() { // the gate was not open yet when the connection was taken
-		return nil, errGone
-	}
-	w.begin()
-	_, err := l.conn.Write(w.text.Bytes())
-	f.wrote(httptrace.WroteRequestInfo{Err: err})
-	return nil, err
-}
-
 // letter is a request that has been composed, and its connection. Its gate sends it while the request's goroutine waits for the reply.
 type letter struct {
 	flight *flight
 	link   *link
 	text   *bytes.Buffer
 	size   int64 // of the body
+	armed  bool  // its gate sends it
 	err    error // why it was not sent
+}
+
+// start sends the request, or leaves it to the gate if that is not open. The poller listens to the connection by then. So a kept connection,
+// which is examined before the request is sent, has nothing to read until something arrives, and that is noticed. A new one is not examined.
+func (w *letter) start() (empty bool, err error) {
+	if w.armed = w.flight.gate.arm(w); !w.armed {
+		w.send()
+		err = w.err
+	}
+	return w.link.used, err
+}
+
+// send sends the request of an open gate.
+func (w *letter) send() {
+	switch {
+	case w.flight.gate.current() == gateShut:
+		w.err = errShut
+		w.shred()
+	case w.dead():
+		w.end(errGone)
+	default:
+		w.begin()
+		w.postRest()
+	}
 }
 
 // begin records that the request is being sent.
@@ -431,6 +429,7 @@ func (w *letter) dead() bool { return w.link.used && !w.link.Quiet() }
 func (w *letter) post() (over bool) {
 	if w.dead() {
 		w.end(errGone)
+		w.link.end() // the poller may have reported the connection's end before it listened
 		return true
 	}
 	w.begin()
@@ -463,17 +462,18 @@ func (w *letter) shred() {
 }
 
 // sent returns nil if a request was sent. It is called when the connection has something to read: before the gate is open, that can only be
-// the connection's end. A nil letter was sent by whoever calls this.
+// the connection's end.
 func (w *letter) sent() error {
-	if w == nil {
-		return nil
-	}
-	if w.flight.gate.disarm() {
+	switch {
+	case w.armed && w.flight.gate.disarm():
 		w.shred()
-		w.flight.unsent()
-		return errGone
+		w.err = errGone
+	case w.armed:
+		w.flight.gate.Wait()
 	}
-	w.flight.gate.Wait()
+	if w.err == errGone { //nolint:errorlint // it is not wrapped
+		w.flight.unsent()
+	}
 	return w.err
 }
 
@@ -493,13 +493,14 @@ var posted = &http.Request{Method: http.MethodPost}
 // maxInformational is the maximum number of informational replies before the final one.
 const maxInformational = 5
 
-// head reads the head of a reply to a request that was sent or will be, and prepares its body.
-func (r *inbound) head(w *letter) (*http.Response, error) {
+// head sends the request, or waits until its gate has sent it, reads the head of the reply, and prepares its body.
+func (r *inbound) head() (*http.Response, error) {
 	l := r.link
 	l.left = maxHeaders
+	l.before = l.start
 	_, err := l.br.Peek(1)
 	runtime.Gosched() // where many replies have come at once, what is due goes first: it is late already, and they have their timestamps
-	if err := cmp.Or(w.sent(), err); err != nil {
+	if err := cmp.Or(l.request.sent(), err); err != nil {
 		return nil, err
 	}
 	r.flight.answered()

@@ -20,7 +20,9 @@ type Reader struct {
 	raw syscall.RawConn
 	try func(fd uintptr) bool // made once: a closure per read would be garbage per token
 
-	p      []byte // of the read
+	before func() (empty bool, err error) // of the read; nil once it was called
+	failed error                          // its error
+	p      []byte                         // of the read
 	in     Message
 	n      int
 	errno  syscall.Errno
@@ -58,15 +60,22 @@ func NewReader(c *net.TCPConn) *Reader {
 
 // Read reads like net.Conn. ns is the wall-clock time at which the kernel received the last segment that the bytes came from,
 // or 0 if it is unknown. waited says whether the socket was empty at first.
-func (r *Reader) Read(p []byte) (n int, ns int64, waited bool, err error) {
+func (r *Reader) Read(p []byte) (n int, ns int64, waited bool, err error) { return r.ReadAfter(nil, p) }
+
+// ReadAfter calls before, if it is not nil, and reads. The runtime's poller listens by then, so if the socket is empty before the call, as
+// before says, it is not read until something arrives: that saves a system call. An error of before is returned. before is not called if
+// the connection is closed.
+func (r *Reader) ReadAfter(before func() (empty bool, err error), p []byte) (n int, ns int64, waited bool, err error) {
 	if len(p) == 0 {
 		return 0, 0, false, nil
 	}
-	r.p = p
+	r.before, r.failed, r.p = before, nil, p
 	r.waited = false
 	err = r.raw.Read(r.try)
-	r.p = nil // do not keep it alive
+	r.before, r.p = nil, nil // do not keep them alive
 	switch {
+	case r.failed != nil:
+		return 0, 0, false, r.failed
 	case err != nil:
 		return 0, 0, r.waited, err // deadline passed or socket closed: already a net.OpError
 	case r.errno != 0:
@@ -83,6 +92,16 @@ func (r *Reader) Read(p []byte) (n int, ns int64, waited bool, err error) {
 // receive makes one attempt to read. It returns false if the socket is empty, and is called again when there is something to
 // read.
 func (r *Reader) receive(fd uintptr) bool {
+	if before := r.before; before != nil {
+		r.before = nil
+		empty, err := before()
+		if r.failed = err; err != nil {
+			return true
+		}
+		if r.waited = empty; empty {
+			return false
+		}
+	}
 	r.n, r.errno = r.in.receive(fd, r.p)
 	if r.errno == unix.EAGAIN {
 		r.waited = true
