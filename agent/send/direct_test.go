@@ -7,11 +7,13 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -216,5 +218,57 @@ func TestEndsBetween(t *testing.T) {
 			<-ended
 			time.Sleep(20 * time.Millisecond) // the end of a connection takes its time
 		}
+	}
+}
+
+// TestEndsAtAnyTime: however the end of a kept connection falls between the steps of the next request, that request is answered, or fails after
+// it was sent again; it never waits for a reply that cannot come.
+func TestEndsAtAnyTime(t *testing.T) {
+	pause := func() { time.Sleep(time.Duration(rand.IntN(200)) * time.Microsecond) }
+	url := serve(t, func(c net.Conn) {
+		requests(c, func(*http.Request, string) bool {
+			if _, err := io.WriteString(c, sse(chunkA, finish, done)); err != nil {
+				return false
+			}
+			switch rand.IntN(4) {
+			case 0:
+				pause()
+				return false
+			case 1: // it reads on, and cannot answer
+				pause()
+				return c.(*net.TCPConn).CloseWrite() == nil
+			}
+			return true
+		})
+	})
+	c := client(t, Config{URL: url, TotalTimeout: 20 * time.Second})
+	var all sync.WaitGroup
+	var served, reused atomic.Int64
+	for range 8 {
+		all.Go(func() {
+			for i := range 200 {
+				req := post("{}")
+				if i%2 > 0 {
+					req.Gate = new(Gate)
+					all.Go(func() {
+						pause()
+						req.Gate.Open(c.clk.Now())
+					})
+				}
+				var x Exchange
+				c.Do(t.Context(), req, &x)
+				switch {
+				case x.Err == nil:
+					served.Add(1)
+				case x.Resent == 0:
+					t.Errorf("request %d, which was not sent again: %v", i, x.Err)
+				}
+				reused.Add(int64(btoi(x.Reused)))
+			}
+		})
+	}
+	all.Wait()
+	if served.Load() < 1000 || reused.Load() < 100 {
+		t.Errorf("%d served of 1600, %d by a kept connection", served.Load(), reused.Load())
 	}
 }
