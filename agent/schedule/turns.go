@@ -133,7 +133,7 @@ func (s *Scheduler) makeReady(it *Item) {
 	s.held++
 	s.ready.push(it)
 	s.dispatch()
-	if len(s.ready) > 0 { // the queue's last item has been in it as long as any
+	if len(s.ready) > 0 { // the first ones leave first, so this item, the last one, is still in it
 		it.Waited = true
 	}
 }
