@@ -182,7 +182,7 @@ func TestSessionsWhileTheyRun(t *testing.T) {
 				t.Fatal(r.err)
 			}
 			tel := r.report.Telemetry
-			// The query of the vocabulary included.
+			// The last one is the span of the request for the vocabulary.
 			if want := int64(4*len(lines) + sessions + 1); tel.SpansEnded != want || tel.SpansAccepted != want || int64(len(got.spans)) != want {
 				t.Errorf("%d spans ended, %d accepted, %d came; want %d", tel.SpansEnded, tel.SpansAccepted, len(got.spans), want)
 			}

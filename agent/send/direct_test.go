@@ -93,20 +93,20 @@ func TestGoesByNetHTTP(t *testing.T) {
 		req  []Field
 		body int
 	}{
-		"TLS":                      {cfg: Config{URL: "https://h"}},
-		"HTTP/2":                   {cfg: Config{HTTP2: true}},
-		"no socket":                {cfg: Config{DialContext: new(net.Dialer).DialContext}},
-		"stamps after the read":    {cfg: Config{NoKernelStamps: true}},
-		"a connection header":      {cfg: Config{Header: header("connection", "close")}},
-		"expectation":              {cfg: Config{Header: header("Expect", "100-continue")}},
-		"a value of two lines":     {cfg: Config{Header: header("X", "a\r\nb")}},
-		"an invalid name":          {cfg: Config{Header: header("a b", "c")}},
-		"a request's own host":     {req: []Field{{"Host", "other"}}},
-		"a request's own API key":  {cfg: Config{APIKey: "k"}, req: []Field{{"Authorization", "other"}}},
-		"a field of two lines":     {req: []Field{{"X", "a\nb"}}},
-		"a field that ends blank":  {req: []Field{{"X", "a "}}},
-		"no body":                  {body: -1},
-		"a long body":              {body: maxDirect + 1},
+		"TLS":                     {cfg: Config{URL: "https://h"}},
+		"HTTP/2":                  {cfg: Config{HTTP2: true}},
+		"no socket":               {cfg: Config{DialContext: new(net.Dialer).DialContext}},
+		"stamps after the read":   {cfg: Config{NoKernelStamps: true}},
+		"a connection header":     {cfg: Config{Header: header("connection", "close")}},
+		"expectation":             {cfg: Config{Header: header("Expect", "100-continue")}},
+		"a value of two lines":    {cfg: Config{Header: header("X", "a\r\nb")}},
+		"an invalid name":         {cfg: Config{Header: header("a b", "c")}},
+		"a request's own host":    {req: []Field{{"Host", "other"}}},
+		"a request's own API key": {cfg: Config{APIKey: "k"}, req: []Field{{"Authorization", "other"}}},
+		"a field of two lines":    {req: []Field{{"X", "a\nb"}}},
+		"a field that ends blank": {req: []Field{{"X", "a "}}},
+		"no body":                 {body: -1},
+		"a long body":             {body: maxDirect + 1},
 	} {
 		if c.cfg.URL == "" {
 			c.cfg.URL = "http://h"

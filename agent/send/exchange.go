@@ -23,7 +23,7 @@ type Request struct {
 	Path string // joined to the client's base URL, e.g. "/v1/chat/completions"
 	// Header is added to the client's own headers (traceparent, session headers), and replaces those of the same name.
 	Header []Field
-	// Session is the one that the request belongs to, where each has connections of its own ([ReuseSession]); empty: none.
+	// Session is the session that the request belongs to, if each session has connections of its own ([ReuseSession]); empty: none.
 	Session string
 	Body    Body
 	API     API  // the form of the reply

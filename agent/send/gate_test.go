@@ -228,17 +228,16 @@ func TestGateRetry(t *testing.T) {
 	}
 }
 
-// TestOneWrite counts the writes of a request: one on a plain connection, whatever the length of its headers (within reason), and with the
-// whole body.
+// TestOneWrite: on a plain connection, a request is one write of all its headers and its whole body, unless one of them is very long.
 func TestOneWrite(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
 		header, body int
-		writes       int
+		writes       int // 0 = not checked
 	}{
 		{"short", 10, 2 << 10, 1},
 		{"headers beyond net/http's buffer", 9 << 10, 2 << 10, 1},
-		{"headers beyond what waits", 40 << 10, 2 << 10, 0},
+		{"headers too long to wait for the body", 40 << 10, 2 << 10, 0},
 		{"a long prompt", 10, 20 << 10, 1},
 		{"a prompt of several buffers", 10, 100 << 10, 0},
 	} {

@@ -13,7 +13,7 @@ import (
 
 // newRetrier wraps a client in go-retryablehttp, whose defaults are for API calls: four retries, a line on stderr for each request, and, at
 // each failure, closing every idle connection, so that the next burst would need TCP and TLS again. The round tripper below hides the
-// method for the last.
+// method that would close them.
 func newRetrier(c *http.Client, retries int, wait, longest time.Duration) *retryablehttp.Client {
 	return &retryablehttp.Client{
 		HTTPClient: c, RetryMax: retries, RetryWaitMin: wait, RetryWaitMax: longest,
