@@ -86,7 +86,7 @@ func TestRefused(t *testing.T) {
 		return with(func(m map[string]any) { m["model"].(map[string]any)[key] = value })
 	}
 	for name, test := range map[string]struct{ text, want string }{
-		"no JSON":      {"secret", "form"},
+		"not JSON":     {"secret", "form"},
 		"no model":     {"{}", "form"},
 		"a trace":      {`{"timestamp":1}`, "form"},
 		"a model":      {model("type", "Other"), `model "Other" is not supported`},
