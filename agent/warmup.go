@@ -33,7 +33,7 @@ const maxColdFailures = 100
 // warmup sends requests with the lengths of the trace's first rows, but with other blocks. So connections and the engine are warm, and
 // the engine's cache has nothing of the trace. No figure includes these requests.
 type warmup struct {
-	requests int           // 0 = as many as the time takes
+	requests int           // 0 = as many as there is time for
 	lasting  time.Duration // how long requests are sent; 0 = no limit
 	grace    time.Duration // for requests in flight when no more are sent; 0 = no limit
 	atOnce   int           // maximum in flight

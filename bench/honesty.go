@@ -60,12 +60,12 @@ func (b *bench) climb(ctx context.Context, t *table, c client, steps []int, roun
 			break
 		}
 		core, cpu = o.engine, o.cpu
-		b.say("  %4d × %-10s off %s %%, %s, %.0f tokens/s, engine %.0f %% (%.0f s)", n, c.name(), figure(100*o.leaves), o.report.verdict, o.rate, o.engine, o.took.Seconds())
-		if o.leaves <= bearable && isUnknown(wrong) {
+		b.say("  %4d × %-10s off %s %%, %s, %.0f tokens/s, engine %.0f %% (%.0f s)", n, c.name(), figure(100*o.worst), o.report.verdict, o.rate, o.engine, o.took.Seconds())
+		if o.worst <= bearable && isUnknown(wrong) {
 			right = o.rate
 		} else if isUnknown(wrong) {
 			wrong = o.rate
-			first = 100 * o.leaves
+			first = 100 * o.worst
 		}
 		if o.report.verdict == "valid" && isUnknown(turned) {
 			valid = o.rate
