@@ -21,7 +21,7 @@ const manyRows = 10_000_000
 // startUp measures how soon the first request is on the wire, and how much memory a replay takes.
 func startUp(ctx context.Context, b *bench) error {
 	t := b.table("Start and memory", fmt.Sprintf("The first %.0f s of each trace. `first request`: from the start of the process to the first request at the engine. The long trace has\n"+
-		"%d million rows. Telemetry: spans with an event per token, and metrics, to a sink. Beyond the limits 45 KiB per open stream are allowed.",
+		"%d million rows. Telemetry: spans with an event per token, and metrics, to a sink. 45 KiB per open stream are allowed in addition to each limit.",
 		2*b.lasts.Seconds(), manyRows/1_000_000))
 	public := b.trace
 	if public == "" {

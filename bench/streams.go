@@ -68,7 +68,7 @@ func (o *outcome) cells() []cell {
 }
 
 const streamColumns = "`gap error`: a gap between two chunks as a client reports it, minus the gap in the engine's record, gap by gap. `TTFT error`: ours,\n" +
-	"from the wire (peers: from their call), less the engine's first write minus its receipt of the request's last byte. `coalesced`: gaps\n" +
+	"from the wire (peers: from their call), minus the engine's (its first write − its receipt of the request's last byte). `coalesced`: gaps\n" +
 	"that a client could not tell apart. CPU from the first request to the last token. A peer's RSS is summed over its processes.\n"
 
 // streams compares the agent, in several settings, with the floor.
