@@ -61,7 +61,7 @@ func TestTwoRunsInOneFolder(t *testing.T) {
 }
 
 // TestResultsAreNotReplaced: a folder with results is refused, with the file's name, before anything is sent. With force its files are
-// replaced, and no others. Something else of that name is protected in the same way.
+// replaced, and no others. A file of that name that is no result is protected in the same way.
 func TestResultsAreNotReplaced(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	out := t.TempDir()

@@ -5,8 +5,8 @@ package agent
 
 // This file continues a run that was cut short: by a kill, a power cut, an interrupt, or its own error limit. The directory has its
 // configuration, the rows that had been sent, and their results (report.JournalFile, report.PartialFile). The trace is read from its
-// beginning again, because later rows depend on earlier ones. Rows that were over get their position in the schedule, but nothing else of
-// them is repeated.
+// beginning again, because later rows depend on earlier ones. Rows that were over get their position in the schedule, but are not sent
+// again.
 
 import (
 	"cmp"
@@ -373,7 +373,7 @@ func (p *past) submitBroken(d *dispatcher) {
 	p.broken, p.inFlight = nil, nil
 }
 
-// begin records that the part begins, and warns about the consequences.
+// begin records that the part begins, and warns about the consequences of the break before it.
 func (p *past) begin(clk clock.Clock, j *report.Journal, zero, begin time.Duration, said *notices) error {
 	part := report.Part{Start: clk.Wall(begin), From: clock.Millis(begin - zero), Zero: clock.Millis(zero)}
 	if p == nil {

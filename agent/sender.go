@@ -36,8 +36,8 @@ type sender struct {
 	seed       uint64
 }
 
-// hangsUp reports whether a row's request is closed on purpose: that of the same rows in every shard, and in every run with the same seed. A
-// warm-up never is.
+// hangsUp reports whether a row's request is closed on purpose: that of the same rows in every shard, and in every run with the same seed.
+// A warm-up never is.
 func (s *sender) hangsUp(index int64) bool {
 	const stream = 0x68616e67757073 // "hangups": makes it independent of everything else that uses the seed
 	return index >= 0 && splitmix.Uniform(splitmix.Next(splitmix.Next(s.seed^stream)+uint64(index))) < s.disconnect.Share
@@ -149,8 +149,8 @@ func (s *sender) keepReply(rec *measure.Record) {
 	})
 }
 
-// headers returns the headers of one request: its span's context, its id, and its session, for engines and routers that keep a session on one
-// instance.
+// headers returns the headers of one request: its span's context, its id, and its session, for engines and routers that keep a session on
+// one instance.
 func (s *sender) headers(rec *measure.Record, traceparent string) []send.Field {
 	if traceparent == "" {
 		traceparent = unrecorded(s.runID, rec.Index)

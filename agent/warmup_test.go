@@ -73,7 +73,7 @@ func TestWarmUpByTime(t *testing.T) {
 	}
 }
 
-// TestWarmUpOfAnEngineThatRefuses ends early: there is no use in asking a thousand times a second.
+// TestWarmUpOfAnEngineThatRefuses: a warm-up by time ends early if every request fails, because it is no use to send thousands a second.
 func TestWarmUpOfAnEngineThatRefuses(t *testing.T) {
 	refusing := simulator.Config{Faults: simulator.Faults{Rates: map[simulator.Fault]float64{"server-error": 1}}}
 	rep, _ := inVirtualTime(t, refusing, Config{Schedule: Schedule{WarmupFor: time.Hour}}, rows(1, 0)...)

@@ -19,9 +19,9 @@ var (
 	ErrLength = errors.New("unusable length")
 )
 
-// Reblock converts an engine's hashes of blocks, whose size in tokens is from, to ids of blocks whose size is to, and appends these to dst. It
-// fails with [ErrBlockSize] unless to is a multiple of from. The hashes must be chained, as those of every engine with a prefix cache are: each hash
-// also covers all blocks before it, so that every (to/from)-th one is the hash of a larger block.
+// Reblock converts an engine's hashes of blocks, whose size in tokens is from, to ids of blocks whose size is to, and appends these to dst.
+// It fails with [ErrBlockSize] unless to is a multiple of from. The hashes must be chained, as those of every engine with a prefix cache
+// are: each hash also covers all blocks before it, so that every (to/from)-th one is the hash of a larger block.
 //
 // tokens is the length of the prompt, which gets ceil(tokens/to) ids. If there are ceil(tokens/from) hashes, the last one belongs to the
 // last block, full or not. Engines that hash only full blocks leave the rest of the prompt without a hash. Its id is then derived from the

@@ -147,8 +147,8 @@ func (s *Scheduler) couldGo() time.Duration {
 
 // Run passes every item of the source to Fire or Skip and returns when all fired items are done. When ctx has ended, or after Config.Until,
 // it stops the source, and skips the items that were read and not fired, as Stopped or PastEnd; it still waits for the fired ones. It
-// returns the source's error: then the rows after it are not read. The source may still be in a Next when Run returns; Run does not end
-// that.
+// returns the source's error: then the rows after it are not read. A call of the source's Next may still be running when Run returns;
+// Run does not end it.
 func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
 	defer context.AfterFunc(ctx, func() {
 		src.Stop()

@@ -18,7 +18,7 @@ type slots struct {
 	unused int             // count as free since zero
 	free   []time.Duration // times at which the others became free, earliest first
 
-	// The slots of a rising cap open one by one, at equal intervals from zero on, the last one after over.
+	// The slots of a rising cap open one by one, at equal intervals, the first one at zero, the last one at zero + over.
 	count, opened int
 	over          time.Duration
 }

@@ -156,7 +156,8 @@ func TestCoalesced(t *testing.T) {
 	}
 }
 
-// TestCoalescedOnASocket: whatever the timing, only chunks that share a read count; without kernel timestamps, all of them do.
+// TestCoalescedOnASocket: whatever the timing, only chunks that share a read count as coalesced; without kernel timestamps, all of these
+// do.
 func TestCoalescedOnASocket(t *testing.T) {
 	for _, plain := range []bool{true, false} {
 		sent := make(chan struct{})

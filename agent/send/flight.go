@@ -25,7 +25,7 @@ type flight struct {
 	direct bool
 	gate   *Gate // nil: none
 
-	session string // with its own connection, if sessions have one
+	session string // the request's, for its connection, if each session has its own
 
 	uploaded atomic.Int64 // bytes of the body that net/http took for this connection
 	size     int64        // of the body
@@ -88,8 +88,8 @@ func flightOf(ctx context.Context) *flight {
 }
 
 // replay reports whether the request may be sent again after its connection failed, and counts it if the server may have begun to process
-// it. It requires a kept connection without a byte of a reply: a server may have closed it before it saw the request, as servers do that
-// close after each stream. As long as the upload was not complete, the engine cannot have begun, and a replay has no cost. After that only
+// it. It requires a kept connection without a byte of a reply: a server may have closed it before it saw the request, as servers that close
+// after each stream do. As long as the upload was not complete, the engine cannot have begun, and a replay has no cost. After that only
 // the first replay is made, and it is reported.
 func (f *flight) replay() bool {
 	f.mu.Lock()

@@ -33,7 +33,7 @@ func TestGate(t *testing.T) {
 					steps := []step{{reply, sseHead + oneEvent(chunkA) + oneEvent(finish) + oneEvent(done) + lastChunk}}
 					dial := piped(func(c net.Conn) {
 						dialled.Store(int64(clk.Now()))
-						play(steps)(noteFirst{c, func() { arrived.CompareAndSwap(0, int64(clk.Now())) }})
+						play(steps)(noteReads{c, func() { arrived.CompareAndSwap(0, int64(clk.Now())) }})
 					})
 					c, err := New(Config{
 						way: by,
@@ -73,13 +73,13 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// noteFirst calls note at each read that returned bytes.
-type noteFirst struct {
+// noteReads calls note at each read that returned bytes.
+type noteReads struct {
 	net.Conn
 	note func()
 }
 
-func (c noteFirst) Read(p []byte) (int, error) {
+func (c noteReads) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.note()

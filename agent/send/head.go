@@ -106,7 +106,7 @@ func (h *head) add(name string, value []byte) {
 	h.header[name] = h.values[n : n+1 : n+1]
 }
 
-// is compares a name or a keyword with one in ASCII letters.
+// is compares a name or a keyword with an ASCII word, whatever the case of their letters.
 func is(text []byte, word string) bool {
 	return len(text) == len(word) && strings.EqualFold(string(text), word)
 }

@@ -57,8 +57,8 @@ func answer(status, contentType, body string) string {
 	return fmt.Sprintf("HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", status, contentType, len(body), body)
 }
 
-// TestQuirks has one entry for each row of the robustness table: transcripts of our own writing in the shapes that
-// servers send. The name says the rule.
+// TestQuirks reads transcripts of our own writing in the shapes that servers send. The name of each says the rule; those with one number
+// are about one quirk.
 func TestQuirks(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {

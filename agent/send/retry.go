@@ -96,7 +96,7 @@ func mayPass(ctx context.Context, resp *http.Response, err error) (bool, error) 
 }
 
 // backoff is the library's: Retry-After if the server sent one, else a wait that doubles. A server can ask for any wait, even one that
-// exceeds a duration.
+// overflows a time.Duration.
 func backoff(first, longest time.Duration, attempt int, resp *http.Response) time.Duration {
 	return max(0, min(retryablehttp.DefaultBackoff(first, longest, attempt, resp), longest))
 }

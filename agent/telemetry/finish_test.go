@@ -139,7 +139,7 @@ func TestSharingOnSpans(t *testing.T) {
 }
 
 // A span has what its row waited for, for how long, and how certain that is. The first row of a graph has an empty list, a row without a
-// graph has none, and a row of which a predecessor is not part of this run lacks the evidence of its edges.
+// graph has none, and a row with a predecessor that is not part of this run lacks the evidence of its edges.
 func TestGraphOnSpans(t *testing.T) {
 	cleanEnv(t)
 	synctest.Test(t, func(t *testing.T) {

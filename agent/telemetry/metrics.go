@@ -165,7 +165,8 @@ func latestConventions() bool {
 	return slices.Contains(strings.Split(revisions, ","), "gen_ai_latest_experimental")
 }
 
-// latencies records the durations of a request that was sent once: that of the operation for each request, the others only if it was served.
+// latencies records the durations of a request that was sent once: that of the operation for each request, the others only if it was
+// served.
 func (ins *instruments) latencies(ctx context.Context, r *measure.Record, s *sets) {
 	x := &r.Exchange
 	from, to := r.Wire(), x.End
