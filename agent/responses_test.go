@@ -101,7 +101,7 @@ func TestResponsesArrive(t *testing.T) {
 					t.Errorf("row %d: %+v", i, rec)
 				}
 				if rec.PromptTokens != int(r.results[i].Result.Usage.Prompt) || rec.OutputTokens != int(r.results[i].Result.Usage.Completion) {
-					t.Errorf("row %d: %d and %d tokens arrived and went, and the client has %+v", i, rec.PromptTokens, rec.OutputTokens, r.results[i].Result.Usage)
+					t.Errorf("row %d: the engine counted %d tokens of the prompt and %d of the reply, and the client has %+v", i, rec.PromptTokens, rec.OutputTokens, r.results[i].Result.Usage)
 				}
 			}
 			var roles []string
@@ -115,7 +115,7 @@ func TestResponsesArrive(t *testing.T) {
 	}
 }
 
-// TestResponsesSession: the turns of a session carry replies and calls of tools, as items, whole or streamed.
+// TestResponsesSession: the turns of a session carry replies and tool calls, as items, whole or streamed.
 func TestResponsesSession(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		cfg := simulator.Config{ToolCalls: 1}

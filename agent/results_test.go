@@ -61,7 +61,7 @@ func TestTwoRunsInOneFolder(t *testing.T) {
 }
 
 // TestResultsAreNotReplaced: a folder with results is refused, with the file's name, before anything is sent. With force its files are
-// replaced, and no others. Something else of that name is protected in the same way.
+// replaced, and no others. A file of that name that is no result is protected in the same way.
 func TestResultsAreNotReplaced(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	out := t.TempDir()
@@ -99,8 +99,8 @@ func TestResultsAreNotReplaced(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeftOfARunThatIsNone: a replay that cannot begin leaves no folder, no file and no lock.
-func TestNothingIsLeftOfARunThatIsNone(t *testing.T) {
+// TestRunThatCannotBeginLeavesNothing: a replay that cannot begin leaves no folder, no file and no lock.
+func TestRunThatCannotBeginLeavesNothing(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	good := traceFile(t, rows(3, 1)...)
 	for name, change := range map[string]func(*Config){
@@ -120,8 +120,8 @@ func TestNothingIsLeftOfARunThatIsNone(t *testing.T) {
 	}
 }
 
-// TestFailuresFailTheRun: more failures than 1 % are reported, with their kinds, and fail a run without a limit of its own. Any other
-// limit is the user's, 0 and 1 included.
+// TestFailuresFailTheRun: if the user sets no limit, a run fails if more than 1 % of its requests fail, and the report names the kinds of
+// failure. A limit that the user sets replaces the 1 %, even if it is 0 or 1.
 func TestFailuresFailTheRun(t *testing.T) {
 	e := newEngine(t, simulator.Config{Models: []string{"m"}})
 	lines := func(n, bad int) (list []string) {
@@ -159,7 +159,7 @@ func TestFailuresFailTheRun(t *testing.T) {
 		if tc.want != "" {
 			status = judge.ExitGoals
 		}
-		if got := r.report.ExitStatus; got != status && (got != judge.ExitInvalid || r.report.Verdict.Class != judge.Invalid) { // of a loaded machine
+		if got := r.report.ExitStatus; got != status && (got != judge.ExitInvalid || r.report.Verdict.Class != judge.Invalid) { // a loaded machine can make the run invalid
 			t.Errorf("%d of %d failed: exit status %d, want %d; %v", tc.bad, tc.n, got, status, r.report.Verdict)
 		}
 		named := false
@@ -196,7 +196,7 @@ func TestThreeRowsAreTooFewToJudge(t *testing.T) {
 		}
 		switch {
 		case v.Class == judge.Undecided && r.report.ExitStatus == status && len(v.TooFew) > 0:
-		case v.Class > judge.Undecided && regexp.MustCompile("lateness_max|clock_step|gc_pause_max").MatchString(v.String()): // the machine's
+		case v.Class > judge.Undecided && regexp.MustCompile("lateness_max|clock_step|gc_pause_max").MatchString(v.String()): // the machine's fault
 		default:
 			t.Errorf("strict %t: exit status %d, %v", strict, r.report.ExitStatus, v)
 		}

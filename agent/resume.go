@@ -5,8 +5,8 @@ package agent
 
 // This file continues a run that was cut short: by a kill, a power cut, an interrupt, or its own error limit. The directory has its
 // configuration, the rows that had been sent, and their results (report.JournalFile, report.PartialFile). The trace is read from its
-// beginning again, because later rows depend on earlier ones. Rows that were over get their position in the schedule, but nothing else of
-// them is repeated.
+// beginning again, because later rows depend on earlier ones. Rows that were over get their position in the schedule, but are not sent
+// again.
 
 import (
 	"cmp"
@@ -36,7 +36,7 @@ type past struct {
 	kept    *report.Kept
 	parts   []report.Part // including the resumed one, once that has begun
 
-	// From the records that count:
+	// From the records of rows that will not be sent again:
 	figures *measure.Aggregate
 	models  map[string]int64
 	view    View
@@ -78,7 +78,7 @@ func (l *lostRows) add(row int64) {
 	}
 }
 
-// openPast reads what a run has left in its directory; nil for a new run.
+// openPast reads what a run has left in its directory. It returns nil for a new run.
 func openPast(cfg Config) (*past, error) {
 	if !cfg.Resume {
 		return nil, nil //nolint:nilnil // nil means no past
@@ -123,12 +123,12 @@ func openPast(cfg Config) (*past, error) {
 	return p, nil
 }
 
-// notSent reports whether rows with this reason to skip are sent by the resumed part.
+// notSent reports whether rows that were skipped for this reason are sent by the resumed part, because only the break prevented it.
 func notSent(skipped string) bool {
 	return skipped == measure.SkipInterrupted || skipped == measure.SkipAborted
 }
 
-// addRecord adds a record that counts.
+// addRecord adds the record of a row that will not be sent again.
 func (p *past) addRecord(r *measure.Record) error {
 	if r.Index < 0 {
 		return fmt.Errorf("row %d: a trace has none below 0", r.Index)
@@ -193,7 +193,7 @@ func (p *past) check(b report.Beginning, said *notices) error {
 	return nil
 }
 
-// restoreSettings gives the run the command and the settings with which it began, because those of resuming are incomplete.
+// restoreSettings gives the run the command and the settings with which it began, because those given to resume it are incomplete.
 func (p *past) restoreSettings(of *plan) {
 	if p == nil {
 		return
@@ -373,7 +373,7 @@ func (p *past) submitBroken(d *dispatcher) {
 	p.broken, p.inFlight = nil, nil
 }
 
-// begin records that the part begins, and warns about the consequences.
+// begin records that the part begins, and warns about the consequences of the break before it.
 func (p *past) begin(clk clock.Clock, j *report.Journal, zero, begin time.Duration, said *notices) error {
 	part := report.Part{Start: clk.Wall(begin), From: clock.Millis(begin - zero), Zero: clock.Millis(zero)}
 	if p == nil {
@@ -458,7 +458,7 @@ func beginning(p plan, in *input, checksum string) report.Beginning {
 	return b
 }
 
-// checksum computes that of the trace in the background, if the run can be resumed. The returned function waits for it.
+// checksum computes the trace's checksum in the background, if the run can be resumed. The returned function waits for it.
 func checksum(ctx context.Context, trace *mooncake.Trace, out string) func() (string, error) {
 	if out == "" {
 		return func() (string, error) { return "", nil }
@@ -495,7 +495,7 @@ const (
 	served   manner = iota
 	given           // it blocks only rows that need its reply
 	unserved        // rows after it are not sent
-	pastEnd         // it was after the end
+	pastEnd         // it was due after the end
 )
 
 // of returns the fate for the scheduler.

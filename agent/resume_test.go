@@ -108,7 +108,7 @@ func TestResume(t *testing.T) {
 	for name, tc := range map[string]struct {
 		set   func(*Config)
 		row   func(int) string // nil = plainRow
-		rows  int              // that the run has; 0 = n
+		rows  int              // that the run has; 0 = n, -1 = not checked
 		free  bool             // instants depend on when earlier requests end
 		delta bool             // prompts hold replies, of which those before the break are lost
 	}{
@@ -217,7 +217,7 @@ func testResume(t bubble, e engine, set func(*Config), lines []string, want int,
 	}
 	figures := rep.Figures()
 	if n := int(figures.Rows.Total); want > 0 && n != want || int64(n) != unbroken.Figures().Rows.Total || rep.Trace.Rows != unbroken.Trace.Rows {
-		t.Errorf("%d records of %d rows; want %d, %d as in one piece", n, rep.Trace.Rows, want, unbroken.Trace.Rows)
+		t.Errorf("%d records of %d rows; want %d records of %d rows, as in one piece", n, rep.Trace.Rows, want, unbroken.Trace.Rows)
 	}
 	records, inOnePiece := replayed{report: rep}, replayed{report: unbroken}
 	records.read(t, out)
@@ -269,6 +269,6 @@ func testResume(t bubble, e engine, set func(*Config), lines []string, want int,
 		t.Errorf("verdict: %v", rep.Verdict)
 	}
 	if _, err := os.Stat(filepath.Join(out, report.JournalFile)); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the journal of a finished run: %v", err)
+		t.Errorf("a finished run still has its journal: %v", err)
 	}
 }

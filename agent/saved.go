@@ -113,7 +113,7 @@ func (s *savedPrompts) add(rec *measure.Record, body send.Body) {
 		return
 	}
 	u := unsaved{index: rec.Index, row: rec.Row, model: rec.Model, body: body}
-	if u.held = body.Size; rec.Row.Kind() == mooncake.KindLength && rec.Carried == 0 && !s.delta { // made of ids
+	if u.held = body.Size; rec.Row.Kind() == mooncake.KindLength && rec.Carried == 0 && !s.delta { // the body is generated from ids again
 		u.held = min(u.held, int64(1<<10+8*len(rec.Row.HashIDs)+16*len(rec.Row.HashRanges)))
 	}
 	s.mu.Lock()

@@ -72,7 +72,7 @@ func TestSavedPrompts(t *testing.T) {
 			}
 			want := first.bodies()
 			if s := first.report.Saved; len(want) == 0 || s.Rows != int64(len(want)) || s.Bytes != int64(len(strings.Join(want, ""))) || s.Lost != 0 || s.Disordered != 0 {
-				t.Errorf("%d bodies, and of the saved ones %+v", len(want), s)
+				t.Errorf("%d bodies were sent, and the report on the saved ones is %+v", len(want), s)
 			}
 			for _, name := range []string{file, mooncake.MetaName(file)} {
 				if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
@@ -120,9 +120,9 @@ func TestSavedPromptsAreNotReplaced(t *testing.T) {
 		file  string
 		want  func(error) bool
 	}{
-		"there":     {false, traceFile(t, "mine"), func(err error) bool { return errors.Is(err, fs.ErrExist) }},
-		"the trace": {true, trace, func(err error) bool { return err != nil && strings.Contains(err.Error(), "a file of the trace") }},
-		"nowhere":   {true, filepath.Join(t.TempDir(), "no", "x.jsonl"), func(err error) bool { return errors.Is(err, fs.ErrNotExist) }},
+		"existing file":  {false, traceFile(t, "mine"), func(err error) bool { return errors.Is(err, fs.ErrExist) }},
+		"the trace":      {true, trace, func(err error) bool { return err != nil && strings.Contains(err.Error(), "a file of the trace") }},
+		"missing folder": {true, filepath.Join(t.TempDir(), "no", "x.jsonl"), func(err error) bool { return errors.Is(err, fs.ErrNotExist) }},
 	} {
 		before, _ := os.ReadFile(test.file)
 		_, err := Run(t.Context(), Config{

@@ -36,7 +36,8 @@ type sender struct {
 	seed       uint64
 }
 
-// hangsUp reports whether a row's request is closed on purpose: the same ones in every shard and every run with a seed. A warm-up never is.
+// hangsUp reports whether a row's request is closed on purpose: that of the same rows in every shard, and in every run with the same seed.
+// A warm-up never is.
 func (s *sender) hangsUp(index int64) bool {
 	const stream = 0x68616e67757073 // "hangups": makes it independent of everything else that uses the seed
 	return index >= 0 && splitmix.Uniform(splitmix.Next(splitmix.Next(s.seed^stream)+uint64(index))) < s.disconnect.Share
@@ -52,7 +53,7 @@ type pending struct {
 	err    error               // why it cannot be built
 }
 
-// atOnce is a request that is sent as soon as it is ready, from a time on.
+// atOnce returns a request that is sent as soon as it is ready. Its time counts from at.
 func atOnce(at time.Duration) *pending {
 	p := new(pending)
 	p.gate.Open(at)
@@ -89,8 +90,8 @@ func (s *sender) exchange(ctx context.Context, rec *measure.Record, history *pro
 
 	x := &rec.Exchange
 	p.engine.client.Do(ctx, req, x)
-	at, let := p.gate.Wait()
-	if !let {
+	at, opened := p.gate.Wait()
+	if !opened {
 		return s.clk.Now(), sent
 	}
 	if x.Err != nil && x.End < at { // before it was due: nothing had been sent, and what failed then may succeed now
@@ -148,7 +149,8 @@ func (s *sender) keepReply(rec *measure.Record) {
 	})
 }
 
-// headers returns those of one request: its span's context, and its session, for engines and routers that keep a session on one instance.
+// headers returns the headers of one request: its span's context, its id, and its session, for engines and routers that keep a session on
+// one instance.
 func (s *sender) headers(rec *measure.Record, traceparent string) []send.Field {
 	if traceparent == "" {
 		traceparent = unrecorded(s.runID, rec.Index)
@@ -162,7 +164,7 @@ func (s *sender) headers(rec *measure.Record, traceparent string) []send.Field {
 	return h
 }
 
-// unrecorded returns the trace context of a request outside the run's traces: of a question before it, of a warm-up, or of a run without
+// unrecorded returns the trace context of a request outside the run's traces: one that prepares the run, a warm-up, or one of a run without
 // telemetry. Its flags say "not sampled", so that gateways and engines do not record a span of it either, which a capture would mistake for
 // production. It has W3C's form, https://www.w3.org/TR/trace-context/#traceparent-header.
 func unrecorded(run string, index int64) string {

@@ -37,7 +37,7 @@ func TestSessionsFullPrompts(t *testing.T) {
 			t.Errorf("turn %d of its session, want 1", r.results[2].Result.Turn)
 		}
 		if got := r.sent[2].PromptTokens; got != 1536 {
-			t.Errorf("%d prompt tokens, the row's prompt is whole", got)
+			t.Errorf("%d prompt tokens, want 1536: the row's prompt is whole", got)
 		}
 	})
 }

@@ -49,7 +49,7 @@ func (e ending) describeShard(ctx context.Context, parts load.Parts) *report.Sha
 	}
 	more := max(float64(s.Rows)/float64(max(1, s.AllRows)), float64(s.Tokens)/float64(max(1, s.AllTokens))) * float64(s.Of)
 	if more > fairShare {
-		e.said.warn("this shard has %.2f times as many rows as the mean of all shards: %d of its %d rows are of one session or graph, or begin with one block, and are not split", more, s.LargestRows, s.Rows)
+		e.said.warn("this shard has %.2f times as many rows or tokens as the mean of all shards: %d of its %d rows belong to one session or graph, or begin with the same block, and are not split", more, s.LargestRows, s.Rows)
 	}
 	if s.Clock != nil {
 		c := *s.Clock
@@ -80,7 +80,7 @@ func compareClock(ctx context.Context, reference string, said *notices) (*report
 	if err != nil {
 		return nil, err
 	}
-	said.note("clock: %v from that of %s, give or take %v", offset.Round(time.Microsecond), reference, uncertain.Round(time.Microsecond))
+	said.note("clock: that of %[2]s is ahead of this machine's by %[1]v, give or take %[3]v", offset.Round(time.Microsecond), reference, uncertain.Round(time.Microsecond))
 	ms := clock.Millis(offset)
 	return &report.Clock{Reference: reference, Start: ms, End: ms, Uncertain: clock.Millis(uncertain)}, nil
 }

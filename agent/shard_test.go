@@ -88,16 +88,16 @@ func TestShardsShareARun(t *testing.T) {
 	}
 	for name, other := range map[string]Config{
 		"another start": {Trace: first.Trace, Schedule: Schedule{StartAt: at.Add(time.Second)}},
-		"another N":     {Trace: Trace{Name: "/a/trace.jsonl", Shards: 5}, Schedule: first.Schedule},
+		"another count": {Trace: Trace{Name: "/a/trace.jsonl", Shards: 5}, Schedule: first.Schedule},
 		"no start":      {Trace: first.Trace},
 		"another seed":  {Trace: first.Trace, Schedule: first.Schedule, Prompt: Prompt{Seed: 7}},
 	} {
 		if id(other) == id(first) {
-			t.Errorf("%s: the same name", name)
+			t.Errorf("%s: the same run id", name)
 		}
 	}
 	if first.RunID = "mine"; id(first) != "mine" {
-		t.Error("a given name is not used")
+		t.Error("a given run id is not used")
 	}
 }
 

@@ -140,8 +140,8 @@ func TestSpansOfEveryEnding(t *testing.T) {
 	}
 }
 
-// TestSessionsWhileTheyRun: whenever the process is killed, each trace with a span of a request has the request, and its session's root.
-// Nothing waits for the end of the run, and the counts are exact.
+// TestSessionsWhileTheyRun: whenever the process is killed, the receiver has the parent of each span that it has: the request, or its
+// session's root. Nothing waits for the end of the run, and the counts are exact.
 func TestSessionsWhileTheyRun(t *testing.T) {
 	e := newEngine(t, simulator.Config{Latency: simulator.Latency{Prefill: 5 * time.Millisecond, Decode: time.Millisecond}})
 	const sessions, turns = 8, 3
@@ -182,7 +182,7 @@ func TestSessionsWhileTheyRun(t *testing.T) {
 				t.Fatal(r.err)
 			}
 			tel := r.report.Telemetry
-			// The query of the vocabulary included.
+			// The last one is the span of the request for the vocabulary.
 			if want := int64(4*len(lines) + sessions + 1); tel.SpansEnded != want || tel.SpansAccepted != want || int64(len(got.spans)) != want {
 				t.Errorf("%d spans ended, %d accepted, %d came; want %d", tel.SpansEnded, tel.SpansAccepted, len(got.spans), want)
 			}

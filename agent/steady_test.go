@@ -68,7 +68,7 @@ func TestSteadyState(t *testing.T) {
 				change(cfg)
 			})
 			if rep.Steady == nil {
-				t.Fatal("none")
+				t.Fatal("the report has no steady state")
 			}
 			w := rep.Steady.Window
 			if w.From < 1400 || w.From > 1700 || w.To < 39_800 || w.To > 39_999 || w.Level != 16 || w.Peak != 16 {
@@ -125,7 +125,7 @@ func TestSteadyStateBounds(t *testing.T) {
 			cfg.Schedule.Arrivals = load.Arrivals{Rate: 10, Pattern: load.Constant}
 			cfg.Steady.From, cfg.Steady.To = Mark{Given: true, Share: 0.1}, Mark{Given: true, After: -5 * time.Second}
 		}, 1990, 14_900},
-		"given begin of an automatic one": {func(cfg *Config) {
+		"given beginning of an automatic part": {func(cfg *Config) {
 			cfg.Schedule.Arrivals = load.Arrivals{Rate: 10, Pattern: load.Constant}
 			cfg.Steady.Auto, cfg.Steady.From = true, Mark{Given: true, After: 9 * time.Second}
 		}, 9000, 19_900},

@@ -20,7 +20,7 @@ import (
 // last token, token ids on request, and a way to count. A word is a token.
 type talker struct {
 	block   int                  // of its cache; 0: 16
-	mute    bool                 // its metrics do not say so
+	mute    bool                 // its metrics do not show block
 	silent  bool                 // no /tokenize
 	plain   bool                 // no token ids in replies
 	context int                  // max_model_len
@@ -47,7 +47,7 @@ func (e *talker) start(t *testing.T) string {
 	return s.URL
 }
 
-// reset makes the engine new.
+// reset empties the engine's cache and its records.
 func (e *talker) reset() *talker {
 	e.cache, e.paths = make(map[string]bool), make(map[string]int)
 	e.prompts, e.replies, e.bodies = make(map[int64][]string), make(map[int64][]string), make(map[int64]string)
@@ -112,7 +112,7 @@ func (e *talker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuses answers a prompt of ids that the vocabulary lacks as vLLM does.
+// refuses answers a prompt with an id that the vocabulary lacks, as vLLM does. It reports whether it has answered.
 func (e *talker) refuses(w http.ResponseWriter, body map[string]any) bool {
 	ids, _ := body["prompt"].([]any)
 	for _, id := range ids {

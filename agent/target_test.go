@@ -24,7 +24,7 @@ func TestOptionRetries(t *testing.T) {
 	}
 	counts := r.report.Figures().Rows
 	if counts.Failed == 0 || counts.Served == 0 || counts.Retried != 0 {
-		t.Fatalf("no retries by default, half of the requests refused: %+v", counts)
+		t.Fatalf("without retries, which is the default, and with 30 %% of the requests refused: %+v", counts)
 	}
 	if why := r.report.Figures().Errors[0].Reason; why != "rate_limited" {
 		t.Errorf("refused as %q", why)
@@ -88,7 +88,7 @@ func TestOptionTLSAndHTTP2(t *testing.T) {
 			continue
 		}
 		if got := r.sent[0].Proto; got != proto {
-			t.Errorf("spoke %s, want %s", got, proto)
+			t.Errorf("the engine was sent %s, want %s", got, proto)
 		}
 	}
 	if r := (engine{Engine: e, url: server.URL}).replay(t, Config{Prompt: ids}, rows(1, 0)...); r.err == nil {

@@ -53,7 +53,7 @@ func TestUnrecordedRequests(t *testing.T) {
 					}
 				}
 			}
-			// Behind a gateway that drops all of this, a capture recognises them by their response ids.
+			// If a gateway drops these headers, a capture recognises such requests by the ids of their responses.
 			for _, kind := range []struct {
 				span string
 				sent int

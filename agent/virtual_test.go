@@ -148,7 +148,7 @@ func checkVirtualSpans(t *testing.T, spans tracetest.SpanStubs, n int, prefill, 
 	}
 }
 
-// keepSpans keeps its spans when it is shut down, unlike the exporter within.
+// keepSpans keeps its spans when it is shut down, unlike the exporter that it wraps.
 type keepSpans struct{ *tracetest.InMemoryExporter }
 
 func (keepSpans) Shutdown(context.Context) error { return nil }

@@ -33,7 +33,7 @@ const maxColdFailures = 100
 // warmup sends requests with the lengths of the trace's first rows, but with other blocks. So connections and the engine are warm, and
 // the engine's cache has nothing of the trace. No figure includes these requests.
 type warmup struct {
-	requests int           // 0 = as many as the time takes
+	requests int           // 0 = as many as there is time for
 	lasting  time.Duration // how long requests are sent; 0 = no limit
 	grace    time.Duration // for requests in flight when no more are sent; 0 = no limit
 	atOnce   int           // maximum in flight
@@ -69,7 +69,8 @@ func (w warmup) shapes() int {
 	return w.requests
 }
 
-// rising returns n slots. One is free at first; the others become free one by one within a time, at equal intervals.
+// rising returns n slots. One is free at first; the others become free one by one within a time, at equal intervals. If the time is 0, all
+// are free at once.
 func rising(ctx context.Context, n int, within time.Duration) chan struct{} {
 	places := make(chan struct{}, n)
 	for i := 1; i < n && within > 0; i++ {
@@ -92,7 +93,8 @@ func occupy(ctx context.Context, places chan struct{}) bool {
 	return ctx.Err() == nil
 }
 
-// run sends the requests until ctx ends, and returns their results; nil without a warm-up. A failed request only leads to a warning.
+// run sends the requests, as long as ctx has not ended, and returns their results; nil without a warm-up. A failed request only leads to a
+// warning.
 func (w warmup) run(ctx context.Context, s *sender, shapes []*mooncake.Row, tel *telemetry.Pipeline, said *notices) *report.Warmup {
 	if !w.any() {
 		return nil

@@ -14,8 +14,8 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// TestWarmUpByTime: warm-up requests follow one another until their time or their number is reached, with this many at once. Those in
-// flight may then end within the grace, and the schedule begins after that.
+// TestWarmUpByTime: warm-up requests follow one another, as many at once as configured, until their time or their number is reached. Those
+// in flight may then end within the grace, and the schedule begins after that.
 func TestWarmUpByTime(t *testing.T) {
 	const reply = 3 * time.Second
 	at := func(seconds ...int) (all []time.Duration) {
@@ -39,7 +39,7 @@ func TestWarmUpByTime(t *testing.T) {
 		{"a grace", Schedule{WarmupFor: 4 * time.Second, WarmupGrace: time.Second}, at(0, 3), 5 * time.Second, report.Warmup{Sent: 2, GivenUp: 1, Lasted: 5000}},
 		{"at a rate", Schedule{Warmup: 4, WarmupArrivals: load.Arrivals{Rate: 1, Pattern: load.Constant}}, at(0, 1, 2, 3), 6 * time.Second, report.Warmup{Sent: 4, Lasted: 6000}},
 		{"at a rate, for a time", Schedule{WarmupFor: 2500 * time.Millisecond, WarmupArrivals: load.Arrivals{Rate: 1, Pattern: load.Constant}}, at(0, 1, 2), 5 * time.Second, report.Warmup{Sent: 3, Lasted: 5000}},
-		{"at a rate, so many at once", Schedule{Warmup: 4, WarmupConcurrency: 2, WarmupArrivals: load.Arrivals{Rate: 1, Pattern: load.Constant}}, at(0, 1, 3, 4), 7 * time.Second, report.Warmup{Sent: 4, Lasted: 7000}},
+		{"at a rate, with a maximum in flight", Schedule{Warmup: 4, WarmupConcurrency: 2, WarmupArrivals: load.Arrivals{Rate: 1, Pattern: load.Constant}}, at(0, 1, 3, 4), 7 * time.Second, report.Warmup{Sent: 4, Lasted: 7000}},
 		{"more and more at once", Schedule{Warmup: 4, WarmupConcurrency: 3, WarmupConcurrencyRampUp: 2 * time.Second}, at(0, 1, 2, 3), 6 * time.Second, report.Warmup{Sent: 4, Lasted: 6000}},
 		{"one without a first token", Schedule{Warmup: 3, WarmupConcurrency: 3, WarmupPrefillConcurrency: 1}, at(0, 3, 6), 9 * time.Second, report.Warmup{Sent: 3, Lasted: 9000}},
 		{
@@ -65,7 +65,7 @@ func TestWarmUpByTime(t *testing.T) {
 			t.Errorf("%s: warm-up requests came at %v and rows from %v on, want %v and %v", tc.name, warm, zero, tc.want, tc.rows)
 		}
 		if rep.Warmup == nil || *rep.Warmup != tc.told || rep.Figures().Rows.Served != 3 || rep.Figures().Rows.Total != 3 {
-			t.Errorf("%s: told %+v, want %+v; %+v", tc.name, rep.Warmup, tc.told, rep.Figures().Rows)
+			t.Errorf("%s: the report says %+v, want %+v; %+v", tc.name, rep.Warmup, tc.told, rep.Figures().Rows)
 		}
 		if warned := strings.Join(rep.Warnings, "\n"); strings.Contains(warned, "were cancelled") != (tc.told.GivenUp > 0) {
 			t.Errorf("%s: warnings %s", tc.name, warned)
@@ -73,7 +73,7 @@ func TestWarmUpByTime(t *testing.T) {
 	}
 }
 
-// TestWarmUpOfAnEngineThatRefuses ends early: there is no use in asking a thousand times a second.
+// TestWarmUpOfAnEngineThatRefuses: a warm-up by time ends early if every request fails, because it is no use to send thousands a second.
 func TestWarmUpOfAnEngineThatRefuses(t *testing.T) {
 	refusing := simulator.Config{Faults: simulator.Faults{Rates: map[simulator.Fault]float64{"server-error": 1}}}
 	rep, _ := inVirtualTime(t, refusing, Config{Schedule: Schedule{WarmupFor: time.Hour}}, rows(1, 0)...)

@@ -37,7 +37,7 @@ func (s stalling) Write(p []byte) (int, error) {
 }
 
 // TestWireStampedLate: a request whose reply arrived before the instant of its last byte was recorded has no latency from the wire. It is
-// counted, and its span still adds up.
+// counted, and the phases of its span still add up.
 func TestWireStampedLate(t *testing.T) {
 	trace := filepath.Join(t.TempDir(), "trace.jsonl")
 	if err := os.WriteFile(trace, []byte(strings.Join(rows(3, 1000), "\n")), 0o600); err != nil {

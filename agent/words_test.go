@@ -67,7 +67,7 @@ func TestWordsOfOtherTokenizers(t *testing.T) {
 					if noted := slices.ContainsFunc(notes, func(s string) bool { return strings.Contains(s, "words: the usual ones are not") }); noted != (bytes != 4) {
 						t.Errorf("notes: %q", notes)
 					}
-					// Only rows are recorded, and there are few other requests.
+					// The other requests are not sampled, and there are few of them.
 					for _, rec := range r.other {
 						if p := rec.Header.Get("Traceparent"); !strings.HasSuffix(p, "-00") {
 							t.Errorf("a calibration request has the traceparent %q", p)

@@ -82,8 +82,8 @@ func (r *report) add(o one, rec *referee.Request) {
 	}
 }
 
-// leaves returns the largest of the relative errors of TTFT and ITL, p50 and p99.
-func (r *report) leaves(t *truth) float64 {
+// worstError returns the largest of the relative errors of TTFT and ITL, p50 and p99.
+func (r *report) worstError(t *truth) float64 {
 	worst := 0.0
 	for _, pair := range [][2][]float64{{r.ttft, t.ttfts()}, {r.itl, t.itls()}} {
 		for _, q := range []float64{0.5, 0.99} {

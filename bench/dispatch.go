@@ -40,7 +40,7 @@ const (
 func dispatch(ctx context.Context, b *bench) error {
 	for _, load := range []struct {
 		rate   float64
-		beside string // of the title
+		beside string // what the title adds
 		busy   bool   // a loop on each core uses all that is left
 	}{{1000, "", false}, {5000, "", false}, {5000, ", a busy loop on each core", true}} {
 		rate := load.rate
@@ -250,7 +250,7 @@ func (b *bench) bursts(n int, rate float64) ([]float64, error) {
 	if err != nil || len(rows) == 0 {
 		return nil, fmt.Errorf("%s: %d rows: %w", b.trace, len(rows), err)
 	}
-	whole := rows[len(rows)-1].Timestamp + 3000 // the grid of the public trace; one that is too short is repeated from its beginning
+	whole := rows[len(rows)-1].Timestamp + 3000 // 3 s is the grid of the public trace; a trace that is too short is repeated from its beginning
 	for i := range at {
 		at[i] = rows[i%len(rows)].Timestamp + whole*float64(i/len(rows))
 	}

@@ -51,7 +51,7 @@ func (f floor) stream(ctx context.Context, b *bench, dir, url string, w work) (*
 	return run(ctx, 2*time.Minute, how{dir: dir, name: "floor", core: b.clientCore}, b.self, args...)
 }
 
-// read checks that all tokens arrived, and reads when; without stamps there are no figures.
+// read checks that all tokens arrived, and computes figures from their timestamps; without stamps there are none.
 func (f floor) read(dir string, t *truth) (*report, error) {
 	var n int
 	if _, err := fmt.Sscanf(content(filepath.Join(dir, "floor.log")), "%d tokens", &n); err != nil || n != t.tokens() {

@@ -18,8 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bareSends is the floor for when a request leaves, whatever a client is written with: one thread, a connection that is free, one write, and
-// one wait for the next instant or the next reply. It neither polls the clock nor keeps anything.
+// bareSends is the floor for the lateness with which a request leaves, in whatever language a client is written: one thread, a connection
+// that is free, one write, and one wait for the next instant or the next reply. It neither polls the clock nor records anything.
 var bareSends = floor{label: "floor: one thread, bare system calls", reader: "sends"}
 
 // readSends sends each request at its instant, over connections that are kept, and reads the replies in between.

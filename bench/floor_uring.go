@@ -134,7 +134,7 @@ type ringBuffer struct {
 	addr   uint64
 	length uint32
 	id     uint16
-	tail   uint16 // of the whole, in the first
+	tail   uint16 // of the whole ring, only in the first buffer
 }
 
 // ring is an io_uring with buffers for what is received.
@@ -256,8 +256,8 @@ func (r *ring) enter(least uintptr, limit *unix.Timespec) error {
 	return nil
 }
 
-// each calls take for everything that has arrived, with the kernel's timestamp. Empty data are the end of a stream, nil ones mean nothing.
-// more: the order continues.
+// each calls take for everything that has arrived, with the kernel's timestamp. Empty data mean the end of a stream, nil data that nothing
+// was received. more says that the order continues.
 func (r *ring) each(take func(stream int, data []byte, ns int64, more bool) error) error {
 	head, tail := *r.cqHead, atomic.LoadUint32(r.cqTail)
 	for ; head != tail; head++ {

@@ -36,7 +36,7 @@ func collectorScenario(ctx context.Context, b *bench) error {
 		queue, ours := medians["otlp, disk queue, otlp"], medians["otelcol-config.yaml"]
 		rate, cpu := ours.rate/queue.rate, ours.cpu/queue.cpu
 		t.aim("otelcol-config.yaml, with its queue on disk, at least 1.5× the spans/s of the stock Collector with its queue", rate >= 1.5, rate)
-		t.aim("at most 0.8× its CPU a span", cpu <= 0.8, cpu)
+		t.aim("at most 0.8× its CPU per span", cpu <= 0.8, cpu)
 	}
 	return nil
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/study/referee"
 )
 
-// hold keeps 5,000 streams open. It checks that all stay open, and the verdict.
+// hold keeps 5,000 streams open. It checks the verdict, and that all stay open.
 func hold(ctx context.Context, b *bench) error {
 	for _, busy := range []bool{false, true} {
 		if err := holdBeside(ctx, b, busy); err != nil {

@@ -19,8 +19,8 @@ const bearable = 0.05
 // error of TTFT or ITL reaches 5 %.
 func honesty(ctx context.Context, b *bench) error {
 	t := b.table("Where honesty ends", fmt.Sprintf("Rising numbers of streams of 50 tokens/s. `right up to`: the last rate, in tokens/s that the engine wrote, before p50 or p99 of\n"+
-		"TTFT or ITL (mean gap of a request) leaves the engine's own by %.0f %%. `valid up to`: the last rate before the verdict is not valid.\n"+
-		"`ends at`: the first rate after that, or “–” where the ladder, or the engine's core, ended first. `engine core`, `CPU`: at the\n"+
+		"TTFT or ITL (mean gap of a request) differs from the engine's own by %.0f %%. `valid up to`: the last rate before the verdict is not valid.\n"+
+		"`ends at`: the first rate after that, or “–” where the ladder ended, or the engine's core was full, before that. `engine core`, `CPU`: at the\n"+
 		"greatest rate. %d ladders for us, one for each peer, whose start takes the longest.", 100*bearable, min(b.rounds, 3)))
 	ours := &moonloop{label: "moonloop"}
 	rivals := b.pythonPeers()
@@ -60,12 +60,12 @@ func (b *bench) climb(ctx context.Context, t *table, c client, steps []int, roun
 			break
 		}
 		core, cpu = o.engine, o.cpu
-		b.say("  %4d × %-10s off %s %%, %s, %.0f tokens/s, engine %.0f %% (%.0f s)", n, c.name(), figure(100*o.leaves), o.report.verdict, o.rate, o.engine, o.took.Seconds())
-		if o.leaves <= bearable && isUnknown(wrong) {
+		b.say("  %4d × %-10s off %s %%, %s, %.0f tokens/s, engine %.0f %% (%.0f s)", n, c.name(), figure(100*o.worst), o.report.verdict, o.rate, o.engine, o.took.Seconds())
+		if o.worst <= bearable && isUnknown(wrong) {
 			right = o.rate
 		} else if isUnknown(wrong) {
 			wrong = o.rate
-			first = 100 * o.leaves
+			first = 100 * o.worst
 		}
 		if o.report.verdict == "valid" && isUnknown(turned) {
 			valid = o.rate

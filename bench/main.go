@@ -66,8 +66,8 @@ var scenarios = []scenario{
 	{"peers", pythonStreams, true, false, "the same at rates that Python peers can hold"},
 	{"start", startUp, false, true, "time to the first request, and memory, on the public trace and on ten million rows"},
 	{"hold", hold, false, true, "5,000 streams of 10 tokens/s, quiet and next to busy loops"},
-	{"honesty", honesty, true, true, "the rate at which the verdict turns, or a peer's figures leave the truth"},
-	{"outages", outages, true, true, "the latency that tools report of a server that stalls, collects garbage or slows down, next to the truth"},
+	{"honesty", honesty, true, true, "the rate at which the verdict is no longer valid, or a peer's figures are wrong"},
+	{"outages", outages, true, true, "the latency that tools report for a server that stalls, collects garbage or slows down, next to the truth"},
 	{"collector", collectorScenario, false, true, "the Collector next to the stock receiver and file exporter"},
 	{"go", goBenchmarks, false, true, "Go benchmarks of the hot paths"},
 }

@@ -139,7 +139,7 @@ func (b *bench) outageOnce(ctx context.Context, t *table, c tool, o outage, roun
 	return os.RemoveAll(dir)
 }
 
-// began waits until the record has lines of that many requests. False: it stopped waiting.
+// began waits until the record has the lines of this many requests. It returns false if ctx ended first.
 func began(ctx context.Context, record string, lines int) bool {
 	for ctx.Err() == nil {
 		if text, err := os.ReadFile(record); err == nil && bytes.Count(text, []byte("\n")) >= lines {
@@ -223,10 +223,10 @@ type tool struct {
 	env     []string
 	command string // for a shell, in the run's folder
 	export  string // the file with its report of the requests
-	// says reads the latency from a file without single requests; nil: the referee reads the file.
+	// says reads the latency from a file that does not list single requests; nil: the file does, and the referee reads it.
 	says  func(text string) (referee.Percentiles, error)
 	tells func(dir string) string // what it reports about its own run; nil: nothing
-	warm  time.Duration           // of requests before those that it counts
+	warm  time.Duration           // how long it sends requests before those that it counts
 }
 
 func (c tool) installed(b *bench) bool {

@@ -112,8 +112,8 @@ func (b *bench) installed(p peer) string {
 }
 
 // copied returns a copy of a program, or the program itself if it is a script or cannot be copied. How much of a program's file the kernel
-// maps at once depends on how the file was written: a linker's has 5 MiB more of moonloop in memory, one written in a single call 27. All are
-// measured as an archive or a download writes them, in small pieces.
+// maps at once depends on how the file was written: with a file that the linker wrote, moonloop has 5 MiB more in memory, with one that was
+// written in a single call 27 MiB more. So all programs are measured from files written in small pieces, as by an archiver or a download.
 func (b *bench) copied(program string) string {
 	if copied, done := b.copies[program]; done {
 		return copied

@@ -21,7 +21,7 @@ const manyRows = 10_000_000
 // startUp measures how soon the first request is on the wire, and how much memory a replay takes.
 func startUp(ctx context.Context, b *bench) error {
 	t := b.table("Start and memory", fmt.Sprintf("The first %.0f s of each trace. `first request`: from the start of the process to the first request at the engine. The long trace has\n"+
-		"%d million rows. Telemetry: spans with an event per token, and metrics, to a sink. Beyond the limits 45 KiB per open stream are allowed.",
+		"%d million rows. Telemetry: spans with an event per token, and metrics, to a sink. 45 KiB per open stream are allowed in addition to each limit.",
 		2*b.lasts.Seconds(), manyRows/1_000_000))
 	public := b.trace
 	if public == "" {
@@ -73,8 +73,8 @@ func startUp(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// startOnce runs a window of a trace. The whole trace ends with the window. The agent reads the rows of a longer trace even after the
-// window, to record them as skipped; ten million take longer than a round, so the run is stopped after the window.
+// startOnce runs a window of a trace. With whole, the run ends by itself: after the window, the agent reads the rest of the trace to record
+// its rows as skipped. For ten million rows that would take longer than a round, so such a run is stopped at the end of the window.
 func (b *bench) startOnce(ctx context.Context, t *table, name, trace, speedup string, agent *moonloop, whole bool, round int) error {
 	engine := []string{"--prefill", "100ms", "--prefill-per-token", "0", "--decode", "10ms", "--record-writes=false"}
 	return b.measure(ctx, []any{"start", name, round}, engine, func(dir, url string) (*process, error) {

@@ -28,7 +28,7 @@ type outcome struct {
 	first  float64 // s from the program's start to its first request
 	rate   float64 // tokens/s while the most streams were open, by the engine's record
 	engine float64 // percent of the engine's core
-	leaves float64 // see report.leaves
+	worst  float64 // see report.worstError
 	took   time.Duration
 }
 
@@ -45,7 +45,7 @@ func (b *bench) streamOnce(ctx context.Context, c client, w work, parts ...any) 
 			report: r, rss: mebi(m.peak), first: m.first.Sub(m.began).Seconds(), took: time.Since(began),
 			cpu: m.perToken(m.cpu(m.first, m.last)), steady: m.steady(), all: m.perToken(m.total()),
 			since: 1e3 * clock.Millis(m.total()-used(m.samples, m.first)), tokens: float64(m.truth.tokens()),
-			engine: m.engineCore(), leaves: r.leaves(m.truth), rate: m.truth.peakRate(),
+			engine: m.engineCore(), worst: r.worstError(m.truth), rate: m.truth.peakRate(),
 		}
 		return nil
 	})
@@ -68,7 +68,7 @@ func (o *outcome) cells() []cell {
 }
 
 const streamColumns = "`gap error`: a gap between two chunks as a client reports it, minus the gap in the engine's record, gap by gap. `TTFT error`: ours,\n" +
-	"from the wire (peers: from their call), less the engine's first write minus its receipt of the request's last byte. `coalesced`: gaps\n" +
+	"from the wire (peers: from their call), minus the engine's (its first write − its receipt of the request's last byte). `coalesced`: gaps\n" +
 	"that a client could not tell apart. CPU from the first request to the last token. A peer's RSS is summed over its processes.\n"
 
 // streams compares the agent, in several settings, with the floor.
@@ -158,7 +158,7 @@ func pythonStreams(ctx context.Context, b *bench) error {
 			return err
 		}
 		more := (o.since - less.since) / (o.tokens - less.tokens)
-		t.add(c.name(), append(o.cells(), num("TTFT, ITL off %", 100*o.leaves), num("first request s", o.first),
+		t.add(c.name(), append(o.cells(), num("TTFT, ITL off %", 100*o.worst), num("first request s", o.first),
 			num("all CPU µs/token", o.all), num("CPU µs for one token more", more))...)
 		b.say("  %4d × %-40s gap error p99 %s ms, %s µs/token, %s in all, %s for one more (%.0f s)", long.streams, c.name(),
 			figure(referee.Percentile(o.report.gapErrors, 0.99)), figure(o.cpu), figure(o.all), figure(more), o.took.Seconds())

@@ -18,7 +18,7 @@ import (
 
 // tools are the programs that send at a rate, used as documented: with connections, users or workers for three times the requests that are
 // open at once while the engine answers. Their commands have placeholders: {url} of the engine, {dir} of the run, {peers} and {moonloop}
-// for the programs' paths, and {model}, {rate}, {count} and {lasts} of the load.
+// for the programs' paths, and {model}, {body}, {rate}, {count}, {lasts} and {warm} of the load.
 var tools = []tool{
 	{
 		label:   "moonloop",

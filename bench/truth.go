@@ -70,7 +70,7 @@ func (t *truth) allOpen() (from, to time.Time) {
 	return from, to
 }
 
-// wall converts a time of the engine's clock to the wall clock, in ms.
+// wall converts a time in ms of the engine's clock to the wall clock.
 func (t *truth) wall(ms float64) time.Time {
 	return t.zero.Add(time.Duration(ms * float64(time.Millisecond)))
 }
@@ -97,7 +97,7 @@ func (t *truth) figures(of func(r *referee.Request) []float64) (v []float64) {
 	return v
 }
 
-// ttfts and gaps are the engine's figures of all its requests, in ms; itls, the mean gap of each request.
+// ttfts and gaps are the engine's figures of all its requests, in ms; itls are the mean gaps of the requests.
 func (t *truth) ttfts() []float64 {
 	return t.figures(func(r *referee.Request) []float64 { return []float64{r.TTFT()} })
 }

@@ -31,7 +31,7 @@ func TestBlocks(t *testing.T) {
 		{"a border is the first cell end at or after it", fiveCells(), 352, 100, []uint64{2000, 4000, 5000, 9003}}, // 64, 128, ... 320
 		{"a cell that ends with the block is its border", fiveCells(), 352, 64, []uint64{1000, 2000, 3000, 4000, 5000, 9005}},
 		{"one block is the tail", fiveCells(), 352, 512, []uint64{9000}},
-		{"above size tokens per cell the index tells blocks apart", fiveCells(), 704, 64, // 128, 256, ...
+		{"with more than size tokens per cell, the index distinguishes blocks", fiveCells(), 704, 64, // 128, 256, ...
 			[]uint64{1000, 1001, 2000, 2003, 3000, 3005, 4000, 4007, 5000, 5009, 9010}},
 		{"a text of less than a cell is all tail", blockhash.Chain{Tail: 9000, Bytes: 5}, 1000, 512, []uint64{9000, 9001}},
 		{"no text at all", blockhash.Chain{Tail: 9000}, 600, 512, []uint64{9000, 9001}},
@@ -56,12 +56,12 @@ func TestBlocksRefuses(t *testing.T) {
 		size   int
 		want   error
 	}{
-		{"fewer than no tokens", fiveCells(), -1, 512, blockhash.ErrLength},
-		{"the least number", fiveCells(), math.MinInt64, 512, blockhash.ErrLength},
+		{"a negative number of tokens", fiveCells(), -1, 512, blockhash.ErrLength},
+		{"the smallest number", fiveCells(), math.MinInt64, 512, blockhash.ErrLength},
 		{"too many blocks", fiveCells(), blockhash.MaxBlocks*16 + 1, 16, blockhash.ErrLength},
 		{"far too many blocks", fiveCells(), math.MaxInt64, 1, blockhash.ErrLength},
 		{"blocks of nothing", fiveCells(), 100, 0, blockhash.ErrBlockSize},
-		{"blocks of less", fiveCells(), 100, math.MinInt, blockhash.ErrBlockSize},
+		{"blocks of a negative size", fiveCells(), 100, math.MinInt, blockhash.ErrBlockSize},
 		{"blocks whose borders overflow", fiveCells(), math.MaxInt64, math.MaxInt, blockhash.ErrBlockSize},
 	} {
 		got, err := c.chain.Blocks([]uint64{9}, nil, c.tokens, c.size)
@@ -91,7 +91,7 @@ func TestBlocksByEnds(t *testing.T) {
 		{"cells of other lengths", []int64{10, 90, 100, 110, 300}, 320, []uint64{3000, 5000, 5002, 9003}},
 		{"cells without tokens", []int64{100, 100, 100, 100, 200}, 200, []uint64{1000, 5000}},
 		{"only three ends are known", []int64{60, 120, 180}, 300, []uint64{2000, 9001, 9002}},
-		{"the prompt was counted as less", []int64{100, 200, 300, 400, 500}, 150, []uint64{1000, 2000}},
+		{"fewer tokens than the ends say", []int64{100, 200, 300, 400, 500}, 150, []uint64{1000, 2000}},
 	} {
 		got, err := fiveCells().Blocks(nil, c.ends, c.tokens, 100)
 		if diff := cmp.Diff(c.want, got); diff != "" || err != nil {
@@ -108,7 +108,7 @@ func TestValidate(t *testing.T) {
 	}{
 		{"what a hasher made", fiveCells(), nil},
 		{"no text", blockhash.Chain{}, nil},
-		{"more text than cells are kept", blockhash.Chain{Cells: make([]uint64, blockhash.MaxCells), Bytes: 1 << 40}, nil},
+		{"more text than the most cells cover", blockhash.Chain{Cells: make([]uint64, blockhash.MaxCells), Bytes: 1 << 40}, nil},
 		{"more cells than text", blockhash.Chain{Cells: []uint64{1, 2}, Bytes: 128}, blockhash.ErrLength},
 		{"text without its cells", blockhash.Chain{Bytes: 128}, blockhash.ErrLength},
 		{"one byte less than no text", blockhash.Chain{Bytes: -1}, blockhash.ErrLength},

@@ -102,7 +102,7 @@ func (c Chain) Validate() error {
 // checkCells returns an error unless a text of this many bytes has this many cells.
 func checkCells(cells int, bytes int64) error {
 	if bytes < 0 {
-		return fmt.Errorf("mooncake.cells: the length of the text is beyond any text: %w: the attribute is not ours", ErrLength)
+		return fmt.Errorf("mooncake.cells: no text is as long as the length says: %w: the attribute is not ours", ErrLength)
 	}
 	if want := min(bytes/CellSize, MaxCells); int64(cells) != want {
 		return fmt.Errorf("mooncake.cells: %d cells, but a text of %d bytes has %d: %w: the attribute was cut or is not ours",

@@ -38,7 +38,7 @@ func roleOf(name string) Role {
 	}
 }
 
-// End returns the end of a message that ends with the text so far, and whose role was the last one that began. ok is false beyond
+// End returns the end of a message that ends with the text so far, and has the role of the last call of [Hasher.Role]. ok is false beyond
 // [MaxEndBytes]. If the text continues with a reply, this is the end of the reply, which a chain that was taken earlier does not have.
 func (h *Hasher) End() (end End, ok bool) {
 	if h.chain.Bytes > MaxEndBytes {
@@ -90,7 +90,7 @@ func endOf(data []byte) End {
 // check returns an error for an end that is impossible in any text.
 func (e End) check() error {
 	if e.Bytes < 1 || e.Bytes > MaxEndBytes || e.Role > lastRole {
-		return fmt.Errorf("end of a message: after %d bytes, of role %d: %w: it is after 1 to %d bytes, of a role up to %d",
+		return fmt.Errorf("end of a message: after %d bytes, of role %d: %w: want 1 to %d bytes, and a role from 0 to %d",
 			e.Bytes, e.Role, ErrLength, MaxEndBytes, lastRole)
 	}
 	return nil

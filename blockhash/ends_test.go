@@ -163,7 +163,7 @@ func TestEndsRefused(t *testing.T) {
 		"before the text":               func(e []blockhash.End) []blockhash.End { e[0].Bytes = 0; return e },
 		"an unknown role":               func(e []blockhash.End) []blockhash.End { e[0].Role = 6; return e },
 		"not the cell that ends there":  func(e []blockhash.End) []blockhash.End { e[0].Value++; return e },
-		"more than there are":           func([]blockhash.End) []blockhash.End { return make([]blockhash.End, blockhash.MaxEnds+1) },
+		"more than MaxEnds":             func([]blockhash.End) []blockhash.End { return make([]blockhash.End, blockhash.MaxEnds+1) },
 		"beyond the length of any text": func(e []blockhash.End) []blockhash.End { e[2].Bytes = blockhash.MaxEndBytes + 1; return e },
 	} {
 		c := good

@@ -34,7 +34,7 @@ func FuzzCells(f *testing.F) {
 	})
 }
 
-// FuzzBlocks lays blocks with ends that fit or not, and checks each row: as many ids as blocks, without duplicates.
+// FuzzBlocks lays blocks with ends that fit or not: there are as many ids as blocks, without duplicates.
 func FuzzBlocks(f *testing.F) {
 	f.Add([]byte("hello, world; hello again"), uint16(16), uint16(40))
 	f.Add(bytes.Repeat([]byte{0, 1, 255, 7}, 30), uint16(1), uint16(3000))

@@ -19,9 +19,9 @@ var (
 	ErrLength = errors.New("unusable length")
 )
 
-// Reblock makes ids of blocks of to tokens from an engine's hashes of blocks of from tokens, and appends them to dst. It fails with
-// [ErrBlockSize] unless to is a multiple of from. The hashes must be chained, as those of every engine with a prefix cache are: each hash
-// also covers all blocks before it, so that every (to/from)-th one is the hash of a larger block.
+// Reblock converts an engine's hashes of blocks, whose size in tokens is from, to ids of blocks whose size is to, and appends these to dst.
+// It fails with [ErrBlockSize] unless to is a multiple of from. The hashes must be chained, as those of every engine with a prefix cache
+// are: each hash also covers all blocks before it, so that every (to/from)-th one is the hash of a larger block.
 //
 // tokens is the length of the prompt, which gets ceil(tokens/to) ids. If there are ceil(tokens/from) hashes, the last one belongs to the
 // last block, full or not. Engines that hash only full blocks leave the rest of the prompt without a hash. Its id is then derived from the
@@ -31,7 +31,7 @@ var (
 // Hashes are sealed like all values, because the hashes of an engine with a known seed would reveal short prompts.
 func (h *Hasher) Reblock(dst, hashes []uint64, from, to int, tokens int64, span string) ([]uint64, error) {
 	if from < 1 || to < from || to%from != 0 {
-		return dst, fmt.Errorf("hashes of %d tokens each for blocks of %d: %w: only a multiple can be made of them",
+		return dst, fmt.Errorf("hashes of %d tokens each for blocks of %d: %w: the size of blocks must be a multiple of that of hashes",
 			from, to, ErrBlockSize)
 	}
 	full, rest := tokens/int64(from), tokens%int64(from)

@@ -125,7 +125,7 @@ func referenceWords(words []uint64) (out []byte) {
 	return out
 }
 
-// referenceLay lays borders over a prompt without predecessors, where every position is a ratio of the whole.
+// referenceLay lays borders over a prompt whose tokens are spread evenly over its text.
 func referenceLay(cells []uint64, tail uint64, bytes int, tokens int64, size int) (ids []uint64) {
 	used := map[int]bool{}
 	for i := 0; int64(i)*int64(size) < tokens; i++ {

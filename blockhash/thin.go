@@ -21,9 +21,10 @@ func MostEnds(bytes int64) int {
 }
 
 // KeptEnds returns the ends to keep of a chain that has all ends, in order: all, if they are not more than [MostEnds], else that many. The
-// order of preference is: the last end; the end of the assistant's last message, and of what that answered; the ends of the system text and
-// the tools; the last message of the user, and the end before it; those in the same cell before that reply; other replies, from the end
-// backwards; then all others, also backwards. The result is c.Ends, or new memory.
+// order of preference is: the last end; the end of the assistant's last message, and the end before it; the ends of the system text and the
+// tools; the end of the user's last message, and the end before it; ends in the same cell as the end before the assistant's last message;
+// the ends of other messages of the assistant, with the ends before them, from the last one backwards; then all others, also backwards. The
+// result is c.Ends, or new memory.
 func (c Chain) KeptEnds() []End {
 	most := MostEnds(c.Bytes)
 	if len(c.Ends) <= most {

@@ -68,7 +68,7 @@ func TestKeptEnds(t *testing.T) {
 			t.Fatalf("ends %v are kept of %d bytes: %v", kept, chain.Bytes, chain.Validate())
 		}
 		if again := chain.KeptEnds(); !slices.Equal(again, kept) {
-			t.Fatalf("of %v there are %v kept", kept, again)
+			t.Fatalf("of the kept ends %v, only %v are kept the second time", kept, again)
 		}
 	}
 }

@@ -116,7 +116,7 @@ func TestReblockPicks(t *testing.T) {
 	}
 	for i, id := range sealed {
 		if id == hashes[i] {
-			t.Error("an engine's hash leaves as it came")
+			t.Error("an engine's hash is not sealed")
 		}
 	}
 	for _, c := range []struct {
@@ -125,13 +125,13 @@ func TestReblockPicks(t *testing.T) {
 		tokens int64
 		want   []int // indices into hashes; -1 means none of them
 	}{
-		{"every second", 4, 32, 64, []int{1, 3}},
-		{"and the last one if there is a rest", 5, 32, 80, []int{1, 3, 4}},
-		{"which may be shorter", 5, 32, 65, []int{1, 3, 4}},
-		{"or have no hash", 4, 32, 65, []int{1, 3, -1}},
-		{"or only some of its own", 5, 32, 95, []int{1, 3, -1}},
-		{"one block of all", 5, 160, 80, []int{4}},
-		{"all have no hash", 0, 32, 15, []int{-1}},
+		{"every second hash", 4, 32, 64, []int{1, 3}},
+		{"the last hash, too, if the last block is not full", 5, 32, 80, []int{1, 3, 4}},
+		{"the last hash, too, if it covers fewer tokens", 5, 32, 65, []int{1, 3, 4}},
+		{"the rest of the prompt has no hash", 4, 32, 65, []int{1, 3, -1}},
+		{"only a part of the last block has hashes", 5, 32, 95, []int{1, 3, -1}},
+		{"one block from all hashes", 5, 160, 80, []int{4}},
+		{"no hash at all", 0, 32, 15, []int{-1}},
 	} {
 		got, err := h.Reblock(nil, hashes[:c.n], 16, c.to, c.tokens, "span")
 		if err != nil {
@@ -189,7 +189,7 @@ func TestReblockRefuses(t *testing.T) {
 		tokens   int64
 		want     error
 	}{
-		{"coarser", 32, 16, 160, blockhash.ErrBlockSize},
+		{"hashes of larger blocks", 32, 16, 160, blockhash.ErrBlockSize},
 		{"no multiple", 16, 40, 80, blockhash.ErrBlockSize},
 		{"blocks of nothing", 0, 16, 80, blockhash.ErrBlockSize},
 		{"blocks of less than nothing", -16, 16, 80, blockhash.ErrBlockSize},
@@ -198,8 +198,8 @@ func TestReblockRefuses(t *testing.T) {
 		{"a hash is missing", 16, 32, 96, blockhash.ErrLength},
 		{"two are missing, with a rest", 16, 32, 115, blockhash.ErrLength},
 		{"no tokens", 16, 32, 0, blockhash.ErrLength},
-		{"fewer than no tokens", 16, 32, -80, blockhash.ErrLength},
-		{"the least number", 16, 32, math.MinInt64, blockhash.ErrLength},
+		{"a negative number of tokens", 16, 32, -80, blockhash.ErrLength},
+		{"the smallest number of tokens", 16, 32, math.MinInt64, blockhash.ErrLength},
 	} {
 		got, err := h.Reblock([]uint64{9}, five, c.from, c.to, c.tokens, "span")
 		if !errors.Is(err, c.want) {

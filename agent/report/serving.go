@@ -31,8 +31,8 @@ const (
 // servingPercentiles are the default percentiles of the table. The median has its own line.
 var servingPercentiles = Percentiles{"25", "75", "90", "99"}
 
-// servingLatencies are the table's blocks, one for each latency. Time to first token ends with the first chunk that has a choice, and inter-token latency is the time
-// between two chunks, as in these tools.
+// servingLatencies are the table's blocks, one for each latency. As in TraceReplay and vLLM's bench, time to first token ends with the
+// first chunk that has a choice, and inter-token latency is the time between two chunks.
 var servingLatencies = []struct {
 	name, title string
 	id          measure.ID

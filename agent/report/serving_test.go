@@ -12,7 +12,7 @@ import (
 )
 
 // TestServingTable: the names, units and order of TraceReplay. Each number is that of the figure with the same meaning (the sample's time
-// to first event is a millisecond below its time to first token). Chosen percentiles replace its own.
+// to first event is a millisecond below its time to first token). Percentiles that the user chooses replace the table's defaults.
 func TestServingTable(t *testing.T) {
 	r := sample(t)
 	r.Layout = LayoutTraceReplay

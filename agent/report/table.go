@@ -119,7 +119,7 @@ func (r *Report) metrics(p palette, width int) string {
 	}
 }
 
-// metricsFrom renders the columns of a rank and above. The first of them has the value of a figure with a single value.
+// metricsFrom renders the columns of rank least and above. A figure with a single value has it in the first of them.
 func (r *Report) metricsFrom(p palette, least int) string {
 	shown := r.columns()
 	t := table.NewWriter()

@@ -8,14 +8,14 @@ import "time"
 // Config configures a schedule. The zero value sends each row at its offset, without a cap. Only a turn of a session, and a row of a graph,
 // wait for earlier rows.
 type Config struct {
-	// Zero is the time of offset 0, on the run's clock. [Scheduler.TakeUp] sets it if rows have been passed before it is known.
+	// Zero is the time of offset 0, on the run's clock. [Scheduler.TakeUp] sets it if it was not known before the calls of [Scheduler.Pass].
 	Zero time.Duration
 	// Slots is the maximum number of requests in flight; 0 = no cap. A closed loop needs one.
 	Slots int
 	// PrefillSlots is the maximum number of requests in flight without a first token; 0 = no cap. See [Scheduler.FirstToken].
 	PrefillSlots int
-	// SlotsOver is the time in which the slots of Slots open one by one, at equal intervals, the first one at Zero, the last one at its
-	// end; 0 = all at once. PrefillSlotsOver is the same for PrefillSlots.
+	// SlotsOver is the time over which the slots open one by one, at equal intervals: the first one opens at Zero, the last one at Zero +
+	// SlotsOver; 0 = all at once. PrefillSlotsOver is the same for PrefillSlots.
 	SlotsOver, PrefillSlotsOver time.Duration
 	// ClosedLoop sends in the source's order as slots become free and ignores offsets.
 	ClosedLoop bool
@@ -27,8 +27,8 @@ type Config struct {
 	Speedup float64
 	// Until is the replay time after which nothing is sent; 0 = none.
 	Until time.Duration
-	// Prepare is how long before its scheduled time an item is passed to Hooks.Prepare. It may be up to a quarter earlier, if that saves a
-	// wake-up, or later, if the time becomes known later. 0 = never. It has no effect if a slot decides when an item is sent.
+	// Prepare is how long before its scheduled time an item is passed to Hooks.Prepare. The call may come up to a quarter of Prepare earlier,
+	// if that saves a wake-up, or later, if the time becomes known later. 0 = never. It has no effect if a slot decides when an item is sent.
 	Prepare time.Duration
 	// MaxHeld is the maximum number of rows that are held (for their session or for a slot), and MaxSessions that of the sessions that are
 	// remembered. At MaxHeld, the schedule stops reading until a row is sent, and counts a stall. At MaxSessions, the session that has been

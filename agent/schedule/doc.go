@@ -23,7 +23,7 @@
 //
 // # Before the instant
 //
-// Config.Prepare is the time before its instant at which an item is passed to Hooks.Prepare, so that slow work on its request is
-// done when it is due. It has no effect if the instant is not known in advance: in a closed loop, under a cap, and for a turn
+// Config.Prepare is how long before its instant an item is passed to Hooks.Prepare, so that slow work on its request is done when
+// it is due. It has no effect if the instant is not known in advance: in a closed loop, under a cap, and for a turn
 // whose predecessor ended late.
 package schedule

@@ -58,7 +58,7 @@ func TestGraph(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 100, 100, 1}, {2, "sent", 130, 130, 2}},
 		},
 		{
-			name:  "what follows a failed row is skipped, and what follows that, and nothing else",
+			name:  "all rows that wait for a failed row, directly or not, are skipped, and no others",
 			sim:   simulation{fails: []int{1}},
 			items: []*Item{step(0, 0, 0), step(0, 0, 0, 0), step(0, 0, 0, 0), step(0, 0, 0, 1, 2), step(0, 0, 0, 3), at(500, "")},
 			want: []event{
@@ -76,7 +76,7 @@ func TestGraph(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 10, 10, 0}, {2, "sent", 300, 107, 0}},
 		},
 		{
-			name:  "past the end",
+			name:  "a row due past the end is skipped, and so are the rows that wait for it",
 			sim:   simulation{cfg: Config{Until: 120 * time.Millisecond}},
 			items: []*Item{step(0, 0, 0), step(0, 0, 0, 0), step(0, 50, 0, 0), step(0, 0, 0, 1), step(0, 0, 0, 2)},
 			want: []event{
@@ -118,7 +118,7 @@ func TestGraph(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 0, 0, 0}, {2, "sent", 200, 200, 0}, {3, "sent", 600, 600, 0}},
 		},
 		{
-			name:  "with all room held, reading stops, and the graph still continues",
+			name:  "at MaxHeld, reading stops, and the graph still continues",
 			sim:   simulation{cfg: Config{MaxHeld: 1}},
 			items: []*Item{step(0, 0, 0), step(0, 0, 0, 0), step(0, 0, 0, 1), at(10, "")},
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 100, 100, 0}, {2, "sent", 130, 130, 0}, {3, "sent", 130, 10, 0}},

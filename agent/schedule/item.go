@@ -18,7 +18,7 @@ type Item struct {
 	Timed     bool             // Offset comes from a timestamp
 	Offset    time.Duration    // scheduled replay time, from the start of the schedule
 	Spread    time.Duration    // the part of Offset that spreading added
-	After     []int64          // rows that it waits for, by index; nil for a row outside graphs; it does not wait for those that the source has not yielded before
+	After     []int64          // indices of the rows that it waits for; nil for a row outside graphs; rows that the source does not yield before it are ignored
 	Predicted stats.Prediction // of its cached tokens; -1 if unknown
 	Prompts   int64            // Predicted.Finest without carried replies
 

@@ -15,11 +15,11 @@ type Fate uint8
 const (
 	Over       Fate = iota // its session and its graph continue
 	Unserved               // its later turns, and rows that wait for it, are skipped
-	PastTheEnd             // it was after Config.Until, and so are its successors
+	PastTheEnd             // it was due after Config.Until, and so are its successors
 )
 
-// Pass adds an item of the source that was over at a replay time, before the schedule was cut short. It must be called before
-// [Scheduler.TakeUp], in the order of the source, and sets the item's session and turn.
+// Pass adds an item of the source that had ended, at the replay time end, when the schedule was cut short. It sets the item's session and
+// turn. It must be called before [Scheduler.TakeUp], in the order of the source.
 func (s *Scheduler) Pass(it *Item, end time.Duration, fate Fate) {
 	s.stats.Passed++
 	why := PredecessorFailed

@@ -29,7 +29,7 @@ func TestPrepare(t *testing.T) {
 		want  []event
 	}{
 		{
-			name:  "a burst, all of it before the first is sent; one that is due at once, never",
+			name:  "a whole burst is prepared before its first row is sent; a row that is due at once is not prepared",
 			sim:   simulation{cfg: Config{Prepare: 8 * ms}},
 			items: []*Item{at(0, ""), at(30, ""), at(30, "")},
 			want: []event{
@@ -41,7 +41,7 @@ func TestPrepare(t *testing.T) {
 			},
 		},
 		{
-			name:  "up to a quarter earlier where the schedule is awake",
+			name:  "rows are prepared up to a quarter earlier if the schedule is awake",
 			sim:   simulation{cfg: Config{Prepare: 8 * ms}},
 			items: []*Item{at(20, ""), at(29, ""), at(30, ""), at(31, "")},
 			want: []event{
@@ -56,7 +56,7 @@ func TestPrepare(t *testing.T) {
 			},
 		},
 		{
-			name:  "a later turn, if its instant is still ahead when the previous turn ends",
+			name:  "a later turn is prepared if its instant is still ahead when the previous turn ends",
 			sim:   simulation{cfg: Config{Prepare: 8 * ms}, duration: slow},
 			items: []*Item{at(0, "a"), at(300, "a"), after(3, 300, "a"), at(350, "a")},
 			want: []event{
@@ -69,7 +69,7 @@ func TestPrepare(t *testing.T) {
 			},
 		},
 		{
-			name:  "a session without order",
+			name:  "the turns of an open session are prepared like other rows",
 			sim:   simulation{cfg: Config{Prepare: 8 * ms, OpenSessions: true}, duration: slow},
 			items: []*Item{at(20, "a"), at(30, "a")},
 			want: []event{
@@ -80,7 +80,7 @@ func TestPrepare(t *testing.T) {
 			},
 		},
 		{
-			name:  "nothing past the end, which is skipped at the end",
+			name:  "rows past the end are not prepared, and are skipped at the end",
 			sim:   simulation{cfg: Config{Prepare: 8 * ms, Until: 32 * ms}},
 			items: []*Item{at(30, ""), at(33, ""), at(34, "a")},
 			want: []event{
@@ -91,7 +91,7 @@ func TestPrepare(t *testing.T) {
 			},
 		},
 		{
-			name:  "stopped in between: prepared ones are skipped, once",
+			name:  "stopped after some were prepared: these are skipped, once",
 			sim:   simulation{cfg: Config{Prepare: 8 * ms}, stopAt: 25 * ms},
 			items: []*Item{at(30, ""), at(31, "a"), at(60, "")},
 			want: []event{
@@ -114,13 +114,13 @@ func TestPrepare(t *testing.T) {
 			},
 		},
 		{
-			name:  "not under a cap",
+			name:  "nothing is prepared under a cap",
 			sim:   simulation{cfg: Config{Prepare: 8 * ms, Slots: 2}},
 			items: []*Item{at(30, "")},
 			want:  []event{{0, "sent", 30, 30, 0}},
 		},
 		{
-			name:  "not in a closed loop",
+			name:  "nothing is prepared in a closed loop",
 			sim:   simulation{cfg: Config{Prepare: 8 * ms, Slots: 1, ClosedLoop: true}},
 			items: []*Item{at(30, ""), at(40, "")},
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 10, 10, 0}},
@@ -174,7 +174,7 @@ func TestPreparedOrder(t *testing.T) {
 					},
 					Fire: func(it *Item) {
 						if it.Intended > clk.Now() {
-							t.Errorf("row %d went %v early", it.Index, it.Intended-clk.Now())
+							t.Errorf("row %d was sent %v early", it.Index, it.Intended-clk.Now())
 						}
 						fired = append(fired, it.Index)
 						go s.Done(it, clk.Now(), true)
@@ -188,7 +188,7 @@ func TestPreparedOrder(t *testing.T) {
 					t.Fatal(err)
 				}
 				if !slices.IsSorted(fired) || len(fired) != len(items) {
-					t.Errorf("%d rows went, in this order: %v", len(fired), fired)
+					t.Errorf("%d rows were sent, in this order: %v", len(fired), fired)
 				}
 				if tc.hiccup == 0 && prepared != len(items) {
 					t.Errorf("%d of %d rows were prepared", prepared, len(items))

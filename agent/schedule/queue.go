@@ -3,7 +3,8 @@
 
 package schedule
 
-// This file has the queues of the schedule: items that wait for their scheduled time, and items that wait for each other.
+// This file has the queues of the schedule: of items that wait for their scheduled time, and of items that wait for a slot or for the turn
+// before.
 
 // before reports whether an item comes before another one: by time, then by row.
 func (it *Item) before(other *Item) bool {

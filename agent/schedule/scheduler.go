@@ -53,7 +53,7 @@ type Scheduler struct {
 
 	mu    sync.Mutex
 	done  []completion
-	taken []completion // the array of those before, for use by the next ones; owned by Run
+	taken []completion // the completions processed last, whose array is used again; owned by Run
 }
 
 // completion is the end of a fired item's request, or only of its prefill.
@@ -106,8 +106,8 @@ func (s *Scheduler) Done(it *Item, at time.Duration, ok bool) {
 	}
 }
 
-// FirstToken reports that the first token of a fired item's reply has come, which frees its prefill slot; without it, Done does. It
-// may be called from any goroutine, before Done.
+// FirstToken reports that the first token of a fired item's reply has come, which frees its prefill slot. If it is not called, Done frees
+// the slot. It may be called from any goroutine, before Done.
 func (s *Scheduler) FirstToken(it *Item, at time.Duration) {
 	s.report(completion{item: it, at: at, only: true})
 	s.wait.Wake()
@@ -136,7 +136,7 @@ func (s *Scheduler) nextOpening() time.Duration {
 	return at
 }
 
-// couldGo returns since when the caps of a closed loop have allowed a request, which they must do now.
+// couldGo returns since when the caps of a closed loop have allowed a request. It may be called only while they allow one.
 func (s *Scheduler) couldGo() time.Duration {
 	at := max(s.freeSince(), s.begin)
 	if s.cfg.PrefillSlots > 0 {
@@ -147,8 +147,8 @@ func (s *Scheduler) couldGo() time.Duration {
 
 // Run passes every item of the source to Fire or Skip and returns when all fired items are done. When ctx has ended, or after Config.Until,
 // it stops the source, and skips the items that were read and not fired, as Stopped or PastEnd; it still waits for the fired ones. It
-// returns the source's error: then the rows after it are not read. The source may still be in a Next when Run returns; Run does not end
-// that.
+// returns the source's error: then the rows after it are not read. A call of the source's Next may still be running when Run returns;
+// Run does not end it.
 func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
 	defer context.AfterFunc(ctx, func() {
 		src.Stop()

@@ -24,8 +24,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rows is a Source over a slice; it returns fail at its end in place of io.EOF. When it is stopped, it has read this many rows ahead; 0 =
-// all.
+// rows is a Source over a slice; it returns fail at its end in place of io.EOF. ahead is the number of rows that it has read ahead when it
+// is stopped; 0 = all.
 type rows struct {
 	items   []*Item
 	next    int
@@ -213,7 +213,7 @@ func TestSchedule(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {2, "sent", 0, 0, 0}, {1, "sent", 100, 100, 1}},
 		},
 		{
-			name:  "closed loop: delays hold",
+			name:  "closed loop: a turn still waits for its delay",
 			sim:   simulation{cfg: Config{ClosedLoop: true, Slots: 1}},
 			items: []*Item{at(0, "a"), after(50, 0, "a"), at(0, "b")},
 			want:  []event{{0, "sent", 0, 0, 0}, {2, "sent", 10, 10, 0}, {1, "sent", 60, 60, 1}},
@@ -492,11 +492,11 @@ func TestPrefillSlots(t *testing.T) {
 	for _, tc := range []struct {
 		name string
 		sim  simulation
-		at   []int64 // when each row is sent
-		want []int64 // when it should be sent
+		at   []int64 // when each row should be sent
+		want []int64 // the instant for which it should be intended
 	}{
 		{"two at a time", simulation{cfg: Config{PrefillSlots: 2}, first: first}, []int64{0, 0, 30, 30, 60}, []int64{0, 0, 0, 0, 0}},
-		{"without a first token: the whole request", simulation{cfg: Config{PrefillSlots: 2}}, []int64{0, 0, 100, 100, 200}, []int64{0, 0, 0, 0, 0}},
+		{"if no first token is reported, the whole request holds the slot", simulation{cfg: Config{PrefillSlots: 2}}, []int64{0, 0, 100, 100, 200}, []int64{0, 0, 0, 0, 0}},
 		{"both caps", simulation{cfg: Config{PrefillSlots: 2, Slots: 3}, first: first}, []int64{0, 0, 30, 100, 100}, []int64{0, 0, 0, 0, 0}},
 		{"a closed loop", simulation{cfg: Config{PrefillSlots: 1, Slots: 3, ClosedLoop: true}, first: first}, []int64{0, 30, 60, 100, 130}, []int64{0, 30, 60, 100, 130}},
 	} {
@@ -524,8 +524,8 @@ func TestRisingCaps(t *testing.T) {
 		name string
 		sim  simulation
 		rows []int
-		at   []int64 // when each row is sent
-		want []int64 // when it should be sent
+		at   []int64 // when each row should be sent
+		want []int64 // the instant for which it should be intended
 	}{
 		{"a closed loop", simulation{cfg: Config{Slots: 3, SlotsOver: over, ClosedLoop: true}}, make([]int, 7), []int64{0, 30, 60, 100, 130, 160, 200}, []int64{0, 30, 60, 100, 130, 160, 200}},
 		{"from a zero", simulation{cfg: Config{Zero: 7 * time.Millisecond, Slots: 3, SlotsOver: over, ClosedLoop: true}}, make([]int, 4), []int64{7, 37, 67, 107}, []int64{7, 37, 67, 107}},

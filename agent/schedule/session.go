@@ -40,8 +40,8 @@ func newSessionTable() sessionTable {
 	return sessionTable{byID: make(map[string]*Session), seed: maphash.MakeSeed(), closed: make(map[uint64]struct{})}
 }
 
-// get returns the session, new if it is not known, and marks it busy. If there are more than limit, it closes those that have been idle
-// longest.
+// get returns the session, new if it is not known, and removes it from the idle ones. If a new one would exceed limit, it closes those
+// that have been idle longest.
 func (t *sessionTable) get(id string, limit int, closed func(*Session)) (ses *Session, known bool) {
 	ses, known = t.byID[id]
 	if !known {

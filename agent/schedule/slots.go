@@ -18,12 +18,12 @@ type slots struct {
 	unused int             // count as free since zero
 	free   []time.Duration // times at which the others became free, earliest first
 
-	// The slots of a rising cap open one by one, at equal intervals from zero on, the last one after over.
+	// The slots of a rising cap open one by one, at equal intervals, the first one at zero, the last one at zero + over.
 	count, opened int
 	over          time.Duration
 }
 
-// newSlots returns a cap of n slots that open within a time; 0 = at once.
+// newSlots returns a cap of count slots, which open one by one over a time; 0 = at once.
 func newSlots(zero time.Duration, count int, over time.Duration) slots {
 	s := slots{zero: zero, count: count, over: over}
 	if over <= 0 || count < 2 {
@@ -55,7 +55,7 @@ func (s *slots) open(now time.Duration) {
 	}
 }
 
-// opens returns the time at which slot n, from 0, opens: the first time at which open counts it.
+// opens returns the time at which a slot, numbered from 0, opens: the first time at which open counts it.
 func (s *slots) opens(slot int) time.Duration {
 	hi, lo := bits.Mul64(uint64(s.over), uint64(slot))      //nolint:gosec // neither is below 0
 	lo, carry := bits.Add64(lo, uint64(s.count-2), 0)       //nolint:gosec // there are two at least

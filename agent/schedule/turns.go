@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// admit takes the next item from the source if it may be due.
+// admit takes the source's next item into its session or its graph, or makes it wait for its time. It skips an item past the end.
 func (s *Scheduler) admit(it *Item) {
 	if s.cfg.ClosedLoop && s.mayGo() { // in a closed loop, a row's scheduled time is when its slot became free
 		it.Intended = max(it.Intended, s.couldGo())
@@ -133,7 +133,7 @@ func (s *Scheduler) makeReady(it *Item) {
 	s.held++
 	s.ready.push(it)
 	s.dispatch()
-	if len(s.ready) > 0 { // the queue's last item has been in it as long as any
+	if len(s.ready) > 0 { // the first ones leave first, so this item, the last one, is still in it
 		it.Waited = true
 	}
 }

@@ -53,7 +53,7 @@ func (c *Client) bound(limit time.Duration) time.Duration {
 }
 
 // until returns a limit, or the time until the caller's deadline if that is shorter. A deadline counts as a limit, not as a cancellation: a
-// call that has not been answered by then fails with this error.
+// call that has not been answered by then fails with a timeout.
 func until(ctx context.Context, limit time.Duration) time.Duration {
 	if end, bounded := ctx.Deadline(); bounded {
 		return min(limit, time.Until(end).Round(10*time.Millisecond)) // the caller's own deadline is exact

@@ -42,8 +42,8 @@ func (a *arrivals) Read(p []byte) (int, error) {
 // upload is the request's body for net/http. It has a known length and is not an io.Seeker, because go-retryablehttp would rewind one
 // reader shared by two attempts.
 //
-// A request is also held back here: net/http has a connection when it reads the body, and has written the headers, which the connection
-// keeps.
+// A request is also held back here: when net/http reads the body, it has a connection and has written the headers, which the connection
+// has not sent yet.
 type upload struct {
 	io.Reader
 	done   <-chan struct{} // the exchange is over

@@ -87,7 +87,7 @@ func (c *chunk) parse(data []byte) bool {
 // maxCount is larger than the number of tokens of any prompt or reply. A count above it is ignored.
 const maxCount = 1 << 31
 
-// note reads a count from the server.
+// note stores a count that the server sent.
 func (c *chunk) note(p *int64, n int64) {
 	if n != Unknown && n <= maxCount {
 		*p, c.hasUsage = n, true

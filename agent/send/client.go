@@ -289,7 +289,7 @@ func (c *Client) conclude(ctx context.Context, req *Request, s *stream, err erro
 	}
 	s.finish()
 	f.copyTo(x)
-	// Hide secrets in the names from the server, too: they may contain the key that it was sent.
+	// Hide secrets in the names that the server sent, too: they may contain the key that it received.
 	names := []*string{&x.ResponseID, &x.Instance, &x.Model, &x.FinishReason}
 	if x.Err != nil {
 		x.Err.Status = x.Status

@@ -19,7 +19,7 @@ func TestCompany(t *testing.T) {
 		defer cancelTwo()
 		a, b, later, other := new(flight), new(flight), new(flight), new(flight)
 		if !c.join(one, a) || !c.join(one, b) || c.join(two, other) {
-			t.Fatal("those of one context are not together, or not alone")
+			t.Fatal("the exchanges of one context were not joined, or one of another context was")
 		}
 		if !c.part(a) {
 			t.Error("an exchange that has ended counts as stopped")
@@ -32,14 +32,14 @@ func TestCompany(t *testing.T) {
 		c.join(one, later)
 		synctest.Wait()
 		if !over(later) {
-			t.Error("an exchange of a context that has ended goes on")
+			t.Error("an exchange was not stopped, although its context had ended before it joined")
 		}
 		if !c.join(two, other) {
-			t.Error("the ended exchanges of another context exclude it")
+			t.Error("an exchange was refused because of another context, whose exchanges have ended")
 		}
 		synctest.Wait()
 		if over(other) || !c.part(other) {
-			t.Error("the other context has stopped it")
+			t.Error("an exchange was stopped by a context that is not its own")
 		}
 		c.close()
 		cancelTwo()

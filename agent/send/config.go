@@ -43,9 +43,9 @@ type Config struct {
 	// HTTP2 uses HTTP/2 (over plain http with prior knowledge). Many streams then share a connection, so timestamps are taken when the body
 	// is read, and BytesSent and BytesRead count only bodies.
 	HTTP2 bool
-	// Reuse says which requests a connection is for, one after the other; "" = any.
+	// Reuse says which requests may use the same connection, one after the other; "" = any.
 	Reuse Reuse
-	// Connections is the expected peak of requests under way: so many idle connections are kept. 0 = all. It limits
+	// Connections is the expected peak of requests under way: so many idle connections are kept. 0 = 65,536. It limits
 	// nothing: a pool that makes requests wait would turn an open loop into a closed one.
 	Connections int
 

@@ -98,11 +98,11 @@ func TestConnBooks(t *testing.T) {
 	c.arrived(10, 100, now(w)-int64(time.Second), true)
 	b, _ := c.look(first)
 	if b.number != 2 || b.prompt || b.at != a.at {
-		t.Errorf("a stamp from before the last one is held at it, and late: %+v after %+v", b, a)
+		t.Errorf("a stamp from before the last one should count as the last one, and not as prompt: %+v after %+v", b, a)
 	}
 	c.arrived(100, 100, now(w)+int64(time.Hour), true)
 	if d, _ := c.look(first); d.number != 3 || d.at > int64(w.clk.Now()) || d.at < b.at {
-		t.Errorf("a stamp from the future is held at now: %+v", d)
+		t.Errorf("a stamp from the future should count as now: %+v", d)
 	}
 	d, _ := c.look(first)
 	c.arrived(5, 100, w.Reading(d.at), false)
@@ -130,7 +130,7 @@ func TestConnBooks(t *testing.T) {
 	}
 	c.begin(false)
 	if _, ok := c.look(first); ok {
-		t.Error("counters are kept for only one more exchange")
+		t.Error("counters are kept for more than one further exchange")
 	}
 }
 
@@ -156,7 +156,8 @@ func TestCoalesced(t *testing.T) {
 	}
 }
 
-// TestCoalescedOnASocket: whatever the timing, only chunks that share a read count; without kernel timestamps, all of them do.
+// TestCoalescedOnASocket: whatever the timing, only chunks that share a read count as coalesced; without kernel timestamps, all of these
+// do.
 func TestCoalescedOnASocket(t *testing.T) {
 	for _, plain := range []bool{true, false} {
 		sent := make(chan struct{})

@@ -95,20 +95,20 @@ func TestGoesByNetHTTP(t *testing.T) {
 		req  []Field
 		body int
 	}{
-		"TLS":                      {cfg: Config{URL: "https://h"}},
-		"HTTP/2":                   {cfg: Config{HTTP2: true}},
-		"no socket":                {cfg: Config{DialContext: new(net.Dialer).DialContext}},
-		"stamps after the read":    {cfg: Config{NoKernelStamps: true}},
-		"a connection header":      {cfg: Config{Header: header("connection", "close")}},
-		"expectation":              {cfg: Config{Header: header("Expect", "100-continue")}},
-		"a value of two lines":     {cfg: Config{Header: header("X", "a\r\nb")}},
-		"an invalid name":          {cfg: Config{Header: header("a b", "c")}},
-		"a request's own host":     {req: []Field{{"Host", "other"}}},
-		"its own value of a key":   {cfg: Config{APIKey: "k"}, req: []Field{{"Authorization", "other"}}},
-		"its value of two lines":   {req: []Field{{"X", "a\nb"}}},
-		"a value with a blank end": {req: []Field{{"X", "a "}}},
-		"no body":                  {body: -1},
-		"a long body":              {body: maxDirect + 1},
+		"TLS":                     {cfg: Config{URL: "https://h"}},
+		"HTTP/2":                  {cfg: Config{HTTP2: true}},
+		"no socket":               {cfg: Config{DialContext: new(net.Dialer).DialContext}},
+		"stamps after the read":   {cfg: Config{NoKernelStamps: true}},
+		"a connection header":     {cfg: Config{Header: header("connection", "close")}},
+		"expectation":             {cfg: Config{Header: header("Expect", "100-continue")}},
+		"a value of two lines":    {cfg: Config{Header: header("X", "a\r\nb")}},
+		"an invalid name":         {cfg: Config{Header: header("a b", "c")}},
+		"a request's own host":    {req: []Field{{"Host", "other"}}},
+		"a request's own API key": {cfg: Config{APIKey: "k"}, req: []Field{{"Authorization", "other"}}},
+		"a field of two lines":    {req: []Field{{"X", "a\nb"}}},
+		"a field that ends blank": {req: []Field{{"X", "a "}}},
+		"no body":                 {body: -1},
+		"a long body":             {body: maxDirect + 1},
 	} {
 		if c.cfg.URL == "" {
 			c.cfg.URL = "http://h"
@@ -187,8 +187,8 @@ func TestIdleConnectionsEnd(t *testing.T) {
 	}
 }
 
-// TestEndsBetween: a server that closes an idle connection costs nothing and is not counted. Neither is one that sends something without a
-// request.
+// TestEndsBetween: if a server closes an idle connection, or sends something on it without a request, the next request uses a new
+// connection, and does not count as sent again.
 func TestEndsBetween(t *testing.T) {
 	for name, end := range map[string]func(net.Conn) bool{
 		"closed": func(net.Conn) bool { return false },

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// The limits of a server's message that is kept; see Error.
+// The limits of what is kept of a server's message; see Error.
 const (
 	maxServerMessage = 200
 	maxMessage       = 512
@@ -32,8 +32,8 @@ func cleaned(message string, secrets []string, body Body, limit int) string {
 	return printable(string(m), limit)
 }
 
-// Hidden replaces secrets in a server's message. If the message was cut off within a secret, its beginning at the end is replaced,
-// too.
+// Hidden replaces secrets in a server's message. If the message was cut off within a secret, the beginning of the secret at the
+// message's end is replaced, too.
 func Hidden(text string, secrets []string) string {
 	for _, s := range secrets {
 		text = strings.ReplaceAll(text, s, "[hidden]")
@@ -71,7 +71,7 @@ func printable(s string, limit int) string {
 }
 
 // withoutEchoes removes from m each run that is also in the body and is more than one word. The body is generated again in pieces,
-// and scanned once. The time is linear for any content of the two.
+// and scanned once. The time is linear in the lengths of both, whatever they contain.
 func withoutEchoes(m []byte, body Body) []byte {
 	windows := make(map[[echoRun]byte][]int, len(m)) // positions in m that were not yet found in the body
 	var filter [1 << 10]uint64                       // 64 Ki bits: for most positions of the body, the map need not be searched

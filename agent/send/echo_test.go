@@ -50,7 +50,7 @@ func FuzzCleaned(f *testing.F) {
 		if len(got) > maxServerMessage || strings.ContainsFunc(got, func(r rune) bool { return r < ' ' || r > '~' }) {
 			t.Fatalf("%q", got)
 		}
-		// The body has no run of 16 bytes with a blank in it, other than around what was removed.
+		// Nothing is left of the body that has 16 bytes and is more than one word, except runs that only the removal has formed.
 		for part := range strings.SplitSeq(got, echoed) {
 			for i := 0; i+echoRun <= len(part); i++ {
 				run := part[i : i+echoRun]

@@ -29,7 +29,7 @@ func TestEmbeddings(t *testing.T) {
 		{"a chat", `{"id":"x","choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"}]}`, ClassIncomplete, NoUsage},
 		{"an error", `{"error":{"message":"no such model","type":"NotFoundError","code":404}}`, ClassRejected, NoUsage},
 		{"flat error", `{"object":"error","message":"too long","code":400}`, ClassRejected, NoUsage},
-		{"no object", `[1]`, ClassProtocol, NoUsage},
+		{"not an object", `[1]`, ClassProtocol, NoUsage},
 		{"data of another kind", `{"data":"x"}`, ClassProtocol, NoUsage},
 		{"broken off", with("[1]", usage)[:40], ClassProtocol, NoUsage},
 	} {

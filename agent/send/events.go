@@ -22,7 +22,7 @@ type event struct {
 // without a delimiter if the stream ends cleanly, and blanks may follow a field. Comments, id and retry are ignored.
 type events struct {
 	scan   bufio.Scanner
-	buf    []byte          // initial buffer of scan: a chunk is a third of it
+	buf    []byte          // initial buffer of scan: a usual chunk fills a third of it
 	split  bufio.SplitFunc // line; made once, as buf is
 	max    int             // bytes of a line and of an event
 	seen   int             // bytes of the current line, without a line end

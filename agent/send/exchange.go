@@ -23,7 +23,7 @@ type Request struct {
 	Path string // joined to the client's base URL, e.g. "/v1/chat/completions"
 	// Header is added to the client's own headers (traceparent, session headers), and replaces those of the same name.
 	Header []Field
-	// Session is the one that the request belongs to, where each has connections of its own ([ReuseSession]); empty: none.
+	// Session is the session that the request belongs to, if each session has connections of its own ([ReuseSession]); empty: none.
 	Session string
 	Body    Body
 	API     API  // the form of the reply
@@ -58,7 +58,7 @@ type Exchange struct {
 	// up to 100 ms after [DONE] (or the final usage), after which the connection is dropped; up to 5 s after a finish reason alone, because
 	// usage may still come.
 	End time.Duration
-	// Phases are the connection's parts of the time before Wire.
+	// Phases are the parts of the exchange's time.
 	Phases Phases
 
 	// At has the arrival of each content chunk in order: a chunk with non-empty content, reasoning, text or tool-call delta. Its length is
@@ -92,7 +92,7 @@ type Exchange struct {
 	// retries. Times and Phases are those of the last connection.
 	Replays int
 	// Resent is the number of Replays before which the kernel had the whole request, at most 1. The server may have begun to process it, so
-	// the engine may have received it twice. In the other cases it never had all of it.
+	// the engine may have received it twice. In the other cases the server never had all of the request.
 	Resent       int
 	Reused       bool // the connection was used before
 	KernelStamps bool // the kernel timestamped At

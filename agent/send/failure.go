@@ -105,7 +105,7 @@ const (
 
 var errBadToolCall = errors.New("a tool call of the reply cannot be read")
 
-// classify finds the underlying failure. Our own timeouts and the caller's cancelling have been excluded before.
+// classify finds the underlying failure. Our own timeouts and a cancellation by the caller have been excluded before.
 func classify(err error, shook error, connected bool) *Error {
 	fail := func(c Class, message string) *Error {
 		return &Error{Class: c, Message: printable(message, maxMessage), Cause: err}

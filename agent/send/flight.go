@@ -25,7 +25,7 @@ type flight struct {
 	direct bool
 	gate   *Gate // nil: none
 
-	session string // with its own connection, if sessions have one
+	session string // the request's, for its connection, if each session has its own
 
 	uploaded atomic.Int64 // bytes of the body that net/http took for this connection
 	size     int64        // of the body
@@ -72,8 +72,9 @@ func (c *Client) newFlight(req *Request, start time.Duration) *flight {
 	return f
 }
 
-// unused reports whether nothing uses a direct flight after its exchange, once its context does not. Its timer may be about to ring, a gate
-// that is not open may be shut, and net's dialling may go on after a connection has been made.
+// unused reports whether a direct flight can be used again after its exchange, if its context does not use it either. It cannot if its
+// timer may be about to ring, if its gate is not open and may still be shut, or if net may still be dialling, which can go on after a
+// connection has been made.
 func (f *flight) unused() bool {
 	return f.guard.idle && f.gate.current() == gateOpen && f.reused && f.attempts == 1 && f.got == 1
 }
@@ -87,8 +88,8 @@ func flightOf(ctx context.Context) *flight {
 }
 
 // replay reports whether the request may be sent again after its connection failed, and counts it if the server may have begun to process
-// it. It requires a kept connection without a byte of a reply: a server may have closed it before it saw the request, as servers do that
-// close after each stream. As long as the upload was not complete, the engine cannot have begun, and a replay has no cost. After that only
+// it. It requires a kept connection without a byte of a reply: a server may have closed it before it saw the request, as servers that close
+// after each stream do. As long as the upload was not complete, the engine cannot have begun, and a replay has no cost. After that only
 // the first replay is made, and it is reported.
 func (f *flight) replay() bool {
 	f.mu.Lock()
@@ -115,7 +116,7 @@ func (f *flight) sentWhole() bool {
 	return !ok || !t.cut && t.sent > f.size
 }
 
-// unsent forgets the connection, which ended before the request was due. So another one is no replay.
+// unsent forgets the connection, which ended before the request was due. So sending on another one does not count as a replay.
 func (f *flight) unsent() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -140,7 +141,7 @@ func (f *flight) stop() {
 
 var errStopped = errors.New("the exchange was ended")
 
-// over returns why an exchange goes no further, nil if it does.
+// over returns why an exchange has been ended; nil if it has not.
 func (f *flight) over(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -308,7 +309,7 @@ func (f *flight) wrote(info httptrace.WroteRequestInfo) {
 	}
 }
 
-// written returns the end of the last write call, or now. ended is false while the only one has not returned.
+// written returns the end of the last write call, or now. ended is false while the only write call has not returned.
 func (f *flight) written() (at time.Duration, ended bool) {
 	t, ok := f.conn.look(f.turn)
 	if ok && t.wrote != clock.Never {

@@ -56,7 +56,7 @@ func (g *Gate) Open(at time.Duration) {
 	}()
 }
 
-// pass lets the goroutines go on that wait; g.mu must be held.
+// pass lets the waiting goroutines continue; g.mu must be held.
 func (g *Gate) pass() {
 	g.passed.Store(uint32(g.state))
 	if g.wake != nil {
@@ -64,7 +64,7 @@ func (g *Gate) pass() {
 	}
 }
 
-// always is what nobody has to wait for.
+// always is a closed channel: nobody has to wait for it.
 var always = func() chan struct{} {
 	c := make(chan struct{})
 	close(c)

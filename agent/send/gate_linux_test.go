@@ -21,7 +21,7 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// armed waits until a request is ready at its gate, but for its write.
+// armed waits until a request is ready at its gate: only its write is left.
 func armed(t *testing.T, g *Gate) {
 	t.Helper()
 	for range 5000 {
@@ -120,8 +120,8 @@ func TestOpenDoesNotWait(t *testing.T) {
 	}
 }
 
-// TestDiesAtGate: a kept connection that ends while its request waits at the gate is replaced before the gate opens, and the server may not
-// have begun that request.
+// TestDiesAtGate: a kept connection that ends while its request waits at the gate is replaced before the gate opens. The request does not
+// count as sent again, because the server cannot have begun it.
 func TestDiesAtGate(t *testing.T) {
 	end := make(chan struct{})
 	var served atomic.Int64

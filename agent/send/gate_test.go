@@ -33,7 +33,7 @@ func TestGate(t *testing.T) {
 					steps := []step{{reply, sseHead + oneEvent(chunkA) + oneEvent(finish) + oneEvent(done) + lastChunk}}
 					dial := piped(func(c net.Conn) {
 						dialled.Store(int64(clk.Now()))
-						play(steps)(noteFirst{c, func() { arrived.CompareAndSwap(0, int64(clk.Now())) }})
+						play(steps)(noteReads{c, func() { arrived.CompareAndSwap(0, int64(clk.Now())) }})
 					})
 					c, err := New(Config{
 						way: by,
@@ -73,13 +73,13 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// noteFirst calls note at each read that returned bytes.
-type noteFirst struct {
+// noteReads calls note at each read that returned bytes.
+type noteReads struct {
 	net.Conn
 	note func()
 }
 
-func (c noteFirst) Read(p []byte) (int, error) {
+func (c noteReads) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
 		c.note()
@@ -228,17 +228,16 @@ func TestGateRetry(t *testing.T) {
 	}
 }
 
-// TestOneWrite counts the writes of a request: one on a plain connection, whatever the length of its headers (within reason), and with the
-// whole body.
+// TestOneWrite: on a plain connection, a request is one write of all its headers and its whole body, unless one of them is very long.
 func TestOneWrite(t *testing.T) {
 	for _, tc := range []struct {
 		name         string
 		header, body int
-		writes       int
+		writes       int // 0 = not checked
 	}{
 		{"short", 10, 2 << 10, 1},
 		{"headers beyond net/http's buffer", 9 << 10, 2 << 10, 1},
-		{"headers beyond what waits", 40 << 10, 2 << 10, 0},
+		{"headers too long to wait for the body", 40 << 10, 2 << 10, 0},
 		{"a long prompt", 10, 20 << 10, 1},
 		{"a prompt of several buffers", 10, 100 << 10, 0},
 	} {

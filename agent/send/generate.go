@@ -55,7 +55,7 @@ func (s *stream) generateEvent(data []byte, at arrival, isError bool) error {
 	}
 	c := &s.chunk
 	c.reset()
-	c.typ = text("token") // the last event decides
+	c.typ = text("token") // so that usage with a finish reason counts as final; see choices
 	var is choice
 	switch {
 	case s.x.Whole && e.Text != nil:

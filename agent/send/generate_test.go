@@ -90,8 +90,8 @@ func TestGenerateQuirks(t *testing.T) {
 		{"an error event", tgi("event:error\n" + `data:{"error":"Incomplete","error_type":"incomplete_generation"}`), 0, "", ClassStreamError, "incomplete_generation", "", NoUsage},
 		{"no end", tgi(token), 1, "", ClassIncomplete, "", "a", NoUsage},
 		{"OpenAI's chunks", tgi(`data: {"id":"x","choices":[{"index":0,"delta":{"content":"a"}}]}`), 0, "", ClassProtocol, "", "", NoUsage},
-		{"no object", tgi(`data:7`), 0, "", ClassProtocol, "", "", NoUsage},
-		{"no prompt", answer("422 Unprocessable Entity", mediaJSON, `{"error":"Input validation error: `+"`inputs`"+` must have less than 4096 tokens","error_type":"validation"}`), 0, "", ClassHTTP, "validation", "", NoUsage},
+		{"not an object", tgi(`data:7`), 0, "", ClassProtocol, "", "", NoUsage},
+		{"a prompt that is too long", answer("422 Unprocessable Entity", mediaJSON, `{"error":"Input validation error: `+"`inputs`"+` must have less than 4096 tokens","error_type":"validation"}`), 0, "", ClassHTTP, "validation", "", NoUsage},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			req := post(`{"inputs":"x"}`)

@@ -68,8 +68,8 @@ func (t *timeout) Error() string { return t.text }
 // alive records a sign of activity.
 func (g *guard) alive(at time.Duration) { g.heard.Store(int64(at)) }
 
-// enter begins a stage. Only the end follows the tail: a late chunk does not make a complete reply incomplete. The wait for the first
-// content begins only after an upload, because net/http may report its end late.
+// enter begins a stage. After stageTail only stageOver can follow: a late chunk does not make a complete reply incomplete. stageFirst can
+// follow only stageUpload, because net/http may report the end of an upload late.
 func (g *guard) enter(s stage) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -15,7 +15,7 @@ import (
 // the garbage of a short request. A usual reply has the status 200, a length or chunks, and a head that has arrived as a whole. Whatever is
 // unusual or looks wrong is left to net/http, from its first byte, so that it decides.
 
-// head is the head of a usual reply. The header has only those that are wanted. Its memory is used again.
+// head is the head of a usual reply, with only the headers that are wanted. Its memory is used again.
 type head struct {
 	header  http.Header
 	values  []string
@@ -86,7 +86,7 @@ func (h *head) parse(text []byte, wanted []string) bool {
 // medias are the media types of nearly all replies.
 var medias = [...]string{mediaEventsUTF8, mediaEvents, mediaJSON}
 
-// add adds a value to the header, which is a copy only if it is a rare one.
+// add adds a value to the header. Only a rare value is copied.
 func (h *head) add(name string, value []byte) {
 	known := ""
 	for _, media := range medias {
@@ -106,7 +106,7 @@ func (h *head) add(name string, value []byte) {
 	h.header[name] = h.values[n : n+1 : n+1]
 }
 
-// is compares a name or a keyword with one in ASCII letters.
+// is compares a name or a keyword with an ASCII word, whatever the case of their letters.
 func is(text []byte, word string) bool {
 	return len(text) == len(word) && strings.EqualFold(string(text), word)
 }

@@ -55,7 +55,7 @@ func FuzzUsual(f *testing.F) {
 		_, _ = l.br.Peek(1)
 		if !l.usual(wanted) {
 			if n := l.br.Buffered(); n != min(len(reply), l.br.Size()) {
-				t.Errorf("the reply is left to net/http, which finds %d of its bytes", n)
+				t.Errorf("the reply is left to net/http, which would find only %d of its bytes", n)
 			}
 			return
 		}

@@ -38,7 +38,7 @@ func TestMessagesReplies(t *testing.T) {
 		{name: "whole", stream: "false", chunks: 1, finish: "max_tokens", words: 6},
 		{name: "thought", stream: "true", fault: "reasoning", chunks: 6, finish: "max_tokens", words: 3},
 		{name: "whole thought", stream: "false", fault: "reasoning", chunks: 1, finish: "max_tokens", words: 3},
-		{name: "call", stream: "true", tools: tools, chunks: 7, finish: "tool_use", calls: true}, // its name is one, too
+		{name: "call", stream: "true", tools: tools, chunks: 7, finish: "tool_use", calls: true}, // its name is a chunk, too
 		{name: "whole call", stream: "false", tools: tools, chunks: 1, finish: "tool_use", calls: true},
 		{name: "error event", stream: "true", fault: "stream-error", class: ClassStreamError, code: "api_error", chunks: 3},
 		{name: "silence", stream: "true", fault: "silent-end", class: ClassIncomplete, chunks: 3},

@@ -57,8 +57,8 @@ func answer(status, contentType, body string) string {
 	return fmt.Sprintf("HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", status, contentType, len(body), body)
 }
 
-// TestQuirks has one entry for each row of the robustness table: transcripts of our own writing in the shapes that
-// servers send. The name says the rule.
+// TestQuirks reads transcripts of our own writing in the shapes that servers send. The name of each says the rule; those with one number
+// are about one quirk.
 func TestQuirks(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestQuirks(t *testing.T) {
 						finish, `{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":4}}`, done),
 					with(ab, func(s *seenInReply) { s.Usage = counted(9, 4); s.Tokens = []int32{3, 1} }), false,
 				},
-				{"08 usage of each choice: one prompt per request, so it is the whole", sse(chunkA, chunkB,
+				{"08 usage of a choice: a request has one choice, so it is the usage of the request", sse(chunkA, chunkB,
 					`{"choices":[{"index":0,"text":"","finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":2}}`, done), with(ab, func(s *seenInReply) { s.Usage = counted(9, 2) }), false},
 				{"09 no usage: unknown", sse(chunkA, chunkB, finish, done), noUsage, false},
 				{"10 cached tokens missing: unknown, not 0", sse(chunkA, chunkB, finish, `{"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":2}}`, done), with(ab, func(s *seenInReply) { s.Usage = counted(9, 2) }), false},
@@ -170,7 +170,7 @@ func TestQuirks(t *testing.T) {
 				},
 				{"20 a whole reply that is complete", answer("200 OK", "application/json", `{"object":"response","status":"completed","output":[{"content":[{"text":"A"}]}]}`), seenInReply{Chunks: 1, Finish: "completed", Usage: NoUsage, Reply: "A"}, true},
 				{"20 a whole reply that failed", answer("200 OK", "application/json", `{"object":"response","status":"failed","error":{"code":"server_error","message":"no"}}`), seenInReply{Class: ClassStreamError, Usage: NoUsage, Code: "server_error"}, true},
-				{"20 a whole reply that has not come about", answer("200 OK", "application/json", `{"object":"response","status":"queued","error":null}`), seenInReply{Class: ClassIncomplete, Usage: NoUsage}, true},
+				{"20 a whole reply that is not finished", answer("200 OK", "application/json", `{"object":"response","status":"queued","error":null}`), seenInReply{Class: ClassIncomplete, Usage: NoUsage}, true},
 				{"22 invalid, in a whole reply", answer("200 OK", "application/json", `{"error":{"message":"no","type":"BadRequestError","code":400}}`), seenInReply{Class: ClassRejected, Usage: NoUsage, Code: "BadRequestError"}, true},
 				{"23 http_status_code", sse(chunkA, `{"error":{"message":"no","http_status_code":422}}`), seenInReply{Class: ClassStreamError, Chunks: 1, Reply: "A ", Usage: NoUsage, Code: "422"}, false},
 				{"23 error is a string", answer("401 Unauthorized", "application/json", `{"error":"Unauthorized"}`), seenInReply{Class: ClassHTTP, Usage: NoUsage}, false},

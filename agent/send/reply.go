@@ -40,7 +40,7 @@ type toolPiece struct {
 	Index *int `json:"index"`
 }
 
-// add adds a choice, at most max bytes in all.
+// add adds a choice. All choices together may have at most bound bytes.
 func (r *reply) add(c *choice, bound int) error {
 	r.text = c.content.append(r.text)
 	if len(c.tools) > 0 {

@@ -13,7 +13,7 @@ import (
 
 // newRetrier wraps a client in go-retryablehttp, whose defaults are for API calls: four retries, a line on stderr for each request, and, at
 // each failure, closing every idle connection, so that the next burst would need TCP and TLS again. The round tripper below hides the
-// method for the last.
+// method that would close them.
 func newRetrier(c *http.Client, retries int, wait, longest time.Duration) *retryablehttp.Client {
 	return &retryablehttp.Client{
 		HTTPClient: c, RetryMax: retries, RetryWaitMin: wait, RetryWaitMax: longest,
@@ -96,7 +96,7 @@ func mayPass(ctx context.Context, resp *http.Response, err error) (bool, error) 
 }
 
 // backoff is the library's: Retry-After if the server sent one, else a wait that doubles. A server can ask for any wait, even one that
-// exceeds a duration.
+// overflows a time.Duration.
 func backoff(first, longest time.Duration, attempt int, resp *http.Response) time.Duration {
 	return max(0, min(retryablehttp.DefaultBackoff(first, longest, attempt, resp), longest))
 }

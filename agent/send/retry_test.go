@@ -36,7 +36,7 @@ func TestRetries(t *testing.T) {
 				attempts int
 				wire     time.Duration // of the attempt that counts, from Start
 			}{
-				{"none by default", 0, []string{busy, ok}, ClassHTTP, 1, 0},
+				{"no retries by default", 0, []string{busy, ok}, ClassHTTP, 1, 0},
 				{"503", 2, []string{busy, busy, ok}, "", 3, 1500 * time.Millisecond},
 				{"503 to the last", 1, []string{busy, busy, ok}, ClassHTTP, 2, 500 * time.Millisecond},
 				{"429 with Retry-After in seconds", 1, []string{limited, ok}, "", 2, 7 * time.Second},

@@ -84,7 +84,7 @@ func TestScanner(t *testing.T) {
 			plain{Usage: NoUsage},
 		},
 		{
-			"the largest count that is one", `{"usage":{"prompt_tokens":2147483648,"completion_tokens":2147483649}}`,
+			"the largest count that is accepted", `{"usage":{"prompt_tokens":2147483648,"completion_tokens":2147483649}}`,
 			plain{Usage: Usage{2147483648, Unknown, Unknown, Unknown}, HasUsage: true},
 		},
 		{"an empty usage does not count", `{"usage":{}}`, plain{Usage: NoUsage}},

@@ -92,7 +92,7 @@ func chunked(pieces ...string) string {
 
 const lastChunk = "0\r\n\r\n"
 
-// sse is a whole reply with one event per line of text; lines without a field name are data.
+// sse is a whole reply that is a stream with one event for each line of data.
 func sse(lines ...string) string {
 	var b strings.Builder
 	for _, l := range lines {

@@ -5,7 +5,7 @@ package send
 
 import "sync"
 
-// stamps are the arrays of an exchange, without pointers, because a run has ten thousands of them.
+// stamps are the arrays of an exchange, without pointers, because a run has tens of thousands of them.
 type stamps struct {
 	at     []int64
 	read   []uint32

@@ -26,7 +26,7 @@ const (
 
 	maxErrorBody = 64 << 10 // of a reply that is an error
 	maxName      = 256      // of an id, a model, a finish reason
-	maxStamps    = 1 << 16  // initial maximum of chunks in a stream's arrays
+	maxStamps    = 1 << 16  // maximum initial capacity of a stream's arrays, in chunks; larger ones are not reused
 )
 
 // stream reads a reply into an exchange. It is reused: only its buffers stay.
@@ -370,7 +370,7 @@ func (s *stream) response() {
 	switch {
 	case finish.is("completed"):
 	case !finish.is("incomplete"):
-		return // it was not created
+		return // there is no reply
 	case len(c.whole.reason) > 0:
 		finish = c.whole.reason
 	}
@@ -392,7 +392,7 @@ func (s *stream) finish() {
 	}
 }
 
-// names are those of the last reply. Most replies have the same ones, and do not need others.
+// names are those of the last reply. Most replies have the same ones, so that their names need no memory of their own.
 type names struct{ model, finish name }
 
 // name is a short text that was decoded.

@@ -189,7 +189,7 @@ func TestHTTP2(t *testing.T) {
 			w.(http.Flusher).Flush()
 		}
 		if r.ProtoMajor != 2 {
-			t.Errorf("spoken: %s", r.Proto)
+			t.Errorf("the request came with %s, want HTTP/2", r.Proto)
 		}
 	}))
 	s.EnableHTTP2 = true

@@ -17,7 +17,7 @@ func TestTokenScanner(t *testing.T) {
 		{`{"choices":[{"delta":{"reasoning_content":"a"}}]}`, "reasoning", true},
 		{`{"choices":[{"index":0,"text":"a"}]}`, "a text completion", true},
 		{`{"choices":[{"text":"a"`, "broken off", false},
-		{`[DONE]`, "no object", false},
+		{`[DONE]`, "not an object", false},
 	} {
 		if got := s.Token([]byte(c.data)); got != c.want {
 			t.Errorf("%s: %v", c.why, got)

@@ -34,7 +34,7 @@ func answering(t *testing.T, status int) string {
 }
 
 // TestCheck: what keeps telemetry from arriving is reported at the start, with place, reason and remedy, for each signal, but once if the
-// reason is the same. A working receiver gets nothing.
+// reason is the same. A working receiver has nothing afterwards.
 func TestCheck(t *testing.T) {
 	col := startCollector(t)
 	ours := testcert.New(t)
@@ -122,7 +122,7 @@ func TestCheck(t *testing.T) {
 		})
 	}
 	if n := col.traces.SpanCount() + col.metrics.DataPointCount(); n > 0 {
-		t.Errorf("%d spans and data points came of a mere question", n)
+		t.Errorf("%d spans and data points arrived, although only questions were asked", n)
 	}
 }
 

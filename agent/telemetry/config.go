@@ -77,7 +77,7 @@ type Config struct {
 
 	TokenEvents Mode // empty = EventsAll
 	// ExplicitHistograms exports histograms with the bucket lists of the conventions, for backends that support no others. Otherwise
-	// buckets are exponential: percentiles are accurate to 2 %, while those of the lists are off by up to 78 %, with a tenth of the series.
+	// buckets are exponential: percentiles are accurate to 2 % with a tenth of the series, while those of the lists are off by up to 78 %.
 	ExplicitHistograms bool
 
 	// Trace and Digest identify what is replayed: the trace without directories and secrets, and its seq_digest, "" if it is unknown.

@@ -15,7 +15,7 @@ var diagnosesText string
 
 // diagnosis explains errors of an exporter that contain one of the words, with advice.
 type diagnosis struct {
-	protocol string // empty: of each
+	protocol string // empty: any
 	words    []string
 	what     string // empty: the error is clear enough
 	cure     string

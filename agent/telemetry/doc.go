@@ -3,10 +3,10 @@
 
 // Package telemetry converts the records of a replay to OpenTelemetry spans and metrics, and counts those that are lost.
 //
-// Spans have the shape that package semconv documents. A request's span starts when the request is dispatched
-// ([Pipeline.StartRequest]), so that the request can carry its context. Everything else is set after the reply
-// ([Pipeline.Finish]), on a goroutine that is neither the scheduler's nor the reader's. Metrics are recorded at the same time,
-// with the span's context, so that histograms have exemplars.
+// Spans have the shape that package semconv documents. A request's span is made when the request is dispatched
+// ([Pipeline.StartRequest]), so that the request can carry its context, and begins at the scheduled time. Everything else is set after the
+// reply ([Pipeline.Finish]), on a goroutine that is neither the scheduler's nor the reader's. Metrics are recorded at the same time, with
+// the span's context, so that histograms have exemplars.
 //
 // Telemetry is on, for each of traces and metrics, if its exporter (OTEL_TRACES_EXPORTER, OTEL_METRICS_EXPORTER), an OTLP endpoint for it
 // (OTEL_EXPORTER_OTLP_ENDPOINT, OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, ..._METRICS_ENDPOINT) or the configuration asks for it, and

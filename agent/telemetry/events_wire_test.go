@@ -37,7 +37,7 @@ func TestEventsAreThoseOfTheSDK(t *testing.T) {
 	p, _ := start(t, cfg)
 	for _, chunks := range []int{0, 1, 2, 200} {
 		r := served(chunks)
-		if chunks > 1 { // the edges of numbers
+		if chunks > 1 { // extreme values
 			r.Exchange.Tokens[0], r.Exchange.Tokens[1] = 0, math.MaxInt32
 			r.Exchange.At[1] = r.Exchange.At[0] // coalesced
 		}

@@ -92,7 +92,7 @@ func newMetricExporter(ctx context.Context, c *Config, once bool) (sdkmetric.Exp
 	if err != nil {
 		return nil, err
 	}
-	// The exporters' default, but without retries.
+	// The exporters' default, except that a check does not retry.
 	retry := otlpmetrichttp.RetryConfig{Enabled: !once, InitialInterval: 5 * time.Second, MaxInterval: 30 * time.Second, MaxElapsedTime: time.Minute}
 	if r.protocol == ProtocolGRPC {
 		opts := append(at(c, "", otlpmetricgrpc.WithEndpointURL), otlpmetricgrpc.WithRetry(otlpmetricgrpc.RetryConfig(retry)))

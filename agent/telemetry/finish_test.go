@@ -139,7 +139,7 @@ func TestSharingOnSpans(t *testing.T) {
 }
 
 // A span has what its row waited for, for how long, and how certain that is. The first row of a graph has an empty list, a row without a
-// graph has none, and a row of which a predecessor is not part of this run lacks the evidence of its edges.
+// graph has none, and a row with a predecessor that is not part of this run lacks the evidence of its edges.
 func TestGraphOnSpans(t *testing.T) {
 	cleanEnv(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -194,7 +194,7 @@ func TestClassesInTelemetry(t *testing.T) {
 	for i, class := range []string{"chat", "batch", "batch", ""} {
 		r := served(1)
 		row := *r.Row
-		row.Class, row.Priority = class, mooncake.Some[int64](5) // its own, which must not be in the body of a class
+		row.Class, row.Priority = class, mooncake.Some[int64](5) // the row's own priority, which need not be the one that was sent
 		if r.Row = &row; i > 0 {
 			r.Priority = mooncake.Some(int64(i))
 		}
@@ -363,7 +363,7 @@ func TestOutcomes(t *testing.T) {
 		},
 		{"retried", retried, codes.Unset, map[string]any{"http.request.resend_count": int64(2)}, []string{"error.type", "mooncake.request.resend_count"}},
 		{
-			"whole again on another connection", resent, codes.Unset,
+			"sent again whole on another connection", resent, codes.Unset,
 			map[string]any{"http.request.resend_count": int64(2), "mooncake.request.resend_count": int64(1)},
 			[]string{"error.type"},
 		},
@@ -552,7 +552,7 @@ func TestTokenEvents(t *testing.T) {
 		{name: "limit 0", mode: EventsAll, limit: "0", events: 0, dropped: 4},
 		{name: "array", mode: EventsArray, array: gapsNS, arrayCount: []int64{1, 2, 3, 1}},
 		{name: "array without counts", mode: EventsArray, unknown: true, array: gapsNS},
-		{name: "array knows no limit", mode: EventsArray, limit: "1", array: gapsNS, arrayCount: []int64{1, 2, 3, 1}},
+		{name: "the limit does not apply to the array", mode: EventsArray, limit: "1", array: gapsNS, arrayCount: []int64{1, 2, 3, 1}},
 		{name: "first", mode: EventsFirst, events: 1},
 		{name: "none", mode: EventsNone},
 	} {
@@ -635,7 +635,7 @@ func TestSampler(t *testing.T) {
 	sp := finish(p, ses, served(5))
 	loss := shutdown(t, p)
 	if len(e.spans) != 0 || loss.Ended != 0 || loss.SampledOut != 2 || loss.Complete() || loss.Unended != 0 {
-		t.Errorf("%d spans arrived, %+v; want none, and 2 said to be sampled out", len(e.spans), loss)
+		t.Errorf("%d spans arrived, %+v; want none, and 2 counted as sampled out", len(e.spans), loss)
 	}
 	if tp := sp.Traceparent(); len(tp) != 55 || tp[53:] != "00" {
 		t.Errorf("traceparent %q, want it to say that the span is not sampled", tp)

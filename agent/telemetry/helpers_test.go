@@ -50,7 +50,7 @@ func cleanEnv(t *testing.T, set ...string) {
 	}
 }
 
-// fakeExporter keeps what it gets, after do has decided.
+// fakeExporter keeps the spans that it gets, unless do returns an error.
 type fakeExporter struct {
 	do func(ctx context.Context, spans []sdktrace.ReadOnlySpan) error
 

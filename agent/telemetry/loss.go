@@ -16,7 +16,7 @@ type Loss struct {
 	// Resent counts how often spans were sent again because no acknowledgement came. A receiver may have such a span more than once, with
 	// the same ids; capture.Compile uses it once.
 	Resent int64
-	// Unended counts sampled spans that were started and never ended: requests without a record, sessions without one.
+	// Unended counts sampled spans that were started and never ended: requests without a record, sessions without a request that ended.
 	Unended int64
 	// SampledOut counts session and request spans that a sampler dropped, with their phases and events: the spans of the run are incomplete
 	// although nothing was lost.

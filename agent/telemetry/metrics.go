@@ -25,7 +25,7 @@ type instruments struct {
 
 	operation, firstChunk, perChunk metric.Float64Histogram
 
-	// One revision of the conventions has usage, the other the three after it.
+	// usage belongs to one revision of the conventions, the three below it to the other; the instruments of only one are made.
 	usage                            metric.Int64Histogram
 	inputUsed, outputUsed, cacheRead metric.Int64Counter
 
@@ -165,7 +165,8 @@ func latestConventions() bool {
 	return slices.Contains(strings.Split(revisions, ","), "gen_ai_latest_experimental")
 }
 
-// latencies records the durations of a request that was sent once: the operation of each request, the others only of a served one.
+// latencies records the durations of a request that was sent once: that of the operation for each request, the others only if it was
+// served.
 func (ins *instruments) latencies(ctx context.Context, r *measure.Record, s *sets) {
 	x := &r.Exchange
 	from, to := r.Wire(), x.End

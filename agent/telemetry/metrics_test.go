@@ -431,7 +431,7 @@ func TestSelfObservation(t *testing.T) {
 			t.Errorf("go.goroutine.count = %v, want what the runtime counts", n)
 		}
 		if m, ok := got["mooncake.process.throttled.time"]; ok {
-			t.Errorf("throttled time is unknown, and told as %v", points(m))
+			t.Errorf("throttled time is unknown, but reported as %v", points(m))
 		}
 	})
 }
@@ -449,6 +449,6 @@ func TestCardinality(t *testing.T) {
 	}
 	requests := points(collect(t, reader)["mooncake.requests"])
 	if len(requests) != maxSets+1 || !slices.Contains(requests, fmt.Sprint("_OTHER failed ", 1000-maxSets)) {
-		t.Errorf("%d series, the last: %v", len(requests), requests[:1])
+		t.Errorf("%d series, the first: %v", len(requests), requests[:1])
 	}
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// A receiver that accepts connections and never answers costs the spans that fit into the queue, and no more memory, however many follow.
+// A receiver that accepts connections and never answers costs the memory of the spans that fit into the queue, and no more, however many
+// spans follow.
 func TestBlackHoleMemory(t *testing.T) {
 	const bound = 1 << 20
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -135,7 +135,7 @@ const (
 )
 
 // exportOnce exports the counters while all are 0: otherwise the receiver would not see them before the first interval is over, and rates
-// would miss its events. Errors are counted like those of other exports.
+// would miss the events of that interval. Errors are counted like those of other exports.
 func (p *Pipeline) exportOnce() {
 	defer close(p.first)
 	ctx, cancel := context.WithTimeout(context.Background(), p.cfg.ExportTimeout)
@@ -213,7 +213,7 @@ func (p *Pipeline) CloseSpans(ctx context.Context) error {
 }
 
 // Shutdown exports the remaining telemetry, as far as ctx allows, closes the exporters and returns the counts. It returns when ctx is done
-// at the latest, as long as the exporter respects its own. Spans that end after it are counted as lost. The error is one of closing;
+// at the latest, as long as the exporter respects its context. Spans that end after it are counted as lost. The error is one of closing;
 // everything else is in Loss. A second call only returns the counts.
 func (p *Pipeline) Shutdown(ctx context.Context) (Loss, error) {
 	if p == nil {
@@ -226,7 +226,7 @@ func (p *Pipeline) Shutdown(ctx context.Context) (Loss, error) {
 	if p.provider != nil {
 		last, cancel := context.WithTimeout(ctx, p.cfg.ExportTimeout) // the SDK's own limit yields to a deadline of ctx
 		defer cancel()
-		if p.first != nil { // in a short run; the SDK's Shutdown would cut it off
+		if p.first != nil { // in a short run, the first export may still be under way, and the SDK's Shutdown would cut it off
 			select {
 			case <-p.first:
 			case <-last.Done():

@@ -27,7 +27,7 @@ type queue struct {
 	exporter sdktrace.SpanExporter
 	limits   limits
 	done     chan struct{} // closed when the exporting goroutine has ended
-	ending   chan struct{} // closed with closed
+	ending   chan struct{} // closed when the field closed is set
 	changed  chan struct{} // has one value if a message may be ready
 	stop     context.CancelFunc
 
@@ -35,7 +35,7 @@ type queue struct {
 	waiting  []item
 	inFlight int       // spans at the head that are being exported
 	bytes    int       // of all waiting spans
-	due      time.Time // when the others are exported, even if there are few
+	due      time.Time // when the spans that are not in flight are exported, even if there are few
 	closed   bool      // no more spans are accepted
 	gaveUp   bool      // the remaining spans have been counted as lost
 	outage   outage
@@ -295,7 +295,7 @@ func (q *queue) account() Loss {
 	defer q.mu.Unlock()
 	l := q.loss
 	l.Lost = maps.Clone(l.Lost)
-	if len(l.Lost) > 0 { // the queue is full because of it
+	if len(l.Lost) > 0 { // the queue is, or was, full because of the outage
 		l.note(q.outage.cause)
 	}
 	return l

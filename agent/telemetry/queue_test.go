@@ -303,7 +303,7 @@ var passing = map[string]error{
 	"gRPC, closed":      fmt.Errorf("traces export: %w", status.Error(codes.Unavailable, "error reading from server: EOF")),
 	"gRPC, no answer":   fmt.Errorf("traces export: %w", status.Error(codes.DeadlineExceeded, "context deadline exceeded")),
 	"gRPC, overloaded":  fmt.Errorf("traces export: %w", status.Error(codes.Unavailable, "data refused due to high memory usage")),
-	"an export's bound": context.DeadlineExceeded,
+	"an export's limit": context.DeadlineExceeded,
 }
 
 // A receiver that restarts, or is too slow for a while, costs no span, neither during the run nor at its end. A receiver that stays away

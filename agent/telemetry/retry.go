@@ -16,7 +16,7 @@ import (
 const (
 	firstWait = 100 * time.Millisecond
 	maxWait   = 5 * time.Second
-	// hurriedWait is the longest after the end of the run.
+	// hurriedWait is the longest wait after the end of the run.
 	hurriedWait = 250 * time.Millisecond
 )
 
@@ -28,7 +28,8 @@ const restartTime = 5 * time.Second
 // of 512.
 const lateAttempts = 4
 
-// patience is how long after the end of the run a receiver is still retried, from its first failed attempt on.
+// patience is how long a receiver is retried once the run has ended. It counts from the first failed attempt, which may have been before
+// that.
 func patience(why trouble, timeout time.Duration) time.Duration {
 	if why == away || why == broken {
 		return min(timeout, restartTime)

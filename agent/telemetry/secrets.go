@@ -55,7 +55,7 @@ func otlpSecrets() (secrets []string) {
 			values, _ := parseHeaders(name) // checked at the start
 			for _, v := range values {
 				if len(v) < 8 {
-					continue // a word
+					continue // a word, not a secret
 				}
 				secrets = append(secrets, v)
 				if _, key, found := strings.Cut(v, " "); found && len(key) >= 8 {

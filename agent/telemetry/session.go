@@ -22,8 +22,8 @@ import (
 // Session is the trace of one session. A nil Session records nothing.
 //
 // A span leaves the process when it ends, and backends show no name for a trace without its root. So the root does not wait for the
-// session's last turn: it ends with the first request that does, and is exported before that. Later turns are still its children, and end
-// after it. So it cannot have values that become known later, such as the number of turns.
+// session's last turn: it ends when the first of the session's requests ends, and is exported before that request. Later turns are still
+// its children, and end after it. So it cannot have values that become known later, such as the number of turns.
 type Session struct {
 	Opening
 

@@ -33,7 +33,7 @@ type sets struct {
 type setKey struct {
 	outcome       measure.Outcome
 	reason, model string
-	asked         string // model
+	asked         string // the model that was asked for
 	class         string // of the row
 	server        *measure.Server
 }

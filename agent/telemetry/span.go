@@ -90,17 +90,17 @@ func (s Span) Ref() mooncake.SpanRef {
 // maxResponseID is the maximum length of a response id that is recorded, in bytes; the longest known ones have about 60.
 const maxResponseID = 256
 
-// Apart is a request that does not belong to a row of the trace: of a calibration, or of a warm-up.
+// Apart is a request that does not belong to a row of the trace, such as a calibration request or a warm-up.
 type Apart struct {
 	Name     string // of its span
 	Model    string
 	Response string        // the response's id
-	From, To time.Duration // of the run's clock
+	From, To time.Duration // on the run's clock
 }
 
-// Apart records the span of a request that was answered with an id; others have none. Such a request is sent without a recorded trace
-// context, or a gateway may not forward it; then the engine behind the gateway writes a span that looks like production's. A capture
-// recognises it by the id of the response. A nil Pipeline does nothing.
+// Apart records the span of a request that was answered with an id; others have none. Such a request is sent with a trace context that says
+// "not sampled". If a gateway does not forward it, the engine behind the gateway writes a span that looks like production's. A capture
+// recognises that span by the id of the response. A nil Pipeline does nothing.
 func (p *Pipeline) Apart(a Apart) {
 	if p == nil || p.tracer == nil || a.Response == "" || len(a.Response) > maxResponseID {
 		return

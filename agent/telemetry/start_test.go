@@ -122,7 +122,7 @@ func TestStartErrors(t *testing.T) {
 				t.Fatalf("error %v, want one with %q", err, c.want)
 			}
 			if strings.Contains(err.Error(), "secret") {
-				t.Errorf("the error tells a secret: %v", err)
+				t.Errorf("the error contains a secret: %v", err)
 			}
 		})
 	}

@@ -27,7 +27,7 @@ import (
 
 const token = "canary-7Gq0vJ2mWx9bTz4LpRfYc8"
 
-// guarded is a Collector's host with an extension that requires the token, and quotes the one that it got instead.
+// guarded is a Collector's host with an extension that requires the token.
 type guarded struct{ component.Host }
 
 // GetExtensions implements component.Host.
@@ -82,7 +82,7 @@ func TestExportTLS(t *testing.T) {
 		mutual    bool
 		scheme    string
 		env       []string
-		want      string // part of the account; empty = everything arrived
+		want      string // part of the first error; empty = everything arrived
 	}{
 		{"authority and token", cert, key, false, "https://", []string{trusted, headers}, ""},
 		{"a signal's own variables", cert, key, false, "https://", []string{
@@ -118,7 +118,7 @@ func TestExportTLS(t *testing.T) {
 				cleanEnv(t, c.env...)
 				cfg := target
 				lost := c.want != ""
-				if lost && protocol == ProtocolGRPC { // which retries until then: once is enough
+				if lost && protocol == ProtocolGRPC { // which retries until its time is over: one signal is enough, and not much time
 					t.Setenv("OTEL_METRICS_EXPORTER", "none")
 					cfg.ExportTimeout = 600 * time.Millisecond
 				}

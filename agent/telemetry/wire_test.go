@@ -29,7 +29,7 @@ func TestRowsOverTheWire(t *testing.T) {
 			Timestamp: mooncake.Some(27482.0), InputLength: mooncake.Some(int64(1)), OutputLength: mooncake.Some(int64(0)),
 			HashIDs: []uint64{1<<63 - 1, 1 << 63, 1<<63 + 1, math.MaxUint64 - 1, math.MaxUint64},
 		},
-		{ // a timestamp with digits below 1 ms and above what a float32 holds; ids of none
+		{ // a timestamp with digits below 1 ms and above what a float32 holds; an empty list of ids
 			Timestamp: mooncake.Some(1758000000123.456), InputLength: mooncake.Some(int64(math.MaxInt64)),
 			OutputLength: mooncake.Some(int64(math.MaxInt32 + 1)), HashIDs: []uint64{},
 		},
@@ -38,7 +38,7 @@ func TestRowsOverTheWire(t *testing.T) {
 			HashIDs: []uint64{77}, SessionID: "0123456789abcdef",
 			OTel: mooncake.SpanRef{TraceID: [16]byte{0xaa, 15: 1}, SpanID: [8]byte{0xbb, 7: 2}},
 		},
-		{TextInput: mooncake.Some("hello")}, // only what a row says is on the span
+		{TextInput: mooncake.Some("hello")}, // the text of a prompt is not on the span
 	}
 	want := append([]mooncake.Row(nil), rows...)
 	want[4] = mooncake.Row{}

@@ -23,7 +23,7 @@ import (
 // TestWithin: a call that does not end with its context is abandoned; the result of a call that does end counts.
 func TestWithin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		own := errors.New("its own word")
+		own := errors.New("its own error")
 		stuck := make(chan struct{})
 		for _, c := range []struct {
 			name string

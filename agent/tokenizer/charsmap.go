@@ -22,7 +22,7 @@ type charsMap struct {
 	texts string
 }
 
-// longestGrapheme is the length in bytes from which on the library of Hugging Face replaces only a grapheme's characters.
+// longestGrapheme is the length in bytes from which on the library of Hugging Face replaces a grapheme only character by character.
 const longestGrapheme = 6
 
 // readCharsMap reads a map in base64.

@@ -8,5 +8,5 @@
 // WordPiece, with the normalizers and pre-tokenizers that such files have. It refuses everything else, and never guesses. Its results equal
 // those of the library for text within the Unicode version of Go.
 //
-// The time for a text of n bytes is O(n log n) for any text: a piece may be a whole text.
+// The time for a text of n bytes is O(n log n) for any text, even if the whole text is one piece.
 package tokenizer

@@ -45,7 +45,7 @@ func TestLongPieces(t *testing.T) {
 			}
 			encode(5_000, 1)
 			if what == "letter" {
-				within(t, name, func() (short, long, most int64) { // were it quadratic: twice as much
+				within(t, name, func() (short, long, most int64) { // if it were quadratic, long would be twice short
 					short, long = encode(100_000, 2), encode(200_000, 1)
 					return short, long, short*8/5 + 20_000
 				})
@@ -68,5 +68,5 @@ func within(t *testing.T, name string, measure func() (short, long, most int64))
 			return
 		}
 	}
-	t.Errorf("%s: a long text took %d us, as much of short ones %d us", name, long, short)
+	t.Errorf("%s: a long text took %d us, short ones of the same length in all %d us", name, long, short)
 }

@@ -114,7 +114,7 @@ func parse(data []byte) (*Tokenizer, error) {
 		case a.Content == "":
 			return nil, fmt.Errorf("added token %d: %w", a.ID, errForm)
 		case a.SingleWord:
-			return nil, fmt.Errorf("added token %d of single_word %w", a.ID, errUnknown)
+			return nil, fmt.Errorf("added token %d with single_word %w", a.ID, errUnknown)
 		case a.Normalized:
 			t.normal.add(added{a.Content, a.ID, a.Lstrip, a.Rstrip})
 		default:
@@ -169,7 +169,7 @@ func (c *file) model() (model, error) {
 	case m.Dropout != nil && *m.Dropout > 0:
 		return nil, fmt.Errorf("dropout %w", errUnknown)
 	case m.Prefix != nil && *m.Prefix != "", m.Suffix != nil && *m.Suffix != "":
-		return nil, fmt.Errorf("a mark of subwords %w", errUnknown)
+		return nil, fmt.Errorf("a prefix or suffix of subwords %w", errUnknown)
 	}
 	b := &bpe{vocab: vocab, merges: make(map[uint64]merge, len(m.Merges)), unk: unk, fuseUnk: m.FuseUnk, ignoreMerges: m.IgnoreMerges}
 	if m.ByteFallback {

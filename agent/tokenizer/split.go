@@ -144,7 +144,7 @@ func cutting(find spans, behavior string, invert bool) (splitter, error) {
 	}, nil
 }
 
-// gpt2 is the pattern of byte-level pre-tokenizers without their own one.
+// gpt2 is the pattern of byte-level pre-tokenizers that have none of their own.
 const gpt2 = `'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 
 // splitters reads the steps that split a text into pieces.

@@ -27,12 +27,12 @@ func load(t testing.TB, name string) *Tokenizer {
 // Face, version 0.23.3, on this repository's own documentation, and the ids are its answers: testdata/golden.py asks it again, and trains
 // another family.
 //
-// gpt2 has ByteLevel alone; llama3, qwen (with NFC, without ignore_merges) and o200k the patterns of these; llama2 the normalizers
+// gpt2 has ByteLevel alone; llama3, qwen (with NFC, without ignore_merges) and o200k the patterns of those models; llama2 the normalizers
 // Prepend and Replace, byte_fallback and no pre-tokenizer; deepseek the three patterns of DeepSeek-V3, one after the other, tekken that of
 // Mistral's Tekken; gemma Replace, byte_fallback, fuse_unk and a Split at spaces; the others are Metaspace, Unigram, and BERT's WordPiece; charsmap is
-// the Unigram one behind a character map that SentencePiece 0.2 made of 25 rules, and behind it a Replace of spaces. kimi has the pattern of
-// Kimi-K2, cohere that of Cohere's Command and StarCoder; albert (that of ALBERT and T5) and words have the normalizers and splitters that
-// are left.
+// the Unigram one after a character map, which SentencePiece 0.2 made of 25 rules, and a Replace of spaces. kimi has the pattern of
+// Kimi-K2, cohere that of Cohere's Command and StarCoder; albert (as in ALBERT and T5) and words have the remaining normalizers and
+// splitters.
 type golden struct {
 	Texts []string
 	IDs   map[string][][]uint32
@@ -86,7 +86,7 @@ func TestRefused(t *testing.T) {
 		return with(func(m map[string]any) { m["model"].(map[string]any)[key] = value })
 	}
 	for name, test := range map[string]struct{ text, want string }{
-		"no JSON":      {"secret", "form"},
+		"not JSON":     {"secret", "form"},
 		"no model":     {"{}", "form"},
 		"a trace":      {`{"timestamp":1}`, "form"},
 		"a model":      {model("type", "Other"), `model "Other" is not supported`},

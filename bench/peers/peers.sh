@@ -6,10 +6,10 @@
 #
 #   bench/peers/peers.sh [FOLDER]        (default: build/peers)
 #
-# What is installed has a program in FOLDER/bin. What cannot be is skipped: FOLDER/NAME.skipped says why, and the bench
-# says it on. A second call does only what is missing. Needs Go, Rust, a C compiler, git, Python 3.12 with venv, and their
-# registries; PEERS="vegeta k6" picks some. vLLM takes some 6 GB and is installed only if it is picked; one that is already in VLLM
-# (default: vllm beside FOLDER) takes part.
+# An installed peer has a program in FOLDER/bin. A peer that cannot be installed is skipped: FOLDER/NAME.skipped says why, and the
+# bench repeats that. A second call does only what is missing. Needs Go, Rust, a C compiler, git, Python 3.12 with venv, and their
+# registries; PEERS="vegeta k6" picks some. vLLM takes some 6 GB and is installed only if it is picked; a vLLM that is already in
+# the folder VLLM (default: vllm beside FOLDER) takes part.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 folder=${1:-build/peers}
@@ -30,7 +30,7 @@ want() { [[ " $peers " == *" $1 "* ]] && [ ! -e "$folder/bin/$1" ] && rm -f "$fo
 # last FILE: the last line of a log, which mostly says why.
 last() { grep -v '^\s*$' "$1" | tail -n 1 | cut -c1-200; }
 
-# Go programs, by the versions in go.mod beside this script; go.sum holds them to their content.
+# Go programs, in the versions of go.mod beside this script; go.sum pins their content.
 go_peer() { # NAME PACKAGE
 	want "$1" || return 0
 	echo "peers: building $1" >&2
@@ -39,7 +39,7 @@ go_peer() { # NAME PACKAGE
 	fi
 }
 
-# Python programs, each in an environment of its own, by the versions of its lock file.
+# Python programs, each in an environment of its own, in the versions of its lock file.
 environment() { # NAME
 	[ -x "$folder/$1/bin/python" ] || "$python" -m venv "$folder/$1" &&
 		"$folder/$1/bin/pip" install --quiet --no-deps --requirement "$here/$1.txt"
@@ -62,8 +62,8 @@ words() { # PYTHON
 	[ -d "$folder/huggingface/hub" ] || "$1" "$here/tokenizer.py" "$here/../../agent/prompt/words512.txt" "$folder/huggingface"
 }
 
-# torch_for_guidellm: GuideLLM needs torch for a data loader alone, and the registry's torch brings gigabytes for GPUs. So:
-# TORCH_INDEX=URL names an index of CPU wheels; without, Debian's own package is unpacked, not installed, where the
+# torch_for_guidellm: GuideLLM needs torch for a data loader alone, and the registry's torch brings gigabytes for GPUs. So
+# TORCH_INDEX=URL names an index of CPU wheels. Without it, Debian's own package is unpacked, not installed, which works if the
 # Python is Debian's version.
 torch_for_guidellm() {
 	torch_environment=()
@@ -122,7 +122,7 @@ inference_perf() {
 	fi >"$folder/inference-perf.log" 2>&1
 }
 
-# vLLM's bench is in the whole package, which the acceptance runs install without what only a GPU needs.
+# vLLM's bench is part of its whole package. The script of the acceptance tests installs that without what only a GPU needs.
 vllm() {
 	want vllm || return 0
 	local dir=${VLLM:-$(dirname "$folder")/vllm}
@@ -148,7 +148,7 @@ oha() {
 	fi >"$folder/oha.log" 2>&1
 }
 
-# wrk2 is in no registry. WRK2_GIT=URL names another place of the repository.
+# wrk2 is in no registry. WRK2_GIT=URL names another copy of the repository.
 wrk2() {
 	want wrk2 || return 0
 	echo 'peers: building wrk2' >&2
