@@ -48,3 +48,18 @@ func TestHighest(t *testing.T) {
 		t.Errorf("%d open at once, want 2: the one that ends at 2 leaves before the other comes", got)
 	}
 }
+
+// TestOwnFault: what a busy loop does to a verdict is not held against the client.
+func TestOwnFault(t *testing.T) {
+	for reasons, want := range map[string][2]bool{ // quiet, beside busy loops
+		"–":                                     {false, false},
+		"hiccup_share":                          {false, false},
+		"hiccup_share, coalesced_share":         {true, false},
+		"wire_lag_p99, hiccup_share":            {true, true},
+		"coalesced_share, hiccup_share, unsent": {true, true},
+	} {
+		if got := [2]bool{ownFault(reasons, false), ownFault(reasons, true)}; got != want {
+			t.Errorf("%q: %v, want %v", reasons, got, want)
+		}
+	}
+}

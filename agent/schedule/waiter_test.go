@@ -34,7 +34,7 @@ func TestWaiterNeverEarly(t *testing.T) {
 		for _, d := range []time.Duration{-time.Second, 0, time.Microsecond, 20 * time.Microsecond, 31 * time.Microsecond, 3 * time.Millisecond} {
 			until := clk.Now() + d
 			if !w.Wait(until) {
-				t.Errorf("%s: a wait of %v was woken by nobody", name, d)
+				t.Errorf("%s: a wait of %v ended early although nobody woke it", name, d)
 			}
 			if now := clk.Now(); now < until {
 				t.Errorf("%s: a wait of %v ended %v early", name, d, until-now)
@@ -51,7 +51,7 @@ func TestWaiterWake(t *testing.T) {
 		if w.Wait(Forever) {
 			t.Errorf("%s: Wait(Forever) claims to have reached it", name)
 		}
-		// Nor is one during it, and it is spent once.
+		// Nor is a wake during the wait, and each wake ends only one wait.
 		for range 100 {
 			go w.Wake()
 			if w.Wait(Forever) {

@@ -334,7 +334,7 @@ func (d *direct) roundTrip(ctx context.Context, f *flight, req *Request) (*http.
 func (d *direct) attempt(ctx context.Context, f *flight, req *Request) (*http.Response, error) {
 	resp, err := d.once(ctx, f, req)
 	for n := 0; f.again(ctx, n, err); {
-		if !errors.Is(err, errGone) { // else nothing was sent, and the number of kept connections is the limit
+		if !errors.Is(err, errGone) { // with errGone nothing was sent, so only the number of kept connections limits the attempts
 			n++
 		}
 		resp, err = d.once(ctx, f, req)
@@ -346,7 +346,7 @@ var errGone = errors.New("the server closed the connection")
 
 // once sends a request on one connection and reads the head of the reply.
 func (d *direct) once(ctx context.Context, f *flight, req *Request) (*http.Response, error) {
-	if err := f.over(ctx); err != nil { // or a request could be written before its end has closed its connection
+	if err := f.over(ctx); err != nil { // otherwise a request could still be written, although its exchange has ended and its connection is about to be closed
 		return nil, err
 	}
 	f.ask()
@@ -499,7 +499,7 @@ func (r *inbound) head() (*http.Response, error) {
 	l.left = maxHeaders
 	l.before = l.start
 	_, err := l.br.Peek(1)
-	runtime.Gosched() // where many replies have come at once, what is due goes first: it is late already, and they have their timestamps
+	runtime.Gosched() // if many replies have come at once, requests that are due go first: they are late, and the replies have their timestamps
 	if err := cmp.Or(l.request.sent(), err); err != nil {
 		return nil, err
 	}
