@@ -42,10 +42,10 @@
 //	prompt_tokens_unknown    100 %       never                                 a note: unknown is not wrong
 //	output_tokens_short      1 %         never                                 an engine without ignore_eos cannot do better, so the run is labelled and not refused
 //	output_tokens_estimated  1 %         never                                 a chunk may hold several tokens, so throughputs and per-token latencies are estimates
-//	retried_share            0.1 %       5 %                                   retries are off by default; what was sent twice is out of the latencies
+//	retried_share            0.1 %       5 %                                   retries are off by default; requests that were sent twice are not in the latencies
 //	failed_share             1 %         never                                 1 % is what a run may fail by default; the figures of the rest stand, whatever the share
 //	steady_latency_share     33 %        never       100 steady requests       a state is steady when what was in flight has been replaced a few times
-//	shard_clocks             10 ms       250 ms                                the bounds of lateness_p99: it is how much later a request is than those of other shards
+//	shard_clocks             10 ms       250 ms                                the bounds of lateness_p99: a request may be this much later than those of other shards
 //	run_breaks               0           never                                 what was in flight is lost, and the engine may have forgotten what it had cached; the figures of each part stand
 //	spans_lost               0 %         never                                 a trace rebuilt from the spans is incomplete, but the figures come from the run itself and stand
 //	metric_exports_failed    0           never                                 cumulative metrics catch up with the next export; the report does not depend on them
@@ -128,7 +128,7 @@ type Lack struct {
 	Of      string   `json:"of"` // the unit of Have and Need, such as s or requests
 }
 
-// String returns the lack as one line: "3 of 100 scheduled requests that lateness_p99 needs".
+// String returns the lack as one line: "3 of the 100 scheduled requests that lateness_p99 needs".
 func (l Lack) String() string {
 	verb := "needs"
 	if len(l.Metrics) > 1 {

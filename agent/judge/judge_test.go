@@ -104,7 +104,7 @@ func TestAGoodRun(t *testing.T) {
 	}
 }
 
-// Every field of Facts is judged: a huge value leaves a reason, and the run is no better than before.
+// Every fact is judged: a huge value gives exactly one reason, an unknown value gives none.
 func TestEveryFactIsJudged(t *testing.T) {
 	f := good()
 	v := reflect.ValueOf(&f).Elem()
@@ -303,7 +303,7 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// The figures of one row that was sent 3 ms late, 2 of them in a hiccup.
+// The facts of one failed row that was dispatched 3 ms late, without a hiccup that would explain it.
 func TestFromFigures(t *testing.T) {
 	a := measure.NewAggregate(measure.Options{})
 	a.Add(&measure.Record{Outcome: measure.Failed, Reason: "dns", Scheduled: true, Intended: 5e6, Dispatched: 8e6, Admitted: 8e6})
@@ -313,7 +313,7 @@ func TestFromFigures(t *testing.T) {
 	}
 	for name, fact := range map[string]Fact{
 		"a wire that was never reached": f.WireLagP99, "chunks without a reply": f.CoalescedShare, "drift of one row": f.Drift,
-		"tokens without a reply": f.OutputShort, "hiccups are the machine's": f.HiccupShare,
+		"tokens without a reply": f.OutputShort, "hiccups, which figures do not have": f.HiccupShare,
 	} {
 		if fact.Known {
 			t.Errorf("%s: known as %v", name, fact.V)
