@@ -18,8 +18,8 @@
 //
 // # What counts
 //
-// Warm-up requests have no record, so no figure includes them. Latencies come from served rows that were sent once: the instants of a retried
-// request are those of its last attempt, so its latencies would look too short. Tokens and throughputs come from all served rows.
+// Warm-up requests have no record, so no figure includes them. Latencies come from served rows that were sent once: the instants of a
+// retried request are those of its last attempt, so its latencies would look too short. Tokens and throughputs come from all served rows.
 // Lateness comes from all rows that were dispatched, served or not.
 //
 // # Memory

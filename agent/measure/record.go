@@ -144,7 +144,7 @@ type Record struct {
 	// send.Unknown. Finest is the same for a cache of the finest blocks, which also shares partial blocks: earlier rows cannot provide
 	// more.
 	Predicted, Finest int64
-	// Prediction is the source of both, for an engine with unknown blocks to which every reply is carried.
+	// Prediction is what both are computed from: the trace's own prediction, which assumes its blocks and that every reply is carried.
 	Prediction stats.Prediction
 	// Prompts is Prediction.Finest without carried replies.
 	Prompts int64

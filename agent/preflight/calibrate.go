@@ -22,8 +22,8 @@ import (
 const MaxMeasured = 16
 
 // calibrate measures how many tokens the engine adds to the prompts of each model in the look-ahead, and uses the result. Models that
-// appear later, are too many, or are unknown to the engine are assumed to be like the measured one with the most rows. If the usual words
-// are not one token each, it finds others.
+// appear later, that are not among those with the most rows, or that the engine does not know are assumed to be like the measured one with
+// the most rows. If the usual words are not one token each, it finds others.
 func (p *preflight) calibrate(ctx context.Context) error {
 	models := p.models[:min(len(p.models), MaxMeasured)]
 	err := p.measureAll(ctx, models)

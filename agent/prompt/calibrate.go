@@ -17,7 +17,7 @@ import (
 const (
 	calibrationID    = 1 << 50
 	calibrationShort = 16
-	calibrationSlope = MostWords // by which the long one is longer: contains every word at least once
+	calibrationSlope = MostWords // the long one has this many words more: every word at least once
 )
 
 // ErrNotStable says that a generated word, or token id, was not exactly one token on the server.
@@ -29,7 +29,8 @@ var ErrTurn = errors.New("a later turn of a chat does not have the expected numb
 // Calibration returns the requests whose counted prompt tokens show the overhead of the server's chat template: one of 16 words; one of
 // these and 512 more, which include every word; and, with turns, on the chat endpoint, a conversation of three messages of 16 words. They
 // are not streamed and request one token of output. They include extra inputs, which may change the template, except for those about the
-// reply. They do not use the builder's overhead. model is the model to measure; empty requests none.
+// reply. They do not use the builder's overhead. model is the model to measure; if it is empty, the
+// requests name none.
 func (b *Builder) Calibration(model string, turns bool) []send.Request {
 	some := part{blocks: &blocks{ids: []uint64{calibrationID}}, n: calibrationShort}
 	short := b.turn("user", true, some)

@@ -23,8 +23,8 @@ type Reply struct {
 	Before Tail
 }
 
-// Tail is the end of a row's prompt. A partial last block has its own id, from which later rows cannot know its tokens. The zero Tail is
-// unknown.
+// Tail is the end of a row's prompt. A partial last block has an id that later rows do not have, so they need it to generate the same
+// tokens. The zero Tail is unknown.
 type Tail struct {
 	Length int64  // the row's input length
 	ID     uint64 // of its last block

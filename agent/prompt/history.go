@@ -26,7 +26,7 @@ var ErrHistoryFull = errors.New("the session's conversation is longer than moonl
 // the conversation is one text: the prompt, the reply, the next turn, with nothing between them.
 type History struct {
 	parts  []part
-	tools  json.RawMessage // the latest ones of a turn
+	tools  json.RawMessage // of the last turn that had any
 	system []byte          // likewise
 	size   int             // bytes held
 }
@@ -39,8 +39,8 @@ func (h *History) Fork() *History {
 }
 
 // Append adds a turn that was served: the row, the prompt that Build made from it with this history, the text of the reply, and its tool
-// calls as a JSON array, or nil. A prompt that was built without a history adds nothing. Beyond [MaxHistory] the turn is dropped, and the
-// next Build returns [ErrHistoryFull].
+// calls as a JSON array, or nil. A prompt that was built without a history adds nothing. Beyond [MaxHistory] the conversation is dropped,
+// and the next Build returns [ErrHistoryFull].
 func (h *History) Append(row *mooncake.Row, p Prompt, reply string, toolCalls []byte) {
 	if p.turn == nil || h.full() {
 		return

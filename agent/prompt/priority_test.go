@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestPriority: of the priorities that a request could have, the one that is nearest to its body is sent.
+// TestPriority: of the priorities that a request could have, the first in the order that priority.go documents is sent.
 func TestPriority(t *testing.T) {
 	row := func(class string, priority ...int64) *mooncake.Row {
 		r := textRow("hi")

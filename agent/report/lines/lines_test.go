@@ -22,7 +22,7 @@ func TestRead(t *testing.T) {
 		err           string
 	}{
 		"records":             {"1\n\n2\n3\n", "", []int{1, 2, 3}, ""},
-		"the whole one first": {"1\n", "2\n", []int{1}, ""},
+		"the complete file before the partial one": {"1\n", "2\n", []int{1}, ""},
 		"killed":              {"", "2\n1\n", []int{2, 1}, ""},
 		"torn at the end":     {"", "2\n{", []int{2}, ""},
 		"torn midway":         {"", "2\n{\n1\n", []int{2}, Partial + ": line 2: unexpected end"},

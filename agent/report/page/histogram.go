@@ -16,7 +16,7 @@ const (
 	longestMicro = 3_600_000_000
 )
 
-// exact is the number of digits of a histogram that stores every value: a short one then uses a hundredth of the memory.
+// exact, in place of a number of digits, makes a histogram store every value. With few values, it then uses a hundredth of the memory.
 const exact = 0
 
 // histogram holds durations in ms, or counts. The zero value is empty and takes no memory.

@@ -220,7 +220,7 @@ func (t *timeline) series() *series {
 	return s
 }
 
-// backlog computes how many requests waited for their first token at the end of each bin, and how many had received it by then.
+// backlog has how many requests waited for their first token at the end of each bin, and how many had received it by then.
 type backlog struct {
 	width             float64
 	waiting, answered []int64
