@@ -33,8 +33,8 @@
 // One type crosses each border. A mooncake.Row enters load and leaves it as a schedule.Item, with its offset and its prediction. The
 // scheduler calls the dispatcher with the item, on its own goroutine; from there on, each request has its own goroutine. The sender makes a
 // measure.Record from the item: prompt fills in what was requested, send what was received, the predictor what a cache should have had. The
-// scheduler is told that the request is done. The recorder gets the record through a channel; it alone adds it to the figures, completes its span, writes
-// its line, and counts it.
+// scheduler is told that the request is done. The recorder gets the record through a channel; it alone adds it to the figures, completes its
+// span, writes its line, and counts it.
 //
 // A span begins with its item, as a telemetry.Span, so that its context can be sent with the request. It goes to the recorder with the
 // record, and ends there. A session's root span begins with the session's first request, and ends with its first record.

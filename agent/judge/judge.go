@@ -12,8 +12,8 @@
 // these. An unknown metric is listed, and does not change the verdict. A metric with less data than it needs is not judged; then the
 // run is too small to judge, unless another metric makes it worse. For example, the 99th percentile of three requests is their maximum,
 // and the share of one hiccup in 50 ms is chance. So a percentile needs so many values that one lies beyond it (a median needs ten,
-// five on either side). A share of a count needs so many that one of them does not exceed the first bound. (It counts streams, not
-// gaps, because the gaps of a stream are coalesced together.) A share of time needs a run in which a single delay of 100 ms, which
+// five on either side). A share of a count needs so many that one of them does not exceed the first bound. (Of gaps, the streams
+// are counted, because the gaps of a stream are coalesced together.) A share of time needs a run in which a single delay of 100 ms, which
 // every machine has, does not make it invalid. Metrics without a need are judged in every run. Lateness is judged by
 // the part that hiccups of the machine, measured in the same run, do not explain; hiccups are judged by their own share of the
 // time. The last column gives the reason for the bounds. They are the same for every run, so that verdicts can be compared.

@@ -96,7 +96,7 @@ func (p *preflight) measureAll(ctx context.Context, models []string) error {
 
 // measure determines with two requests (three if prompts have several turns) how many tokens the engine adds to a prompt of a model, and
 // proves that a generated word costs it exactly one. If turns are only needed for live replies, an engine that refuses them, or counts them
-// wrongly, causes a note: such replies can be left out.
+// wrongly, is no error here: settleReplies decides what follows.
 func (p *preflight) measure(ctx context.Context, model string) (over prompt.Overhead, err error) {
 	delta := p.Trace.Sessions == mooncake.SessionDelta
 	turns := (delta || p.found.Carry) && p.opt.Endpoint.OfMessages()

@@ -82,7 +82,7 @@ func (k kind) compare(o kind) int {
 func (w *words) split(k kind, until int) (good []string) {
 	const (
 		few      = 4
-		mixed    = 1. / 16 // a share of bad units at which halves without one are rare
+		mixed    = 1. / 16 // a share of bad units at which halves without a bad unit are rare
 		hopeless = 5       // number of groups without a good unit after which the search ends
 	)
 	switch {

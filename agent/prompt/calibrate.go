@@ -27,10 +27,9 @@ var ErrNotStable = errors.New("the prompt's units are not one token each on this
 var ErrTurn = errors.New("a later turn of a chat does not have the expected number of tokens on this server")
 
 // Calibration returns the requests whose counted prompt tokens show the overhead of the server's chat template: one of 16 words; one of
-// these and 512 more, which include every word; and, with turns, on the chat endpoint, a conversation of three messages of 16 words. They
+// these and 512 more, which include every word; and, with turns, if prompts are messages, a conversation of three messages of 16 words. They
 // are not streamed and request one token of output. They include extra inputs, which may change the template, except for those about the
-// reply. They do not use the builder's overhead. model is the model to measure; if it is empty, the
-// requests name none.
+// reply. They do not use the builder's overhead. model is the model to measure; if it is empty, the requests name none.
 func (b *Builder) Calibration(model string, turns bool) []send.Request {
 	some := part{blocks: &blocks{ids: []uint64{calibrationID}}, n: calibrationShort}
 	short := b.turn("user", true, some)

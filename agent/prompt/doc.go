@@ -25,8 +25,8 @@
 // ids, those of five digits take the place of words: six encode a block's id, five are made from each draw. They need no tokenizer.
 //
 // For an engine in which these words are not one token each, a [Lexicon] of 2^b other words of one length encodes the same numbers, with b
-// bits a word and 64/b words an id. For token ids in
-// small vocabularies, [TokenRanges] has other ranges. With another lexicon, an id has other words.
+// bits a word and 64/b words, rounded up, for an id. For token ids in small vocabularies, [TokenRanges] has other ranges. With another
+// lexicon, an id has other words.
 //
 // The seed, the row, its index and the options determine every byte, in every process, shard and attempt. Another seed yields
 // another text, and so a cold cache; [Seed] derives one from a user's number.
@@ -64,7 +64,7 @@
 // # Replies
 //
 // A row can say that tokens of its prompt are the reply to an earlier row. [Builder.BuildLive] inserts the live reply there. The
-// prompt is then shaped so that the earlier prompt and its reply are a true prefix of it: on the chat endpoint, a message for
+// prompt is then shaped so that the earlier prompt and its reply are a true prefix of it: if prompts are messages, a message for
 // each turn, the first with exactly the words of the first row; else one text, or one list of token ids. A message's overhead is
 // removed from its end. The last block before a reply, if partial, is the earlier row's own. If the live reply is not available,
 // invented words of the same number are inserted. The length is the row's in every case.

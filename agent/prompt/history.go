@@ -22,8 +22,8 @@ var ErrHistoryFull = errors.New("the session's conversation is longer than moonl
 // History is the conversation of one delta session so far: its turns, as they were sent, and the live replies between them. The zero
 // History has no turns. It belongs to one goroutine at a time.
 //
-// On the chat endpoint a reply is a message of the assistant, with its tool calls. On the completions endpoint
-// the conversation is one text: the prompt, the reply, the next turn, with nothing between them.
+// If prompts are messages, a reply is a message of the assistant, with its tool calls. Otherwise the conversation is one text: the prompt,
+// the reply, the next turn, with nothing between them.
 type History struct {
 	parts  []part
 	tools  json.RawMessage // of the last turn that had any

@@ -109,7 +109,8 @@ func MinWords(blockSize int) int {
 var short string
 
 // Candidates returns words that may be one token on an engine, each with its space: those of the embedded lists, words of two letters, and
-// words of one letter or digit. The last candidates are the latter without a space, which are one token if every byte is.
+// words of one letter or digit. The last candidates are single letters and digits without a space, which are one token
+// if every byte is.
 func Candidates() []string {
 	const consonants, vowels, digits = "bcdfghjklmnpqrstvwxyz", "aeiou", "0123456789"
 	list := after(" ", slices.Concat(usual.words, strings.Fields(short)))

@@ -42,7 +42,7 @@ type Form string
 // The forms.
 const (
 	Words  Form = "words"  // text, a word a token
-	Tokens Form = "tokens" // an array of token ids; only on Completions
+	Tokens Form = "tokens" // an array of token ids; only on Completions and Embeddings
 )
 
 // TooShort says what happens to a row whose input length leaves no room for a word in addition to the overhead.
@@ -83,8 +83,8 @@ type Options struct {
 	// Overhead is the number of tokens that the server adds to the words of a prompt, including the anchor, as returned by [Solve]. With
 	// words, less than 1 counts as 1, for the anchor.
 	Overhead int
-	// TurnOverhead is the number of tokens that the server adds for the reply before and the words of a later turn of a chat session,
-	// including the anchor, as returned by [SolveTurn]. Less than 1 counts as 1.
+	// TurnOverhead is the number of tokens that the server adds for a later turn of a chat session, around the reply before it and around
+	// its own words, including the anchor, as returned by [SolveTurn]. Less than 1 counts as 1.
 	TurnOverhead int
 	// Measured has both overheads for the models that were measured, by name. If it is not nil, the rows of other models use the two above
 	// and are flagged (Prompt.Assumed).
@@ -95,7 +95,7 @@ type Options struct {
 	DefaultOutput int
 	// OutputCap is the maximum of every requested reply length; 0 = no maximum.
 	OutputCap int
-	// MaxTokensField replaces the profile's name of the field that limits the reply.
+	// MaxTokensField is the name of the field that limits the reply; empty = the profile's.
 	MaxTokensField string
 	// CacheSalt is sent as cache_salt: runs with different salts share no cached blocks.
 	CacheSalt string

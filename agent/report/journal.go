@@ -53,7 +53,7 @@ type Beginning struct {
 type Part struct {
 	Start time.Time `json:"start_time"` // wall-clock time at which it began its schedule
 	From  float64   `json:"from_ms"`    // the same time, in the time of the schedule
-	// Zero is the schedule's zero on the clock of the records, in ms: that of the first part in each.
+	// Zero is the schedule's zero on the clock of the records, in ms. It is the same in all parts.
 	Zero float64 `json:"zero_ms"`
 	// NotSent are rows that were about to be sent in the earlier parts, but were not. Their records no longer count.
 	NotSent []int64 `json:"not_sent,omitempty"`

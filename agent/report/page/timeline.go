@@ -19,7 +19,7 @@ const firstWidth = 500
 type timeline struct {
 	width  float64 // of a bin, ms
 	most   int     // bins
-	digits int     // of histograms; exact histograms omit gaps between chunks, of which there are too many
+	digits int     // of histograms; with exact, gaps between chunks are not recorded, because there are too many
 	bins   []bin
 }
 

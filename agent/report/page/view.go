@@ -204,7 +204,7 @@ func (r *Run) details() []detail {
 				mode += " of burstiness " + number(s.Schedule.Burstiness)
 			}
 			if s.Schedule.RampUp > 0 {
-				mode += fmt.Sprintf(", rising from %s within %s s", number(s.Schedule.RampFrom), number(s.Schedule.RampUp/1e3))
+				mode += fmt.Sprintf(", ramped from %s within %s s", number(s.Schedule.RampFrom), number(s.Schedule.RampUp/1e3))
 			}
 		}
 		if s.Schedule.RequestRate == 0 && s.Schedule.Speedup > 0 && s.Schedule.Speedup != 1 {
