@@ -136,7 +136,7 @@ func TestJudge(t *testing.T) {
 		{"the zero facts served nothing", func(f *Facts) { *f = Facts{} }, Invalid, []string{"no_request_served: invalid"}},
 		{"a record is missing", func(f *Facts) { f.Records = 99 }, Invalid, []string{"records_missing: invalid"}},
 		{"a record too many", func(f *Facts) { f.Records = 101 }, Invalid, []string{"records_missing: invalid"}},
-		{"late", func(f *Facts) { f.LatenessP99 = Know(10.1) }, Degraded, []string{"lateness_p99: degraded"}},
+		{"lateness above its first bound", func(f *Facts) { f.LatenessP99 = Know(10.1) }, Degraded, []string{"lateness_p99: degraded"}},
 		{
 			"the worst wins and comes first, notes come last",
 			func(f *Facts) {
@@ -145,8 +145,8 @@ func TestJudge(t *testing.T) {
 			Invalid,
 			[]string{"coalesced_share: invalid", "lateness_p50: degraded", "spans_lost: degraded", "prompt_tokens_unknown: valid"},
 		},
-		{"a cap is never invalid", func(f *Facts) { f.CapWaitShare = Know(1) }, Degraded, []string{"cap_wait_share: degraded"}},
-		{"tokens unknown is a note", func(f *Facts) { f.PromptUnknown = Know(1) }, Valid, []string{"prompt_tokens_unknown: valid"}},
+		{"waits for a cap never make a run invalid", func(f *Facts) { f.CapWaitShare = Know(1) }, Degraded, []string{"cap_wait_share: degraded"}},
+		{"unknown prompt tokens are a note", func(f *Facts) { f.PromptUnknown = Know(1) }, Valid, []string{"prompt_tokens_unknown: valid"}},
 		{"hiccups are named before they matter", func(f *Facts) { f.HiccupShare = Know(0.02) }, Valid, []string{"hiccup_share: valid"}},
 		{"one prompt of 12,031", func(f *Facts) { f.PromptDifferent = Know(1. / 12031) }, Valid, []string{"prompt_tokens_different: valid"}},
 		{"not a number is unknown", func(f *Facts) { f.CPUShare = Know(math.NaN()) }, Valid, nil},
@@ -324,7 +324,7 @@ func TestFromFigures(t *testing.T) {
 	}
 }
 
-// Twenty rows, each 100 µs later than the previous one. The meaning of their slope depends on the duration.
+// Twenty rows, each later than the previous one by a step. What their slope means depends on the duration.
 func TestDriftNeedsSize(t *testing.T) {
 	for _, test := range []struct {
 		name  string
