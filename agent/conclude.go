@@ -281,7 +281,7 @@ func (e ending) warn(f *measure.Figures, counts load.Counts, loss telemetry.Loss
 			said.warn(format, append([]any{n}, args...)...)
 		}
 	}
-	counted(counts.Unpredicted, "cache hits of %d rows could not be predicted: they have too many ids, in no order")
+	counted(counts.Unpredicted, "cache hits of %d rows could not be predicted: the trace has more block ids than the prediction can store")
 	counted(counts.Unawaited, "%d ids in wait_for are not the request_id of an earlier row, and were ignored")
 	counted(f.Tokens.Assumed, "%d rows ask for models whose chat template was not measured: the models first appear after the look-ahead (--lookahead), are not among the %d with the most rows, or are unknown to the engine; another model's template was assumed",
 		preflight.MaxMeasured)

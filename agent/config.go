@@ -371,7 +371,7 @@ func (c *Config) checkNumbers(bad badFunc) {
 func (c *Config) checkTrace(bad badFunc) {
 	switch t := c.Trace; {
 	case t.Loop > 1 && t.LoopFor > 0:
-		bad("loop %d: want a number of passes or a duration", t.Loop)
+		bad("loop %d: want a number of passes or a duration, not both", t.Loop)
 	case (t.Loop > 1 || t.LoopFor > 0) && t.Name == "-":
 		bad("loop: standard input can be read only once; name a file")
 	case (t.Loop > 1 || t.LoopFor > 0) && (t.Start > 0 || t.End > 0):

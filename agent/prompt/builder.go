@@ -163,7 +163,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	case replaced && history != nil:
 		return p, fmt.Errorf("%w: extra replaces %q, which a delta session builds from its turns", ErrRow, b.promptField)
 	case b.scheme.ids && len(past.parts) > 0:
-		return p, fmt.Errorf("%w: a delta session carries replies, which are text: use words", ErrRow)
+		return p, fmt.Errorf("%w: a delta session carries replies, which are text, not token ids: send words", ErrRow)
 	case images > 0 && !b.opt.Endpoint.OfMessages():
 		return p, fmt.Errorf("%w: images go to the endpoints chat, responses and messages only", ErrRow)
 	}

@@ -121,7 +121,7 @@ func SolveTurn(p16, pTurns int64) (overhead int, err error) {
 	// The assistant's message is an anchor and 16 words; a live reply has no anchor.
 	o := pTurns - p16 - (calibrationShort + 1) - calibrationShort
 	if o < 1 {
-		return 0, fmt.Errorf("%w: two more messages of %d cost %d tokens; the template may drop earlier turns",
+		return 0, fmt.Errorf("%w: two more messages of %d words cost %d tokens; the template may drop earlier turns",
 			ErrTurn, calibrationShort, pTurns-p16)
 	}
 	return int(o), nil

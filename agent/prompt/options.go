@@ -146,8 +146,8 @@ func (o Options) check() error {
 	check(o.TooShort != SendOneWord && o.TooShort != Skip, "policy for short rows %q: want %q or %q", o.TooShort, SendOneWord, Skip)
 	a := o.alphabet()
 	header := max(a.header/a.unit, words.header/wordBytes) // a trace that can be replayed in one form can also be replayed in the other
-	check(o.BlockSize < header, "block size %d: an id needs %d words to be distinguished from others", o.BlockSize, header)
-	check(o.FineBlockSize != 0 && o.FineBlockSize < header, "fine block size %d: an id needs %d words to be distinguished from others", o.FineBlockSize, header)
+	check(o.BlockSize < header, "block size %d: want at least %d tokens, which encode the id of a block", o.BlockSize, header)
+	check(o.FineBlockSize != 0 && o.FineBlockSize < header, "fine block size %d: want at least %d tokens, which encode the id of a block", o.FineBlockSize, header)
 	for _, length := range []struct {
 		name string
 		v    int
@@ -157,8 +157,8 @@ func (o Options) check() error {
 		check(length.v < 0, "%s %d: want 0 or more tokens", length.name, length.v)
 	}
 	check(o.Text != nil && o.Form != Words, "text cannot be sent as token ids: choose words")
-	check(o.Text != nil && max(o.BlockSize, o.FineBlockSize) > MaxTextBlock, "block size %d: with text at most %d", max(o.BlockSize, o.FineBlockSize), MaxTextBlock)
-	check(o.Text != nil && o.Form == Words && o.Words.space == "", "text needs words with a space before them, and this engine has none of one token")
+	check(o.Text != nil && max(o.BlockSize, o.FineBlockSize) > MaxTextBlock, "block size %d: want at most %d tokens with text", max(o.BlockSize, o.FineBlockSize), MaxTextBlock)
+	check(o.Text != nil && o.Form == Words && o.Words.space == "", "text needs words that are one token with the space before them, and this engine has none")
 	if rule := o.Images.check(); rule != "" {
 		check(true, "%s", rule)
 	}
