@@ -23,8 +23,8 @@ func TestVocabulary(t *testing.T) {
 		`{"timestamp": 1, "input_length": 700, "output_length": 2, "hash_ids": [0, 2]}`,
 	}
 	for _, tt := range []struct {
-		last, first, least int
-		asked              int // requests before the rows
+		last, from, to int // the vocabulary's last id; the first and the last id that prompts use
+		asked          int // requests before the rows
 	}{
 		{0, 10000, 14095, 1},
 		{14095, 10000, 14095, 1},
@@ -43,8 +43,8 @@ func TestVocabulary(t *testing.T) {
 			seen := make(map[string]bool)
 			for _, token := range e.prompts[int64(i)] {
 				id, err := strconv.Atoi(token)
-				if err != nil || id < tt.first || id > tt.least {
-					t.Fatalf("a vocabulary of %d: id %q, want %d to %d", tt.last+1, token, tt.first, tt.least)
+				if err != nil || id < tt.from || id > tt.to {
+					t.Fatalf("a vocabulary of %d: id %q, want %d to %d", tt.last+1, token, tt.from, tt.to)
 				}
 				seen[token] = true
 			}
@@ -55,8 +55,8 @@ func TestVocabulary(t *testing.T) {
 		if a, b := e.prompts[0], e.prompts[1]; len(a) < 513 || !slices.Equal(a[:512], b[:512]) || slices.Equal(a[512:523], b[512:523]) {
 			t.Errorf("a vocabulary of %d: the shared block is not shared, or the others are", tt.last+1)
 		}
-		if got := rep.Run.TokenIDs; got == nil || got.First != tt.first || got.Last != tt.least || rep.Run.Words != nil {
-			t.Errorf("the report says %+v, want %d to %d", got, tt.first, tt.least)
+		if got := rep.Run.TokenIDs; got == nil || got.First != tt.from || got.Last != tt.to || rep.Run.Words != nil {
+			t.Errorf("the report says %+v, want %d to %d", got, tt.from, tt.to)
 		}
 		if n := e.paths["/v1/completions"] - len(rows); n != tt.asked {
 			t.Errorf("a vocabulary of %d: %d requests before the rows, want %d", tt.last+1, n, tt.asked)
@@ -111,7 +111,7 @@ func TestContext(t *testing.T) {
 	}
 }
 
-// TestEngineBlock: the prediction counts the engine's blocks: by its metrics, by the flag, by its replies.
+// TestEngineBlock: the prediction uses the size of the engine's blocks, which comes from its metrics, from the flag, or from its replies.
 func TestEngineBlock(t *testing.T) {
 	// One prompt that grows by 20 tokens a row: its hits are any multiple of the block.
 	var lines []string
@@ -150,13 +150,13 @@ func TestEngineBlock(t *testing.T) {
 			t.Errorf("%s: blocks of %d, %d equal, %d within a block, %d less, %d more", tt.name, c.Block, c.Equal, c.Within, c.Less, c.More)
 		}
 	}
-	// If no metric or flag gives it, replies do, after some of them.
+	// Without a metric or a flag, the size is learned from the first replies.
 	e := &talker{block: 32, mute: true}
 	rep, _, _ := e.replay(t, Config{Prompt: ids, Schedule: Schedule{FileOrder: true}}, lines)
 	if c := rep.Figures().Cache; c.Block != 32 || c.Equal < 20 || c.Less == 0 {
 		t.Errorf("learned: blocks of %d, %d equal, %d less", c.Block, c.Equal, c.Less)
 	}
-	// A wrong flag shows.
+	// With a wrong flag, the prediction and the engine differ.
 	e = &talker{block: 64}
 	rep, _, _ = e.replay(t, Config{Prompt: ids, Schedule: Schedule{FileOrder: true}, Target: Target{CacheBlock: 16}}, lines)
 	if c := rep.Figures().Cache; c.Less == 0 || c.LessTokens == 0 {

@@ -188,8 +188,8 @@ func TestConcurrencyRamp(t *testing.T) {
 	}
 }
 
-// TestUsers: turns of the users arrive in turn at equal intervals. A turn whose predecessor has not ended arrives when that ends, and the
-// turns after it at their own times.
+// TestUsers: the users send one after the other, at equal intervals. A turn whose predecessor has not ended arrives when its predecessor
+// ends; the turns after it arrive at their own times.
 func TestUsers(t *testing.T) {
 	row := func(session string, further int) string {
 		return fmt.Sprintf(`{"session_id": %q, "timestamp": 7, "input_length": 600, "output_length": %d, "hash_ids": [0, 1]}`, session, 1+further)

@@ -31,7 +31,7 @@ func TestBranches(t *testing.T) {
 			t.Fatal(r.err)
 		}
 		type message struct{ Role, Content string }
-		said := map[string][]message{} // by the last one's text
+		said := map[string][]message{} // by the text of the last message
 		for _, sent := range r.sent {
 			var body struct{ Messages []message }
 			if sent == nil {

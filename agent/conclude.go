@@ -118,7 +118,7 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	}
 	unfinished := runErr != nil || counts.Cut && (e.aborted || ctx.Err() != nil) || slices.ContainsFunc(figures.Skips, func(r measure.Reason) bool { return notSent(r.Reason) })
 	if err := e.recorder.journal.Close(unfinished); err != nil {
-		e.said.warn("if the run has to be resumed: %v", err)
+		e.said.warn("the run cannot be resumed completely: %v", err)
 	}
 	rep.ExitStatus = judge.ExitCode(rep.Verdict.Class, judge.Ending{
 		Interrupted: ctx.Err() != nil,
@@ -145,7 +145,7 @@ func (e ending) savedMeta() mooncake.Meta {
 	meta.SessionMode = mooncake.SessionFull
 	meta.Transformations = []mooncake.Transformation{{
 		Name: "save-prompts", Parameters: map[string]any{"trace": e.in.name, "run": e.plan.runID, "endpoint": string(e.plan.requests.Options().Endpoint)},
-		Effect: "the payload of each row is the body that was sent for it; the key sent says what it was made from",
+		Effect: "the payload of each row is the body that was sent for it; the field \"sent\" says what it was made from",
 	}}
 	return meta
 }
@@ -281,12 +281,12 @@ func (e ending) warn(f *measure.Figures, counts load.Counts, loss telemetry.Loss
 			said.warn(format, append([]any{n}, args...)...)
 		}
 	}
-	counted(counts.Unpredicted, "cache hits of %d rows could not be predicted: they have too many ids, in no order")
+	counted(counts.Unpredicted, "cache hits of %d rows could not be predicted: the trace has more block ids than the prediction can store")
 	counted(counts.Unawaited, "%d ids in wait_for are not the request_id of an earlier row, and were ignored")
-	counted(f.Tokens.Assumed, "%d rows ask for models whose chat template was not measured: the models first appear after the look-ahead (--lookahead), are more than %d, or are unknown to the engine; another model's template was assumed",
+	counted(f.Tokens.Assumed, "%d rows ask for models whose chat template was not measured: the models first appear after the look-ahead (--lookahead), are not among the %d with the most rows, or are unknown to the engine; another model's template was assumed",
 		preflight.MaxMeasured)
 	counted(e.stats.SessionsEvicted, "%d idle sessions were closed to make room: a later turn of a closed session began a new OTel trace, or, if it needed the turns before it, was skipped")
-	counted(f.Tokens.TooShort, "%d rows are shorter than the engine's template and were sent longer than they ask (--too-short=skip leaves them out)")
+	counted(f.Tokens.TooShort, "%d rows are shorter than the engine's template and were sent with more tokens than they ask for (--too-short=skip leaves them out)")
 	if !loss.Complete() || loss.MetricFailures > 0 {
 		said.warn("the run's telemetry is incomplete: %s", incomplete(loss))
 	}

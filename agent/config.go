@@ -35,7 +35,7 @@ import (
 )
 
 // DefaultMaxErrorRate is the share of requests that may fail in a run that passes, unless Config.MaxErrorRate is set. A service of two
-// nines may fail as often. So a stray failure does not fail a run, and a dead or overloaded engine does.
+// nines may fail as often as that. So a stray failure does not fail a run, but a dead or overloaded engine does.
 const DefaultMaxErrorRate = 0.01
 
 // Config is one replay. Trace.Name and Target.URL are needed; everything else has a working zero value.
@@ -155,7 +155,7 @@ type Target struct {
 	APIKey         string
 	TLS            *tls.Config
 	HTTP2          bool
-	// Connections says which requests a connection is for, one after the other; "" = send.ReuseAny.
+	// Connections says which requests may share a connection, one after the other; "" = send.ReuseAny.
 	Connections send.Reuse
 	// SessionHeader is the header that names a row's session to engines and routers; empty = X-Session-Id.
 	SessionHeader string
@@ -228,8 +228,8 @@ type Schedule struct {
 	WarmupFor time.Duration
 	// WarmupGrace is the time that warm-up requests in flight have to end after the last one was sent; 0 = no limit.
 	WarmupGrace time.Duration
-	// WarmupConcurrency is the maximum number of warm-up requests in flight, up to 1,024; 0 = Concurrency, or, if that is 0, too, 1, and
-	// 1,024 with WarmupArrivals.
+	// WarmupConcurrency is the maximum number of warm-up requests in flight, up to 1,024; 0 = Concurrency. If that is 0, too, the
+	// maximum is 1, or, with WarmupArrivals, 1,024.
 	WarmupConcurrency int
 	// WarmupArrivals sends the warm-up requests at a rate, or later if WarmupConcurrency requests are in flight. Zero = a closed loop.
 	WarmupArrivals load.Arrivals
@@ -301,7 +301,7 @@ func (c *Config) checkTarget(bad badFunc) {
 	}
 }
 
-// checkNumbers finds numbers below 0, and beyond their limits.
+// checkNumbers finds numbers that are below 0 or beyond their limits.
 func (c *Config) checkNumbers(bad badFunc) {
 	for _, n := range []struct {
 		name  string
@@ -371,7 +371,7 @@ func (c *Config) checkNumbers(bad badFunc) {
 func (c *Config) checkTrace(bad badFunc) {
 	switch t := c.Trace; {
 	case t.Loop > 1 && t.LoopFor > 0:
-		bad("loop %d: want a number of passes or a duration", t.Loop)
+		bad("loop %d: want a number of passes or a duration, not both", t.Loop)
 	case (t.Loop > 1 || t.LoopFor > 0) && t.Name == "-":
 		bad("loop: standard input can be read only once; name a file")
 	case (t.Loop > 1 || t.LoopFor > 0) && (t.Start > 0 || t.End > 0):
@@ -404,7 +404,7 @@ func (c *Config) checkSchedule(bad badFunc) {
 	}
 }
 
-// checkRamps finds ramps without an end, and limits that replies of this kind cannot reach.
+// checkRamps finds ramps without a maximum to rise to, limits on first tokens without a stream, and too large a warm-up.
 func (c *Config) checkRamps(bad badFunc) {
 	if n := max(c.Schedule.PrefillConcurrency, c.Schedule.WarmupPrefillConcurrency); n > 0 && c.Prompt.NoStream {
 		bad("prefill concurrency %d: whole replies have no first token; leave out --no-stream", n)
@@ -465,7 +465,7 @@ func checkURL(address string) error {
 	case !strings.Contains(address, "://"):
 		return fmt.Errorf("url %q: begin it with http:// or https://", address)
 	case err != nil:
-		return errors.New("url: it cannot be read; want http://host:port or https://host:port") // the error would repeat its secrets
+		return errors.New("url: it cannot be read; want http://host:port or https://host:port") // err would repeat the URL's secrets
 	case u.Port() != "" && !validPort(u.Port()):
 		return fmt.Errorf("url: port %s: want 1 to 65535", u.Port())
 	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":

@@ -30,7 +30,7 @@ func textFile(t *testing.T) string {
 	return name
 }
 
-// TestDataset: prompts of real text have exactly as many tokens as the rows, and share the blocks that the hash ids say, on engines
+// TestDataset: prompts of real text have exactly as many tokens as the rows, and share the blocks that the hash ids name, on engines
 // whose tokenizers make several tokens of a word.
 func TestDataset(t *testing.T) {
 	var lines []string

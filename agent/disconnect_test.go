@@ -20,7 +20,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// TestDisconnect: the chosen requests are cancelled this long after they were sent. The others are served, and none counts as a failure.
+// TestDisconnect: the chosen requests are cancelled when the given time has passed since they were sent. The others are served, and none
+// counts as a failure.
 func TestDisconnect(t *testing.T) {
 	const n, after = 200, 500 * time.Millisecond
 	for _, stream := range []bool{true, false} {
@@ -63,12 +64,12 @@ func TestDisconnect(t *testing.T) {
 			if outcome == semconv.OutcomeDisconnected {
 				told++
 				if failed {
-					t.Error("its span is that of a failure")
+					t.Error("the span of a disconnected request is marked as a failure")
 				}
 			}
 		}
 		if told != chosen {
-			t.Errorf("stream %v: %d spans say so, want %d", stream, told, chosen)
+			t.Errorf("stream %v: %d spans have the outcome disconnected, want %d", stream, told, chosen)
 		}
 	}
 }
@@ -124,6 +125,6 @@ func TestDisconnectShare(t *testing.T) {
 		}
 	}
 	if (&sender{disconnect: Disconnect{Share: 1}}).hangsUp(-1) {
-		t.Error("a warm-up is given up")
+		t.Error("a warm-up request is disconnected")
 	}
 }

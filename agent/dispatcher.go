@@ -101,7 +101,7 @@ func (d *dispatcher) replay(p plan, zero time.Duration, rows schedule.Source, be
 	d.recorder.start(func() {
 		d.stopDispatch(errAborted)
 		late := time.AfterFunc(p.grace, d.stopRequests)
-		context.AfterFunc(d.requests, func() { late.Stop() }) // the run has ended earlier
+		context.AfterFunc(d.requests, func() { late.Stop() }) // unless the run ends before that
 	})
 	defer d.recorder.stop()
 	before.submitBroken(d)
@@ -139,7 +139,7 @@ func (d *dispatcher) start(ctx context.Context, it *schedule.Item, p *pending) {
 	if d.prefillCap {
 		p.first = func(at time.Duration) { d.sched.FirstToken(it, at) }
 	}
-	p.engine = d.engines.pick(it.Row) // here, so that turns rotate in the order of the schedule
+	p.engine = d.engines.pick(it.Row) // here, so that round robin follows the order of the schedule
 	// The schedule is over when the last request is; its record may be recorded later.
 	d.recorder.senders.Add(1)
 	d.workers.start(func() {
@@ -181,7 +181,7 @@ func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversat
 	d.engines.release(p.engine)
 	at, open := p.gate.Wait()
 	if !open {
-		rec = d.newRecord(it) // nothing of the attempt has happened
+		rec = d.newRecord(it) // the request was prepared, but nothing of it was sent
 		rec.Outcome, rec.Reason = measure.Skipped, p.reason
 		d.saved.add(rec, send.Body{})
 		d.recorder.submit(rec, span)
@@ -193,14 +193,14 @@ func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversat
 	}
 	d.tel.InFlight(-1)
 	d.live.landed()
-	// From here on, the scheduler may send the session's next turn. A row that was too short to send, or whose reply is not needed, does
-	// not prevent that.
+	// From here on, the scheduler may send the session's next turn. A row that was too short to send, or that was
+	// disconnected, does not prevent that, unless the next turn needs its reply.
 	given := rec.Outcome == measure.Skipped || rec.Outcome == measure.Disconnected
 	ok := rec.Outcome == measure.Served || given && c.history == nil
 	if it.Row.WaitFor != nil && rec.Outcome == measure.Served {
 		d.branches.end(it, c.history)
 	}
-	d.sched.Done(it, max(end, at), ok) // one that could not be built may have failed before it was due
+	d.sched.Done(it, max(end, at), ok) // a request that could not be built may have failed before it was due
 	d.saved.add(rec, body)
 	d.recorder.submit(rec, span)
 }
@@ -233,7 +233,7 @@ var skipReasons = [...]string{
 	schedule.PredecessorFailed: measure.SkipGraph,
 }
 
-// records are those that have been recorded, for use by the next requests.
+// records are records that the recorder is done with; the next requests use them again.
 var records = sync.Pool{New: func() any { return new(measure.Record) }}
 
 // newRecord returns the record of an item that has been dispatched or skipped. The recorder gives it back.

@@ -33,8 +33,8 @@
 // One type crosses each border. A mooncake.Row enters load and leaves it as a schedule.Item, with its offset and its prediction. The
 // scheduler calls the dispatcher with the item, on its own goroutine; from there on, each request has its own goroutine. The sender makes a
 // measure.Record from the item: prompt fills in what was requested, send what was received, the predictor what a cache should have had. The
-// scheduler gets the record as "done". The recorder gets it through a channel; it alone adds it to the figures, completes its span, writes
-// its line, and counts it.
+// scheduler is told that the request is done. The recorder gets the record through a channel; it alone adds it to the figures, completes its
+// span, writes its line, and counts it.
 //
 // A span begins with its item, as a telemetry.Span, so that its context can be sent with the request. It goes to the recorder with the
 // record, and ends there. A session's root span begins with the session's first request, and ends with its first record.
@@ -46,7 +46,7 @@
 //
 //	per open stream    about 45 KiB, most of it net/http's, and 12 bytes per token of the reply until its record is written
 //	look-ahead         4,096 rows (Trace.Lookahead), and 320 rows between goroutines
-//	delayed rows       65,536, for their session or a slot; at the limit, reading of the trace pauses
+//	delayed rows       65,536 that wait for their session or for a slot; at the limit, reading of the trace pauses
 //	sessions           16,384 open ones; the last timestamp of 131,072; the prompt kind of 262,144 (10 MiB); if rows are
 //	                   new turns, also a million that were closed to make room (40 MiB)
 //	prediction         16 bytes for each row with new blocks while block ids are canonical, as moonloop writes them, for 16
@@ -55,8 +55,8 @@
 //	requests.jsonl     64 KiB of unwritten lines; at the end 16 MiB of lines that wait for an earlier row; beyond,
 //	                   lines are written out of order, and counted
 //	spans              64 MiB of encoded OTLP (telemetry.Config.QueueBytes); beyond, spans are lost, and counted
-//	garbage            as the process's GOGC says, which Run does not set; `moonloop replay` allows as much as a second
-//	                   allocates, 20 to 64 MiB, and at least a quarter of the live memory
+//	garbage            as the process's GOGC says, which Run does not set; `moonloop replay` allows as much as it allocates in
+//	                   a second, 20 to 64 MiB, and at least a quarter of the live memory
 //
 // The first request is sent when the look-ahead has been read, however long the trace is.
 package agent

@@ -29,11 +29,11 @@ type Balance string
 const (
 	RoundRobin  Balance = "round-robin"  // one after the other
 	LeastLoaded Balance = "least-loaded" // the one with the fewest requests of this process in flight; if there are several, the next in turn
-	BySession   Balance = "session"      // all turns of a session to one, by a hash of its id; rows without a session in turn
+	BySession   Balance = "session"      // all turns of a session to one engine, by a hash of its id; other rows to the engines in turn
 	// ByPrefix sends all rows with the same first block after the trunk to one engine, by a hash of the block's id. The trunk is the set of
-	// blocks, such as a system prompt's, that are in more rows than half of an engine's share. Sent by these blocks, nearly all requests
-	// would go to one engine. Rows that end in the trunk are sent in turn. Rows without block ids, or with those of a new turn only, are
-	// sent as with BySession.
+	// blocks, such as a system prompt's, that are in more rows than half of an engine's share. If rows were sent by the blocks of the trunk,
+	// nearly all would go to one engine. Rows that end in the trunk go to the engines in turn. Rows without block ids, or with those of a new turn
+	// only, are sent as with BySession.
 	ByPrefix Balance = "prefix"
 )
 

@@ -28,7 +28,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// overEngines replays rows over several engines in a bubble, and returns which engine each row reached, and when, by row.
+// overEngines replays rows over several engines in a bubble. It returns the report, the engine that each row reached, and what each engine
+// got.
 func overEngines(t *testing.T, servers []simulator.Config, cfg Config, lines ...string) (rep *report.Report, engine map[string]int, got [][]*simulator.Record, err error) {
 	t.Helper()
 	engine = make(map[string]int)
@@ -171,7 +172,7 @@ func TestEnginesThatDiffer(t *testing.T) {
 	}
 	r.Target = Target{URL: one.url, Further: []string{"ftp://x"}, Balance: "dice"}
 	if err := r.Validate(); err == nil || !strings.Contains(err.Error(), "ftp") || !strings.Contains(err.Error(), `balance "dice"`) {
-		t.Errorf("an engine of no scheme: %v", err)
+		t.Errorf("an engine with another scheme, and an unknown balance: %v", err)
 	}
 }
 
@@ -226,8 +227,8 @@ func TestBalanceByPrefix(t *testing.T) {
 		}
 		return n
 	}
-	// Each family hits its block from its second row on, and each engine hits the trunk from its second row on; the last two blocks are
-	// whole except for the rest of a block. With round robin, they hit less.
+	// Each family hits its first three blocks from its second row on, and each engine hits at least a block of the trunk from its second
+	// row on. With round robin, the rows hit less.
 	whole := cached(rep)
 	rep, _ = run(RoundRobin)
 	turn := cached(rep)

@@ -50,7 +50,7 @@ func TestExampleThreeRowsSharingBlocks(t *testing.T) {
 						got.PromptTokens, got.Request.MaxTokens, got.OutputTokens, got.CachedTokens, want.in, want.out, want.out, tc.cached[i])
 				}
 				if !got.Request.IgnoreEOS || got.Request.MinTokens != want.out || !got.Request.Stream {
-					t.Errorf("row %d: the reply's length is not held: %+v", i, got.Request)
+					t.Errorf("row %d: the reply's length is not enforced: %+v", i, got.Request)
 				}
 				if res := r.results[i].Result; res.Prompt != "equal" || res.Output != "equal" || res.Usage.Cached != int64(tc.cached[i]) {
 					t.Errorf("row %d: result %+v", i, res)
@@ -81,7 +81,7 @@ func TestExampleThreeRowsSharingNothing(t *testing.T) {
 		}
 	}
 	if len(r.other) != 1 || r.other[0].PromptTokens != 2 {
-		t.Errorf("%d requests in addition to the rows: token ids need no calibration, one look whether the vocabulary has them", len(r.other))
+		t.Errorf("%d requests in addition to the rows: want one: token ids need no calibration, only a check that the vocabulary has them", len(r.other))
 	}
 }
 

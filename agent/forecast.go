@@ -47,7 +47,7 @@ type Forecast struct {
 	// Peak is the maximum number of rows within a second, [n, n+1) for a whole n; PeakAt is n.
 	Peak   int64 `json:"peak_rows_per_s"`
 	PeakAt int64 `json:"peak_at_s"`
-	// Bins are the rows that are due in each Width, in seconds, from 0 on.
+	// Bins has the number of rows that are due in each interval of Width seconds, from 0 on.
 	Width float64 `json:"bin_s"`
 	Bins  []int64 `json:"rows_by_bin"`
 

@@ -45,7 +45,7 @@ func openFolder(cfg Config) (*report.Folder, error) {
 
 // input is the open trace.
 type input struct {
-	path, name string // as given; and without secrets
+	path, name string // path as given, name without secrets
 	trace      *mooncake.Trace
 	stream     *load.Stream
 	quarantine *mooncake.Quarantine // nil unless the trace is read leniently
@@ -53,8 +53,8 @@ type input struct {
 	rejected   int64                // rows that a dry run leaves out; final once they have been read
 }
 
-// openInput opens the trace. Meanwhile it checks whether the OTLP receivers are reachable, because users who wait for an hour's spans want
-// to know in advance. needs is called with the replies that the rows read so far contain.
+// openInput opens the trace. Meanwhile it checks whether the OTLP receivers are reachable, because nobody wants
+// to learn after an hour that no span was delivered. needs is called with the replies that the rows read so far contain.
 func openInput(ctx context.Context, cfg Config, needs func(int64, []mooncake.Reply), said *notices) (*input, error) {
 	type opening struct {
 		*input
@@ -83,7 +83,7 @@ func openInput(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 	return nil, err
 }
 
-// openTrace opens the trace and reads its first rows, by its sidecar and the configuration.
+// openTrace opens the trace and reads its first rows, as its sidecar and the configuration say.
 func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Reply)) (in *input, err error) {
 	c := cfg.Trace
 	in = &input{path: c.Name, name: mooncake.PublicName(c.Name)}
@@ -146,7 +146,7 @@ func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 
 // unit returns the name of the unit of the timestamps in the file.
 func (in *input) unit() string {
-	if !in.stream.Info().Timed { // else it was known before the rest of the trace was read
+	if !in.stream.Info().Timed { // if Timed, the unit was known before the rest of the trace was read
 		return mooncake.UnitName(time.Millisecond)
 	}
 	return mooncake.UnitName(in.trace.Unit())
@@ -184,7 +184,7 @@ func (in *input) close() {
 // named adds the name of the trace to an error about it, unless it has it already.
 func (in *input) named(err error) error {
 	var row *mooncake.RowError
-	if err == nil || errors.As(err, &row) || strings.HasPrefix(err.Error(), in.name+":") { // as for a source that breaks off
+	if err == nil || errors.As(err, &row) || strings.HasPrefix(err.Error(), in.name+":") { // such as the error of a source that breaks off
 		return err
 	}
 	return fmt.Errorf("trace %s: %w", in.name, err)

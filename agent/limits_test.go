@@ -86,12 +86,12 @@ func TestWarmUpEndsWithTheRun(t *testing.T) {
 	if r.err != nil || r.report.ExitStatus != judge.ExitInterrupted || len(r.results) != 3 || len(r.warmups) == 0 {
 		t.Errorf("error %v, %d records, %d warm-ups", r.err, len(r.results), len(r.warmups))
 	}
-	if took := time.Since(stopped); took > 20*time.Second { // the run ends after cancel
+	if took := time.Since(stopped); took > 20*time.Second { // stopped was set before cancel, so before the run ended
 		t.Errorf("the end took %v", took)
 	}
 	for _, w := range r.report.Warnings {
 		if strings.Contains(w, "warm-up") {
-			t.Errorf("the interrupt passes for a failure of the engine: %s", w)
+			t.Errorf("the interrupt is reported as a failure of the engine: %s", w)
 		}
 	}
 }

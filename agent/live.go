@@ -62,7 +62,7 @@ type View struct {
 	Seconds []Second
 }
 
-// done is the number of rows that have ended, also those that failed or were skipped.
+// done is the number of rows that have ended, including those that failed or were skipped.
 func (v View) done() int64 { return v.Served + v.Failed + v.Skipped + v.Disconnected }
 
 // Part returns the part of the run that is over, from 0 to 1: of the trace's time, or, with a limit of rows, of the rows.

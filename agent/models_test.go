@@ -175,7 +175,7 @@ func TestTemplateOfEachModel(t *testing.T) {
 	}{
 		{0, 0, 3, 0, 0},
 		{1, 0, 1, 2, 2},
-		{0, 11, 1, 0, 2}, // with the anchor, the template of a
+		{0, 11, 1, 0, 2}, // right for a: its template and the anchor; wrong for b
 	} {
 		name := filepath.Join(t.TempDir(), "trace.jsonl")
 		if err := os.WriteFile(name, []byte(strings.Join(ofModels("a", "b", "b"), "\n")), 0o600); err != nil {
@@ -198,7 +198,7 @@ func TestTemplateOfEachModel(t *testing.T) {
 }
 
 // TestUnknownModel: rows of a model that the engine does not know fail, but do not keep other rows from being sent. If the engine knows
-// none of the models, the run ends before.
+// none of the models, the run ends before a row is sent.
 func TestUnknownModel(t *testing.T) {
 	e := newEngine(t, simulator.Config{Models: []string{"a"}})
 	r := e.replay(t, Config{}, ofModels("b", "a", "b")...)

@@ -18,7 +18,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// otherRows are rows of lengths, and one of text.
+// otherRows are two rows with a length, and one with a text.
 var otherRows = []string{
 	`{"timestamp": 0, "input_length": 600, "output_length": 3, "hash_ids": [0, 1]}`,
 	`{"timestamp": 50, "input_length": 700, "output_length": 4, "hash_ids": [0, 2]}`,
@@ -80,13 +80,13 @@ func TestEmbeddingsRefused(t *testing.T) {
 		"neither a first token":        {SLO: measure.SLO{TTFT: 1}},
 		"no first token":               {Schedule: Schedule{PrefillConcurrency: 1}},
 		"--session-mode full":          {Trace: Trace{Sessions: mooncake.SessionDelta}},
-		"embedding takes no text=like": {},
+		"messages go to the endpoints": {},
 	} {
 		e := newEngine(t, simulator.Config{})
 		cfg.Prompt.Endpoint = prompt.Embeddings
 		lines := []string{`{"timestamp": 0, "session_id": "s", "input_length": 100}`, `{"timestamp": 1, "session_id": "s", "input_length": 100}`}
-		if strings.HasSuffix(why, "=like") { // a chat has no single text
-			why, lines = "messages go to the endpoints", []string{`{"timestamp": 0, "messages": [{"role": "user", "content": "hi"}]}`}
+		if why == "messages go to the endpoints" {
+			lines = []string{`{"timestamp": 0, "messages": [{"role": "user", "content": "hi"}]}`}
 		}
 		r := e.replay(t, cfg, lines...)
 		said := fmt.Sprint(r.err)

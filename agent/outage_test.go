@@ -147,7 +147,7 @@ func TestTelemetryOutage(t *testing.T) {
 					time.AfterFunc(300*time.Millisecond, func() { receiver(t, listen(t, address), limitless, atOnce) })
 				}
 			}
-			patience := time.Minute // if somebody answers, whatever else the machine does
+			patience := time.Minute // enough for a receiver that answers, however busy the machine is
 			if tc.least == all && tc.why != semconv.LostTooLarge {
 				patience = 300 * time.Millisecond
 			}

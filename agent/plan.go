@@ -95,7 +95,7 @@ func newPlan(cfg Config, in *input, found preflight.Findings) plan {
 			SessionMode: info.Sessions, TimeUnit: mooncake.UnitName(time.Millisecond),
 			Transformations: []mooncake.Transformation{{
 				Name: "replay", Parameters: map[string]any{"trace": in.name, "run": cfg.RunID},
-				Effect: "the field result of each row has the row's result in this replay; the field replies is left out",
+				Effect: "the field \"result\" of each row has the row's result in this replay; the field \"replies\" is left out",
 			}},
 		},
 	}
@@ -234,8 +234,8 @@ func (p *plan) setTelemetry(cfg Config, in *input, found preflight.Findings) {
 	}
 }
 
-// zero returns the time of offset 0 for a schedule that is about to start. It returns an error if the process was ready too late for startAt,
-// because other shards may have begun, unless the start is fixed.
+// zero returns the time of offset 0 for a schedule that is about to start. Unless the start is fixed, it returns an error if the process
+// was ready too late for startAt, because other shards may have begun.
 func (p plan) zero(clk clock.Clock) (time.Duration, error) {
 	ready := clk.Now() + p.lead
 	if p.startAt.IsZero() {
@@ -243,7 +243,7 @@ func (p plan) zero(clk clock.Clock) (time.Duration, error) {
 	}
 	zero := min(p.startAt.Sub(clk.Start()), longest)
 	if late := ready - zero; late > 0 && !p.fixed {
-		return 0, fmt.Errorf("start at %s: this process was ready %v too late, and sent nothing; give a later time (to all shards the same), by which the slowest process has read the trace and probed its engine",
+		return 0, fmt.Errorf("start at %s: this process was ready %v too late, and sent nothing; give all shards the same later time, by which the slowest process has read the trace and probed its engine",
 			p.startAt.Format(time.RFC3339Nano), late.Round(time.Millisecond))
 	}
 	return zero, nil

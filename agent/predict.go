@@ -27,7 +27,7 @@ type predictor struct {
 	learned atomic.Int64 // tokens in a block of the engine's cache, as inferred from its replies
 
 	// Owned by the recorder.
-	divisor int64 // of all cached counts so far
+	divisor int64 // the greatest common divisor of all cached counts so far
 	replies int   // with cached tokens
 }
 
@@ -37,7 +37,7 @@ func (c *predictor) predict(rec *measure.Record) {
 	if p.Finest < 0 || !row.InputLength.Set {
 		return
 	}
-	if rec.Finest = p.Finest; p.Finest > rec.Prompts { // by the replies in it
+	if rec.Finest = p.Finest; p.Finest > rec.Prompts { // the rest is known to be cached only where replies were carried
 		rec.Finest = rec.Prompts
 		for i, why := range rec.Replies {
 			// The engine never saw the last token that it generated.

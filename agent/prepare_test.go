@@ -23,8 +23,8 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// TestPrepared begins requests before they are due, in virtual time. Whatever happens before that instant, each row is sent at it, once,
-// or not at all.
+// TestPrepared begins requests before they are due, in virtual time. Whatever happens before a row is due, it is sent when it is due,
+// once, or not at all.
 func TestPrepared(t *testing.T) {
 	const prepare, lead = 8 * time.Millisecond, 50 * time.Millisecond
 	for _, tc := range []struct {

@@ -16,7 +16,7 @@ import (
 )
 
 // sayPriorities reports which rows of the look-ahead have their own priority, and whether it is sent, and which classes with a priority
-// have no row in it.
+// have no row in the look-ahead.
 func sayPriorities(rows *load.Stream, b *prompt.Builder, said *notices) {
 	classes := b.Options().Priorities
 	own, missing := int64(0), maps.Clone(classes)

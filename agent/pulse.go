@@ -34,7 +34,7 @@ type pulse struct {
 	ttft, gap, late recent
 }
 
-// advance closes the past seconds at a time, with the current counts.
+// advance closes the seconds that have ended by now. v has the current counts.
 func (p *pulse) advance(now time.Duration, v *View) {
 	if p.next == 0 {
 		p.next = time.Second

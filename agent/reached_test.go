@@ -41,8 +41,8 @@ func (e *endlessTrace) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestRowsNotReached ends runs early: each row that was read has its record, those after it are counted if that can be done with
-// certainty, and none is read.
+// TestRowsNotReached ends runs early: each row that was read has its record; the rows after these are counted if their number is
+// certain, and are not read.
 func TestRowsNotReached(t *testing.T) {
 	const n = 50_000
 	dir := t.TempDir()
@@ -145,7 +145,7 @@ func TestRowsNotReached(t *testing.T) {
 				t.Fatal(err)
 			}
 			if text := table.String(); !strings.Contains(text, tc.said) || regexp.MustCompile(tc.without).MatchString(text) {
-				t.Errorf("the report should say %q and not what is like %s:\n%s", tc.said, tc.without, text)
+				t.Errorf("the report should say %q, and nothing that matches %s:\n%s", tc.said, tc.without, text)
 			}
 			if in, ok := tc.trace.Stdin.(*endlessTrace); ok && in.n > 50_000 {
 				t.Errorf("%d rows of standard input were read", in.n)

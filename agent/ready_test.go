@@ -127,7 +127,7 @@ func (d difficult) replay(ctx context.Context, t *testing.T, cfg Config) (p prep
 // TestPreflightIsBounded: the preparation before the first request ends within a known time, says what it waits for, and what to do about
 // the engine; an interrupt ends it at once.
 func TestPreflightIsBounded(t *testing.T) {
-	second := func(n int) http.HandlerFunc {
+	status := func(n int) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) { answer(n, "", `{"error": {"message": "boom"}}`)(w, r) }
 	}
 	always := func(h http.HandlerFunc) func(int, http.ResponseWriter, *http.Request) bool {
@@ -171,17 +171,17 @@ func TestPreflightIsBounded(t *testing.T) {
 			err: []string{"stopped"}, notErr: "--wait-ready", atMost: 7 * time.Second,
 		},
 		{
-			name: "an interrupt while an engine is waited for", engine: func() difficult { return difficult{models: second(503)} },
+			name: "an interrupt while an engine is waited for", engine: func() difficult { return difficult{models: status(503)} },
 			target: Target{WaitReady: time.Hour}, stop: 7 * time.Second,
 			err: []string{"stopped"}, atMost: 7 * time.Second,
 		},
 		{
-			name: "an engine that loads its model", engine: func() difficult { return difficult{models: second(503)} },
+			name: "an engine that loads its model", engine: func() difficult { return difficult{models: status(503)} },
 			err: []string{"HTTP 503", "boom", "--wait-ready 5m"}, atMost: 31 * time.Second,
 		},
 		{
 			name: "an engine that is waited for", engine: func() difficult {
-				return difficult{models: until(20*time.Second, second(503), listed)}
+				return difficult{models: until(20*time.Second, status(503), listed)}
 			}, target: Target{WaitReady: 5 * time.Minute},
 			notes: []string{"waiting for it to be ready", "5m0s: http (HTTP 503): boom", "ready after"}, atLeast: 20 * time.Second, atMost: 30 * time.Second,
 		},
@@ -199,16 +199,16 @@ func TestPreflightIsBounded(t *testing.T) {
 		},
 		{
 			name: "an engine that lists its models while it loads them", engine: func() difficult {
-				return difficult{models: listed, health: until(20*time.Second, second(503), answer(200, "", "OK"))}
+				return difficult{models: listed, health: until(20*time.Second, status(503), answer(200, "", "OK"))}
 			}, target: Target{WaitReady: 5 * time.Minute},
 			notes: []string{"HTTP 503", "ready after"}, atLeast: 20 * time.Second, atMost: 30 * time.Second,
 		},
 		{
-			name: "an engine without a health", engine: func() difficult { return difficult{models: listed} }, target: Target{WaitReady: 5 * time.Minute},
+			name: "an engine without /health", engine: func() difficult { return difficult{models: listed} }, target: Target{WaitReady: 5 * time.Minute},
 			atMost: 2 * time.Second,
 		},
 		{
-			name: "an engine that never is ready", engine: func() difficult { return difficult{models: second(503)} }, target: Target{WaitReady: time.Minute},
+			name: "an engine that never is ready", engine: func() difficult { return difficult{models: status(503)} }, target: Target{WaitReady: time.Minute},
 			err: []string{"not ready within 1m0s", "HTTP 503"}, notErr: "--wait-ready 5m", atLeast: time.Minute, atMost: time.Minute,
 		},
 		{
@@ -222,12 +222,12 @@ func TestPreflightIsBounded(t *testing.T) {
 			err:    []string{"not ready within 10s"}, atLeast: 10 * time.Second, atMost: 10 * time.Second,
 		},
 		{
-			name: "no answer to the question for its health before the wait is over", engine: func() difficult { return difficult{models: listed, health: never} },
+			name: "no answer from /health before the wait is over", engine: func() difficult { return difficult{models: listed, health: never} },
 			target: Target{WaitReady: 10 * time.Second},
 			err:    []string{"not ready within 10s (--wait-ready): total_timeout: no answer within 10s"}, notErr: "%!", atLeast: 10 * time.Second, atMost: 10 * time.Second,
 		},
 		{
-			name: "one failed calibration request", engine: func() difficult { return difficult{models: listed, post: once(second(500))} },
+			name: "one failed calibration request", engine: func() difficult { return difficult{models: listed, post: once(status(500))} },
 			atMost: 10 * time.Second,
 		},
 		{
@@ -240,7 +240,7 @@ func TestPreflightIsBounded(t *testing.T) {
 			}, atMost: 10 * time.Second,
 		},
 		{
-			name: "calibration that fails", engine: func() difficult { return difficult{models: listed, post: always(second(500))} },
+			name: "calibration that fails", engine: func() difficult { return difficult{models: listed, post: always(status(500))} },
 			err: []string{"calibration", `POST /v1/chat/completions, "m"`, "HTTP 500", "boom", "tried 4 times", "--overhead"}, atMost: 20 * time.Second,
 		},
 		{
@@ -248,7 +248,7 @@ func TestPreflightIsBounded(t *testing.T) {
 			err: []string{"calibration", "no answer within 2m0s", "--overhead"}, atLeast: 2 * time.Minute, atMost: 5 * time.Minute,
 		},
 		{
-			name: "calibration without a key", engine: func() difficult { return difficult{models: listed, post: always(second(401))} },
+			name: "calibration without a key", engine: func() difficult { return difficult{models: listed, post: always(status(401))} },
 			err: []string{"calibration", "HTTP 401", "--api-key-env or --api-key-file"}, notErr: "--overhead", atMost: time.Second,
 		},
 		{
@@ -256,15 +256,15 @@ func TestPreflightIsBounded(t *testing.T) {
 			err: []string{"calibration", "a web page, not that of an OpenAI-compatible API", "http://engine:8000"}, atMost: time.Second,
 		},
 		{
-			name: "no key", engine: func() difficult { return difficult{models: second(403)} },
+			name: "no key", engine: func() difficult { return difficult{models: status(403)} },
 			err: []string{"HTTP 403", "it wants an API key: --api-key-env or --api-key-file gives one"}, notErr: "URL", atMost: time.Second,
 		},
 		{
-			name: "a wrong key", engine: func() difficult { return difficult{models: second(401)} }, target: Target{APIKey: "k"},
+			name: "a wrong key", engine: func() difficult { return difficult{models: status(401)} }, target: Target{APIKey: "k"},
 			err: []string{"HTTP 401", "is the API key right?"}, notErr: "x-api-key", atMost: time.Second,
 		},
 		{
-			name: "a key where Anthropic wants it", engine: func() difficult { return difficult{models: second(401)} },
+			name: "a key where Anthropic wants it", engine: func() difficult { return difficult{models: status(401)} },
 			target: Target{APIKey: "k"}, prompt: Prompt{Endpoint: prompt.Messages},
 			err: []string{"HTTP 401", "it was sent as x-api-key", "--profile, such as vllm"}, notErr: "URL", atMost: time.Second,
 		},

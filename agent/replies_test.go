@@ -111,7 +111,7 @@ func (e *talker) replay(t *testing.T, cfg Config, lines []string) (*report.Repor
 	return rep, r.results, spans.GetSpans()
 }
 
-// thinking is a schedule in which each turn is due when the previous one, and the check of its reply, have ended.
+// thinking returns the rows with timestamps that leave enough time between turns for a reply and for its check.
 func thinking(lines []string) []string {
 	var out []string
 	for i, line := range lines {
@@ -216,12 +216,12 @@ func TestRepliesAreInvented(t *testing.T) {
 		cfg  Config
 		e    *talker
 		want string
-		n    int64 // places; the reply of row 0 has two
+		n    int64 // invented replies; two later rows contain the reply to row 0
 	}{
 		{"an engine that cannot count", Config{}, &talker{silent: true}, carry.Unchecked, 9},
 		{"never", Config{Prompt: Prompt{Carry: carry.Never}}, &talker{}, carry.Off, 9},
 		{"a known overhead", Config{Prompt: Prompt{Overhead: 7}}, &talker{}, carry.Off, 9},
-		{"text of other tokens", Config{}, &talker{odd: first}, carry.Text, 2},
+		{"a text with another number of tokens", Config{}, &talker{odd: first}, carry.Text, 2},
 		{"a reply that is too short", Config{}, &talker{shorten: first}, carry.Length, 2},
 		{"a request that failed", Config{}, &talker{fail: first}, carry.Failed, 2},
 		{"token ids that the engine does not give", Config{Prompt: tokenIDs}, &talker{plain: true, silent: true}, carry.Unchecked, 9},
@@ -279,7 +279,7 @@ func TestRepliesOfSessions(t *testing.T) {
 	}
 }
 
-// TestCarriedUnchecked: always carries text that cannot be checked.
+// TestCarriedUnchecked: [carry.Always] carries text that cannot be checked.
 func TestCarriedUnchecked(t *testing.T) {
 	e := &talker{silent: true}
 	rep, _, _ := e.replay(t, Config{Prompt: Prompt{Carry: carry.Always}}, thinking(conversations(t)))

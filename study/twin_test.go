@@ -85,7 +85,7 @@ func TestTwinRefuses(t *testing.T) {
 		"no replay wrote its results":    t.TempDir(),
 		"has neither requests.jsonl":     filepath.Join(a, "run1"),
 		"no row says what production":    with(`{"result": {"outcome": "served"}}`),
-		"line 1: no field result":        with("{}\n"),
+		`line 1: no field "result"`:      with("{}\n"),
 		"line 1: invalid character":      with("\x00\n"),
 		"has no record of a request":     with("\n"),
 	} {

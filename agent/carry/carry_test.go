@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rowOf is a row of 100 tokens whose replies follow one another, 10 tokens each; back names their rows.
+// rowOf is a row of 100 tokens that contains replies of 10 tokens each; back says how many rows before this one each reply's row is.
 func rowOf(back ...int64) *mooncake.Row {
 	r := &mooncake.Row{InputLength: mooncake.Some[int64](100), HashIDs: []uint64{7}}
 	for i, b := range back {
@@ -57,13 +57,13 @@ func TestReasons(t *testing.T) {
 		reply  prompt.Reply
 	}{
 		{"text that is checked", Options{Check: words}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, "", prompt.Reply{Carried: true, Text: ten("a"), Before: tail}},
-		{"text of other tokens", Options{Check: words}, func(s *Store) { s.End(0, served("a b", 0)) }, Text, prompt.Reply{Before: tail}},
+		{"text with another number of tokens", Options{Check: words}, func(s *Store) { s.End(0, served("a b", 0)) }, Text, prompt.Reply{Before: tail}},
 		{"text that cannot be checked", Options{}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, Unchecked, prompt.Reply{Before: tail}},
 		{"text that is carried always, unchecked", Options{Mode: Always}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, "", prompt.Reply{Carried: true, Text: ten("a"), Before: tail}},
 		{"a check that fails", Options{Check: func(context.Context, string, string) (int64, []uint32, error) { return 0, nil, errors.New("no") }}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, Unchecked, prompt.Reply{Before: tail}},
 		{"token ids", Options{TokenIDs: true}, func(s *Store) { s.End(0, served("x", 10)) }, "", prompt.Reply{Carried: true, Tokens: served("", 10).Tokens, Before: tail}},
 		{"token ids by the check", Options{TokenIDs: true, Check: words}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, "", prompt.Reply{Carried: true, Tokens: make([]uint32, 10), Before: tail}},
-		{"token ids that differ from the check's", Options{TokenIDs: true, Check: words}, func(s *Store) { s.End(0, served("a", 0)) }, Text, prompt.Reply{Before: tail}},
+		{"token ids, but the check counts another number", Options{TokenIDs: true, Check: words}, func(s *Store) { s.End(0, served("a", 0)) }, Text, prompt.Reply{Before: tail}},
 		{"no token ids", Options{TokenIDs: true, Mode: Always}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, Unchecked, prompt.Reply{Before: tail}},
 		{"another length", Options{Mode: Always}, func(s *Store) { e := served(ten("a"), 0); e.Count = 9; s.End(0, e) }, Length, prompt.Reply{Before: tail}},
 		{"an unknown length", Options{Mode: Always}, func(s *Store) { e := served(ten("a"), 0); e.Count = -1; s.End(0, e) }, Length, prompt.Reply{Before: tail}},
@@ -109,7 +109,7 @@ func TestDecidedOnce(t *testing.T) {
 	if diff := cmp.Diff(first, second); diff != "" || replies[0].Carried || replies[1].Text != ten("b") {
 		t.Errorf("a later row does otherwise: %v (-first +second):\n%s", replies, diff)
 	}
-	// A row that comes before the row whose reply it needs decides, too.
+	// A row that is sent before the row whose reply it needs decides, too.
 	if _, why := s.Resolve(5, rowOf(1)); why[0] != NotSent {
 		t.Errorf("a row that has not begun: %q", why[0])
 	}
@@ -119,7 +119,7 @@ func TestDecidedOnce(t *testing.T) {
 	if _, why := s.Resolve(6, rowOf(2)); why[0] != NotSent {
 		t.Errorf("the next: %q", why[0])
 	}
-	// Rows with different lengths of the reply: each is exact.
+	// A row that states another length of the reply gets invented words of that length.
 	odd := rowOf(2)
 	odd.Replies[0].Tokens = 11
 	if replies, why := s.Resolve(3, odd); why[0] != Length || replies[0].Carried {
@@ -134,9 +134,9 @@ func TestWhatIsKept(t *testing.T) {
 	defer s.Close()
 	s.Need(7, rowOf(2).Replies)
 	if !s.Needed() || s.Begin(4, rowOf()) || !s.Begin(5, rowOf()) {
-		t.Error("not exactly row 5 is kept")
+		t.Error("want the reply to row 5 to be kept, and none to row 4")
 	}
-	s.Skip(5, rowOf()) // it has begun: nothing changes it
+	s.Skip(5, rowOf()) // row 5 has begun: Skip changes nothing
 	if _, why := s.Resolve(7, rowOf(2)); why[0] != Late {
 		t.Errorf("row 5: %q", why[0])
 	}

@@ -20,7 +20,7 @@ func TestPause(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if Pause(ctx, time.Minute) || Pause(ctx, 0) || time.Since(began) != time.Minute+time.Second {
-			t.Errorf("it returned after the end, or ended after %v", time.Since(began))
+			t.Errorf("it returned true although the context had ended, or it returned after %v", time.Since(began))
 		}
 	})
 }

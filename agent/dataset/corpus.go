@@ -23,7 +23,7 @@ const (
 	MaxBytes = 8 << 20
 	// MaxDistinct is the maximum number of distinct segments, because the tokens of each are counted.
 	MaxDistinct = 1 << 16
-	// maxSegment is the length of a segment in bytes.
+	// maxSegment is the maximum length of a segment in bytes.
 	maxSegment = 64
 	// maxRead is the maximum size of the text that is searched for segments.
 	maxRead = 1 << 30

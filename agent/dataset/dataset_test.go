@@ -82,7 +82,7 @@ func TestBadFiles(t *testing.T) {
 	}
 }
 
-// TestBounds: at most as much is kept as the bounds allow, even of an endless file. An element that is too long is refused.
+// TestBounds: no more is kept than the bounds allow, even of an endless file. An element that is too long is refused.
 func TestBounds(t *testing.T) {
 	long := &bounded{in: strings.NewReader(strings.Repeat("x", 2*maxValue)), read: func() int64 { return 0 }}
 	if n, err := bufio.NewReaderSize(long, 1<<20).Discard(2 * maxValue); !errors.Is(err, errTooLong) || n > maxValue+2<<20 {

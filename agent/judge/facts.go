@@ -64,7 +64,7 @@ type Facts struct {
 	ThrottledShare Fact // time in which a cgroup's quota held the process back ÷ time
 
 	PromptDifferent Fact // served rows whose prompt tokens differ from the row ÷ those for which the server counted them
-	PromptUnknown   Fact // served rows for which it did not count them ÷ served rows
+	PromptUnknown   Fact // served rows for which the row or the server gives no number of prompt tokens ÷ served rows
 	OutputShort     Fact // served rows with fewer output tokens than asked ÷ served rows
 	EstimatedTokens Fact // served rows whose output tokens are counted in chunks ÷ served rows
 	RetriedShare    Fact // rows that the engine may have had more than once (measure.Record.Resent) ÷ rows sent

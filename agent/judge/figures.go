@@ -6,12 +6,12 @@ package judge
 import "github.com/moonloop/moonloop/agent/measure"
 
 // FromFigures sets the facts that follow from figures: all except Rows, Elapsed, RejectedShare, LookAheadStalls, HiccupShare, ClockStep,
-// the process's own consumption and the telemetry.
+// Breaks, the process's own consumption, the steady state, the shards and the telemetry.
 func FromFigures(f *measure.Figures) Facts {
 	late, scheduled := f.Stat(measure.Lateness)
 	own, _ := f.Stat(measure.LatenessUnexplained)
 	wire, sent := f.Stat(measure.WireLag)
-	drift := f.Schedule.Drift.Sure() // NaN, and so unknown, for a single row
+	drift := f.Schedule.Drift.Sure() // NaN, and so unknown, for fewer than ten rows
 	if f.Schedule.Drift.Growth() <= driftFloor {
 		drift = 0
 	}

@@ -12,8 +12,8 @@
 // these. An unknown metric is listed, and does not change the verdict. A metric with less data than it needs is not judged; then the
 // run is too small to judge, unless another metric makes it worse. For example, the 99th percentile of three requests is their maximum,
 // and the share of one hiccup in 50 ms is chance. So a percentile needs so many values that one lies beyond it (a median needs ten,
-// five on either side). A share of a count needs so many that one of them does not exceed the first bound. (It counts streams, not
-// gaps, because the gaps of a stream are coalesced together.) A share of time needs a run in which a single delay of 100 ms, which
+// five on either side). A share of a count needs so many that one of them does not exceed the first bound. (Of gaps, the streams
+// are counted, because the gaps of a stream are coalesced together.) A share of time needs a run in which a single delay of 100 ms, which
 // every machine has, does not make it invalid. Metrics without a need are judged in every run. Lateness is judged by
 // the part that hiccups of the machine, measured in the same run, do not explain; hiccups are judged by their own share of the
 // time. The last column gives the reason for the bounds. They are the same for every run, so that verdicts can be compared.
@@ -42,10 +42,10 @@
 //	prompt_tokens_unknown    100 %       never                                 a note: unknown is not wrong
 //	output_tokens_short      1 %         never                                 an engine without ignore_eos cannot do better, so the run is labelled and not refused
 //	output_tokens_estimated  1 %         never                                 a chunk may hold several tokens, so throughputs and per-token latencies are estimates
-//	retried_share            0.1 %       5 %                                   retries are off by default; what was sent twice is out of the latencies
+//	retried_share            0.1 %       5 %                                   retries are off by default; requests that were sent twice are not in the latencies
 //	failed_share             1 %         never                                 1 % is what a run may fail by default; the figures of the rest stand, whatever the share
 //	steady_latency_share     33 %        never       100 steady requests       a state is steady when what was in flight has been replaced a few times
-//	shard_clocks             10 ms       250 ms                                the bounds of lateness_p99: it is how much later a request is than those of other shards
+//	shard_clocks             10 ms       250 ms                                the bounds of lateness_p99: a request may be this much later than those of other shards
 //	run_breaks               0           never                                 what was in flight is lost, and the engine may have forgotten what it had cached; the figures of each part stand
 //	spans_lost               0 %         never                                 a trace rebuilt from the spans is incomplete, but the figures come from the run itself and stand
 //	metric_exports_failed    0           never                                 cumulative metrics catch up with the next export; the report does not depend on them
@@ -128,7 +128,7 @@ type Lack struct {
 	Of      string   `json:"of"` // the unit of Have and Need, such as s or requests
 }
 
-// String returns the lack as one line: "3 of 100 scheduled requests that lateness_p99 needs".
+// String returns the lack as one line: "3 of the 100 scheduled requests that lateness_p99 needs".
 func (l Lack) String() string {
 	verb := "needs"
 	if len(l.Metrics) > 1 {

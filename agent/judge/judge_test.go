@@ -104,7 +104,7 @@ func TestAGoodRun(t *testing.T) {
 	}
 }
 
-// Every field of Facts is judged: a huge value leaves a reason, and the run is no better than before.
+// Every fact is judged: a huge value gives exactly one reason, an unknown value gives none.
 func TestEveryFactIsJudged(t *testing.T) {
 	f := good()
 	v := reflect.ValueOf(&f).Elem()
@@ -136,7 +136,7 @@ func TestJudge(t *testing.T) {
 		{"the zero facts served nothing", func(f *Facts) { *f = Facts{} }, Invalid, []string{"no_request_served: invalid"}},
 		{"a record is missing", func(f *Facts) { f.Records = 99 }, Invalid, []string{"records_missing: invalid"}},
 		{"a record too many", func(f *Facts) { f.Records = 101 }, Invalid, []string{"records_missing: invalid"}},
-		{"late", func(f *Facts) { f.LatenessP99 = Know(10.1) }, Degraded, []string{"lateness_p99: degraded"}},
+		{"lateness above its first bound", func(f *Facts) { f.LatenessP99 = Know(10.1) }, Degraded, []string{"lateness_p99: degraded"}},
 		{
 			"the worst wins and comes first, notes come last",
 			func(f *Facts) {
@@ -145,8 +145,8 @@ func TestJudge(t *testing.T) {
 			Invalid,
 			[]string{"coalesced_share: invalid", "lateness_p50: degraded", "spans_lost: degraded", "prompt_tokens_unknown: valid"},
 		},
-		{"a cap is never invalid", func(f *Facts) { f.CapWaitShare = Know(1) }, Degraded, []string{"cap_wait_share: degraded"}},
-		{"tokens unknown is a note", func(f *Facts) { f.PromptUnknown = Know(1) }, Valid, []string{"prompt_tokens_unknown: valid"}},
+		{"waits for a cap never make a run invalid", func(f *Facts) { f.CapWaitShare = Know(1) }, Degraded, []string{"cap_wait_share: degraded"}},
+		{"unknown prompt tokens are a note", func(f *Facts) { f.PromptUnknown = Know(1) }, Valid, []string{"prompt_tokens_unknown: valid"}},
 		{"hiccups are named before they matter", func(f *Facts) { f.HiccupShare = Know(0.02) }, Valid, []string{"hiccup_share: valid"}},
 		{"one prompt of 12,031", func(f *Facts) { f.PromptDifferent = Know(1. / 12031) }, Valid, []string{"prompt_tokens_different: valid"}},
 		{"not a number is unknown", func(f *Facts) { f.CPUShare = Know(math.NaN()) }, Valid, nil},
@@ -303,7 +303,7 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// The figures of one row that was sent 3 ms late, 2 of them in a hiccup.
+// The facts of one failed row that was dispatched 3 ms late, without a hiccup that would explain it.
 func TestFromFigures(t *testing.T) {
 	a := measure.NewAggregate(measure.Options{})
 	a.Add(&measure.Record{Outcome: measure.Failed, Reason: "dns", Scheduled: true, Intended: 5e6, Dispatched: 8e6, Admitted: 8e6})
@@ -313,7 +313,7 @@ func TestFromFigures(t *testing.T) {
 	}
 	for name, fact := range map[string]Fact{
 		"a wire that was never reached": f.WireLagP99, "chunks without a reply": f.CoalescedShare, "drift of one row": f.Drift,
-		"tokens without a reply": f.OutputShort, "hiccups are the machine's": f.HiccupShare,
+		"tokens without a reply": f.OutputShort, "hiccups, which figures do not have": f.HiccupShare,
 	} {
 		if fact.Known {
 			t.Errorf("%s: known as %v", name, fact.V)
@@ -324,7 +324,7 @@ func TestFromFigures(t *testing.T) {
 	}
 }
 
-// Twenty rows, each 100 µs later than the previous one. The meaning of their slope depends on the duration.
+// Twenty rows, each later than the previous one by a step. What their slope means depends on the duration.
 func TestDriftNeedsSize(t *testing.T) {
 	for _, test := range []struct {
 		name  string

@@ -15,8 +15,8 @@ type Shard struct {
 }
 
 // Merge returns the verdict of a run of several processes: for each metric the worst value among those of the processes and that of all
-// together. Data that is too little in each process may be enough together; a metric is too small to judge only if it is so for the whole
-// run.
+// together. Processes that have too little data each may have enough together: a metric is too small to judge only if the whole run has
+// too little data for it.
 func Merge(whole Verdict, shards []Shard) Verdict {
 	out := Verdict{Reasons: slices.Clone(whole.Reasons), TooFew: whole.TooFew}
 	for _, s := range shards {

@@ -68,7 +68,7 @@ func TestArrivalGaps(t *testing.T) {
 			t.Errorf("%s: over all seeds gaps of mean %.4f and cv %.4f, want 1 and %.3f", tc.name, m, cv, tc.cv)
 		}
 		if tc.cv > 0 && means[0] == means[1] {
-			t.Errorf("%s: two seeds make one schedule", tc.name)
+			t.Errorf("%s: two seeds make the same schedule", tc.name)
 		}
 	}
 }

@@ -14,8 +14,8 @@
 //
 // With [Arrivals], an arrival process sets the offsets of rows, instead of spreading.
 //
-// A row that waits for others (wait_for) has the position of the latest of them, whatever its timestamp, so that the schedule knows it when
-// they end. If the trace has the row more rows after them than the look-ahead, it is read later than that, and may be sent late.
+// A row that waits for others (wait_for) has the position of the latest of them, whatever its timestamp, so that the schedule has the row
+// when they end. If the row is further behind them in the file than the look-ahead reaches, it may be read, and sent, too late.
 //
 // Everything before the shard is computed from all rows, so that n shards of one trace, in n processes, agree on offsets, indices
 // and predictions without communication.

@@ -47,7 +47,7 @@ func TestGraphs(t *testing.T) {
 		missing int64
 	}{
 		{
-			"with the roots; rows without timestamps, too",
+			"rows that wait follow the latest row that they wait for, with or without a timestamp",
 			Options{},
 			[]string{root(100, "a"), root(140, "b"), step(-1, "c", "a"), at(150), step(900, "d", "c", "b")},
 			[]got{{0, first, 0, true}, {2, []int64{0}, 0, false}, {1, first, 40 * ms, true}, {4, []int64{2, 1}, 40 * ms, false}, {3, nil, 50 * ms, true}},
@@ -163,7 +163,7 @@ func TestGraphShards(t *testing.T) {
 			here[it.Index], seen[it.Index] = it, true
 			for _, before := range it.After {
 				if here[before] == nil {
-					t.Errorf("shard %d: row %d waits for row %d, which does not exist", shard, it.Index, before)
+					t.Errorf("shard %d: row %d waits for row %d, which is not in the shard", shard, it.Index, before)
 				}
 			}
 		}

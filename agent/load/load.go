@@ -59,7 +59,8 @@ type Options struct {
 	// Loop sends the trace more than once. It cannot be combined with Start or End.
 	Loop Loop
 	// Shard of Shards: rows of a session or of a graph stay together. Other rows stay with those that have the same first block below the
-	// trunk; rows without such a block are single. Each group goes to the shard with the least work so far; see [Parts]. Shards 0 = all.
+	// trunk; a row without such a block is a group by itself. Each group goes to the shard with the least work so far; see [Parts]. Shards
+	// 0 = all.
 	Shard, Shards int
 	// Trunk is the trace's trunk from its sidecar; nil = computed from the look-ahead.
 	Trunk *mooncake.Trunk
@@ -70,7 +71,7 @@ type Options struct {
 	// OneModel sends every row to one model, whatever model it names; then all prompts share one cache. Else each model has its own cache;
 	// see [Stream.DefaultModel].
 	OneModel bool
-	// Strict makes errors of flaws that are otherwise tolerated.
+	// Strict turns flaws that are otherwise tolerated into errors.
 	Strict bool
 	// Replies is called for each row that has replies, in file order, as it is read, with its index. May be nil. It is called on a
 	// goroutine of the stream, for the rows of the look-ahead before Open returns.
@@ -96,7 +97,7 @@ type Info struct {
 	Models       []ModelRows          // models of its rows in the window, by first appearance
 }
 
-// ModelRows counts the rows of a model, without payloads, which have their own.
+// ModelRows counts the rows of a model, except rows with payloads, which name their own model.
 type ModelRows struct {
 	Name string // empty: rows without a model
 	Rows int
@@ -157,7 +158,7 @@ type Stream struct {
 	counts Counts
 }
 
-// Open reads the look-ahead, decides, and starts to read the rest. It returns errors in the look-ahead's rows.
+// Open reads the look-ahead, decides how the trace is replayed, and starts to read the rest. It returns errors in the look-ahead's rows.
 func Open(in Rows, opt Options) (*Stream, error) {
 	opt.BlockSize = cmp.Or(opt.BlockSize, mooncake.BlockSize)
 	opt.Lookahead = cmp.Or(max(0, opt.Lookahead), DefaultLookahead)

@@ -170,11 +170,11 @@ func TestErrors(t *testing.T) {
 	}{
 		{"empty", Options{}, nil, "no rows"},
 		{"broken within the look-ahead", Options{}, []string{at(1), "{"}, "test:2"},
-		{"a row after its look-ahead", Options{Lookahead: 4}, append(slices.Clone(many), at(1)), "line 21: timestamp 1 ms comes more than 4 rows after 11"},
+		{"a row out of order by more than the look-ahead", Options{Lookahead: 4}, append(slices.Clone(many), at(1)), "line 21: timestamp 1 ms comes more than 4 rows after 11"},
 		{"a single row without a timestamp", Options{}, []string{at(1), `{"input_length": 5}`}, "test:2: timestamp: the row has none"},
 		{"a first turn without a timestamp", Options{}, []string{at(1), delayed(5, "a")}, "test:2: timestamp: the first turn"},
 		{"no timestamps, strict", Options{Strict: true}, []string{`{"input_length": 5}`}, "--no-fixed-schedule"},
-		{"sessions that say nothing", Options{}, []string{turn(0, "a"), turn(1, "a")}, "--session-mode"},
+		{"sessions whose rows do not show what they mean", Options{}, []string{turn(0, "a"), turn(1, "a")}, "--session-mode"},
 		{"delta sessions open loop", Options{Sessions: mooncake.SessionDelta, OpenSessions: true}, []string{turn(0, "a"), turn(1, "a")}, "open loop"},
 		{"sessions after the look-ahead", Options{Lookahead: 2}, []string{at(0), at(1), turn(2, "a"), turn(3, "a")}, "line 4: the first session"},
 		{"spread without a grid", Options{Spread: SpreadEven}, []string{at(0), at(1), at(7)}, "not multiples of a coarse step"},
@@ -183,7 +183,7 @@ func TestErrors(t *testing.T) {
 		{"window without timestamps", Options{Start: ms}, []string{`{"input_length": 5}`}, "no timestamps"},
 		{"window that cuts delta sessions", Options{Sessions: mooncake.SessionDelta, Start: ms}, []string{turn(0, "a"), turn(1, "a")}, "later turns as first ones"},
 		{"a timestamp no clock reaches", Options{}, []string{at(1e12), at(5e12)}, "line 2: timestamp 5000000000000 ms is more than 100 years"},
-		{"a speed-up that stretches a timestamp so far", Options{Speedup: 1e-300}, []string{at(0), at(1)}, "more than 100 years"},
+		{"a speed-up that stretches a timestamp beyond any clock", Options{Speedup: 1e-300}, []string{at(0), at(1)}, "more than 100 years"},
 		{"a delay that never ends", Options{Sessions: mooncake.SessionFull}, []string{turn(0, "a"), delayed(1e14, "a")}, "test:2: delay: 100000000000000: is more than 100 years"},
 		{"window reversed", Options{Start: 2 * ms, End: ms}, []string{at(0)}, "before its start"},
 		{"speed-up below 0", Options{Speedup: -1}, []string{at(0)}, "speed-up"},
@@ -519,8 +519,8 @@ func TestSessionKeysAreBounded(t *testing.T) {
 	}
 }
 
-// TestRefusedRowsAreNone: the stream is that of the trace without the rows that the reader or the schedule refuses.
-func TestRefusedRowsAreNone(t *testing.T) {
+// TestRefusedRowsDoNotCount: the stream is that of the trace without the rows that the reader or the schedule refuses.
+func TestRefusedRowsDoNotCount(t *testing.T) {
 	bad := []string{
 		"not a row",           // for the reader
 		`{"input_length": 6}`, // a lone row without a timestamp

@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// again opens a trace given as lines once more; from the given pass on it fails, unless that is 0.
+// again opens a trace given as lines once more; it fails at the given pass, unless that is 0.
 func again(failing int, lines ...string) func() (Rows, error) {
 	passes := 1
 	return func() (Rows, error) {
@@ -95,7 +95,7 @@ func TestLoop(t *testing.T) {
 	}
 }
 
-// TestLoopStaysOnTheGrid: the second pass of a coarse clock begins a step after the first one's last.
+// TestLoopStaysOnTheGrid: with a coarse clock, the second pass begins one step after the last row of the first.
 func TestLoopStaysOnTheGrid(t *testing.T) {
 	var lines []string
 	for i := range 40 {
@@ -119,7 +119,7 @@ func TestLoopStaysOnTheGrid(t *testing.T) {
 	}
 }
 
-// TestFreshPassesFindNothing: the predicted cache hits of a pass are those of the first one.
+// TestFreshPassesFindNothing: with fresh ids, the predicted cache hits of a pass are those of the first one.
 func TestFreshPassesFindNothing(t *testing.T) {
 	lines := make([]string, 50)
 	for i := range lines {

@@ -91,7 +91,7 @@ func (s *Stream) probe() error {
 		}
 		s.info.First += clock.Millis(s.opt.Start)
 		for _, e := range s.head {
-			if err := s.beyond(e); err != nil && s.arrivals == nil && s.opt.End == 0 && s.opt.MaxRows == 0 { // these may leave the row out
+			if err := s.beyond(e); err != nil && s.arrivals == nil && s.opt.End == 0 && s.opt.MaxRows == 0 { // with these options, its timestamp is not used, or it may be left out
 				return err
 			}
 		}
@@ -131,8 +131,8 @@ func (s *Stream) Shapes(n int) (shapes []*mooncake.Row) {
 	return shapes
 }
 
-// Trunk returns the block ids that more than a share of the rows of the look-ahead (those that all shards together will send) have, and the
-// number of these rows with ids. It must be called before Next.
+// Trunk returns the block ids that are in more than a share of the rows with ids, and the number of these rows. The rows are those of the
+// look-ahead that all shards together will send. It must be called before Next.
 func (s *Stream) Trunk(share float64) (trunk map[uint64]bool, rows int) {
 	type use struct{ rows, last int }
 	uses := make(map[uint64]use)

@@ -4,7 +4,7 @@
 package load
 
 // This file divides the rows of a trace between shards that do not communicate. Each reads the whole trace and computes the same division,
-// which depends only on the trace and the options: [Counts].Plan shows whether two shards agree.
+// which depends only on the trace and the options: [Parts].Plan shows whether two shards agree.
 
 import (
 	"encoding/binary"
@@ -20,10 +20,10 @@ import (
 const MaxShards = 100_000
 
 const (
-	// maxGroups is half the maximum number of groups whose shard is remembered. A group without rows while this many other groups had some
-	// may be assigned again: to the same shard in all processes, so that no row is lost or sent twice.
+	// maxGroups is half the maximum number of groups whose shard is remembered. A group that had no rows while this many other groups had
+	// some may be assigned again. All processes then assign it to the same shard, so that no row is lost or sent twice.
 	maxGroups = 1 << 21
-	// maxRemembered is the number of last rows for which it is known whether they belong to another shard.
+	// maxRemembered is the number of the most recent rows for which it is known whether they belong to another shard.
 	maxRemembered = 1 << 20
 )
 
@@ -37,7 +37,7 @@ type division struct {
 	parts   []part // of the shards that have a group
 	rows    float64
 	tokens  float64
-	largest share // of the largest groups of the own shard
+	largest share // the largest group of the own shard
 	remembered
 }
 

@@ -28,10 +28,10 @@ func TestUsers(t *testing.T) {
 		opt   Options
 		want  []got
 	}{
-		{"one", 1, Options{}, []got{{0, 0}, {3, 500}, {5, 1000}, {1, 1500}, {2, 2000}, {6, 2500}, {4, 3000}}},
-		{"two", 2, Options{}, []got{{0, 0}, {1, 500}, {3, 1000}, {2, 1500}, {5, 2000}, {6, 2500}, {4, 3000}}},
-		{"three", 3, Options{}, []got{{0, 0}, {1, 500}, {2, 1000}, {3, 1500}, {4, 2000}, {6, 2500}, {5, 3000}}},
-		{"more than sessions: the places of the others stay empty", 5, Options{}, []got{{0, 0}, {1, 500}, {2, 1000}, {4, 1500}, {3, 2500}, {6, 3500}, {5, 5000}}},
+		{"one user", 1, Options{}, []got{{0, 0}, {3, 500}, {5, 1000}, {1, 1500}, {2, 2000}, {6, 2500}, {4, 3000}}},
+		{"two users", 2, Options{}, []got{{0, 0}, {1, 500}, {3, 1000}, {2, 1500}, {5, 2000}, {6, 2500}, {4, 3000}}},
+		{"three users", 3, Options{}, []got{{0, 0}, {1, 500}, {2, 1000}, {3, 1500}, {4, 2000}, {6, 2500}, {5, 3000}}},
+		{"more users than sessions: the places of the others stay empty", 5, Options{}, []got{{0, 0}, {1, 500}, {2, 1000}, {4, 1500}, {3, 2500}, {6, 3500}, {5, 5000}}},
 		{"a limit counts what is sent", 2, Options{MaxRows: 3}, []got{{0, 0}, {1, 500}, {3, 1000}}},
 		{"a window is in the trace's time", 2, Options{Start: 3 * ms, End: 5 * ms}, []got{{3, 0}, {4, 500}, {5, 1000}}},
 		{"file order", 2, Options{FileOrder: true}, []got{{0, 0}, {1, 500}, {3, 1000}, {2, 1500}, {5, 2000}, {6, 2500}, {4, 3000}}},

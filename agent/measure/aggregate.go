@@ -143,7 +143,7 @@ func (a *Aggregate) addDispatch(r *Record) {
 	a.drift.add(r.Intended.Seconds(), float64(own)/float64(time.Microsecond))
 
 	a.windowCount.add(r.Intended, 1)
-	if r.Sent && r.Exchange.Wire > clock.Never { // exact enough for a window in any case
+	if r.Sent && r.Exchange.Wire > clock.Never { // even a time that was taken late is exact enough for a window
 		a.windowCount.add(r.Exchange.Wire, -1)
 	}
 	if gap, ok := r.SendGap(); ok && r.Sent {
@@ -304,11 +304,11 @@ func (a *Aggregate) record(id ID, d time.Duration) { a.hist[id].record(clock.Mil
 
 // Figures returns the figures of the records so far.
 //
-// The single numbers, all over served rows: benchmark_duration is AIPerf's, from the first Start to the last content; the throughputs are
-// their counts divided by it. request_error_rate is 100·failed ÷ (served + failed), and good_request_fraction good ÷ (served + failed).
-// e2e_normalized_interactivity is 1 ÷ percentile(latency ÷ OSL). peak_concurrency counts all requests in flight from Start to End, served
-// or not, at a resolution of PeakWidth; peak_output_token_throughput is the fullest window of one second of the run's clock (vLLM's rule).
-// For a [Window], the duration is its length, and its throughputs are documented there.
+// The single numbers, over served rows unless their formula says otherwise: benchmark_duration is AIPerf's, from the first Start to the
+// last content; the throughputs are their counts divided by it. request_error_rate is 100·failed ÷ (served + failed), and
+// good_request_fraction good ÷ (served + failed). e2e_normalized_interactivity is 1 ÷ percentile(latency ÷ OSL). peak_concurrency counts
+// all requests in flight from Start to End, served or not, at a resolution of PeakWidth; peak_output_token_throughput is the fullest window
+// of one second of the run's clock (vLLM's rule). For a [Window], the duration is its length, and its throughputs are documented there.
 func (a *Aggregate) Figures() *Figures {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -156,7 +156,7 @@ func one(*Record) (int64, bool)       { return 1, false }
 func bytesSent(r *Record) int64 { return r.Exchange.BytesSent }
 func bytesRead(r *Record) int64 { return r.Exchange.BytesRead }
 
-// The reply may arrive before the timestamp between the two.
+// The time of the last byte sent separates sending from waiting. Both are unknown if the reply arrived before that time was taken.
 func sending(r *Record) (time.Duration, bool) { return r.Exchange.Phases.Sending, !r.Exchange.WireLate }
 
 func waiting(r *Record) (time.Duration, bool) { return r.Exchange.Phases.Waiting, !r.Exchange.WireLate }

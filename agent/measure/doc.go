@@ -18,9 +18,9 @@
 //
 // # What counts
 //
-// Warm-up rows are counted and otherwise ignored. Latencies come from served rows that were sent once: the instants of a retried
-// request are those of its last attempt, so its latencies would look too short. Tokens and throughputs come from all served rows.
-// Lateness comes from all rows that were dispatched, served or not.
+// The records of warm-up requests are not added, so no figure includes them. Latencies come from served rows that were sent once: the
+// instants of a retried request are those of its last attempt, so its latencies would look too short. Tokens and throughputs come from all
+// served rows. Lateness comes from all rows that were dispatched, served or not.
 //
 // # Memory
 //

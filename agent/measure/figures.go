@@ -152,7 +152,7 @@ type ProductionCache struct {
 	Replay      int64 `json:"replay_tokens"`     // cached in this run
 }
 
-// Chunks describes the accuracy of the inter-chunk gaps, over the served rows of the latencies.
+// Chunks describes the accuracy of the inter-chunk gaps, over the streamed replies of served rows that were sent once.
 type Chunks struct {
 	Gaps int64 `json:"gaps"`
 	// Coalesced counts the gaps between chunks that were sent separately but arrived in one read. The measured gaps include them (0 or

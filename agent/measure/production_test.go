@@ -23,7 +23,7 @@ func TestProductionCache(t *testing.T) {
 		a.Add(r)
 	}
 	add(mooncake.Some[int64](768), 512, Served)
-	add(mooncake.Some[int64](0), 0, Served)              // absent is not 0
+	add(mooncake.Some[int64](0), 0, Served)              // 0 is a count
 	add(mooncake.Opt[int64]{}, 512, Served)              // production says nothing
 	add(mooncake.Some[int64](768), send.Unknown, Served) // this engine says nothing
 	add(mooncake.Some[int64](768), 512, Failed)

@@ -101,8 +101,8 @@ type Record struct {
 	Reason  string // error class ("connect_timeout", "429"), or skip reason; empty if served
 	Message string // for people; no prompt text, no secrets
 
-	// Offset is the scheduled time in replay time, in seconds from the start of the schedule, including spreading; Spread is the part that
-	// spreading added. Both are 0 in a closed loop.
+	// Offset is the scheduled time in replay time, from the start of the schedule, including spreading; Spread is the part that spreading
+	// added. Both are 0 in a closed loop.
 	Offset, Spread time.Duration
 	// Intended is the time, on the run's clock, at which the row should have been sent: from the schedule, from the end of the rows before
 	// it, or, in a closed loop, the time at which its slot became free.
@@ -144,7 +144,7 @@ type Record struct {
 	// send.Unknown. Finest is the same for a cache of the finest blocks, which also shares partial blocks: earlier rows cannot provide
 	// more.
 	Predicted, Finest int64
-	// Prediction is the source of both, for an engine with unknown blocks to which every reply is carried.
+	// Prediction is what both are computed from: the trace's own prediction, which assumes its blocks and that every reply is carried.
 	Prediction stats.Prediction
 	// Prompts is Prediction.Finest without carried replies.
 	Prompts int64
@@ -174,7 +174,7 @@ func (r *Record) Shift(by time.Duration) {
 	}
 }
 
-// Lateness is dispatch minus intention, without the wait for a cap. Zero for rows that were never dispatched.
+// Lateness is Dispatched − Intended, which does not include the wait for a cap. Zero for rows that were never dispatched.
 func (r *Record) Lateness() time.Duration {
 	if r.Outcome == Skipped {
 		return 0

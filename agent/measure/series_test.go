@@ -42,7 +42,7 @@ func TestSeriesWidens(t *testing.T) {
 	if s.width != 8*ms || len(s.bins) > 16 {
 		t.Fatalf("width %v, %d bins", s.width, len(s.bins))
 	}
-	// 0…7 and 8…15 in a bin each, 100 in number 12.
+	// 0…7 ms and 8…15 ms have a bin each; 100 ms is in bin 12.
 	if s.bins[0] != 8 || s.bins[1] != 8 || s.bins[12] != 5 {
 		t.Errorf("bins %v", s.bins)
 	}

@@ -23,7 +23,7 @@ var objectives = []struct {
 	names []string
 	limit func(*SLO) *time.Duration
 	of    span
-	must  bool // a reply without the figure misses it; else it is ignored
+	must  bool // a reply without the figure misses the objective; if false, it meets it
 }{
 	{[]string{"ttft", "time_to_first_token"}, func(s *SLO) *time.Duration { return &s.TTFT }, from(start, (*Record).TTFT), true},
 	{[]string{"ttst", "time_to_second_token"}, func(s *SLO) *time.Duration { return &s.TTST }, (*Record).TTST, false},

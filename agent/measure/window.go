@@ -81,8 +81,8 @@ type Plateau struct {
 }
 
 // Plateau finds the steady state of the records so far. It begins when the number of requests in flight first reaches its median over
-// the time from the first request to the last one, and ends when the last request is sent. After that the load only falls. ok is false without a request, or
-// if all were sent at once.
+// the time from the first request to the last one, and ends when the last request is sent. After that the load only falls. ok is false
+// without a request, or if all were sent at once.
 //
 // SGLang's bench uses the longest time above a share of the peak; under recorded traffic, whose peak is one burst, that is a moment. A
 // median needs no such share, and equals the cap if there is one. Times are exact to PeakWidth.

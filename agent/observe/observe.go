@@ -4,7 +4,7 @@
 // Package observe watches the machine and the process during a run, so that effects of the client can be distinguished from effects of the
 // engine.
 //
-// It measures four things: hiccups (ticks that are late, and only the machine or this process can be the
+// It measures four things: hiccups (ticks that are late, for which only the machine or this process can be the
 // reason), the garbage collector's pauses, the share of the CPU that this process used, and the time
 // for which a cgroup quota held it back.
 package observe

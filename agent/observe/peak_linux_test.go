@@ -33,6 +33,6 @@ func TestPeakMemory(t *testing.T) {
 		t.Fatalf("%v, %v: %s", err, scan, out)
 	}
 	if own < size || peak <= 0 || peak > size/2 {
-		t.Errorf("%d MiB; of a small process that it started %d MiB", own>>20, peak>>20)
+		t.Errorf("this process: %d MiB; a small process that it started: %d MiB", own>>20, peak>>20)
 	}
 }

@@ -7,7 +7,7 @@ package observe
 
 import "runtime"
 
-// peakMemory returns the peak of the process's resident memory in bytes, of ru_maxrss.
+// peakMemory returns the peak of the process's resident memory in bytes, from ru_maxrss.
 func peakMemory(maxRSS int64) int64 {
 	if runtime.GOOS == "darwin" { // bytes there, KiB elsewhere
 		return maxRSS

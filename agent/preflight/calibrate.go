@@ -22,8 +22,8 @@ import (
 const MaxMeasured = 16
 
 // calibrate measures how many tokens the engine adds to the prompts of each model in the look-ahead, and uses the result. Models that
-// appear later, are too many, or are unknown to the engine are assumed to be like the measured one with the most rows. If the usual words
-// are not one token each, it finds others.
+// appear later, that are not among those with the most rows, or that the engine does not know are assumed to be like the measured one with
+// the most rows. If the usual words are not one token each, it finds others.
 func (p *preflight) calibrate(ctx context.Context) error {
 	models := p.models[:min(len(p.models), MaxMeasured)]
 	err := p.measureAll(ctx, models)
@@ -96,7 +96,7 @@ func (p *preflight) measureAll(ctx context.Context, models []string) error {
 
 // measure determines with two requests (three if prompts have several turns) how many tokens the engine adds to a prompt of a model, and
 // proves that a generated word costs it exactly one. If turns are only needed for live replies, an engine that refuses them, or counts them
-// wrongly, causes a note: such replies can be left out.
+// wrongly, is no error here: settleReplies decides what follows.
 func (p *preflight) measure(ctx context.Context, model string) (over prompt.Overhead, err error) {
 	delta := p.Trace.Sessions == mooncake.SessionDelta
 	turns := (delta || p.found.Carry) && p.opt.Endpoint.OfMessages()

@@ -31,7 +31,7 @@ var noWay = map[send.Class][]string{
 	send.ClassConnect:        {"is the engine running there, and is the URL right?", waitStarting},
 	send.ClassConnectTimeout: {"can it be reached from here? --connect-timeout allows more time"},
 	send.ClassTotalTimeout:   {"it accepts connections but does not answer: is it an engine, and does it still work?", waitStarting},
-	send.ClassTransport:      {"does it speak TLS, which a URL with https:// is for?"},
+	send.ClassTransport:      {"does it speak TLS? then begin the URL with https://"},
 }
 
 // unreachable returns an error with advice if the engine could not be reached; nil if the engine has answered. An error in an answer about

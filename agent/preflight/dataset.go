@@ -101,7 +101,7 @@ func (p *preflight) checkDataset(ctx context.Context, d *report.Dataset) error {
 	return nil
 }
 
-// askSegments asks the engine for the tokens of segments. Between two segments is a word whose token is known.
+// askSegments asks the engine for the tokens of segments. Between two segments is a pivot: a word that is one token.
 func (p *preflight) askSegments(ctx context.Context, model string, segments []string) ([]int, error) {
 	for _, ask := range p.textWays() {
 		tokens, err := p.askBetween(ctx, ask, model, segments)
@@ -158,7 +158,7 @@ func (p *preflight) askBetween(ctx context.Context, ask asking, model string, se
 		}
 		left = other
 	}
-	return tokens, nil // segments that contain both words are unknown: they are left out
+	return tokens, nil // segments that contain both pivots have 0 tokens here: they are left out
 }
 
 // pieces counts the tokens between pivots. A pivot is the last token, which must occur once more than there are segments.

@@ -23,7 +23,7 @@ const (
 	maxLines = 3
 )
 
-// chooseModel decides which model rows without one request, and reports problems of the models that rows have.
+// chooseModel decides which model is requested for rows that name none, and reports problems with the models that rows name.
 func (p *preflight) chooseModel(ctx context.Context) (fallback string, err error) {
 	listed, err := p.reach(ctx)
 	if away := p.unreachable(ctx, err); away != nil {
@@ -85,7 +85,7 @@ func (p *preflight) countModels() {
 	slices.SortStableFunc(p.models, func(a, b string) int { return cmp.Compare(rows[b], rows[a]) })
 }
 
-// rowsOf describes how many rows of the look-ahead have one of these models, what happens to them, and which ones they are.
+// rowsOf describes how many rows of the look-ahead have one of these models, what these models have in common, and their names.
 func (p *preflight) rowsOf(models []load.ModelRows, which string) string {
 	n := 0
 	var list []string

@@ -70,7 +70,7 @@ type Tokenizer interface {
 // Findings are the conclusions from the engine's answers.
 type Findings struct {
 	Builder *prompt.Builder // makes requests for this engine
-	Model   string          // of every row, or of most rows of the look-ahead
+	Model   string          // of every row, or the most frequent one in the look-ahead
 	Words   report.Words    // how the words of prompts were found; zero if none were needed
 	// Dataset describes the dataset, if there is one.
 	Dataset *report.Dataset

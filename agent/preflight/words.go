@@ -46,7 +46,7 @@ type words struct {
 // anchors are candidates for the first word of prompts. A letter is a token in every vocabulary.
 var anchors = []string{prompt.CommonLexicon().Anchor(), "a"}
 
-// findWords looks with one method for words that are one token each on all models, uses them for prompts, and reports it.
+// findWords looks with one method for words that are one token each on all models, uses them for prompts, and records the method.
 func (p *preflight) findWords(ctx context.Context, way string, models []string) error {
 	said := report.Words{Found: way}
 	pool, anchor := prompt.Candidates(), ""

@@ -21,7 +21,8 @@ const (
 // byCounts returns units of a pool that are one token each, as shown by some token counts of prompts, and an anchor. A prompt of n units
 // has n tokens more than an empty one if each is one token.
 func (w *words) byCounts(pool []string) (good []string, anchor string, err error) {
-	// The tokens around the units: the cost of a first group once exceeds them by as much as its cost twice exceeds its cost once.
+	// The tokens around the units: a prompt with a group of units has these and the group's own; one with the group twice has as many more
+	// as the group has.
 	first := pool[:min(16, len(pool))]
 	once := w.cost(anchors[0], first)
 	w.around = 2*once - w.cost(anchors[0], slices.Concat(first, first))
@@ -81,7 +82,7 @@ func (k kind) compare(o kind) int {
 func (w *words) split(k kind, until int) (good []string) {
 	const (
 		few      = 4
-		mixed    = 1. / 16 // a share of bad units at which halves without one are rare
+		mixed    = 1. / 16 // a share of bad units at which halves without a bad unit are rare
 		hopeless = 5       // number of groups without a good unit after which the search ends
 	)
 	switch {
@@ -116,8 +117,8 @@ func (w *words) split(k kind, until int) (good []string) {
 	return good
 }
 
-// checkUnits checks a few units in one request: the first one occurs once, each other one five times as often as the one before. So the surplus
-// tokens, in base 5, are those of each unit. A unit of five bytes has at most four surplus tokens.
+// checkUnits checks a few units in one request: the first one occurs once, each other one five times as often as the one before. So the
+// digits of the surplus tokens in base 5 are the surplus tokens of each unit. A unit of five bytes has at most four surplus tokens.
 func (w *words) checkUnits(units []string) (good []string) {
 	const radix = 5
 	var text []string

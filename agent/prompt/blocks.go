@@ -4,7 +4,7 @@
 package prompt
 
 // This file translates rows in the form of a chat into that of the Messages API: a system text outside the messages, content in blocks, and
-// calls and results of tools among these. Content that has this form already is unchanged.
+// tool calls and their results among these blocks. Content that has this form already is unchanged.
 
 import (
 	"bytes"
@@ -31,7 +31,7 @@ type chatCall struct {
 	} `json:"function"`
 }
 
-// block is a block of a message that has another form here.
+// block is a block of a message that has another form in the Messages API than in a chat.
 type block struct {
 	Type      string          `json:"type"`
 	Text      string          `json:"text,omitempty"`

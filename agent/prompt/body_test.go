@@ -43,8 +43,8 @@ func TestReadSizes(t *testing.T) {
 	}
 }
 
-// readBy reads with buffers of the given sizes, and checks that a read writes no further than it reports, except within its buffer, and
-// that Len counts down.
+// readBy reads with buffers of the given sizes, and checks that each read fills its buffer or returns all that is left, and that Len counts
+// down.
 func readBy(tb testing.TB, r io.Reader, size func() int) (out []byte) {
 	tb.Helper()
 	length := r.(interface{ Len() int })

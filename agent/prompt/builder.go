@@ -42,7 +42,7 @@ type Prompt struct {
 	Assumed bool
 	// TooShort is set if the overhead alone is longer than the row; Skip if the row must therefore not be sent.
 	TooShort, Skip bool
-	// TailCut is set if the overhead, which is removed from the end, has removed the row's whole last block. This request, or one that
+	// TailCut is set if the row's whole last block had to make room for the overhead. This request, or one that
 	// shares the block before it, may hit fewer tokens than in the row, by up to the overhead.
 	TailCut bool
 	// Carried is the number of prompt tokens in live replies, Invented that in invented words instead of replies. NoRoom is set if the row
@@ -163,7 +163,7 @@ func (b *Builder) build(index int64, row *mooncake.Row, history *History, live L
 	case replaced && history != nil:
 		return p, fmt.Errorf("%w: extra replaces %q, which a delta session builds from its turns", ErrRow, b.promptField)
 	case b.scheme.ids && len(past.parts) > 0:
-		return p, fmt.Errorf("%w: a delta session carries replies, which are text: use words", ErrRow)
+		return p, fmt.Errorf("%w: a delta session carries replies, which are text, not token ids: send words", ErrRow)
 	case images > 0 && !b.opt.Endpoint.OfMessages():
 		return p, fmt.Errorf("%w: images go to the endpoints chat, responses and messages only", ErrRow)
 	}
@@ -235,7 +235,7 @@ func (b *Builder) ownTurn(index int64, row *mooncake.Row, images int, follows bo
 	return turn, err
 }
 
-// setTools sets the tools and the system prompt: the latest ones of a turn.
+// setTools sets the tools and the system prompt: those of this row, else those of the session's last turn that had any.
 func (b *Builder) setTools(body *object, row *mooncake.Row, past *History, system []byte) (err error) {
 	tools := past.tools
 	if row.Tools != nil {

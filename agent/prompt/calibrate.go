@@ -17,7 +17,7 @@ import (
 const (
 	calibrationID    = 1 << 50
 	calibrationShort = 16
-	calibrationSlope = MostWords // by which the long one is longer: contains every word at least once
+	calibrationSlope = MostWords // the long one has this many words more: every word at least once
 )
 
 // ErrNotStable says that a generated word, or token id, was not exactly one token on the server.
@@ -27,9 +27,9 @@ var ErrNotStable = errors.New("the prompt's units are not one token each on this
 var ErrTurn = errors.New("a later turn of a chat does not have the expected number of tokens on this server")
 
 // Calibration returns the requests whose counted prompt tokens show the overhead of the server's chat template: one of 16 words; one of
-// these and 512 more, which include every word; and, with turns, on the chat endpoint, a conversation of three messages of 16 words. They
+// these and 512 more, which include every word; and, with turns, if prompts are messages, a conversation of three messages of 16 words. They
 // are not streamed and request one token of output. They include extra inputs, which may change the template, except for those about the
-// reply. They do not use the builder's overhead. model is the model to measure; empty requests none.
+// reply. They do not use the builder's overhead. model is the model to measure; if it is empty, the requests name none.
 func (b *Builder) Calibration(model string, turns bool) []send.Request {
 	some := part{blocks: &blocks{ids: []uint64{calibrationID}}, n: calibrationShort}
 	short := b.turn("user", true, some)
@@ -121,7 +121,7 @@ func SolveTurn(p16, pTurns int64) (overhead int, err error) {
 	// The assistant's message is an anchor and 16 words; a live reply has no anchor.
 	o := pTurns - p16 - (calibrationShort + 1) - calibrationShort
 	if o < 1 {
-		return 0, fmt.Errorf("%w: two more messages of %d cost %d tokens; the template may drop earlier turns",
+		return 0, fmt.Errorf("%w: two more messages of %d words cost %d tokens; the template may drop earlier turns",
 			ErrTurn, calibrationShort, pTurns-p16)
 	}
 	return int(o), nil

@@ -23,8 +23,8 @@ type Reply struct {
 	Before Tail
 }
 
-// Tail is the end of a row's prompt. A partial last block has its own id, from which later rows cannot know its tokens. The zero Tail is
-// unknown.
+// Tail is the end of a row's prompt. A partial last block has an id that later rows do not have, so they need it to generate the same
+// tokens. The zero Tail is unknown.
 type Tail struct {
 	Length int64  // the row's input length
 	ID     uint64 // of its last block
@@ -61,8 +61,9 @@ type Live struct {
 	Keep bool
 }
 
-// BuildLive is [Builder.Build] without a history, for a replay that carries its live replies. If Live has Replies, each is, on the chat
-// endpoint, a message of the assistant, and the parts before and after it are messages of the user, as the earlier rows sent them. The
+// BuildLive is [Builder.Build] without a history, for a replay that carries its live replies. If Live has Replies, and
+// prompts are messages, each reply is a message of the assistant, and the parts before and after it are messages of the user, as the earlier
+// rows sent them. The
 // prompt has exactly the row's input length. If a message would have no room for a word in addition to the template's overhead, the prompt
 // is one message of invented words, and flagged (Prompt.NoRoom).
 //
@@ -146,7 +147,8 @@ func (c *turns) extend(to int64, before Tail) (room bool) {
 	return true
 }
 
-// words generates those of the row from one position to another. The last of them are those of the row that ended at token end.
+// words returns the row's words from one position to another. If the earlier row that ended at token end is known, its last block has the
+// earlier row's words.
 func (c *turns) words(from, to, end int64, before Tail) []part {
 	whole := part{blocks: c.blocks, from: from, n: to - from}
 	if !before.Known || before.Length != end || before.Fine != (c.blocks.ranges != nil) {

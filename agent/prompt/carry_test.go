@@ -29,7 +29,7 @@ func fineText(s alphabet, seed uint64, block, n int, ranges ...mooncake.HashRang
 }
 
 // TestRanges: a row with ranges consists of its fine blocks, whose ids are independent of the ids of the trace's blocks. If the sidecar
-// gives no size for them, and for rows without them, prompts are as before.
+// gives no size for fine blocks, or the row has no ranges, the prompt is made of the trace's blocks.
 func TestRanges(t *testing.T) {
 	ranges := []mooncake.HashRange{{First: 0, Count: 2}, {First: 7, Count: 1}, {First: 30, Count: 4}}
 	row := lengthRow(110, 1, 1)
@@ -177,7 +177,7 @@ func (p *production) ranges(prompt []int, block int) (out []mooncake.HashRange) 
 type said struct {
 	row           *mooncake.Row
 	prompt, reply []int
-	last          int // the row before of the conversation, -1
+	last          int // the previous row of the conversation; -1 for its first
 }
 
 func (p *production) trace(rows int) (out []said) {
@@ -195,7 +195,7 @@ func (p *production) trace(rows int) (out []said) {
 			replies = append(replies, mooncake.Reply{Back: int64(i - s.last), At: int64(len(before.prompt)), Tokens: int64(len(before.reply))})
 		} else if i > 0 && p.rng.IntN(2) == 0 {
 			other := out[p.rng.IntN(i)]
-			own := len(other.prompt) // before the first reply: a row that has one says so
+			own := len(other.prompt) // only the part before its first reply: a row that contains a reply would have to say so
 			if len(other.row.Replies) > 0 {
 				own = int(other.row.Replies[0].At)
 			}
@@ -281,13 +281,13 @@ func conversations(t *testing.T, m model, seed uint64) {
 			over += 2*(m.head+m.tail) + m.head
 		}
 		for k := range i {
-			shared, want := common(trace[k].prompt, s.prompt), common(sent[k], got)
-			if want < shared/16*16-over {
-				t.Fatalf("seed %d: rows %d and %d share %d tokens, the rows %d", seed, k, i, want, shared)
+			want, shared := common(trace[k].prompt, s.prompt), common(sent[k], got)
+			if shared < want/16*16-over {
+				t.Fatalf("seed %d: the prompts of rows %d and %d share %d tokens, the rows %d", seed, k, i, shared, want)
 			}
-			if want > shared+over {
-				// More can only come from live replies, and there is none, because replies are words of their own.
-				t.Fatalf("seed %d: rows %d and %d share %d tokens, the rows only %d", seed, k, i, want, shared)
+			if shared > want+over {
+				// Only equal live replies could add to that, and each reply has words of its own.
+				t.Fatalf("seed %d: the prompts of rows %d and %d share %d tokens, the rows only %d", seed, k, i, shared, want)
 			}
 		}
 		sent = append(sent, got)
@@ -338,8 +338,8 @@ func calibrated(t *testing.T, o Options, m model) (overhead, turn int) {
 	return overhead, turn
 }
 
-// TestNoRoom: a message without room for a word makes the whole row one message of invented words, exact and flagged, and also the rows
-// after it.
+// TestNoRoom: if a message has no room for a word, or a reply is at an impossible position, the whole row is one message of invented words,
+// of the exact length, and flagged.
 func TestNoRoom(t *testing.T) {
 	m := model{endpoint: Chat, head: 3, tail: 2}
 	o := Options{FineBlockSize: 16}

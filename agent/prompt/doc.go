@@ -19,13 +19,14 @@
 //	words 9…    seven for each draw, nine bits a word:
 //	            x += 2^64/φ, draw = high xor low half of x·(x xor constant)
 //
-// The first eight words encode the id, so two ids never yield the same block, and can be read back. A shorter block is a
+// The first eight words encode the id, so two ids never yield the same block, and the id can be read back. A shorter block is a
 // prefix of the longer block with the same id: a partial last block, which has an id of its own in public traces, is cut, and its
 // words stay the same. The draws are independent of each other, so a reader can begin at any byte. If the engine accepts token
 // ids, those of five digits take the place of words: six encode a block's id, five are made from each draw. They need no tokenizer.
 //
 // For an engine in which these words are not one token each, a [Lexicon] of 2^b other words of one length encodes the same numbers, with b
-// bits a word and 64/b words an id. [TokenRanges] does that for small vocabularies. With another lexicon, an id has other words.
+// bits a word and 64/b words, rounded up, for an id. For token ids in small vocabularies, [TokenRanges] has other ranges. With another
+// lexicon, an id has other words.
 //
 // The seed, the row, its index and the options determine every byte, in every process, shard and attempt. Another seed yields
 // another text, and so a cold cache; [Seed] derives one from a user's number.
@@ -47,7 +48,7 @@
 // # Overhead
 //
 // A server adds tokens of its own: BOS, the chat template, a system prompt. Two calibration requests of known length measure how
-// many, and that each word is one token ([Builder.Calibration], [Solve]). That number is constant only because every text starts
+// many, and prove that each word is one token ([Builder.Calibration], [Solve]). That number is constant only because every text starts
 // with the same word, "go", which is counted with the overhead. For the total to be L, as many words are removed from the end:
 // each block keeps its position, and two prompts that share k blocks share at least k·B tokens. Each model has its own template,
 // so a trace with several models is measured for each ([Options], Measured). If the last block is no longer than the overhead, it
@@ -63,7 +64,7 @@
 // # Replies
 //
 // A row can say that tokens of its prompt are the reply to an earlier row. [Builder.BuildLive] inserts the live reply there. The
-// prompt is then shaped so that the earlier prompt and its reply are a true prefix of it: on the chat endpoint, a message for
+// prompt is then shaped so that the earlier prompt and its reply are a true prefix of it: if prompts are messages, a message for
 // each turn, the first with exactly the words of the first row; else one text, or one list of token ids. A message's overhead is
 // removed from its end. The last block before a reply, if partial, is the earlier row's own. If the live reply is not available,
 // invented words of the same number are inserted. The length is the row's in every case.

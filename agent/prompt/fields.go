@@ -28,7 +28,7 @@ func (b *Builder) OutputTokens(row *mooncake.Row) int64 {
 // unstatedCap is the limit in the Messages API, which requires one, for rows without an output length. Every known model accepts it.
 const unstatedCap = 4096
 
-// booleans are the values that are true or false.
+// booleans are the JSON texts of false and true.
 var booleans = map[bool][]byte{false: []byte("false"), true: []byte("true")}
 
 // includeUsage asks for the usage at the end of a stream.
@@ -55,7 +55,7 @@ func (b *Builder) complete(body *draft, output int64, hold bool) {
 	if output > 0 && !body.has(maxField) && !body.has(maxCompletionField) && !body.has(b.dialect.maxTokens) {
 		body.set(b.dialect.maxTokens, body.number(output))
 	}
-	if b.opt.Endpoint == Messages && b.stated(body.object) == 0 && !body.has(maxField) { // the reply has no other end
+	if b.opt.Endpoint == Messages && b.stated(body.object) == 0 && !body.has(maxField) { // this API requires a limit
 		body.set(maxField, body.number(unstatedCap))
 	}
 	if n := b.stated(body.object); hold && n > 0 && string(body.get("ignore_eos")) != "false" {
@@ -74,8 +74,8 @@ func (b *Builder) complete(body *draft, output int64, hold bool) {
 // parametersField has the parameters of [Generate] other than the prompt.
 const parametersField = "parameters"
 
-// parameters completes those of [Generate]: the limit on the reply, and the request for its length at its end. No parameter there enforces
-// a length. A value that is not an object is sent unchanged, and the engine reports the error.
+// parameters completes the parameters of [Generate]: the limit on the reply, and the request for its length at its end. No parameter there
+// enforces a length. A value that is not an object is sent unchanged, and the engine reports the error.
 func (b *Builder) parameters(body *object, output int64, more ...string) {
 	options, err := parseObject(body.get(parametersField))
 	if err != nil {

@@ -22,11 +22,11 @@ var ErrHistoryFull = errors.New("the session's conversation is longer than moonl
 // History is the conversation of one delta session so far: its turns, as they were sent, and the live replies between them. The zero
 // History has no turns. It belongs to one goroutine at a time.
 //
-// On the chat endpoint a reply is a message of the assistant, with its tool calls. On the completions endpoint
-// the conversation is one text: the prompt, the reply, the next turn, with nothing between them.
+// If prompts are messages, a reply is a message of the assistant, with its tool calls. Otherwise the conversation is one text: the prompt,
+// the reply, the next turn, with nothing between them.
 type History struct {
 	parts  []part
-	tools  json.RawMessage // the latest ones of a turn
+	tools  json.RawMessage // of the last turn that had any
 	system []byte          // likewise
 	size   int             // bytes held
 }
@@ -39,8 +39,8 @@ func (h *History) Fork() *History {
 }
 
 // Append adds a turn that was served: the row, the prompt that Build made from it with this history, the text of the reply, and its tool
-// calls as a JSON array, or nil. A prompt that was built without a history adds nothing. Beyond [MaxHistory] the turn is dropped, and the
-// next Build returns [ErrHistoryFull].
+// calls as a JSON array, or nil. A prompt that was built without a history adds nothing. Beyond [MaxHistory] the conversation is dropped,
+// and the next Build returns [ErrHistoryFull].
 func (h *History) Append(row *mooncake.Row, p Prompt, reply string, toolCalls []byte) {
 	if p.turn == nil || h.full() {
 		return

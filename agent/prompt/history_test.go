@@ -39,7 +39,7 @@ func TestDeltaSession(t *testing.T) {
 			say("assistant", "fine \"thanks\"\n"), 30, 40,
 		},
 		{
-			"later turn: what a turn adds is the overhead, and how long the reply was is for the server to say",
+			"later turn: the overhead of a turn applies, and only the server knows the number of tokens, because it counts the reply",
 			lengthRow(20, 5, 8, 9), "", "",
 			[]any{say("user", "go"+text(seed, block, 14, 8))},
 			say("assistant", ""), 14, 0,

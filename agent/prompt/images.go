@@ -4,7 +4,7 @@
 package prompt
 
 // This file makes the images in the prompts of rows. Images with one id and size are identical, byte for byte, in all rows: an engine's
-// cache of images hits as it would have hit. They show a pattern, because an encoder takes the same time for any image.
+// cache of images has the hits that production had. They show a pattern, because an encoder takes the same time for any image.
 
 import (
 	"bytes"
@@ -37,7 +37,7 @@ type Images struct {
 	Each   int         // unique images for each row that has none; 0 = none
 	Size   ImageSize   // of an image without a size in the row; zero = DefaultSide, both
 	Format ImageFormat // default PNG
-	// Tokens is the number of prompt tokens that the engine counts for one image. The prompt has that many words less. 0 = unknown: the
+	// Tokens is the number of prompt tokens that the engine counts for one image. The prompt has that many words fewer. 0 = unknown: the
 	// words alone have the row's input length, and the sum is not checked.
 	Tokens int
 }

@@ -84,7 +84,7 @@ func TestImages(t *testing.T) {
 			}
 			again, _ := pictured(t, build(t, newBuilder(t, o), 5, shown(two, one), nil))
 			if again[1] != files[0] || again[0] != files[1] {
-				t.Errorf("%s: the same pictures are others in another row", endpoint)
+				t.Errorf("%s: the same images have other pictures in another row", endpoint)
 			}
 			o.Seed = 9
 			if other, _ := pictured(t, build(t, newBuilder(t, o), 0, shown(one), nil)); other[0] == files[0] {
@@ -119,7 +119,7 @@ func TestImagesOfEachRow(t *testing.T) {
 		t.Errorf("%d pictures, want 40", len(seen))
 	}
 	if p := build(t, newBuilder(t, Options{Model: "m", Images: Images{Each: 1}}), 0, lengthRow(100, 7, 1), nil); p.Tokens != 0 {
-		t.Errorf("%d tokens, of which nobody knows a picture's", p.Tokens)
+		t.Errorf("%d tokens are stated, although it is unknown how many a picture has", p.Tokens)
 	}
 	// A row of text can have images, too; messages contain their own.
 	text := textRow("hi \"you\"")

@@ -3,8 +3,8 @@
 
 package prompt
 
-// This file translates rows in the form of a chat into that of the Responses API: calls and results of tools are items next to the messages,
-// parts of content have other names, and tools have no member function. Content that has this form already is unchanged.
+// This file translates rows in the form of a chat into that of the Responses API: tool calls and their results are items next to the
+// messages, parts of content have other names, and tools have no member "function". Content that has this form already is unchanged.
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// item is an item with its own form there: a tool call, or its result.
+// item is an item of that API that is not a message: a tool call, or its result.
 type item struct {
 	Type      string          `json:"type"`
 	CallID    string          `json:"call_id,omitempty"`

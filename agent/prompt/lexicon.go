@@ -108,8 +108,9 @@ func MinWords(blockSize int) int {
 //go:embed words3.txt
 var short string
 
-// Candidates returns words that may be one token on an engine, each with its space: those of the embedded lists, words of two letters or
-// digits, and of one. The last candidates are the latter without a space, which are one token if every byte is.
+// Candidates returns words that may be one token on an engine, each with its space: those of the embedded lists, words of two letters, and
+// words of one letter or digit. The last candidates are single letters and digits without a space, which are one token
+// if every byte is.
 func Candidates() []string {
 	const consonants, vowels, digits = "bcdfghjklmnpqrstvwxyz", "aeiou", "0123456789"
 	list := after(" ", slices.Concat(usual.words, strings.Fields(short)))
@@ -126,7 +127,8 @@ func Candidates() []string {
 	return list
 }
 
-// TokenRange is a range of token ids for prompts, from First on: a power of two of them, with one number of digits.
+// TokenRange is a range of token ids for prompts, from First on: a power of two of them, all with the same
+// number of digits.
 type TokenRange struct{ First, Count int }
 
 // Last returns the greatest id of the range.

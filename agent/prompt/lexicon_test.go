@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/internal/splitmix"
 )
 
-// numbered returns n words of this many letters, in a wrong order.
+// numbered returns n words of this many digits, in descending order.
 func numbered(n, letters int) (list []string) {
 	for i := range n {
 		list = append(list, fmt.Sprintf("%0*d", letters, n-i-1))
@@ -111,14 +111,14 @@ func TestLexicon(t *testing.T) {
 	}{
 		{"too few", "go", " ", numbered(8, 3)},
 		{"too many", "go", " ", numbered(1024, 4)},
-		{"no power of two", "go", " ", numbered(48, 3)},
+		{"not a power of two", "go", " ", numbered(48, 3)},
 		{"two lengths", "go", " ", append(numbered(31, 3), "ab")},
-		{"no letter", "go", " ", append(numbered(31, 2), `a"`)},
-		{"no word", "go", " ", make([]string, 32)},
-		{"one twice", "go", " ", append(numbered(31, 2), "00")},
+		{"a character that is neither a letter nor a digit", "go", " ", append(numbered(31, 2), `a"`)},
+		{"empty words", "go", " ", make([]string, 32)},
+		{"a word that occurs twice", "go", " ", append(numbered(31, 2), "00")},
 		{"too long", "go", " ", numbered(32, 8)},
 		{"no anchor", "", " ", numbered(32, 2)},
-		{"another space", "go", "\t", numbered(32, 2)},
+		{"a separator that is not a space", "go", "\t", numbered(32, 2)},
 	} {
 		if l, err := NewLexicon(tt.anchor, tt.space, tt.list); !errors.Is(err, ErrLexicon) {
 			t.Errorf("%s: %v, %v", tt.why, l, err)

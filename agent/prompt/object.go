@@ -29,8 +29,8 @@ type draft struct {
 	prompt []part // of the member that has the prompt
 	digits []byte // of the values that are numbers
 
-	model  string // of the last body, and as it is in a body
-	quoted []byte
+	model  string // of the last body
+	quoted []byte // the same as JSON
 }
 
 // setModel sets the model, which is mostly the same as in the last body.
@@ -182,7 +182,7 @@ func (o object) parts() []part {
 	return append(out, part{raw: text})
 }
 
-// oneLine removes line breaks from JSON at the beginning of a body, so that the body can be stored as a line of a trace.
+// oneLine removes line breaks from JSON that becomes part of a body, so that the body can be stored as a line of a trace.
 func oneLine(raw jsontext.Value) jsontext.Value {
 	if !bytes.ContainsAny(raw, "\r\n") {
 		return raw

@@ -42,7 +42,7 @@ type Form string
 // The forms.
 const (
 	Words  Form = "words"  // text, a word a token
-	Tokens Form = "tokens" // an array of token ids; only on Completions
+	Tokens Form = "tokens" // an array of token ids; only on Completions and Embeddings
 )
 
 // TooShort says what happens to a row whose input length leaves no room for a word in addition to the overhead.
@@ -83,8 +83,8 @@ type Options struct {
 	// Overhead is the number of tokens that the server adds to the words of a prompt, including the anchor, as returned by [Solve]. With
 	// words, less than 1 counts as 1, for the anchor.
 	Overhead int
-	// TurnOverhead is the number of tokens that the server adds for the reply before and the words of a later turn of a chat session,
-	// including the anchor, as returned by [SolveTurn]. Less than 1 counts as 1.
+	// TurnOverhead is the number of tokens that the server adds for a later turn of a chat session, around the reply before it and around
+	// its own words, including the anchor, as returned by [SolveTurn]. Less than 1 counts as 1.
 	TurnOverhead int
 	// Measured has both overheads for the models that were measured, by name. If it is not nil, the rows of other models use the two above
 	// and are flagged (Prompt.Assumed).
@@ -95,7 +95,7 @@ type Options struct {
 	DefaultOutput int
 	// OutputCap is the maximum of every requested reply length; 0 = no maximum.
 	OutputCap int
-	// MaxTokensField replaces the profile's name of the field that limits the reply.
+	// MaxTokensField is the name of the field that limits the reply; empty = the profile's.
 	MaxTokensField string
 	// CacheSalt is sent as cache_salt: runs with different salts share no cached blocks.
 	CacheSalt string
@@ -146,8 +146,8 @@ func (o Options) check() error {
 	check(o.TooShort != SendOneWord && o.TooShort != Skip, "policy for short rows %q: want %q or %q", o.TooShort, SendOneWord, Skip)
 	a := o.alphabet()
 	header := max(a.header/a.unit, words.header/wordBytes) // a trace that can be replayed in one form can also be replayed in the other
-	check(o.BlockSize < header, "block size %d: an id needs %d words to be distinguished from others", o.BlockSize, header)
-	check(o.FineBlockSize != 0 && o.FineBlockSize < header, "fine block size %d: an id needs %d words to be distinguished from others", o.FineBlockSize, header)
+	check(o.BlockSize < header, "block size %d: want at least %d tokens, which encode the id of a block", o.BlockSize, header)
+	check(o.FineBlockSize != 0 && o.FineBlockSize < header, "fine block size %d: want at least %d tokens, which encode the id of a block", o.FineBlockSize, header)
 	for _, length := range []struct {
 		name string
 		v    int
@@ -157,8 +157,8 @@ func (o Options) check() error {
 		check(length.v < 0, "%s %d: want 0 or more tokens", length.name, length.v)
 	}
 	check(o.Text != nil && o.Form != Words, "text cannot be sent as token ids: choose words")
-	check(o.Text != nil && max(o.BlockSize, o.FineBlockSize) > MaxTextBlock, "block size %d: with text at most %d", max(o.BlockSize, o.FineBlockSize), MaxTextBlock)
-	check(o.Text != nil && o.Form == Words && o.Words.space == "", "text needs words with a space before them, and this engine has none of one token")
+	check(o.Text != nil && max(o.BlockSize, o.FineBlockSize) > MaxTextBlock, "block size %d: want at most %d tokens with text", max(o.BlockSize, o.FineBlockSize), MaxTextBlock)
+	check(o.Text != nil && o.Form == Words && o.Words.space == "", "text needs words that are one token with the space before them, and this engine has none")
 	if rule := o.Images.check(); rule != "" {
 		check(true, "%s", rule)
 	}

@@ -48,7 +48,7 @@ func TestOptionErrors(t *testing.T) {
 	}
 }
 
-// Every profile on every endpoint, by what it puts into a body.
+// Every profile on Chat and Completions, by what it puts into a body.
 func TestProfiles(t *testing.T) {
 	const chat, text = "max_completion_tokens", "max_tokens"
 	for _, tt := range []struct {

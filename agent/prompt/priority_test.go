@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestPriority: of the priorities that a request could have, the one that is nearest to its body is sent.
+// TestPriority: of the priorities that a request could have, the first in the order that priority.go documents is sent.
 func TestPriority(t *testing.T) {
 	row := func(class string, priority ...int64) *mooncake.Row {
 		r := textRow("hi")
@@ -45,7 +45,7 @@ func TestPriority(t *testing.T) {
 		{"every class's", Options{Priorities: all}, row("chat", 3), "5"},
 		{"every class's, without a class", Options{Priorities: all}, row(""), "5"},
 		{"its class's, not every class's", Options{Priorities: all}, row("batch"), "10"},
-		{"a class with the name for all", Options{Priorities: all}, row(EveryClass), "5"},
+		{"a row of the class *", Options{Priorities: all}, row(EveryClass), "5"},
 		{"the row's extra", Options{Priorities: classes}, extra(row("batch", 3), `{"priority":7}`), "7"},
 		{"extra inputs", Options{ExtraInputs: json.RawMessage(`{"priority":8}`)}, row("batch", 3), "8"},
 		{"the row's extra, not extra inputs", Options{ExtraInputs: json.RawMessage(`{"priority":8}`)}, extra(row("", 3), `{"priority":7}`), "7"},

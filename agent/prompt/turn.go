@@ -88,8 +88,8 @@ func (b *Builder) turn(role string, anchored bool, tokens part) []part {
 	return []part{tokens}
 }
 
-// TextTokens returns the tokens of a prompt that is a text of n tokens, for a model; 0 if the template's part is not known. The measured
-// overhead includes the anchor, which such a prompt does not have.
+// TextTokens returns the number of tokens that a model counts for a prompt that is a text of n tokens; 0 if the template's part is not
+// known. The measured overhead includes the anchor, which such a prompt does not have.
 func (b *Builder) TextTokens(model string, n int64) int64 {
 	over, known := b.opt.Measured[model]
 	if !known {
@@ -109,7 +109,7 @@ func (b *Builder) text(text string) []part {
 // messages returns the messages of a row without the brackets of their array.
 func (b *Builder) messages(row *mooncake.Row) ([]part, error) {
 	if b.opt.Endpoint != Chat {
-		return nil, fmt.Errorf("%w: messages go to the endpoints chat and messages only", ErrRow)
+		return nil, fmt.Errorf("%w: messages go to the endpoints chat, responses and messages only", ErrRow)
 	}
 	raw := bytes.TrimSpace(row.Messages)
 	if len(raw) < 2 || raw[0] != '[' || raw[len(raw)-1] != ']' || len(bytes.TrimSpace(raw[1:len(raw)-1])) == 0 {

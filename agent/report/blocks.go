@@ -143,9 +143,9 @@ func (r *Report) steadyLines() (b block) {
 		return nil
 	}
 	w, n := r.Steady.Window, r.Steady.figures.Rows
-	b.add("the table%s is of %s to %s s of the schedule: %v requests that were sent then, %v served, %v failed",
+	b.add("the table%s covers %s to %s s of the schedule: %v requests that were sent then, %v served, %v failed",
 		wordsWhen(r.figures.SLO.Any(), ", with the goodput,"), fine(w.From/1000), fine(w.To/1000), n.Total, n.Served, n.Failed)
-	b.add("a median of %v in flight, at most %v; the other lines here are of the whole run, ramp-up and drain included", w.Level, w.Peak)
+	b.add("a median of %v in flight, at most %v; the other lines here cover the whole run, ramp-up and drain included", w.Level, w.Peak)
 	return b
 }
 
@@ -222,7 +222,7 @@ var inventedWords = map[string]string{
 	carry.Late:      "not complete in time",
 	carry.Failed:    "earlier request failed or skipped",
 	carry.Length:    "another length",
-	carry.Text:      "text of other tokens",
+	carry.Text:      "a text with another number of tokens",
 	carry.Unchecked: "cannot be checked",
 	carry.Evicted:   "dropped to save memory",
 	carry.NoRoom:    "no room in addition to the chat template",
@@ -318,7 +318,7 @@ func (r *Report) telemetryLines() (b block) {
 	}
 	b.add("spans %v ended, %v accepted, %v lost%s", t.SpansEnded, t.SpansAccepted, t.Lost(),
 		wordsWhen(len(t.SpansLost) > 0, " (%s)", tally("%s: %v", t.SpansLost)))
-	b.when(t.SpansSampled > 0, "%v spans dropped by the sampler: the spans are incomplete by request", t.SpansSampled)
+	b.when(t.SpansSampled > 0, "%v spans dropped by the sampler, as configured", t.SpansSampled)
 	b.when(t.EventsDropped > 0, "%v span events dropped by a limit", t.EventsDropped)
 	b.add("metric exports %v, %v failed", t.MetricExports, t.MetricExportsFailed)
 	return b

@@ -203,7 +203,7 @@ func (m *memberWriter) float(v float64) {
 	m.marshal(v)
 }
 
-// marshal appends what is rare.
+// marshal appends a value of a rare form, as encoding/json does.
 func (m *memberWriter) marshal(v any) {
 	text, err := json.Marshal(v)
 	if err != nil && m.err == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// numbers are durations and instants as they are, and what no run has.
+// numbers are durations and instants as runs have them, and numbers that no run has.
 var numbers = []float64{
 	0, 0.001, 0.01, 0.1, 0.999, 1, 1.05, 10.2, 99.999, 1100.05, 123456.789, 86_400_000.001, 3.2e9, 4.611686e12,
 	-0.001, -1.5, math.Copysign(0, -1), 0.0004, 0.0005, 0.0015, 1e-7, 1e15, 1e16 + 2, 1e21, 1e22, 0.1 + 0.2, 1.0 / 3,

@@ -24,7 +24,7 @@ const (
 
 // PartialFile is requests.jsonl during a run, and after a run was killed. It has a whole line for each request, in the order in which the
 // requests ended; only those that ended in the last second may be missing. Its sidecar exists from the beginning, so that it can be read
-// like any trace. If the machine crashed, its last line may be torn. What reads records ignores such a line; what reads a trace refuses the
+// like any trace. If the machine crashed, its last line may be torn. A reader of records ignores such a line; a reader of traces refuses the
 // file or, with --lenient, rejects the line.
 const PartialFile = lines.Partial
 

@@ -38,7 +38,7 @@ func OpenFolder(dir string, force bool, further ...string) (*Folder, error) {
 	f.unlock, err = atomicfile.Hold(filepath.Join(dir, lockFile))
 	switch {
 	case errors.Is(err, atomicfile.ErrLocked):
-		return nil, fmt.Errorf("output directory %s: another replay is writing its results there; wait for its end, or choose another one with --out", dir)
+		return nil, fmt.Errorf("output directory %s: another replay is writing its results there; wait for its end, or choose another directory with --out", dir)
 	case err != nil:
 		f.unlock = func() {}
 		return nil, errors.Join(fmt.Errorf("output directory cannot be written to: %w; choose another one with --out", err), f.Close())

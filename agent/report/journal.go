@@ -52,8 +52,8 @@ type Beginning struct {
 // Part is one of the parts of a resumed run. A run that was never cut short has one.
 type Part struct {
 	Start time.Time `json:"start_time"` // wall-clock time at which it began its schedule
-	From  float64   `json:"from_ms"`    // there, in the time of the schedule
-	// Zero is the schedule's zero on the clock of the records, in ms: that of the first part in each.
+	From  float64   `json:"from_ms"`    // the same time, in the time of the schedule
+	// Zero is the schedule's zero on the clock of the records, in ms. It is the same in all parts.
 	Zero float64 `json:"zero_ms"`
 	// NotSent are rows that were about to be sent in the earlier parts, but were not. Their records no longer count.
 	NotSent []int64 `json:"not_sent,omitempty"`
@@ -70,9 +70,9 @@ type Journal struct {
 	err   error // the first
 
 	lines []byte        // that wait: of requests that are not due yet
-	few   int64         // how many
-	last  time.Duration // when the last one came
-	due   atomic.Int64  // the first time at which one must be in the file, in ns; math.MaxInt64 if there is none
+	few   int64         // the number of these lines
+	last  time.Duration // when the last one was added
+	due   atomic.Int64  // the first time at which one of the lines must be in the file, in ns; math.MaxInt64 if none waits
 	// goesOn says that it is the journal of a resumed run.
 	goesOn bool
 }
@@ -168,8 +168,8 @@ func (j *Journal) Sent(row int64, at time.Duration, clk clock.Clock) {
 	}
 }
 
-// Due returns when the kernel has the records of all requests that are due at a time, which must have come. It must be called before one
-// of them is sent.
+// Due returns as soon as the kernel has the records of all requests that are due by now, the current time. It must be called before one of
+// them is sent.
 func (j *Journal) Due(now time.Duration) {
 	if j == nil || now < time.Duration(j.due.Load()) {
 		return

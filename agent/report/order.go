@@ -22,7 +22,7 @@ const (
 	maxHeldBytes = 16 << 20
 )
 
-// The limits of the memory of written lines that is used again.
+// The limits of the memory that is used again after its line has been written.
 const (
 	maxFree      = 64
 	maxFreeBytes = 16 << 10 // of a line

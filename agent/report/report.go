@@ -88,7 +88,8 @@ type Window struct {
 	Automatic bool    `json:"automatic"`
 	From      float64 `json:"from_ms"`
 	To        float64 `json:"to_ms"`
-	// Level is the median of the requests in flight from the first one to the last one of the whole run, Peak the most.
+	// Level is the median number of requests in flight, from the first request of the whole run to the last one; Peak is the greatest
+	// number.
 	Level int64 `json:"median_concurrency"`
 	Peak  int64 `json:"peak_concurrency"`
 }
@@ -148,7 +149,7 @@ type Resumed struct {
 	InFlightRows []int64 `json:"first_rows_in_flight,omitempty"`
 }
 
-// RunPart is one part of such a run.
+// RunPart is one part of a resumed run.
 type RunPart struct {
 	Start time.Time `json:"start_time"`
 	End   time.Time `json:"end_time"` // the last known time before it was cut short
@@ -173,7 +174,7 @@ type Words struct {
 type Dataset struct {
 	File string `json:"file"`
 	// Digest is the SHA-256 of the text that was used. Runs with equal digests, words and seeds send equal prompts for equal rows to
-	// engines with one tokenizer.
+	// engines with the same tokenizer.
 	Digest  string `json:"digest"`
 	Texts   int64  `json:"texts"`
 	Bytes   int64  `json:"bytes"`          // of the text that was used
@@ -208,10 +209,10 @@ type Trace struct {
 	Rows     int64            `json:"rows"`
 	Filtered map[string]int64 `json:"filtered,omitempty"`
 	// NotReached is the number of rows that the trace still had when the run ended early. They were not read or filtered, and have no
-	// record. AtLeast says that there may be more: this many are known, 0 if none is.
+	// record. AtLeast says that there may be more than NotReached, which is 0 if nothing is known.
 	NotReached    int64   `json:"rows_not_reached"`
 	AtLeast       bool    `json:"rows_not_reached_at_least,omitempty"`
-	Quarantine    string  `json:"quarantine,omitempty"` // file of the rejected rows, where there may be any
+	Quarantine    string  `json:"quarantine,omitempty"` // file of the rejected rows, if rows can be rejected
 	BlockSize     int     `json:"block_size,omitempty"`
 	SessionMode   string  `json:"session_mode,omitempty"` // full, delta or none
 	Unit          string  `json:"unit,omitempty"`         // of the timestamps as found: ms, s
@@ -283,13 +284,13 @@ type Shard struct {
 	Lookahead string `json:"lookahead_digest"`
 	// Zero is the start of the schedule, in ms, on the clock of the times in requests.jsonl.
 	Zero  float64 `json:"zero_ms"`
-	Clock *Clock  `json:"clock,omitempty"` // nil: not compared with another one
+	Clock *Clock  `json:"clock,omitempty"` // nil: not compared with a reference
 }
 
 // Merged lists the shards of a merged run.
 type Merged struct {
 	Shards []MergedShard `json:"each"`
-	// ClocksApart is the maximum difference of the clocks of two shards, in ms; nil: not all were compared with another one.
+	// ClocksApart is the maximum difference of the clocks of two shards, in ms; nil: not all were compared with a reference.
 	ClocksApart *float64 `json:"clocks_apart_ms,omitempty"`
 }
 

@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 const ms = time.Millisecond
 
-// records are forty rows: served ones whose latencies grow with their index, and one of each other kind.
+// records are forty rows: served ones whose latencies grow with their index, and a few of other kinds.
 func records() []*measure.Record {
 	var list []*measure.Record
 	for i := range 40 {
@@ -127,7 +127,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// The first fact about a run that mostly failed, and about one in which a request was sent twice.
+// The lines about rows of a run that mostly failed, and of one in which a request was sent twice.
 func TestRowLines(t *testing.T) {
 	failed := func() *measure.Record {
 		return &measure.Record{Outcome: measure.Failed, Reason: "connect", Exchange: send.Exchange{Attempts: 1}}

@@ -45,8 +45,8 @@ const (
 	flushBytes = 64 << 10    // or when this much is buffered
 )
 
-// CreateRequests opens requests.jsonl in an existing directory. meta is the sidecar of the partial file, by which the records of a killed
-// run are read; nil = none.
+// CreateRequests opens requests.jsonl in an existing directory. sidecar is that of the partial file, by which the records of a
+// killed run are read; nil = none.
 func CreateRequests(dir string, sidecar *mooncake.Meta) (*Requests, error) {
 	path := filepath.Join(dir, RequestsFile)
 	f, err := createFile(path, partialSuffix)
@@ -67,7 +67,7 @@ func newRequests(f *atomicfile.File, path string) *Requests {
 	return q
 }
 
-// describe writes the sidecar of the partial file. Without it, the run fails.
+// describe writes the sidecar of the partial file. If that fails, it abandons the records.
 func (q *Requests) describe(sidecar *mooncake.Meta) error {
 	if sidecar == nil {
 		return nil

@@ -76,7 +76,7 @@ func TestSchema(t *testing.T) {
 			t.Fatalf("%s: nothing was changed", name)
 		}
 		if testschema.Check(t, SummarySchema(), true, []byte(broken)) == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("%s is accepted", name)
 		}
 	}
 	if err := testschema.Check(t, SummarySchema(), false, []byte(strings.Replace(string(text), `"std": `, `"deviation": 1, "std": `, 1))); err != nil {

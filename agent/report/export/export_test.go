@@ -161,7 +161,7 @@ func TestRefusals(t *testing.T) {
 		want  string
 	}{
 		"empty":   {nil, "name the folder given to"},
-		"a trace": {map[string]string{report.RequestsFile: `{"timestamp": 0}` + "\n"}, "line 1: no field result"},
+		"a trace": {map[string]string{report.RequestsFile: `{"timestamp": 0}` + "\n"}, `line 1: no field "result"`},
 		"torn":    {map[string]string{report.RequestsFile: served + torn}, "line 2: unexpected end"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -29,11 +29,11 @@ const (
 const Longest = 64 << 20
 
 // ErrNoResult is the error of a parser for a line that is a row of a trace, not a record of a replay.
-var ErrNoResult = errors.New("no field result: this is a trace, not the records of a replay; name the folder that --out wrote")
+var ErrNoResult = errors.New("no field \"result\": this is a trace, not the records of a replay; name the folder that --out wrote")
 
 // Read calls yield with the parsed value of each line of [File] in a folder, or, for a killed run, of [Partial]: its last line may be torn,
 // and is then ignored. The bytes of a line are valid until parse returns. An error of yield ends the reading, and is returned unchanged;
-// every other error names the file and the line. It is an [fs.ErrNotExist] if neither file exists.
+// every other error names the file and the line. The error is [fs.ErrNotExist] if neither file exists.
 func Read[T any](dir string, parse func(line []byte) (T, error), yield func(T) error) error {
 	name, partial := filepath.Join(dir, File), false
 	f, err := atomicfile.Open(name)

@@ -16,10 +16,10 @@ const (
 	longestMicro = 3_600_000_000
 )
 
-// exact is the number of digits of a histogram that stores every value: a short one then uses a hundredth of the memory.
+// exact, in place of a number of digits, makes a histogram store every value. With few values, it then uses a hundredth of the memory.
 const exact = 0
 
-// histogram holds durations in ms, or counts. The zero value is empty and takes no memory.
+// histogram holds durations in µs, or counts. The zero value is empty and takes no memory.
 type histogram struct {
 	h      *hdrhistogram.Histogram
 	values []float32 // of an exact histogram, in any order

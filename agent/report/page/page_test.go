@@ -181,7 +181,7 @@ func TestKilledRun(t *testing.T) {
 	}
 }
 
-func TestFoldersThatAreNone(t *testing.T) {
+func TestFoldersWithoutARun(t *testing.T) {
 	for name, c := range map[string]struct {
 		files map[string]string
 		want  string

@@ -156,7 +156,7 @@ func (p *plain) space() {
 	}
 }
 
-// members reads an object, and calls member after each name, which must read the value.
+// members reads an object. It calls member after each name; member must read the value.
 func (p *plain) members(member func(p *plain, name []byte)) {
 	p.list('{', '}', func() {
 		name := p.quoted()
@@ -169,7 +169,7 @@ func (p *plain) members(member func(p *plain, name []byte)) {
 	})
 }
 
-// list reads what stands between two brackets, with commas in between, and calls element at each beginning, which must read one.
+// list reads elements between two brackets, separated by commas. It calls element at the beginning of each; element must read it.
 func (p *plain) list(begin, end byte, element func()) {
 	if !p.next(begin) {
 		p.bad = true

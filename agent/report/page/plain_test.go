@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// plainLines have every member of which a page knows, and others.
+// plainLines have every member that a page reads, and others.
 var plainLines = []string{
 	strings.TrimSpace(line(3, 1000.25, 20.5, 10.125, 4)),
 	`{"timestamp": 12, "input_length": 512, "output_length": 1, "hash_ids": [1, 18446744073709551615], "hash_ranges": [[1,2],[7,1]], "session_id": "s 1", "model": "m-1", "class": "batch", "priority": -3, ` +
@@ -25,7 +25,7 @@ var plainLines = []string{
 
 var sameRecord = cmp.Options{cmpopts.EquateEmpty()}
 
-// comparePlain checks that a line is read as by the decoder of any JSON, unless it is left to that, and reports which.
+// comparePlain checks that p reads a line as the decoder of any JSON does, or leaves it to that decoder. It reports whether p has read it.
 func comparePlain(t *testing.T, p *plain, text string) (taken bool) {
 	t.Helper()
 	got, taken := p.read([]byte(text))

@@ -210,7 +210,7 @@ func (s *sample) add(p point) {
 	}
 }
 
-// explain determines the reasons of the slowest requests, when all records are known.
+// explain determines why the slowest requests were slow, when all records are known.
 func (r *Run) explain() {
 	u := usual{uncached: r.uncached.quantile(0.9), reply: r.reply.quantile(0.9), gap: r.gaps.millis(0.5), backlog: r.line.backlog()}
 	start := float64(r.line.leading()) * r.line.width

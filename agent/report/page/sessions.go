@@ -12,7 +12,8 @@ import (
 // SessionsFile is the name of the figures by session in the folder of a run. A run without sessions does not have it.
 const SessionsFile = "sessions.csv"
 
-// maxSessions is the maximum number of sessions with their own line. The others share the last line. Its name cannot be that of a session.
+// maxSessions is the maximum number of sessions with their own line. The others share the last line, under the
+// name otherSessions.
 const (
 	maxSessions   = 200_000
 	otherSessions = "(other sessions)"

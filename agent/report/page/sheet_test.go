@@ -96,7 +96,7 @@ func TestSeries(t *testing.T) {
 	}
 }
 
-// TestSeriesIsBounded: a run with too many slices gets longer ones. Each line has the length, and percentiles are exact.
+// TestSeriesIsBounded: a run with too many slices gets longer ones. Each line says how long its slice is, and percentiles are exact.
 func TestSeriesIsBounded(t *testing.T) {
 	var records strings.Builder
 	var want []float64

@@ -46,7 +46,7 @@ type phase struct {
 	X, Width float64
 }
 
-// phases divides a bar; total is the duration of the whole bar.
+// phases divides the bar of a request. whole is the duration that a bar of full length stands for.
 func (s *slow) phases(whole float64) []phase {
 	if whole <= 0 {
 		return nil

@@ -19,7 +19,7 @@ const firstWidth = 500
 type timeline struct {
 	width  float64 // of a bin, ms
 	most   int     // bins
-	digits int     // of histograms; exact histograms omit gaps between chunks, of which there are too many
+	digits int     // of histograms; with exact, gaps between chunks are not recorded, because there are too many
 	bins   []bin
 }
 
@@ -220,7 +220,7 @@ func (t *timeline) series() *series {
 	return s
 }
 
-// backlog computes how many requests waited for their first token at the end of each bin, and how many had received it by then.
+// backlog has how many requests waited for their first token at the end of each bin, and how many had received it by then.
 type backlog struct {
 	width             float64
 	waiting, answered []int64

@@ -198,13 +198,13 @@ func (r *Run) details() []detail {
 		if s.Schedule.RequestRate > 0 {
 			mode = fmt.Sprintf("%s requests per second, %s", number(s.Schedule.RequestRate), s.Schedule.Arrival)
 			if s.Schedule.Users > 0 {
-				mode += fmt.Sprintf(", of %d users in turn", s.Schedule.Users)
+				mode += fmt.Sprintf(", from %d users in turn", s.Schedule.Users)
 			}
 			if s.Schedule.Burstiness > 0 {
 				mode += " of burstiness " + number(s.Schedule.Burstiness)
 			}
 			if s.Schedule.RampUp > 0 {
-				mode += fmt.Sprintf(", from %s within %s s", number(s.Schedule.RampFrom), number(s.Schedule.RampUp/1e3))
+				mode += fmt.Sprintf(", ramped from %s within %s s", number(s.Schedule.RampFrom), number(s.Schedule.RampUp/1e3))
 			}
 		}
 		if s.Schedule.RequestRate == 0 && s.Schedule.Speedup > 0 && s.Schedule.Speedup != 1 {
@@ -213,7 +213,7 @@ func (r *Run) details() []detail {
 		if s.Schedule.Concurrency > 0 {
 			mode += fmt.Sprintf(", at most %d at once", s.Schedule.Concurrency)
 			if s.Schedule.ConcurrencyRampUp > 0 {
-				mode += fmt.Sprintf(", from 1 within %s s", number(s.Schedule.ConcurrencyRampUp/1e3))
+				mode += fmt.Sprintf(", rising from 1 within %s s", number(s.Schedule.ConcurrencyRampUp/1e3))
 			}
 		}
 		if s.Schedule.Shard != "" {
