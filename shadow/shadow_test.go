@@ -59,7 +59,7 @@ func follow(t *testing.T, cfg Config, all []request, lasts time.Duration) *runni
 	return s
 }
 
-// hits returns the tokens of rows that an infinite cache would have.
+// hits returns the prompt tokens of rows that an infinite cache would have served, and all their prompt tokens.
 func hits(rows []*mooncake.Row) (hit, all int64) {
 	p := stats.NewPredictor(stats.PredictorOptions{BlockSize: mooncake.BlockSize, FineBlockSize: fineBlock})
 	for _, row := range rows {
