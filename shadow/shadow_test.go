@@ -216,7 +216,7 @@ func sum[N int | int64](counts map[string]N) (n N) {
 	return n
 }
 
-// TestDrops: rows that are too late, too frequent, or due after the engine was away are counted, and the shadow continues.
+// TestDrops: rows that are too late, too frequent, or due while the engine is away are counted, and the shadow continues.
 func TestDrops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		journals, dir := t.TempDir(), filepath.Join(t.TempDir(), "shadow")
