@@ -235,7 +235,7 @@ func (c *collector) scrape(t *testing.T) string {
 type clients struct {
 	running sync.WaitGroup
 	ended   atomic.Bool // no new requests
-	failed  atomic.Bool // nor those in flight
+	failed  atomic.Bool // those in flight are given up, too
 	resent  atomic.Int64
 
 	mu           sync.Mutex
@@ -287,7 +287,7 @@ func (c *clients) deliver(export func(context.Context) error) error {
 			return fmt.Errorf("an export was refused for good: %w", err)
 		}
 		if c.failed.Load() || time.Now().After(deadline) {
-			return fmt.Errorf("an export does not come through: %w", err)
+			return fmt.Errorf("an export does not get through: %w", err)
 		}
 		c.resent.Add(1)
 		time.Sleep(5 * time.Millisecond)
