@@ -145,7 +145,7 @@ replay:
 	}
 }
 
-// checkSelectors requires that each selector of the release selects a pod of the release, and each workload its own.
+// checkSelectors requires that each selector of the release selects the pods of its StatefulSet, and no others.
 func checkSelectors(t *testing.T, objects []runtime.Object) {
 	t.Helper()
 	pods := map[string]labels.Set{}
