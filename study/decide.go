@@ -41,7 +41,7 @@ const (
 
 	level      = 0.05    // of each test; the interval of a difference covers 1 − level, that of equivalence 1 − 2 × level
 	exactPairs = 16      // up to this many, every pattern of signs is tried
-	flips      = 1 << 16 // random patterns if there are more
+	flips      = 1 << 16 // with more pairs, about this many random signs are drawn, in at least 1,024 patterns
 )
 
 // Decision is the result of the pairs for one metric. Ratios are B's value divided by A's: 1.05 is 5 % more.

@@ -81,9 +81,9 @@ func byArrival(all []Request) []int {
 
 func none(n int) []int { return slices.Repeat([]int{-1}, n) }
 
-// numbering finds a header with numbers for the requests: nine of ten must have their own number, and none may be beyond the last row, if
-// the number of rows is known. Rows are numbered from 0 or, if no request has 0, from 1. It returns the number of each request, -1 for one
-// without.
+// numbering finds a header with numbers for the requests: nine of ten must have a number of their own, and none may be far above the number
+// of requests. If the number of rows is known, a number beyond the last row does not count. Rows are numbered from 0 or, if no request has
+// 0, from 1. It returns the number of each request, -1 for one without.
 func numbering(all []Request, rows int) (header string, numbers []int) {
 	names := map[string]bool{}
 	for i := range all {
