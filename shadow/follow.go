@@ -230,7 +230,7 @@ func (c *Config) windowNamed(name string) (window int64, ok bool) {
 	return c.windowOf(begin.UnixNano()), err == nil
 }
 
-// sources returns the journals with records of the windows from from, inclusive, up to to, exclusive.
+// sources returns the journals with records of the windows that are at least from and below to.
 func (f *follower) sources(from, to int64) (all []capture.Source) {
 	for window := from; window < to; window++ {
 		if _, err := os.Stat(f.file(window)); err == nil {

@@ -207,7 +207,7 @@ type ledger struct {
 	late    []float64 // ms
 	rows    []*mooncake.Row
 
-	live     int            // live replies in prompts
+	live     int            // replies in prompts that were live
 	invented map[string]int // replies in prompts, by why they were not live
 }
 
