@@ -41,7 +41,7 @@ type AdmissionConfig struct {
 // readTimeout returns the time in which a whole request must arrive.
 func (c AdmissionConfig) readTimeout() time.Duration { return cmp.Or(c.ReadTimeout, 30*time.Second) }
 
-// bytes returns the limit for a server of OTLP.
+// bytes returns the memory limit, in bytes, of a receiver with these OTLP settings.
 func (c AdmissionConfig) bytes(otlp *otlpreceiver.Config) int64 {
 	if c.RequestLimitMiB > 0 {
 		return c.RequestLimitMiB << 20

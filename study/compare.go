@@ -90,7 +90,7 @@ type Comparison struct {
 // smallest difference that matters, as a share. Again are further runs of A, one in each round, which calibrate the noise floor; nil =
 // none.
 //
-// It returns an error if runs did not replay the same trace in the same way, or have no primary metric.
+// It returns an error if runs did not replay the same trace in the same way, or lack the primary metric.
 func Compare(a, b, again []*Run, primary Metric, minimum float64) (*Comparison, error) {
 	c := &Comparison{Minimum: minimum}
 	left, right, out := pairs(a, b)
@@ -177,7 +177,7 @@ func pairs(a, b []*Run) (left, right []*Run, out []LeftOut) {
 				out = append(out, LeftOut{run.Dir, "its verdict is " + run.Verdict + "; its pair " + other.Dir + " is left out, too"})
 			case run.warm > other.warm+warmer:
 				whole = false
-				out = append(out, LeftOut{run.Dir, fmt.Sprintf("it found a warm cache: %.1f %% of its prompt tokens were there from an earlier run, and %.1f %% of those of its pair %s, which is left out, too; give each run another --seed, or empty the cache before each", 100*run.warm, 100*other.warm, other.Dir)})
+				out = append(out, LeftOut{run.Dir, fmt.Sprintf("it found a warm cache: %.1f %% of its prompt tokens were there from an earlier run, and %.1f %% of those of its pair %s, which is left out, too; give each run a --seed of its own, or empty the cache before each", 100*run.warm, 100*other.warm, other.Dir)})
 			}
 		}
 		if whole {

@@ -271,8 +271,8 @@ func (runs agentRuns) own(t *testing.T, seen []sighting, run int) (sum time.Dura
 	return sum
 }
 
-// runOf returns the requests of a run, counted from 0: of each agent's requests, recognised by their length, the one that arrived this
-// many after the first. Runs begin 1.5 s apart.
+// runOf returns the requests of a run, counted from 0. Runs begin 1.5 s apart, so an agent, which is recognised by the length of its reply,
+// makes its requests in the order of the runs.
 func runOf(all []sighting, run int) (of []sighting) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b sighting) int { return stdcmp.Compare(a.Received, b.Received) })

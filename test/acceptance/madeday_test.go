@@ -33,7 +33,7 @@ type shape struct {
 	turns           uint64 // maximum; each turn but the first has a probability of 4/5
 	pause           time.Duration
 	links           uint64 // of 16 conversations, this many have their session from a span above each request, which is a separate record
-	runs            uint64 // of these, this many are one OTel trace below one span, which lasts as long
+	runs            uint64 // of these, this many are one OTel trace below one span, which lasts as long as the conversation
 	ending          string // of the trace's file
 	responses       bool   // requests have response ids
 	prefixesAreMade bool   // the maker knows what an infinite cache has of the prompts

@@ -66,7 +66,8 @@ func TestAcceptanceKill(t *testing.T) {
 }
 
 // killed runs a Collector under load, ends it this many times with kill -9 at a random moment within the longest time and starts it again,
-// then compiles all journals. What was acknowledged, before or after a kill, must be one row each.
+// then compiles all journals. What was acknowledged, before or after a kill, must be one row each; only settings
+// that do not promise to keep it may lose some.
 func killed(t *testing.T, s settings, kills int, longest time.Duration) {
 	t.Helper()
 	dir := t.TempDir()

@@ -81,11 +81,11 @@ func TestChart(t *testing.T) {
 	}{
 		{about: "defaults"},
 		{
-			about: "a secret that is there", values: "hashKey: {existingSecret: mine}",
+			about: "an existing secret", values: "hashKey: {existingSecret: mine}",
 			without: []string{"Secret/test-moonloop"},
 		},
 		{
-			about: "everything of the gateway",
+			about: "every option of the gateway",
 			values: `
 networkPolicy: {enabled: true}
 podMonitor: {enabled: true, labels: {release: prometheus}, sidecars: {app.kubernetes.io/name: chat}}

@@ -69,7 +69,7 @@ func (r *refusal) status() (grpc codes.Code, overHTTP int) {
 var (
 	errBusy = &refusal{ReasonBusy, "the requests in progress use all the memory that they may use: try again later, " + raise}
 	// errTooLarge is for a request that would not fit even if it were alone.
-	errTooLarge = &refusal{ReasonTooLarge, "decoded, the request takes more memory than all requests may: send smaller batches, " + raise}
+	errTooLarge = &refusal{ReasonTooLarge, "decoded, the request takes more memory than all requests together may take: send smaller batches, " + raise}
 	errTooDeep  = &refusal{ReasonTooDeep, "an attribute is nested deeper than 128 values: flatten it"}
 
 	errMalformed = &refusal{ReasonMalformed, "the request is not OTLP: it is truncated or damaged, or its encoding is not the one that it states"}
@@ -77,7 +77,7 @@ var (
 	errGroup     = &refusal{ReasonMalformed, "the request has protobuf groups, which OTLP does not have"}
 	errSlow      = &refusal{ReasonSlow, "the request did not come in time, or came slowly while others needed its memory: send it again, " +
 		"in smaller batches if the connection is slow"}
-	errStopping = &refusal{ReasonBusy, "the receiver stops: send the request again to the one that takes its place"}
+	errStopping = &refusal{ReasonBusy, "the receiver is stopping: send the request again to the receiver that takes its place"}
 )
 
 // raise is advice for the operator, for a Collector and for the command.
