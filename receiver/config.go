@@ -41,7 +41,7 @@ type AdmissionConfig struct {
 // readTimeout returns the time in which a whole request must arrive.
 func (c AdmissionConfig) readTimeout() time.Duration { return cmp.Or(c.ReadTimeout, 30*time.Second) }
 
-// bytes returns the limit for a server of OTLP.
+// bytes returns the memory limit, in bytes, of a receiver with these OTLP settings.
 func (c AdmissionConfig) bytes(otlp *otlpreceiver.Config) int64 {
 	if c.RequestLimitMiB > 0 {
 		return c.RequestLimitMiB << 20
@@ -56,7 +56,7 @@ func (c AdmissionConfig) bytes(otlp *otlpreceiver.Config) int64 {
 	return limit
 }
 
-// Validate returns all errors of the receiver's own settings. Those of OTLP are validated with them.
+// Validate returns all errors of the receiver's own settings. The Collector validates those of OTLP separately.
 func (c *Config) Validate() error {
 	_, err := c.Annotation.Config()
 	if n := c.Admission.RequestLimitMiB; n < 0 || n > 1<<20 {
@@ -68,7 +68,7 @@ func (c *Config) Validate() error {
 	return err
 }
 
-// readHeaderTimeout is the maximum time for the headers of an HTTP request. The stock receiver has no limit, so that a client that sends a
+// readHeaderTimeout is the maximum time for the headers of an HTTP request. The stock receiver has no limit, so a client that sends a
 // byte from time to time could keep connections forever.
 const readHeaderTimeout = time.Minute
 

@@ -37,13 +37,13 @@ func (g *generator) Start() { g.conn = dial(g.t, g.cfg) }
 
 func (g *generator) Stop() { _ = g.conn.Close() }
 
-// Generate sends one batch. Its id is on GenAI telemetry, too: the configuration makes it a session id.
+// Generate sends one batch. GenAI telemetry keeps the id, too, because the configuration makes it a session id.
 func (g *generator) Generate() []receivertest.UniqueIDAttrVal {
 	id := receivertest.UniqueIDAttrVal(strconv.FormatInt(g.serial.Add(1), 10))
 	for {
 		err := g.send(g.t.Context(), g.conn, string(id))
 		if code := status.Code(err); code != codes.Unavailable && !errors.Is(err, context.DeadlineExceeded) {
-			return []receivertest.UniqueIDAttrVal{id} // taken, or refused for good
+			return []receivertest.UniqueIDAttrVal{id} // accepted, or refused for good
 		}
 	}
 }

@@ -23,6 +23,6 @@ func ExampleNewFactory() {
 	if len(factories) != 2 {
 		log.Fatal("two of one type")
 	}
-	fmt.Println(ours.Type(), "takes traces:", ours.TracesStability(), "- logs:", ours.LogsStability())
-	// Output: mooncake takes traces: Alpha - logs: Alpha
+	fmt.Println(ours.Type(), "stability: traces", ours.TracesStability(), "- logs", ours.LogsStability())
+	// Output: mooncake stability: traces Alpha - logs Alpha
 }

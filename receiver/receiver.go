@@ -81,7 +81,7 @@ func (r *mooncakeReceiver) listen(ctx context.Context, host component.Host) erro
 	}
 	if r.nextTraces == nil {
 		r.settings.Logger.Warn("no pipeline of traces has this receiver: spans are refused, and the prompts and requests that log records hold " +
-			"are not captured; add it to the receivers of one")
+			"are not captured; add it to the receivers of a pipeline of traces")
 	}
 	factory := otlpreceiver.NewFactory()
 	set := r.settings

@@ -143,7 +143,7 @@ func message() plog.Logs {
 	return ld
 }
 
-// sales returns metrics of an application, whose example has a prompt.
+// sales returns metrics of an application, with a prompt on a data point and on its exemplar.
 func sales() pmetric.Metrics {
 	md := pmetric.NewMetrics()
 	metric := md.ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
@@ -281,7 +281,7 @@ func TestPipelines(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, message().ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes().AsRaw(),
 			sink.AllLogs()[0].ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes().AsRaw(),
-			"the next receiver is told that a prompt was used that was not used")
+			"the next receiver is told that this one used a prompt, which it did not use")
 	})
 	t.Run("logs only", func(t *testing.T) {
 		cfg, sink := testConfig(t), new(consumertest.LogsSink)

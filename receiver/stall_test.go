@@ -83,8 +83,8 @@ func stallEnd(t *testing.T, conn *grpc.ClientConn, size int) grpc.ClientStream {
 	return stream
 }
 
-// TestStalledUploads: senders that stop in the middle of a request block nobody, however many there are. There is no other limit on time
-// here.
+// TestStalledUploads: senders that stop in the middle of a request block nobody, however many there are. The read timeout
+// does not help here, because it is an hour.
 func TestStalledUploads(t *testing.T) {
 	const stalled = 300
 	begin := func(t *testing.T) (*Config, *componenttest.Telemetry) {
@@ -96,7 +96,7 @@ func TestStalledUploads(t *testing.T) {
 		start(t, NewFactory(), metadatatest.NewSettings(tel), cfg, consumertest.NewNop(), nil)
 		return cfg, tel
 	}
-	// An honest request needs all the room except for a quarter.
+	// An honest request needs about three quarters of the memory.
 	honest := testwire.Within(make([]byte, 350<<10), 1, 2, 2, 5)
 	refusals := func(t *testing.T, tel *componenttest.Telemetry) map[string]int64 {
 		t.Helper()
@@ -122,12 +122,12 @@ func TestStalledUploads(t *testing.T) {
 		for range stalled {
 			stallHTTP(t, cfg, "/v1/traces", "", strings.Repeat(" ", 6000))
 		}
-		require.Eventually(t, noRoom(t, tel), time.Minute, time.Millisecond, "they take all the room")
+		require.Eventually(t, noRoom(t, tel), time.Minute, time.Millisecond, "stalled requests do not take all the room")
 		require.Eventually(t, func() bool {
 			code := post(t, cfg, "/v1/traces", "application/x-protobuf", honest)
 			assert.Contains(t, []int{200, 503}, code)
 			return code == 200
-		}, time.Minute, 10*time.Millisecond, "they keep it")
+		}, time.Minute, 10*time.Millisecond, "stalled requests keep the room")
 		require.Eventually(t, func() bool { return refusals(t, tel)["slow"] > 0 }, time.Minute, 10*time.Millisecond)
 	})
 	t.Run("gRPC", func(t *testing.T) {
@@ -137,13 +137,13 @@ func TestStalledUploads(t *testing.T) {
 			stallEnd(t, conn, 6000)
 		}
 		other := dial(t, cfg)
-		require.Eventually(t, noRoom(t, tel), time.Minute, time.Millisecond, "they take all the room")
+		require.Eventually(t, noRoom(t, tel), time.Minute, time.Millisecond, "stalled requests do not take all the room")
 		require.Eventually(t, func() bool {
 			var reply []byte
 			code := status.Code(other.Invoke(t.Context(), methodTraces, honest, &reply, grpc.ForceCodecV2(wired{})))
 			assert.Contains(t, []codes.Code{codes.OK, codes.Unavailable}, code)
 			return code == codes.OK
-		}, time.Minute, 10*time.Millisecond, "they keep it")
+		}, time.Minute, 10*time.Millisecond, "stalled requests keep the room")
 		require.Eventually(t, func() bool { return refusals(t, tel)["slow"] > 0 }, time.Minute, 10*time.Millisecond)
 	})
 }

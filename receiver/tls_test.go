@@ -173,12 +173,12 @@ func TestGuarded(t *testing.T) {
 	}
 }
 
-// errorText is an unsuccessful reply.
+// errorText is the status of an unsuccessful reply.
 type errorText string
 
 func (e errorText) Error() string { return string(e) }
 
-// TestBombs: a body that unpacks to a thousand times its size is refused at the bound, in each encoding, without being unpacked first.
+// TestBombs: a body that unpacks to a thousand times its size is refused at the limit, in each encoding, and not unpacked beyond it.
 func TestBombs(t *testing.T) {
 	const size = 256 << 20
 	pack := func(t *testing.T, w io.WriteCloser, err error) {
@@ -220,7 +220,8 @@ func TestBombs(t *testing.T) {
 	require.Zero(t, sink.SpanCount())
 }
 
-// TestHeaderLimits: endless headers are refused at Go's bound of a megabyte, and headers that never end have a minute.
+// TestHeaderLimits: headers above Go's limit of a megabyte are refused, and headers must be complete within ReadHeaderTimeout, by default a
+// minute.
 func TestHeaderLimits(t *testing.T) {
 	cfg, sink := testConfig(t), new(consumertest.TracesSink)
 	server := &cfg.OTLP.Protocols.HTTP.Get().ServerConfig

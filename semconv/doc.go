@@ -29,8 +29,8 @@
 // mooncake.session.first_row. It has nothing that becomes known only later, such as the number of turns.
 //
 // Requests of a replay that are not rows have spans, too ([SpanMeasure], [SpanWarmup]), without any attribute of this project,
-// each in an OTel trace of its own. By their response ids, a capture recognises the spans that a gateway or an engine wrote of
-// these requests.
+// each in an OTel trace of its own. By their response ids, a capture recognises the spans that a gateway or an engine wrote
+// for these requests.
 //
 // Standard attributes are used where the conventions have a name: the operation, provider, model and server, the conversation,
 // the request's parameters, the reply, and the tokens that the server counted (usage). Attributes of this project say which row
@@ -52,7 +52,7 @@
 //	mooncake.cells.ends                 bytes     identity text: where messages end, 12 bytes each
 //	mooncake.cells.reply                bytes     the same for the reply, as it will be in the next prompt
 //	mooncake.tool_calls                 int[]     the tool calls that the reply made, as hashes of their ids
-//	mooncake.tool_results               int[]     the calls whose results end the prompt; of a tool's run, its call
+//	mooncake.tool_results               int[]     the calls whose results end the prompt; on a tool's run: its call
 //	mooncake.prompt_order               string    the order in which the model's template writes the prompt
 //	mooncake.cells.media                int       bytes of the text up to the end of its last image, sound or file
 //	mooncake.prompt.remote              bool      a part of the prompt is only on the server

@@ -36,7 +36,7 @@ var (
 		Name: "mooncake.cache.potential.prompt_tokens", Unit: "{token}",
 		Description: "Prompt tokens of the requests that were analysed",
 	}
-	// CachePotentialReportedTokens is a counter over requests whose engine reported it.
+	// CachePotentialReportedTokens is a counter over requests whose engine reported cached tokens.
 	CachePotentialReportedTokens = Metric{
 		Name: "mooncake.cache.potential.reported_tokens", Unit: "{token}",
 		Description: "Prompt tokens of the analysed requests that the engine reported as cached",

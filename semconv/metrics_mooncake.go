@@ -41,14 +41,14 @@ var (
 		Name: "mooncake.cache.predicted_tokens", Unit: "{token}",
 		Description: "Prompt tokens that an infinite block cache would have served",
 	}
-	// CacheReported is a counter over the served requests for which the server reported it and a prediction was made.
+	// CacheReported is a counter over the served requests for which the server reported this number and a prediction was made.
 	CacheReported = Metric{
 		Name: "mooncake.cache.reported_tokens", Unit: "{token}",
 		Description: "Prompt tokens that the server reports to have served from its cache",
 	}
-	// PromptTokenError is a histogram: one value per served request whose whole prompt was made from the length of its row
-	// (a row that is a session's new turn has none for the rest) and whose prompt tokens the server counted. Values are absolute, since a histogram's values must not be negative. Attributes also:
-	// [PromptErrorSign].
+	// PromptTokenError is a histogram: one value per served request whose whole prompt was made from the length of its row, and whose
+	// prompt tokens the server counted. (If a row has only the new turn of a session, its length does not cover the earlier turns.) Values
+	// are absolute, since a histogram's values must not be negative. Attributes also: [PromptErrorSign].
 	PromptTokenError = Metric{
 		Name: "mooncake.prompt.token_error", Unit: "{token}",
 		Description: "Prompt tokens that the server counted minus the row's input length, absolute",
@@ -76,7 +76,7 @@ var (
 	// TelemetryEventsDropped is a counter.
 	TelemetryEventsDropped = Metric{
 		Name: "mooncake.telemetry.events.dropped", Unit: "{event}",
-		Description: "Token events that a limit cut off their span",
+		Description: "Token events that spans lack because of a limit",
 	}
 )
 

@@ -55,7 +55,7 @@ var (
 		Name: "mooncake.run.verdict", Unit: "{verdict}",
 		Description: "Verdict on the fidelity of the run",
 	}
-	// RunVerdictReason is a gauge: the value of a metric of the verdict that is not valid. Attributes: [VerdictMetric],
+	// RunVerdictReason is a gauge: the value of each metric of the verdict whose class is not valid. Attributes: [VerdictMetric],
 	// [VerdictClass]. From the end of the run on.
 	RunVerdictReason = Metric{
 		Name: "mooncake.run.verdict.reason", Unit: "{value}",

@@ -9,7 +9,7 @@ const (
 	BlockSize   = "mooncake.block_size"   // int: tokens per block
 	HashDomain  = "mooncake.hash.domain"  // string: 8 hex digits; an id is (domain, 64 bits)
 	HashKey     = "mooncake.hash.key"     // string: 8 hex digits, the fingerprint of the key under which ids or cells were made
-	Cells       = "mooncake.cells"        // bytes: identity text only; 8 bytes little-endian a cell, then as many for the tail and for the length of the text
+	Cells       = "mooncake.cells"        // bytes: identity text only; 8 bytes little-endian for each cell, then 8 for the tail and 8 for the length of the text
 	CellsPrefix = "mooncake.cells.prefix" // bool: the cells cover only the beginning of the prompt, because telemetry truncated it; absent = false
 	// CellsMedia is an int: the bytes of the text up to the end of its last image, sound or file, a multiple of 128. The tokens
 	// of these cannot be computed from their bytes. Absent = there is none.
@@ -40,7 +40,7 @@ const (
 	RepliesCarried  = "mooncake.replies.carried_tokens"
 	RepliesInvented = "mooncake.replies.invented_tokens"
 	// Record is bytes, the only attribute of a span of that name: all that a journal would keep of another span with the same ids, as
-	// package capture/journal encodes it. The extension mooncake_encoding makes such spans of messages.
+	// package capture/journal encodes it. The extension mooncake_encoding makes such spans from messages.
 	Record = "mooncake.record"
 	// Identity is a string: [IdentityTrace], ... A span that has it is a request. A log record that has it was read by a
 	// receiver.
@@ -50,27 +50,26 @@ const (
 	Timestamp    = "mooncake.timestamp"     // double, ms: the row's own
 	Row          = "mooncake.row"           // int: index in the trace, from 0
 	// Session is a string, on every span that has a session, inference or not: the session id of a trace's row, or the
-	// keyed twin of a production session id (16 hex digits).
+	// keyed hash of a production session id (16 hex digits).
 	Session = "mooncake.session"
 	Turn    = "mooncake.turn" // int: index of the request within its session, from 0
 	// WaitFor is an int[], on a replay's spans: the rows, by index, that the request waited for; empty for the first row of a graph.
-	// Absent = the row belongs to no graph, or the replay ignored it.
+	// Absent = the row belongs to no graph, or the replay ignored the graph.
 	WaitFor = "mooncake.wait_for"
 	// WaitEvidence is a string[] in addition to [WaitFor], with one word for each of its rows: the evidence for the edge (link, tool_call,
-	// parent, session, time). Absent = the trace does not have it for each.
+	// parent, session, time). Absent = the trace lacks it for some of them.
 	WaitEvidence = "mooncake.wait_evidence"
 	// Delay and ToolWait are doubles in ms, in addition to [WaitFor]: the row's delay and tool_wait_ms, before scaling. Absent = the row
 	// has none.
 	Delay    = "mooncake.delay"
 	ToolWait = "mooncake.tool_wait"
-	// Class is a string, on every span that has the kind of its request, or of those below it, such as interactive or batch: the class of
-	// a trace's row, or in production an OpenAI service tier or the value of an attribute that the receiver's configuration names. One
-	// word.
+	// Class is a string, one word such as interactive or batch: the kind of the span's request, or of the requests below the span. It is the
+	// class of a trace's row, or in production an OpenAI service tier or the value of an attribute that the receiver's configuration names.
 	Class = "mooncake.class"
 	// Priority is an int: in a replay, the priority in the request's body; in production, the one that a router assigned.
 	Priority = "mooncake.priority"
 	// LinkTraceID is a string, on a replay's spans: the trace id, 32 hex digits, of the production span that the span's link leads to.
-	// Trace stores find spans by attributes, not by links: with this one, production finds its replays.
+	// Trace stores find spans by attributes, not by links: with this attribute, a search finds the replays of a production span.
 	LinkTraceID = "mooncake.link.trace_id"
 	// RunID is a string on the resource: one per replay. Absent in production.
 	RunID = "mooncake.run.id"
@@ -133,8 +132,8 @@ const (
 	LatenessVeryLate = "very_late" // more
 )
 
-// Attributes of the root span of a session, besides the session, the provider, and the model of its first request. In the GenAI
-// conventions, this operation is for spans around requests, not for requests.
+// Attributes of the root span of a session, in addition to the session, the provider, and the model of its first request. In the GenAI
+// conventions, invoke_workflow is for spans around requests, not for requests.
 const (
 	SessionFirstRow         = "mooncake.session.first_row" // int: [Row] of the session's first request
 	GenAIWorkflowName       = "gen_ai.workflow.name"       // string: [SpanSession]

@@ -130,8 +130,7 @@ func TestBoundariesAscend(t *testing.T) {
 	}
 }
 
-// The package comment is the contract: every attribute of this project on a span is named in it or documented at its constant, and the
-// comment names no other.
+// TestContractNamesExist: the package comment is the contract, so every name of this project in it is a constant.
 func TestContractNamesExist(t *testing.T) {
 	doc, err := os.ReadFile("doc.go")
 	if err != nil {

@@ -22,7 +22,7 @@ const (
 	// On the resource.
 	ServiceName       = "service.name"        // string
 	ServiceVersion    = "service.version"     // string
-	ServiceInstanceID = "service.instance.id" // string: one per process, or the series of two processes collide
+	ServiceInstanceID = "service.instance.id" // string: different for each process, because otherwise the series of two processes collide
 )
 
 // ErrorOther is the value of [ErrorType] for an error without its own name.

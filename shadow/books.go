@@ -40,7 +40,7 @@ type Report struct {
 	InFlight int64            `json:"in_flight"`
 	// Left counts what production's spans had and no row has, such as failed requests.
 	Left []mooncake.Dropped `json:"left_out,omitempty"`
-	// Lag is from a row's event time + delay to its dispatch, in ms; nil if none was sent.
+	// Lag is the time from a row's event time + delay to its dispatch, in ms; nil if no row was sent.
 	Lag *Lag `json:"lag_ms"`
 	// Rates compare the seconds of production with those of the replay, minus the delay.
 	Rates Rates `json:"seconds"`

@@ -26,8 +26,8 @@ const (
 	// MinWindow is the shortest window.
 	MinWindow = time.Second
 
-	settle = time.Minute   // from the last due row of a window until it is reported, even if rows are in flight
-	renew  = 6 * time.Hour // of a replay
+	settle = time.Minute   // from the last due row of a window until the window is reported, even if rows are in flight
+	renew  = 6 * time.Hour // after which a new replay begins
 )
 
 // Why a row of production is not replayed:
@@ -43,7 +43,7 @@ const (
 type Config struct {
 	Journals string // folder of the journals, which may grow, rotate and be removed
 	Dir      string // folder of the shadow, which it uses alone
-	// Delay is how long after production a row is sent. Requests that took production longer than Delay minus a window and Lead are late.
+	// Delay is how long after production a row is sent. Requests that took production longer than Delay − Window − Lead are late.
 	Delay time.Duration
 	// Window is the time that is compiled together, and that a report covers; 0 = a minute.
 	Window time.Duration

@@ -7,7 +7,7 @@
 //
 //   - The follower reads what is new in the journals, each byte once, and appends each record to its own journal of the window
 //     in which the record's span began. A window is a minute by default.
-//   - The planner compiles a window when the watermark has passed it: Config.Delay minus a window and [Lead] after its end. By then
+//   - The planner compiles a window when the watermark has passed it: Config.Delay − Config.Window − [Lead] after its end. By then
 //     the spans of its requests have ended. capture.Compile compiles the windows of Config.History with it, so that the rows share
 //     the prefixes that they share with the requests before. The rows of the window are written to a file: they are the plan.
 //   - The same prefix has the same id in all windows: see ids.go.

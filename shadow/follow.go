@@ -230,7 +230,7 @@ func (c *Config) windowNamed(name string) (window int64, ok bool) {
 	return c.windowOf(begin.UnixNano()), err == nil
 }
 
-// sources returns the journals with records of the windows from one to before another.
+// sources returns the journals with records of the windows that are at least from and below to.
 func (f *follower) sources(from, to int64) (all []capture.Source) {
 	for window := from; window < to; window++ {
 		if _, err := os.Stat(f.file(window)); err == nil {
@@ -240,7 +240,7 @@ func (f *follower) sources(from, to int64) (all []capture.Source) {
 	return all
 }
 
-// forget removes the windows before one.
+// forget removes the windows before oldest.
 func (f *follower) forget(oldest int64) {
 	f.oldest = oldest
 	for window, w := range f.open {
@@ -252,7 +252,7 @@ func (f *follower) forget(oldest int64) {
 	f.cfg.removeBefore(f.dir, oldest)
 }
 
-// removeBefore removes the files of the windows before one.
+// removeBefore removes the files of the windows before oldest.
 func (c *Config) removeBefore(dir string, oldest int64) {
 	entries, _ := os.ReadDir(dir) // files that cannot be listed are removed the next time
 	for _, e := range entries {

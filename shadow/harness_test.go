@@ -111,7 +111,8 @@ func conversations(t testing.TB, from time.Time, length time.Duration, perSecond
 	return all
 }
 
-// produce writes records to the journals of a folder as their times come: a new journal at this interval, and only the last ones stay.
+// produce writes records to the journals of a folder as their times come. It begins a new journal after each interval rotate, and keeps the
+// last ones.
 func produce(ctx context.Context, t testing.TB, dir string, all []request, rotate time.Duration, keep int) {
 	t.Helper()
 	var w *journal.Writer
@@ -185,7 +186,7 @@ func serve(t testing.TB, cfg simulator.Config) (e *simulator.Engine, network *te
 	}
 }
 
-// configFor is the configuration of a shadow of the journals of a folder, with an engine in memory.
+// configFor returns the configuration of a shadow that follows the journals of a folder, with an engine in memory.
 func configFor(t testing.TB, journals, dir string, network *testpipe.Network) Config {
 	t.Helper()
 	return Config{
@@ -206,8 +207,8 @@ type ledger struct {
 	late    []float64 // ms
 	rows    []*mooncake.Row
 
-	live     int // replies in prompts
-	invented map[string]int
+	live     int            // replies in prompts that were live
+	invented map[string]int // replies in prompts, by why they were not live
 }
 
 func readLedger(t testing.TB, cfg Config) ledger {

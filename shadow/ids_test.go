@@ -16,7 +16,8 @@ func span(n byte) (s mooncake.SpanRef) {
 	return s
 }
 
-// TestIDsStay compiles windows whose ids begin at 0 each time. What is shared with an earlier row has the ids that that row was given.
+// TestIDsStay compiles windows whose ids begin at 0 each time. What is shared with an earlier row keeps the ids that the earlier row was
+// given.
 func TestIDsStay(t *testing.T) {
 	var n numbering
 	give := func(row byte, ids ...uint64) []uint64 { return idsOf(n.translate(span(row), rangesOf(ids))) }
@@ -27,10 +28,10 @@ func TestIDsStay(t *testing.T) {
 	}{
 		{"the first window", [][]uint64{{1, 0, 1, 2}, {2, 0, 1, 3}, {3, 4, 5}}, [][]uint64{{0, 1, 2}, {0, 1, 3}, {4, 5}}},
 		{"with the rows before", [][]uint64{{1, 0, 1, 2}, {2, 0, 1, 3}, {3, 4, 5}, {4, 0, 1, 3, 6}, {5, 4, 7}}, [][]uint64{{0, 1, 2}, {0, 1, 3}, {4, 5}, {0, 1, 3, 6}, {4, 7}}},
-		{"the oldest are gone", [][]uint64{{4, 0, 1, 2, 3}, {5, 4, 5}, {6, 0, 1, 2, 6}, {7, 4, 5, 7}}, [][]uint64{{0, 1, 3, 6}, {4, 7}, {0, 1, 3, 8}, {4, 7, 9}}},
+		{"the oldest rows are gone", [][]uint64{{4, 0, 1, 2, 3}, {5, 4, 5}, {6, 0, 1, 2, 6}, {7, 4, 5, 7}}, [][]uint64{{0, 1, 3, 6}, {4, 7}, {0, 1, 3, 8}, {4, 7, 9}}},
 		{"rows share more than was found before", [][]uint64{{4, 0, 1, 2, 3}, {5, 0, 1}, {8, 0, 1, 2, 3, 4}}, [][]uint64{{0, 1, 3, 6}, {4, 7}, {0, 1, 3, 6, 10}}},
 		{"a row has less than before", [][]uint64{{8, 0, 1}, {9, 0, 1, 2}}, [][]uint64{{0, 1, 3, 6, 10}, {0, 1, 11}}},
-		{"what follows a part that another row had otherwise is new", [][]uint64{{1, 0, 1, 2}, {5, 0, 1, 3, 4}, {10, 0, 1, 3, 4}}, [][]uint64{{0, 1, 2}, {4, 7}, {0, 1, 12, 13}}},
+		{"a shared part gets new ids if its owner has other ids before it", [][]uint64{{1, 0, 1, 2}, {5, 0, 1, 3, 4}, {10, 0, 1, 3, 4}}, [][]uint64{{0, 1, 2}, {4, 7}, {0, 1, 12, 13}}},
 	} {
 		n.begin()
 		for i, row := range c.rows {

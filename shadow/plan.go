@@ -84,7 +84,7 @@ func (p *planner) plan(ctx context.Context, window, first int64) (rows []*moonca
 	return rows, left, p.write(window, rows)
 }
 
-// number sets the times and ids of rows, and returns the new ones.
+// number sets the times and ids of rows, and returns the new rows.
 func (p *planner) number(all *collected, window, first int64) (rows []*mooncake.Row) {
 	base := float64(all.meta.TimeBase.UnixNano()) / float64(time.Millisecond)
 	p.coarse.begin()
@@ -218,7 +218,7 @@ func writeFile(name string, content []byte) error {
 	})
 }
 
-// eachLine calls yield for each whole line of a file. A missing file has none, and a kill may have torn the last line.
+// eachLine calls yield for each whole line of a file. A missing file has none. A last line that a kill has torn is left out.
 func eachLine(name string, yield func([]byte) error) error {
 	content, err := atomicfile.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -80,7 +80,7 @@ func (c *Config) dueAt(row *mooncake.Row) time.Time {
 	return time.Unix(0, int64(math.Round(row.Timestamp.V*1e6))).Add(c.Delay)
 }
 
-// line writes a row for the replay.
+// line encodes a row for the replay.
 func (r *replay) line(e entry) []byte {
 	row := *e.Row
 	row.Replies = nil
@@ -143,13 +143,13 @@ func (c *Config) runFolders() (dirs []string, err error) {
 	return dirs, err
 }
 
-// feeder passes rows to replays, in the order of their plans. It never waits for a replay: a separate goroutine does.
+// feeder passes rows to replays, in the order of their plans. add never waits for a replay; run does, in a goroutine of its own.
 type feeder struct {
 	cfg   *Config
 	mu    sync.Mutex
 	queue []entry
 	wake  chan struct{}
-	// fresh is what the books must record.
+	// started and drops are what the books must record.
 	started []*replay
 	drops   []entry
 }
@@ -231,7 +231,7 @@ func (f *feeder) run(ctx context.Context, number int64) {
 		f.mu.Unlock()
 		if _, err := r.in.Write(line); err != nil { // the replay's results record the row
 			select {
-			case <-time.After(time.Second): // retry while the engine is not available
+			case <-time.After(time.Second): // before the next row starts another replay: perhaps the engine is not available
 			case <-ctx.Done():
 			}
 		}

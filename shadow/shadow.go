@@ -37,10 +37,10 @@ type state struct {
 	Schema  int           `json:"schema"`
 	Delay   time.Duration `json:"delay_ns"`
 	Window  time.Duration `json:"window_ns"`
-	First   int64         `json:"first_window"`    // of the shadow
-	Planned int64         `json:"planned_windows"` // the next one to plan
-	Next    int64         `json:"reported_windows"`
-	Alive   time.Time     `json:"alive"` // when the state was written
+	First   int64         `json:"first_window"`     // of the shadow
+	Planned int64         `json:"planned_windows"`  // the next window to plan
+	Next    int64         `json:"reported_windows"` // the next window to report
+	Alive   time.Time     `json:"alive"`            // when the state was written
 	Replays int64         `json:"replays"`
 	Coarse  uint64        `json:"next_id"` // of hash_ids
 	Fine    uint64        `json:"next_fine_id"`
@@ -158,7 +158,7 @@ func (s *shadow) resume(now time.Time) error {
 	plans := map[int64][]*mooncake.Row{}
 	for _, in := range windows {
 		if in >= s.Planned {
-			continue // the state was not written: it is planned again, with the same rows
+			continue // the state was not written after it: the window is planned again, with the same rows
 		}
 		rows, err := s.planner.read(in)
 		if err != nil {

@@ -59,7 +59,7 @@ func follow(t *testing.T, cfg Config, all []request, lasts time.Duration) *runni
 	return s
 }
 
-// hits returns the tokens of rows that an infinite cache would have.
+// hits returns the prompt tokens of rows that an infinite cache would have served, and all their prompt tokens.
 func hits(rows []*mooncake.Row) (hit, all int64) {
 	p := stats.NewPredictor(stats.PredictorOptions{BlockSize: mooncake.BlockSize, FineBlockSize: fineBlock})
 	for _, row := range rows {
@@ -216,7 +216,7 @@ func sum[N int | int64](counts map[string]N) (n N) {
 	return n
 }
 
-// TestDrops: rows that are too late, too frequent, or due after the engine was away are counted, and the shadow continues.
+// TestDrops: rows that are too late, too frequent, or due while the engine is away are counted, and the shadow continues.
 func TestDrops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		journals, dir := t.TempDir(), filepath.Join(t.TempDir(), "shadow")

@@ -180,7 +180,7 @@ func TestCompareRefuses(t *testing.T) {
 }
 
 // TestCompareWarmCache: if one run of a pair found what an earlier run had left in the cache, the pair says something about the caches. It
-// is not evidence; if both found equally much, it is.
+// is not evidence; if both found about as much, it is.
 func TestCompareWarmCache(t *testing.T) {
 	warm, cold := side(100, 1000), side(113, 1000)
 	for i := range warm {

@@ -152,6 +152,6 @@ func TestDecideCoverage(t *testing.T) {
 		t.Errorf("equal: of 100, %d differ, %d intervals cover 1; want at most 10, at least 90", wrong, covered)
 	}
 	if pooled <= 10 {
-		t.Errorf("equal: pooled rows differ in %d of 100: they would do, and runs need not decide", pooled)
+		t.Errorf("equal: pooled rows differ in only %d of 100: pooled rows would suffice, and nothing requires pairs of runs", pooled)
 	}
 }

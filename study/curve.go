@@ -56,7 +56,7 @@ const (
 	metColour, missedColour = "#2e8b57", "#c0392b"
 )
 
-// WriteSVG draws the trials over the load: goodput, and each objective's value as a share of its bound. what is the name of the load.
+// WriteSVG draws the trials over the load: goodput, and each objective's value as a share of its bound. The parameter what names the load.
 func (c *Capacity) WriteSVG(w io.Writer, what string, objectives []Objective) error {
 	curve := c.Curve()
 	left, right := math.Inf(1), 0.0
@@ -173,7 +173,7 @@ func loads(left, right float64) (at []float64) {
 	return at
 }
 
-// Headline returns the answer as the beginning of a sentence. what is the name of the load, such as "× the density of the trace".
+// Headline returns the answer as the beginning of a sentence. The parameter what names the load, such as "× the density of the trace".
 func (c *Capacity) Headline(what string) string {
 	switch c.Answer {
 	case CapacityFound:

@@ -41,7 +41,7 @@ const (
 
 	level      = 0.05    // of each test; the interval of a difference covers 1 − level, that of equivalence 1 − 2 × level
 	exactPairs = 16      // up to this many, every pattern of signs is tried
-	flips      = 1 << 16 // random patterns if there are more
+	flips      = 1 << 16 // with more pairs, about this many random signs are drawn, in at least 1,024 patterns
 )
 
 // Decision is the result of the pairs for one metric. Ratios are B's value divided by A's: 1.05 is 5 % more.
@@ -50,8 +50,8 @@ type Decision struct {
 	Pairs     int
 	Ratio     float64 // geometric mean; NaN without pairs
 	Low, High float64 // interval of 95 % for Ratio; 0 and +Inf where fewer than two pairs leave it open
-	// Low90 and High90 are the interval of 90 %, which decides on NoDifference: that it lies within the margins is the same as that two
-	// one-sided tests of 5 % reject a difference of the minimum effect or more (Schuirmann, "A comparison of the two one-sided tests
+	// Low90 and High90 are the interval of 90 %, which decides on NoDifference: it lies within the margins exactly if two one-sided
+	// tests of 5 % reject a difference of the minimum effect or more (Schuirmann, "A comparison of the two one-sided tests
 	// procedure and the power approach", Journal of Pharmacokinetics and Biopharmaceutics 15, 1987).
 	Low90, High90 float64
 	P             float64 // two-sided, of the sign-flip test; 1 without pairs
@@ -69,7 +69,7 @@ type Decision struct {
 // of a mean", Biometrika 6, 1908). The test flips the signs of the log ratios (Fisher, "The Design of Experiments", 1935,
 // section 21), and where patterns are drawn, P is (hits + 1) / (draws + 1) (Phipson and Smyth, "Permutation P-values should
 // never be zero", 2010). [Decision].Low90 says when A and B count as equal. With an interval of 95 % in its place, the level would be
-// 2.5 %, and six pairs would have to become 1.6 times as many.
+// 2.5 %, and 1.6 times as many pairs would be needed instead of six.
 func Decide(a, b []float64, minimum float64, seed uint64) (Decision, error) {
 	switch {
 	case len(a) != len(b):

@@ -104,7 +104,7 @@ func TestSignFlipDrawn(t *testing.T) {
 		t.Errorf("the same seed: %+v, then %+v", d, again)
 	}
 	if d, err := Decide(a, b, 0.02, 1); err != nil || d.Answer != Slower {
-		t.Errorf("as many pairs as there may be: %+v, %v; want slower", d, err)
+		t.Errorf("the maximum number of pairs: %+v, %v; want slower", d, err)
 	}
 }
 

@@ -35,7 +35,7 @@ import (
 
 // MergeOptions configures [Merge].
 type MergeOptions struct {
-	Out     string // its folder
+	Out     string // folder of the merged run
 	Force   bool   // replace the results that are there
 	NoPage  bool   // draw no page
 	Slice   time.Duration
@@ -146,7 +146,7 @@ func readShards(dirs []string) (shards []*shard, err error) {
 		}
 		entries, err := os.ReadDir(dir)
 		if err != nil {
-			return nil, fmt.Errorf("the folder of a shard cannot be read: %w; name folders given to `moonloop replay --out`, or one that has them", err)
+			return nil, fmt.Errorf("the folder of a shard cannot be read: %w; name folders given to `moonloop replay --out`, or a folder that contains them", err)
 		}
 		found := false
 		for _, e := range entries {
@@ -163,7 +163,7 @@ func readShards(dirs []string) (shards []*shard, err error) {
 			}
 		}
 		if !found {
-			return nil, fmt.Errorf("%s has no %s, and no folder in it has one: no shard wrote its results there; name folders given to `moonloop replay --out`, or one that has them", dir, summaryFile)
+			return nil, fmt.Errorf("%s has no %s, and no folder in it has one: no shard wrote its results there; name folders given to `moonloop replay --out`, or a folder that contains them", dir, summaryFile)
 		}
 	}
 	slices.SortStableFunc(shards, func(a, b *shard) int { return a.Shard.Index - b.Shard.Index })
@@ -191,7 +191,7 @@ func readShard(dir string) (*shard, error) {
 	case s.Shard == nil:
 		return nil, fmt.Errorf("%s: this run is not a shard: it was made without --shard; leave it out", dir)
 	case s.Shard.Of < 1 || s.Shard.Index < 0 || s.Shard.Index >= s.Shard.Of || math.Abs(s.Shard.Zero) > maxInstant:
-		return nil, fmt.Errorf("%s: its shard %d/%d from %v ms on was not written by a replay; replay it again", filepath.Join(dir, summaryFile), s.Shard.Index, s.Shard.Of, s.Shard.Zero)
+		return nil, fmt.Errorf("%s: its shard %d/%d with zero_ms %v was not written by a replay; replay it again", filepath.Join(dir, summaryFile), s.Shard.Index, s.Shard.Of, s.Shard.Zero)
 	case s.Cancelled:
 		return nil, fmt.Errorf("%s: shard %s was interrupted, so requests are missing; replay all shards again", dir, s.name())
 	}
@@ -464,12 +464,12 @@ func few(what string, names []string) string {
 	return what + strings.Join(names, ", ")
 }
 
-// goal returns a setting as a number, or without if it is not a number.
-func goal(setting any, without float64) float64 {
+// goal returns a setting as a number, or fallback if it is not a number.
+func goal(setting any, fallback float64) float64 {
 	if v, err := strconv.ParseFloat(fmt.Sprint(setting), 64); err == nil {
 		return v
 	}
-	return without
+	return fallback
 }
 
 // mergedFacts are the facts for the verdict on the whole run. Facts about single processes are in the verdicts of the shards.
@@ -484,7 +484,7 @@ func mergedFacts(rep *report.Report) judge.Facts {
 	return facts
 }
 
-// clocksApart returns the maximum difference between two clocks, in ms; nil if one was not compared, or not with the same reference.
+// clocksApart returns the maximum difference between two clocks, in ms; nil if not all were compared with the same reference.
 func clocksApart(shards []*shard) *float64 {
 	if len(shards) == 1 {
 		return new(float64)

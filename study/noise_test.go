@@ -22,7 +22,7 @@ import (
 // The tests of a decision use the noise of a real machine, since generated noise has only the dependence that its author thought of. This
 // file records it and reads it.
 
-var recordNoise = flag.Duration("record-noise", 0, "record the noise of this machine for so long, into testdata; under load, or there is little of it")
+var recordNoise = flag.Duration("record-noise", 0, "record the noise of this machine for this long, into testdata; put the machine under load, or there is little noise")
 
 const (
 	noiseFile = "testdata/noise.csv.gz"

@@ -90,8 +90,8 @@ func (m Metric) short() string {
 	return m.String()
 }
 
-// ServiceLevel is what a good request meets if it is as fast as the objectives require of the run: their bounds of latencies. Zero without
-// such a bound.
+// ServiceLevel returns the service level of a request that is as fast as the objectives require of the run: it has their bounds of
+// latencies. It is zero without such a bound.
 func ServiceLevel(objectives []Objective) (s measure.SLO) {
 	for _, o := range objectives {
 		one, err := measure.ParseSLO(fmt.Sprintf("%s=%gms", o.Metric.Figure, o.Bound))

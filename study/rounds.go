@@ -25,13 +25,13 @@ type Rounds struct {
 	// Calibrate also makes a second run of A in each round, for [Compare]'s noise floor.
 	Calibrate bool
 	N         int    // rounds
-	Seed      uint64 // of the order, and of {seed}; use another one for each comparison, or it hits what the one before left in the cache
+	Seed      uint64 // of the order, and of {seed}; use another one for each comparison, or its runs hit what the previous comparison left in the cache
 	// Dir has the folders a, b and, with Calibrate, again; in each, a folder and a log for each round: a/1, a/1.log. Existing runs are
 	// kept, so that the rounds continue where they ended, and rounds can be added.
 	Dir string
 	// Exec runs a command, and writes its output to the log.
 	Exec func(ctx context.Context, command string, log io.Writer) error
-	// Ended is called after each run; nil = not.
+	// Ended is called after each run; it may be nil.
 	Ended func(round int, side string, run *Run)
 }
 
@@ -90,7 +90,7 @@ func (r *Rounds) one(ctx context.Context, round int, seed uint64, side, command 
 	if err != nil {
 		return fmt.Errorf("the log of a run cannot be written: %w", err)
 	}
-	defer func() { _ = log.Close() }() // what is in it is for people
+	defer func() { _ = log.Close() }() // the log is only for people
 	fill := strings.NewReplacer("{out}", out, "{seed}", strconv.FormatUint(seed, 10), "{round}", strconv.Itoa(round))
 	if r.Between != "" {
 		if err := r.Exec(ctx, fill.Replace(r.Between), log); err != nil {

@@ -232,7 +232,7 @@ func (s *routing) keepReplies(rec *measure.Record, keys []uint64, unit int64) {
 	for j, reply := range rec.Row.Replies {
 		from := int64(len(s.routedAt)) - reply.Back
 		if j >= len(rec.Replies) || rec.Replies[j] != "" || from < 0 || s.routedAt[from] < 0 {
-			continue // invented words were inserted, or it is not of this run
+			continue // invented words were inserted, or the reply is not of this run
 		}
 		upTo := keys[:min(int64(len(keys)), (reply.At+reply.Tokens-1)/unit)] // the last token of a reply is never computed
 		s.infinite.add(upTo)

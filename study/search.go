@@ -260,7 +260,8 @@ func (s *Search) judge(trials []Trial) (*Capacity, float64) {
 		c.Answer, c.Load, c.Low, c.High = MoreThanMax, s.Max, 0, 0
 		return c, 0
 	case !math.IsInf(limit, 1) && limit <= missed && (next >= limit || math.IsInf(missed, 1)):
-		// The client is the limit, unless the engine reaches its own below it: look between the greatest load that met and the limit.
+		// The client is the limit, unless the engine reaches its own limit at a lower load: look between the greatest load that met and the
+		// limit.
 		next = math.Sqrt(max(met, s.Min) * limit)
 		if s.Whole {
 			next = math.Floor(next)

@@ -11,7 +11,7 @@ import (
 
 // A continuous replay, such as that of a shadow, is compared with production row by row, as its records arrive.
 
-// maxWindowLateness is the p99 of the lateness, in ms, above which the times of rows do not count: that of a valid run.
+// maxWindowLateness is the p99 of the lateness, in ms, above which the times of rows do not count: the bound of a valid run.
 const maxWindowLateness = 10
 
 // TwinRow is a record of a replay next to what production observed.

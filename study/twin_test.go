@@ -95,7 +95,7 @@ func TestTwinRefuses(t *testing.T) {
 	}
 	for _, text := range []string{"ttft.p50", "x=1", "ttft.p50=0", "ttft.p50=NaN", "hit_rate=11", "hit_rate=0.1,", ","} {
 		if _, err := study.ParseTolerances(text); err == nil {
-			t.Errorf("%q is taken", text)
+			t.Errorf("%q is accepted", text)
 		}
 	}
 	if most, err := study.ParseTolerances("hit_rate=0.5"); err != nil || most["hit_rate"] != 0.5 || most["errors"] != 0.01 {

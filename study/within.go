@@ -32,9 +32,9 @@ const (
 
 // within compares the rows of a pair of runs; false if the metric is not a statistic of rows, or if there are too few rows.
 //
-// Blocks of neighbouring rows are drawn with replacement, the same ones for A and for B, so that what hangs together in time, and what
-// both runs have in common, stays together (Künsch, "The jackknife and the bootstrap for general stationary observations", Annals of
-// Statistics 17, 1989). A block has the square root of the number of rows, which is longer than the n^(1/3) of weak dependence
+// Blocks of neighbouring rows are drawn with replacement, the same ones for A and for B, so that rows that depend on each other, and
+// what both runs have in common, stay together (Künsch, "The jackknife and the bootstrap for general stationary observations", Annals of
+// Statistics 17, 1989). The length of a block is the square root of the number of rows, which is longer than the n^(1/3) of weak dependence
 // (Hall, Horowitz and Jing, "On blocking rules for the bootstrap with dependent data", Biometrika 82, 1995), since queues reach far.
 func within(a, b *Run, both [][2]row, m Metric) (Within, bool) {
 	var as, bs []float64

@@ -15,7 +15,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// toolIDs are the hashes of the ids of a request, or of a tool's run.
+// toolIDs are hashed ids of tool calls: made are the calls in the reply of a request, and given those whose results end its prompt. For the
+// run of a tool, given is the call that the tool answers.
 type toolIDs struct{ made, given []uint64 }
 
 // readTools finds the ids of a span.
@@ -25,8 +26,8 @@ func (w *worker) readTools(rec *genai.Record) {
 	w.tools.add(w, &rec.Tools)
 }
 
-// add adds the ids of a record whose content has been walked. Those of an earlier record of the same prompt come after the last message of
-// the assistant only if there is none in this one.
+// add adds the ids of a record whose content has been walked. The results in earlier records of the same
+// prompt end the prompt only if this record has no message of the assistant.
 func (ids *toolIDs) add(w *worker, tools *genai.ToolIDs) {
 	if tools.Spoke {
 		ids.given = ids.given[:0]

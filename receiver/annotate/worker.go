@@ -16,7 +16,7 @@ type worker struct {
 	counts  Counts
 	reader  *genai.Reader
 	domains map[domainKey]*domain
-	twins   map[string]string // of session ids
+	twins   map[string]string // keyed hashes, by session id
 	chain   blockhash.Chain   // its length is that of the text of the span that is being cleaned
 
 	tokens []uint32
@@ -44,8 +44,7 @@ type domain struct {
 	hasher *blockhash.Hasher
 }
 
-// domain returns a domain with its hasher at the beginning of a prompt. Text has one domain, [blockhash.TextDomain], without a scope and a
-// model.
+// domain returns a domain, whose hasher is reset for a new prompt. Text has one domain, [blockhash.TextDomain], without scope or model.
 func (w *worker) domain(kind, scope, model string) *domain {
 	key := domainKey{kind, scope, model}
 	d := w.domains[key]
@@ -65,7 +64,7 @@ func (w *worker) domain(kind, scope, model string) *domain {
 	return d
 }
 
-// twin returns the keyed twin of a session id.
+// twin returns the keyed hash of a session id, or of another id.
 func (w *worker) twin(id string) string {
 	if len(id) > maxName {
 		return w.config.Key.Session(id)

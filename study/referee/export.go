@@ -71,7 +71,7 @@ func ReadExport(r io.Reader) (*Export, error) {
 	case bytes.IndexByte(head, 0) >= 0:
 		return nil, errors.New("it is a binary file: want " + exportForms)
 	case text == "":
-		return nil, errors.New("it is empty: the generator may not have ended, or wrote its results to another file")
+		return nil, errors.New("it is empty: perhaps the generator has not ended, or wrote its results to another file")
 	case text[0] == '{' || text[0] == '[':
 		e, err = readJSON(in, text[0] == '[')
 	default:
@@ -81,7 +81,7 @@ func ReadExport(r io.Reader) (*Export, error) {
 		return nil, err
 	}
 	if len(e.Claims) == 0 {
-		return nil, fmt.Errorf("%s reports no request there", e.Tool)
+		return nil, fmt.Errorf("%s reports no request in it", e.Tool)
 	}
 	for i := range e.Claims { // numbers may be near the largest float
 		c := &e.Claims[i]
@@ -164,7 +164,7 @@ func readJSON(in io.Reader, array bool) (*Export, error) {
 			break
 		}
 		if err != nil {
-			return nil, fmt.Errorf("value %d is not JSON: %w; the generator may not have ended", n, err)
+			return nil, fmt.Errorf("value %d is not JSON: %w; perhaps the generator has not ended", n, err)
 		}
 		if of == nil {
 			if of = formOf(value); of == nil {

@@ -26,18 +26,19 @@ type Judgement struct {
 	// PairedBy says how requests were paired with the schedule: by the name of a header whose value ends with their number, by "length" (of
 	// the output, and for equal lengths by order), or by "order".
 	PairedBy string `json:"paired_by"`
-	// Kernel is the number of requests whose arrival the kernel timestamped; for the others it is the time at which the engine read them.
+	// Kernel is the number of requests whose arrival the kernel timestamped; for the others, the arrival is when the engine read them.
 	Kernel int `json:"kernel_stamps"`
 
 	RateAsked *float64 `json:"rate_asked"` // requests per second
 	Rate      *float64 `json:"rate"`       // of the requested ones that arrived, from the first to the last
-	// Zero is the start of the schedule, chosen so that the request with the smallest delay is not late: a delay that all requests share does not count.
+	// Zero is the start of the schedule, chosen so that the request with the smallest delay is not late: a delay that all requests share
+	// does not count.
 	Zero time.Time `json:"zero"`
 	// Lateness is that of the arrivals; nil for random times.
 	Lateness *Percentiles `json:"lateness"`
 	// FromSchedule is the time from when a request was due until the engine wrote its last token: what a user would have waited. A
-	// generator that sends late and measures from its own start does not see all of it. A request that never came would have waited as
-	// its neighbours in the schedule did. nil for random times.
+	// generator that sends late and measures from its own start does not see all of it. A request that never came counts with a
+	// wait like those of its neighbours in the schedule. nil for random times.
 	FromSchedule *Percentiles `json:"latency_from_schedule"`
 	// Gaps are those between arrivals at random times.
 	Gaps *RandomGaps `json:"gaps"`
@@ -187,16 +188,16 @@ func (j *Judgement) Points(yield func(due, late float64)) {
 // note adds what a reader should know.
 func (j *Judgement) note(s *Schedule) {
 	if n := j.Requests - j.Kernel; n > 0 {
-		j.Notes = append(j.Notes, fmt.Sprintf("%d of the arrivals are when the engine read the request, since the kernel stamped none", n))
+		j.Notes = append(j.Notes, fmt.Sprintf("%d of the arrivals are the times at which the engine read the request, because the kernel did not timestamp them", n))
 	}
 	if j.PairedBy == byOrder && s.Count > 0 && j.Missing+j.Extra > 0 {
-		j.Notes = append(j.Notes, "requests are paired by their order alone, and what is missing or extra is what makes the rest most regular: the real lateness may be greater")
+		j.Notes = append(j.Notes, "requests are paired by their order alone, and the ones that count as missing or extra are chosen so that the rest is most regular: the real lateness may be greater")
 	}
 	late, _ := Known(j.late)
 	if len(late) < 20 {
 		return
 	}
-	// A request or two far ahead of all others determine its zero.
+	// A few requests far ahead of all others determine the zero.
 	order := slices.Sorted(slices.Values(late))
 	const few = 8
 	for n := 1; n <= few; n++ {

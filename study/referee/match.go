@@ -12,8 +12,8 @@ import (
 )
 
 // This file pairs requests with the schedule: by the number at the end of a header, else by their lengths, else by their order. Requests of
-// one length, or without lengths, are paired in order. If one side has more, those are left out that make the rest most regular, which
-// favours the generator.
+// one length, or without lengths, are paired in order. If one side has more, its surplus is chosen so that the rest is most regular,
+// which favours the generator.
 
 // pairing has the request of each row of a schedule.
 type pairing struct {
@@ -81,8 +81,9 @@ func byArrival(all []Request) []int {
 
 func none(n int) []int { return slices.Repeat([]int{-1}, n) }
 
-// numbering finds a header with numbers for the requests: nine of ten must have their own number, and none may be beyond the rows, if their
-// number is known (from 0 or, if none is 0, from 1). It returns the number of each request, -1 for one without.
+// numbering finds a header with numbers for the requests: nine of ten must have a number of their own, and none may be far above the number
+// of requests. If the number of rows is known, a number beyond the last row does not count. Rows are numbered from 0 or, if no request has
+// 0, from 1. It returns the number of each request, -1 for one without.
 func numbering(all []Request, rows int) (header string, numbers []int) {
 	names := map[string]bool{}
 	for i := range all {
@@ -161,7 +162,7 @@ func lengths(rows []due, all []Request, order []int, tokens func(*Request) int64
 	return groups, byLength
 }
 
-// pairInOrder pairs rows that are due at due with requests that arrived at at, group by group.
+// pairInOrder pairs rows, which are due at the times at, with requests, which arrived at the times arrived, group by group.
 func pairInOrder(at, arrived []float64, groups []group) []int {
 	request := none(len(at))
 	var offsets []float64 // of rows without doubt

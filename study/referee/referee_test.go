@@ -410,7 +410,7 @@ func TestWrongExports(t *testing.T) {
 		"[1]":               "its form is not known",
 		`{"ttft_ms":1`:      "is not JSON",
 		`{"ttft_ms":"x"}`:   "value 1, of lines of JSON: ttft_ms is a string; want a number",
-		`{"benchmarks":[]}`: "reports no request there",
+		`{"benchmarks":[]}`: "reports no request in it",
 		"<html>":            "its form is not known",
 		"metric_name,timestamp,metric_value\nhttp_reqs":                "may be cut off",
 		"metric_name,timestamp,metric_value\nhttp_reqs,x,y":            "does not have k6's time",

@@ -101,7 +101,7 @@ func ReadSchedule(name string, speedup float64, read func() (*mooncake.Row, erro
 	return s, nil
 }
 
-// expected returns the rows of the schedule; for a rate, the requested number, else n.
+// expected returns the rows of the schedule. For a rate, it makes Count rows, or n rows if Count is unknown.
 func (s *Schedule) expected(n int) []due {
 	if s.rows != nil {
 		return s.rows

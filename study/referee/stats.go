@@ -22,7 +22,7 @@ func nearestRank(sorted []float64, q float64) float64 {
 	return sorted[max(0, min(rank, len(sorted)-1))]
 }
 
-// Known removes unknown values (NaN), and returns the number of the others.
+// Known removes unknown values (NaN), and returns how many it removed.
 func Known(values []float64) (kept []float64, missing int) {
 	for _, v := range values {
 		if math.IsNaN(v) {

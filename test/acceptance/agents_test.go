@@ -90,7 +90,7 @@ type agentRuns struct {
 	sure  map[string]int // edges, by their evidence
 }
 
-// readAgents reads it.
+// readAgents reads a trace of such runs.
 func readAgents(t *testing.T, trace string) agentRuns {
 	t.Helper()
 	b, err := os.ReadFile(trace)
@@ -107,7 +107,7 @@ func readAgents(t *testing.T, trace string) agentRuns {
 		i := len(runs.rows)
 		runs.rows = append(runs.rows, r)
 		if r.WaitFor == nil {
-			continue // of no graph, as the request before all runs
+			continue // of no graph, like the request before all runs
 		}
 		ids[r.RequestID] = i
 		var names []string
@@ -138,7 +138,7 @@ func graphOf(waits map[string][]string, runs int) map[string]int {
 // TestAcceptanceAgents captures runs of a team of agents, from the spans that OpenInference makes of LangGraph, and replays them. The
 // graph must be that of the program. By the simulator's own clock, no request of the replay may arrive before all requests that it follows
 // have ended, and each run must take as long as in production. From the same spans without parents and links, the ids of tool calls must
-// give the edges that they can.
+// give the edges that such ids can show.
 func TestAcceptanceAgents(t *testing.T) {
 	home, moonloop, dir := setting(t, "MOONLOOP_AGENTS"), setting(t, "MOONLOOP_BIN"), artefacts(t)
 	const runs = 3
@@ -189,7 +189,7 @@ func TestAcceptanceAgents(t *testing.T) {
 	}
 	rows, waits := captured.rows, captured.waits
 
-	// The replay keeps to it.
+	// The replay keeps to the graph.
 	url, again := simulate("replay")
 	replay := start(t, dir, "replay", nil, moonloop, "replay", trace, "--url", url, "--model", "simulated", "--out", filepath.Join(dir, "run"),
 		"--progress", "none", "--run-id", "agents")
@@ -230,10 +230,10 @@ func TestAcceptanceAgents(t *testing.T) {
 		t.Logf("run %d: production took %v, the replay %v: %+.2f %%; the application's own time in its spans was %v: %+.2f %% with it",
 			run+1, makespan(was), makespan(is), 100*(again/all-1), own, 100*((again+own.Seconds())/all-1))
 		if off := (again+own.Seconds())/all - 1; math.Abs(off) > 0.01 {
-			t.Errorf("run %d: the replay took %+.2f %% of the time that production took less what it did in its spans", run+1, 100*off)
+			t.Errorf("run %d: the replay, with the application's own time added, differs from production by %+.2f %%", run+1, 100*off)
 		}
 		if off := again/all - 1; math.Abs(off) > 0.02 {
-			t.Errorf("run %d: the replay took %+.2f %% of the time that production took; the application's own time in its spans is %.2f %%: if that is the difference, the machine was not quiet",
+			t.Errorf("run %d: the replay's duration differs from production's by %+.2f %%; the application's own time in its spans is %.2f %% of it: if that is the difference, the machine was not quiet",
 				run+1, 100*off, 100*own.Seconds()/all)
 		}
 	}
@@ -271,8 +271,8 @@ func (runs agentRuns) own(t *testing.T, seen []sighting, run int) (sum time.Dura
 	return sum
 }
 
-// runOf returns the requests of a run, counted from 0: of each agent's requests, recognised by their length, the one that arrived this
-// many after the first. Runs begin 1.5 s apart.
+// runOf returns the requests of a run, counted from 0. Runs begin 1.5 s apart, so an agent, which is recognised by the length of its reply,
+// makes its requests in the order of the runs.
 func runOf(all []sighting, run int) (of []sighting) {
 	all = slices.Clone(all)
 	slices.SortFunc(all, func(a, b sighting) int { return stdcmp.Compare(a.Received, b.Received) })

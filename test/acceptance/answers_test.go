@@ -71,7 +71,7 @@ func TestAcceptanceCompare(t *testing.T) {
 			open++
 		}
 	}
-	note(t, "equal ones that cannot be told", open)
+	note(t, "equal ones: cannot tell", open)
 	// Ten intervals of 95 % miss the truth three times or more in 1 % of all cases.
 	judge(t, "slower one found", signs, "≥ 9 of 10", signs >= repetitions-1)
 	judge(t, "interval covers the truth", covered, "≥ 8 of 10", covered >= repetitions-2)
@@ -138,7 +138,7 @@ func TestAcceptanceSearchVLLM(t *testing.T) {
 	// A new engine is slow at first, because it compiles. An engine in production has done that, so a replay comes first.
 	warm := start(t, dir, "warm-up", nil, moonloop, "replay", trace, "--url", engine.url, "--model", "tiny", "--speedup", "2", "--progress", "none")
 	if code := warm.wait(t, 10*time.Minute); code != 0 && code != 3 {
-		t.Fatalf("the replay before ended with status %d\n%s", code, warm.tail())
+		t.Fatalf("the warm-up replay ended with status %d\n%s", code, warm.tail())
 	}
 	var found []float64
 	for i := range searches {
@@ -171,8 +171,8 @@ func TestAcceptanceSearchVLLM(t *testing.T) {
 
 const searchObjective = "ttft.p95<250ms"
 
-// TestAcceptanceTwinVLLM replays an application's requests on the engine that served it, and on one that is slower because it gets one
-// request at a time.
+// TestAcceptanceTwinVLLM replays an application's requests on the engine that served them, and on one that is slower because it processes
+// one request at a time.
 func TestAcceptanceTwinVLLM(t *testing.T) {
 	home, dir := setting(t, "MOONLOOP_VLLM"), artefacts(t)
 	engine := startVLLM(t, home, dir, "vLLM, blocks of 32", 32)

@@ -40,7 +40,7 @@ var liteLLMs = map[string][]string{
 }
 
 // forwarding is a LiteLLM that forwards the trace context to the engine. Behind one that does not, a replay must export its spans to the
-// capture, or the engine's spans of it count as production; behind this one, it need not.
+// capture, or the engine's spans of the replay count as production; behind this one, it need not.
 const forwarding = "LiteLLM, forwarding"
 
 // application is how the application writes its spans.
@@ -51,8 +51,8 @@ func (b between) application() string {
 	return b.instrumentation
 }
 
-// TestAcceptanceBetween runs all of these on one vLLM, whose own spans go to the capture, too. Requests have tools, and some replies call
-// them.
+// TestAcceptanceBetween tests each instrumentation with each gateway on one vLLM, whose own spans go to the capture, too. Requests have
+// tools, and some replies call them.
 func TestAcceptanceBetween(t *testing.T) {
 	home, lite, dir := setting(t, "MOONLOOP_VLLM"), setting(t, "MOONLOOP_LITELLM"), artefacts(t)
 	grpc, otlp := "127.0.0.1:"+testport.Port(t), "127.0.0.1:"+testport.Port(t) // addresses at which the captures listen, one after the other
@@ -140,7 +140,7 @@ func (e *realEngine) between(t *testing.T, b between, home, dir, url, grpc, otlp
 		"replay", source, "--url", url, "--model", "tiny", "--warmup-requests", "2", "--out", filepath.Join(dir, "run"), "--run-id", "beside",
 		"--progress", "none",
 	}
-	tells := b.gateway != forwarding // the capture is also the replay's
+	tells := b.gateway != forwarding // the replay also sends its spans to the capture
 	if tells {
 		flags = append(flags, "--otlp-endpoint", "http://"+otlp)
 	}
@@ -195,7 +195,7 @@ func (e *realEngine) between(t *testing.T, b between, home, dir, url, grpc, otlp
 	}
 	read(t, capture.out, &result)
 	if want := map[bool]int{true: 2, false: 1}[tells]; len(result.Traces) != want {
-		t.Fatalf("%d traces, want %d: production's, and the replay's where it tells", len(result.Traces), want)
+		t.Fatalf("%d traces, want %d: production's, and the replay's if it sends its spans", len(result.Traces), want)
 	}
 	each := 2
 	if b.gateway != "" {

@@ -39,7 +39,7 @@ type compiled struct {
 	sum       [sha256.Size]byte
 }
 
-// compileDay compiles journals in this many shards, 0 for without, into a trace of that name.
+// compileDay compiles journals in this many shards, or without shards if it is 0, into a trace of that name.
 func compileDay(t *testing.T, dir, name, ending, memory string, shards int) (out string, c compiled) {
 	t.Helper()
 	moonloop, out := setting(t, "MOONLOOP_BIN"), filepath.Join(dir, name+ending)
@@ -159,8 +159,8 @@ func TestAcceptanceCompile(t *testing.T) {
 			report(what, "%.1f s (%.0f requests/s), %.2f µs of CPU, %.0f B of temporary files and trace, %.0f B of trace each; with the journals %.0f B on disk at most",
 				c.wall.Seconds(), float64(rows)/c.wall.Seconds(), cost, each(c.disk), each(c.trace), each(c.disk+float64(day.bytes)))
 			goal(t, what+": memory of the greatest process, MiB", c.peak/(1<<20), limit/(1<<20))
-			if cost, ok := before[name], cost; ok > 0 && cost > 0 {
-				goal(t, what+": work for a request to that of a tenth of them", ok/cost, 1.15)
+			if smaller := before[name]; smaller > 0 && cost > 0 {
+				goal(t, what+": work for a request to that of a tenth of them", cost/smaller, 1.15)
 			}
 			before[name] = cost
 			return out, c, cost
@@ -204,8 +204,8 @@ func goal(t *testing.T, what string, got, most float64) {
 	judge(t, what, fmt.Sprintf("%.3g, %s", got, holds), fmt.Sprintf("≤ %.3g", most), got <= most)
 }
 
-// countedByID is the number of rows for which DuckDB counts by looking up each id in all earlier rows. For more rows, it counts a row's
-// ids above all earlier ones as new.
+// countedByID is the maximum number of rows for which DuckDB counts by looking up each id in all earlier rows. For more rows, it counts a
+// row's ids above all earlier ones as new.
 const countedByID = 20_000_000
 
 // recount has DuckDB count the content of a trace, if it is installed.

@@ -47,8 +47,8 @@ type realEngine struct {
 type bounds struct {
 	points  float64 // between the hit rates; 0 means no bound: the figures are only recorded
 	beyond  bool    // the replay must be further than points away
-	near    float64 // share of the requests whose hits are within an engine's block, of at least 16 tokens
-	perMean float64 // by this many tokens a request's hits may be off on average, with their sign; 0 means no bound
+	near    float64 // share of the requests whose hits differ from production's by at most a block of the engine, or 16 tokens if that is more
+	perMean float64 // maximum of the mean difference of a request's hits, in tokens; 0 means no bound
 }
 
 // variant is a way to replay a captured trace.
@@ -420,7 +420,7 @@ func (s *served) place(n int64) string {
 	case p == nil:
 		return "first turn"
 	case n < p.Input:
-		return fmt.Sprintf("%d before the end of the prompt before", p.Input-n)
+		return fmt.Sprintf("%d before the end of the previous prompt", p.Input-n)
 	case n < p.Input+p.Output:
 		return fmt.Sprintf("%d of the %d tokens of the reply", n-p.Input, p.Output)
 	default:
@@ -447,7 +447,7 @@ func (e *realEngine) ready(t *testing.T, server *process) {
 	e.await(t, server, "/health")
 }
 
-// await does so for a server that reports under path that it is ready.
+// await does the same for a server that answers path when it is ready.
 func (e *realEngine) await(t *testing.T, server *process, path string) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(200 * time.Millisecond) {

@@ -24,7 +24,7 @@ import (
 	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
-// ending is a replay that something ends: 300 rows in three seconds, each of them half a second long.
+// ending is a replay that something ends: 300 rows are due within three seconds, and each takes half a second.
 type ending struct {
 	*process
 	engine *process
@@ -67,7 +67,7 @@ func startEnding(t *testing.T, binary string, environment []string, flags ...str
 	}
 }
 
-// soon is a random moment of the replay.
+// soon waits until a random moment of the replay.
 func soon() { time.Sleep(time.Duration(rand.Int64N(int64(1500 * time.Millisecond)))) }
 
 func (e *ending) signal(t *testing.T, s os.Signal) {
@@ -180,7 +180,7 @@ func TestEndings(t *testing.T) {
 			t.Errorf("the summary had room: %v", err)
 		}
 		if _, err := os.Stat(filepath.Join(out, "requests.jsonl")); err == nil {
-			t.Error("an incomplete file has its name")
+			t.Error("an incomplete file has the name of a complete one")
 		}
 	})
 

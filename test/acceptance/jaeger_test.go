@@ -105,7 +105,7 @@ func TestAcceptanceJaegerProduction(t *testing.T) {
 		}
 	}
 	if len(rows) != len(sent) || len(rows) < 10 || len(shared) == 0 {
-		t.Fatalf("%d rows of %d requests, %d block ids: the journal has not what Jaeger must not have", len(rows), len(sent), len(shared))
+		t.Fatalf("%d rows of %d requests, %d block ids: the journal lacks what Jaeger must not have", len(rows), len(sent), len(shared))
 	}
 	seen := 0
 	for _, s := range j.find(t, "shop", map[string]string{"gen_ai.operation.name": "chat"}) {
@@ -174,7 +174,7 @@ func startDocumented(t *testing.T, dir, name string, j *jaeger) *documented {
 	return startConfigured(t, dir, name, "otelcol-config.yaml", `
 exporters: {mooncake: {compile: false}}
 service: {telemetry: {metrics: {level: none, readers: []}}}
-`, "JAEGER_ENDPOINT="+j.otlpGRPC, "PROMETHEUS_ENDPOINT=http://"+testport.Address(t)) // nobody
+`, "JAEGER_ENDPOINT="+j.otlpGRPC, "PROMETHEUS_ENDPOINT=http://"+testport.Address(t)) // where nobody listens
 }
 
 // startConfigured runs a configuration of the repository, with separate ports, a separate folder, and additional settings.
@@ -232,7 +232,7 @@ func checkRoots(t *testing.T, when string, spans []jaegerSpan, least int) {
 		parts := rootName.FindStringSubmatch(root.Name())
 		want := []string{root.Name(), root.value("mooncake.session"), root.value("mooncake.session.first_row"), root.value("gen_ai.request.model"), root.run}
 		if !slices.Equal(parts, want) || root.value("gen_ai.operation.name") != "invoke_workflow" {
-			t.Errorf("%s a root is called %q, an %q, want of its attributes %q", when, root.Name(), root.value("gen_ai.operation.name"), want[1:])
+			t.Errorf("%s a root is called %q and is an %q, want a name with its attributes %q", when, root.Name(), root.value("gen_ai.operation.name"), want[1:])
 		}
 		for _, request := range requests {
 			if request.ParentSpanID() != root.SpanID() || request.value("mooncake.session") != parts[1] {
@@ -246,7 +246,7 @@ func checkRoots(t *testing.T, when string, spans []jaegerSpan, least int) {
 		}
 	}
 	if without > 0 || len(finished) < least {
-		t.Errorf("%s Jaeger has %d traces with a finished request, at least %d were expected; %d have not exactly one root",
+		t.Errorf("%s Jaeger has %d traces with a finished request, at least %d were expected; %d do not have exactly one root",
 			when, len(finished), least, without)
 	}
 }
@@ -260,7 +260,7 @@ func checkPhases(t *testing.T, spans []jaegerSpan) {
 	}
 	for _, s := range spans {
 		phases := below[s.SpanID()]
-		if s.value("mooncake.outcome") != "served" || len(phases) == 0 { // what came last of a killed process may lack them
+		if s.value("mooncake.outcome") != "served" || len(phases) == 0 { // the last requests of a killed process may lack them
 			continue
 		}
 		slices.SortStableFunc(phases, func(a, b jaegerSpan) int {
@@ -302,7 +302,7 @@ func checkSearches(t *testing.T, j *jaeger, run string, of jaegerSpan) {
 		session = s.value("mooncake.session")
 	}
 	if session == "" {
-		t.Errorf("a search for row 0 of %s finds it not", run)
+		t.Errorf("a search for row 0 of %s does not find it", run)
 	}
 	for _, attributes := range []map[string]string{
 		{"mooncake.session": session}, {"gen_ai.conversation.id": session}, {"gen_ai.operation.name": "invoke_workflow"}, {"mooncake.turn": "0"},

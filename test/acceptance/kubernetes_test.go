@@ -86,7 +86,7 @@ func TestAcceptanceKubernetes(t *testing.T) {
 	key := c.kubectl(t, "get", "secret", "drawn-moonloop", "--output", "jsonpath={.data.hash-key}")
 	c.helm(t, "upgrade", "drawn", filepath.Join(examples, "helm", "moonloop"), "--set", "gateway.replicas=2")
 	if after := c.kubectl(t, "get", "secret", "drawn-moonloop", "--output", "jsonpath={.data.hash-key}"); after != key || len(key) != 88 {
-		t.Errorf("the key of %d characters is another after an upgrade", len(key))
+		t.Errorf("the key of %d characters (want 88) has changed with an upgrade, or has the wrong length", len(key))
 	}
 
 	// What controllers make of them.
@@ -151,7 +151,7 @@ func checkShards(t *testing.T, job string, pods []pod) {
 	}
 	slices.Sort(indexes)
 	if want := []string{"0", "1", "2", "3"}; !slices.Equal(indexes, want) {
-		t.Errorf("%s: pods of the indexes %v, want %v", job, indexes, want)
+		t.Errorf("%s: pods with the indexes %v, want %v", job, indexes, want)
 	}
 }
 

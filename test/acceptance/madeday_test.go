@@ -27,13 +27,13 @@ type shape struct {
 	name string
 	// Of 16 conversations, this many have text, and this many have only lengths. The others have ids of blocks of 512 tokens.
 	texts, lengths  uint64
-	systems         uint64 // prompts of the system, one for each conversation
+	systems         uint64 // number of system prompts, of which each conversation has one
 	system          int64  // tokens of each
 	asked, replied  int64  // maximum tokens of a turn; the minimum is 50
 	turns           uint64 // maximum; each turn but the first has a probability of 4/5
 	pause           time.Duration
 	links           uint64 // of 16 conversations, this many have their session from a span above each request, which is a separate record
-	runs            uint64 // of these, this many are one OTel trace below one span, which lasts as long
+	runs            uint64 // of these, this many are one OTel trace below one span, which lasts as long as the conversation
 	ending          string // of the trace's file
 	responses       bool   // requests have response ids
 	prefixesAreMade bool   // the maker knows what an infinite cache has of the prompts
@@ -149,7 +149,7 @@ func keyed(kind, of, at uint64) uint64 {
 
 var madeModel, _ = journal.ParseName("70b")
 
-// conversation makes the requests of one.
+// conversation makes the requests of one conversation.
 func (m *maker) conversation(talk uint64) error {
 	at, system := madeBegin+m.rng.Int64N(madeDayLong-int64(time.Hour)), m.rng.Uint64N(m.systems)
 	m.met[system] = true

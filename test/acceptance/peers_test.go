@@ -256,7 +256,7 @@ func (p *peerRun) aiperfProfile(t *testing.T) {
 	same(t, "output tokens read back", output, p.output)
 }
 
-// aiperf lets AIPerf send a file, and sums what arrived. Its results are in the folder of that name.
+// aiperf lets AIPerf send a file, and sums what arrived. Its results are in the folder called name.
 func (p *peerRun) aiperf(t *testing.T, name, endpoint, file, kind string, more ...string) (requests int64, sum engineSaw) {
 	t.Helper()
 	return p.engine(t, name, func(url string) {
@@ -314,7 +314,7 @@ func (p *peerRun) guidellm(t *testing.T) {
 	same(t, "input tokens that arrived", saw.Prompt-chatOverhead*p.rows, p.input)
 	same(t, "output tokens that the engine made", saw.Output, p.output)
 
-	// Its report may lack a request of the last moment, and says so itself: so what is read back is what the report has.
+	// GuideLLM's report may lack the last request, and says so: what is read back is therefore compared with the report.
 	var result struct {
 		Benchmarks []struct {
 			Requests struct {

@@ -66,7 +66,7 @@ func startGroup(t *testing.T, dir, name string, environment []string, program st
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	t.Cleanup(func() {
 		if cmd.Process != nil {
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // nobody is left: good
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // an error means that none is left
 		}
 	})
 	return launch(t, dir, name, environment, cmd)

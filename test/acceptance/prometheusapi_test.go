@@ -32,8 +32,8 @@ type prometheus struct {
 	begun time.Time
 }
 
-// startPrometheus starts it and waits until it is ready. The addresses of targets replace those in the configuration: the first scrapes a
-// Collector's own figures, others scrape metrics that a Collector has received.
+// startPrometheus starts it and waits until it is ready. The addresses replace those in the configuration: at own, Prometheus scrapes a
+// Collector's own figures; at others, it scrapes metrics that a Collector has received.
 func startPrometheus(t *testing.T, dir, own string, others ...string) *prometheus {
 	t.Helper()
 	examples, err := filepath.Abs("../../examples")

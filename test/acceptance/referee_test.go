@@ -132,7 +132,7 @@ func TestAcceptanceReferee(t *testing.T) {
 			}
 			fmt.Fprint(&table, refereeRow(g.name, &j))
 			if j.Client == nil || j.Client.Untold > 20 || len(j.Client.Errors) == 0 {
-				t.Errorf("of what it says: %+v", j.Client)
+				t.Errorf("the generator's own figures: %+v", j.Client)
 			}
 			if g.name == "moonloop" {
 				plantedClient(t, dir, fill.Replace(g.judge), fill.Replace(g.export), record, &j)
@@ -183,7 +183,7 @@ func plantedClient(t *testing.T, dir, judge, export, record string, honest *refe
 	was, is := honest.Client.Errors[0], told.Client.Errors[0]
 	t.Logf("moonloop's TTFT is %+.3f ms off at p50, with 3 ms planted %+.3f", was.P50, is.P50)
 	if d := is.P50 - was.P50; was.Name != "ttft" || is.Name != "ttft" || math.Abs(d-3) > 0.1 {
-		t.Errorf("told %v ms more, want 3 ± 0.1", d)
+		t.Errorf("the reported error is %v ms larger, want 3 ± 0.1", d)
 	}
 }
 

@@ -111,7 +111,7 @@ func replay(t *testing.T, dir, url string, environment []string, flags ...string
 	}, flags...)
 	p := start(t, dir, "replay", environment, setting(t, "MOONLOOP_BIN"), args...)
 	if code := p.wait(t, 30*time.Minute); code == 3 {
-		t.Log("the run calls itself not a measurement; if it blames the machine (hiccups, lateness), run this on an idle one")
+		t.Log("the run says that it is not a valid measurement; if it blames the machine (hiccups, lateness), run this on an idle one")
 	} else if code != 0 {
 		t.Logf("replay said:\n%s", p.tail())
 	}
@@ -241,7 +241,7 @@ func checkSpans(t *testing.T, trace []traceRow, dir string, spans *spanFile, ser
 	telemetry := at[map[string]any](t, readSummary(t, dir), "telemetry")
 	equal(t, "request spans at the Collector", len(spans.requests), len(trace))
 	equal(t, "spans lost, as the run says", at[float64](t, telemetry, "spans_ended")-at[float64](t, telemetry, "spans_accepted"), 0)
-	equal(t, "spans at the Collector, the run's count being", spans.spans-spans.copies, int(at[float64](t, telemetry, "spans_accepted")))
+	equal(t, "spans at the Collector, as the run counts them", spans.spans-spans.copies, int(at[float64](t, telemetry, "spans_accepted")))
 	note(t, "spans that came twice", spans.copies)
 	equal(t, "span events dropped", spans.droppedEvents, 0)
 	note(t, "token events", spans.tokenEvents)

@@ -23,7 +23,7 @@ import (
 	"github.com/moonloop/moonloop/internal/testport"
 )
 
-// A part of the loop behind a live production: application → engine, application → Collector → journals → shadow → another engine.
+// shadowLoop is live production with a shadow behind it: application → engine, application → Collector → journals → shadow → another engine.
 type shadowLoop struct {
 	t                        *testing.T
 	dir, bin                 string
@@ -301,7 +301,7 @@ func (l *shadowLoop) ledger() map[string]*shadowRow {
 	return rows
 }
 
-// check holds all against all.
+// check compares the engines' records, the shadow's files and its reports with one another.
 func (l *shadowLoop) check() {
 	t := l.t
 	t.Helper()
@@ -426,7 +426,7 @@ func (l *shadowLoop) check() {
 	note(t, "seconds with requests that are compared", len(second))
 	note(t, "of them with as many requests in the replay, %", fmt.Sprintf("%.1f", 100*float64(equalSeconds)/float64(len(second))))
 	below(t, "requests in a different second than production's, %", apart(second), 8)
-	below(t, "requests in other ten seconds than production's, %", apart(ten), 2)
+	below(t, "requests in a different ten seconds than production's, %", apart(ten), 2)
 	if len(second) < int(0.3*truth[len(truth)-1].at.Sub(truth[0].at).Seconds()) {
 		t.Errorf("void: %d seconds were compared", len(second))
 	}
@@ -436,7 +436,7 @@ func (l *shadowLoop) check() {
 	t.Logf("%d processors, %s/%s; window %v, delay %v\n%s", runtime.NumCPU(), runtime.GOOS, runtime.GOARCH, l.window, l.delay, l.table(reports))
 }
 
-// near reports whether a moment of the replay is close to the time in which the shadow, the engine or the Collector was away.
+// near reports whether a moment of the replay is close to the time in which the shadow or the engine under test was away.
 func (l *shadowLoop) near(at time.Time, margin time.Duration) bool {
 	return slices.ContainsFunc(l.kills, func(k shadowKill) bool {
 		return k.part != "application" && k.part != "Collector" && at.After(k.from.Add(-margin)) && at.Before(k.till.Add(margin))
@@ -465,7 +465,7 @@ type shadowReport struct {
 	}
 }
 
-// reports are the reports of all windows, once each: a kill may have come between a report and its note.
+// reports are the reports of all windows, once each: after a kill between a report and the state that records it, the file has it twice.
 func (l *shadowLoop) reports() (all []shadowReport) {
 	l.t.Helper()
 	for _, r := range readLines[struct {
@@ -488,7 +488,7 @@ func (l *shadowLoop) reports() (all []shadowReport) {
 func (l *shadowLoop) table(reports []shadowReport) string {
 	var b strings.Builder
 	for _, k := range l.kills {
-		fmt.Fprintf(&b, "%s: killed at %s, there again after %.1f s\n", k.part, k.from.UTC().Format("15:04:05"), k.till.Sub(k.from).Seconds())
+		fmt.Fprintf(&b, "%s: killed at %s, back after %.1f s\n", k.part, k.from.UTC().Format("15:04:05"), k.till.Sub(k.from).Seconds())
 	}
 	for _, r := range reports {
 		if r.Rows == 0 {

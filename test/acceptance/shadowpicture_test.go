@@ -68,9 +68,9 @@ func (l *shadowLoop) picture(truth, seen []shadowTruth, rows map[string]*shadowR
 		}
 	}
 	panel(50, "Requests in ten seconds: production (blue), the replay (orange), without the delay", "", production, replay)
-	panel(250, "Lag: the most of ten seconds", " ms", lag)
+	panel(250, "Lag: the maximum of each ten seconds", " ms", lag)
 	for n, k := range l.kills {
-		at := k.from // of the event time in which it shows
+		at := k.from // will be the event time at which the kill shows
 		if k.part == "shadow" || k.part == "engine under test" {
 			at = at.Add(-l.delay)
 		}

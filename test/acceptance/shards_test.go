@@ -66,7 +66,7 @@ func received(t *testing.T, e *engine) (lines []string, digest string) {
 		engineRecord
 		PromptHash string `json:"prompt_hash"`
 	}](t, e.record) {
-		if id := r.Header["X-Request-Id"]; len(id) == 1 { // not a request that asks how the engine counts
+		if id := r.Header["X-Request-Id"]; len(id) == 1 { // requests that ask how the engine counts have none
 			row := id[0][strings.LastIndexByte(id[0], '-')+1:]
 			lines = append(lines, fmt.Sprint(row, " ", r.PromptHash, " ", r.PromptTokens, " ", r.OutputTokens))
 		}
@@ -76,7 +76,7 @@ func received(t *testing.T, e *engine) (lines []string, digest string) {
 	return lines, hex.EncodeToString(sum[:8])
 }
 
-// histograms are those of the records of folders: how many values are in each bucket. of gets all records.
+// histograms are those of the records of folders: how many values are in each bucket. It adds all records to of.
 func histograms(t *testing.T, of *measure.Aggregate, dirs ...string) map[string]map[float64]int64 {
 	t.Helper()
 	for _, dir := range dirs {
@@ -105,7 +105,7 @@ func TestAcceptanceShards(t *testing.T) {
 			t.Fatal(err)
 		}
 		what := fmt.Sprintf("%d shards: ", n)
-		sim := startEngine(t, dir, "--tokens-per-chunk", "32") // of which two cores send a hundred thousand tokens a second
+		sim := startEngine(t, dir, "--tokens-per-chunk", "32") // with which two cores send a hundred thousand tokens a second
 		replays := startShards(t, dir, sim.url, n)
 		var folders []string
 		peak := 0.

@@ -30,7 +30,7 @@ type told struct{ Prompt, Reply []int }
 type sharingRow struct {
 	Input     int64      `json:"input_length"`
 	Output    int64      `json:"output_length"`
-	Continues int64      // ids that are those of the row that the first reply is to, whose replies come before these; 0: the row is in full
+	Continues int64      // how many leading ids are left out, because they are those of the row to which the first reply belongs; that row's replies come before these; 0: the row is in full
 	Ranges    [][2]int64 `json:"hash_ranges"` // first id, count
 	Replies   [][3]int64 // rows back, tokens before it, its tokens
 }
@@ -101,8 +101,8 @@ func shared(list []told) (hits []int64) {
 	return hits
 }
 
-// uncut fails unless a trace shares what the prompts' tokens share, and production's engines had cached so many points less that the test
-// is meaningful. It returns a line for a table.
+// uncut fails unless a trace shares what the prompts' tokens share, and production's engines had cached at least that many points less:
+// otherwise the test would show nothing. It returns a line for a table.
 func (e *realEngine) uncut(t *testing.T, truth []*served, trace, log string, least float64) (line string) {
 	t.Helper()
 	tokens, rows := readLines[told](t, log+".tokens"), readLines[sharingRow](t, trace)
@@ -190,7 +190,7 @@ func TestAcceptanceSmallCache(t *testing.T) {
 	} {
 		t.Run(run.name, func(t *testing.T) {
 			if run.home == "" {
-				t.Skip("no installation of it is named: run this with make acceptance-between")
+				t.Skip("no installation of this engine is named: run this with make acceptance-between")
 			}
 			folder := filepath.Join(dir, run.name)
 			mkdir(t, folder)
@@ -232,7 +232,7 @@ func TestAcceptanceReplicas(t *testing.T) {
 		FlushInterval: -1,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(targets[next.Add(1)%uint64(len(targets))])
-			// Whole, because the reply is lost if the body is still being read when the reply begins.
+			// The body is read whole, because the reply is lost if the body is still being read when the reply begins.
 			body, err := io.ReadAll(r.In.Body)
 			if err != nil {
 				t.Error(err)

@@ -120,9 +120,9 @@ func TestReadSpanFileRejects(t *testing.T) {
 
 func TestRebuildRejects(t *testing.T) {
 	for reason, rows := range map[string][]int64{
-		"a row is missing": {0, 2},
-		"a row is twice":   {0, 1, 1},
-		"a negative row":   {0, -1},
+		"a row is missing":   {0, 2},
+		"a row occurs twice": {0, 1, 1},
+		"a negative row":     {0, -1},
 	} {
 		file := &spanFile{}
 		for _, row := range rows {

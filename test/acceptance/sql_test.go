@@ -18,7 +18,7 @@ import (
 	"testing"
 )
 
-// sqlEngines are those of docs/sql.md, with the command that runs a query of theirs.
+// sqlEngines are those of docs/sql.md, with the command that runs their queries there.
 var sqlEngines = []struct{ name, command string }{
 	{"duckdb", "duckdb"},
 	{"clickhouse", "clickhouse local --queries-file /dev/stdin"},

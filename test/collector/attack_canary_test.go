@@ -19,7 +19,7 @@ import (
 	"testing"
 )
 
-// Where bytes leave by.
+// The ways by which bytes leave the Collector.
 const (
 	outForwarded = "forwarded" // spans, log records and metrics that go to a backend, and the queue before the exporter
 	outJournal   = "journal"
@@ -30,8 +30,8 @@ const (
 	outAnswer    = "answer" // to the sender
 )
 
-// The kinds of canaries, and where those that may be seen at all may be seen: the exceptions of receiver/README.md, and no others. A kind
-// that is not here must not be seen anywhere.
+// exceptions are the kinds of canaries that may be seen, and where: the exceptions of receiver/README.md, and no others. A kind that is not
+// here must not be seen anywhere.
 var exceptions = map[string]struct {
 	outputs []string
 	reason  string
@@ -41,7 +41,7 @@ var exceptions = map[string]struct {
 	"fact":       {[]string{outForwarded}, "up to 256 bytes under a name of the allow-list that may have spaces"},
 	"word":       {[]string{outForwarded}, "one word under the name of an id"},
 	"model":      {[]string{outForwarded, outJournal, outTrace, outMetrics}, "a model is one visible word, and rows and metrics are of models"},
-	"run":        {[]string{outForwarded, outJournal, outTrace, outLog}, "so is the id of a run: a trace is of a run, and the log says of which"},
+	"run":        {[]string{outForwarded, outJournal, outTrace, outLog}, "the id of a run is one visible word, too: a trace is of one run, and the log names it"},
 	"unheard":    {[]string{outForwarded}, "below 1 KiB under a name that nobody knows, on telemetry that is not of GenAI"},
 	"key":        {[]string{outForwarded}, "up to 256 bytes as a name, on telemetry that is not of GenAI"},
 	"resource":   {[]string{outForwarded}, "a resource is not of GenAI"},
@@ -76,7 +76,7 @@ func newCanaries() *canaries {
 	return c
 }
 
-// text returns a canary that looks like prose, one word, or a text of a length.
+// text returns a canary that looks like prose, word one that is a single word, and long one of a given length.
 func (c *canaries) text(kind string) string { return c.word(kind) + " tell me all about it" }
 func (c *canaries) word(kind string) string { return c.marker + "-" + kind + "-" }
 func (c *canaries) long(kind string, length int) string {

@@ -87,7 +87,7 @@ var disasters = []disaster{
 		strike: fill, lift: empty, metric: failedWrites + "no_space", log: cannot, todo: "make room",
 	},
 	{
-		name: "covered by one that is read-only", reason: "what is written would be found by nobody, and the next segment cannot be begun; some seconds after the disk is back it is",
+		name: "covered by one that is read-only", reason: "nobody would find what is written, and the next segment cannot begin; some seconds after the disk is back, it begins",
 		config: laptop,
 		strike: func(d *disk) { d.must(syscall.Mount("over", d.file("traces"), "tmpfs", syscall.MS_RDONLY, "")) },
 		lift:   func(d *disk) { d.must(syscall.Unmount(d.file("traces"), syscall.MNT_DETACH)) },
@@ -215,7 +215,7 @@ func (a disaster) happens(t *testing.T) {
 	t.Logf("%d acknowledged, %d of them lost, %d sent again, %d bytes of log", len(acknowledged), missing, resent, len(said))
 }
 
-// heard checks that the log has the message with its advice, if there is any exactly once, and no panic.
+// heard checks that the log has the message (exactly once and with its advice, if there is advice), and no panic.
 func (a disaster) heard(t *testing.T, said []byte) {
 	t.Helper()
 	times := bytes.Count(said, []byte(a.log))
@@ -270,7 +270,7 @@ func folderRemoved(t *testing.T) {
 	got := compile(t, d.dir)
 	for n := uint64(11); n <= 20; n++ {
 		if got.rows[spanOf(n)] != 1 {
-			t.Errorf("request %d came after that, and is %d rows", n, got.rows[spanOf(n)])
+			t.Errorf("request %d came after the folder was removed, and is %d rows", n, got.rows[spanOf(n)])
 		}
 	}
 	if len(got.rows) != 10 || counts["exporter_lost_bytes"] == 0 || counts[failedWrites+"gone"] != sender.resent.Load() || sender.resent.Load() == 0 {

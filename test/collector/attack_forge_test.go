@@ -101,7 +101,7 @@ func (f *forge) encoded(body []byte, err error) []byte {
 	return body
 }
 
-// names are those of all attributes from which anything is made, and prefixes and suffixes with additions.
+// names are those of all attributes from which anything is made; those of which only a prefix or suffix is known are completed.
 func names() (all []string) {
 	for name := range genai.Names() {
 		all = append(all, string(bytes.ReplaceAll([]byte(name), []byte("*"), []byte("x"))))
@@ -112,7 +112,8 @@ func names() (all []string) {
 		semconv.ErrorType, "exception.type", "exception.message", "url.full", "url.path", "server.address", "server.port", "http.request.header.authorization")
 }
 
-// wrong are values of every type, each of which is wrong for most names. No text in them is too long for a value.
+// wrong sets v to the n-th wrong value. The values are of every type, and each is wrong for most names. No text in them is too long for a
+// value.
 func (f *forge) wrong(v pcommon.Value, n int) {
 	text := f.long("prompt", 1100)
 	switch n {

@@ -115,7 +115,7 @@ func attackProcess(t *testing.T, level string, scale, rounds int) {
 	t.Logf("peak RSS %d MiB after the table, %d MiB in all, bound %d MiB; now %d MiB; refused in the storm: %v; log level %s",
 		table, peak, bound, p.memory(t, "VmRSS")>>20, refusals, level)
 	if peak > bound {
-		t.Errorf("the Collector took %d MiB, and %d are the bound", peak, bound)
+		t.Errorf("the Collector took %d MiB, and the bound is %d MiB", peak, bound)
 	}
 	c.search(outMetrics, []byte(otelcol.scrape(t)))
 	c.zpages(t, "http://"+pages)

@@ -51,7 +51,7 @@ func (v *victim) run(t *testing.T, f *forge) {
 			requests := int64(0)
 			a.send(f, func(body []byte) {
 				requests++
-				if n++; n%2 == 0 && len(body) < 16<<20 { // the default of HTTP, one piece below
+				if n++; n%2 == 0 && len(body) < 16<<20 { // below the default limit of HTTP
 					v.post(t, a, body)
 				} else {
 					v.call(t, a, body)
@@ -184,7 +184,7 @@ func (v *victim) postAs(t *testing.T, signal, kind string, body []byte) int {
 	return response.StatusCode
 }
 
-// malformed sends a JSON document that is cut off after a text.
+// malformed sends a JSON document with a text where OTLP has a list.
 func (v *victim) malformed(t *testing.T) {
 	t.Helper()
 	if got := v.postAs(t, signalTraces, "application/json", []byte(`{"resourceSpans":[{"scopeSpans":"`+v.text("json")+`"}]}`)); got != http.StatusBadRequest {

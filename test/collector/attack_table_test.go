@@ -187,7 +187,7 @@ var attacks = []attack{
 		counted: counted{noTraceID: 2, noSpanID: 1},
 	},
 	{
-		name: "no UTF-8", reason: "every string is invalid: names of models are hashed, the rest is as any text",
+		name: "no UTF-8", reason: "every string is invalid: names of models are hashed, the rest is treated like any text",
 		send: wire(func(f *forge) []byte {
 			const text = "YYYYYYYYYYYY"
 			return scatter(f.traces(func(r ptrace.ResourceSpans) {
@@ -242,7 +242,7 @@ var attacks = []attack{
 		counted: counted{inferences: 9, invalid + "start_time": 2, invalid + "end_time": 2},
 	},
 	{
-		name: "sessions", reason: "ten thousand new sessions at once get their twins, and no memory keeps them",
+		name: "sessions", reason: "ten thousand new sessions at once get their hashes, and memory does not keep them",
 		send: func(f *forge, send func([]byte)) {
 			for range f.scale {
 				send(f.spans(func(to ptrace.SpanSlice) {
@@ -264,7 +264,7 @@ var attacks = []attack{
 		counted: counted{links: 1, removed + "other": 1},
 	},
 	{
-		name: "nested without end", reason: "8 MB of lists in lists would take half a gigabyte of stack to decode, 12 MB the process",
+		name: "nested without end", reason: "8 MB of lists in lists would take half a gigabyte of stack to decode, and 12 MB would crash the process",
 		send: wire(func(f *forge) []byte { return testwire.Within(testwire.Nested(100_000*f.scale), 1, 2, 2, 9, 2) }),
 		code: codes.InvalidArgument, counted: counted{refused + "too_deep": 1},
 	},
@@ -297,12 +297,12 @@ var attacks = []attack{
 		code: codes.InvalidArgument, counted: counted{refused + "malformed": 1},
 	},
 	{
-		name: "junk", reason: "nor is a text",
+		name: "junk", reason: "a text is not a request, either",
 		send: wire(func(f *forge) []byte { return []byte(f.long("prompt", 10_000)) }),
 		code: codes.InvalidArgument, counted: counted{refused + "malformed": 1},
 	},
 	{
-		name: "deep JSON", reason: "content that is JSON in JSON is read as far as a reader's bounds, and removed",
+		name: "deep JSON", reason: "content that is JSON in JSON is read up to the limits of the reader, and removed",
 		send: one(func(f *forge, to ptrace.SpanSlice) {
 			for _, name := range []string{"gen_ai.input.messages", "input.value", "ai.prompt.messages", "genkit:input", "langfuse.observation.input", "llm.invocation_parameters"} {
 				for _, text := range []string{
@@ -432,7 +432,7 @@ var attacks = []attack{
 		counted: counted{inferences: 1, links: 6},
 	},
 	{
-		name: "log bodies", signal: signalLogs, reason: "content in every shape: as much becomes cells as is a prompt, nothing passes",
+		name: "log bodies", signal: signalLogs, reason: "content in every shape: what is a prompt becomes cells, and nothing passes",
 		send: oneLog(func(f *forge, to plog.LogRecordSlice) {
 			for _, event := range []string{"gen_ai.user.message", "gen_ai.client.inference.operation.details", "gen_ai.choice", semconv.SpanContent} {
 				for n := range wrongs {
@@ -479,7 +479,7 @@ var attacks = []attack{
 		counted: counted{},
 	},
 	{
-		name: "metrics", signal: signalMetrics, reason: "attributes of points and examples are cleaned as those of spans",
+		name: "metrics", signal: signalMetrics, reason: "attributes of points and exemplars are cleaned like those of spans",
 		send: wire(func(f *forge) []byte {
 			return f.metrics(func(r pmetricotlp.ExportRequest) {
 				m := r.Metrics().ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()
@@ -535,7 +535,7 @@ var attacks = []attack{
 		counted: counted{inferences: 2, links: 1},
 	},
 	{
-		name: "texts around", reason: "the same of resources, scopes and runs",
+		name: "texts around", reason: "the same for resources, scopes and runs",
 		send: wire(func(f *forge) []byte {
 			return f.traces(func(r ptrace.ResourceSpans) {
 				r.Resource().Attributes().PutStr("unheard.of", f.text("resource"))
@@ -553,7 +553,7 @@ var attacks = []attack{
 		counted: counted{inferences: 1},
 	},
 	{
-		name: "texts in logs", signal: signalLogs, reason: "the same of log records",
+		name: "texts in logs", signal: signalLogs, reason: "the same for log records",
 		send: oneLog(func(f *forge, to plog.LogRecordSlice) {
 			to.AppendEmpty().Body().SetStr(f.text("body"))
 			log := to.AppendEmpty()
@@ -570,7 +570,7 @@ var attacks = []attack{
 		counted: counted{contents: 1, carriers: 1},
 	},
 	{
-		name: "texts in metrics", signal: signalMetrics, reason: "the same of metrics",
+		name: "texts in metrics", signal: signalMetrics, reason: "the same for metrics",
 		send: wire(func(f *forge) []byte {
 			return f.metrics(func(r pmetricotlp.ExportRequest) {
 				m := r.Metrics().ResourceMetrics().AppendEmpty().ScopeMetrics().AppendEmpty().Metrics().AppendEmpty()

@@ -24,7 +24,7 @@ import (
 // testKey is a hash key of 32 bytes.
 const testKey = "MOONLOOP_HASH_KEY=5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed"
 
-// ofOthers are files next to them that no Collector reads.
+// ofOthers are files next to the configurations that no Collector reads.
 var ofOthers = []string{"kustomization.yaml", "compose.yaml", "prometheus.yaml"}
 
 // configurations returns the Collector configurations of the project, by name.

@@ -23,7 +23,7 @@ func TestAcceptanceDay(t *testing.T) {
 	day(t, 24*60*60*10, 4096)
 }
 
-// TestDay does so for a quarter of an hour.
+// TestDay does so with the requests of a quarter of an hour.
 func TestDay(t *testing.T) { day(t, 15*60*10, 4096) }
 
 // hours makes about as many segments, each with its trace, as the documented settings make of a day.
@@ -90,7 +90,7 @@ func day(t *testing.T, requests int, promptBytes int) {
 	t.Logf("%d requests in %.1f s, %d journals; RSS MiB by thirds: median %d, %d, %d, floor %d, %d, %d, peak %d (%d samples)",
 		requests, took.Seconds(), got.files, median(first)>>20, median(second)>>20, median(last)>>20,
 		floor(first)>>20, floor(second)>>20, floor(last)>>20, peak>>20, len(resident))
-	// In the first third, buffers and the heap's own pace find their size.
+	// In the first third, buffers and the heap grow to their usual size.
 	if limit := floor(second) + floor(second)/8 + 16<<20; floor(last) > limit {
 		t.Errorf("memory grows: from %d MiB in the second third to %d MiB in the last", floor(second)>>20, floor(last)>>20)
 	}

@@ -195,8 +195,8 @@ func (a *arrivals) all(t *testing.T, acknowledged map[uint64]struct{}, limit tim
 	}
 }
 
-// compileKilled compiles the journals of a folder, is killed meanwhile, does it again, and checks that the trace has exactly one row for
-// each acknowledged span, and no others.
+// compileKilled compiles the journals of a folder with a process that it kills, compiles them again, and checks that the trace has exactly
+// one row for each acknowledged span, and no others.
 func compileKilled(t *testing.T, dir, journals string, acknowledged map[uint64]struct{}, environment ...string) {
 	t.Helper()
 	trace := filepath.Join(dir, "trace.jsonl")
@@ -260,7 +260,7 @@ func compileKilled(t *testing.T, dir, journals string, acknowledged map[uint64]s
 	}
 }
 
-// killer kills one of several programs with kill -9 in turn, at random moments, and starts it again, until enough is acknowledged.
+// killer is one of several programs that are killed with kill -9 in turn, at random moments, and started again.
 type killer struct {
 	name  string
 	run   func(*testing.T) *process
@@ -290,7 +290,7 @@ func sentUnderKills(t *testing.T, address string, arriving *arrivals, spans int,
 	for i := 0; i < 3*len(programs) || c.count() < spans; i++ {
 		pause := 2 * time.Second
 		if i >= 3*len(programs) {
-			pause = 20 * time.Second // of a long run, most is work
+			pause = 20 * time.Second // in a long run, most of the time is for work
 		}
 		time.Sleep(rand.N(pause)) // amid whatever it does
 		k := programs[i%len(programs)]

@@ -66,7 +66,8 @@ func TestAcceptanceKill(t *testing.T) {
 }
 
 // killed runs a Collector under load, ends it this many times with kill -9 at a random moment within the longest time and starts it again,
-// then compiles all journals. What was acknowledged, before or after a kill, must be one row each.
+// then compiles all journals. What was acknowledged, before or after a kill, must be one row each; only settings
+// that do not promise to keep it may lose some.
 func killed(t *testing.T, s settings, kills int, longest time.Duration) {
 	t.Helper()
 	dir := t.TempDir()
@@ -235,7 +236,7 @@ func (c *collector) scrape(t *testing.T) string {
 type clients struct {
 	running sync.WaitGroup
 	ended   atomic.Bool // no new requests
-	failed  atomic.Bool // nor those in flight
+	failed  atomic.Bool // those in flight are given up, too
 	resent  atomic.Int64
 
 	mu           sync.Mutex
@@ -287,7 +288,7 @@ func (c *clients) deliver(export func(context.Context) error) error {
 			return fmt.Errorf("an export was refused for good: %w", err)
 		}
 		if c.failed.Load() || time.Now().After(deadline) {
-			return fmt.Errorf("an export does not come through: %w", err)
+			return fmt.Errorf("an export does not get through: %w", err)
 		}
 		c.resent.Add(1)
 		time.Sleep(5 * time.Millisecond)

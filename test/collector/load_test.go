@@ -309,7 +309,7 @@ func TestLoad(t *testing.T) {
 						t.Fatalf("span %v, want %v", got, want)
 					}
 				} else if span.ParentSpanID() != parent.SpanID() || span.TraceID() != parent.TraceID() {
-					t.Fatalf("a child hangs on %v of %v", span.ParentSpanID(), span.TraceID())
+					t.Fatalf("a child is below span %v of trace %v", span.ParentSpanID(), span.TraceID())
 				}
 				key := span.TraceID().String() + span.SpanID().String()
 				if text, ok := span.Attributes().Get("gen_ai.input.messages"); ok {

@@ -41,7 +41,7 @@ func TestConfigurationsTakeMetrics(t *testing.T) {
 			}
 			for _, list := range []string{"receivers", "processors"} {
 				traces, metrics := config.Get("service::pipelines::traces::"+list), config.Get("service::pipelines::metrics::"+list)
-				if all, ok := metrics.([]any); ok { // what is only for metrics has that in its name
+				if all, ok := metrics.([]any); ok { // transform/run is for metrics only
 					metrics = slices.DeleteFunc(all, func(name any) bool { return name == "transform/run" })
 				}
 				if fmt.Sprint(traces) != fmt.Sprint(metrics) {
@@ -141,7 +141,7 @@ func TestReplayThroughTheDocumented(t *testing.T) {
 		if err = errors.Join(err, json.Unmarshal(content, &summary)); err != nil {
 			t.Fatal(err)
 		}
-		// Five of each row, and the query of the vocabulary.
+		// Five spans of each row, and one of the query of the vocabulary.
 		if tel := summary.Telemetry; tel.Ended != 5*rows+1 || tel.Accepted != tel.Ended || tel.Exports == 0 || tel.Failed != 0 {
 			t.Errorf("%s: %+v", protocol, tel)
 		}

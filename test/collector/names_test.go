@@ -174,7 +174,7 @@ service:
 	}
 	for deadline := time.Now().Add(2 * time.Minute); len(missing()) > 0 || !slices.Equal(c.scraped(t), over.sorted()); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Errorf("dashboards and alerts name what the distribution does not: %v", missing())
+			t.Errorf("dashboards and alerts name metrics that the distribution does not export: %v", missing())
 			t.Fatalf("names (-scraped +OTLP):\n%s", cmp.Diff(c.scraped(t), over.sorted()))
 		}
 	}

@@ -92,7 +92,7 @@ type planCosts struct {
 // planMeasured is testdata/plan-measured.json.
 type planMeasured struct {
 	Date, Machine string
-	// Others is the number of cores that other programs used during the measurement, on average; nil in measurements from before it was taken.
+	// Others is the number of cores that other programs used during the measurement, on average; nil in older measurements.
 	Others *float64 `json:"cores_of_others,omitempty"`
 	Shapes map[string]planCosts
 }
@@ -278,7 +278,7 @@ func (s *planShape) telemetry(t *testing.T, rows []*mooncake.Row, block int) (lo
 	return load
 }
 
-// value identifies the prompt of a row from this token on, within its block: the same wherever prompts share that.
+// value returns a number for a token of a row's prompt, which is the same in all prompts that share the token's block.
 func (s *planShape) value(r *mooncake.Row, token int) uint64 {
 	id := uint64(0)
 	if n := token / mooncake.BlockSize; token >= s.common && n < len(r.HashIDs) {
@@ -349,7 +349,7 @@ func sendAll(t *testing.T, c *collector, p *process, load [][]byte, requests int
 	return perRequest(p.cpu(t)-cpu, requests)
 }
 
-// perRequest is in µs.
+// perRequest returns the CPU time for each request, in µs.
 func perRequest(cpu time.Duration, requests int) float64 {
 	return float64(cpu.Nanoseconds()) / 1e3 / float64(requests)
 }

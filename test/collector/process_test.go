@@ -60,7 +60,7 @@ func spawn(t *testing.T, dir, name string, environment []string, file string, ar
 	return p
 }
 
-// launch starts a Collector. The configurations are merged, the last counts.
+// launch starts a Collector. The configurations are merged; where they differ, the last one wins.
 func launch(t *testing.T, dir string, environment []string, configs ...string) *process {
 	t.Helper()
 	health := testport.Address(t)

@@ -55,7 +55,7 @@ type account struct {
 	twice      int // further rows of a request
 	sessions   int // rows with the session of the truth
 	text       int // rows whose prompts are identified by their text
-	pairs      int // of these, rows that share the blocks that their prompts share, with a tolerance of the one with the border
+	pairs      int // pairs of these rows that share as many blocks as their prompts do, one more or one fewer
 }
 
 // TestProducers sends telemetry of our own making, shaped like that of each kind of producer, twice, and accounts for every request of the

@@ -217,7 +217,7 @@ func (s soak) generate(t *testing.T, dir, trace string) (rows int64) {
 	// Ids in order of appearance, as in compiled traces: of others, the agent remembers those that it has seen, up to a bound.
 	var ids mooncake.Renumber
 	reader, buffered := mooncake.NewReader(from, mooncake.ReaderOptions{}), bufio.NewWriter(to)
-	// Longer than it is watched, so that the replay is still running when that ends.
+	// The trace is longer than the replay is watched, so that the replay is still running when the watching ends.
 	for last := float64((s.lasts + 2*time.Second).Milliseconds()); ; {
 		row, err := reader.Read()
 		if err != nil {

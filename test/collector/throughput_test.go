@@ -34,8 +34,8 @@ service:
   pipelines: {traces: {receivers: [otlp], exporters: [file]}}
 `
 
-// stockQueue is the floor of otelcol-config.yaml: the same receiver, limiter and queue on disk, with an exporter that sends everything to
-// a Collector that drops it. The file exporter can have no queue.
+// stockQueue shows what otelcol-config.yaml would cost at least: the same receiver, limiter and queue on disk, with an exporter that sends
+// everything to a Collector that drops it. The file exporter can have no queue.
 const stockQueue = `
 receivers: {otlp: {protocols: {grpc: {endpoint: %q, max_recv_msg_size_mib: 64}}}}
 processors: {memory_limiter: {check_interval: 1s, limit_mib: 768, spike_limit_mib: 192}}
@@ -67,7 +67,7 @@ const noSync = `exporters: {mooncake: {fsync: false}}`
 // contender is a way to run the distribution, and its results in each round.
 type contender struct {
 	name     string
-	stock    string // a configuration without our components; empty if there is none:
+	stock    string // a configuration without our components; if it is empty, settings apply
 	settings settings
 	rounds   []figures
 }
@@ -119,7 +119,7 @@ func throughput(t *testing.T, rounds int, lasts time.Duration) {
 			}
 		}
 		t.Logf("%s; medians of %d rounds (least to most)\n%s", l.name, rounds, table(contenders))
-		// Only the order is checked: on a busy machine, a figure may be off by much.
+		// Only the order of magnitude is checked: on a busy machine, a figure can be far off.
 		ours, theirs := contenders[2].median(func(f figures) float64 { return f.cpu }), contenders[0].median(func(f figures) float64 { return f.cpu })
 		if ours > 20*theirs {
 			t.Errorf("%s: %.1f µs per span, and %.1f in the stock pipeline", l.name, ours, theirs)
@@ -168,7 +168,7 @@ func (c *contender) round(t *testing.T, l *load, lasts time.Duration) figures {
 	took := time.Since(began)
 	f := figures{spans: (to.sent.Load() - before) * int64(l.spans), peak: float64(p.memory(t, "VmHWM")) / (1 << 20)}
 	f.rate = float64(f.spans) / took.Seconds()
-	f.cpu = float64(max(p.cpu(t)-cpu, cpuTick).Microseconds()) / float64(f.spans) // less than a tick counts as 0
+	f.cpu = float64(max(p.cpu(t)-cpu, cpuTick).Microseconds()) / float64(f.spans) // at least a tick: the kernel reports less as 0
 	f.load = float64((selfCPU(t) - own).Microseconds()) / float64(f.spans)
 	p.stop(t)
 

@@ -41,7 +41,7 @@ func TestGuardedListener(t *testing.T) {
 	address := testport.Address(t)
 	text := strings.Replace(string(example), "${env:MOONLOOP_LISTEN:-localhost}:4317", address, 1)
 	text = strings.Replace(text, "${env:MOONLOOP_LISTEN:-localhost}:4318", testport.Address(t), 1)
-	text = strings.Replace(text, "level: normal", "level: none", 1) // its port is everybody's
+	text = strings.Replace(text, "level: normal", "level: none", 1) // its port is the same for all Collectors
 	p := launch(t, dir, []string{
 		testKey, "MOONLOOP_TOKEN=" + token, "MOONLOOP_TLS_CERT=" + cert, "MOONLOOP_TLS_KEY=" + key, "MOONLOOP_DIR=" + data,
 	}, write(t, dir, "config.yaml", text))

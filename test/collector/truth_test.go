@@ -164,7 +164,7 @@ func requestOf(all []*truth, span string, start time.Time, row *mooncake.Row) *t
 	return nil
 }
 
-// pairs counts the pairs of rows that share as many blocks as their prompts do, up to the block with the border. A token of the engine
+// pairs counts the pairs of rows that share as many blocks as their prompts do, one more or one fewer. A token of the engine
 // behind the producers is four bytes.
 func pairs(t *testing.T, rows []*mooncake.Row, of []*truth) (n int) {
 	t.Helper()

@@ -81,11 +81,11 @@ func TestChart(t *testing.T) {
 	}{
 		{about: "defaults"},
 		{
-			about: "a secret that is there", values: "hashKey: {existingSecret: mine}",
+			about: "an existing secret", values: "hashKey: {existingSecret: mine}",
 			without: []string{"Secret/test-moonloop"},
 		},
 		{
-			about: "everything of the gateway",
+			about: "every option of the gateway",
 			values: `
 networkPolicy: {enabled: true}
 podMonitor: {enabled: true, labels: {release: prometheus}, sidecars: {app.kubernetes.io/name: chat}}
@@ -145,7 +145,7 @@ replay:
 	}
 }
 
-// checkSelectors requires that each selector of the release selects a pod of the release, and each workload its own.
+// checkSelectors requires that each selector of the release selects the pods of its StatefulSet, and no others.
 func checkSelectors(t *testing.T, objects []runtime.Object) {
 	t.Helper()
 	pods := map[string]labels.Set{}

@@ -25,9 +25,9 @@ import (
 
 const examples = "../../examples"
 
-// ours are resources of other projects' operators without a small module of types. A real API server validates them with their own
-// definitions.
-var ours = []string{"opentelemetry.io/v1beta1, Kind=OpenTelemetryCollector"}
+// untyped are resources of other projects' operators that have no small Go module with their types. A real API server validates them with
+// their own definitions.
+var untyped = []string{"opentelemetry.io/v1beta1, Kind=OpenTelemetryCollector"}
 
 // knownTypes has the types of Kubernetes, and of the Prometheus Operator.
 func knownTypes(t *testing.T) *runtime.Scheme {
@@ -65,7 +65,7 @@ func decodeAll(known *runtime.Scheme, content []byte) ([]runtime.Object, error) 
 			continue
 		}
 		object, kind, err := strict.Decode(document, nil, nil)
-		if kind != nil && slices.Contains(ours, kind.String()) {
+		if kind != nil && slices.Contains(untyped, kind.String()) {
 			continue
 		}
 		if err != nil {

@@ -29,7 +29,7 @@ func TestOpenAPI(t *testing.T) {
 		"a misspelt member": {`"operationId": "listRuns"`, `"operationID": "listRuns"`},
 		"a lost schema":     {`"#/components/schemas/Progress"`, `"#/components/schemas/Progres"`},
 		"no answers":        {`"responses": {`, `"response": {`},
-		"a type of no kind": {`"type": "string"`, `"type": "text"`},
+		"an unknown type":   {`"type": "string"`, `"type": "text"`},
 	} {
 		broken := bytes.ReplaceAll(content, []byte(change[0]), []byte(change[1]))
 		if bytes.Equal(broken, content) || len(problemsOf(openapi, broken)) == 0 {

@@ -30,8 +30,8 @@
 //
 // # Where the commands run
 //
-// Each page has a folder of its own with copies of examples and otelcol-config.yaml, and links to everything else in the repository.
-// bin is on the PATH and has moonloop and, for pages that name it, otelcol-moonloop. The ports that a page and the copies name are
-// replaced by free ones, and so are those on which `moonloop capture`, `moonloop simulate` and `moonloop agent` listen. An engine, `moonloop simulate`, answers at http://localhost:8000,
-// unless the page starts one itself.
+// Each page has a folder of its own with copies of examples and otelcol-config.yaml, and links to everything else in the repository. bin is
+// on the PATH and has moonloop and, for pages that name it, otelcol-moonloop. The ports that a page and the copies name are replaced by
+// free ones, and so are those on which `moonloop capture`, `moonloop simulate` and `moonloop agent` listen. An engine, `moonloop simulate`,
+// answers at http://localhost:8000, unless the page starts one itself.
 package docs

@@ -67,17 +67,17 @@ func (r *refusal) status() (grpc codes.Code, overHTTP int) {
 }
 
 var (
-	errBusy = &refusal{ReasonBusy, "the requests in progress use all the memory that they may use: try again later,  " + raise}
+	errBusy = &refusal{ReasonBusy, "the requests in progress use all the memory that they may use: try again later, " + raise}
 	// errTooLarge is for a request that would not fit even if it were alone.
-	errTooLarge = &refusal{ReasonTooLarge, "decoded, the request takes more memory than all requests may: send smaller batches, " + raise}
+	errTooLarge = &refusal{ReasonTooLarge, "decoded, the request takes more memory than all requests together may take: send smaller batches, " + raise}
 	errTooDeep  = &refusal{ReasonTooDeep, "an attribute is nested deeper than 128 values: flatten it"}
 
 	errMalformed = &refusal{ReasonMalformed, "the request is not OTLP: it is truncated or damaged, or its encoding is not the one that it states"}
 	errUnknown   = &refusal{ReasonMalformed, "the request is not one of traces, metrics or logs"}
-	errGroup     = &refusal{ReasonMalformed, "the request has groups of protobuf, which OTLP does not have"}
+	errGroup     = &refusal{ReasonMalformed, "the request has protobuf groups, which OTLP does not have"}
 	errSlow      = &refusal{ReasonSlow, "the request did not come in time, or came slowly while others needed its memory: send it again, " +
-		"in smaller batches where the way here is slow"}
-	errStopping = &refusal{ReasonBusy, "the receiver stops: send the request again to the one that takes its place"}
+		"in smaller batches if the connection is slow"}
+	errStopping = &refusal{ReasonBusy, "the receiver is stopping: send the request again to the receiver that takes its place"}
 )
 
 // raise is advice for the operator, for a Collector and for the command.
@@ -87,13 +87,13 @@ const raise = "or give the receiver more (admission::request_limit_mib of a Coll
 type Gate struct {
 	opt     Options
 	paths   map[string]*message
-	decoded sync.Map // the *upload of the message that a gRPC server has decoded into, until its call claims it
+	decoded sync.Map // by message: its *upload, from the time when a gRPC server decodes it until its call claims the upload
 
 	mu       sync.Mutex
 	used     int64                // bytes of the requests in flight
 	uploads  map[*upload]struct{} // those that have not arrived completely
 	halting  []*upload            // to be stopped when mu is free
-	nextLook time.Time            // slow ones are not searched before this time
+	nextLook time.Time            // there is no search for slow uploads before this time
 	stopped  bool
 }
 

@@ -22,9 +22,9 @@ import (
 // GetGRPCServerOptions returns the options that add the gate to a gRPC server.
 //
 // Only the codec sees a request before it is decoded, but it does not know the call, and its errors do not reach the sender. So it stores
-// an upload for the message that it decodes into, or leaves the message empty. The statistics handler, which is always called at the
-// beginning and the end of a call, claims the upload and finally frees its memory. The interceptor, which runs after the sender has sent
-// everything, returns a refusal to the sender.
+// an upload for the message that it decodes into, and leaves the message empty if it refuses the request. The statistics handler, which is
+// always called at the beginning and the end of a call, claims the upload and finally frees its memory. The interceptor, which runs after
+// the sender has sent everything, returns a refusal to the sender.
 //
 // A message is not visible before it is complete. Only the tap can end the wait for it, because the server reads with the context that the
 // tap returns.

@@ -104,7 +104,7 @@ func (w *statusWriter) WriteHeader(status int) {
 // Unwrap is for [http.ResponseController].
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// number of copies of a body: the one here, which grows, the stock handler's, and the decoded texts.
+// copies is the number of copies of a body: the one here, which grows, the stock handler's, and the decoded texts.
 const copies = 4
 
 // Sizes of the pieces for which memory is reserved: small ones at first, so that a sender of very little reserves very little.

@@ -38,7 +38,7 @@ func (s *scanner) message(b []byte, m *message, depth int) *refusal {
 			return errMalformed
 		}
 		b = b[n:]
-		number := uint32(tag >> 3) //nolint:gosec // the decoder takes no more of it either
+		number := uint32(tag >> 3) //nolint:gosec // the decoder also drops the higher bits
 		length := 0
 		switch protowire.Type(tag & 7) {
 		case protowire.VarintType:

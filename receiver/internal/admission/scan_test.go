@@ -47,7 +47,7 @@ func TestScanBounds(t *testing.T) {
 	}{
 		{"resources", tracesRequest, nil, testwire.Within(nil, 1)},
 		{"scopes", tracesRequest, path(1), testwire.Within(nil, 2)},
-		{"scopes of old", tracesRequest, path(1), testwire.Within(nil, 1000)},
+		{"scopes in the deprecated field", tracesRequest, path(1), testwire.Within(nil, 1000)},
 		{"entities", tracesRequest, path(1, 1), testwire.Within(nil, 3)},
 		{"keys of entities", tracesRequest, path(1, 1, 3), testwire.Within(nil, 3)},
 		{"attributes of a resource", tracesRequest, path(1, 1), testwire.Within(nil, 1)},
@@ -67,7 +67,7 @@ func TestScanBounds(t *testing.T) {
 		{"metrics", metricsRequest, path(1, 2), testwire.Within(nil, 2)},
 		{"gauges", metricsRequest, path(1, 2), testwire.Within(nil, 2, 5)},
 		{"points", metricsRequest, path(1, 2, 2, 7), testwire.Within(nil, 1)},
-		{"examples", metricsRequest, path(1, 2, 2, 5, 1), testwire.Within(nil, 5)},
+		{"exemplars", metricsRequest, path(1, 2, 2, 5, 1), testwire.Within(nil, 5)},
 		{"histograms", metricsRequest, path(1, 2, 2, 9), testwire.Within(nil, 1)},
 		{"buckets", metricsRequest, path(1, 2, 2, 9, 1, 6), make([]byte, 8)},
 		{"exponential", metricsRequest, path(1, 2, 2, 10), testwire.Within(nil, 1)},
@@ -162,7 +162,7 @@ func TestScanDepth(t *testing.T) {
 	}
 }
 
-// FuzzScan: the gate admits what the decoder accepts, except for deep nesting.
+// FuzzScan: the gate admits what the decoder accepts, except for deep nesting and groups.
 func FuzzScan(f *testing.F) {
 	f.Add(testwire.Within([]byte("text"), 1, 2, 2, 9, 2, 1), byte(0))
 	f.Add(testwire.Within(testwire.Nested(200), 1, 2, 2, 5), byte(1))

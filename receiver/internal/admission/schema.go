@@ -34,7 +34,7 @@ func signal(scoped func() *message) *message {
 	return of(0, 1, resources)
 }
 
-// keyValue is an attribute, and value its value. While a list of them grows, the old list also exists.
+// keyValue is an attribute, and value its value. While a list of attributes grows, the old list also exists, which their size covers.
 var keyValue, value = attributes()
 
 func attributes() (keyValue, value *message) {

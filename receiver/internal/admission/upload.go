@@ -29,7 +29,7 @@ type upload struct {
 	counted  bool     // it was counted as refused
 }
 
-// An upload is slow if it has received less than at this rate, in bytes a second, after its first second.
+// An upload is slow if it has received fewer bytes than slowRate, in bytes a second, would have brought since the end of its first second.
 const (
 	slowRate  = 64 << 10
 	slowAfter = time.Second
@@ -144,7 +144,7 @@ func (u *upload) expire() {
 	}
 }
 
-// received records that the upload has arrived completely, so that it is no longer ended, or returns why it was.
+// received records that the upload has arrived completely, so that it is no longer ended, or returns why it was ended.
 func (u *upload) received() *refusal {
 	u.gate.mu.Lock()
 	defer u.gate.unlock()

@@ -15,7 +15,7 @@ import (
 func TestSlowUploadsYield(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stopped []string
-		g := NewGate(Options{Limit: 600, Refused: func(Reason) { t.Error("the gate counts what its servers do") }})
+		g := NewGate(Options{Limit: 600, Refused: func(Reason) { t.Error("the gate counted a refusal, which its servers count") }})
 		coming := func(name string, room, got int64) *upload {
 			u := g.begin(func() { stopped = append(stopped, name) })
 			if err := u.reserve(room); err != nil {
@@ -46,8 +46,8 @@ func TestSlowUploadsYield(t *testing.T) {
 
 		asks := g.begin(func() {})
 		expect(asks, 601, errTooLarge)
-		expect(asks, 201, errBusy) // both slow ones hold 200
-		expect(asks, 100, errBusy) // and are not looked up again at once
+		expect(asks, 201, errBusy) // the two slow ones together hold only 200
+		expect(asks, 100, errBusy) // there is no new search at once
 		time.Sleep(lookAgain)
 		expect(asks, 100, nil, "slower")
 		expect(asks, 100, nil, "slower", "slow")

@@ -4,8 +4,8 @@
 #
 # install.sh DIR: builds a Kubernetes control plane into DIR: kube-apiserver, kube-controller-manager and kubectl (one binary under
 # three names, which links once), helm, and the definitions of two operators' resources. etcd comes from the system (Debian:
-# etcd-server). A first build takes some fifteen minutes. Kubernetes is a Go module that replaces its own parts by folders, which
-# "go install" refuses: here a module of our own replaces them by the modules that Kubernetes publishes of them.
+# etcd-server). A first build takes some fifteen minutes. Kubernetes is a Go module that replaces its own parts with folders, which
+# "go install" refuses: here a module of our own replaces them with the modules in which Kubernetes publishes them.
 set -euo pipefail
 
 dir=${1:?usage: install.sh DIR}
@@ -35,7 +35,7 @@ done
 
 cd "$dir/module"
 cat >main.go <<'GO'
-// Parts of Kubernetes in one binary, which is the part that it is called by.
+// Several parts of Kubernetes in one binary: it runs the part under whose name it is called.
 package main
 
 import (

