@@ -270,7 +270,7 @@ const (
 // runs are the runs that records name.
 type runs struct {
 	named    map[journal.Name]bool // at least the first MaxRuns of all, by name
-	nameless bool                  // a row of a replay has none
+	nameless bool                  // some row of a replay names no run
 }
 
 // add adds the run of a request.

@@ -20,8 +20,8 @@ type chat struct {
 	tokens   []uint32
 }
 
-// tokenize appends the tokens of a message in a template with a header of 4 tokens and an end of 1. Bytes per token range from 1 (rare
-// characters) over 2 (digits, hex) and 3 (CJK, Cyrillic) to 5 and more (frequent words).
+// tokenize appends the tokens of a message in a template with a header of 4 tokens and an end of 1. A token has 1 byte (rare
+// characters), 2 (digits, hex), 3 (CJK, Cyrillic), or 5 and more (frequent words).
 func tokenize(dst []uint32, role, text string) []uint32 {
 	dst = append(dst, 1, 2+uint32(len(role)), 3, 4)
 	for len(text) > 0 {
@@ -102,7 +102,7 @@ func newAuthor(seed uint64) *author {
 	return w
 }
 
-// kinds of text, by name; each appends a sentence or a line.
+// kinds of text; each appends a sentence or a line.
 var kinds = []func(w *author, b *strings.Builder){
 	func(w *author, b *strings.Builder) { // English: frequent words more often
 		for range 4 + w.IntN(16) {
