@@ -258,7 +258,7 @@ func TestTwins(t *testing.T) {
 }
 
 // TestCutRanges: rows whose ranges are cut into as many as there were rows before lose their ranges, so that the trace does not grow with
-// the square of them.
+// the square of their number.
 func TestCutRanges(t *testing.T) {
 	const n = 1600
 	var records []journal.Record
@@ -288,7 +288,7 @@ func TestCutRanges(t *testing.T) {
 	}
 	lost := dropped(res.Traces[0].Meta.Dropped, lostRanges)
 	if equal(t, "rows", 2*n, len(s.rows)); ranges > 1<<20+32*2*n || lost == 0 {
-		t.Errorf("%d rows have %d ranges, and of %d they are left out", 2*n, ranges, lost)
+		t.Errorf("%d rows have %d ranges, and %d rows lost theirs", 2*n, ranges, lost)
 	}
 }
 

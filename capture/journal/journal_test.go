@@ -287,7 +287,7 @@ func TestWriterGoesOnAfterTear(t *testing.T) {
 		}
 		got, damage, torn := readAll(t, b)
 		same(t, "records", append(before, records[3]), got)
-		// One byte more: the 0 that ends the torn one.
+		// The torn bytes may be one more: the 0 that ends the torn record.
 		if damage != nil || torn.Records != tornBefore.Records {
 			t.Errorf("cut at %d: damage %v, torn %v, want torn %v", cut, damage, torn, tornBefore)
 		}
@@ -327,7 +327,7 @@ func TestCorruptionIsReportedWithItsOffset(t *testing.T) {
 				first++ // an empty frame precedes it now
 			}
 			if len(damage) != 1 || damage[0].Offset != first || damage[0].Bytes != ends[hit+lost]-first {
-				t.Errorf("byte %d: damage %v, want one of %d bytes at %d", i, damage, ends[hit+lost]-ends[hit], ends[hit])
+				t.Errorf("byte %d: damage %v, want one of %d bytes at %d", i, damage, ends[hit+lost]-first, first)
 			}
 		}
 	}
@@ -495,7 +495,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestLastFields: the fields for graphs and for sampling are read as they were written, and belong to their record.
+// TestLastFields: the fields for graphs and for sampling are read as they were written, and invalid ones are refused.
 func TestLastFields(t *testing.T) {
 	want := []Record{
 		&Link{Span: ref(1, 2), Start: 5, End: 9, Acts: Tool, Follows: []SpanID{sid(3), sid(4)}},

@@ -57,7 +57,7 @@ func TestMessageDamage(t *testing.T) {
 		b := bytes.Clone(whole)
 		b[n] ^= 0x20
 		if _, err := readMessage(&r, b); err == nil {
-			t.Fatalf("a message with another byte %d is one", n)
+			t.Fatalf("bytes are a message although byte %d was changed", n)
 		}
 	}
 	large := appendPlain(append([]byte(header), 0), make([]byte, MaxRecord+1))
@@ -107,7 +107,7 @@ func FuzzMessage(f *testing.F) {
 		}
 		records, damage, torn := countAll(b)
 		if err == nil && (damage > 0 || torn != (Torn{}) || records != again.Len()) {
-			t.Fatalf("%d records without an error; as a journal %d, %d damages, %v", again.Len(), records, damage, torn)
+			t.Fatalf("%d records without an error; as a journal %d, %d damaged stretches, %v", again.Len(), records, damage, torn)
 		}
 	})
 }
