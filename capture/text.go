@@ -58,7 +58,7 @@ func (c *compiler) spread(p *partition, r *journal.Inference) {
 	r.HashIDs, r.BlockSize = nil, 0
 }
 
-// every returns each n-th of some ids, and the last one, in their memory.
+// every returns every n-th of some ids, and the last one, in their memory.
 func every(ids []uint64, n int) []uint64 {
 	out := ids[:0]
 	for i, id := range ids {
@@ -143,7 +143,7 @@ func (c *compiler) template(r *journal.Inference) template {
 	return of
 }
 
-// mask returns a value that separates the values of one domain and template from all others.
+// mask is the value that separates the values of one domain and template from all others.
 type mask struct {
 	domain journal.Domain
 	template

@@ -88,8 +88,8 @@ func (w *Writer) start() error {
 	return w.write(nil)
 }
 
-// Append writes records. After an error or a crash, some of them may be in the journal; appending all of them again is harmless, because [Compile] uses each span once. A record above MaxRecord is refused with [ErrTooLarge] before
-// anything is written.
+// Append writes records. After an error or a crash, some of them may be in the journal; appending all of them again is harmless, because
+// [Compile] uses each span once. A record above MaxRecord is refused with [ErrTooLarge] before anything is written.
 func (w *Writer) Append(records ...Record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
