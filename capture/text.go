@@ -328,7 +328,7 @@ func (c *compiler) shareTexts(turns, steps *sorter) error {
 			s.limit = 0
 		}
 		if t.Prefix {
-			// Only up to where whole prompts have the same text. Blocks after that belong to no other row.
+			// The row shares only up to where whole prompts have the same text. Blocks after that belong to no other row.
 			p.lost.add(lostRest, 1)
 			if len(s.parts) == 0 {
 				s.kind = unshared
@@ -429,7 +429,7 @@ func (c *compiler) layer(turns, steps *sorter, visit func(*text, *laidOut, []par
 	})
 }
 
-// share returns what a prompt with a number has in common with earlier prompts, and how many leading marks one of them has.
+// share returns what a prompt with a number has in common with earlier prompts, and how many of its leading marks one of them has.
 func (c *compiler) share(number int64, o *laidOut, parts []part) (s *sharing, common int) {
 	fine, n := int64(c.fine), len(o.ends)
 	s = &c.sharing
