@@ -127,7 +127,7 @@ var ownHeaders = map[string]string{
 	"Host":              "each request names the host of --url",
 	"Traceparent":       "each request has its own, from telemetry",
 	"Tracestate":        "each request has its own, from telemetry",
-	"X-Request-Id":      "each request has its own, of the run's id and the row",
+	"X-Request-Id":      "each request has its own, made of the run's id and the row",
 }
 
 // isHeader checks -H before anything is read.

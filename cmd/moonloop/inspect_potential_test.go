@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// modelConfig writes a config.json of a model of 128 KiB for each token.
+// modelConfig writes the config.json of a model with a KV cache of 128 KiB for each token.
 func modelConfig(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.json")
