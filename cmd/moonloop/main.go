@@ -59,7 +59,7 @@ func main() {
 }
 
 // withSignals returns a context that the first interrupt, SIGTERM or SIGHUP ends. A second one ends the process. A SIGHUP
-// that is ignored, as under nohup, stays so.
+// that is ignored, as under nohup, stays ignored.
 func withSignals(parent context.Context, stderr io.Writer) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)

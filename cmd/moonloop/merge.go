@@ -26,7 +26,7 @@ func newMergeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "merge DIR...",
 		Short: "Combine the shards of a replay into one run",
-		Args:  someInputs("one folder or more", "name the folders that the shards wrote (moonloop replay --shard --out), or one that has them"),
+		Args:  someInputs("one folder or more", "name the folders that the shards wrote (moonloop replay --shard --out), or a folder that contains them"),
 		RunE: func(cmd *cobra.Command, dirs []string) error {
 			if opt.Out == "" {
 				return errors.New("--out is missing: name the folder for the results of the whole run")

@@ -24,7 +24,7 @@ type outputs struct {
 	runs   bool          // there may be traces of replays
 	inputs []fs.FileInfo // files that are read
 
-	begun map[string]bool // names of this call, in lower case: some file systems know no other
+	begun map[string]bool // names of this call, in lower case, because some file systems ignore case
 }
 
 // read records a file that is read, and reports whether it was recorded before, under any name. A missing file is not recorded.
