@@ -196,7 +196,7 @@ func TestAcrossTraces(t *testing.T) {
 	}
 }
 
-// TestAcrossTracesIsPure: neither the order of records nor the memory limit changes the result.
+// TestAcrossTracesIsPure: neither the order of records nor the memory limit changes the result, and rows follow only rows before them.
 func TestAcrossTracesIsPure(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var records []journal.Record

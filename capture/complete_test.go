@@ -77,9 +77,9 @@ func manyTools(seed uint64, n int) []chat {
 	return out
 }
 
-// edge makes the records that the receiver makes of the prompts. If kept is set, it keeps only some of the ends of many short messages. The
-// records have no counts of cached tokens, so that only text counts. It returns how many ends there were, and how many there are.
-func edge(records []journal.Record, kept bool) (were, are int) {
+// asReceived changes records to those that a receiver makes. If kept is set, only some of the ends of many short messages are left. The
+// records get no counts of cached tokens, so that only text counts. It returns how many ends there were, and how many there are.
+func asReceived(records []journal.Record, kept bool) (were, are int) {
 	for _, r := range records {
 		r := r.(*journal.Inference)
 		r.CachedTokens = mooncake.Opt[int64]{}
@@ -129,7 +129,7 @@ func TestShortMessages(t *testing.T) {
 			}
 			compiled := func(kept bool) (r result) {
 				records, truth := productionOf(t, h, chats, 1, asRecorded)
-				were, are := edge(records, kept)
+				were, are := asReceived(records, kept)
 				var s rowsOnly
 				if _, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, s.sink, buffer("test", journalOf(records...))); err != nil {
 					t.Fatal(err)

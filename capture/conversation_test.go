@@ -149,7 +149,7 @@ func (w *author) text(n int) string {
 	return b.String()
 }
 
-// pick returns a kind of text; two of five are English.
+// pick returns a kind of text, English in three of seven cases.
 func (w *author) pick() int { return max(0, w.IntN(len(kinds)+2)-2) }
 
 // conversations returns the requests of n conversations of 1 to 20 turns under 8 system prompts of 0.8 to 14 kB, mixed

@@ -188,7 +188,7 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// TestGraphIsPure: neither the order of records nor that of journals changes the result, and rows have their predecessors before them.
+// TestGraphIsPure: neither the order of records nor that of journals changes the result, and the sidecar counts the edges.
 func TestGraphIsPure(t *testing.T) {
 	records := team()
 	want, _ := compileBytes(t, Options{}, journalOf(records...))
@@ -204,7 +204,7 @@ func TestGraphIsPure(t *testing.T) {
 	}
 }
 
-// TestWideGraph: a thousand branches and their join are bounded, and each row is before those that wait for it.
+// TestWideGraph: of a thousand branches, a row waits for at most maxFan, and each row is before those that wait for it.
 func TestWideGraph(t *testing.T) {
 	records := []journal.Record{acts(journal.Agent, 1, 9999, 0, 0, 100_000), asked(1, 9000, 9999, 0, 10)}
 	for i := range uint64(1000) {
@@ -227,7 +227,7 @@ func TestWideGraph(t *testing.T) {
 	}
 }
 
-// TestHostileGraph: a trace that is designed to be slow is not; it loses its graph, and that is counted.
+// TestHostileGraph: a trace that is designed to make the search for its graph slow may lose the graph, but no row.
 func TestHostileGraph(t *testing.T) {
 	const n = 2000
 	var deep, linked, called []journal.Record

@@ -16,8 +16,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// An item of byText is the marks of a prompt, see marks.go; the ends of its messages, of which the marks have the values; the delay of the row; its
-// record without cells and ends; and the number of marks.
+// An item of byText is the marks of a prompt, see marks.go; the ends of its messages, of which the marks have the values; the delay of the
+// row; its record without cells and ends; and the number of marks.
 const (
 	markLength  = 8
 	delayLength = 8

@@ -459,7 +459,7 @@ func TestManyHoles(t *testing.T) {
 	}
 }
 
-// FuzzPacked packs the values of a fuzzer, and reads them back.
+// FuzzPacked packs fuzzed values, and reads them back.
 func FuzzPacked(f *testing.F) {
 	f.Add([]byte{3, 1, 2, 3, 3, 1, 2, 4, 0, 2, 2, 4}, uint8(8))
 	f.Add([]byte{1, 1, 2, 1, 1, 3, 1, 1, 1}, uint8(1))

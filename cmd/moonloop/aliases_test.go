@@ -11,7 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"image"
-	_ "image/jpeg" // which decodes what arrives
+	_ "image/jpeg" // to decode images that arrive
 	_ "image/png"  // likewise
 	"io"
 	"io/fs"

@@ -163,7 +163,7 @@ func ruleOf(f *pflag.Flag) rule {
 	return anyBool
 }
 
-// listOf returns the values of a flag that may be given several times; nil of one that may not.
+// listOf returns the values of a flag that may be given several times; nil for one that may not.
 func listOf(f *pflag.Flag) *[]string {
 	if v, ok := f.Value.(*flagValue); ok {
 		return v.list

@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// outputs are the files that one call writes: a trace, those of replays next to it, and their sidecars. It prevents accidental replacement:
+// outputs are the files that one call writes: a trace, those of replays next to it, and their sidecars. They prevent accidental replacement:
 // existing files are replaced only with force, and files that are read, or belong to another trace, never.
 type outputs struct {
 	out    string // the trace of production

@@ -21,7 +21,7 @@ import (
 // printedFigure is an output of another tool.
 type printedFigure struct {
 	tool, theirs string
-	ours         string // see figureOf
+	ours         string // see figures
 	note         string
 	formula      func(rs []sent) float64 // of moonloop's; nil: it is enough that it exists
 }
