@@ -202,7 +202,7 @@ func listenHint(err error) error {
 		return hintError{err, "--" + l.Protocol + " 127.0.0.1:0 picks a free port, --" + l.Protocol + ` "" leaves it out`}
 	}
 	if errors.Is(err, collect.ErrJournal) {
-		return hintError{err, "one capture has one journal: --journal names another folder, and so does another --out"}
+		return hintError{err, "each capture needs its own journal: name another folder with --journal, or another trace with --out"}
 	}
 	return err
 }

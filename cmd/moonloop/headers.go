@@ -102,7 +102,7 @@ func addHeader(h http.Header, line string) error {
 		return errors.New("want \"Name: value\", where the name has letters, digits and -")
 	}
 	if !httpguts.ValidHeaderFieldValue(value) {
-		return fmt.Errorf("header %s: its value holds a line end or another control character; give each header by a -H of its own", name)
+		return fmt.Errorf("header %s: its value holds a line end or another control character; give each header its own -H", name)
 	}
 	if why, owned := ownHeaders[http.CanonicalHeaderKey(name)]; owned {
 		return fmt.Errorf("header %s: %s; leave it out", name, why)
