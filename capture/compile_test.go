@@ -425,7 +425,7 @@ func TestErrors(t *testing.T) {
 		src  Source
 		want string
 	}{
-		{"no journal", Options{}, memory{}.sink, FileSource("/nowhere/j"), "no such file"},
+		{"a missing journal", Options{}, memory{}.sink, FileSource("/nowhere/j"), "no such file"},
 		{"a file that is not a journal", Options{}, memory{}.sink, buffer("j", []byte("text")), "not a journal"},
 		{"a sink that fails", Options{}, func(Partition) (TraceWriter, error) { return nil, broken }, one, "production cannot be started: disk full"},
 		{"a folder that does not exist", Options{}, Files("/nowhere/t.jsonl"), one, "production cannot be started: trace file cannot be created"},
@@ -433,7 +433,7 @@ func TestErrors(t *testing.T) {
 		{"options", Options{Format: "csv"}, memory{}.sink, one, "format"},
 		{"options", Options{MissingTokens: "guess"}, memory{}.sink, one, "missing tokens"},
 		{"options", Options{Memory: -1}, memory{}.sink, one, "memory"},
-		{"no temporary folder", Options{TempDir: "/nowhere", Memory: 1}, memory{}.sink, buffer("j", journalOf(call(1, 1, 0, 0), call(1, 2, 0, 0))), "temporary file"},
+		{"a missing temporary folder", Options{TempDir: "/nowhere", Memory: 1}, memory{}.sink, buffer("j", journalOf(call(1, 1, 0, 0), call(1, 2, 0, 0))), "temporary file"},
 	} {
 		if _, err := Compile(t.Context(), c.opt, c.sink, c.src); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.why, err)

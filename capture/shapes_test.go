@@ -128,7 +128,7 @@ func TestShapes(t *testing.T) {
 			nil,
 		},
 		{
-			"one response id of two clocks",
+			"two spans with one response id, timed by two clocks",
 			[]journal.Record{call(1, 1, 0, 60, clock(1), response("x")), call(2, 1, 0, 0, clock(2), response("x"), lasting(90)), call(3, 1, 0, 60, clock(1))},
 			[]string{"2/1 0 1000 10 []", "3/1 0 1000 10 []"},
 			nil,
@@ -165,7 +165,7 @@ func TestModels(t *testing.T) {
 	}{
 		{"the requested name and a dated one, in the same attribute", []request{{"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}}, "AA"},
 		{"the same, and the producer repeats the name as that of the reply's model", []request{{"gpt-4o", "gpt-4o"}, {"gpt-4o-2024-08-06", "gpt-4o-2024-08-06"}}, "AA"},
-		{"two dates: it is unknown which", []request{{"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}, {"gpt-4o-2024-05-13", ""}}, "ABC"},
+		{"two dates: it is unknown which of them the name without a date means", []request{{"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}, {"gpt-4o-2024-05-13", ""}}, "ABC"},
 		{"two dates, of which one answers", []request{{"gpt-4o", "gpt-4o-2024-08-06"}, {"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}, {"gpt-4o-2024-05-13", ""}}, "AAAB"},
 		{"Anthropic's dates, and Google's", []request{{"claude-3-haiku", ""}, {"claude-3-haiku-20240307", ""}, {"claude-3-haiku@20240307", ""}, {"g", ""}, {"g@20240307-v1:0", ""}}, "ABCDD"},
 		{"sizes and versions are not dates", []request{{"m", ""}, {"m-0613", ""}, {"m-70b", ""}, {"m-2024", ""}, {"m-2024-13-01", ""}}, "ABCDE"},
@@ -358,8 +358,8 @@ func TestPictures(t *testing.T) {
 		{"another image with another number of tokens: the text before it", picture{a, "1", b, 1500}, picture{a, "2", b, 85}, 2000},
 		{"a large image does not stretch the text before it", picture{a[:400], "1", b, 15_000}, picture{a[:400], "2", b, 14_000}, 100},
 		{"the same image: text and image", picture{a, "1", b, 1500}, picture{a, "1", c, 1500}, 3500},
-		{"the same image at the end of one", picture{a, "1", "", 1500}, picture{a, "1", c, 1500}, 3500},
-		{"the same image, and all that follows in one", picture{a, "1", b, 700}, picture{a, "1", b + c, 700}, 3700},
+		{"the same image, with which one prompt ends", picture{a, "1", "", 1500}, picture{a, "1", c, 1500}, 3500},
+		{"the same image and text, which one prompt continues", picture{a, "1", b, 700}, picture{a, "1", b + c, 700}, 3700},
 		{"an image where the other one has text", picture{a, "1", b, 1500}, picture{a + c, "", "", 0}, 2000},
 		{"text only", picture{a, "", "", 0}, picture{a + b, "", "", 0}, 2000},
 	} {

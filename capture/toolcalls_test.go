@@ -119,7 +119,7 @@ func TestToolCalls(t *testing.T) {
 			counts{"edges_added": 2., "results_of_reused_ids": 1.},
 		},
 		{
-			"nothing follows a request that has not ended, itself, or a call that no request made",
+			"nothing follows itself, a request that has not ended, or a call that no request made",
 			[]journal.Record{
 				acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 30, made(7)), asked(1, 2, 9, 20, 30, given(7)), asked(1, 3, 9, 40, 50, made(8), given(8)),
 				asked(1, 4, 9, 60, 70, given(6)),

@@ -337,7 +337,7 @@ func TestNotAJournal(t *testing.T) {
 	for _, c := range []struct{ what, content string }{
 		{"another file", `{"timestamp": 0}` + "\n and more"},
 		{"another version", "moonloop-journal 3\nabc"},
-		{"a header cut off and filled up", "moonloop-jour\x00\x00\x00\x00\x00\x00\x00\x00"},
+		{"a header cut off and filled up with zeros", "moonloop-jour\x00\x00\x00\x00\x00\x00\x00\x00"},
 	} {
 		_, err := NewReader("j", bytes.NewReader([]byte(c.content))).Next()
 		if !errors.Is(err, ErrNotJournal) {

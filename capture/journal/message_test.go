@@ -72,7 +72,7 @@ func TestMessageDamage(t *testing.T) {
 		{"something else", "does not begin like one", []byte("{\"resourceSpans\":[]}")},
 		{"nothing", "does not begin like one", nil},
 		{"a record that is too large", "", large},
-		{"a record of no kind", "unknown kind", appendPlain(append([]byte(header), 0), bytes.Repeat([]byte{'X'}, headLength))},
+		{"a record of an unknown kind", "unknown kind", appendPlain(append([]byte(header), 0), bytes.Repeat([]byte{'X'}, headLength))},
 		{"a list without an end", "record ends within", appendPlain(append([]byte(header), 0), append(AppendRecord(nil, &Link{Span: ref(1, 1)}), tagFollows, 1))},
 	} {
 		_, err := readMessage(&r, c.bytes)

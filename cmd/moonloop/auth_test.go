@@ -30,7 +30,7 @@ func TestKeyGoesToTheEngineAlone(t *testing.T) {
 	t.Parallel()
 	for name, give := range map[string]func(file string) (flags, environment []string){
 		"from a file": func(file string) ([]string, []string) { return []string{"--api-key-file", file}, nil },
-		"from an environment": func(string) ([]string, []string) {
+		"from the environment": func(string) ([]string, []string) {
 			return []string{"--api-key-env", "MY_KEY"}, []string{"MY_KEY=" + canary}
 		},
 	} {
