@@ -120,7 +120,7 @@ func TestVectors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(committed, want); diff != "" {
-		t.Errorf("values have changed; traces and collectors of before and after will not match (-committed +now):\n%s", diff)
+		t.Errorf("values have changed, so traces and collectors from before the change will not match those after it (-committed +now):\n%s", diff)
 	}
 	checkVectors(t, committed)
 }
@@ -234,10 +234,10 @@ func makeVectors(t *testing.T) vectors {
 		reason string
 	}{
 		{4, 32, 64, "whole blocks"},
-		{5, 32, 80, "a rest of whole small blocks"},
-		{5, 32, 70, "a small block that is not full, hashed"},
-		{4, 32, 70, "the same, dropped"},
-		{0, 32, 7, "nothing but a dropped block"},
+		{5, 32, 80, "whole small blocks left over"},
+		{5, 32, 70, "a partial small block, with a hash"},
+		{4, 32, 70, "a partial small block, without a hash"},
+		{0, 32, 7, "only a partial block, without a hash"},
 		{5, 16, 80, "as they are"},
 	} {
 		h := newHasher(t, newKey(t, short), v.Domains[2].Domain)
@@ -261,7 +261,7 @@ func makeVectors(t *testing.T) vectors {
 // checkVectors compares the vectors with the second implementation.
 func checkVectors(t *testing.T, v vectors) {
 	t.Helper()
-	high := false // values that do not fit a signed integer are covered
+	high := false // whether values that do not fit a signed integer are covered
 	check := func(what string, want, got any) {
 		t.Helper()
 		if diff := cmp.Diff(want, got); diff != "" {

@@ -35,7 +35,7 @@ func (c *compiler) accept(p *partition, r *journal.Inference) error {
 			return err
 		}
 	}
-	// The record begins with its kind, which all have, and its span, as the rest of the order would.
+	// The key needs no span: the record begins with its kind, which is the same for all, and its span.
 	c.key = appendTimes(append(c.key, turnRequest), p, r)
 	if known(&r.Prompt) {
 		c.prompted = c.prompted || r.Session != 0
@@ -66,7 +66,7 @@ const (
 	orderLength = timesLength + 24
 )
 
-// appendOrder appends the sort key of a trace's rows: the row index for replays, else the start.
+// appendOrder appends the sort key of a trace's rows: the row index (0 in production), the start, and the span.
 func appendOrder(dst []byte, p *partition, r *journal.Inference) []byte {
 	dst = append(appendTimes(dst, p, r), r.Span.TraceID[:]...)
 	return append(dst, r.Span.SpanID[:]...)

@@ -26,7 +26,7 @@ import (
 
 const (
 	tenMillionJournals = 8
-	childVariable      = "MOONLOOP_COMPILE_CHILD" // the folder with the journals, of the process that compiles them
+	childVariable      = "MOONLOOP_COMPILE_CHILD" // the folder with the journals, set for the process that compiles them
 )
 
 // mix returns the next number of a sequence that looks random (SplitMix64; Steele, Lea and Flood, 2014).
@@ -137,7 +137,8 @@ func writeDay(dir string, requests uint64) (int64, error) {
 	return size, failed
 }
 
-// TestAcceptanceCompileTenMillion compiles ten million inference records in a process of its own, within the memory of the package comment. MOONLOOP_RECORDS sets another number.
+// TestAcceptanceCompileTenMillion compiles ten million inference records in a process of its own, within the memory that
+// the package comment states. MOONLOOP_RECORDS sets another number of records.
 func TestAcceptanceCompileTenMillion(t *testing.T) {
 	if dir := os.Getenv(childVariable); dir != "" {
 		compileDay(t, dir)
@@ -195,8 +196,8 @@ func TestAcceptanceCompileTenMillion(t *testing.T) {
 	}
 }
 
-// memoryLimit is the bound of the package comment, in bytes, with 64 MiB for the program and what it has in memory in addition, and GOGC=25. No
-// record has tokens that an engine had cached, so there is no predicted cache.
+// memoryLimit is the bound that follows from the package comment, in bytes, with 64 MiB for the program and what else is in memory, and
+// GOGC=25. No record has tokens that an engine had cached, so there is no predicted cache.
 func memoryLimit(memory int) int64 { return int64(memory+64<<20) * 5 / 4 }
 
 // compileDay is the process that compiles.

@@ -156,8 +156,8 @@ func (a *across) follow(r *journal.Inference, said *toolCalls) {
 	a.remember(r, &t, turn)
 }
 
-// waitLonger computes how long a step waits that follows requests of other traces: since the last of these, and, unless the step is the
-// first one of its own trace, of the requests that it follows there, has ended. Tools with spans in other traces are unknown.
+// waitLonger computes how long a step that follows requests of other traces waits: from the end of the last of these or, unless the step is
+// the first one of its own trace, of the requests that it follows there, if that is later. Tools with spans in other traces are unknown.
 func waitLonger(s *journal.Step, before []ended, from int64, first bool) {
 	last := before[0].to
 	if !first {
@@ -171,7 +171,7 @@ func waitLonger(s *journal.Step, before []ended, from int64, first bool) {
 	s.Delay = wait - s.ToolWait
 }
 
-// turn returns the turn of a request, and, if it is new, what it follows.
+// turn returns the turn of a request. If the turn is new, it also finds what the turn follows.
 func (a *across) turn(t *journal.Turn) *sessionTurn {
 	for _, known := range slices.Backward(a.turns) {
 		if known.id == t.ID {

@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// turnAt is an agent's turn in a trace of its own: one request, this many ms within the agent's span.
+// turnAt is an agent's turn in a trace of its own: one request, from and to these times in ms, within the agent's span.
 func turnAt(trace, span uint64, s journal.Session, from, to int64, change ...func(*journal.Inference)) []journal.Record {
 	agent := acts(journal.Agent, trace, 100+span, 0, from-5, to+5)
 	agent.Session = s
@@ -104,14 +104,14 @@ func TestAcrossTraces(t *testing.T) {
 		},
 		{"turns of an agent form no graph if none is wanted", Options{Graphs: GraphsNever}, together(turnAt(1, 1, s, 10, 100), turnAt(2, 2, s, 300, 400, given(7))), []string{}, nil},
 		{
-			"ids of calls lead from trace to trace, over what only the order of times would say",
+			"ids of calls connect traces, and take precedence over the order of times",
 			Options{},
 			together(alone(1, 1, 0, 10, made(7, 8)), alone(2, 2, 12, 15), alone(3, 3, 30, 40, given(7, 8), made(9)), alone(4, 4, 60, 70, given(9))),
 			[]string{"1: ", "2: 1 session; 2+0", "3: 1 tool_call; 20+0", "4: 3 tool_call; 20+0"},
 			counts{"edges_agreed": 1., "edges_added": 1., "time_edges_replaced": 1.},
 		},
 		{
-			"helpers in traces of their own are branches, which the result of both joins",
+			"helpers in traces of their own are branches; a request with the results of both joins them",
 			Options{},
 			together(alone(1, 1, 0, 10, made(7, 8)), alone(2, 2, 20, 90, given(7), made(9)), alone(3, 3, 30, 60, given(8), made(10)), alone(4, 4, 100, 110, given(9, 10))),
 			[]string{"1: ", "2: 1 tool_call; 10+0", "3: 1 tool_call; 20+0", "4: 2 tool_call, 3 tool_call; 10+0"},
@@ -125,14 +125,14 @@ func TestAcrossTraces(t *testing.T) {
 			counts{"results_of_unknown_calls": 1., "results_too_early": 1.},
 		},
 		{
-			"of calls with one id, the latest earlier one counts",
+			"of several calls with the same id, the latest one before the request counts",
 			Options{},
 			together(alone(1, 1, 0, 10, made(7)), alone(2, 2, 20, 30, given(7), made(7)), alone(3, 3, 40, 50, given(7))),
 			[]string{"1: ", "2: 1 tool_call; 10+0", "3: 2 tool_call; 10+0"},
 			counts{"edges_agreed": 2., "results_of_reused_ids": 1.},
 		},
 		{
-			"a later request of a turn follows the call's trace over the first ones of its own; a turn next to it, directly",
+			"a later request of a turn follows a call in an overlapping turn directly, one in an earlier turn through its own turn's first requests",
 			Options{},
 			[]journal.Record{
 				acts(journal.Agent, 1, 100, 0, 0, 100), asked(1, 1, 100, 5, 50, in, made(7, 8)), asked(1, 2, 100, 60, 90, in),
@@ -155,7 +155,7 @@ func TestAcrossTraces(t *testing.T) {
 			nil,
 		},
 		{
-			"of a trace with two sessions, each has its part",
+			"each session has only its own part of a trace with two sessions",
 			Options{},
 			[]journal.Record{
 				acts(journal.NoActor, 1, 99, 0, 0, 500), acts(journal.Agent, 1, 100, 99, 0, 100), asked(1, 1, 100, 5, 90, in),
@@ -196,7 +196,7 @@ func TestAcrossTraces(t *testing.T) {
 	}
 }
 
-// TestAcrossTracesIsPure: neither the order of records nor the memory limit changes the result.
+// TestAcrossTracesIsPure: neither the order of records nor the memory limit changes the result, and rows follow only rows before them.
 func TestAcrossTracesIsPure(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	var records []journal.Record
@@ -222,7 +222,7 @@ func TestAcrossTracesIsPure(t *testing.T) {
 	}
 }
 
-// TestManyTurns: a session of thousands of turns, all concurrent or one after the other, costs only what is remembered of it.
+// TestManyTurns: in a session of thousands of turns, a turn waits for the turn before it, or for at most maxFan concurrent ones.
 func TestManyTurns(t *testing.T) {
 	const n = 5000
 	for name, step := range map[string]int64{"side by side": 0, "one after the other": 30} {
@@ -242,7 +242,7 @@ func TestManyTurns(t *testing.T) {
 			want = map[int]int{0: 1, 1: n}
 		}
 		if diff := cmp.Diff(want, waits); diff != "" {
-			t.Errorf("%s: how many rows wait for how many (-want +got):\n%s", name, diff)
+			t.Errorf("%s: number of rows by how many others they wait for (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -32,11 +32,11 @@ func TestBesideCompletes(t *testing.T) {
 		{"the client's span, after", nil, []journal.Record{client}, []string{"1/2 0 1000 10 [0 1] 0000000000000005"}},
 		{"the client's span, before, and a link that is not above it, after", []journal.Record{client}, []journal.Record{&journal.Link{Span: ref(1, 7), Session: 6}}, []string{"1/2 0 1000 10 [0 1] 0000000000000005"}},
 		{"requests of other traces", []journal.Record{call(3, 1, 0, 0)}, []journal.Record{call(4, 1, 0, 0, failed)}, []string{"1/2 0 1000 10 [0 1]"}},
-		{"the engine's span is below it", nil, []journal.Record{call(1, 3, 2, 0)}, nil},
-		{"a span that a link joins to it", nil, []journal.Record{gateway}, []string{"1/2 0 1000 10 [0 1]"}},
+		{"the engine's span, below the request", nil, []journal.Record{call(1, 3, 2, 0)}, nil},
+		{"a span that a link joins to the request", nil, []journal.Record{gateway}, []string{"1/2 0 1000 10 [0 1]"}},
 		{"the record itself, before", []journal.Record{call(1, 2, 1, 0, engine(9, 8))}, nil, nil},
 		{"the record itself, after", nil, []journal.Record{call(1, 2, 1, 0, engine(9, 8))}, []string{"1/2 0 1000 10 [0 1]"}},
-		{"a content of no request", []journal.Record{&journal.Content{Span: ref(1, 8), Parent: sid(9)}}, nil, []string{"1/2 0 1000 10 [0 1]"}},
+		{"content of no request", []journal.Record{&journal.Content{Span: ref(1, 8), Parent: sid(9)}}, nil, []string{"1/2 0 1000 10 [0 1]"}},
 		{"damage", []journal.Record{client}, nil, []string{"1/2 0 1000 10 [0 1] 0000000000000005"}},
 	} {
 		for _, spans := range []int{0, 1} { // a trace of any size, and one that is too large
@@ -74,7 +74,7 @@ func TestBesideIsExact(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var dealt [3][]journal.Record
 		for trace := range uint64(200) {
-			n := 1 + rng.IntN(3) // the journal of one of its records, and of the one before it
+			n := 1 + rng.IntN(3) // its records go to journal n-1 or to the one before it
 			for _, r := range []journal.Record{call(trace+1, 1, 0, int64(trace), noTokens, inSession(journal.Session(trace+1))), call(trace+1, 2, 1, int64(trace))} {
 				for range 1 + rng.IntN(5)/4 {
 					at := max(0, n-1-rng.IntN(2))

@@ -186,7 +186,7 @@ func (s *survey) close(marks int) error {
 			if err := s.emit(*last); err != nil {
 				return err
 			}
-			// Earlier stretches are not located together with it; one with other set already shows this for those before it.
+			// The owner's earlier stretches are not located together with this one. If one of them has other set, those before it do, too.
 			for i := len(s.path) - 2; i >= 0 && s.path[i].owner == last.owner && !s.path[i].other; i-- {
 				s.path[i].other = true
 			}
@@ -211,7 +211,7 @@ func (s *survey) close(marks int) error {
 	return nil
 }
 
-// cut ends a stretch of the path after this many marks, if one continues there.
+// cut splits the stretch of the path that continues beyond this many marks, if there is one.
 func (s *survey) cut(marks int) {
 	i, ends := s.find(marks)
 	if marks == 0 || ends || i == len(s.path) {
@@ -284,8 +284,8 @@ func (l *layer) keep(marks int) {
 	}
 }
 
-// lay locates marks up to this number, at the bytes of text in at, by an anchor. first is the prompt that had them first. Marks after some
-// without a known anchor have none either.
+// lay locates marks up to this number, at the bytes of text in at, by an anchor. first is the prompt that had them first. Marks after
+// marks without a known anchor are not located either.
 func (l *layer) lay(from, to int, at []int64, a anchor, first int64) {
 	if from >= to {
 		return

@@ -19,7 +19,7 @@ type prompt struct {
 	laid
 }
 
-// placed is the position of the marks of a prompt: after this many tokens, and first had by that prompt.
+// placed has, for the marks of a prompt, the number of tokens up to each, and the prompt that had it first.
 type placed struct {
 	ends  []int64
 	first []int64

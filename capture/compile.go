@@ -25,7 +25,7 @@ const (
 	maxStart = 7_258_118_400 * 1e9 // 2200-01-01
 	// MaxTokens is the maximum number of tokens of a row of production, because ids are made for them.
 	MaxTokens = 1 << 24 // and at most blockhash.MaxBlocks blocks
-	// maxText is the maximum length of its text in bytes, so that tokens and bytes can be multiplied: a sender may claim any number.
+	// maxText is the maximum length of the text of a row in bytes, so that tokens and bytes can be multiplied: a sender may claim any number.
 	maxText = 1 << 32
 )
 
@@ -43,7 +43,7 @@ type compiler struct {
 
 	byTrace    *sorter // all records
 	byResponse *sorter // requests with a response id
-	bySession  *sorter // requests with a session
+	bySession  *sorter // requests with a session or with text
 	byText     *sorter // requests whose text is known, by cells
 	byOrder    *sorter // requests in the order of rows
 	mask       mask
@@ -65,7 +65,7 @@ type compiler struct {
 	models    models
 	engines   engines           // the evidence of production's engines about their caches
 	followed  *sorter           // what rows share in their engine's order, by arrival
-	exclusive map[producer]bool // producers whose counts exclude cached tokens, as one of them shows
+	exclusive map[producer]bool // producers whose counts exclude cached tokens, as one of these shows
 	skewed    map[uint64]bool   // clocks that differ from that of a client
 
 	others map[exchange]*sorter // for shards, see shard.go
@@ -270,7 +270,7 @@ const (
 // runs are the runs that records name.
 type runs struct {
 	named    map[journal.Name]bool // at least the first MaxRuns of all, by name
-	nameless bool                  // a row of a replay has none
+	nameless bool                  // some row of a replay names no run
 }
 
 // add adds the run of a request.

@@ -37,7 +37,7 @@ func link(trace, span, parent uint64, s journal.Session) *journal.Link {
 	return &journal.Link{Span: ref(trace, span), Parent: sid(parent), Session: s}
 }
 
-// TestGroups tests step 3: which spans become rows. The second half of a line is ids.
+// TestGroups tests step 3: which spans become rows. The brackets in a line contain the ids.
 func TestGroups(t *testing.T) {
 	for _, c := range []struct {
 		why     string
@@ -73,7 +73,7 @@ func TestGroups(t *testing.T) {
 			0, 0,
 		},
 		{
-			"ids and tokens of the one span above fill the leaf",
+			"the leaf gets the ids and tokens that it lacks from the one span above",
 			[]journal.Record{call(1, 1, 0, 0, engine(5, 6)), link(1, 2, 1, 0), call(1, 3, 2, 1, noTokens)},
 			[]string{"1/3 0 1000 10 [0 1]"},
 			1, 0,
@@ -110,7 +110,7 @@ func TestGroups(t *testing.T) {
 			2, 0,
 		},
 		{
-			"the same response id at another time is another request: some servers have only one",
+			"the same response id at another time is another request: some servers send the same id in all responses",
 			[]journal.Record{call(1, 1, 0, 0, response("x")), call(2, 2, 0, 101, response("x"))},
 			[]string{"1/1 0 1000 10 []", "2/2 101 1000 10 []"},
 			0, 0,
@@ -165,12 +165,12 @@ func TestDedupe(t *testing.T) {
 		want    int64 // output_length of the row
 		copies  int64
 	}{
-		{"annotated before raw", []journal.Record{raw, annotated}, 2, 0},
-		{"seen by a receiver before raw", []journal.Record{raw, seen}, 5, 0},
+		{"annotated rather than raw", []journal.Record{raw, annotated}, 2, 0},
+		{"seen by a receiver rather than raw", []journal.Record{raw, seen}, 5, 0},
 		{"both annotated: more fields", []journal.Record{annotated, more}, 3, 0},
 		{"both annotated, as many fields: smaller bytes", []journal.Record{twin, annotated}, 2, 0},
-		{"a link says less than anything", []journal.Record{link(1, 1, 0, 0), raw}, 1, 0},
-		{"an inference span is not content", []journal.Record{content, raw}, 1, 0},
+		{"any other record rather than a link", []journal.Record{link(1, 1, 0, 0), raw}, 1, 0},
+		{"an inference span rather than content", []journal.Record{content, raw}, 1, 0},
 		{"delivered twice", []journal.Record{annotated, annotated}, 2, 1},
 	} {
 		for range 2 {
@@ -261,7 +261,7 @@ func TestSessions(t *testing.T) {
 		call(1, 3, 2, 0, tokens(250, 90)),                   // blocks 0 1 2; the last one holds 50
 		call(1, 4, 2, 1000, tokens(410, 90)),                // 0 1 shared; block 2 was full only with the output
 		call(1, 5, 2, 2000, tokens(600, 1), cached(310)),    // three blocks were cached
-		call(1, 6, 2, 2050, tokens(120, 1)),                 // the history was cut: its one full block; begins before the previous turn ends
+		call(1, 6, 2, 2050, tokens(120, 1)),                 // the history was cut: one full block is left; begins before the previous turn ends
 		call(2, 1, 0, 500, tokens(90, 5), inSession(other)), // less than a block
 		call(2, 2, 0, 3000, tokens(200, 5), inSession(other)),
 		call(3, 1, 0, 5000, tokens(100, 5)), // no session
@@ -364,7 +364,7 @@ func TestIDs(t *testing.T) {
 		call(3, 1, 0, 2, engine(1<<63)),                   // full blocks only
 		call(4, 1, 0, 3, engine(1<<63, 1<<64-1, 9)),       // one too many
 		call(5, 1, 0, 4, engine(1<<63, 6), size(24)),      // of a size that no trace has
-		call(6, 1, 0, 5, engine(1<<63), tokens(1<<30, 1)), // nobody's prompt
+		call(6, 1, 0, 5, engine(1<<63), tokens(1<<30, 1)), // more than any prompt has
 		call(7, 1, 0, 6, engine(1<<63), noTokens),
 	))
 	equal(t, "rows", []string{
@@ -425,15 +425,15 @@ func TestErrors(t *testing.T) {
 		src  Source
 		want string
 	}{
-		{"no journal", Options{}, memory{}.sink, FileSource("/nowhere/j"), "no such file"},
-		{"another file", Options{}, memory{}.sink, buffer("j", []byte("text")), "not a journal"},
+		{"a missing journal", Options{}, memory{}.sink, FileSource("/nowhere/j"), "no such file"},
+		{"a file that is not a journal", Options{}, memory{}.sink, buffer("j", []byte("text")), "not a journal"},
 		{"a sink that fails", Options{}, func(Partition) (TraceWriter, error) { return nil, broken }, one, "production cannot be started: disk full"},
 		{"a folder that does not exist", Options{}, Files("/nowhere/t.jsonl"), one, "production cannot be started: trace file cannot be created"},
 		{"options", Options{Replays: "all"}, memory{}.sink, one, "replays"},
 		{"options", Options{Format: "csv"}, memory{}.sink, one, "format"},
 		{"options", Options{MissingTokens: "guess"}, memory{}.sink, one, "missing tokens"},
 		{"options", Options{Memory: -1}, memory{}.sink, one, "memory"},
-		{"no temporary folder", Options{TempDir: "/nowhere", Memory: 1}, memory{}.sink, buffer("j", journalOf(call(1, 1, 0, 0), call(1, 2, 0, 0))), "temporary file"},
+		{"a missing temporary folder", Options{TempDir: "/nowhere", Memory: 1}, memory{}.sink, buffer("j", journalOf(call(1, 1, 0, 0), call(1, 2, 0, 0))), "temporary file"},
 	} {
 		if _, err := Compile(t.Context(), c.opt, c.sink, c.src); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.why, err)

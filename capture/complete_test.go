@@ -51,8 +51,8 @@ func smallTalk(seed uint64, n int) []chat {
 	return out
 }
 
-// manyTools returns the requests of n agents that have one task, and call 6 to 20 tools between two requests. Each tool answers in a few
-// words.
+// manyTools returns the requests of n agents with one system prompt and a task each, which call 6 to 20 tools between two requests. Each
+// tool answers in a few words.
 func manyTools(seed uint64, n int) []chat {
 	w := newAuthor(seed)
 	system := w.text(1500)
@@ -77,9 +77,9 @@ func manyTools(seed uint64, n int) []chat {
 	return out
 }
 
-// edge makes the records that the receiver makes of the prompts. It keeps some of the ends of many short messages, or all of them. The
-// records have no counts of cached tokens, so that only text counts. It returns how many ends there were, and how many there are.
-func edge(records []journal.Record, kept bool) (were, are int) {
+// asReceived changes records to those that a receiver makes. If kept is set, only some of the ends of many short messages are left. The
+// records get no counts of cached tokens, so that only text counts. It returns how many ends there were, and how many there are.
+func asReceived(records []journal.Record, kept bool) (were, are int) {
 	for _, r := range records {
 		r := r.(*journal.Inference)
 		r.CachedTokens = mooncake.Opt[int64]{}
@@ -124,12 +124,12 @@ func TestShortMessages(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			chats := c.chats(5, 16)
 			type result struct {
-				points, prompts, share float64 // with replies, and of what prompts share alone
+				points, prompts, share float64 // error of the hit rate; hit rate by prompts alone; share of the ends
 				within, replies        int
 			}
 			compiled := func(kept bool) (r result) {
 				records, truth := productionOf(t, h, chats, 1, asRecorded)
-				were, are := edge(records, kept)
+				were, are := asReceived(records, kept)
 				var s rowsOnly
 				if _, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, s.sink, buffer("test", journalOf(records...))); err != nil {
 					t.Fatal(err)

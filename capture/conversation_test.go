@@ -20,8 +20,8 @@ type chat struct {
 	tokens   []uint32
 }
 
-// tokenize appends the tokens of a message in a template with a header of 4 tokens and an end of 1. Bytes per token range from 1 (rare
-// characters) over 2 (digits, hex) and 3 (CJK, Cyrillic) to 5 and more (frequent words).
+// tokenize appends the tokens of a message in a template with a header of 4 tokens and an end of 1. A token has 1 byte (rare
+// characters), 2 (digits, hex), 3 (CJK, Cyrillic), or 5 and more (frequent words).
 func tokenize(dst []uint32, role, text string) []uint32 {
 	dst = append(dst, 1, 2+uint32(len(role)), 3, 4)
 	for len(text) > 0 {
@@ -102,7 +102,7 @@ func newAuthor(seed uint64) *author {
 	return w
 }
 
-// kinds of text, by name; each appends a sentence or a line.
+// kinds of text; each appends a sentence or a line.
 var kinds = []func(w *author, b *strings.Builder){
 	func(w *author, b *strings.Builder) { // English: frequent words more often
 		for range 4 + w.IntN(16) {
@@ -149,7 +149,7 @@ func (w *author) text(n int) string {
 	return b.String()
 }
 
-// pick returns a kind of text; two of five are English.
+// pick returns a kind of text, English in three of seven cases.
 func (w *author) pick() int { return max(0, w.IntN(len(kinds)+2)-2) }
 
 // conversations returns the requests of n conversations of 1 to 20 turns under 8 system prompts of 0.8 to 14 kB, mixed

@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// inOrder gives the order that a receiver was configured with for requests.
+// inOrder sets the order of requests, as a receiver that is configured with it does.
 func inOrder(records []journal.Record, order journal.PromptOrder) []journal.Record {
 	for _, r := range records {
 		r.(*journal.Inference).Order = order
@@ -49,8 +49,8 @@ func desks(seed uint64, n int, tools bool) (chats []chat) {
 	return chats
 }
 
-// TestDeclaredOrder: if the receiver is configured with the order of a model's template, a trace shares what it shares in that order, with
-// no count of cached tokens or too few to decide.
+// TestDeclaredOrder: if the receiver is configured with the order of a model's template, rows share what their prompts share in that order,
+// even with no count of cached tokens or too few to decide.
 func TestDeclaredOrder(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	for _, c := range []struct {
@@ -91,13 +91,13 @@ func TestDeclaredOrder(t *testing.T) {
 					res.Traces[0].Meta.Transformations[0].Parameters["prompt_order"]
 			}
 			if points, _, told := off("", FollowAuto); c.order != journal.AsSent && (points < 5 || told != nil) {
-				t.Errorf("%s: %+.1f points and order %v where nobody said it: the test says nothing", c.why, points, told)
+				t.Errorf("%s: %+.1f points and order %v although none was declared: the test proves nothing", c.why, points, told)
 			}
 			points, within, told := off(c.order, FollowAuto)
 			t.Logf("%s, %d counts: %d requests, by the trace %+.2f points; within a block %.1f %%", c.why, counts, len(truth), points, within)
-			// Without a count, nobody knows how many of the tokens of tools and system text belong to which.
+			// Without a count, it is unknown how many of the tokens belong to the tools, and how many to the system text.
 			if most := map[bool]float64{true: 1, false: 6}[counts > 0]; points < -most || points > most || counts > 0 && within < 95 {
-				t.Errorf("%s, %d counts: %+.2f points, %.1f %% within a block: want %.0f points, and with counts 95 %%", c.why, counts, points, within, most)
+				t.Errorf("%s, %d counts: %+.2f points, %.1f %% within a block: want %.0f points at most, and with counts 95 %%", c.why, counts, points, within, most)
 			}
 			equal(t, c.why, any(map[string]journal.PromptOrder{"m": c.order}), told)
 			if points, _, told := off(c.order, FollowNever); c.order != journal.AsSent && (points < 5 || told != nil) {
@@ -129,8 +129,8 @@ func sharedWith(rows []*mooncake.Row, one, other func(*mooncake.Row) bool) (n in
 	return n
 }
 
-// TestDeclaredOrders: requests for one model that name two orders share nothing; those that name none have the one order that others of
-// the model name.
+// TestDeclaredOrders: requests for one model that name different orders share nothing with each other; those that name none have the one
+// order that others of the model name.
 func TestDeclaredOrders(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	half := func(rest journal.PromptOrder) []journal.Record {
@@ -164,10 +164,10 @@ func TestDeclaredOrders(t *testing.T) {
 	records := half(journal.AsSent)
 	slices.Reverse(records)
 	again, _ := compileBytes(t, Options{}, journalOf(records...))
-	equal(t, "however they come", string(two[production]), string(again[production]))
+	equal(t, "in the reverse order of records", string(two[production]), string(again[production]))
 }
 
-// TestDeclaredWithoutEnds: if the ends of messages are unknown, a text can only be read in telemetry's order. It shares nothing.
+// TestDeclaredWithoutEnds: if the ends of messages are unknown, a text cannot be put in the declared order, so it shares nothing.
 func TestDeclaredWithoutEnds(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	records, _ := productionOf(t, h, desks(3, 6, false), 16, movedLast("system"))

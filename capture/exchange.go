@@ -44,7 +44,7 @@ func (s *sorter) leave(name string, most int) error {
 	if err := s.settle(most); err != nil {
 		return err
 	}
-	if err := s.file.Open(s.dir); err != nil { // without an item
+	if err := s.file.Open(s.dir); err != nil { // if there was no item, there is no file yet
 		return err
 	}
 	var tail []byte

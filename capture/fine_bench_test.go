@@ -106,8 +106,8 @@ func TestRowsWithRanges(t *testing.T) {
 	}
 }
 
-// BenchmarkCompileTalks compiles 12,000 requests of conversations with text: bytes of journal and rows a request, time, and the
-// most memory in use.
+// BenchmarkCompileTalks compiles 12,000 requests of conversations with text. It reports the time, the bytes of journal and rows per request,
+// and the most memory in use.
 func BenchmarkCompileTalks(b *testing.B) {
 	for _, ends := range []bool{false, true} {
 		b.Run(fmt.Sprintf("ends=%v", ends), func(b *testing.B) {

@@ -68,7 +68,7 @@ func TestFineSharing(t *testing.T) {
 		chats := conversations(seed+1, 40)
 		records, truth := productionOf(t, h, chats, 1, func(messages [][2]string) [][2]string { return messages })
 		for _, r := range records {
-			r.(*journal.Inference).CachedTokens = mooncake.Opt[int64]{} // so that text alone tells
+			r.(*journal.Inference).CachedTokens = mooncake.Opt[int64]{} // so that only text counts
 		}
 		var s rowsOnly
 		if _, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, s.sink, buffer("test", journalOf(records...))); err != nil {

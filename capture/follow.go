@@ -17,8 +17,8 @@ import (
 // An engine's counts of cached tokens show whether it saw prompts in a different order than telemetry shows: it had cached far less than
 // prompts share in telemetry's order, and as much as they share in the other order. So if production's counts are predicted too high, the
 // prompts of the model are written in each order that would change them, and an order that explains nearly all counts is followed.
-// Eviction, several replicas and other tenants leave gaps that no order explains. An order that the capture was told is followed without
-// proof.
+// Eviction, several replicas and other tenants leave gaps that no order explains. An order that the capture was configured with is followed
+// without proof.
 
 // FollowEngine says whether a trace follows an engine that saw prompts in a different order than telemetry shows.
 type FollowEngine string
@@ -30,10 +30,10 @@ const (
 )
 
 const (
-	// leastCounts is the minimum number of counts of a model that are evidence: the least number of which a twentieth may be unexplained.
+	// leastCounts is the minimum number of counts of a model that are evidence: with fewer, provedPercent would allow no unexplained count.
 	leastCounts = 20
-	// doubtPercent is the excess of a prediction over the engine's counts, as a share of the prompt tokens, from which on other orders are
-	// tried; a trace warns from there on, too.
+	// doubtPercent is the excess of a prediction over the engine's counts, as a share of the prompt tokens, above which other orders are
+	// tried, and a trace warns.
 	doubtPercent = 2
 	// provedPercent is the share of the counts that a followed order must explain.
 	provedPercent = 95
@@ -235,7 +235,7 @@ func (c *compiler) try(order journal.PromptOrder, turns, steps *sorter) error {
 		e := &c.engines.list[d.model]
 		slack := int64(0)
 		if g, ok := d.guessOf(common, d.out.ends); common > 0 && (ok || common <= d.to) {
-			if _, fitted := right[g.key]; !fitted { // a difference of a guess is not evidence against the order
+			if _, fitted := right[g.key]; !fitted { // an error of a guess is not evidence against the order
 				slack = max(g.tokens, d.out.ends[common-1]) / 2
 			}
 		}
@@ -278,8 +278,8 @@ type fits struct {
 	told bool // the order was stated
 }
 
-// right returns how many more tokens those are; ok is false if too few counts show it. If the median has too few counts, the one with most
-// cached tokens decides, because an engine may lack blocks, but has none that a prompt does not share.
+// right returns how many more tokens those are; ok is false if too few counts show it. If there are too few for a median, the one with the
+// most cached tokens decides, because an engine may lack blocks, but has none that a prompt does not share.
 func (f *fits) right() (more int64, ok bool) {
 	n := len(f.more)
 	slices.Sort(f.more)
@@ -307,7 +307,7 @@ func (c *compiler) fitHeads(by, first *sorter) (map[uint64]int64, error) {
 		e := &c.engines.list[d.model]
 		more, most := d.cached+e.block()/2-d.out.ends[common-1], g.tokens/2 // more only if the engine lacked something else
 		if e.told != "" {
-			most = g.tokens // needs no proof: heads in one language and a question in another
+			most = g.tokens // the order needs no proof, and guesses are far off if heads and question are in different languages
 		}
 		if g.less {
 			more = -more
@@ -347,7 +347,7 @@ func (c *compiler) turnedTexts(by *sorter, more map[uint64]int64, visit func(*tu
 	})
 }
 
-// turnedLayer visits them with what they share, and the number of those marks.
+// turnedLayer visits the same prompts, with what each shares, and the number of marks that it has in common with others.
 func (c *compiler) turnedLayer(by, first *sorter, more map[uint64]int64, visit func(*turned, *sharing, int) error) error {
 	step, err := newStepCursor(first)
 	if err != nil {

@@ -32,7 +32,7 @@ func movedLast(roles ...string) func([][2]string) [][2]string {
 	}
 }
 
-// withTools puts the definitions of tools before the system text of conversations, of some kinds.
+// withTools puts definitions of tools before the system text of conversations: one of three sets, by the system text.
 func withTools(chats []chat) []chat {
 	w := newAuthor(77)
 	var kinds [3][][2]string
@@ -52,7 +52,7 @@ func withTools(chats []chat) []chat {
 	return chats
 }
 
-// ofModel names the model of requests, and distinguishes them from those of others.
+// ofModel sets the model of requests, and makes their trace ids differ from those of requests for other models.
 func ofModel(t *testing.T, records []journal.Record, model string, trace uint64) []journal.Record {
 	t.Helper()
 	for _, r := range records {

@@ -225,7 +225,7 @@ func (g *grapher) join(at int32) {
 		return
 	}
 	slices.SortFunc(kids, func(a, b int32) int { return cmp.Or(cmp.Compare(g.hi[a], g.hi[b]), cmp.Compare(a, b)) })
-	latest := make([]int32, len(kids)) // for each child, the one that began last up to it
+	latest := make([]int32, len(kids)) // for each child, the one of those up to it that began last
 	for i, kid := range kids {
 		if latest[i] = kid; i > 0 && g.lo[latest[i-1]] > g.lo[kid] {
 			latest[i] = latest[i-1]
@@ -426,7 +426,7 @@ func (g *grapher) finish() {
 	}
 }
 
-// toolTime returns how long tools ran within a time, among those for which a step may have waited.
+// toolTime returns how long, between two times, any of the tools ran for which a step may have waited.
 func (g *grapher) toolTime(s *step, from, to int64) (sum int64) {
 	n, _ := slices.BinarySearchFunc(g.tools, from+1, func(k int32, at int64) int { return cmp.Compare(g.hi[k], at) })
 	var times [][2]int64

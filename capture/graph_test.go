@@ -123,7 +123,7 @@ func TestGraph(t *testing.T) {
 			[]string{"1: ", "2: ", "3: 1 link, 2 time; 5+0"},
 		},
 		{
-			"a link joins what overlaps above, and makes the longer edge needless",
+			"a link joins requests below overlapping spans, and makes the edge to an earlier request redundant",
 			Options{},
 			[]journal.Record{
 				acts(journal.Agent, 1, 9, 0, 0, 200), acts(journal.NoActor, 1, 10, 9, 5, 100), acts(journal.NoActor, 1, 11, 9, 5, 100),
@@ -152,13 +152,13 @@ func TestGraph(t *testing.T) {
 			[]string{"2: ", "4: 2 parent; 10+0"},
 		},
 		{
-			"a request that is not a row is passed over, and its time is waited for",
+			"a request that is not a row is passed over, and its duration is part of the delay",
 			Options{},
 			[]journal.Record{acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 10), asked(1, 2, 9, 20, 30, noTokens), asked(1, 3, 9, 35, 40)},
 			[]string{"1: ", "3: 1 parent; 25+0"},
 		},
 		{
-			"a failed attempt is time that passes",
+			"the duration of a failed attempt is part of the delay",
 			Options{},
 			[]journal.Record{acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 10), asked(1, 2, 9, 20, 30, failed), asked(1, 3, 9, 35, 40)},
 			[]string{"1: ", "3: 1 parent; 25+0"},
@@ -173,7 +173,7 @@ func TestGraph(t *testing.T) {
 			[]string{"5: ", "6: 5 parent; 10+0"},
 		},
 		{
-			"a journal of before spans had times tells by their requests",
+			"in a journal from before spans had times, the times of their requests decide",
 			Options{},
 			[]journal.Record{tool(1, 9, 8), acts(journal.Agent, 1, 8, 0, 0, 0), asked(1, 1, 9, 0, 10), asked(1, 2, 8, 20, 30)},
 			[]string{"1: ", "2: 1 parent; 10+0"},
@@ -188,7 +188,7 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// TestGraphIsPure: neither the order of records nor that of journals changes the result, and rows have their predecessors before them.
+// TestGraphIsPure: neither the order of records nor that of journals changes the result, and the sidecar counts the edges.
 func TestGraphIsPure(t *testing.T) {
 	records := team()
 	want, _ := compileBytes(t, Options{}, journalOf(records...))
@@ -204,7 +204,7 @@ func TestGraphIsPure(t *testing.T) {
 	}
 }
 
-// TestWideGraph: a thousand branches and their join are bounded, and each row is before those that wait for it.
+// TestWideGraph: of a thousand branches, a row waits for at most maxFan, and each row is before those that wait for it.
 func TestWideGraph(t *testing.T) {
 	records := []journal.Record{acts(journal.Agent, 1, 9999, 0, 0, 100_000), asked(1, 9000, 9999, 0, 10)}
 	for i := range uint64(1000) {
@@ -227,7 +227,7 @@ func TestWideGraph(t *testing.T) {
 	}
 }
 
-// TestHostileGraph: a trace that is designed to be slow is not; it loses its graph, and that is counted.
+// TestHostileGraph: a trace that is designed to make the search for its graph slow may lose the graph, but no row.
 func TestHostileGraph(t *testing.T) {
 	const n = 2000
 	var deep, linked, called []journal.Record

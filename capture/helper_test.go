@@ -21,7 +21,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// epoch is a Tuesday in 2025, in ns; tests count in ms from it.
+// epoch is 2025-06-15 15:06:40 UTC, in ns; tests count in ms from it.
 const epoch = int64(1_750_000_000) * 1e9
 
 func at(ms int64) int64 { return epoch + ms*int64(time.Millisecond) }

@@ -181,7 +181,7 @@ func TestHostileSharing(t *testing.T) {
 	}
 }
 
-// TestLyingLengths: a text with an impossible length is counted as such.
+// TestLyingLengths: requests whose texts have impossible lengths become rows all the same.
 func TestLyingLengths(t *testing.T) {
 	short := call(1, 1, 0, 1, tokens(1000, 1))
 	short.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, Chain: blockhash.Chain{Bytes: 1}}
@@ -202,17 +202,17 @@ func TestHostileRanges(t *testing.T) {
 		ranges  []mooncake.HashRange
 		replies []mooncake.Reply
 	}{
-		{"a count beyond all", 1 << 28, nil, []mooncake.HashRange{{First: 0, Count: 1 << 60}}, nil},
-		{"an id beyond all", 64, []uint64{0}, []mooncake.HashRange{{First: 1<<64 - 2, Count: 4}}, nil},
+		{"a count that is too large", 1 << 28, nil, []mooncake.HashRange{{First: 0, Count: 1 << 60}}, nil},
+		{"ids beyond 2^64", 64, []uint64{0}, []mooncake.HashRange{{First: 1<<64 - 2, Count: 4}}, nil},
 		{"an id twice", 64, []uint64{0}, []mooncake.HashRange{{First: 3, Count: 2}, {First: 4, Count: 2}}, nil},
-		{"a range of nothing", 64, []uint64{0}, []mooncake.HashRange{{First: 3, Count: 0}, {First: 4, Count: 4}}, nil},
+		{"an empty range", 64, []uint64{0}, []mooncake.HashRange{{First: 3, Count: 0}, {First: 4, Count: 4}}, nil},
 		{"too few hash ids", 1024, []uint64{0}, []mooncake.HashRange{{First: 0, Count: 64}}, nil},
 		{"a reply at the beginning", 64, []uint64{0}, []mooncake.HashRange{{First: 1, Count: 4}}, []mooncake.Reply{{Back: 1, At: 0, Tokens: 5}}},
-		{"a reply of nothing", 64, []uint64{0}, []mooncake.HashRange{{First: 1, Count: 4}}, []mooncake.Reply{{Back: 1, At: 5, Tokens: 0}}},
-		{"a reply to the end", 64, []uint64{0}, []mooncake.HashRange{{First: 1, Count: 4}}, []mooncake.Reply{{Back: 1, At: 5, Tokens: 59}}},
-		{"replies across", 64, []uint64{0}, []mooncake.HashRange{{First: 1, Count: 4}}, []mooncake.Reply{{Back: 1, At: 5, Tokens: 9}, {Back: 1, At: 13, Tokens: 9}}},
-		{"a reply to itself", 64, []uint64{0}, []mooncake.HashRange{{First: 1, Count: 4}}, []mooncake.Reply{{Back: 0, At: 5, Tokens: 9}}},
-		{"a reply to nobody", 64, []uint64{0}, []mooncake.HashRange{{First: 1, Count: 4}}, []mooncake.Reply{{Back: 1 << 62, At: 5, Tokens: 9}}},
+		{"an empty reply", 64, []uint64{0}, []mooncake.HashRange{{First: 1, Count: 4}}, []mooncake.Reply{{Back: 1, At: 5, Tokens: 0}}},
+		{"a reply that reaches the end", 64, []uint64{0}, []mooncake.HashRange{{First: 1, Count: 4}}, []mooncake.Reply{{Back: 1, At: 5, Tokens: 59}}},
+		{"overlapping replies", 64, []uint64{0}, []mooncake.HashRange{{First: 1, Count: 4}}, []mooncake.Reply{{Back: 1, At: 5, Tokens: 9}, {Back: 1, At: 13, Tokens: 9}}},
+		{"a reply to the row itself", 64, []uint64{0}, []mooncake.HashRange{{First: 1, Count: 4}}, []mooncake.Reply{{Back: 0, At: 5, Tokens: 9}}},
+		{"a reply to no row", 64, []uint64{0}, []mooncake.HashRange{{First: 1, Count: 4}}, []mooncake.Reply{{Back: 1 << 62, At: 5, Tokens: 9}}},
 	} {
 		first := replayed(t, "r", 0, 1, 1, 0, 9)
 		first.InputLength, first.FineBlockSize, first.HashRanges = opt[int64](16), 16, []mooncake.HashRange{{First: 70, Count: 1}}
@@ -235,8 +235,8 @@ func TestHostileRanges(t *testing.T) {
 	}
 }
 
-// TestTwins: two requests that began at one instant under one span, one joined to its client and one not, are two rows, in the order in
-// which the engine is followed, too.
+// TestTwins: two requests that began at one instant under one span, one joined to its client and one not, are two rows, also if the
+// order of the engine is followed.
 func TestTwins(t *testing.T) {
 	for _, every := range []int{12, 50} {
 		records, _ := productionOf(t, newHasher(t, blockhash.TextDomain), conversations(16, 30), 16, movedLast("system"))
@@ -258,7 +258,7 @@ func TestTwins(t *testing.T) {
 }
 
 // TestCutRanges: rows whose ranges are cut into as many as there were rows before lose their ranges, so that the trace does not grow with
-// the square of them.
+// the square of their number.
 func TestCutRanges(t *testing.T) {
 	const n = 1600
 	var records []journal.Record
@@ -288,7 +288,7 @@ func TestCutRanges(t *testing.T) {
 	}
 	lost := dropped(res.Traces[0].Meta.Dropped, lostRanges)
 	if equal(t, "rows", 2*n, len(s.rows)); ranges > 1<<20+32*2*n || lost == 0 {
-		t.Errorf("%d rows have %d ranges, and of %d they are left out", 2*n, ranges, lost)
+		t.Errorf("%d rows have %d ranges, and %d rows lost theirs", 2*n, ranges, lost)
 	}
 }
 

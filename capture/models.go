@@ -23,8 +23,8 @@ import (
 //
 // A request belongs to the model of the reply, if that is known.
 
-// The limits of what is recorded about names. Beyond the first, each name is a separate model; a name with more answers than the second is always
-// that of a router.
+// The limits of what is recorded about names. Beyond the first, each name is a separate model. A name with more answers than the second is
+// always that of a router.
 const (
 	maxModels  = 1 << 14
 	maxAnswers = 16

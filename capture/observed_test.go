@@ -52,7 +52,7 @@ func TestObserved(t *testing.T) {
 	}
 }
 
-// TestObservedPlain: the four plain fields stay four, but the sidecar has the comparison.
+// TestObservedPlain: a plain row has only its four fields, but the sidecar has the comparison.
 func TestObservedPlain(t *testing.T) {
 	m, _ := compileBytes(t, Options{Format: FormatMooncake}, journalOf(call(1, 1, 0, 0, engine(5, 6), cached(512))))
 	equal(t, "row", mooncake.Observed{}, m.rows(t, production)[0].Observed)

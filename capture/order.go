@@ -209,7 +209,7 @@ func (d *turned) turn(order journal.PromptOrder, t *text, ends []int64) {
 		d.bounds[n-1].last = len(d.out.ends)
 	}
 	d.from, d.to = len(d.out.ends), len(d.out.ends)
-	last := 0 // marks up to the end of the last message of the user, if it was moved to
+	last := 0 // marks up to the end of the last message of the user, if heads were moved to it
 	if moves != 0 {
 		d.moved, d.key = moved, valueOf(t.ends[o.heads-1])
 		if len(d.bounds) > 0 { // only some of the heads

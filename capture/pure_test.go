@@ -89,7 +89,7 @@ func TestPure(t *testing.T) {
 		for _, d := range dealt {
 			journals = append(journals, journalOf(d...))
 		}
-		// From everything on disk, over merges of several passes, to everything in memory.
+		// From everything on disk, through merges of several passes, to everything in memory.
 		memory := []int{8, 1 << 12, 1 << 16, DefaultMemory}[round%4]
 		dir := t.TempDir()
 		got, res := compileBytes(t, Options{Memory: memory, TempDir: dir}, journals...)
@@ -270,12 +270,12 @@ func TestHostile(t *testing.T) {
 		count   int64
 	}{
 		{"parents in a cycle: every one a root; leaves below are rows", Options{}, cycle, 11, lostCycle, 11},
-		{"one chain of all spans: its leaf", Options{}, deep, 1, loss{}, 0},
+		{"one chain of all spans: only its leaf is a row", Options{}, deep, 1, loss{}, 0},
 		{"one span above all others", Options{}, wide, 0, lostTokens, int64(many) - 1},
 		{"more spans than the limit: each by itself", Options{MaxTraceSpans: 100}, deep[:200], 1, lostAncestry, 1},
 		{"one response id for all", Options{}, same, 1000, lostResponse, 1},
 		{
-			"times that cannot be",
+			"impossible times",
 			Options{},
 			[]journal.Record{
 				call(1, 1, 0, 0, future(0)), call(2, 1, 0, 0, future(-5)), call(3, 1, 0, 0, future(math.MaxInt64)),
@@ -285,7 +285,7 @@ func TestHostile(t *testing.T) {
 		},
 		{"an end before the start", Options{}, []journal.Record{call(1, 1, 0, 0, lasting(-100))}, 1, lostReversed, 1},
 		{
-			"a row of nothing",
+			"a row without input tokens",
 			Options{},
 			[]journal.Record{func() journal.Record { r := replayed(t, "r", 1, 1, 1, 0); r.InputLength = opt[int64](0); return r }()},
 			0, lostInvalid, 1,
@@ -296,7 +296,7 @@ func TestHostile(t *testing.T) {
 			[]journal.Record{func() journal.Record { r := replayed(t, "r", 1, 1, 1, 0, 4); r.Timestamp = opt(math.NaN()); return r }()},
 			0, lostInvalid, 1,
 		},
-		{"spans without a trace id, or without their own: rows that do not name them", Options{}, []journal.Record{call(0, 1, 0, 0), call(1, 0, 0, 0)}, 2, loss{}, 0},
+		{"spans without a trace id, or without a span id: rows that do not name them", Options{}, []journal.Record{call(0, 1, 0, 0), call(1, 0, 0, 0)}, 2, loss{}, 0},
 	} {
 		m, res := compileBytes(t, c.opt, journalOf(c.records...))
 		for name := range m {
@@ -351,7 +351,7 @@ func (discard) Write(*mooncake.Row) error   { return nil }
 func (discard) Commit(*mooncake.Meta) error { return nil }
 func (discard) Close() error                { return nil }
 
-// checkTrace checks the properties of every trace of Compile.
+// checkTrace checks the properties that every trace of Compile has.
 func checkTrace(t *testing.T, name string, rows []*mooncake.Row, meta *mooncake.Meta) {
 	t.Helper()
 	identities := int64(0)

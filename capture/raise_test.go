@@ -148,7 +148,7 @@ func TestRaised(t *testing.T) {
 			t.Logf("seed %d, blocks of %d: cached %.2f %%, by the trace %+.2f points; off by %.2f tokens a row, %.2f without the engine's count, mean error %+.2f; %d of %d rows raised",
 				seed+1, block, 100*float64(had)/float64(prompt), 100*float64(got-had)/float64(prompt), float64(off)/n, float64(offBefore)/n, float64(signed)/n, raised, len(truth))
 			if off >= offBefore || math.Abs(float64(signed)/n) > 4 || math.Abs(float64(got-had)/float64(prompt)) > 0.005 {
-				t.Errorf("seed %d, blocks of %d: want the rows closer to the engine's count than without, 4 tokens on average, and the hit rate within 0.5 points", seed+1, block)
+				t.Errorf("seed %d, blocks of %d: want the rows closer to the engine's count than without it, within 4 tokens on average, and the hit rate within 0.5 points", seed+1, block)
 			}
 			if raised == 0 {
 				t.Error("no row was raised")

@@ -56,7 +56,7 @@ func TestUnseenReplies(t *testing.T) {
 		{"unseen, and the engine had it", []journal.Record{first(1, 300, false), second(answer, cached(790))}, []mooncake.Reply{{Back: 1, At: 500, Tokens: 300}}},
 		{"unseen, and the engine does not say", []journal.Record{first(1, 300, false), second(answer)}, nil},
 		{"unseen, and the engine had the prompt alone", []journal.Record{first(1, 300, false), second(answer, cached(496))}, nil},
-		{"unseen, and of as many tokens as its text never has", []journal.Record{first(1, 20, false), second(answer, cached(790))}, nil},
+		{"unseen, with a token count that does not fit its text", []journal.Record{first(1, 20, false), second(answer, cached(790))}, nil},
 		{"unseen, of a prompt that two requests had", []journal.Record{first(1, 300, false), first(2, 300, false), second(answer, cached(790))}, nil},
 	} {
 		m, _ := compileBytes(t, Options{}, journalOf(c.records...))

@@ -22,8 +22,8 @@ const (
 	responseIndex = 4
 )
 
-// request passes on a request of step 3. Requests with a response id may still be joined with others. A failed one may then complete them,
-// and for a replay's span it decides whose request it is.
+// request passes on a request of step 3. Requests with a response id may still be joined with others. A failed one may complete them,
+// and, if a replay sent it, shows that they belong to the replay.
 func (c *compiler) request(p *partition, r *journal.Inference) error {
 	if r.Response == (journal.Response{}) {
 		return c.acceptServed(p, r)

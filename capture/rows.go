@@ -100,7 +100,7 @@ func (c *compiler) writeRows() (err error) {
 // numbered reports whether the ids of a row are numbered one by one.
 func numbered(s *sharing, r *journal.Inference) bool { return s.kind == unshared && r.HashIDs != nil }
 
-// dealIDs stores all ids to be numbered if they do not fit into memory; nil if they do.
+// dealIDs stores all ids to be numbered if they do not fit into memory. If they do, it returns nil.
 func (c *compiler) dealIDs() (*outside, error) {
 	o := outsideOf(c.ids, c.opt.TempDir, c.opt.Memory)
 	if o == nil {
@@ -209,7 +209,7 @@ func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 	return nil
 }
 
-// behind digests and writes rows, each in a separate goroutine, while the next ones are made.
+// behind digests rows in one goroutine and writes them in another, while the next ones are made.
 type behind struct {
 	digester *mooncake.Digester
 	batch    []*mooncake.Row
@@ -364,7 +364,7 @@ func (w *writing) ids(row *mooncake.Row, r *journal.Inference) journal.Identity 
 	}
 	switch {
 	case r.HashIDs != nil && p.Replay:
-		row.HashIDs = slices.Clone(r.HashIDs) // as in the replayed row, too few or too many
+		row.HashIDs = slices.Clone(r.HashIDs) // as in the replayed row, even if they are too few or too many
 		w.ranges(row, r)
 	case r.HashIDs != nil:
 		if len(r.HashIDs) > blocks {

@@ -65,7 +65,7 @@ func TestShapes(t *testing.T) {
 			nil,
 		},
 		{
-			"a link to a request that was over names the one that this one follows",
+			"a link to a request that had ended before points to a predecessor, not to the same request",
 			[]journal.Record{call(1, 1, 0, 0), call(2, 1, 0, 300, joined(1, 1))},
 			[]string{"1/1 0 1000 10 []", "2/1 300 1000 10 []"},
 			nil,
@@ -89,7 +89,7 @@ func TestShapes(t *testing.T) {
 			nil,
 		},
 		{
-			"one count of a producer is below its cached tokens: all of them leave these out",
+			"one count of a producer is below its cached tokens: all its counts exclude them",
 			[]journal.Record{
 				call(1, 1, 0, 0, producerOf(5), exclusive, tokens(3000, 1), cached(2048)), call(2, 1, 0, 1, producerOf(5), tokens(2465, 1), cached(2000), written(48)),
 				call(3, 1, 0, 2, producerOf(6), tokens(2465, 1), cached(2000)),
@@ -116,7 +116,7 @@ func TestShapes(t *testing.T) {
 			map[loss]int64{lostClock: 1},
 		},
 		{
-			"a gateway of the same clock, or nearly: its own instant is nearest to the engine",
+			"a gateway with the same clock, or nearly: its own times count, which are nearest to the engine",
 			[]journal.Record{call(1, 1, 0, 0, clock(1)), call(1, 2, 1, 4, clock(2)), call(2, 1, 0, 10, clock(1)), call(2, 2, 1, 9, clock(2))},
 			[]string{"1/2 0 1000 10 []", "2/2 6 1000 10 []"},
 			nil,
@@ -128,7 +128,7 @@ func TestShapes(t *testing.T) {
 			nil,
 		},
 		{
-			"one response id of two clocks",
+			"two spans with one response id, timed by two clocks",
 			[]journal.Record{call(1, 1, 0, 60, clock(1), response("x")), call(2, 1, 0, 0, clock(2), response("x"), lasting(90)), call(3, 1, 0, 60, clock(1))},
 			[]string{"2/1 0 1000 10 []", "3/1 0 1000 10 []"},
 			nil,
@@ -165,14 +165,14 @@ func TestModels(t *testing.T) {
 	}{
 		{"the requested name and a dated one, in the same attribute", []request{{"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}}, "AA"},
 		{"the same, and the producer repeats the name as that of the reply's model", []request{{"gpt-4o", "gpt-4o"}, {"gpt-4o-2024-08-06", "gpt-4o-2024-08-06"}}, "AA"},
-		{"two dates: it is unknown which", []request{{"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}, {"gpt-4o-2024-05-13", ""}}, "ABC"},
+		{"two dates: it is unknown which of them the name without a date means", []request{{"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}, {"gpt-4o-2024-05-13", ""}}, "ABC"},
 		{"two dates, of which one answers", []request{{"gpt-4o", "gpt-4o-2024-08-06"}, {"gpt-4o", ""}, {"gpt-4o-2024-08-06", ""}, {"gpt-4o-2024-05-13", ""}}, "AAAB"},
 		{"Anthropic's dates, and Google's", []request{{"claude-3-haiku", ""}, {"claude-3-haiku-20240307", ""}, {"claude-3-haiku@20240307", ""}, {"g", ""}, {"g@20240307-v1:0", ""}}, "ABCDD"},
 		{"sizes and versions are not dates", []request{{"m", ""}, {"m-0613", ""}, {"m-70b", ""}, {"m-2024", ""}, {"m-2024-13-01", ""}}, "ABCDE"},
 		{"a name that another one answers to", []request{{"prod", "llama-3-8b"}, {"prod", ""}, {"llama-3-8b", ""}}, "AAA"},
 		{"two deployments of one model", []request{{"prod", "llama-3-8b"}, {"test", "llama-3-8b"}, {"prod", ""}, {"test", ""}}, "AAAA"},
 		{"a router: who answered decides", []request{{"auto", "small"}, {"auto", "large"}, {"auto", ""}, {"small", ""}, {"large", ""}}, "ABCAB"},
-		{"a fallback is no other name", []request{{"first", "first"}, {"first", "second"}, {"first", ""}, {"second", ""}}, "ABAB"},
+		{"a fallback model is not another name of the first", []request{{"first", "first"}, {"first", "second"}, {"first", ""}, {"second", ""}}, "ABAB"},
 		{"a chain of names", []request{{"a", "b"}, {"b", "c"}, {"a", "c"}, {"a", ""}, {"c", ""}}, "AAAAA"},
 		{"names that are told apart by case", []request{{"M", ""}, {"m", ""}}, "AB"},
 	} {
@@ -210,7 +210,7 @@ func TestObservedUnderTwoNames(t *testing.T) {
 		}))
 	}
 	for format, want := range map[Format]mooncake.ObservedCache{
-		FormatFull:     {Predicted: 3 * (2048 - 1), Ranged: 5}, // of ranges a token is left to compute
+		FormatFull:     {Predicted: 3 * (2048 - 1), Ranged: 5}, // with ranges, a token of each prompt is left to compute
 		FormatMooncake: {Predicted: 3 * 2048},
 	} {
 		want.Rows, want.InputTokens, want.Cached = 5, 5*2048, 3*2048
@@ -243,7 +243,7 @@ func TestModelsOfOneRequest(t *testing.T) {
 	}
 	for why, records := range map[string][]journal.Record{
 		"one above the other": {call(1, 1, 0, 0, with("alias")), call(1, 2, 1, 1, with("org/model")), call(2, 1, 0, 2, with("alias")), call(3, 1, 0, 3, with("org/model"))},
-		"one above the other, which count the same": {
+		"one above the other, with a span between them": {
 			call(1, 1, 0, 0, with("alias")), link(1, 5, 1, 0), call(1, 2, 5, 1, with("org/model")), call(2, 1, 0, 2, with("alias")), call(3, 1, 0, 3, with("org/model")),
 		},
 		"one response": {
@@ -346,7 +346,7 @@ func (p picture) prompt(t testing.TB) func(*journal.Inference) {
 	}
 }
 
-// TestPictures is how many blocks of 64 tokens the second of two prompts shares with the first.
+// TestPictures: how many blocks of 64 tokens the second of two prompts shares with the first.
 func TestPictures(t *testing.T) {
 	text := longText(40_000)
 	a, b, c := text[:8000], text[10_000:14_000], text[20_000:24_000]
@@ -355,11 +355,11 @@ func TestPictures(t *testing.T) {
 		first, second picture
 		want          int64 // tokens in common
 	}{
-		{"another image of other tokens: the text before it", picture{a, "1", b, 1500}, picture{a, "2", b, 85}, 2000},
+		{"another image with another number of tokens: the text before it", picture{a, "1", b, 1500}, picture{a, "2", b, 85}, 2000},
 		{"a large image does not stretch the text before it", picture{a[:400], "1", b, 15_000}, picture{a[:400], "2", b, 14_000}, 100},
 		{"the same image: text and image", picture{a, "1", b, 1500}, picture{a, "1", c, 1500}, 3500},
-		{"the same image at the end of one", picture{a, "1", "", 1500}, picture{a, "1", c, 1500}, 3500},
-		{"the same image, and all that follows in one", picture{a, "1", b, 700}, picture{a, "1", b + c, 700}, 3700},
+		{"the same image, with which one prompt ends", picture{a, "1", "", 1500}, picture{a, "1", c, 1500}, 3500},
+		{"the same image and text, which one prompt continues", picture{a, "1", b, 700}, picture{a, "1", b + c, 700}, 3700},
 		{"an image where the other one has text", picture{a, "1", b, 1500}, picture{a + c, "", "", 0}, 2000},
 		{"text only", picture{a, "", "", 0}, picture{a + b, "", "", 0}, 2000},
 	} {

@@ -34,7 +34,7 @@ import (
 //	group   its traces                → requests by response id; rows by session
 //	join    its response ids          → rows by session
 //	turns   its sessions              → prompts by their first mark; rows by their order
-//	...     ends of messages that prompts leave out, by cell; replies that stand in prompts, by their value
+//	...     ends of messages that prompts leave out, by cell; replies that prompts contain, by their value
 //	text    the prompts that begin with its marks → rows by their order
 //	follow  shard 0, where an engine saw prompts in another order
 //	write   shard 0: the rows of all, in order, with their ids
@@ -222,7 +222,7 @@ func CompileShard(ctx context.Context, opt Options, shard Shard, sink Sink, jour
 	case shard.Of < 1 || shard.Of > MaxShards || shard.Index < 0 || shard.Index >= shard.Of:
 		return Result{}, fmt.Errorf("shard %d of %d: want an index that is at least 0 and below the number of shards, and at most %d shards", shard.Index, shard.Of, MaxShards)
 	case len(opt.Before)+len(opt.After) > 0:
-		return Result{}, errors.New("a compile in shards reads only the journals that it compiles: name these, too")
+		return Result{}, errors.New("a compile in shards reads only the journals that it compiles: name those of Before and After among them")
 	}
 	if err := os.MkdirAll(shard.Dir, 0o700); err != nil {
 		return Result{}, fmt.Errorf("folder for all shards cannot be created: %w", err)
@@ -377,7 +377,7 @@ func (s *sharded) take(c *compiler, p *phase) error {
 			if !slices.Contains(left.out, x) || left.skipped(c) {
 				continue
 			}
-			for shard := range s.others(left) {
+			for shard := range s.workers(left) {
 				n, err := in.take(s.file(left, shard, string(x)), from, to)
 				if err != nil {
 					return err
@@ -394,8 +394,8 @@ func (s *sharded) take(c *compiler, p *phase) error {
 	return nil
 }
 
-// others returns how many shards do a phase.
-func (s *sharded) others(p *phase) int {
+// workers returns how many shards do a phase.
+func (s *sharded) workers(p *phase) int {
 	if p.alone {
 		return 1
 	}
@@ -478,7 +478,7 @@ func (s *sharded) read(name string) (*learned, error) {
 func (s *sharded) await(p *phase) error {
 	const soonest, latest = 20 * time.Millisecond, time.Second
 	pause := soonest
-	for shard := range s.others(p) {
+	for shard := range s.workers(p) {
 		for {
 			one, err := s.read(s.file(p, shard, "json"))
 			if err == nil {

@@ -22,8 +22,7 @@ import (
 )
 
 // everything returns records of all shapes that a compile distinguishes: traffic of all kinds, conversations whose engines reorder their
-// prompts, sparse lists of ends, agents with their tools, names of one model, producers and clocks that differ, and replays of the public
-// trace.
+// prompts, sparse lists of ends, agents with their tools, names of one model, producers and clocks that differ, and a replay.
 func everything(t *testing.T, thin bool) []journal.Record {
 	t.Helper()
 	h := newHasher(t, blockhash.TextDomain)
@@ -38,7 +37,7 @@ func everything(t *testing.T, thin bool) []journal.Record {
 	}
 	if thin {
 		short, _ := productionOf(t, h, sampled(smallTalk)(6, 6), 1, asRecorded)
-		edge(short, true)
+		asReceived(short, true)
 		records = append(records, ofModel(t, short, "short", 1<<32)...)
 	}
 	records = append(records, team()...)

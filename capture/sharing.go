@@ -145,13 +145,13 @@ type ledger struct {
 // newLedger returns a ledger that uses this many bytes of memory, and the disk beyond that.
 func newLedger(size, fine int, dir string, memory int) ledger {
 	l := ledger{size: size, fine: fine, turns: ondisk.NewArray[reply](dir, memory/4)}
-	for kind := range l.owners { // by numbers that say nothing of time
+	for kind := range l.owners { // numbers are not in the order of rows
 		l.owners[kind] = ondisk.NewScattered[owner](dir, memory*3/8)
 	}
 	return l
 }
 
-// err returns the error by which the ledger has lost data.
+// err returns the error that made the ledger lose data.
 func (l *ledger) err() error {
 	err := l.turns.Err()
 	for _, owners := range l.owners {

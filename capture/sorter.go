@@ -119,8 +119,8 @@ func headOf(b []byte) uint64 {
 	return binary.BigEndian.Uint64(head[:])
 }
 
-// takeItem returns the item at the beginning of bytes, and its size together with its length. The item is nil if the bytes end before it
-// does; then size is what they need, as far as they say it.
+// takeItem returns the item at the beginning of bytes, and the size of the item and its length field. The item is nil if the bytes end
+// before it does; then size is what it needs, as far as the bytes show.
 func takeItem(b []byte) (it []byte, size int) {
 	n, length := binary.Uvarint(b)
 	size = length + int(min(n, math.MaxInt32))
@@ -164,7 +164,7 @@ func (s *sorter) add(key, value []byte) error {
 	return nil
 }
 
-// addWords adds an item of numbers, which sort like the item.
+// addWords adds an item that consists of numbers. Items sort like their numbers.
 func (s *sorter) addWords(numbers ...uint64) error {
 	s.key = s.key[:0]
 	for _, n := range numbers {
@@ -419,7 +419,7 @@ type segment struct {
 	skip         int // bytes that all items begin with, at least
 }
 
-// merge merges segments. All memory is theirs, for buffers.
+// merge merges segments. Their buffers may take all of the memory.
 func (s *sorter) merge(segments []segment) (*cursor, error) {
 	buffer := bufferSize(s.limit / max(len(segments), 1))
 	var sources []*source

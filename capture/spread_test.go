@@ -12,7 +12,7 @@ import (
 )
 
 // TestFineTokens: if the receiver knew the tokens, or the engine's hashes, in blocks finer than the trace's, rows share these blocks, and
-// have ranges for them; hash ids share what they did.
+// have ranges for them; hash ids share what they would without ranges.
 func TestFineTokens(t *testing.T) {
 	h := newHasher(t, func(blockhash.Key) string { return blockhash.Domain("tokens", "test") })
 	for _, identity := range []journal.Identity{journal.Tokens, journal.Engine} {
@@ -63,10 +63,10 @@ func TestFineTokensOfAnotherLength(t *testing.T) {
 		dropped int64
 		blocks  int
 	}{
-		{"too few", 40, 16, 0, 2},
-		{"too many", 99, 16, 0, 2},
-		{"odd", 30, 24, 1, 0},
-		{"finer", 90, 8, 1, 0},
+		{"too few ids", 40, 16, 0, 2},
+		{"too many ids", 99, 16, 0, 2},
+		{"blocks that do not divide those of the trace", 30, 24, 1, 0},
+		{"blocks finer than those of ranges", 90, 8, 1, 0},
 	} {
 		prompt := journal.Prompt{Identity: journal.Tokens, Domain: 9, Key: 8, BlockSize: c.size}
 		for i := range c.ids {

@@ -16,8 +16,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// An item of byText is the marks of a prompt, see marks.go; the ends of its messages, of which the marks have the values; the delay of the row; its
-// record without cells and ends; and the number of marks.
+// An item of byText is the marks of a prompt, see marks.go; the ends of its messages, of which the marks have the values; the delay of the
+// row; its record without cells and ends; and the number of marks.
 const (
 	markLength  = 8
 	delayLength = 8
@@ -58,7 +58,7 @@ func (c *compiler) spread(p *partition, r *journal.Inference) {
 	r.HashIDs, r.BlockSize = nil, 0
 }
 
-// every returns each n-th of some ids, and the last one, in their memory.
+// every returns every n-th of some ids, and the last one, in their memory.
 func every(ids []uint64, n int) []uint64 {
 	out := ids[:0]
 	for i, id := range ids {
@@ -143,7 +143,7 @@ func (c *compiler) template(r *journal.Inference) template {
 	return of
 }
 
-// mask returns a value that separates the values of one domain and template from all others.
+// mask is the value that separates the values of one domain and template from all others.
 type mask struct {
 	domain journal.Domain
 	template
@@ -328,7 +328,7 @@ func (c *compiler) shareTexts(turns, steps *sorter) error {
 			s.limit = 0
 		}
 		if t.Prefix {
-			// Only up to where whole prompts have the same text. Blocks after that belong to no other row.
+			// The row shares only up to where whole prompts have the same text. Blocks after that belong to no other row.
 			p.lost.add(lostRest, 1)
 			if len(s.parts) == 0 {
 				s.kind = unshared
@@ -429,7 +429,7 @@ func (c *compiler) layer(turns, steps *sorter, visit func(*text, *laidOut, []par
 	})
 }
 
-// share returns what a prompt with a number has in common with earlier prompts, and how many leading marks one of them has.
+// share returns what a prompt with a number has in common with earlier prompts, and how many of its leading marks one of them has.
 func (c *compiler) share(number int64, o *laidOut, parts []part) (s *sharing, common int) {
 	fine, n := int64(c.fine), len(o.ends)
 	s = &c.sharing

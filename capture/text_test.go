@@ -32,7 +32,7 @@ func TestContents(t *testing.T) {
 		shared  int // leading ids that the two rows have in common
 		lost    map[loss]int64
 	}{
-		{"a record of all of it", []journal.Record{whole(1, 4, 0), seen(2, 4, 1), part(2, 2, 1, chainOf(0, 4))}, 4, nil},
+		{"one record with the whole prompt", []journal.Record{whole(1, 4, 0), seen(2, 4, 1), part(2, 2, 1, chainOf(0, 4))}, 4, nil},
 		{
 			"two parts: the first is known as far as another prompt has it",
 			[]journal.Record{whole(1, 6, 0), seen(2, 6, 1), part(2, 3, 1, chainOf(0, 3)), part(2, 2, 2, chainOf(3, 6))},
@@ -49,7 +49,7 @@ func TestContents(t *testing.T) {
 			map[loss]int64{lostPart: 1, lostRest: 1},
 		},
 		{
-			"parts of the same time: none",
+			"two parts with the same time: neither is used",
 			[]journal.Record{whole(1, 6, 0), seen(2, 6, 1), part(2, 3, 1, chainOf(0, 3)), part(2, 2, 1, chainOf(3, 6))},
 			0,
 			map[loss]int64{lostPart: 2},

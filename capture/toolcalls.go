@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	// idsEach is the maximum number of ids of tool calls in a trace, for each span of the largest one.
+	// idsEach × MaxTraceSpans is the maximum number of ids of tool calls in a trace.
 	idsEach = 4
 	// maxGiven is the maximum number of results of one step: those in its spans and its log records, and those of the tools in which it
 	// runs.
@@ -152,7 +152,7 @@ func (g *grapher) gatherTools() map[uint64][]int32 {
 		if s == nil {
 			continue
 		}
-		for g.works() { // as of top
+		for g.works() { // the spans that top visits
 			n := &g.nodes[at]
 			s.made, s.given = append(s.made, n.tools.Made...), append(s.given, n.tools.Given...)
 			if at = n.above; at < 0 || g.nodes[at].served > 1 {

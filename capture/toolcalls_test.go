@@ -76,7 +76,7 @@ func TestToolCalls(t *testing.T) {
 						switch r.Span.SpanID[7] {
 						case 4:
 							made(7)(r)
-						case 6: // over 5, that of the tool's run
+						case 6: // follows 4 through 5, the request of the tool's run
 							given(7)(r)
 						}
 					}
@@ -111,7 +111,7 @@ func TestToolCalls(t *testing.T) {
 			counts{"results_of_unknown_calls": 1.},
 		},
 		{
-			"of calls with one id, the latest earlier one counts",
+			"of several calls with the same id, the latest one before the request counts",
 			[]journal.Record{
 				asked(1, 1, 0, 0, 10, made(7)), asked(1, 2, 0, 20, 30, given(7), made(7)), asked(1, 3, 0, 40, 50, given(7), made(7)), asked(1, 4, 0, 45, 90, made(7)),
 			},
@@ -119,7 +119,7 @@ func TestToolCalls(t *testing.T) {
 			counts{"edges_added": 2., "results_of_reused_ids": 1.},
 		},
 		{
-			"nothing follows a request that has not ended, itself, or a call that no request made",
+			"nothing follows itself, a request that has not ended, or a call that no request made",
 			[]journal.Record{
 				acts(journal.Agent, 1, 9, 0, 0, 100), asked(1, 1, 9, 0, 30, made(7)), asked(1, 2, 9, 20, 30, given(7)), asked(1, 3, 9, 40, 50, made(8), given(8)),
 				asked(1, 4, 9, 60, 70, given(6)),
@@ -205,7 +205,7 @@ func waited(r *journal.Inference, delay, tool mooncake.Opt[float64], rows ...jou
 	return r
 }
 
-// TestReplayedGraph: a replay's trace has the graph of the trace that was replayed, without missing rows.
+// TestReplayedGraph: a replay's trace has the graph of the trace that was replayed, except for missing rows.
 func TestReplayedGraph(t *testing.T) {
 	row := func(i int64) *journal.Inference { return replayed(t, "r", i, 1, uint64(i)+1, 0, uint64(i)) }
 	edge := func(row int64, e mooncake.Evidence) journal.RowEdge { return journal.RowEdge{Row: row, Evidence: e} }

@@ -80,7 +80,7 @@ func TestTrunk(t *testing.T) {
 		}
 		c := chain(t, common+"conversation 1 "+strings.Repeat("x", 200))
 		if g, ok := l.Trunk(9).Group(c.Cells); !ok || g != mooncake.BlockGroup(c.Cells[4]) {
-			t.Errorf("a conversation is told by %v", g)
+			t.Errorf("a conversation is grouped by %v", g)
 		}
 	}
 	if _, err := Trunk(t.Context(), TrunkOptions{}, buffer("empty", journalOf(call(1, 1, 0, 1)))); err == nil || !strings.Contains(err.Error(), "no prompt of production") {

@@ -66,7 +66,7 @@ func (b *Batch) Size() int { return len(b.records) }
 // RecordSize returns the size of the record at index i in bytes.
 func (b *Batch) RecordSize(i int) int { return b.entries[i].record.to - b.entries[i].record.from }
 
-// AddFrom adds copies of the records of another batch with indices from from to below to.
+// AddFrom adds copies of those records of another batch whose index is at least from and below to.
 func (b *Batch) AddFrom(other *Batch, from, to int) {
 	if from == to {
 		return

@@ -49,7 +49,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// listed returns a batch of records with all kinds of lists, and without.
+// listed returns a batch of records with all kinds of lists, and of one without a list.
 func listed(t *testing.T) *Batch {
 	t.Helper()
 	chain := blockhash.Chain{Cells: []uint64{5, 6}, Bytes: 2 * blockhash.CellSize, Ends: []blockhash.End{{Bytes: 100, Value: 9}}}

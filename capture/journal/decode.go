@@ -364,7 +364,7 @@ func (p *parser) name(last *Name) Name {
 	return name
 }
 
-// length reads the length of a list that is not empty and has at most this many members.
+// length reads the length of a list of at most this many members.
 func (p *parser) length(most uint64) int {
 	n := p.size()
 	if n > most || n > uint64(len(p.b)) { // a member takes a byte or more
@@ -432,7 +432,7 @@ func (p *parser) follows() (spans []SpanID) {
 	return spans
 }
 
-// MaxToolIDs is the maximum number of ids of tool calls of a kind.
+// MaxToolIDs is the maximum number of ids in each list of [ToolIDs].
 const MaxToolIDs = 64
 
 func (p *parser) toolIDs() (ids []uint64) {

@@ -141,8 +141,8 @@ func promptsOf(r Record) [][]uint64 {
 	return [][]uint64{p.HashIDs, p.Chain.Cells, ends}
 }
 
-// TestDictionaryDamage changes and removes records of a journal. A record is read exactly if it is whole, and the start of its dictionary
-// and all its values are whole, too.
+// TestDictionaryDamage changes and removes records of a journal. A record is read if and only if it is whole, and so are the start of its
+// dictionary and the records with its values.
 func TestDictionaryDamage(t *testing.T) {
 	records := prompts(60, 40)
 	whole := packed(records...)
@@ -289,7 +289,7 @@ func TestNewDictionaryAfterFailure(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := w.Append(records[4:8]...); err == nil {
-		t.Fatal("a write that cannot be succeeded")
+		t.Fatal("a write to a read-only file succeeded")
 	}
 	_ = w.file.Close()
 	w.file = good
@@ -329,11 +329,11 @@ func TestHostileDictionary(t *testing.T) {
 		first      uint64
 	}{
 		{"a number that was never assigned", "not in the dictionary", list(1, 1, same(1, 2)), 2},
-		{"a number of its own value to come", "not in the dictionary", list(2, 1, same(1, 2), added(1, "c")), 2},
+		{"the number of a value that follows in the same list", "not in the dictionary", list(2, 1, same(1, 2), added(1, "c")), 2},
 		{"a number below 0", "not in the dictionary", list(1, 1, same(1, -1)), 2},
 		{"the greatest distance", "not in the dictionary", list(2, 1, same(1, 0), same(1, 1<<63-1)), 2},
 		{"a stretch beyond the dictionary", "not in the dictionary", list(3, 1, same(3, 0)), 2},
-		{"a billion values in some bytes", "list is too long", list(1<<30, 8, same(1<<30, 0)), 2},
+		{"a billion values in a few bytes", "list is too long", list(1<<30, 8, same(1<<30, 0)), 2},
 		{"a billion new values", "list is too long", list(1<<30, 0, added(1<<30, "")), 2},
 		{"more values than the list says", "a different number of values than it states", list(1, 1, same(2, 0)), 2},
 		{"fewer values than the list says", "ends within", list(3, 1, same(2, 0)), 2},
@@ -342,11 +342,11 @@ func TestHostileDictionary(t *testing.T) {
 		{"values wider than the limit", "list is too long", list(1, 9, added(1, "123456789")), 2},
 		{"new values that are missing", "ends within", list(2, 8, added(2, "0123456789")), 2},
 		{"a dictionary that is too large", "too many values", list(maxValues, 0, zeros), 2},
-		{"a first number beyond any", "too many values", list(1, 1, same(1, 0)), maxValues + 1},
+		{"a first number above the limit", "too many values", list(1, 1, same(1, 0)), maxValues + 1},
 		{"a value that was lost", "not in the dictionary", list(1, 1, same(1, 5)), 9},
 		{"lost values to the end of the largest dictionary", "too many values", list(1, 1, added(1, "c")), maxValues},
 		{"an unknown field", "does not belong", []byte{255}, 2},
-		{"nothing", "", nil, 2},
+		{"no fields", "", nil, 2},
 		{"ends of which some have no value", "not as many ends", slices.Concat([]byte{tagEnds}, u(2, 8, 8, 1), []byte{1}, same(1, 0)), 2},
 		{"ends without a list", "ends within", slices.Concat([]byte{tagEnds}, u(2, 8, 8)), 2},
 	} {
@@ -455,11 +455,11 @@ func TestManyHoles(t *testing.T) {
 		}
 	}
 	if len(got) < len(records)/8 || len(damage) == 0 {
-		t.Errorf("%d of %d records, %d damages", len(got), len(records), len(damage))
+		t.Errorf("%d of %d records, %d damaged stretches", len(got), len(records), len(damage))
 	}
 }
 
-// FuzzPacked packs the values of a fuzzer, and reads them back.
+// FuzzPacked packs fuzzed values, and reads them back.
 func FuzzPacked(f *testing.F) {
 	f.Add([]byte{3, 1, 2, 3, 3, 1, 2, 4, 0, 2, 2, 4}, uint8(8))
 	f.Add([]byte{1, 1, 2, 1, 1, 3, 1, 1, 1}, uint8(1))

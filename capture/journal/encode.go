@@ -161,7 +161,7 @@ func (e *encoder) prompt(p *Prompt) {
 	e.signed(tagBytes, p.Chain.Bytes != 0, p.Chain.Bytes)
 }
 
-// promptEnd writes the fields of a prompt whose tags are higher than those of the rest.
+// promptEnd writes the fields of a prompt whose tags follow tagSynthetic.
 func (e *encoder) promptEnd(p *Prompt) {
 	e.signed(tagKey, p.Key != 0, int64(p.Key))
 	e.flag(tagPrefix, p.Prefix)

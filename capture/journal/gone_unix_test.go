@@ -12,14 +12,14 @@ import (
 	"testing"
 )
 
-// A journal without a name is not durable.
+// A journal whose file no longer has its name is not durable: writing reports ErrGone.
 func TestJournalGone(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		remove func(name string) error
 	}{
 		{"removed", os.Remove},
-		{"with its folder", func(name string) error { return os.RemoveAll(filepath.Dir(name)) }},
+		{"removed with its folder", func(name string) error { return os.RemoveAll(filepath.Dir(name)) }},
 		{"renamed", func(name string) error { return os.Rename(name, name+".1") }},
 		{"replaced", func(name string) error { return errors.Join(os.Remove(name), os.WriteFile(name, nil, 0o600)) }},
 		{"a file is where its folder was", func(name string) error {

@@ -41,7 +41,7 @@ func journal(records ...Record) []byte {
 	return framed(header, records...)
 }
 
-// framed returns a journal of a version, of records as they are.
+// framed returns a journal with the header of a version, whose records are not packed.
 func framed(header string, records ...Record) []byte {
 	b := []byte(header)
 	for _, r := range records {

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// talks returns batches of requests whose prompts have this many blocks, two in five of which are those of earlier ones, as in the public
+// talks returns batches of requests whose prompts have this many blocks and share two in five of them with earlier prompts, as in the public
 // conversation trace.
 func talks(b *testing.B, blocks int) [][]Record {
 	b.Helper()

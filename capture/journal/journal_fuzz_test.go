@@ -127,8 +127,8 @@ func eventsOf(b []byte) (events []string, end error) {
 	return append(events, fmt.Sprint("torn ", torn)), io.EOF
 }
 
-// FuzzDamage cuts, flips, removes and duplicates bytes of a good journal. Every untouched record is read, no other one is, they come in
-// order, and losses are counted to the byte.
+// FuzzDamage cuts, flips, removes and duplicates bytes of a good journal. Every untouched record is read, in
+// order, nothing is read that was never written, and losses are counted to the byte.
 func FuzzDamage(f *testing.F) {
 	records := some(f)
 	for i := range uint64(6) {
@@ -222,7 +222,7 @@ func FuzzDamage(f *testing.F) {
 		}
 		rest := int64(len(b)) - read - lost - r.Torn().Bytes
 		if rest < -1 || rest > int64(zeros) {
-			t.Fatalf("%d bytes: %d read, %d damaged, %d torn, of %d zeros that follow nothing: %d are not accounted for",
+			t.Fatalf("%d bytes: %d read, %d damaged, %d torn, %d zeros without a record before them; %d bytes are not accounted for",
 				len(b), read, lost, r.Torn().Bytes, zeros, rest)
 		}
 	})

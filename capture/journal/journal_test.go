@@ -287,7 +287,7 @@ func TestWriterGoesOnAfterTear(t *testing.T) {
 		}
 		got, damage, torn := readAll(t, b)
 		same(t, "records", append(before, records[3]), got)
-		// One byte more: the 0 that ends the torn one.
+		// The torn bytes may be one more: the 0 that ends the torn record.
 		if damage != nil || torn.Records != tornBefore.Records {
 			t.Errorf("cut at %d: damage %v, torn %v, want torn %v", cut, damage, torn, tornBefore)
 		}
@@ -327,7 +327,7 @@ func TestCorruptionIsReportedWithItsOffset(t *testing.T) {
 				first++ // an empty frame precedes it now
 			}
 			if len(damage) != 1 || damage[0].Offset != first || damage[0].Bytes != ends[hit+lost]-first {
-				t.Errorf("byte %d: damage %v, want one of %d bytes at %d", i, damage, ends[hit+lost]-ends[hit], ends[hit])
+				t.Errorf("byte %d: damage %v, want one of %d bytes at %d", i, damage, ends[hit+lost]-first, first)
 			}
 		}
 	}
@@ -337,7 +337,7 @@ func TestNotAJournal(t *testing.T) {
 	for _, c := range []struct{ what, content string }{
 		{"another file", `{"timestamp": 0}` + "\n and more"},
 		{"another version", "moonloop-journal 3\nabc"},
-		{"a header cut off and filled up", "moonloop-jour\x00\x00\x00\x00\x00\x00\x00\x00"},
+		{"a header cut off and filled up with zeros", "moonloop-jour\x00\x00\x00\x00\x00\x00\x00\x00"},
 	} {
 		_, err := NewReader("j", bytes.NewReader([]byte(c.content))).Next()
 		if !errors.Is(err, ErrNotJournal) {
@@ -495,7 +495,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestLastFields: the fields for graphs and for sampling are read as they were written, and belong to their record.
+// TestLastFields: the fields for graphs and for sampling are read as they were written, and invalid ones are refused.
 func TestLastFields(t *testing.T) {
 	want := []Record{
 		&Link{Span: ref(1, 2), Start: 5, End: 9, Acts: Tool, Follows: []SpanID{sid(3), sid(4)}},

@@ -57,7 +57,7 @@ func TestMessageDamage(t *testing.T) {
 		b := bytes.Clone(whole)
 		b[n] ^= 0x20
 		if _, err := readMessage(&r, b); err == nil {
-			t.Fatalf("a message with another byte %d is one", n)
+			t.Fatalf("bytes are a message although byte %d was changed", n)
 		}
 	}
 	large := appendPlain(append([]byte(header), 0), make([]byte, MaxRecord+1))
@@ -72,7 +72,7 @@ func TestMessageDamage(t *testing.T) {
 		{"something else", "does not begin like one", []byte("{\"resourceSpans\":[]}")},
 		{"nothing", "does not begin like one", nil},
 		{"a record that is too large", "", large},
-		{"a record of no kind", "unknown kind", appendPlain(append([]byte(header), 0), bytes.Repeat([]byte{'X'}, headLength))},
+		{"a record of an unknown kind", "unknown kind", appendPlain(append([]byte(header), 0), bytes.Repeat([]byte{'X'}, headLength))},
 		{"a list without an end", "record ends within", appendPlain(append([]byte(header), 0), append(AppendRecord(nil, &Link{Span: ref(1, 1)}), tagFollows, 1))},
 	} {
 		_, err := readMessage(&r, c.bytes)
@@ -107,7 +107,7 @@ func FuzzMessage(f *testing.F) {
 		}
 		records, damage, torn := countAll(b)
 		if err == nil && (damage > 0 || torn != (Torn{}) || records != again.Len()) {
-			t.Fatalf("%d records without an error; as a journal %d, %d damages, %v", again.Len(), records, damage, torn)
+			t.Fatalf("%d records without an error; as a journal %d, %d damaged stretches, %v", again.Len(), records, damage, torn)
 		}
 	})
 }

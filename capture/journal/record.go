@@ -32,7 +32,7 @@ type Inference struct {
 	InputTokens, OutputTokens, CachedTokens mooncake.Opt[int64]
 	// CacheWriteTokens is the part of the prompt that the server wrote to its cache.
 	CacheWriteTokens mooncake.Opt[int64]
-	// Exclusive is true if the input count was below its cached part, because its producer excludes that. It has been added.
+	// Exclusive is true if the producer's input count was below the cached part, and so excluded it. InputTokens is the sum.
 	Exclusive bool
 	// OutputEstimate is an estimate of OutputTokens, if they were not counted.
 	OutputEstimate mooncake.Opt[int64]
@@ -93,7 +93,7 @@ type Sampled struct {
 // MaxPerMillion is the maximum share that is not all.
 const MaxPerMillion = 999_999
 
-// ToolIDs are hashes of the ids of tool calls, at most [MaxToolIDs] of a kind.
+// ToolIDs are hashes of the ids of tool calls, at most [MaxToolIDs] in each list.
 type ToolIDs struct {
 	Made  []uint64 // those of the calls that the reply made
 	Given []uint64 // those of the calls whose results end the prompt

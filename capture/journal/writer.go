@@ -17,7 +17,7 @@ import (
 // ErrGone is the error for a journal that was removed or replaced while it was open. Writing to it still succeeds, but the data is lost.
 var ErrGone = atomicfile.ErrGone
 
-// ErrTooLarge is a record above [MaxRecord].
+// ErrTooLarge is the error for a record above [MaxRecord].
 var ErrTooLarge = errors.New("record is too large")
 
 // WriterOptions configures a [Writer]. The zero value is usable.
@@ -88,9 +88,8 @@ func (w *Writer) start() error {
 	return w.write(nil)
 }
 
-// Append writes records, either all or none of them as far as readers can see. After an error some of them may be in the journal; appending
-// all of them again is harmless, because [Compile] uses each span once. A record above MaxRecord is refused with [ErrTooLarge] before
-// anything is written.
+// Append writes records. After an error or a crash, some of them may be in the journal; appending all of them again is harmless, because
+// [Compile] uses each span once. A record above MaxRecord is refused with [ErrTooLarge] before anything is written.
 func (w *Writer) Append(records ...Record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

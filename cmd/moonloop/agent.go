@@ -68,7 +68,7 @@ func newAgentCommand() *cobra.Command {
 	f.engine.register(fs)
 	add(fs, &f.telemetry.Endpoint, "otlp-endpoint", "", that("http://host:port or https://host:port", isEndpoint))
 	wordVar(fs, &f.telemetry.Protocol, "otlp-protocol", "", telemetry.ProtocolGRPC, telemetry.ProtocolHTTP)
-	// Prometheus' text format has no exponential ones.
+	// Prometheus' text format has no exponential histograms.
 	f.telemetry.ExplicitHistograms = true
 	histograms := textVar(fs, &f.telemetry.ExplicitHistograms, "histograms", "explicit", "", func(text string) (bool, error) { return text == "explicit", nil })
 	histograms.rule = oneOf("explicit", "exponential")

@@ -75,7 +75,7 @@ func TestRunOptions(t *testing.T) {
 			t.Errorf("%s: %v, want %q", options, err, want)
 		}
 	}
-	// Neither by a request nor by a mistake in the list.
+	// No request can set a flag of the service, and each name in the list is a flag.
 	for name := range strings.FieldsSeq(servicesOwn) {
 		if newRunRequest(nil).cmd.Flags().Lookup(name) == nil && name != "help" {
 			t.Errorf("--%s is the service's own, and there is no such flag", name)

@@ -11,7 +11,7 @@ import (
 	"flag"
 	"fmt"
 	"image"
-	_ "image/jpeg" // which decodes what arrives
+	_ "image/jpeg" // to decode images that arrive
 	_ "image/png"  // likewise
 	"io"
 	"io/fs"
@@ -66,7 +66,7 @@ type aliasEngine struct {
 	posts []string // to the engine's own switches, each with the number of rows that had arrived before it
 	dir   string   // for files, with the trace in it
 
-	before time.Time // the schedule: when the last request arrived that is not for a row, else when the command began
+	before time.Time // an instant before the schedule: when the last request that is not for a row arrived, else when the command began
 }
 
 func newAliasEngine(t *testing.T) *aliasEngine {
@@ -201,8 +201,8 @@ func begin(t *testing.T, rows string, args []string, more ...map[string]string) 
 	return func() replayed { return <-end }
 }
 
-// beginMany is begin for a command line that may have to send more than four requests in a time that it bounds itself: a busy machine
-// sends fewer in it, and then the command runs again.
+// beginMany is begin for a command line that limits its own duration. If more than four requests are expected, and a busy machine sends
+// fewer in that time, the command runs again.
 func beginMany(sees string, begin func() func() replayed) func() replayed {
 	end := begin()
 	return func() replayed {
@@ -505,7 +505,7 @@ func TestAliases(t *testing.T) {
 // good requires that the replay ended as it should.
 func (r *replayed) good(t *testing.T) {
 	t.Helper()
-	if r.status != exitOK && r.status != exitInvalid { // which happens on a busy machine
+	if r.status != exitOK && r.status != exitInvalid { // a run can be invalid on a busy machine
 		t.Fatalf("status %d, said:\n%s", r.status, r.said)
 	}
 }
@@ -517,7 +517,7 @@ func TestRefusedAliases(t *testing.T) {
 		for _, state := range []string{refused, ignored} {
 			t.Run(tool+"/"+state, func(t *testing.T) {
 				t.Parallel()
-				args := []string{"replay", "--as", tool, "--overhead", "1", "--url", "ENGINE", "TRACE"} // before what would take the trace as its value
+				args := []string{"replay", "--as", tool, "--overhead", "1", "--url", "ENGINE", "TRACE"} // before the flags, one of which would take it as its value
 				var given []alias
 				for _, a := range aliases {
 					if a.state != state || a.try != "" || !slices.Contains(strings.Fields(a.tools), tool) {
@@ -629,7 +629,7 @@ func TestWholeCommandLines(t *testing.T) {
 			"benchmark --target ENGINE --profile kind=concurrent,streams=4,rampup_duration=600 --data TRACE --model sim",
 			"requests 4; one at a time",
 		},
-		"GuideLLM, before": {
+		"GuideLLM, with the flags of 0.6": {
 			"benchmark --target ENGINE --profile replay --rate 0.001 --data TRACE --max-seconds 60 --max-requests 3 --model sim",
 			"requests 3; model sim",
 		},
@@ -742,7 +742,7 @@ func TestCacheBust(t *testing.T) {
 	}
 }
 
-// TestNothingIsDownloaded: a data set of a hub is refused, with what to download.
+// TestNothingIsDownloaded: a data set of a hub is refused, and the error says what to download.
 func TestNothingIsDownloaded(t *testing.T) {
 	for line, want := range map[string]string{
 		"--public-dataset semianalysis_cc_traces_weka":                             "hf download semianalysisai/cc-traces-weka-no-subagents-051826 ",

@@ -57,7 +57,7 @@ type part struct {
 	Below     []string // notes about it
 }
 
-// drawing is a picture. Those with a name are next to each other.
+// drawing is a picture. Drawings with a name are shown side by side.
 type drawing struct {
 	Name string
 	SVG  template.HTML
@@ -130,11 +130,11 @@ var answerHTML string
 
 var answerTemplate = sync.OnceValue(func() *template.Template { return template.Must(template.New("answer").Parse(answerHTML)) })
 
-// page is the body of its page.
+// page returns the body of the page of an answer.
 func (a *answer) page() template.HTML {
 	var b strings.Builder
 	if err := answerTemplate().Execute(&b, a); err != nil {
-		panic(err) // of our own types, into memory
+		panic(err) // cannot happen: our own types, written to memory
 	}
 	return template.HTML(b.String()) //nolint:gosec // made by a template
 }

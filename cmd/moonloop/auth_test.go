@@ -30,7 +30,7 @@ func TestKeyGoesToTheEngineAlone(t *testing.T) {
 	t.Parallel()
 	for name, give := range map[string]func(file string) (flags, environment []string){
 		"from a file": func(file string) ([]string, []string) { return []string{"--api-key-file", file}, nil },
-		"from an environment": func(string) ([]string, []string) {
+		"from the environment": func(string) ([]string, []string) {
 			return []string{"--api-key-env", "MY_KEY"}, []string{"MY_KEY=" + canary}
 		},
 	} {
@@ -82,7 +82,7 @@ func TestKeyGoesToTheEngineAlone(t *testing.T) {
 			w.mu.Lock()
 			defer w.mu.Unlock()
 			if w.authorised < 20 || w.answers < 5 {
-				t.Errorf("%d requests with the key, %d kinds of answers; want all 20 and more", w.authorised, w.answers)
+				t.Errorf("%d requests with the key, %d kinds of answers; want at least 20, and 5", w.authorised, w.answers)
 			}
 			found := map[string][]byte{"the output": output.Bytes(), "the command line": arguments, "what went elsewhere": w.other.Bytes()}
 			err = filepath.WalkDir(folder, func(name string, entry fs.DirEntry, err error) error {

@@ -24,7 +24,7 @@ import (
 // message names exists, and a message that names a setting of a Collector also names the flag of moonloop capture.
 func TestCaptureAdvice(t *testing.T) {
 	// A capture never prints these: it always sets a key, drops content, has a pipeline of traces and no queue, and checks these settings
-	// itself, with messages about its own flags (TestCaptureSettings).
+	// itself, with messages about its own flags (testdata/capture/errors.txt).
 	unsaid := regexp.MustCompile(`^(hash_key is empty|content is keep|no pipeline of traces|sending_queue without|((admission|rotation)::)?[a-z_]+:? is %|` +
 		`(block_size|session_keys\[%d\]|deny\[%d\]|prompt_order\[%d\]|prompt_order|content|deny|hash_key): )`)
 	settings := map[string]bool{}

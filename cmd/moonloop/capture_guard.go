@@ -44,7 +44,7 @@ func (l *listenSecrets) check(ctx context.Context) (token string, notices []stri
 		}, l.clientCA)
 		errs = append(errs, err)
 		if pair == nil && err == nil && l.cert == "" {
-			errs = append(errs, errors.New("--client-ca: senders show their certificate to a listener with TLS; give --tls-cert and --tls-key, too"))
+			errs = append(errs, errors.New("--client-ca: senders show their certificates only to a listener with TLS; give --tls-cert and --tls-key, too"))
 		}
 	}
 	token, err = readKey(ctx, apiKey, l.keyEnv, l.keyFile)

@@ -40,10 +40,10 @@ func TestCheckListen(t *testing.T) {
 // TestListenHint: an error that keeps a capture from starting says what to do, in flags.
 func TestListenHint(t *testing.T) {
 	for want, err := range map[string]error{
-		"--grpc 127.0.0.1:0":             &collect.ListenError{Protocol: "grpc", Err: errors.New("taken")},
-		`--http ""`:                      &collect.ListenError{Protocol: "http", Err: errors.New("taken")},
-		"--journal names another folder": fmt.Errorf("%w: taken", collect.ErrJournal),
-		"":                               errors.New("taken"),
+		"--grpc 127.0.0.1:0":            &collect.ListenError{Protocol: "grpc", Err: errors.New("taken")},
+		`--http ""`:                     &collect.ListenError{Protocol: "http", Err: errors.New("taken")},
+		"another folder with --journal": fmt.Errorf("%w: taken", collect.ErrJournal),
+		"":                              errors.New("taken"),
 	} {
 		got := listenHint(err)
 		hint, _ := errors.AsType[hintError](got)

@@ -36,14 +36,14 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 	for _, journal := range earlier {
 		names = append(names, journal.Name)
 	}
-	t, err := f.begin(true, names...) // now, not after all the traffic
+	t, err := f.begin(true, names...) // an output that cannot be written is reported now, not after all the traffic
 	if err != nil {
 		return err
 	}
 	if len(earlier) > 0 {
 		notices = append(notices, "continuing the journals of an earlier capture, in "+listen.Journal)
 		if os.Getenv(f.keyEnv) == "" {
-			notices = append(notices, "warning: from now on, prompts match none of that capture's, because each has a random key")
+			notices = append(notices, "warning: from now on, prompts match none of that capture's, because each capture without a key uses a random one")
 		}
 	}
 	for _, notice := range notices {
@@ -202,7 +202,7 @@ func listenHint(err error) error {
 		return hintError{err, "--" + l.Protocol + " 127.0.0.1:0 picks a free port, --" + l.Protocol + ` "" leaves it out`}
 	}
 	if errors.Is(err, collect.ErrJournal) {
-		return hintError{err, "one capture has one journal: --journal names another folder, and so does another --out"}
+		return hintError{err, "each capture needs its own journal: name another folder with --journal, or another trace with --out"}
 	}
 	return err
 }

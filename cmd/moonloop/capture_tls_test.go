@@ -119,12 +119,12 @@ func TestCaptureSecrets(t *testing.T) {
 	cert, key := testcert.Files(t, ours.Sign(t, "127.0.0.1"))
 	expired, expiredKey := testcert.Files(t, ours.SignExpired(t, "127.0.0.1"))
 	for name, tc := range map[string]struct{ flags, want string }{
-		"half a certificate":        {"--tls-cert " + cert, "give both"},
-		"another key":               {"--tls-cert " + cert + " --tls-key " + expiredKey, "is not the key"},
-		"an expired certificate":    {"--tls-cert " + expired + " --tls-key " + expiredKey, "certificate expired on"},
-		"an authority without TLS":  {"--client-ca " + ours.File(t), "give --tls-cert and --tls-key, too"},
-		"an invalid authority":      {"--tls-cert " + cert + " --tls-key " + key + " --client-ca " + key, "--client-ca " + key + ": it holds no PEM certificate"},
-		"no key in the environment": {"--api-key-env NOBODY_SETS_THIS", "NOBODY_SETS_THIS is empty"},
+		"half a certificate":             {"--tls-cert " + cert, "give both"},
+		"the key of another certificate": {"--tls-cert " + cert + " --tls-key " + expiredKey, "is not the key"},
+		"an expired certificate":         {"--tls-cert " + expired + " --tls-key " + expiredKey, "certificate expired on"},
+		"an authority without TLS":       {"--client-ca " + ours.File(t), "give --tls-cert and --tls-key, too"},
+		"an invalid authority":           {"--tls-cert " + cert + " --tls-key " + key + " --client-ca " + key, "--client-ca " + key + ": it holds no PEM certificate"},
+		"no key in the environment":      {"--api-key-env NOBODY_SETS_THIS", "NOBODY_SETS_THIS is empty"},
 	} {
 		var stdout, stderr strings.Builder
 		args := append([]string{"capture", "--out", filepath.Join(t.TempDir(), "t.jsonl"), "--grpc", "127.0.0.1:0", "--http", ""}, strings.Fields(tc.flags)...)

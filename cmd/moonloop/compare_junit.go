@@ -62,7 +62,7 @@ func (s *junitSuite) write(w io.Writer) error {
 	return err
 }
 
-// comparisonJUnit has a case for each metric. Only the primary one can fail; exploratory ones are skipped unless they are equal.
+// comparisonJUnit has a case for each metric. Only the primary one can fail; exploratory ones are skipped unless no difference was found.
 func comparisonJUnit(c *study.Comparison) func(io.Writer) error {
 	s := junitSuite{Name: "moonloop compare"}
 	for i, r := range slices.Concat([]study.Result{c.Primary}, c.Exploratory) {

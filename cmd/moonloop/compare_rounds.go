@@ -73,7 +73,7 @@ func (r *roundFlags) run(cmd *cobra.Command, metric study.Metric) (dirs []string
 // shellEnds is how long a command may take to end after it was told to.
 const shellEnds = 30 * time.Second
 
-// shell runs a command, whose path begins with the folder of this moonloop.
+// shell runs a command. In its PATH, the folder of this moonloop comes first.
 func shell(ctx context.Context, command string, log io.Writer) error {
 	args := []string{"sh", "-c", command}
 	if runtime.GOOS == "windows" {

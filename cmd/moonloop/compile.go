@@ -31,7 +31,7 @@ const journalSuffix = ".journal"
 // gcPercent is the part of the heap that may be garbage.
 const gcPercent = 25
 
-// leastLimit is the least memory in bytes from which on garbage is collected more often than that.
+// leastLimit is the lowest limit of memory, in bytes, above which garbage is collected more often than that.
 const leastLimit = 96 << 20
 
 // compileFlags are the flags of compile.
@@ -40,11 +40,11 @@ type compileFlags struct {
 	list     bool
 	run      string
 	progress string
-	shard    [2]int // of how many
+	shard    [2]int // index, and number of shards
 	shardDir string
 }
 
-// newCompileCommand returns the command that makes traces of journals.
+// newCompileCommand returns the command that makes traces from journals.
 func newCompileCommand() *cobra.Command {
 	var f compileFlags
 	cmd := &cobra.Command{
@@ -263,7 +263,7 @@ func objectJournals(ctx context.Context, url string) ([]objects.Object, error) {
 // folderJournals returns the journals of a folder and its subfolders, because the names in an object store are paths. A file that is named
 // like a journal but is not one is left out with a warning.
 func folderJournals(folder string, warn func(string)) (names []string, err error) {
-	// With its separator, a link to a folder is a folder.
+	// With a separator at the end of its name, a link to a folder counts as a folder.
 	err = filepath.WalkDir(folder+string(filepath.Separator), func(name string, e fs.DirEntry, err error) error {
 		if err != nil {
 			return fmt.Errorf("folder of journals: %w", err)

@@ -49,7 +49,7 @@ func telemetryFlags() []string {
 	return append(requestFlags(), "key-env", "session-key", "class-key", "prompt-order")
 }
 
-// newConvertCommand returns the command that makes traces of other files.
+// newConvertCommand returns the command that makes traces from other files.
 func newConvertCommand() *cobra.Command {
 	var f convertFlags
 	cmd := &cobra.Command{

@@ -163,7 +163,7 @@ func writeTotals(f *agent.Forecast, line func(name, format string, args ...any))
 		n    int64
 		what string
 	}{
-		{f.Following, "of them follow the turn before after their delay, so their times depend on the engine"},
+		{f.Following, "of them follow the previous turn after a delay, so their times depend on the engine"},
 		{f.PastEnd, "more would be skipped: they are after --max-duration"},
 		{f.OutsideWindow, "more are outside of --start and --end"},
 		{f.OtherShards, "more belong to other shards"},

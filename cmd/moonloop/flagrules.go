@@ -103,7 +103,7 @@ func lasting(least, most time.Duration, words string) rule {
 	return between("a duration "+words+" with its unit, such as 500ms, 90s or 5m", time.ParseDuration, least, most)
 }
 
-// manyWords is the number of words that are too many for a message.
+// manyWords is the maximum number of words that a message lists.
 const manyWords = 12
 
 // oneOf are a few words.

@@ -80,7 +80,7 @@ func (v *flagValue) register(fs *pflag.FlagSet, name string) {
 	}
 }
 
-// textVar adds a flag whose text a function parses. Its default is a text for the value without the flag.
+// textVar adds a flag whose text a function parses. text describes the value that *to has without the flag.
 func textVar[T any](fs *pflag.FlagSet, to *T, name, text, want string, read func(string) (T, error)) *flagValue {
 	v := &flagValue{kind: "string", rule: reads(want, read), text: func() string { return text }}
 	v.set = func(typed string) error {
@@ -163,7 +163,7 @@ func ruleOf(f *pflag.Flag) rule {
 	return anyBool
 }
 
-// listOf returns the values of a flag that may be given several times; nil of one that may not.
+// listOf returns the values of a flag that may be given several times; nil for one that may not.
 func listOf(f *pflag.Flag) *[]string {
 	if v, ok := f.Value.(*flagValue); ok {
 		return v.list

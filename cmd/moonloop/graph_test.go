@@ -88,6 +88,6 @@ func TestGraphComesBack(t *testing.T) {
 		edges += len(p.WaitFor)
 	}
 	if edges < 8 {
-		t.Errorf("void: the example has %d edges", edges)
+		t.Errorf("nothing was tested: the example has %d edges", edges)
 	}
 }

@@ -102,7 +102,7 @@ func addHeader(h http.Header, line string) error {
 		return errors.New("want \"Name: value\", where the name has letters, digits and -")
 	}
 	if !httpguts.ValidHeaderFieldValue(value) {
-		return fmt.Errorf("header %s: its value holds a line end or another control character; give each header by a -H of its own", name)
+		return fmt.Errorf("header %s: its value holds a line end or another control character; give each header its own -H", name)
 	}
 	if why, owned := ownHeaders[http.CanonicalHeaderKey(name)]; owned {
 		return fmt.Errorf("header %s: %s; leave it out", name, why)
@@ -127,7 +127,7 @@ var ownHeaders = map[string]string{
 	"Host":              "each request names the host of --url",
 	"Traceparent":       "each request has its own, from telemetry",
 	"Tracestate":        "each request has its own, from telemetry",
-	"X-Request-Id":      "each request has its own, of the run's id and the row",
+	"X-Request-Id":      "each request has its own, made of the run's id and the row",
 }
 
 // isHeader checks -H before anything is read.

@@ -378,7 +378,7 @@ func checkText(t *testing.T, golden, got string) {
 	}
 }
 
-// withoutOTel removes the variables of OpenTelemetry for the time of a test.
+// withoutOTel removes the variables of OpenTelemetry for the duration of a test.
 func withoutOTel(t *testing.T) {
 	t.Helper()
 	for _, v := range os.Environ() {

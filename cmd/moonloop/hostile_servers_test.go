@@ -56,7 +56,7 @@ func hostileServers(t *testing.T) map[string]string {
 		http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
 	})
 
-	// They read the request first: a connection that is closed with unread bytes is reset.
+	// These servers read the request first: a connection that is closed with unread bytes is reset.
 	urls["closes at once"] = rawServer(t, func(net.Conn) {})
 	urls["garbage"] = rawServer(t, func(c net.Conn) { _, _ = c.Write([]byte("\x93\x01\xfe\xca\x17 xyzzy\r\n\r\n")) })
 	urls["another protocol"] = rawServer(t, func(c net.Conn) { _, _ = c.Write([]byte("SSH-2.0-OpenSSH_9.6\r\n")) })
@@ -70,7 +70,7 @@ func hostileServers(t *testing.T) map[string]string {
 	return urls
 }
 
-// waited is the message about a wait that takes long, which any wait does on a busy machine.
+// waited is the message about a long wait. On a busy machine, any wait can be long.
 var waited = regexp.MustCompile(`(?m)^moonloop: engine .*: waiting for .*\n`)
 
 // neverAnswers is a server for one case: its request ends the case's context.

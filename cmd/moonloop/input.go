@@ -16,8 +16,8 @@ import (
 // errInterrupted is the error of reading that was interrupted.
 var errInterrupted = errors.New("interrupted")
 
-// openInput opens an object of a store, or a local file so that the end of ctx ends any waiting: opening a FIFO waits for a writer, and reading for
-// data.
+// openInput opens an object of a store, or a local file so that the end of ctx ends any waiting: opening a FIFO waits for a writer, and
+// reading for data.
 func openInput(ctx context.Context, name string) (io.ReadCloser, error) {
 	if objects.IsURL(name) {
 		return store.Open(ctx, name)

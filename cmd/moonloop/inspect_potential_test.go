@@ -15,7 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// modelConfig writes a config.json of a model of 128 KiB for each token.
+// modelConfig writes the config.json of a model with a KV cache of 128 KiB for each token.
 func modelConfig(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.json")
@@ -76,13 +76,13 @@ func TestPotentialRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"a flag of it alone":      {[]string{"--sample", "0.1"}, "--sample: has no effect without --mrc"},
-		"blocks and tokens":       {[]string{"--mrc", "--capacity", "10"}, "--capacity: with --mrc, the sizes of caches are --cache-sizes"},
-		"two sizes of a token":    {[]string{"--mrc", "--kv-bytes-per-token", "5", "--model-config", "x"}, "leave one out"},
-		"bytes of unknown tokens": {[]string{"--mrc", "--cache-sizes", "40GiB"}, "give --kv-bytes-per-token or --model-config"},
-		"less than a token":       {[]string{"--mrc", "--cache-sizes", "1kB", "--kv-bytes-per-token", "1024"}, "less than one token"},
-		"no such config":          {[]string{"--mrc", "--model-config", "none.json"}, "--model-config: none.json"},
-		"no config":               {[]string{"--mrc", "--model-config", demoTrace}, "num_hidden_layers"},
+		"one of its flags without --mrc":          {[]string{"--sample", "0.1"}, "--sample: has no effect without --mrc"},
+		"blocks and tokens":                       {[]string{"--mrc", "--capacity", "10"}, "--capacity: with --mrc, the sizes of caches are --cache-sizes"},
+		"two sizes of a token":                    {[]string{"--mrc", "--kv-bytes-per-token", "5", "--model-config", "x"}, "leave one out"},
+		"a size in bytes, and no bytes per token": {[]string{"--mrc", "--cache-sizes", "40GiB"}, "give --kv-bytes-per-token or --model-config"},
+		"less than a token":                       {[]string{"--mrc", "--cache-sizes", "1kB", "--kv-bytes-per-token", "1024"}, "less than one token"},
+		"no such config":                          {[]string{"--mrc", "--model-config", "none.json"}, "--model-config: none.json"},
+		"a file that is not a config":             {[]string{"--mrc", "--model-config", demoTrace}, "num_hidden_layers"},
 	} {
 		out, _, err := command(t, newInspectCommand(), goodRow, append(test.args, "-")...)
 		if err == nil || !strings.Contains(err.Error(), test.want) || out != "" {
@@ -108,7 +108,7 @@ func TestParseCacheSizes(t *testing.T) {
 	}
 	for _, bad := range []string{"", "0", "-1", "1.5", "inf", "nan", "1e300", "0B", "xGiB", "1,,2", "1kk"} {
 		if _, err := parseCacheSizes(bad); err == nil {
-			t.Errorf("%q is taken", bad)
+			t.Errorf("%q is accepted", bad)
 		}
 	}
 }

@@ -82,11 +82,11 @@ func TestInspectRefusesRangesOfUnknownSize(t *testing.T) {
 		args    []string
 		says    string
 	}{
-		"nobody says":        {"", nil, "fine.jsonl:1: hash_ranges: nothing says how many tokens an id stands for; give fine_block_size in the trace's sidecar ("},
-		"the flag":           {"", []string{"--fine-block-size=16"}, ""},
-		"a contradiction":    {`{"schema": 1, "fine_block_size": 16}`, []string{"--fine-block-size=32"}, "fine block size 32 contradicts the trace's sidecar, which says 16"},
-		"no divisor":         {"", []string{"--fine-block-size=48"}, "fine block size 48 must divide the block size 512"},
-		"another block size": {`{"schema": 1, "fine_block_size": 16}`, []string{"--block-size=16"}, "fine block size 16 must divide the block size 16 and be below it"},
+		"no fine block size":          {"", nil, "fine.jsonl:1: hash_ranges: nothing says how many tokens an id stands for; give fine_block_size in the trace's sidecar ("},
+		"the size from the flag":      {"", []string{"--fine-block-size=16"}, ""},
+		"a contradiction":             {`{"schema": 1, "fine_block_size": 16}`, []string{"--fine-block-size=32"}, "fine block size 32 contradicts the trace's sidecar, which says 16"},
+		"a size that does not divide": {"", []string{"--fine-block-size=48"}, "fine block size 48 must divide the block size 512"},
+		"another block size":          {`{"schema": 1, "fine_block_size": 16}`, []string{"--block-size=16"}, "fine block size 16 must divide the block size 16 and be below it"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			trace := savedTrace(t, "fine.jsonl", rangedRows, tc.sidecar)

@@ -152,7 +152,7 @@ func TestInspectRefuses(t *testing.T) {
 	}{
 		"no trace":              {nil, "inspect takes one file or more"},
 		"a missing file":        {[]string{"none.jsonl"}, "none.jsonl"},
-		"a capacity of nothing": {[]string{"--capacity", "0", "-"}, "--capacity"},
+		"a capacity of 0":       {[]string{"--capacity", "0", "-"}, "--capacity"},
 		"a broken capacity":     {[]string{"--capacity", "1.0005k", "-"}, "--capacity"},
 		"an unknown eviction":   {[]string{"--eviction", "lfu", "-"}, "leaf-first or root-first"},
 		"another block size":    {[]string{"--block-size=16", side}, "block size 16 contradicts"},

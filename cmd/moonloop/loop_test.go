@@ -94,13 +94,13 @@ func TestLoopOnRealCaches(t *testing.T) {
 			l := &realLoop{folder: t.TempDir(), config: test.config, block: int64(test.config.Cache.BlockSize)}
 			l.capture(t, seed)
 			if hit, turns := l.followed(); hit*2 < turns && !test.reorders {
-				t.Fatalf("void: %d of production's %d follow-up turns hit 80 %% of the reply before", hit, turns)
+				t.Fatalf("nothing was tested: %d of production's %d follow-up turns hit 80 %% of the reply before", hit, turns)
 			}
 			points := l.replay(t, "replay", test.within)
 			if math.Abs(points) > test.within {
 				t.Errorf("the hit rates are %+.2f points apart, want at most %.0f", points, test.within)
 			}
-			if test.reorders { // whose cache does not keep replies
+			if test.reorders { // the cache of such an engine does not keep replies
 				return
 			}
 			if without := l.replay(t, "without replies", 0, "--carry-replies=never", "--speedup=2"); math.Abs(without) <= test.within {
@@ -117,11 +117,11 @@ type realLoop struct {
 	block  int64
 	truth  []*simulator.Record // of production, in the order of arrival
 
-	conversations int      // 0: enough
+	conversations int      // 0: the default of capture
 	args          []string // of the capture
 }
 
-// engine starts one with an empty cache.
+// engine starts an engine with an empty cache.
 func (l *realLoop) engine(t *testing.T) (e *simulator.Engine, url string, stop func()) {
 	t.Helper()
 	e, err := simulator.New(l.config)
@@ -200,7 +200,7 @@ func (l *realLoop) send(t *testing.T, name string, args ...string) (out string, 
 	status := run(context.WithoutCancel(t.Context()), append([]string{
 		"replay", filepath.Join(l.folder, "prod.jsonl"), "--url", url, "--out", out, "--force", "--progress", "none",
 	}, args...), strings.NewReader(""), &stdout, &stderr)
-	if status != exitOK && status != exitInvalid { // a machine too busy to measure times counts as well as another
+	if status != exitOK && status != exitInvalid { // a machine too busy to measure times counts tokens as well as any other
 		t.Fatalf("%s: exit status %d\n%s%s", name, status, &stdout, &stderr)
 	}
 	content, err := os.ReadFile(filepath.Join(out, "summary.json"))

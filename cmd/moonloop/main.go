@@ -4,7 +4,7 @@
 // Command moonloop makes Mooncake traces from production telemetry and replays them against OpenAI-compatible engines. It also has trace
 // tools, a trace generator and a simulated engine.
 //
-// Each verb is one file. A verb's constructor has its flags; its work is done by a library of this module.
+// Each verb has a file with its name. A verb's constructor has its flags; its work is done by a library of this module.
 package main
 
 import (
@@ -59,7 +59,7 @@ func main() {
 }
 
 // withSignals returns a context that the first interrupt, SIGTERM or SIGHUP ends. A second one ends the process. A SIGHUP
-// that is ignored, as under nohup, stays so.
+// that is ignored, as under nohup, stays ignored.
 func withSignals(parent context.Context, stderr io.Writer) (context.Context, func()) {
 	ctx, cancel := context.WithCancel(parent)
 	signals := make(chan os.Signal, 2)

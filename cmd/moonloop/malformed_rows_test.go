@@ -108,7 +108,7 @@ func TestMalformedRows(t *testing.T) {
 		{"ids without a length: refused", `{"timestamp":1,"text_input":"xyzzy","hash_ids":[0,1]}`},
 		{"more ids than blocks: accepted with a notice", `{"timestamp":1,"input_length":600,"output_length":1,"hash_ids":[0,1,2,3]}`},
 		{"no ids: accepted", `{"timestamp":1,"input_length":600,"output_length":1,"hash_ids":[]}`},
-		{"empty ids of a null: accepted", `{"timestamp":1,"input_length":600,"output_length":1,"hash_ids":null}`},
+		{"null in place of ids: accepted", `{"timestamp":1,"input_length":600,"output_length":1,"hash_ids":null}`},
 		{"an unknown key: accepted with a notice", `{"timestamp":1,"input_length":600,"output_length":1,"osl":1}`},
 		{"no messages: refused", `{"timestamp":1,"messages":[]}`},
 		{"a message without a role: refused", `{"timestamp":1,"messages":[{"content":"xyzzy"}]}`},
@@ -119,10 +119,10 @@ func TestMalformedRows(t *testing.T) {
 		{"another format: refused", `{"timestamp":1,"input_length":600,"type":"burst_gpt"}`},
 
 		// The meaning of a row among others.
-		{"no timestamp next to one: a replay refuses", `{"input_length":600,"output_length":1}`},
+		{"no timestamp after a row with one: a replay refuses", `{"input_length":600,"output_length":1}`},
 		{"a session that begins without a timestamp: a replay refuses", `{"input_length":600,"output_length":1,"session_id":"s","delay":5}`},
 		{"reversed times: accepted", "{\"timestamp\":3,\"input_length\":600,\"output_length\":1}\n{\"timestamp\":2,\"input_length\":600,\"output_length\":1}"},
-		{"a session of two kinds of prompts: refused", "{\"timestamp\":1,\"payload\":{\"a\":1},\"session_id\":\"s\"}\n{\"timestamp\":2,\"input_length\":600,\"session_id\":\"s\"}"},
+		{"a session with two kinds of prompts: refused", "{\"timestamp\":1,\"payload\":{\"a\":1},\"session_id\":\"s\"}\n{\"timestamp\":2,\"input_length\":600,\"session_id\":\"s\"}"},
 		{"a session that may be either: a replay refuses", "{\"timestamp\":1,\"input_length\":600,\"output_length\":1,\"session_id\":\"s\"}\n{\"timestamp\":2,\"input_length\":600,\"output_length\":1,\"session_id\":\"s\"}"},
 	} {
 		cases = append(cases, malformed{name: c.name, files: map[string]string{"trace.jsonl": good + c.row}})

@@ -120,7 +120,7 @@ func (c malformed) transcript(t *testing.T, engine string) string {
 			lines = []string{"replay " + rest + " --url ENGINE", "inspect " + rest}
 		}
 		for _, line := range lines {
-			args := strings.Fields(strings.TrimSuffix(line, " --model ␀")) // for: the model is the engine's to name
+			args := strings.Fields(strings.TrimSuffix(line, " --model ␀")) // the suffix means that the engine names the model
 			for i, a := range args {
 				args[i] = strings.NewReplacer("ENGINE", engine, "␣", " ", "␊", "\n", "␀", "").Replace(a)
 			}

@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// outputs are the files that one call writes: a trace, those of replays next to it, and their sidecars. It prevents accidental replacement:
+// outputs are the files that one call writes: a trace, those of replays next to it, and their sidecars. They prevent accidental replacement:
 // existing files are replaced only with force, and files that are read, or belong to another trace, never.
 type outputs struct {
 	out    string // the trace of production
@@ -24,7 +24,7 @@ type outputs struct {
 	runs   bool          // there may be traces of replays
 	inputs []fs.FileInfo // files that are read
 
-	begun map[string]bool // names of this call, in lower case: some file systems know no other
+	begun map[string]bool // names of this call, in lower case, because some file systems ignore case
 }
 
 // read records a file that is read, and reports whether it was recorded before, under any name. A missing file is not recorded.

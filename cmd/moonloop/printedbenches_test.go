@@ -14,21 +14,21 @@ func benchLine(about, line, sees, note string) printedLine {
 // timedLine is a line that reads other data sets there, here with a trace.
 func timedLine(about, line, sees string) printedLine {
 	const trace = "--dataset-name timed_trace --dataset-path DIR/t.jsonl --timed-trace-chunk-hash-size 512 --timed-trace-sec-multiplier 0.001 "
-	return benchLine(about, "bench serve --model sim --base-url ENGINE "+trace+line, sees, "the page's data set is another one")
+	return benchLine(about, "bench serve --model sim --base-url ENGINE "+trace+line, sees, "the page uses another data set")
 }
 
 const aServer = "bench serve --model sim --base-url ENGINE "
 
 var printedBenches = []printedLine{
-	benchLine("prompts of a file", "!"+aServer+"--backend vllm --endpoint /v1/completions --dataset-name custom --dataset-path t.jsonl --skip-chat-template --num-prompts 80 --max-concurrency 1 --temperature=0.3 --top-p=0.75 --save-result --save-detailed --result-dir ./log/", "--map text_input=prompt", "moonloop replay FILE --map text_input=prompt sends them"),
+	benchLine("prompts from a file", "!"+aServer+"--backend vllm --endpoint /v1/completions --dataset-name custom --dataset-path t.jsonl --skip-chat-template --num-prompts 80 --max-concurrency 1 --temperature=0.3 --top-p=0.75 --save-result --save-detailed --result-dir ./log/", "--map text_input=prompt", "moonloop replay FILE --map text_input=prompt sends them"),
 	benchLine("sounds", "!"+aServer+"--backend openai-audio --endpoint /v1/audio/transcriptions --dataset-name custom_audio --dataset-path audio.jsonl --no-oversample --custom-output-len 256", "want a path that ends in", "a replay sends texts and images"),
-	benchLine("images of a file", "!"+aServer+"--backend openai-chat --endpoint /v1/chat/completions --dataset-name custom_image --dataset-path images.jsonl --custom-ensure-client-side-data", "want timed_trace", "rows with messages hold images"),
-	benchLine("a data set of a hub", "!"+aServer+"--backend openai-chat --endpoint /v1/chat/completions --dataset-name hf --dataset-path lmarena-ai/VisionArena-Chat --hf-split train --num-prompts 1000", "nothing is downloaded", "download it, and make a trace of it"),
-	benchLine("a data set of a hub, without more", "!"+aServer+"--dataset-name hf --dataset-path AI-MO/aimo-validation-aime --num-prompts 10 --seed 42", "nothing is downloaded", "likewise"),
+	benchLine("images from a file", "!"+aServer+"--backend openai-chat --endpoint /v1/chat/completions --dataset-name custom_image --dataset-path images.jsonl --custom-ensure-client-side-data", "want timed_trace", "rows with messages hold images"),
+	benchLine("a data set of a hub", "!"+aServer+"--backend openai-chat --endpoint /v1/chat/completions --dataset-name hf --dataset-path lmarena-ai/VisionArena-Chat --hf-split train --num-prompts 1000", "nothing is downloaded", "download it, and make a trace from it"),
+	benchLine("a data set of a hub, with no other flags", "!"+aServer+"--dataset-name hf --dataset-path AI-MO/aimo-validation-aime --num-prompts 10 --seed 42", "nothing is downloaded", "likewise"),
 	benchLine("tool calls of a hub", "!"+aServer+"--backend openai-chat --endpoint /v1/chat/completions --dataset-name hf --dataset-path gorilla-llm/Berkeley-Function-Calling-Leaderboard --bfcl-categories simple,multiple --num-prompts 200", "nothing is downloaded", "likewise"),
 	benchLine("a category of SpecBench", "!"+aServer+"--dataset-name spec_bench --dataset-path question.jsonl --num-prompts -1 --spec-bench-category summarization", "moonloop convert reads other files", "a replay sends a trace"),
 	benchLine("a subset of SPEED-Bench", "!"+aServer+"--dataset-name speed_bench --speed-bench-dataset-subset throughput_2k --dataset-path data/speed_bench/ --num-prompts -1", "moonloop convert reads other files", "a replay sends a trace"),
-	benchLine("random prompts by the API of responses", "!"+aServer+"--backend openai-responses --endpoint /v1/responses --dataset-name random --random-input-len 1024 --random-output-len 1024 --num-prompts 200", "moonloop generate makes one with lengths of your choice", "moonloop generate makes a trace"),
+	benchLine("random prompts through the Responses API", "!"+aServer+"--backend openai-responses --endpoint /v1/responses --dataset-name random --random-input-len 1024 --random-output-len 1024 --num-prompts 200", "moonloop generate makes one with lengths of your choice", "moonloop generate makes a trace"),
 	benchLine("probes in addition to the load", "!"+aServer+"--backend openai-chat --endpoint /v1/chat/completions --dataset-name timed_trace --dataset-path DIR/t.jsonl --request-rate 4 --probe-request-rate 20", "start a second replay next to this one", "use a second replay, whose report has separate figures"),
 	benchLine("prompts that share beginnings", "!bench serve --backend openai --model sim --base-url ENGINE --dataset-name prefix_repetition --num-prompts 100 --prefix-repetition-prefix-len 512 --prefix-repetition-suffix-len 128 --prefix-repetition-num-prefixes 5 --prefix-repetition-output-len 128", "whose prompts share a beginning", "moonloop generate makes a trace"),
 	benchLine("random images", "!"+aServer+"--backend openai-chat --endpoint /v1/chat/completions --dataset-name random-mm --num-prompts 100 --max-concurrency 10 --random-prefix-len 25 --random-input-len 300 --random-output-len 40 --random-range-ratio 0.2 --random-mm-base-items-per-request 2 --request-rate inf --ignore-eos --seed 42", "--images and --image-size add images", "likewise; --images and --image-size add images"),
@@ -40,10 +40,10 @@ var printedBenches = []printedLine{
 	benchLine("several settings", "!bench sweep serve --serve-cmd s --bench-cmd b", "bench sweep is another tool's command", "moonloop search finds the highest load that an engine can handle"),
 
 	timedLine("plots", "--backend vllm --endpoint /v1/completions --num-prompts 100 --plot-timeline --timeline-itl-thresholds 2,5 --plot-dataset-stats --save-result --result-dir DIR/plots", "requests 3; file plots/report.html"),
-	timedLine("by the API of responses", "--backend openai-responses --endpoint /v1/responses --num-prompts 200", "requests 3; path /v1/responses"),
+	timedLine("through the Responses API", "--backend openai-responses --endpoint /v1/responses --num-prompts 200", "requests 3; path /v1/responses"),
 	timedLine("embeddings", "--backend openai-embeddings --endpoint /v1/embeddings", "requests 3; path /v1/embeddings"),
 	timedLine("a rate that rises", "--backend vllm --num-prompts 3 --ramp-up-strategy linear --ramp-up-start-rps 10 --ramp-up-end-rps 50 --no-self-timed", "requests 3; summary config.ramp-up-shape=linear; summary config.ramp-up-from=10; summary config.request-rate=50"),
-	timedLine("a rate by chance, in bursts", "--no-self-timed --request-rate 50 --burstiness 0.5 --num-prompts 3", "requests 3; summary config.burstiness=0.5; summary config.request-rate=50"),
+	timedLine("random arrivals, in bursts", "--no-self-timed --request-rate 50 --burstiness 0.5 --num-prompts 3", "requests 3; summary config.burstiness=0.5; summary config.request-rate=50"),
 	timedLine("one at a time, with sampling", "--skip-chat-template --num-prompts 80 --max-concurrency 1 --temperature=0.3 --top-p=0.75 --save-result --save-detailed --result-dir DIR/log/ --no-self-timed", "requests 3; body temperature=0.3; body top_p=0.75; file log/summary.json"),
-	timedLine("the time of waiting for a place", "--percentile-metrics ttft,tpot,itl,e2el,client_queue_time --max-concurrency 2 --no-self-timed", "requests 3; summary config.concurrency=2"),
+	timedLine("the time spent waiting for a place", "--percentile-metrics ttft,tpot,itl,e2el,client_queue_time --max-concurrency 2 --no-self-timed", "requests 3; summary config.concurrency=2"),
 }

@@ -126,7 +126,7 @@ func rowsFigures(t *testing.T, rows string) (of figuresOf) {
 	return of
 }
 
-// writeCommands writes them for the page.
+// writeCommands writes the commands for the page.
 func writeCommands(b *strings.Builder, tool string) {
 	if tool != aiperf {
 		return

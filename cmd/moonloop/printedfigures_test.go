@@ -21,7 +21,7 @@ import (
 // printedFigure is an output of another tool.
 type printedFigure struct {
 	tool, theirs string
-	ours         string // see figureOf
+	ours         string // see figures
 	note         string
 	formula      func(rs []sent) float64 // of moonloop's; nil: it is enough that it exists
 }
@@ -109,7 +109,7 @@ func allTokens(r sent) float64 { return r.in() + r.out() }
 var figures = []printedFigure{
 	{aiperf, "profile_export_aiperf.json", "FILE:summary.json", "with the same names and statistics (avg, min, max, p1 … p99, std, count, sum), and p999", nil},
 	{aiperf, "profile_export_aiperf.csv", "FILE:summary.csv", "", nil},
-	{aiperf, "profile_export.jsonl", "FILE:requests.jsonl", "a line for each request, which is its row, too", nil},
+	{aiperf, "profile_export.jsonl", "FILE:requests.jsonl", "a line for each request, with its row", nil},
 	{aiperf, "inputs.json, profile_export_raw.jsonl", "FILE:prompts.jsonl", "with --save-prompts", nil},
 	{aiperf, "*_timeslices.csv and .json", "FILE:series.csv", "--slice is --slice-duration", nil},
 	{aiperf, "aiperf plot", "FILE:report.html", "", nil},
@@ -148,12 +148,12 @@ var figures = []printedFigure{
 	{aiperf, "error_summary", "error_summary", "", nil},
 	{aiperf, "metadata.request_start_ns, request_end_ns", "COLUMN:start", "milliseconds since start_time in summary.json", nil},
 	{aiperf, "metadata.conversation_id, turn_index", "COLUMN:turn", "session_id and result.turn", nil},
-	{aiperf, "metadata.session_num", "COLUMN:row", "of rows, not of sessions", nil},
+	{aiperf, "metadata.session_num", "COLUMN:row", "the number of the row, not of the session", nil},
 	{aiperf, "metadata.x_request_id, x_correlation_id", "run.id", "X-Request-Id is the run's id and the row, X-Session-Id the session, X-Correlation-Id what the row calls its request", nil},
 	{aiperf, "metadata.request_ack_ns", "COLUMN:phases_ms", "connect, sending, waiting and receiving", nil},
-	{aiperf, "metadata.was_cancelled, cancellation_time_ns", "COLUMN:outcome", "cancelled; end of it", nil},
+	{aiperf, "metadata.was_cancelled, cancellation_time_ns", "COLUMN:outcome", "cancelled; the time is the end of the request", nil},
 	{aiperf, "metadata.benchmark_phase, worker_id, record_processor_id", "", "requests.jsonl has no requests of a warm-up, and one process sends", nil},
-	{aiperf, "error: code, type, message", "COLUMN:status", "with error and error_type of what failed", nil},
+	{aiperf, "error: code, type, message", "COLUMN:status", "with error and error_type, for failed requests", nil},
 	{aiperf, "metadata.scenario, submission_valid, submission_invalid_reasons", "", "a replay is not a submission", nil},
 	{aiperf, "aggregate/profile_export_aiperf_aggregate.json", "", "--runs shows the spread, and moonloop compare compares pairs of runs", nil},
 	{aiperf, "logs/aiperf.log", "", "on standard error", nil},

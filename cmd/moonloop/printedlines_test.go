@@ -102,7 +102,7 @@ var printedTraces = []printedLine{
 		"requests 100; all of max_completion_tokens=" + strings.Repeat("5 ", 34) + strings.Repeat("6 ", 33) + strings.TrimSpace(strings.Repeat("7 ", 33)), "",
 	},
 	{
-		aiperf, "Trace Replay with Mooncake Traces", "the schedule, found out", aiperfStart + "--input-file DIR/custom_trace.jsonl --custom-dataset-type mooncake_trace",
+		aiperf, "Trace Replay with Mooncake Traces", "the schedule, detected", aiperfStart + "--input-file DIR/custom_trace.jsonl --custom-dataset-type mooncake_trace",
 		map[string]string{"custom_trace.jsonl": threeRows},
 		"requests 3; over 274ms", "",
 	},
@@ -134,7 +134,7 @@ var printedTraces = []printedLine{
 		"requests 10; turns 1 1 1 1 1 1 1 1 1 1; all of max_completion_tokens=4 4 5 5 6 6 7 7 8 8; some temperature=1.2; some seed=42", "",
 	},
 	{
-		aiperf, "Custom Dataset Guide", "lengths of turns, and of those that have none", "profile --model sim --endpoint-type chat --input-file DIR/prompts_with_osl.jsonl --custom-dataset-type single_turn --streaming --url HOST:PORT --osl 9 --request-count 4",
+		aiperf, "Custom Dataset Guide", "lengths of turns, and a default for turns without one", "profile --model sim --endpoint-type chat --input-file DIR/prompts_with_osl.jsonl --custom-dataset-type single_turn --streaming --url HOST:PORT --osl 9 --request-count 4",
 		map[string]string{"prompts_with_osl.jsonl": strings.Replace(singles, `, "output_length": 8`, "", 1)},
 		"requests 4; all of max_completion_tokens=5 6 7 9", "the page says --osl 200",
 	},
@@ -169,7 +169,7 @@ var printedTraces = []printedLine{
 		"the trace determines what prompts share", "the rows determine what prompts share",
 	},
 	{
-		aiperf, "Custom Dataset Guide", "a system prompt of a file", "!profile -m sim --url ENGINE --input-file DIR/data.jsonl --system-prompt-file DIR/system.txt",
+		aiperf, "Custom Dataset Guide", "a system prompt from a file", "!profile -m sim --url ENGINE --input-file DIR/data.jsonl --system-prompt-file DIR/system.txt",
 		map[string]string{"data.jsonl": threeRows, "system.txt": "Be terse."},
 		"the trace determines what prompts share", "likewise",
 	},
@@ -254,7 +254,7 @@ var printedTraces = []printedLine{
 		"requests 3; turns 1 1 1; some max_tokens=5; some max_tokens=6; some temperature=0.7", "",
 	},
 	{
-		aiperf, "Raw Payload Replay", "the same, found out", "profile --input-file DIR/payloads.jsonl --model sim --streaming --url HOST:PORT --concurrency 2",
+		aiperf, "Raw Payload Replay", "the same, with the format detected", "profile --input-file DIR/payloads.jsonl --model sim --streaming --url HOST:PORT --concurrency 2",
 		map[string]string{"payloads.jsonl": bodies},
 		"requests 3; some max_tokens=5; some temperature=0.7", "",
 	},
@@ -298,7 +298,7 @@ var printedTraces = []printedLine{
 	{
 		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "a folder of conversations, by two models", "profile --url HOST:PORT --model sim --model other --endpoint-type chat --streaming --input-file DIR/traces/ --fixed-schedule",
 		map[string]string{"traces/trace_0001.json": agentTalk, "traces/trace_0002.json": strings.Replace(otherTalk, "400", "0.4", 1)},
-		"requests 5; over 400ms; all of max_completion_tokens=3 4 5 6 7; sim has max_completion_tokens=3 4 6 7; other has max_completion_tokens=5", "subagents are sessions of their own, at their recorded times: the parent's next turn goes at its own time, not when they end",
+		"requests 5; over 400ms; all of max_completion_tokens=3 4 5 6 7; sim has max_completion_tokens=3 4 6 7; other has max_completion_tokens=5", "subagents are sessions of their own, at their recorded times: the parent's next turn is sent at its own time, not when they end",
 	},
 	{
 		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "one conversation", "profile --url HOST:PORT --model sim --endpoint-type chat --streaming --fixed-schedule --input-file DIR/traces/trace_0001.json",
@@ -306,7 +306,7 @@ var printedTraces = []printedLine{
 		"requests 3; over 300ms; model sim", "",
 	},
 	{
-		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "a data set of the hub, which is there", "profile --url HOST:PORT --model sim --model other --endpoint-type chat --streaming --public-dataset semianalysis_cc_traces_weka_with_subagents --fixed-schedule --input-file DIR/traces/",
+		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "a data set of the hub, downloaded before", "profile --url HOST:PORT --model sim --model other --endpoint-type chat --streaming --public-dataset semianalysis_cc_traces_weka_with_subagents --fixed-schedule --input-file DIR/traces/",
 		map[string]string{"traces/trace_0001.json": agentTalk},
 		"requests 3; sim has max_completion_tokens=3 4; other has max_completion_tokens=5", "--input-file is added to the printed line",
 	},
@@ -324,7 +324,7 @@ var printedTraces = []printedLine{
 		"requests more than 4; model sim; body stream=true; body ignore_eos=true", "the page says 900 seconds",
 	},
 	{
-		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "think time alone, cut", "profile --url HOST:PORT --model sim --endpoint-type chat --streaming --input-file DIR/traces/ --no-fixed-schedule --use-think-time-only --inter-turn-delay-cap-seconds 0.2 --concurrency 8",
+		aiperf, "Replaying Agentic Coding Sessions with Weka Traces", "think time only, capped", "profile --url HOST:PORT --model sim --endpoint-type chat --streaming --input-file DIR/traces/ --no-fixed-schedule --use-think-time-only --inter-turn-delay-cap-seconds 0.2 --concurrency 8",
 		map[string]string{"traces/a.json": otherTalk},
 		"requests 2; over 200ms; model sim", "400 s of the recording become 0.2",
 	},
@@ -354,7 +354,7 @@ var printedTraces = []printedLine{
 		"capture a run with moonloop capture", "a native graph describes how requests are made from replies, and contains no requests",
 	},
 	{
-		aiperf, "Profile with TraceLab Agentic Coding Traces", "sessions in a closed loop, pauses cut", "profile --model sim --tokenizer Qwen/Qwen3-0.6B --url HOST:PORT --endpoint-type chat --custom-dataset-type tracelab --input-file DIR/tracelab_slice.jsonl.gz --num-dataset-entries 50 --concurrency 4 --no-fixed-schedule --inter-turn-delay-cap-seconds 0.2",
+		aiperf, "Profile with TraceLab Agentic Coding Traces", "sessions in a closed loop, with capped pauses", "profile --model sim --tokenizer Qwen/Qwen3-0.6B --url HOST:PORT --endpoint-type chat --custom-dataset-type tracelab --input-file DIR/tracelab_slice.jsonl.gz --num-dataset-entries 50 --concurrency 4 --no-fixed-schedule --inter-turn-delay-cap-seconds 0.2",
 		map[string]string{"tracelab_slice.jsonl.gz": packed(rounds)},
 		"requests 4; over 400ms; model sim; all of max_completion_tokens=5 6 7 8", "--concurrency counts requests, not sessions",
 	},
@@ -490,7 +490,7 @@ var printedTraces = []printedLine{
 		"requests 2; over 1500ms; path /v1/completions; some max_tokens=8; file out/summary.json; file out/prompts.jsonl", "if only --model is given, it is requested unchanged; TraceReplay does the same",
 	},
 	{
-		traceReplay, "TraceReplay Benchmark Tool", "prompts of the dataset that it takes by itself", "--model sim --trace-path DIR/trace.jsonl --trace-mode benchmark --dataset-path DIR/talk.json --host HOST --port PORT",
+		traceReplay, "TraceReplay Benchmark Tool", "prompts of its default dataset", "--model sim --trace-path DIR/trace.jsonl --trace-mode benchmark --dataset-path DIR/talk.json --host HOST --port PORT",
 		map[string]string{"talk.json": talk()},
 		"requests 4; rows of the trace; path /v1/completions; text lighthouse", "",
 	},
@@ -511,7 +511,7 @@ func packed(text string) string {
 	return b.String()
 }
 
-// TestPrintedLines runs them, and checks what the engine got.
+// TestPrintedLines runs the printed lines, and checks what the engine got.
 func TestPrintedLines(t *testing.T) {
 	t.Parallel()
 	ends := make([]func() replayed, len(printedLines))

@@ -21,7 +21,7 @@ type printedMember struct {
 	rows        string // of the trace, if they are not those of aliasTrace
 }
 
-// The arguments before the flag that a line is about.
+// The arguments that follow the flag that a line is about.
 const (
 	toSim    = " --backend kind=openai_http,target=ENGINE"
 	ofTrace4 = " --data kind=mooncake,path=TRACE,time_scale=0.001"
@@ -43,7 +43,7 @@ var printedMembers = []printedMember{
 	{"--backend", "extras.content extras.params", "", refused, "rows with messages have such contents; no query is added to the address", "!--backend kind=openai_http,target=ENGINE,extras.content.source_lang_code=en" + ofTrace4, "extras.body", ""},
 	{"--backend", "server_history multiturn_reasoning", "", partly, "only false: a request has the conversation so far, as in the trace", "--backend kind=openai_http,target=ENGINE,server_history=false,multiturn_reasoning=false" + ofTrace4, "requests 4", ""},
 	{"--backend", "tool_call_missing_behavior", "", ignored, "a replay waits for no tool call", "--backend kind=openai_http,target=ENGINE,tool_call_missing_behavior=ignore_continue" + ofTrace4, "requests 4", ""},
-	{"--backend", "api_routes", "", refused, "put a path that comes before those of the API into target", "!--backend kind=openai_http,target=ENGINE,api_routes./v1/completions=/other/completions" + ofTrace4, "belongs in target", ""},
+	{"--backend", "api_routes", "", refused, "put a path prefix of the API into target", "!--backend kind=openai_http,target=ENGINE,api_routes./v1/completions=/other/completions" + ofTrace4, "belongs in target", ""},
 	{"--backend", "follow_redirects validate_backend", "", ignored, "", "--backend kind=openai_http,target=ENGINE,follow_redirects=true,validate_backend=false" + ofTrace4, "requests 4", ""},
 
 	{"--data", "kind path", "TRACE, --from", partly, "trace_synthetic, mooncake, weka and otel; JSON lines, an array, a table and Parquet", "--data kind=trace_synthetic,path=TRACE,time_scale=0.001" + toSim, "requests 4; rows of the trace; spread over the schedule", ""},
@@ -53,9 +53,9 @@ var printedMembers = []printedMember{
 `},
 	{"--data", "hash_ids_column hash_id_block_size", "--map, --block-size", yes, "", "--data kind=mooncake,path=TRACE,hash_ids_column=blocks,hash_id_block_size=64" + toSim, "requests 1; summary config.block-size=64", `{"timestamp": 7, "input_length": 100, "output_length": 3, "blocks": [1, 2]}
 `},
-	{"--data", "conversation_id_column", "session_id", partly, "id, of weka", "--data kind=weka,path=TRACE,conversation_id_column=id" + toSim, "requests 2; header X-Session-Id=c1", conversations},
+	{"--data", "conversation_id_column", "session_id", partly, "only id, of weka", "--data kind=weka,path=TRACE,conversation_id_column=id" + toSim, "requests 2; header X-Session-Id=c1", conversations},
 	{"--data", "time_scale", "--time-unit, --speedup", yes, "", "--data kind=mooncake,path=TRACE,time_scale=0.002" + toSim, "requests 4; over 240ms", ""},
-	{"--data", "max_session_wait", "--transform", partly, "of all requests, in time of the trace", "--data kind=trace_synthetic,path=TRACE,max_session_wait=0.05" + toSim, "requests 2; within 50ms", secondsRows},
+	{"--data", "max_session_wait", "--transform", partly, "applies to all requests, in the time of the trace", "--data kind=trace_synthetic,path=TRACE,max_session_wait=0.05" + toSim, "requests 2; within 50ms", secondsRows},
 	{"--data", "load_kwargs history", "", ignored, "history=trace is what a replay does", "--data kind=mooncake,path=TRACE,time_scale=0.001,load_kwargs.split=train,history=trace" + toSim, "requests 4", ""},
 	{"--data", "synthetic_text huggingface", "", refused, "a replay sends a trace: download the data set, or make one with moonloop generate", "!--data kind=synthetic_text,prompt_tokens=256,output_tokens=128" + toSim, "make a trace with moonloop generate", ""},
 
@@ -66,11 +66,11 @@ var printedMembers = []printedMember{
 	{"--profile", "concurrent max_concurrency", "--concurrency", yes, "the smaller of the two", "--profile kind=concurrent,streams=4,max_concurrency=1" + toSim + ofTrace4, "one at a time", ""},
 	{"--profile", "constant async rate max_concurrency", "--request-rate, --concurrency", partly, "one rate", "--profile kind=constant,rate=8,max_concurrency=32" + toSim + ofTrace4, "spread over the schedule; over 375ms; summary config.concurrency=32", ""},
 	{"--profile", "poisson", "--request-rate", partly, "one rate", "--profile kind=poisson,rate=8" + toSim + ofTrace4, "requests 4; summary config.arrival=poisson; summary config.request-rate=8", ""},
-	{"--profile", "warmup warmup.percent warmup.mode cooldown.value", "--steady-from, --steady-to", partly, "of the time, not of the number of requests", "--profile kind=constant,rate=[8],warmup.percent=0.25,warmup.mode=prefer_duration,cooldown.value=0.01" + toSim + ofTrace4, "requests 4; output Steady", ""},
+	{"--profile", "warmup warmup.percent warmup.mode cooldown.value", "--steady-from, --steady-to", partly, "shares of the time, not of the number of requests", "--profile kind=constant,rate=[8],warmup.percent=0.25,warmup.mode=prefer_duration,cooldown.value=0.01" + toSim + ofTrace4, "requests 4; output Steady", ""},
 	{"--profile", "rampup_duration", "--ramp-up, --concurrency-ramp-up", yes, "", "--profile kind=constant,rate=1000,rampup_duration=20" + toSim + ofTrace4, "requests 4; spread over the schedule", ""},
 	{"--profile", "sweep sweep_size strategy_type", "", refused, "moonloop search finds the highest load that an engine can handle", "!--profile kind=sweep,sweep_size=10,strategy_type=poisson" + toSim + ofTrace4, "moonloop search", ""},
 
-	{"--constraint", "max_requests count", "--max-requests", partly, "this many rows are sent; GuideLLM also lets requests end that are then in flight", "--constraint kind=max_requests,count=2" + toSim + ofTrace4, "requests 2", ""},
+	{"--constraint", "max_requests count", "--max-requests", partly, "this many rows are sent; GuideLLM also lets the requests then in flight finish", "--constraint kind=max_requests,count=2" + toSim + ofTrace4, "requests 2", ""},
 	{"--constraint", "max_duration seconds", "--max-duration", yes, "", "--constraint kind=max_duration,seconds=0.06" + toSim + ofTrace4, "requests fewer than 4", ""},
 	{"--constraint", "max_errors", "--abort-errors", yes, "", "--constraint kind=max_errors,count=3" + toSim + ofTrace4, "summary config.abort-errors=3", ""},
 	{"--constraint", "max_error_rate max_global_error_rate rate", "--abort-error-rate", partly, "of all requests so far; window and minimum have no effect", "--constraint kind=max_global_error_rate,rate=0.05,minimum=10" + toSim + ofTrace4, "summary config.abort-error-rate=0.05", ""},
@@ -82,7 +82,7 @@ var printedMembers = []printedMember{
 	{"--metrics", "slo.ttft_ms slo.tpot_ms", "--slo", yes, "", "--metrics kind=generative,slo.ttft_ms=500,slo.tpot_ms=50" + toSim + ofTrace4, "output Goodput", ""},
 }
 
-// TestPrintedMembers runs a line with each.
+// TestPrintedMembers runs a line with each member.
 func TestPrintedMembers(t *testing.T) {
 	t.Parallel()
 	ends := make([]func() replayed, len(printedMembers))
@@ -117,7 +117,7 @@ func TestPrintedMembers(t *testing.T) {
 	}
 }
 
-// writeMembers writes them for the page.
+// writeMembers writes the members for the page.
 func writeMembers(b *strings.Builder, tool string) {
 	if tool != guidellm {
 		return
