@@ -5,20 +5,21 @@ package main
 
 import "strings"
 
-// This file has what AIPerf's documentation shows about conversations, a rate with a ceiling, slices of time, and sweeps. Unchanged, most
-// of these invent prompts, and are refused with what makes a trace; without the lengths of such prompts, they run.
+// This file has what AIPerf's documentation shows about conversations, a rate with a ceiling, slices of time, and sweeps. As printed, most
+// of these command lines ask for synthetic prompts, and are refused with advice on how to make a trace. They run if the flags about the
+// lengths of such prompts are left out.
 
-// twoTalks are conversations of AIPerf's form.
-const twoTalks = `{"session_id": "one", "turns": [{"text": "Where do rivers rise?", "output_length": 4}, {"text": "Name one of them.", "output_length": 4, "delay": 20}, {"text": "And another.", "output_length": 4}]}
+// someTalks are conversations of AIPerf's form.
+const someTalks = `{"session_id": "one", "turns": [{"text": "Where do rivers rise?", "output_length": 4}, {"text": "Name one of them.", "output_length": 4, "delay": 20}, {"text": "And another.", "output_length": 4}]}
 {"session_id": "two", "turns": [{"text": "Who maps them?", "output_length": 4}, {"text": "For how long?", "output_length": 4}]}
 {"session_id": "three", "turns": [{"text": "What is a delta?", "output_length": 4}, {"text": "Why?", "output_length": 4}]}
 `
 
-// talkLine is a line of a page about conversations, with such a file.
+// talkLine is a command line of AIPerf's page about conversations, with someTalks as its input file.
 func talkLine(page, about, line, sees, note string) printedLine {
 	return printedLine{
 		aiperf, page, about, "profile --model sim --endpoint-type chat --endpoint /v1/chat/completions --streaming --url HOST:PORT --input-file DIR/talks.jsonl --custom-dataset-type multi_turn " + line,
-		map[string]string{"talks.jsonl": twoTalks},
+		map[string]string{"talks.jsonl": someTalks},
 		sees, note,
 	}
 }

@@ -20,7 +20,7 @@ func TestShardOfALauncher(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %q", text, of, err, want)
 		}
 	}
-	refused("auto/4", "no launcher says which one this is: none of JOB_COMPLETION_INDEX, ")
+	refused("auto/4", "no launcher says which shard this is: none of JOB_COMPLETION_INDEX, ")
 	for i, name := range slices.Backward(indexVariables) { // the first that is set counts
 		t.Setenv(name, []string{"3", "2", "1", "0"}[i%4])
 		if of, err := parseShard("auto/4"); err != nil || of != [2]int{3 - i%4, 4} {
