@@ -104,7 +104,7 @@ func newReplay() (*cobra.Command, *replayFlags) {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if objects.IsURL(f.cfg.Trace.Name) { // Args has read it, before the stage could, or the settings name it
+			if objects.IsURL(f.cfg.Trace.Name) { // Args read it before the stage replaced {today}, or the settings name it
 				f.cfg.Trace.Name = objects.OnDay(f.cfg.Trace.Name, time.Now())
 			}
 			f.cfg.Settings = f.effective(cmd)
