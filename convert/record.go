@@ -212,8 +212,8 @@ func (r *record) at(unit time.Duration, names ...string) int64 {
 	return n.V
 }
 
-// date reads a time, which is required: a date and time of day, or seconds, milliseconds, microseconds or nanoseconds since 1970. The unit is
-// the one for which the time lies between 2001 and 2286.
+// date reads a time, which is required: a date and time of day, or seconds, milliseconds, microseconds or nanoseconds since 1970. The unit
+// is the one for which the time lies between 2001 and 2286.
 func (r *record) date(names ...string) int64 {
 	ns := r.instant(names...)
 	r.want(ns.Set, names[0], wantDate)
