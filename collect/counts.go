@@ -62,7 +62,7 @@ func (c Counts) String() string {
 	return s
 }
 
-// enoughRequests is the number of requests from which on a value that most of them lack is not chance.
+// enoughRequests is the minimum number of requests for a hint about a value that most of them lack. Among fewer, that may be chance.
 const enoughRequests = 10
 
 // count counts the content of one batch.

@@ -48,7 +48,7 @@ func spanJSON(traceID string) string {
 
 const metricJSON = `{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"name":"m","gauge":{"dataPoints":[{"asInt":"1"},{"asInt":"2"}]}}]}]}]}`
 
-// lossy is a collector of a test.
+// lossy starts a collector. It also returns the folder of its journal, and a function that returns the warnings so far.
 func lossy(t *testing.T) (p *Collector, folder string, warnings func() string) {
 	t.Helper()
 	folder = filepath.Join(t.TempDir(), "journal")

@@ -143,7 +143,7 @@ func TestPotential(t *testing.T) {
 	})
 	require.NoError(t, c.ConsumeTraces(t.Context(), spans(
 		request{ids: []uint64{1, 2}, tokens: 1024, model: "m1", response: "a", cached: 0},
-		request{ids: []uint64{1, 2}, tokens: 1024, model: "m1", response: "a", cached: 0}, // the gateway's span of the same
+		request{ids: []uint64{1, 2}, tokens: 1024, model: "m1", response: "a", cached: 0}, // the gateway's span of the same request
 		request{ids: []uint64{1, 3}, tokens: 1024, model: "m1", response: "b", cached: 512},
 		request{ids: []uint64{1, 2}, tokens: 1024, model: "m1", response: "c", cached: 1024},
 		request{ids: []uint64{1, 2}, tokens: 1024, model: "m1", response: "d", failed: true, cached: -1},

@@ -35,7 +35,7 @@ func decimal(s string, unit time.Duration) (int64, error) {
 	return int64(d), nil
 }
 
-// scientific reads a number with an exponent, which some writers use for small numbers, or a sign.
+// scientific reads a number with a sign, or with an exponent, which some writers use for small numbers.
 func scientific(s string, unit time.Duration) (int64, error) {
 	f, err := strconv.ParseFloat(s, 64)
 	switch ns := math.Round(f * float64(unit)); {

@@ -32,7 +32,7 @@ var aiperfDAG = spec{
 			c.rounds = dagRounds(r)
 		} else {
 			r.objects(func(t *record) { c.turns = append(c.turns, dagTurn(t, c)) }, "turns")
-			r.want(len(c.turns) > 0, "turns", "a conversation has a turn or more; one without any is \"orchestrator\": true")
+			r.want(len(c.turns) > 0, "turns", "a conversation has at least one turn; one without turns needs \"orchestrator\": true")
 		}
 		if r.err != nil {
 			return
@@ -200,7 +200,7 @@ func (b *branching) check(c *talk) {
 		}
 		for _, s := range turn.spawns {
 			if known(s.id); s.join > k+1 && s.join >= len(c.turns) {
-				b.fail(c.line, "turn %d waits for a conversation, and there are %d: join_at counts turns from 0", s.join, len(c.turns))
+				b.fail(c.line, "turn %d waits for a conversation, but there are only %d turns: join_at counts turns from 0", s.join, len(c.turns))
 			}
 		}
 		if turn.terminal && k+1 < len(c.turns) {
@@ -216,7 +216,7 @@ func (b *branching) start(c *talk, waits []string, session string, wait mooncake
 	case b.err != nil:
 		return nil
 	case c.open:
-		b.fail(c.line, "the conversation starts itself, over others or not: that never ends")
+		b.fail(c.line, "the conversation starts itself, directly or through others: that never ends")
 		return nil
 	}
 	if b.begun++; b.begun > maxDAGRows {

@@ -15,7 +15,8 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// hashes are chained hashes of n blocks of a prompt, the first of which it shares with prompt 0. They use all 64 bits.
+// hashes are chained hashes of n blocks of a prompt. The prompt has the first blocks, as many as shared says, in common with prompt 0. The
+// hashes use all 64 bits.
 func hashes(prompt, shared, n int) []uint64 {
 	list := make([]uint64, n)
 	for i := range list {
@@ -102,7 +103,7 @@ func TestDynamo(t *testing.T) {
 	if diff := cmp.Diff(want, got, cmp.AllowUnexported(row{})); diff != "" {
 		t.Errorf("rows (-want +got):\n%s", diff)
 	}
-	// Row 1 shares 15 of the engine's blocks of 64 with row 0: at that granularity.
+	// Row 1 shares 15 of the engine's blocks of 64 tokens with row 0. Its ranges show that in fine blocks of 16 tokens.
 	if diff := cmp.Diff([]mooncake.HashRange{{First: 0, Count: 60}, {First: 63, Count: 40}}, traces[0].rows(t)[1].HashRanges); diff != "" {
 		t.Errorf("ranges (-want +got):\n%s", diff)
 	}
@@ -142,7 +143,7 @@ func TestTelemetryRefuses(t *testing.T) {
 		{"cut off in the middle", convert.OTLP, spans + "\n{\"resourceSpans\":[{\n" + spans, "f:2: the JSON object does not end; the file may be cut off"},
 		{"cut off at the end", convert.OTLP, spans + "\n{\"resourceSpans\":[{\"x\":\"" + secret, "1 lines: the last one is incomplete"},
 		{"an end that is not JSON", convert.OTLP, spans + "\n{\"resourceSpans\":x", "f:2: is not valid JSON at byte 18"},
-		{"text after it", convert.OTLP, spans + " x", "f:1: is not valid JSON at byte 1"},
+		{"text after the object", convert.OTLP, spans + " x", "f:1: is not valid JSON at byte 1"},
 		{"an array", convert.OTLP, "[[]]", "f:1: the line must be a JSON object"},
 		{"another object", convert.OTLP, `{"messages":"` + secret + `"}`, "f:1: the line is not an OTLP request"},
 		{"a wrong type", convert.OTLP, `{"resourceSpans":"` + secret + `"}`, "f:1: resourceSpans: is not an OTLP request of spans"},

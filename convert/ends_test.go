@@ -143,7 +143,7 @@ type sizes struct {
 	attributes, journal        int
 }
 
-// measure annotates telemetry and adds up the results. Without is the size before messages had ends.
+// measure annotates telemetry and adds up the results. If without is true, the ends of messages are left out.
 func measure(t testing.TB, without bool, lines []string) sizes {
 	t.Helper()
 	a, err := annotate.New(annotate.Config{Key: testKey(t), OmitMessageEnds: without})

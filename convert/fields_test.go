@@ -27,7 +27,7 @@ func TestEveryFieldHasItsTools(t *testing.T) {
 			}
 		}
 		if v := reflect.ValueOf(row).Elem().FieldByIndex(field.Index); !known || !v.IsZero() {
-			t.Errorf("%s is written for every tool: it belongs into rowFields", field.Name)
+			t.Errorf("%s is written for every tool: it belongs in rowFields", field.Name)
 		}
 	}
 }

@@ -26,19 +26,19 @@ type spec struct {
 	Format
 	about string // description for people; one line
 	table bool   // CSV, whose first record names the columns; else JSON objects in any layout
-	cells bool   // for a table: as objects, its records have another format
+	cells bool   // for a table: records that are objects instead belong to another format
 	// fields are columns or members that each record has. A file has the first format all of whose fields are in its beginning; a format
 	// without fields must be named.
 	fields   []string
 	header   string // the only member of an object with which the file may begin
 	block    int    // tokens for each block id; 0 if a record has it, or if there are no ids
 	blocks   bool   // rows have block ids
-	global   bool   // ids of two files are those of the same blocks
+	global   bool   // equal ids in two files are the same block
 	dates    bool   // times are instants, not seconds from some zero
 	models   bool   // requests name their models
 	fails    bool   // failed requests are marked
 	text     bool   // requests contain their prompts
-	spans    bool   // these are in attributes of spans
+	spans    bool   // the prompts are in attributes of spans
 	verbatim bool   // there are no token counts, so that prompts can only be kept
 	delta    bool   // rows of a session contain only what is new
 	// decode passes the requests of a record to the decoder.

@@ -113,7 +113,7 @@ func requestsOf(meta *mooncake.Meta) int64 {
 	return n
 }
 
-// TestHostileFiles damages the file of each format in various ways: it is cut off anywhere, and its values are exchanged. The result is an
+// TestHostileFiles damages the file of each format in various ways: it is cut off anywhere, and its values are replaced. The result is an
 // error that names the line, or rows that can be read again; never a panic, and no request is lost without being counted.
 func TestHostileFiles(t *testing.T) {
 	values := []string{`-1`, `NaN`, `1e400`, `18446744073709551616`, `"` + secret + `"`, `{}`, `[[]]`, ``}

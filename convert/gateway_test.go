@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// spanAt is a line with one span, of resource attributes and its own, that lasts from one second to another. Attributes are written
+// spanAt is a line with one span, with a resource attribute and its own ones, that lasts from one second to another. Attributes are written
 // key=value; a value of digits is a number.
 func spanAt(id byte, name string, from, to int, resource string, attributes ...string) string {
 	list := func(pairs []string) string {

@@ -183,7 +183,7 @@ func TestProducers(t *testing.T) {
 	for _, c := range []struct {
 		producer string
 		logs     bool
-		estimate bool // rows without token counts
+		estimate bool // missing token counts are estimated
 		// rows are the expected rows, in order. The other requests of the scenario have no span, failed, or have no token counts.
 		rows     []string
 		dropped  map[string]int64

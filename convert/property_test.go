@@ -682,7 +682,7 @@ func (a *asked) span(t testing.TB, number int, tokens int64) string {
 	return string(line)
 }
 
-// inLogs returns the telemetry of a prompt that log records have.
+// inLogs returns the telemetry of a prompt whose text is in log records.
 func (a *asked) inLogs(t testing.TB, shown *asked, td ptrace.Traces) string {
 	t.Helper()
 	span := td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().At(0)

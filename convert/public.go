@@ -31,7 +31,7 @@ type Failed string
 
 // The choices. The zero Failed is FailedDrop.
 const (
-	FailedDrop Failed = "drop" // they are counted
+	FailedDrop Failed = "drop" // they are left out and counted
 	FailedKeep Failed = "keep" // they become rows without output
 )
 
@@ -146,7 +146,7 @@ func (c *merger) open(files []capture.Source) error {
 	return nil
 }
 
-// sessionOf returns a session for the name of a file that no earlier file has.
+// sessionOf returns a session that is named after a file, and that no earlier file has.
 func sessionOf(name string, before []capture.Source) string {
 	plain := func(name string) string { return strings.SplitN(path.Base(filepath.ToSlash(name)), ".", 2)[0] }
 	is := plain(name)
@@ -351,7 +351,7 @@ func (c *merger) effect() string {
 	}{
 		{c.chats.cut, "sessions begin with a request whose parent is not in the files"},
 		{c.structure.lost, "turns are of sessions that could not all be remembered, and share nothing"},
-		{c.long, "rows had more ids than blocks, of which the first count"},
+		{c.long, "rows had more ids than blocks, so that the last ids are ignored"},
 		{c.short, "rows had fewer ids than blocks, so that the end of their prompts has none"},
 	} {
 		if odd.n > 0 {

@@ -77,9 +77,9 @@ func TestPublicRefuses(t *testing.T) {
 		{"no multiple", "", "block size 24: the blocks of bailian have 16 tokens", Options{Format: Bailian, Compile: capture.Options{BlockSize: 24}}},
 		{"a block size below 0", "", "block size -1", Options{Format: Bailian, Compile: capture.Options{BlockSize: -1}}},
 		{"a block size for lengths", "", "block size 512: azure traces have no block ids", Options{Format: Azure, Compile: capture.Options{BlockSize: 512}}},
-		{"failed requests elsewhere", "", "azure traces do not say which requests failed", Options{Format: Azure, Failed: FailedKeep}},
-		{"what to do with failed requests", "", `failed requests "no"`, Options{Format: BurstGPT, Failed: "no"}},
-		{"models elsewhere", "", "bailian traces do not name the models", Options{Format: Bailian, Models: []string{"m"}}},
+		{"failed requests in a format that does not mark them", "", "azure traces do not say which requests failed", Options{Format: Azure, Failed: FailedKeep}},
+		{"an unknown choice for failed requests", "", `failed requests "no"`, Options{Format: BurstGPT, Failed: "no"}},
+		{"models in a format that does not name them", "", "bailian traces do not name the models", Options{Format: Bailian, Models: []string{"m"}}},
 		{"a look-ahead below 0", "", "look-ahead -1", Options{Format: Azure, Lookahead: -1}},
 		{"a line limit below 0", "", "longest line -1", Options{Format: Azure, MaxLine: -1}},
 	} {

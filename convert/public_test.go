@@ -167,13 +167,13 @@ func TestBurstGPT(t *testing.T) {
 		"19440192.0000001,1722ac82-0a46,2,GPT-4,1400.0,10,1410,Conversation log",
 	))
 	for _, c := range []struct {
-		name     string
-		opt      Options
-		file     capture.Source
-		want     string
-		mode     mooncake.SessionMode
-		dropped  map[string]int64
-		notFirst string // of the zero
+		name    string
+		opt     Options
+		file    capture.Source
+		want    string
+		mode    mooncake.SessionMode
+		dropped map[string]int64
+		zero    string // what the effect says of the zero of the files
 	}{
 		{
 			name: "1.1 has no sessions, and failed requests are dropped", file: old,
@@ -182,9 +182,9 @@ func TestBurstGPT(t *testing.T) {
 				`{"timestamp": 40000, "input_length": 1087, "output_length": 230, "model": "ChatGPT"}`,
 				`{"timestamp": 40000, "input_length": 417, "output_length": 276, "model": "GPT-4"}`,
 			),
-			mode:     mooncake.SessionNone,
-			dropped:  map[string]int64{"rows: failed: no response tokens": 1, "values: Log Type: a row has no place for it": 3},
-			notFirst: "which came 5 s after",
+			mode:    mooncake.SessionNone,
+			dropped: map[string]int64{"rows: failed: no response tokens": 1, "values: Log Type: a row has no place for it": 3},
+			zero:    "which came 5 s after",
 		},
 		{
 			name: "failed requests are kept, of one model", file: old, opt: Options{Failed: FailedKeep, Models: []string{"GPT-4"}},
@@ -192,9 +192,9 @@ func TestBurstGPT(t *testing.T) {
 				`{"timestamp": 0, "input_length": 417, "output_length": 276, "model": "GPT-4"}`,
 				`{"timestamp": 73000, "input_length": 1360, "output_length": 0, "model": "GPT-4"}`,
 			),
-			mode:     mooncake.SessionNone,
-			dropped:  map[string]int64{"rows: another model": 2, "values: Log Type: a row has no place for it": 2},
-			notFirst: "which came 45 s after",
+			mode:    mooncake.SessionNone,
+			dropped: map[string]int64{"rows: another model": 2, "values: Log Type: a row has no place for it": 2},
+			zero:    "which came 45 s after",
 		},
 		{
 			name: "1.2 has sessions, but not for the API", file: young,
@@ -207,7 +207,7 @@ func TestBurstGPT(t *testing.T) {
 			dropped: map[string]int64{
 				"values: Log Type: a row has no place for it": 3,
 			},
-			notFirst: "which came 19440110 s after",
+			zero: "which came 19440110 s after",
 		},
 	} {
 		c.opt.Format = BurstGPT
@@ -218,7 +218,7 @@ func TestBurstGPT(t *testing.T) {
 		if diff := cmp.Diff(c.dropped, dropped(meta)); diff != "" {
 			t.Errorf("%s: dropped (-want +got):\n%s", c.name, diff)
 		}
-		if effect := meta.Transformations[0].Effect; meta.SessionMode != c.mode || !strings.Contains(effect, c.notFirst) {
+		if effect := meta.Transformations[0].Effect; meta.SessionMode != c.mode || !strings.Contains(effect, c.zero) {
 			t.Errorf("%s: mode %s, effect %q", c.name, meta.SessionMode, effect)
 		}
 	}
@@ -276,7 +276,7 @@ func TestBailianFilesAreApart(t *testing.T) {
 	}
 }
 
-// bailianRow is a line with ids first..first+n-1 at the beginning and last at the end.
+// bailianRow is a line of a Bailian file with a time in seconds, a number of tokens, and ids. Its chat id is the time.
 func bailianRow(at, tokens int, ids ...int) string {
 	parts := make([]string, len(ids))
 	for i, id := range ids {
@@ -286,7 +286,7 @@ func bailianRow(at, tokens int, ids ...int) string {
 		`, "output_length": 1, "hash_ids": [` + strings.Join(parts, ",") + `]}`
 }
 
-// TestReblock: blocks of 64 tokens are made of four ids; a last block has its own number unless the whole prompt is the same.
+// TestReblock: blocks of 64 tokens are made of four ids; a partial last block has its own number unless the whole prompt is the same.
 func TestReblock(t *testing.T) {
 	for _, c := range []struct {
 		reason string
@@ -296,8 +296,8 @@ func TestReblock(t *testing.T) {
 		{"full blocks are shared", []string{bailianRow(0, 128, 1, 2, 3, 4, 5, 6, 7, 8), bailianRow(1, 128, 1, 2, 3, 4, 5, 6, 7, 9)}, [][]uint64{{0, 1}, {0, 2}}},
 		{"the same last block of the same prompt", []string{bailianRow(0, 70, 1, 2, 3, 4, 5), bailianRow(1, 70, 1, 2, 3, 4, 5)}, [][]uint64{{0, 1}, {0, 1}}},
 		{"a last block of another length", []string{bailianRow(0, 70, 1, 2, 3, 4, 5), bailianRow(1, 71, 1, 2, 3, 4, 5)}, [][]uint64{{0, 1}, {0, 2}}},
-		{"a last block never is the full block that goes on from it", []string{bailianRow(0, 63, 1, 2, 3, 4), bailianRow(1, 64, 1, 2, 3, 4)}, [][]uint64{{0}, {1}}},
-		{"ids that are not chained: the fourth alone does not tell", []string{bailianRow(0, 64, 1, 2, 3, 4), bailianRow(1, 64, 9, 2, 3, 4)}, [][]uint64{{0}, {1}}},
+		{"a partial last block is never the full block that begins with it", []string{bailianRow(0, 63, 1, 2, 3, 4), bailianRow(1, 64, 1, 2, 3, 4)}, [][]uint64{{0}, {1}}},
+		{"ids that are not chained: the fourth alone does not identify the block", []string{bailianRow(0, 64, 1, 2, 3, 4), bailianRow(1, 64, 9, 2, 3, 4)}, [][]uint64{{0}, {1}}},
 		{"ids that are not chained: the same block after another", []string{bailianRow(0, 128, 1, 1, 1, 1, 2, 2, 2, 2), bailianRow(1, 64, 2, 2, 2, 2)}, [][]uint64{{0, 1}, {2}}},
 		{"too few ids: whole blocks only", []string{bailianRow(0, 200, 1, 2, 3, 4, 5)}, [][]uint64{{0}}},
 		{"too many ids: the first count", []string{bailianRow(0, 64, 1, 2, 3, 4, 5, 6)}, [][]uint64{{0}}},

@@ -127,7 +127,7 @@ func (r *record) known(names ...string) {
 	}
 }
 
-// discard marks a request within the record that is counted as a whole.
+// discard marks all fields as read, because the request that they describe is counted as a whole.
 func (r *record) discard() {
 	for i := range r.fields {
 		r.fields[i].used = true
@@ -212,8 +212,8 @@ func (r *record) at(unit time.Duration, names ...string) int64 {
 	return n.V
 }
 
-// date reads a time, which is required: a date and time of day, or seconds, milliseconds, microseconds or nanoseconds since 1970, whichever
-// lies in this century.
+// date reads a time, which is required: a date and time of day, or seconds, milliseconds, microseconds or nanoseconds since 1970. The unit
+// is the one for which the time lies between 2001 and 2286.
 func (r *record) date(names ...string) int64 {
 	ns := r.instant(names...)
 	r.want(ns.Set, names[0], wantDate)

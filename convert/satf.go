@@ -37,7 +37,8 @@ type satfEdge struct {
 	delay int64 // ns
 }
 
-// satfSession computes the arrival of each request of a session: after its predecessors have ended, and the delay of each edge.
+// satfSession computes the arrival of each request of a session: the time at which its predecessors have ended and the delays of its edges
+// have passed.
 func satfSession(d *decoder, s *record, block int) {
 	session := s.name("session_id")
 	nodes, order := map[string]*satfNode{}, []*satfNode{}
@@ -73,7 +74,7 @@ func satfSession(d *decoder, s *record, block int) {
 	}
 	for done := range order {
 		if done == len(ready) {
-			s.fail("edges", "", "the nodes of a session wait for each other", "remove the edge that closes the circle")
+			s.fail("edges", "", "the nodes of a session wait for each other", "remove the edge that closes the cycle")
 			return
 		}
 		n := ready[done]

@@ -178,7 +178,7 @@ var targets = []target{
 		sessions: &satfSessions,
 	},
 	{
-		Target: "weka", about: "Weka's coding-agent traces, a conversation a line; AIPerf wants a file for each: split -l 1 --additional-suffix=.json FILE FOLDER/", timed: true, whole: true, local: true,
+		Target: "weka", about: "Weka's coding-agent traces, a conversation on each line; AIPerf wants a file for each: split -l 1 --additional-suffix=.json FILE FOLDER/", timed: true, whole: true, local: true,
 		fields:   []string{"timestamp", "delay", "input_length", "output_length", "hash_ids", "session_id", "model", "observed"},
 		sessions: &wekaSessions,
 	},
@@ -383,7 +383,7 @@ func (e *encoder) append(dst []byte, row *mooncake.Row) ([]byte, *mooncake.Row, 
 	})
 	switch {
 	case e.timed && !r.Timestamp.Set && (r.SessionID == "" || len(e.deltas) == 0):
-		return no("it has no timestamp", "a row with a delay after the turn before has none; convert to dynamo instead")
+		return no("it has no timestamp", "rows with a delay after the turn before have none; convert to dynamo instead")
 	case e.latencies && (!r.Observed.TTFT.Set || r.OutputLength.V > 1 && !r.Observed.Duration.Set):
 		return no("it has no latencies", "requests.jsonl of a replay has them, and so has telemetry of production")
 	case r.Kind() == mooncake.KindLength && !r.InputLength.Set: // the text was dropped

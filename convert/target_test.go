@@ -41,7 +41,7 @@ func TestTargets(t *testing.T) {
 		t.Run(string(to), func(t *testing.T) {
 			opt := Options{Format: Mooncake, To: to, Meta: &mooncake.Meta{BlockSize: 16, SessionMode: mooncake.SessionFull}}
 			rows := wide
-			if slices.Contains(to.target().fields, "observed") || to == "lmcache" { // which has whole blocks alone
+			if slices.Contains(to.target().fields, "observed") || to == "lmcache" { // lmcache has only whole blocks
 				rows = served
 			}
 			got, meta := convert(t, opt, text("wide.jsonl", rows))
@@ -144,9 +144,9 @@ func TestRoundTrips(t *testing.T) {
 	}
 }
 
-// TestTargetsLetOut: the sidecar of a file for another tool describes the information in that file, not in the trace, and the unit of its
+// TestTargetsReveal: the sidecar of a file for another tool describes the information in that file, not in the trace, and the unit of its
 // times.
-func TestTargetsLetOut(t *testing.T) {
+func TestTargetsReveal(t *testing.T) {
 	for to, want := range map[Target]struct {
 		privacy mooncake.Privacy
 		unit    string

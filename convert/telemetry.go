@@ -31,7 +31,7 @@ func convertTelemetry(ctx context.Context, opt Options, sink capture.Sink, files
 	if err := opt.Annotate.Validate(); err != nil {
 		return Result{}, err
 	}
-	opt.Annotate.BlockSize = capture.FineBlockSizeOf(cmp.Or(opt.Compile.BlockSize, mooncake.BlockSize)) // the journal is short
+	opt.Annotate.BlockSize = capture.FineBlockSizeOf(cmp.Or(opt.Compile.BlockSize, mooncake.BlockSize)) // the journal is only for these options
 	annotator, err := annotate.New(opt.Annotate)
 	if err != nil {
 		return Result{}, err
@@ -119,7 +119,7 @@ type telemetry struct {
 	read      func(line []byte) error // a [*mooncake.RowError] is about the line
 	table     bool                    // the files are tables
 	rows      decoder                 // for formats with prompts
-	made      int64                   // spans of them
+	made      int64                   // spans made from their requests
 	annotator *annotate.Annotator
 	decoder   *decode.Decoder
 	journal   *journal.Writer

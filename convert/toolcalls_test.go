@@ -50,7 +50,7 @@ func TestToolCallsOfProducers(t *testing.T) {
 				if c.logs {
 					logs := producerFile(t, c.producer+".logs.jsonl")
 					if change == "two traces" {
-						logs = "" // which name the spans of one
+						logs = "" // the log records name spans of the one trace
 					}
 					files = append(files, source("logs.jsonl", logs))
 				}

@@ -45,16 +45,16 @@ func replayBoard() board {
 		variables:   []variable{runVariable(false)}, annotations: runAnnotations(),
 		rows: []row{
 			{"The run", []panel{
-				{title: "Verdict", kind: number, unit: "short", wide: 4, description: "Whether the figures can be believed; of several shards, how many are so. Known at the end of the run; the reasons are in the table below.", queries: []query{
+				{title: "Verdict", kind: number, unit: "short", wide: 4, description: "Whether the figures can be believed; with several shards, how many have each verdict. Known at the end of the run; the reasons are in the table below.", queries: []query{
 					{expr: "count by (" + label(semconv.VerdictClass) + ") (" + of(gauge(semconv.RunVerdict)) + " == 1)", legend: "{{" + label(semconv.VerdictClass) + "}}"},
 				}},
-				{title: "Progress", kind: number, unit: "percentunit", description: "Part of the trace's time that is over; of several shards, that of the last one.", queries: []query{{expr: "min(" + of(gauge(semconv.RunProgress)) + ")"}}},
+				{title: "Progress", kind: number, unit: "percentunit", description: "Part of the trace's time that is over; with several shards, that of the shard furthest behind.", queries: []query{{expr: "min(" + of(gauge(semconv.RunProgress)) + ")"}}},
 				{title: "Time left", kind: number, unit: "s", description: "Until the last row is due.", queries: []query{{expr: "max(" + of(gauge(semconv.RunRemaining)) + ")"}}},
 				{title: "Rows left", kind: number, unit: "short", description: "Rows of the trace that are not done, in all shards.", queries: []query{{expr: sum(of(gauge(semconv.RowsLeft)))}}},
-				{title: "Failed", kind: number, unit: "percentunit", description: "Share of the requests that are done.", steps: []step{{0.0001, "orange"}, {0.01, "red"}}, queries: []query{
+				{title: "Failed", kind: number, unit: "percentunit", description: "As a share of the requests that have ended.", steps: []step{{0.0001, "orange"}, {0.01, "red"}}, queries: []query{
 					{expr: "(" + sum(of(requests, outcome+`="failed"`)) + " or vector(0)) / " + sum(of(requests, outcome+`!="skipped"`))},
 				}},
-				{title: "Good", kind: number, unit: "percentunit", description: "Share of the requests that are done and within the service level (--slo).", queries: []query{
+				{title: "Good", kind: number, unit: "percentunit", description: "Requests within the service level (--slo), as a share of those that have ended.", queries: []query{
 					{expr: sum(of(counter(semconv.RequestsGood))) + " / " + sum(of(requests, outcome+`!="skipped"`))},
 				}},
 			}},
@@ -81,7 +81,7 @@ func replayBoard() board {
 				{title: "Lateness of dispatch", unit: "s", description: "Dispatch minus scheduled time. The verdict wants a p50 of at most 1 ms and a p99 of at most 10 ms, hiccups of the machine aside.", logarithmic: true, queries: []query{
 					{expr: quantile(0.5, of(histogram(semconv.ScheduleLatenessSeconds))), legend: "p50"}, {expr: quantile(0.99, of(histogram(semconv.ScheduleLatenessSeconds))), legend: "p99"},
 				}},
-				{title: "Wait for the concurrency cap", unit: "s", description: "More than nothing changes the arrivals of the trace.", queries: []query{
+				{title: "Wait for the concurrency cap", unit: "s", description: "Any wait changes the arrivals of the trace.", queries: []query{
 					{expr: quantile(0.99, of(histogram(semconv.QueueDuration))), legend: "p99"},
 				}},
 			}},
@@ -91,7 +91,7 @@ func replayBoard() board {
 					{expr: sum(rate(of(predicted))) + " / " + sum("histogram_sum("+rate(of(usage, input))+")"), legend: "infinite cache"},
 				}},
 				{title: "Realised", kind: number, unit: "percentunit", wide: 4, description: "Cached tokens as a share of what an infinite cache would have had.", queries: []query{{expr: sum(of(reported)) + " / " + sum(of(predicted))}}},
-				{title: "Cached before the run", kind: number, unit: "short", wide: 4, description: "Tokens that the engine had cached beyond an infinite cache of this run. More than nothing: the cache was warm. Use another --seed.", steps: []step{{1, "orange"}}, queries: []query{{expr: sum(of(counter(semconv.CacheUnpredicted)))}}},
+				{title: "Cached before the run", kind: number, unit: "short", wide: 4, description: "Tokens that the engine had cached beyond an infinite cache of this run. If there are any, the cache was warm. Use another --seed.", steps: []step{{1, "orange"}}, queries: []query{{expr: sum(of(counter(semconv.CacheUnpredicted)))}}},
 			}},
 			{"Errors and fidelity", []panel{
 				{title: "Requests not served, per second", unit: "reqps", description: "By outcome and class of error.", queries: []query{
@@ -135,7 +135,7 @@ func compareBoard() board {
 			{"The runs", []panel{
 				{title: "Runs", kind: list, unit: "short", wide: 24, description: "Trace, digest, speed-up, engine and model of each run.", queries: []query{{expr: of(gauge(semconv.RunInfo))}}},
 				{title: "Verdicts", kind: list, unit: "short", wide: 12, description: "Runs that are not valid do not count.", queries: []query{{expr: of(gauge(semconv.RunVerdict)) + " == 1"}}},
-				{title: "Failed requests", kind: list, unit: "percentunit", wide: 12, description: "Share of the requests that are done.", queries: []query{
+				{title: "Failed requests", kind: list, unit: "percentunit", wide: 12, description: "As a share of the requests that have ended.", queries: []query{
 					{expr: sum(of(requests, label(semconv.Outcome)+`="failed"`), run) + " / " + sum(of(requests), run)},
 				}},
 			}},
@@ -173,7 +173,7 @@ func cacheBoard() board {
 		}},
 		rows: []row{
 			{"Is a larger cache worth it?", []panel{
-				{title: "Hit ratio by cache size", unit: "percentunit", wide: 16, max: 1, description: "Share of prompt tokens that an LRU cache of so many tokens would have served in the connector's window.", queries: []query{
+				{title: "Hit ratio by cache size", unit: "percentunit", wide: 16, max: 1, description: "Share of prompt tokens that an LRU cache of this many tokens would have served in the connector's window.", queries: []query{
 					{expr: chosen(ratio), legend: "{{" + model + "}} {{" + capacity + "}} tokens"},
 					{expr: sum(rate(chosen(counter(semconv.CachePotentialReportedTokens))), model) + " / " + sum(rate(chosen(counter(semconv.CachePotentialReportedOf))), model), legend: "{{" + model + "}} reported by the engine"},
 				}},
@@ -186,10 +186,10 @@ func cacheBoard() board {
 			}},
 			{"Traffic", []panel{
 				{title: "Working set", unit: "short", description: "Distinct prompt tokens within the retention time.", queries: []query{{expr: chosen(gauge(semconv.CachePotentialWorkingSet)), legend: "{{" + model + "}}"}}},
-				{title: "Working set, memory", unit: "bytes", description: "KV cache memory that evicts nothing.", queries: []query{{expr: chosen(gauge(semconv.CachePotentialWorkingSetSize)), legend: "{{" + model + "}}"}}},
+				{title: "Working set, memory", unit: "bytes", description: "KV cache memory with which nothing is evicted.", queries: []query{{expr: chosen(gauge(semconv.CachePotentialWorkingSetSize)), legend: "{{" + model + "}}"}}},
 				{title: "Prompt tokens per second", unit: "short", description: "Of the requests that were analysed.", queries: []query{{expr: sum(rate(chosen(counter(semconv.CachePotentialPromptTokens))), model), legend: "{{" + model + "}}"}}},
 				{title: "Requests per second", unit: "reqps", description: "By whether they were analysed, or why not.", queries: []query{{expr: sum(rate(counter(semconv.CachePotentialRequests)), label(semconv.CacheRequestResult)), legend: "{{" + label(semconv.CacheRequestResult) + "}}"}}},
-				{title: "Shared prefixes", kind: list, unit: "short", wide: 8, description: "The prefixes that save the most: requests that begin with them, by keyed id. Which prompt it is only the holder of the hash key can tell.", queries: []query{
+				{title: "Shared prefixes", kind: list, unit: "short", wide: 8, description: "The prefixes that save the most: requests that begin with them, by keyed id. Only the holder of the hash key can tell which prompt it is.", queries: []query{
 					{expr: "topk(10, " + chosen(gauge(semconv.CachePotentialPrefixRequests)) + ")"},
 				}},
 				{title: "Length of shared prefixes", kind: list, unit: "short", wide: 8, description: "Tokens, by keyed id.", queries: []query{{expr: "topk(10, " + chosen(gauge(semconv.CachePotentialPrefixTokens)) + ")"}}},

@@ -73,7 +73,7 @@ func captureBoard() board {
 				{title: "Without prompt identity", kind: number, unit: "percentunit", description: "Share of the request spans of the last hour whose prompts cannot be compared with others: their rows share no blocks. Is content recorded, and is the receiver in front?", steps: []step{{0.1, "orange"}, {0.5, "red"}}, queries: []query{
 					{expr: "(" + lastHour(at(spans, production, `identity=~"none|unannotated"`)) + " or vector(0)) / " + lastHour(at(spans, production))},
 				}},
-				{title: "Refused, last hour", kind: number, unit: "short", description: "OTLP requests that the receiver refused. Senders send those again that were refused as busy or slow.", steps: []step{{1, "orange"}}, queries: []query{
+				{title: "Refused, last hour", kind: number, unit: "short", description: "OTLP requests that the receiver refused. Senders try again if the reason was busy or slow.", steps: []step{{1, "orange"}}, queries: []query{
 					{expr: lastHour(at(counter(refusals)))},
 				}},
 				{title: "Failed writes, last hour", kind: number, unit: "short", description: "Batches that could not be written to the journal at the first attempt. Senders or the queue try again.", steps: []step{{1, "red"}}, queries: []query{

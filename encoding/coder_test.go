@@ -97,8 +97,8 @@ func recordsOf(t testing.TB, all ...ptrace.Traces) (records []string, counts dec
 	return records, counts
 }
 
-// TestRoundTrip: the exporter makes the same of spans that were encoded and decoded as of those that were not, byte for byte, and a second
-// round changes nothing.
+// TestRoundTrip: the exporter makes the same records from spans that were encoded and decoded as from the original spans, byte for byte,
+// and a second round changes nothing.
 func TestRoundTrip(t *testing.T) {
 	c := newTestCoder(t)
 	kinds := map[byte]int{}
@@ -226,7 +226,7 @@ type trace struct {
 func (t trace) Commit(meta *mooncake.Meta) error { return meta.Write(t.to) }
 func (trace) Close() error                       { return nil }
 
-// compiled returns everything that compile makes of journals.
+// compiled returns everything that compile makes from journals.
 func compiled(t *testing.T, journals [][]byte) string {
 	t.Helper()
 	var sources []capture.Source
@@ -289,18 +289,18 @@ func TestHostileRecords(t *testing.T) {
 	id := mooncake.SpanRef{TraceID: [16]byte{1}, SpanID: [8]byte{2}}
 	d := decode.New(decode.Config{})
 	for why, r := range map[string]*journal.Inference{
-		"a negative count":            {InputTokens: mooncake.Some(int64(-1))},
-		"a huge count":                {OutputTokens: mooncake.Some(int64(1) << 60)},
-		"a time before all":           {Start: -5},
-		"an end before all":           {Start: 5, End: -5},
-		"a first token after the end": {Start: 5, End: 7, FirstToken: mooncake.Some(int64(8))},
-		"no number":                   {Timestamp: mooncake.Some(math.NaN())},
-		"a step":                      {Step: journal.Step{ID: 1}},
-		"text without cells":          {Prompt: journal.Prompt{Identity: journal.Text, Chain: blockhash.Chain{Bytes: 1 << 20}}},
-		"ranges of no size":           {Prompt: journal.Prompt{Identity: journal.Trace, HashRanges: []mooncake.HashRange{{First: 1, Count: 2}}}},
-		"a range of nothing":          {Prompt: journal.Prompt{Identity: journal.Trace, FineBlockSize: 16, HashRanges: []mooncake.HashRange{{First: 1}}}},
-		"a reply of nothing":          {Prompt: journal.Prompt{Identity: journal.Trace, Replies: []mooncake.Reply{{Back: 1}}}},
-		"media without text":          {Prompt: journal.Prompt{Identity: journal.Text, MediaEnd: 128}},
+		"a negative count":              {InputTokens: mooncake.Some(int64(-1))},
+		"a huge count":                  {OutputTokens: mooncake.Some(int64(1) << 60)},
+		"a time before all":             {Start: -5},
+		"an end before all":             {Start: 5, End: -5},
+		"a first token after the end":   {Start: 5, End: 7, FirstToken: mooncake.Some(int64(8))},
+		"a timestamp that is no number": {Timestamp: mooncake.Some(math.NaN())},
+		"a request with a step":         {Step: journal.Step{ID: 1}},
+		"text without cells":            {Prompt: journal.Prompt{Identity: journal.Text, Chain: blockhash.Chain{Bytes: 1 << 20}}},
+		"ranges of no size":             {Prompt: journal.Prompt{Identity: journal.Trace, HashRanges: []mooncake.HashRange{{First: 1, Count: 2}}}},
+		"a range of nothing":            {Prompt: journal.Prompt{Identity: journal.Trace, FineBlockSize: 16, HashRanges: []mooncake.HashRange{{First: 1}}}},
+		"a reply of nothing":            {Prompt: journal.Prompt{Identity: journal.Trace, Replies: []mooncake.Reply{{Back: 1}}}},
+		"media without text":            {Prompt: journal.Prompt{Identity: journal.Text, MediaEnd: 128}},
 	} {
 		r.Span = id
 		td := carrying(t, journal.AppendRecord(nil, r), id)

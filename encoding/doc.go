@@ -9,7 +9,7 @@
 // # A message
 //
 // A message is a journal with an end, see package capture/journal: a header with the version of the format, a frame with its CRC-32C for
-// each record, and a frame that marks the end. Its records are those that the exporter mooncake would have written of the spans, made by
+// each record, and a frame that marks the end. Its records are those that the exporter mooncake would have written for the spans, made by
 // the same code (package exporter/decode), with the same bytes: ids, numbers, keyed hashes and the names of models. Nothing else of a span
 // is in it. A request that no receiver and no processor has annotated is left out and counted, because such a record would not show what
 // its prompt shares; a pipeline that sends such requests lacks a component.

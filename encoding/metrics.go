@@ -69,7 +69,7 @@ func (m metrics) wrote(c *decode.Counts, bytes int) {
 	}
 }
 
-// passed counts a message that was read, and its records.
+// passed counts a message that was written or read, and its records.
 func (m metrics) passed(c *decode.Counts, bytes int, direction string) {
 	ctx := context.Background()
 	m.ExtensionMooncakeEncodingMessages.Add(ctx, 1, with("direction", direction))

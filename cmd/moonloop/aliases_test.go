@@ -691,7 +691,7 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--user-centric-rate 4 --num-users 4 --request-rate 5", []string{"given twice"}},
 		{"--user-centric-rate 4 --num-users 4 --arrival-pattern poisson", []string{"each sends at equal intervals"}},
 		{"--ramp-up-strategy linear --num-prompts 4", []string{"--ramp-up-start-rps"}},
-		{"--request-cancellation-rate 200", []string{"want percent from 0 to 100"}},
+		{"--request-cancellation-rate 200", []string{"want a percentage from 0 to 100"}},
 		{"--request-rate 0", []string{"want a number of requests per second"}},
 		{"--request-rate 4 --arrival-pattern bursts", []string{"--arrival-pattern: \"bursts\": want constant, poisson, gamma or concurrency_burst"}},
 		{"--request-rate 4 --arrival-pattern concurrency_burst", []string{"leave one of the two out"}},

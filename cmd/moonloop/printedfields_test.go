@@ -35,7 +35,7 @@ var printedFields = []printedField{
 	{aiperf, "mooncake_trace", "message_mode", "message_mode", yes, "", "rows with new messages, after live replies"},
 	{aiperf, "mooncake_trace", "tools", "tools", yes, "", "tools, and fields for one request"},
 	{aiperf, "mooncake_trace", "extra", "extra", yes, "", "tools, and fields for one request"},
-	{aiperf, "mooncake_trace", "input_text", "text_input", yes, "--map text_input=input_text: the page's own name for what AIPerf reads as text_input", "texts of another name"},
+	{aiperf, "mooncake_trace", "input_text", "text_input", yes, "--map text_input=input_text: the page's own name for what AIPerf reads as text_input", "texts under another name"},
 	{aiperf, "mooncake_trace", "text_input", "text_input", yes, "", "texts without times"},
 	{aiperf, "mooncake_trace", "payload", "payload", yes, "", "a whole body"},
 	{aiperf, "single_turn, random_pool", "text texts", "text_input", yes, "several texts become one, a line each", "single turns, again from the first"},

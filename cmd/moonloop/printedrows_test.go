@@ -127,7 +127,7 @@ var printedRows = []printed{
 		nil,
 	},
 	{
-		"other tool's labels", `{"at": 1.5, "isl": 48, "osl": 8, "blocks": [981, 4412, 7]}`,
+		"labels of another tool", `{"at": 1.5, "isl": 48, "osl": 8, "blocks": [981, 4412, 7]}`,
 		[]string{"--dataset-name", "timed_trace", "--timed-trace-label-timestamp", "at", "--timed-trace-label-input-length", "isl", "--timed-trace-label-output-length", "osl", "--timed-trace-label-hash-ids", "blocks"},
 		[]string{"48 tokens"},
 		nil,
@@ -139,7 +139,7 @@ var printedRows = []printed{
 `, []string{"--session-mode", "full"}, []string{"600 tokens; priority 1", "1100 tokens; priority null"}, nil,
 	},
 	{
-		"texts of another name", `{"input_text": "Which sea is the deepest?", "output_length": 4}`,
+		"texts under another name", `{"input_text": "Which sea is the deepest?", "output_length": 4}`,
 		[]string{"--map", "text_input=input_text"},
 		[]string{`messages [{"content":"Which sea is the deepest?","role":"user"}]; no others`},
 		nil,
@@ -181,7 +181,7 @@ func TestPrintedRows(t *testing.T) {
 			}
 			var stdout, stderr bytes.Buffer
 			args := slices.Concat([]string{"replay", trace, "--url", engine.URL, "--out", filepath.Join(dir, "out"), "--concurrency", "1", "--progress", "none"}, p.args)
-			if slices.Contains(p.args, "timed_trace") { // as its own command line has them
+			if slices.Contains(p.args, "timed_trace") { // vLLM's own flags
 				args = slices.Concat([]string{"replay", "--dataset-path", trace, "--base-url", engine.URL, "--model", "sim"}, p.args)
 			}
 			if status := run(t.Context(), args, strings.NewReader(""), &stdout, &stderr); status != exitOK && status != exitInvalid { // which happens on a busy machine
@@ -208,7 +208,7 @@ func TestPrintedRows(t *testing.T) {
 				all = append(all, r)
 			}
 			slices.SortFunc(all, func(a, b simulator.Record) int { return cmp.Compare(a.Seq, b.Seq) })
-			own := all[max(0, len(all)-len(p.want)):] // behind those of the calibration
+			own := all[max(0, len(all)-len(p.want)):] // after the requests of the calibration
 			for i, want := range p.want {
 				var body map[string]any
 				if err := json.Unmarshal(own[i].Body, &body); err != nil {

@@ -5,20 +5,21 @@ package main
 
 import "strings"
 
-// This file has what AIPerf's documentation shows about conversations, a rate with a ceiling, slices of time, and sweeps. Unchanged, most
-// of these invent prompts, and are refused with what makes a trace; without the lengths of such prompts, they run.
+// This file has what AIPerf's documentation shows about conversations, a rate with a ceiling, slices of time, and sweeps. As printed, most
+// of these command lines ask for synthetic prompts, and are refused with advice on how to make a trace. They run if the flags about the
+// lengths of such prompts are left out.
 
-// twoTalks are conversations of AIPerf's form.
-const twoTalks = `{"session_id": "one", "turns": [{"text": "Where do rivers rise?", "output_length": 4}, {"text": "Name one of them.", "output_length": 4, "delay": 20}, {"text": "And another.", "output_length": 4}]}
+// someTalks are conversations of AIPerf's form.
+const someTalks = `{"session_id": "one", "turns": [{"text": "Where do rivers rise?", "output_length": 4}, {"text": "Name one of them.", "output_length": 4, "delay": 20}, {"text": "And another.", "output_length": 4}]}
 {"session_id": "two", "turns": [{"text": "Who maps them?", "output_length": 4}, {"text": "For how long?", "output_length": 4}]}
 {"session_id": "three", "turns": [{"text": "What is a delta?", "output_length": 4}, {"text": "Why?", "output_length": 4}]}
 `
 
-// talkLine is a line of a page about conversations, with such a file.
+// talkLine is a command line of AIPerf's page about conversations, with someTalks as its input file.
 func talkLine(page, about, line, sees, note string) printedLine {
 	return printedLine{
 		aiperf, page, about, "profile --model sim --endpoint-type chat --endpoint /v1/chat/completions --streaming --url HOST:PORT --input-file DIR/talks.jsonl --custom-dataset-type multi_turn " + line,
-		map[string]string{"talks.jsonl": twoTalks},
+		map[string]string{"talks.jsonl": someTalks},
 		sees, note,
 	}
 }
@@ -37,8 +38,8 @@ benchmark:
 )
 
 var printedTalks = []printedLine{
-	loadLine("Multi-Turn Conversations", "of a number of turns", "!--endpoint-type chat --endpoint /v1/chat/completions --streaming --conversation-num 10 --conversation-turn-mean 3 --conversation-turn-stddev 0 --synthetic-input-tokens-mean 200 --output-tokens-mean 150 --concurrency 2 --random-seed 42", makesSessions, ofLengths),
-	loadLine("Multi-Turn Conversations", "of about a number of turns", "!--endpoint-type chat --endpoint /v1/chat/completions --streaming --conversation-num 20 --conversation-turn-mean 5 --conversation-turn-stddev 2 --synthetic-input-tokens-mean 150 --output-tokens-mean 100 --concurrency 4 --random-seed 42", makesSessions, ofLengths),
+	loadLine("Multi-Turn Conversations", "of a given number of turns", "!--endpoint-type chat --endpoint /v1/chat/completions --streaming --conversation-num 10 --conversation-turn-mean 3 --conversation-turn-stddev 0 --synthetic-input-tokens-mean 200 --output-tokens-mean 150 --concurrency 2 --random-seed 42", makesSessions, ofLengths),
+	loadLine("Multi-Turn Conversations", "of about a given number of turns", "!--endpoint-type chat --endpoint /v1/chat/completions --streaming --conversation-num 20 --conversation-turn-mean 5 --conversation-turn-stddev 2 --synthetic-input-tokens-mean 150 --output-tokens-mean 100 --concurrency 4 --random-seed 42", makesSessions, ofLengths),
 	loadLine("Multi-Turn Conversations", "with pauses", "!--endpoint-type chat --streaming --conversation-num 15 --conversation-turn-mean 4 --conversation-turn-stddev 1 --conversation-turn-delay-mean 2000 --conversation-turn-delay-stddev 500 --synthetic-input-tokens-mean 180 --output-tokens-mean 120 --concurrency 3 --random-seed 42", makesSessions, ofLengths),
 	loadLine("Multi-Turn Conversations", "of support, with lengths that differ", "!--endpoint-type chat --streaming --conversation-num 50 --conversation-turn-mean 7 --conversation-turn-stddev 2 --conversation-turn-delay-mean 3000 --conversation-turn-delay-stddev 1000 --synthetic-input-tokens-mean 150 --synthetic-input-tokens-stddev 50 --output-tokens-mean 200 --output-tokens-stddev 80 --concurrency 10 --random-seed 42", makesSessions, ofLengths),
 	talkLine("Multi-Turn Conversations", "two of a file, two at a time", "--conversation-num 2 --concurrency 2 --random-seed 42", "requests 5; turns 1 1 3 3 5; model sim; body stream=true", talksAre),
@@ -51,16 +52,16 @@ var printedTalks = []printedLine{
 
 	{aiperf, "README", "without a trace", "!profile --model sim --streaming --endpoint-type chat --tokenizer ibm-granite/granite-4.0-micro --url ENGINE --concurrency 5 --request-count 10", nil, "makes one with lengths of your choice", "moonloop generate makes a trace"},
 	loadLine("README", "with a trace", "--streaming --endpoint-type chat --tokenizer ibm-granite/granite-4.0-micro --concurrency 5 --request-count 10", "requests 10; summary config.concurrency=5", ""),
-	{guidellm, "README", "rates that rise, of prompts that are made up", "!benchmark --target ENGINE --profile sweep --max-seconds 30 --data prompt_tokens=256,output_tokens=128", nil, "prompt_tokens: a replay sends a trace", "moonloop generate makes a trace, moonloop search finds the highest load that an engine can handle"},
-	{guidellm, "README", "a rate, of prompts that are made up", "!benchmark --target ENGINE --profile constant --rate 10 --max-seconds 20 --data prompt_tokens=128,output_tokens=256", nil, "prompt_tokens: a replay sends a trace", "moonloop generate makes a trace"},
+	{guidellm, "README", "rising rates, with synthetic prompts", "!benchmark --target ENGINE --profile sweep --max-seconds 30 --data prompt_tokens=256,output_tokens=128", nil, "prompt_tokens: a replay sends a trace", "moonloop generate makes a trace, moonloop search finds the highest load that an engine can handle"},
+	{guidellm, "README", "a rate, with synthetic prompts", "!benchmark --target ENGINE --profile constant --rate 10 --max-seconds 20 --data prompt_tokens=128,output_tokens=256", nil, "prompt_tokens: a replay sends a trace", "moonloop generate makes a trace"},
 	{guidellm, "README", "a rate", "benchmark --target ENGINE --profile constant --rate 50 --max-seconds 20 --data DIR/t.jsonl", map[string]string{"t.jsonl": threeRows}, "requests 3; summary config.request-rate=50", "lengths come from the trace"},
 	{guidellm, "README", "a data set of a hub", "!benchmark run --target ENGINE --data abisee/cnn_dailymail --data-args {\"name\":\"3.0.0\"} --data-column-mapper {\"text_column\":\"article\"}", nil, "--data-column-mapper: a flag of GuideLLM", "--map names the fields of a trace"},
 	{guidellm, "README", "chats of a file", "benchmark --target ENGINE --request-type chat_completions --data DIR/t.jsonl", map[string]string{"t.jsonl": threeRows}, "requests 3; path /v1/chat/completions", ""},
-	{guidellm, "README", "embeddings of prompts that are made up", "!benchmark run-embeddings --target ENGINE --model text-embedding-3-small --data prompt_tokens=256 --max-requests 100", nil, "prompt_tokens: a replay sends a trace", "moonloop generate makes a trace"},
+	{guidellm, "README", "embeddings of synthetic prompts", "!benchmark run-embeddings --target ENGINE --model text-embedding-3-small --data prompt_tokens=256 --max-requests 100", nil, "prompt_tokens: a replay sends a trace", "moonloop generate makes a trace"},
 	{guidellm, "README", "embeddings", "benchmark run-embeddings --target ENGINE --model sim --data DIR/t.jsonl --max-requests 100", map[string]string{"t.jsonl": threeRows}, "requests 3; path /v1/embeddings", "lengths come from the trace"},
-	loadLine("Request Rate with Max Concurrency", "gaps by chance, as printed", "!--endpoint-type chat --endpoint /v1/chat/completions --streaming --concurrency 100 --request-rate 200 --request-rate-mode poisson --random-seed 42 --request-count 500 --synthetic-input-tokens-mean 500 --output-tokens-mean 200", makesLengths, ofLengths),
+	loadLine("Request Rate with Max Concurrency", "random gaps, as printed", "!--endpoint-type chat --endpoint /v1/chat/completions --streaming --concurrency 100 --request-rate 200 --request-rate-mode poisson --random-seed 42 --request-count 500 --synthetic-input-tokens-mean 500 --output-tokens-mean 200", makesLengths, ofLengths),
 	loadLine("Request Rate with Max Concurrency", "equal gaps, as printed", "!--endpoint-type chat --endpoint /v1/chat/completions --streaming --concurrency 50 --request-rate 50 --request-rate-mode constant --request-count 300 --synthetic-input-tokens-mean 800 --output-tokens-mean 400", makesLengths, ofLengths),
-	loadLine("Request Rate with Max Concurrency", "gaps by chance", "--endpoint-type chat --endpoint /v1/chat/completions --streaming --concurrency 100 --request-rate 200 --request-rate-mode poisson --random-seed 42 --request-count 20",
+	loadLine("Request Rate with Max Concurrency", "random gaps", "--endpoint-type chat --endpoint /v1/chat/completions --streaming --concurrency 100 --request-rate 200 --request-rate-mode poisson --random-seed 42 --request-count 20",
 		"requests 20; summary config.concurrency=100; summary config.request-rate=200; summary config.arrival=poisson; summary config.seed=42", "the lengths of synthetic prompts are left out"),
 	loadLine("Request Rate with Max Concurrency", "equal gaps", "--endpoint-type chat --endpoint /v1/chat/completions --streaming --concurrency 50 --request-rate 50 --request-rate-mode constant --request-count 6",
 		"requests 6; over 100ms; summary config.concurrency=50; summary config.arrival=constant", "likewise; a request that the limit holds back is sent as soon as there is room, where AIPerf starts a new conversation"),

@@ -33,8 +33,8 @@ func TestPriorityArrives(t *testing.T) {
 		said  []string
 	}{
 		{"the rows' own", nil, "- 4 - -7 2 99", []string{"priority: 3 rows of the first rows have their own"}},
-		{"of classes", []string{"--priority", "batch=10", "--priority", "chat=-1"}, "-1 10 10 -7 2 99", []string{"priority: 2 rows of the first rows have their own"}},
-		{"of all others", []string{"--priority", "batch=10", "--priority", "*=0"}, "0 10 10 0 0 99", nil},
+		{"priorities of two classes", []string{"--priority", "batch=10", "--priority", "chat=-1"}, "-1 10 10 -7 2 99", []string{"priority: 2 rows of the first rows have their own"}},
+		{"one priority for all other classes", []string{"--priority", "batch=10", "--priority", "*=0"}, "0 10 10 0 0 99", nil},
 		{"an engine that accepts none", []string{"--profile", "openai"}, "- - - - - 99", []string{"warning: priority: 3 rows of the first rows have their own priority, which is not sent: engines of profile openai accept none at this endpoint"}},
 		{"an unknown class", []string{"--priority", "chat=1", "--priority", "gold=3"}, "1 4 - -7 2 99", []string{`warning: priority: none of the first rows is of the class "gold"`}},
 	} {
@@ -62,7 +62,7 @@ func TestPriorityArrives(t *testing.T) {
 			if strings.Contains(said, "priority: ") != (c.said != nil) {
 				t.Errorf("said: %s", said)
 			}
-			if c.name != "of classes" {
+			if c.name != "priorities of two classes" {
 				return
 			}
 			for _, want := range []string{"Classes (none) (priority -7): 1 requests, 1 served, 0 failed; TTFT p50 ", "100 % within the service level", "batch: 3 requests, 3 served", "chat (priority -1): 1 requests"} {

@@ -17,8 +17,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// predicted returns the cached tokens that a trace predicts for each row on an engine with blocks of 16, and those that production
-// reported.
+// predicted returns the cached tokens that a trace predicts for each row on an engine with blocks of 16, those that production reported,
+// and the length of each prompt.
 func predicted(t *testing.T, name string) (tokens, observed, prompts []int64) {
 	t.Helper()
 	f, err := os.Open(name)
@@ -53,8 +53,8 @@ func pointsAbove(tokens, observed, prompts []int64) float64 {
 	return 100 * float64(more) / float64(all)
 }
 
-// TestPromptOrder captures a production with too few requests to prove the order of the engine's template. If the order is configured, the
-// trace predicts what the engine had cached, from the first request on.
+// TestPromptOrder captures production traffic with too few requests to prove the order of the engine's template. If the order is
+// configured, the trace predicts what the engine had cached, from the first request on.
 func TestPromptOrder(t *testing.T) {
 	t.Parallel()
 	config := simulator.VLLM()
@@ -92,6 +92,6 @@ func TestPromptOrder(t *testing.T) {
 	told, without := pointsAbove(tokens, observed, prompts), pointsAbove(predicted(t, never))
 	t.Logf("%d requests: %+.2f points, in telemetry's order %+.2f", len(tokens), told, without)
 	if without < 10 {
-		t.Errorf("%+.2f points in telemetry's order: the test says nothing", without)
+		t.Errorf("%+.2f points in telemetry's order: the test proves nothing", without)
 	}
 }

@@ -44,7 +44,7 @@ func publicCommand(cmd *cobra.Command, args []string) []string {
 	return words
 }
 
-// namesSource reports whether a value of a secret flag only says where the secret is, and then shows it like a name.
+// namesSource reports whether a value of a secret flag only says where the secret is, so that it may be shown.
 func namesSource(flag, value string) bool {
 	switch flag {
 	case "header":

@@ -172,7 +172,7 @@ func refereeFacts(j *referee.Judgement) [][]string {
 	add := func(name, format string, args ...any) {
 		facts = append(facts, []string{name, fmt.Sprintf(format, args...)})
 	}
-	add("zero of the schedule", "%s, where the request with the smallest delay is not late", j.Zero.UTC().Format(time.RFC3339Nano))
+	add("zero of the schedule", "%s, chosen so that the request with the smallest delay is not late", j.Zero.UTC().Format(time.RFC3339Nano))
 	by := j.PairedBy
 	switch by {
 	case "order":
@@ -191,7 +191,7 @@ func refereeFacts(j *referee.Judgement) [][]string {
 		add("skipped", "the first %d", j.Skipped)
 	}
 	if g := j.Gaps; g != nil {
-		add("gaps", "coefficient of variation %.3f (a Poisson process: 1); at most %.1f %% of the gaps from its distribution (19 of 20 such: %.1f %%)", g.Variation, 100*g.KS, 100*g.Limit)
+		add("gaps", "coefficient of variation %.3f (a Poisson process has 1); largest distance from the exponential distribution %.1f %% (of 19 in 20 Poisson processes, at most %.1f %%)", g.Variation, 100*g.KS, 100*g.Limit)
 	}
 	if c := j.Client; c != nil {
 		by := "the number in " + c.PairedBy

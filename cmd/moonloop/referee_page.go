@@ -21,12 +21,12 @@ func refereeAnswer(j *referee.Judgement) *answer {
 	lateness := part{ID: "lateness", Title: "Lateness", Table: grid{latenessHeader, latenessRows(j), len(latenessHeader)}}
 	if over := drawLateness(j); over != "" {
 		lateness.Drawings = []drawing{{SVG: over}}
-		lateness.Note = "Each dot is a request: when it was due, and how much later it arrived, both in ms. A stretch of the time has its latest requests and some others."
+		lateness.Note = "Each dot is a request: when it was due, and how much later it arrived, both in ms. Each section of the time axis shows its latest request and up to three others."
 	}
 	errors := part{ID: "figures", Table: grid{errorHeader, errorRows(j), len(errorHeader)}}
 	if c := j.Client; c != nil {
 		errors.Title = "What " + c.Tool + " says"
-		errors.Note = "Each dot is a percentile from 1 to 99: to the right as the engine recorded it, upwards as " + c.Tool + " says, in ms. On the dashed line, both are the same."
+		errors.Note = "Each dot is a percentile from 1 to 99: on the horizontal axis as the engine recorded it, on the vertical axis as " + c.Tool + " reports it, in ms. On the dashed line, both are the same."
 		for i := range c.Errors {
 			claimed, is := c.Errors[i].Ranks()
 			if claimed[0] > 0 && is[0] > 0 { // the axes are logarithmic

@@ -67,7 +67,7 @@ type replayFlags struct {
 	as          string            // the tool for which the command line is written; used by translate
 	resume      string            // the folder of a run that was cut short
 	began       *report.Beginning // the beginning of the run to resume; nil if there is none, or if it is one of several
-	warnings    []string          // of resolve
+	warnings    []string          // from resolve
 }
 
 func newReplayCommand() *cobra.Command {
@@ -104,7 +104,7 @@ func newReplay() (*cobra.Command, *replayFlags) {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if objects.IsURL(f.cfg.Trace.Name) { // Args has read it, before the stage could, or the settings name it
+			if objects.IsURL(f.cfg.Trace.Name) { // Args read it before the stage replaced {today}, or the settings name it
 				f.cfg.Trace.Name = objects.OnDay(f.cfg.Trace.Name, time.Now())
 			}
 			f.cfg.Settings = f.effective(cmd)
@@ -289,7 +289,7 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 			c.Schedule.Arrivals.Rate = c.Schedule.Arrivals.Series[0].Rate
 		}
 	}
-	// The configuration treats this as its default.
+	// In the configuration, 0 stands for the default.
 	for name, d := range map[string]*time.Duration{"grace": &c.Schedule.Grace, "prepare": &c.Schedule.Prepare} {
 		if fs.Changed(name) && *d == 0 {
 			*d = time.Nanosecond
@@ -409,7 +409,7 @@ func readSeries(name string) ([]load.RatePoint, error) {
 	return points, nil
 }
 
-// dryRunVar adds a switch that may also have a form.
+// dryRunVar adds a switch that may also have a value: the form of the output.
 func (f *replayFlags) dryRunVar(fs *pflag.FlagSet) {
 	f.dryRun = dryRunOff
 	(&flagValue{
@@ -444,7 +444,7 @@ func parseStartAt(text string) (time.Time, error) {
 	return at, nil
 }
 
-// loops parses how often a trace is sent: a number of times, or for a duration.
+// loops is how often a trace is sent: a number of times, or again and again for a duration.
 type loops struct {
 	passes  int
 	lasting time.Duration
@@ -483,13 +483,13 @@ var indexVariables = []string{
 	"SLURM_ARRAY_TASK_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
 }
 
-// parseShard reads a shard of a number of shards.
+// parseShard parses the index of a shard and the number of shards.
 func parseShard(text string) (of [2]int, err error) {
 	i, n, _ := strings.Cut(text, "/")
 	if i == "auto" {
 		at := slices.IndexFunc(indexVariables, func(name string) bool { return os.Getenv(name) != "" })
 		if at < 0 {
-			return of, advice("no launcher says which one this is: none of " + strings.Join(indexVariables, ", ") + " is set; give the index, such as 0/4")
+			return of, advice("no launcher says which shard this is: none of " + strings.Join(indexVariables, ", ") + " is set; give the index, such as 0/4")
 		}
 		i = os.Getenv(indexVariables[at])
 		index, errI := strconv.Atoi(i)
@@ -532,7 +532,7 @@ func (f *replayFlags) replay(cmd *cobra.Command, cfg agent.Config) error {
 		}
 		fmt.Fprint(stderr, term.Note(stderr, text))
 	}
-	if progressMode != "none" { // what nobody watches is not followed
+	if progressMode != "none" { // without a display, the run is not followed
 		cfg.Progress = func(run *agent.Live) {
 			if progressMode == "live" {
 				screen.Store(live.Show(stderr, run.Look))
@@ -570,7 +570,7 @@ func (f *replayFlags) replay(cmd *cobra.Command, cfg agent.Config) error {
 		}
 	}
 	if errors.Is(err, fs.ErrExist) {
-		return hintError{err, "--force replaces results once the new ones are complete; it discards the records of a run that did not end at once"}
+		return hintError{err, "--force replaces results once the new ones are complete; records of a run that did not end are discarded at once"}
 	}
 	if err != nil {
 		return err

@@ -26,7 +26,7 @@ type underWay struct {
 	stdout, stderr strings.Builder
 }
 
-// startReplay starts it, with the program and arguments before "moonloop" if there are any, and waits until the records of the
+// startReplay starts such a replay, with the program and arguments before "moonloop" if there are any, and waits until the records of the
 // first rows are in the file.
 func startReplay(t *testing.T, before ...string) *underWay {
 	t.Helper()
@@ -59,7 +59,7 @@ func startReplay(t *testing.T, before ...string) *underWay {
 	if err := r.Start(); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = r.Process.Kill() }) // after Wait without effect
+	t.Cleanup(func() { _ = r.Process.Kill() }) // has no effect after Wait
 	for deadline := time.Now().Add(time.Minute); r.records(t) < 5; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d of 5 records are in %s\n%s", r.records(t), r.out, r.stderr.String())
@@ -117,14 +117,14 @@ func TestKilledReplayCanBeRead(t *testing.T) {
 	}
 
 	stderr.Reset()
-	// Results do not hide the records next to them: --force discards these before there is anything new.
+	// The records also prevent a new run if results are next to them, because --force discards the records before there are new results.
 	if err := os.WriteFile(filepath.Join(r.out, "summary.json"), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	again := []string{"replay", r.Args[2], "--url", "http://127.0.0.1:1", "--model", "m", "--out", r.out, "--progress", "none"}
 	if status := run(t.Context(), again, strings.NewReader(""), &stdout, &stderr); status != exitUsage ||
 		!strings.Contains(stderr.String(), "requests.jsonl.partial: file already exists, and has the records of a run that did not end") ||
-		!strings.Contains(stderr.String(), "hint: --force replaces results once the new ones are complete; it discards the records of a run that did not end at once") {
+		!strings.Contains(stderr.String(), "hint: --force replaces results once the new ones are complete; records of a run that did not end are discarded at once") {
 		t.Errorf("a run into the same folder: exit status %d\n%s", status, stderr.String())
 	}
 	stderr.Reset()
@@ -169,8 +169,8 @@ func TestNohup(t *testing.T) {
 	}
 	for range 10 {
 		time.Sleep(100 * time.Millisecond)
-		if n := r.records(t); n != 5 { // an ended run has given the file its name
-			t.Fatalf("the hang-up ended it: %d records are under way", n)
+		if n := r.records(t); n != 5 { // a run that ends renames the file
+			t.Fatalf("the hang-up ended the run: %d records are in the partial file", n)
 		}
 	}
 	if err := r.Process.Signal(syscall.SIGTERM); err != nil {
@@ -194,7 +194,7 @@ func TestReplayOutlivesItsReader(t *testing.T) {
 	defer e.Close()
 	dir := t.TempDir()
 	trace, out := filepath.Join(dir, "trace.jsonl"), filepath.Join(dir, "out")
-	if err := os.WriteFile(trace, []byte(`{"input_length": 10, "output_length": 2}`+"\n"), 0o600); err != nil { // which is worth a warning
+	if err := os.WriteFile(trace, []byte(`{"input_length": 10, "output_length": 2}`+"\n"), 0o600); err != nil { // a row without a timestamp causes a warning
 		t.Fatal(err)
 	}
 	read, write, err := os.Pipe()

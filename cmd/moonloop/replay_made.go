@@ -32,12 +32,12 @@ type sourceSteps struct {
 // readingFlags are the flags about reading a trace. They are passed to the first step, which reads it.
 var readingFlags = []string{"time-unit", "map", "block-size", "fine-block-size"}
 
-// aTransform are flags of transform that make one trace from one.
+// aTransform are flags of transform that make one trace from another.
 var aTransform = rule{want: `flags of "moonloop transform", such as "--scale 0.5 --end 20m"`, long: true, flags: true, ok: func(text string) error {
 	verb := newTransformCommand()
 	err := verb.ParseFlags(strings.Fields(text))
 	if errors.Is(err, pflag.ErrHelp) {
-		err = errors.New("--help is the verb's own")
+		err = errors.New("--help belongs to the verb itself")
 	}
 	for _, name := range append([]string{"out", "append", "merge", "help"}, readingFlags...) {
 		if err == nil && verb.Flags().Changed(name) {
@@ -45,7 +45,7 @@ var aTransform = rule{want: `flags of "moonloop transform", such as "--scale 0.5
 		}
 	}
 	if err == nil && (verb.Flags().NArg() > 0 || verb.Flags().NFlag() == 0) {
-		err = errors.New("it has something other than flags, or nothing")
+		err = errors.New("it has something other than flags, or no flag")
 	}
 	if err != nil {
 		return advice(err.Error() + `; want flags of "moonloop transform", such as "--scale 0.5 --end 20m"`)

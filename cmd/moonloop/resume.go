@@ -41,7 +41,7 @@ type storedSettings struct {
 	content string
 }
 
-// readStored finds the settings of the run to continue, and describes what else of its folder counts.
+// readStored finds the settings of the run to continue, and refuses flags that a resumed run cannot have.
 func (f *replayFlags) readStored(cmd *cobra.Command) error {
 	if info, err := os.Stat(f.resume); err != nil || !info.IsDir() {
 		return fmt.Errorf("--resume %s: there is no such folder; name the one that was given to --out", quoted(f.resume))
@@ -70,7 +70,7 @@ func (f *replayFlags) readStored(cmd *cobra.Command) error {
 	return err
 }
 
-// storedOfRuns finds the settings of the runs of --runs in a folder; nil if there are none.
+// storedOfRuns finds the settings of the runs of --runs in a folder; they are empty if there are none.
 func storedOfRuns(dir string) (s storedSettings, err error) {
 	folders, err := filepath.Glob(filepath.Join(dir, "run-*"))
 	if err != nil {

@@ -201,7 +201,7 @@ func TestResumeKilled(t *testing.T) {
 		t.Errorf("without its secret: %d %s", status, stderr)
 	}
 	again := []string{"replay", "--resume", b.out, "-H", "X-Secret: planted"}
-	b.kill(13, b.out, again...) // soon after the first one of this part
+	b.kill(13, b.out, again...) // soon after this part has sent its first row
 	b.kill(40, b.out, again...)
 	status, stdout, stderr := b.do(t.Context(), again...)
 	if !ended(status) || !strings.Contains(stderr, "the run was cut short at") {
@@ -212,7 +212,7 @@ func TestResumeKilled(t *testing.T) {
 	if s := b.summary(b.out); s.Run.ID != "night" || s.Config.Seed != 1<<64-1 || !strings.Contains(s.Run.Command, "--run-id night") || s.Resumed == nil || len(s.Resumed.Parts) < 3 || len(s.Resumed.Parts) > 4 || s.Resumed.InFlight != inFlight || inFlight == 0 {
 		t.Errorf("%+v; %d rows in flight", s, inFlight)
 	}
-	// A request of the first part may reach the engine after its end; then the second part is killed before it has begun.
+	// The first part may have noted more rows than it was asked for. Then the second part is killed before it has begun.
 	if !strings.Contains(stdout, "degraded: run_breaks 3") && !strings.Contains(stdout, "degraded: run_breaks 2") && !strings.Contains(stdout, "invalid") || !strings.Contains(stdout, "were in flight when the run was cut short") {
 		t.Error(stdout)
 	}
@@ -312,7 +312,7 @@ func TestResumeRefused(t *testing.T) {
 	const rows = 20
 	b := newBroken(t, rows, 20*time.Millisecond)
 	b.kill(6, b.out, b.args()...)
-	b.arrived() // the engine has its records of requests in flight only now
+	b.arrived() // waits until the engine has recorded the requests in flight
 	journal, records := filepath.Join(b.out, "resume.jsonl"), filepath.Join(b.out, "requests.jsonl.partial")
 	whole := map[string]string{journal: b.read(journal), records: b.read(records), b.trace: b.read(b.trace)}
 	head, rest, _ := strings.Cut(whole[journal], "\n")
@@ -337,10 +337,10 @@ func TestResumeRefused(t *testing.T) {
 		"another schedule":                      {map[string]string{journal: strings.Replace(whole[journal], `"mode":"timestamps","speedup":1`, `"mode":"timestamps","speedup":3`, 1)}, nil, "it began with speedup 3, not 1"},
 		"a line of the journal is damaged":      {map[string]string{journal: head + "\n{\n" + rest}, nil, "resume.jsonl: line 2: "},
 		"a line of the records is damaged":      {map[string]string{records: "{\n" + whole[records] + fmt.Sprintf(record, 0)}, nil, "requests.jsonl.partial: line 1: "},
-		"a part in no time":                     {map[string]string{journal: strings.Replace(whole[journal], `"from_ms":0`, `"from_ms":1e300`, 1)}, nil, "no run lasts that long"},
-		"a note in no time":                     {map[string]string{journal: strings.Replace(whole[journal], `"at":`, `"at":NaN`, 1)}, nil, "resume.jsonl: line 3: "},
+		"a part that begins after 1e300 ms":     {map[string]string{journal: strings.Replace(whole[journal], `"from_ms":0`, `"from_ms":1e300`, 1)}, nil, "no run lasts that long"},
+		"a note whose time is no number":        {map[string]string{journal: strings.Replace(whole[journal], `"at":`, `"at":NaN`, 1)}, nil, "resume.jsonl: line 3: "},
 		"a second record":                       {map[string]string{records: fmt.Sprintf(record+record+record, 2, 2, 3)}, nil, "requests.jsonl.partial: line 2: row 2 has a second record"},
-		"a record of no row":                    {map[string]string{records: fmt.Sprintf(record+record, -1, 1)}, nil, "a trace has none below 0"},
+		"a record of a negative row":            {map[string]string{records: fmt.Sprintf(record+record, -1, 1)}, nil, "a trace has none below 0"},
 		"a record of a row that does not exist": {map[string]string{records: fmt.Sprintf(record, 1<<40)}, nil, "rows that it sent are no longer in the schedule"},
 	} {
 		for file, text := range whole {
@@ -358,7 +358,7 @@ func TestResumeRefused(t *testing.T) {
 		if status != exitUsage || !strings.Contains(stderr, tc.want) || strings.Count(stderr, "moonloop: error: ") != 1 {
 			t.Errorf("%s: status %d, want an error with %q\n%s%s", name, status, tc.want, stdout, stderr)
 		}
-		if n := len(b.engine.Records()) - before; n > 2 { // of the calibration
+		if n := len(b.engine.Records()) - before; n > 2 { // the calibration asks twice
 			t.Errorf("%s: the engine was asked %d times", name, n)
 		}
 		if text := b.read(journal); text != cmpOr(tc.files, journal, whole[journal]) {

@@ -23,7 +23,7 @@ func newRouterCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "router DIR...",
 		Short: "Show how well a router uses the caches of the engines behind it",
-		Args:  someInputs("one folder or more", "name folders of replays, which --out wrote"),
+		Args:  someInputs("one folder or more", "name folders that moonloop replay --out wrote"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := form.check(); err != nil {
 				return err

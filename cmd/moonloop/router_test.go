@@ -91,9 +91,9 @@ func TestRouter(t *testing.T) {
 		header, flag string
 		cache        simulator.Cache
 	}{
-		"infinite caches":   {"X-Inference-Pod", "", simulator.Cache{BlockSize: 512}},
-		"small caches":      {"X-Inference-Pod", "", simulator.Cache{BlockSize: 512, Blocks: 12}},
-		"a header of yours": {"Served-By", " --instance-header Served-By", simulator.Cache{BlockSize: 512}},
+		"infinite caches":          {"X-Inference-Pod", "", simulator.Cache{BlockSize: 512}},
+		"small caches":             {"X-Inference-Pod", "", simulator.Cache{BlockSize: 512, Blocks: 12}},
+		"a header named by a flag": {"Served-By", " --instance-header Served-By", simulator.Cache{BlockSize: 512}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := startRouter(t, test.header, test.cache, test.cache, test.cache)
@@ -134,7 +134,7 @@ func TestRouter(t *testing.T) {
 		})
 	}
 	if cached["small caches"] >= cached["infinite caches"] {
-		t.Errorf("void: nothing was dropped: %v", cached)
+		t.Errorf("the test proves nothing, since no block was dropped: %v", cached)
 	}
 	t.Run("refused", func(t *testing.T) {
 		r := startRouter(t, "", simulator.Cache{})

@@ -54,7 +54,7 @@ var loadNames = map[string]string{
 
 const (
 	searchFile  = "search.json"
-	maxSearch   = 64 << 20 // bytes of it
+	maxSearch   = 64 << 20 // bytes of searchFile at most
 	curveFile   = "curve.svg"
 	scaledTrace = "trace.jsonl" // of the current probe
 )
@@ -83,7 +83,7 @@ func newSearchCommand() *cobra.Command {
 				return hintError{fmt.Errorf("search takes one trace, but %d were given", own), "flags of moonloop replay go after --: moonloop search trace.jsonl --objective 'ttft.p99<2s' -- --url http://engine:8000"}
 			}
 			if len(f.objectives) == 0 {
-				return hintError{errors.New("no objective is given"), "--objective 'ttft.p99<2s,itl.p95<50ms'"}
+				return hintError{errors.New("no objective is given"), "give some, such as --objective 'ttft.p99<2s,itl.p95<50ms'"}
 			}
 			return nil
 		},
@@ -114,7 +114,7 @@ type searchState struct {
 	searchResult
 }
 
-// searchQuestion is the question of a search. Only an equal one continues from its probes.
+// searchQuestion is the question of a search. Only a search with an equal question continues from its probes.
 type searchQuestion struct {
 	Trace      string         `json:"trace"`
 	Objectives []string       `json:"objectives"`
@@ -144,7 +144,7 @@ func resultOf(c *study.Capacity) searchResult {
 	}
 	r := searchResult{Answer: c.Answer, Load: known(c.Load), Low: known(c.Low), High: known(c.High), First: c.First, Knee: known(c.Knee), Probes: c.Trials}
 	if len(c.Curve()) == 0 {
-		r.Load, r.Low, r.High = nil, nil, nil // it is a limit, not a result
+		r.Load, r.Low, r.High = nil, nil, nil // no probe counts, so these are limits, not results
 	}
 	return r
 }
@@ -392,7 +392,7 @@ func (p *prober) probe(ctx context.Context, next study.Planned) (*study.Run, err
 	return runs[0], nil
 }
 
-// scale writes the trace at a density; it becomes the one that is replayed.
+// scale writes the trace at a density; the result becomes the trace that is replayed.
 func (p *prober) scale(ctx context.Context, cfg *agent.Config, next study.Planned) (err error) {
 	t := &cfg.Trace
 	in := tracesRead{ctx: ctx, flags: &transformFlags{unit: t.Unit, mapping: t.Map, block: t.BlockSize, fine: t.FineBlockSize}}

@@ -238,7 +238,7 @@ func TestSecretsStayHidden(t *testing.T) {
 	}
 }
 
-// secretBase is a command line of a verb without the flag.
+// secretBase is a command line of a verb without the secret flag.
 func secretBase(verb *cobra.Command, f *pflag.Flag) []string {
 	args := []string{verb.Name()}
 	switch verb.Name() {
@@ -248,7 +248,7 @@ func secretBase(verb *cobra.Command, f *pflag.Flag) []string {
 		args = append(args, "otlp.jsonl", "--out", "x.jsonl")
 	case "compile":
 		args = append(args, "a.journal", "--out", "x.jsonl")
-	case "agent": // as the next one
+	case "agent": // as with simulate, it must not begin to serve
 		args = append(args, "--allow-target", "http://127.0.0.1:1", "--no-auth", "--listen", "127.0.0.1:0", "--traces", "missing")
 	case "simulate": // whatever its flag is, it must not begin to serve
 		args = append(args, "--listen", "127.0.0.1:0", "--record", "missing/record")
@@ -296,7 +296,7 @@ func (w *secretWitness) toEngine(rw http.ResponseWriter, r *http.Request) {
 	}
 	w.mu.Unlock()
 	if strings.Contains(fmt.Sprint(r.Header, r.URL), planted) {
-		http.Error(rw, "not allowed: "+planted, http.StatusForbidden) // as some gateways say it
+		http.Error(rw, "not allowed: "+planted, http.StatusForbidden) // as some gateways do
 		return
 	}
 	w.engine.ServeHTTP(rw, r)

@@ -25,7 +25,7 @@ type settings struct {
 	file  string // --config
 	print bool   // --print-config
 
-	stored storedSettings // of a resumed run; most of them override given values
+	stored storedSettings // of a resumed run; most of them override the environment
 
 	args *pflag.FlagSet    // the arguments of the verb, as flags
 	from map[string]source // of the values that are not defaults
@@ -52,7 +52,7 @@ type given struct {
 	values []string
 }
 
-// commandLineOnly are the flags about how the others are read.
+// commandLineOnly are the flags that no other source can set.
 const commandLineOnly = "config print-config as resume help"
 
 // register adds the flags. Those of args are the verb's arguments.

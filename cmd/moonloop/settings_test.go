@@ -33,8 +33,8 @@ func settingsRun(t *testing.T, files map[string]string, args ...string) (status 
 	return status, out.String(), err.String()
 }
 
-// TestSettingsPrecedence: the command line overrides the environment, which overrides the file, which overrides the default. Each says
-// where a value comes from. Every type of flag can be in a file.
+// TestSettingsPrecedence: the command line overrides the environment, which overrides the file, which overrides the default.
+// --print-config says where each value comes from. Every type of flag can be in a file.
 func TestSettingsPrecedence(t *testing.T) {
 	t.Setenv("MOONLOOP_REPLAY_SPEEDUP", "3")
 	t.Setenv("MOONLOOP_REPLAY_SEED", "7")
@@ -153,22 +153,22 @@ func TestSettingsErrors(t *testing.T) {
 		env  [2]string
 		want []string
 	}{
-		"unknown key":      {"url: http://e\nspedup: 2\nmax_requests: 1\n", [2]string{}, []string{"run.yaml:2: spedup: there is no such setting; did you mean speedup?", "run.yaml:3: max_requests: there is no such setting; did you mean max-requests?"}},
-		"other tool's key": {"num-prompts: 2\n", [2]string{}, []string{"run.yaml:1: num-prompts: there is no such setting; it is called max-requests"}},
-		"of command line":  {"as: vllm\nconfig: a\n", [2]string{}, []string{"run.yaml:1: as: there is no such setting; it belongs on the command line", "run.yaml:2: config: there is no such setting; it belongs on the command line"}},
-		"twice":            {"seed: 1\nurl: http://e\nseed: 2\n", [2]string{}, []string{"run.yaml:3: seed: it is set at run.yaml:1 already; set it once"}},
-		"wrong values":     {"speedup: fast\nseed:\nstrict: yes\n", [2]string{}, []string{`run.yaml:1: speedup "fast": want a number`, "run.yaml:2: seed: want a whole number", `run.yaml:3: strict "yes": want true or false`}},
-		"list for one":     {"model: [a, b]\n", [2]string{}, []string{"run.yaml:1: model: want the name of a model"}},
-		"syntax":           {"url: http://e\n  seed: [\n", [2]string{}, []string{"run.yaml:2: "}},
-		"no mapping":       {"- url\n", [2]string{}, []string{"run.yaml:1: want a line"}},
-		"two documents":    {"seed: 1\n---\nseed: 2\n", [2]string{}, []string{"run.yaml:2: a second document begins"}},
-		"masked":           {"seed: 1\nextra-inputs: …\n", [2]string{}, []string{"run.yaml:2: extra-inputs: its value was left out", "give it on the command line or by MOONLOOP_REPLAY_EXTRA_INPUTS"}},
-		"old summary":      {`{"schema_version": "1.0"}`, [2]string{}, []string{"run.yaml:1: the summary of a run that stored no settings"}},
-		"unknown variable": {"seed: 1\n", [2]string{"MOONLOOP_REPLAY_SPEDUP", "2"}, []string{"MOONLOOP_REPLAY_SPEDUP: there is no such setting; did you mean MOONLOOP_REPLAY_SPEEDUP?"}},
-		"wrong variable":   {"seed: 1\n", [2]string{"MOONLOOP_REPLAY_SPEEDUP", "-2"}, []string{`MOONLOOP_REPLAY_SPEEDUP "-2": want a number`}},
-		"secret value":     {"header: " + planted + "\n", [2]string{}, []string{"run.yaml:1: header: want \"Name: value\""}},
-		"user in the URL":  {"url: http://user:" + planted + "@e\n", [2]string{}, []string{"it contains a user name"}},
-		"contradiction":    {"no-fixed-schedule: true\nstart: 1m\nurl: http://e\n", [2]string{}, []string{"--start has no effect with --no-fixed-schedule"}},
+		"unknown key":                      {"url: http://e\nspedup: 2\nmax_requests: 1\n", [2]string{}, []string{"run.yaml:2: spedup: there is no such setting; did you mean speedup?", "run.yaml:3: max_requests: there is no such setting; did you mean max-requests?"}},
+		"key of another tool":              {"num-prompts: 2\n", [2]string{}, []string{"run.yaml:1: num-prompts: there is no such setting; it is called max-requests"}},
+		"keys of the command line only":    {"as: vllm\nconfig: a\n", [2]string{}, []string{"run.yaml:1: as: there is no such setting; it belongs on the command line", "run.yaml:2: config: there is no such setting; it belongs on the command line"}},
+		"a key twice":                      {"seed: 1\nurl: http://e\nseed: 2\n", [2]string{}, []string{"run.yaml:3: seed: it is set at run.yaml:1 already; set it once"}},
+		"wrong values":                     {"speedup: fast\nseed:\nstrict: yes\n", [2]string{}, []string{`run.yaml:1: speedup "fast": want a number`, "run.yaml:2: seed: want a whole number", `run.yaml:3: strict "yes": want true or false`}},
+		"a list for a flag with one value": {"model: [a, b]\n", [2]string{}, []string{"run.yaml:1: model: want the name of a model"}},
+		"syntax":                           {"url: http://e\n  seed: [\n", [2]string{}, []string{"run.yaml:2: "}},
+		"no mapping":                       {"- url\n", [2]string{}, []string{"run.yaml:1: want a line"}},
+		"two documents":                    {"seed: 1\n---\nseed: 2\n", [2]string{}, []string{"run.yaml:2: a second document begins"}},
+		"masked":                           {"seed: 1\nextra-inputs: …\n", [2]string{}, []string{"run.yaml:2: extra-inputs: its value was left out", "give it on the command line or by MOONLOOP_REPLAY_EXTRA_INPUTS"}},
+		"old summary":                      {`{"schema_version": "1.0"}`, [2]string{}, []string{"run.yaml:1: the summary of a run that stored no settings"}},
+		"unknown variable":                 {"seed: 1\n", [2]string{"MOONLOOP_REPLAY_SPEDUP", "2"}, []string{"MOONLOOP_REPLAY_SPEDUP: there is no such setting; did you mean MOONLOOP_REPLAY_SPEEDUP?"}},
+		"wrong variable":                   {"seed: 1\n", [2]string{"MOONLOOP_REPLAY_SPEEDUP", "-2"}, []string{`MOONLOOP_REPLAY_SPEEDUP "-2": want a number`}},
+		"secret value":                     {"header: " + planted + "\n", [2]string{}, []string{"run.yaml:1: header: want \"Name: value\""}},
+		"user in the URL":                  {"url: http://user:" + planted + "@e\n", [2]string{}, []string{"it contains a user name"}},
+		"contradiction":                    {"no-fixed-schedule: true\nstart: 1m\nurl: http://e\n", [2]string{}, []string{"--start has no effect with --no-fixed-schedule"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.env[0] != "" {
@@ -200,7 +200,7 @@ func TestSettingsInTheClear(t *testing.T) {
 		"file":        {"header: 'Authorization: Bearer " + planted + "'\n", "", true},
 		"query":       {"url: http://127.0.0.1:1/?api_key=" + planted + "\n", "", true},
 		"environment": {"", "Authorization: Bearer " + planted, false},
-		"plain":       {"header: 'X-Team: serving'\n", "", false},
+		"no secret":   {"header: 'X-Team: serving'\n", "", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.variable != "" {
@@ -222,7 +222,8 @@ func TestSettingsInTheClear(t *testing.T) {
 	}
 }
 
-// TestSettingsRoundTrip: the summary of a run repeats it, as does what --print-config prints; another folder is the only difference.
+// TestSettingsRoundTrip: with --config, the summary of a run repeats the run, and so does the output of --print-config. Only the folder
+// differs.
 func TestSettingsRoundTrip(t *testing.T) {
 	engine, _ := startSimulator(t)
 	trace := filepath.Join(t.TempDir(), "trace.jsonl")

@@ -47,7 +47,7 @@ func newShadowCommand() *cobra.Command {
 			case own != 1:
 				return hintError{fmt.Errorf("shadow takes one folder of journals, and %d were given", own), "flags of moonloop replay go after --: moonloop shadow moonloop-capture/traces --out shadow --allow-target http://engine:8000 -- --url http://engine:8000"}
 			case f.Dir == "":
-				return hintError{errors.New("nothing says where the shadow keeps its state and its results"), "--out shadow"}
+				return hintError{errors.New("nothing says where the shadow keeps its state and its results"), "give a folder, such as --out shadow"}
 			case len(f.targets) == 0:
 				return hintError{errors.New("--allow-target: none given, and a shadow sends nothing to an engine that is not allowed: production must not get its requests twice"), "--allow-target http://engine:8000, the address of the engine under test"}
 			}
@@ -83,7 +83,7 @@ var shadowsOwn = []string{
 // run runs the verb.
 func (f *shadowFlags) run(cmd *cobra.Command, journals string, args []string) error {
 	ctx, stdout, stderr := cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr()
-	replay, err := replayOf(cmd, "-", args, "a shadow, which sends what production sends when it comes", shadowsOwn...)
+	replay, err := replayOf(cmd, "-", args, "a shadow, which sends requests as production gets them", shadowsOwn...)
 	if err != nil {
 		return fmt.Errorf("flags of replay, after --: %w", err)
 	}
@@ -93,7 +93,7 @@ func (f *shadowFlags) run(cmd *cobra.Command, journals string, args []string) er
 	f.Journals, f.Replay = journals, replay.cfg
 	f.Replay.Tool, f.Replay.Command = version(), publicCommand(cmd, []string{journals})
 	if f.Replay.Target.WaitReady == 0 {
-		f.Replay.Target.WaitReady = f.Delay // an engine may be upgraded when the shadow starts
+		f.Replay.Target.WaitReady = f.Delay // the engine may be in the middle of an upgrade
 	}
 	said := map[string]time.Time{}
 	f.Warn = func(text string) {
@@ -142,7 +142,7 @@ var productionKeys = []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "AZURE_OPEN
 func (f *shadowFlags) guard(t agent.Target) error {
 	var allowed service.Targets
 	for _, text := range f.targets {
-		u, _ := service.ParseTarget(text) // its rule has read it
+		u, _ := service.ParseTarget(text) // the flag's rule has parsed it already
 		allowed = append(allowed, u)
 	}
 	for _, address := range t.URLs() {

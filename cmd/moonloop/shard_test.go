@@ -20,7 +20,7 @@ func TestShardOfALauncher(t *testing.T) {
 			t.Errorf("%s: %v, %v; want %q", text, of, err, want)
 		}
 	}
-	refused("auto/4", "no launcher says which one this is: none of JOB_COMPLETION_INDEX, ")
+	refused("auto/4", "no launcher says which shard this is: none of JOB_COMPLETION_INDEX, ")
 	for i, name := range slices.Backward(indexVariables) { // the first that is set counts
 		t.Setenv(name, []string{"3", "2", "1", "0"}[i%4])
 		if of, err := parseShard("auto/4"); err != nil || of != [2]int{3 - i%4, 4} {
@@ -35,7 +35,7 @@ func TestShardOfALauncher(t *testing.T) {
 	refused("auto/0", "")
 	refused("auto", "")
 	refused("auto/x", "")
-	if of, err := parseShard("1/4"); err != nil || of != [2]int{1, 4} { // said is said
+	if of, err := parseShard("1/4"); err != nil || of != [2]int{1, 4} { // an index that is given counts
 		t.Errorf("1/4: %v, %v", of, err)
 	}
 }

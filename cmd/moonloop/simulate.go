@@ -140,7 +140,7 @@ func (f *simulateFlags) apply(ctx context.Context, fs *pflag.FlagSet, c *simulat
 	c.Faults.Rates = make(map[simulator.Fault]float64)
 	for _, fault := range f.faults {
 		name, part, _ := strings.Cut(fault, "=")
-		c.Faults.Rates[simulator.Fault(name)], _ = parseFloat(part) // its rule has read it
+		c.Faults.Rates[simulator.Fault(name)], _ = parseFloat(part) // the flag's rule has parsed it already
 	}
 	var err error
 	c.APIKey, err = readKey(ctx, apiKey, f.apiKeyEnv, f.apiKeyFile)
@@ -151,7 +151,7 @@ func (f *simulateFlags) apply(ctx context.Context, fs *pflag.FlagSet, c *simulat
 	return errors.Join(err, wrong)
 }
 
-// liken copies the behaviour of an engine that no flag sets.
+// liken copies the behaviour of an engine, except for what a flag sets.
 func liken(fs *pflag.FlagSet, c *simulator.Config, engine simulator.Config) {
 	c.Like = engine.Like
 	for name, copySetting := range map[string]func(){
@@ -252,7 +252,7 @@ func untilEnd(ctx context.Context, input io.Reader) context.Context {
 	return ctx
 }
 
-// serve serves until ctx ends, or until the command of --run has ended, whose failure is ran.
+// serve serves until ctx ends, or until the command of --run has ended. ran is the error of that command, failed that of serving.
 func (f *simulateFlags) serve(ctx context.Context, address string, stderr io.Writer, serve func(context.Context) error) (ran, failed error) {
 	if f.run == "" {
 		return nil, serve(ctx)

@@ -146,14 +146,14 @@ func TestSimulateUsage(t *testing.T) {
 		want string
 	}{
 		{"unknown flag", []string{"--nonsense"}, "there is no such flag"},
-		{"choice", []string{"--prefill-lane", "fast"}, "parallel or serial"},
-		{"negative", []string{"--max-running", "-1"}, `--max-running "-1": want`},
+		{"none of the choices", []string{"--prefill-lane", "fast"}, "parallel or serial"},
+		{"a negative number", []string{"--max-running", "-1"}, `--max-running "-1": want`},
 		{"fault without a share", []string{"--fault", "cut"}, "such as cut=0.01"},
 		{"unknown fault", []string{"--fault", "nonsense=0.1"}, "rate-limit"},
 		{"half a certificate", []string{"--tls-cert", "x"}, "give both"},
 		{"key from an empty variable", []string{"--api-key-env", "TEST_SIMULATE_UNSET"}, "TEST_SIMULATE_UNSET"},
-		{"address", []string{"--listen", "127.0.0.1:99999"}, "want host:port"},
-		{"no directory", []string{"--listen", "127.0.0.1:0", "--record", filepath.Join(precious, "x")}, "record file"},
+		{"an invalid port", []string{"--listen", "127.0.0.1:99999"}, "want host:port"},
+		{"a record in a file instead of a directory", []string{"--listen", "127.0.0.1:0", "--record", filepath.Join(precious, "x")}, "record file"},
 		{"several mistakes at once", []string{"--record", precious, "--early-stop", "2", "--block-size", "-1"}, `--block-size "-1"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

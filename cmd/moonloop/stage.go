@@ -59,13 +59,13 @@ var (
 	runVerbs = []string{"report", "merge", "compare", "twin", "router"}
 	// localVerbs read files that are still written, by themselves or by others.
 	localVerbs = []string{"agent", "shadow", "demo"}
-	// wholeFiles are the files that make a folder that of a run, of several runs, or of a search: they are uploaded last.
+	// wholeFiles mark a folder as complete: that of a run, of several runs, or of a search. They are uploaded last.
 	wholeFiles = []string{"summary.json", "runs.json", "search.json"}
 )
 
 const (
-	takeAway = 10 * time.Minute // in which results get to a store after an interrupt
-	uploads  = 8                // objects under way
+	takeAway = 10 * time.Minute // the time to upload results in, also after an interrupt
+	uploads  = 8                // transfers at the same time
 )
 
 // stage has the local copies of a command's objects.
@@ -103,7 +103,7 @@ func (s *stage) begin(cmd *cobra.Command, args []string) error {
 		}
 	}
 	ownPage := cmd.Name() == "report" && len(args) == 1 && objects.IsURL(args[0]) && !cmd.Flags().Changed("out")
-	if ownPage { // which is in the folder
+	if ownPage { // the page is in the folder of the run
 		if err := cmd.Flags().Set("out", strings.TrimSuffix(args[0], "/")+"/"+page.File); err != nil {
 			return err
 		}

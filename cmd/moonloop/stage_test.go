@@ -72,10 +72,11 @@ func (s stored) list(url string) (names []string) {
 	return names
 }
 
-// TestObjectStore: journals in object storage become a trace there; that becomes runs, shard by shard; these become one, with a report.
+// TestObjectStore: journals in object storage are compiled to a trace there. The trace is replayed in shards, and their runs are merged
+// and reported.
 func TestObjectStore(t *testing.T) {
 	s := newStored(t)
-	defer store.Close() // the server ends
+	defer store.Close() // because the server ends with the test
 	records, err := sampleRecords("")
 	if err != nil {
 		t.Fatal(err)

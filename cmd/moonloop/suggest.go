@@ -15,7 +15,7 @@ import (
 )
 
 // nearest returns the known words that a mistyped one may mean: those that begin with it, and those with the fewest typing errors, at most
-// one for each three letters. The library suggests commands, so the words are turned into commands.
+// one for every three letters. The library suggests commands, so the words are turned into commands.
 func nearest(typed string, known []string) []string {
 	words := &cobra.Command{}
 	for _, word := range slices.Compact(slices.Sorted(slices.Values(known))) {
@@ -96,7 +96,7 @@ func findCommand(root *cobra.Command, args []string) (*cobra.Command, []string, 
 	return nil, nil, noSuchCommand(root, args[max(i, 0)])
 }
 
-// wordCompletion completes the library's own verb: without a shell, or with an unknown one, it would show its help and succeed.
+// wordCompletion adds errors to the library's verb completion. Without a shell, or with an unknown one, it would show its help and succeed.
 func wordCompletion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	c, _, _ := root.Find([]string{"completion"})
@@ -115,7 +115,7 @@ func wordCompletion(root *cobra.Command) {
 	}
 }
 
-// wordHelp completes the library's own verb, too: an unknown topic is an error.
+// wordHelp adds topics and an error to the library's verb help: an unknown topic is an error.
 func wordHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
@@ -127,11 +127,11 @@ its X.meta.json, or of summary.json.`
 	ofCommand := help.Run
 	help.Run = func(cmd *cobra.Command, args []string) {
 		if slices.Equal(args, []string{aliasTopic}) {
-			_ = writeAliases(cmd.OutOrStdout()) // as the library does with its texts
+			_ = writeAliases(cmd.OutOrStdout()) // the library, too, ignores errors of writing a text
 			return
 		}
 		if len(args) > 0 && args[0] == schemaTopic {
-			schema, _ := schemaNamed(args[1:]) // which Args has asked for
+			schema, _ := schemaNamed(args[1:]) // Args has checked that there is one
 			_, _ = io.WriteString(cmd.OutOrStdout(), schema)
 			return
 		}

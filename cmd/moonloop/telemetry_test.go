@@ -19,7 +19,7 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// watched is the output of a program, for others to read meanwhile.
+// watched is the output of a program, which a test reads while the program runs.
 type watched struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -60,7 +60,7 @@ func TestReplayToADeadReceiver(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			if !told() {
-				t.Errorf("the engine is asked, and nothing has been said of the receiver: %q", stderr.String())
+				t.Errorf("the engine got a request before the receiver was reported: %q", stderr.String())
 			}
 		})
 		e.ServeHTTP(w, r)
@@ -76,7 +76,7 @@ func TestReplayToADeadReceiver(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "moonloop", "replay", trace, "--url", engine.URL, "--progress", "none")
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "OTEL_") })
 	cmd.Env = append(cmd.Env, "OTEL_EXPORTER_OTLP_ENDPOINT="+endpoint, "OTEL_EXPORTER_OTLP_TIMEOUT=soon", "OTEL_TRACES_SAMPLER=dice",
-		"OTEL_BSP_EXPORT_TIMEOUT=100") // the end need not wait for it
+		"OTEL_BSP_EXPORT_TIMEOUT=100") // so that the program need not wait at its end
 	cmd.Stderr = &stderr
 	_ = cmd.Run()
 	if status := cmd.ProcessState.ExitCode(); status != exitOK && status != exitInvalid {

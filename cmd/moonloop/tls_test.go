@@ -178,11 +178,11 @@ func TestReplayTLS(t *testing.T) {
 				"replay", trace, "--url", e.url, "--endpoint", "completions", "--cert-file", cert, "--key-file", key,
 				"--out", out, "--progress", "none",
 			}, tc.flags...), strings.NewReader(""), &stdout, &stderr)
-			if status != exitOK && status != exitInvalid { // the machine may be too busy for a valid one
+			if status != exitOK && status != exitInvalid { // the machine may be too busy for a valid run
 				t.Fatalf("exit status %d\n%s%s", status, &stdout, &stderr)
 			}
 			records := e.Records()[before:]
-			if len(records) != 21 { // and a query of the vocabulary
+			if len(records) != 21 { // the 20 rows, and a query of the vocabulary
 				t.Errorf("%d requests reached the engine, want 21", len(records))
 			}
 			for _, r := range records {
@@ -212,12 +212,12 @@ func TestCheckScheme(t *testing.T) {
 		{"https://engine.example", "k", true, false, false, "as it should be"},
 		{"https://engine.example", "k", false, false, false, "the system's authorities"},
 		{"http://127.0.0.1:8000", "k", false, false, false, "the key does not leave this machine"},
-		{"http://localhost", "k", false, false, false, "nor here"},
+		{"http://localhost", "k", false, false, false, "the key does not leave this machine by this name, either"},
 		{"http://engine.example", "", false, false, false, "there is no key"},
 		{"http://engine.example", "k", false, true, false, "anybody on the way can read the key"},
-		{"http://192.0.2.7:8000", "k", false, true, false, "likewise"},
+		{"http://192.0.2.7:8000", "k", false, true, false, "anybody on the way to this address can read the key"},
 		{"http://127.0.0.1:8000", "", true, false, true, "certificates are of no use"},
-		{"://", "k", true, false, false, "refused elsewhere"},
+		{"://", "k", true, false, false, "another check refuses this URL"},
 	} {
 		var c *tls.Config
 		if tc.tls {

@@ -414,7 +414,8 @@ func (t *tracesRead) sampling(rows int64) (list []mooncake.Sampling) {
 	return list
 }
 
-// origin says in the sidecar how ids and times of the new trace were made, as far as its sources have it; the rest is counted as rows are written.
+// origin says in the sidecar how ids and times of the new trace were made, as far as the sidecars of its sources say so. The rest is
+// counted as rows are written.
 func (t *tracesRead) origin(m *mooncake.Meta, s *transform.Stream) {
 	var p mooncake.Privacy
 	m.HashKeys, m.HashDomains = nil, nil

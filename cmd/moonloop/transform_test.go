@@ -13,9 +13,9 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestTransformLetsOut: the sidecar of a trace made from others says with which keys all ids were made, names the algorithm only if it is
+// TestTransformReveals: the sidecar of a trace made from others says with which keys all ids were made, names the algorithm only if it is
 // the same for all, and says by how much times were changed at random.
-func TestTransformLetsOut(t *testing.T) {
+func TestTransformReveals(t *testing.T) {
 	folder := t.TempDir()
 	must := func(args ...string) {
 		t.Helper()
@@ -38,7 +38,7 @@ func TestTransformLetsOut(t *testing.T) {
 		return file
 	}
 	a, b, c := source("a.jsonl", "bb", "x"), source("b.jsonl", "aa", "x"), source("c.jsonl", "bb", "y")
-	type lets struct {
+	type reveals struct {
 		Keys, Domains []string
 		Algorithm     string
 		Jitter        float64
@@ -47,21 +47,21 @@ func TestTransformLetsOut(t *testing.T) {
 	for _, test := range []struct {
 		reason string
 		args   []string
-		want   lets
+		want   reveals
 	}{
-		{"as it was", []string{a, "--time-scale", "0.5"}, lets{[]string{"bb"}, []string{"dbb"}, "x", 0}},
-		{"two keys", []string{a, b, "--merge"}, lets{[]string{"aa", "bb"}, []string{"daa", "dbb"}, "x", 0}},
-		{"two algorithms", []string{a, c, "--append"}, lets{[]string{"bb"}, []string{"dbb"}, "", 0}},
-		{"spread at random, then twice as fast", []string{a, "--spread", "uniform", "--time-scale", "0.5"}, lets{[]string{"bb"}, []string{"dbb"}, "x", 1500}},
-		{"spread, but not at random", []string{a, "--spread", "even"}, lets{[]string{"bb"}, []string{"dbb"}, "x", 0}},
-		{"copies", []string{a, "--scale", "2", "--shift", "4s"}, lets{[]string{"bb"}, []string{"dbb"}, "x", 4000}},
+		{"one source", []string{a, "--time-scale", "0.5"}, reveals{[]string{"bb"}, []string{"dbb"}, "x", 0}},
+		{"two keys", []string{a, b, "--merge"}, reveals{[]string{"aa", "bb"}, []string{"daa", "dbb"}, "x", 0}},
+		{"two algorithms", []string{a, c, "--append"}, reveals{[]string{"bb"}, []string{"dbb"}, "", 0}},
+		{"spread at random, then twice as fast", []string{a, "--spread", "uniform", "--time-scale", "0.5"}, reveals{[]string{"bb"}, []string{"dbb"}, "x", 1500}},
+		{"spread, but not at random", []string{a, "--spread", "even"}, reveals{[]string{"bb"}, []string{"dbb"}, "x", 0}},
+		{"copies", []string{a, "--scale", "2", "--shift", "4s"}, reveals{[]string{"bb"}, []string{"dbb"}, "x", 4000}},
 	} {
 		must(append(append([]string{"transform"}, test.args...), "--force", "--out", out)...)
 		m, err := mooncake.LoadMeta(out)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(test.want, lets{m.HashKeys, m.HashDomains, m.Privacy.HashAlgorithm, m.Privacy.TimestampJitter}); diff != "" {
+		if diff := cmp.Diff(test.want, reveals{m.HashKeys, m.HashDomains, m.Privacy.HashAlgorithm, m.Privacy.TimestampJitter}); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", test.reason, diff)
 		}
 	}

@@ -27,7 +27,7 @@ import (
 type translator struct {
 	fs     *pflag.FlagSet
 	tools  []string // tools for which it may be written
-	args   []string // of ours
+	args   []string // in our flags
 	said   []string // messages for standard error
 	errs   []error
 	extra  map[string]json.RawMessage
@@ -40,7 +40,7 @@ type translator struct {
 // action translates a value of a flag of another tool.
 type action = func(t *translator, value string) error
 
-// has reports whether keep has stored something.
+// has reports whether a value has been stored under this name.
 func (t *translator) has(name string) bool {
 	_, given := t.kept[name]
 	return given
@@ -205,7 +205,7 @@ var otherDatasets = map[string]string{
 	"hf":                "nothing is downloaded: download it yourself, and make a trace from it with moonloop convert",
 }
 
-// shortNames are letters of other tools.
+// shortNames are one-letter flags of other tools.
 var shortNames = map[string]string{"-v": "verbose", "-vv": "extra-verbose", "-f": "config", "-l": "label", "-b": "batch-size"}
 
 // flagWord is a flag or an argument of a command line.
@@ -340,7 +340,8 @@ func toolsOf(fs *pflag.FlagSet, words []flagWord) []string {
 	return tools
 }
 
-// fits reports whether a value has the form for a meaning. If there is none, the flag is ours, and so are its errors.
+// fits reports whether the value of a flag has the form that this meaning requires. A flag without a meaning that fits is ours, and so are
+// its errors.
 func (a alias) fits(w flagWord) bool {
 	value := strings.Join(w.values, " ")
 	guides := strings.HasPrefix(value, "kind=") || strings.HasPrefix(value, "{") || value == "openai_http"

@@ -56,7 +56,7 @@ func (t *translator) randomFormat(value string) error {
 	return t.add("image-format", "png")
 }
 
-// throughputOfUser converts an objective for a user's throughput to one for the time between tokens.
+// throughputOfUser is AIPerf's objective for a user's throughput. It becomes one for the time between tokens.
 const throughputOfUser = "output_token_throughput_per_user"
 
 // objectives parses AIPerf's and vLLM's objectives, several in one value.
@@ -75,13 +75,13 @@ func objectives(value string) (string, error) {
 	return strings.Join(all, " "), nil
 }
 
-// adapter is one of several models, to which vLLM sends requests at random or in turn.
+// adapter adds one of several models, to which vLLM sends requests at random or in turn.
 func (t *translator) adapter(value string) error {
 	t.adapters = append(t.adapters, value)
 	return nil
 }
 
-// posts are the requests to other endpoints of an engine.
+// posts adds the requests to other endpoints of an engine.
 func (t *translator) posts() {
 	if t.has("reset") || t.has("reset path") || t.has("reset time") {
 		_ = t.add("engine-post", "before="+cmp.Or(t.kept["reset path"], "/reset_prefix_cache"))
@@ -92,7 +92,7 @@ func (t *translator) posts() {
 	}
 }
 
-// aiperfDefaults are AIPerf's defaults: a warm-up with the load of the run, only for the first of several runs.
+// aiperfDefaults adds AIPerf's defaults: a warm-up with the load of the run, only for the first of several runs.
 func (t *translator) aiperfDefaults() {
 	warm := t.typed("warmup-requests", "warmup-request-count", "num-warmup-requests", "num-warmup-sessions", "warmup-duration") != ""
 	switch once, given := t.kept["warm once"]; {
@@ -100,7 +100,7 @@ func (t *translator) aiperfDefaults() {
 	case given || t.writtenFor(aiperf):
 		_ = t.add("runs-warmup", "first")
 		if !given {
-			t.say("--num-profile-runs: the first run alone has a warm-up; --no-profile-run-disable-warmup-after-first gives each one")
+			t.say("--num-profile-runs: the first run alone has a warm-up; --no-profile-run-disable-warmup-after-first gives each run one")
 		}
 	}
 	if !warm || !t.writtenFor(aiperf) {
@@ -113,7 +113,7 @@ func (t *translator) aiperfDefaults() {
 	for _, same := range []struct {
 		name string // of the warm-up
 		of   []string
-		need string // without it, it has no effect
+		need string // if empty, the flag would have no effect
 	}{
 		{"warmup-request-rate", []string{"request-rate"}, rate},
 		{"warmup-arrival", []string{"arrival", "arrival-pattern", "request-rate-mode"}, cmp.Or(t.typed("warmup-request-rate"), rate)},
@@ -136,7 +136,7 @@ func warmupNames(ours string) []string {
 
 func (t *translator) warmAgain(string) error { return keep("warm once")(t, "false") }
 
-// exportLevel saves the bodies if they are requested.
+// exportLevel stores the export level for rawExport.
 func (t *translator) exportLevel(value string) error {
 	if !slices.Contains([]string{"summary", "records", "raw"}, value) {
 		return fmt.Errorf("%s: want summary, records or raw", quoted(value))

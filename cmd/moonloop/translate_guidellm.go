@@ -265,7 +265,7 @@ func (t *translator) guideData(value string) error {
 		"time_scale": keep("scale"), "max_session_wait": keep("wait"),
 		"max_wait": func(*translator, string) error {
 			if kind == "weka" {
-				return errors.New("it is of the turns of one session; max_session_wait is of all requests")
+				return errors.New("it limits the gaps between turns of one session; max_session_wait limits those between all requests")
 			}
 			return nil // rows of the other formats are one request each
 		},
@@ -326,7 +326,7 @@ func (t *translator) guideSeed(value string) error {
 	return t.each(pairs(value), map[string]action{"kind": want("static"), "value": pass("seed")})
 }
 
-// guideOutput keeps the one folder of all files.
+// guideOutput stores the folder of the files. All outputs must have the same one.
 func (t *translator) guideOutput(value string) error {
 	of := pairs(value)
 	if err := want("console", "csv", "html", "json", "plot", "yaml")(t, of["kind"]); err != nil || of["kind"] == "console" {

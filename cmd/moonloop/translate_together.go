@@ -121,7 +121,7 @@ func (t *translator) textsOf() {
 	case name == "random":
 	case !slices.Contains([]string{"sharegpt", "custom", "sonnet"}, name):
 		t.fail("--trace-mode benchmark with --dataset-name %s: want sharegpt, custom or sonnet with --dataset-path FILE, or random; "+
-			"of other datasets, download one with text and give it as --dataset FILE", quoted(name))
+			"for another dataset, download one with text and give it as --dataset FILE", quoted(name))
 	case file == "":
 		t.fail("--dataset-name %s: want --dataset-path FILE with it; nothing is downloaded", name)
 	default:
@@ -167,7 +167,7 @@ func (t *translator) load() {
 	}
 }
 
-// vllmRamp is vLLM's ramp over its requests, as one over the time that this many requests take.
+// vllmRamp converts vLLM's ramp over a number of requests to a ramp over the time that these requests take.
 func (t *translator) vllmRamp() {
 	prompts, err := parseFloat(t.typed("num-prompts", "max-requests"))
 	from, err1 := parseFloat(t.kept["ramp from"])
@@ -197,7 +197,7 @@ func (t *translator) vllmRamp() {
 // vllmPrompts is the default number of requests of vLLM.
 const vllmPrompts = "1000"
 
-// vllmDefaults are the defaults of vLLM and TraceReplay.
+// vllmDefaults adds the defaults of vLLM and TraceReplay.
 func (t *translator) vllmDefaults() {
 	timed := t.kept["dataset"] == "timed_trace"
 	if (timed || t.kept["trace path"] != "") && t.kept["endpoint"] == "" && t.typed("endpoint") == "" {

@@ -90,7 +90,7 @@ func only(words string) action {
 	}
 }
 
-// promptsOf parses the kind of prompts; name is the flag's name for it.
+// promptsOf parses the kind of prompts. After dataset, the next value is the name of its file.
 func (t *translator) promptsOf(value string) error {
 	switch _, file := t.kept["prompts of"]; {
 	case file && t.typed("dataset") != "":
@@ -202,7 +202,7 @@ func (t *translator) templateArguments(value string) error {
 	return t.body("chat_template_kwargs", json.RawMessage(value))
 }
 
-// requestPrefix sets the run's id, if only the numbers of requests follow it.
+// requestPrefix sets the run's id, after which each request has its number.
 func (t *translator) requestPrefix(value string) error {
 	return t.add("run-id", strings.TrimRight(value, "-"))
 }
@@ -408,14 +408,14 @@ func (t *translator) goodput(value string) error {
 func (t *translator) percent(value string) error {
 	n, err := parseFloat(value)
 	if err != nil || !(n >= 0 && n <= 100) {
-		return fmt.Errorf("%s: want percent from 0 to 100", quoted(value))
+		return fmt.Errorf("%s: want a percentage from 0 to 100", quoted(value))
 	}
 	return t.add("cancel-share", strconv.FormatFloat(n/100, 'f', -1, 64))
 }
 
 func (t *translator) closed(string) error { return t.add("no-fixed-schedule", "true") }
 
-// column accepts our own name of a field.
+// column maps a column to one of our fields, unless it has the field's own name.
 func column(ours string) action {
 	return func(t *translator, theirs string) error {
 		if theirs == ours {

@@ -61,7 +61,7 @@ func yamlNothing(setting string) bool {
 
 // yamlConfig returns AIPerf's flags for one of its files; is reports whether it is such a file.
 func yamlConfig(name string) (args []string, is bool, err error) {
-	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() { // it can be read again
+	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() { // only a regular file can be read again
 		return nil, false, nil //nolint:nilerr // the reader of our own settings files reports it
 	}
 	content, err := readSmallFile(context.Background(), name, maxSettingsFile)
@@ -219,7 +219,7 @@ func (y *yamlReader) phases(value any) {
 			y.phase(kind, one)
 		}
 		if runs != 1 {
-			y.fail("phases: %d besides warm-ups: a replay has one load", runs)
+			y.fail("phases: %d that are not warm-ups: a replay has one load", runs)
 		}
 	default:
 		y.fail("phases: want a list of them")

@@ -47,7 +47,7 @@ func newTrunkCommand() *cobra.Command {
 				return journalHint(err)
 			}
 			if result.Damage > 0 {
-				fmt.Fprintf(stderr, "moonloop: warning: %s of the journals were skipped\n", term.Counted(result.Damage, "damaged places"))
+				fmt.Fprintf(stderr, "moonloop: warning: skipped %s in the journals\n", term.Counted(result.Damage, "damaged places"))
 			}
 			if err := writeWhole(out, over, result.List.Write); err != nil {
 				return exists(err)

@@ -49,7 +49,7 @@ func oneFolder(cmd *cobra.Command, args []string) error {
 	if len(args) == 1 {
 		return nil
 	}
-	return hintError{fmt.Errorf("%s takes one folder, but %d were given", cmd.Name(), len(args)), "name the folder of a replay, which --out wrote"}
+	return hintError{fmt.Errorf("%s takes one folder, but %d were given", cmd.Name(), len(args)), "name the folder that moonloop replay --out wrote"}
 }
 
 // twinSentence is the answer in a sentence.
@@ -140,7 +140,7 @@ func twinAnswer(t *study.Twin) *answer {
 			{ID: "checks", Title: "Measures", Table: checks},
 			{
 				ID: "distributions", Title: "Percentile against percentile", Drawings: drawings,
-				Note: "A dot for each percentile from 1 to 99, in ms, on logarithmic axes: production to the right, the replay upwards. On the dashed line both are equal.",
+				Note: "A dot for each percentile from 1 to 99, in ms, on logarithmic axes: production on the horizontal one, the replay on the vertical one. On the dashed line both are equal.",
 			},
 			{ID: "parts", Title: "By time and length", Table: parts},
 		},

@@ -59,7 +59,7 @@ func TestTwinOfAnApplication(t *testing.T) {
 		// On a machine that is too busy to measure, production may have been as slow as the slower engine.
 		told := slices.Contains(outside, "ttft.p50") == test.slower || test.slower && w.Verdict != study.ValidVerdict
 		if !told || slices.Contains(outside, "hit_rate") || status != want {
-			t.Errorf("%s: outside %v, exit status %d; want that of ttft.p50 to be %t, and %d: %+v", test.folder, outside, status, test.slower, want, w.Checks)
+			t.Errorf("%s: outside %v, exit status %d; want ttft.p50 outside: %t, and exit status %d: %+v", test.folder, outside, status, test.slower, want, w.Checks)
 		}
 		page, err := os.ReadFile(test.folder + ".html")
 		if err != nil || !strings.Contains(string(page), "Percentile against percentile") || strings.Contains(string(page), "<script") {
