@@ -15,7 +15,7 @@ type pairing struct {
 	block, fine int
 	after       map[uint64]uint64 // the id of ranges before, +1
 	tokens      map[uint64]int64
-	hash, end   map[uint64]uint64 // hash id -> id at its end, and the other way
+	hash, end   map[uint64]uint64 // hash id -> id at its end, and the reverse
 }
 
 // add returns the first block of a row at which it disagrees, or -1.

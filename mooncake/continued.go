@@ -146,7 +146,7 @@ func (r *recent) complete(row *Row, index, ids int64, refused *refusals) (ok boo
 		r.lose(index)
 		return false, nil
 	case !known:
-		return false, bad(fmt.Sprintf("continues a row that has no hash_ranges, or that is forgotten: of %d rows up to %d ranges and replies are remembered",
+		return false, bad(fmt.Sprintf("continues a row that has no hash_ranges, or that is forgotten: only the last %d rows are remembered, with at most %d ranges and replies",
 			maxContinued, maxRemembered), "write the row in full")
 	}
 	var ranges []HashRange
