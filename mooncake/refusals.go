@@ -34,8 +34,8 @@ func (f *refusals) has(index int64) bool {
 	return refused || index < f.forgot
 }
 
-// remap recomputes the rows back of a row's replies without the refused rows, and removes replies to refused rows. index is the row's own
-// index, counted with them.
+// remap recomputes how many rows back the replies of a row are, without the refused rows, and removes replies to refused rows. index is the
+// row's own index, counted with the refused rows.
 func (f *refusals) remap(row *Row, index int64) (lost int64, bad *RowError) {
 	kept := row.Replies[:0]
 	for i, reply := range row.Replies {
