@@ -23,7 +23,7 @@ import (
 // fetchAttempts is the maximum number of downloads of a file, if they break off, and of retries of the request for each of them.
 const fetchAttempts = 3
 
-// fetch downloads a trace and its sidecar to temporary files, which exist until the trace is closed, and returns the name of the file.
+// fetch downloads a trace to a temporary file, which exists until the trace is closed, reads its sidecar, and returns the name of the file.
 func (t *Trace) fetch(ctx context.Context, name string, opt OpenOptions) (file string, err error) {
 	u, err := url.Parse(name)
 	if err != nil || u.Host == "" {
