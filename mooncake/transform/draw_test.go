@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// manyTalks has conversations of one to three turns, and of different pauses, under one system prompt.
+// manyTalks has conversations of one to three turns, with different pauses, under one system prompt.
 func manyTalks() string {
 	var b strings.Builder
 	id := 1
@@ -55,7 +55,8 @@ func sortedByTime(lines string) string {
 	return strings.Join(list, "\n") + "\n"
 }
 
-// drawnTalk is what a new order leaves of a conversation: lengths, and times since its beginning. The length of its prompt identifies it.
+// drawnTalk has what a new order must not change in a conversation: lengths, and times since its beginning. The length of its prompt
+// identifies it.
 type drawnTalk struct {
 	Begin float64
 	Input int64
