@@ -138,7 +138,7 @@ func expand(ids []uint64, ranges []mooncake.HashRange) {
 	}
 }
 
-// appendRun appends this many ids from one on.
+// appendRun appends n consecutive ids, beginning with first.
 func appendRun(dst []uint64, first uint64, n int) []uint64 {
 	at := len(dst)
 	dst = slices.Grow(dst, n)[:at+n]

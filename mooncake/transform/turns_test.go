@@ -77,7 +77,7 @@ func TestTurns(t *testing.T) {
 	rows, _, _ := transformed(t, Config{Turns: TurnsFromStart, Scale: 2, Shift: 2 * time.Second}, source([]byte(one), 0))
 	for _, row := range rows {
 		if row.InputLength.V == 11 && row.Delay.V != 5000 {
-			t.Errorf("a turn 5 s behind the one before in a session twice copied: %s", brief(rows))
+			t.Errorf("a turn 5 s after the previous one has another delay in a copy: %s", brief(rows))
 		}
 	}
 	for _, bad := range []Config{{Turns: "later"}, {MaxDelay: -1}, {MaxContext: -1}, {Conversations: -1}, {ToModels: []string{""}}} {
