@@ -112,8 +112,8 @@ var ownTexts = map[string]func(string) bool{
 	semconv.HashDomain: isFingerprint, semconv.HashKey: isFingerprint, semconv.Identity: isIdentity, semconv.PromptOrder: isPromptOrder,
 }
 
-// isOurs reports whether one of our attributes has the form that we write. A session that is too long is replaced by its twin, on all spans
-// alike, so that those of one session stay together. So is a run whose id is not a word, because without it a replay would count as
+// isOurs reports whether one of our attributes has the form that we write. A session that is too long is replaced by its keyed hash, on all
+// spans alike, so that the spans of a session stay together. So is a run whose id is not a word, because without it a replay would count as
 // production.
 func (w *worker) isOurs(name string, value pcommon.Value, how manner) bool {
 	switch value.Type() {
