@@ -129,7 +129,7 @@ func (r *recent) without(row *Row, index int64) (added prefix, ids int64) {
 	return prefix{rest, row.Replies[n-1:]}, ids
 }
 
-// complete adds to a row the ranges and replies of the row that it continues; count is the number of ids that it has from that row. ok is
+// complete adds to a row the ranges and replies of the row that it continues; ids is the number of ids that it has from that row. ok is
 // false if that row could not be used.
 func (r *recent) complete(row *Row, index, ids int64, refused *refusals) (ok bool, fault *RowError) {
 	back := row.Replies[0].Back

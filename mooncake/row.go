@@ -120,7 +120,7 @@ type HashRange struct {
 type Reply struct {
 	Back   int64 // how many rows earlier in the file that row is, 1 or more
 	At     int64 // prompt tokens of this row before the reply, 1 or more
-	Tokens int64 // tokens of the reply, 1 or more; at least one token of the row follows
+	Tokens int64 // tokens of the reply, 1 or more; at least one token of the prompt follows
 }
 
 // Image is an image in a prompt. Images with equal ids have one size, and are the same image.

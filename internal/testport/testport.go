@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// The ports are count numbers, from first on. They stay below the ephemeral ports of Linux: above 32,767, an outgoing connection may have
-// the port before the program does.
+// The ports are the count numbers that begin with first. They stay below the ephemeral ports of Linux: above 32,767, an outgoing connection
+// may have the port before the program does.
 const (
 	first = 20_000
 	count = 10_000

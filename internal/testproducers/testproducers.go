@@ -78,7 +78,7 @@ func text(about string, sentences int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// scenario returns the requests that all producers report, and one of a kind that only few report.
+// scenario returns the requests that all producers report, and one of a kind that only a few report.
 func scenario(producer, more string) (all []*request) {
 	base := time.Date(2026, 3, 14, 9, 26, 53, 0, time.UTC)
 	system := message{"system", text("house rule", 110)}

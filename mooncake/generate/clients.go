@@ -129,7 +129,7 @@ type client struct {
 	seconds float64 // per gap, on average
 }
 
-// window is a part of time.
+// window is a period of time.
 type window struct {
 	begin, end float64 // s
 	rate       float64 // requests a second; 0 means none

@@ -92,7 +92,7 @@ type LengthStats struct {
 	AtMax     int64 `json:"rows_at_max"` // many rows at the maximum show that lengths were capped
 	Mode      int64 `json:"mode"`
 	ModeCount int64 `json:"mode_count"`
-	// Exact is true if the quantiles are exact. They are for up to a million distinct values.
+	// Exact is true if the quantiles are exact, as they are for up to a million distinct values.
 	Exact bool `json:"exact"`
 
 	Undefined UndefinedFigures `json:"undefined,omitempty"`

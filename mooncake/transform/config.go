@@ -46,7 +46,7 @@ type Config struct {
 	First int64
 	// Draw has a different conversation begin at each time at which one began, after rows have been left out.
 	Draw Draw
-	// Sample keeps this share of the groups that rows belong to, by the rule that Collectors sample requests by ([mooncake.Sampler]): from
+	// Sample keeps this share of the groups that rows belong to, by the rule by which Collectors sample requests ([mooncake.Sampler]): from
 	// [mooncake.MinSampleRate] to 1; 0 means 1. SampleBy says which group of a row decides. Scale preserves the trace's figures better.
 	Sample   float64
 	SampleBy mooncake.SampleOrder

@@ -219,7 +219,7 @@ func (x *index) divide(most float64) {
 			size[p] += size[i]
 		}
 	}
-	// The references of a block are the rows that reach it. Only few runs can have blocks of the trunk.
+	// The references of a block are the rows that reach it. Only a few runs can have blocks of the trunk.
 	reach := map[uint32]map[uint32]uint32{}
 	for i := range n {
 		if row := x.rows.at(i); row.parent != none && float64(size[row.parent]) > most {
