@@ -106,7 +106,7 @@ func TestRangesRefused(t *testing.T) {
 		"replies out of order":              {row(`"replies": [[1, 20, 4], [1, 5, 4]]`), "replies", "element 1: begins before the end"},
 		"a reply up to the end":             {row(`"replies": [[1, 1000, 30]]`), "replies", "input_length 1030"},
 		"a reply after the end":             {row(`"replies": [[1, 1030, 1]]`), "replies", "input_length 1030"},
-		"a reply to a row before the first": {row(`"replies": [[1, 2, 3]]`), "replies", "the row 1 before this one, which is row 1 of the trace"},
+		"a reply to a row before the first": {row(`"replies": [[1, 2, 3]]`), "replies", "a row 1 back, but this one is row 1 of the trace"},
 		"a finish that is not a word":       {row(`"observed": {"finish_reason": "the end"}`), "observed.finish_reason", "must be a word"},
 		"a finish that is long":             {row(`"observed": {"finish_reason": "` + strings.Repeat("x", 65) + `"}`), "observed.finish_reason", "must be a word"},
 	} {

@@ -42,7 +42,7 @@ func (f *refusals) remap(row *Row, index int64) (lost int64, bad *RowError) {
 		target := index - reply.Back
 		if target < 0 {
 			return 0, fault("replies", element(i),
-				fmt.Sprintf("is the reply of the row %d before this one, which is row %d of the trace", reply.Back, index+1),
+				fmt.Sprintf("is the reply of a row %d back, but this one is row %d of the trace", reply.Back, index+1),
 				"rows may have been cut off the beginning of the trace: take the whole trace, or leave replies out")
 		}
 		before, refused := slices.BinarySearch(f.at, target)

@@ -130,10 +130,10 @@ func TestDraw(t *testing.T) {
 			t.Errorf("%s: %d of %d conversations, one of them %d times, %d sessions", how, len(came), len(plain), most, named)
 		}
 		if again, _ := talksOf(Config{Draw: how, Seed: 3}); cmp.Diff(got, again) != "" {
-			t.Errorf("%s: the same seed draws otherwise", how)
+			t.Errorf("%s: the same seed gives another order", how)
 		}
 		if other, _ := talksOf(Config{Draw: how, Seed: 4}); cmp.Diff(got, other) == "" {
-			t.Errorf("%s: another seed draws the same", how)
+			t.Errorf("%s: another seed gives the same order", how)
 		}
 		// Later steps see the rows in their new order.
 		if rows, _, _ := transformed(t, Config{Draw: how, Seed: 3, Roots: 2, PrefixScale: 2}, source([]byte(manyTalks()), 0)); len(begins(plain)) == 0 || len(rows) == 0 || rows[0].InputLength.V <= got[0].Input {

@@ -130,11 +130,11 @@ func TestCells(t *testing.T) {
 		stay   bool
 	}{
 		{"those of a prompt", chain, true},
-		{"those of the longest", longest, true},
+		{"those of the longest prompt", longest, true},
 		{"a text of as many bytes as the longest has", []byte(strings.Repeat("asked so", blockhash.MaxCells+2)), false},
 		{"a text of some bytes", []byte(strings.Repeat("asked so", 100)), false},
-		{"a text with the length of another", forged, false},
-		{"more than there can be", append(longest, make([]byte, 8)...), false},
+		{"a text followed by a length that does not fit", forged, false},
+		{"more cells than there can be", append(longest, make([]byte, 8)...), false},
 		{"cells without their last 8 bytes", chain[:len(chain)-8], false},
 	} {
 		td, span := oneSpan(t, chat(attributes{semconv.Identity: "text", semconv.Cells: c.cells}))
@@ -167,9 +167,9 @@ func TestEnds(t *testing.T) {
 		{"those of another prompt", chainOf(t, testKey(t, 'k'), "user\nHello\n"), ends, ends[:12], [2]bool{}},
 		{"a reply among the messages", cells, append(append([]byte{}, ends...), reply...), ends[12:], [2]bool{}},
 		{"a text", cells, []byte(secret), []byte(secret[:12]), [2]bool{}},
-		{"a longer one", cells, []byte(longSecret), []byte(longSecret), [2]bool{}},
+		{"a longer text", cells, []byte(longSecret), []byte(longSecret), [2]bool{}},
 		{"ends of which a byte is missing", cells, ends[:11], reply[:11], [2]bool{}},
-		{"more than there can be", cells, make([]byte, 12*blockhash.MaxEnds+12), nil, [2]bool{}},
+		{"more ends than there can be", cells, make([]byte, 12*blockhash.MaxEnds+12), nil, [2]bool{}},
 	} {
 		in := chat(attributes{semconv.Identity: "text", semconv.CellsReply: c.reply, semconv.CellsEnds: c.ends})
 		if c.cells != nil {

@@ -476,7 +476,7 @@ func TestPromptOrder(t *testing.T) {
 		other, without := oneSpan(t, chat(in))
 		plain.Traces(other)
 		if v, ok := without.Attributes().Get(semconv.PromptOrder); ok {
-			t.Errorf("order %q without a configuration: a sender's own", v.AsString())
+			t.Errorf("order %q without a configuration: the sender's own was kept", v.AsString())
 		}
 		cells, _ := span.Attributes().Get(semconv.Cells)
 		same, _ := without.Attributes().Get(semconv.Cells)
