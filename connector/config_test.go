@@ -46,7 +46,7 @@ func TestConfigJSON(t *testing.T) {
 	require.ErrorContains(t, err, "config_json")
 	require.NoError(t, os.WriteFile(path, []byte(`{"num_hidden_layers": 2}`), 0o600))
 	_, err = (&ModelConfig{Model: "m", ConfigJSON: path}).bytesPerToken()
-	require.ErrorContains(t, err, "config.json: it has no num_hidden_layers")
+	require.ErrorContains(t, err, "config.json: it lacks num_hidden_layers")
 	require.NoError(t, os.WriteFile(path, []byte(`{"num_hidden_layers": 2, "num_attention_heads": 4, "head_dim": 16}`), 0o600))
 	got, err := (&ModelConfig{Model: "m", ConfigJSON: path, DTypeBytes: 1}).bytesPerToken()
 	require.NoError(t, err)

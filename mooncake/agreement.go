@@ -15,7 +15,7 @@ import (
 // agreement checks rule V9: ranges and hash ids must describe the same prefixes. Two rows have the same hash id at a block exactly when
 // they have the same range id at the end of that block. An id of ranges must always follow the same id, and its block must always have the
 // same number of tokens. The check uses 4 bytes for each hash id of rows with ranges, and 16 for a row with new blocks; for ids that are
-// not canonical, it also uses what [RenumberRanges] documents.
+// not canonical, it also uses the memory that [RenumberRanges] documents.
 type agreement struct {
 	max   int
 	fine  int64
@@ -65,7 +65,7 @@ func (a *agreement) add(row *Row, f *forest, bad faults) (block int64) {
 	a.pieces += int64(len(a.row))
 	strange := ranges.Add(a.chain, "", row.InputLength.V, a.row).Strange
 	if a.chain.Full || a.names.kept()+len(a.shorts) > min(a.max, f.maxNames) || ranges.TooManySteps(a.pieces, a.ranges) || a.chain.Runs() >= anyRun-1 {
-		a.drop(fmt.Sprintf("hash_ranges have ids in no order, and more than %d ranges of them", a.max))
+		a.drop(fmt.Sprintf("the ids of hash_ranges are in no order, and make more than %d ranges", a.max))
 		return -1
 	}
 	if broken := bad&(repeated|parents|fills) != 0; strange || broken {

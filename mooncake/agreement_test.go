@@ -15,7 +15,7 @@ type pairing struct {
 	block, fine int
 	after       map[uint64]uint64 // the id of ranges before, +1
 	tokens      map[uint64]int64
-	hash, end   map[uint64]uint64 // hash id -> id at its end, and the other way
+	hash, end   map[uint64]uint64 // hash id -> id at its end, and the reverse
 }
 
 // add returns the first block of a row at which it disagrees, or -1.
@@ -51,7 +51,7 @@ func (p *pairing) add(row *Row) int64 {
 
 // Ranges made from the same tokens as the hash ids agree with them. If an id in one of the two is changed, the checker names the same row
 // and block as a comparison of all ids.
-func TestAgreementIsThatOfEveryID(t *testing.T) {
+func TestAgreementOfRangesIsThatOfTheirIDs(t *testing.T) {
 	const block, fine = 24, 4
 	broken, kept := 0, 0
 	for seed := range uint64(400) {

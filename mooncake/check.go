@@ -52,8 +52,8 @@ type CheckOptions struct {
 	BlockSize int // tokens per id; 0 = [BlockSize]
 	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = do not check V9.
 	FineBlockSize int
-	// MaxIDs is the number of distinct ids to remember for V4 to V7. 0 = [DefaultMaxIDs], or with Memory 2^31, of which [DefaultMaxIDs] may be
-	// other than canonical.
+	// MaxIDs is the number of distinct ids to remember for V4 to V7. 0 = [DefaultMaxIDs], or, if Memory is set, 2^31, of which at most
+	// [DefaultMaxIDs] may be ids that are not canonical.
 	MaxIDs int
 	// Memory limits the memory for ids and rows, in bytes. Beyond it they are in temporary files in the folder TempDir ("" is the system's).
 	// 0 = no limit.

@@ -22,14 +22,14 @@ func TestRules(t *testing.T) {
 		rows []*Row
 		want []found
 	}{
-		"all kept": {[]*Row{row(0, 600, 0, 1), row(0, 1025, 0, 2, 3), row(5, 1024, 0, 2)}, nil},
+		"all rules kept": {[]*Row{row(0, 600, 0, 1), row(0, 1025, 0, 2, 3), row(5, 1024, 0, 2)}, nil},
 		"V1: no ids, no output; half a millisecond is a time like any other": {
 			[]*Row{row(0.5, 512, 0), {Timestamp: Some(1.), InputLength: Some[int64](5), OutputLength: Some[int64](5)}, {Timestamp: Some(2.), InputLength: Some[int64](5), HashIDs: []uint64{1}}},
 			[]found{{V1, 2, 2}},
 		},
 		"V2: each row before its neighbour": {[]*Row{row(5, 512, 0), row(3, 512, 0), row(4, 512, 0), row(1, 512, 0)}, []found{{V2, 2, 2}}},
 		"V3: too few and too many":          {[]*Row{row(0, 513, 0), row(0, 512, 0, 1)}, []found{{V3, 2, 1}}},
-		"V4 implies V5, V7 counts what follows": {
+		"V4 implies V5, but not V7": {
 			[]*Row{row(0, 1536, 0, 1, 0)}, []found{{V4, 1, 1}, {V5, 1, 1}},
 		},
 		"V5: a second parent, a root inside, an inner id as root": {
@@ -44,7 +44,7 @@ func TestRules(t *testing.T) {
 		"V8: the 32nd bit":           {[]*Row{row(0, 512, 1<<31), row(0, 512, 1<<31-1)}, []found{{V7, 2, 1}, {V8, 1, 1}}},
 		"V8: digits lost":            {[]*Row{row(0, 512, 1<<53)}, []found{{V7, 1, 1}, {V8, 1, 1}}},
 		"a last block that is full":  {[]*Row{row(0, 512, 0), row(0, 600, 0, 1)}, nil},
-		"rows of another prompt":     {[]*Row{{TextInput: Some("x")}}, []found{{V1, 1, 1}}},
+		"a row with a text":          {[]*Row{{TextInput: Some("x")}}, []found{{V1, 1, 1}}},
 		"rows in epoch milliseconds": {[]*Row{row(1.766e12, 512, 0), row(1.766e12+1, 512, 0)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

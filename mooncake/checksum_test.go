@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestChecksum: it is that of the file's bytes, wherever the file is; a pipe has none.
+// TestChecksum: the checksum depends on the file's bytes, not on its name; a pipe has none.
 func TestChecksum(t *testing.T) {
 	const row = `{"timestamp": 0, "input_length": 10, "output_length": 2}` + "\n"
 	sum := func(name, text string) string {

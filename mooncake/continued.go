@@ -129,7 +129,7 @@ func (r *recent) without(row *Row, index int64) (added prefix, ids int64) {
 	return prefix{rest, row.Replies[n-1:]}, ids
 }
 
-// complete adds to a row the ranges and replies of the row that it continues; count is the number of ids that it has from that row. ok is
+// complete adds to a row the ranges and replies of the row that it continues; ids is the number of ids that it has from that row. ok is
 // false if that row could not be used.
 func (r *recent) complete(row *Row, index, ids int64, refused *refusals) (ok bool, fault *RowError) {
 	back := row.Replies[0].Back
@@ -146,7 +146,7 @@ func (r *recent) complete(row *Row, index, ids int64, refused *refusals) (ok boo
 		r.lose(index)
 		return false, nil
 	case !known:
-		return false, bad(fmt.Sprintf("continues a row that has no hash_ranges, or that is forgotten: of %d rows up to %d ranges and replies are remembered",
+		return false, bad(fmt.Sprintf("continues a row that has no hash_ranges, or that is forgotten: only the last %d rows are remembered, with at most %d ranges and replies",
 			maxContinued, maxRemembered), "write the row in full")
 	}
 	var ranges []HashRange

@@ -110,7 +110,7 @@ func TestContinuedRows(t *testing.T) {
 			}
 		}
 		if again := written(t, got); again != text {
-			t.Errorf("%d turns: written again it is another text", turns)
+			t.Errorf("%d turns: the rows are written differently the second time", turns)
 		}
 	}
 }
@@ -160,7 +160,7 @@ func TestContinuedAfterRefusedRows(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("want %d rows counted that lost their ranges: %v", n, r.Notices())
+	t.Errorf("notices %v, want one that counts %d rows that lost their ranges", r.Notices(), n)
 }
 
 func TestContinuedRefused(t *testing.T) {
@@ -169,15 +169,15 @@ func TestContinuedRefused(t *testing.T) {
 		return `{"input_length": 1100, "hash_ids": [0, 1, 3], ` + rest + `}`
 	}
 	for name, test := range map[string]struct{ in, says string }{
-		"no number":           {first + row(`"continues": "64", "hash_ranges": [[70, 5]], "replies": [[1, 1030, 9]]`), "must be"},
-		"nothing":             {first + row(`"continues": 0, "hash_ranges": [[70, 69]], "replies": [[1, 1030, 9]]`), "1 id or more"},
-		"no ranges":           {first + row(`"continues": 64, "replies": [[1, 1030, 9]]`), "needs hash_ranges and replies"},
-		"no replies":          {first + row(`"continues": 64, "hash_ranges": [[70, 5]]`), "needs hash_ranges and replies"},
-		"before the first":    {first + row(`"continues": 64, "hash_ranges": [[70, 5]], "replies": [[2, 1030, 9]]`), "continues no row: this one is row 2"},
-		"a row without":       {`{"input_length": 9}` + "\n" + row(`"continues": 64, "hash_ranges": [[70, 5]], "replies": [[1, 1030, 9]]`), "has no hash_ranges"},
-		"more than there are": {first + row(`"continues": 66, "hash_ranges": [[70, 3]], "replies": [[1, 1030, 9]]`), "has 66 ids of that row, which has 65"},
-		"an id twice":         {first + row(`"continues": 64, "hash_ranges": [[60, 5]], "replies": [[1, 1030, 9]]`), "an id occurs twice"},
-		"too few ids":         {first + row(`"continues": 64, "hash_ranges": [[70, 4]], "replies": [[1, 1030, 9]]`), "has 69 blocks of 16 tokens"},
+		"not a number":            {first + row(`"continues": "64", "hash_ranges": [[70, 5]], "replies": [[1, 1030, 9]]`), "must be"},
+		"no ids":                  {first + row(`"continues": 0, "hash_ranges": [[70, 69]], "replies": [[1, 1030, 9]]`), "1 id or more"},
+		"no ranges":               {first + row(`"continues": 64, "replies": [[1, 1030, 9]]`), "needs hash_ranges and replies"},
+		"no replies":              {first + row(`"continues": 64, "hash_ranges": [[70, 5]]`), "needs hash_ranges and replies"},
+		"before the first":        {first + row(`"continues": 64, "hash_ranges": [[70, 5]], "replies": [[2, 1030, 9]]`), "continues no row: this one is row 2"},
+		"a row without ranges":    {`{"input_length": 9}` + "\n" + row(`"continues": 64, "hash_ranges": [[70, 5]], "replies": [[1, 1030, 9]]`), "has no hash_ranges"},
+		"more ids than there are": {first + row(`"continues": 66, "hash_ranges": [[70, 3]], "replies": [[1, 1030, 9]]`), "has 66 ids of that row, which has 65"},
+		"an id twice":             {first + row(`"continues": 64, "hash_ranges": [[60, 5]], "replies": [[1, 1030, 9]]`), "an id occurs twice"},
+		"too few ids":             {first + row(`"continues": 64, "hash_ranges": [[70, 4]], "replies": [[1, 1030, 9]]`), "has 69 blocks of 16 tokens"},
 		"forgotten": {
 			first + strings.Repeat(`{"input_length": 16, "hash_ids": [9], "hash_ranges": [[900, 1]]}`+"\n", maxContinued) +
 				row(fmt.Sprintf(`"continues": 64, "hash_ranges": [[70, 5]], "replies": [[%d, 1030, 9]]`, maxContinued+1)), "that is forgotten",
@@ -223,7 +223,7 @@ func TestContinuedMemory(t *testing.T) {
 	}
 	for i, row := range rows {
 		if !slices.Equal(row.HashRanges, got[i].HashRanges) || !slices.Equal(row.Replies, got[i].Replies) {
-			t.Fatalf("row %d came back as another one", i)
+			t.Fatalf("row %d is not read back as it was written", i)
 		}
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// ErrUncountable is the error for a trace whose rows can only be counted by reading it.
+// ErrUncountable is the error of [CountRows] for a trace whose rows can only be counted by reading all of it with a [Reader].
 var ErrUncountable = errors.New("its rows can only be counted by reading it")
 
 // CountRows counts the rows of a plain trace file: its lines that are not blank. It does not parse them. It stops after the given time;

@@ -27,7 +27,7 @@ func holds(t *testing.T, name, want string) {
 	}
 }
 
-// TestCreateNew replaces neither a trace nor a sidecar, whenever it appeared.
+// TestCreateNew: neither a trace nor a sidecar is replaced, even one that appears while the file is being written.
 func TestCreateNew(t *testing.T) {
 	for _, tc := range []struct{ name, there string }{
 		{"a trace", "t.jsonl"},
@@ -51,11 +51,11 @@ func TestCreateNew(t *testing.T) {
 		}
 		put(t, filepath.Join(dir, tc.there), "meanwhile")
 		if err := f.Commit(new(Meta)); !errors.Is(err, fs.ErrExist) {
-			t.Errorf("%s that came meanwhile: %v", tc.name, err)
+			t.Errorf("%s that appeared meanwhile: %v", tc.name, err)
 		}
 		holds(t, filepath.Join(dir, tc.there), "meanwhile")
 		if left, err := os.ReadDir(dir); err != nil || len(left) != 1 {
-			t.Errorf("%s: left %v (%v), want what came meanwhile", tc.name, left, err)
+			t.Errorf("%s: left %v (%v), want what appeared meanwhile", tc.name, left, err)
 		}
 	}
 	name := filepath.Join(t.TempDir(), "t.jsonl")
@@ -100,7 +100,7 @@ func TestCreateRegular(t *testing.T) {
 	}
 }
 
-// TestSweep removes what a killed writer of the same file left, and nothing else.
+// TestSweep: Create removes what a killed writer of the same file left, and nothing else.
 func TestSweep(t *testing.T) {
 	dir := t.TempDir()
 	put(t, filepath.Join(dir, ".t.jsonl.123.tmp"), "")
@@ -116,7 +116,7 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(dir, ".t.jsonl.123.tmp")); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("what a killed writer left is there: %v", err)
+		t.Errorf("what a killed writer left is still there: %v", err)
 	}
 	if err := errors.Join(first.Commit(nil), second.Commit(nil)); err != nil {
 		t.Error(err)

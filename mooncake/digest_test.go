@@ -70,8 +70,8 @@ func TestUndefinedDigests(t *testing.T) {
 	}
 }
 
-// TestFractionsOfAMillisecond: a capture's timestamps have fractions, so its arrivals have a digest like any other's, here of the text
-// "0\n0\n250.5\n300\n".
+// TestFractionsOfAMillisecond: the arrival digest covers fractions of a millisecond, which the timestamps of captures have. Here it is the
+// digest of the text "0\n0\n250.5\n300\n".
 func TestFractionsOfAMillisecond(t *testing.T) {
 	shifted := func(by, half float64) Digests {
 		rows := toyRows()
@@ -115,8 +115,8 @@ func BenchmarkDigester(b *testing.B) {
 	}
 }
 
-// The digest of ranges is an additional one: the others do not change, whatever the ids of ranges, and a trace that differs only in ranges
-// or replies is a different workload.
+// The digest of ranges is an additional one: the others do not change, whatever the ids of ranges are, and a trace that differs only in
+// ranges or replies is a different workload.
 func TestRangeDigest(t *testing.T) {
 	digests := func(rows []modelled, change func(i int, r *Row), opt CheckOptions) Digests {
 		opt.BlockSize = 24
@@ -145,7 +145,7 @@ func TestRangeDigest(t *testing.T) {
 		change func(i int, r *Row)
 		same   bool
 	}{
-		"other names": {func(_ int, r *Row) {
+		"other ids": {func(_ int, r *Row) {
 			ids := expand(r.HashRanges)
 			for i, id := range ids {
 				ids[i] = (id + 1) * 0x9e3779b97f4a7c15
@@ -170,7 +170,7 @@ func TestRangeDigest(t *testing.T) {
 		"no ranges on a row": {func(i int, r *Row) { r.HashRanges = r.HashRanges[:len(r.HashRanges)*min(1, i)] }, false},
 		"no replies":         {func(_ int, r *Row) { r.Replies = nil }, false},
 		"another reply":      {func(_ int, r *Row) { r.Replies = slices.Clip(r.Replies[:min(1, len(r.Replies))]) }, false},
-		"a reply of one less": {func(_ int, r *Row) {
+		"a reply with one token less": {func(_ int, r *Row) {
 			if n := len(r.Replies); n > 0 && r.Replies[n-1].Tokens > 1 {
 				r.Replies[n-1].Tokens--
 			}

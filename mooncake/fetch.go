@@ -20,10 +20,10 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-// fetchAttempts is the number of times that a broken download is started again.
+// fetchAttempts is the maximum number of downloads of a file, if they break off, and of retries of the request for each of them.
 const fetchAttempts = 3
 
-// fetch downloads a trace and its sidecar to temporary files, which exist until the trace is closed, and returns the name of the file.
+// fetch downloads a trace to a temporary file, which exists until the trace is closed, reads its sidecar, and returns the name of the file.
 func (t *Trace) fetch(ctx context.Context, name string, opt OpenOptions) (file string, err error) {
 	u, err := url.Parse(name)
 	if err != nil || u.Host == "" {
@@ -39,7 +39,8 @@ func (t *Trace) fetch(ctx context.Context, name string, opt OpenOptions) (file s
 	return file, err
 }
 
-// toFile has a function write at most limit bytes to a temporary file, which exists until the trace is closed, and returns the file's name.
+// toFile calls write, which writes at most limit bytes to a temporary file, and returns the file's name. The file exists until the trace is
+// closed.
 func (t *Trace) toFile(name string, opt OpenOptions, write func(f *os.File, limit int64) error) (file string, err error) {
 	f, err := os.CreateTemp(opt.TempDir, "moonloop-trace-*")
 	if err != nil {
@@ -87,7 +88,7 @@ func download(ctx context.Context, client *retryablehttp.Client, u *url.URL, to 
 // finalError is an error that another attempt would not fix.
 type finalError struct{ error }
 
-// statusError is an answer that is not a trace.
+// statusError is an answer with a status other than 200.
 type statusError struct {
 	error
 	status int
@@ -135,7 +136,8 @@ func get(ctx context.Context, client *retryablehttp.Client, u *url.URL) (*http.R
 	return nil, err
 }
 
-// copyBody copies a whole body and closes it. length is -1 if the server did not announce it; then the framing shows where the body ends.
+// copyBody copies a whole body and closes it. If the server did not announce its length (ContentLength is -1), the framing shows where it
+// ends.
 func copyBody(w io.Writer, res *http.Response, limit int64) error {
 	defer func() { _ = res.Body.Close() }()
 	tooLarge := &finalError{fmt.Errorf("larger than the limit of %d bytes", limit)}

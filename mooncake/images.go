@@ -44,7 +44,7 @@ func (i Image) CheckSize() string {
 	return ""
 }
 
-// faultImages: images are only in a prompt that a replay generates or quotes, and are within the limits.
+// faultImages checks that images are only in a prompt that a replay generates or quotes, and are within the limits.
 func faultImages(r *Row) *RowError {
 	switch {
 	case len(r.Images) == 0:

@@ -63,7 +63,7 @@ func (m Mapping) fields() (fields, error) {
 	for _, field := range slices.Sorted(maps.Keys(m)) {
 		key := m[field]
 		taken := func(name string) error {
-			return fmt.Errorf("%s cannot be read from %s: the key %s has another field", field, clip(strconv.Quote(key)), clip(strconv.Quote(name)))
+			return fmt.Errorf("%s cannot be read from %s: the key %s is already that of another field", field, clip(strconv.Quote(key)), clip(strconv.Quote(name)))
 		}
 		if known[key] != nil {
 			return nil, taken(key)

@@ -36,7 +36,7 @@ func TestMapping(t *testing.T) {
 		},
 		{"a key with dots", "input_length=gen_ai.usage.input_tokens", `{"gen_ai.usage.input_tokens": 600}`, Row{InputLength: Some[int64](600)}, ""},
 		{
-			"the own key, and its alias, are others' then", "timestamp=t", `{"t": 1, "timestamp": "x", "created_time": "y", "input_tokens": 600}`,
+			"a mapped field is not read from its own name or its alias", "timestamp=t", `{"t": 1, "timestamp": "x", "created_time": "y", "input_tokens": 600}`,
 			Row{Timestamp: Some(1.), InputLength: Some[int64](600)},
 			`unknown key "timestamp" in 1 row`,
 		},
@@ -65,16 +65,16 @@ func TestMapping(t *testing.T) {
 	}
 }
 
-func TestMappingsThatCannotBe(t *testing.T) {
+func TestInvalidMappings(t *testing.T) {
 	for maps, want := range map[string]string{
 		"":                               "want a field of a row and the file's key",
 		"prompt_tokens":                  "want a field of a row and the file's key",
 		"input_length=":                  "want a field of a row and the file's key",
 		"osl=out":                        `"osl" is not a field of a row: want one of class, delay, extra`,
 		"input_length=a,input_length=b":  "input_length is mapped twice",
-		"input_length=hash_ids":          `input_length cannot be read from "hash_ids": the key "hash_ids" has another field`,
+		"input_length=hash_ids":          `input_length cannot be read from "hash_ids": the key "hash_ids" is already that of another field`,
 		"input_length=n,output_length=n": `output_length cannot be read from "n"`,
-		"input_length=payload.n":         `input_length cannot be read from "payload.n": the key "payload" has another field`,
+		"input_length=payload.n":         `input_length cannot be read from "payload.n": the key "payload" is already that of another field`,
 		"input_length=usage.n,output_length=usage": `cannot be read from "usage`,
 		"input_length=a.b,output_length=a.b.c":     `cannot be read from "a.b`,
 	} {

@@ -49,9 +49,9 @@ type noticeKey struct {
 	name string
 }
 
-// add counts n findings of a kind in a row; n may be 0.
-func (ns notices) add(code NoticeCode, name string, line, by int64) {
-	if by == 0 {
+// add counts findings of a kind in the row on a line. count may be 0.
+func (ns notices) add(code NoticeCode, name string, line, count int64) {
+	if count == 0 {
 		return
 	}
 	k := noticeKey{code, name}
@@ -61,7 +61,7 @@ func (ns notices) add(code NoticeCode, name string, line, by int64) {
 	if ns[k] == nil {
 		ns[k] = &Notice{Code: code, Line: line}
 	}
-	ns[k].Count += by
+	ns[k].Count += count
 }
 
 // otherNames stands for the keys beyond maxNames. No key can have this name, because names are stored quoted.
@@ -112,10 +112,10 @@ func (k noticeKey) text(count int64, blockSize int, rows, fitting int64) string 
 		return fmt.Sprintf("%s fewer ids than the input length has blocks of %d tokens; "+
 			"the rest of the prompt is private to the row", list, blockSize) + hint(fmt.Sprintf("larger, at least %d", fitting))
 	case NoticeReplyLost:
-		return words.Plural(count, "reply") + " to rows that cannot be used are left out of replies: " +
-			"these tokens are ordinary ones of the prompt"
+		return words.Plural(count, "reply") + " left out, because the rows that gave them cannot be used: " +
+			"these tokens count as ordinary tokens of the prompt"
 	case NoticeContinuedLost:
-		return in + " that continue rows which cannot be used have no hash_ranges and no replies: blocks of the usual size say what they share"
+		return in + " that continue rows which cannot be used have no hash_ranges and no replies: only their hash_ids say what they share"
 	case NoticeTimes:
 		return "the timestamps of " + in + " are " + k.name
 	case NoticeLayout:

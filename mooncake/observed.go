@@ -28,7 +28,7 @@ type Observed struct {
 // IsZero reports whether nothing was observed.
 func (o Observed) IsZero() bool { return o == Observed{} }
 
-// faultObserved: the observed values are possible.
+// faultObserved checks that the observed values are possible.
 func faultObserved(r *Row) *RowError {
 	o := r.Observed
 	if n := o.CachedTokens; n.Set && (n.V < 0 || n.V > maxTokens || r.InputLength.Set && n.V > r.InputLength.V) {
@@ -79,7 +79,7 @@ type ObservedCache struct {
 
 const (
 	minStep  = 16 // tokens; no engine has smaller blocks that it caches only as a whole
-	stepRows = 8  // with fewer rows, the step of the counts is not reliable: of two random counts, one in four is even
+	stepRows = 8  // with fewer rows, the step of the counts is not reliable: one in four pairs of random counts are both even
 )
 
 // Add adds the next row, and the tokens of it that hit in an infinite cache, in blocks of the given number of tokens: those of hash_ranges
@@ -180,7 +180,7 @@ func (c ObservedCache) Warning(blockSize int) string {
 		return fmt.Sprintf("the engine reports no cached token at all, where this trace predicts %.1f %%: prefix caching was off or is not reported, "+
 			"and a replay on an engine that caches has less work than production had", 100*predicted)
 	case points < 0:
-		return fmt.Sprintf("this trace shares %.1f points more than the engine had cached: it evicted blocks, other tenants shared its cache, several replicas "+
+		return fmt.Sprintf("this trace shares %.1f points more than the engine had cached: the engine evicted blocks, other tenants shared its cache, several replicas "+
 			"served the traffic, or a chat template puts parts of the prompt in a different order than the telemetry; a replay has less prefill work than production had", -points)
 	}
 	why := "requests from before or outside this capture had left blocks in the cache, or the text of some prompts is unknown"

@@ -63,8 +63,9 @@ type Trace struct {
 
 // Open opens a trace: a file, "-" for standard input, or a URL of http, https or a scheme of [RegisterScheme]. A URL is first fetched to a
 // temporary file, so a broken connection causes an error and never half a trace. Open recognises gzip, zstd and bzip2 by their content. It
-// also recognises a Parquet file and, unless Strict, a table (CSV) whose first line names the fields; it reads their rows as if they were JSON lines. If there is a
-// sidecar, Open reads it, and requires that it agrees with the given block sizes. The context bounds opening, not reading.
+// also recognises a Parquet file and, unless Strict is set, a table (CSV) whose first line names the fields; it reads their rows as if they
+// were JSON lines. If there is a sidecar, Open reads it, and requires that it agrees with the given block sizes. The context bounds
+// opening, not reading.
 func Open(ctx context.Context, name string, opt OpenOptions) (*Trace, error) {
 	t := new(Trace)
 	if err := t.open(ctx, name, opt); err != nil {
@@ -176,7 +177,7 @@ func (t *Trace) file(ctx context.Context, name string) (io.Reader, error) {
 		if !strings.Contains(name, "://") {
 			return nil, fmt.Errorf("trace cannot be opened: %w; name a file that can be read, a URL, or - for standard input", err)
 		}
-		return nil, fmt.Errorf("trace %s: no file and no URL that can be fetched; name a file, a URL of %s, or - for standard input", PublicName(name), fetched())
+		return nil, fmt.Errorf("trace %s: it is neither a file nor a URL that can be fetched; name a file, a URL of %s, or - for standard input", PublicName(name), fetched())
 	}
 	t.close = append(t.close, f.Close)
 	info, err := f.Stat()
@@ -218,7 +219,7 @@ func (t *Trace) Checksum(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("trace %s: interrupted while its checksum was taken", PublicName(t.path))
 }
 
-// openFile is os.Open that an interrupt ends: opening a pipe blocks until somebody writes to it.
+// openFile is os.Open, but ends when the context does: opening a pipe blocks until somebody writes to it.
 func openFile(ctx context.Context, name string) (*os.File, error) {
 	if info, err := os.Stat(name); err != nil || info.Mode()&os.ModeNamedPipe == 0 {
 		return os.Open(name) //nolint:gosec // the user names the trace

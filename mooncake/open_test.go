@@ -108,7 +108,7 @@ func TestOpenStandardInput(t *testing.T) {
 	}
 }
 
-func TestOpenRefusesWhatIsNoTrace(t *testing.T) {
+func TestOpenRefusesWhatIsNotATrace(t *testing.T) {
 	gz := gzipped(t, strings.Repeat(twoRows, 1000))
 	for _, test := range []struct {
 		name string
@@ -142,7 +142,7 @@ func TestOpenRefusesWhatIsNoTrace(t *testing.T) {
 		t.Errorf("missing file: error %v", err)
 	}
 	if _, err := Open(t.Context(), "", OpenOptions{}); err == nil {
-		t.Error("no name was opened")
+		t.Error("an empty name was opened")
 	}
 }
 

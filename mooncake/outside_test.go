@@ -103,7 +103,7 @@ func TestDigestsOutsideOfMemory(t *testing.T) {
 				t.Error(diff)
 			}
 			if _, disk := outside.checker.forest.nodes.Frames(); disk == 0 {
-				t.Error("all nodes had room in memory")
+				t.Error("all nodes fitted in memory")
 			}
 			if outside.Err() != nil {
 				t.Error(outside.Err())
@@ -116,7 +116,7 @@ func TestDigestsOutsideOfMemory(t *testing.T) {
 	}
 }
 
-// TestDigestsWithoutDisk: if data beyond memory cannot be stored, digests are an error.
+// TestDigestsWithoutDisk: if data beyond memory cannot be stored, Err returns an error.
 func TestDigestsWithoutDisk(t *testing.T) {
 	d := NewDigester(CheckOptions{BlockSize: 64, FineBlockSize: 16, Memory: 1, TempDir: filepath.Join(t.TempDir(), "missing")})
 	for i, row := range forestRows(0, false) {

@@ -76,7 +76,7 @@ func newParquetWriter(to io.Writer) *parquetWriter {
 		parquet.KeyValueMetadata(parquetrows.JSONColumns, "hash_ranges,replies,images,messages,tools,payload,extra,wait_for,wait_evidence"))}
 }
 
-// encode is the [Encode] of a file that writes rows in its own way.
+// encode is an [Encode] that writes the row itself, and appends nothing to dst.
 func (w *parquetWriter) encode(dst []byte, row *Row) ([]byte, *Row, error) {
 	w.text = AppendRow(w.text[:0], row)
 	var columns parquetRow

@@ -22,7 +22,7 @@ import (
 // jsontext limits the nesting (10,000), and refuses invalid UTF-8 and repeated keys.
 type parser struct {
 	line    []byte
-	column  int64 // bytes before it on its line
+	column  int64 // bytes before the row on its line
 	place   int   // position of the error in line; below 0 if the error is about the whole row
 	buf     bytes.Buffer
 	dec     jsontext.Decoder
@@ -238,7 +238,7 @@ func numberAdvice(v jsontext.Value) string {
 
 func (p *parser) skip() *RowError { return p.syntax(p.dec.SkipValue()) }
 
-// number reads a number; the key may occur only once before, as null. Nil without an error means null: absent.
+// number reads a number. It is an error if the field has been set before, under another name. Nil without an error means null: absent.
 func (p *parser) number(field string, before bool) (jsontext.Value, *RowError) {
 	v, e := p.value(field, '0')
 	if v != nil && before {
@@ -268,7 +268,7 @@ func (p *parser) milliseconds(field string, to *Opt[float64]) *RowError {
 	return nil
 }
 
-// class reads the name of a class; the key may occur only once before, as null.
+// class reads the name of a class. It is an error if the class has been set before, under another name.
 func (p *parser) class(r *Row) *RowError {
 	if r.Class != "" {
 		return givenTwice("class")
@@ -381,13 +381,13 @@ func (p *parser) integers(field string, size int, advice string) ([]uint64, *Row
 	return out, nil
 }
 
-// integerFault returns the error for an id, or for an integer within an array.
+// integerFault has the error texts for an id, and for an integer within an array.
 type integerFault struct{ alone, advice, inside string }
 
 var (
 	negative  = integerFault{"is negative", "write ids as unsigned integers below 2^64", "holds a negative number"}
 	above     = integerFault{"is above 2^64-1", negative.advice, "holds a number above 2^64-1"}
-	noInteger = integerFault{"is not an integer", negative.advice + ", without quotes", "holds not an integer"}
+	noInteger = integerFault{"is not an integer", negative.advice + ", without quotes", "holds something that is not an integer"}
 	fraction  = integerFault{noInteger.alone, "a float cannot hold a 64-bit id exactly", noInteger.inside}
 )
 

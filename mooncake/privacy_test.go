@@ -11,7 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPrivacy: the sidecar of a file says which information its rows contain, whatever the caller said, and keeps how ids were made.
+// TestPrivacy: the sidecar of a file says which information its rows contain, whatever the caller said, and keeps the caller's hash
+// algorithm.
 func TestPrivacy(t *testing.T) {
 	length := Row{InputLength: Some[int64](5)}
 	hashed := Row{InputLength: Some[int64](5), HashIDs: []uint64{1}}

@@ -145,7 +145,7 @@ func (q *Quarantine) write(r Rejected) error {
 	return enc.Encode(line)
 }
 
-// rejected returns the number of rows that were rejected, and the first of them.
+// rejected returns the number of rows that were rejected, and the error of the first of them.
 func (q *Quarantine) rejected() (count int64, first *RowError) {
 	if q == nil {
 		return 0, nil

@@ -54,7 +54,7 @@ func TestQuarantineKeepsRowsAsTheyWere(t *testing.T) {
 		t.Errorf("%d rows, first %v, in %s", q.Count(), q.First(), q.Name())
 	}
 	if err := q.Add(Rejected{Fault: &RowError{Line: 9}}); err == nil {
-		t.Error("a row that came after the end was lost in silence")
+		t.Error("a row added after Commit was lost without an error")
 	}
 }
 
@@ -131,7 +131,7 @@ func TestQuarantineNames(t *testing.T) {
 	}
 	var none *Quarantine
 	if none.Count() != 0 || none.First() != nil || none.Name() != "" || none.Close() != nil {
-		t.Error("no quarantine is not an empty one")
+		t.Error("a nil quarantine does not behave like an empty one")
 	}
 }
 

@@ -58,7 +58,7 @@ func tuples[T any](p *parser, field string, size int, advice string, element fun
 // element returns the name of an element of an array.
 func element(i int) string { return "element " + strconv.Itoa(i) }
 
-// faultRanges: the ranges have each id once, and not more ids than the prompt has tokens.
+// faultRanges checks that the ranges have each id once, and not more ids than the prompt has tokens.
 func faultRanges(r *Row) *RowError {
 	if r.HashRanges == nil {
 		return nil
@@ -68,7 +68,7 @@ func faultRanges(r *Row) *RowError {
 		return fault("hash_ranges", "", "needs input_length and hash_ids: it describes the same prefixes in smaller blocks",
 			"give both, or remove hash_ranges")
 	case len(r.HashRanges) == 0:
-		return fault("hash_ranges", "", "is empty, and a prompt has a block at least", correctOrOmit)
+		return fault("hash_ranges", "", "is empty, and a prompt has at least one block", correctOrOmit)
 	}
 	left := r.InputLength.V
 	ascending := true
@@ -102,7 +102,7 @@ func faultRanges(r *Row) *RowError {
 // last returns the last id of a range that ends below 2^64.
 func (h HashRange) last() uint64 { return h.First + uint64(h.Count-1) } //nolint:gosec // 1 or more
 
-// faultReplies: replies follow each other within the prompt, which begins before the first one and continues after the last one.
+// faultReplies checks that replies follow each other within the prompt, which begins before the first one and continues after the last one.
 func faultReplies(r *Row) *RowError {
 	if len(r.Replies) == 0 {
 		return nil
@@ -141,7 +141,8 @@ func checkFine(fine, blockSize int) error {
 	return fmt.Errorf("fine block size %d must divide the block size %d and be below it: correct it, or leave it out", fine, blockSize)
 }
 
-// faultSizes: the row has the number of ids that its length requires, in blocks of both sizes. A row alone cannot check this.
+// faultSizes checks that the row has the number of ids that its length requires, in blocks of both sizes. The sizes are not known from the
+// row alone.
 func (r *Reader) faultSizes(row *Row) *RowError {
 	if row.HashRanges == nil {
 		return nil

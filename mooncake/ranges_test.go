@@ -50,7 +50,7 @@ func TestRangesRoundTrip(t *testing.T) {
 }
 
 // Spaces do not matter, null and an empty list of replies mean absent, and rows without ranges need no size.
-func TestRangesAreReadKindly(t *testing.T) {
+func TestRangesAreReadLeniently(t *testing.T) {
 	for in, want := range map[string]Row{
 		"{\"input_length\":20,\"hash_ids\":[1],\"hash_ranges\": [ [ 5 ,\t2 ] ] , \"replies\":[ ]}": {
 			InputLength: Some[int64](20), HashIDs: []uint64{1}, HashRanges: []HashRange{{5, 2}},
@@ -73,42 +73,42 @@ func TestRangesRefused(t *testing.T) {
 		return `{"input_length": 1030, "hash_ids": [0, 1, 2], ` + rest + `}`
 	}
 	for name, test := range map[string]struct{ in, field, says string }{
-		"no array":            {row(`"hash_ranges": 4`), "hash_ranges", "must be an array"},
-		"ids, not ranges":     {row(`"hash_ranges": [0, 1]`), "hash_ranges", "element 0: is not an array"},
-		"half a range":        {row(`"hash_ranges": [[0, 64], [65]]`), "hash_ranges", "element 1: holds 1 numbers, not 2"},
-		"too long a pair":     {row(`"hash_ranges": [[0, 64, 1]]`), "hash_ranges", "element 0: holds more than 2 numbers"},
-		"a negative id":       {row(`"hash_ranges": [[-1, 65]]`), "hash_ranges", "negative"},
-		"a float":             {row(`"hash_ranges": [[0, 65.0]]`), "hash_ranges", "not an integer"},
-		"an exponent":         {row(`"hash_ranges": [[0, 6e1]]`), "hash_ranges", "not an integer"},
-		"a string":            {row(`"hash_ranges": [["0", 65]]`), "hash_ranges", "not an integer"},
-		"a deeper array":      {row(`"hash_ranges": [[[0], 65]]`), "hash_ranges", "not an integer"},
-		"beyond 64 bits":      {row(`"hash_ranges": [[18446744073709551616, 65]]`), "hash_ranges", "above 2^64-1"},
-		"an empty list":       {row(`"hash_ranges": []`), "hash_ranges", "is empty"},
-		"an empty range":      {row(`"hash_ranges": [[0, 65], [70, 0]]`), "hash_ranges", "element 1: has no id"},
-		"ids beyond the last": {row(`"hash_ranges": [[18446744073709551600, 65]]`), "hash_ranges", "goes beyond id 2^64-1"},
-		"more than tokens":    {row(`"hash_ranges": [[0, 1000], [2000, 31]]`), "hash_ranges", "element 1: is beyond input_length 1030"},
-		"a giant count":       {row(`"hash_ranges": [[0, 18446744073709551615]]`), "hash_ranges", "above 2^40"},
-		"a range twice":       {row(`"hash_ranges": [[0, 33], [0, 32]]`), "hash_ranges", "an id occurs twice"},
-		"an overlap":          {row(`"hash_ranges": [[100, 33], [69, 32]]`), "hash_ranges", "an id occurs twice"},
-		"one too few":         {row(`"hash_ranges": [[0, 64]]`), "hash_ranges", "64 ids: input_length 1030 has 65 blocks of 16 tokens"},
-		"one too many":        {row(`"hash_ranges": [[0, 65], [70, 1]]`), "hash_ranges", "66 ids"},
-		"too few hash ids":    {`{"input_length": 1030, "hash_ids": [0, 1], "hash_ranges": [[0, 65]]}`, "hash_ids", "names them all"},
-		"no hash ids":         {`{"input_length": 1030, "hash_ranges": [[0, 65]]}`, "hash_ranges", "needs input_length and hash_ids"},
-		"of a text":           {`{"text_input": "x", "hash_ranges": [[0, 65]]}`, "hash_ranges", "needs input_length and hash_ids"},
+		"not an array":         {row(`"hash_ranges": 4`), "hash_ranges", "must be an array"},
+		"ids, not ranges":      {row(`"hash_ranges": [0, 1]`), "hash_ranges", "element 0: is not an array"},
+		"half a range":         {row(`"hash_ranges": [[0, 64], [65]]`), "hash_ranges", "element 1: holds 1 numbers, not 2"},
+		"three numbers":        {row(`"hash_ranges": [[0, 64, 1]]`), "hash_ranges", "element 0: holds more than 2 numbers"},
+		"a negative id":        {row(`"hash_ranges": [[-1, 65]]`), "hash_ranges", "negative"},
+		"a float":              {row(`"hash_ranges": [[0, 65.0]]`), "hash_ranges", "not an integer"},
+		"an exponent":          {row(`"hash_ranges": [[0, 6e1]]`), "hash_ranges", "not an integer"},
+		"a string":             {row(`"hash_ranges": [["0", 65]]`), "hash_ranges", "not an integer"},
+		"a deeper array":       {row(`"hash_ranges": [[[0], 65]]`), "hash_ranges", "not an integer"},
+		"beyond 64 bits":       {row(`"hash_ranges": [[18446744073709551616, 65]]`), "hash_ranges", "above 2^64-1"},
+		"an empty list":        {row(`"hash_ranges": []`), "hash_ranges", "is empty"},
+		"an empty range":       {row(`"hash_ranges": [[0, 65], [70, 0]]`), "hash_ranges", "element 1: has no id"},
+		"ids beyond the last":  {row(`"hash_ranges": [[18446744073709551600, 65]]`), "hash_ranges", "goes beyond id 2^64-1"},
+		"more ids than tokens": {row(`"hash_ranges": [[0, 1000], [2000, 31]]`), "hash_ranges", "element 1: is beyond input_length 1030"},
+		"a giant count":        {row(`"hash_ranges": [[0, 18446744073709551615]]`), "hash_ranges", "above 2^40"},
+		"a range twice":        {row(`"hash_ranges": [[0, 33], [0, 32]]`), "hash_ranges", "an id occurs twice"},
+		"an overlap":           {row(`"hash_ranges": [[100, 33], [69, 32]]`), "hash_ranges", "an id occurs twice"},
+		"one id too few":       {row(`"hash_ranges": [[0, 64]]`), "hash_ranges", "64 ids: input_length 1030 has 65 blocks of 16 tokens"},
+		"one id too many":      {row(`"hash_ranges": [[0, 65], [70, 1]]`), "hash_ranges", "66 ids"},
+		"too few hash ids":     {`{"input_length": 1030, "hash_ids": [0, 1], "hash_ranges": [[0, 65]]}`, "hash_ids", "names them all"},
+		"no hash ids":          {`{"input_length": 1030, "hash_ranges": [[0, 65]]}`, "hash_ranges", "needs input_length and hash_ids"},
+		"ranges of a text":     {`{"text_input": "x", "hash_ranges": [[0, 65]]}`, "hash_ranges", "needs input_length and hash_ids"},
 
-		"replies of a text":           {`{"text_input": "x", "replies": [[1, 1, 1]]}`, "replies", "needs input_length"},
-		"a pair":                      {row(`"replies": [[1, 2]]`), "replies", "element 0: holds 2 numbers, not 3"},
-		"a giant reply":               {row(`"replies": [[1, 2, 9223372036854775807]]`), "replies", "above 2^40"},
-		"the row itself":              {row(`"replies": [[0, 2, 3]]`), "replies", "element 0: is the reply of no row before"},
-		"no prompt before":            {row(`"replies": [[1, 0, 3]]`), "replies", "at the beginning of the prompt"},
-		"no token":                    {row(`"replies": [[1, 2, 0]]`), "replies", "has no token"},
-		"replies that overlap":        {row(`"replies": [[1, 2, 4], [1, 5, 4]]`), "replies", "element 1: begins before the end"},
-		"replies out of order":        {row(`"replies": [[1, 20, 4], [1, 5, 4]]`), "replies", "element 1: begins before the end"},
-		"a reply up to the end":       {row(`"replies": [[1, 1000, 30]]`), "replies", "input_length 1030"},
-		"a reply after the end":       {row(`"replies": [[1, 1030, 1]]`), "replies", "input_length 1030"},
-		"before the first row":        {row(`"replies": [[1, 2, 3]]`), "replies", "the row 1 before this one, which is row 1 of the trace"},
-		"a finish that is not a word": {row(`"observed": {"finish_reason": "the end"}`), "observed.finish_reason", "must be a word"},
-		"a finish that is long":       {row(`"observed": {"finish_reason": "` + strings.Repeat("x", 65) + `"}`), "observed.finish_reason", "must be a word"},
+		"replies of a text":                 {`{"text_input": "x", "replies": [[1, 1, 1]]}`, "replies", "needs input_length"},
+		"a reply of two numbers":            {row(`"replies": [[1, 2]]`), "replies", "element 0: holds 2 numbers, not 3"},
+		"a giant reply":                     {row(`"replies": [[1, 2, 9223372036854775807]]`), "replies", "above 2^40"},
+		"a reply to the row itself":         {row(`"replies": [[0, 2, 3]]`), "replies", "element 0: is the reply of no row before"},
+		"no prompt before a reply":          {row(`"replies": [[1, 0, 3]]`), "replies", "at the beginning of the prompt"},
+		"a reply without tokens":            {row(`"replies": [[1, 2, 0]]`), "replies", "has no token"},
+		"replies that overlap":              {row(`"replies": [[1, 2, 4], [1, 5, 4]]`), "replies", "element 1: begins before the end"},
+		"replies out of order":              {row(`"replies": [[1, 20, 4], [1, 5, 4]]`), "replies", "element 1: begins before the end"},
+		"a reply up to the end":             {row(`"replies": [[1, 1000, 30]]`), "replies", "input_length 1030"},
+		"a reply after the end":             {row(`"replies": [[1, 1030, 1]]`), "replies", "input_length 1030"},
+		"a reply to a row before the first": {row(`"replies": [[1, 2, 3]]`), "replies", "a row 1 back, but this one is row 1 of the trace"},
+		"a finish that is not a word":       {row(`"observed": {"finish_reason": "the end"}`), "observed.finish_reason", "must be a word"},
+		"a finish that is long":             {row(`"observed": {"finish_reason": "` + strings.Repeat("x", 65) + `"}`), "observed.finish_reason", "must be a word"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, _, err := read(test.in, fineReader())
@@ -144,20 +144,20 @@ func TestFineBlockSize(t *testing.T) {
 		opt       OpenOptions
 		fine      int
 		says      string
-		lateFault bool // by the row, not when the trace is opened
+		lateFault bool // reported when the row is read, not when the trace is opened
 	}{
-		"unknown":                    {says: "x.meta.json), or --fine-block-size", lateFault: true},
-		"the sidecar":                {sidecar: `{"schema": 1, "block_size": 512, "fine_block_size": 16}`, fine: 16},
-		"without a block size":       {sidecar: `{"schema": 1, "fine_block_size": 16}`, fine: 16},
-		"given":                      {opt: OpenOptions{FineBlockSize: 16}, fine: 16},
-		"given, and in the sidecar":  {sidecar: `{"schema": 1, "fine_block_size": 16}`, opt: OpenOptions{FineBlockSize: 16}, fine: 16},
-		"contradicted":               {sidecar: `{"schema": 1, "fine_block_size": 16}`, opt: OpenOptions{FineBlockSize: 8}, says: "fine block size 8 contradicts the trace's sidecar, which says 16"},
-		"not that of the ids":        {opt: OpenOptions{FineBlockSize: 32}, says: "65 ids: input_length 1030 has 33 blocks of 32 tokens", lateFault: true},
-		"no divisor":                 {opt: OpenOptions{FineBlockSize: 48}, says: "must divide the block size 512"},
-		"not finer":                  {opt: OpenOptions{FineBlockSize: 512}, says: "must divide the block size 512 and be below it"},
-		"no divisor, in the sidecar": {sidecar: `{"schema": 1, "block_size": 512, "fine_block_size": 15}`, says: "fine_block_size 15 must divide block_size 512"},
-		"negative, in the sidecar":   {sidecar: `{"schema": 1, "fine_block_size": -1}`, says: "fine_block_size -1 must be above 0"},
-		"giant, in the sidecar":      {sidecar: `{"schema": 1, "fine_block_size": 16777217}`, says: "fine_block_size 16777217 must be above 0 and at most"},
+		"unknown":                       {says: "x.meta.json), or --fine-block-size", lateFault: true},
+		"the sidecar":                   {sidecar: `{"schema": 1, "block_size": 512, "fine_block_size": 16}`, fine: 16},
+		"without a block size":          {sidecar: `{"schema": 1, "fine_block_size": 16}`, fine: 16},
+		"given":                         {opt: OpenOptions{FineBlockSize: 16}, fine: 16},
+		"given, and in the sidecar":     {sidecar: `{"schema": 1, "fine_block_size": 16}`, opt: OpenOptions{FineBlockSize: 16}, fine: 16},
+		"contradicted":                  {sidecar: `{"schema": 1, "fine_block_size": 16}`, opt: OpenOptions{FineBlockSize: 8}, says: "fine block size 8 contradicts the trace's sidecar, which says 16"},
+		"not that of the ids":           {opt: OpenOptions{FineBlockSize: 32}, says: "65 ids: input_length 1030 has 33 blocks of 32 tokens", lateFault: true},
+		"not a divisor":                 {opt: OpenOptions{FineBlockSize: 48}, says: "must divide the block size 512"},
+		"not finer":                     {opt: OpenOptions{FineBlockSize: 512}, says: "must divide the block size 512 and be below it"},
+		"not a divisor, in the sidecar": {sidecar: `{"schema": 1, "block_size": 512, "fine_block_size": 15}`, says: "fine_block_size 15 must divide block_size 512"},
+		"negative, in the sidecar":      {sidecar: `{"schema": 1, "fine_block_size": -1}`, says: "fine_block_size -1 must be above 0"},
+		"giant, in the sidecar":         {sidecar: `{"schema": 1, "fine_block_size": 16777217}`, says: "fine_block_size 16777217 must be above 0 and at most"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := os.WriteFile(trace, []byte(fineRow+"}\n"), 0o600); err != nil {

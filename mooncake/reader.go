@@ -141,9 +141,9 @@ func (r *Reader) Read() (*Row, error) {
 	return nil, r.err
 }
 
-// Refuse refuses the row that Read returned last, because of a rule that the reader does not know: only its user knows what a row means
-// among the others of its trace. Refuse adds file and line to the error and returns it. If [ReaderOptions].Reject has accepted the row, it
-// returns nil, and Read continues as if the line did not exist.
+// Refuse refuses the row that Read returned last, because of a rule that the reader does not know, for example one about what the caller
+// made of earlier rows. Refuse adds file and line to the error and returns it. If [ReaderOptions].Reject has accepted the row, it returns
+// nil, and Read continues as if the line did not exist.
 func (r *Reader) Refuse(fault *RowError) error {
 	at := *fault
 	at.File, at.Line = r.opt.Name, r.src.Line
@@ -235,7 +235,7 @@ var layouts = []struct {
 	{jsonrows.Array, "in a JSON array"},
 	{jsonrows.Shares, "on a line with the row before"},
 	{jsonrows.Comments, "with comments, which are ignored"},
-	{jsonrows.Commas, "with commas too many, which are ignored"},
+	{jsonrows.Commas, "with extra commas, which are ignored"},
 }
 
 // Transformations returns the transformations that the rows read so far list. The last row of a trace that came through a pipe has them.
@@ -331,7 +331,7 @@ func classOf(row *Row) promptClass {
 	return classSynthetic
 }
 
-// faultSession: a session does not mix kinds of prompts, because then the content before a turn would be undefined.
+// faultSession checks that a session does not mix kinds of prompts, because then the content before a turn would be undefined.
 func (r *Reader) faultSession(row *Row) *RowError {
 	if row.SessionID == "" {
 		return nil
@@ -340,7 +340,7 @@ func (r *Reader) faultSession(row *Row) *RowError {
 	before, ok := r.sessions[key]
 	switch {
 	case ok && before != class:
-		return fault("session_id", "", "the session's rows before have "+promptClasses[before]+", this one has "+promptClasses[class],
+		return fault("session_id", "", "earlier rows of the session have "+promptClasses[before]+", this one has "+promptClasses[class],
 			"use one kind in all rows of a session")
 	case ok:
 	case len(r.sessions) < maxReaderSessions:

@@ -138,8 +138,8 @@ func checkFields(t *testing.T, row *Row, line string) {
 	}
 }
 
-// FuzzPacked: unpacking returns what was packed. If packed bytes were cut or changed, it returns the same or an error, at the end at the
-// latest. It never returns more than the limit, for any input.
+// FuzzPacked: unpacking returns what was packed. If packed bytes were cut or changed, it returns the same or an error, at the end of the
+// data at the latest. It never returns more than the limit, for any input.
 func FuzzPacked(f *testing.F) {
 	rows := "{\"timestamp\": 0, \"input_length\": 700, \"output_length\": 9, \"hash_ids\": [0, 1]}\n{\"timestamp\": 3000, \"input_length\": 40}\n"
 	f.Add(rows, uint16(0xffff), uint16(0), byte(0))
@@ -174,7 +174,7 @@ func FuzzPacked(f *testing.F) {
 			at := int(flip) % len(b)
 			b[at] ^= with
 			if bytes.Equal(b, packed) || at < 6 {
-				continue // the same, or no longer recognised as a pack
+				continue // unchanged, or no longer recognised as compressed
 			}
 			if got, err := unpacked(b); err == nil && got != in {
 				t.Errorf("%s: %d of %d bytes, that at %d changed by %x, became %q without an error, was %q", suffix, len(b), len(packed), at, with, got, in)

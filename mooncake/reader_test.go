@@ -164,12 +164,12 @@ func TestRefusedRows(t *testing.T) {
 		{"another format", `{"input_length":1,"type":"text"}`, `type: "text": is not mooncake_trace`},
 		{
 			"a session of two kinds", "{\"payload\":{\"a\":1},\"session_id\":\"s\"}\n{\"input_length\":1,\"session_id\":\"s\"}",
-			"t:2: session_id: the session's rows before have payload, this one has input_length or text_input",
+			"t:2: session_id: earlier rows of the session have payload, this one has input_length or text_input",
 		},
 		{
 			"a session of two modes",
 			"{\"messages\":[{\"role\":\"user\"}],\"message_mode\":\"delta\",\"session_id\":\"s\"}\n{\"messages\":[{\"role\":\"user\"}],\"session_id\":\"s\"}",
-			"t:2: session_id: the session's rows before have messages with message_mode delta, this one has messages",
+			"t:2: session_id: earlier rows of the session have messages with message_mode delta, this one has messages",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -227,10 +227,10 @@ func TestLayouts(t *testing.T) {
 		name, in string
 		notices  []string
 	}{
-		{"over lines", first + "\n" + second + "\n", []string{"2 rows spread over several lines: "}},
+		{"over several lines", first + "\n" + second + "\n", []string{"2 rows spread over several lines: "}},
 		{"an array", "[" + first + ",\n" + second + "]", []string{"2 rows in a JSON array: "}},
 		{"comments", "// a trace\n" + first + " /* the\nsecond */ " + second, []string{"2 rows with comments, which are ignored: "}},
-		{"commas", strings.Replace(first, "1.50 }", "1.50, }", 1) + ",\n" + strings.Replace(second, "1\n]", "1,\n],", 1), []string{"2 rows with commas too many, which are ignored: "}},
+		{"commas", strings.Replace(first, "1.50 }", "1.50, }", 1) + ",\n" + strings.Replace(second, "1\n]", "1,\n],", 1), []string{"2 rows with extra commas, which are ignored: "}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			rows, r, err := read(test.in, ReaderOptions{})

@@ -34,15 +34,15 @@ func (f *refusals) has(index int64) bool {
 	return refused || index < f.forgot
 }
 
-// remap recomputes the rows back of a row's replies without the refused rows, and removes replies to refused rows. index is the row's own
-// index, counted with them.
+// remap recomputes how many rows back the replies of a row are, without the refused rows, and removes replies to refused rows. index is the
+// row's own index, counted with the refused rows.
 func (f *refusals) remap(row *Row, index int64) (lost int64, bad *RowError) {
 	kept := row.Replies[:0]
 	for i, reply := range row.Replies {
 		target := index - reply.Back
 		if target < 0 {
 			return 0, fault("replies", element(i),
-				fmt.Sprintf("is the reply of the row %d before this one, which is row %d of the trace", reply.Back, index+1),
+				fmt.Sprintf("is the reply of a row %d back, but this one is row %d of the trace", reply.Back, index+1),
 				"rows may have been cut off the beginning of the trace: take the whole trace, or leave replies out")
 		}
 		before, refused := slices.BinarySearch(f.at, target)

@@ -12,7 +12,7 @@ import (
 )
 
 // Ranges are renumbered like the ids in them, one by one, and are as few as possible, for any input: overlaps, repeated ids, two domains.
-func TestRenumberRangesIsThatOfTheirIDs(t *testing.T) {
+func TestRangesAreRenumberedLikeTheirIDs(t *testing.T) {
 	for seed := range uint64(300) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var ranges RenumberRanges
@@ -100,10 +100,10 @@ func TestRenumberGiantRanges(t *testing.T) {
 	if len(dst) != 2*n-1 { // the lowest has the last numbers, which the new ones follow
 		t.Errorf("a range over all became %d, want %d", len(dst), 2*n-1)
 	}
-	var holes RenumberRanges // that were filled in order are no longer there
-	holes.Ranges(nil, []HashRange{{100, 5}, {105, 5}, {110, 5}})
-	if holes.kept() != 1 {
-		t.Errorf("%d ranges are kept of one", holes.kept())
+	var joined RenumberRanges // ranges that continue one another become one
+	joined.Ranges(nil, []HashRange{{100, 5}, {105, 5}, {110, 5}})
+	if joined.kept() != 1 {
+		t.Errorf("%d ranges are kept, want 1", joined.kept())
 	}
 	if dst = r.Ranges(dst[:0], []HashRange{{math.MaxUint64, 1}, {0, 1}}); len(dst) == 0 {
 		t.Error("the last id has no number")

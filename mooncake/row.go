@@ -120,7 +120,7 @@ type HashRange struct {
 type Reply struct {
 	Back   int64 // how many rows earlier in the file that row is, 1 or more
 	At     int64 // prompt tokens of this row before the reply, 1 or more
-	Tokens int64 // tokens of the reply, 1 or more; at least one token of the row follows
+	Tokens int64 // tokens of the reply, 1 or more; at least one token of the prompt follows
 }
 
 // Image is an image in a prompt. Images with equal ids have one size, and are the same image.
@@ -182,8 +182,8 @@ func BlockCount(tokens int64, blockSize int) int {
 	return int((tokens-1)/int64(blockSize) + 1) // written so that no sum can overflow
 }
 
-// BlockFill returns how many of the prompt's tokens are in block i, which must exist: the block size, except in a partial last block. A
-// block of 2^32 tokens or more returns the same value.
+// BlockFill returns how many of the prompt's tokens are in block i, which must exist: the block size, except in a partial last block. The
+// result is the same for all blocks of 2^32 tokens or more.
 func BlockFill(tokens int64, blockSize, i int) uint32 {
 	size := int64(blockSize)
 	return uint32(min(size, tokens-int64(i)*size, math.MaxUint32)) //nolint:gosec // above 0

@@ -17,8 +17,7 @@ func TestSampler(t *testing.T) {
 	kept := map[float64]int{}
 	others, kinds := 0, 0
 	for n := range uint64(groups) {
-		// Keyed values are random; a trace has small numbers.
-		{
+		{ // the ids of a trace are small numbers, unlike keyed hashes, which are random
 			g := BlockGroup(n)
 			before := false
 			for _, rate := range []float64{0.001, 0.01, 0.1, 1} {
@@ -75,7 +74,7 @@ func TestGroup(t *testing.T) {
 		{"the session first", row("s", 0, 1, 7), SampleSession, SessionGroup("s")},
 		{"the prompt first", row("s", 0, 1, 7), SamplePrefix, BlockGroup(7)},
 		{"no prompt: still the session", row("s"), SamplePrefix, SessionGroup("s")},
-		{"nothing: itself", row(""), SamplePrefix, BlockGroup(9)},
+		{"neither session nor prompt: the row itself", row(""), SamplePrefix, BlockGroup(9)},
 	} {
 		if got := c.row.Group(trunk, c.order, 512, 9); got != c.want {
 			t.Errorf("%s: %v, want %v", c.why, got, c.want)
@@ -107,16 +106,16 @@ func TestTrunkList(t *testing.T) {
 	a, b := list(1, 0.5), list(1, 0.2)
 	trunk := a.Trunk(42)
 	if !trunk.Has(1<<64-1) || !trunk.Has(5) || trunk.Has(100) || a.Trunk(43) != nil {
-		t.Errorf("values above half of the prompts: %v", a.Domains)
+		t.Errorf("values in more than half of the prompts: %v", a.Domains)
 	}
 	if got, ok := b.Trunk(42).Group(prompts[7]); !ok || got != BlockGroup(1007) {
-		t.Errorf("a quarter of the prompts begin with 103, which is of the trunk then: %v", got)
+		t.Errorf("group %v: 103 is in a quarter of the prompts, so it belongs to the trunk, and the group is that of 1007", got)
 	}
 	if a.Fingerprint() == b.Fingerprint() || a.Fingerprint() == list(2, 0.5).Fingerprint() || a.Fingerprint() != list(1, 0.5).Fingerprint() {
 		t.Error("fingerprints do not distinguish lists by values and seed")
 	}
 	if (*TrunkList)(nil).Fingerprint() != 0 || FingerprintText(0) != "" || FingerprintText(42) != "0000002a" {
-		t.Error("no list has a fingerprint")
+		t.Error("a nil list has a fingerprint, or a fingerprint has the wrong text")
 	}
 	for why, text := range map[string]string{
 		"cannot be parsed":      `{"schema": 1`,

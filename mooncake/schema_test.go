@@ -19,7 +19,7 @@ import (
 	"github.com/moonloop/moonloop/internal/testschema"
 )
 
-var update = flag.Bool("update", false, "write the schemas anew")
+var update = flag.Bool("update", false, "write the schemas again")
 
 // rowMembers are the members of a written row, in order, with the fields from which they are written.
 var rowMembers = []struct{ name, field string }{
@@ -132,7 +132,7 @@ func schemaOfRow(t *testing.T) *jsonschema.Schema {
 			p.Description = "What was done to the trace, as in a sidecar: on the last row of a trace that came through a pipe."
 		case "result", "sent":
 			p.Type, p.Description = "object", map[string]string{
-				"result": "What became of the row in a replay: requests.jsonl.", "sent": "What a payload was made of that was sent: --save-prompts.",
+				"result": "What became of the row in a replay: requests.jsonl.", "sent": "What a sent payload was made of: --save-prompts.",
 			}[m.name]
 		}
 		s.Properties[m.name], s.PropertyOrder = p, append(s.PropertyOrder, m.name)
@@ -163,7 +163,7 @@ func TestSchemas(t *testing.T) {
 		names = append(names, m.name)
 	}
 	if d := cmp.Diff(slices.Sorted(maps.Keys(rowFields)), slices.Sorted(slices.Values(append(names, readNames...)))); d != "" {
-		t.Errorf("the schema has not the members that a reader knows (-reader +schema):\n%s", d)
+		t.Errorf("the schema does not have the members that a reader knows (-reader +schema):\n%s", d)
 	}
 	for i, row := range schemaRows() {
 		if err := row.Validate(); err != nil {
@@ -180,15 +180,15 @@ func TestSchemas(t *testing.T) {
 		`{"input_length": 9, "otel": {"trace_id": "x"}}`, `{"input_length": 9, "wait_for": [], "wait_evidence": ["a guess"]}`, `{"input_length": 9, "delay": -1}`, `{"input_length": 9, "class": 3}`, `{"input_length": 9, "priority": "high"}`, `{"input_length": 9, "priority": 1.5}`,
 	} {
 		if testschema.Check(t, RowSchema(), false, []byte(bad)) == nil {
-			t.Errorf("the schema takes %s", bad)
+			t.Errorf("the schema accepts %s", bad)
 		}
 		if _, err := ParseRow([]byte(bad)); err == nil && !strings.Contains(bad, `"otel"`) && !strings.Contains(bad, `"a guess"`) {
-			t.Errorf("the schema refuses what a reader takes: %s", bad)
+			t.Errorf("the schema refuses what a reader accepts: %s", bad)
 		}
 	}
 	for _, bad := range []string{`{}`, `{"schema": "1"}`, `{"schema": 1, "session_mode": "some"}`, `{"schema": 1, "rows": "9"}`} {
 		if testschema.Check(t, SidecarSchema(), false, []byte(bad)) == nil {
-			t.Errorf("the schema takes the sidecar %s", bad)
+			t.Errorf("the schema accepts the sidecar %s", bad)
 		}
 	}
 }

@@ -19,8 +19,8 @@ import (
 	"sync"
 )
 
-// Opener opens a URL, and returns its size in bytes. If it does not exist, the error is [fs.ErrNotExist]. The body returns an error
-// instead of fewer bytes.
+// Opener opens a URL, and returns its size in bytes. If it does not exist, the error is [fs.ErrNotExist]. The body never ends early without
+// an error.
 type Opener func(ctx context.Context, url string) (body io.ReadCloser, size int64, err error)
 
 var schemes sync.Map // of Opener, by scheme
@@ -54,7 +54,8 @@ func openerOf(name string) Opener {
 	return open.(Opener) //nolint:forcetypeassert // nothing else is stored
 }
 
-// fetchBy copies a trace and its sidecar to local files with an opener, until the trace is closed, and returns the name of the file.
+// fetchBy copies a trace with an opener to a local file, which exists until the trace is closed, reads its sidecar, and returns the name of
+// the file.
 func (t *Trace) fetchBy(ctx context.Context, open Opener, name string, opt OpenOptions) (file string, err error) {
 	file, err = t.toFile(name, opt, func(f *os.File, limit int64) error { return copyObject(ctx, open, name, f, limit) })
 	if err != nil {

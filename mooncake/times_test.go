@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// stampsOf reads the timestamps of rows with the given ones, as JSON.
+// stampsOf returns the timestamps that a reader reads from rows with these JSON values as timestamps.
 func stampsOf(opt ReaderOptions, values ...string) ([]float64, *Reader, error) {
 	var in strings.Builder
 	for _, v := range values {
@@ -129,7 +129,7 @@ func TestSidecarTellsTheUnit(t *testing.T) {
 func TestDuration(t *testing.T) {
 	for ms, want := range map[float64]time.Duration{
 		0: 0, 1500: 1500 * time.Millisecond, -0.001: -time.Microsecond,
-		0.001009: 1009, // were it cut off, 1,008
+		0.001009: 1009, // truncation would give 1,008
 		2e-6:     2, 0.6e-6: 1, 0.4e-6: 0,
 		1e300: math.MaxInt64, -1e300: math.MinInt64, math.Inf(1): math.MaxInt64,
 	} {

@@ -111,12 +111,12 @@ type tree struct {
 	near      []folded        // its nodes
 	roots     uint32          // of the first stretch, as in folded
 	later     *ondisk.Streams // for each stretch the digests of children in others, with their parents; then those of roots in others
-	far       sorted          // those of this one
+	far       sorted          // the digests in later for the current stretch
 	list      sorted          // the data of a node's digest
 	text      []byte
 	line      [21]byte  // of a row
-	wide      hash.Hash // of a node with so many children that memory cannot have their digests
-	began     bool      // it has begun
+	wide      hash.Hash // of a node with so many children that their digests are not kept in memory
+	began     bool      // wide has data of the current node
 	err       error
 }
 
@@ -182,7 +182,7 @@ func (t *tree) fold(n int64) {
 // node returns the digest of a node with these children, in addition to those in the list, and rows, each the first one of a list.
 func (t *tree) node(tag byte, child, row uint32) (sum [sha256.Size]byte) {
 	t.text, t.began = append(t.text[:0], tag), false
-	if child > 0 && t.near[child-1].next == 0 && t.list.empty() { // as most nodes: nothing is to be sorted
+	if child > 0 && t.near[child-1].next == 0 && t.list.empty() { // as for most nodes: there is nothing to sort
 		t.write(t.near[child-1].sum[:])
 		child = 0
 	}
@@ -235,8 +235,8 @@ func (t *tree) write(b []byte) {
 	t.text = append(t.text, b...)
 }
 
-// record is a part of the data of a node's digest: a child's digest, or the text of a row's end, followed by zeros, which do not change
-// the order of texts. It is preceded by its parent, so that the last parent comes first, or by nothing.
+// record is a part of the data of a node's digest: a child's digest, or the text of a row's end, followed by zeros, which do not change the
+// order of texts. It is preceded by its parent, so that the last parent comes first, or by zeros if it has none.
 type record [parentLength + sha256.Size]byte
 
 const parentLength = 4

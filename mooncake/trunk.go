@@ -65,8 +65,8 @@ func (t *Trunk) Below(ids []uint64) (id uint64, ok bool) {
 	return 0, false
 }
 
-// Of returns the trunk of rows, given their ids: the blocks of t (nil: none), and the blocks that more than a number of rows have, if that
-// is fewer than [TrunkShare] of them.
+// Of returns the trunk of rows, given their ids: the blocks of t (nil: none), and the blocks that more than [TrunkShare] of the rows have,
+// or more than most rows, if that is fewer.
 func (t *Trunk) Of(rows [][]uint64, most float64) *Trunk {
 	out := &Trunk{Share: TrunkShare, Rows: int64(len(rows))}
 	ids := trunkIDs(rows, t, min(max(TrunkShare*float64(len(rows)), trunkRows), most))

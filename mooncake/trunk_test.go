@@ -12,7 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// trunkOf is the trunk of rows of these ids, each this often.
+// trunkOf returns the trunk of a trace of these rows, each as often as the map says: as a digester computes it, and as [Trunk.Of] does.
 func trunkOf(t *testing.T, rows map[*[]uint64]int) (whole, head *Trunk) {
 	t.Helper()
 	d := NewDigester(CheckOptions{})
@@ -54,13 +54,13 @@ func TestTrunk(t *testing.T) {
 			t.Errorf("%d: %d, %v; want %d, %v", c.ids, id, ok, c.below, c.ok)
 		}
 	}
-	// Blocks that more rows have than this belong to the trunk, too, and so does what is known of it before.
+	// Blocks in more rows than a given number belong to the trunk, too, and so do the blocks of an existing trunk.
 	var none *Trunk
 	if got := none.Of([][]uint64{{1, 2}, {1, 2}, {1, 3}}, 1.5); cmp.Diff([][2]uint64{{1, 2}}, got.Blocks) != "" {
 		t.Errorf("of a small trace: %v", got.Blocks)
 	}
 	if got := whole.Of([][]uint64{{7, 9}}, 1e9); cmp.Diff(want, got) != "" {
-		t.Errorf("what was known is %v", got)
+		t.Errorf("an existing trunk became %v", got)
 	}
 	if few, _ := trunkOf(t, map[*[]uint64]int{{1}: 10}); few != nil {
 		t.Errorf("ten rows have a trunk: %v", few)

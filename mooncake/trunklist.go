@@ -159,7 +159,7 @@ func (l *TrunkList) Trunk(domain uint32) *Trunk {
 }
 
 // Fingerprint distinguishes lists that sample different requests. It is 0 only for a nil list. For a list that was made rather than read,
-// it is known after the list was written.
+// it is known only after the list has been written.
 func (l *TrunkList) Fingerprint() uint32 {
 	if l == nil {
 		return 0

@@ -24,7 +24,7 @@ const (
 // maxTokens is the maximum of both lengths, so that sums over a trace and block arithmetic cannot overflow.
 const maxTokens = 1 << 40
 
-// maxTime is the maximum time, in the trace's unit: above it, floats cannot represent every millisecond.
+// maxTime is the maximum time, in milliseconds: above it, floats cannot represent every millisecond.
 const maxTime = 1 << 53
 
 // Validate returns the first error that makes the row meaningless by itself, as a *[RowError]: no prompt or two, a length out of range, a
@@ -48,7 +48,7 @@ func (r *Row) fault() *RowError {
 
 var noPrompt = fault("", "", "the row has no prompt", "give exactly one of input_length, text_input, messages, payload")
 
-// faultSource: exactly one field has the prompt.
+// faultSource checks that exactly one field has the prompt.
 func faultSource(r *Row) *RowError {
 	source := ""
 	for _, f := range [...]struct {
@@ -78,7 +78,7 @@ func faultSource(r *Row) *RowError {
 	return nil
 }
 
-// faultNumbers: numbers are finite and in range.
+// faultNumbers checks that numbers are finite and in range.
 func faultNumbers(r *Row) *RowError {
 	const rule, advice = "must be a finite number of milliseconds, 0 or more and at most 2^53",
 		"count times from the first row, or from 1970"
@@ -112,7 +112,7 @@ func tooLong(field string, value any) *RowError {
 	return fault(field, value, "is not a number of tokens: it is above 2^40", "correct the row")
 }
 
-// faultMessages: messages, tools and message_mode fit together.
+// faultMessages checks that messages, tools and message_mode fit together.
 func faultMessages(r *Row) *RowError {
 	switch mode := r.MessageMode; {
 	case mode != "" && mode != MessageHistory && mode != MessageDelta:
@@ -128,7 +128,7 @@ func faultMessages(r *Row) *RowError {
 	return nil
 }
 
-// faultBody: payload and extra are objects, and do not limit the reply to a negative length.
+// faultBody checks that payload and extra are objects, and do not limit the reply to a negative length.
 func faultBody(r *Row) *RowError {
 	payload, extra := parseBody(r.Payload), parseBody(r.Extra)
 	if e := cmp.Or(payload.faultCap("payload"), extra.faultCap("extra")); e != nil {
@@ -137,9 +137,9 @@ func faultBody(r *Row) *RowError {
 	switch {
 	case r.Payload != nil && (payload == nil || payload.empty):
 		return fault("payload", "", "must be an object with at least one member: the whole request body",
-			"give the body as the engine shall have it")
+			"give the body as the engine should receive it")
 	case r.Extra != nil && extra == nil:
-		return fault("extra", "", "must be an object", "give the members that the request body shall have, or leave it out")
+		return fault("extra", "", "must be an object", "give the members that the request body should have, or leave it out")
 	case extra != nil && bool(extra.Messages) && r.MessageMode == MessageDelta:
 		return fault("extra", "", "must not hold messages on a delta row: it would replace the conversation that the turn extends",
 			"move them to messages, or remove them")
@@ -177,7 +177,7 @@ func parseBody(raw []byte) *body {
 	return b
 }
 
-// faultCap: a body does not ask for a negative number of tokens. Engines refuse such a number, or treat it as unlimited.
+// faultCap checks that a body does not ask for a negative number of tokens. Engines refuse such a number, or treat it as unlimited.
 func (b *body) faultCap(field string) *RowError {
 	if b == nil {
 		return nil
@@ -194,7 +194,7 @@ func (b *body) faultCap(field string) *RowError {
 	return nil
 }
 
-// faultObjects: raw is absent, or an array of objects that is not empty. If required, each object has a role.
+// faultObjects checks that raw is absent, or an array of objects that is not empty. If roles is set, each object must have a role.
 func faultObjects(field string, raw []byte, roles bool) *RowError {
 	if raw == nil {
 		return nil

@@ -76,7 +76,7 @@ func newLogs(t *testing.T, set processor.Settings, cfg *Config, next *consumerte
 	return p
 }
 
-// message is a log record with a message of a prompt, and another one.
+// message returns a log record with a message of a prompt, and an unrelated one.
 func message() plog.Logs {
 	ld := plog.NewLogs()
 	list := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()
@@ -89,7 +89,7 @@ func message() plog.Logs {
 	return ld
 }
 
-// TestSameAsReceiver: the processor makes the same of spans as the receiver, for every producer.
+// TestSameAsReceiver: the processor changes spans in the same way as the receiver, for every producer.
 func TestSameAsReceiver(t *testing.T) {
 	rf := receiver.NewFactory()
 	rc := rf.CreateDefaultConfig().(*receiver.Config)

@@ -47,8 +47,8 @@ const (
 	methodLogs   = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 )
 
-// TestAdmission refuses requests without room, over each protocol, with the status that makes senders react correctly, and releases all
-// room: at the end, a request that needs nearly all of it passes.
+// TestAdmission: a request for which there is no room is refused, over each protocol, with the status that makes senders react correctly,
+// and all room is released: at the end, a request that needs nearly all of it passes.
 func TestAdmission(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.Admission.RequestLimitMiB = 1

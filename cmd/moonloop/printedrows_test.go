@@ -48,7 +48,7 @@ var printedRows = []printed{
 }
 `, nil,
 		[]string{"955 tokens"},
-		[]string{"1 row spread over several lines", "1 row with comments", "1 row with commas too many"},
+		[]string{"1 row spread over several lines", "1 row with comments", "1 row with extra commas"},
 	},
 	{
 		"an array", `[

@@ -12,11 +12,11 @@ import (
 const (
 	slotSimilarity = 0.1  // share of a prompt that a slot must contain to be chosen for it
 	slotKept       = 0.5  // share of a slot's content that must stay; otherwise the content is saved
-	slotRestored   = 0.25 // share of a saved content that must be used; otherwise it is not restored
+	slotRestored   = 0.25 // share of saved content that a prompt must use; otherwise the content is not restored
 )
 
 // slotCache is the cache of llama.cpp: each of a few slots has the content of its last request, and a prompt can use what it shares with
-// one slot. Contents are running block ids, as in [blockCache], so a common prefix is a common run of ids. A content that a slot is about
+// one slot. Contents are running block ids, as in [blockCache], so a common prefix is a common run of ids. The content that a slot is about
 // to lose may be saved, and restored for a later prompt. Safe for concurrent use.
 type slotCache struct {
 	room int // maximum number of blocks in saved contents; 0 saves nothing
@@ -31,7 +31,7 @@ type slotCache struct {
 
 type slot struct {
 	busy    bool
-	last    int // clock when it was last given back
+	last    int // value of clock when it was last released
 	content []uint64
 }
 
@@ -39,7 +39,8 @@ func newSlotCache(slots, room int) *slotCache {
 	return &slotCache{slots: make([]slot, slots), room: room}
 }
 
-// acquire gives a prompt a free slot, of which there must be one, and returns the slot and the number of leading blocks that it had.
+// acquire gives a prompt a free slot (there must be one). It returns the slot's number and how many of the prompt's leading blocks the slot
+// already had.
 func (c *slotCache) acquire(ids []uint64) (number, hit int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -50,8 +51,9 @@ func (c *slotCache) acquire(ids []uint64) (number, hit int) {
 	return number, hit
 }
 
-// choose returns the free slot that has most of a prompt, or, if none has enough, the one that was given back first; its content is then
-// the saved one that serves the prompt best, if there is one.
+// choose returns the free slot that contains the largest share of a prompt, or, if none contains enough, the one that was released first.
+// If the prompt keeps too little of the slot's content, that content is saved, and replaced by the saved one that serves the prompt better,
+// if there is one.
 func (c *slotCache) choose(ids []uint64) int {
 	best, most := -1, 0.0
 	for i, s := range c.slots {
@@ -78,7 +80,7 @@ func (c *slotCache) choose(ids []uint64) int {
 	return best
 }
 
-// save keeps a content that a slot is about to lose.
+// save keeps the content that a slot is about to lose.
 func (c *slotCache) save(content []uint64) {
 	if len(content) == 0 || len(content) > c.room {
 		c.evicted += int64(len(content))
@@ -96,8 +98,8 @@ func (c *slotCache) save(content []uint64) {
 	c.saved, c.used = append(c.saved, content), c.used+len(content)
 }
 
-// restore returns the saved content that serves a prompt better than the slot's own, and removes it from the saved ones; else the slot's
-// own.
+// restore returns the saved content that serves a prompt best, and removes it from the saved ones. If none is better than the slot's own
+// content, it returns that.
 func (c *slotCache) restore(own, ids []uint64) []uint64 {
 	shares := func(content []uint64) (kept, served float64) {
 		n := float64(common(content, ids))
@@ -140,7 +142,7 @@ func (c *slotCache) release(number int, content []uint64) {
 	c.slots[number] = slot{last: c.clock, content: content}
 }
 
-// reset drops everything; what a busy slot has is known again when it is given back.
+// reset drops everything. The content of a busy slot is known again when the slot is released.
 func (c *slotCache) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -13,7 +13,8 @@ import (
 
 // Tokenizer says what a text's tokens are. The zero Tokenizer makes one token of each word, with an id below 2^31.
 type Tokenizer struct {
-	// Vocabulary is the number of ids: a word's id is below it, and an id in a prompt that is not is refused. 0 means 2^31.
+	// Vocabulary is the number of ids. The ids of words are below it, and a prompt with an id that is not below it is refused. 0 means
+	// 2^31.
 	Vocabulary int
 	// WordBytes is the length of the longest word, in bytes, that is one token. A longer word is one token for each piece of this many
 	// bytes, because texts have more tokens than words in real vocabularies; below 4, this also applies to the words that replays use.
@@ -54,7 +55,7 @@ type chain struct {
 	open      []byte // tokens of the current block, little-endian
 	digest    *xxhash.Digest
 	blocks    []uint64
-	// ids are the tokens themselves, where keep is set.
+	// ids are the tokens themselves, if keep is set.
 	keep bool
 	ids  []uint64
 }
@@ -109,8 +110,8 @@ func (c *chain) sum() uint64 {
 	return all.Sum64()
 }
 
-// salted mixes model and cache salt into block ids, in place: prompts of different models or salts share nothing.
-// It comes after the chain because both may follow the prompt in the request.
+// salted mixes model and cache salt into block ids, in place: prompts of different models or salts share nothing. It is applied to finished
+// block ids because model and salt may follow the prompt in the request.
 func salted(blocks []uint64, model, salt string) {
 	s := splitmix.Next(xxhash.Sum64String(model)) ^ xxhash.Sum64String(salt)
 	for i := range blocks {

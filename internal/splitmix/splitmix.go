@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package splitmix is the generator SplitMix64 (Steele, Lea and Flood, 2014) as pure functions: for numbers that are derived
-// from others, equally on every machine and in every shard.
+// Package splitmix is the generator SplitMix64 (Steele, Lea and Flood, 2014) as pure functions: for numbers that are derived from other
+// numbers and are the same on every machine and in every shard.
 package splitmix
 
 // Golden is 2^64 divided by the golden ratio, the step of the generator's Weyl sequence.

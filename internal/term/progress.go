@@ -43,8 +43,8 @@ func NewProgress(out io.Writer, mode string) *Progress {
 	return &Progress{out: out, mode: mode, quit: make(chan struct{})}
 }
 
-// Show shows what look returns, again and again, from now on until [Progress.Stop]: a text, nothing if that is empty, and the part of the
-// work that is done, from 0 to 1; below 0 if unknown. Look is called from a goroutine of its own.
+// Show calls look again and again until [Progress.Stop], in a goroutine of its own, and shows what it returns: a text, which may be empty
+// as long as there is nothing to say, and the part of the work that is done, from 0 to 1; below 0 if unknown.
 func (p *Progress) Show(look func() (text string, part float64)) {
 	p.look = look
 	switch p.mode {

@@ -20,13 +20,13 @@ func TestProgress(t *testing.T) {
 		part float64
 		want string
 	}{
-		"lines":              {"lines", true, -1, "5 of 9\n"},
-		"no terminal":        {"auto", false, 0.5, "5 of 9\n"},
-		"none":               {"none", true, -1, ""},
-		"bar, taken down":    {"bar", false, -1, frame + "" + strings.Repeat(frame+"5 of 9", 39) + frame},
-		"bar that stays":     {"bar", true, -1, frame + "" + strings.Repeat(frame+"5 of 9", 40) + "\n"},
-		"part of a whole":    {"bar", false, 0.5, frame + " ██████████░░░░░░░░░░  50%" + strings.Repeat(frame+"5 of 9 ██████████░░░░░░░░░░  50%", 39) + frame},
-		"more than expected": {"bar", false, 1.5, frame + " ████████████████████ 100%" + strings.Repeat(frame+"5 of 9 ████████████████████ 100%", 39) + frame},
+		"lines":               {"lines", true, -1, "5 of 9\n"},
+		"no terminal":         {"auto", false, 0.5, "5 of 9\n"},
+		"none":                {"none", true, -1, ""},
+		"bar that is removed": {"bar", false, -1, frame + "" + strings.Repeat(frame+"5 of 9", 39) + frame},
+		"bar that stays":      {"bar", true, -1, frame + "" + strings.Repeat(frame+"5 of 9", 40) + "\n"},
+		"part of a whole":     {"bar", false, 0.5, frame + " ██████████░░░░░░░░░░  50%" + strings.Repeat(frame+"5 of 9 ██████████░░░░░░░░░░  50%", 39) + frame},
+		"more than expected":  {"bar", false, 1.5, frame + " ████████████████████ 100%" + strings.Repeat(frame+"5 of 9 ████████████████████ 100%", 39) + frame},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestProgressFitsTheLine(t *testing.T) {
 	var b bytes.Buffer
 	NewProgress(&b, "bar").Stop(true) // without anything to show
 	if b.Len() > 0 {
-		t.Errorf("%q of nothing", &b)
+		t.Errorf("%q without anything to show, want no output", &b)
 	}
 }
 

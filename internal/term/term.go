@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package term is what the commands have in common when they write for people: numbers in words, tables, and one line that
-// shows work under way.
+// Package term is what the commands have in common when they write for people: readable numbers, tables, and one line that shows work under
+// way.
 package term
 
 import (

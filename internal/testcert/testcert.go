@@ -27,7 +27,7 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// New makes an authority that nobody trusts yet. Two authorities with the same name differ only in their keys, like one and an
+// New makes an authority that nobody trusts yet. Two authorities with the same name differ only in their keys, like a real authority and an
 // attacker's imitation of it.
 func New(t testing.TB) *Authority {
 	t.Helper()

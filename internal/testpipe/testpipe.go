@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testpipe is a network in memory, for tests in virtual time. Its connections block durably, so that the time of a
-// synctest bubble stands still only while nothing can happen.
+// Package testpipe is a network in memory, for tests in virtual time. A goroutine that waits for one of its connections is durably blocked,
+// so the time of a synctest bubble advances although connections are open.
 package testpipe
 
 import (
@@ -22,7 +22,7 @@ type Network struct {
 // New returns a network that nobody serves yet.
 func New() *Network { return &Network{conns: make(chan net.Conn), done: make(chan struct{})} }
 
-// Accept waits for the next connection. After Close it is [net.ErrClosed].
+// Accept waits for the next connection. After Close it returns [net.ErrClosed].
 func (n *Network) Accept() (net.Conn, error) {
 	select {
 	case c := <-n.conns:
@@ -51,7 +51,7 @@ func (n *Network) Dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// Serve has a server serve the network. stop closes both, and returns when the server accepts nothing more.
+// Serve starts a server on the network. stop closes both, and returns when the server accepts nothing more.
 func (n *Network) Serve(server *http.Server) (stop func()) {
 	var serving sync.WaitGroup
 	serving.Go(func() { _ = server.Serve(n) })

@@ -13,15 +13,15 @@ import (
 	"testing"
 )
 
-// Ports are given from first on, count of them. They stay below the ephemeral ports of Linux: above 32,767, an outgoing connection may
-// have the port before the program does.
+// The ports are the count numbers that begin with first. They stay below the ephemeral ports of Linux: above 32,767, an outgoing connection
+// may have the port before the program does.
 const (
 	first = 20_000
 	count = 10_000
 )
 
-// reserved holds the UDP sockets that reserve the given TCP ports: the system lets one process have each, and the programs under test
-// have no use for UDP. They stay open as long as this process lives.
+// reserved holds the UDP sockets that reserve the given TCP ports: the system gives each of them to only one process, and the programs
+// under test have no use for UDP. They stay open as long as this process lives.
 var reserved struct {
 	sync.Mutex
 	sockets []*net.UDPConn
@@ -47,7 +47,7 @@ func Port(t testing.TB) string {
 	return port
 }
 
-// reserve reports whether the port is this process's now.
+// reserve tries to reserve a port for this process, and reports whether it did.
 func reserve(port int) bool {
 	loopback := net.IPv4(127, 0, 0, 1)
 	socket, err := net.ListenUDP("udp4", &net.UDPAddr{IP: loopback, Port: port})

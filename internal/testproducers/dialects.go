@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// The format in which each producer reports a request.
+// This file writes a request in the format of each producer.
 
 package testproducers
 
@@ -44,7 +44,7 @@ func (r *request) session(to object, name string) object {
 func (w *writer) events(r *request)            { w.eventLogs(r, true) }
 func (w *writer) eventsWithoutText(r *request) { w.eventLogs(r, false) }
 
-// eventLogs is OpenTelemetry up to 1.36: a log record for each message; an attribute holds the record's name.
+// eventLogs writes what OpenTelemetry up to 1.36 does: a log record for each message, whose name is in an attribute.
 func (w *writer) eventLogs(r *request, content bool) {
 	w.scope.Scope().SetName("@opentelemetry/instrumentation-openai")
 	w.app()
@@ -77,7 +77,7 @@ func (w *writer) eventLogs(r *request, content bool) {
 	record("gen_ai.choice", object{"finish_reason": "stop", "index": 0, "message": with(object{}, "content", r.reply)})
 }
 
-// messages is OpenTelemetry since 1.37 in the application, and vLLM as the engine.
+// messages writes what OpenTelemetry since 1.37 does in the application, and vLLM as the engine.
 func (w *writer) messages(r *request) {
 	w.scope.Scope().SetName("opentelemetry.instrumentation.genai.openai")
 	if r.Case == "embeddings" {
@@ -101,7 +101,7 @@ func (w *writer) messages(r *request) {
 	}
 }
 
-// llmRequest is vLLM's span.
+// llmRequest adds vLLM's span.
 func (w *writer) llmRequest(r *request) {
 	w.span("llm_request", ptrace.SpanKindServer, object{
 		"gen_ai.request.id": r.ID, "gen_ai.usage.prompt_tokens": r.Input, "gen_ai.usage.completion_tokens": r.Output,
@@ -109,7 +109,7 @@ func (w *writer) llmRequest(r *request) {
 	})
 }
 
-// engine is vLLM alone.
+// engine writes what vLLM alone does.
 func (w *writer) engine(r *request) {
 	w.scope.Scope().SetName("vllm.llm_engine")
 	if !r.failed() { // a refused request has no span

@@ -36,7 +36,7 @@ func (p pieces) add(text string) {
 		}
 		for run, least := text[:i], lineSize; len(run) >= least; least = pieceSize {
 			piece := run[:min(len(run), pieceSize)]
-			if strings.Contains(piece, " ") && isASCII(piece) { // an id or a name, not text
+			if strings.Contains(piece, " ") && isASCII(piece) { // otherwise it is an id or a name, not text
 				p[piece] = true
 			}
 			run = run[len(piece):]
@@ -169,7 +169,7 @@ func CheckNothingLeaks(t *testing.T, folder string, newPath func(*testing.T) Pat
 			}
 			for what, p := range map[string]pieces{"prompts": prompts, "replies": replies} {
 				if n, first := p.in(after...); n > 0 {
-					t.Errorf("%d of %d pieces of %s have left, such as %q", n, len(p), what, first)
+					t.Errorf("%d of %d pieces of %s are in the output, such as %q", n, len(p), what, first)
 				}
 			}
 		})

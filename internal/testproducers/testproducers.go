@@ -25,11 +25,12 @@ import (
 
 // Producer is the telemetry of one producer, and the expected result.
 type Producer struct {
-	Name, Reason  string
-	Traces, Logs  []byte // export requests of OTLP in JSON, one on each line
-	Truth         []byte // requests as the engine received them, as JSON, one on each line
-	Want          Account
-	hasText, keys bool // the telemetry contains prompts; sessions
+	Name, Reason string
+	Traces, Logs []byte // export requests of OTLP in JSON, one on each line
+	Truth        []byte // requests as the engine received them, as JSON, one on each line
+	Want         Account
+	hasText      bool // the telemetry contains prompts
+	hasSessions  bool // the telemetry contains sessions
 }
 
 // Account has the expected counts of requests.
@@ -77,7 +78,7 @@ func text(about string, sentences int) string {
 	return strings.TrimSpace(b.String())
 }
 
-// scenario returns the requests that all producers report, and one of a kind that only few report.
+// scenario returns the requests that all producers report, and one of a kind that only a few report.
 func scenario(producer, more string) (all []*request) {
 	base := time.Date(2026, 3, 14, 9, 26, 53, 0, time.UTC)
 	system := message{"system", text("house rule", 110)}
@@ -123,15 +124,15 @@ func All() []Producer {
 		report report
 		more   string // a request that only this producer has
 	}{
-		{Producer{Name: "events", Reason: "OpenTelemetry to 1.36: messages in log records; sessions on the application's span", hasText: true, keys: true}, (*writer).events, ""},
-		{Producer{Name: "events-without-text", Reason: "the same with content capture off", keys: true}, (*writer).eventsWithoutText, ""},
-		{Producer{Name: "messages", Reason: "OpenTelemetry since 1.37, and vLLM's own span below, which is the row; embeddings are not requests", hasText: true, keys: true}, (*writer).messages, "embeddings"},
-		{Producer{Name: "openinference", Reason: "documents in input.value and output.value; no span of what failed", hasText: true, keys: true}, (*writer).openInference, ""},
-		{Producer{Name: "traceloop", Reason: "flat attributes below a workflow; no counts of a stream", hasText: true, keys: true}, (*writer).traceloop, "stream"},
-		{Producer{Name: "vercel", Reason: "the span above repeats prompt and counts", hasText: true, keys: true}, (*writer).vercel, ""},
-		{Producer{Name: "langfuse", Reason: "counts without the cached tokens; no response id, and errors as a level", hasText: true, keys: true}, (*writer).langfuse, ""},
-		{Producer{Name: "genkit", Reason: "a util span above repeats everything; no sessions, no counts of a stream", hasText: true}, (*writer).genkit, "stream"},
-		{Producer{Name: "engine", Reason: "an engine alone: counts, and nothing of prompts and sessions"}, (*writer).engine, ""},
+		{Producer{Name: "events", Reason: "OpenTelemetry up to 1.36: messages in log records; sessions on the application's span", hasText: true, hasSessions: true}, (*writer).events, ""},
+		{Producer{Name: "events-without-text", Reason: "the same with content capture off", hasSessions: true}, (*writer).eventsWithoutText, ""},
+		{Producer{Name: "messages", Reason: "OpenTelemetry since 1.37, and vLLM's own span below, which is the row; embeddings are not requests", hasText: true, hasSessions: true}, (*writer).messages, "embeddings"},
+		{Producer{Name: "openinference", Reason: "documents in input.value and output.value; no span for a request that failed", hasText: true, hasSessions: true}, (*writer).openInference, ""},
+		{Producer{Name: "traceloop", Reason: "flat attributes below a workflow; no counts for a stream", hasText: true, hasSessions: true}, (*writer).traceloop, "stream"},
+		{Producer{Name: "vercel", Reason: "the span above repeats prompt and counts", hasText: true, hasSessions: true}, (*writer).vercel, ""},
+		{Producer{Name: "langfuse", Reason: "counts without the cached tokens; no response id, and errors as a level", hasText: true, hasSessions: true}, (*writer).langfuse, ""},
+		{Producer{Name: "genkit", Reason: "a util span above repeats everything; no sessions, no counts for a stream", hasText: true}, (*writer).genkit, "stream"},
+		{Producer{Name: "engine", Reason: "an engine alone: counts, but no prompts or sessions"}, (*writer).engine, ""},
 	} {
 		var truth bytes.Buffer
 		encoder := json.NewEncoder(&truth)
@@ -150,7 +151,7 @@ func All() []Producer {
 	return all
 }
 
-// count counts the expected result of a request.
+// count adds a request to the expected counts.
 func (p *Producer) count(r *request, w *writer) {
 	p.Want.Requests++
 	switch {
@@ -167,7 +168,7 @@ func (p *Producer) count(r *request, w *writer) {
 		if p.hasText {
 			p.Want.Text++
 		}
-		if p.keys && r.Session != "" {
+		if p.hasSessions && r.Session != "" {
 			p.Want.Sessions++
 		}
 	}
@@ -238,7 +239,7 @@ func (w *writer) refuse(s ptrace.Span) {
 	}
 }
 
-// served adds attributes of a reply, if there was one. Counts are left out if nobody counted.
+// served adds attributes of a reply, if there was one. Counts are left out for a stream, whose tokens nobody counted.
 func (w *writer) served(to map[string]any, id string, counts map[string]any) map[string]any {
 	if w.r.failed() {
 		return to

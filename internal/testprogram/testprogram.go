@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testprogram gives tests the commands of this repository as programs that they run as processes: those that `make test` has
-// built, or else those that it builds itself.
+// Package testprogram gives tests the binaries of this repository's commands, to run as processes: those that `make test` has built, or
+// else binaries that the package builds itself.
 package testprogram
 
 import (
@@ -18,7 +18,7 @@ import (
 
 // program is a command of cmd.
 type program struct {
-	variable string // of the environment, which names a binary that is there
+	variable string // environment variable that may name a binary that is already built
 	once     sync.Once
 	file     string
 	err      error
@@ -29,13 +29,13 @@ var programs = map[string]*program{
 	"otelcol-moonloop": {variable: "MOONLOOP_OTELCOL"},
 }
 
-// File returns the file name of the command with this name. What it builds stays in build/test, so that the next run only checks that
-// it is up to date.
+// File returns the file name of the command with this name. If it builds the binary, that stays in build/test, and the next run only checks
+// that it is up to date.
 func File(t testing.TB, name string) string {
 	t.Helper()
 	p, known := programs[name]
 	if !known {
-		t.Fatalf("cmd has no %q that tests run", name)
+		t.Fatalf("%q is not a command that tests can run", name)
 	}
 	if file := os.Getenv(p.variable); file != "" {
 		return file

@@ -43,8 +43,8 @@ func Start(t testing.TB, bucket string, change func(http.Handler) http.Handler) 
 	return server.URL
 }
 
-// conditional makes the completion of an upload in parts replace nothing if the request asks for that. The library does it only for whole
-// uploads.
+// conditional refuses to complete an upload in parts if the object exists and the request has "If-None-Match: *". The library checks that
+// header only for whole uploads.
 func conditional(next http.Handler) http.Handler {
 	var one sync.Mutex
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

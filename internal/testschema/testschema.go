@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package testschema generates the JSON Schemas of the files that this module writes, from the Go types of their content, for the tests
-// that keep the schemas up to date, and validates files with them. The comments of the types' fields are the descriptions, so a schema
-// says what the code says. It also fills values, for tests that check that no field of a type is forgotten. It is only for tests: the
-// program only prints the files.
+// that keep the schemas up to date, and validates files with them. The comments of the types' fields are the descriptions, so a schema says
+// what the code says. The package also fills values, for tests that check that no field of a type is forgotten. It is only for tests: the
+// program itself only prints the finished schema files.
 package testschema
 
 import (
@@ -32,7 +32,7 @@ const Draft = "https://json-schema.org/draft/2020-12/schema"
 // module is the path of the module, before that of each of its packages.
 const module = "github.com/moonloop/moonloop/"
 
-// Of returns the schema of what encoding/json writes of a type, with descriptions. known are the schemas of types that write themselves.
+// Of returns the schema of what encoding/json writes for a type, with descriptions. known has the schemas of types that marshal themselves.
 func Of(t testing.TB, of reflect.Type, known map[reflect.Type]*jsonschema.Schema) *jsonschema.Schema {
 	t.Helper()
 	s, err := jsonschema.ForType(of, &jsonschema.ForOptions{TypeSchemas: known})
@@ -43,7 +43,7 @@ func Of(t testing.TB, of reflect.Type, known map[reflect.Type]*jsonschema.Schema
 	return open(s)
 }
 
-// Words is the schema of a type that is one of some words.
+// Words returns the schema of a string that must be one of these words.
 func Words(words ...string) *jsonschema.Schema {
 	s := &jsonschema.Schema{Type: "string"}
 	for _, w := range words {
@@ -52,7 +52,7 @@ func Words(words ...string) *jsonschema.Schema {
 	return s
 }
 
-// open lets every object have further members, which readers ignore: a later version adds some.
+// open lets every object have further members, which readers ignore: a later version may add some.
 func open(s *jsonschema.Schema) *jsonschema.Schema {
 	walk(s, func(s *jsonschema.Schema) {
 		if s.Properties != nil {
@@ -81,7 +81,7 @@ func walk(s *jsonschema.Schema, visit func(*jsonschema.Schema)) {
 	walk(s.AdditionalProperties, visit)
 }
 
-// explain reads the descriptions of an object's members from the comments of its fields.
+// explain sets the descriptions of an object's members to the comments of its fields.
 func explain(t testing.TB, s *jsonschema.Schema, of reflect.Type) {
 	t.Helper()
 	for of.Kind() == reflect.Pointer {
@@ -168,7 +168,7 @@ func sentence(parts ...string) string {
 	return strings.NewReplacer("[", "", "]", "").Replace(text)
 }
 
-// Fresh fails unless the file holds the schema, and writes it when update is set.
+// Fresh fails the test unless the file contains the schema. If update is set, it writes the file instead.
 func Fresh(t testing.TB, file string, s *jsonschema.Schema, update bool) {
 	t.Helper()
 	s.Schema = Draft

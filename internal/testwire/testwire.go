@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testwire writes encoded OTLP that no SDK would, for tests of what takes it.
+// Package testwire writes encoded OTLP that no SDK would write, for tests of code that receives OTLP.
 package testwire
 
 import (
@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// Within returns the body of a message or text inside messages, by their field numbers from the outside in.
+// Within wraps the body of a message or text in other messages, whose field numbers are given from the outside in.
 func Within(body []byte, numbers ...protowire.Number) []byte {
 	for _, number := range slices.Backward(numbers) {
 		body = protowire.AppendBytes(protowire.AppendTag(nil, number, protowire.BytesType), body)

@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package tlsfile reads certificates and keys from PEM files, and says of each that cannot be used which one it is, why,
-// and what to do: the errors of crypto/tls name no file. No error holds a byte of a key.
+// Package tlsfile reads certificates and keys from PEM files. If one cannot be used, the error says which one, why, and what to do: the
+// errors of crypto/tls name no file. No error contains a byte of a key.
 package tlsfile
 
 import (
@@ -26,7 +26,7 @@ func (f File) String() string { return f.From + " " + f.Name }
 // Files are the certificates by which a client or a server proves its identity, and those that it trusts. All of them may be left out.
 type Files struct {
 	CA        File // certificates of authorities
-	Cert, Key File // the own certificate chain and its key: both or neither
+	Cert, Key File // the client's or server's own certificate chain and its key: both or neither
 }
 
 // Load returns a configuration of these files; nil when there are none.
@@ -68,8 +68,7 @@ func Pool(f File) (*x509.CertPool, error) {
 	return pool, nil
 }
 
-// Pair reads a certificate chain and its key; nil when neither is named. A certificate whose time has not come or is over
-// is an error.
+// Pair reads a certificate chain and its key; nil when neither is named. A certificate that is not valid yet or has expired is an error.
 func Pair(cert, key File) (*tls.Certificate, error) {
 	switch {
 	case cert.Name == "" && key.Name == "":
@@ -117,13 +116,13 @@ func day(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 UTC") }
 // maxSize bounds a file. The bundle of all public authorities has 200 KiB.
 const maxSize = 16 << 20
 
-// read returns what the file holds. It may be a pipe, too, which a shell makes of <(command).
+// read returns the file's content. The file may also be a pipe, as a shell makes for <(command).
 func (f File) read() ([]byte, error) {
 	file, err := os.Open(f.Name)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w; name a PEM file that can be read", f.From, err)
 	}
-	defer file.Close() //nolint:errcheck // it was read only
+	defer file.Close() //nolint:errcheck // it was only read
 	data, err := io.ReadAll(io.LimitReader(file, maxSize+1))
 	switch {
 	case err != nil:
@@ -134,7 +133,7 @@ func (f File) read() ([]byte, error) {
 	return data, nil
 }
 
-// block returns the first PEM block whose type ends so, or nil.
+// block returns the first PEM block whose type ends in kind, or nil.
 func block(data []byte, kind string) *pem.Block {
 	for {
 		var b *pem.Block
@@ -144,7 +143,7 @@ func block(data []byte, kind string) *pem.Block {
 	}
 }
 
-// Exposed reports whether others than its owner and its group can read a file or write it. Unknown permissions do not count.
+// Exposed reports whether users other than a file's owner and group can read or write it. It is false if the permissions are unknown.
 func Exposed(name string) bool {
 	if runtime.GOOS == "windows" { // its permissions are not in the mode
 		return false

@@ -71,7 +71,7 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Pool(File{"ca", name}); err == nil || !strings.Contains(err.Error(), "longer than any") {
-		t.Errorf("a file without end: %v", err)
+		t.Errorf("a file that is too long: %v", err)
 	}
 }
 

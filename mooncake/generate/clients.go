@@ -11,8 +11,8 @@ package generate
 // client's rate. The first gap of a window is the rest of a gap that began before, so that the expected number of requests is the rate
 // times the window's length, for every distribution. ServeGen's own generator makes that number of gaps, rounded up, stretches them to the
 // window and drops the last one, so clients with less than one request per window have none. It draws all lengths of a request with one
-// random number, so that the longest prompt has the longest reply. The files do not state this, and here each length has its own random
-// number.
+// random number, so that the longest prompt has the longest reply. The files do not say that lengths are related in this way, so here each
+// length has its own random number.
 
 import (
 	"bytes"
@@ -129,7 +129,7 @@ type client struct {
 	seconds float64 // per gap, on average
 }
 
-// window is a part of time.
+// window is a period of time.
 type window struct {
 	begin, end float64 // s
 	rate       float64 // requests a second; 0 means none
@@ -290,7 +290,7 @@ func (c *client) next(folder fs.FS) (bool, error) {
 	return c.begin(folder)
 }
 
-// run returns the requests of all clients by time.
+// run yields the requests of all clients in order of time.
 func (d *draw) run() error {
 	due := heap.New(func(a, b *client) bool { return a.at < b.at || a.at == b.at && a.id < b.id })
 	for _, c := range d.clients {
@@ -337,7 +337,7 @@ func (d *draw) row(c *client) error {
 	})
 }
 
-// lengths are the distributions for a client's requests in a part of time.
+// lengths are the distributions for a client's requests in a period.
 type lengths struct {
 	since, until float64   // s: the times for which load would return these; the zero lengths are for no time
 	parts        [][]share // of the prompt: the text, or each kind of media
@@ -351,12 +351,12 @@ type share struct {
 	sum   float64
 }
 
-// promptParts are the members that describe the parts of a prompt, with those for their numbers.
+// promptParts are the members that describe the parts of a prompt, each with the member for the number of such parts.
 var promptParts = [][2]string{
 	{"input_tokens", ""}, {"text_tokens", ""}, {"image_tokens", "image_count"}, {"audio_tokens", "audio_count"}, {"video_tokens", "video_count"},
 }
 
-// load reads the lengths of the latest part that begins at or before a time, and is not empty. It is usually the loaded one.
+// load reads the lengths of the latest period that begins at or before a time and is not empty, unless they are loaded already.
 func (l *lengths) load(folder fs.FS, id int, at float64) error {
 	if at >= l.since && at < l.until {
 		return nil
@@ -413,7 +413,7 @@ func (l *lengths) load(folder fs.FS, id int, at float64) error {
 	return nil
 }
 
-// periods calls each for the parts of time in a file: an object whose keys are seconds, each with distributions as texts.
+// periods calls each for the periods in a file: an object whose keys are seconds, each with distributions as texts.
 func periods(text []byte, each func(from float64, fields map[string]string)) error {
 	dec := jsontext.NewDecoder(bytes.NewReader(text))
 	object := func(member func(name string) error) error {

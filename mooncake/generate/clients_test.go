@@ -67,7 +67,7 @@ func TestClientArrivals(t *testing.T) {
 		for i, r := range rows[1:] {
 			gap := r.Timestamp.V - rows[i].Timestamp.V
 			if gap < 0 {
-				t.Fatalf("%s %g: row %d comes before the one before", c.distribution, c.shape, i+1)
+				t.Fatalf("%s %g: row %d is earlier than the row before it", c.distribution, c.shape, i+1)
 			}
 			sum, squares = sum+gap, squares+gap*gap
 		}
@@ -137,7 +137,7 @@ func TestClientWindows(t *testing.T) {
 		t.Errorf("rows are from %g to %g ms; %g are expected", first, last, drawn.Expected)
 	}
 	rows, _ = fromClients(t, Clients{Seed: 4, Rows: 7}, folder)
-	near("so many", len(rows), 7)
+	near("a limit of 7 rows", len(rows), 7)
 	rows, drawn = fromClients(t, Clients{Seed: 4, Start: 600 * time.Second, Duration: 600 * time.Second}, folder)
 	if len(rows) != 0 || drawn.Expected != 0 || drawn.Clients != 2 {
 		t.Errorf("%d rows of a part of time without requests; %+v", len(rows), drawn)
@@ -154,8 +154,8 @@ func TestClientMedia(t *testing.T) {
 	found := map[int64]bool{}
 	for _, r := range rows {
 		found[r.InputLength.V] = true
-		if r.OutputLength.V != 1 { // there is none of no token
-			t.Fatalf("a reply of %d tokens", r.OutputLength.V)
+		if r.OutputLength.V != 1 { // a reply has at least one token
+			t.Fatalf("a reply of %d tokens, want 1", r.OutputLength.V)
 		}
 	}
 	if diff := cmp.Diff(map[int64]bool{100: true, 2100: true}, found); diff != "" {
@@ -189,16 +189,16 @@ func TestClientFaults(t *testing.T) {
 	good := "0,1,1,Gamma,1,1\n600,0,0,,0,0\n"
 	for _, c := range []struct{ why, table, lengths, want string }{
 		{"too few columns", "0,1,1,Gamma\n", someLengths, "chunk-5-trace.csv: record on line 1: wrong number of fields; want six columns"},
-		{"no number", "0,1,1,Gamma,1,1\n600,x,1,Gamma,1,1\n", someLengths, `chunk-5-trace.csv:2: rate "x": must be a number from 0 to 1e+06`},
-		{"no finite number", "0,NaN,1,Gamma,1,1\n", someLengths, `rate "NaN"`},
+		{"a rate that is not a number", "0,1,1,Gamma,1,1\n600,x,1,Gamma,1,1\n", someLengths, `chunk-5-trace.csv:2: rate "x": must be a number from 0 to 1e+06`},
+		{"a rate that is not finite", "0,NaN,1,Gamma,1,1\n", someLengths, `rate "NaN"`},
 		{"an invalid shape", "0,1,1,Weibull,0,1\n", someLengths, `shape "0": must be a number from 0.02 to 1000`},
 		{"an unknown distribution", "0,1,1,Pareto,1,1\n", someLengths, `distribution "Pareto": want Gamma or Weibull`},
 		{"times that go back", "600,1,1,Gamma,1,1\n0,1,1,Gamma,1,1\n", someLengths, "chunk-5-trace.csv:2: the time is not after that of the line before"},
-		{"no JSON", good, `{"0": `, "chunk-5-dataset.json: "},
-		{"no object", good, `[]`, "chunk-5-dataset.json: want an object of seconds"},
-		{"no seconds", good, `{"now": {}}`, `chunk-5-dataset.json: "now": want a number of seconds`},
+		{"lengths that are not JSON", good, `{"0": `, "chunk-5-dataset.json: "},
+		{"lengths that are not an object", good, `[]`, "chunk-5-dataset.json: want an object of seconds"},
+		{"a key that is not seconds", good, `{"now": {}}`, `chunk-5-dataset.json: "now": want a number of seconds`},
 		{"a number for a distribution", good, `{"0": {"input_tokens": 3}}`, "chunk-5-dataset.json: 0: input_tokens: want a text such as {9: 0.25, 163: 0.75}"},
-		{"no distribution", good, `{"0": {"input_tokens": "9", "output_tokens": "{1: 1}"}}`, `input_tokens: "9": want a distribution`},
+		{"a text that is not a distribution", good, `{"0": {"input_tokens": "9", "output_tokens": "{1: 1}"}}`, `input_tokens: "9": want a distribution`},
 		{"a probability below 0", good, `{"0": {"input_tokens": "{1: -1}", "output_tokens": "{1: 1}"}}`, `input_tokens: "1: -1": want a number of tokens`},
 		{"more tokens than there can be", good, `{"0": {"input_tokens": "{1: 1}", "output_tokens": "{99999999999: 1}"}}`, `output_tokens: "99999999999: 1": want a number of tokens`},
 	} {

@@ -63,14 +63,14 @@ func TestSameBytesOnEveryMachine(t *testing.T) {
 
 func TestTracesKeepTheRules(t *testing.T) {
 	for name, change := range map[string]func(*Config){
-		"default":                 func(*Config) {},
-		"no system prompt":        func(c *Config) { c.SystemPromptTokens = 0 },
-		"system prompt of blocks": func(c *Config) { c.SystemPromptTokens = 1024 },
-		"small blocks":            func(c *Config) { c.BlockSize = 16 },
-		"one turn":                func(c *Config) { c.Turns = 1 },
-		"long conversations":      func(c *Config) { c.Turns = 40; c.Rate = 20; c.Think.Median = 1 },
-		"coarse clock":            func(c *Config) { c.Grid = 3 * time.Second; c.Rate = 5 },
-		"context limit":           func(c *Config) { c.MaxInput = 2048; c.Turns = 10 },
+		"default":                       func(*Config) {},
+		"no system prompt":              func(c *Config) { c.SystemPromptTokens = 0 },
+		"system prompt of whole blocks": func(c *Config) { c.SystemPromptTokens = 1024 },
+		"small blocks":                  func(c *Config) { c.BlockSize = 16 },
+		"one turn":                      func(c *Config) { c.Turns = 1 },
+		"long conversations":            func(c *Config) { c.Turns = 40; c.Rate = 20; c.Think.Median = 1 },
+		"coarse clock":                  func(c *Config) { c.Grid = 3 * time.Second; c.Rate = 5 },
+		"context limit":                 func(c *Config) { c.MaxInput = 2048; c.Turns = 10 },
 		"full last blocks": func(c *Config) {
 			c.UserTokens = LogNormal{Median: 512}
 			c.SystemPromptTokens = 512
@@ -242,7 +242,7 @@ func BenchmarkGenerate(b *testing.B) {
 	}
 }
 
-// TestLimitsAtTheirMaximum: a value at its maximum costs what a row needs of it, or is refused.
+// TestLimitsAtTheirMaximum: with a setting at its maximum, each row costs only the memory that it needs, or the setting is refused.
 func TestLimitsAtTheirMaximum(t *testing.T) {
 	enough := errors.New("enough")
 	for name, tc := range map[string]struct {

@@ -27,8 +27,8 @@ type AnalyzeOptions struct {
 	TrunkShare float64 // ids in more than this share of the rows belong to no session; 0 = 0.01, and more than [TrunkRows] rows
 }
 
-// TrunkRows is the number of rows above which an id belongs to the trunk, unless a share is given. The turns of one conversation may be as
-// many, so in a shorter trace the trunk cannot be told from a conversation.
+// TrunkRows is the number of rows above which an id belongs to the trunk, unless a share is given. One conversation may have that many
+// turns, so in a shorter trace the trunk cannot be told from a conversation.
 const TrunkRows = 10
 
 // Analysis is the result of an [Analyzer].
@@ -92,7 +92,7 @@ type LengthStats struct {
 	AtMax     int64 `json:"rows_at_max"` // many rows at the maximum show that lengths were capped
 	Mode      int64 `json:"mode"`
 	ModeCount int64 `json:"mode_count"`
-	// Exact is true if the quantiles are exact. They are for up to a million distinct values.
+	// Exact is true if the quantiles are exact, as they are for up to a million distinct values.
 	Exact bool `json:"exact"`
 
 	Undefined UndefinedFigures `json:"undefined,omitempty"`
@@ -179,7 +179,7 @@ type Analyzer struct {
 	detector  *SessionDetector
 	graphs    graphs
 
-	counted               Analysis // the figures of it that are only counted
+	counted               Analysis // with only the figures that are counted row by row
 	input, output, perRow tally
 
 	seed     maphash.Seed

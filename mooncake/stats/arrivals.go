@@ -188,8 +188,8 @@ func (a *Arrivals) neighbours(s *ArrivalStats) {
 	s.Grid = a.grid(runs.mean())
 }
 
-// grid looks for a tick whose multiples the gaps are. The greatest common divisor fails for clocks that truncate (gaps of 2997 to 3003 ms),
-// so the candidates are the median gap, and a small gap for traces with less than a row per tick.
+// grid looks for a tick of which the gaps are multiples. The greatest common divisor fails for clocks that truncate (gaps of 2997 to 3003
+// ms), so the candidates are the median gap, and a small gap for traces with less than a row per tick.
 func (a *Arrivals) grid(perStamp float64) Grid {
 	g := Grid{RowsPerStamp: perStamp}
 	if a.gaps.n < 2 {

@@ -36,10 +36,11 @@ type CacheOptions struct {
 // CacheSim computes the hits of prefix caches, for any number of capacities in one pass over the rows in file order, without a time model.
 //
 // The hit of a row is the longest run of leading blocks that are all resident. A block is identified by its id, all ids before it, and the
-// row's model. Then all blocks are touched, and only after that blocks are evicted, so a row may exceed the capacity and evict parts of
-// itself. The residents of a smaller cache are then always a subset of those of a larger one (it is a stack algorithm: Mattson, Gecsei,
-// Slutz, Traiger, 1970), and a block is resident at capacity C exactly when fewer than C other blocks were touched after it. One list of
-// blocks in order of touch, with ranks from a Fenwick tree, therefore serves all capacities. The largest capacity bounds the memory.
+// row's model. Then all blocks of the row are touched, and only afterwards are blocks evicted, so a row may exceed the capacity and evict
+// parts of itself. The residents of a smaller cache are then always a subset of those of a larger one (it is a stack algorithm: Mattson,
+// Gecsei, Slutz, Traiger, 1970), and a block is resident at capacity C exactly when fewer than C other blocks were touched after it. One
+// list of blocks in order of touch, with ranks from a Fenwick tree, therefore serves all capacities. The largest capacity bounds the
+// memory.
 type CacheSim struct {
 	sharing
 	eviction  Eviction

@@ -91,7 +91,7 @@ func TestToyCaches(t *testing.T) {
 	} {
 		// The larger cache next to it must not disturb the one of two blocks.
 		s := NewCacheSim(CacheOptions{Capacities: []int{2, 3}, Eviction: test.eviction})
-		named := make(map[uint64]uint64) // blocks by the ids that end them
+		named := make(map[uint64]uint64) // the last id of each block
 		for i, row := range toyRows() {
 			s.Add(row)
 			for at, block := range s.prefixes.nodes {
@@ -132,7 +132,7 @@ func blocksOf(rows []*mooncake.Row) (all [][]int) {
 	return all
 }
 
-// slowLRU is the literal definition, for one capacity.
+// slowLRU counts the hits of a cache of one capacity straight from the definition.
 func slowLRU(rows [][]int, capacity int, order Eviction) (hitBlocks int64) {
 	var resident []int // oldest first
 	for _, blocks := range rows {
@@ -213,8 +213,8 @@ func TestPredictorBeyondItsBound(t *testing.T) {
 		tokens, ok := p.Predict(row)
 		got = append(got, answer{tokens, ok})
 	}
-	// 7 and 9 are remembered. The second row forgets 3 and 4, so a row that ends in remembered ids is still exact, and one that reaches an
-	// unknown id is not.
+	// 7 and 9 are remembered. 3 and 4 of the second row are not, so a row that ends in remembered ids is still exact, and one that reaches
+	// an unknown id is not.
 	none, third := Prediction{}, Prediction{512, 1000}
 	want := []answer{{none, true}, {Prediction{512, 512}, true}, {third, true}, {none, false}, {third, true}, {none, false}}
 	if diff := cmp.Diff(want, got); diff != "" {
@@ -317,14 +317,14 @@ func BenchmarkPredictor(b *testing.B) {
 	}
 }
 
-// TestObservedCache: rows for which both are known are summed, with the infinite cache's own figures.
+// TestObservedCache: rows with both reported and predicted cached tokens are summed, with the infinite cache's own figures.
 func TestObservedCache(t *testing.T) {
 	sim := NewCacheSim(CacheOptions{BlockSize: 10})
 	row := func(n int64, cached mooncake.Opt[int64], ids ...uint64) {
 		sim.Add(&mooncake.Row{InputLength: mooncake.Some(n), HashIDs: ids, Observed: mooncake.Observed{CachedTokens: cached}})
 	}
 	row(30, mooncake.Some[int64](0), 0, 1, 2)  // predicted 0
-	row(30, mooncake.Opt[int64]{}, 0, 1, 3)    // says nothing
+	row(30, mooncake.Opt[int64]{}, 0, 1, 3)    // reports nothing
 	row(30, mooncake.Some[int64](29), 0, 1, 4) // predicted 20: not a whole block more
 	row(30, mooncake.Some[int64](30), 0, 1, 5) // predicted 20: a whole block more
 	row(30, mooncake.Some[int64](9), 0, 1, 6)  // predicted 20: a whole block less

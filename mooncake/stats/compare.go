@@ -99,9 +99,9 @@ func (c *Comparison) String() string {
 	return text + strings.Join(parts, "; ")
 }
 
-// Compare reads two traces to their ends and describes how they differ. It uses the readers' block sizes; traces of two sizes share blocks
-// in the same way only if their ids show it. A row that a reader refuses ends the comparison with its error. Compare uses about 100 bytes
-// for each distinct block id of a trace.
+// Compare reads two traces to their ends and describes how they differ. It uses the readers' block sizes. If these differ, the ids are
+// compared all the same. A row that a reader refuses ends the comparison with its error. Compare uses about 100 bytes for each distinct
+// block id of a trace.
 func Compare(ctx context.Context, a, b *mooncake.Reader, opt CompareOptions) (*Comparison, error) {
 	if opt.Tolerance <= 0 {
 		opt.Tolerance = 1e-3

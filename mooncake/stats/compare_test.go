@@ -68,7 +68,7 @@ func TestCompare(t *testing.T) {
 			continue
 		}
 		if got.Apart < 1e-9 {
-			got.Apart = 0 // of seconds
+			got.Apart = 0 // a rounding error
 		}
 		if diff := cmp.Diff(&tc.want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.name, diff)
@@ -96,7 +96,7 @@ func TestCompareEnds(t *testing.T) {
 // differ.
 func TestCompareRanges(t *testing.T) {
 	rows := conversations(rand.New(rand.NewPCG(3, 9)), 40, 32, 16)
-	sharing := 0 // the last row that does, so that no other row shares with it
+	sharing := 0 // the last row that shares something, so that no later row shares with it
 	for i := range rows {
 		if len(rows[i].HashRanges) > 1 {
 			sharing = i
@@ -117,7 +117,7 @@ func TestCompareRanges(t *testing.T) {
 		ranges, replies int64
 	}{
 		"the same": {func(int, *mooncake.Row) {}, 0, 0},
-		"other names": {func(_ int, r *mooncake.Row) {
+		"other ids": {func(_ int, r *mooncake.Row) {
 			ids := expand(r.HashRanges)
 			for i, id := range ids {
 				ids[i] = id/3*1000 + id%3
@@ -130,7 +130,7 @@ func TestCompareRanges(t *testing.T) {
 			}
 		}, 1, 0},
 		"a row without ranges": {func(i int, r *mooncake.Row) { r.HashRanges = [][]mooncake.HashRange{r.HashRanges, nil}[i/39] }, 1, 0},
-		"a reply of other length": {func(i int, r *mooncake.Row) {
+		"missing replies": {func(i int, r *mooncake.Row) {
 			if n := len(r.Replies); n > 1 {
 				r.Replies = r.Replies[1:]
 			}

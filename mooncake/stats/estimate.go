@@ -20,7 +20,7 @@ type estimate struct {
 	blockSize int
 	all       *Reuse
 	parts     [errorParts]*Reuse
-	since     [errorParts + 1]Hits // when counting started; the last one is of the sample itself
+	since     [errorParts + 1]Hits // the hits when counting started; the last element is for the sample itself
 	chain     []uint64             // of the current row
 	rows      int64
 }

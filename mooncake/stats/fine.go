@@ -88,7 +88,7 @@ func newSharing(blockSize, fineBlockSize, bound int) sharing {
 type shared struct {
 	overlap            // by hash ids only
 	ranged       bool  // the row has ranges
-	prompts, all int64 // leading tokens by all that the row has: of prompts, and with the replies to them
+	prompts, all int64 // leading tokens by hash ids and ranges: of earlier prompts, and of earlier prompts with their replies
 	sure         bool  // no range and no hash id was forgotten
 }
 
@@ -127,7 +127,7 @@ type fineSharing struct {
 	lineage *ranges.Lineage
 	size    int64 // tokens of a fine block
 	rows    int64 // number of rows of all kinds so far
-	first   int64 // index of the first row with ranges; rows before have no end
+	first   int64 // index of the first row with ranges; earlier rows have no entry in ends
 	// ends and lengths have, for each row from the first one on, the node after its last full block, and its prompt tokens; they are
 	// ranges.NoNode and 0 for a row without ranges.
 	ends    []uint64
@@ -165,7 +165,7 @@ func (f *fineSharing) add(row *mooncake.Row) (prompts, all ranges.Shared) {
 }
 
 // replied reports whether the prompt up to a reply is exactly the prompt that was answered by it: then the cache has the reply after it.
-// The search in the path continues where the one before ended.
+// The search in the path continues where the previous one ended.
 func (f *fineSharing) replied(row *mooncake.Row, reply mooncake.Reply, from *int) (there, known bool) {
 	at := f.rows - reply.Back - f.first // its index in ends
 	switch {

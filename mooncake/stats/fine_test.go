@@ -130,7 +130,7 @@ func TestPredictorOfHostileRanges(t *testing.T) {
 	}
 }
 
-// A skipped row counts as a row, because replies refer to rows by their distance. Otherwise they would be another row's.
+// A skipped row counts as a row, because replies refer to rows by their distance. Otherwise the replies would be those of another row.
 func TestPredictorSkips(t *testing.T) {
 	row := func(first uint64, length int64, replies ...mooncake.Reply) *mooncake.Row {
 		return &mooncake.Row{InputLength: mooncake.Some(length), HashIDs: []uint64{first}, HashRanges: []mooncake.HashRange{{First: first, Count: (length + 15) / 16}}, Replies: replies}

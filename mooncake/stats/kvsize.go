@@ -99,7 +99,7 @@ func KVBytesOfConfig(from io.Reader, dtypeBytes int64) (int64, error) {
 		dim = a.Hidden / a.Heads
 	}
 	if layers == 0 || heads == 0 || dim == 0 {
-		return 0, errors.New("it has no num_hidden_layers, num_attention_heads and hidden_size or head_dim; give the bytes per token")
+		return 0, errors.New("it lacks num_hidden_layers, num_attention_heads, or both hidden_size and head_dim; give the bytes per token")
 	}
 	return KVBytesPerToken(layers, heads, dim, dtypeBytes)
 }

@@ -189,7 +189,7 @@ func (p *potential) exact(out *Potential, infinite *CacheStats, blockSize int64,
 	knee := smallest(sums, KneeShare*float64(c.ceiling))
 	out.Knee = size(float64(int64(knee) * blockSize))
 	if knee == 0 && c.ceiling > 0 {
-		out.Undefined.add("it is a cache of more blocks than the ids that are remembered", "knee")
+		out.Undefined.add("the knee is at a cache of more blocks than can be remembered", "knee")
 	}
 	return func(tokens float64) (float64, float64) {
 		if math.IsInf(tokens, 1) {

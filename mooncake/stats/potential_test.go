@@ -21,8 +21,9 @@ func potentialOf(rows []*mooncake.Row, opt PotentialOptions, eviction Eviction) 
 	return a.Analysis().Potential
 }
 
-// The curve has exactly the hits of a simulation of each cache, for every number of blocks, and the knee is the first with its share.
-func TestPotentialIsTheSimulations(t *testing.T) {
+// The curve has exactly the hits of a simulation of each cache, for every number of blocks, and the knee is the smallest cache with
+// [KneeShare] of the hits.
+func TestPotentialMatchesSimulations(t *testing.T) {
 	rows := publicRows(t, 1000)
 	for _, eviction := range []Eviction{LeafFirst, RootFirst} {
 		var capacities []int
@@ -146,7 +147,7 @@ func TestPotentialSaysItsError(t *testing.T) {
 	}
 }
 
-// renamedBy gives all ids other names.
+// renamedBy adds an offset to all ids.
 func renamedBy(rows []*mooncake.Row, offset uint64) []*mooncake.Row {
 	rows = clone(rows)
 	for _, row := range rows {

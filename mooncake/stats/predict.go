@@ -19,8 +19,8 @@ type PredictorOptions struct {
 	FineBlockSize int
 	// EngineBlock is the number of tokens in one block of the engine's cache. 0 = unknown; then each row's own finest blocks are used.
 	EngineBlock int
-	// NoReplies predicts for a replay whose prompts do not contain the engine's own replies, so that its prompts differ from the cached
-	// tokens there.
+	// NoReplies predicts for a replay whose prompts do not contain the engine's own replies, so its prompts differ from the cached tokens
+	// where the replies are.
 	NoReplies bool
 	// MaxIDs is the number of prefixes to remember if ids are not canonical; 0 = [DefaultPredictorIDs]. Of rows with canonical ids, four
 	// times as many are remembered.

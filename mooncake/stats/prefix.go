@@ -152,7 +152,7 @@ func (p *prefixes) insert(node, id uint64, fill uint32) uint64 {
 	return id
 }
 
-// spend subtracts from the budget.
+// spend subtracts from the budget, and reports whether it was enough.
 func (p *prefixes) spend(cost int) bool {
 	if p.budget < cost {
 		p.full = true

@@ -10,8 +10,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// ranged adds to rows of hash ids ranges of 16 tokens that share as much, and to every second row that continues another one the reply to
-// it.
+// ranged adds ranges to rows with hash ids, in blocks of 16 tokens that share as much, and the replies to the rows that a row continues.
 func ranged(rows []*mooncake.Row) []*mooncake.Row {
 	const fine = mooncake.BlockSize / 16
 	first := map[uint64]uint64{} // id of ranges of a hash id
@@ -50,7 +49,7 @@ func ranged(rows []*mooncake.Row) []*mooncake.Row {
 	return out
 }
 
-// kinds are the rows of the public trace, and the same with ranges, which must not slow down anything much.
+// kinds calls f with the rows of the public trace, and with the same rows with ranges, which must not be much slower.
 func kinds(b *testing.B, f func(name string, rows []*mooncake.Row, fine int)) {
 	b.Helper()
 	rows := publicRows(b, 0)

@@ -89,7 +89,7 @@ func (r *Reuse) Rate() float64 { return (float64(r.threshold) + 1) / (1 << 63) /
 
 // Add counts a prompt of this many tokens. Ids are those of its blocks of size tokens each, from the first on; each must identify its block
 // and all blocks before it. The last block has the rest of the tokens. Tokens after the last block never hit. Now is any clock that never
-// goes back; [Reuse.Forget] uses it. A prompt without tokens, or blocks with a size of 0 or less, count nothing.
+// goes back; [Reuse.Forget] uses it. A prompt without tokens, or with blocks of a size of 0 or less, is ignored.
 func (r *Reuse) Add(ids []uint64, size, tokens float64, now int64) {
 	if !(tokens > 0) || !(size > 0) || math.IsInf(tokens, 1) || math.IsInf(size, 1) {
 		return

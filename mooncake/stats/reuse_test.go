@@ -14,7 +14,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// feed gives rows to an estimator. Each block counts its size, or, by tokens, the last one what the prompt has in it.
+// feed gives rows to an estimator. Each block counts in full, or, with byTokens, the last one counts only the tokens that the prompt has in
+// it.
 func feed(r *Reuse, rows []*mooncake.Row, byTokens bool) {
 	for i, row := range rows {
 		tokens := float64(len(row.HashIDs) * mooncake.BlockSize)
@@ -25,7 +26,7 @@ func feed(r *Reuse, rows []*mooncake.Row, byTokens bool) {
 	}
 }
 
-// Exact values of the public trace: rates of blocks, from the first block evicted to the last.
+// publicCurve has the exact block hit rates of the public trace, by cache size in blocks, for caches that evict root-first.
 var publicCurve = map[float64]float64{1_000: 0.0445, 5_859: 0.1355, 10_000: 0.2112, 30_000: 0.3257, math.Inf(1): 0.3664}
 
 func TestReuseOfAllBlocksIsExact(t *testing.T) {
@@ -104,7 +105,7 @@ func TestReuseIsBounded(t *testing.T) {
 	exact, small := NewReuse(ReuseOptions{Rate: 1, MaxBlocks: 1 << 20}), NewReuse(ReuseOptions{Rate: 1, MaxBlocks: 4096, Seed: 3})
 	for i := range 20_000 {
 		tail := random.Uint64()
-		if i%2 == 1 { // the turn before, and more
+		if i%2 == 1 { // a tail that occurs again and again
 			tail = uint64(random.IntN(5000))
 		}
 		ids := []uint64{1, 2, tail, tail + 1, tail + 2}

@@ -12,7 +12,7 @@ import (
 )
 
 // SessionDetector detects the session mode of a trace from its rows. Rows are added in file order. It remembers the ids of the last turn of
-// up to MaxSessions sessions.
+// a limited number of sessions.
 type SessionDetector struct {
 	blockSize, max int
 	last           map[string]turn

@@ -51,8 +51,8 @@ func TestUndefinedIsNull(t *testing.T) {
 		{"two parents", "sessions", []*mooncake.Row{row(0, 1000, 1, 2), row(1, 1000, 3, 2)}, []string{"inferred", "inferred_largest"}, []string{"session_ids"}},
 		{"few rows", "blocks", many[:10], []string{"trunk_ids"}, []string{"distinct_ids", "roots"}},
 		{"few rows", "sessions", many[:10], []string{"inferred", "inferred_with_one_row"}, nil},
-		{"rows enough", "blocks", many, nil, []string{"trunk_ids"}},
-		{"rows enough", "sessions", many, nil, []string{"inferred"}},
+		{"enough rows", "blocks", many, nil, []string{"trunk_ids"}},
+		{"enough rows", "sessions", many, nil, []string{"inferred"}},
 	} {
 		t.Run(c.name+" "+c.set, func(t *testing.T) {
 			set := figures(t, c.rows...)[c.set].(map[string]any)
@@ -78,6 +78,6 @@ func TestUndefinedIsNull(t *testing.T) {
 		t.Errorf("a cache without requests has the hit rate %v, want null", rate)
 	}
 	if trunk := figures(t, many...)["blocks"].(map[string]any)["trunk_ids"]; trunk != 1. {
-		t.Errorf("%v ids are trunk of 12 rows, want the one that all have", trunk)
+		t.Errorf("%v ids are in the trunk of 12 rows, want the one that all rows have", trunk)
 	}
 }

@@ -44,9 +44,9 @@ type Config struct {
 	Conversations int64
 	// First keeps this many of the remaining rows.
 	First int64
-	// Draw lets another conversation begin at the time of each, after rows have been left out.
+	// Draw has a different conversation begin at each time at which one began, after rows have been left out.
 	Draw Draw
-	// Sample keeps this share of the groups that rows belong to, by the rule that Collectors sample requests by ([mooncake.Sampler]): from
+	// Sample keeps this share of the groups that rows belong to, by the rule by which Collectors sample requests ([mooncake.Sampler]): from
 	// [mooncake.MinSampleRate] to 1; 0 means 1. SampleBy says which group of a row decides. Scale preserves the trace's figures better.
 	Sample   float64
 	SampleBy mooncake.SampleOrder

@@ -31,7 +31,7 @@ const (
 type dialog struct {
 	first, last uint32
 	begin       float64 // position of its first row in time, ms
-	drawn       uint32  // how often it came
+	drawn       uint32  // how often it was drawn
 }
 
 // drawing has all rows of a trace, which are in a file, and the conversation of each.
@@ -130,7 +130,8 @@ func (d *drawing) row(of *drawnRow) (*item, error) {
 	return it, nil
 }
 
-// again returns the conversations in their new order, by time. A conversation that is drawn again gets separate sessions and prompts.
+// again returns the rows of the conversations in their new order, by time. A conversation that is drawn again gets separate sessions and
+// prompts.
 func (d *drawing) again() step {
 	under := heap.New(turnDue.before)
 	slot, seq := 0, 0

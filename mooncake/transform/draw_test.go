@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// manyTalks has conversations of one to three turns, and of different pauses, under one system prompt.
+// manyTalks has conversations of one to three turns, with different pauses, under one system prompt.
 func manyTalks() string {
 	var b strings.Builder
 	id := 1
@@ -55,7 +55,8 @@ func sortedByTime(lines string) string {
 	return strings.Join(list, "\n") + "\n"
 }
 
-// drawnTalk is what a new order leaves of a conversation: lengths, and times since its beginning. The length of its prompt identifies it.
+// drawnTalk has what a new order must not change in a conversation: lengths, and times since its beginning. The length of its prompt
+// identifies it.
 type drawnTalk struct {
 	Begin float64
 	Input int64
@@ -129,10 +130,10 @@ func TestDraw(t *testing.T) {
 			t.Errorf("%s: %d of %d conversations, one of them %d times, %d sessions", how, len(came), len(plain), most, named)
 		}
 		if again, _ := talksOf(Config{Draw: how, Seed: 3}); cmp.Diff(got, again) != "" {
-			t.Errorf("%s: the same seed draws otherwise", how)
+			t.Errorf("%s: the same seed gives another order", how)
 		}
 		if other, _ := talksOf(Config{Draw: how, Seed: 4}); cmp.Diff(got, other) == "" {
-			t.Errorf("%s: another seed draws the same", how)
+			t.Errorf("%s: another seed gives the same order", how)
 		}
 		// Later steps see the rows in their new order.
 		if rows, _, _ := transformed(t, Config{Draw: how, Seed: 3, Roots: 2, PrefixScale: 2}, source([]byte(manyTalks()), 0)); len(begins(plain)) == 0 || len(rows) == 0 || rows[0].InputLength.V <= got[0].Input {

@@ -123,7 +123,7 @@ func (s *Stream) passed(st *stage, it *item) {
 	}
 }
 
-// then adds a stage after the existing ones; next makes its rows.
+// then measures the rows that a stage returns, as they pass.
 func (s *Stream) then(rows step, st *stage) step {
 	return func() (*item, error) {
 		it, err := rows()

@@ -52,7 +52,7 @@ func TestFiguresOfSteps(t *testing.T) {
 			for i, c := range steps {
 				got := together.Steps[i]
 				if d := cmp.Diff(before, *got.Before); d != "" {
-					t.Errorf("%s: before is not what was after the step before (-after +before):\n%s", got.Name, d)
+					t.Errorf("%s: Before differs from After of the previous step (-after +before):\n%s", got.Name, d)
 				}
 				out, _, alone := transformed(t, c, source(rows, 0))
 				// Times are rounded to the nanosecond between two calls.
@@ -71,7 +71,7 @@ func TestFiguresOfSteps(t *testing.T) {
 					}
 				}
 				rows = next.Bytes()
-				if c.BlockSize > 0 { // a trace of other blocks has a sidecar that says so
+				if c.BlockSize > 0 { // a trace with other blocks needs a sidecar that says so, which this test does not write
 					break
 				}
 			}

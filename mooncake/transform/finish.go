@@ -18,7 +18,7 @@ func (it *item) group() uint64 {
 	return it.order()
 }
 
-// finisher completes the rows after all steps: it makes their ids canonical, and their replies point to the rows' final positions.
+// finisher completes the rows after all steps: it makes their ids canonical, and makes their replies point to the rows' final positions.
 type finisher struct {
 	ids     numbered
 	fine    mooncake.RenumberRanges
@@ -41,8 +41,8 @@ func (it *item) domains() (trunk, own uint64) {
 	return uint64(it.root), uint64(it.copy)<<32 | uint64(it.own) //nolint:gosec // never negative
 }
 
-// plant puts rows into trees that share nothing. A cluster is in one tree, so the ids of blocks after the trunk need not be told apart by
-// tree, which costs nothing. Blocks that are made of ranges do need it: two clusters may share the beginning of one.
+// plant puts rows into trees that share nothing. A cluster is in one tree, so the ids of blocks after the trunk need not be distinguished
+// by tree. Blocks that are made of ranges must be: two clusters may share the beginning of one.
 func plant(c *Config, x *index, fine bool, in step) step {
 	trunks := x.trunks()
 	return func() (*item, error) {

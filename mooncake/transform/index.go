@@ -138,7 +138,7 @@ func expand(ids []uint64, ranges []mooncake.HashRange) {
 	}
 }
 
-// appendRun appends this many ids from one on.
+// appendRun appends n consecutive ids, beginning with first.
 func appendRun(dst []uint64, first uint64, n int) []uint64 {
 	at := len(dst)
 	dst = slices.Grow(dst, n)[:at+n]
@@ -219,7 +219,7 @@ func (x *index) divide(most float64) {
 			size[p] += size[i]
 		}
 	}
-	// The references of a block are the rows that reach it. Only few runs can have blocks of the trunk.
+	// The references of a block are the rows that reach it. Only a few runs can have blocks of the trunk.
 	reach := map[uint32]map[uint32]uint32{}
 	for i := range n {
 		if row := x.rows.at(i); row.parent != none && float64(size[row.parent]) > most {

@@ -122,7 +122,7 @@ func (s *sizes) ranges(it *item, p prompt) {
 		whole := len(ids) == mooncake.BlockCount(was, size)
 		blocks := mooncake.BlockCount(now, size)
 		out = make([]uint64, 0, min(blocks, int(times)*(len(ids)+1))) //nolint:gosec // a factor
-		run, first, begin := 0, uint64(0), 0                          // the first id after the run, its own first id, the new block there
+		run, first, begin := 0, uint64(0), 0                          // the index after the current run, the run's first id, and the new block where it begins
 		for j := range blocks {
 			end := min(int64(j+1)*int64(size), now)
 			at := p.back(j, size)

@@ -14,7 +14,7 @@ import (
 
 const (
 	minute     = 60e3    // ms
-	maxMinutes = 1 << 20 // of a curve; a longer trace has longer ones
+	maxMinutes = 1 << 20 // of a curve; the minutes of a longer trace are longer
 	sums       = 3       // figures in addition to the curve: input, hit and output tokens
 	sumWeight  = 40      // weight of such a figure, relative to a minute
 	sweeps     = 4       // passes over all clusters, to exchange them
@@ -127,7 +127,7 @@ func newSampler(x *index, share float64) *sampler {
 		at[number[c]]++
 	}
 	s.measure(begin)
-	// A deviation is weighted by its size if each cluster were drawn independently.
+	// The weights make deviations comparable: each is about the inverse of the variance if every cluster were drawn independently.
 	for c := range len(s.begin) - 1 {
 		s.each(c, func(dim int, v float64) {
 			if dim >= minutes {

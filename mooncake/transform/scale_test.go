@@ -165,7 +165,7 @@ func TestScalePublicTrace(t *testing.T) {
 			}
 			random := coefficient(randomTimes(got.times, 3000))
 			if d := math.Abs(got.randomCV/random - 1); d > 0.05 {
-				t.Errorf("×%g: gap CV of random arrivals %.3f, and that of some is %.3f", c.factor, got.randomCV, random)
+				t.Errorf("×%g: gap CV of random arrivals %.3f, want %.3f as in a simulation", c.factor, got.randomCV, random)
 			}
 			t.Logf("×%g: gap CV %.3f, of random arrivals %.3f", c.factor, got.gapCV, got.randomCV)
 		}

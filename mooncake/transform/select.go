@@ -17,8 +17,8 @@ import (
 // filter is a stage that removes rows.
 type filter struct {
 	*stage
-	keep func(*item) bool
-	left int64
+	keep    func(*item) bool
+	removed int64
 }
 
 // filters reports whether rows are removed before any other step.
@@ -32,7 +32,7 @@ func (s *Stream) filters() (list []*filter) {
 	add := func(name, why string, parameters map[string]any, keep func(*item) bool) {
 		f := &filter{keep: keep}
 		f.stage = s.stage(name, parameters, everyFigure, func(before, after *Figures) string {
-			return fmt.Sprintf("%d rows → %d: %d %s", before.Rows, before.Rows-f.left, f.left, why)
+			return fmt.Sprintf("%d rows → %d: %d %s", before.Rows, before.Rows-f.removed, f.removed, why)
 		})
 		list = append(list, f)
 	}
@@ -120,7 +120,7 @@ func (s *Stream) selected(in step) step {
 	keeps := func(it *item) bool {
 		for _, f := range filters {
 			if !f.keep(it) {
-				f.left++
+				f.removed++
 				return false
 			}
 			if f.stage != last {

@@ -33,7 +33,7 @@ type spool struct {
 func newSpool(folder string) (*spool, error) {
 	file, err := os.CreateTemp(folder, "moonloop-transform-*")
 	if err != nil {
-		return nil, fmt.Errorf("rows are kept in a temporary file, to be read twice, which cannot be created: %w; name another folder", err)
+		return nil, fmt.Errorf("the temporary file for the rows that are read twice cannot be created: %w; name another folder", err)
 	}
 	// Remove it at once, so that nothing remains even if the process is killed. Some systems refuse that while a file is open.
 	return &spool{file: file, out: bufio.NewWriterSize(file, 256<<10), gone: os.Remove(file.Name()) == nil}, nil
@@ -44,7 +44,7 @@ func (s *spool) close() {
 	if s.rows != nil {
 		s.rows.stop()
 	}
-	_ = s.file.Close() // twice without effect
+	_ = s.file.Close() // closing twice has no effect
 	if !s.gone {
 		s.gone = os.Remove(s.file.Name()) == nil
 	}

@@ -134,7 +134,7 @@ func (s *Stream) inTime(rows step) step {
 	if c.Turns != TurnsAsTimed || c.MaxDelay > 0 {
 		t := &turns{c: c, last: map[talker]turn{}}
 		rows = s.then(t.rows(rows), s.stage("turn-delay", map[string]any{"from": string(c.Turns), "max_ms": millis(c.MaxDelay)}, times, func(_, _ *Figures) string {
-			return fmt.Sprintf("%d turns follow the one before by a delay, %d of them without a known end of that one; %d delays shortened, by %s", t.made, t.unknown, t.capped, mooncake.Duration(t.cut))
+			return fmt.Sprintf("%d turns follow the previous turn after a delay, %d of them without a known end of the previous turn; %d delays shortened, by %s", t.made, t.unknown, t.capped, mooncake.Duration(t.cut))
 		}))
 	}
 	if len(c.ToModels) > 0 {
@@ -203,7 +203,7 @@ func (s *Stream) index() error {
 	s.x.scaled, s.x.copied = changes(s.c.Scale), s.c.Scale > 1
 	var names numbered            // of the rows that are left
 	sessions := map[uint64]int{}  // the last row of each
-	at := map[int]map[int64]int{} // rows that replies may be to
+	at := map[int]map[int64]int{} // rows that replies may answer
 	s.indexing = true
 	defer func() { s.indexing = false }()
 	for {

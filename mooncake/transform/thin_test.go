@@ -59,7 +59,7 @@ func TestSampleError(t *testing.T) {
 	seeds := manySeeds()
 	rows, trunk := rowsOf(t, public(t))
 	whole := hitsOf(rows)
-	for _, c := range []struct{ rate, bias, sd float64 }{ // points of the hit rate, three standard errors of their own included
+	for _, c := range []struct{ rate, bias, sd float64 }{ // bounds in points of the hit rate, with a margin of three standard errors
 		{0.1, 3, 7}, {0.01, 10, 15},
 	} {
 		var sum, squares, said float64

@@ -229,7 +229,7 @@ func TestPacked(t *testing.T) {
 		}
 		for cut := range b {
 			if err := unpack(new(slab).item(), b[:cut], new(idSlab)); err == nil {
-				t.Errorf("%s: the first %d of %d bytes are a row, too", line, cut, len(b))
+				t.Errorf("%s: the first %d of %d bytes were read as a row", line, cut, len(b))
 			}
 		}
 	}

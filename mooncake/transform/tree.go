@@ -21,7 +21,7 @@ type tree struct {
 	next  uint64   // new id
 	nodes column[node]
 	near  []uint32 // of each page of old ids, the row that added the first one
-	// twice are the partial last blocks of rows that end where others continue, or end: by their old ids.
+	// twice has, by old id, the new ids of the partial last blocks of rows that end where another row continues or ends.
 	twice map[uint64]uint64
 
 	// The current row: the old ids before it, how many of its blocks earlier rows have, and the row with the last of these.

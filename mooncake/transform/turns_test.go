@@ -52,8 +52,8 @@ func TestTurns(t *testing.T) {
 		{"from the start of the turn before", Config{Turns: TurnsFromStart}, "10@0x 11@50y 12@60z 13@100y 14@+250x 15@+70y 16@400 17@410 18@500+30", "1 turns follow"},
 		{"from the end of the turn before", Config{Turns: TurnsFromEnd}, "10@0x 11@50y 12@60z 13@100y 14@+210x 15@+70y 16@400 17@410 18@500+30", "0 of them without"},
 		{"at once", Config{Turns: TurnsAtOnce}, "10@0x 11@50y 12@60z 13@100y 14@+0x 15@+0y 16@+0 17@410 18@500", "4 turns follow"},
-		{"a longest delay", Config{Turns: TurnsFromStart, MaxDelay: 60 * time.Millisecond}, "10@0x 11@50y 12@60z 13@100y 14@+60x 15@+60y 16@400 17@410 18@500+30", "2 delays shortened, by 200ms"},
-		{"half of the time", Config{Turns: TurnsFromStart, TimeScale: 0.5}, "10@0x 11@25y 12@30z 13@50y 14@+125x 15@+35y 16@200 17@205 18@250+15", ""},
+		{"a maximum delay", Config{Turns: TurnsFromStart, MaxDelay: 60 * time.Millisecond}, "10@0x 11@50y 12@60z 13@100y 14@+60x 15@+60y 16@400 17@410 18@500+30", "2 delays shortened, by 200ms"},
+		{"half the time", Config{Turns: TurnsFromStart, TimeScale: 0.5}, "10@0x 11@25y 12@30z 13@50y 14@+125x 15@+35y 16@200 17@205 18@250+15", ""},
 		{"the first conversations", Config{Conversations: 2}, "10@0x 11@50y 12@60z 14@250x 15@+70y 16@400", "9 rows → 6: 3 of later conversations"},
 		{"a short context", Config{MaxContext: 16}, "10@0x 11@50y 12@60z 13@100y 15@+70y", "9 rows → 5: 4 of a longer context"},
 		{"other models", Config{ToModels: []string{"A", "B"}}, "10@0A 11@50B 12@60A 13@100A 14@250A 15@+70B 16@400B 17@410A 18@500+30B", "in order of appearance"},
@@ -77,7 +77,7 @@ func TestTurns(t *testing.T) {
 	rows, _, _ := transformed(t, Config{Turns: TurnsFromStart, Scale: 2, Shift: 2 * time.Second}, source([]byte(one), 0))
 	for _, row := range rows {
 		if row.InputLength.V == 11 && row.Delay.V != 5000 {
-			t.Errorf("a turn 5 s behind the one before in a session twice copied: %s", brief(rows))
+			t.Errorf("a turn 5 s after the previous one has another delay in a copy: %s", brief(rows))
 		}
 	}
 	for _, bad := range []Config{{Turns: "later"}, {MaxDelay: -1}, {MaxContext: -1}, {Conversations: -1}, {ToModels: []string{""}}} {

@@ -40,7 +40,7 @@ type manner struct {
 
 func (w *worker) removed(what string) { count(&w.counts.Removed, what, 1) }
 
-// bound replaces a text of more than most bytes.
+// bound replaces a text that is longer than most bytes.
 func (w *worker) bound(text string, most int, set func(string), by, what string) {
 	if len(text) > most {
 		set(by)
@@ -243,8 +243,8 @@ func (w *worker) stays(r rule, name string, value pcommon.Value, how manner) boo
 // maxDepth is the maximum nesting of values; deeper ones are removed.
 const maxDepth = 16
 
-// size subtracts the size of a value with everything in it from n. The result is below 0 if the value is too large, nested deeper than
-// depth, or contains a denied name.
+// size subtracts the size of a value with everything in it from a number of bytes. The result is below 0 if the value is too large, nested
+// deeper than depth, or contains a denied name.
 func (w *worker) size(value pcommon.Value, bytes, depth int) int {
 	if depth == 0 {
 		return -1

@@ -99,8 +99,8 @@ type Instruments struct {
 }
 
 // Begin creates counters with known attributes before they count anything, because a rate would miss the first event, and an alert could
-// not distinguish zero events from a component that does not count. There are as many dialects and rules of removal as producers, so these
-// are not created.
+// not distinguish zero events from a component that does not count. The counters by dialect and by rule of removal are not created: there
+// are too many of them, and most never count.
 func (i *Instruments) Begin(ctx context.Context) {
 	begin := func(counter metric.Int64Counter, key string, values ...string) {
 		for _, value := range values {

@@ -53,7 +53,7 @@ const MaxBlockSize = 1 << 20
 func (c *Config) Validate() error {
 	var errs []error
 	if c.BlockSize < 0 || c.BlockSize > MaxBlockSize {
-		errs = append(errs, fmt.Errorf("block_size: is %d, and must be 1 to %d tokens: leave it out for %d, which traces have",
+		errs = append(errs, fmt.Errorf("block_size: is %d, and must be 1 to %d tokens: leave it out for %d, the usual size in traces",
 			c.BlockSize, MaxBlockSize, mooncake.BlockSize))
 	}
 	switch c.Content {

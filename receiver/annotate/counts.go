@@ -14,10 +14,10 @@ const (
 	ReasonPromptTextless  Reason = "prompt_textless"      // messages without text: the producer records none, or redacts it
 	ReasonHashesPartial   Reason = "hashes_partial"       // not all of an engine's hashes could be read
 	ReasonHashesBlockSize Reason = "hashes_blocksize"     // an engine's blocks are coarser than ours, or do not divide them
-	ReasonHashesLength    Reason = "hashes_length"        // an engine's hashes are not those of this many tokens
+	ReasonHashesLength    Reason = "hashes_length"        // an engine's hashes do not fit the number of tokens
 	ReasonUsageDoubtful   Reason = "usage_doubtful"       // the producer invents token counts: removed from the span
 	ReasonUsageEstimate   Reason = "usage_estimate"       // the output can only be estimated: not written as usage
-	ReasonReplyPartial    Reason = "reply_partial"        // a reply to a whole prompt that is not whole, or one of several
+	ReasonReplyPartial    Reason = "reply_partial"        // a reply to a whole prompt, but incomplete, or one of several
 	ReasonReplyAlone      Reason = "reply_without_prompt" // a reply in log records whose prompt came in another batch
 	ReasonToolIDs         Reason = "tool_ids"             // ids of tool calls past the bound of a request, or too long
 	ReasonLogNoSpan       Reason = "log_no_span"          // a prompt in a log record that names no span

@@ -20,14 +20,14 @@
 //
 // # Cleaning
 //
-// All text is removed unless the configuration says otherwise. Of spans and logs of GenAI telemetry, wrappers and tools included,
-// only numbers remain, and short values under the names of an allow-list: ids, models, reasons, addresses. Such values must also
-// have the right form: an id is one word, a count a number, nothing is a document. From all other telemetry, metrics included,
-// values that a deny-table names and values above 1 KiB (a nested value counts as a whole) are removed. Everywhere, the query of
-// a URL is removed, the type of an error must be a word, and mooncake.* must be what this package or a replay writes. Names
-// longer than 256 bytes and trace states longer than 512 are replaced. Status messages and messages of exceptions are removed,
-// because an exception propagates with what it quotes. A mooncake.token event keeps its known attributes. Removals are counted by
-// the name of the rule; names without a rule are counted together, because a name can contain text, too.
+// All text is removed unless the configuration says otherwise. Of spans and logs of GenAI telemetry, wrappers and tools included, only
+// numbers remain, and short values under the names of an allow-list: ids, models, reasons, addresses. Such values must also have the right
+// form: an id is one word, a count a number, nothing is a document. From all other telemetry, metrics included, values that a deny-table
+// names and values above 1 KiB (a nested value counts as a whole) are removed. Everywhere, the query of a URL is removed, the type of an
+// error must be a word, and mooncake.* must be what this package or a replay writes. Names longer than 256 bytes and trace states longer
+// than 512 are replaced or removed. Status messages and messages of exceptions are removed, because an exception propagates with what it
+// quotes. A mooncake.token event keeps its known attributes. Removals are counted by the name of the rule; names without a rule are counted
+// together, because a name can contain text, too.
 //
 // # Bounds
 //

@@ -139,7 +139,7 @@ func FuzzPlaces(f *testing.F) {
 			span.TraceState().FromRaw(text)
 		case 6:
 			put(log.Attributes())
-		case 7: // of any log; the body of a GenAI one
+		case 7: // the body of a GenAI record; bodies of other records stay
 			if !genAI {
 				return // what an application logs belongs to the application, and stays unless its name marks it as a prompt or a reply
 			}
@@ -159,17 +159,17 @@ func FuzzPlaces(f *testing.F) {
 			after := slices.Concat(testproducers.TraceBytes(t, spans), testproducers.TraceBytes(t, made), testproducers.LogBytes(t, logs))
 			for _, text := range after {
 				if i := strings.Index(text, secret[:16]); i >= 0 {
-					t.Fatalf("the text has left: %q", text[max(i-80, 0):min(i+80, len(text))])
+					t.Fatalf("the text is in the output: %q", text[max(i-80, 0):min(i+80, len(text))])
 				}
 			}
 			removed := int64(0)
 			for what, n := range counts.Removed {
 				if removed += n; strings.Contains(what, secret[:16]) {
-					t.Fatal("a count is called by the text itself")
+					t.Fatal("a count has the text as its name")
 				}
 			}
 			if removed == 0 {
-				t.Fatal("gone, and not counted")
+				t.Fatal("the text was removed, but not counted")
 			}
 		}
 	})

@@ -75,7 +75,7 @@ func (w *worker) engine(rec *genai.Record, scope, span string) (identity, bool) 
 	return identity{kind: semconv.IdentityEngine, domain: d.name, ids: ids, size: size}, true
 }
 
-// text ends the prompt that was written to the hasher of a domain.
+// text returns the identity of the prompt that has been written to the hasher of a domain.
 func (w *worker) text(d *domain, seen Written) identity {
 	chain := d.hasher.Chain()
 	if len(chain.Cells) > keepCells {

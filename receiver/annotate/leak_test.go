@@ -31,7 +31,8 @@ func TestNothingLeaks(t *testing.T) {
 	})
 }
 
-// secret is a text that must not leave, in two lengths: short as a name, and too long for any value. Both have as many bytes as cells.
+// secret is a text that must not leave, in two lengths: short as a name, and too long for any value. Both have a length that cells can
+// have.
 const secret = "the patient asked why so"
 
 var longSecret = strings.Repeat(secret, 12)
@@ -83,7 +84,7 @@ func TestEveryPlace(t *testing.T) {
 		name, reason, text string
 		genAI              bool
 	}{
-		{"short, GenAI", "the allow-list does not care for length, but names of 256 bytes are names", secret, true},
+		{"short, GenAI", "even a short value is removed if its name is not on the allow-list; names of up to 256 bytes stay", secret, true},
 		{"long, GenAI", "nothing that is long stays", longSecret, true},
 		{"long, other", "nothing that is named as content or is above 1 KiB stays", strings.Repeat(longSecret, 4), false},
 	} {
@@ -165,18 +166,18 @@ func TestEveryPlace(t *testing.T) {
 			after := append(append(testproducers.TraceBytes(t, td), testproducers.LogBytes(t, ld)...), testproducers.TraceBytes(t, made)...)
 			for _, text := range after {
 				if i := strings.Index(text, secret[:16]); i >= 0 {
-					t.Errorf("%s: the text has left: %q", c.reason, text[max(i-80, 0):min(i+80, len(text))])
+					t.Errorf("%s: the text is in the output: %q", c.reason, text[max(i-80, 0):min(i+80, len(text))])
 				}
 			}
 			var n int64
 			for key, removed := range counts.Removed {
 				n += removed
 				if strings.Contains(key, secret[:16]) {
-					t.Errorf("a count is called by the text itself")
+					t.Errorf("a count has the text as its name")
 				}
 			}
 			if n < 40 {
-				t.Errorf("%d values removed, and fewer than were put there: %v", n, counts.Removed)
+				t.Errorf("only %d values were removed, fewer than were put there: %v", n, counts.Removed)
 			}
 		})
 	}

@@ -83,11 +83,11 @@ func TestCarriers(t *testing.T) {
 	}{
 		{"messages of one span are one prompt", []message{system("Be kind.", 1), user("Hello", 2), choice}, []string{"system\nBe kind.\nuser\nHello\n"}, []pcommon.Timestamp{1}, nil, "Fine."},
 		{"of two replies, it is unknown which one is sent again", []message{user("Hello", 2), choice, choice}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
-		{"nor is the second one the first", []message{user("Hello", 2), {"gen_ai.choice", attributes{"index": int64(1), "message": attributes{"content": "Fine."}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
-		{"a reply without text is not known", []message{user("Hello", 2), {"gen_ai.choice", attributes{"finish_reason": "stop", "index": int64(0), "message": attributes{}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
-		{"nor is one whose call is missing", []message{user("Hello", 2), {"gen_ai.choice", attributes{"finish_reason": "tool_calls", "message": attributes{"content": "Fine."}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
-		{"nor one that is cut", []message{user("Hello", 2), {"gen_ai.choice", attributes{"message": attributes{"content": strings.Repeat("x", 2048)}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
-		{"the reply of another span", []message{user("Hello", 2), {"gen_ai.choice", choice.body, 9, 3}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyAlone: 1}, ""},
+		{"a second reply without the first is not used", []message{user("Hello", 2), {"gen_ai.choice", attributes{"index": int64(1), "message": attributes{"content": "Fine."}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
+		{"a reply without text is not used", []message{user("Hello", 2), {"gen_ai.choice", attributes{"finish_reason": "stop", "index": int64(0), "message": attributes{}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
+		{"a reply whose tool call is missing is not used", []message{user("Hello", 2), {"gen_ai.choice", attributes{"finish_reason": "tool_calls", "message": attributes{"content": "Fine."}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
+		{"a reply that is cut is not used", []message{user("Hello", 2), {"gen_ai.choice", attributes{"message": attributes{"content": strings.Repeat("x", 2048)}}, 9, 2}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
+		{"the reply of another span is not used", []message{user("Hello", 2), {"gen_ai.choice", choice.body, 9, 3}}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyAlone: 1}, ""},
 		{
 			"a whole prompt and its reply in two records",
 			[]message{
@@ -100,7 +100,7 @@ func TestCarriers(t *testing.T) {
 			"Fine.",
 		},
 		{
-			"and in one",
+			"a whole prompt and its reply in one record",
 			[]message{{semconv.EventInferenceDetails, attributes{
 				"gen_ai.input.messages":  `[{"role":"user","parts":[{"type":"text","content":"Hello"}]}]`,
 				"gen_ai.output.messages": []any{attributes{"role": "assistant", "parts": []any{attributes{"type": "text", "content": "Fine."}}}},
@@ -110,10 +110,10 @@ func TestCarriers(t *testing.T) {
 			nil,
 			"Fine.",
 		},
-		{"the order is that of their time", []message{user("Hello", 2), system("Be kind.", 1)}, []string{"system\nBe kind.\nuser\nHello\n"}, []pcommon.Timestamp{1}, nil, ""},
-		{"where times are equal it is that of their place", []message{system("Be kind.", 1), user("A", 1), user("B", 1)}, []string{"system\nBe kind.\nuser\nA\nuser\nB\n"}, []pcommon.Timestamp{1}, nil, ""},
+		{"messages are joined in order of time", []message{user("Hello", 2), system("Be kind.", 1)}, []string{"system\nBe kind.\nuser\nHello\n"}, []pcommon.Timestamp{1}, nil, ""},
+		{"messages with equal times are joined in order of position", []message{system("Be kind.", 1), user("A", 1), user("B", 1)}, []string{"system\nBe kind.\nuser\nA\nuser\nB\n"}, []pcommon.Timestamp{1}, nil, ""},
 		{
-			"each span has its own",
+			"each span has its own prompt",
 			[]message{user("Hello", 1), {"gen_ai.user.message", attributes{"content": "Bye"}, 2, 3}},
 			[]string{"user\nHello\n", "user\nBye\n"},
 			[]pcommon.Timestamp{1, 2},
@@ -326,7 +326,7 @@ func TestDynamo(t *testing.T) {
 	})
 }
 
-// TestLogsOnce: what one receiver has read, with or without its text, the next one does not change, even with another key.
+// TestLogsOnce: the log records that one receiver has read, the next one only cleans, even with another key.
 func TestLogsOnce(t *testing.T) {
 	for _, content := range []annotate.Policy{annotate.ContentDrop, annotate.ContentKeep} {
 		t.Run(string(content), func(t *testing.T) {

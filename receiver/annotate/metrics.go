@@ -53,7 +53,7 @@ func (w *worker) cleanMetric(metric pmetric.Metric) {
 	}
 }
 
-// points cleans data points with examples.
+// points cleans data points with exemplars.
 func points[P interface {
 	Attributes() pcommon.Map
 	Exemplars() pmetric.ExemplarSlice

@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// picture is a question about an image of any size.
+// picture returns a request with a question about an image.
 func picture(before string, image []byte, after string) attributes {
 	return chat(attributes{"gen_ai.input.messages": []any{attributes{"role": "user", "parts": []any{
 		attributes{"type": "text", "content": before},
@@ -26,7 +26,7 @@ func picture(before string, image []byte, after string) attributes {
 	}}}})
 }
 
-// seen is a receiver's chain of a prompt, where its last medium ends, and whether the end is missing.
+// seen returns a receiver's chain of a prompt, where its last image, sound or file ends, and whether the prompt's end is missing.
 func seen(t *testing.T, raw attributes) (chain blockhash.Chain, media int64, prefix bool) {
 	t.Helper()
 	td, span := oneSpan(t, raw)
@@ -48,7 +48,7 @@ func seen(t *testing.T, raw attributes) (chain blockhash.Chain, media int64, pre
 	return chain, media, prefix
 }
 
-// TestPictures: an image counts by its content, and not by its bytes.
+// TestPictures: an image is identified by its content, and adds little to the length of a prompt, however large it is.
 func TestPictures(t *testing.T) {
 	before, after := strings.Repeat("What do you see? ", 40), strings.Repeat("Be brief. ", 40)
 	small, large := make([]byte, 30_000), make([]byte, 300_000)
@@ -70,7 +70,7 @@ func TestPictures(t *testing.T) {
 		"the same":                  {picture(before, large, after), len(one.Cells)},
 		"the same image, other end": {picture(before, large, strings.ToUpper(after)), int(end / blockhash.CellSize)},
 		"another size":              {picture(before, small, after), textCells},
-		"the last byte":             {picture(before, other, after), textCells},
+		"another last byte":         {picture(before, other, after), textCells},
 	} {
 		two, _, _ := seen(t, c.raw)
 		same := 0
@@ -82,7 +82,7 @@ func TestPictures(t *testing.T) {
 		}
 	}
 
-	none := picture(before, nil, after) // its position exists, but it does not
+	none := picture(before, nil, after) // the position of the image is recorded, but the image is not
 	cut, end, prefix := seen(t, none)
 	if !prefix || end != 0 || len(cut.Cells) != textCells || !slices.Equal(cut.Cells, one.Cells[:textCells]) {
 		t.Errorf("an image that is not recorded: %d cells, prefix %v, image at %d", len(cut.Cells), prefix, end)

@@ -100,7 +100,7 @@ func TestProducers(t *testing.T) {
 			},
 		},
 		{
-			"js-openinference-openai", "an embedding is of the dialect and no request; sessions on the spans themselves; reasoning was counted and is not there",
+			"js-openinference-openai", "an embedding is in the dialect, but is not a request; sessions on the spans themselves; reasoning was counted, but its text is not there",
 			figures{
 				Spans: 40, Dialects: dialects{"openinference": 18}, Identities: named{"text": 17},
 				Sessions: 18, WithoutTokens: 8, Dropped: reasons{"usage_estimate": 6, "reply_partial": 1},
@@ -118,7 +118,7 @@ func TestProducers(t *testing.T) {
 			},
 		},
 		{
-			"go-genkit", "flows and util spans are not requests; no sessions; streams have characters, which are not tokens",
+			"go-genkit", "flows and util spans are not requests; no sessions; streams report characters instead of tokens",
 			figures{
 				Spans: 27, Dialects: dialects{"genkit": 27}, Identities: named{"text": 13}, WithoutTokens: 9,
 				Dropped: reasons{"usage_estimate": 6},

@@ -57,7 +57,7 @@ func TestCanonicalPrompt(t *testing.T) {
 			"assistant\nHm. I look." + call + "\ntool\nrain\n",
 		},
 		{
-			"media are a hash where they stand, and the rest of their cell is empty",
+			"an image becomes a hash in its place, and the rest of its cell is filled with zeros",
 			`[{"role":"user","parts":[{"type":"text","content":"What is "},{"type":"uri","modality":"image","uri":"http://x/y.png"},{"type":"text","content":"?"}]}]`, nil,
 			"user\nWhat is " + `{"media":"` + hashOf(`{"image_url":{"url":"http://x/y.png"},"type":"image_url"}`) + `"}` +
 				strings.Repeat("\x00", 128-len("user\nWhat is ")-len(`{"media":""}`)-64) + "?\n",

@@ -66,7 +66,7 @@ func TestRepliesOfProducers(t *testing.T) {
 	for _, c := range []struct {
 		producer, reason string
 		known            int // spans whose reply is known
-		turns            int // of these, the beginning of another prompt: 6 turns of conversations that continue, and one call of a tool
+		turns            int // of these, spans whose prompt and reply begin another prompt: 6 turns of conversations that continue, and one call of a tool
 	}{
 		{"otel-js-openai", "replies in log records; a batch ends between one prompt and its reply", 14, 6},
 		{"otel-js-openai-nocontent", "no text", 0, 0},
@@ -131,7 +131,7 @@ func TestRepliesOfDialects(t *testing.T) {
 	call := object{"id": "call_1", "type": "function", "function": object{"name": "weather", "arguments": arguments}}
 	parsed := object{"unit": "C", "city": "Zürich"}
 	answer := object{"role": "assistant", "content": words, "tool_calls": list{call}}
-	// Messages of the second turn: the first has two of them.
+	// Messages of the second turn. The first turn has only the messages before the reply.
 	openAI := list{
 		object{"role": "system", "content": "Be kind."},
 		object{"role": "user", "content": "Will it rain?"},
@@ -326,7 +326,7 @@ func TestRepliesOfDialects(t *testing.T) {
 				t.Fatal("the reply is not known")
 			}
 			if !turns[1].goesOn(&turns[0]) {
-				t.Errorf("the reply ends as %v, and the next prompt has %v behind %v", turns[0].reply, turns[1].chain.Ends, turns[0].chain.Ends)
+				t.Errorf("the reply ends as %v, and the next prompt has the ends %v after %v", turns[0].reply, turns[1].chain.Ends, turns[0].chain.Ends)
 			}
 		})
 	}
@@ -391,14 +391,14 @@ func TestRepliesInEvents(t *testing.T) {
 				turns[i], _ = endsOf(t, span.Attributes())
 			}
 			if turns[0].reply == (blockhash.End{}) || !turns[1].goesOn(&turns[0]) {
-				t.Errorf("the reply ends as %v, and the next prompt has %v behind %v", turns[0].reply, turns[1].chain.Ends, turns[0].chain.Ends)
+				t.Errorf("the reply ends as %v, and the next prompt has the ends %v after %v", turns[0].reply, turns[1].chain.Ends, turns[0].chain.Ends)
 			}
 		})
 	}
 }
 
 // TestEndsTellSharedMessages: prompts of random conversations have as many ends in common as they share messages from the start, in any
-// dialects.
+// dialect.
 func TestEndsTellSharedMessages(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	message := func(i int) object {

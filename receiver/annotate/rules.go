@@ -37,7 +37,7 @@ type shape uint8
 const (
 	anything shape = iota
 	word           // one word, by [genai.IsWord]
-	numeric        // a number or a flag, if it is a text
+	numeric        // a number or a flag; a text must contain one
 	reason         // one word; other values are replaced by [semconv.ErrorOther]
 	address        // a URL, whose parts that may contain text are removed
 )

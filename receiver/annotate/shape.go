@@ -43,7 +43,7 @@ func (r rule) short(value pcommon.Value) bool {
 	}
 }
 
-// fits reports whether a string has a rule's form. A document, such as a list of messages, has none.
+// fits reports whether a string has a rule's form. A document, such as a list of messages, never has it.
 func (r rule) fits(s string) bool {
 	const space = " \t\r\n"
 	s = strings.Trim(s, space)
@@ -107,13 +107,13 @@ func addressOf(url string) string {
 	return url
 }
 
-// ownTexts are our attributes that are not just one word.
+// ownTexts check those of our attributes for which it is not enough to be one word.
 var ownTexts = map[string]func(string) bool{
 	semconv.HashDomain: isFingerprint, semconv.HashKey: isFingerprint, semconv.Identity: isIdentity, semconv.PromptOrder: isPromptOrder,
 }
 
-// isOurs reports whether one of our attributes has the form that we write. A session that is too long is replaced by its twin, on all spans
-// alike, so that those of one session stay together. So is a run whose id is not a word, because without it a replay would count as
+// isOurs reports whether one of our attributes has the form that we write. A session that is too long is replaced by its keyed hash, on all
+// spans alike, so that the spans of a session stay together. So is a run whose id is not a word, because without it a replay would count as
 // production.
 func (w *worker) isOurs(name string, value pcommon.Value, how manner) bool {
 	switch value.Type() {
@@ -156,7 +156,7 @@ func (w *worker) isOurs(name string, value pcommon.Value, how manner) bool {
 var noCells [blockhash.MaxCells]uint64
 
 // isChain reports whether bytes can be the cells of a prompt, as read by [blockhash.Chain.UnmarshalBinary], and the length of its text in
-// bytes. A text of this size is refused, because its last eight bytes are an impossible length.
+// bytes. A text in place of cells is refused, because its last eight bytes are an impossible length.
 func isChain(b pcommon.ByteSlice) (text int64, ok bool) {
 	const word, trailer, maxText = 8, 16, 1 << 40
 	n := b.Len()
@@ -181,8 +181,8 @@ func (w *worker) noteText(attributes pcommon.Map) {
 	}
 }
 
-// isEnds reports whether bytes can be the ends of the messages of the current text. A text of this size is refused, because its letters are
-// positions after the end.
+// isEnds reports whether bytes can be the ends of the messages of the current text. A text in place of ends is refused, because its letters
+// are positions after the end.
 func (w *worker) isEnds(b pcommon.ByteSlice) bool {
 	const end = 12
 	return b.Len() <= end*blockhash.MaxEnds && w.chain.UnmarshalEnds(b.AsRaw()) == nil

@@ -31,57 +31,57 @@ func TestShapes(t *testing.T) {
 		in, out any
 	}{
 		{"a query is what somebody searches for, or a key", false, "url.full", "https://shop/x?q=the+patient&key=AIza", "https://shop/x"},
-		{"a fragment, too", false, "http.url", "https://shop/x#the-patient", "https://shop/x"},
+		{"a fragment may be text, too", false, "http.url", "https://shop/x#the-patient", "https://shop/x"},
 		{"user and password", false, "url.full", "https://me:pa@ss@shop:8080/a@b?x@y", "https://shop:8080/a@b"},
 		{"a target is a path", false, "http.target", "/x//a@b?q=1", "/x//a@b"},
-		{"a URL without any", false, "http.url", "https://shop/x", "https://shop/x"},
+		{"a URL without query and password", false, "http.url", "https://shop/x", "https://shop/x"},
 		{"a header is a list", false, "http.request.header.referer", []any{"https://shop/?q=1"}, []any{"https://shop/"}},
 		{"the path of a request", true, "url.path", "/v1/chat?key=AIza", "/v1/chat"},
 		{"within a map", false, "request", attributes{"url.full": "https://shop/?q=1"}, attributes{"url.full": "https://shop/"}},
 		{"a query by itself", false, "url.query", "q=the+patient", gone{}},
 		{"keys stand in headers", false, "http.request.header.authorization", []any{"Bearer sk-1"}, gone{}},
-		{"cookies, too", false, "http.response.header.set-cookie", []any{"id=1"}, gone{}},
+		{"keys stand in cookies, too", false, "http.response.header.set-cookie", []any{"id=1"}, gone{}},
 		{"the id of a request is not a key", false, "http.request.header.x-request-id", []any{"r-1"}, []any{"r-1"}},
 		{"metadata are headers", false, "rpc.grpc.response.metadata.x", []any{"r-1"}, gone{}},
 
 		{"a type of an error", false, "error.type", "BadRequestError", "BadRequestError"},
 		{"a message is not a type", false, "error.type", "Invalid prompt: the patient asked", "_OTHER"},
-		{"on GenAI telemetry, too", true, "exception.type", "Invalid prompt: the patient asked", "_OTHER"},
+		{"a message is not a type on GenAI telemetry either", true, "exception.type", "Invalid prompt: the patient asked", "_OTHER"},
 		{"a reason", true, "gen_ai.response.finish_reasons", []any{"stop", "the patient"}, []any{"stop", "_OTHER"}},
 
 		{"a flag is a flag", true, "gen_ai.is_streaming", "True", "True"},
-		{"and no list of messages", true, "gen_ai.is_streaming", messages, gone{}},
+		{"a list of messages is not a flag", true, "gen_ai.is_streaming", messages, gone{}},
 		{"a number is a number", true, "gen_ai.usage.details.cache_read_tokens", "12", "12"},
-		{"and no text", true, "gen_ai.usage.details.cache_read_tokens", "the patient", gone{}},
+		{"a text is not a number", true, "gen_ai.usage.details.cache_read_tokens", "the patient", gone{}},
 		{"an id is a word", true, "tool_call.id", "call_1", "call_1"},
-		{"and no text", true, "tool_call.id", "the patient", gone{}},
-		{"nor one without spaces", true, "tool_call.id", "患者は尋ねた", gone{}},
-		{"a type", true, "gen_ai.output.type", messages, gone{}},
+		{"a text is not an id", true, "tool_call.id", "the patient", gone{}},
+		{"a text without spaces is not an id", true, "tool_call.id", "患者は尋ねた", gone{}},
+		{"a list of messages is not a type", true, "gen_ai.output.type", messages, gone{}},
 		{"a name may have spaces", true, "gen_ai.agent.name", "my agent", "my agent"},
-		{"and not a document", true, "gen_ai.agent.name", "\n " + messages, gone{}},
-		{"nor an object", true, "gen_ai.agent.name", ` {"text":"hi"}`, gone{}},
+		{"a document is not a name", true, "gen_ai.agent.name", "\n " + messages, gone{}},
+		{"an object is not a name", true, "gen_ai.agent.name", ` {"text":"hi"}`, gone{}},
 
 		{"8 digits are a domain", true, semconv.HashDomain, "0123abcd", "0123abcd"},
-		{"a text is not one", true, semconv.HashDomain, "the pat ", gone{}},
-		{"nor is it a key", false, semconv.HashKey, "the patient asked", gone{}},
+		{"a text is not a domain", true, semconv.HashDomain, "the pat ", gone{}},
+		{"a text is not a fingerprint", false, semconv.HashKey, "the patient asked", gone{}},
 		{"a known identity", false, semconv.Identity, "trace", "trace"},
-		{"a text is not one", false, semconv.Identity, "the patient asked", gone{}},
+		{"a text is not an identity", false, semconv.Identity, "the patient asked", gone{}},
 		{"an outcome is a word", true, semconv.OutcomeReason, "deadline", "deadline"},
-		{"a text is not one", true, semconv.OutcomeReason, "the patient asked", gone{}},
-		{"a text has no cells", false, semconv.Cells, []byte(strings.Repeat("the patient asked why so", 1000)), gone{}},
+		{"a text is not an outcome", true, semconv.OutcomeReason, "the patient asked", gone{}},
+		{"a text is not cells", false, semconv.Cells, []byte(strings.Repeat("the patient asked why so", 1000)), gone{}},
 		{"ids are numbers", true, semconv.HashIDs, []any{int64(1), int64(-1)}, []any{int64(1), int64(-1)}},
-		{"and no text", true, semconv.HashIDs, []any{int64(1), "hi"}, gone{}},
+		{"a text is not an id of a block", true, semconv.HashIDs, []any{int64(1), "hi"}, gone{}},
 		{"ranges are numbers", true, semconv.HashRanges, []any{int64(0), int64(44)}, []any{int64(0), int64(44)}},
-		{"and no text", true, semconv.HashRanges, []any{int64(1), "hi"}, gone{}},
+		{"a text is not a range", true, semconv.HashRanges, []any{int64(1), "hi"}, gone{}},
 		{"replies are numbers", true, semconv.Replies, []any{int64(7), int64(1034), int64(212)}, []any{int64(7), int64(1034), int64(212)}},
-		{"and no text", true, semconv.Replies, []any{"hi"}, gone{}},
-		{"what a row waited for are numbers", true, semconv.WaitFor, []any{int64(7)}, []any{int64(7)}},
-		{"and no text", true, semconv.WaitFor, []any{"hi"}, gone{}},
-		{"what says so are words", true, semconv.WaitEvidence, []any{"tool_call", "time"}, []any{"tool_call", "time"}},
-		{"and no text", true, semconv.WaitEvidence, []any{"tool_call", "the patient asked"}, gone{}},
+		{"a text is not a reply", true, semconv.Replies, []any{"hi"}, gone{}},
+		{"the rows that a row waits for are numbers", true, semconv.WaitFor, []any{int64(7)}, []any{int64(7)}},
+		{"a text is not a row", true, semconv.WaitFor, []any{"hi"}, gone{}},
+		{"evidence is words", true, semconv.WaitEvidence, []any{"tool_call", "time"}, []any{"tool_call", "time"}},
+		{"a text is not evidence", true, semconv.WaitEvidence, []any{"tool_call", "the patient asked"}, gone{}},
 		{"calls of tools are numbers", true, semconv.ToolCalls, []any{int64(7), int64(-7)}, []any{int64(7), int64(-7)}},
-		{"and no text", true, semconv.ToolResults, []any{"call_1"}, gone{}},
-		{"ends without a text do not count", true, semconv.CellsEnds, make([]byte, 12), gone{}},
+		{"a text is not the call of a result", true, semconv.ToolResults, []any{"call_1"}, gone{}},
+		{"message ends without cells are removed", true, semconv.CellsEnds, make([]byte, 12), gone{}},
 	} {
 		t.Run(c.reason+", "+c.name, func(t *testing.T) {
 			in := attributes{c.name: c.in}
@@ -130,12 +130,12 @@ func TestCells(t *testing.T) {
 		stay   bool
 	}{
 		{"those of a prompt", chain, true},
-		{"those of the longest", longest, true},
+		{"those of the longest prompt", longest, true},
 		{"a text of as many bytes as the longest has", []byte(strings.Repeat("asked so", blockhash.MaxCells+2)), false},
 		{"a text of some bytes", []byte(strings.Repeat("asked so", 100)), false},
-		{"a text with the length of another", forged, false},
-		{"more than there can be", append(longest, make([]byte, 8)...), false},
-		{"a part", chain[:len(chain)-8], false},
+		{"a text followed by a length that does not fit", forged, false},
+		{"more cells than there can be", append(longest, make([]byte, 8)...), false},
+		{"cells without their last 8 bytes", chain[:len(chain)-8], false},
 	} {
 		td, span := oneSpan(t, chat(attributes{semconv.Identity: "text", semconv.Cells: c.cells}))
 		event := span.Events().AppendEmpty().Attributes()
@@ -147,7 +147,7 @@ func TestCells(t *testing.T) {
 			t.Errorf("%s: stay is %t", c.reason, ok)
 		}
 		if event.Len()+link.Len() > 0 {
-			t.Errorf("%s: they are on an event or a link", c.reason)
+			t.Errorf("%s: cells stay on an event or a link", c.reason)
 		}
 	}
 }
@@ -163,13 +163,13 @@ func TestEnds(t *testing.T) {
 		stay        [2]bool
 	}{
 		{"those of a prompt, and of its reply", cells, ends, reply, [2]bool{true, true}},
-		{"those of nothing", nil, ends, reply, [2]bool{}},
+		{"ends without cells", nil, ends, reply, [2]bool{}},
 		{"those of another prompt", chainOf(t, testKey(t, 'k'), "user\nHello\n"), ends, ends[:12], [2]bool{}},
 		{"a reply among the messages", cells, append(append([]byte{}, ends...), reply...), ends[12:], [2]bool{}},
 		{"a text", cells, []byte(secret), []byte(secret[:12]), [2]bool{}},
-		{"a longer one", cells, []byte(longSecret), []byte(longSecret), [2]bool{}},
-		{"parts", cells, ends[:11], reply[:11], [2]bool{}},
-		{"more than there can be", cells, make([]byte, 12*blockhash.MaxEnds+12), nil, [2]bool{}},
+		{"a longer text", cells, []byte(longSecret), []byte(longSecret), [2]bool{}},
+		{"ends of which a byte is missing", cells, ends[:11], reply[:11], [2]bool{}},
+		{"more ends than there can be", cells, make([]byte, 12*blockhash.MaxEnds+12), nil, [2]bool{}},
 	} {
 		in := chat(attributes{semconv.Identity: "text", semconv.CellsReply: c.reply, semconv.CellsEnds: c.ends})
 		if c.cells != nil {
@@ -191,7 +191,7 @@ func TestEnds(t *testing.T) {
 			t.Errorf("%s: ends and reply stay: %v, want %v", c.reason, got, c.stay)
 		}
 		if event.Len() > 0 || other.Len() > 0 {
-			t.Errorf("%s: they are on an event, or on a span without a text", c.reason)
+			t.Errorf("%s: ends stay on an event, or on a span without a text", c.reason)
 		}
 	}
 }
@@ -217,7 +217,8 @@ func TestLongSession(t *testing.T) {
 	}
 }
 
-// TestTextHasNames: what frameworks call text is removed from telemetry that is not recognised as GenAI, however short it is.
+// TestTextHasNames: values under names that frameworks use for texts are removed from telemetry that is not recognised as GenAI, however
+// short they are.
 func TestTextHasNames(t *testing.T) {
 	in := attributes{}
 	for _, name := range []string{
@@ -311,7 +312,7 @@ func TestNoNameTakesMessages(t *testing.T) {
 		td, _ := oneSpan(t, in)
 		newAnnotator(t, annotate.Config{}).Traces(td)
 		if strings.Contains(testproducers.TraceBytes(t, td)[0], secret) {
-			t.Errorf("it stays under %s, of kind %d", name, kind)
+			t.Errorf("a list of messages stays under %s, of kind %d", name, kind)
 		}
 	}
 }

@@ -122,7 +122,7 @@ func TestSpan(t *testing.T) {
 		reason  string
 		in      attributes
 		want    attributes // in addition to unchanged ones
-		without []string   // what goes
+		without []string   // names of attributes that are removed
 		dropped reasons
 		removed named
 	}{
@@ -138,7 +138,7 @@ func TestSpan(t *testing.T) {
 			without: []string{"gen_ai.input.messages"}, removed: named{"gen_ai.input.messages": 1},
 		},
 		{
-			reason: "a prompt without content has no identity, and that has been seen", in: chat(nil), want: none,
+			reason: "a request without content gets the identity none", in: chat(nil), want: none,
 		},
 		{
 			reason: "messages without text are not a prompt",
@@ -175,7 +175,7 @@ func TestSpan(t *testing.T) {
 			without: []string{semconv.Cells, semconv.HashDomain}, removed: named{"mooncake.*": 3},
 		},
 		{
-			reason: "all of it", want: none,
+			reason: "every attribute of an incomplete annotation is removed", want: none,
 			in: chat(attributes{
 				semconv.CellsEnds: make([]byte, 12), semconv.CellsReply: make([]byte, 12), semconv.HashRanges: []any{int64(0), int64(4)},
 				semconv.FineBlockSize: int64(16), semconv.Replies: []any{int64(1), int64(2), int64(3)},
@@ -189,7 +189,7 @@ func TestSpan(t *testing.T) {
 			without: []string{"gen_ai.input.messages", "gen_ai.output.messages"}, removed: named{"gen_ai.input.messages": 1, "gen_ai.output.messages": 1},
 		},
 		{
-			reason: "a reply to half a prompt does not",
+			reason: "a reply to a prompt that is cut has no end",
 			in:     chat(attributes{"gen_ai.input.messages": cut, "gen_ai.output.messages": `[{"role":"assistant","parts":[{"type":"text","content":"Fine."}]}]`}),
 			want: identity(attributes{
 				semconv.Cells: chainOf(t, key, "user\nHello there, how are you today? Please tell me all"), semconv.CellsPrefix: true, semconv.CellsEnds: nil,
@@ -228,7 +228,7 @@ func TestSpan(t *testing.T) {
 			want: attributes{semconv.Identity: "none", semconv.OutputEstimate: int64(50)}, dropped: reasons{annotate.ReasonUsageEstimate: 1},
 		},
 		{
-			reason: "a session gets its twin, and keeps its name where that is short", in: chat(attributes{"session.id": "sess-A"}),
+			reason: "a session gets a keyed hash, and its id stays if that is short", in: chat(attributes{"session.id": "sess-A"}),
 			want: attributes{semconv.Identity: "none", semconv.Session: key.Session("sess-A")},
 		},
 		{
@@ -283,7 +283,7 @@ func TestSpan(t *testing.T) {
 			removed: named{"db.query.text": 1, "db.query.parameter.*": 1},
 		},
 		{
-			reason: "1 KiB is the most of other telemetry, nested or not",
+			reason: "values above 1 KiB are removed from other telemetry, nested or not",
 			in:     attributes{"note": strings.Repeat("x", 1025), "fits": strings.Repeat("x", 1024), "deep": attributes{"a": attributes{"b": strings.Repeat("x", 1023)}}},
 			want:   attributes{}, without: []string{"note", "deep"}, removed: named{"other": 2},
 		},
@@ -476,7 +476,7 @@ func TestPromptOrder(t *testing.T) {
 		other, without := oneSpan(t, chat(in))
 		plain.Traces(other)
 		if v, ok := without.Attributes().Get(semconv.PromptOrder); ok {
-			t.Errorf("order %q without a configuration: a sender's own", v.AsString())
+			t.Errorf("order %q without a configuration: the sender's own was kept", v.AsString())
 		}
 		cells, _ := span.Attributes().Get(semconv.Cells)
 		same, _ := without.Attributes().Get(semconv.Cells)

@@ -137,5 +137,5 @@ func (w *worker) spanID(kind, of string) (id pcommon.SpanID) {
 	return id
 }
 
-// name returns the bytes of a span's name for a hash.
+// name returns a text that identifies the span, as input of a hash.
 func (k spanKey) name() string { return hex.EncodeToString(append(k.trace[:], k.span[:]...)) }

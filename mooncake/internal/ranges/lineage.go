@@ -73,8 +73,8 @@ const (
 	maxFill   = 1<<(64-idBits) - 1 // a fine block has fewer tokens than a block
 	maxTokens = 1 << 40            // of a prompt
 
-	// If each range of rows is cut into very many, which happens in no real trace, remembering ends, because their number could be
-	// unlimited.
+	// If the ranges of rows are cut into too many pieces, which happens in no real trace, no more are remembered, because the number of
+	// pieces could grow without limit.
 	freeSteps     = 1 << 22
 	stepsPerRange = 1 << 10
 )
@@ -197,7 +197,8 @@ func (l *Lineage) run(id uint64) (at int, end uint64) {
 	return at, l.next
 }
 
-// find returns the known nodes after a node for count ids from one on, as far as they belong to one run; the count is 0 if there are none.
+// find returns the known nodes after a node for count ids, beginning with id, as far as they belong to one run; the stretch's count is 0 if
+// there are none.
 func (l *Lineage) find(node, id uint64, count int64) stretch {
 	if node == NoNode {
 		return stretch{}
@@ -297,7 +298,7 @@ func (l *Lineage) fill(s stretch, tokens int64) {
 	l.side[^s.run].fill = last
 }
 
-// Spend subtracts from the budget.
+// Spend subtracts from the budget, and reports whether it was enough.
 func (l *Lineage) Spend(cost int) bool {
 	if l.Full || l.budget < cost {
 		l.Full = true
@@ -307,8 +308,8 @@ func (l *Lineage) Spend(cost int) bool {
 	return true
 }
 
-// Block returns the node of the row added last that ends with its block at an index, and the node's run. ok is false if the row has no such
-// block, or if its prefix was not remembered. The search begins at stretch from; the call returns where it ended.
+// Block returns the node at the end of a block of the row added last, by the block's index, and the node's run. ok is false if the row has
+// no such block, or if its prefix was not remembered. The search begins at stretch from; the call returns where it ended.
 func (l *Lineage) Block(index int64, from int) (node uint64, run, at int, ok bool) {
 	for at = from; at < len(l.path); at++ {
 		if s := l.path[at]; index < s.at+s.count {
@@ -318,8 +319,8 @@ func (l *Lineage) Block(index int64, from int) (node uint64, run, at int, ok boo
 	return 0, 0, at, false
 }
 
-// End returns the node of the row added last after its first n blocks, or [NoNode]. The search begins at stretch from and stores where it
-// ended; the next call must be for at least as many blocks.
+// End returns the node at the end of a number of blocks of the row added last, or [NoNode]. The search begins at stretch from and stores
+// where it ended; the next call must be for at least as many blocks.
 func (l *Lineage) End(model string, blocks int64, from *int) uint64 {
 	if blocks == 0 {
 		return l.root(model)
@@ -331,8 +332,8 @@ func (l *Lineage) End(model string, blocks int64, from *int) uint64 {
 	return NoNode
 }
 
-// Strange returns, for a row added last whose ids do not continue as before, the block at which they differ: the first one that is on no
-// other row's run. Ids below before existed before the row.
+// Strange returns the block of the row added last at which its ids do not continue as they did in other rows: the first block on a side
+// run, or else the one with another number of tokens. before is what [Lineage.Next] returned before the row was added.
 func (l *Lineage) Strange(before uint64) int64 {
 	for _, s := range l.path {
 		if s.run < 0 {

@@ -20,8 +20,8 @@ func TestMapJoins(t *testing.T) {
 	}
 }
 
-// TestMapFinds: ids have the numbers that they were given, in any order, as many as each shortcut of the search needs; other ids have
-// none.
+// TestMapFinds: ids have the numbers that they were given, in any order, and other ids have none. There are enough ids for every shortcut
+// of the search.
 func TestMapFinds(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	var m Map
@@ -39,7 +39,7 @@ func TestMapFinds(t *testing.T) {
 		for i := range min(count, int64(len(given))-int64(id)) {
 			switch number := given[id+uint64(i)]; {
 			case !known && number > 0, known && number != given[id]+uint64(i):
-				t.Fatalf("%d ids from %d on, and %d of them", count, id, i)
+				t.Fatalf("Find returned a count of %d for id %d; it is wrong at offset %d", count, id, i)
 			}
 		}
 		if known {
@@ -53,6 +53,6 @@ func TestMapFinds(t *testing.T) {
 		}
 	}
 	if m.Len() < manyRanges || m.found == nil || m.near == nil {
-		t.Errorf("%d ranges: no shortcut was taken", m.Len())
+		t.Errorf("%d ranges: not every shortcut was taken", m.Len())
 	}
 }

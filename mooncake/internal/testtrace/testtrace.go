@@ -58,7 +58,7 @@ type Request struct {
 	By      int   // index of the request whose conversation it continues; its own for the first
 	IDs     []uint64
 	FineIDs []uint64
-	Replies [][3]int64 // how many requests back, the tokens before, and the tokens
+	Replies [][3]int64 // how many requests back, the number of tokens before the reply, and of the reply
 }
 
 // Conversations makes rows of interleaved conversations. Each turn contains the turn before, its reply and new tokens. The ids of blocks of
@@ -79,7 +79,7 @@ func Conversations(rng *rand.Rand, rows, block, fine int) []Request {
 	ids := func(model string, tokens []int, size int, names map[string]uint64) []uint64 {
 		var list []uint64
 		for at := 0; at < len(tokens); at += size {
-			// All tokens up to the end of the block, because those before it have the id before.
+			// The key stands for all tokens up to the end of the block: the previous id stands for those before the block.
 			key := fmt.Sprint(list[max(0, len(list)-1):], tokens[at:min(len(tokens), at+size)])
 			if _, known := names[key]; !known {
 				names[key] = uint64(len(names))
