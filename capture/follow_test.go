@@ -103,7 +103,7 @@ func TestFollow(t *testing.T) {
 			switch {
 			case follow == FollowNever:
 				if points < 5 || order != nil {
-					t.Errorf("%s: %+.1f points and order %v in telemetry's order: the test says nothing", c.why, points, order)
+					t.Errorf("%s: %+.1f points and order %v in telemetry's order: the test proves nothing", c.why, points, order)
 				}
 			case points < -2 || points > 2 || 100*within < 95*len(truth):
 				t.Errorf("%s: want the hit rate within 2 points, and 95 of 100 requests within a block", c.why)

@@ -233,7 +233,7 @@ var layouts = []struct {
 }{
 	{jsonrows.Spans, "spread over several lines"},
 	{jsonrows.Array, "in a JSON array"},
-	{jsonrows.Shares, "on a line with the row before"},
+	{jsonrows.Shares, "on the same line as the row before"},
 	{jsonrows.Comments, "with comments, which are ignored"},
 	{jsonrows.Commas, "with extra commas, which are ignored"},
 }

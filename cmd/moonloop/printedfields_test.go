@@ -44,7 +44,7 @@ var printedFields = []printedField{
 	{aiperf, "random_pool", "image", "", partly, "counted as left out: put images into messages or payload, or generate some with --image-batch-size", "a pool of prompts with images"},
 	{aiperf, "multi_turn", "session_id turns", "session_id", yes, "later turns follow the live reply", "conversations"},
 	{aiperf, "multi_turn", "text texts output_length extra delay", "text_input, output_length, extra, delay", yes, "", "conversations"},
-	{aiperf, "multi_turn", "role", "messages", yes, "system, of the first turn", "what the system says before all turns"},
+	{aiperf, "multi_turn", "role", "messages", yes, "system, of the first turn", "a system prompt before all turns"},
 	{aiperf, "bailian_trace", "chat_id parent_chat_id turn", "session_id", yes, "", "seconds, blocks of 16 tokens, chats with parents"},
 	{aiperf, "bailian_trace", "timestamp", "timestamp", yes, "seconds become milliseconds", "seconds, blocks of 16 tokens, chats with parents"},
 	{aiperf, "bailian_trace", "input_length output_length", "input_length, output_length", yes, "", "seconds, blocks of 16 tokens, chats with parents"},

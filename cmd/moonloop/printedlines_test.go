@@ -146,7 +146,7 @@ var printedTraces = []printedLine{
 		"requests 10; turns 1 1 1 1 3 3 3 3 5 5; some top_p=0.9", "",
 	},
 	{
-		aiperf, "Custom Dataset Guide", "what the system says before all turns", "profile --model sim --endpoint-type chat --input-file DIR/system_prompt.jsonl --custom-dataset-type multi_turn --streaming --url HOST:PORT --concurrency 2 --request-count 10",
+		aiperf, "Custom Dataset Guide", "a system prompt before all turns", "profile --model sim --endpoint-type chat --input-file DIR/system_prompt.jsonl --custom-dataset-type multi_turn --streaming --url HOST:PORT --concurrency 2 --request-count 10",
 		map[string]string{"system_prompt.jsonl": `{"session_id": "chat_1", "turns": [{"role": "system", "text": "Be terse."}, {"text": "Where do rivers rise?", "output_length": 4}, {"text": "Name one.", "output_length": 4}]}
 `},
 		"requests 10; turns 2 2 2 2 2 4 4 4 4 4; first system Be terse.", "",

@@ -60,7 +60,7 @@ var printedRows = []printed{
 		"an array on one line", `[{"timestamp": 0, "input_length": 600, "output_length": 2}, {"timestamp": 3, "input_length": 700, "output_length": 2}]`,
 		nil,
 		[]string{"600 tokens", "700 tokens"},
-		[]string{"1 row on a line with the row before"},
+		[]string{"1 row on the same line as the row before"},
 	},
 	{
 		"texts without times", `

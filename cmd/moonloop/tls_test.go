@@ -14,6 +14,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -193,6 +194,9 @@ func TestReplayTLS(t *testing.T) {
 			summary, err := os.ReadFile(filepath.Join(out, "summary.json"))
 			if err != nil {
 				t.Fatal(err)
+			}
+			if got := !strings.Contains(string(summary), `"kernel_stamped_requests": 0`); got != tc.stamped && runtime.GOOS == "linux" {
+				t.Errorf("replies have the kernel's timestamps: %t, want %t", got, tc.stamped)
 			}
 			if got := strings.Contains(string(summary), "certificate was not verified") && strings.Contains(stdout.String(), "certificate was not verified"); got != tc.noted {
 				t.Errorf("the report says that the certificate was not verified: %t, want %t\n%s", got, tc.noted, &stdout)

@@ -18,7 +18,7 @@ func TestParse(t *testing.T) {
 		{"a", "a-20261121T170501Z-000001.journal", id{"a", at, 1}, "what String writes"},
 		{"a-b", "a-b-20261121T170501Z-000002.journal", id{"a-b", at, 2}, "a name may look like two"},
 		{"a", "a-20261121T170501Z-1234567.journal", id{"a", at, 1234567}, "numbers do not end at six digits"},
-		{"a", "a-b-20261121T170501Z-000002.journal", id{}, "of another name that begins like this one"},
+		{"a", "a-b-20261121T170501Z-000002.journal", id{}, "a segment of another name, which begins with this one"},
 		{"a", "a-20261121T170501Z-01.journal", id{}, "not as String writes it: two files would be one segment"},
 		{"a", "a-20261121T170501Z-+00001.journal", id{}, "a sign is not a digit"},
 		{"a", "a-20261321T170501Z-000001.journal", id{}, "no such month"},

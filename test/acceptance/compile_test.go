@@ -33,7 +33,7 @@ import (
 // compiled is the cost of one compile, over all its processes.
 type compiled struct {
 	cpu, wall time.Duration
-	peak      float64 // bytes of the greatest process
+	peak      float64 // bytes of the largest process
 	disk      float64 // bytes in addition to those before, the trace included
 	trace     float64 // bytes, with its sidecar
 	sum       [sha256.Size]byte
@@ -158,7 +158,7 @@ func TestAcceptanceCompile(t *testing.T) {
 			what := of + ", " + name
 			report(what, "%.1f s (%.0f requests/s), %.2f µs of CPU, %.0f B of temporary files and trace, %.0f B of trace each; with the journals %.0f B on disk at most",
 				c.wall.Seconds(), float64(rows)/c.wall.Seconds(), cost, each(c.disk), each(c.trace), each(c.disk+float64(day.bytes)))
-			goal(t, what+": memory of the greatest process, MiB", c.peak/(1<<20), limit/(1<<20))
+			goal(t, what+": memory of the largest process, MiB", c.peak/(1<<20), limit/(1<<20))
 			if smaller := before[name]; smaller > 0 && cost > 0 {
 				goal(t, what+": work for a request to that of a tenth of them", cost/smaller, 1.15)
 			}

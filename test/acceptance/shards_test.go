@@ -115,7 +115,7 @@ func TestAcceptanceShards(t *testing.T) {
 			folders = append(folders, filepath.Join(dir, "shards", strconv.Itoa(i)))
 		}
 		sim.stop(t)
-		note(t, what+"peak memory of the greatest process, MiB", fmt.Sprintf("%.0f", peak))
+		note(t, what+"peak memory of the largest process, MiB", fmt.Sprintf("%.0f", peak))
 
 		lines, digest := received(t, sim)
 		equal(t, what+"requests at the engine", len(lines), len(trace))
@@ -212,7 +212,7 @@ func checkMerged(t *testing.T, what, whole string, shards int, all *measure.Aggr
 		rows, tokens, mostRows, mostTokens = rows+s.Rows, tokens+s.Tokens, max(mostRows, s.Rows), max(mostTokens, s.Tokens)
 	}
 	equal(t, what+"shards in summary.json", len(summary.Shards.Each), shards)
-	below(t, what+"the greatest shard's rows or tokens, in means", math.Max(mostRows/rows, mostTokens/tokens)*float64(shards), 1.2)
+	below(t, what+"the largest shard's rows or tokens, in means", math.Max(mostRows/rows, mostTokens/tokens)*float64(shards), 1.2)
 }
 
 // TestAcceptanceShardKilled kills one of eight shards with kill -9. The others end as usual. There is no merged run until the killed shard

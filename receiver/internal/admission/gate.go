@@ -70,7 +70,7 @@ var (
 	errBusy = &refusal{ReasonBusy, "the requests in progress use all the memory that they may use: try again later, " + raise}
 	// errTooLarge is for a request that would not fit even if it were alone.
 	errTooLarge = &refusal{ReasonTooLarge, "decoded, the request takes more memory than all requests together may take: send smaller batches, " + raise}
-	errTooDeep  = &refusal{ReasonTooDeep, "an attribute is nested deeper than 128 values: flatten it"}
+	errTooDeep  = &refusal{ReasonTooDeep, "an attribute is nested deeper than 128 levels: flatten it"}
 
 	errMalformed = &refusal{ReasonMalformed, "the request is not OTLP: it is truncated or damaged, or its encoding is not the one that it states"}
 	errUnknown   = &refusal{ReasonMalformed, "the request is not one of traces, metrics or logs"}
