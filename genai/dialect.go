@@ -119,7 +119,7 @@ var beginnings = func() (index [256][]beginning) {
 	return index
 }()
 
-// dialectOf returns the dialect of a span or log record. Engines that write only facts are recognised by these facts.
+// dialectOf returns the dialect of a span or log record. TGI, whose attributes have no name of its own, is recognised by several of them.
 func (s *scan) dialectOf(scope, name string) Dialect {
 	for i := range dialects {
 		d := &dialects[i]

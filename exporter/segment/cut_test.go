@@ -169,7 +169,7 @@ func TestOpenTraces(t *testing.T) {
 	})
 }
 
-// Segments may end faster than traces become silent.
+// Several segments may end within one grace period, between the spans of one request.
 func TestCutsWithinGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)
@@ -230,7 +230,7 @@ func TestCutBySizeWaits(t *testing.T) {
 			}
 		}
 		if n := len(w.ends()); n < 5 || n > 15 || waited != n {
-			t.Errorf("%d cuts, %d of them waited; want one in 20 s, and all", n, waited)
+			t.Errorf("%d cuts, %d of them waited; want one cut every 20 s, and that all waited", n, waited)
 		}
 	})
 }
