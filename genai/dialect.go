@@ -119,7 +119,8 @@ var beginnings = func() (index [256][]beginning) {
 	return index
 }()
 
-// dialectOf returns the dialect of a span or log record. TGI, whose attributes have no name of its own, is recognised by several of them.
+// dialectOf returns the dialect of a span or log record. Two engines have no names of their own, and are recognised by attributes that only
+// they write together: SGLang and TGI.
 func (s *scan) dialectOf(scope, name string) Dialect {
 	for i := range dialects {
 		d := &dialects[i]

@@ -64,12 +64,12 @@ func guessOperation(dialect Dialect, name string) string {
 	case DialectVercel, DialectGenkit, DialectLangfuse, DialectLiteLLM:
 		return semconv.OperationChat
 	default:
-		return "" // an engine's span may be both
+		return "" // an engine's span may be either
 	}
 }
 
-// kindOf classifies a span. A test counts only if its attribute exists. Every rejection comes before the first acceptance, because wrappers
-// have the attributes of the requests below them.
+// kindOf classifies a span. An attribute that does not exist decides nothing. Every rejection comes before the first acceptance, because
+// wrappers have the attributes of the requests below them.
 func (s *scan) kindOf(dialect Dialect, name string) Kind {
 	operation := s.operation()
 	if kind, rejected := s.rejected(operation, dialect, name); rejected {
