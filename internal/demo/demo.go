@@ -106,7 +106,7 @@ func Run(ctx context.Context, cfg Config) (closed bool, rep *report.Report, err 
 	}
 	loop.write(d.Out)
 	if cfg.Folder != "" {
-		d.line("", "everything is in "+d.Folder+"; again:")
+		d.line("", "everything is in "+d.Folder+"; to replay the trace again:")
 		fmt.Fprintf(d.Out, "moonloop replay %s --url ENGINE\n", d.file(Captured)) // for copying, so never broken
 	}
 	return loop.closed(), rep, nil
@@ -136,7 +136,7 @@ func (d *demonstration) traffic(ctx context.Context) (sent Sent, captured captur
 	if captured, err = d.compile(ctx, Captured, capture.ReplaysDrop); err != nil {
 		return sent, captured, nil, err
 	}
-	d.step("replay", Captured+" at its own timing, its spans to the same capture")
+	d.step("replay", Captured+" with its recorded timing; its spans go to the same capture")
 	rep, err = d.replay(ctx)
 	return sent, captured, rep, err
 }

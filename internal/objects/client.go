@@ -41,7 +41,7 @@ type client struct {
 
 // connect returns the client for a scheme.
 func connect(scheme string) (*client, error) {
-	opt := &minio.Options{MaxRetries: attempts, BucketLookup: minio.BucketLookupPath} // few servers besides Amazon's have a host name for each bucket
+	opt := &minio.Options{MaxRetries: attempts, BucketLookup: minio.BucketLookupPath} // few servers other than Amazon's have a host name for each bucket
 	var endpoint, variable string
 	var err error
 	if scheme == "gs" {

@@ -132,7 +132,7 @@ func (s *Store) List(ctx context.Context, url string) (list []Object, err error)
 		}
 		list = append(list, Object{address{a.scheme, a.bucket, o.Key}.String(), o.Size})
 	}
-	if err := w.cause(w.ctx.Err()); err != nil { // of which the list does not tell
+	if err := w.cause(w.ctx.Err()); err != nil { // the list ends without an error when its context has ended
 		return nil, c.explain(a, "listed", err)
 	}
 	return list, nil

@@ -111,7 +111,7 @@ const maxTexts = 100
 
 // run is a run of this service, in progress or ended. mu guards the fields after it.
 type run struct {
-	stopped context.CancelFunc // ends the run; nil if it had ended before this service started
+	cancel  context.CancelFunc // ends the run; nil if it had ended before this service started
 	done    chan struct{}      // closed when the run's state is final
 
 	mu      sync.Mutex
@@ -148,7 +148,7 @@ func (r *run) stop(why string) bool {
 	}
 	if r.it.State != Stopping {
 		r.it.State, r.it.Error = Stopping, why
-		r.stopped()
+		r.cancel()
 	}
 	return true
 }
