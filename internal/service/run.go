@@ -111,8 +111,8 @@ const maxTexts = 100
 
 // run is a run of this service, in progress or ended. mu guards the fields after it.
 type run struct {
-	cancel  context.CancelFunc // ends the run; nil if it had ended before this service started
-	done    chan struct{}      // closed when the run's state is final
+	cancel context.CancelFunc // ends the run; nil if it had ended before this service started
+	done   chan struct{}      // closed when the run's state is final
 
 	mu      sync.Mutex
 	it      Run
