@@ -63,7 +63,7 @@ type Config struct {
 // RotationConfig says when a segment ends: when the first limit is reached.
 type RotationConfig struct {
 	MaxSizeMiB int `mapstructure:"max_size_mib"`
-	// MaxAge ends segments at its multiples since midnight UTC, if it divides a day. 0 = never.
+	// MaxAge is the age at which a segment ends. If it divides a day, segments end at its multiples since midnight UTC. 0 = never.
 	MaxAge time.Duration `mapstructure:"max_age"`
 }
 

@@ -44,8 +44,8 @@ type summary struct {
 // queueEncoding reads and writes what a persistent queue stores.
 type queueEncoding struct{ *journalExporter }
 
-// Marshal encodes records for the queue, and releases them, because the queue does not need them afterwards. The context is not stored, because the journal does not use
-// metadata of senders.
+// Marshal encodes records for the queue, and releases them, because the queue does not need them afterwards. The context is not stored,
+// because the journal does not use metadata of senders.
 func (q queueEncoding) Marshal(_ context.Context, from xexporterhelper.Request) ([]byte, error) {
 	r, ok := from.(*records)
 	if !ok {

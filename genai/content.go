@@ -17,7 +17,7 @@ type Content struct {
 	events ptrace.SpanEventSlice // of formEvents
 	role   string                // of formMessage
 
-	system, tools pcommon.Value // outside the messages; nothing if there are none
+	system, tools pcommon.Value // outside the messages; empty if there are none
 
 	inputTokens Opt[int64]
 	dropped     bool // the SDK dropped attributes of the span

@@ -70,7 +70,7 @@ func (p *parser) value() bool {
 	return false
 }
 
-// container reads an array or an object. If the text is cut, it leaves the container open.
+// container reads an array or an object. If the text is cut, the depth still counts the container as open.
 func (p *parser) container(kind nodeKind, end byte) bool {
 	if p.depth == maxDepth {
 		p.cut = true

@@ -40,7 +40,7 @@ func (s *scan) operation() string {
 	return operation
 }
 
-// operationName returns the operation as the producer spells it, except for LiteLLM, which has names of functions.
+// operationName returns the operation as the producer spells it, except for LiteLLM, whose operations are names of functions.
 func (s *scan) operationName(dialect Dialect) string {
 	name := s.text(fieldOperation)
 	operation, twin := asynchronous(strings.ToLower(name))

@@ -65,7 +65,7 @@ func eight(n uint64) (b [8]byte) {
 	return b
 }
 
-// span adds a span to a trace, below another one (0: none), and returns its number.
+// span adds a span with this number to a trace, below the span with the number parent (0: none).
 func (b *batchOf) span(trace, number, parent uint64, attributes map[string]any) {
 	s := b.spans.AppendEmpty()
 	id := eight(trace)
@@ -142,7 +142,7 @@ func TestSamplingTogether(t *testing.T) {
 	for _, c := range []struct {
 		why string
 		by  mooncake.SampleOrder
-		// build adds the spans of the i-th case, whose numbers are from*10 on, in one OTel trace or in several.
+		// build adds the spans of request or conversation i, with the numbers from, from+1 and so on, in one OTel trace or in several.
 		build func(b *batchOf, i, from uint64)
 		spans uint64
 	}{

@@ -153,7 +153,8 @@ func (w *worker) hashIDs(v pcommon.Value) []uint64 {
 	return valid(w, semconv.HashIDs, w.ids, ok)
 }
 
-// bytesOf returns a copy of the bytes of a value, in one step instead of byte by byte through At. It refuses a value with more than most bytes.
+// bytesOf returns a copy of the bytes of a value, in one step instead of byte by byte through At. It refuses a value with more than most
+// bytes.
 func bytesOf(v pcommon.Value, most int) (b []byte, ok bool) {
 	if v.Type() != pcommon.ValueTypeBytes || v.Bytes().Len() > most {
 		return nil, false

@@ -19,7 +19,7 @@ import (
 // knows all its dependencies.
 var rooms = []string{
 	"internal/policy",      // tests of the repository
-	"test",                 // tests of the whole
+	"test",                 // tests of the whole system
 	"bench",                // the replay next to other load generators
 	"dashboards",           // writes the Grafana dashboards
 	"cmd",                  // the commands

@@ -37,7 +37,7 @@ type Run struct {
 	State   State     `json:"state"`
 	Error   string    `json:"error,omitempty"` // why there is no result, or why it was stopped
 	Created time.Time `json:"created"`
-	Started time.Time `json:"started,omitzero"` // when the schedule could begin
+	Started time.Time `json:"started,omitzero"` // when requests began to be sent
 	Ended   time.Time `json:"ended,omitzero"`
 
 	Trace   string         `json:"trace"`

@@ -27,7 +27,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Config configures a service. Every field but Traces, Token and Log is required.
+// Config configures a service. Every field except Traces, Token and Log is required.
 type Config struct {
 	Folder  string // of the results
 	Traces  string // folder of traces; empty: each request brings its trace
