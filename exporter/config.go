@@ -63,7 +63,7 @@ type Config struct {
 // RotationConfig says when a segment ends: when the first limit is reached.
 type RotationConfig struct {
 	MaxSizeMiB int `mapstructure:"max_size_mib"`
-	// MaxAge ends segments at its multiples since midnight UTC, if it divides a day. 0 = never.
+	// MaxAge is the age at which a segment ends. If it divides a day, segments end at its multiples since midnight UTC. 0 = never.
 	MaxAge time.Duration `mapstructure:"max_age"`
 }
 
@@ -121,7 +121,7 @@ func (c *Config) Validate() error {
 	var errs []error
 	if c.Rotation.MaxSizeMiB <= 0 || c.Rotation.MaxSizeMiB > maxMiB {
 		errs = append(errs, fmt.Errorf("rotation::max_size_mib is %d: it must be between 1 and %d, which is a TiB", c.Rotation.MaxSizeMiB, maxMiB))
-		opt.MaxBytes = 0 // it is not a number of bytes
+		opt.MaxBytes = 0 // shifted, it may have overflowed: a second error about it would mislead
 	}
 	errs = append(errs, opt.Validate(), c.Sampling.Validate())
 	switch {
@@ -143,7 +143,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("memory_limit_mib is %d: it must be between 1 and %d, which is a TiB", c.MemoryLimitMiB, maxMiB))
 	}
 	if c.MetricModels < 0 || c.MetricModels > maxModels {
-		errs = append(errs, fmt.Errorf("metric_models is %d: it must be between 0 and %d, each of which is some ten time series", c.MetricModels, maxModels))
+		errs = append(errs, fmt.Errorf("metric_models is %d: it must be between 0 and %d, because each model adds some ten time series", c.MetricModels, maxModels))
 	}
 	return errors.Join(errs...)
 }

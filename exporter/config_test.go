@@ -102,7 +102,7 @@ func TestConfigRefused(t *testing.T) {
 		{"memory_limit_mib", -1, "memory_limit_mib is -1"},
 		{"metric_models", -1, "metric_models is -1"},
 		{"metric_models", 1001, "metric_models is 1001"},
-		{"retention::max_bytes", -1, "neither must be below 0"},
+		{"retention::max_bytes", -1, "neither may be below 0"},
 		{"sending_queue::queue_size", 0, "queue_size"},
 		{"directorx", "x", "directorx"}, // a typo is an error
 	} {

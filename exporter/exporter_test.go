@@ -393,7 +393,7 @@ func TestNoText(t *testing.T) {
 		t.Fatal(err)
 	}
 	if traces == 0 {
-		t.Errorf("no trace was compiled, so that nothing is shown; the log:\n%s", s.log.text())
+		t.Errorf("no trace was compiled, so the test proves nothing; the log:\n%s", s.log.text())
 	}
 	if n := count(t, s.cfg.Directory); n != int64(id) {
 		t.Errorf("%d records of %d spans", n, id)
@@ -421,6 +421,6 @@ func TestFactory(t *testing.T) {
 		t.Errorf("type %v", f.Type())
 	}
 	if _, err := f.CreateLogs(t.Context(), exportertest.NewNopSettings(f.Type()), f.CreateDefaultConfig()); err == nil {
-		t.Error("logs are taken: only spans are records")
+		t.Error("the factory creates an exporter of logs, want one of traces only")
 	}
 }

@@ -47,7 +47,7 @@ func faultOf(err error) fault {
 	return fault{name: otherFault, cure: "see the error; " + patience}
 }
 
-// repeatFault is how long writing that fails again is not logged again.
+// repeatFault is the time for which a fault that occurs again is not logged again.
 const repeatFault = time.Minute
 
 // faults logs that writing fails, and that it works again: each fault at most once a minute, however many attempts there are. The zero

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// breakJournal simulates a full disk under the open journal of a started exporter, and returns a function that ends it.
+// breakJournal simulates a full disk under the open journal of a started exporter, and returns a function that ends the simulation.
 func breakJournal(t *testing.T, s started) (lift func()) {
 	t.Helper()
 	journal, err := filepath.EvalSymlinks(journals(t, s.cfg.Directory)[0])
@@ -82,7 +82,7 @@ func TestFullDiskWithoutQueue(t *testing.T) {
 	}
 }
 
-// After a queue, the exporter retries until the spans are written.
+// With a queue, the exporter retries until the spans are written.
 func TestFullDiskWithQueue(t *testing.T) {
 	s := start(t, func(c *Config) {
 		queue := exporterhelper.NewDefaultQueueConfig()

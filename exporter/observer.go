@@ -35,7 +35,7 @@ func (o *observer) Cut(c segment.Cut) {
 		o.log.Error("segment can no longer be written", zap.String("segment", c.Segment), zap.Int64("lost_bytes", c.Lost), zap.Error(c.Cause))
 	}
 	if c.Err != nil {
-		o.log.Error("end of a segment failed", zap.String("segment", c.Segment), zap.Error(c.Err))
+		o.log.Error("segment cannot be closed; it continues, and the next attempt follows in some seconds", zap.String("segment", c.Segment), zap.Error(c.Err))
 		return
 	}
 	o.ExporterMooncakeLost.Add(ctx, c.Lost)
@@ -60,7 +60,7 @@ func (o *observer) Compiled(c segment.Compilation) {
 			zap.Int64("merged", t.Merged), zap.Any("dropped", t.Meta.Dropped), zap.Duration("took", c.Took))
 	}
 	if torn := c.Result.Torn; torn.Records > 0 {
-		o.log.Warn("segment has writes that were cut off: before they were acknowledged, by a crash or a full disk, or by damage afterwards",
+		o.log.Warn("segment has writes that were cut off, either before they were acknowledged (by a crash or a full disk) or later (by damage)",
 			zap.String("segment", c.Segment), zap.Int64("writes", torn.Records), zap.Int64("bytes", torn.Bytes))
 	}
 	if n := c.Result.DamageCount; n > 0 {

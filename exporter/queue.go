@@ -44,8 +44,8 @@ type summary struct {
 // queueEncoding reads and writes what a persistent queue stores.
 type queueEncoding struct{ *journalExporter }
 
-// Marshal encodes records for the queue, which does not need them afterwards. The context is not stored, because the journal does not use
-// metadata of senders.
+// Marshal encodes records for the queue, and releases them, because the queue does not need them afterwards. The context is not stored,
+// because the journal does not use metadata of senders.
 func (q queueEncoding) Marshal(_ context.Context, from xexporterhelper.Request) ([]byte, error) {
 	r, ok := from.(*records)
 	if !ok {
@@ -82,7 +82,7 @@ func (q queueEncoding) Unmarshal(b []byte) (context.Context, xexporterhelper.Req
 		return ctx, nil, fmt.Errorf("%w, or of a later version: it does not begin with %q", errDamagedItem, queueHeader)
 	}
 	if len(rest) < 4 || crc32.Checksum(rest[4:], castagnoli) != binary.LittleEndian.Uint32(rest) {
-		return ctx, nil, fmt.Errorf("%w: its checksum is another", errDamagedItem)
+		return ctx, nil, fmt.Errorf("%w: its checksum does not match", errDamagedItem)
 	}
 	rest = rest[4:]
 	n, used := binary.Uvarint(rest)

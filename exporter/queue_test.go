@@ -236,7 +236,7 @@ func TestQueueDamage(t *testing.T) {
 		damaged := bytes.Clone(stored)
 		damaged[at] ^= 1 << (at % 8)
 		if _, _, err := q.Unmarshal(damaged); err == nil || at > 0 && !errors.Is(err, errDamagedItem) {
-			t.Fatalf("byte %d of %d is another: %v", at, len(stored), err)
+			t.Fatalf("with byte %d of %d changed: error %v", at, len(stored), err)
 		}
 		if _, _, err := q.Unmarshal(stored[:at]); at > 0 && err == nil {
 			t.Fatalf("%d bytes of %d: no error", at, len(stored))
@@ -254,7 +254,7 @@ func TestMergeSplit(t *testing.T) {
 	for _, c := range []struct {
 		limit int
 		sizer exporterhelper.RequestSizerType
-		parts int // 0: some
+		parts int // 0: any number of parts
 	}{
 		{0, exporterhelper.RequestSizerTypeItems, 1},
 		{1, exporterhelper.RequestSizerTypeItems, 26},

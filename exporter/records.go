@@ -36,7 +36,8 @@ func (r *records) reset() {
 	r.tally.reset()
 }
 
-// convert returns the records of spans. Its errors are permanent for the sender, so push must check whether the sender has gone.
+// convert returns the records of spans. Its errors are permanent for the sender, so push, not convert, checks whether the sender has
+// gone.
 func (e *journalExporter) convert(_ context.Context, td ptrace.Traces) (xexporterhelper.Request, error) {
 	return e.recordsOf(td)
 }
@@ -75,8 +76,8 @@ func (r *records) ItemsCount() int { return r.spans }
 // BytesSize returns the size of the records in bytes.
 func (r *records) BytesSize() int { return r.batch.Size() }
 
-// MergeSplit adds other records, and splits the result into parts of at most this many spans or bytes, unless that is 0. A larger record
-// is a separate part. The first part has everything that the metrics count, because a record does not contain it.
+// MergeSplit adds other records, and splits the result into parts of at most limit records or bytes; 0 is no limit. A record above the
+// limit is a separate part. The first part has everything that the metrics count, because that cannot be divided between records.
 func (r *records) MergeSplit(_ context.Context, limit int, sizer exporterhelper.RequestSizerType, with xexporterhelper.Request) ([]xexporterhelper.Request, error) {
 	if with != nil {
 		other, ok := with.(*records)

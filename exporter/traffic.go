@@ -125,7 +125,7 @@ type line struct {
 	sums
 }
 
-// sums are the figures of a line, and whose they are.
+// sums are the figures of a line, with the model and the traffic to which they belong.
 type sums struct {
 	Model   string                               `json:"model"` // as the metrics name it
 	Traffic int                                  `json:"traffic,omitzero"`
@@ -133,7 +133,7 @@ type sums struct {
 	Tokens  [tokenTypes]int64                    `json:"tokens"`
 }
 
-// add adds other figures of the same.
+// add adds the figures of another line of the same model and traffic.
 func (s *sums) add(o *sums) {
 	for outcome := range s.Spans {
 		for identity := range s.Spans[outcome] {

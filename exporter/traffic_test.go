@@ -54,7 +54,7 @@ func wantCounts(t *testing.T, s started, name string, want ...string) {
 type request struct {
 	model, identity, run   string
 	row, failed            bool
-	prompt, output, cached int64 // -1: nobody says
+	prompt, output, cached int64 // -1: the span does not have it
 	ended                  time.Time
 }
 

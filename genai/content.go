@@ -17,7 +17,7 @@ type Content struct {
 	events ptrace.SpanEventSlice // of formEvents
 	role   string                // of formMessage
 
-	system, tools pcommon.Value // outside the messages; nothing if there are none
+	system, tools pcommon.Value // outside the messages; empty if there are none
 
 	inputTokens Opt[int64]
 	dropped     bool // the SDK dropped attributes of the span
@@ -123,7 +123,7 @@ func (p *prompt) find(t *tree) {
 		return
 	}
 	body := int32(0)
-	for range 2 { // some wrap the request
+	for range 2 { // some producers wrap the request
 		inner := none
 		for _, name := range [...]string{"request", "args", "kwargs", "body"} {
 			if n := t.get(body, name); inner == none && t.kind(n) == nodeObject {
@@ -212,7 +212,7 @@ func (c *Content) loadBody(w *walker) {
 			w.role = c.role
 		}
 	default:
-		w.addMessage(c.role, c.attributes) // the first revisions had the content there
+		w.addMessage(c.role, c.attributes) // the first revisions of the conventions had the content there
 	}
 }
 

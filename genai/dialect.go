@@ -119,7 +119,8 @@ var beginnings = func() (index [256][]beginning) {
 	return index
 }()
 
-// dialectOf returns the dialect of a span or log record. Engines that write only facts are recognised by these facts.
+// dialectOf returns the dialect of a span or log record. Two engines have no names of their own, and are recognised by attributes that only
+// they write together: SGLang and TGI.
 func (s *scan) dialectOf(scope, name string) Dialect {
 	for i := range dialects {
 		d := &dialects[i]

@@ -184,7 +184,7 @@ a cat
 `,
 		},
 		{
-			reason: "Envoy AI Gateway stamps the first token when it sends the last: not taken", scope: "envoyproxy/ai-gateway",
+			reason: "Envoy AI Gateway stamps the first token when it sends the last: its time is not used", scope: "envoyproxy/ai-gateway",
 			name: "ChatCompletion",
 			attrs: attrs{
 				"openinference.span.kind": "LLM", "llm.token_count.prompt": 12, "llm.token_count.completion": 3,
@@ -368,7 +368,7 @@ hi
 			want:  genai.Record{Dialect: genai.DialectUnknown, Kind: genai.KindInference, RequestModel: "m", InputTokens: n(12)},
 		},
 		{
-			reason: "cut off by its limit, so as long as that", name: "chat m",
+			reason: "a reply that its limit cut off is as long as the limit", name: "chat m",
 			attrs: attrs{"gen_ai.operation.name": "chat", "gen_ai.provider.name": "x", "gen_ai.request.max_tokens": 9, "gen_ai.response.finish_reasons": []any{"length"}},
 			want: genai.Record{
 				Dialect: genai.DialectOTel, Kind: genai.KindInference, Operation: "chat", Provider: "x", MaxTokens: n(9),
@@ -403,7 +403,7 @@ func TestKinds(t *testing.T) {
 	}{
 		{"an application's span", "POST /chat", attrs{"session.id": "s", "http.request.method": "POST"}, genai.KindOther},
 		{"an agent repeats its requests", "invoke_agent m", attrs{"gen_ai.operation.name": "invoke_agent", "gen_ai.usage.input_tokens": 9}, genai.KindWrapper},
-		{"a workflow under its next name", "turn", attrs{"gen_ai.operation.name": "handle_conversation_turn"}, genai.KindWrapper},
+		{"a workflow under its name in the next conventions", "turn", attrs{"gen_ai.operation.name": "handle_conversation_turn"}, genai.KindWrapper},
 		{"a tool", "execute_tool f", attrs{"gen_ai.operation.name": "execute_tool"}, genai.KindTool},
 		{"embeddings", "embeddings m", attrs{"gen_ai.operation.name": "embeddings", "gen_ai.usage.input_tokens": 9}, genai.KindOther},
 		{"a reply fetched again", "fetch_response", attrs{"gen_ai.operation.name": "fetch_response", "gen_ai.usage.input_tokens": 9}, genai.KindOther},
@@ -422,7 +422,7 @@ func TestKinds(t *testing.T) {
 		{"LiteLLM's copy below the request", "raw_gen_ai_request", attrs{"gen_ai.usage.input_tokens": 9}, genai.KindWrapper},
 		{"llm-d's scorer has a model and no usage", "llm_d.epp.scorer", attrs{"llm_d.x": 1, "gen_ai.request.model": "m", "gen_ai.request.id": "r"}, genai.KindWrapper},
 		{"an engine's inner span", "llm_request", attrs{"code.function": "f"}, genai.KindOther},
-		{"a scorer of anybody's: a model alone does not make a request", "score", attrs{"gen_ai.request.model": "m"}, genai.KindOther},
+		{"an unknown producer's scorer: a model alone does not make a request", "score", attrs{"gen_ai.request.model": "m"}, genai.KindOther},
 		{"one of SGLang's slices", "prefill_forward", attrs{"rid": "r"}, genai.KindOther},
 	} {
 		if got := reader.Span("", newSpan(t, c.name, c.attrs)).Kind; got != c.want {
@@ -446,7 +446,8 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestClasses: the class of a request, by its span or one above it, in the order of names. It is one word, in a list or not.
+// TestClasses removes the best of several classes, one by one, as TestSessions does. A class is one word, which may be the only element of
+// a list.
 func TestClasses(t *testing.T) {
 	reader := genai.NewReader(genai.Options{ClassKeys: []string{"http.request.header.x-class", "tier"}})
 	span := newSpan(t, "GET /", map[string]any{
@@ -475,8 +476,8 @@ func TestLogs(t *testing.T) {
 		kind          genai.Kind
 		prompt        string
 	}{
-		{"the name is the event name", "gen_ai.user.message", nil, attrs{"content": "hi"}, genai.KindContent, "<|user|>\nhi\n<|assistant|>\n"},
-		{"the name is an attribute", "", attrs{"event.name": "gen_ai.system.message"}, attrs{"content": "Be brief."}, genai.KindContent, "<|system|>\nBe brief.\n<|assistant|>\n"},
+		{"the event's name is the record's event name", "gen_ai.user.message", nil, attrs{"content": "hi"}, genai.KindContent, "<|user|>\nhi\n<|assistant|>\n"},
+		{"the event's name is in an attribute", "", attrs{"event.name": "gen_ai.system.message"}, attrs{"content": "Be brief."}, genai.KindContent, "<|system|>\nBe brief.\n<|assistant|>\n"},
 		{"a role of its own", "gen_ai.user.message", nil, attrs{"role": "customer", "content": "hi"}, genai.KindContent, "<|customer|>\nhi\n<|assistant|>\n"},
 		{"a body that is text", "gen_ai.tool.message", nil, "rainy", genai.KindContent, "<|tool|>\nrainy\n<|assistant|>\n"},
 		{"content capture is off", "gen_ai.user.message", nil, attrs{}, genai.KindContent, ""},
@@ -538,7 +539,7 @@ func TestDynamo(t *testing.T) {
 		{"a payload record", `{"event_type":"request_payload","payload":{}}`, genai.KindContent, genai.Engine{}, 0},
 		{"no JSON", `request_end`, genai.KindOther, genai.Engine{}, 0},
 		{
-			"a hash that is not a uint64: those before it are right", `{"request":{"replay":{"trace_block_size":16,"input_sequence_hashes":[1,18446744073709551616,3]}}}`,
+			"a hash that is not a uint64: those before it are kept", `{"request":{"replay":{"trace_block_size":16,"input_sequence_hashes":[1,18446744073709551616,3]}}}`,
 			genai.KindInference,
 			genai.Engine{BlockSize: 16, Hashes: []uint64{1}},
 			0,

@@ -18,8 +18,8 @@
 // counts.
 //
 // Two prompts with different unknown parts must not look equal. So unknown members of a message are pieces of it; unknown members
-// of a request remove the prompt's identity ([ExtentGaps]); and the walk stops at a medium of which only the reference is
-// recorded ([ExtentCut]).
+// of a request remove the prompt's identity ([ExtentGaps]); and the walk stops at a medium of which neither the bytes nor a
+// unique reference (a URL, an id) is recorded ([ExtentCut]).
 //
 // # Prompts
 //
@@ -31,7 +31,7 @@
 // # Replies
 //
 // [Reply.Walk] visits the reply as the message that it will be in the next prompt: with the same walk over the same shapes, so
-// that its pieces are those that the client sends back. There is a Reply only if it is complete and the only one. There is none
+// that its pieces are those that the client sends back. The walk succeeds only if the reply is complete and the only one. It fails
 // for several choices, a truncated reply, a text that is not recorded, or a call or reasoning that was counted and is not
 // recorded.
 package genai

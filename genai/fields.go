@@ -9,10 +9,10 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// field is a fact of a record that an attribute may have.
+// field is a value of a record that can be read from an attribute.
 type field uint8
 
-// attribute describes the attributes of a field.
+// attribute describes the attributes from which a field is read.
 type attribute struct {
 	kind     NameKind
 	readable func(pcommon.Value) bool // whether the field can be read from a value of this type
@@ -34,7 +34,7 @@ func define(kind NameKind, readable func(pcommon.Value) bool, names ...string) f
 
 // The fields. A name that ends in a * is the prefix of flattened messages.
 //
-// Sources: the GenAI conventions v1.26 to v1.41 and the revision after it, and the producers of package doc.
+// Sources: the GenAI conventions v1.26 to v1.41 and the revision after it, and the producers that dialect.go names.
 var (
 	fieldOperation = define(NameWord, isText, semconv.GenAIOperationName, "llm.request.type")
 	fieldProvider  = define(NameFact, isText,

@@ -35,7 +35,7 @@ func (t *tree) loadFlat(attributes pcommon.Map, prefix string) {
 	t.entries = entries
 }
 
-// isIndexed reports whether the prefix of flattened messages is followed by an index, and more.
+// isIndexed reports whether the path after the prefix of flattened messages begins with an index.
 func isIndexed(path string) bool { return path != "" && path[0] >= '0' && path[0] <= '9' }
 
 // addLevel appends the container for sorted entries.

@@ -113,14 +113,14 @@ func FuzzSpan(f *testing.F) {
 	})
 }
 
-// numbered converts texts of the decoder to numbers: to integers if they are some.
+// numbered converts the decoder's numbers, which are texts, to integers if possible, and otherwise to floats.
 func numbered(v any) any {
 	switch v := v.(type) {
 	case json.Number:
 		if n, err := v.Int64(); err == nil {
 			return n
 		}
-		n, _ := v.Float64() // too large ones are infinite, which is a value as well
+		n, _ := v.Float64() // too large ones become infinite, which readers must handle, too
 		return n
 	case []any:
 		for i := range v {
@@ -134,10 +134,10 @@ func numbered(v any) any {
 	return v
 }
 
-// described has everything that a record contains.
+// described returns everything that a record contains as a text.
 func described(rec *genai.Record) string {
 	facts := *rec
-	facts.Content, facts.Reply, facts.Tools = genai.Content{}, genai.Reply{}, genai.ToolIDs{} // which walks find
+	facts.Content, facts.Reply, facts.Tools = genai.Content{}, genai.Reply{}, genai.ToolIDs{} // the walks below describe them
 	var b strings.Builder
 	fmt.Fprintf(&b, "%+v", facts)
 	walked := rec.Content.Walk(func(p genai.Piece) bool {
@@ -169,7 +169,7 @@ func checkRecord(t *testing.T, rec *genai.Record, size int) {
 		}
 	}
 	if rec.InputTokens.V < 0 || rec.TimeToFirstToken.V < 0 {
-		t.Errorf("less than nothing: %v, %v", rec.InputTokens, rec.TimeToFirstToken)
+		t.Errorf("negative values: %v, %v", rec.InputTokens, rec.TimeToFirstToken)
 	}
 	var bytes int64
 	walked := rec.Content.Walk(func(p genai.Piece) bool {

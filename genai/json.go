@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// parse appends a JSON text. A text that ends too early, or exceeds a limit, is kept up to there and marks the tree as cut. For a text that
-// is not JSON, it returns false and leaves the tree empty.
+// parse replaces the tree by that of a JSON text. A text that ends too early, or exceeds a limit, is kept up to there and marks the tree as
+// cut. For a text that is not JSON, it returns false and leaves the tree empty.
 //
 // Strings may contain anything but a bare quote, because producers write control characters and broken UTF-8.
 func (t *tree) parse(s string) bool {
@@ -70,7 +70,7 @@ func (p *parser) value() bool {
 	return false
 }
 
-// container reads an array or an object. If the text is cut, it leaves the container open.
+// container reads an array or an object. If the text is cut, the depth still counts the container as open.
 func (p *parser) container(kind nodeKind, end byte) bool {
 	if p.depth == maxDepth {
 		p.cut = true
@@ -133,7 +133,7 @@ func (p *parser) name() bool {
 	return true
 }
 
-// string reads the rest of a string. It searches for the quote once, not after each escape.
+// string reads the rest of a string. It goes from quote to quote and counts the backslashes before each, instead of stopping at each escape.
 func (p *parser) string() bool {
 	n := node{kind: nodeString}
 	start, end := p.pos, p.pos

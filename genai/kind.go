@@ -40,7 +40,7 @@ func (s *scan) operation() string {
 	return operation
 }
 
-// operationName returns the operation as the producer spells it, except for LiteLLM, which has names of functions.
+// operationName returns the operation as the producer spells it, except for LiteLLM, whose operations are names of functions.
 func (s *scan) operationName(dialect Dialect) string {
 	name := s.text(fieldOperation)
 	operation, twin := asynchronous(strings.ToLower(name))
@@ -64,12 +64,12 @@ func guessOperation(dialect Dialect, name string) string {
 	case DialectVercel, DialectGenkit, DialectLangfuse, DialectLiteLLM:
 		return semconv.OperationChat
 	default:
-		return "" // an engine's span may be both
+		return "" // an engine's span may be either
 	}
 }
 
-// kindOf classifies a span. A test counts only if its attribute exists. Every rejection comes before the first acceptance, because wrappers
-// have the attributes of the requests below them.
+// kindOf classifies a span. An attribute that does not exist decides nothing. Every rejection comes before the first acceptance, because
+// wrappers have the attributes of the requests below them.
 func (s *scan) kindOf(dialect Dialect, name string) Kind {
 	operation := s.operation()
 	if kind, rejected := s.rejected(operation, dialect, name); rejected {

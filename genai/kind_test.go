@@ -47,7 +47,7 @@ func TestLiteLLM(t *testing.T) {
 			}
 		}
 	}
-	// Other producers keep their meaning: a completion of Traceloop's is one of text.
+	// The word keeps its meaning for other producers: Traceloop's completion is a text completion.
 	rec := genai.NewReader(genai.Options{}).Span("", newSpan(t, "openai.completion", map[string]any{"llm.request.type": "completion"}))
 	if rec.Operation != "completion" {
 		t.Errorf("operation %q of another producer", rec.Operation)

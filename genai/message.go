@@ -191,8 +191,8 @@ func (w *walker) value(t *tree, n int32, kind PieceKind) {
 	}
 }
 
-// mediaPart visits a part that is neither text nor a call. Images are converted to one form. A medium with only a reference ends the walk,
-// because two such media may differ.
+// mediaPart visits a part that is neither text nor a call. Images are converted to one form. A medium that is not recorded, and has no
+// unique reference either, ends the walk, because two such media may differ.
 func (w *walker) mediaPart(t *tree, n int32, kind string) {
 	piece := PieceOther
 	if t.isMedia(n, kind) {

@@ -45,7 +45,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestContentHasAName: a prompt under a name of the facts would be read and never be removed.
+// TestContentHasAName: no prompt is read from an attribute that is listed as a fact, because nothing would remove its text there.
 func TestContentHasAName(t *testing.T) {
 	reader := genai.NewReader(genai.Options{})
 	for name, kind := range genai.Names() {
@@ -59,7 +59,7 @@ func TestContentHasAName(t *testing.T) {
 		text := ""
 		rec.Content.Walk(func(p genai.Piece) bool { text += p.Text; return true })
 		if strings.Contains(text, "Hello") {
-			t.Errorf("a prompt is read from %s, which is called a fact", name)
+			t.Errorf("a prompt is read from %s, which is listed as a fact", name)
 		}
 	}
 }

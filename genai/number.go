@@ -92,7 +92,7 @@ func toText(v pcommon.Value) string {
 	}
 }
 
-// toSession reads the id of a session, or "". Users must hash it, so its length does not matter.
+// toSession reads the id of a session, or "". Callers must hash it, so its length does not matter.
 func toSession(v pcommon.Value) string {
 	if v.Type() == pcommon.ValueTypeStr && len(v.Str()) > maxValueBytes {
 		return v.Str()

@@ -27,7 +27,7 @@ func TestParts(t *testing.T) {
 		{"call, Anthropic", `{"content":[{"type":"tool_use","id":"1","name":"f","input":{"a":1}}]}`, []genai.Piece{{Kind: genai.PieceToolCall, Text: call}}},
 		{"call, genkit", `{"content":[{"toolRequest":{"ref":"1","name":"f","input":{"a":1}}}]}`, []genai.Piece{{Kind: genai.PieceToolCall, Text: call}}},
 		{"call, Gemini, which has no ids", `{"parts":[{"functionCall":{"name":"f","args":{}}}]}`, []genai.Piece{{Kind: genai.PieceToolCall, Text: `{"function":{"arguments":"{}","name":"f"},"type":"function"}`}}},
-		{"call before there were several", `{"content":null,"function_call":{"name":"f","arguments":"not JSON\n"}}`, []genai.Piece{{Kind: genai.PieceToolCall, Text: `{"function":{"arguments":"not JSON\n","name":"f"},"type":"function"}`}}},
+		{"call, in the old form with only one per message", `{"content":null,"function_call":{"name":"f","arguments":"not JSON\n"}}`, []genai.Piece{{Kind: genai.PieceToolCall, Text: `{"function":{"arguments":"not JSON\n","name":"f"},"type":"function"}`}}},
 		{"result, conventions", `{"parts":[{"type":"tool_call_response","response":"ok"}]}`, []genai.Piece{{Kind: genai.PieceText, Text: "ok"}}},
 		{"result, the conventions' earlier examples", `{"parts":[{"type":"tool_call_response","result":{"b":null,"a":[1.5,false]}}]}`, []genai.Piece{{Kind: genai.PieceToolResult, Text: `{"a":[1.5,false],"b":null}`}}},
 		{"result, Vercel", `{"content":[{"type":"tool-result","output":{"type":"text","value":"ok"}}]}`, []genai.Piece{{Kind: genai.PieceText, Text: "ok"}}},
@@ -41,8 +41,8 @@ func TestParts(t *testing.T) {
 		{"image, conventions", `{"parts":[{"type":"blob","mime_type":"image/png","modality":"image","content":"eA=="}]}`, []genai.Piece{{Kind: genai.PieceMedia, Text: image}}},
 		{"image, genkit", `{"content":[{"media":{"contentType":"image/png","url":"data:image/png;base64,eA=="}}]}`, []genai.Piece{{Kind: genai.PieceMedia, Text: image}}},
 		{"a sound stays as it is", `{"parts":[{"type":"blob","mime_type":"audio/wav","content":"eA=="}]}`, []genai.Piece{{Kind: genai.PieceMedia, Text: `{"content":"eA==","mime_type":"audio/wav","type":"blob"}`}}},
-		{"a part of the future, controls escaped", `{"parts":[{"type":"new","z":"\u0001\t\r\b\f\"","a":"é"}]}`, []genai.Piece{{Kind: genai.PieceOther, Text: `{"a":"é","type":"new","z":"\u0001\t\r\u0008\u000c\""}`}}},
-		{"texts, bare", `{"content":["a","b"]}`, []genai.Piece{{Kind: genai.PieceText, Text: "a"}, {Kind: genai.PieceText, Text: "b"}}},
+		{"a part of unknown type, with control characters escaped", `{"parts":[{"type":"new","z":"\u0001\t\r\b\f\"","a":"é"}]}`, []genai.Piece{{Kind: genai.PieceOther, Text: `{"a":"é","type":"new","z":"\u0001\t\r\u0008\u000c\""}`}}},
+		{"texts that are not wrapped in parts", `{"content":["a","b"]}`, []genai.Piece{{Kind: genai.PieceText, Text: "a"}, {Kind: genai.PieceText, Text: "b"}}},
 		{"one part without a list", `{"content":{"type":"text","text":"a"}}`, []genai.Piece{{Kind: genai.PieceText, Text: "a"}}},
 	} {
 		// All pieces of a message have its role; an item of the responses API sets its own. Which role that is, is not tested here.

@@ -46,7 +46,7 @@ func (e Extent) String() string {
 // Walked sums up a walk over a prompt's pieces.
 type Walked struct {
 	Extent Extent
-	// Messages is the number of messages, Textless the number of those with neither text nor a tool call.
+	// Messages is the number of messages, Textless the number of those without a piece: no text, no tool call and no other part.
 	Messages, Textless int
 	// Bytes counts the bytes of all pieces.
 	Bytes int64

@@ -52,7 +52,7 @@ type found struct {
 // figures are the outcome of one producer.
 type figures struct {
 	Spans       int    // inference spans found
-	WithID      int    // of which have the response id of a request
+	WithID      int    // those of them with the response id of a request
 	Input       int    // of these: with the exact input count; none may have a wrong one
 	Output      int    // the same of the output
 	Cached      int    // the same of the cached tokens
@@ -253,7 +253,7 @@ func measure(t *testing.T, stem string) figures {
 		if m := logs[span.SpanID()]; m != nil {
 			f.extent, f.prompt = m.extent, m.text.String()
 			if rec.Content.Present() {
-				t.Errorf("a span has content in its logs and itself")
+				t.Errorf("a span has content both in its logs and in its attributes")
 			}
 		} else {
 			var text rendered

@@ -90,7 +90,7 @@ func (r *Reader) Span(scope string, span ptrace.Span) *Record {
 }
 
 // Log reads a log record. Messages of a span are [KindContent]; a request of Dynamo's is [KindInference]. A record with
-// attributes of GenAI and another event is [KindOther], and has a dialect.
+// GenAI attributes but another event is [KindOther], and has a dialect.
 func (r *Reader) Log(scope string, log plog.LogRecord) *Record {
 	rec := r.begin()
 	attributes := log.Attributes()
@@ -134,7 +134,7 @@ func (r *Reader) Log(scope string, log plog.LogRecord) *Record {
 		rec.Reply.form, rec.Reply.attributes = formChoice, attributes
 	default:
 		if fields && !r.scan.has(fieldContent) {
-			attributes = body.Map() // some put all of it there
+			attributes = body.Map() // some producers put everything there
 			r.attributes(attributes)
 		}
 		r.findContent(attributes, log.DroppedAttributesCount() > 0)

@@ -13,8 +13,8 @@ import (
 )
 
 // The reply to a request becomes a message of the next prompt. It is useful only if it is written in the same form: by the same walk over
-// the same forms. Doubtful replies are left out: an unknown reply costs little, but a wrong one makes two conversations share what they do
-// not.
+// the same forms. Doubtful replies are left out: an unknown reply costs little, but a wrong one makes two conversations share text that they
+// do not share.
 
 // Reply is the unread reply of a span or log record. It refers to the telemetry and to buffers of the [Reader]: walk it before either
 // changes.
@@ -145,12 +145,12 @@ func (t *tree) only(list int32) int32 {
 const several = int32(-2)
 
 // reply returns the message of the reply in a document: the response of an API, a list of one message, or a message. A text that happens to
-// be JSON is not among these. For several choices it returns only that fact.
+// be JSON is not among these. For several choices it returns several.
 func (t *tree) reply(n int32) int32 {
 	if t.kind(n) == nodeArray {
 		n = t.only(n)
 	}
-	if t.kind(n) != nodeObject || t.bool(t.get(n, "partial")).V { // Google's kit
+	if t.kind(n) != nodeObject || t.bool(t.get(n, "partial")).V { // Google's Agent Development Kit
 		return none
 	}
 	if list := t.get(n, "choices", "candidates"); t.kind(list) == nodeArray { // of OpenAI; of Gemini and genkit

@@ -53,7 +53,7 @@ func TestReplies(t *testing.T) {
 		{"a call alone", attrs{"gen_ai.output.messages": modern(`{"type":"tool_call","id":"1","name":"f","arguments":"{\"b\": 1, \"a\": 2}"}`)}, "<|assistant|>" + call, nil},
 		{"reasoning in the message is a part of it", attrs{"gen_ai.output.messages": modern(`{"type":"reasoning","content":"Hm. "},` + text), "gen_ai.usage.reasoning_tokens": 2}, "<|assistant|>Hm. Fine.", nil},
 		{"a model's role is the assistant's", attrs{"gen_ai.output.messages": `[{"role":"model","parts":[` + text + `]}]`}, fine, nil},
-		{"an end by the limit is what was generated", attrs{"gen_ai.output.messages": modern(text), "gen_ai.response.finish_reasons": []any{"length"}}, fine, nil},
+		{"a reply that its limit ended is whole: it is what was generated", attrs{"gen_ai.output.messages": modern(text), "gen_ai.response.finish_reasons": []any{"length"}}, fine, nil},
 		{"one choice", choices(choice), fine, nil},
 		{"flattened messages replace an unknown document", attrs{
 			"openinference.span.kind": "LLM", "output.value": `{"generations":[[{"text":"Fine."}]]}`,
@@ -86,15 +86,15 @@ func TestReplies(t *testing.T) {
 		{"a text that was redacted", attrs{"gen_ai.output.messages": modern(`{"type":"text","content":"__REDACTED__"}`)}, "", nil},
 		{"a text that was cut", attrs{"gen_ai.output.messages": modern(`{"type":"text","content":"Fine... [truncated]"}`)}, "", nil},
 		{"a document that was cut", attrs{"gen_ai.output.messages": modern(text)[:50]}, "", nil},
-		{"a text as long as what exporters cut", attrs{"ai.operationId": "ai.generateText.doGenerate", "ai.response.text": strings.Repeat("x", 2048)}, "", nil},
+		{"a text of exactly the length at which exporters cut texts", attrs{"ai.operationId": "ai.generateText.doGenerate", "ai.response.text": strings.Repeat("x", 2048)}, "", nil},
 		{"an image", attrs{"gen_ai.output.messages": modern(`{"type":"blob","modality":"image","mime_type":"image/png","content":"eA=="}`)}, "", nil},
 		{"reasoning that was counted is missing", attrs{"gen_ai.output.messages": modern(text), "gen_ai.usage.reasoning_tokens": 200, "gen_ai.usage.output_tokens": 202}, "", nil},
 		{"reasoning that may or may not be sent again", attrs{"ai.operationId": "ai.generateText.doGenerate", "ai.response.text": "Fine.", "ai.response.reasoning": "Hm."}, "", nil},
 		{"more tokens than the text can have", attrs{"gen_ai.output.messages": modern(text), "gen_ai.usage.output_tokens": 50}, "", nil},
 		{"a request that failed", attrs{"gen_ai.output.messages": modern(text), "error.type": "timeout"}, "", nil},
 		{"a completion, whose next prompt is a longer text", attrs{"gen_ai.operation.name": "text_completion", "gen_ai.output.messages": modern(text)}, "", nil},
-		{"a text without calls that may exist", attrs{"openinference.span.kind": "LLM", "output.value": "Fine.", "output.mime_type": "text/plain"}, "", nil},
-		{"a JSON text without calls that may exist", attrs{"openinference.span.kind": "LLM", "output.value": `{"role":"assistant","content":"Fine."}`, "output.mime_type": "text/plain"}, "", nil},
+		{"a text next to which there may be calls that are not recorded", attrs{"openinference.span.kind": "LLM", "output.value": "Fine.", "output.mime_type": "text/plain"}, "", nil},
+		{"a JSON text next to which there may be calls that are not recorded", attrs{"openinference.span.kind": "LLM", "output.value": `{"role":"assistant","content":"Fine."}`, "output.mime_type": "text/plain"}, "", nil},
 		{"an unknown document", attrs{"openinference.span.kind": "LLM", "output.value": `{"generations":[[{"text":"Fine."}]]}`}, "", nil},
 		{"JSON that is the text", attrs{"langfuse.observation.type": "generation", "langfuse.observation.output": `{"answer":"Fine."}`}, "", nil},
 		{"a part of a stream", attrs{"gcp.vertex.agent.llm_response": `{"content":{"role":"model","parts":[{"text":"Fine."}]},"partial":true}`}, "", nil},
@@ -172,7 +172,7 @@ func TestRepliesInLogs(t *testing.T) {
 			t.Errorf("%s: %q, %t; want %q", c.reason, got, ok, c.want)
 		}
 		if rec.Content.Present() {
-			t.Errorf("%s: a reply is a prompt", c.reason)
+			t.Errorf("%s: the reply is taken for a prompt", c.reason)
 		}
 	}
 }

@@ -26,7 +26,7 @@ var nothing = pcommon.NewValueEmpty()
 func (s *scan) reset() {
 	s.marks = 0
 	for i, rank := range s.ranks {
-		if rank != absent { // few are: most spans have no GenAI telemetry
+		if rank != absent { // few fields are present: most spans have no GenAI telemetry
 			s.ranks[i], s.values[i] = absent, nothing // do not keep the telemetry in memory
 		}
 	}
@@ -34,7 +34,7 @@ func (s *scan) reset() {
 
 func (s *scan) has(f field) bool { return s.ranks[f] != absent }
 
-// name returns the attribute of a field, except for sessions; "" if there is none.
+// name returns the attribute of a field; "" if there is none. It is not for fieldSession and fieldClass, whose names [Options] can change.
 func (s *scan) name(f field) string {
 	if !s.has(f) {
 		return ""

@@ -86,7 +86,7 @@ func TestToolIDs(t *testing.T) {
 			"gen_ai.input.messages":  `[{"role":"user","content":"hi"},` + call + `,{"role":"tool","tool_call_id":"a","content":"1"}]`,
 			"gen_ai.output.messages": `{"choices":[{"message":` + call + `}]}`,
 		}, "a", "a", 0},
-		{"of several choices all have calls", attrs{"gen_ai.output.messages": `{"choices":[{"message":` + call + `},{"message":` + strings.Replace(call, `"a"`, `"b"`, 1) + `}]}`}, "a b", "", 0},
+		{"the calls of all choices count", attrs{"gen_ai.output.messages": `{"choices":[{"message":` + call + `},{"message":` + strings.Replace(call, `"a"`, `"b"`, 1) + `}]}`}, "a b", "", 0},
 		{"the responses API: a call has an id in addition to that of its item", attrs{
 			"gen_ai.input.messages":  `[{"type":"message","role":"user","content":"hi"},{"type":"function_call","id":"fc_1","call_id":"a","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"a","output":"1"}]`,
 			"gen_ai.output.messages": `{"output":[{"type":"reasoning","id":"rs_1"},{"type":"function_call","id":"fc_2","call_id":"b","name":"f","arguments":"{}"}]}`,
@@ -129,16 +129,16 @@ func TestToolIDs(t *testing.T) {
 			"gen_ai.input.messages":  `[{"role":"model","parts":[{"functionCall":{"id":"a","name":"f","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"id":"a","name":"f","response":{}}}]}]`,
 			"gen_ai.output.messages": `{"candidates":[{"message":{"role":"model","content":[{"toolRequest":{"ref":"b","name":"f","input":{}}}]}}]}`,
 		}, "b", "a", 0},
-		{"a call that is not recorded has its id", attrs{"gen_ai.output.messages": `[{"role":"assistant","tool_calls":[{"id":"b","type":"function","function":{"name":"f"}}]}]`}, "b", "", 0},
+		{"a call whose arguments are not recorded has its id", attrs{"gen_ai.output.messages": `[{"role":"assistant","tool_calls":[{"id":"b","type":"function","function":{"name":"f"}}]}]`}, "b", "", 0},
 
-		{"results that the assistant has answered end nothing", attrs{"gen_ai.input.messages": `[` + call + `,{"role":"tool","tool_call_id":"a","content":"1"},{"role":"assistant","content":"so it is"},{"role":"user","content":"and now?"}]`}, "", "", 0},
-		{"results of the second round end the calls of that round", attrs{"gen_ai.input.messages": `[` + call + `,{"role":"tool","tool_call_id":"a","content":"1"},` + strings.Replace(call, `"a"`, `"b"`, 1) + `,{"role":"tool","tool_call_id":"b","content":"1"}]`}, "", "b", 0},
-		{"results of parallel calls end all of them, once each", attrs{"gen_ai.input.messages": `[` + call + `,{"role":"tool","tool_call_id":"a","content":"1"},{"role":"tool","tool_call_id":"b","content":"1"},{"role":"tool","tool_call_id":"a","content":"1"}]`}, "", "a b", 0},
-		{"a prompt without its end has no results at it", attrs{"gen_ai.input.messages": `[` + call + `,{"role":"tool","tool_call_id":"a","content":"1"},{"role":"us`}, "", "", 0},
+		{"results that the assistant has answered do not end the prompt", attrs{"gen_ai.input.messages": `[` + call + `,{"role":"tool","tool_call_id":"a","content":"1"},{"role":"assistant","content":"so it is"},{"role":"user","content":"and now?"}]`}, "", "", 0},
+		{"in a prompt with two rounds of calls, only the results of the second end it", attrs{"gen_ai.input.messages": `[` + call + `,{"role":"tool","tool_call_id":"a","content":"1"},` + strings.Replace(call, `"a"`, `"b"`, 1) + `,{"role":"tool","tool_call_id":"b","content":"1"}]`}, "", "b", 0},
+		{"the results of all parallel calls end the prompt, each once", attrs{"gen_ai.input.messages": `[` + call + `,{"role":"tool","tool_call_id":"a","content":"1"},{"role":"tool","tool_call_id":"b","content":"1"},{"role":"tool","tool_call_id":"a","content":"1"}]`}, "", "a b", 0},
+		{"a prompt whose end was cut off has no results there", attrs{"gen_ai.input.messages": `[` + call + `,{"role":"tool","tool_call_id":"a","content":"1"},{"role":"us`}, "", "", 0},
 		{"a message's own id is not the id of a call", attrs{"gen_ai.input.messages": `[{"role":"tool","id":"msg_1","parts":[{"type":"tool_call_response","response":"1"}]}]`}, "", "", 0},
 		{"a text has no ids", attrs{"gen_ai.input.messages": `[{"role":"user","content":"{\"role\":\"tool\",\"tool_call_id\":\"a\"}"}]`}, "", "", 0},
-		{"a text as an id does not count", attrs{"gen_ai.input.messages": `[{"role":"tool","tool_call_id":"` + long + `","content":"1"},{"role":"tool","tool_call_id":"b","content":"1"}]`}, "", "b", 1},
-		{"a number, or nothing, as an id does not count", attrs{"gen_ai.input.messages": `[{"role":"tool","tool_call_id":7,"content":"1"},{"role":"tool","tool_call_id":"","content":"1"},{"role":"tool","tool_call_id":null,"content":"1"}]`}, "", "", 2},
+		{"an id that is too long does not count", attrs{"gen_ai.input.messages": `[{"role":"tool","tool_call_id":"` + long + `","content":"1"},{"role":"tool","tool_call_id":"b","content":"1"}]`}, "", "b", 1},
+		{"an id that is a number, empty or null does not count", attrs{"gen_ai.input.messages": `[{"role":"tool","tool_call_id":7,"content":"1"},{"role":"tool","tool_call_id":"","content":"1"},{"role":"tool","tool_call_id":null,"content":"1"}]`}, "", "", 2},
 		{
 			"of very many ids the last ones are kept",
 			attrs{

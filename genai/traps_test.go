@@ -182,7 +182,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// doubleEncoded returns a message that was encoded n times too often.
+// doubleEncoded returns a list of messages that was encoded as JSON this many times too often.
 func doubleEncoded(times int) string {
 	s := `[{"role":"user","content":"hi"}]`
 	for range times {
@@ -280,12 +280,12 @@ func TestFirstToken(t *testing.T) {
 		{"an event at the end says when the gateway wrote", nil, []event{{"First Token Stream Event", 1.99, nil}}, 0, genai.Opt[float64]{}},
 		{"an event before the start has another clock", nil, []event{{"ai.stream.firstChunk", -1, nil}}, 0, genai.Opt[float64]{}},
 		{"the first of the chunks", nil, []event{{"gen_ai.content.completion.chunk", 0.5, nil}, {"gen_ai.content.completion.chunk", 1, nil}}, 0, seconds(0.5)},
-		{"not the first: the oldest events go first", nil, []event{{"gen_ai.content.completion.chunk", 0.5, nil}}, 3, genai.Opt[float64]{}},
-		{"an attribute before an event", map[string]any{"gen_ai.response.time_to_first_chunk": 0.25}, []event{{"First Token Stream Event", 0.5, nil}}, 0, seconds(0.25)},
+		{"the first chunk is unknown if events were dropped: the oldest are dropped first", nil, []event{{"gen_ai.content.completion.chunk", 0.5, nil}}, 3, genai.Opt[float64]{}},
+		{"an attribute takes precedence over an event", map[string]any{"gen_ai.response.time_to_first_chunk": 0.25}, []event{{"First Token Stream Event", 0.5, nil}}, 0, seconds(0.25)},
 		{"a metric's name, in seconds", map[string]any{"gen_ai.client.operation.time_to_first_chunk": 0.25}, nil, 0, seconds(0.25)},
 		{"milliseconds", map[string]any{"ai.stream.msToFirstChunk": "250"}, nil, 0, seconds(0.25)},
-		{"negative", map[string]any{"gen_ai.response.time_to_first_chunk": -1}, nil, 0, genai.Opt[float64]{}},
-		{"the server's, last of all", map[string]any{"gen_ai.server.time_to_first_token": 0.25}, nil, 0, seconds(0.25)},
+		{"a negative time", map[string]any{"gen_ai.response.time_to_first_chunk": -1}, nil, 0, genai.Opt[float64]{}},
+		{"the server's time, if there is no other", map[string]any{"gen_ai.server.time_to_first_token": 0.25}, nil, 0, seconds(0.25)},
 	} {
 		attrs := map[string]any{"gen_ai.operation.name": "chat"}
 		maps.Copy(attrs, c.attrs)

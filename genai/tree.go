@@ -40,7 +40,7 @@ const (
 
 // node is a value of a tree, or the key before one. The members of a container follow it; next is the index after them.
 type node struct {
-	text    string // of a string or number; a piece of the source, never a copy
+	text    string // of a string, a number or a literal; that of a string is a part of the source, not a copy
 	next    int32
 	kind    nodeKind
 	escaped bool // text has JSON escapes

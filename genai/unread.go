@@ -10,8 +10,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Unreadable parts of a prompt must not count as equal, because two prompts would be mistaken for one. A document may have unknown members,
-// a message parts without their content, a text the mark of a program that cut it.
+// Unreadable parts of a prompt must not count as equal, because two prompts would be mistaken for one. Such parts are unknown members of a
+// document, parts of a message without their content, and a text with the mark of a program that cut it.
 
 // Members of a request, of a message or a part, and of a medium that are not text, however long they are.
 var (
@@ -120,7 +120,7 @@ func (t *tree) placeholder(n int32) bool {
 	if strings.HasPrefix(s, "data:") && strings.Contains(s, ",") {
 		s = s[strings.LastIndexByte(s, ',')+1:]
 	}
-	const longest = 256 // of what stands for a medium
+	const longest = 256 // bytes of a text that stands for a medium
 	tail := s[max(0, len(s)-longest):]
 	return s == "" || t.nodes[n].cut || redacted(s) || len(withoutMark(s)) < len(s) ||
 		strings.HasSuffix(tail, "...") || strings.HasSuffix(tail, "…") || len(s) <= longest && !strings.Contains(s, "/") && strings.ContainsAny(s, " <[{")

@@ -25,8 +25,8 @@ func TestWhole(t *testing.T) {
 		{"all of it from the cache", map[string]any{input: 10, cached: 10, output: 7}, n(10), n(7), false},
 		{"more from the cache than there is", map[string]any{input: 10, cached: 5000, written: 100, output: 7}, n(5110), n(7), true},
 		{"more written to the cache than there is", map[string]any{input: 10, written: 100}, n(110), genai.Opt[int64]{}, true},
-		{"both together are more", map[string]any{input: 100, cached: 60, written: 60}, n(220), genai.Opt[int64]{}, true},
-		{"more thought than said", map[string]any{input: 10, output: 7, reasoning: 90}, n(10), n(97), true},
+		{"cached and written tokens together are more than there are", map[string]any{input: 100, cached: 60, written: 60}, n(220), genai.Opt[int64]{}, true},
+		{"more reasoning tokens than output tokens", map[string]any{input: 10, output: 7, reasoning: 90}, n(10), n(97), true},
 		{"a part without a whole", map[string]any{cached: 5000, reasoning: 90}, genai.Opt[int64]{}, genai.Opt[int64]{}, false},
 	} {
 		rec := inference(t, genai.Options{}, c.attrs)

@@ -136,7 +136,7 @@ type promptReading struct {
 	ends, reply pcommon.Value
 }
 
-// attribute reads an attribute of a prompt; it returns false for others.
+// attribute reads an attribute of a prompt, and ignores all others.
 func (it *promptReading) attribute(w *worker, key string, v pcommon.Value, p *journal.Prompt) {
 	switch key {
 	case semconv.Identity:
@@ -172,7 +172,8 @@ func (it *promptReading) attribute(w *worker, key string, v pcommon.Value, p *jo
 	}
 }
 
-// end combines the attributes. It returns false, with an empty p, if the identity is unknown, because unknown values are better left out.
+// end combines the attributes. It returns false without a valid identity. If the identity is there but unknown, it also empties p, because
+// the meaning of the other values is unknown, too.
 func (it *promptReading) end(w *worker, p *journal.Prompt) bool {
 	w.messages(it.ends, it.reply, p)
 	if p.HashRanges != nil && p.FineBlockSize == 0 {

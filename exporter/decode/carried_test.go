@@ -40,7 +40,7 @@ func TestCarried(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(got) != 1 || string(got[0]) != string(record) {
-			t.Errorf("%s: %x came of %x", what, got, record)
+			t.Errorf("%s: got the records %x, want one: %x", what, got, record)
 		}
 	}
 }

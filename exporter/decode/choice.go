@@ -52,7 +52,7 @@ func (c *choice) shrink() {
 	}
 }
 
-// sampled does the work of traces for the records of a sample only.
+// sampled does what traces does, but visits only the records in the sample.
 func (w *worker) sampled(td ptrace.Traces, visit func(journal.Record) error) error {
 	c, s := &w.choice, w.sampling
 	c.marks = c.marks[:0]
@@ -72,7 +72,7 @@ func (w *worker) sampled(td ptrace.Traces, visit func(journal.Record) error) err
 		return nil
 	})
 	c.decide(s, &w.counts)
-	// Errors were counted for all spans; records are counted if they are kept.
+	// The first walk counted the errors of all spans. Records are counted in the second walk, because only those count that are kept.
 	of := w.counts
 	w.counts = Counts{}
 	err := w.each(td, func(number int) bool { return number < len(c.marks) && c.marks[number].keep }, func(number int, r journal.Record) error {
@@ -86,7 +86,7 @@ func (w *worker) sampled(td ptrace.Traces, visit func(journal.Record) error) err
 	return err
 }
 
-// note records a record's own content.
+// note stores what a record says by itself, for decide.
 func (c *choice) note(number int, r journal.Record, s *Sampling, counts *Counts) {
 	m := &c.marks[number]
 	var prompt *journal.Prompt

@@ -61,7 +61,7 @@ type worker struct {
 
 	counts Counts
 	run    journal.Name // of the current resource
-	// Identify the service and the instrumentation, and the process.
+	// producer identifies the service and the instrumentation, clock identifies the process.
 	producer, clock uint64
 
 	carried   journal.Decoder // its Inference is also the current record
@@ -106,7 +106,7 @@ func (w *worker) traces(td ptrace.Traces, visit func(journal.Record) error) erro
 	return w.each(td, nil, func(_ int, r journal.Record) error { return visit(r) })
 }
 
-// each calls visit with the records of the wanted spans, by their numbers, from 0; nil wants all.
+// each calls visit with the number (from 0) and the record of each wanted span. If wanted is nil, all are.
 func (w *worker) each(td ptrace.Traces, wanted func(int) bool, visit func(int, journal.Record) error) error {
 	next := 0
 	for _, resource := range td.ResourceSpans().All() {

@@ -197,21 +197,21 @@ func TestAnnotated(t *testing.T) {
 		{"some producers write counts as doubles and strings", attr(semconv.GenAIUsageInputTokens, 1300.0, semconv.GenAIUsageOutputTokens, "20"), func(r *journal.Inference) {
 			r.InputTokens, r.OutputTokens = opt[int64](1300), opt[int64](20)
 		}, ""},
-		{"tokens written to the cache, under their name of today and of before", attr(semconv.GenAIUsageCacheWriteTokens, 3, semconv.GenAIUsageCacheCreationTokens, 4), func(r *journal.Inference) {
+		{"tokens written to the cache, under their current and their former name", attr(semconv.GenAIUsageCacheWriteTokens, 3, semconv.GenAIUsageCacheCreationTokens, 4), func(r *journal.Inference) {
 			r.CacheWriteTokens = opt[int64](3)
 		}, ""},
-		{"tokens written to the cache, under their name of before", attr(semconv.GenAIUsageCacheCreationTokens, 4), func(r *journal.Inference) {
+		{"tokens written to the cache, under their former name", attr(semconv.GenAIUsageCacheCreationTokens, 4), func(r *journal.Inference) {
 			r.CacheWriteTokens = opt[int64](4)
 		}, ""},
 		{"counts that leave out a part", attr(semconv.InputExclusive, true), func(r *journal.Inference) { r.Exclusive = true }, ""},
 		{"a prompt of which the server has a part", attr(semconv.PromptRemote, true), func(r *journal.Inference) { r.Remote = true }, ""},
 		{"an estimate of the output", attr(semconv.OutputEstimate, 40), func(r *journal.Inference) { r.OutputEstimate = opt[int64](40) }, ""},
 		{"0 is a count", attr(semconv.GenAIUsageOutputTokens, 0), func(r *journal.Inference) { r.OutputTokens = opt[int64](0) }, ""},
-		{"no count is below 0", attr(semconv.GenAIUsageInputTokens, -1), none, semconv.GenAIUsageInputTokens},
-		{"nor absurd", attr(semconv.GenAIUsageInputTokens, int64(1)<<62), none, semconv.GenAIUsageInputTokens},
-		{"nor a fraction", attr(semconv.GenAIUsageInputTokens, 12.5), none, semconv.GenAIUsageInputTokens},
-		{"nor a text", attr(semconv.GenAIUsageInputTokens, "many"), none, semconv.GenAIUsageInputTokens},
-		{"nor a list", attr(semconv.GenAIUsageInputTokens, []any{1}), none, semconv.GenAIUsageInputTokens},
+		{"a negative count", attr(semconv.GenAIUsageInputTokens, -1), none, semconv.GenAIUsageInputTokens},
+		{"an absurd count", attr(semconv.GenAIUsageInputTokens, int64(1)<<62), none, semconv.GenAIUsageInputTokens},
+		{"a count that is a fraction", attr(semconv.GenAIUsageInputTokens, 12.5), none, semconv.GenAIUsageInputTokens},
+		{"a count that is a text", attr(semconv.GenAIUsageInputTokens, "many"), none, semconv.GenAIUsageInputTokens},
+		{"a count that is a list", attr(semconv.GenAIUsageInputTokens, []any{1}), none, semconv.GenAIUsageInputTokens},
 
 		{"status Error", func(_ *testing.T, s ptrace.Span) { s.Status().SetCode(ptrace.StatusCodeError) }, func(r *journal.Inference) { r.Failed = true }, ""},
 		{"status Ok", func(_ *testing.T, s ptrace.Span) { s.Status().SetCode(ptrace.StatusCodeOk) }, none, ""},
@@ -233,21 +233,21 @@ func TestAnnotated(t *testing.T) {
 		{"a series of another type", attr(semconv.TokenGaps, []any{"7"}), none, semconv.TokenGaps},
 		{"a series from before the start", attr(semconv.TokenGaps, []any{-7}), none, semconv.TokenGaps},
 		{"production's own time to the first chunk, from the start", attr(semconv.GenAIResponseTimeToFirstChunk, 0.5), func(r *journal.Inference) { r.FirstToken = opt(start + 5e8) }, ""},
-		{"a replay's is from the wire, whose instant is not known here", attr(semconv.GenAIResponseTimeToFirstChunk, 0.5, semconv.Row, 3), func(r *journal.Inference) { r.Row = opt[int64](3) }, ""},
-		{"longer than the request", attr(semconv.GenAIResponseTimeToFirstChunk, 2.5), none, semconv.GenAIResponseTimeToFirstChunk},
-		{"negative", attr(semconv.GenAIResponseTimeToFirstChunk, -0.1), none, semconv.GenAIResponseTimeToFirstChunk},
-		{"beyond what ns can hold", attr(semconv.GenAIResponseTimeToFirstChunk, 1e300), none, semconv.GenAIResponseTimeToFirstChunk},
-		{"events before series before time", func(t *testing.T, s ptrace.Span) {
+		{"a replay's time to the first chunk is ignored: it is from the wire, whose instant is not known here", attr(semconv.GenAIResponseTimeToFirstChunk, 0.5, semconv.Row, 3), func(r *journal.Inference) { r.Row = opt[int64](3) }, ""},
+		{"a time to the first chunk that is longer than the request", attr(semconv.GenAIResponseTimeToFirstChunk, 2.5), none, semconv.GenAIResponseTimeToFirstChunk},
+		{"a negative time to the first chunk", attr(semconv.GenAIResponseTimeToFirstChunk, -0.1), none, semconv.GenAIResponseTimeToFirstChunk},
+		{"a time to the first chunk beyond what 64 bits of ns can hold", attr(semconv.GenAIResponseTimeToFirstChunk, 1e300), none, semconv.GenAIResponseTimeToFirstChunk},
+		{"an event takes precedence over the series and the time to the first chunk", func(t *testing.T, s ptrace.Span) {
 			t.Helper()
 			token(start+1, 0)(t, s)
 			attr(semconv.TokenGaps, []any{2}, semconv.GenAIResponseTimeToFirstChunk, 3e-9)(t, s)
 		}, func(r *journal.Inference) { r.FirstToken = opt(start + 1) }, ""},
-		{"series before time", attr(semconv.TokenGaps, []any{2}, semconv.GenAIResponseTimeToFirstChunk, 3e-9), func(r *journal.Inference) { r.FirstToken = opt(start + 2) }, ""},
+		{"the series takes precedence over the time to the first chunk", attr(semconv.TokenGaps, []any{2}, semconv.GenAIResponseTimeToFirstChunk, 3e-9), func(r *journal.Inference) { r.FirstToken = opt(start + 2) }, ""},
 
 		{"the model asked for", attr(semconv.GenAIRequestModel, "llama-3", semconv.GenAIResponseModel, "llama-3-8b"), func(r *journal.Inference) {
 			r.Model, r.Answered = name(t, "llama-3"), name(t, "llama-3-8b")
 		}, ""},
-		{"else the one that answered", attr(semconv.GenAIResponseModel, "llama-3-8b"), func(r *journal.Inference) {
+		{"the model that answered, if none was asked for", attr(semconv.GenAIResponseModel, "llama-3-8b"), func(r *journal.Inference) {
 			r.Model, r.Answered = name(t, "llama-3-8b"), name(t, "llama-3-8b")
 		}, ""},
 		{"a sentence is not a model, and stays unlike any other", attr(semconv.GenAIRequestModel, "tell me a story"), func(r *journal.Inference) {
@@ -260,11 +260,11 @@ func TestAnnotated(t *testing.T) {
 			r.Model = name(t, "sha256:"+journal.SessionOf(strings.Repeat("x", journal.MaxName+1)).String())
 			r.Answered = r.Model
 		}, semconv.GenAIResponseModel},
-		{"nor is a list", attr(semconv.GenAIRequestModel, []any{"m"}), none, semconv.GenAIRequestModel},
+		{"a list is not a model", attr(semconv.GenAIRequestModel, []any{"m"}), none, semconv.GenAIRequestModel},
 		{"response id", attr(semconv.GenAIResponseID, "chatcmpl-1"), func(r *journal.Inference) { r.Response = journal.ResponseOf("chatcmpl-1") }, ""},
 		{"an invalid response id", attr(semconv.GenAIResponseID, strings.Repeat("x", maxText+1)), none, semconv.GenAIResponseID},
 
-		{"a twin of a session stays what it is", attr(semconv.Session, "00000000000000ff"), func(r *journal.Inference) { r.Session = 255 }, ""},
+		{"a session that is a hash already is not hashed again", attr(semconv.Session, "00000000000000ff"), func(r *journal.Inference) { r.Session = 255 }, ""},
 		{"the session of a trace is hashed", attr(semconv.Session, "s 1"), func(r *journal.Inference) { r.Session = journal.SessionOf("s 1") }, ""},
 		{"an empty session does not count", attr(semconv.Session, ""), none, ""},
 		{"a session of another type", attr(semconv.Session, 5), none, semconv.Session},
@@ -280,10 +280,10 @@ func TestAnnotated(t *testing.T) {
 			r.Row, r.Timestamp, r.InputLength, r.OutputLength = opt[int64](0), opt(27.5), opt[int64](6758), opt[int64](500)
 		}, ""},
 		{"JSON makes ints of whole doubles", attr(semconv.Timestamp, 27), func(r *journal.Inference) { r.Timestamp = opt(27.0) }, ""},
-		{"no row is below 0", attr(semconv.Row, -1), none, semconv.Row},
-		{"no timestamp is below 0", attr(semconv.Timestamp, -0.5), none, semconv.Timestamp},
-		{"nor infinite", attr(semconv.Timestamp, inf()), none, semconv.Timestamp},
-		{"nor none", attr(semconv.Timestamp, inf()-inf()), none, semconv.Timestamp},
+		{"a negative row", attr(semconv.Row, -1), none, semconv.Row},
+		{"a negative timestamp", attr(semconv.Timestamp, -0.5), none, semconv.Timestamp},
+		{"an infinite timestamp", attr(semconv.Timestamp, inf()), none, semconv.Timestamp},
+		{"a timestamp that is NaN", attr(semconv.Timestamp, inf()-inf()), none, semconv.Timestamp},
 		{"how it was scheduled", attr(semconv.ScheduleOffset, 1.25, semconv.ScheduleSpread, 0.25), func(r *journal.Inference) { r.Offset, r.Spread = opt(1.25), opt(0.25) }, ""},
 		{"a schedule of another type", attr(semconv.ScheduleOffset, "1.25"), none, semconv.ScheduleOffset},
 		{"made of a log", attr(semconv.Synthetic, true), func(r *journal.Inference) { r.Synthetic = true }, ""},
@@ -299,7 +299,7 @@ func TestAnnotated(t *testing.T) {
 			r.Row, r.Link = opt[int64](1), mooncake.SpanRef{TraceID: [16]byte{9}, SpanID: [8]byte{8}}
 		}, ""},
 		{"a link without ids", func(t *testing.T, s ptrace.Span) { t.Helper(); attr(semconv.Row, 1)(t, s); s.Links().AppendEmpty() }, func(r *journal.Inference) { r.Row = opt[int64](1) }, "link"},
-		{"production's links are its own", func(_ *testing.T, s ptrace.Span) {
+		{"the link of a production span is not recorded", func(_ *testing.T, s ptrace.Span) {
 			l := s.Links().AppendEmpty()
 			l.SetTraceID([16]byte{9})
 			l.SetSpanID([8]byte{8})
@@ -330,7 +330,7 @@ func TestAnnotated(t *testing.T) {
 				l.SetSpanID([8]byte{8, i})
 			}
 		}, func(r *journal.Inference) { r.Parent = journal.SpanID{} }, ""},
-		{"ids are patterns of unsigned ones", attr(semconv.Identity, "engine", semconv.HashIDs, []any{1, int64(-1), int64(-1) << 63}, semconv.BlockSize, 512, semconv.HashDomain, "0000000a", semconv.HashKey, "0000000b"), func(r *journal.Inference) {
+		{"signed ids are the bit patterns of unsigned ones", attr(semconv.Identity, "engine", semconv.HashIDs, []any{1, int64(-1), int64(-1) << 63}, semconv.BlockSize, 512, semconv.HashDomain, "0000000a", semconv.HashKey, "0000000b"), func(r *journal.Inference) {
 			r.Prompt = journal.Prompt{Identity: journal.Engine, HashIDs: []uint64{1, 1<<64 - 1, 1 << 63}, BlockSize: 512, Domain: 10, Key: 11}
 		}, ""},
 		{"some JSON has ids as strings", attr(semconv.Identity, "tokens", semconv.HashIDs, []any{"9223372036854775808", "18446744073709551615"}, semconv.BlockSize, 16), func(r *journal.Inference) {
@@ -424,8 +424,8 @@ func TestAnnotated(t *testing.T) {
 		{"two thirds of a reply", ranges(semconv.Replies, []any{1, 1}), row(nothing), semconv.Replies},
 
 		{"a finish reason", attr(semconv.GenAIResponseFinishReasons, []any{"tool_calls"}), func(r *journal.Inference) { r.Finish = name(t, "tool_calls") }, ""},
-		{"that of the first choice", attr(semconv.GenAIResponseFinishReasons, []any{"stop", "length"}), func(r *journal.Inference) { r.Finish = name(t, "stop") }, ""},
-		{"one that is not a list", attr(semconv.GenAIResponseFinishReasons, "stop"), func(r *journal.Inference) { r.Finish = name(t, "stop") }, ""},
+		{"the finish reason of the first choice", attr(semconv.GenAIResponseFinishReasons, []any{"stop", "length"}), func(r *journal.Inference) { r.Finish = name(t, "stop") }, ""},
+		{"a finish reason that is not a list", attr(semconv.GenAIResponseFinishReasons, "stop"), func(r *journal.Inference) { r.Finish = name(t, "stop") }, ""},
 		{"no finish reason", attr(semconv.GenAIResponseFinishReasons, []any{}), none, ""},
 		{"a finish reason that is a sentence", attr(semconv.GenAIResponseFinishReasons, []any{"it was done"}), none, semconv.GenAIResponseFinishReasons},
 		{"a finish reason that is a number", attr(semconv.GenAIResponseFinishReasons, []any{1}), none, semconv.GenAIResponseFinishReasons},
@@ -483,7 +483,7 @@ func TestKinds(t *testing.T) {
 			Counts{Inferences: 1},
 		},
 		{
-			"a row that is damaged, too: it was annotated", func(_ ptrace.Traces, s ptrace.Span) { s.Attributes().PutStr(semconv.Row, "x") },
+			"a span with a damaged row was annotated, too", func(_ ptrace.Traces, s ptrace.Span) { s.Attributes().PutStr(semconv.Row, "x") },
 			inference(func(r *journal.Inference) { r.Identity = journal.None }),
 			Counts{Inferences: 1, Invalid: map[string]int64{semconv.Row: 1}},
 		},
@@ -507,7 +507,7 @@ func TestKinds(t *testing.T) {
 			Counts{Inferences: 1, Invalid: map[string]int64{semconv.RunID: 1}},
 		},
 		{
-			"nor is a run whose id is not a string", func(td ptrace.Traces, s ptrace.Span) {
+			"a run whose id is not a string is not production", func(td ptrace.Traces, s ptrace.Span) {
 				td.ResourceSpans().At(0).Resource().Attributes().PutEmptySlice(semconv.RunID).AppendEmpty().SetStr("r1")
 				s.Attributes().PutInt(semconv.Row, 4)
 			},
@@ -591,7 +591,7 @@ func TestKinds(t *testing.T) {
 			Counts{Unannotated: 1},
 		},
 		{
-			"one whose first token would be beyond what 64 bits hold, of a model with an invalid name", func(_ ptrace.Traces, s ptrace.Span) {
+			"an unannotated request whose first token would be beyond what 64 bits hold, of a model with an invalid name", func(_ ptrace.Traces, s ptrace.Span) {
 				s.SetStartTimestamp(1<<63 - 2)
 				s.SetEndTimestamp(1<<63 - 1)
 				s.Attributes().PutStr(semconv.GenAIOperationName, "chat")
@@ -604,7 +604,7 @@ func TestKinds(t *testing.T) {
 			Counts{Unannotated: 1, Invalid: map[string]int64{semconv.GenAIResponseTimeToFirstChunk: 1, semconv.GenAIRequestModel: 1}},
 		},
 		{
-			"one whose first token came after its end", func(_ ptrace.Traces, s ptrace.Span) {
+			"an unannotated request whose first token came after its end", func(_ ptrace.Traces, s ptrace.Span) {
 				s.Attributes().PutStr(semconv.GenAIOperationName, "chat")
 				s.Attributes().PutDouble(semconv.GenAIResponseTimeToFirstChunk, 2.5)
 			},
@@ -612,7 +612,7 @@ func TestKinds(t *testing.T) {
 			Counts{Unannotated: 1, Invalid: map[string]int64{semconv.GenAIResponseTimeToFirstChunk: 1}},
 		},
 		{
-			"one of an older dialect, that failed", func(_ ptrace.Traces, s ptrace.Span) {
+			"an unannotated request of an older dialect, which failed", func(_ ptrace.Traces, s ptrace.Span) {
 				s.Attributes().PutStr("gen_ai.system", "openai")
 				s.Attributes().PutStr(semconv.GenAIOperationName, "chat")
 				s.Attributes().PutInt(semconv.GenAIUsagePromptTokens, 9)
@@ -629,7 +629,7 @@ func TestKinds(t *testing.T) {
 			Counts{Links: 1},
 		},
 		{
-			"nor is a tool's", func(_ ptrace.Traces, s ptrace.Span) { s.Attributes().PutStr("openinference.span.kind", "TOOL") },
+			"a tool's span is not a request", func(_ ptrace.Traces, s ptrace.Span) { s.Attributes().PutStr("openinference.span.kind", "TOOL") },
 			&journal.Link{Span: ref, Parent: parent, Border: true, Start: start, End: start + 2e9, Acts: journal.Tool},
 			Counts{Links: 1},
 		},

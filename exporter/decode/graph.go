@@ -13,7 +13,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// waitedFor reads the rows that a row waited for. If one cannot be read, all are dropped, because the row would be sent too early.
+// waitedFor reads the rows that a row waited for. If one cannot be read, all are dropped: with only a part of them, a replay of the record
+// would send the row too early.
 func (w *worker) waitedFor(key string, v pcommon.Value) (edges []journal.RowEdge, ok bool) {
 	ok = v.Type() == pcommon.ValueTypeSlice && v.Slice().Len() <= mooncake.MaxWaitFor
 	for i := 0; ok && i < v.Slice().Len(); i++ {

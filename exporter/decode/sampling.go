@@ -17,7 +17,7 @@ import (
 
 // SamplingConfig is the section "sampling" of the settings of a component that writes records. Its zero value samples nothing.
 type SamplingConfig struct {
-	// Rate is the share of the requests of production that is recorded, 0.001 to 1, in steps of a millionth. 0 = 1: all.
+	// Rate is the share of the requests of production that is recorded, 0.001 to 1, in steps of a millionth. 0 means all, like 1.
 	Rate float64 `mapstructure:"rate"`
 	// TrunkList is a file written by moonloop trunk, the same for all Collectors. Without one, all prompts with the same first 128 bytes
 	// are one group.

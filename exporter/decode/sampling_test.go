@@ -65,7 +65,7 @@ func eight(n uint64) (b [8]byte) {
 	return b
 }
 
-// span adds a span to a trace, below another one (0: none), and returns its number.
+// span adds a span with this number to a trace, below the span with the number parent (0: none).
 func (b *batchOf) span(trace, number, parent uint64, attributes map[string]any) {
 	s := b.spans.AppendEmpty()
 	id := eight(trace)
@@ -100,14 +100,14 @@ func (b *batchOf) span(trace, number, parent uint64, attributes map[string]any) 
 // content marks the attributes as those of a prompt from a log record.
 const content = "content"
 
-// text is the identity of a prompt of this many cells with these values, followed by a cell of its own.
+// text returns the attributes of a prompt whose text consists of cells with these values.
 func text(cells ...uint64) map[string]any {
 	c := blockhash.Chain{Cells: cells, Tail: cells[len(cells)-1], Bytes: int64(len(cells)) * blockhash.CellSize}
 	b, _ := c.AppendBinary(nil)
 	return map[string]any{semconv.Identity: semconv.IdentityText, semconv.Cells: b, semconv.HashDomain: "00000009"}
 }
 
-// with returns attributes with another one.
+// with returns a copy of the attributes with one more.
 func with(attributes map[string]any, key string, v any) map[string]any {
 	out := maps.Clone(attributes)
 	out[key] = v
@@ -124,7 +124,7 @@ func kept(t *testing.T, s *Sampling, td ptrace.Traces) (numbers map[uint64]bool,
 		case *journal.Inference:
 			numbers[binary.BigEndian.Uint64(r.Span.SpanID[:])] = true
 			if r.Run.IsZero() && r.Sampled != s.made {
-				t.Errorf("a request says of its sample %v, want %v", r.Sampled, s.made)
+				t.Errorf("the record of a request names the sample %v, want %v", r.Sampled, s.made)
 			}
 		case *journal.Content:
 			numbers[binary.BigEndian.Uint64(r.Span.SpanID[:])] = true
@@ -142,11 +142,11 @@ func TestSamplingTogether(t *testing.T) {
 	for _, c := range []struct {
 		why string
 		by  mooncake.SampleOrder
-		// build adds the spans of the i-th case, whose numbers are from*10 on, in one OTel trace or in several.
+		// build adds the spans of request or conversation i, with the numbers from, from+1 and so on, in one OTel trace or in several.
 		build func(b *batchOf, i, from uint64)
 		spans uint64
 	}{
-		{"a client, what is between, and an engine that tells nothing", "", func(b *batchOf, i, from uint64) {
+		{"a client, a span in between, and an engine whose prompt is unknown", "", func(b *batchOf, i, from uint64) {
 			b.span(i, from, 0, text(1, 2, 1000+i))
 			b.span(i, from+1, from, nil)
 			b.span(i, from+2, from+1, none)
@@ -164,13 +164,13 @@ func TestSamplingTogether(t *testing.T) {
 			b.span(10*i+1, from+1, 0, text(1, 2, 1000+i, 2000+i))
 			b.span(10*i+2, from+2, 0, text(1, 2, 1000+i, 2000+i, 3000+i))
 		}, 3},
-		{"turns of a session, of other prompts, and its agent", "", func(b *batchOf, i, from uint64) {
+		{"turns of a session with unrelated prompts, and its agent's span", "", func(b *batchOf, i, from uint64) {
 			session := fmt.Sprintf("%016x", 77+i)
 			b.span(10*i, from, 0, with(text(1, 2, 1000+i), semconv.Session, session))
 			b.span(10*i+1, from+1, 0, with(text(4000+i), semconv.Session, session))
 			b.span(10*i+2, from+2, 0, map[string]any{semconv.Session: session})
 		}, 3},
-		{"sessions whose prompts count first", mooncake.SamplePrefix, func(b *batchOf, i, from uint64) {
+		{"two sessions whose prompts share a prefix, which takes precedence", mooncake.SamplePrefix, func(b *batchOf, i, from uint64) {
 			b.span(10*i, from, 0, with(text(1, 2, 1000+i), semconv.Session, fmt.Sprintf("%016x", 77+i)))
 			b.span(10*i+1, from+1, 0, with(text(1, 2, 1000+i, 9), semconv.Session, fmt.Sprintf("%016x", 99_000+i)))
 		}, 2},
@@ -206,7 +206,7 @@ func TestSamplingTogether(t *testing.T) {
 	}
 }
 
-// TestSamplingAlike: any number of Collectors, each with other spans in other batches, keep what one keeps.
+// TestSamplingAlike: several Collectors, each with a part of the spans, together keep what one Collector keeps that has all.
 func TestSamplingAlike(t *testing.T) {
 	const n = 500
 	all, parts := newBatch(), []*batchOf{newBatch(), newBatch(), newBatch(), newBatch(), newBatch(), newBatch(), newBatch()}

@@ -153,7 +153,8 @@ func (w *worker) hashIDs(v pcommon.Value) []uint64 {
 	return valid(w, semconv.HashIDs, w.ids, ok)
 }
 
-// bytesOf returns a copy of the bytes of a value, in one step instead of byte by byte through At. There are at most this many.
+// bytesOf returns a copy of the bytes of a value, in one step instead of byte by byte through At. It refuses a value with more than most
+// bytes.
 func bytesOf(v pcommon.Value, most int) (b []byte, ok bool) {
 	if v.Type() != pcommon.ValueTypeBytes || v.Bytes().Len() > most {
 		return nil, false
@@ -197,8 +198,8 @@ func (w *worker) blockSize(key string, v pcommon.Value) uint32 {
 	return valid(w, key, uint32(n), n <= math.MaxInt32) //nolint:gosec // just checked
 }
 
-// tuples reads a list of ints, with as many per element as the array has, and at most this many elements. If one cannot be read, all are
-// dropped, as for ids.
+// tuples reads a list of ints as tuples of size ints each. There may be at most most tuples. If one cannot be read, all are dropped, as
+// for ids.
 func tuples[T any](w *worker, key string, v pcommon.Value, memory *[]T, size, most int, member func([]int64) (T, bool)) []T {
 	ok := v.Type() == pcommon.ValueTypeSlice && v.Slice().Len()%size == 0 && v.Slice().Len() <= size*most
 	list := slices.Grow((*memory)[:0], 1) // an empty list is not an absent one

@@ -107,8 +107,8 @@ func (j *Journal) begin(now time.Time) (*open, error) {
 	if err := j.hold(); err != nil {
 		return nil, err
 	}
-	j.next++ // even if this fails: no number is used twice
-	i := id{j.opt.Name, now.UTC().Truncate(time.Second), j.next}
+	j.number++ // even if this fails: no number is used twice
+	i := id{j.opt.Name, now.UTC().Truncate(time.Second), j.number}
 	s, err := j.openSegment(i)
 	if err != nil {
 		_ = os.Remove(j.opt.path(i, journalSuffix)) // or else the next process would think that the segment before it is closed

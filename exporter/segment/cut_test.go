@@ -24,7 +24,7 @@ func TestCutByAge(t *testing.T) {
 		w := new(watcher)
 		j := mustOpen(t, options(t, w)) // at midnight
 		time.Sleep(90 * time.Minute)
-		// An empty segment is not closed, but it does not keep the name of an hour in which nothing came.
+		// An empty segment is not closed, but replaced: its name must not be that of an hour in which nothing arrived.
 		first := filepath.Join(j.opt.Directory, "test-20000101T010000Z-000002.journal")
 		if names := segments(t, j.opt.Directory); len(names) != 1 || names[0] != first {
 			t.Fatalf("segments without a record: %v, want only %s", names, first)
@@ -84,7 +84,7 @@ func TestCutBySize(t *testing.T) {
 	})
 }
 
-// TestOpenTraces has traces whose spans come with pauses below the grace period, for up to several segments.
+// TestOpenTraces has OTel traces whose spans arrive with pauses below the grace period, some of them over several segments.
 func TestOpenTraces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)
@@ -169,7 +169,7 @@ func TestOpenTraces(t *testing.T) {
 	})
 }
 
-// Segments may end faster than traces become silent.
+// Several segments may end within one grace period, between the spans of one request.
 func TestCutsWithinGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)
@@ -177,7 +177,7 @@ func TestCutsWithinGrace(t *testing.T) {
 		opt.MaxAge = 5 * time.Second
 		j := mustOpen(t, opt)
 		add(t, j, client(1, 1))
-		for range 15 { // traces that keep segments from being empty
+		for range 15 { // another OTel trace keeps segments from being empty
 			time.Sleep(time.Second)
 			add(t, j, client(2, 1))
 		}
@@ -230,7 +230,7 @@ func TestCutBySizeWaits(t *testing.T) {
 			}
 		}
 		if n := len(w.ends()); n < 5 || n > 15 || waited != n {
-			t.Errorf("%d cuts, %d of them waited; want one in 20 s, and all", n, waited)
+			t.Errorf("%d cuts, %d of them waited; want one cut every 20 s, and that all waited", n, waited)
 		}
 	})
 }
@@ -266,7 +266,7 @@ func TestClockAhead(t *testing.T) {
 	})
 }
 
-// A trace that never pauses is in the trace of each segment, once, with the spans that arrived in that segment.
+// The spans of an OTel trace that never pauses are in the traces of the segments in which they arrived, each once.
 func TestEndlessTrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)

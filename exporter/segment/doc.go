@@ -6,7 +6,7 @@
 //
 //	<directory>/<name>-20261121T170501Z-000001.journal          a segment; the last one is open
 //	<directory>/<name>-20261121T170501Z-000001.jsonl            its trace, with .meta.json
-//	<directory>/<name>-20261121T170501Z-000001.run-ID.jsonl     that of a replay, by [capture.RunFile]
+//	<directory>/<name>-20261121T170501Z-000001.run-ID.jsonl     the trace of a replay, named by [capture.RunFile]
 //	<directory>/<name>-20261121T170501Z-000001.pending          its trace is not compiled yet
 //	<directory>/<name>.lock                                     locked by the process that writes
 //	<directory>/.<name>.tmp                                     temporary files
@@ -43,5 +43,5 @@
 // journal that is gone is not written again: calls that wait for its sync get an error, and the next Append begins a segment in a new
 // directory. The records of the journal are lost, and counted ([Cut].Lost). While another process uses the name, Append fails.
 //
-// The next process continues the open segment of the previous one, whatever ended that, and compiles pending segments.
+// The next process continues the open segment of the previous process, however that ended, and compiles pending segments.
 package segment

@@ -31,7 +31,7 @@ type strike struct {
 
 // strikes are what can go wrong with a disk, caused by the kernel itself: no part of the journal knows that it is tested.
 func strikes() (all []strike) {
-	for more := uint64(0); more < 320; more += 23 { // during records, a cut, what is carried, or a trace
+	for more := uint64(0); more < 320; more += 23 { // while records, a cut or a trace are written
 		all = append(all, strike{fmt.Sprintf("a file may grow by %d bytes, then the disk is full", more), func(t *testing.T, j *Journal) func() {
 			t.Helper()
 			return fileLimit(t, uint64(j.Size())+more)
@@ -78,7 +78,7 @@ func strikes() (all []strike) {
 			var names []string
 			for second := range 30 {
 				for n := range int64(4) {
-					names = append(names, j.opt.path(id{j.opt.Name, time.Now().UTC().Truncate(time.Second).Add(time.Duration(second) * time.Second), j.next + 1 + n}, journalSuffix))
+					names = append(names, j.opt.path(id{j.opt.Name, time.Now().UTC().Truncate(time.Second).Add(time.Duration(second) * time.Second), j.number + 1 + n}, journalSuffix))
 				}
 			}
 			return block(names...)
@@ -316,7 +316,7 @@ func TestPowerLoss(t *testing.T) {
 				}
 				for ref, n := range got {
 					if trace := ref.TraceID[15]; n > 1 || !acknowledged[ref] && (trace < 10 || trace > 12) {
-						t.Errorf("span %x of nobody, or %d times", ref.TraceID, n)
+						t.Errorf("span %x was never written, or is there %d times", ref.TraceID, n)
 					}
 				}
 			})

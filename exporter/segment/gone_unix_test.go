@@ -100,7 +100,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// A journal that is missing when it is closed, without further records, is not closed successfully.
+// If the open journal was removed and nothing was appended since, Close reports that it is gone.
 func TestGoneAtClose(t *testing.T) {
 	j := mustOpen(t, options(t, new(watcher)))
 	add(t, j, engine(1, 1, 0))

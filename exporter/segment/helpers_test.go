@@ -101,7 +101,7 @@ func (w *watcher) good(t *testing.T) {
 	}
 }
 
-// options are those of a journal with small limits that compiles.
+// options returns the options of a journal that compiles its segments, with small limits.
 func options(t *testing.T, w *watcher) Options {
 	t.Helper()
 	return Options{

@@ -30,9 +30,9 @@ type Journal struct {
 
 	mu     sync.Mutex
 	open   *open
-	next   int64       // number of the newest segment
-	timer  *time.Timer // age; nil if segments end only by size
-	retry  time.Time   // no cut before
+	number int64       // number of the newest segment
+	timer  *time.Timer // calls age; nil if segments end only by size
+	retry  time.Time   // no cut is tried before this time
 	looked time.Time   // when it was last checked that the files exist
 	waits  bool        // a cut by size is delayed
 	closed bool
@@ -110,7 +110,7 @@ func (j *Journal) start() error {
 	}
 	if n := len(ids); n > 0 {
 		last := ids[n-1]
-		j.next = last.number
+		j.number = last.number
 		if info, err := os.Stat(j.opt.path(last, journalSuffix)); err == nil && info.ModTime().Before(j.newest) {
 			j.newest = info.ModTime()
 		}
@@ -127,7 +127,7 @@ func (j *Journal) start() error {
 	return nil
 }
 
-// resume continues the segment that an earlier process left, whatever ended that. A segment without records is removed.
+// resume continues the segment that an earlier process left, however that process ended. A segment without records is removed.
 func (j *Journal) resume(last id) (err error) {
 	file := j.opt.path(last, journalSuffix)
 	if errors.Is(probe(file), io.EOF) {
@@ -217,7 +217,7 @@ func (j *Journal) hold() error {
 	j.lock = lock
 	ids, err := list(j.opt.Directory, j.opt.Name)
 	if n := len(ids); n > 0 {
-		j.next = max(j.next, ids[n-1].number) // another process had the name meanwhile
+		j.number = max(j.number, ids[n-1].number) // another process had the name meanwhile
 	}
 	return err
 }

@@ -347,7 +347,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// A clock that is set years ahead makes nothing old: for it, all files are equally old.
+// Setting the clock years ahead does not make segments old. Here the times of the files are set far back instead, all to the same time.
 func TestRetentionWhenClockJumps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)

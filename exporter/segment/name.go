@@ -24,7 +24,7 @@ const (
 // id is the beginning of the names of a segment's files, after the directory.
 type id struct {
 	name   string
-	begun  time.Time // in seconds
+	begun  time.Time // in whole seconds
 	number int64
 }
 
@@ -70,7 +70,7 @@ func (o *Options) path(i id, suffix string) string {
 // temp returns the folder for temporary files.
 func (o *Options) temp() string { return filepath.Join(o.Directory, "."+o.Name+".tmp") }
 
-// makeTemp creates it before each use, because some programs remove such folders.
+// makeTemp creates the folder for temporary files. It is called before each use, because some programs remove such folders.
 func (o *Options) makeTemp() error {
 	if err := os.MkdirAll(o.temp(), 0o700); err != nil {
 		return fmt.Errorf("folder for temporary files cannot be made: %w", err)

@@ -60,16 +60,16 @@ func TestValidate(t *testing.T) {
 		t.Errorf("the least that is needed: %v", err)
 	}
 	for why, change := range map[string]func(*Options){
-		"no directory":                func(o *Options) { o.Directory = "" },
-		"no name":                     func(o *Options) { o.Name = "" },
-		"a name that leaves":          func(o *Options) { o.Name = "../x" },
-		"a hidden name":               func(o *Options) { o.Name = ".x" },
-		"a name that looks an option": func(o *Options) { o.Name = "-x" },
-		"negative size":               func(o *Options) { o.MaxBytes = -1 },
-		"a segment per millisecond":   func(o *Options) { o.MaxAge = time.Millisecond },
-		"grace without a bound":       func(o *Options) { o.Grace = MaxGrace + 1 },
-		"negative retention":          func(o *Options) { o.Retention.MaxBytes = -1 },
-		"negative age of retention":   func(o *Options) { o.Retention.MaxAge = -1 },
+		"no directory":                     func(o *Options) { o.Directory = "" },
+		"no name":                          func(o *Options) { o.Name = "" },
+		"a name that leaves the directory": func(o *Options) { o.Name = "../x" },
+		"a hidden name":                    func(o *Options) { o.Name = ".x" },
+		"a name that looks like an option": func(o *Options) { o.Name = "-x" },
+		"negative size":                    func(o *Options) { o.MaxBytes = -1 },
+		"a segment per millisecond":        func(o *Options) { o.MaxAge = time.Millisecond },
+		"grace without a bound":            func(o *Options) { o.Grace = MaxGrace + 1 },
+		"negative retention":               func(o *Options) { o.Retention.MaxBytes = -1 },
+		"negative age of retention":        func(o *Options) { o.Retention.MaxAge = -1 },
 	} {
 		o := good
 		change(&o)

@@ -14,8 +14,8 @@ import (
 type Observer interface {
 	// Synced is called after each sync of the open segment.
 	Synced(took time.Duration, err error)
-	// Cut is called after each end of a segment, and after each failed attempt, with Err set: the segment then continues, and the next
-	// attempt is some seconds away.
+	// Cut is called after each end of a segment with records, and after each failed attempt, with Err set: the segment then continues, and
+	// the next attempt is some seconds away.
 	Cut(Cut)
 	// Compiled is called after each attempt to compile a segment.
 	Compiled(Compilation)

@@ -75,7 +75,7 @@ func (o *Options) Validate() error {
 	case o.Grace < 0 || o.Grace > MaxGrace:
 		return fmt.Errorf("grace period is %v: it must be between 0 and %v", o.Grace, MaxGrace)
 	case o.Retention.MaxBytes < 0 || o.Retention.MaxAge < 0:
-		return fmt.Errorf("retention of %d bytes and %v: neither must be below 0, and 0 means no bound", o.Retention.MaxBytes, o.Retention.MaxAge)
+		return fmt.Errorf("retention of %d bytes and %v: neither may be below 0, and 0 means no limit", o.Retention.MaxBytes, o.Retention.MaxAge)
 	}
 	return nil
 }

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package atomicfile writes files completely or not at all, locks files against other processes, and opens files without waiting. moonloop
-// writes every file for others with it; only journals, which grow in place, use just its lock.
+// writes every file that others read with it, except for journals, which grow in place and use only its lock.
 package atomicfile
 
 import (
@@ -36,9 +36,9 @@ type File struct {
 	done bool
 }
 
-// Create starts a file under a temporary name next to its own. It is locked, so that files of killed processes can be distinguished from
-// files that are being written; those of earlier writers of the same file are removed. The error is [fs.ErrExist] if the file exists and
-// over is Nothing.
+// Create starts a file under a temporary name next to its own. The file is locked, so that those of killed processes can be distinguished
+// from those that are being written; what killed writers of the same file left is removed. The error is [fs.ErrExist] if the file exists
+// and over is Nothing.
 func Create(name string, over Over) (*File, error) {
 	if err := Vacant(name, over); err != nil {
 		return nil, err
@@ -101,7 +101,7 @@ func Reopen(temp, name string) (*File, error) {
 	return &File{File: f, name: name}, nil
 }
 
-// Vacant returns why nothing can be written under a name: the existing file may not be replaced.
+// Vacant returns nil if a file can be written under a name. Otherwise it returns the reason why the existing file must not be replaced.
 func Vacant(name string, over Over) error {
 	info, err := os.Lstat(name)
 	switch {
@@ -191,7 +191,7 @@ func (f *File) Discard() error {
 	return nil // another writer's sweep was faster
 }
 
-// SyncDir makes creations, renames and removals in a folder durable. Some file systems cannot do that; they are durable anyway.
+// SyncDir makes creations, renames and removals in a folder durable. Some file systems do not support this, and make them durable anyway.
 func SyncDir(dir string) {
 	if f, err := os.Open(dir); err == nil { //nolint:gosec // the caller chooses the folder
 		_ = f.Sync()

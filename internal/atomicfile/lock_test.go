@@ -23,7 +23,7 @@ func TestHold(t *testing.T) {
 		}
 		unlock()
 		if _, err := os.Stat(name); err == nil {
-			t.Error("the file stays")
+			t.Error("the file exists after the release")
 		}
 	}
 	if err := os.WriteFile(name, nil, 0o600); err != nil { // of a process that was killed

@@ -35,7 +35,7 @@ type Conversation struct {
 
 // Turn is a question of a conversation, and the length of its reply.
 type Turn struct {
-	Think    time.Duration // between the reply before and the question
+	Think    time.Duration // between the previous reply and the question
 	Question string
 	Reply    int // tokens
 }
@@ -46,8 +46,8 @@ const (
 	tokenTime   = 10 * time.Millisecond
 )
 
-// Plan plans visits that take about this long in all: they begin as a Poisson process, and share two system prompts. The same
-// duration and seed give the same visits.
+// Plan plans visits that fit approximately into a duration: they begin as a Poisson process, and share two system prompts. The
+// same duration and seed give the same visits.
 func Plan(duration time.Duration, seed uint64) []Conversation {
 	p := NewProse(seed)
 	systems := []string{p.System(1300), p.System(1300), p.System(900)} // the first is twice as frequent

@@ -48,7 +48,7 @@ func TestPlanProduction(t *testing.T) {
 		t.Errorf("%d system prompts, want 2", len(systems))
 	}
 	if n := Turns(plan); n < 50 || n > 200 || tokens/n < 1500 || tokens/n > 6000 {
-		t.Errorf("%d prompts of %d words on average: want some 100 of some 3,000", n, tokens/n)
+		t.Errorf("%d prompts of %d words on average: want about 100 prompts of about 3,000 words", n, tokens/n)
 	}
 	t.Logf("%d conversations, %d prompts, %d words, %d full blocks", len(plan), Turns(plan), tokens, blocks)
 	for _, c := range Plan(time.Second, 2) {
@@ -58,7 +58,7 @@ func TestPlanProduction(t *testing.T) {
 	}
 }
 
-// TestTextSearch finds the text that the demonstration says is nowhere.
+// TestTextSearch: the search finds texts of the kind that the demonstration claims to be in no file.
 func TestTextSearch(t *testing.T) {
 	p := NewProse(3)
 	texts := []string{p.System(200), p.Question(300), "short"}

@@ -106,7 +106,7 @@ func Run(ctx context.Context, cfg Config) (closed bool, rep *report.Report, err 
 	}
 	loop.write(d.Out)
 	if cfg.Folder != "" {
-		d.line("", "everything is in "+d.Folder+"; again:")
+		d.line("", "everything is in "+d.Folder+"; to replay the trace again:")
 		fmt.Fprintf(d.Out, "moonloop replay %s --url ENGINE\n", d.file(Captured)) // for copying, so never broken
 	}
 	return loop.closed(), rep, nil
@@ -127,7 +127,7 @@ func (d *demonstration) prepare() (cleanup func() error, err error) {
 	return func() error { return nil }, nil
 }
 
-// traffic is a captured workload: production, or the replay of its trace.
+// traffic runs what is captured: production and, when its trace is compiled, the replay of that trace.
 func (d *demonstration) traffic(ctx context.Context) (sent Sent, captured capture.TraceResult, rep *report.Report, err error) {
 	if sent, err = d.production(ctx); err != nil {
 		return sent, captured, nil, err
@@ -136,7 +136,7 @@ func (d *demonstration) traffic(ctx context.Context) (sent Sent, captured captur
 	if captured, err = d.compile(ctx, Captured, capture.ReplaysDrop); err != nil {
 		return sent, captured, nil, err
 	}
-	d.step("replay", Captured+" at its own timing, its spans to the same capture")
+	d.step("replay", Captured+" with its recorded timing; its spans go to the same capture")
 	rep, err = d.replay(ctx)
 	return sent, captured, rep, err
 }
@@ -178,7 +178,7 @@ func (d *demonstration) production(ctx context.Context) (Sent, error) {
 		return fmt.Sprintf("%s  %s", time.Since(begin).Truncate(time.Second), d.capture.Counts()), -1
 	})
 	sent := app.Run(ctx, plan)
-	// Until the last batch is acknowledged; then all of them are in the journal.
+	// Shutdown waits until the last batch is acknowledged. Then all spans are in the journal.
 	err = provider.Shutdown(context.WithoutCancel(ctx))
 	view.Stop(true)
 	switch {

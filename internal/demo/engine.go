@@ -18,7 +18,7 @@ import (
 
 const model = "demo-model"
 
-// engineFlags is the simulated engine of the demonstration: a mid-sized model on one accelerator.
+// engineFlags configure the simulated engine of the demonstration: a mid-sized model on one accelerator.
 var engineFlags = []string{
 	"--listen", "127.0.0.1:0", "--model", model,
 	"--prefill", "15ms", "--prefill-per-token", "20us", "--decode", "8ms", "--decode-per-sequence", "100us",
@@ -38,7 +38,7 @@ func startEngine(ctx context.Context) (url string, stop func(), err error) {
 		end()
 		_ = engine.Wait() // its result after the replay does not matter
 	}
-	engine.Args[0] = "moonloop" // whatever the name of this program
+	engine.Args[0] = "moonloop" // whatever this program's file is called
 	engine.SysProcAttr = ownGroup()
 	engine.Cancel = func() error { return engine.Process.Signal(syscall.SIGTERM) }
 	engine.WaitDelay = 10 * time.Second

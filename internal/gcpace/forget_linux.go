@@ -38,7 +38,8 @@ type mapping struct {
 }
 
 // unchanged returns the mappings of the file that contains the code at an address, if they cannot be written and all their pages are the
-// file's own. They follow one another. It reads no further, since the kernel counts the pages of each mapping when it is read.
+// file's own. These mappings follow one another. Nothing after them is read, because the kernel counts the pages of each mapping that is
+// read.
 func unchanged(smaps io.Reader, code uintptr) (of []mapping) {
 	var m mapping                 // the current one
 	readOnly, own := false, false // whether m is of a file and read-only; whether the code's mapping was found

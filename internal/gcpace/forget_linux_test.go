@@ -12,7 +12,8 @@ import (
 	"testing"
 )
 
-// The tables that the start of a position-independent program fills cannot be written later either, and must stay.
+// The start of a position-independent program fills tables that are read-only afterwards. They look like the file's own pages, but must
+// stay mapped, because their content is not in the file.
 func TestUnchanged(t *testing.T) {
 	const smaps = `00400000-01a31000 r-xp 00000000 fe:00 77   /bin/moonloop
 Rss:               15924 kB
@@ -37,7 +38,7 @@ Anonymous:             0 kB
 		t.Errorf("%x, want %x", got, want)
 	}
 	if got := unchanged(strings.NewReader(smaps), 0x600000000000); len(got) > 0 {
-		t.Errorf("the code is in none: %x", got)
+		t.Errorf("with an address in none of the mappings: got %x", got)
 	}
 }
 

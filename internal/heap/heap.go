@@ -1,8 +1,9 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package heap has the repository's priority queue, which is container/heap with types and without the five methods that each of its users
-// must write, a queue for what is nearly sorted ([Presorted]), and a [Tournament], which merges sources in order faster than a queue does.
+// Package heap has three data structures that return elements in order: the repository's priority queue ([Heap]), which, unlike that of
+// container/heap, is typed and needs no five methods from each user; a queue for what is nearly sorted ([Presorted]); and a [Tournament],
+// which merges sorted sources faster than a queue does.
 package heap
 
 // Heap is a binary heap: access to the first element is immediate, and each change takes time proportional to the logarithm of the number

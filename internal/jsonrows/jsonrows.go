@@ -29,7 +29,7 @@ const (
 	Commas                      // there is a comma before it or in it that JSON does not allow
 )
 
-// Errors of Next and Extend besides io.EOF, [Unfinished] and those of the source.
+// Errors of Next and Extend, in addition to io.EOF, [Unfinished] and those of the source.
 var (
 	ErrLongLine = errors.New("the line is too long")
 	ErrLongRow  = errors.New("the row is too long")
@@ -147,7 +147,7 @@ func (r *Reader) peek() ([]byte, error) {
 	return r.src.Peek(r.src.Buffered())
 }
 
-// ahead returns the next n bytes of the source, or as many as there are. What keeps it from more is the reader's error from then on.
+// ahead returns the next n bytes of the source, or as many as there are. If there are fewer, it keeps the reason in r.err.
 func (r *Reader) ahead(n int) []byte {
 	if r.err != nil {
 		n = min(n, r.src.Buffered())
@@ -225,7 +225,7 @@ func (r *Reader) begin() {
 	r.Layout, r.layout, r.Cut = r.layout, 0, false
 }
 
-// next returns the next byte, which is there.
+// next returns the next byte, which must exist.
 func (r *Reader) next() byte {
 	if len(r.rest) > 0 {
 		return r.rest[0]

@@ -67,17 +67,17 @@ func TestLayouts(t *testing.T) {
 		{"comments of scripts", "# first\n{\"a\": \"#\", # }\n\"b\":2 # c\n}#", []found{{"{\"a\": \"#\",    \n\"b\":2    \n}", 2, Spans | Comments}}},
 		{"trailing commas", "{\"a\":[1,2,],/**/}", []found{{`{"a":[1,2 ]     }`, 1, Commas | Comments}}},
 		{"brackets in strings", "[{\"a\":\"]}\\\"\\\\\"}]", []found{{`{"a":"]}\"\\"}`, 1, Array}}},
-		{"a mark", "\xef\xbb\xbf{}", []found{{`{}`, 1, 0}}},
+		{"a byte order mark", "\xef\xbb\xbf{}", []found{{`{}`, 1, 0}}},
 
 		{"no objects", "xyz\n12 {}\n{}", []found{{"xyz", 1, 0}, {"12 {}", 2, 0}, {"{}", 3, 0}}},
 		{"no objects in an array", "[ 1,[2,3],\"],\"\nx{}]", []found{{"1", 1, Array}, {"[2,3]", 1, Array}, {`"],"`, 1, Array}, {"x{}", 2, Array}}},
 		{"rows that are arrays", "[1,{}]\n[[2]]\n{}", []found{{"[1,{}]", 1, 0}, {"[[2]]", 2, 0}, {"{}", 3, 0}}},
-		{"text after it", "{\"a\":1} x\n{}", []found{{`{"a":1}`, 1, 0}, {"x", 1, Shares}, {"{}", 2, 0}}},
+		{"text after an object", "{\"a\":1} x\n{}", []found{{`{"a":1}`, 1, 0}, {"x", 1, Shares}, {"{}", 2, 0}}},
 		{"a slash", "/x\n{}\n/", []found{{"/x", 1, 0}, {"{}", 2, 0}, {"/", 3, 0}}},
 		{"cut in a string", "{\"a\":\"x\n{\"b\":2}", []found{{`{"a":"x`, 1, 0}, {`{"b":2}`, 2, 0}}},
 		{"cut after a key", "{\"a\":1,\n{\"b\":2}\n{\"c\":3}", []found{{"{\"a\":1,\n", 1, Spans}, {`{"b":2}`, 2, 0}, {`{"c":3}`, 3, 0}}},
 		{"cut in a list", "{\"a\":[1,\n{\"b\":2}\n{\"c\":3}\n", []found{{"{\"a\":[1,\n", 1, Spans}, {`{"b":2}`, 2, 0}, {`{"c":3}`, 3, 0}}},
-		{"cut in a list before the last one", "{\"a\":[1,\n{\"b\":2}\n", []found{{"{\"a\":[1,\n", 1, Spans}, {`{"b":2}`, 2, 0}}},
+		{"cut in a list before the last object", "{\"a\":[1,\n{\"b\":2}\n", []found{{"{\"a\":[1,\n", 1, Spans}, {`{"b":2}`, 2, 0}}},
 		{"cut within lines", "{\n \"a\": \"x\n \"b\": {\n }\n}\n{\n}\n", []found{{"{\n \"a\": \"x", 1, Spans}, {"{\n}", 6, Spans}}},
 		{"cut at the end", "{}\n{\"a\":{", []found{{"{}", 1, 0}, {"{\"a\":{", 2, 0}}},
 	} {
@@ -114,9 +114,9 @@ func TestWhatDoesNotEnd(t *testing.T) {
 		{"a long line", strings.NewReader("{}\n{\"a\":\"" + strings.Repeat("x", 200_000) + "\"}"), 1, 2, ErrLongLine.Error()},
 		{"a long object", strings.NewReader("[{},\n{\"a\":\"" + strings.Repeat("x", 200_000) + "\"}]"), 1, 2, ErrLongRow.Error()},
 		{"a long comment in an object", strings.NewReader("[{},\n{/*" + strings.Repeat("x", 200_000)), 1, 2, ErrLongRow.Error()},
-		{"a source", io.MultiReader(strings.NewReader("{}\n{"), iotest.ErrReader(broken)), 1, 2, "broken"},
-		{"a source within an array", io.MultiReader(strings.NewReader("[{}\n,"), iotest.ErrReader(broken)), 1, 2, "broken"},
-		{"a source after a slash", io.MultiReader(strings.NewReader("[{}\n/"), iotest.ErrReader(broken)), 1, 2, "broken"},
+		{"a source that fails", io.MultiReader(strings.NewReader("{}\n{"), iotest.ErrReader(broken)), 1, 2, "broken"},
+		{"a source that fails within an array", io.MultiReader(strings.NewReader("[{}\n,"), iotest.ErrReader(broken)), 1, 2, "broken"},
+		{"a source that fails after a slash", io.MultiReader(strings.NewReader("[{}\n/"), iotest.ErrReader(broken)), 1, 2, "broken"},
 		{"deep brackets", strings.NewReader(`{"a":` + deep + "\n{}\n" + deep + "\n{}"), 4, 4, "EOF"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -96,8 +96,8 @@ func (r *Reader) value() error {
 	}
 }
 
-// rewind ends an object that is cut off at a line that could have been the next object, if there is one. For that, all of a file is scanned
-// again at most as often as the longest object could be.
+// rewind ends an object that is cut off at a line that could have been the next object, if there is one. In the whole file, at most as many
+// bytes are scanned again for this as the longest object may have.
 func (r *Reader) rewind(s *scan) bool {
 	if n := len(r.raw) - s.doubt; s.doubt > 0 && len(s.open) > 0 && r.again+n <= r.max {
 		r.again += n
@@ -235,7 +235,7 @@ func (s *scan) between(c byte) verdict {
 		return more
 	case '/':
 		s.state = slash
-		return more // it may not be the last byte that counts
+		return more // it does not become s.last yet, because a comment may begin here
 	case ',':
 		if !s.object && s.array && len(s.open) == 0 {
 			return over

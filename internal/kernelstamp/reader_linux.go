@@ -39,10 +39,10 @@ type Message struct {
 
 // Enable asks the kernel for receive stamps on a socket.
 func Enable(fd int) error {
-	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) //nolint:wrapcheck // the caller says of what
+	return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1) //nolint:wrapcheck // the caller names the socket
 }
 
-// NewReader returns nil if the kernel has no receive stamps for the socket.
+// NewReader returns a Reader for a connection, or nil if the kernel has no receive stamps for its socket.
 func NewReader(c *net.TCPConn) *Reader {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -110,7 +110,7 @@ func (r *Reader) receive(fd uintptr) bool {
 	return true
 }
 
-// Receive reads from a socket that does not block into p, which must not be empty. ns is that of [Reader.Read]. The errno EAGAIN
+// Receive reads from a non-blocking socket into p, which must not be empty. ns is as for [Reader.Read]. The errno EAGAIN
 // says that the socket is empty; without an errno, 0 bytes are the end.
 func (m *Message) Receive(fd int, p []byte) (n int, ns int64, errno syscall.Errno) {
 	n, errno = m.receive(uintptr(fd), p)

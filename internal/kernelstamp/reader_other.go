@@ -10,7 +10,7 @@ import "net"
 // Reader would read the kernel's receive stamps, but this system has none for TCP.
 type Reader struct{ tcp *net.TCPConn }
 
-// NewReader returns nil.
+// NewReader always returns nil.
 func NewReader(*net.TCPConn) *Reader { return nil }
 
 // Read reads like net.Conn.

@@ -31,7 +31,7 @@ func sample() agent.View {
 	return v
 }
 
-// A view fits the width of the terminal, and shows the same at each width, as far as it has room.
+// A view fits the width of the terminal, and always has eleven lines.
 func TestRenderFits(t *testing.T) {
 	for _, width := range []int{20, 40, 80, 120, 300} {
 		out := render(sample(), width)

@@ -25,7 +25,7 @@ const (
 	// attempts is the number of attempts for a request, unless AWS_MAX_ATTEMPTS sets it for S3, with half a second between two on average: a run
 	// that took hours must not be lost with its pod because a store restarts.
 	attempts = 20
-	// metadata is the time limit for the service that has the credentials of a machine or a pod. If there is none, nothing answers.
+	// metadata is the time limit for the service that has the credentials of a machine or a pod. Without such a service, nothing answers.
 	metadata = 5 * time.Second
 
 	google = "https://storage.googleapis.com" // Google's API for S3 clients
@@ -41,7 +41,7 @@ type client struct {
 
 // connect returns the client for a scheme.
 func connect(scheme string) (*client, error) {
-	opt := &minio.Options{MaxRetries: attempts, BucketLookup: minio.BucketLookupPath} // few servers besides Amazon's have a host name for each bucket
+	opt := &minio.Options{MaxRetries: attempts, BucketLookup: minio.BucketLookupPath} // few servers other than Amazon's have a host name for each bucket
 	var endpoint, variable string
 	var err error
 	if scheme == "gs" {

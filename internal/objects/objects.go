@@ -2,8 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package objects reads and writes the objects of URLs such as s3://bucket/key and gs://bucket/key. It uses the API of S3 for both
-// services. Credentials, regions and endpoints come from the same places as for the cloud providers' own tools: the environment, a
-// user's files, the role of a machine or a pod. A URL contains none of them, so it can be printed.
+// services. For S3, credentials, regions and endpoints come from the same places as for the tools of AWS: the environment, a user's files,
+// the role of a machine or a pod. For Google Cloud Storage, the key and the endpoint come from GS_ variables. A URL contains none of these,
+// so it can be printed.
 //
 // An object exists completely or not at all: it appears when its last byte has arrived. A reader that loses its connection continues at
 // the same byte, and one that gets fewer bytes than the object has returns an error.
@@ -132,7 +133,7 @@ func (s *Store) List(ctx context.Context, url string) (list []Object, err error)
 		}
 		list = append(list, Object{address{a.scheme, a.bucket, o.Key}.String(), o.Size})
 	}
-	if err := w.cause(w.ctx.Err()); err != nil { // of which the list does not tell
+	if err := w.cause(w.ctx.Err()); err != nil { // the list ends without an error when its context has ended
 		return nil, c.explain(a, "listed", err)
 	}
 	return list, nil

@@ -322,7 +322,7 @@ func TestSettings(t *testing.T) {
 			map[string]string{"AWS_ENDPOINT_URL_S3": "http://user:xyzzy@localhost", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},
 			"AWS_ENDPOINT_URL_S3 is not the address of a server",
 		},
-		{"no number", map[string]string{"AWS_MAX_ATTEMPTS": "many"}, `AWS_MAX_ATTEMPTS is "many"`},
+		{"a number of attempts that is not a number", map[string]string{"AWS_MAX_ATTEMPTS": "many"}, `AWS_MAX_ATTEMPTS is "many"`},
 		{
 			"no server there",
 			map[string]string{"AWS_ENDPOINT_URL_S3": "http://127.0.0.1:1", "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"},

@@ -3,8 +3,8 @@
 
 package objects
 
-// This file writes objects. A large one is uploaded in parts. The library can do that, too, but it would not make the condition that
-// nothing is replaced for the whole object.
+// This file writes objects. A large one is uploaded in parts. The library can do that, too, but it does not apply the condition that
+// nothing is replaced to the whole object.
 
 import (
 	"context"
@@ -61,7 +61,7 @@ func (s *Store) Put(ctx context.Context, url, file string, replace bool) error {
 // put uploads a file.
 func (c *client) put(ctx context.Context, a address, f io.ReaderAt, size int64, replace bool) error {
 	opt := minio.PutObjectOptions{ContentType: contentType(a.key), DisableContentSha256: true}
-	if a.scheme == "gs" { // on a server that does not know the condition, some of its parts are unknown, too
+	if a.scheme == "gs" { // Google's server knows neither the condition nor all that an upload in parts needs
 		if !replace {
 			switch _, err := c.StatObject(ctx, a.bucket, a.key, minio.StatObjectOptions{}); {
 			case err == nil:

@@ -31,10 +31,10 @@ type Reader struct {
 	body   io.ReadCloser
 	watch  *watcher // of the connection
 	offset int64
-	failed int // times since a byte came
+	failed int // attempts that failed since the last byte was received
 }
 
-// Size returns the bytes of the object.
+// Size returns the size of the object, in bytes.
 func (r *Reader) Size() int64 { return r.size }
 
 // connect opens a connection that begins at the reader's position.
@@ -91,10 +91,10 @@ func (r *Reader) Read(p []byte) (int, error) {
 		if n > 0 {
 			r.failed = 0
 			r.watch.alive()
-			return n, nil // an error comes again
+			return n, nil // the next read returns the error, if there is one
 		}
 		if err == nil {
-			return 0, nil // of a p without room
+			return 0, nil // p is empty
 		}
 		if errors.Is(err, io.EOF) {
 			err = io.ErrUnexpectedEOF

@@ -21,7 +21,7 @@ func (s stalled) Error() string {
 
 // watcher cancels a context when nothing has happened for a while.
 type watcher struct {
-	ctx    context.Context //nolint:containedctx // that which it cancels
+	ctx    context.Context //nolint:containedctx // the context that it cancels
 	cancel context.CancelCauseFunc
 	timer  *time.Timer
 	limit  time.Duration

@@ -48,7 +48,7 @@ type frame[T any] struct {
 func NewArray[T any](dir string, memory int) *Array[T] { return newArray[T](dir, memory, pageSize) }
 
 // NewScattered is like [NewArray], for records that are not looked up together with their neighbours: its pages are small, so that memory
-// has more of the records in use. Each uses 4 bytes of memory while it is on disk.
+// has more of the records in use. Each page uses 4 bytes of memory while it is on disk.
 func NewScattered[T any](dir string, memory int) *Array[T] {
 	return newArray[T](dir, memory, smallPage)
 }
@@ -73,7 +73,7 @@ func (a *Array[T]) At(i int64) (record T) {
 	return record
 }
 
-// Put returns a record to be changed, until the next call of At or Put.
+// Put returns a record that the caller may change until the next call of At or Put.
 func (a *Array[T]) Put(i int64) *T {
 	page := i >> a.shift
 	for page >= int64(len(a.where)) {
@@ -115,7 +115,7 @@ func (a *Array[T]) load(page int64) *frame[T] {
 	return f
 }
 
-// free returns a frame without a page.
+// free returns the position of a frame without a page. If memory is full, it evicts a page first.
 func (a *Array[T]) free() int {
 	if n := len(a.frames); a.limit == 0 || n < a.limit {
 		a.frames = append(a.frames, frame[T]{data: make([]T, 1<<a.shift)})

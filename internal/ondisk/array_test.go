@@ -16,7 +16,7 @@ type record struct {
 	more      [3]byte
 }
 
-// TestArray writes and reads records in random order, with memory for a tenth of them, or for all.
+// TestArray writes and reads records in random order, with memory for all of them, for a tenth, or for as few as possible.
 func TestArray(t *testing.T) {
 	const records, size = 10_000, 24
 	for i, memory := range []int{0, records * size / 10, 1, records * size / 10} {

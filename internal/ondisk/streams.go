@@ -8,7 +8,7 @@ import (
 	"fmt"
 )
 
-// Streams are sequences of bytes that are written concurrently, and each read back from its beginning, in one temporary file. At most two
+// Streams are sequences of bytes that are written in alternation, and each read back from its beginning, in one temporary file. At most two
 // blocks of each are in memory.
 type Streams struct {
 	dir   string

@@ -106,7 +106,7 @@ func (r *Reader) fill() {
 	switch {
 	case errors.Is(err, io.EOF):
 		r.err = io.EOF
-		if want := r.in.NumRows(); r.done < want { // which the library takes for the end
+		if want := r.in.NumRows(); r.done < want { // the library takes damage for the end
 			r.err = fmt.Errorf("%s: it has %d rows of %d", damaged, r.done, want)
 		}
 	case err != nil:

@@ -61,7 +61,7 @@ func TestRaceDetector(t *testing.T) {
 		t.Errorf("ALONE is not the sorted list of packages in which nothing runs side by side (-want +got):\n%s", diff)
 		for _, folder := range got {
 			if at := beside[strings.TrimPrefix(folder, "./")]; at != "" {
-				t.Errorf("something does at %s", at)
+				t.Errorf("code runs side by side at %s", at)
 			}
 		}
 	}

@@ -19,7 +19,7 @@ import (
 // knows all its dependencies.
 var rooms = []string{
 	"internal/policy",      // tests of the repository
-	"test",                 // tests of the whole
+	"test",                 // tests of the whole system
 	"bench",                // the replay next to other load generators
 	"dashboards",           // writes the Grafana dashboards
 	"cmd",                  // the commands
@@ -51,7 +51,7 @@ var rooms = []string{
 	"internal/parquetrows", // rows of Parquet as JSON lines
 	"internal/gcpace",      // the garbage collector of a command
 	"internal/kernelstamp", // when bytes came in, by the kernel
-	"internal/splitmix",    // numbers that decide numbers
+	"internal/splitmix",    // pseudo-random numbers
 	"internal/atomicfile",  // files that are written whole, and locks
 	"internal/term",        // numbers, tables and progress for people
 	"internal/tlsfile",     // files of keys and certificates
@@ -77,17 +77,17 @@ var bans = []ban{
 	{"agent", module + "/receiver", true, "a replay does not know of the Collector"},
 	{"agent", module + "/exporter", true, "a replay does not know of the Collector"},
 	{"agent", module + "/internal/simulator", false, "the simulator is a test engine; production does not need it"},
-	{"agent", module + "/internal/gcpace", true, "the garbage collector is the whole process's, and its caller's"},
+	{"agent", module + "/internal/gcpace", true, "the garbage collector belongs to the whole process, so only a command may set it"},
 	{"collect", module + "/convert", true, "a capture reads no files but its journal"},
 	{"collect", module + "/agent", true, "a capture sends nothing"},
 	{"shadow", module + "/internal/simulator", false, "the simulator is a test engine; production does not need it"},
 	{"collect", module + "/internal/simulator", false, "the simulator is a test engine; production does not need it"},
-	{"receiver", module + "/exporter", false, "the two meet on the span alone"},
-	{"processor", module + "/exporter", true, "the two meet on the span alone"},
-	{"exporter", module + "/receiver", true, "the two meet on the span alone"},
+	{"receiver", module + "/exporter", false, "the two share only the annotated span"},
+	{"processor", module + "/exporter", true, "the two share only the annotated span"},
+	{"exporter", module + "/receiver", true, "the two share only the annotated span"},
 	{"capture", "go.opentelemetry.io/collector", true, "a journal is written, read and compiled without the Collector and its pdata"},
-	{"internal/simulator", "github.com/openai", true, "lint compiles it without the race detector, and once is enough: test/clients has it"},
-	{"internal/simulator", "github.com/anthropics", true, "lint compiles it without the race detector, and once is enough: test/clients has it"},
+	{"internal/simulator", "github.com/openai", true, "the client takes long to compile, and lint compiles it once more: use it in test/clients only"},
+	{"internal/simulator", "github.com/anthropics", true, "the client takes long to compile, and lint compiles it once more: use it in test/clients only"},
 	{"genai", module + "/mooncake", true, "a dialect becomes an inference record, not a row of a file"},
 }
 

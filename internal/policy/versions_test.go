@@ -30,8 +30,8 @@ var families = []struct{ prefix, major string }{
 	{"go.opentelemetry.io/otel", "v1."},
 }
 
-// heldBack are modules of an older release than their family's, each at the newest version whose sources are all available: of
-// pkg/kafka/configkafka v0.161.0 and of pkg/batchperresourceattr v0.158.0 and later, only the names exist. `make acceptance-fleet` shows
+// heldBack are modules of an older release than their family's, each at the newest version for which all sources are available: there are
+// no sources for pkg/kafka/configkafka v0.161.0, and none for pkg/batchperresourceattr v0.158.0 and later. `make acceptance-fleet` shows
 // that they work with the others. A module must leave this list as soon as possible.
 var heldBack = map[string]string{
 	contrib + "exporter/awss3exporter":   "v0.158.0",
@@ -73,7 +73,7 @@ func TestModulesAgree(t *testing.T) {
 		for _, line := range required(t, folder) {
 			path, version, _ := strings.Cut(line, " ")
 			if before, ok := versions[path]; ok && before != version {
-				t.Errorf("%s/go.mod requires %s %s, another of ours %s; go work sync makes them one", folder, path, version, before)
+				t.Errorf("%s/go.mod requires %s %s, another module of ours %s; make them equal with: go work sync", folder, path, version, before)
 			}
 			versions[path] = version
 		}
@@ -108,16 +108,16 @@ func TestPackagesAreLight(t *testing.T) {
 	}
 }
 
-// TestWitnessVersions requires that the acceptance runs' Collector is one set, too. The builder's own version decides the version of the
-// core, so the two must be equal.
+// TestWitnessVersions requires that the modules of the acceptance runs' Collector are of one release, too. The builder's own version decides
+// the version of the core, so the two must be equal.
 func TestWitnessVersions(t *testing.T) {
 	for _, problem := range mixedFamilies(named(t, "Makefile", "test/acceptance/collector/builder.yaml")) {
 		t.Error(problem)
 	}
 }
 
-// TestDistributionVersions requires that the distribution's builder, and the builder's file for each component, agree with what go.mod
-// compiles: the binary prints the former as its components' versions.
+// TestDistributionVersions requires that the versions in doc.go (the builder's) and builder.yaml (those of components) agree with go.mod,
+// which decides what is compiled: the binary prints the versions of builder.yaml.
 func TestDistributionVersions(t *testing.T) {
 	compiled := required(t, distribution)
 	names := named(t, distribution+"/builder.yaml", distribution+"/doc.go")
@@ -127,7 +127,7 @@ func TestDistributionVersions(t *testing.T) {
 	for _, name := range names {
 		path, _, _ := strings.Cut(name, " ")
 		if path != module && !strings.HasSuffix(path, "/cmd/builder") && !slices.Contains(compiled, name) {
-			t.Errorf("the distribution names %s, go.mod another version or none", name)
+			t.Errorf("the distribution's builder.yaml or doc.go names %s, but go.mod has another version or none", name)
 		}
 	}
 }

@@ -12,12 +12,12 @@
 // with run.json, which is the run as the API shows it. Its states:
 //
 //	starting     the trace is opened, the engine asked or waited for
-//	running requests are sent
+//	running      requests are sent
 //	stopping     somebody has stopped it; requests in flight end, and the report is written
 //	finished     the report exists; verdict and exit_status state the result
-//	stopped      the same of a run that was stopped: the report covers what was sent until then
+//	stopped      like finished, for a run that was stopped: the report covers what was sent until then
 //	failed       there was no replay; error says why
-//	interrupted  the service ended without ending the run: found by the next one that has the folder
+//	interrupted  the service ended without ending the run; the next service that uses the folder sets this state
 //
 // # What is bounded
 //

@@ -17,7 +17,7 @@ const eventEvery = time.Second
 func (s *Service) events(w http.ResponseWriter, r *http.Request, one *run) error {
 	if s.watchers.Add(1) > maxWatchers {
 		s.watchers.Add(-1)
-		return problemf(http.StatusServiceUnavailable, "%d clients are watching runs already; GET /v1/runs/{id} shows one, too", maxWatchers)
+		return problemf(http.StatusServiceUnavailable, "%d clients are watching runs already; GET /v1/runs/{id} shows the state of a run, too", maxWatchers)
 	}
 	defer s.watchers.Add(-1)
 	w.Header().Set("Content-Type", "text/event-stream")

@@ -30,7 +30,7 @@ func (g guard) check(r *http.Request) error {
 			return problemf(http.StatusMisdirectedRequest, "without a token the service answers to this machine's own name only; use http://127.0.0.1 or http://localhost")
 		}
 		if err := g.foreign.Check(r); err != nil {
-			return problemf(http.StatusForbidden, "a web page of another origin may not do this")
+			return problemf(http.StatusForbidden, "a web page of another origin is not allowed to do this")
 		}
 		return nil
 	}

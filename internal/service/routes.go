@@ -66,7 +66,7 @@ func (s *Service) Handler() http.Handler {
 		allow := strings.Join(allowed, ", ")
 		mux.Handle(path, s.handle(false, func(w http.ResponseWriter, _ *http.Request) error {
 			w.Header().Set("Allow", allow)
-			return problemf(http.StatusMethodNotAllowed, "this address takes %s", allow)
+			return problemf(http.StatusMethodNotAllowed, "this address accepts only %s", allow)
 		}))
 	}
 	mux.Handle("/", s.handle(false, func(http.ResponseWriter, *http.Request) error {
@@ -115,8 +115,8 @@ func (s *Service) ofRun(serve func(http.ResponseWriter, *http.Request, *run) err
 	}
 }
 
-// ready answers whether the service can start runs, even if one is in flight: that is no reason to restart the service or to send clients
-// elsewhere.
+// ready reports whether the service accepts requests. It does so while a run is in flight, too: that is no reason to restart the service or
+// to send clients elsewhere.
 func (s *Service) ready(w http.ResponseWriter, _ *http.Request) error {
 	if s.ending.Load() {
 		return problemf(http.StatusServiceUnavailable, "the service is stopping")

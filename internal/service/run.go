@@ -37,7 +37,7 @@ type Run struct {
 	State   State     `json:"state"`
 	Error   string    `json:"error,omitempty"` // why there is no result, or why it was stopped
 	Created time.Time `json:"created"`
-	Started time.Time `json:"started,omitzero"` // when the schedule could begin
+	Started time.Time `json:"started,omitzero"` // when requests began to be sent
 	Ended   time.Time `json:"ended,omitzero"`
 
 	Trace   string         `json:"trace"`
@@ -111,8 +111,8 @@ const maxTexts = 100
 
 // run is a run of this service, in progress or ended. mu guards the fields after it.
 type run struct {
-	stopped context.CancelFunc // ends the run; nil if it had ended before this service started
-	done    chan struct{}      // closed when the run's state is final
+	cancel context.CancelFunc // ends the run; nil if it had ended before this service started
+	done   chan struct{}      // closed when the run's state is final
 
 	mu      sync.Mutex
 	it      Run
@@ -148,7 +148,7 @@ func (r *run) stop(why string) bool {
 	}
 	if r.it.State != Stopping {
 		r.it.State, r.it.Error = Stopping, why
-		r.stopped()
+		r.cancel()
 	}
 	return true
 }

@@ -27,7 +27,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// Config configures a service. Every field but Traces, Token and Log is required.
+// Config configures a service. Every field except Traces, Token and Log is required.
 type Config struct {
 	Folder  string // of the results
 	Traces  string // folder of traces; empty: each request brings its trace
@@ -37,7 +37,7 @@ type Config struct {
 	MaxRuns, KeepRuns  int   // most runs at a time, and most runs that are kept
 	MaxUpload, MaxDisk int64 // most bytes of a trace in a request, and of all results
 
-	// Options are what a request may set, besides trace and url.
+	// Options are what a request may set, in addition to trace and url.
 	Options []Option
 	// Prepare completes the configuration of a run from the request's options. Its error is shown to the client.
 	Prepare func(ctx context.Context, base agent.Config, options map[string]json.RawMessage) (Prepared, error)
@@ -86,7 +86,7 @@ func New(cfg Config) (s *Service, err error) {
 	}
 	if cfg.Traces != "" {
 		if s.traces, err = os.OpenRoot(cfg.Traces); err != nil {
-			return nil, fmt.Errorf("folder of traces: %w; name one that is there with --traces", err)
+			return nil, fmt.Errorf("folder of traces: %w; name an existing folder with --traces", err)
 		}
 	}
 	if s.store, err = openStore(cfg.Folder); err == nil {
@@ -164,7 +164,7 @@ func (s *Service) end() {
 	s.ending.Store(true) // set under the lock, so that no run is inserted afterwards
 	s.mu.Unlock()
 	for _, one := range s.runs() {
-		one.stop("stopped because the service was")
+		one.stop("stopped because the service was stopped")
 	}
 	s.active.Wait()
 }

@@ -51,7 +51,7 @@ type bench struct {
 	log []string
 }
 
-// newBench starts a service whose configuration change may change.
+// newBench starts a service. The functions in change may change its configuration.
 func newBench(t *testing.T, change ...func(*Config)) *bench {
 	t.Helper()
 	engine, err := simulator.New(simulator.Config{Models: []string{"sim"}})
@@ -210,12 +210,12 @@ func (b *bench) start(trace string) Run {
 	b.Helper()
 	it := b.run(b.do("POST", "/v1/runs", fmt.Sprintf(`{"trace": %q}`, trace)), http.StatusCreated)
 	if it.State != Starting || it.Trace != trace {
-		b.Errorf("%+v starts", it)
+		b.Errorf("the run starts as %+v", it)
 	}
 	return it
 }
 
-// event is one of a run's.
+// event is an event of a run.
 type event struct {
 	name string
 	it   Run
@@ -349,7 +349,7 @@ func TestOneAtATime(t *testing.T) {
 	b.start("short.jsonl")
 }
 
-// TestRefusals: what a client may not do, and what it must be told.
+// TestRefusals: requests that are refused, and what the client must be told.
 func TestRefusals(t *testing.T) {
 	b := newBench(t)
 	for _, c := range []struct {
@@ -450,7 +450,7 @@ func TestUpload(t *testing.T) {
 	it = b.run(b.do("POST", "/v1/runs", bad, "Content-Type", kind), http.StatusCreated)
 	events = b.watch(it.ID, ended)
 	if last = events[len(events)-1].it; last.State != Failed || !strings.Contains(last.Error, "trace.jsonl") || strings.Contains(last.Error, b.folder) {
-		t.Errorf("a run of no trace ends as %+v", last)
+		t.Errorf("a run of something that is not a trace ends as %+v", last)
 	}
 }
 
@@ -524,7 +524,7 @@ func TestRoom(t *testing.T) {
 		t.Errorf("%v are kept of %v", b.service.list(), ids)
 	}
 	b.service.cfg.MaxDisk = b.service.store.used() / 4
-	it := b.start("long.jsonl") // for which both others go
+	it := b.start("long.jsonl") // both other runs are removed to make room for it
 	if n := len(b.service.list()); n != 1 {
 		t.Errorf("%d runs are kept", n)
 	}
@@ -545,7 +545,7 @@ func TestDisk(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.folder, "others"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(filepath.Join(b.folder, "others"), 65<<20); err != nil { // of holes
+	if err := os.Truncate(filepath.Join(b.folder, "others"), 65<<20); err != nil { // a sparse file
 		t.Fatal(err)
 	}
 	events := b.watch(it.ID, ended)

@@ -84,7 +84,7 @@ func (s *Service) room() error {
 		}
 	}
 	if len(active) >= s.cfg.MaxRuns {
-		p := problemf(http.StatusConflict, "run %s is under way, and the service runs %d at once; wait for its end, or stop it", strings.Join(active, ", "), s.cfg.MaxRuns)
+		p := problemf(http.StatusConflict, "run %s is under way, and the service runs at most %d at once; wait for its end, or stop it", strings.Join(active, ", "), s.cfg.MaxRuns)
 		p.Running = active
 		return p
 	}
@@ -125,7 +125,7 @@ func (s *Service) accept(w http.ResponseWriter, r *http.Request, id string) (*ru
 		return nil, err
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context())) // the client may disconnect
-	one := &run{stopped: cancel, done: make(chan struct{}), metrics: metrics, it: Run{
+	one := &run{cancel: cancel, done: make(chan struct{}), metrics: metrics, it: Run{
 		ID: id, State: Starting, Created: time.Now(), Trace: o.trace, URL: base.Target.URL, Options: prepared.Options, Warnings: prepared.Warnings,
 	}}
 	if err := s.store.save(one.it); err != nil {
@@ -142,7 +142,7 @@ func (s *Service) accept(w http.ResponseWriter, r *http.Request, id string) (*ru
 
 // run runs a replay to its end.
 func (s *Service) run(ctx context.Context, one *run, cfg agent.Config, metrics *lastingReader) {
-	defer one.stopped()
+	defer one.cancel()
 	s.cfg.Log("run " + cfg.RunID + " starts")
 	cfg.Telemetry.FurtherReader = metrics
 	cfg.Progress = one.started

@@ -123,7 +123,7 @@ func (s *store) save(it Run) error {
 // remove removes the folder of a run.
 func (s *store) remove(id string) error { return s.root.RemoveAll(id) }
 
-// used returns the size of all runs in bytes.
+// used returns the size of all files in the folder, in bytes.
 func (s *store) used() (bytes int64) {
 	_ = fs.WalkDir(s.root.FS(), ".", func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

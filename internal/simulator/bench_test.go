@@ -14,7 +14,7 @@ import (
 
 // BenchmarkPrompt is the cost of one request up to its cache lookup: decoding, tokenising and hashing the body.
 //
-//	go test -run - -bench Prompt ./simulator
+//	go test -run - -bench Prompt ./internal/simulator
 func BenchmarkPrompt(b *testing.B) {
 	for _, tokens := range []int{12_000, 126_000} {
 		text := `"` + words(tokens-1) + `"`

@@ -32,7 +32,7 @@ type Config struct {
 	// Models are the names that are served; other names are answered with 404. Empty = every name is served, and /v1/models lists
 	// [DefaultModel].
 	Models []string
-	// APIKey, if not empty, is the bearer key that /v1/ requires.
+	// APIKey, if not empty, is the bearer key that /v1/ and the paths of TGI require.
 	APIKey string
 	// Seed varies replies, early stops and faults. Equal seeds repeat them.
 	Seed uint64
@@ -65,11 +65,11 @@ type Config struct {
 	RoleChunk RoleChunk
 
 	Faults Faults
-	// ErrorsInStream refuses a streamed request whose prompt has an id outside the vocabulary with status 200 and an error event, like
-	// vLLM, which finds this error only after the reply has begun.
+	// With ErrorsInStream, a streamed request whose prompt has an id outside the vocabulary gets status 200 and an error event. vLLM does
+	// the same: it finds this error only after the reply has begun.
 	ErrorsInStream bool
 
-	// BodyLimit bounds a request body in bytes, more is answered with 413; 0 is [DefaultBodyLimit].
+	// BodyLimit bounds a request body in bytes: a longer one is answered with 413. 0 is [DefaultBodyLimit].
 	BodyLimit int64
 	// BodyTimeout bounds the time that a body may take to arrive; 0 is [DefaultBodyTimeout].
 	BodyTimeout time.Duration

@@ -20,8 +20,9 @@
 // # Tokens
 //
 // Text is split at ASCII white space; each word is one token, whatever its length. "go" followed by n times
-// " word" is n+1 tokens. With [Tokenizer].WordBytes a longer word is several, and those of replies are cut to it. Token ids are tokens as they are; that of a
-// word is its hash, below [Tokenizer].Vocabulary. A chat is rendered, by [Template], to
+// " word" is n+1 tokens. With [Tokenizer].WordBytes a longer word is several tokens, and the words of replies have at most that
+// many bytes. A token id in a prompt is a token as it is; the id of a word is its hash, below [Tokenizer].Vocabulary. A chat is
+// rendered, by [Template], to
 //
 //	begin · tools · (header of role · content · end)* · header of the assistant
 //
@@ -51,7 +52,7 @@
 // cache_salt, so an id stands for its block and all before it. Only full blocks are looked up. The hit of a
 // request is the longest run of its leading blocks that is resident; cached_tokens = BlockSize · k. Then its blocks
 // are touched from last to first, so that the root ends most recent and, at equal age, the tail is evicted first
-// (LRU leaf first), and only then blocks are evicted until Blocks are left. Lookup and commit are one atomic
+// (LRU leaf first). Only after that, blocks are evicted until Blocks are left. Lookup and commit are one atomic
 // step at admission, or, with [Cache].CommitAfterPrefill, lookup at admission and commit when the prefill is
 // done. With [Cache].RecomputeLast at most n-1 tokens of a prompt of n count as cached, as in vLLM. With [Cache].Replies
 // the blocks of prompt and reply without its last token are committed when the request ends, however it ends. Blocks in use

@@ -74,7 +74,7 @@ func respond(w http.ResponseWriter, status int, media string, body []byte) int {
 	w.Header().Set("Content-Type", media)
 	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
-	n, _ := w.Write(body) // the client has gone, so nobody needs an answer
+	n, _ := w.Write(body) // an error means that the client has gone: nobody needs the answer
 	return n
 }
 

@@ -32,8 +32,8 @@ type Faults struct {
 	After int
 	// RetryAfter is what the faults rate-limit, unavailable and overloaded ask for, rounded up to seconds; 0 is [DefaultRetryAfter].
 	RetryAfter time.Duration
-	// StallFor is how long the fault stall is silent before it continues, 0 until the client leaves; and how long
-	// the fault slow-accept leaves the request's body unread, 0 until [Config].BodyTimeout ends the wait.
+	// StallFor is how long the fault stall is silent before it continues (0: until the client leaves), and how long
+	// the fault slow-accept leaves the request's body unread (0: until [Config].BodyTimeout ends the wait).
 	StallFor time.Duration
 }
 

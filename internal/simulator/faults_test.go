@@ -254,7 +254,7 @@ func TestJoinedWrites(t *testing.T) {
 	}
 }
 
-// A request that is not read is read late, or, if the wait has no end, not at all.
+// With the fault slow-accept, a request is read late, or, if StallFor is 0, not at all.
 func TestSlowAccept(t *testing.T) {
 	const late = 30 * time.Millisecond
 	e, url := serve(t, Config{Faults: Faults{StallFor: late}})

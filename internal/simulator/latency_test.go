@@ -237,10 +237,10 @@ func TestCommitInstant(t *testing.T) {
 func TestDisconnect(t *testing.T) {
 	config := Config{MaxRunning: 1, Latency: Latency{Prefill: 100 * ms, Decode: 10 * ms}}
 	for _, test := range []struct {
-		name         string
-		leave        time.Duration // of the first request
-		output       int
-		secondStarts time.Duration // admission of the second
+		name       string
+		leave      time.Duration // of the first request
+		output     int
+		lastStarts time.Duration // admission of the last request, which needs the room of the first
 	}{
 		{"in prefill", 50 * ms, 0, 50 * ms},
 		{"in decode", 125 * ms, 3, 125 * ms},
@@ -281,7 +281,7 @@ func TestDisconnect(t *testing.T) {
 				if r[1].Outcome != ClientGone || r[1].Admitted != Never || r[1].Ended != 11*ms {
 					t.Errorf("waiting: %+v", r[1])
 				}
-				if r[2].Outcome != Finished || r[2].Admitted != test.secondStarts {
+				if r[2].Outcome != Finished || r[2].Admitted != test.lastStarts {
 					t.Errorf("last: %+v", r[2])
 				}
 				if s := e.Stats(); s.Running != 0 || s.Waiting != 0 {

@@ -99,7 +99,7 @@ func TestRepliesAreCached(t *testing.T) {
 		{"vLLM, blocks of 128", with(VLLM(), func(c *Config) { c.Cache.BlockSize = 128 }), shared(128, 300)},
 		{"vLLM, blocks visible after the prefill", with(VLLM(), func(c *Config) { c.Cache.CommitAfterPrefill = true }), shared(16, 300)},
 		{"vLLM, disabled", with(VLLM(), func(c *Config) { c.Cache.Disabled = true }), []int{0, 0, 0, 0}},
-		// The cache has room for the oldest blocks of the last request only.
+		// The cache has room for the first blocks of the last request only.
 		{"vLLM, 8 blocks", with(VLLM(), func(c *Config) { c.Cache.Blocks = 8 }), []int{0, 128, 128, 128}},
 		{"llama.cpp", LlamaCPP(), shared(1, 300)},
 		{"llama.cpp without its replies", with(LlamaCPP(), func(c *Config) { c.Cache.Replies = false }), shared(1, 0)},

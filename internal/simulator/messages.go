@@ -13,7 +13,7 @@ import (
 
 const pathMessages = "/v1/messages"
 
-// messagesFormat writes replies in the shapes of Anthropic's Messages API. Shapes of events that only OpenAI's have do not change them.
+// messagesFormat writes replies in the shapes of Anthropic's Messages API. Shapes that exist only for OpenAI's events do not change them.
 type messagesFormat struct{ *format }
 
 // event appends an event, whose data contains its type, too.

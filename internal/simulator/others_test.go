@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// ask posts a body and returns the status and the reply.
+// ask posts a body and returns the reply's status, header and body.
 func ask(t *testing.T, url, body string) (int, http.Header, string) {
 	t.Helper()
 	r, err := http.Post(url, mediaJSON, strings.NewReader(body))

@@ -37,7 +37,7 @@ type Record struct {
 	Path   string `json:"path"`
 	Proto  string `json:"proto"`            // "HTTP/1.1"
 	Header Header `json:"header,omitempty"` // Traceparent, X-Request-Id and those of [Recording].Headers
-	// Authorized is whether an Authorization header was present.
+	// Authorized is whether an Authorization or X-Api-Key header was present.
 	Authorized bool  `json:"authorized"`
 	Request    Facts `json:"request"`
 

@@ -171,8 +171,8 @@ func TestReplyLengths(t *testing.T) {
 		{"no limit", Config{DefaultMaxTokens: 6}, `"top_p":1`, 6, "stop", true},
 		{"no limit, a minimum", Config{DefaultMaxTokens: 6}, `"min_tokens":9`, 9, "stop", true},
 		{"null is absent", Config{DefaultMaxTokens: 6}, `"max_tokens":null`, 6, "stop", true},
-		{"ignore_eos holds", Config{EarlyStop: 1}, `"max_tokens":50,"ignore_eos":true`, 50, "length", true},
-		{"a minimum of all holds", Config{EarlyStop: 1}, `"max_tokens":50,"min_tokens":50`, 50, "length", true},
+		{"ignore_eos prevents an early stop", Config{EarlyStop: 1}, `"max_tokens":50,"ignore_eos":true`, 50, "length", true},
+		{"a minimum equal to the limit prevents an early stop", Config{EarlyStop: 1}, `"max_tokens":50,"min_tokens":50`, 50, "length", true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e, url := serve(t, test.config)

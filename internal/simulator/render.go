@@ -195,7 +195,7 @@ func (q *request) readMessage(dec *jsontext.Decoder, index int) (m message, _ *a
 		case "tool_calls":
 			m.toolCalls = value
 		case "type":
-			_ = decode(value, &kind) // another kind is that of a message
+			_ = decode(value, &kind) // if this fails, the item is read as a message
 		case "arguments":
 			arguments = value
 		case "output":

@@ -125,7 +125,7 @@ func parseRequest(a api, like Like, body []byte) (*request, *apiError) {
 	if q.maxCompletion != Absent { // this one has priority
 		q.facts.MaxTokens = q.maxCompletion
 	}
-	if a == embeddings || a == generate { // the one has no stream, the other's path selects it
+	if a == embeddings || a == generate { // embeddings have no stream, and the path of generate selects it
 		q.facts.Stream, q.usage.Include, q.usage.Continuous = false, false, false
 	}
 	return q, q.check(a)
@@ -259,7 +259,7 @@ func (q *request) check(a api) *apiError {
 	case !f.Stream && (q.usage.Include || q.usage.Continuous):
 		return badRequest("stream_options", "stream_options is only allowed with stream = true")
 	case a == messages && f.MaxTokens == Absent:
-		return badRequest("max_tokens", "max_tokens is missing: this endpoint takes no request without it")
+		return badRequest("max_tokens", "max_tokens is missing: this endpoint requires it")
 	case a == generate && f.Stream && q.prefill:
 		return badRequest("decoder_input_details", "decoder_input_details == true is not supported when streaming tokens")
 	case a.ofMessages() && q.messages == nil:

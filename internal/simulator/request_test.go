@@ -136,7 +136,7 @@ func TestRecomputeLast(t *testing.T) {
 	for _, test := range []struct {
 		tokens int
 		cached int
-	}{{7, 4}, {8, 4}, {9, 8}} { // blocks of 4: a prompt of 8 may not be cached whole
+	}{{7, 4}, {8, 4}, {9, 8}} { // blocks of 4: a prompt of 8 must not be cached as a whole
 		e, url := serve(t, Config{Cache: Cache{BlockSize: 4, RecomputeLast: true}})
 		for range 2 {
 			post(t, url+"/v1/completions", `{"model":"m","prompt":`+idsPrompt(ids(0, test.tokens))+`}`)

@@ -14,7 +14,7 @@ import (
 
 const pathResponses = "/v1/responses"
 
-// responsesFormat writes replies in the shapes of OpenAI's Responses API. Shapes of events that only chunks have do not change them.
+// responsesFormat writes replies in the shapes of OpenAI's Responses API. Shapes that exist only for chunks do not change them.
 type responsesFormat struct{ *format }
 
 // event appends an event, whose data contains its type and its number, too.
@@ -152,7 +152,7 @@ func (f responsesFormat) opening(b []byte, index int) []byte {
 	return f.event(b, "response.content_part.added", f.at(index)+`,"part":`+f.part(index, ""))
 }
 
-// closing appends what closes it, with its whole content.
+// closing appends what closes an element of the output, with its whole content.
 func (f responsesFormat) closing(b []byte, index int, said string) []byte {
 	status := statusCompleted
 	switch last := !f.thinks() || index == 1; {

@@ -40,9 +40,9 @@ type exchange struct {
 	unsent int    // their tokens
 	asked  *request
 	chain  *chain   // of the prompt, and then of the reply
-	wanted []uint64 // ids of the prompt's full blocks
+	wanted []uint64 // ids of the full blocks of the prompt, and in the end of prompt and reply
 	slot   int      // with Cache.Slots: the one that the request has, from 1
-	// planned is the instant of the token before, by the latency model.
+	// planned is the instant of the latest token, by the latency model.
 	planned time.Duration
 }
 

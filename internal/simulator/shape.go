@@ -8,7 +8,7 @@ import (
 	"cmp"
 )
 
-// shape says how a reply differs from the plain one, which is the zero shape. Some engine replies in each of these ways.
+// shape says how a reply differs from the plain one, which is the zero shape. Each of these differences exists in some engine.
 type shape struct {
 	// When and how the bytes are sent.
 	slowAccept bool
