@@ -158,12 +158,11 @@ func TestRecordLost(t *testing.T) {
 
 func TestReplyLengths(t *testing.T) {
 	for _, test := range []struct {
-		name       string
-		config     Config
-		body       string
-		tokens     int
-		finish     string
-		noEarlyEnd bool
+		name   string
+		config Config
+		body   string
+		tokens int
+		finish string
 	}{
 		{"as asked", Config{}, `"max_tokens":5`, 5, "length", true},
 		{"the newer name wins", Config{}, `"max_completion_tokens":4,"max_tokens":5`, 4, "length", true},
