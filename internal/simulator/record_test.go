@@ -164,14 +164,14 @@ func TestReplyLengths(t *testing.T) {
 		tokens int
 		finish string
 	}{
-		{"as asked", Config{}, `"max_tokens":5`, 5, "length", true},
-		{"the newer name wins", Config{}, `"max_completion_tokens":4,"max_tokens":5`, 4, "length", true},
-		{"in either order", Config{}, `"max_tokens":5,"max_completion_tokens":4`, 4, "length", true},
-		{"no limit", Config{DefaultMaxTokens: 6}, `"top_p":1`, 6, "stop", true},
-		{"no limit, a minimum", Config{DefaultMaxTokens: 6}, `"min_tokens":9`, 9, "stop", true},
-		{"null is absent", Config{DefaultMaxTokens: 6}, `"max_tokens":null`, 6, "stop", true},
-		{"ignore_eos prevents an early stop", Config{EarlyStop: 1}, `"max_tokens":50,"ignore_eos":true`, 50, "length", true},
-		{"a minimum equal to the limit prevents an early stop", Config{EarlyStop: 1}, `"max_tokens":50,"min_tokens":50`, 50, "length", true},
+		{"as asked", Config{}, `"max_tokens":5`, 5, "length"},
+		{"the newer name wins", Config{}, `"max_completion_tokens":4,"max_tokens":5`, 4, "length"},
+		{"in either order", Config{}, `"max_tokens":5,"max_completion_tokens":4`, 4, "length"},
+		{"no limit", Config{DefaultMaxTokens: 6}, `"top_p":1`, 6, "stop"},
+		{"no limit, a minimum", Config{DefaultMaxTokens: 6}, `"min_tokens":9`, 9, "stop"},
+		{"null is absent", Config{DefaultMaxTokens: 6}, `"max_tokens":null`, 6, "stop"},
+		{"ignore_eos prevents an early stop", Config{EarlyStop: 1}, `"max_tokens":50,"ignore_eos":true`, 50, "length"},
+		{"a minimum equal to the limit prevents an early stop", Config{EarlyStop: 1}, `"max_tokens":50,"min_tokens":50`, 50, "length"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			e, url := serve(t, test.config)
