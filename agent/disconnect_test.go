@@ -101,6 +101,10 @@ func TestDisconnectInASession(t *testing.T) {
 	if _, at := order(got); len(at) != 2 || at[1] != 100*time.Millisecond {
 		t.Errorf("turns came at %v", at)
 	}
+	rep, got := inVirtualTime(t, simulator.Config{Latency: simulator.Latency{Prefill: time.Second}}, cfg, row(0, 600, "0, 1"), row(10, 600, "2, 3"))
+	if is := rep.Figures().Rows; len(got) != 1 || is.Disconnected != 1 || is.Skipped != 1 {
+		t.Errorf("a prompt needs the reply before it: %d turns came; counted %+v", len(got), is)
+	}
 }
 
 // TestDisconnectShare: over rows and seeds, the share is the requested one, and no row is always chosen.

@@ -62,8 +62,11 @@ type View struct {
 	Seconds []Second
 }
 
-// done is the number of rows that have ended, including those that failed or were skipped.
-func (v View) done() int64 { return v.Served + v.Failed + v.Skipped + v.Disconnected }
+// ended is the number of requests that have ended, however they did.
+func (v View) ended() int64 { return v.Served + v.Failed + v.Disconnected }
+
+// done is the number of rows that are over: their requests have ended, or they were skipped.
+func (v View) done() int64 { return v.ended() + v.Skipped }
 
 // Part returns the part of the run that is over, from 0 to 1: of the trace's time, or, with a limit of rows, of the rows.
 func (v View) Part() float64 {

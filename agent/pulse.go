@@ -16,7 +16,7 @@ const (
 	quantileSeconds = 10
 )
 
-// Second is what happened within a second of a run.
+// Second is what happened within a second of a run. Done are all requests that ended in it, Failed those of them that failed.
 type Second struct {
 	Due, Sent, Done, Failed, Chunks int64
 	InFlight                        int64     // at its end
@@ -45,7 +45,7 @@ func (p *pulse) advance(now time.Duration, v *View) {
 			return
 		}
 		p.seconds = append(p.seconds, Second{
-			Due: v.Due - p.before.Due, Sent: v.Sent - p.before.Sent, Done: v.Served + v.Failed - p.before.Served - p.before.Failed,
+			Due: v.Due - p.before.Due, Sent: v.Sent - p.before.Sent, Done: v.ended() - p.before.ended(),
 			Failed: v.Failed - p.before.Failed, Chunks: v.Chunks - p.before.Chunks, InFlight: v.InFlight,
 			TTFT: p.ttft.rotate(), Gap: p.gap.rotate(), Lateness: p.late.rotate(),
 		})

@@ -6,7 +6,29 @@ package agent
 import (
 	"testing"
 	"time"
+
+	"github.com/moonloop/moonloop/agent/report"
 )
+
+// A request ends within a second, however it ends. A row that is skipped is not one.
+func TestPulseDone(t *testing.T) {
+	var p pulse
+	p.advance(time.Second, &View{Served: 1, Failed: 2, Disconnected: 4, Skipped: 8})
+	if s := p.seconds[0]; s.Done != 7 || s.Failed != 2 {
+		t.Errorf("%d done, %d failed; want 7 and 2", s.Done, s.Failed)
+	}
+}
+
+// Of a run that continues, the first second does not have what was over before.
+func TestPulseResumed(t *testing.T) {
+	var l Live
+	(&past{journal: &report.Journaled{}, view: View{Served: 5, Failed: 3}}).addTo(&l)
+	l.view.Served++
+	l.pulse.advance(time.Second, &l.view)
+	if s := l.pulse.seconds[0]; s.Done != 1 || s.Failed != 0 || s.Sent != 0 || s.Due != 0 || l.view.Sent != 8 {
+		t.Errorf("%+v; want 1 done, and nothing else", s)
+	}
+}
 
 // Seconds add up to the whole, and quantiles are those of the last ten seconds.
 func TestPulse(t *testing.T) {

@@ -340,16 +340,17 @@ func (u *unsentRows) Next() (*schedule.Item, error) {
 	return it, nil
 }
 
-// addTo adds the rows that were over to a live view.
-func (p *past) addTo(v *View) {
+// addTo adds the rows that were over to a live view, which nobody reads yet. They are not part of its first second.
+func (p *past) addTo(l *Live) {
 	if p == nil {
 		return
 	}
-	was := p.view
+	was, v := p.view, &l.view
 	v.Served, v.Failed, v.Skipped, v.Disconnected = was.Served, was.Failed, was.Skipped, was.Disconnected
 	v.Due = was.done() - was.Skipped
 	v.Sent, v.Offset, v.Errors = v.Due, p.cut(), was.Errors
 	v.Cached, v.Predicted, v.Prompt = was.Cached, was.Predicted, was.Prompt
+	l.pulse.before = *v
 }
 
 // submitBroken records the rows that were in flight: they count as cancelled, like those in flight at an interrupt.

@@ -141,12 +141,12 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		Trace: in.name, Engine: p.run.Target, Model: p.run.Model, RunID: p.runID,
 		End: in.horizon(cfg), Rows: in.rowsToSend(cfg.Trace),
 	}}
+	before.addTo(live)
 	tel.ObserveRun(live.progress)
 	if cfg.Progress != nil {
 		cfg.Progress(live)
 	}
 	rec.live, rec.watch, d.live = live, watch, live
-	before.addTo(&live.view)
 	stats, err := d.replay(p, zero, rows, before)
 	engines.postLast(ctx, cfg.Target.Posts, said)
 

@@ -68,7 +68,7 @@ func (m Mark) at(from, to time.Duration) time.Duration {
 func (s Steady) window(whole *measure.Aggregate, zero, ramp time.Duration) (p measure.Plateau, err error) {
 	p, ok := whole.Plateau()
 	if !ok {
-		return p, errors.New("no two requests were sent one after the other")
+		return p, errors.New("it needs two or more requests that are sent at different times")
 	}
 	from, to := zero, p.To
 	if s.Auto {

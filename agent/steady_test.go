@@ -154,6 +154,10 @@ func TestSteadyStateTooShort(t *testing.T) {
 	if text := rep.Verdict.String(); !strings.Contains(text, "0 of the 100 steady requests that steady_latency_share needs") {
 		t.Error(text)
 	}
+	rep = inBubble(t, 1, func(cfg *Config) { cfg.Steady.Auto = true })
+	if rep.Steady != nil || !strings.Contains(strings.Join(rep.Warnings, ""), "no steady state: it needs two or more requests") {
+		t.Error(rep.Warnings)
+	}
 	rep = inBubble(t, 400, func(cfg *Config) {
 		cfg.Schedule.Arrivals = load.Arrivals{Rate: 100, Pattern: load.Constant}
 		cfg.Steady.Auto = true

@@ -188,7 +188,23 @@ func TestGraph(t *testing.T) {
 	}
 }
 
-// TestGraphIsPure: neither the order of records nor that of journals changes the result, and the sidecar counts the edges.
+// predecessorsFirst returns the rows of a trace. Each must be after those that it waits for.
+func predecessorsFirst(t *testing.T, m memory) []*mooncake.Row {
+	t.Helper()
+	rows, seen := m.rows(t, production), map[string]bool{}
+	for _, r := range rows {
+		for _, id := range r.WaitFor {
+			if !seen[id] {
+				t.Fatalf("row %s waits for a later one, %s", r.RequestID, id)
+			}
+		}
+		seen[r.RequestID] = true
+	}
+	return rows
+}
+
+// TestGraphIsPure: neither the order of records nor that of journals changes the result, in which each row is after those that it waits for.
+// The sidecar counts the edges.
 func TestGraphIsPure(t *testing.T) {
 	records := team()
 	want, _ := compileBytes(t, Options{}, journalOf(records...))
@@ -202,6 +218,7 @@ func TestGraphIsPure(t *testing.T) {
 	if edges, _ := want.meta(t, production).Transformations[0].Parameters["graph_edges"].(map[string]any); fmt.Sprint(edges) != "map[parent:8]" {
 		t.Errorf("the sidecar counts %v", edges)
 	}
+	predecessorsFirst(t, want)
 }
 
 // TestWideGraph: of a thousand branches, a row waits for at most maxFan, and each row is before those that wait for it.
@@ -214,20 +231,15 @@ func TestWideGraph(t *testing.T) {
 		records = append(records, asked(1, 2000+i, 9999, 2000, 3000))
 	}
 	m, _ := compileBytes(t, Options{}, journalOf(records...))
-	seen := map[string]bool{}
-	for _, r := range m.rows(t, production) {
-		if seen[r.RequestID] = true; len(r.WaitFor) > maxFan {
+	for _, r := range predecessorsFirst(t, m) {
+		if len(r.WaitFor) > maxFan {
 			t.Fatalf("a row waits for %d others", len(r.WaitFor))
-		}
-		for _, id := range r.WaitFor {
-			if !seen[id] {
-				t.Fatal("a row waits for a later one")
-			}
 		}
 	}
 }
 
-// TestHostileGraph: a trace that is designed to make the search for its graph slow may lose the graph, but no row.
+// TestHostileGraph: a trace that is designed to make the search for its graph slow may lose the graph, which is
+// counted, but no row.
 func TestHostileGraph(t *testing.T) {
 	const n = 2000
 	var deep, linked, called []journal.Record
@@ -244,8 +256,17 @@ func TestHostileGraph(t *testing.T) {
 		linked = append(linked, asked(1, 1+i, 9_999_999, int64(3*i), int64(3*i+2), func(r *journal.Inference) { r.Follows = all }))
 		called = append(called, asked(1, 1+i, n+1+i, int64(3*i), int64(3*i+2), made(ids...), given(ids...)), ran(1, n+1+i, (n+i)*min(i%20, 1), 0, 7000, i%7))
 	}
-	for name, records := range map[string][]journal.Record{"deep": deep, "linked": linked, "called": called} {
-		m, res := compileBytes(t, Options{}, journalOf(records...))
+	for name, c := range map[string]struct {
+		records        []journal.Record
+		cycles, graphs int64
+	}{
+		"deep":   {deep, n + 1, 0}, // the first tool runs below the last request
+		"linked": {linked, 0, 1},
+		"called": {called, 0, 0},
+	} {
+		m, res := compileBytes(t, Options{}, journalOf(c.records...))
+		equal(t, name+": parents in a cycle", c.cycles, dropped(res.Dropped, lostCycle))
+		equal(t, name+": graphs lost", c.graphs, dropped(res.Dropped, lostGraph))
 		if rows := m.rows(t, production); len(rows) != n {
 			t.Errorf("%s: %d rows, want %d; %v", name, len(rows), n, res.Dropped)
 		}

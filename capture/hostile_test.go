@@ -181,14 +181,15 @@ func TestHostileSharing(t *testing.T) {
 	}
 }
 
-// TestLyingLengths: requests whose texts have impossible lengths become rows all the same.
+// TestLyingLengths: requests whose texts have impossible lengths become rows all the same, and lose their cells, which is counted.
 func TestLyingLengths(t *testing.T) {
 	short := call(1, 1, 0, 1, tokens(1000, 1))
 	short.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, Chain: blockhash.Chain{Bytes: 1}}
 	for _, bytes := range []int64{1 << 28, 1 << 40, 1 << 62, 1<<63 - 1} {
 		long := call(2, 1, 0, 2, tokens(5, 1))
 		long.Prompt = journal.Prompt{Identity: journal.Text, Domain: 9, MediaEnd: blockhash.CellSize, Chain: blockhash.Chain{Bytes: bytes, Cells: make([]uint64, blockhash.MaxCells)}}
-		m, _ := compileBytes(t, Options{}, journalOf(short, long))
+		m, res := compileBytes(t, Options{}, journalOf(short, long))
+		equal(t, "a text that cannot be", bytes >= maxText, dropped(res.Traces[0].Meta.Dropped, lostCells) == 1)
 		equal(t, "rows", 2, agreeing(t, production, m, production))
 	}
 }

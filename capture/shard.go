@@ -46,7 +46,7 @@ import (
 // order of a sorter, the parts come one after the other, and a compile by one process goes through them in the same order. So numbers that
 // depend on this position are the same as with one process, or at least have the same order.
 
-// Shard selects a part of a compile. The zero Shard means no division.
+// Shard selects a part of a compile. Shard 0 of 1 is all of it.
 type Shard struct {
 	Index, Of int // 0 ≤ Index < Of ≤ MaxShards
 	// Dir is a folder that all shards see. It must be empty at first, and grows to at most the size of the journals.

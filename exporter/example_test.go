@@ -17,6 +17,6 @@ import (
 func ExampleNewFactory() {
 	ours, stock := exporter.NewFactory(), exportertest.NewNopFactory()
 	factories := map[component.Type]otelexporter.Factory{ours.Type(): ours, stock.Type(): stock}
-	fmt.Println(len(factories), "factories;", ours.Type(), "takes traces:", ours.TracesStability())
-	// Output: 2 factories; mooncake takes traces: Alpha
+	fmt.Println(len(factories), "factories;", ours.Type(), "stability: traces", ours.TracesStability())
+	// Output: 2 factories; mooncake stability: traces Alpha
 }

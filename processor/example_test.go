@@ -12,6 +12,6 @@ import (
 // A Collector of your own includes the processor like any other: in its factories.
 func ExampleNewFactory() {
 	f := processor.NewFactory()
-	fmt.Println(f.Type(), "takes traces:", f.TracesStability(), "- logs:", f.LogsStability())
-	// Output: mooncake takes traces: Alpha - logs: Alpha
+	fmt.Println(f.Type(), "stability: traces", f.TracesStability(), "- logs", f.LogsStability())
+	// Output: mooncake stability: traces Alpha - logs Alpha
 }

@@ -43,6 +43,9 @@
 //	mooncake.output_length              int       output tokens that the row asks for
 //	mooncake.hash_ids                   int[]     block ids, each the two's-complement pattern of a uint64
 //	mooncake.block_size                 int       tokens that a block id stands for
+//	mooncake.hash_ranges                int[]     the ids in finer blocks: pairs of a first id and how many follow one another
+//	mooncake.fine_block_size            int       tokens that an id of these ranges stands for
+//	mooncake.replies                    int[]     the parts of the prompt that were replies to earlier rows
 //	mooncake.hash.domain                string    the origin of the ids; ids of two domains never match
 //	mooncake.hash.key                   string    fingerprint of the key under which ids or cells were made
 //	mooncake.identity                   string    what the ids are computed from: trace, engine, tokens, text or
@@ -60,7 +63,11 @@
 //	mooncake.input_exclusive            bool      the producer leaves cached tokens out of the input; they were added
 //	mooncake.record                     bytes     on a span of that name, which stands for another one: all of it that a
 //	                                              journal would keep
-//	mooncake.session, mooncake.turn     string, int  session and turn within it, from 0
+//	mooncake.synthetic                  bool      the span was made from a log record
+//	mooncake.session                    string    the session
+//	mooncake.turn                       int       index of the request within its session, from 0
+//	mooncake.class                      string    the kind of the request, such as interactive or batch
+//	mooncake.priority                   int       the priority that the request asks for, or that a router assigned
 //	mooncake.run.id                     string    on the resource; one per replay, absent in production
 //	mooncake.link.trace_id              string    of a replay: the trace that the link leads to, for searches
 //
@@ -72,11 +79,20 @@
 //	mooncake.schedule.lateness          double    s; dispatch minus intended instant
 //	mooncake.schedule.lateness_class    string    on_time (up to 10 ms), late (up to 250 ms) or very_late
 //	mooncake.schedule.cap_wait          double    s; wait for the concurrency cap
+//	mooncake.wait_for                   int[]     rows that the request waited for, by index
+//	mooncake.wait_evidence              string[]  for each of them, how it is known that the request follows it
+//	mooncake.delay                      double    ms; the row's own delay
+//	mooncake.tool_wait                  double    ms; the row's own wait for tools
+//	mooncake.replies.carried_tokens     int       prompt tokens that were the replay's own live replies
+//	mooncake.replies.invented_tokens    int       prompt tokens that were invented in place of a reply
 //	mooncake.cache.predicted_tokens     int       prompt tokens that an infinite block cache would have had
-//	mooncake.outcome, .outcome.reason   string    served, failed, cancelled, skipped or disconnected, and why not served
+//	mooncake.outcome                    string    served, failed, cancelled, skipped or disconnected
+//	mooncake.outcome.reason             string    why it was skipped
 //	mooncake.request.resend_count       int       whole requests sent again because a kept connection died
 //	mooncake.chunks.coalesced           int       output chunks whose own arrival time is unknown
-//	mooncake.prompt.too_short, .tail_cut  bool    the prompt is not exactly what the row asks for
+//	mooncake.wire.unknown               bool      the reply arrived before the time of the request's last byte was known
+//	mooncake.prompt.too_short           bool      the row is shorter than the chat template
+//	mooncake.prompt.tail_cut            bool      the prompt lacks its last block, to make room for the template
 //
 // Durations named gen_ai.* count from the wire: the instant at which the last byte of the request had been handed to
 // the kernel. Durations named mooncake.latency.* count from the intended instant, so that a late client cannot make an

@@ -8,6 +8,7 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -130,23 +131,30 @@ func TestBoundariesAscend(t *testing.T) {
 	}
 }
 
-// TestContractNamesExist: the package comment is the contract, so every name of this project in it is a constant.
-func TestContractNamesExist(t *testing.T) {
-	doc, err := os.ReadFile("doc.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+// TestContract: the package comment is the contract, so every name of this project in it is a constant, and it has every attribute of
+// spans.
+func TestContract(t *testing.T) {
+	inContract, inSpans := namesIn(t, "doc.go"), namesIn(t, "mooncake.go")
 	constants, _ := declared(t)
-	known := make(map[string]bool)
-	for _, name := range constants {
-		known[name] = true
-	}
-	for _, name := range regexp.MustCompile(`mooncake\.[a-z_]+(\.[a-z_]+)*`).FindAllString(string(doc), -1) {
-		if name == "mooncake.latency" { // a prefix of metrics
-			continue
-		}
-		if !known[name] {
+	known := slices.Collect(maps.Values(constants))
+	for _, name := range inContract {
+		if name != "mooncake.latency" && !slices.Contains(known, name) { // a prefix of metrics
 			t.Errorf("the package comment names %s, which is not a constant", name)
 		}
 	}
+	for _, name := range inSpans {
+		if !slices.Contains(inContract, name) {
+			t.Errorf("the package comment lacks %s", name)
+		}
+	}
+}
+
+// namesIn returns the names of this project in a file.
+func namesIn(t *testing.T, file string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return regexp.MustCompile(`mooncake\.[a-z_]+(\.[a-z_]+)*`).FindAllString(string(text), -1)
 }

@@ -39,7 +39,8 @@ const (
 	DropNotRunning  = "not_running" // it was due while no shadow ran
 )
 
-// Config configures a shadow. Journals, Dir and Replay.Target.URL are required.
+// Config configures a shadow. Journals, Dir and Replay.Target.URL are required. Durations and rates of 0 mean the
+// defaults.
 type Config struct {
 	Journals string // folder of the journals, which may grow, rotate and be removed
 	Dir      string // folder of the shadow, which it uses alone
@@ -85,7 +86,7 @@ func (c *Config) complete() error {
 	case c.Delay < c.Window+2*Lead:
 		return fmt.Errorf("delay %v: want at least %v: a window of %v is compiled after its end, %v before its first row is due", c.Delay, c.Window+2*Lead, c.Window, Lead)
 	case c.History < 0 || c.MaxLag < 0 || c.MaxRate < 0 || c.Keep < 0 || c.TwinOver < 0:
-		return errors.New("history, lag, rate and the times to keep and to compare must be above 0")
+		return errors.New("history, lag, rate and the times to keep and to compare must be above 0, or 0 for the defaults")
 	}
 	return nil
 }

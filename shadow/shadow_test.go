@@ -259,3 +259,14 @@ func TestDrops(t *testing.T) {
 		}
 	})
 }
+
+// TestNegativeConfig: 0 means the default, and nothing may be below it.
+func TestNegativeConfig(t *testing.T) {
+	cfg := Config{Journals: "journals", Dir: "dir"}
+	if err := cfg.complete(); err != nil || cfg.MaxLag != DefaultMaxLag {
+		t.Errorf("a lag of at most %v, %v", cfg.MaxLag, err)
+	}
+	if cfg.MaxLag = -1; cfg.complete() == nil {
+		t.Error("a negative lag is accepted")
+	}
+}

@@ -82,8 +82,8 @@ func rows(t *testing.T, dir string, ttft func(i int) float64) {
 	put(t, filepath.Join(dir, "requests.jsonl"), b.String())
 }
 
-// TestMoved: only rows with a long prefill became slower, and the table shows it. A single pair shows its own difference, marked as no
-// evidence.
+// TestMoved: only rows with a long prefill became slower, and the table shows it. A single pair shows its own difference, but decides
+// nothing.
 func TestMoved(t *testing.T) {
 	ten := func(ttft float64) string {
 		return write(t, append(side(ttft, 1000), side(ttft, 1000)[:4]...)...)

@@ -439,6 +439,7 @@ func (p *parser) toolIDs() (ids []uint64) {
 	n := int(p.byte())
 	if n == 0 || n > MaxToolIDs {
 		p.fail(errors.New("number of tool calls is invalid"))
+		return nil
 	}
 	for range n {
 		ids = append(ids, p.fixed())

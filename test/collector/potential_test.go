@@ -132,7 +132,7 @@ service: {extensions: [health_check]}
 	for _, point := range scraped(t, page, "mooncake_cache_potential_blocks") {
 		blocks += point.value
 	}
-	// Most of the process's growth is buffers of the whole pipeline: 100 bytes a block are the connector's, measured in its own tests.
+	// Most of the process's growth is buffers of the whole pipeline. TestReuseMemory (mooncake/stats) checks what a block takes.
 	t.Logf("memory: %d MiB before, at most %d MiB, with %.0f blocks in all samples", before>>20, p.memory(t, "VmHWM")>>20, blocks)
 	if blocks < 0.08*seeds*182_790 || blocks > 0.12*seeds*182_790 {
 		t.Errorf("%.0f blocks in all samples, want a tenth of %d", blocks, seeds*182_790)

@@ -154,6 +154,15 @@ func TestParquet(t *testing.T) {
 	}
 }
 
+// TestSummaryOfOthers: a summary that a replay cannot have written is an error that says why.
+func TestSummaryOfOthers(t *testing.T) {
+	for content, want := range map[string]string{"": "it is empty", "\"": "extraneous or missing"} {
+		if _, err := summarySheet(folder(t, map[string]string{report.SummaryCSV: content})); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("summary %q: error %v, want %q", content, err, want)
+		}
+	}
+}
+
 // TestRefusals: a folder without a run is an error, and leaves no file.
 func TestRefusals(t *testing.T) {
 	for name, tc := range map[string]struct {

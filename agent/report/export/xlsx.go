@@ -74,8 +74,11 @@ func summarySheet(dir string) (*page.Sheet, error) {
 	}
 	defer func() { _ = f.Close() }()
 	lines, err := csv.NewReader(f).ReadAll()
-	if err != nil || len(lines) == 0 {
-		return nil, fmt.Errorf("%s was not written by a replay: %w", f.Name(), errors.Join(err))
+	if err == nil && len(lines) == 0 {
+		err = errors.New("it is empty")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s was not written by a replay: %w", f.Name(), err)
 	}
 	s := &page.Sheet{Header: lines[0]}
 	for _, line := range lines[1:] {

@@ -21,8 +21,9 @@ const (
 
 // sessions are the figures by session, in the order of their first rows.
 type sessions struct {
-	by    map[string]*session
-	order []*session
+	by     map[string]*session
+	others *session // not in by: a session may have any id
+	order  []*session
 }
 
 // session has the results of the rows of a session.
@@ -58,18 +59,23 @@ func (t *total) max() *float64 {
 	return decimals(t.most)
 }
 
-// of returns the session with a name.
+// of returns the session with an id, or the one that stands for the others.
 func (s *sessions) of(id string) *session {
-	if s.by[id] == nil && len(s.by) >= maxSessions {
-		id = otherSessions
+	switch {
+	case s.by[id] != nil:
+		return s.by[id]
+	case s.others != nil:
+		return s.others
+	case len(s.by) >= maxSessions:
+		s.others = &session{id: otherSessions}
+		s.order = append(s.order, s.others)
+		return s.others
 	}
-	if s.by[id] == nil {
-		if s.by == nil {
-			s.by = map[string]*session{}
-		}
-		s.by[id] = &session{id: id}
-		s.order = append(s.order, s.by[id])
+	if s.by == nil {
+		s.by = map[string]*session{}
 	}
+	s.by[id] = &session{id: id}
+	s.order = append(s.order, s.by[id])
 	return s.by[id]
 }
 

@@ -117,7 +117,8 @@ func TestSeriesIsBounded(t *testing.T) {
 	}
 }
 
-// TestSessions: each session has a line of figures. Without sessions there is no file. Sessions above the maximum share one line.
+// TestSessions: each session has a line of figures. Without sessions there is no file. Sessions above the maximum share one line,
+// with none below it, whatever its id.
 func TestSessions(t *testing.T) {
 	of := func(session, record string) string {
 		return strings.Replace(record, "{", `{"session_id": "`+session+`", `, 1)
@@ -141,8 +142,13 @@ func TestSessions(t *testing.T) {
 		t.Errorf("a run without sessions has %s: %v", SessionsFile, err)
 	}
 	var many sessions
-	for i := range maxSessions + 10 {
+	many.add(&record{Session: otherSessions})
+	for i := range maxSessions + 9 {
 		many.add(&record{Session: strconv.Itoa(i)})
+	}
+	many.add(&record{Session: otherSessions})
+	if first := many.order[0]; first.rows != 2 {
+		t.Errorf("session %q has %d rows, want 2", first.id, first.rows)
 	}
 	if last := many.order[len(many.order)-1]; len(many.order) != maxSessions+1 || last.id != otherSessions || last.rows != 10 {
 		t.Errorf("%d lines, the last of which is %q with %d rows", len(many.order), last.id, last.rows)
