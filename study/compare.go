@@ -72,20 +72,21 @@ type Comparison struct {
 	// Again is the comparison of A with further runs of A, for the primary metric; nil unless such runs were given. Any answer other than
 	// NoDifference or CannotTell means that something unrelated to B changes between the runs of a round.
 	//
-	// [Result].Floor is the smallest difference that these pairs could tell from noise if B were A: half the interval that pairs with the
-	// scatter of A against A would have. Without further runs of A, successive runs of A are used instead, which is less exact.
+	// [Result].Floor is the smallest difference that these pairs could tell from noise if B were A: half the width of the interval
+	// that these pairs would give if they scattered as A against A does. Without further runs of A, successive runs of A are used instead, which is less exact.
 	Again *Decision
 	// Moved shows how much each class of rows changed. Empty if no folder has the rows of its run.
 	Moved []Moved
 	// Within is what each pair shows by itself, if there are too few pairs to decide. It is weaker, and not evidence.
 	Within []Within
-	// FailedA and FailedB are the median shares of requests that failed, in percent, because failing may look fast.
+	// FailedA and FailedB are the median shares of requests that failed, in percent. They are reported because failures can make a run look
+	// fast.
 	FailedA, FailedB float64
 }
 
 // Compare pairs the runs of A and B in order, and decides by the pairs: by the primary metric, and, for exploration, by others, with P
-// corrected for their number. A pair with a run without the verdict valid does not count; it is in LeftOut. Minimum is the smallest
-// difference that matters, as a share. Again are further runs of A, one in each round, which calibrate the noise floor; nil = none.
+// corrected for their number. A pair does not count if the verdict of one of its runs is not valid, or if one of them found a warmer cache
+// than the other: LeftOut has that run, and the runs without a partner. Minimum is the smallest difference that matters, as a share. Again are further runs of A, one in each round, which calibrate the noise floor; nil = none.
 //
 // It returns an error if runs did not replay the same trace in the same way, or have no primary metric.
 func Compare(a, b, again []*Run, primary Metric, minimum float64) (*Comparison, error) {
@@ -152,8 +153,8 @@ func Compare(a, b, again []*Run, primary Metric, minimum float64) (*Comparison, 
 	return c, c.addRows(left, right, primary)
 }
 
-// warmer is the maximum difference between the shares of prompt tokens that two runs of a pair found in a cache that others had filled. The
-// effect of an engine's blocks beyond the trace's is smaller.
+// warmer is the maximum difference between the shares of prompt tokens that two runs of a pair found in a cache that others had filled. An
+// engine whose blocks are smaller than the trace's can also have more tokens in its cache than predicted, but by less than this.
 const warmer = 0.02
 
 // pairs pairs the runs of two sides in order. It leaves out a pair with a run that does not count, and a pair of which only one run hit
@@ -184,7 +185,8 @@ func pairs(a, b []*Run) (left, right []*Run, out []LeftOut) {
 	return left, right, out
 }
 
-// floor returns the noise floor of n pairs, computed from pairs of runs without a difference. Their mean is known: 0.
+// floor returns the noise floor of n pairs, computed from pairs of runs without a difference. The mean of the differences within these
+// pairs is known: 0.
 func floor(twins [2][]*Run, m Metric, n int) float64 {
 	var squares float64
 	count := 0

@@ -145,7 +145,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	wordVar(fs, &c.Target.Balance, "balance", agent.RoundRobin, agent.Balances()...)
 	add(fs, &c.Target.InstanceHeader, "instance-header", "", that("the name of a header", isRecordable))
 	add(fs, &c.Target.SessionHeader, "session-header", "X-Session-Id", that("the name of a header", isRecordable))
-	pairsVar(fs, &c.Target.Posts, "engine-post", "WHEN=PATH with a time of before, start or end, such as before=/reset_prefix_cache", agent.ParsePosts)
+	pairsVar(fs, &c.Target.Posts, "engine-post", "WHEN=PATH, where WHEN is before, start or end, such as before=/reset_prefix_cache", agent.ParsePosts)
 	add(fs, &c.Target.Model, "model,m", "", aModel)
 	wordVar(fs, &c.Prompt.Endpoint, "endpoint", prompt.Chat, prompt.Endpoints()...)
 	wordVar(fs, &c.Target.Profile, "profile", prompt.Auto, prompt.Profiles()...)

@@ -77,8 +77,8 @@ func readCSV(in io.Reader) (*Export, error) {
 	}
 }
 
-// ohaRow is a request of oha: seconds since its own start, of the name's look-up, of the connection, to the first byte and in all, bytes and
-// status. With --latency-correction, all times except the first count from when the request was due.
+// ohaRow adds a request of oha. The columns: the start, counted from oha's own start; the times of the name's look-up, of the connection, to
+// the first byte and to the end, all in seconds; the number of bytes; the status. With --latency-correction, all times except the first count from when the request was due.
 func (e *Export) ohaRow(row []string) error {
 	start, errStart := strconv.ParseFloat(row[0], 64)
 	first, errFirst := strconv.ParseFloat(row[3], 64)
@@ -125,7 +125,7 @@ func (k *k6) point(value []byte) error {
 			Time  time.Time
 			Value float64
 			Tags  struct {
-				Failed string `json:"expected_response"`
+				Expected string `json:"expected_response"`
 			}
 		}
 	}
@@ -136,7 +136,7 @@ func (k *k6) point(value []byte) error {
 		}
 		return errors.Join(err, fmt.Errorf("a line of type %q", l.Type))
 	}
-	k.add(l.Metric, float64(l.Data.Time.UnixNano())/1e6, l.Data.Value, l.Data.Tags.Failed == "false")
+	k.add(l.Metric, float64(l.Data.Time.UnixNano())/1e6, l.Data.Value, l.Data.Tags.Expected == "false")
 	return nil
 }
 
