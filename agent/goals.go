@@ -10,6 +10,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/send"
+	"github.com/moonloop/moonloop/semconv"
 )
 
 // missed returns the goals that the engine missed: in the whole run, and, for goodput, in the part that is shown.
@@ -35,12 +36,13 @@ func Missed(f *measure.Figures, maxErrors, goodput float64, slo measure.SLO) []s
 // mostClasses is the maximum number of classes of failure in a message about a missed limit.
 const mostClasses = 3
 
-// classes lists the classes of failures, the most frequent first: "12 connection refused or unreachable, 5 connection broken".
+// classes lists the classes of failures, the most frequent first: "12 connection refused or unreachable, 5 connection broken". Failures
+// without a class of their own are part of the rest, at the end.
 func classes(reasons []measure.Reason) string {
 	var parts []string
 	rest := int64(0)
-	for i, r := range reasons {
-		if i < mostClasses {
+	for _, r := range reasons {
+		if r.Reason != semconv.ErrorOther && len(parts) < mostClasses {
 			parts = append(parts, fmt.Sprintf("%d %s", r.Count, inWords(r.Reason)))
 		} else {
 			rest += r.Count
@@ -76,8 +78,7 @@ var failureWords = map[string]string{
 	string(send.ClassRejected):          "rejected as invalid by the engine",
 	string(send.ClassIncomplete):        "stream without a finish reason",
 	string(send.ClassTransport):         "connection broken",
-	string(send.ClassProtocol):          "reply in another format",
+	string(send.ClassProtocol):          "reply in an unexpected format",
 	string(send.ClassLimit):             "reply too large",
 	measure.FailUnsendable:              "request could not be built",
-	"_OTHER":                            "of other classes",
 }

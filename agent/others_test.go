@@ -76,16 +76,17 @@ func TestEmbeddings(t *testing.T) {
 
 // TestEmbeddingsRefused: what an embedding cannot have is refused before anything is sent.
 func TestEmbeddingsRefused(t *testing.T) {
+	const messagesRefused = "messages go to the endpoints"
 	for why, cfg := range map[string]Config{
-		"neither a first token":        {SLO: measure.SLO{TTFT: 1}},
-		"no first token":               {Schedule: Schedule{PrefillConcurrency: 1}},
-		"--session-mode full":          {Trace: Trace{Sessions: mooncake.SessionDelta}},
-		"messages go to the endpoints": {},
+		"neither a first token": {SLO: measure.SLO{TTFT: 1}},
+		"no first token":        {Schedule: Schedule{PrefillConcurrency: 1}},
+		"--session-mode full":   {Trace: Trace{Sessions: mooncake.SessionDelta}},
+		messagesRefused:         {},
 	} {
 		e := newEngine(t, simulator.Config{})
 		cfg.Prompt.Endpoint = prompt.Embeddings
 		lines := []string{`{"timestamp": 0, "session_id": "s", "input_length": 100}`, `{"timestamp": 1, "session_id": "s", "input_length": 100}`}
-		if why == "messages go to the endpoints" {
+		if why == messagesRefused { // a chat has no single text
 			lines = []string{`{"timestamp": 0, "messages": [{"role": "user", "content": "hi"}]}`}
 		}
 		r := e.replay(t, cfg, lines...)
@@ -146,7 +147,7 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// TestImages: images arrive as the rows say, the same image for the same id, and the records keep the rows' descriptions.
+// TestImages: images arrive as the rows say, and the same image for the same id.
 func TestImages(t *testing.T) {
 	rows := []string{
 		`{"timestamp": 0, "input_length": 100, "output_length": 2, "images": [[7, 40, 30], [8, 0, 0]]}`,

@@ -58,7 +58,7 @@ func (p Post) check() error {
 		return errors.New("want WHEN=PATH, where WHEN is before, start or end, such as before=/reset_prefix_cache")
 	}
 	if u, err := url.ParseRequestURI(p.Path); err != nil || p.Path[0] != '/' || u.RawQuery != "" || strings.HasPrefix(p.Path, "//") {
-		return errors.New("want a path that begins with a slash, such as /reset_prefix_cache")
+		return errors.New("want a path that begins with one slash and has no query, such as /reset_prefix_cache")
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/agent/judge"
+	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/internal/simulator"
 )
@@ -116,6 +117,22 @@ func TestRunThatCannotBeginLeavesNothing(t *testing.T) {
 		}
 		if entries, err := os.ReadDir(top); err != nil || len(entries) != 0 {
 			t.Errorf("%s: %v, %v", name, entries, err)
+		}
+	}
+}
+
+// TestFailureClasses: a message names the most frequent classes of failures, and one count of all others, those without a class included.
+func TestFailureClasses(t *testing.T) {
+	for _, c := range []struct {
+		failures []measure.Reason
+		want     string
+	}{
+		{nil, ""},
+		{[]measure.Reason{{Reason: "404", Count: 2}, {Reason: "connect", Count: 1}}, "2 with HTTP status 404, 1 connection refused or unreachable"},
+		{[]measure.Reason{{Reason: "_OTHER", Count: 9}, {Reason: "a", Count: 5}, {Reason: "b", Count: 4}, {Reason: "c", Count: 3}, {Reason: "d", Count: 2}}, "5 a, 4 b, 3 c, 11 of other kinds"},
+	} {
+		if got := classes(c.failures); got != c.want {
+			t.Errorf("%v: %q, want %q", c.failures, got, c.want)
 		}
 	}
 }

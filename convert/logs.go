@@ -115,7 +115,7 @@ var evalscope = spec{
 }
 
 var gateway = spec{
-	Format: "gateway", about: "CSV of a gateway's log: timestamp (or ts, created_at), request_json and, if there, response_json", table: true,
+	Format: "gateway", about: "CSV of a gateway's log: timestamp (or ts, created_at), request_json and, if known, response_json", table: true,
 	fields: []string{"request_json"}, dates: true, models: true, fails: true, text: true,
 	decode: func(d *decoder, r *record) {
 		q := exchange(r.object("request_json"), r.object("response_json"))

@@ -86,9 +86,9 @@ type Comparison struct {
 }
 
 // Compare pairs the runs of A and B in order, and decides by the pairs: by the primary metric, and, for exploration, by others, with P
-// corrected for their number. A pair does not count if the verdict of one of its runs is not valid; LeftOut names that run. Minimum is the
-// smallest difference that matters, as a share. Again are further runs of A, one in each round, which calibrate the noise floor; nil =
-// none.
+// corrected for their number. A pair does not count if the verdict of one of its runs is not valid, or if one of them found a warmer cache
+// than the other: LeftOut has that run, and the runs without a partner. Minimum is the smallest difference that matters, as a share. Again
+// are further runs of A, one in each round, which calibrate the noise floor; nil = none.
 //
 // It returns an error if runs did not replay the same trace in the same way, or lack the primary metric.
 func Compare(a, b, again []*Run, primary Metric, minimum float64) (*Comparison, error) {
@@ -156,7 +156,7 @@ func Compare(a, b, again []*Run, primary Metric, minimum float64) (*Comparison, 
 }
 
 // warmer is the maximum difference between the shares of prompt tokens that two runs of a pair found in a cache that others had filled. An
-// engine whose blocks are smaller than the trace's can also have more in its cache than the trace predicts, but by less than this.
+// engine whose blocks are smaller than the trace's can also have more tokens in its cache than predicted, but by less than this.
 const warmer = 0.02
 
 // pairs pairs the runs of two sides in order. It leaves out a pair with a run that does not count, and a pair of which only one run hit
@@ -187,7 +187,7 @@ func pairs(a, b []*Run) (left, right []*Run, out []LeftOut) {
 	return left, right, out
 }
 
-// floor returns the noise floor of n pairs, computed from pairs of runs of the same side. The mean of the differences of these
+// floor returns the noise floor of n pairs, computed from pairs of runs without a difference. The mean of the differences within these
 // pairs is known: 0.
 func floor(twins [2][]*Run, m Metric, n int) float64 {
 	var squares float64

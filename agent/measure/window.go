@@ -85,7 +85,7 @@ type Plateau struct {
 // without a request, or if all were sent at once.
 //
 // SGLang's bench uses the longest time above a share of the peak; under recorded traffic, whose peak is one burst, that is a moment. A
-// median needs no such share, and equals the cap if there is one. Times are exact to PeakWidth.
+// median needs no such share, and equals --concurrency if that limits the run most of the time. Times are exact to PeakWidth.
 func (a *Aggregate) Plateau() (p Plateau, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

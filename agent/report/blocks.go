@@ -191,7 +191,7 @@ func (r *Report) cacheLines() (b block) {
 		share, ok := r.figures.Stat(measure.CacheReadPct)
 		line = words("%v prompt tokens cached%s", r.count(measure.TotalCached), wordsWhen(ok, " (%s)", percent(share.Avg/100)))
 	}
-	b.add("%s%s%s", line, wordsWhen(known, ", an infinite cache predicts %v", int64(predicted.Sum)),
+	b.add("%s%s%s", line, wordsWhen(known, ", an infinite cache would have %v", int64(predicted.Sum)),
 		wordsWhen(c.Realisation >= 0, ": %s realised", percent(c.Realisation)))
 	b.when(c.Within+c.Less+c.More > 0, "by request, in blocks of %v: %v equal, %v within a block, "+
 		"%v less (evicted, or on another replica), %v more (template, or a warm cache)", c.Block, c.Equal, c.Within, c.Less, c.More)

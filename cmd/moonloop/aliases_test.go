@@ -673,7 +673,7 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--goodput output_token_throughput_per_user:0", []string{"want a number of tokens per second"}},
 		{"--export-level raw", []string{"--output-artifact-dir DIR"}},
 		{"--export-level all", []string{"want summary, records or raw"}},
-		{"--reset-kv-cache-path reset", []string{"a path that begins with a slash"}},
+		{"--reset-kv-cache-path reset", []string{"a path that begins with one slash"}},
 		{"--engine-post later=/x", []string{"before, start or end"}},
 		{"--request-rate-series DIR/none.json", []string{"none.json"}},
 		{"--request-rate-series TRACE", []string{"trace.jsonl", "time_s"}},

@@ -488,8 +488,8 @@ func (t *translator) typed(names ...string) (value string) {
 // writeAliases writes the table for "moonloop help aliases".
 func writeAliases(w io.Writer) error {
 	var b strings.Builder
-	b.WriteString("Flags of other replay tools that moonloop replay understands: put \"moonloop\nreplay\" in the place of the tool's name, and leave the rest as it is.\n\n" +
-		"Where one name has two meanings, its value and the other flags decide, or --as.\n")
+	b.WriteString("Flags of other replay tools that moonloop replay understands: put \"moonloop\nreplay\" in place of the tool's name, and leave the rest as it is.\n\n" +
+		"If a name has two meanings, its value and the other flags decide, or --as does.\n")
 	for _, tool := range []string{aiperf, vllm, guidellm, traceReplay, anyTool} {
 		if tool == anyTool {
 			b.WriteString("\nOn every command line:\n")

@@ -52,7 +52,7 @@ var faultTable = []faultKind{
 	{name: "stream-error-done", about: "an error event in the stream, then [DONE]", mid: func(x *exchange) error { return x.breakStream(true) }},
 	{name: "cut", about: "the connection is dropped in the middle of the stream", mid: func(*exchange) error { return errAbort }},
 	{name: "stall", about: "the stream falls silent", mid: (*exchange).stall},
-	{name: "silent-end", about: "a clean end without finish reason, usage and [DONE]", mid: func(x *exchange) error { return x.endWith("") }},
+	{name: "silent-end", about: "a clean end without a finish reason, usage or [DONE]", mid: func(x *exchange) error { return x.endWith("") }},
 	{name: "done-only", about: "[DONE] without a finish reason", mid: func(x *exchange) error { return x.endWith("data: [DONE]\n\n") }},
 	{name: "malformed-event", about: "an event whose JSON breaks off", mid: func(x *exchange) error { return x.endWith(`data: {"choices":[{"delta":{` + "\n\n") }},
 	{name: "bad-framing", about: "an HTTP chunk whose length is not a number", mid: (*exchange).breakFraming},

@@ -126,7 +126,7 @@ func (k *k6) point(value []byte) error {
 			Time  time.Time
 			Value float64
 			Tags  struct {
-				Failed string `json:"expected_response"`
+				Expected string `json:"expected_response"`
 			}
 		}
 	}
@@ -137,7 +137,7 @@ func (k *k6) point(value []byte) error {
 		}
 		return errors.Join(err, fmt.Errorf("a line of type %q", l.Type))
 	}
-	k.add(l.Metric, float64(l.Data.Time.UnixNano())/1e6, l.Data.Value, l.Data.Tags.Failed == "false")
+	k.add(l.Metric, float64(l.Data.Time.UnixNano())/1e6, l.Data.Value, l.Data.Tags.Expected == "false")
 	return nil
 }
 
