@@ -79,7 +79,7 @@ func (w *promptWriter) piece(p genai.Piece) bool {
 	return true
 }
 
-// noBytes fill up a cell.
+// noBytes are the zeros that fill up a cell.
 var noBytes = strings.Repeat("\x00", blockhash.CellSize)
 
 func (w *promptWriter) medium(piece string) {

@@ -58,7 +58,7 @@ func (w *worker) hashed(to []uint64, ids []string) []uint64 {
 	return to
 }
 
-// empty reports whether there are none.
+// empty reports whether there are no ids.
 func (ids *toolIDs) empty() bool { return len(ids.made)+len(ids.given) == 0 }
 
 // put writes the ids, unless they exist: a receiver before this one may have written those of a tool's run.

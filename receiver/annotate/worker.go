@@ -16,7 +16,7 @@ type worker struct {
 	counts  Counts
 	reader  *genai.Reader
 	domains map[domainKey]*domain
-	twins   map[string]string // keyed hashes, by session id
+	twins   map[string]string // keyed hashes, by session id or tool call
 	chain   blockhash.Chain   // its length is that of the text of the span that is being cleaned
 
 	tokens []uint32
