@@ -21,7 +21,7 @@
 //	end     the arrival of the last token, or the instant of the failure
 //	status  Error when the request was not served, with [ErrorType]; else unset
 //	trace   a request without a session has an OTel trace of its own; the requests of a session share one, below
-//	        a root span of kind INTERNAL, which ends with the first of them
+//	        a root span of kind INTERNAL, which ends when the first of them ends
 //	links   of a replay: the production span that the row was captured from, if the row has it
 //
 // The root span of a session is called "session S from row N, MODEL, run R", because a list of traces shows nothing else of it.

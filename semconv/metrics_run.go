@@ -30,7 +30,7 @@ var (
 		Name: "mooncake.rows.left", Unit: "{row}",
 		Description: "Rows of the trace that are not done",
 	}
-	// RequestsSent is a counter, at the moment at which a request is sent.
+	// RequestsSent is a counter: a request counts from the moment at which it is sent.
 	RequestsSent = Metric{
 		Name: "mooncake.requests.sent", Unit: "{request}",
 		Description: "Requests that were sent",
@@ -40,7 +40,7 @@ var (
 		Name: "mooncake.requests.good", Unit: "{request}",
 		Description: "Served requests within the service level of the run",
 	}
-	// ChunksReceived is a counter, at the moment at which chunks arrive.
+	// ChunksReceived is a counter: a chunk counts from the moment at which it arrives.
 	ChunksReceived = Metric{
 		Name: "mooncake.chunks.received", Unit: "{chunk}",
 		Description: "Output chunks that arrived; most engines send a chunk for each token",
@@ -69,7 +69,7 @@ const (
 	RunDigest     = "mooncake.run.digest"     // string: seq_digest from the trace's metadata file, 12 hex digits; absent = unknown
 	RunSpeedup    = "mooncake.run.speedup"    // double
 	RunEngine     = "mooncake.run.engine"     // string: host and port
-	RunState      = "mooncake.run.state"      // string: that of a run of a service, such as running or finished
+	RunState      = "mooncake.run.state"      // string: state of a run that a service has, such as running or finished
 	VerdictClass  = "mooncake.verdict.class"  // string: valid, undecided, degraded or invalid
 	VerdictMetric = "mooncake.verdict.metric" // string: as in package judge
 )

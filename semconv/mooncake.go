@@ -20,7 +20,7 @@ const (
 	CellsEnds = "mooncake.cells.ends"
 	// CellsReply is bytes: one end as in [CellsEnds]: where the reply will end in the next prompt. Absent = unknown.
 	CellsReply = "mooncake.cells.reply"
-	// PromptOrder is a string, next to the model: the order in which the model's template writes a prompt, as configured in the receiver:
+	// PromptOrder is a string, in addition to the model: the order in which the model's template writes a prompt, as configured in the receiver:
 	// [PromptOrderAsSent], ... The cells always follow the order that telemetry shows. Absent = unknown.
 	PromptOrder = "mooncake.prompt_order"
 	// HashRanges is an int[]: the ids of the prompt in blocks of [FineBlockSize] tokens, as pairs of the first id and the number of
@@ -118,7 +118,7 @@ const (
 	ScheduleCapWait = "mooncake.schedule.cap_wait"
 
 	// CachePredictedTokens is an int: the prompt tokens that an infinite block cache would have served after the
-	// rows before. Absent when unknown.
+	// earlier rows. Absent when unknown.
 	CachePredictedTokens = "mooncake.cache.predicted_tokens"
 
 	PromptTooShort = "mooncake.prompt.too_short" // bool: the row is shorter than the chat template; absent = false

@@ -193,7 +193,8 @@ func or(v *float64) float64 {
 	return *v
 }
 
-// due returns the oldest window if it can be reported: no row of it is open, or the waiting time is over.
+// due returns the oldest window if it can be reported: it has ended in replay time and no row of it is open, or the waiting time after its
+// end is over.
 func (b *books) due(now time.Time) (in int64, ok bool) {
 	if len(b.windows) == 0 {
 		return 0, false
