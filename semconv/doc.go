@@ -58,8 +58,8 @@
 //	mooncake.prompt.remote              bool      a part of the prompt is only on the server
 //	mooncake.output_estimate            int       an estimate of output tokens that nobody counted
 //	mooncake.input_exclusive            bool      the producer leaves cached tokens out of the input; they were added
-//	mooncake.record                     bytes     on a span of that name, which stands for another one: all of it that a
-//	                                              journal would keep
+//	mooncake.record                     bytes     on a span of that name, which stands for another span: all that a journal
+//	                                              would keep of the other span
 //	mooncake.session, mooncake.turn     string, int  session and turn within it, from 0
 //	mooncake.run.id                     string    on the resource; one per replay, absent in production
 //	mooncake.link.trace_id              string    of a replay: the trace that the link leads to, for searches

@@ -321,7 +321,7 @@ func (c *Config) noteDrop(in int64, row mooncake.SpanRef, reason string) error {
 	return cmp.Or(err, f.Close())
 }
 
-// readDrops records the rows in the file of a plan.
+// readDrops records the dropped rows that the file of a plan names.
 func (b *books) readDrops(in int64) error {
 	return eachLine(b.cfg.dropFile(in), func(line []byte) error {
 		var d drop

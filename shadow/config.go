@@ -21,7 +21,7 @@ const (
 	DefaultKeep     = 24 * time.Hour
 	DefaultTwinOver = 10 * time.Minute
 
-	// Lead is how long before its first row is due a window is compiled.
+	// Lead is the time from the compilation of a window until its first row is due.
 	Lead = 10 * time.Second
 	// MinWindow is the shortest window.
 	MinWindow = time.Second
@@ -90,7 +90,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// hold is how long after its end a window is compiled.
+// hold returns the time from the end of a window until it is compiled.
 func (c *Config) hold() time.Duration { return c.Delay - c.Window - Lead }
 
 // windowOf returns the window of a time, in ns since the Unix epoch.

@@ -230,9 +230,9 @@ func (c *Config) windowNamed(name string) (window int64, ok bool) {
 	return c.windowOf(begin.UnixNano()), err == nil
 }
 
-// sources returns the journals with records of the windows that are at least from and below to.
-func (f *follower) sources(from, to int64) (all []capture.Source) {
-	for window := from; window < to; window++ {
+// sources returns the journals of the windows from first to end-1, as far as they exist.
+func (f *follower) sources(first, end int64) (all []capture.Source) {
+	for window := first; window < end; window++ {
 		if _, err := os.Stat(f.file(window)); err == nil {
 			all = append(all, capture.FileSource(f.file(window)))
 		}

@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// StateFile is the state with which a shadow continues.
+	// StateFile has the state from which a shadow continues.
 	StateFile = "shadow.json"
 	// ReportsFile has the report of each window, one per line.
 	ReportsFile = "reports.jsonl"
@@ -207,7 +207,7 @@ func numberOf(dir string) (n int64) {
 	return n
 }
 
-// send passes the rows of a plan without a result to the feeder, if they may still be sent.
+// send passes those rows of a plan that have no result to the feeder, if they may still be sent. why returns the reason if a row may not.
 func (s *shadow) send(in int64, rows []*mooncake.Row, why func(*mooncake.Row) string) error {
 	w := s.books.windows[in]
 	if w == nil {

@@ -85,7 +85,7 @@ func classes(both [][2]row, add func(class, [2]row)) {
 	}
 }
 
-// addRows adds the results of the pairs' rows: which changed, and, if there are too few pairs, what each shows by itself.
+// addRows adds the results of the pairs' rows: which changed, and, if there are too few pairs, what each pair shows by itself.
 func (c *Comparison) addRows(left, right []*Run, primary Metric) error {
 	figure := primary.Figure
 	if math.IsNaN((&row{}).value(figure)) {

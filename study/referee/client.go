@@ -128,7 +128,7 @@ func (j *Judgement) Against(e *Export, all []Request, skip int) {
 	}
 }
 
-// keptOf returns the index that each request has after the first skip arrivals are left out; -1 for these.
+// keptOf returns the index that each request has after the first arrivals, as many as skip says, are left out; -1 for these.
 func keptOf(all []Request, skip int) []int {
 	kept := make([]int, len(all))
 	if skip <= 0 {
