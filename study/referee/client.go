@@ -223,7 +223,7 @@ func (e *Export) find(all []Request) (found []int, by string) {
 	return found, by
 }
 
-// Ranks are the percentiles 1 to 99 of the measure, according to the generator and to the engine.
+// Ranks returns the percentiles 1 to 99 of the measure, according to the generator and to the engine.
 func (e *Error) Ranks() (claimed, is []float64) {
 	a, b := slices.Sorted(slices.Values(e.claimed)), slices.Sorted(slices.Values(e.is))
 	for p := 1; p < 100; p++ {

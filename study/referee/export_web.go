@@ -77,8 +77,8 @@ func readCSV(in io.Reader) (*Export, error) {
 	}
 }
 
-// ohaRow adds a request of oha. The columns are the start, counted from oha's start; the times of the name's look-up, of the connection, to
-// the first byte and in all, in seconds; the bytes; and the status. With --latency-correction, all times except the first count from when
+// ohaRow adds a request of oha. The columns are the start, counted from oha's start; the times taken by the DNS lookup and by the
+// connection, to the first byte, and in all, in seconds; the bytes; and the status. With --latency-correction, all times except the first count from when
 // the request was due.
 func (e *Export) ohaRow(row []string) error {
 	start, errStart := strconv.ParseFloat(row[0], 64)
