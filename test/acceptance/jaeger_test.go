@@ -133,7 +133,7 @@ func TestAcceptanceJaegerProduction(t *testing.T) {
 	if code := replay.wait(t, 5*time.Minute); code != 0 && code != 3 {
 		t.Fatalf("the replay ended with status %d\n%s", code, replay.tail())
 	}
-	c.stop(t) // it has exported all that it has
+	c.stop(t) // then it has exported all its spans
 	again := j.ofRun(t, "again")
 	checkRoots(t, "after the replay", again, 5)
 	for index, row := range rows {
@@ -168,7 +168,7 @@ type documented struct {
 	http string
 }
 
-// startDocumented starts it with separate ports, a separate folder, and Jaeger behind it.
+// startDocumented starts such a Collector with separate ports, a separate folder, and Jaeger behind it.
 func startDocumented(t *testing.T, dir, name string, j *jaeger) *documented {
 	t.Helper()
 	return startConfigured(t, dir, name, "otelcol-config.yaml", `
