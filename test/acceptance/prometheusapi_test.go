@@ -32,8 +32,8 @@ type prometheus struct {
 	begun time.Time
 }
 
-// startPrometheus starts a Prometheus and waits until it is ready. The addresses replace those in the configuration: at the first, Prometheus
-// scrapes a Collector's own figures; at the other ones, metrics that a Collector has received.
+// startPrometheus starts a Prometheus and waits until it is ready. The addresses replace those in the configuration: at the first,
+// Prometheus scrapes a Collector's own figures; at the other ones, metrics that a Collector has received.
 func startPrometheus(t *testing.T, dir, own string, others ...string) *prometheus {
 	t.Helper()
 	examples, err := filepath.Abs("../../examples")

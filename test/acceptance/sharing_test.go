@@ -84,7 +84,7 @@ func promised(rows []sharingRow) (hits []int64) {
 	return hits
 }
 
-// shared returns for each prompt how many of its leading tokens are the beginning of an earlier prompt, or of that with its reply.
+// shared returns for each prompt how many of its leading tokens are the beginning of an earlier prompt and the reply to it.
 func shared(list []told) (hits []int64) {
 	for i, one := range list {
 		most := 0
@@ -154,7 +154,7 @@ func (e *realEngine) uncut(t *testing.T, truth []*served, trace, log string, lea
 		t.Errorf("the shared tokens of %.0f %% of the requests are within two blocks of those of the text, want 90 %%", 100*share)
 	}
 	if rate(inText)-rate(cached) < least {
-		t.Errorf("void: production hit %.2f %% of what is shared to %.2f %%, want %.0f points or more between them", rate(cached), rate(inText), least)
+		t.Errorf("void: production hit %.2f %% of the prompt tokens, and %.2f %% are shared; want %.0f points or more between them", rate(cached), rate(inText), least)
 	}
 	return line
 }
