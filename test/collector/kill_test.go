@@ -55,7 +55,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestAcceptanceKill kills each twenty times.
+// TestAcceptanceKill kills each of these Collectors twenty times.
 func TestAcceptanceKill(t *testing.T) {
 	if !acceptance() {
 		t.Skip("run this with make acceptance")

@@ -184,7 +184,7 @@ func punch(t testing.TB, encoded []byte, requests, spans int) *load {
 	return l
 }
 
-// next returns a new OTLP request; its model requests have the numbers from first on, and start at the given instant.
+// next returns a new OTLP request; its model requests are numbered from first, and start at the given instant.
 func (l *load) next(first uint64, at time.Time) []byte {
 	body := bytes.Clone(l.encoded)
 	for _, h := range l.holes {
@@ -244,7 +244,7 @@ const (
 	exportLogs   = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 )
 
-// export sends a request of spans and returns whether it was acknowledged completely.
+// export sends a request of spans, and returns an error unless it was acknowledged completely.
 func (s *sender) export(ctx context.Context, body []byte) error {
 	return s.invoke(ctx, exportTraces, body)
 }

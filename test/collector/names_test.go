@@ -36,7 +36,7 @@ func TestReaders(t *testing.T) {
 	for _, name := range configurations(t) {
 		config := readConfiguration(t, name)
 		if !config.IsSet("receivers::mooncake") && !config.IsSet("processors::mooncake") && !config.IsSet("exporters::mooncake") {
-			continue // for any Collector, with the names that it has
+			continue // it is for any Collector, which has names of its own
 		}
 		checked++
 		readers, _ := config.Get("service::telemetry::metrics::readers").([]any)
