@@ -178,11 +178,11 @@ func (v *victim) storm(t *testing.T, address string, rounds int) map[string]int6
 		f.request(to).Attributes().PutStr("gen_ai.prompt", f.long("prompt", 60<<20))
 	})
 	bombs := map[string][]byte{
-		"empty spans":  squeeze(t, testwire.Within(nil, 1)),
-		"attributes":   squeeze(t, testwire.Within(repeat(9, 1<<20), 1, 2, 2)), // attributes that need 100 MiB: admitted, one or two at a time
-		"deep":         squeeze(t, testwire.Within(testwire.Nested(300_000), 1, 2, 2, 9, 2)),
-		"spans":        squeeze(t, testwire.Within(repeat(2, 30<<20), 1, 2)), // 60 MiB, for which there is no memory
-		"large":        large,
+		"empty spans": squeeze(t, testwire.Within(nil, 1)),
+		"attributes":  squeeze(t, testwire.Within(repeat(9, 1<<20), 1, 2, 2)), // attributes that need 100 MiB: admitted, one or two at a time
+		"deep":        squeeze(t, testwire.Within(testwire.Nested(300_000), 1, 2, 2, 9, 2)),
+		"spans":       squeeze(t, testwire.Within(repeat(2, 30<<20), 1, 2)), // 60 MiB, for which there is no memory
+		"large":       large,
 	}
 	var mu sync.Mutex
 	refusals := map[string]int64{}
