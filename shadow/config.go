@@ -85,7 +85,7 @@ func (c *Config) complete() error {
 	case c.Delay < c.Window+2*Lead:
 		return fmt.Errorf("delay %v: want at least %v: a window of %v is compiled after its end, %v before its first row is due", c.Delay, c.Window+2*Lead, c.Window, Lead)
 	case c.History < 0 || c.MaxLag < 0 || c.MaxRate < 0 || c.Keep < 0 || c.TwinOver < 0:
-		return errors.New("history, lag, rate and the times to keep and to compare must be above 0")
+		return errors.New("history, lag, rate and the times to keep and to compare must not be below 0; 0 means the default")
 	}
 	return nil
 }

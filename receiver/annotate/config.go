@@ -71,7 +71,7 @@ func (c *Config) Validate() error {
 		for i, key := range of.keys {
 			if key == "" || len(key) > maxName || strings.Contains(key, "*") {
 				errs = append(errs, fmt.Errorf("%s[%d]: must be the name of one attribute, of 1 to %d bytes and without a *: "+
-					"what it names is not removed", of.name, i, maxName))
+					"the attribute is not removed, so the name must be exact", of.name, i, maxName))
 			}
 		}
 	}

@@ -117,7 +117,7 @@ type soaked struct {
 	dropped int64 // connections
 	all     []*watched
 	idle    [2]sample // the Collector before the traffic, and after it
-	metrics string    // of the Collector, after it
+	metrics string    // of the Collector, after the traffic
 }
 
 func (s soak) run(t *testing.T, dir string) *soaked {
@@ -137,7 +137,7 @@ exporters: {mooncake: {rotation: %s}}
 extensions: {pprof: {endpoint: %q}}
 service: {extensions: [file_storage, health_check, pprof]}
 `, s.rotation, profiles)})
-	c.environment = append(c.environment, "JAEGER_ENDPOINT="+backend(t)) // the last one counts
+	c.environment = append(c.environment, "JAEGER_ENDPOINT="+backend(t)) // overrides the one that configure has set
 	otelcol := &watched{
 		name: "Collector", process: c.start(t), goroutines: "http://" + profiles + "/debug/pprof/goroutine?debug=1",
 		pattern: regexp.MustCompile(`^goroutine profile: total (\d+)`),
@@ -214,7 +214,8 @@ func (s soak) generate(t *testing.T, dir, trace string) (rows int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Ids in order of appearance, as in compiled traces: of others, the agent remembers those that it has seen, up to a bound.
+	// Ids are numbered in order of appearance, as in compiled traces. Of other ids, the agent would remember those that it has seen, up to a
+	// bound.
 	var ids mooncake.Renumber
 	reader, buffered := mooncake.NewReader(from, mooncake.ReaderOptions{}), bufio.NewWriter(to)
 	// The trace is longer than the replay is watched, so that the replay is still running when the watching ends.
