@@ -51,7 +51,7 @@ func testConfig() *Config {
 
 func nopSettings() processor.Settings { return processortest.NewNopSettings(metadata.Type) }
 
-// run starts a component for the time of a test.
+// run starts a component, and stops it when the test ends.
 func run(t *testing.T, c component.Component) {
 	t.Helper()
 	require.NoError(t, c.Start(t.Context(), componenttest.NewNopHost()))
@@ -153,7 +153,7 @@ func TestNothingLeaks(t *testing.T) {
 	})
 }
 
-// TestNothingLeaksOfMadeProducers searches the output for the prompts of generated telemetry, which every clone has.
+// TestNothingLeaksOfMadeProducers searches the output for a prompt of generated telemetry, which needs no files outside of the repository.
 func TestNothingLeaksOfMadeProducers(t *testing.T) {
 	const prompt = "lonely boat" // a part of the prompt of one of the requests
 	for _, producer := range testproducers.All() {

@@ -134,7 +134,7 @@ func ofGenAI(attributes pcommon.Map) bool {
 	return false
 }
 
-// harmless reports whether attributes are numbers with names that are not texts, like those of a token event.
+// harmless reports whether all attributes are numbers, and their names too short to be texts, as in a token event.
 func harmless(attributes pcommon.Map) bool {
 	for name, value := range attributes.All() {
 		if len(name) > maxName || !number(value.Type()) {

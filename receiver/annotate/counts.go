@@ -19,7 +19,7 @@ const (
 	ReasonUsageEstimate   Reason = "usage_estimate"       // the output can only be estimated: not written as usage
 	ReasonReplyPartial    Reason = "reply_partial"        // a reply to a whole prompt, but incomplete, or one of several
 	ReasonReplyAlone      Reason = "reply_without_prompt" // a reply in log records whose prompt came in another batch
-	ReasonToolIDs         Reason = "tool_ids"             // ids of tool calls past the bound of a request, or too long
+	ReasonToolIDs         Reason = "tool_ids"             // ids of tool calls beyond the maximum of a request, or too long
 	ReasonLogNoSpan       Reason = "log_no_span"          // a prompt in a log record that names no span
 	ReasonLogNoTime       Reason = "log_no_time"          // a request in a log record without any time
 	ReasonLogOther        Reason = "log_other"            // another log record, if no pipeline takes log records
@@ -57,7 +57,7 @@ type Counts struct {
 	Points int64 // data points of metrics seen
 
 	Dropped map[Reason]int64
-	// Removed counts values by their names. Names without a rule are "other".
+	// Removed counts removed values by their names. Names without a rule are "other".
 	Removed map[string]int64
 }
 

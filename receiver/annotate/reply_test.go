@@ -53,7 +53,7 @@ func endsOf(t testing.TB, attributes pcommon.Map) (e ended, ok bool) {
 	return e, true
 }
 
-// goesOn reports whether a prompt begins with another one and the reply to it.
+// goesOn reports whether a prompt begins with another prompt and the reply to that.
 func (e *ended) goesOn(before *ended) bool {
 	n := len(before.chain.Ends)
 	return n > 0 && len(e.chain.Ends) > n && slices.Equal(e.chain.Ends[:n], before.chain.Ends) && e.chain.Ends[n] == before.reply

@@ -86,8 +86,8 @@ type rules struct {
 	bans     bool
 }
 
-// newRules returns the rules of a configuration: first its denied names, then its session and class keys, then exact names, then beginnings of names,
-// then their ends.
+// newRules returns the rules of a configuration: first its denied names, then its session and class keys, then exact names, then beginnings
+// of names, then their ends.
 func newRules(c Config) *rules {
 	r := &rules{exact: map[string]rule{}, words: map[string]rule{}, bans: len(c.Deny) > 0}
 	r.add(banned, anything, c.Deny...)

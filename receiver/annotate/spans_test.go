@@ -18,7 +18,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// attributes is what a span has.
+// attributes are the attributes of a span, or other values by their names.
 type attributes = map[string]any
 
 // oneSpan returns telemetry of one span, and the span.

@@ -52,7 +52,7 @@ func (w *worker) domain(kind, scope, model string) *domain {
 		name := blockhash.Domain(kind, w.fingerprint, scope, model)
 		hasher, err := blockhash.NewHasher(w.config.Key, name)
 		if err != nil {
-			panic("annotate: " + err.Error()) // does not depend on any input: the name is that of a domain
+			panic("annotate: " + err.Error()) // cannot happen, whatever the input: the name is that of a domain
 		}
 		if len(w.domains) == maxDomains {
 			clear(w.domains)
