@@ -35,7 +35,7 @@ var (
 		Name: "mooncake.requests.sent", Unit: "{request}",
 		Description: "Requests that were sent",
 	}
-	// RequestsGood is a counter, of runs with a service level.
+	// RequestsGood is a counter, only in runs with a service level.
 	RequestsGood = Metric{
 		Name: "mooncake.requests.good", Unit: "{request}",
 		Description: "Served requests within the service level of the run",
@@ -50,13 +50,13 @@ var (
 		Name: "mooncake.cache.unpredicted_tokens", Unit: "{token}",
 		Description: "Prompt tokens that the server reports as cached beyond what an infinite cache would have had of this run",
 	}
-	// RunVerdict is a gauge: 1 for the class of the verdict, 0 for the others. Attributes: [VerdictClass]. From the end of the run on.
+	// RunVerdict is a gauge: 1 for the class of the verdict, 0 for the others. Attributes: [VerdictClass]. It exists from the end of the run on.
 	RunVerdict = Metric{
 		Name: "mooncake.run.verdict", Unit: "{verdict}",
 		Description: "Verdict on the fidelity of the run",
 	}
 	// RunVerdictReason is a gauge: the value of each metric of the verdict whose class is not valid. Attributes: [VerdictMetric],
-	// [VerdictClass]. From the end of the run on.
+	// [VerdictClass]. It exists from the end of the run on.
 	RunVerdictReason = Metric{
 		Name: "mooncake.run.verdict.reason", Unit: "{value}",
 		Description: "Value of a metric that made the verdict on the run worse, in that metric's own unit",

@@ -34,7 +34,7 @@ const (
 type place struct {
 	Offset     int64 `json:"offset"`               // of the first byte that was not read
 	Dictionary int64 `json:"dictionary,omitempty"` // of the first byte that is needed to continue from there
-	Size       int64 `json:"size"`                 // when it was read
+	Size       int64 `json:"size"`                 // of the journal when it was read
 }
 
 // losses count what the journals had and the windows do not have.

@@ -109,7 +109,7 @@ func (s *shadow) open(now time.Time) (err error) {
 	text, err := atomicfile.ReadFile(filepath.Join(s.cfg.Dir, StateFile), maxState)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		// From the first window whose first row can be sent in time.
+		// The shadow begins with the first window whose first row can be sent in time.
 		first := s.cfg.windowOf(now.Add(2*Lead-s.cfg.Delay).UnixNano()) + 1
 		s.state = state{
 			Schema: stateSchema, Delay: s.cfg.Delay, Window: s.cfg.Window, First: first, Planned: first, Next: first, Alive: now, Replays: 1,
@@ -247,7 +247,7 @@ func (s *shadow) drop(in int64, row *mooncake.Row, reason string) error {
 	return s.cfg.noteDrop(in, row.OTel, reason)
 }
 
-// loop works each second.
+// loop takes a step each second.
 func (s *shadow) loop(ctx context.Context) error {
 	each := time.NewTicker(tick)
 	defer each.Stop()

@@ -42,7 +42,7 @@ type MergeOptions struct {
 	Tool    string // version of the program
 	Command string // command line, without secrets
 	Strict  bool   // a degraded or undecided run counts as invalid
-	// Name is what the folder of a shard is called in the results; nil: by its name.
+	// Name is what the folder of a shard is called in the results. If it is nil, each folder keeps its own name.
 	Name func(folder string) string
 }
 

@@ -27,7 +27,7 @@ type Moved struct {
 // burstGap ends a burst, in ms of the replay. Rows that are sent less than this apart are processed by an engine at the same time.
 const burstGap = 100
 
-// class is a part of the rows. Its order is that of the table.
+// class is a part of the rows. Classes are ordered as in the table.
 type class struct {
 	by   int
 	part int
