@@ -43,7 +43,7 @@ type Router struct {
 	// kept.
 	Routed int64 `json:"routed_tokens"`
 	// Best is the best routing found for the same number of caches: each request goes to the instance that has most of its prompt, unless
-	// that one has computed much more than the others. Never below Routed.
+	// that one has computed much more than the others. It is never below Routed.
 	Best int64 `json:"best_tokens"`
 	// Infinite is what one infinite cache for all requests would serve.
 	Infinite int64 `json:"infinite_tokens"`

@@ -239,7 +239,7 @@ func (s *Search) judge(trials []Trial) (*Capacity, float64) {
 	} else if !last.Evidence && last.Load < limit {
 		return c, last.Load // once more, with another seed
 	}
-	// Go at most one step beyond the loads that met or missed, because a run under too much load takes long.
+	// Go at most one step beyond the loads that met or missed the objectives, because a run under too much load takes long.
 	if math.IsInf(missed, 1) {
 		next = max(met, s.Min/step) * step
 		if met == 0 {

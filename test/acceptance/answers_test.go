@@ -162,7 +162,7 @@ func TestAcceptanceSearchVLLM(t *testing.T) {
 		t.Logf("search %d: %s: %.3f (%.3f to %.3f), %d probes, gave way first: %s", i+1, c.Answer, c.Load, c.Low, c.High, len(c.Probes), c.First)
 		found = append(found, c.Load)
 	}
-	// Each is within 10 % of the median.
+	// Each capacity found is within 10 % of their median.
 	slices.Sort(found)
 	middle := found[len(found)/2]
 	apart := max(middle-found[0], found[len(found)-1]-middle) / middle

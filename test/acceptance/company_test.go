@@ -26,8 +26,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// provider returns a provider that sends the spans of a service, as the OpenTelemetry SDK does by default, but without its limit of 2,048 waiting spans: a span lost
-// in the sender would be blamed on the Collector.
+// provider returns a provider that sends the spans of a service, as the OpenTelemetry SDK does by default, but without its limit of 2,048
+// waiting spans: a span lost in the sender would be blamed on the Collector.
 func provider(t *testing.T, address, service string) *sdktrace.TracerProvider {
 	t.Helper()
 	exporter, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(address), otlptracegrpc.WithInsecure())

@@ -58,8 +58,9 @@ type variant struct {
 	bounds
 }
 
-// loopBounds returns variants with the promise: a replay within this many points of production, and this many tokens a request on average; and the proof
-// that the test can fail: a replay without the replies that production's engine had in its cache is further away.
+// loopBounds returns two variants. One has the promise: a replay is within this many points of production, and this many tokens a request
+// on average. The other shows that the test can fail: a replay without the replies that production's engine had in its cache is further
+// away.
 func loopBounds(points float64) []variant {
 	return []variant{
 		{name: "replay", bounds: bounds{points: points, near: 0.9, perMean: 4}},

@@ -125,7 +125,7 @@ func blackHole(t *testing.T) string {
 				return
 			}
 			go func() {
-				_, _ = io.Copy(io.Discard, conn) // the sender hangs up
+				_, _ = io.Copy(io.Discard, conn) // until the sender hangs up
 				_ = conn.Close()
 			}()
 		}
@@ -160,7 +160,7 @@ func TestEndings(t *testing.T) {
 
 	t.Run("disk full", func(t *testing.T) {
 		t.Parallel()
-		// The file system's own error, without a file system: the records go to a device that is full.
+		// The records go to a device that is full, which gives the error of a full file system without one.
 		dir := t.TempDir()
 		out := filepath.Join(dir, "out")
 		if err := os.Mkdir(out, 0o700); err != nil {

@@ -48,7 +48,7 @@ func TestAcceptanceJaeger(t *testing.T) {
 		t.Fatal(err)
 	}
 	killed.wait(t, time.Minute)
-	time.Sleep(time.Second) // what was on the wire
+	time.Sleep(time.Second) // Jaeger stores what was still on the wire
 	left := j.ofRun(t, "killed")
 	checkRoots(t, "after kill -9", left, 10)
 	checkPhases(t, left)

@@ -28,9 +28,11 @@ type told struct{ Prompt, Reply []int }
 
 // sharingRow is what a row of a trace says about sharing, in blocks of sharingBlock tokens.
 type sharingRow struct {
-	Input     int64      `json:"input_length"`
-	Output    int64      `json:"output_length"`
-	Continues int64      // how many leading ids are left out, because they are those of the row to which the first reply belongs; that row's replies come before these; 0: the row is in full
+	Input  int64 `json:"input_length"`
+	Output int64 `json:"output_length"`
+	// Continues is how many leading ids are left out, because they are those of the row to which the first reply belongs. That row's
+	// replies come before these. 0: the row is in full.
+	Continues int64
 	Ranges    [][2]int64 `json:"hash_ranges"` // first id, count
 	Replies   [][3]int64 // rows back, tokens before it, its tokens
 }

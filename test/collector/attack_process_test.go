@@ -73,8 +73,8 @@ func TestAcceptanceAttack(t *testing.T) {
 // attackProcess runs the table, then attacks memory from all senders at once, this many times each.
 //
 // The bound is on VmHWM, the most memory that the process ever had in RAM as Linux accounts for it, so that no peak falls
-// between two samples. GOMEMLIMIT makes Go collect before it takes more from the system. It is not a bound by itself:
-// memory that is in use stays; that the use is bounded is what is tested.
+// between two samples. GOMEMLIMIT makes Go collect before it takes more from the system. It is not a bound by itself,
+// because it frees no memory that is in use. The test shows that the use is bounded.
 func attackProcess(t *testing.T, level string, scale, rounds int) {
 	t.Helper()
 	c := newCanaries()

@@ -59,8 +59,8 @@ type account struct {
 }
 
 // TestProducers sends telemetry of our own making, shaped like that of each kind of producer, twice, and accounts for every request that
-// the engine behind it got: each is a row with the right counts, session and shared blocks, or the reason why not is reported. No text of a prompt leaves
-// the Collector anywhere.
+// the engine behind it got: each is a row with the right counts, session and shared blocks, or the reason why not is
+// reported. No text of a prompt leaves the Collector anywhere.
 func TestProducers(t *testing.T) {
 	t.Parallel()
 	var checks []check

@@ -50,7 +50,7 @@ func TestSoak(t *testing.T) {
 		run := short.run(t, t.TempDir())
 		run.account(t)
 		for _, g := range run.growth(t) {
-			// In seconds, memory shows nothing, and the number of requests in flight varies; but a leak for each request shows.
+			// In a few seconds, memory shows nothing, and the number of requests in flight varies; but a leak for each request would show.
 			if g.figure != flat[0].name && g.after > 2*g.before+50 {
 				t.Errorf("%s of the %s grew from %.0f to %.0f", g.figure, g.process, g.before, g.after)
 			}
