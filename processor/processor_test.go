@@ -51,7 +51,7 @@ func testConfig() *Config {
 
 func nopSettings() processor.Settings { return processortest.NewNopSettings(metadata.Type) }
 
-// run starts a component for the time of a test.
+// run starts a component, and stops it when the test ends.
 func run(t *testing.T, c component.Component) {
 	t.Helper()
 	require.NoError(t, c.Start(t.Context(), componenttest.NewNopHost()))
@@ -76,7 +76,7 @@ func newLogs(t *testing.T, set processor.Settings, cfg *Config, next *consumerte
 	return p
 }
 
-// message returns a log record with a message of a prompt, and an unrelated one.
+// message returns two log records: a message of a prompt, and one that is unrelated to models.
 func message() plog.Logs {
 	ld := plog.NewLogs()
 	list := ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords()
@@ -153,9 +153,9 @@ func TestNothingLeaks(t *testing.T) {
 	})
 }
 
-// TestNothingLeaksOfMadeProducers searches the output for the prompts of generated telemetry, which every clone has.
+// TestNothingLeaksOfMadeProducers searches the output for a prompt of generated telemetry, which needs no files outside of the repository.
 func TestNothingLeaksOfMadeProducers(t *testing.T) {
-	const prompt = "lonely boat" // of one of the requests
+	const prompt = "lonely boat" // a part of the prompt of one of the requests
 	for _, producer := range testproducers.All() {
 		spans, records := new(consumertest.TracesSink), new(consumertest.LogsSink)
 		traces, logs := newTraces(t, nopSettings(), testConfig(), spans), newLogs(t, nopSettings(), testConfig(), records)
@@ -201,7 +201,7 @@ func TestLogs(t *testing.T) {
 
 var ignore = []metricdatatest.Option{metricdatatest.IgnoreTimestamp(), metricdatatest.IgnoreExemplars()}
 
-// point returns the only data point of a metric.
+// point returns the data points expected of a metric that has only one.
 func point(key, value string, n int64) []metricdata.DataPoint[int64] {
 	return []metricdata.DataPoint[int64]{{Attributes: attribute.NewSet(attribute.String(key, value)), Value: n}}
 }

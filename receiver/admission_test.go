@@ -65,7 +65,7 @@ func TestAdmission(t *testing.T) {
 	})
 	require.NoError(t, err)
 	start(t, NewFactory(), metadatatest.NewSettings(tel), cfg, traces, consumertest.NewNop())
-	t.Cleanup(goOn) // before the receiver's end, which waits for it
+	t.Cleanup(goOn) // before the receiver's shutdown, which waits for the request
 	conn := dial(t, cfg)
 	send := func(method string, body []byte, options ...grpc.CallOption) codes.Code {
 		var reply []byte
@@ -115,7 +115,7 @@ func TestAdmission(t *testing.T) {
 	soon(func() bool { return send(methodTraces, testwire.Within(make([]byte, 500<<10), 1, 2, 2, 5)) == codes.OK })
 }
 
-// twice sends two requests in one call that should have one.
+// twice sends two requests in one call, although the protocol allows only one.
 func twice(t *testing.T, conn *grpc.ClientConn, body []byte) {
 	t.Helper()
 	stream, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true}, methodTraces, grpc.ForceCodecV2(wired{}))

@@ -21,7 +21,7 @@ func ExampleNewFactory() {
 	stock := otlpreceiver.NewFactory()
 	factories[stock.Type()] = stock
 	if len(factories) != 2 {
-		log.Fatal("two of one type")
+		log.Fatal("two factories have the same type")
 	}
 	fmt.Println(ours.Type(), "stability: traces", ours.TracesStability(), "- logs", ours.LogsStability())
 	// Output: mooncake stability: traces Alpha - logs Alpha

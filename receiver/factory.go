@@ -29,8 +29,8 @@ func NewFactory() receiver.Factory {
 		}, metadata.LogsStability))
 }
 
-// shared has the receivers that run or will, so that the pipelines of all signals get the same one for a configuration: it listens only
-// once.
+// shared has the receivers that run or will run, so that the pipelines of all signals share the receiver of a configuration, which listens
+// only once.
 type shared struct {
 	mu        sync.Mutex
 	receivers map[component.Config]*mooncakeReceiver

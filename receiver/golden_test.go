@@ -36,7 +36,7 @@ func requireTraces(t *testing.T, file string, got ptrace.Traces) {
 	require.NoError(t, ptracetest.CompareTraces(want, got))
 }
 
-// TestGolden sends the input in testdata/golden through the receiver, and compares the output with the one there.
+// TestGolden sends the input in testdata/golden through the receiver, and compares the output with the expected output there.
 func TestGolden(t *testing.T) {
 	cfg := testConfig(t)
 	traces, logs := new(consumertest.TracesSink), new(consumertest.LogsSink)

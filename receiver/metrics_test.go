@@ -64,7 +64,7 @@ func TestMetrics(t *testing.T) {
 	_, err = plogotlp.NewGRPCClient(conn).Export(t.Context(), plogotlp.NewExportRequestFromLogs(message()))
 	require.NoError(t, err)
 
-	// What one receiver has read, the next one counts as annotated.
+	// A log record that another receiver has read is counted as annotated.
 	read := message()
 	read.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes().PutStr(semconv.Identity, semconv.IdentityText)
 	_, err = plogotlp.NewGRPCClient(conn).Export(t.Context(), plogotlp.NewExportRequestFromLogs(read))

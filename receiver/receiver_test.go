@@ -101,7 +101,7 @@ func post(t testing.TB, cfg *Config, path, contentType string, body []byte) int 
 
 const prompt = "Hello there, how are you today? Please tell me all about it."
 
-// inference returns the span of a request with a prompt and of a replay's request with unsigned ids.
+// inference returns two spans: one of a request with a prompt, and one of a replay's request, with ids that need unsigned integers.
 func inference() ptrace.Traces {
 	td := ptrace.NewTraces()
 	list := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()

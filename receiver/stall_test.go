@@ -111,8 +111,8 @@ func TestStalledUploads(t *testing.T) {
 		}
 		return got
 	}
-	// One of them found no room, or lost its room to another: on a busy machine, they do not all arrive within the second in which none
-	// counts as slow.
+	// noRoom checks that a stalled request found no room, or lost its room to another one: on a busy machine, they do not all arrive within
+	// the second in which none counts as slow.
 	noRoom := func(t *testing.T, tel *componenttest.Telemetry) func() bool {
 		t.Helper()
 		return func() bool { got := refusals(t, tel); return got["busy"]+got["slow"] > 0 }
@@ -148,7 +148,7 @@ func TestStalledUploads(t *testing.T) {
 	})
 }
 
-// TestReadTimeout: a whole request arrives within a time limit, or its sender is told to retry, and disconnected.
+// TestReadTimeout: a whole request must arrive within a time limit, or its sender is told to retry, and disconnected.
 func TestReadTimeout(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.Admission.ReadTimeout = 300 * time.Millisecond
@@ -186,8 +186,8 @@ func TestReadTimeout(t *testing.T) {
 	requireCounts(t, tel, "refused_requests", "slow", 4)
 }
 
-// TestReadTimeoutIsOfReading: a sender that waits for the journal is not disconnected because of the deadline for the body.
-func TestReadTimeoutIsOfReading(t *testing.T) {
+// TestReadTimeoutEndsWithTheBody: a sender that waits for the journal is not disconnected because of the deadline for the body.
+func TestReadTimeoutEndsWithTheBody(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.Admission.ReadTimeout = time.Second // long for a sender that sends at once, on a busy machine
 	slow, err := consumer.NewTraces(func(ctx context.Context, _ ptrace.Traces) error {

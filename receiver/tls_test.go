@@ -146,7 +146,7 @@ func TestGuarded(t *testing.T) {
 		{"no certificate", &tls.Config{RootCAs: ours.Pool()}, "Bearer " + token, ""},
 		{"unknown certificate", &tls.Config{RootCAs: ours.Pool(), Certificates: []tls.Certificate{other.Sign(t)}}, "Bearer " + token, ""},
 		{"expired certificate", &tls.Config{RootCAs: ours.Pool(), Certificates: []tls.Certificate{ours.SignExpired(t)}}, "Bearer " + token, ""},
-		{"receiver of an unknown authority", &tls.Config{RootCAs: other.Pool(), Certificates: []tls.Certificate{ours.Sign(t)}}, "Bearer " + token, "unknown authority"},
+		{"receiver with a certificate of an unknown authority", &tls.Config{RootCAs: other.Pool(), Certificates: []tls.Certificate{ours.Sign(t)}}, "Bearer " + token, "unknown authority"},
 	} {
 		for protocol, send := range send {
 			for _, err := range send(t, c.client, c.authorization) {
@@ -234,7 +234,7 @@ func TestHeaderLimits(t *testing.T) {
 	defer conn.Close()
 	_, err = io.WriteString(conn, "POST /v1/traces HTTP/1.1\r\nHost: x\r\nX-Slow: ")
 	require.NoError(t, err)
-	_, err = io.ReadAll(conn) // returns when the server has had enough
+	_, err = io.ReadAll(conn) // returns when the server closes the connection
 	require.NoError(t, err)
 
 	long, err := net.Dial("tcp", server.NetAddr.Endpoint)

@@ -21,7 +21,7 @@
 //	end     the arrival of the last token, or the instant of the failure
 //	status  Error when the request was not served, with [ErrorType]; else unset
 //	trace   a request without a session has an OTel trace of its own; the requests of a session share one, below
-//	        a root span of kind INTERNAL, which ends with the first of them
+//	        a root span of kind INTERNAL, which ends when the first of them ends
 //	links   of a replay: the production span that the row was captured from, if the row has it
 //
 // The root span of a session is called "session S from row N, MODEL, run R", because a list of traces shows nothing else of it.
@@ -61,8 +61,8 @@
 //	mooncake.prompt.remote              bool      a part of the prompt is only on the server
 //	mooncake.output_estimate            int       an estimate of output tokens that nobody counted
 //	mooncake.input_exclusive            bool      the producer leaves cached tokens out of the input; they were added
-//	mooncake.record                     bytes     on a span of that name, which stands for another one: all of it that a
-//	                                              journal would keep
+//	mooncake.record                     bytes     on a span of that name, which stands for another span: all that a journal
+//	                                              would keep of the other span
 //	mooncake.synthetic                  bool      the span was made from a log record
 //	mooncake.session                    string    the session
 //	mooncake.turn                       int       index of the request within its session, from 0

@@ -19,7 +19,7 @@ const (
 	GenAIResponseID               = "gen_ai.response.id"                  // string
 	GenAIResponseModel            = "gen_ai.response.model"               // string
 	GenAIResponseFinishReasons    = "gen_ai.response.finish_reasons"      // string[], one per choice
-	GenAIResponseTimeToFirstChunk = "gen_ai.response.time_to_first_chunk" // double, s; ours from the wire
+	GenAIResponseTimeToFirstChunk = "gen_ai.response.time_to_first_chunk" // double, s; ours counts from the wire
 
 	GenAIUsageInputTokens         = "gen_ai.usage.input_tokens"                // int; cached ones included
 	GenAIUsageOutputTokens        = "gen_ai.usage.output_tokens"               // int; reasoning included

@@ -36,5 +36,5 @@ const (
 	LostExport     = "export_failed" // refused by the receiver, or not accepted before the end
 	LostTooLarge   = "too_large"     // the receiver accepts no message of this size, not even one span
 	LostRejected   = "rejected"      // the receiver accepted the message without these spans (partial success)
-	LostShutdown   = "shutdown"      // not sent when the time for shutting down was over, or ended after it
+	LostShutdown   = "shutdown"      // not sent when the time for shutting down was over, or the span ended after that
 )

@@ -16,7 +16,7 @@ var (
 		Name: "mooncake.cache.potential.knee", Unit: "{token}",
 		Description: "Smallest cache with 99 % of the hits of an infinite one",
 	}
-	// CachePotentialKneeSize is a gauge, of models with a known size of KV cache for each token.
+	// CachePotentialKneeSize is a gauge, only for models with a known size of KV cache for each token.
 	CachePotentialKneeSize = Metric{
 		Name: "mooncake.cache.potential.knee.size", Unit: "By",
 		Description: "KV cache memory of the smallest cache with 99 % of the hits of an infinite one",
@@ -26,7 +26,7 @@ var (
 		Name: "mooncake.cache.potential.working_set", Unit: "{token}",
 		Description: "Distinct prompt tokens that were seen within the retention time",
 	}
-	// CachePotentialWorkingSetSize is a gauge, of models with a known size of KV cache for each token.
+	// CachePotentialWorkingSetSize is a gauge, only for models with a known size of KV cache for each token.
 	CachePotentialWorkingSetSize = Metric{
 		Name: "mooncake.cache.potential.working_set.size", Unit: "By",
 		Description: "KV cache memory of the distinct prompt tokens that were seen within the retention time",

@@ -30,17 +30,17 @@ var (
 		Name: "mooncake.rows.left", Unit: "{row}",
 		Description: "Rows of the trace that are not done",
 	}
-	// RequestsSent is a counter, at the moment at which a request is sent.
+	// RequestsSent is a counter: a request counts from the moment at which it is sent.
 	RequestsSent = Metric{
 		Name: "mooncake.requests.sent", Unit: "{request}",
 		Description: "Requests that were sent",
 	}
-	// RequestsGood is a counter, of runs with a service level.
+	// RequestsGood is a counter, only in runs with a service level.
 	RequestsGood = Metric{
 		Name: "mooncake.requests.good", Unit: "{request}",
 		Description: "Served requests within the service level of the run",
 	}
-	// ChunksReceived is a counter, at the moment at which chunks arrive.
+	// ChunksReceived is a counter: a chunk counts from the moment at which it arrives.
 	ChunksReceived = Metric{
 		Name: "mooncake.chunks.received", Unit: "{chunk}",
 		Description: "Output chunks that arrived; most engines send a chunk for each token",
@@ -50,13 +50,13 @@ var (
 		Name: "mooncake.cache.unpredicted_tokens", Unit: "{token}",
 		Description: "Prompt tokens that the server reports as cached beyond what an infinite cache would have had of this run",
 	}
-	// RunVerdict is a gauge: 1 for the class of the verdict, 0 for the others. Attributes: [VerdictClass]. From the end of the run on.
+	// RunVerdict is a gauge: 1 for the class of the verdict, 0 for the others. Attributes: [VerdictClass]. It exists from the end of the run on.
 	RunVerdict = Metric{
 		Name: "mooncake.run.verdict", Unit: "{verdict}",
 		Description: "Verdict on the fidelity of the run",
 	}
 	// RunVerdictReason is a gauge: the value of each metric of the verdict whose class is not valid. Attributes: [VerdictMetric],
-	// [VerdictClass]. From the end of the run on.
+	// [VerdictClass]. It exists from the end of the run on.
 	RunVerdictReason = Metric{
 		Name: "mooncake.run.verdict.reason", Unit: "{value}",
 		Description: "Value of a metric that made the verdict on the run worse, in that metric's own unit",
@@ -69,7 +69,7 @@ const (
 	RunDigest     = "mooncake.run.digest"     // string: seq_digest from the trace's metadata file, 12 hex digits; absent = unknown
 	RunSpeedup    = "mooncake.run.speedup"    // double
 	RunEngine     = "mooncake.run.engine"     // string: host and port
-	RunState      = "mooncake.run.state"      // string: that of a run of a service, such as running or finished
+	RunState      = "mooncake.run.state"      // string: state of a run that a service has, such as running or finished
 	VerdictClass  = "mooncake.verdict.class"  // string: valid, undecided, degraded or invalid
 	VerdictMetric = "mooncake.verdict.metric" // string: as in package judge
 )

@@ -20,14 +20,14 @@ const (
 	CellsEnds = "mooncake.cells.ends"
 	// CellsReply is bytes: one end as in [CellsEnds]: where the reply will end in the next prompt. Absent = unknown.
 	CellsReply = "mooncake.cells.reply"
-	// PromptOrder is a string, next to the model: the order in which the model's template writes a prompt, as configured in the receiver:
+	// PromptOrder is a string, in addition to the model: the order in which the model's template writes a prompt, as configured in the receiver:
 	// [PromptOrderAsSent], ... The cells always follow the order that telemetry shows. Absent = unknown.
 	PromptOrder = "mooncake.prompt_order"
 	// HashRanges is an int[]: the ids of the prompt in blocks of [FineBlockSize] tokens, as pairs of the first id and the number of
 	// consecutive ids.
 	HashRanges    = "mooncake.hash_ranges"
 	FineBlockSize = "mooncake.fine_block_size" // int: tokens per id of [HashRanges]
-	// Replies is an int[]: the parts of the prompt that were replies to earlier rows, as triples of the distance to that row,
+	// Replies is an int[]: the parts of the prompt that were replies to earlier rows, as triples: how many rows earlier that row is,
 	// the tokens of the prompt before the reply, and the tokens of the reply.
 	Replies = "mooncake.replies"
 	// ToolCalls is an int[]: the calls of tools that the reply made, each as 64 bits of a keyed hash of its id. ToolResults is an int[]
@@ -56,7 +56,7 @@ const (
 	// WaitFor is an int[], on a replay's spans: the rows, by index, that the request waited for; empty for the first row of a graph.
 	// Absent = the row belongs to no graph, or the replay ignored the graph.
 	WaitFor = "mooncake.wait_for"
-	// WaitEvidence is a string[] in addition to [WaitFor], with one word for each of its rows: the evidence for the edge (link, tool_call,
+	// WaitEvidence is a string[] in addition to [WaitFor], with one word for each row named there: the evidence for the edge (link, tool_call,
 	// parent, session, time). Absent = the trace lacks it for some of them.
 	WaitEvidence = "mooncake.wait_evidence"
 	// Delay and ToolWait are doubles in ms, in addition to [WaitFor]: the row's delay and tool_wait_ms, before scaling. Absent = the row
@@ -118,7 +118,7 @@ const (
 	ScheduleCapWait = "mooncake.schedule.cap_wait"
 
 	// CachePredictedTokens is an int: the prompt tokens that an infinite block cache would have served after the
-	// rows before. Absent when unknown.
+	// earlier rows. Absent when unknown.
 	CachePredictedTokens = "mooncake.cache.predicted_tokens"
 
 	PromptTooShort = "mooncake.prompt.too_short" // bool: the row is shorter than the chat template; absent = false

@@ -8,7 +8,7 @@ const (
 	SpanSession  = "session"          // root of the trace of one session; its name continues with " S from row N, MODEL, run R"
 	SpanMeasure  = "calibration"      // a request with which a replay measures the engine; it has no row
 	SpanWarmup   = "warmup"           // a request before the schedule of a replay; it has no row
-	SpanContent  = "mooncake.content" // child of an inference span whose content came in logs; cells only
+	SpanContent  = "mooncake.content" // child of an inference span whose content came in logs: its cells and ids of tool calls
 	PhaseQueue   = "queue"            // intended instant → wire
 	PhasePrefill = "prefill"          // wire → first token
 	PhaseDecode  = "decode"           // first token → last token

@@ -193,7 +193,8 @@ func or(v *float64) float64 {
 	return *v
 }
 
-// due returns the oldest window if it can be reported: no row of it is open, or the waiting time is over.
+// due returns the oldest window if it can be reported: it has ended in replay time and no row of it is open, or the waiting time after its
+// end is over.
 func (b *books) due(now time.Time) (in int64, ok bool) {
 	if len(b.windows) == 0 {
 		return 0, false
@@ -320,7 +321,7 @@ func (c *Config) noteDrop(in int64, row mooncake.SpanRef, reason string) error {
 	return cmp.Or(err, f.Close())
 }
 
-// readDrops records the rows in the file of a plan.
+// readDrops records the dropped rows that the file of a plan names.
 func (b *books) readDrops(in int64) error {
 	return eachLine(b.cfg.dropFile(in), func(line []byte) error {
 		var d drop

@@ -21,7 +21,7 @@ const (
 	DefaultKeep     = 24 * time.Hour
 	DefaultTwinOver = 10 * time.Minute
 
-	// Lead is how long before its first row is due a window is compiled.
+	// Lead is the time from the compilation of a window until its first row is due.
 	Lead = 10 * time.Second
 	// MinWindow is the shortest window.
 	MinWindow = time.Second
@@ -86,12 +86,12 @@ func (c *Config) complete() error {
 	case c.Delay < c.Window+2*Lead:
 		return fmt.Errorf("delay %v: want at least %v: a window of %v is compiled after its end, %v before its first row is due", c.Delay, c.Window+2*Lead, c.Window, Lead)
 	case c.History < 0 || c.MaxLag < 0 || c.MaxRate < 0 || c.Keep < 0 || c.TwinOver < 0:
-		return errors.New("history, lag, rate and the times to keep and to compare must be above 0, or 0 for the defaults")
+		return errors.New("history, lag, rate and the times to keep and to compare must not be below 0; 0 means the default")
 	}
 	return nil
 }
 
-// hold is how long after its end a window is compiled.
+// hold returns the time from the end of a window until it is compiled.
 func (c *Config) hold() time.Duration { return c.Delay - c.Window - Lead }
 
 // windowOf returns the window of a time, in ns since the Unix epoch.

@@ -9,7 +9,7 @@
 //     in which the record's span began. A window is a minute by default.
 //   - The planner compiles a window when the watermark has passed it: Config.Delay − Config.Window − [Lead] after its end. By then
 //     the spans of its requests have ended. capture.Compile compiles the windows of Config.History with it, so that the rows share
-//     the prefixes that they share with the requests before. The rows of the window are written to a file: they are the plan.
+//     prefixes with earlier requests, too. The rows of the window are written to a file: they are the plan.
 //   - The same prefix has the same id in all windows: see ids.go.
 //   - The feeder gives the rows of a plan to a replay (agent.Run), which sends each at its event time + Config.Delay.
 //   - The books note what became of each row, and make the report of each window, with the comparison of package study.

@@ -34,7 +34,7 @@ const (
 type place struct {
 	Offset     int64 `json:"offset"`               // of the first byte that was not read
 	Dictionary int64 `json:"dictionary,omitempty"` // of the first byte that is needed to continue from there
-	Size       int64 `json:"size"`                 // when it was read
+	Size       int64 `json:"size"`                 // of the journal when it was read
 }
 
 // losses count what the journals had and the windows do not have.
@@ -230,9 +230,9 @@ func (c *Config) windowNamed(name string) (window int64, ok bool) {
 	return c.windowOf(begin.UnixNano()), err == nil
 }
 
-// sources returns the journals with records of the windows that are at least from and below to.
-func (f *follower) sources(from, to int64) (all []capture.Source) {
-	for window := from; window < to; window++ {
+// sources returns the journals of the windows from first to end-1, as far as they exist.
+func (f *follower) sources(first, end int64) (all []capture.Source) {
+	for window := first; window < end; window++ {
 		if _, err := os.Stat(f.file(window)); err == nil {
 			all = append(all, capture.FileSource(f.file(window)))
 		}

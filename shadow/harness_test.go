@@ -37,7 +37,7 @@ type request struct {
 	at time.Time
 }
 
-// conversations makes requests of production for a time from an instant on: conversations with growing prompts, on a few system texts.
+// conversations returns the requests of a stretch of production: conversations with growing prompts, which begin with a few system texts.
 func conversations(t testing.TB, from time.Time, length time.Duration, perSecond float64) (all []request) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(7, 1))
@@ -111,8 +111,8 @@ func conversations(t testing.TB, from time.Time, length time.Duration, perSecond
 	return all
 }
 
-// produce writes records to the journals of a folder as their times come. It begins a new journal after each interval rotate, and keeps the
-// last ones.
+// produce writes records to the journals of a folder as their times come. It begins a new journal after each interval (rotate), and keeps
+// only the last journals (keep).
 func produce(ctx context.Context, t testing.TB, dir string, all []request, rotate time.Duration, keep int) {
 	t.Helper()
 	var w *journal.Writer
@@ -147,7 +147,7 @@ func produce(ctx context.Context, t testing.TB, dir string, all []request, rotat
 	_ = w.Close()
 }
 
-// compiled are the rows of one compilation of all requests.
+// compiled returns the rows of one compilation of all requests.
 func compiled(t testing.TB, all []request) *collected {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "all.journal")

@@ -90,7 +90,7 @@ func extend(ranges []mooncake.HashRange, r mooncake.HashRange) []mooncake.HashRa
 	return append(ranges, r)
 }
 
-// slice returns count ids of ranges, from a position on, or as many as there are.
+// slice returns ids of ranges from a position on: the given number, or as many as there are.
 func slice(ranges []mooncake.HashRange, at, count int64) (part []mooncake.HashRange) {
 	for _, r := range ranges {
 		if skip := min(at, r.Count); skip > 0 {

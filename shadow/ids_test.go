@@ -27,10 +27,10 @@ func TestIDsStay(t *testing.T) {
 		want [][]uint64
 	}{
 		{"the first window", [][]uint64{{1, 0, 1, 2}, {2, 0, 1, 3}, {3, 4, 5}}, [][]uint64{{0, 1, 2}, {0, 1, 3}, {4, 5}}},
-		{"with the rows before", [][]uint64{{1, 0, 1, 2}, {2, 0, 1, 3}, {3, 4, 5}, {4, 0, 1, 3, 6}, {5, 4, 7}}, [][]uint64{{0, 1, 2}, {0, 1, 3}, {4, 5}, {0, 1, 3, 6}, {4, 7}}},
-		{"the oldest rows are gone", [][]uint64{{4, 0, 1, 2, 3}, {5, 4, 5}, {6, 0, 1, 2, 6}, {7, 4, 5, 7}}, [][]uint64{{0, 1, 3, 6}, {4, 7}, {0, 1, 3, 8}, {4, 7, 9}}},
-		{"rows share more than was found before", [][]uint64{{4, 0, 1, 2, 3}, {5, 0, 1}, {8, 0, 1, 2, 3, 4}}, [][]uint64{{0, 1, 3, 6}, {4, 7}, {0, 1, 3, 6, 10}}},
-		{"a row has less than before", [][]uint64{{8, 0, 1}, {9, 0, 1, 2}}, [][]uint64{{0, 1, 3, 6, 10}, {0, 1, 11}}},
+		{"new rows, compiled with the rows before", [][]uint64{{1, 0, 1, 2}, {2, 0, 1, 3}, {3, 4, 5}, {4, 0, 1, 3, 6}, {5, 4, 7}}, [][]uint64{{0, 1, 2}, {0, 1, 3}, {4, 5}, {0, 1, 3, 6}, {4, 7}}},
+		{"rows keep their ids when the oldest rows are gone", [][]uint64{{4, 0, 1, 2, 3}, {5, 4, 5}, {6, 0, 1, 2, 6}, {7, 4, 5, 7}}, [][]uint64{{0, 1, 3, 6}, {4, 7}, {0, 1, 3, 8}, {4, 7, 9}}},
+		{"rows that share more than was found before keep their ids", [][]uint64{{4, 0, 1, 2, 3}, {5, 0, 1}, {8, 0, 1, 2, 3, 4}}, [][]uint64{{0, 1, 3, 6}, {4, 7}, {0, 1, 3, 6, 10}}},
+		{"a row with fewer ids than before keeps its old ids", [][]uint64{{8, 0, 1}, {9, 0, 1, 2}}, [][]uint64{{0, 1, 3, 6, 10}, {0, 1, 11}}},
 		{"a shared part gets new ids if its owner has other ids before it", [][]uint64{{1, 0, 1, 2}, {5, 0, 1, 3, 4}, {10, 0, 1, 3, 4}}, [][]uint64{{0, 1, 2}, {4, 7}, {0, 1, 12, 13}}},
 	} {
 		n.begin()

@@ -55,8 +55,8 @@ func newPlanner(cfg *Config, spans *follower) (*planner, error) {
 // dropped counts what Compile left out of a window, by reason.
 type dropped = []mooncake.Dropped
 
-// plan compiles a window and writes its plan: its rows, and late rows of the windows from first on that are in none of their plans. When it
-// returns, the plan is on disk.
+// plan compiles a window and writes its plan: its rows, and late rows of earlier windows, back to the first, that are in none of their
+// plans. When it returns, the plan is on disk.
 func (p *planner) plan(ctx context.Context, window, first int64) (rows []*mooncake.Row, left dropped, err error) {
 	opt := capture.Options{Replays: capture.ReplaysDrop, Graphs: capture.GraphsNever, TempDir: p.spans.dir}
 	after := p.spans.sources(window+1, window+1+p.cfg.windows(p.cfg.Delay)+1)

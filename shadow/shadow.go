@@ -20,7 +20,7 @@ import (
 )
 
 const (
-	// StateFile is the state with which a shadow continues.
+	// StateFile has the state from which a shadow continues.
 	StateFile = "shadow.json"
 	// ReportsFile has the report of each window, one per line.
 	ReportsFile = "reports.jsonl"
@@ -109,7 +109,7 @@ func (s *shadow) open(now time.Time) (err error) {
 	text, err := atomicfile.ReadFile(filepath.Join(s.cfg.Dir, StateFile), maxState)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		// From the first window whose first row can be sent in time.
+		// The shadow begins with the first window whose first row can be sent in time.
 		first := s.cfg.windowOf(now.Add(2*Lead-s.cfg.Delay).UnixNano()) + 1
 		s.state = state{
 			Schema: stateSchema, Delay: s.cfg.Delay, Window: s.cfg.Window, First: first, Planned: first, Next: first, Alive: now, Replays: 1,
@@ -207,7 +207,7 @@ func numberOf(dir string) (n int64) {
 	return n
 }
 
-// send passes the rows of a plan without a result to the feeder, if they may still be sent.
+// send passes those rows of a plan that have no result to the feeder, if they may still be sent. why returns the reason if a row may not.
 func (s *shadow) send(in int64, rows []*mooncake.Row, why func(*mooncake.Row) string) error {
 	w := s.books.windows[in]
 	if w == nil {
@@ -247,7 +247,7 @@ func (s *shadow) drop(in int64, row *mooncake.Row, reason string) error {
 	return s.cfg.noteDrop(in, row.OTel, reason)
 }
 
-// loop works each second.
+// loop takes a step each second.
 func (s *shadow) loop(ctx context.Context) error {
 	each := time.NewTicker(tick)
 	defer each.Stop()

@@ -72,8 +72,8 @@ type Comparison struct {
 	// Again is the comparison of A with further runs of A, for the primary metric; nil unless such runs were given. Any answer other than
 	// NoDifference or CannotTell means that something unrelated to B changes between the runs of a round.
 	//
-	// [Result].Floor is the smallest difference that these pairs could tell from noise if B were A: half the width of the interval that
-	// these pairs would give if they scattered as A against A does. Without further runs of A, successive runs of A are used instead, which
+	// [Result].Floor is the smallest difference that the pairs of A and B could tell from noise if B were A: half the width of the interval
+	// that they would give if they scattered as A against A does. Without further runs of A, successive runs of A are used instead, which
 	// is less exact.
 	Again *Decision
 	// Moved shows how much each class of rows changed. Empty if no folder has the rows of its run.

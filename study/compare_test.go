@@ -140,7 +140,7 @@ func TestCompareEvidence(t *testing.T) {
 	}
 }
 
-// TestCompareRefuses: runs that cannot be compared, and folders without runs.
+// TestCompareRefuses: runs that cannot be compared are refused, and so are folders without runs.
 func TestCompareRefuses(t *testing.T) {
 	a := write(t, side(100, 1000)...)
 	changed := func(change func(*summary)) string {
@@ -157,21 +157,21 @@ func TestCompareRefuses(t *testing.T) {
 	deep := t.TempDir()
 	put(t, filepath.Join(deep, "summary.json"), strings.Repeat("[", 1_000_000))
 	for name, test := range map[string]struct{ b, metric, want string }{
-		"another trace":      {changed(func(s *summary) { s.seq = "def" }), "ttft.p50", "they replayed different traces"},
-		"no digest":          {changed(func(s *summary) { s.seq = " " }), "ttft.p50", "different traces"},
-		"another schedule":   {changed(func(s *summary) { s.schedule = `{"mode": "timestamps", "speedup": 3}` }), "ttft.p50", "the schedule's speedup differs (2 and 3)"},
-		"another arrival":    {changed(func(s *summary) { s.schedule = `{"mode": "timestamps", "speedup": 2, "arrival": "poisson"}` }), "ttft.p50", "the schedule's arrival differs"},
-		"a value of 0":       {changed(func(s *summary) { s.ttft = 0 }), "ttft.p50", "a ratio needs values above 0"},
-		"no such figure":     {a, "colour.p50", "has no figure colour"},
-		"no such statistic":  {a, "ttft.p51", "has no statistic p51"},
-		"no metric":          {a, ".p50", "is not a metric"},
-		"an empty statistic": {a, "ttft.", "is not a metric"},
-		"an empty folder":    {t.TempDir(), "ttft.p50", "no replay wrote its results there"},
-		"no folder":          {filepath.Join(a, "none"), "ttft.p50", "name a folder given to"},
-		"a file":             {file, "ttft.p50", "is a file"},
-		"half a summary":     {broken, "ttft.p50", "is not the summary of a replay"},
-		"another JSON":       {other, "ttft.p50", "no schema_version"},
-		"deep JSON":          {deep, "ttft.p50", "is not the summary of a replay"},
+		"another trace":        {changed(func(s *summary) { s.seq = "def" }), "ttft.p50", "they replayed different traces"},
+		"no digest":            {changed(func(s *summary) { s.seq = " " }), "ttft.p50", "different traces"},
+		"another schedule":     {changed(func(s *summary) { s.schedule = `{"mode": "timestamps", "speedup": 3}` }), "ttft.p50", "the schedule's speedup differs (2 and 3)"},
+		"another arrival mode": {changed(func(s *summary) { s.schedule = `{"mode": "timestamps", "speedup": 2, "arrival": "poisson"}` }), "ttft.p50", "the schedule's arrival differs"},
+		"a value of 0":         {changed(func(s *summary) { s.ttft = 0 }), "ttft.p50", "a ratio needs values above 0"},
+		"no such figure":       {a, "colour.p50", "has no figure colour"},
+		"no such statistic":    {a, "ttft.p51", "has no statistic p51"},
+		"no metric":            {a, ".p50", "is not a metric"},
+		"an empty statistic":   {a, "ttft.", "is not a metric"},
+		"an empty folder":      {t.TempDir(), "ttft.p50", "no replay wrote its results there"},
+		"no folder":            {filepath.Join(a, "none"), "ttft.p50", "name a folder given to"},
+		"a file":               {file, "ttft.p50", "is a file"},
+		"half a summary":       {broken, "ttft.p50", "is not the summary of a replay"},
+		"another JSON":         {other, "ttft.p50", "no schema_version"},
+		"deep JSON":            {deep, "ttft.p50", "is not the summary of a replay"},
 	} {
 		if c, err := compare(t, a, test.b, test.metric); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %+v, %v; want %q", name, c, err, test.want)
@@ -179,8 +179,8 @@ func TestCompareRefuses(t *testing.T) {
 	}
 }
 
-// TestCompareWarmCache: if one run of a pair found what an earlier run had left in the cache, the pair says something about the caches. It
-// is not evidence; if both found about as much, it is.
+// TestCompareWarmCache: if one run of a pair found what an earlier run had left in the cache, the pair says something about the caches, and
+// is not evidence. If both found about as much, the pair is evidence.
 func TestCompareWarmCache(t *testing.T) {
 	warm, cold := side(100, 1000), side(113, 1000)
 	for i := range warm {

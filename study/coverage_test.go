@@ -68,7 +68,7 @@ func (e engine) replay(list []request, n *noise, begin float64) (ttft []float64,
 		}
 		return ms + n.late[int((begin+ms)/tick)%len(n.late)]/1000
 	}
-	work := func(from, lasts float64) float64 { // when work of this many ms ends that begins at from
+	work := func(from, lasts float64) float64 { // returns when work ends that begins at an instant, and takes this many ms without noise
 		if n == nil {
 			return from + lasts
 		}

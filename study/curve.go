@@ -117,7 +117,7 @@ func (c *Capacity) WriteSVG(w io.Writer, what string, objectives []Objective) er
 		Headline, What, Met, Missed        string
 		Panels                             []*panel
 		Loads                              []mark
-		Low, High, Mid                     float64 // of the interval, as x
+		Low, High, Mid                     float64 // x of the interval's ends, and of the load found
 	}{
 		Width: pictureWidth, Height: near.Bottom + 48, Left: marginLeft, Right: pictureWidth - marginRight, Bottom: near.Bottom,
 		Headline: c.Headline(what), What: what, Met: metColour, Missed: missedColour, Panels: []*panel{good, near},

@@ -128,17 +128,17 @@ func Decide(a, b []float64, minimum float64, seed uint64) (Decision, error) {
 	return d, nil
 }
 
-// halfWidth is half the width of Student's interval for the mean of n values, which misses it with a probability of miss.
+// halfWidth returns half the width of Student's interval for the mean of n values. The interval misses the mean with the given probability.
 func halfWidth(deviation float64, n int, miss float64) float64 {
 	return student(n-1, miss) * deviation / math.Sqrt(float64(n))
 }
 
-// student is the quantile of Student's distribution beyond which, on both sides together, a share of miss lies.
+// student returns the value beyond which, on both sides together, the given share of Student's distribution lies.
 func student(freedom int, miss float64) float64 {
 	return distuv.StudentsT{Mu: 0, Sigma: 1, Nu: float64(freedom)}.Quantile(1 - miss/2)
 }
 
-// signFlip returns the share of all patterns of signs whose sum is as far from 0 as the actual one.
+// signFlip returns the share of all patterns of signs whose sum is at least as far from 0 as the actual one.
 func signFlip(values []float64, seed uint64) float64 {
 	var own, size float64
 	for _, v := range values {

@@ -38,8 +38,8 @@ func TestDecide(t *testing.T) {
 		"equal":                {ones, ones, 0.02, NoDifference, 1},
 		"five cannot decide":   {ones[:5], []float64{2, 2.1, 2, 2.1, 2}, 0.02, CannotTell, 2.0 / 32},
 		"scattered":            {ones, []float64{1.5, 0.7, 1.3, 0.6, 1.4, 0.8}, 0.02, CannotTell, -1},
-		"one":                  {ones[:1], ones[:1], 0.02, CannotTell, 1},
-		"none":                 {nil, nil, 0.02, CannotTell, 1},
+		"one pair":             {ones[:1], ones[:1], 0.02, CannotTell, 1},
+		"no pairs":             {nil, nil, 0.02, CannotTell, 1},
 		"ends of the range":    {[]float64{5e-324, 5e-324}, []float64{math.MaxFloat64, math.MaxFloat64}, 0.02, CannotTell, 0.5},
 	} {
 		d, err := Decide(c.a, c.b, c.minimum, 1)

@@ -42,7 +42,7 @@ type MergeOptions struct {
 	Tool    string // version of the program
 	Command string // command line, without secrets
 	Strict  bool   // a degraded or undecided run counts as invalid
-	// Name is what the folder of a shard is called in the results; nil: by its name.
+	// Name is what the folder of a shard is called in the results. If it is nil, each folder keeps its own name.
 	Name func(folder string) string
 }
 
@@ -71,7 +71,7 @@ type shard struct {
 }
 
 // Merge combines all shards of a replay into one run, and writes it to a folder like that of a run of one process. dirs are the shards'
-// folders, or folders that contain them. Its figures are those of all records together, including each bucket of each histogram. Its
+// folders, or folders that contain them. The run's figures are those of all records together, including each bucket of each histogram. Its
 // verdict is the worst of those of the shards and of the whole run. The maximum difference of the shards' clocks is added to the lateness
 // of the whole run.
 //
@@ -301,7 +301,7 @@ type source struct {
 
 var errStopped = errors.New("stopped")
 
-// records are those of a folder, with the error that ends them.
+// records returns the records of a folder, and the error that ends them.
 func records(dir string) iter.Seq2[*measure.Record, error] {
 	return func(yield func(*measure.Record, error) bool) {
 		err := report.Records(dir, func(r *measure.Record) error {
@@ -455,7 +455,7 @@ func mergeReports(shards []*shard, f *measure.Figures, models map[string]int64, 
 	return rep
 }
 
-// few names the first of several.
+// few lists the first names, and says how many more there are.
 func few(what string, names []string) string {
 	const most = 3
 	if len(names) > most {

@@ -73,7 +73,7 @@ func fleet(t *testing.T, trace, dir string, shards int, most int64) (received []
 	return received
 }
 
-// buckets are those of all histograms of the records of folders.
+// buckets returns the buckets of all histograms of the records in some folders.
 func buckets(t *testing.T, dirs ...string) map[string]map[float64]int64 {
 	t.Helper()
 	all := measure.NewAggregate(measure.Options{})
@@ -91,7 +91,7 @@ func buckets(t *testing.T, dirs ...string) map[string]map[float64]int64 {
 	return out
 }
 
-// madeTrace has turns of conversations under one system prompt, in bursts, like the public trace.
+// madeTrace writes a trace with turns of conversations under one system prompt, in bursts, like the public trace.
 func madeTrace(t *testing.T, rows int) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -144,7 +144,7 @@ func TestMergeIsTheRunOfOneProcess(t *testing.T) {
 			if d := cmp.Diff(buckets(t, shards...), merged); d != "" {
 				t.Errorf("the histograms are not those of all records (-records +merged):\n%.2000s", d)
 			}
-			delete(merged, "http_req_data_received") // which has the numbers that the engine gave its replies
+			delete(merged, "http_req_data_received") // which depends on the numbers that the engine gave its replies
 			if d := cmp.Diff(one, merged); d != "" {
 				t.Errorf("the histograms are not those of one process (-one +merged):\n%.2000s", d)
 			}
@@ -218,7 +218,7 @@ func TestMergeRefuses(t *testing.T) {
 	}{
 		"one missing":       {remove("1"), "missing: shard 1/3;"},
 		"two missing":       {remove("0", "2"), "missing: shard 0/3, 2/3;"},
-		"nothing":           {remove("0", "1", "2"), "no shard wrote its results there"},
+		"no folder left":    {remove("0", "1", "2"), "no shard wrote its results there"},
 		"records gone":      {remove("1/requests.jsonl"), "the records of shard 1/3 are not whole"},
 		"sidecar gone":      {remove("1/requests.meta.json"), "requests.meta.json is not there; copy the whole folder"},
 		"a shard twice":     {section("shard", map[string]any{"index": 0}), "are both shard 0/3"},
@@ -234,7 +234,7 @@ func TestMergeRefuses(t *testing.T) {
 		"another model":     {section("run", map[string]any{"model": "x"}), "the model (m and x)"},
 		"another start":     {summary(func(s map[string]any) { s["start_time"] = "2001-01-01T00:00:00Z" }), "the time at which they began; give all of them the same --start-at"},
 		"interrupted":       {summary(func(s map[string]any) { s["was_cancelled"] = true }), "shard 1/3 was interrupted"},
-		"no shard":          {summary(func(s map[string]any) { delete(s, "shard") }), "this run is not a shard"},
+		"not a shard":       {summary(func(s map[string]any) { delete(s, "shard") }), "this run is not a shard"},
 		"shard is a text":   {summary(func(s map[string]any) { s["shard"] = "x" }), "is not the summary of a shard"},
 		"another setting": {func(dir string) (err error) {
 			for i, v := range []int{1, 2, 1} {

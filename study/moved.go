@@ -27,7 +27,7 @@ type Moved struct {
 // burstGap ends a burst, in ms of the replay. Rows that are sent less than this apart are processed by an engine at the same time.
 const burstGap = 100
 
-// class is a part of the rows. Its order is that of the table.
+// class is a part of the rows. Classes are ordered as in the table.
 type class struct {
 	by   int
 	part int
@@ -85,7 +85,7 @@ func classes(both [][2]row, add func(class, [2]row)) {
 	}
 }
 
-// addRows adds the results of the pairs' rows: which changed, and, if there are too few pairs, what each shows by itself.
+// addRows adds the results of the pairs' rows: which changed, and, if there are too few pairs, what each pair shows by itself.
 func (c *Comparison) addRows(left, right []*Run, primary Metric) error {
 	figure := primary.Figure
 	if math.IsNaN((&row{}).value(figure)) {

@@ -29,7 +29,8 @@ const (
 	noiseTick = 10 * time.Millisecond
 )
 
-// noise is what a machine did to a process every noiseTick: how late a timer woke it (µs), and how long a fixed piece of work took (µs).
+// noise is what a machine did to a process every noiseTick: how late a timer woke it, in µs, and how long a fixed piece
+// of work took, as a multiple of its usual time.
 type noise struct{ late, work []float64 }
 
 // TestRecordNoise records the file again, with -record-noise.

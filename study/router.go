@@ -43,7 +43,7 @@ type Router struct {
 	// kept.
 	Routed int64 `json:"routed_tokens"`
 	// Best is the best routing found for the same number of caches: each request goes to the instance that has most of its prompt, unless
-	// that one has computed much more than the others. Never below Routed.
+	// that one has computed much more than the others. It is never below Routed.
 	Best int64 `json:"best_tokens"`
 	// Infinite is what one infinite cache for all requests would serve.
 	Infinite int64 `json:"infinite_tokens"`
@@ -274,7 +274,7 @@ func (s *routing) keys(row *mooncake.Row) (keys []uint64, unit int64) {
 	return keys, unit
 }
 
-// end adds up.
+// end adds up the counts of the instances.
 func (s *routing) end() {
 	cached, most, work := int64(0), int64(0), int64(0)
 	for i := range s.Instances {
@@ -299,7 +299,7 @@ func (s *routing) end() {
 	}
 }
 
-// Share is a count as a share of the prompt tokens, 0 to 1.
+// Share returns a count as a share of the prompt tokens, 0 to 1.
 func (r *Router) Share(tokens int64) float64 {
 	if r.PromptTokens == 0 {
 		return math.NaN()

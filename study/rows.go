@@ -116,7 +116,7 @@ func parseLine(line []byte) (row, float64, error) {
 	return r, x.Lateness.Or(0), nil
 }
 
-// rowsDigest is a digest of the requests of a run and their times; empty if the folder has no readable rows.
+// rowsDigest returns a digest of the requests of a run and their times; empty if the folder has no readable rows.
 func rowsDigest(dir string) string {
 	sum := xxhash.New()
 	err := lines.Read(dir, func(line []byte) (struct{}, error) {

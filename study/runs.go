@@ -185,7 +185,7 @@ func (r *Run) Value(m Metric) (value float64, unit string, ok bool) {
 	return value, r.units[m.Figure], ok
 }
 
-// comparable returns an error with the differences if the two runs did not send the same requests in the same way.
+// comparable returns an error with the first difference if the two runs did not send the same requests in the same way.
 func (r *Run) comparable(other *Run) error {
 	differs := func(what string, a, b any) error {
 		return fmt.Errorf("%s and %s cannot be compared: %s (%v and %v); replay one trace with the same options", r.Dir, other.Dir, what, a, b)

@@ -88,7 +88,7 @@ type Capacity struct {
 	// between Low and High with a probability of 95 %. With ClientLimit and MoreThanMax, Load is the greatest load that met the objectives;
 	// with LessThanMin, the least that missed them; with TooShort, the load of the probe without a verdict. These have no interval.
 	Load, Low, High float64
-	// First is the objective that was missed by most in the trial with the lowest load that missed one.
+	// First is the objective that was missed by the greatest factor in the trial with the lowest load that missed any.
 	First string
 	// Knee is the load with the greatest goodput; 0 if no request met the service level.
 	Knee   float64
@@ -120,8 +120,8 @@ func (s *Search) Validate() error {
 	return nil
 }
 
-// Run continues the search from the trials of an earlier call. If a probe returns an error, Run ends with it; if it is the context's error,
-// Run also returns the results so far.
+// Run continues the search from the trials of an earlier call. If a probe returns an error, Run ends, and returns the error
+// together with the results so far.
 func (s *Search) Run(ctx context.Context, before []Trial) (*Capacity, error) {
 	if err := s.Validate(); err != nil {
 		return nil, err
@@ -239,7 +239,7 @@ func (s *Search) judge(trials []Trial) (*Capacity, float64) {
 	} else if !last.Evidence && last.Load < limit {
 		return c, last.Load // once more, with another seed
 	}
-	// Go at most one step beyond the loads that met or missed, because a run under too much load takes long.
+	// Go at most one step beyond the loads that met or missed the objectives, because a run under too much load takes long.
 	if math.IsInf(missed, 1) {
 		next = max(met, s.Min/step) * step
 		if met == 0 {

@@ -39,7 +39,7 @@ func (r *rowsOf) Line() int64      { return int64(r.next) }
 func (*rowsOf) BlockSize() int     { return mooncake.BlockSize }
 func (*rowsOf) FineBlockSize() int { return 0 }
 
-// traffic are sessions of a few turns in bursts, each with a prefix that all share and one of its own.
+// traffic returns sessions of a few turns in bursts, each with a prefix that all share and one of its own.
 func traffic(sessions int) []mooncake.Row {
 	r := rand.New(rand.NewPCG(1, 2))
 	var rows []mooncake.Row
@@ -159,7 +159,7 @@ func TestSearchFindsCapacity(t *testing.T) {
 	}
 }
 
-// cliff is a search on an engine that meets the objective up to a load, with a client that is valid up to another load.
+// cliff returns a search on an engine that meets the objective up to a load, with a client that is valid up to another load.
 func cliff(t *testing.T, engine, client float64) *Search {
 	t.Helper()
 	return &Search{
@@ -178,7 +178,7 @@ func cliff(t *testing.T, engine, client float64) *Search {
 	}
 }
 
-// TestSearchAnswers: what is found, what was missed first, and what ends a search without a capacity.
+// TestSearchAnswers: a search names the capacity and the objective that was missed first, or says why it found no capacity.
 func TestSearchAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		engine, client float64
@@ -187,14 +187,14 @@ func TestSearchAnswers(t *testing.T) {
 		least, most    float64
 		first          string
 	}{
-		"found":                 {engine: 2.7, client: 9, answer: CapacityFound, least: 2.6, most: 2.8, first: "ttft.p95<2000ms"},
-		"below the start":       {engine: 0.3, client: 9, answer: CapacityFound, least: 0.29, most: 0.31, first: "ttft.p95<2000ms"},
-		"whole loads":           {engine: 5.5, client: 9, whole: true, answer: CapacityFound, least: 5, most: 6, first: "ttft.p95<2000ms"},
-		"the client first":      {engine: 6, client: 1.7, answer: ClientLimit, least: 1.5, most: 1.7},
-		"the client, later":     {engine: 3, client: 3.2, answer: CapacityFound, least: 2.9, most: 3.1, first: "ttft.p95<2000ms"},
-		"the client from start": {engine: 3, client: 0.01, answer: ClientLimit},
-		"every load is met":     {engine: 9, client: 9, answer: MoreThanMax, least: 8, most: 8},
-		"no load is met":        {engine: 0.1, client: 9, answer: LessThanMin, least: 0.125, most: 0.125, first: "ttft.p95<2000ms"},
+		"found":                              {engine: 2.7, client: 9, answer: CapacityFound, least: 2.6, most: 2.8, first: "ttft.p95<2000ms"},
+		"below the start":                    {engine: 0.3, client: 9, answer: CapacityFound, least: 0.29, most: 0.31, first: "ttft.p95<2000ms"},
+		"whole loads":                        {engine: 5.5, client: 9, whole: true, answer: CapacityFound, least: 5, most: 6, first: "ttft.p95<2000ms"},
+		"the client fails before the engine": {engine: 6, client: 1.7, answer: ClientLimit, least: 1.5, most: 1.7},
+		"the client fails after the engine":  {engine: 3, client: 3.2, answer: CapacityFound, least: 2.9, most: 3.1, first: "ttft.p95<2000ms"},
+		"the client fails at every load":     {engine: 3, client: 0.01, answer: ClientLimit},
+		"every load is met":                  {engine: 9, client: 9, answer: MoreThanMax, least: 8, most: 8},
+		"no load is met":                     {engine: 0.1, client: 9, answer: LessThanMin, least: 0.125, most: 0.125, first: "ttft.p95<2000ms"},
 	} {
 		s := cliff(t, test.engine, test.client)
 		if s.Whole = test.whole; s.Whole {
@@ -292,7 +292,7 @@ func TestSearchTooShort(t *testing.T) {
 	}
 }
 
-// TestSearchRefuses: objectives that cannot be read, and figures that a probe does not have.
+// TestSearchRefuses: objectives that cannot be read are refused, and so are figures that a probe does not have.
 func TestSearchRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":               "has no < or >",

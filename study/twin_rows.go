@@ -50,7 +50,7 @@ func TwinOf(rows []TwinRow, most map[string]float64) (*Twin, error) {
 		t.Verdict = "late"
 	}
 	slices.SortStableFunc(plain, func(a, b row) int { return cmp.Compare(a.timestamp, b.timestamp) })
-	for i := range plain { // of several replays, perhaps: their clocks do not matter
+	for i := range plain { // the rows may be from several replays, whose clocks do not matter
 		plain[i].intended = plain[i].timestamp - plain[0].timestamp
 	}
 	t.compare(plain, most)

@@ -101,8 +101,8 @@ func rank(values []float64) ranked {
 	return r
 }
 
-// rowStatistic returns a function that computes avg or a percentile, such as p99.9, of a sample whose i-th value counts times[i], n in
-// total.
+// rowStatistic returns a function that computes avg or a percentile, such as p99.9, of a sample in which the i-th value occurs
+// times[i] times; n is the sum of times.
 func rowStatistic(name string) (func(s ranked, times []int32, n int) float64, bool) {
 	if name == "avg" {
 		return func(s ranked, times []int32, n int) (mean float64) {

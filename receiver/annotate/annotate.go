@@ -113,7 +113,7 @@ func (w *worker) span(service, scope string, span ptrace.Span) {
 	before := attributes.Len()
 	w.cleanSpan(span, strict)
 	if strict && kind != genai.KindInference && attributes.Len() < before && w.reader.Span(scope, span).Kind == genai.KindInference {
-		// Cleaning has removed the evidence that it is not a request.
+		// Cleaning has removed the evidence that the span is not a request.
 		attributes.PutStr(spanKind, spanKindChain)
 	}
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// application is a span of an application that is unrelated to models.
+// application returns the attributes of a span that is unrelated to models.
 func application() attributes {
 	return attributes{
 		"http.request.method": "POST", "url.path": "/api/cart", "http.response.status_code": int64(200), "server.address": "shop",

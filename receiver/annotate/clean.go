@@ -40,11 +40,11 @@ type manner struct {
 
 func (w *worker) removed(what string) { count(&w.counts.Removed, what, 1) }
 
-// bound replaces a text that is longer than most bytes.
-func (w *worker) bound(text string, most int, set func(string), by, what string) {
-	if len(text) > most {
-		set(by)
-		w.removed(what)
+// bound replaces a text that is longer than limit bytes, and counts this under a label.
+func (w *worker) bound(text string, limit int, set func(string), replacement, label string) {
+	if len(text) > limit {
+		set(replacement)
+		w.removed(label)
 	}
 }
 
@@ -54,7 +54,7 @@ type withSchema interface {
 	SetSchemaUrl(string)
 }
 
-// cleanResource cleans the resource of spans, logs or metrics. Entities only name attributes.
+// cleanResource cleans the resource of spans, logs or metrics. Entities contain only names; one with a name that is too long is removed.
 func (w *worker) cleanResource(of interface {
 	withSchema
 	Resource() pcommon.Resource
@@ -74,7 +74,7 @@ func (w *worker) cleanResource(of interface {
 	})
 }
 
-// longer reports whether a name is too long.
+// longer reports whether one of the names is too long.
 func longer(names pcommon.StringSlice) bool {
 	for _, name := range names.All() {
 		if len(name) > maxName {
@@ -134,7 +134,7 @@ func ofGenAI(attributes pcommon.Map) bool {
 	return false
 }
 
-// harmless reports whether attributes are numbers with names that are not texts, like those of a token event.
+// harmless reports whether all attributes are numbers, and their names too short to be texts, as in a token event.
 func harmless(attributes pcommon.Map) bool {
 	for name, value := range attributes.All() {
 		if len(name) > maxName || !number(value.Type()) {
@@ -236,16 +236,16 @@ func (w *worker) stays(r rule, name string, value pcommon.Value, how manner) boo
 	case how.strictly:
 		return r.verdict == allowed && r.short(value)
 	default:
-		return w.size(value, maxValue, maxDepth) >= 0
+		return w.bytesLeft(value, maxValue, maxDepth) >= 0
 	}
 }
 
 // maxDepth is the maximum nesting of values; deeper ones are removed.
 const maxDepth = 16
 
-// size subtracts the size of a value with everything in it from a number of bytes. The result is below 0 if the value is too large, nested
-// deeper than depth, or contains a denied name.
-func (w *worker) size(value pcommon.Value, bytes, depth int) int {
+// bytesLeft returns how many of a number of bytes remain after a value with everything in it. The result is below 0 if the value is too
+// large, nested deeper than depth, or contains a denied name.
+func (w *worker) bytesLeft(value pcommon.Value, bytes, depth int) int {
 	if depth == 0 {
 		return -1
 	}
@@ -256,7 +256,7 @@ func (w *worker) size(value pcommon.Value, bytes, depth int) int {
 		bytes -= value.Bytes().Len()
 	case pcommon.ValueTypeSlice:
 		for _, member := range value.Slice().All() {
-			if bytes = w.size(member, bytes, depth-1); bytes < 0 {
+			if bytes = w.bytesLeft(member, bytes, depth-1); bytes < 0 {
 				break
 			}
 		}
@@ -267,7 +267,7 @@ func (w *worker) size(value pcommon.Value, bytes, depth int) int {
 				return -1
 			}
 			w.mend(r, member)
-			if bytes = w.size(member, bytes-len(name), depth-1); bytes < 0 {
+			if bytes = w.bytesLeft(member, bytes-len(name), depth-1); bytes < 0 {
 				break
 			}
 		}

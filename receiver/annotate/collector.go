@@ -16,9 +16,9 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// What the annotating components of a Collector have in common: their settings, their metrics and their warnings.
+// This file has what the annotating components of a Collector have in common: their settings, their metrics and their warnings.
 
-// CollectorConfig is a [Config] in the form of a Collector's configuration.
+// CollectorConfig has the settings of a [Config] as a Collector's configuration names them.
 type CollectorConfig struct {
 	// BlockSize is the number of tokens per block id, 1 to [MaxBlockSize]. Default 512.
 	BlockSize int `mapstructure:"block_size"`
@@ -27,16 +27,16 @@ type CollectorConfig struct {
 	HashKey configopaque.String `mapstructure:"hash_key"`
 	// Content says what happens to text: drop, the default, or keep.
 	Content Policy `mapstructure:"content"`
-	// SessionKeys are the full names of attributes with a session id, best first. They come before the known ones.
+	// SessionKeys are the full names of attributes with a session id, best first. They take precedence over the known ones.
 	SessionKeys []string `mapstructure:"session_keys"`
-	// ClassKeys are attributes with the class of a request, in the same way. Headers are named http.request.header.NAME.
+	// ClassKeys are the full names of attributes with the class of a request, likewise. Headers are named http.request.header.NAME.
 	ClassKeys []string `mapstructure:"class_keys"`
 	// Deny are attributes that are removed from all telemetry, in addition to the known ones. A trailing * matches all names with that
 	// beginning.
 	Deny []string `mapstructure:"deny"`
 	// MessageEnds says whether spans record the ends of the prompt's messages and of the reply. Default true.
 	MessageEnds bool `mapstructure:"message_ends"`
-	// PromptOrder says, for models, in which order their chat templates write a prompt. The first match counts.
+	// PromptOrder says, for models, in which order their chat templates write a prompt. The first match applies.
 	PromptOrder []ModelOrder `mapstructure:"prompt_order"`
 }
 
@@ -59,7 +59,7 @@ func (c *CollectorConfig) Config() (Config, error) {
 		PromptOrder:     c.PromptOrder,
 	}
 	if c.BlockSize == 0 {
-		config.BlockSize = -1 // the default must be explicit
+		config.BlockSize = -1 // not valid: only in a [Config], 0 means the default
 	}
 	return config, errors.Join(err, config.Validate())
 }
@@ -86,8 +86,8 @@ func (a *Annotator) Warn(logger *zap.Logger) {
 	}
 }
 
-// Instruments are a component's metrics of its [Counts], each with one attribute or none. Those of things that the component does not do
-// are nil.
+// Instruments are the metrics in which a component reports its [Counts], each with one attribute or none. Metrics of what the component
+// does not do are nil.
 type Instruments struct {
 	Spans, Sessions, WithoutTokens, CompletedUsage, TruncatedPrompts, MetricPoints, CarrierSpans metric.Int64Counter
 
@@ -98,7 +98,7 @@ type Instruments struct {
 	RemovedValues  metric.Int64Counter // by key
 }
 
-// Begin creates counters with known attributes before they count anything, because a rate would miss the first event, and an alert could
+// Begin creates counters with known attributes before they count anything. Otherwise a rate would miss the first event, and an alert could
 // not distinguish zero events from a component that does not count. The counters by dialect and by rule of removal are not created: there
 // are too many of them, and most never count.
 func (i *Instruments) Begin(ctx context.Context) {

@@ -26,13 +26,13 @@ const (
 type Config struct {
 	// BlockSize is the number of tokens per block id, 1 to MaxBlockSize; 0 = [mooncake.BlockSize].
 	BlockSize int
-	// Key is the key under which prompts and session ids are hashed. The zero Key is random, and the same in the whole process.
+	// Key is the key under which prompts and session ids are hashed. The zero Key stands for a random one, the same in the whole process.
 	Key     blockhash.Key
 	Content Policy
-	// SessionKeys are names of attributes with a session id, best first. They come before the known ones, and are kept if they are not
-	// longer than an id.
+	// SessionKeys are names of attributes with a session id, best first. They take precedence over the known ones, and are kept if they
+	// are not longer than an id.
 	SessionKeys []string
-	// ClassKeys are names of attributes with the class of a request, in the same way. Their values are not secret: a class of one word is
+	// ClassKeys are names of attributes with the class of a request, likewise. Their values are not secret: a class of one word is
 	// written unchanged to spans, journals and traces.
 	ClassKeys []string
 	// Deny are names of attributes that are removed from all telemetry, in addition to the known ones; a trailing * matches all names with
@@ -41,7 +41,7 @@ type Config struct {
 	// OmitMessageEnds leaves out the ends of the prompt's messages and of the reply: package blockhash says what these reveal.
 	OmitMessageEnds bool
 	// PromptOrder says, for models, in which order their chat templates write a prompt, if that differs from the order of telemetry, or is
-	// known to be the same. The first match counts. Must be empty with OmitMessageEnds.
+	// known to be the same. The first match applies. Must be empty with OmitMessageEnds.
 	PromptOrder []ModelOrder
 	Limits      genai.Limits
 }
@@ -71,7 +71,7 @@ func (c *Config) Validate() error {
 		for i, key := range of.keys {
 			if key == "" || len(key) > maxName || strings.Contains(key, "*") {
 				errs = append(errs, fmt.Errorf("%s[%d]: must be the name of one attribute, of 1 to %d bytes and without a *: "+
-					"what it names is not removed", of.name, i, maxName))
+					"the attribute is not removed, so the name must be exact", of.name, i, maxName))
 			}
 		}
 	}

@@ -15,18 +15,18 @@ const (
 	ReasonHashesPartial   Reason = "hashes_partial"       // not all of an engine's hashes could be read
 	ReasonHashesBlockSize Reason = "hashes_blocksize"     // an engine's blocks are coarser than ours, or do not divide them
 	ReasonHashesLength    Reason = "hashes_length"        // an engine's hashes do not fit the number of tokens
-	ReasonUsageDoubtful   Reason = "usage_doubtful"       // the producer invents token counts: removed from the span
+	ReasonUsageDoubtful   Reason = "usage_doubtful"       // the producer invents token counts, which are removed from the span
 	ReasonUsageEstimate   Reason = "usage_estimate"       // the output can only be estimated: not written as usage
 	ReasonReplyPartial    Reason = "reply_partial"        // a reply to a whole prompt, but incomplete, or one of several
 	ReasonReplyAlone      Reason = "reply_without_prompt" // a reply in log records whose prompt came in another batch
-	ReasonToolIDs         Reason = "tool_ids"             // ids of tool calls past the bound of a request, or too long
+	ReasonToolIDs         Reason = "tool_ids"             // ids of tool calls beyond the maximum of a request, or too long
 	ReasonLogNoSpan       Reason = "log_no_span"          // a prompt in a log record that names no span
 	ReasonLogNoTime       Reason = "log_no_time"          // a request in a log record without any time
 	ReasonLogOther        Reason = "log_other"            // another log record, if no pipeline takes log records
 	ReasonNoPipeline      Reason = "no_pipeline"          // a span made from log records, if no pipeline takes spans
 )
 
-// reasons are all of them.
+// reasons lists every reason, in the order of declaration.
 var reasons = []Reason{
 	ReasonPromptGaps, ReasonPromptTextless, ReasonHashesPartial, ReasonHashesBlockSize, ReasonHashesLength, ReasonUsageDoubtful, ReasonUsageEstimate,
 	ReasonReplyPartial, ReasonReplyAlone, ReasonToolIDs, ReasonLogNoSpan, ReasonLogNoTime, ReasonLogOther, ReasonNoPipeline,
@@ -43,7 +43,7 @@ type Counts struct {
 	Identities map[string]int64
 	Sessions   int64 // spans to which a keyed hash of their session id was added
 
-	WithoutTokens int64 // annotated ones without a count of input or of output tokens
+	WithoutTokens int64 // inference spans annotated now that lack a count of input or of output tokens
 	Completed     int64 // those whose input or output excluded cached or reasoning tokens: these were added
 	Truncated     int64 // prompts of which only the beginning was recorded
 
@@ -57,7 +57,7 @@ type Counts struct {
 	Points int64 // data points of metrics seen
 
 	Dropped map[Reason]int64
-	// Removed counts values by their names. Names without a rule are "other".
+	// Removed counts removed values by their names. Names without a rule are "other".
 	Removed map[string]int64
 }
 
@@ -85,7 +85,7 @@ func (c *Counts) Add(other Counts) {
 // OtherLogs returns the number of log records that do not concern requests.
 func (c *Counts) OtherLogs() int64 { return c.Logs - c.AnnotatedLogs - c.ContentLogs - c.RequestLogs }
 
-// Drop counts a dropped item by its reason.
+// Drop counts n dropped items under their reason.
 func (c *Counts) Drop(why Reason, n int64) {
 	if n > 0 {
 		count(&c.Dropped, why, n)

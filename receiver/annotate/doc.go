@@ -15,8 +15,8 @@
 // A span that has mooncake.identity or mooncake.row came from another receiver or from a replay. It is not annotated again, so
 // that receivers can be chained: a second one changes nothing, even with another key.
 //
-// Log records with a span's prompt become a child span of it; those of Dynamo's request trace become a span each. They also get
-// mooncake.identity, by which the next receiver recognises them.
+// Log records with a span's prompt become a child span of that span; those of Dynamo's request trace become a span each. The
+// records themselves get mooncake.identity, by which the next receiver recognises them.
 //
 // # Cleaning
 //

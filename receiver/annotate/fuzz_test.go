@@ -45,7 +45,7 @@ func FuzzTraces(f *testing.F) {
 	})
 }
 
-// FuzzLogs: the same as FuzzTraces; and a log record becomes a span once.
+// FuzzLogs: the same as FuzzTraces; and a log record becomes a span only once.
 func FuzzLogs(f *testing.F) {
 	for _, ld := range []plog.Logs{
 		plog.NewLogs(),

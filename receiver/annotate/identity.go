@@ -28,7 +28,7 @@ type identity struct {
 }
 
 // identify returns the identity of a request's prompt: the engine's hashes, else the tokens, else the text. The scope of an engine's
-// hashes is the name of its service. The ids of blocks that no engine has hashed are derived from span.
+// hashes is the name of its service. The ids of blocks that no engine has hashed are derived from the ids of their span.
 func (w *worker) identify(rec *genai.Record, scope, span string) identity {
 	if rec.Engine.BlockSize > 0 {
 		if id, ok := w.engine(rec, scope, span); ok {
@@ -51,7 +51,7 @@ func (w *worker) identify(rec *genai.Record, scope, span string) identity {
 	return id
 }
 
-// engine converts an engine's blocks to blocks of our size.
+// engine converts an engine's blocks to blocks of our size, or keeps them if they are a larger multiple of it.
 func (w *worker) engine(rec *genai.Record, scope, span string) (identity, bool) {
 	if !rec.Engine.Complete {
 		w.counts.Drop(ReasonHashesPartial, 1)

@@ -31,13 +31,13 @@ func TestNothingLeaks(t *testing.T) {
 	})
 }
 
-// secret is a text that must not leave, in two lengths: short as a name, and too long for any value. Both have a length that cells can
-// have.
+// secret is a text that must not leave, in two lengths: as short as a name, and too long for any value. Both have a length that cells
+// can have.
 const secret = "the patient asked why so"
 
 var longSecret = strings.Repeat(secret, 12)
 
-// fill writes a text to every entry of a map that can be an attribute.
+// fill puts a text into attributes, under names and in types to which different rules of cleaning apply.
 func fill(m pcommon.Map, text string) {
 	m.PutStr("unheard.of", text)
 	m.PutStr("gen_ai.input.messages", text)

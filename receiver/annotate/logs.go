@@ -16,11 +16,11 @@ import (
 )
 
 // Logs returns the spans that log records stand for, and cleans the records in place. Messages of a span's prompt become one span
-// [semconv.SpanContent] below it; a request of Dynamo's trace becomes an inference span. Records of both kinds are marked by
+// [semconv.SpanContent] below that span; a request of Dynamo's trace becomes an inference span. Records of both kinds are marked by
 // [semconv.Identity], and the next receiver only cleans them: otherwise it would make the same span with another id, or find a prompt
 // without text.
 //
-// The messages of a span are joined as far as they are in ld. If a sender ends a batch within a prompt, it becomes two spans.
+// The messages of a span are joined as far as they are in ld. If a sender ends a batch within a prompt, the prompt becomes two spans.
 func (a *Annotator) Logs(ld plog.Logs) (ptrace.Traces, Counts) {
 	w := a.worker()
 	defer w.release()
@@ -187,7 +187,7 @@ func (w *worker) countAlone(p *logPrompt) {
 	}
 }
 
-// join returns the extent of a prompt after one more message, which has text or not.
+// join returns the extent of a prompt after one more message, which may have no text.
 func join(before, message genai.Extent) genai.Extent {
 	switch {
 	case message == genai.ExtentNone:

@@ -79,7 +79,7 @@ func TestCarriers(t *testing.T) {
 		want    []string // canonical prompts of the spans
 		starts  []pcommon.Timestamp
 		dropped reasons
-		reply   string // to the first
+		reply   string // to the first prompt
 	}{
 		{"messages of one span are one prompt", []message{system("Be kind.", 1), user("Hello", 2), choice}, []string{"system\nBe kind.\nuser\nHello\n"}, []pcommon.Timestamp{1}, nil, "Fine."},
 		{"of two replies, it is unknown which one is sent again", []message{user("Hello", 2), choice, choice}, []string{"user\nHello\n"}, []pcommon.Timestamp{2}, reasons{annotate.ReasonReplyPartial: 1}, ""},
@@ -248,7 +248,7 @@ const dynamoRequest = `{"schema":"dynamo.request.trace.v1","event_type":"request
 "cached_tokens":256,"request_received_ms":1800000000000,"ttft_ms":250,"total_time_ms":1500,
 "replay":{"trace_block_size":%d,"input_length":%[1]d,"input_sequence_hashes":%[3]s}}}`
 
-// TestDynamo: a record of a request becomes a span with the engine's hashes, re-blocked and sealed.
+// TestDynamo: a record of a request becomes a span with the engine's hashes, re-blocked and keyed.
 func TestDynamo(t *testing.T) {
 	key := testKey(t, 'k')
 	domain := blockhash.Domain("engine", key.Fingerprint(), "dynamo", "llama")
@@ -274,11 +274,11 @@ func TestDynamo(t *testing.T) {
 		identity        string
 		dropped         reasons
 	}{
-		{"hashes of half a block", fmt.Sprintf(dynamoRequest, 1100, 256, list), "engine", nil},
+		{"blocks of half our size are merged", fmt.Sprintf(dynamoRequest, 1100, 256, list), "engine", nil},
 		{"coarser blocks are of no use", fmt.Sprintf(dynamoRequest, 4500, 1024, list), "none", reasons{annotate.ReasonHashesBlockSize: 1}},
 		{"blocks that do not divide ours are of no use", fmt.Sprintf(dynamoRequest, 1100, 250, list), "none", reasons{annotate.ReasonHashesBlockSize: 1}},
-		{"hashes of another prompt", fmt.Sprintf(dynamoRequest, 9000, 256, list), "none", reasons{annotate.ReasonHashesLength: 1}},
-		{"hashes that cannot all be read", fmt.Sprintf(dynamoRequest, 1100, 256, `[11,12,13,"x",15]`), "none", reasons{annotate.ReasonHashesPartial: 1}},
+		{"hashes that do not fit the number of tokens are of no use", fmt.Sprintf(dynamoRequest, 9000, 256, list), "none", reasons{annotate.ReasonHashesLength: 1}},
+		{"hashes that cannot all be read are of no use", fmt.Sprintf(dynamoRequest, 1100, 256, `[11,12,13,"x",15]`), "none", reasons{annotate.ReasonHashesPartial: 1}},
 	} {
 		t.Run(c.reason, func(t *testing.T) {
 			a := newAnnotator(t, annotate.Config{})
@@ -316,7 +316,7 @@ func TestDynamo(t *testing.T) {
 			}
 		})
 	}
-	t.Run("no time at all", func(t *testing.T) {
+	t.Run("a record without any time is dropped", func(t *testing.T) {
 		ld := dynamoLog(`{"event_type":"request_end","request":{"request_id":"req-1"}}`)
 		ld.ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).SetTimestamp(0)
 		td, counts := newAnnotator(t, annotate.Config{}).Logs(ld)
@@ -326,7 +326,7 @@ func TestDynamo(t *testing.T) {
 	})
 }
 
-// TestLogsOnce: the log records that one receiver has read, the next one only cleans, even with another key.
+// TestLogsOnce: a receiver only cleans log records that another receiver has read, even with another key.
 func TestLogsOnce(t *testing.T) {
 	for _, content := range []annotate.Policy{annotate.ContentDrop, annotate.ContentKeep} {
 		t.Run(string(content), func(t *testing.T) {

@@ -100,8 +100,8 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricsAllocate: a batch without text to remove costs a few allocations, and none for each data point. It costs two. The bound is
-// higher because the race detector lets pools forget their contents, and each time costs up to 17 more.
+// TestMetricsAllocate: a batch without text to remove costs a few allocations, and none for each data point. The batch costs two. The
+// bound is higher because the race detector lets pools forget their contents, which costs up to 17 more each time.
 func TestMetricsAllocate(t *testing.T) {
 	a := newAnnotator(t, annotate.Config{})
 	md := allMetrics(func(m pcommon.Map) { m.PutStr("http.route", "/api"); m.PutStr("shop.cart", "apples") })

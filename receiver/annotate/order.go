@@ -14,8 +14,8 @@ import (
 )
 
 // Telemetry does not show in which order the template of a model writes a prompt. An operator can configure it by the model's name; then
-// each span of that model records it. The text is still hashed in the order of telemetry: the compiler knows from usage where in the
-// template's order a reply ends, to the token, and moves the parts.
+// each span of that model records it. The text is still hashed in the order of telemetry: the compiler knows from usage, to the
+// token, where in the template's order a reply ends, and moves the parts.
 
 // orders are the values of [semconv.PromptOrder].
 var orders = []string{semconv.PromptOrderAsSent, semconv.PromptOrderSystemLast, semconv.PromptOrderToolsLast, semconv.PromptOrderBothLast}

@@ -67,10 +67,10 @@ func TestPictures(t *testing.T) {
 		raw   attributes
 		cells int // that are the same
 	}{
-		"the same":                  {picture(before, large, after), len(one.Cells)},
+		"the same request":          {picture(before, large, after), len(one.Cells)},
 		"the same image, other end": {picture(before, large, strings.ToUpper(after)), int(end / blockhash.CellSize)},
-		"another size":              {picture(before, small, after), textCells},
-		"another last byte":         {picture(before, other, after), textCells},
+		"an image of another size":  {picture(before, small, after), textCells},
+		"another last byte of many": {picture(before, other, after), textCells},
 	} {
 		two, _, _ := seen(t, c.raw)
 		same := 0
@@ -121,7 +121,7 @@ func TestNoTextOfShapes(t *testing.T) {
 	}
 }
 
-// TestRemotePrompts: a span reports facts about its prompt that a log record with the text does not have.
+// TestRemotePrompts: a span is marked if part of its prompt is only on the server.
 func TestRemotePrompts(t *testing.T) {
 	td, span := oneSpan(t, chat(attributes{"gen_ai.request.previous_response.id": "r1"}))
 	newAnnotator(t, annotate.Config{}).Traces(td)
@@ -130,7 +130,7 @@ func TestRemotePrompts(t *testing.T) {
 	}
 }
 
-// TestLongSessions: the length of a session's id does not matter, and two that begin alike are two.
+// TestLongSessions: the length of a session's id does not matter, and two ids that begin alike stay two sessions.
 func TestLongSessions(t *testing.T) {
 	twins := map[string]bool{}
 	for _, id := range []string{strings.Repeat("x", 256), strings.Repeat("x", 257), strings.Repeat("x", 1<<16), strings.Repeat("x", 1<<16-1) + "y"} {

@@ -19,7 +19,7 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// testKey is a key that is the same in every run.
+// testKey returns a key that is the same in every run.
 func testKey(t testing.TB, c byte) blockhash.Key {
 	t.Helper()
 	key, err := blockhash.NewKey(bytes.Repeat([]byte{c}, blockhash.KeySize))
@@ -41,7 +41,8 @@ func newAnnotator(t testing.TB, config annotate.Config) *annotate.Annotator {
 	return a
 }
 
-// producers is the folder of real telemetry next to the repository, with what the server really received.
+// producers returns the folder of real telemetry next to the repository, with what the server really received. It skips the test if there
+// is none.
 func producers(t testing.TB) string {
 	t.Helper()
 	folder := filepath.Join("..", "..", "..", "shared", "data", "producers")
@@ -93,7 +94,7 @@ func TestProducers(t *testing.T) {
 			},
 		},
 		{
-			"js-traceloop-openai", "one prompt without its instructions, which the count of tokens gives away; no counts on streams",
+			"js-traceloop-openai", "the count of tokens shows that one prompt lacks its instructions; no counts on streams",
 			figures{
 				Spans: 39, Dialects: dialects{"traceloop": 17}, Identities: named{"none": 1, "text": 16},
 				Sessions: 22, WithoutTokens: 9, Dropped: reasons{"prompt_gaps": 1, "usage_estimate": 7},

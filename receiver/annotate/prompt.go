@@ -15,8 +15,8 @@ import (
 // Written describes what [Prompt] read and wrote.
 type Written struct {
 	genai.Walked
-	// MediaEnd is the number of bytes of the canonical prompt up to the end of the last medium, including what was written before; 0 if
-	// there is none. It is a multiple of [blockhash.CellSize].
+	// MediaEnd is the number of bytes of the canonical prompt up to the end of the last medium, including contents that were written
+	// before; 0 if there is none. It is a multiple of [blockhash.CellSize].
 	MediaEnd int64
 }
 
@@ -79,7 +79,7 @@ func (w *promptWriter) piece(p genai.Piece) bool {
 	return true
 }
 
-// noBytes fill up a cell.
+// noBytes are the zeros that fill up a cell.
 var noBytes = strings.Repeat("\x00", blockhash.CellSize)
 
 func (w *promptWriter) medium(piece string) {

@@ -50,7 +50,7 @@ func TestCanonicalPrompt(t *testing.T) {
 				`{"function":{"name":"b"},"type":"function"}` + "\nuser\nHello\n",
 		},
 		{
-			"a call is JSON after the text of its message, a result is the text of its own",
+			"a tool call is JSON after the text of its message, a result is the text of a message of its own",
 			`[{"role":"assistant","parts":[{"type":"reasoning","content":"Hm. "},{"type":"text","content":"I look."},
 			{"type":"tool_call","id":"call_1","name":"weather","arguments":{"city":"Bern"}}]},
 			{"role":"tool","parts":[{"type":"tool_call_response","id":"call_1","response":"rain"}]}]`, nil,

@@ -47,7 +47,7 @@ func protobuf(t testing.TB, td ptrace.Traces) string {
 	return string(b)
 }
 
-// TestTwiceIsOnce: receivers can be chained.
+// TestTwiceIsOnce: a second receiver changes nothing, so receivers can be chained.
 func TestTwiceIsOnce(t *testing.T) {
 	folder := producers(t)
 	stems, err := filepath.Glob(filepath.Join(folder, "*.traces.jsonl"))
@@ -71,7 +71,7 @@ func TestTwiceIsOnce(t *testing.T) {
 	}
 }
 
-// TestSamePrompt: one prompt has one value, whoever wrote it, and values of two keys never match.
+// TestSamePrompt: one prompt has the same cells, whichever producer recorded it, and cells under two keys never match.
 func TestSamePrompt(t *testing.T) {
 	cells := func(config annotate.Config, in attributes) []byte {
 		td, span := oneSpan(t, in)
@@ -105,11 +105,11 @@ func TestSamePrompt(t *testing.T) {
 	}
 	other := cells(annotate.Config{Key: testKey(t, 'x')}, chat(attributes{"gen_ai.input.messages": hello}))
 	if cmp.Equal(other[:8], cells(annotate.Config{}, chat(attributes{"gen_ai.input.messages": hello}))[:8]) {
-		t.Errorf("two keys make the same value")
+		t.Errorf("two keys make the same cells")
 	}
 }
 
-// hostile are spans that no producer makes.
+// hostile returns spans that no producer makes.
 func hostile(t testing.TB) ptrace.Traces {
 	t.Helper()
 	td, span := oneSpan(t, chat(attributes{
@@ -176,7 +176,7 @@ func TestConcurrent(t *testing.T) {
 	}
 	for range 8 {
 		if !<-done {
-			t.Errorf("two senders at once get other annotations than one")
+			t.Errorf("senders at the same time get other annotations than a single one")
 		}
 	}
 }

@@ -53,7 +53,7 @@ func endsOf(t testing.TB, attributes pcommon.Map) (e ended, ok bool) {
 	return e, true
 }
 
-// goesOn reports whether a prompt begins with another one and the reply to it.
+// goesOn reports whether a prompt begins with another prompt and the reply to that.
 func (e *ended) goesOn(before *ended) bool {
 	n := len(before.chain.Ends)
 	return n > 0 && len(e.chain.Ends) > n && slices.Equal(e.chain.Ends[:n], before.chain.Ends) && e.chain.Ends[n] == before.reply
@@ -351,7 +351,7 @@ func TestRepliesInEvents(t *testing.T) {
 			[]event{user, {"gen_ai.assistant.message", attributes{"content": "It rains."}}, user},
 		},
 		{
-			"a message of its own",
+			"the message as an object",
 			[]event{user, {"gen_ai.choice", attributes{"message": object{"role": "assistant", "content": "It rains."}}}},
 			[]event{user, {"gen_ai.assistant.message", attributes{"content": "It rains."}}, user},
 		},
@@ -366,7 +366,7 @@ func TestRepliesInEvents(t *testing.T) {
 			[]event{strands, {"gen_ai.assistant.message", attributes{"content": `[{"text": "It rains."}]`}}, strands},
 		},
 		{
-			"details",
+			"inference details",
 			[]event{{semconv.EventInferenceDetails, attributes{"gen_ai.input.messages": `[{"role":"user","content":"Will it rain?"}]`, "gen_ai.output.messages": `[{"role":"assistant","content":"It rains."}]`}}},
 			[]event{{semconv.EventInferenceDetails, attributes{"gen_ai.input.messages": `[{"role":"user","content":"Will it rain?"},{"role":"assistant","content":"It rains."},{"role":"user","content":"Oh."}]`}}},
 		},

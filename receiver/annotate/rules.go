@@ -55,7 +55,7 @@ var (
 	//
 	//go:embed names/allowed.txt
 	allowedNames string
-	// addressNames are URLs. A query may be a search term or a key; user and password come before the host.
+	// addressNames are those of URLs. A query may be a search term or a key; user and password come before the host.
 	//
 	//go:embed names/addresses.txt
 	addressNames string
@@ -86,8 +86,8 @@ type rules struct {
 	bans     bool
 }
 
-// newRules returns the rules of a configuration: first its denied names, then its session keys, then exact names, then beginnings of names,
-// then their ends.
+// newRules returns the rules of a configuration: first its denied names, then its session and class keys, then exact names, then beginnings
+// of names, then their ends.
 func newRules(c Config) *rules {
 	r := &rules{exact: map[string]rule{}, words: map[string]rule{}, bans: len(c.Deny) > 0}
 	r.add(banned, anything, c.Deny...)
@@ -108,7 +108,7 @@ func newRules(c Config) *rules {
 	return r
 }
 
-// add adds rules. The first rule of a name counts.
+// add adds rules. The rule that was added first for a name applies.
 func (r *rules) add(v verdict, s shape, names ...string) {
 	for _, name := range names {
 		if prefix, ok := strings.CutSuffix(name, "*"); ok {

@@ -113,8 +113,8 @@ var ownTexts = map[string]func(string) bool{
 }
 
 // isOurs reports whether one of our attributes has the form that we write. A session that is too long is replaced by its keyed hash, on all
-// spans alike, so that the spans of a session stay together. So is a run whose id is not a word, because without it a replay would count as
-// production.
+// spans alike, so that the spans of a session stay together. So is a run whose id is not a word, because without a run id a replay
+// would be taken for production.
 func (w *worker) isOurs(name string, value pcommon.Value, how manner) bool {
 	switch value.Type() {
 	case pcommon.ValueTypeStr:
@@ -182,13 +182,13 @@ func (w *worker) noteText(attributes pcommon.Map) {
 }
 
 // isEnds reports whether bytes can be the ends of the messages of the current text. A text in place of ends is refused, because its letters
-// are positions after the end.
+// are positions beyond the end of the text.
 func (w *worker) isEnds(b pcommon.ByteSlice) bool {
 	const end = 12
 	return b.Len() <= end*blockhash.MaxEnds && w.chain.UnmarshalEnds(b.AsRaw()) == nil
 }
 
-// isReply reports whether bytes can be the end of the reply to the current text. Letters would be a position far after it.
+// isReply reports whether bytes can be the end of the reply to the current text. Letters would be a position far beyond any reply.
 func (w *worker) isReply(b pcommon.ByteSlice) bool {
 	const longest = 1 << 24 // bytes of a reply
 	var end blockhash.End
@@ -205,7 +205,7 @@ func numbers(list pcommon.Slice) bool {
 	return true
 }
 
-// series are the attributes with any number of numbers.
+// series are the attributes whose value is a list of numbers, of any length.
 var series = []string{
 	semconv.HashIDs, semconv.HashRanges, semconv.Replies, semconv.TokenGaps, semconv.TokenCounts, semconv.WaitFor,
 	semconv.ToolCalls, semconv.ToolResults,

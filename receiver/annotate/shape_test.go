@@ -18,7 +18,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// gone is the value that replaces a removed one.
+// gone stands for the value of an attribute that is removed.
 type gone struct{}
 
 // TestShapes: a value stays if it has the form that its name requires, and is removed if it may be text.
@@ -131,8 +131,8 @@ func TestCells(t *testing.T) {
 	}{
 		{"those of a prompt", chain, true},
 		{"those of the longest prompt", longest, true},
-		{"a text of as many bytes as the longest has", []byte(strings.Repeat("asked so", blockhash.MaxCells+2)), false},
-		{"a text of some bytes", []byte(strings.Repeat("asked so", 100)), false},
+		{"a text as long as the longest cells", []byte(strings.Repeat("asked so", blockhash.MaxCells+2)), false},
+		{"a shorter text", []byte(strings.Repeat("asked so", 100)), false},
 		{"a text followed by a length that does not fit", forged, false},
 		{"more cells than there can be", append(longest, make([]byte, 8)...), false},
 		{"cells without their last 8 bytes", chain[:len(chain)-8], false},
@@ -144,7 +144,7 @@ func TestCells(t *testing.T) {
 		link.PutEmptyBytes(semconv.Cells).FromRaw(c.cells)
 		newAnnotator(t, annotate.Config{}).Traces(td)
 		if _, ok := span.Attributes().Get(semconv.Cells); ok != c.stay {
-			t.Errorf("%s: stay is %t", c.reason, ok)
+			t.Errorf("%s: cells stay: %t, want %t", c.reason, ok, c.stay)
 		}
 		if event.Len()+link.Len() > 0 {
 			t.Errorf("%s: cells stay on an event or a link", c.reason)
@@ -252,7 +252,7 @@ func TestTextHasNames(t *testing.T) {
 	}
 }
 
-// TestSessionKeys: the name of a session key is one name, and lets nothing else through.
+// TestSessionKeys: a session key is the name of one attribute and not a pattern, so that it lets nothing else through.
 func TestSessionKeys(t *testing.T) {
 	for _, key := range []string{"", "*", "gen_ai.*", "a*b", strings.Repeat("x", 257)} {
 		if _, err := annotate.New(annotate.Config{SessionKeys: []string{"chat.id", key}}); err == nil || !strings.Contains(err.Error(), "session_keys[1]") {
@@ -294,7 +294,7 @@ func TestClassKeys(t *testing.T) {
 	}
 }
 
-// TestUsageWithoutItsParts: counts that exclude more than they contain are completed, and counted.
+// TestUsageWithoutItsParts: if there are more cached tokens than input tokens, they are added to the input, and the span is counted.
 func TestUsageWithoutItsParts(t *testing.T) {
 	td, span := oneSpan(t, chat(attributes{"gen_ai.usage.input_tokens": int64(10), "gen_ai.usage.cache_read.input_tokens": int64(5000)}))
 	counts := newAnnotator(t, annotate.Config{}).Traces(td)

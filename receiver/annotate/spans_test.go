@@ -18,7 +18,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// attributes is what a span has.
+// attributes are the attributes of a span, or other values by their names.
 type attributes = map[string]any
 
 // oneSpan returns telemetry of one span, and the span.
@@ -250,7 +250,7 @@ func TestSpan(t *testing.T) {
 			want:   none, without: []string{"user.id"}, removed: named{"user.id": 1},
 		},
 		{
-			reason: "a text as a model's name does not count", in: chat(attributes{"gen_ai.request.model": long}),
+			reason: "a text as a model's name is removed", in: chat(attributes{"gen_ai.request.model": long}),
 			want: none, without: []string{"gen_ai.request.model"}, removed: named{"gen_ai.request.model": 1},
 		},
 		{
@@ -277,7 +277,7 @@ func TestSpan(t *testing.T) {
 			in:     attributes{"shop.cart": "three apples", "db.query.summary": "SELECT cart", "tags": []any{"a", "b"}}, want: attributes{},
 		},
 		{
-			reason: "statements and errors are how conversations get into other telemetry",
+			reason: "statements and parameters of databases are removed from other telemetry",
 			in:     attributes{"db.query.text": "INSERT 'Hello'", "db.query.parameter.1": "Hello", "db.operation.name": "INSERT"},
 			want:   attributes{}, without: []string{"db.query.text", "db.query.parameter.1"},
 			removed: named{"db.query.text": 1, "db.query.parameter.*": 1},
@@ -298,7 +298,7 @@ func TestSpan(t *testing.T) {
 			removed: named{"tenant.*": 2},
 		},
 		{
-			reason: "token ids are exact: nothing replaces them",
+			reason: "token ids identify the prompt as blocks of tokens",
 			in:     chat(attributes{"gen_ai.operation.name": "text_completion", "input.value": `{"model":"llama","prompt":[1,2,3,4,5,6]}`}),
 			want: attributes{
 				semconv.Identity: "tokens", semconv.BlockSize: int64(4), semconv.HashKey: key.Fingerprint(),
@@ -389,7 +389,7 @@ func TestFailure(t *testing.T) {
 	}
 }
 
-// TestEvents: a GenAI event is cleaned as such on any span; other events are cleaned like their span.
+// TestEvents: a GenAI event is cleaned as GenAI telemetry on any span; other events are cleaned like their span.
 func TestEvents(t *testing.T) {
 	td, span := oneSpan(t, attributes{"http.route": "/api"})
 	for _, name := range []string{"gen_ai.user.message", "sale"} {
@@ -483,7 +483,7 @@ func TestPromptOrder(t *testing.T) {
 		if !cmp.Equal(cells.AsRaw(), same.AsRaw()) {
 			t.Error("the cells are not those of the text as it came")
 		}
-		// The next receiver keeps the order that it names, and removes an invalid one.
+		// The next receiver keeps a valid order on the span, and removes an invalid one.
 		before := traceJSON(t, td)
 		plain.Traces(td)
 		if !bytes.Equal(before, traceJSON(t, td)) {

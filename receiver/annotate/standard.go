@@ -17,7 +17,7 @@ import (
 func (w *worker) annotate(rec *genai.Record, id identity, attributes pcommon.Map) {
 	count(&w.counts.Identities, id.kind, 1)
 	w.putIdentity(id, attributes)
-	if id.kind == semconv.IdentityText || id.kind == semconv.IdentityNone { // log records may have its text
+	if id.kind == semconv.IdentityText || id.kind == semconv.IdentityNone { // for none, log records may have the prompt's text
 		putString(attributes, semconv.PromptOrder, w.config.order(rec))
 	}
 	putString(attributes, semconv.GenAIOperationName, rec.Operation)

@@ -58,10 +58,10 @@ func (w *worker) hashed(to []uint64, ids []string) []uint64 {
 	return to
 }
 
-// empty reports whether there are none.
+// empty reports whether there are no ids.
 func (ids *toolIDs) empty() bool { return len(ids.made)+len(ids.given) == 0 }
 
-// put writes the ids, unless they exist: a receiver before this one may have written those of a tool's run.
+// put writes the ids, unless the span has them: a receiver before this one may have written those of a tool's run.
 func (ids *toolIDs) put(attributes pcommon.Map) {
 	put := func(name string, hashes []uint64) {
 		if _, there := attributes.Get(name); len(hashes) == 0 || there {

@@ -16,7 +16,7 @@ type worker struct {
 	counts  Counts
 	reader  *genai.Reader
 	domains map[domainKey]*domain
-	twins   map[string]string // keyed hashes, by session id
+	twins   map[string]string // keyed hashes, by session id or tool call
 	chain   blockhash.Chain   // its length is that of the text of the span that is being cleaned
 
 	tokens []uint32
@@ -52,7 +52,7 @@ func (w *worker) domain(kind, scope, model string) *domain {
 		name := blockhash.Domain(kind, w.fingerprint, scope, model)
 		hasher, err := blockhash.NewHasher(w.config.Key, name)
 		if err != nil {
-			panic("annotate: " + err.Error()) // does not depend on any input: the name is that of a domain
+			panic("annotate: " + err.Error()) // cannot happen, whatever the input: the name is that of a domain
 		}
 		if len(w.domains) == maxDomains {
 			clear(w.domains)

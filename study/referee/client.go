@@ -128,7 +128,7 @@ func (j *Judgement) Against(e *Export, all []Request, skip int) {
 	}
 }
 
-// keptOf returns the index that each request has after the first skip arrivals are left out; -1 for these.
+// keptOf returns the index that each request has after the first arrivals, as many as skip says, are left out; -1 for these.
 func keptOf(all []Request, skip int) []int {
 	kept := make([]int, len(all))
 	if skip <= 0 {
@@ -223,7 +223,7 @@ func (e *Export) find(all []Request) (found []int, by string) {
 	return found, by
 }
 
-// Ranks are the percentiles 1 to 99 of the measure, according to the generator and to the engine.
+// Ranks returns the percentiles 1 to 99 of the measure, according to the generator and to the engine.
 func (e *Error) Ranks() (claimed, is []float64) {
 	a, b := slices.Sorted(slices.Values(e.claimed)), slices.Sorted(slices.Values(e.is))
 	for p := 1; p < 100; p++ {

@@ -21,7 +21,7 @@ import (
 type Export struct {
 	Tool   string // that wrote it
 	Claims []Claim
-	wall   bool   // starts are Unix time, else from any zero
+	wall   bool   // starts are Unix time, else counted from any zero
 	first  string // where the tool's time to first token ends, if that is not the first token
 }
 

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Load generators for the web, which do not know tokens: vegeta, k6 and oha.
+// This file reads the exports of load generators for the web, which do not know tokens: vegeta, k6 and oha.
 
 func claimVegeta(value []byte, e *Export) error {
 	var l struct {
@@ -77,9 +77,9 @@ func readCSV(in io.Reader) (*Export, error) {
 	}
 }
 
-// ohaRow adds a request of oha. The columns are the start, counted from oha's start; the times of the name's look-up, of the connection, to
-// the first byte and in all, in seconds; the bytes; and the status. With --latency-correction, all times except the first count from when
-// the request was due.
+// ohaRow adds a request of oha. The columns are the start, counted from oha's start; the times taken by the DNS lookup and by the
+// connection, to the first byte, and in all, in seconds; the bytes; and the status. With --latency-correction, all times except the first
+// count from when the request was due.
 func (e *Export) ohaRow(row []string) error {
 	start, errStart := strconv.ParseFloat(row[0], 64)
 	first, errFirst := strconv.ParseFloat(row[3], 64)

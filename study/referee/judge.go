@@ -80,7 +80,7 @@ type RandomGaps struct {
 	Limit float64 `json:"ks_limit"`
 }
 
-// Judge pairs an engine's record with a schedule. The first skip requests, warm-ups for example, are left out.
+// Judge pairs an engine's record with a schedule. The first requests, as many as skip says, are left out: they may be warm-ups.
 func Judge(s *Schedule, all []Request, skip int) (*Judgement, error) {
 	if skip > 0 {
 		var kept []Request
@@ -217,7 +217,7 @@ func reordered(at, arrived []float64) int {
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(arrived[a], arrived[b]), cmp.Compare(at[a], at[b])) })
-	var tails []float64 // the least end of a run that does not fall, by its length
+	var tails []float64 // the least last value of a sequence that does not fall, by its length
 	for _, i := range order {
 		n := sort.Search(len(tails), func(k int) bool { return tails[k] > at[i] })
 		if n == len(tails) {

@@ -162,10 +162,10 @@ func lengths(rows []due, all []Request, order []int, tokens func(*Request) int64
 	return groups, byLength
 }
 
-// pairInOrder pairs rows, which are due at the times at, with requests, which arrived at the times arrived, group by group.
+// pairInOrder pairs rows with requests, group by group. It gets the times at which rows are due (at) and requests arrived (arrived).
 func pairInOrder(at, arrived []float64, groups []group) []int {
 	request := none(len(at))
-	var offsets []float64 // of rows without doubt
+	var offsets []float64 // of rows whose requests are certain
 	uneven := false
 	for _, g := range groups {
 		if len(g.rows) != len(g.requests) {
@@ -220,7 +220,7 @@ func pairInOrder(at, arrived []float64, groups []group) []int {
 	return best
 }
 
-// ends returns the median offset of rows and requests that are paired from the first on, or from the last on.
+// ends returns the median offset of rows and requests that are paired from the first forwards, or from the last backwards.
 func ends(at, arrived []float64, groups []group, fromEnd bool) float64 {
 	var offsets []float64
 	for _, g := range groups {

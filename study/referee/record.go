@@ -134,7 +134,7 @@ func (r *Request) TTFT() float64 { return r.to(0) }
 // Latency is the engine's own time to the last token, in ms. NaN if there is none.
 func (r *Request) Latency() float64 { return r.to(-1) }
 
-// to is the time to the i-th write with tokens; a negative i counts from the end.
+// to returns the time to the i-th write with tokens; a negative i counts from the end.
 func (r *Request) to(i int) float64 {
 	at := r.Written()
 	if len(at) == 0 {

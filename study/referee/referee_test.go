@@ -34,10 +34,10 @@ func TestPercentile(t *testing.T) {
 		{ten, 0.5, 5, "half of ten values are at most the fifth"},
 		{ten, 0.99, 10, "one in ten is above the ninth"},
 		{ten, 0.01, 1, "the least"},
-		{ten, 0, 1, "never before the first"},
-		{ten, 1, 10, "never behind the last"},
+		{ten, 0, 1, "a share of 0 is the first value"},
+		{ten, 1, 10, "a share of 1 is the last value"},
 		{[]float64{7}, 0.5, 7, "a single one"},
-		{nil, 0.5, nan, "none"},
+		{nil, 0.5, nan, "no values"},
 	} {
 		if got := referee.Percentile(c.values, c.q); !cmp.Equal(got, c.want, cmpopts.EquateNaNs()) {
 			t.Errorf("%s: %v, want %v", c.why, got, c.want)
@@ -66,15 +66,15 @@ func TestAlign(t *testing.T) {
 	}
 }
 
-// arrival is a request that arrives at some ms, with this many tokens and this header.
+// arrival is a request that arrives at a time, in ms, with this many tokens and this header.
 type arrival struct {
 	at     float64
 	tokens int
 	header string // Name: value
 }
 
-// record is what an engine would have written about arrivals, in the order of their ends. Its first token comes 10 ms after the arrival,
-// the others 5 ms apart.
+// record returns what an engine would have written about arrivals, in the order of their ends. The first token of each reply comes 10 ms
+// after the arrival, the others 5 ms apart.
 func record(list []arrival) string {
 	var lines []string
 	for i, a := range list {
@@ -113,7 +113,7 @@ func rate(t *testing.T, text string) *referee.Schedule {
 	return a.Rate
 }
 
-// trace is a schedule of rows {ms, tokens}.
+// trace returns a schedule of rows {ms, tokens}.
 func trace(t *testing.T, rows ...[2]int64) *referee.Schedule {
 	t.Helper()
 	s, err := referee.ReadSchedule("trace", 1, func() (*mooncake.Row, error) {
@@ -268,7 +268,7 @@ func TestJudgeRates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if g := random.Gaps; g.KS > g.Limit || math.Abs(g.Variation-1) > 0.1 {
-		t.Errorf("a random rate was found: %+v", g)
+		t.Errorf("a random rate is not recognised as random: %+v", g)
 	}
 }
 
@@ -287,7 +287,7 @@ func TestJudgeWarmUp(t *testing.T) {
 	}
 }
 
-// planted are exports of all forms, for requests i = 0, 1, 2 that arrived at 100·i ms. Each says that its first token came 13 ms after the
+// planted returns exports of all forms, for requests i = 0, 1, 2 that arrived at 100·i ms. Each says that its first token came 13 ms after the
 // arrival, while the engine says 10, and the last one 10 ms after that, like the engine.
 func planted() map[string]string {
 	lines := func(one func(i int) string) (text string) {

@@ -8,8 +8,9 @@ import (
 	"slices"
 )
 
-// Percentile returns the value below which a share q, 0 to 1, of the values lies: the nearest rank, which is a value that was measured.
-// Values need not be sorted; none gives NaN.
+// Percentile returns the least of the values such that at least a share q of them, 0 to 1, is not above it: the nearest rank, which is a
+// value that was measured.
+// Values need not be sorted. Without any, the result is NaN.
 func Percentile(values []float64, q float64) float64 {
 	return nearestRank(slices.Sorted(slices.Values(values)), q)
 }

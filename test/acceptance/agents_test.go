@@ -73,7 +73,7 @@ func sightings(t *testing.T, name string) (all []sighting) {
 	return all
 }
 
-// makespan is the time from the first arrival to the last end.
+// makespan returns the time from the first arrival to the last end.
 func makespan(all []sighting) time.Duration {
 	first, last := int64(math.MaxInt64), int64(0)
 	for _, r := range all {

@@ -78,8 +78,8 @@ func TestAcceptanceCompare(t *testing.T) {
 	judge(t, "equal ones told apart", told, "≤ 1", told <= 1)
 }
 
-// prefillTruth is the ratio of median times to first token for an engine whose prefill takes this many times as long as that of A, by A's
-// runs: the simulator's formula gives the prefill's part of A's time, and the rest, the machine's, does not change.
+// prefillTruth returns the ratio of median times to first token for an engine whose prefill takes this many times as long as that of A,
+// computed from A's runs: the simulator's formula gives the prefill's part of A's time, and the rest, the machine's, does not change.
 func prefillTruth(t *testing.T, runs string, rounds int, slowdown float64) float64 {
 	t.Helper()
 	var prefill, whole []float64
@@ -122,7 +122,7 @@ func (c comparison) String() string {
 	return fmt.Sprintf("%s: %.4f (%.4f to %.4f), %d pairs", c.Answer, *r.Ratio, *r.Low, *r.High, r.Pairs)
 }
 
-// TestAcceptanceSearchVLLM searches the capacity of a vLLM several times, each with its own seed, and therefore with other sessions and
+// TestAcceptanceSearchVLLM searches for the capacity of a vLLM several times, each with its own seed, and therefore with other sessions and
 // other words.
 func TestAcceptanceSearchVLLM(t *testing.T) {
 	home, dir := setting(t, "MOONLOOP_VLLM"), artefacts(t)
@@ -135,7 +135,7 @@ func TestAcceptanceSearchVLLM(t *testing.T) {
 	if code := generate.wait(t, time.Minute); code != 0 {
 		t.Fatalf("generate ended with status %d\n%s", code, generate.tail())
 	}
-	// A new engine is slow at first, because it compiles. An engine in production has done that, so a replay comes first.
+	// A new engine is slow at first, because it compiles. An engine in production has compiled long ago, so a replay comes first.
 	warm := start(t, dir, "warm-up", nil, moonloop, "replay", trace, "--url", engine.url, "--model", "tiny", "--speedup", "2", "--progress", "none")
 	if code := warm.wait(t, 10*time.Minute); code != 0 && code != 3 {
 		t.Fatalf("the warm-up replay ended with status %d\n%s", code, warm.tail())
@@ -162,7 +162,7 @@ func TestAcceptanceSearchVLLM(t *testing.T) {
 		t.Logf("search %d: %s: %.3f (%.3f to %.3f), %d probes, gave way first: %s", i+1, c.Answer, c.Load, c.Low, c.High, len(c.Probes), c.First)
 		found = append(found, c.Load)
 	}
-	// Each is within 10 % of the median.
+	// Each capacity found is within 10 % of their median.
 	slices.Sort(found)
 	middle := found[len(found)/2]
 	apart := max(middle-found[0], found[len(found)-1]-middle) / middle

@@ -43,7 +43,7 @@ var liteLLMs = map[string][]string{
 // capture, or the engine's spans of the replay count as production; behind this one, it need not.
 const forwarding = "LiteLLM, forwarding"
 
-// application is how the application writes its spans.
+// application returns a name for how the application writes its spans.
 func (b between) application() string {
 	if b.propagate {
 		return b.instrumentation + ", propagated"
@@ -87,7 +87,7 @@ func TestAcceptanceBetween(t *testing.T) {
 	t.Log("\n" + strings.Join(table, "\n"))
 }
 
-// pathOf is a text as part of a path.
+// pathOf turns a text into a part of a path.
 func pathOf(text string) string { return strings.NewReplacer(", ", "_", " ", "-").Replace(text) }
 
 // startLiteLLM starts a gateway before an engine, whose own spans go to an OTLP receiver.
@@ -173,7 +173,7 @@ func (e *realEngine) between(t *testing.T, b between, home, dir, url, grpc, otlp
 		}
 	}
 	if twice+invented+len(lost) > 0 {
-		t.Errorf("the trace has %v too much and lacks %v, as input/output tokens; the application's requests were\n%v", without(seen, requests), lost, requests)
+		t.Errorf("the trace has %v in excess and lacks %v, as input/output tokens; the application's requests were\n%v", without(seen, requests), lost, requests)
 	}
 	if n := len(requests); n < 20 {
 		t.Errorf("void: %d requests, want 20 or more", n)
@@ -205,7 +205,7 @@ func (e *realEngine) between(t *testing.T, b between, home, dir, url, grpc, otlp
 	equal(t, "spans of production, at least", min(production.Spans, each*len(requests)), each*len(requests))
 	if tells {
 		equal(t, "rows of the replay's own trace", beside.Meta.Rows, rows)
-		equal(t, "its spans, at least", min(beside.Spans, each*rows), each*rows)
+		equal(t, "spans of the replay, at least", min(beside.Spans, each*rows), each*rows)
 	} else {
 		beside.Meta.Rows = 0
 	}

@@ -26,8 +26,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// provider sends spans of a service, as the OpenTelemetry SDK does by default, but without its limit of 2,048 waiting spans: a span lost
-// in the sender would be blamed on the Collector.
+// provider returns a provider that sends the spans of a service, as the OpenTelemetry SDK does by default, but without its limit of 2,048
+// waiting spans: a span lost in the sender would be blamed on the Collector.
 func provider(t *testing.T, address, service string) *sdktrace.TracerProvider {
 	t.Helper()
 	exporter, err := otlptracegrpc.New(t.Context(), otlptracegrpc.WithEndpoint(address), otlptracegrpc.WithInsecure())
@@ -82,7 +82,7 @@ func sendEngineSpans(t *testing.T, address, record string) (finish func() int) {
 			line.Reset()
 			parent, ok := remoteParent(r.Header["Traceparent"])
 			if !ok || !parent.IsSampled() {
-				continue // calibration: vLLM, too, records nothing for a request with that flag
+				continue // calibration, which is not sampled: vLLM, too, records nothing for such a request
 			}
 			_, span := tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), parent), "llm_request",
 				trace.WithSpanKind(trace.SpanKindServer), trace.WithTimestamp(r.Time), trace.WithAttributes(
@@ -118,7 +118,7 @@ func remoteParent(header []string) (trace.SpanContext, bool) {
 	return trace.NewSpanContext(trace.SpanContextConfig{TraceID: traceID, SpanID: trace.SpanID(id), TraceFlags: flags, Remote: true}), true
 }
 
-// sendProduction is an application with instrumentation that sends its prompts: conversations, one request about every 50 ms. The returned
+// sendProduction acts as an application with instrumentation that sends its prompts: conversations, one request about every 50 ms. The returned
 // function ends it, and returns the requests in the order of their starts.
 func sendProduction(t *testing.T, address string) (finish func() []traceRow) {
 	t.Helper()

@@ -39,7 +39,7 @@ type compiled struct {
 	sum       [sha256.Size]byte
 }
 
-// compileDay compiles journals in this many shards, or without shards if it is 0, into a trace of that name.
+// compileDay compiles journals in this many shards, or without shards if the number is 0, into a trace of this name.
 func compileDay(t *testing.T, dir, name, ending, memory string, shards int) (out string, c compiled) {
 	t.Helper()
 	moonloop, out := setting(t, "MOONLOOP_BIN"), filepath.Join(dir, name+ending)
@@ -160,7 +160,7 @@ func TestAcceptanceCompile(t *testing.T) {
 				c.wall.Seconds(), float64(rows)/c.wall.Seconds(), cost, each(c.disk), each(c.trace), each(c.disk+float64(day.bytes)))
 			goal(t, what+": memory of the largest process, MiB", c.peak/(1<<20), limit/(1<<20))
 			if smaller := before[name]; smaller > 0 && cost > 0 {
-				goal(t, what+": work for a request to that of a tenth of them", cost/smaller, 1.15)
+				goal(t, what+": work for a request, as a multiple of that with a tenth of the requests", cost/smaller, 1.15)
 			}
 			before[name] = cost
 			return out, c, cost
@@ -177,7 +177,7 @@ func TestAcceptanceCompile(t *testing.T) {
 		out, two, cost := compile("two shards", 2)
 		if rows <= single {
 			equal(t, of+": bytes of trace and sidecar are the same", one.sum == two.sum, true)
-			goal(t, of+": work of two shards to that of one process", cost/alone, 1.1)
+			goal(t, of+": work of two shards, as a multiple of that of one process", cost/alone, 1.1)
 		} else {
 			report(of+", one process", "not run (SINGLE=%d), so shards are not compared with it", single)
 		}

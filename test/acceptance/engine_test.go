@@ -46,7 +46,7 @@ type realEngine struct {
 // bounds are the limits of a replay's difference from production.
 type bounds struct {
 	points  float64 // between the hit rates; 0 means no bound: the figures are only recorded
-	beyond  bool    // the replay must be further than points away
+	beyond  bool    // the replay must be further away than points says
 	near    float64 // share of the requests whose hits differ from production's by at most a block of the engine, or 16 tokens if that is more
 	perMean float64 // maximum of the mean difference of a request's hits, in tokens; 0 means no bound
 }
@@ -58,8 +58,9 @@ type variant struct {
 	bounds
 }
 
-// loopBounds are the promise: a replay within this many points of production, and this many tokens a request on average; and the proof
-// that the test can fail: a replay without the replies that production's engine had in its cache is further away.
+// loopBounds returns two variants. One has the promise: a replay is within this many points of production, and this many tokens a request
+// on average. The other shows that the test can fail: a replay without the replies that production's engine had in its cache is further
+// away.
 func loopBounds(points float64) []variant {
 	return []variant{
 		{name: "replay", bounds: bounds{points: points, near: 0.9, perMean: 4}},
@@ -103,8 +104,8 @@ func (s *served) cached() int64 {
 	return *s.Cached
 }
 
-// replyHit is the share of the previous reply that the engine had cached, of the part in its whole blocks; a reply in which no block ends
-// has none. The last token of a reply was never computed.
+// replyHit returns the share of the previous reply that the engine had cached, of the part in whole blocks; ok is false if no block ends in
+// the reply. The last token of a reply was never computed.
 func (s *served) replyHit(block int64) (share float64, ok bool) {
 	whole := (s.before.Input+s.before.Output-1)/block*block - s.before.Input
 	return float64(max(0, s.cached()-s.before.Input)) / float64(whole), whole > 0
@@ -126,7 +127,7 @@ type captured struct {
 	} `json:"result"`
 }
 
-// instrumentation is the library that the application's spans are from.
+// instrumentation returns the name of the library that makes the application's spans.
 func instrumentation() string { return cmp.Or(os.Getenv("MOONLOOP_INSTRUMENTATION"), "openinference") }
 
 // production captures the application with one seed and further arguments. It returns the application's requests, in the order in which
@@ -159,7 +160,7 @@ func (e *realEngine) production(t *testing.T, home, dir, seed string, more ...st
 		cached += s.cached()
 	}
 	if cached != hits {
-		t.Errorf("the engine says that it had %d tokens cached, its replies add up to %d", hits, cached)
+		t.Errorf("the engine says that it had %d tokens cached, but its replies add up to %d", hits, cached)
 	}
 	return truth, trace, log
 }
@@ -447,7 +448,7 @@ func (e *realEngine) ready(t *testing.T, server *process) {
 	e.await(t, server, "/health")
 }
 
-// await does the same for a server that answers path when it is ready.
+// await does the same for a server that answers requests for a path when it is ready.
 func (e *realEngine) await(t *testing.T, server *process, path string) {
 	t.Helper()
 	for deadline := time.Now().Add(10 * time.Minute); ; time.Sleep(200 * time.Millisecond) {

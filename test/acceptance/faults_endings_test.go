@@ -125,7 +125,7 @@ func blackHole(t *testing.T) string {
 				return
 			}
 			go func() {
-				_, _ = io.Copy(io.Discard, conn) // the sender hangs up
+				_, _ = io.Copy(io.Discard, conn) // until the sender hangs up
 				_ = conn.Close()
 			}()
 		}
@@ -160,7 +160,7 @@ func TestEndings(t *testing.T) {
 
 	t.Run("disk full", func(t *testing.T) {
 		t.Parallel()
-		// The file system's own error, without a file system: the records go to a device that is full.
+		// The records go to a device that is full, which gives the error of a full file system without one.
 		dir := t.TempDir()
 		out := filepath.Join(dir, "out")
 		if err := os.Mkdir(out, 0o700); err != nil {
@@ -177,7 +177,7 @@ func TestEndings(t *testing.T) {
 		e.says(t, e.process.err, "no space left on device")
 		e.says(t, e.process.out, fmt.Sprintf("%d served", endingRows)) // the run continued, and its report is complete
 		if _, err := os.Stat(filepath.Join(out, "summary.json")); err != nil {
-			t.Errorf("the summary had room: %v", err)
+			t.Errorf("the summary is missing, although only the records had no room: %v", err)
 		}
 		if _, err := os.Stat(filepath.Join(out, "requests.jsonl")); err == nil {
 			t.Error("an incomplete file has the name of a complete one")
@@ -242,7 +242,7 @@ func TestEndings(t *testing.T) {
 
 	t.Run("second Ctrl-C", func(t *testing.T) {
 		t.Parallel()
-		// The first waits for spans that nobody accepts; the second waits for nothing.
+		// The first Ctrl-C waits for spans that nobody accepts; the second waits for nothing.
 		e := startEnding(t, binary, append(toSink(blackHole(t)), "OTEL_BSP_EXPORT_TIMEOUT=60000", "OTEL_EXPORTER_OTLP_TIMEOUT=60000"))
 		soon()
 		e.signal(t, os.Interrupt)

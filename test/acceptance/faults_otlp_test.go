@@ -69,7 +69,7 @@ func (s *spanSink) add(body []byte) error {
 	return nil
 }
 
-// toSink are the variables that make a program send its spans to url, and no metrics or logs.
+// toSink returns the variables that make a program send its spans to url, and no metrics or logs.
 func toSink(url string) []string {
 	return []string{
 		"OTEL_EXPORTER_OTLP_ENDPOINT=" + url, "OTEL_EXPORTER_OTLP_PROTOCOL=http/protobuf",

@@ -89,7 +89,7 @@ var proxyFaults = []proxyFault{
 	}},
 }
 
-// answer is a reply of the proxy's own.
+// answer returns a function that answers with a reply of the proxy's own.
 func answer(status, media, body, header string) func(c *client) bool {
 	return func(c *client) bool {
 		c.say(fmt.Sprintf(refusal, status, media, len(body), header, body))
@@ -293,7 +293,7 @@ func firstEvent(body io.Reader) (string, error) {
 	return string(event), nil
 }
 
-// pass writes a body chunk by chunk as it arrives, in pieces of at most this many bytes, changed.
+// pass writes a body as it arrives, in chunks of at most piece bytes (0 = no limit), after applying change.
 func (c *client) pass(body io.Reader, piece int, change func([]byte) []byte) error {
 	buffer := make([]byte, 32<<10)
 	for {

@@ -111,14 +111,14 @@ func (r *faultRun) check(t *testing.T, n int) {
 	equal(t, "records and spans of a different class than the proxy's log", len(wrong), 0)
 	note(t, "requests that failed, each in its class", failed)
 	for _, f := range proxyFaults {
-		// n consecutive rows have n/100 of each, rounded.
+		// n consecutive rows have n/100 of each fault, rounded.
 		if met := counts[f.name]; !r.proxy.off && (met < n/100 || met > n/100+1) {
 			t.Errorf("%d of %d requests met %q, want 1 %%", met, n, f.name)
 		}
 	}
 }
 
-// detour is the median, in ms, of what agent, proxy and sockets add to the engine's own time to first token, over the first rows whose
+// detour returns the median, in ms, of what agent, proxy and sockets add to the engine's own time to first token, over the first rows whose
 // requests had no fault.
 func (r *faultRun) detour(t *testing.T, rows int64) float64 {
 	t.Helper()

@@ -44,13 +44,13 @@ func note(t *testing.T, what string, got any) {
 	figures = append(figures, figure{strings.TrimPrefix(t.Name(), "TestAcceptance"), what, fmt.Sprint(got), "", ""})
 }
 
-// equal adds a figure to the table that must have one value.
+// equal adds to the table a figure that must have one value.
 func equal[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
 	judge(t, what, got, fmt.Sprint(want), got == want)
 }
 
-// below adds a figure to the table that must be below a limit.
+// below adds to the table a figure that must be below a limit.
 func below(t *testing.T, what string, got, limit float64) {
 	t.Helper()
 	judge(t, what, fmt.Sprintf("%.3g", got), fmt.Sprintf("< %g", limit), got < limit)

@@ -32,7 +32,7 @@ func (i images) container(t *testing.T, dir, name string, args ...string) *proce
 	remove := func() {
 		_ = exec.Command("podman", append(podman, "rm", "--force", "--time", "2", unique)...).Run() // after the test's context
 	}
-	remove() // of a test that was killed
+	remove() // the container of a test that was killed
 	t.Cleanup(remove)
 	run := append(podman, "run", "--name", unique, "--network", "host", "--read-only", "--read-only-tmpfs=false", "--cap-drop", "ALL",
 		"--security-opt", "no-new-privileges", "--memory", "512m", "--ulimit", "nofile=4096:4096", "--ulimit", "nproc=1024:1024")
@@ -90,7 +90,7 @@ func TestAcceptanceImages(t *testing.T) {
 		t.Errorf("no journal below %s (%v)", captures, err)
 	}
 
-	t.Run("not as root, and nothing else is writable", func(t *testing.T) {
+	t.Run("containers do not run as root, and write only to volumes", func(t *testing.T) {
 		refused := i.container(t, dir, "refused", "localhost/moonloop", "generate", "--out", "/examples/new.jsonl")
 		if code := refused.wait(t, time.Minute); code == 0 || !strings.Contains(string(refused.tail()), "read-only file system") {
 			t.Errorf("status %d: %s", code, refused.tail())

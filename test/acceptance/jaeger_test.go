@@ -48,7 +48,7 @@ func TestAcceptanceJaeger(t *testing.T) {
 		t.Fatal(err)
 	}
 	killed.wait(t, time.Minute)
-	time.Sleep(time.Second) // what was on the wire
+	time.Sleep(time.Second) // Jaeger stores what was still on the wire
 	left := j.ofRun(t, "killed")
 	checkRoots(t, "after kill -9", left, 10)
 	checkPhases(t, left)
@@ -133,7 +133,7 @@ func TestAcceptanceJaegerProduction(t *testing.T) {
 	if code := replay.wait(t, 5*time.Minute); code != 0 && code != 3 {
 		t.Fatalf("the replay ended with status %d\n%s", code, replay.tail())
 	}
-	c.stop(t) // it has exported all that it has
+	c.stop(t) // then it has exported all its spans
 	again := j.ofRun(t, "again")
 	checkRoots(t, "after the replay", again, 5)
 	for index, row := range rows {
@@ -168,7 +168,7 @@ type documented struct {
 	http string
 }
 
-// startDocumented starts it with separate ports, a separate folder, and Jaeger behind it.
+// startDocumented starts such a Collector with separate ports, a separate folder, and Jaeger behind it.
 func startDocumented(t *testing.T, dir, name string, j *jaeger) *documented {
 	t.Helper()
 	return startConfigured(t, dir, name, "otelcol-config.yaml", `

@@ -34,7 +34,7 @@ type jaeger struct {
 	query              *grpc.ClientConn
 }
 
-// startJaeger starts it and waits until it answers.
+// startJaeger starts a Jaeger and waits until it answers.
 func startJaeger(t *testing.T, dir string) *jaeger {
 	t.Helper()
 	address := map[string]string{}
@@ -153,10 +153,10 @@ func (j *jaeger) get(t *testing.T, path string) []jaegerSpan {
 }
 
 // find returns the spans of a service that have all these attributes, on the span or its resource. Jaeger answers with whole traces in
-// which one span has them; the others are left out.
+// which one span has them; the other spans are left out.
 func (j *jaeger) find(t *testing.T, service string, attributes map[string]string) (spans []jaegerSpan) {
 	t.Helper()
-	// A request of jaeger.api_v3: the query is field 1; in it, the service is field 1, attributes are 3, the first and the last start 4
+	// A request of jaeger.api_v3: the query is field 1; in it, the service is field 1, attributes are 3, the bounds of the start time 4
 	// and 5, the number of traces 8.
 	query := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), service)
 	for key, value := range attributes {

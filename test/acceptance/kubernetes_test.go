@@ -89,7 +89,7 @@ func TestAcceptanceKubernetes(t *testing.T) {
 		t.Errorf("the key of %d characters (want 88) has changed with an upgrade, or has the wrong length", len(key))
 	}
 
-	// What controllers make of them.
+	// The controllers create the right pods for what was applied.
 	for _, want := range []struct {
 		selector string
 		pods     int

@@ -15,10 +15,10 @@ import (
 // TestAcceptanceLlamaCPP is the loop of engine_test.go on llama.cpp. It caches single tokens, in four slots, each of which has what its
 // last request left there; the application holds as many conversations at once as there are slots. Still, a conversation that
 // begins while another one's user thinks takes that one's slot, in production or in the replay. The server saves what was there, unless half
-// of it or more is the system text, which both conversations have: then it is lost, and chance decides in which slot. With a system text of
-// 672 tokens, this made runs differ by up to 3 points. So the system text is short here. Conversations that begin together race for slots,
-// which can make one request hit hundreds of tokens more or less. The bound of the mean has room for one such race, but not for two, which
-// are likely if other programs run on the machine.
+// of it or more is the system text, which both conversations have: then the content of a slot is lost, and chance decides which. With a
+// system text of 672 tokens, this made runs differ by up to 3 points. So the system text is short here. Conversations that begin
+// together race for slots, which can make one request hit hundreds of tokens more or less. The bound of the mean has room for one such
+// race, but not for two, which are likely if other programs run on the machine.
 func TestAcceptanceLlamaCPP(t *testing.T) {
 	home, dir := setting(t, "MOONLOOP_LLAMACPP"), artefacts(t)
 	var table []string

@@ -70,7 +70,7 @@ func (s *shape) String() string {
 		s.links, s.runs, madeMakers*madeJournals, s.ending)
 }
 
-// made is what was made.
+// made counts what was made.
 type made struct {
 	rows, prompt, output int64 // requests, tokens
 	hit                  int64 // tokens of the prompts that an infinite cache has, in blocks; known if the shape says so
@@ -97,7 +97,7 @@ func makeDay(t *testing.T, dir string, s *shape, rows int64) (all made) {
 		all.rows, all.prompt, all.output = all.rows+m.rows, all.prompt+m.prompt, all.output+m.output
 		all.hit, all.bytes = all.hit+m.hit, all.bytes+m.bytes
 		for i, is := range m.met {
-			if is && !met[i] { // the first one found nothing
+			if is && !met[i] { // the first request with a system prompt finds nothing of it
 				met[i] = true
 				all.hit -= s.system / madeBlock * madeBlock
 			}

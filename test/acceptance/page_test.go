@@ -40,7 +40,7 @@ type look struct {
 }
 
 // TestAcceptancePage replays the public trace, all of its 12,031 requests, and opens the run's report page in a real browser: it is small,
-// fast, usable by keys, works in both themes and on a phone, loads nothing from elsewhere, and is accessible. So is the page that
+// fast, usable by keys, works in both themes and on a phone, loads nothing from elsewhere, and is accessible. The same holds for the page that
 // `moonloop report` draws for a replay that was killed. The pictures are for people.
 func TestAcceptancePage(t *testing.T) {
 	browser, moonloop, trace, dir := setting(t, "MOONLOOP_PAGE"), setting(t, "MOONLOOP_BIN"), setting(t, "MOONLOOP_TRACE"), artefacts(t)

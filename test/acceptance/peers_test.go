@@ -100,7 +100,7 @@ func (p *peerRun) run(t *testing.T, name, program string, args ...string) []byte
 	return content
 }
 
-// converted is the trace as moonloop writes it for a tool.
+// converted returns the name of a file with the trace as moonloop writes it for a tool.
 func (p *peerRun) converted(t *testing.T, to string) string {
 	t.Helper()
 	out := filepath.Join(p.dir, to+".jsonl")

@@ -44,7 +44,7 @@ exporters: {prometheus: {endpoint: %q}}
 	trace := filepath.Join("..", "..", "examples", "demo.jsonl")
 	engine := startSimulator(t, dir, "--fault", "server-error=0.02", "--fault", "cut=0.02")
 	production, soldToo := sendProduction(t, collector.address), sendProduction(t, scraped.address)
-	for deadline := time.Now().Add(time.Minute); len(p.now(t, "up == 1")) < 2; time.Sleep(100 * time.Millisecond) { // it finds targets after some seconds
+	for deadline := time.Now().Add(time.Minute); len(p.now(t, "up == 1")) < 2; time.Sleep(100 * time.Millisecond) { // Prometheus finds targets after a few seconds
 		if time.Now().After(deadline) {
 			t.Fatal("Prometheus does not scrape both Collectors")
 		}
@@ -70,7 +70,7 @@ exporters: {prometheus: {endpoint: %q}}
 		}
 	}
 	note(t, "requests of production", len(production())+len(soldToo()))
-	time.Sleep(8 * time.Second) // a segment of the journal ends and becomes a trace; scrapes
+	time.Sleep(8 * time.Second) // until a segment of the journal has become a trace, and everything has been scraped
 
 	for run, way := range waysToPrometheus {
 		checkQuantiles(t, p, filepath.Join(dir, run, "summary.json"), run, way)
@@ -114,7 +114,7 @@ exporters: {prometheus: {endpoint: %q}}
 	}
 }
 
-// ownFigures are settings of a Collector that exposes its own figures at an address.
+// ownFigures returns the settings of a Collector that exposes its own figures at an address.
 func ownFigures(t *testing.T, address string) string {
 	t.Helper()
 	host, port, err := net.SplitHostPort(address)

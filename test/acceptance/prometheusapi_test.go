@@ -32,8 +32,8 @@ type prometheus struct {
 	begun time.Time
 }
 
-// startPrometheus starts it and waits until it is ready. The addresses replace those in the configuration: at own, Prometheus scrapes a
-// Collector's own figures; at others, it scrapes metrics that a Collector has received.
+// startPrometheus starts a Prometheus and waits until it is ready. The addresses replace those in the configuration: at the first,
+// Prometheus scrapes a Collector's own figures; at the other ones, metrics that a Collector has received.
 func startPrometheus(t *testing.T, dir, own string, others ...string) *prometheus {
 	t.Helper()
 	examples, err := filepath.Abs("../../examples")
@@ -77,7 +77,7 @@ func startPrometheus(t *testing.T, dir, own string, others ...string) *prometheu
 	}
 }
 
-// answered is a series of an answer, with its finite samples in order of time. A native histogram counts as its number of values.
+// answered is a series of an answer, with its finite samples in order of time. Of a native histogram, the sample is the number of values.
 type answered struct {
 	labels  map[string]string
 	samples []float64

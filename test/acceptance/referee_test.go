@@ -58,7 +58,7 @@ report: {request_lifecycle: {per_request: true, per_request_fields: {request: fa
 storage: {local_storage: {path: report}}
 `
 
-// All send some 100 requests per second for ten seconds, to an engine of 20 tokens every 10 ms.
+// All send some 100 requests per second for ten seconds, to an engine that writes 20 tokens for each, one every 10 ms.
 var generators = []judged{
 	{
 		name: "moonloop", judge: "{dir}/trace.jsonl", rate: 100, header: "X-Request-Id", export: "{dir}/out/requests.jsonl",
@@ -122,7 +122,7 @@ func TestAcceptanceReferee(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, text, _ := strings.Cut(string(content), "\n") // the address
+			_, text, _ := strings.Cut(string(content), "\n") // the first line has the address
 			if err := os.WriteFile(out, []byte(text), 0o644); err != nil {
 				t.Fatal(err)
 			}

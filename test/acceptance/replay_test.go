@@ -141,8 +141,8 @@ func TestAcceptanceReplayTokens(t *testing.T) {
 	checkRebuilt(t, trace, dir, spans)
 }
 
-// TestAcceptanceReplayChat replays the whole trace with prompts of words as chats, which the engine wraps into a template, whose size two
-// requests must have measured.
+// TestAcceptanceReplayChat replays the whole trace as chats, with prompts of words. The engine wraps them into a template, whose size the
+// replay must have measured with two requests.
 func TestAcceptanceReplayChat(t *testing.T) {
 	trace := readLines[traceRow](t, setting(t, "MOONLOOP_TRACE"))
 	dir := artefacts(t)
@@ -155,7 +155,7 @@ func TestAcceptanceReplayChat(t *testing.T) {
 	checkEngine(t, p, trace, sim)
 }
 
-// checkRun records how the replay itself says that it went.
+// checkRun records the verdict of the replay on itself, its duration and its memory.
 func checkRun(t *testing.T, p *process, dir string) {
 	t.Helper()
 	equal(t, "exit status", p.code, 0)
@@ -178,7 +178,8 @@ func readSummary(t *testing.T, dir string) any {
 	return decode(t, content)
 }
 
-// checkRequests compares requests.jsonl with the trace: each row once, unchanged, served, and with the trace's counts at the engine.
+// checkRequests compares requests.jsonl with the trace: each row once, unchanged, served, and with the token counts of the trace
+// according to the engine.
 func checkRequests(t *testing.T, trace []traceRow, dir string) {
 	t.Helper()
 	lines := readLines[requestLine](t, filepath.Join(dir, "out", "requests.jsonl"))

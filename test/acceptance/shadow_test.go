@@ -386,8 +386,8 @@ func (l *shadowLoop) check() {
 	below(t, "lag of the second half less that of the first, p50, ms", quantile(late, 0.5)-quantile(early, 0.5), 50)
 	below(t, "rows not served, except around a kill, %", 100*float64(elsewhere)/float64(len(truth)), 1)
 
-	// The seconds' rates are production's, by the two engines' records: all seconds except those of a kill, and those whose spans were
-	// lost with the application.
+	// The rate of the replay in each second is production's, by the two engines' records. Left out are the seconds near a kill, and those
+	// whose spans were lost with the application.
 	type counts struct{ production, target int }
 	second, ten := map[int64]counts{}, map[int64]counts{}
 	for i, list := range [][]shadowTruth{truth, seen} {
@@ -465,7 +465,7 @@ type shadowReport struct {
 	}
 }
 
-// reports are the reports of all windows, once each: after a kill between a report and the state that records it, the file has it twice.
+// reports returns the reports of all windows, once each: after a kill between a report and the state that records it, the file has it twice.
 func (l *shadowLoop) reports() (all []shadowReport) {
 	l.t.Helper()
 	for _, r := range readLines[struct {
@@ -484,7 +484,7 @@ func (l *shadowLoop) reports() (all []shadowReport) {
 	return all
 }
 
-// table shows the windows for the documentation.
+// table returns a table of the kills and the windows, for the documentation.
 func (l *shadowLoop) table(reports []shadowReport) string {
 	var b strings.Builder
 	for _, k := range l.kills {
@@ -507,7 +507,7 @@ func (l *shadowLoop) table(reports []shadowReport) string {
 	return b.String()
 }
 
-// quantile is by nearest rank.
+// quantile returns a quantile by nearest rank.
 func quantile(v []float64, q float64) float64 {
 	if len(v) == 0 {
 		return math.NaN()

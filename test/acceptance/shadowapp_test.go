@@ -55,7 +55,7 @@ type conversation struct {
 	messages []chatMessage
 }
 
-// runShadowApp is the process. Its arguments are in one variable: URL OTLP RATE SEED.
+// runShadowApp is the main function of that process. Its arguments are in one variable: URL OTLP RATE SEED.
 func runShadowApp(arguments string) int {
 	var url, otlp string
 	var rate float64

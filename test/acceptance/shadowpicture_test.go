@@ -16,7 +16,7 @@ import (
 // This file draws what TestAcceptanceShadow measured: docs/shadow.svg.
 
 const (
-	pictureStep = 10 * time.Second // that is counted together
+	pictureStep = 10 * time.Second // requests within this time are counted together
 	pictureLeft = 62.0
 	pictureWide = 760.0
 	panelHigh   = 150.0

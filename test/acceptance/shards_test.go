@@ -58,7 +58,7 @@ func ended(t *testing.T, p *process) {
 	}
 }
 
-// received is what the engine got, by its own record: for each row its prompt, and the tokens of prompt and reply. The digest is that of
+// received returns what the engine got, by its own record: for each row its prompt, and the tokens of prompt and reply. The digest is that of
 // the multiset: of the sorted lines.
 func received(t *testing.T, e *engine) (lines []string, digest string) {
 	t.Helper()
@@ -76,7 +76,7 @@ func received(t *testing.T, e *engine) (lines []string, digest string) {
 	return lines, hex.EncodeToString(sum[:8])
 }
 
-// histograms are those of the records of folders: how many values are in each bucket. It adds all records to of.
+// histograms returns those of the records in folders: how many values are in each bucket. It adds the records to the given aggregate.
 func histograms(t *testing.T, of *measure.Aggregate, dirs ...string) map[string]map[float64]int64 {
 	t.Helper()
 	for _, dir := range dirs {
@@ -223,7 +223,7 @@ func TestAcceptanceShardKilled(t *testing.T) {
 	sim := startEngine(t, dir, "--tokens-per-chunk", "32")
 	replays := startShards(t, dir, sim.url, shards, "--max-requests", strconv.Itoa(rows))
 	folder := filepath.Join(dir, "shards", strconv.Itoa(victim))
-	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) { // amid its requests
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) { // until it has answered a request
 		if content, err := os.ReadFile(filepath.Join(folder, "requests.jsonl.partial")); err == nil && strings.Contains(string(content), `"served"`) {
 			break
 		}
@@ -243,7 +243,7 @@ func TestAcceptanceShardKilled(t *testing.T) {
 	merge := start(t, dir, "refused", nil, moonloop, args...)
 	equal(t, "status of moonloop merge", merge.wait(t, time.Minute), 2)
 	said := string(merge.tail())
-	judge(t, "it names the shard", strings.TrimSpace(said), folder+": this shard did not end", strings.Contains(said, folder+": this shard did not end"))
+	judge(t, "the error names the shard", strings.TrimSpace(said), folder+": this shard did not end", strings.Contains(said, folder+": this shard did not end"))
 	_, err := os.Stat(filepath.Join(whole, "summary.json"))
 	equal(t, "a run was written nevertheless", err == nil, false)
 
@@ -259,5 +259,5 @@ func TestAcceptanceShardKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	equal(t, "its verdict says that a shard was cut short", strings.Contains(string(summary), "run_breaks"), true)
+	equal(t, "the verdict says that a shard was cut short", strings.Contains(string(summary), "run_breaks"), true)
 }

@@ -28,9 +28,11 @@ type told struct{ Prompt, Reply []int }
 
 // sharingRow is what a row of a trace says about sharing, in blocks of sharingBlock tokens.
 type sharingRow struct {
-	Input     int64      `json:"input_length"`
-	Output    int64      `json:"output_length"`
-	Continues int64      // how many leading ids are left out, because they are those of the row to which the first reply belongs; that row's replies come before these; 0: the row is in full
+	Input  int64 `json:"input_length"`
+	Output int64 `json:"output_length"`
+	// Continues is how many leading ids are left out, because they are those of the row to which the first reply belongs. That row's
+	// replies come before these. 0: the row is in full.
+	Continues int64
 	Ranges    [][2]int64 `json:"hash_ranges"` // first id, count
 	Replies   [][3]int64 // rows back, tokens before it, its tokens
 }
@@ -84,7 +86,7 @@ func promised(rows []sharingRow) (hits []int64) {
 	return hits
 }
 
-// shared returns for each prompt how many of its leading tokens are the beginning of an earlier prompt, or of that with its reply.
+// shared returns for each prompt how many of its leading tokens are the beginning of an earlier prompt and the reply to it.
 func shared(list []told) (hits []int64) {
 	for i, one := range list {
 		most := 0
@@ -154,7 +156,7 @@ func (e *realEngine) uncut(t *testing.T, truth []*served, trace, log string, lea
 		t.Errorf("the shared tokens of %.0f %% of the requests are within two blocks of those of the text, want 90 %%", 100*share)
 	}
 	if rate(inText)-rate(cached) < least {
-		t.Errorf("void: production hit %.2f %% of what is shared to %.2f %%, want %.0f points or more between them", rate(cached), rate(inText), least)
+		t.Errorf("void: production hit %.2f %% of the prompt tokens, and %.2f %% are shared; want %.0f points or more between them", rate(cached), rate(inText), least)
 	}
 	return line
 }

@@ -67,7 +67,7 @@ var (
 )
 
 func TestReadSpanFile(t *testing.T) {
-	// The second line repeats a whole export request, as a sender does whose acknowledgement was lost.
+	// The second line repeats a whole export request, as a sender does after an acknowledgement was lost.
 	again := spanLine(t, rowTwo, rowZero)
 	file, err := readSpanFile(strings.NewReader(again + again + spanLine(t, rowOne)))
 	if err != nil {

@@ -126,7 +126,7 @@ func TestAcceptanceSQL(t *testing.T) {
 			rate := want.Caches[len(want.Caches)-1].Rate
 			same("token hit rate", value(1, 0, "token_hit_rate"), rate)
 			same("rows of the most frequent block", value(2, 0, "rows"), want.Blocks.Top[0].References)
-			same("its depth", value(2, 0, "depth"), 1)
+			same("depth of the most frequent block", value(2, 0, "depth"), 1)
 			var requests, tokens float64
 			for minute := range all[3].Rows {
 				requests, tokens = requests+value(3, minute, "requests"), tokens+value(3, minute, "input_tokens")

@@ -79,7 +79,7 @@ func (p *process) awaitConnections(t *testing.T, address string) {
 	}
 }
 
-// tracesTo are the variables that make a program send its spans to a Collector, and nothing else.
+// tracesTo returns the variables that make a program send its spans to a Collector, and nothing else.
 func tracesTo(address string) []string {
 	return []string{
 		"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT=http://" + address, "OTEL_EXPORTER_OTLP_PROTOCOL=grpc",

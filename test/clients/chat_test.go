@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// client is the official client, which we did not write.
+// client returns OpenAI's official client, which we did not write.
 func client(url string, options ...option.RequestOption) openai.Client {
 	return openai.NewClient(append([]option.RequestOption{
 		option.WithBaseURL(url + "/v1/"), option.WithAPIKey("test"), option.WithMaxRetries(0),

@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// anthropicClient is the official client, which we did not write.
+// anthropicClient returns Anthropic's official client, which we did not write.
 func anthropicClient(url string, options ...claude.RequestOption) anthropic.Client {
 	return anthropic.NewClient(append([]claude.RequestOption{
 		claude.WithBaseURL(url), claude.WithAPIKey("test"), claude.WithMaxRetries(0), claude.WithoutEnvironmentDefaults(),

@@ -61,11 +61,11 @@ func TestAttack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mutates := consumer.WithCapabilities(consumer.Capabilities{MutatesData: false})
+	readOnly := consumer.WithCapabilities(consumer.Capabilities{MutatesData: false})
 	traces, _ := consumer.NewTraces(func(ctx context.Context, td ptrace.Traces) error {
 		c.forwarded(new(ptrace.ProtoMarshaler).MarshalTraces(td))
 		return out.ConsumeTraces(ctx, td)
-	}, mutates)
+	}, readOnly)
 	logs, _ := consumer.NewLogs(func(_ context.Context, ld plog.Logs) error {
 		c.forwarded(new(plog.ProtoMarshaler).MarshalLogs(ld))
 		return nil

@@ -79,7 +79,7 @@ var disasters = []disaster{
 		strike: fill, lift: empty, metric: failedWrites + "no_space", log: cannot, todo: "make room",
 	},
 	{
-		name: "full, with a queue on it", reason: "the queue accepts nothing more, and senders are refused until there is room; then it continues", config: documented,
+		name: "full, with the queue on the same disk", reason: "the queue accepts nothing more, and senders are refused until there is room; then it continues", config: documented,
 		strike: fill, lift: empty, metric: "exporter_enqueue_failed_spans", log: "no space left on device", mayLose: true,
 	},
 	{
@@ -87,7 +87,7 @@ var disasters = []disaster{
 		strike: fill, lift: empty, metric: failedWrites + "no_space", log: cannot, todo: "make room",
 	},
 	{
-		name: "covered by one that is read-only", reason: "nobody would find what is written, and the next segment cannot begin; some seconds after the disk is back, it begins",
+		name: "covered by a read-only file system", reason: "nobody would find what is written, and the next segment cannot begin; some seconds after the disk is back, it begins",
 		config: laptop,
 		strike: func(d *disk) { d.must(syscall.Mount("over", d.file("traces"), "tmpfs", syscall.MS_RDONLY, "")) },
 		lift:   func(d *disk) { d.must(syscall.Unmount(d.file("traces"), syscall.MNT_DETACH)) },
@@ -113,7 +113,7 @@ func TestDisk(t *testing.T) {
 		out, err := cmd.CombinedOutput()
 		switch {
 		case errors.Is(err, syscall.EPERM), errors.Is(err, syscall.EACCES), bytes.Contains(out, []byte("--- SKIP: TestDisk")):
-			t.Skipf("no file system can be mounted here (neither root nor user namespaces); TestDiskFull, TestFaults and TestJournalRemoved show the same without: %v\n%s", err, out)
+			t.Skipf("no file system can be mounted here (neither root nor user namespaces); TestDiskFull, TestFaults and TestJournalRemoved show the same without mounting: %v\n%s", err, out)
 		case err != nil || !bytes.Contains(out, []byte("--- PASS: TestDisk (")):
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -206,7 +206,7 @@ func (a disaster) happens(t *testing.T) {
 		}
 	}
 	if missing > 0 && !a.mayLose || twice > 0 {
-		t.Errorf("%s: of %d acknowledged requests %d are not rows, and %d are two\n%s", a.reason, len(acknowledged), missing, twice, said)
+		t.Errorf("%s: of %d acknowledged requests, %d are no row, and %d are two rows\n%s", a.reason, len(acknowledged), missing, twice, said)
 	}
 	if len(got.rows) != len(acknowledged)-missing || got.result.DamageCount > 0 {
 		t.Errorf("%d rows, %d acknowledged; %d places are damaged", len(got.rows), len(acknowledged), got.result.DamageCount)

@@ -101,7 +101,7 @@ func (f *forge) encoded(body []byte, err error) []byte {
 	return body
 }
 
-// names are those of all attributes from which anything is made; those of which only a prefix or suffix is known are completed.
+// names returns the names of all attributes that are read; those of which only a prefix or suffix is known are completed.
 func names() (all []string) {
 	for name := range genai.Names() {
 		all = append(all, string(bytes.ReplaceAll([]byte(name), []byte("*"), []byte("x"))))
@@ -112,8 +112,8 @@ func names() (all []string) {
 		semconv.ErrorType, "exception.type", "exception.message", "url.full", "url.path", "server.address", "server.port", "http.request.header.authorization")
 }
 
-// wrong sets v to the n-th wrong value. The values are of every type, and each is wrong for most names. No text in them is too long for a
-// value.
+// wrong sets v to the n-th wrong value. The values are of every type, and each is wrong for most names. Each text in them is too long to be
+// kept.
 func (f *forge) wrong(v pcommon.Value, n int) {
 	text := f.long("prompt", 1100)
 	switch n {
@@ -143,7 +143,7 @@ func (f *forge) wrong(v pcommon.Value, n int) {
 
 const wrongs = 10
 
-// scatter makes all texts of an encoded request invalid UTF-8.
+// scatter replaces a text, wherever it occurs in an encoded request, with as many bytes of invalid UTF-8.
 func scatter(body []byte, text string) []byte {
 	return bytes.ReplaceAll(body, []byte(text), bytes.Repeat([]byte{0xff, 0xc0, 0x80}, len(text)/3+1)[:len(text)])
 }

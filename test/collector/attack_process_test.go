@@ -73,8 +73,8 @@ func TestAcceptanceAttack(t *testing.T) {
 // attackProcess runs the table, then attacks memory from all senders at once, this many times each.
 //
 // The bound is on VmHWM, the most memory that the process ever had in RAM as Linux accounts for it, so that no peak falls
-// between two samples. GOMEMLIMIT makes Go collect before it takes more from the system. It is not a bound by itself:
-// memory that is in use stays; that the use is bounded is what is tested.
+// between two samples. GOMEMLIMIT makes Go collect before it takes more from the system. It is not a bound by itself,
+// because it frees no memory that is in use. The test shows that the use is bounded.
 func attackProcess(t *testing.T, level string, scale, rounds int) {
 	t.Helper()
 	c := newCanaries()
@@ -152,7 +152,7 @@ func (c *collector) counted(t *testing.T) map[string]int64 {
 	return counts
 }
 
-// counters returns them when its queues are empty, and their content is counted.
+// counters returns the Collector's own counters once its queues are empty and their content is counted.
 func (c *collector) counters(t *testing.T) map[string]int64 {
 	t.Helper()
 	c.drain(t)
@@ -178,11 +178,11 @@ func (v *victim) storm(t *testing.T, address string, rounds int) map[string]int6
 		f.request(to).Attributes().PutStr("gen_ai.prompt", f.long("prompt", 60<<20))
 	})
 	bombs := map[string][]byte{
-		"empty spans":  squeeze(t, testwire.Within(nil, 1)),
-		"just too few": squeeze(t, testwire.Within(repeat(9, 1<<20), 1, 2, 2)), // attributes that need 100 MiB: admitted, one or two at a time
-		"deep":         squeeze(t, testwire.Within(testwire.Nested(300_000), 1, 2, 2, 9, 2)),
-		"spans":        squeeze(t, testwire.Within(repeat(2, 30<<20), 1, 2)), // 60 MiB, for which there is no memory
-		"large":        large,
+		"empty spans": squeeze(t, testwire.Within(nil, 1)),
+		"attributes":  squeeze(t, testwire.Within(repeat(9, 1<<20), 1, 2, 2)), // attributes that need 100 MiB: admitted, one or two at a time
+		"deep":        squeeze(t, testwire.Within(testwire.Nested(300_000), 1, 2, 2, 9, 2)),
+		"spans":       squeeze(t, testwire.Within(repeat(2, 30<<20), 1, 2)), // 60 MiB, for which there is no memory
+		"large":       large,
 	}
 	var mu sync.Mutex
 	refusals := map[string]int64{}
@@ -221,7 +221,7 @@ func (v *victim) storm(t *testing.T, address string, rounds int) map[string]int6
 	return refusals
 }
 
-// repeat returns empty messages under a number, many times.
+// repeat returns empty messages under a field number, many times.
 func repeat(number byte, times int) []byte {
 	return []byte(strings.Repeat(string([]byte{number<<3 | 2, 0}), times))
 }
@@ -260,7 +260,7 @@ func (squeezed) Do(w io.Writer, compressed []byte) error {
 	return err
 }
 
-// eavesdrop is a backend that accepts what is forwarded, and searches its bytes, headers included.
+// eavesdrop starts a backend that accepts what is forwarded, and searches its bytes, headers included.
 func eavesdrop(t *testing.T, c *canaries) (address string) {
 	t.Helper()
 	address = testport.Address(t)

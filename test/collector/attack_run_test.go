@@ -176,7 +176,7 @@ func (v *victim) postAs(t *testing.T, signal, kind string, body []byte) int {
 		t.Fatal(err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	answer, _ := io.ReadAll(response.Body) // what there is of it
+	answer, _ := io.ReadAll(response.Body) // as much as has arrived
 	v.search(outAnswer, answer)
 	for _, values := range response.Header {
 		v.search(outAnswer, []byte(strings.Join(values, " ")))

@@ -21,7 +21,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// The signals, as the paths of OTLP over HTTP end.
+// The signals, as the URL paths of OTLP over HTTP name them at their ends.
 const (
 	signalTraces  = "traces"
 	signalLogs    = "logs"
@@ -37,7 +37,7 @@ type attack struct {
 	// code is the answer to each request; OK is an acknowledgement.
 	code codes.Code
 	// counted is the change of the Collector's own counters, for all requests together: "spans", "records/kind", "invalid/attribute",
-	// "dropped/reason" and so on. Others may change, too, except refusals and dropped spans.
+	// "dropped/reason" and so on. Others may change, too, except refusals.
 	counted map[string]int64
 }
 
@@ -61,21 +61,21 @@ const (
 
 type counted = map[string]int64
 
-// one is the attack of one request of spans.
+// one returns the send function of an attack that is one request with spans.
 func one(fill func(f *forge, to ptrace.SpanSlice)) func(*forge, func([]byte)) {
 	return func(f *forge, send func([]byte)) {
 		send(f.spans(func(to ptrace.SpanSlice) { fill(f, to) }))
 	}
 }
 
-// oneLog is that of one request of log records.
+// oneLog returns that of an attack that is one request with log records.
 func oneLog(fill func(f *forge, to plog.LogRecordSlice)) func(*forge, func([]byte)) {
 	return func(f *forge, send func([]byte)) {
 		send(f.logs(func(to plog.LogRecordSlice) { fill(f, to) }))
 	}
 }
 
-// wire is that of one request of the given bytes.
+// wire returns that of an attack that is one request with the given bytes.
 func wire(body func(f *forge) []byte) func(*forge, func([]byte)) {
 	return func(f *forge, send func([]byte)) { send(body(f)) }
 }
@@ -187,7 +187,7 @@ var attacks = []attack{
 		counted: counted{noTraceID: 2, noSpanID: 1},
 	},
 	{
-		name: "no UTF-8", reason: "every string is invalid: names of models are hashed, the rest is treated like any text",
+		name: "invalid UTF-8", reason: "every string is invalid: names of models are hashed, the rest is treated like any text",
 		send: wire(func(f *forge) []byte {
 			const text = "YYYYYYYYYYYY"
 			return scatter(f.traces(func(r ptrace.ResourceSpans) {
@@ -269,12 +269,12 @@ var attacks = []attack{
 		code: codes.InvalidArgument, counted: counted{refused + "too_deep": 1},
 	},
 	{
-		name: "nested log", signal: signalLogs, reason: "so would the body of a log record",
+		name: "nested log", signal: signalLogs, reason: "the nested body of a log record would exhaust the stack, too",
 		send: wire(func(f *forge) []byte { return testwire.Within(testwire.Nested(100_000*f.scale), 1, 2, 2, 5) }),
 		code: codes.InvalidArgument, counted: counted{refused + "too_deep": 1},
 	},
 	{
-		name: "nested metric", signal: signalMetrics, reason: "so would an attribute of a metric's point",
+		name: "nested metric", signal: signalMetrics, reason: "a nested attribute of a metric's point would exhaust the stack, too",
 		send: wire(func(f *forge) []byte { return testwire.Within(testwire.Nested(100_000*f.scale), 1, 2, 2, 7, 1, 7, 2) }),
 		code: codes.InvalidArgument, counted: counted{refused + "too_deep": 1},
 	},
@@ -284,12 +284,12 @@ var attacks = []attack{
 		code: codes.ResourceExhausted, counted: counted{refused + "too_large": 1},
 	},
 	{
-		name: "empty attributes", reason: "and so would 5 MB of attributes of 2 bytes each",
+		name: "empty attributes", reason: "5 MB of attributes of 2 bytes each would be half a gigabyte, too",
 		send: wire(func(*forge) []byte { return testwire.Within(bytes.Repeat([]byte{9<<3 | 2, 0}, 5<<19), 1, 2, 2) }),
 		code: codes.ResourceExhausted, counted: counted{refused + "too_large": 1},
 	},
 	{
-		name: "cut", reason: "a truncated request does not count",
+		name: "truncated", reason: "a truncated request does not count",
 		send: wire(func(f *forge) []byte {
 			body := f.spans(func(to ptrace.SpanSlice) { f.request(to).Attributes().PutStr("gen_ai.prompt", f.text("prompt")) })
 			return body[:len(body)-5]
@@ -339,7 +339,7 @@ var attacks = []attack{
 		counted: counted{noTraceID: 1},
 	},
 	{
-		name: "around", reason: "what surrounds spans is cut to size like the spans",
+		name: "resources and scopes", reason: "what surrounds spans is cut to size like the spans",
 		send: wire(func(f *forge) []byte {
 			return f.traces(func(r ptrace.ResourceSpans) {
 				long := f.long("prompt", 10_000)
@@ -360,7 +360,7 @@ var attacks = []attack{
 		counted: counted{links: 1, removed + "(schema url)": 2, removed + "(scope)": 2, removed + "(span name)": 1, removed + "(trace state)": 1, removed + "(status message)": 1, removed + "other": 2, removed + "(attribute name)": 1},
 	},
 	{
-		name: "forged annotation", reason: "what our own attributes say is checked like any: it is left out and counted, and the span is a request without identity",
+		name: "forged annotation", reason: "our own attributes are checked like any others: invalid ones are left out and counted, and the span is a request without identity",
 		send: one(func(f *forge, to ptrace.SpanSlice) {
 			for _, fill := range []func(pcommon.Map){
 				func(m pcommon.Map) { m.PutStr(semconv.Identity, "god") },
@@ -399,10 +399,10 @@ var attacks = []attack{
 		counted: counted{inferences: 7},
 	},
 	{
-		name: "forged replay", reason: "rows of an unknown run: an invalid row number is left out; they are of their run and never of production",
+		name: "forged replay", reason: "rows of an unknown run: an invalid row number is left out; the rows belong to their run and never to production",
 		send: wire(func(f *forge) []byte {
 			return f.traces(func(r ptrace.ResourceSpans) {
-				r.Resource().Attributes().PutStr(semconv.RunID, f.text("prompt")) // no name: its keyed hash replaces it
+				r.Resource().Attributes().PutStr(semconv.RunID, f.text("prompt")) // not a word: its keyed hash replaces it
 				spans := r.ScopeSpans().AppendEmpty().Spans()
 				for _, row := range []int64{0, 0, -1, math.MaxInt64, math.MinInt64, 1 << 40} {
 					a := f.request(spans).Attributes()
@@ -417,7 +417,7 @@ var attacks = []attack{
 		counted: counted{inferences: 6, removed + "mooncake.run.id": 1, invalid + "mooncake.row": 4, invalid + "mooncake.timestamp": 6, invalid + "mooncake.input_length": 6, invalid + "mooncake.output_length": 6},
 	},
 	{
-		name: "forged agent", reason: "spans under an agent's names, with its children, in production",
+		name: "forged agent", reason: "spans named like an agent's, with children like those of an agent's span, in production",
 		send: one(func(f *forge, to ptrace.SpanSlice) {
 			parent := f.request(to)
 			parent.Attributes().PutInt(semconv.Row, 0)
@@ -451,7 +451,7 @@ var attacks = []attack{
 		counted: counted{},
 	},
 	{
-		name: "log without a span", signal: signalLogs, reason: "a prompt that is of no span is dropped and counted",
+		name: "log without a span", signal: signalLogs, reason: "a prompt that belongs to no span is dropped and counted",
 		send: oneLog(func(f *forge, to plog.LogRecordSlice) {
 			log := to.AppendEmpty()
 			log.SetEventName("gen_ai.user.message")
@@ -535,7 +535,7 @@ var attacks = []attack{
 		counted: counted{inferences: 2, links: 1},
 	},
 	{
-		name: "texts around", reason: "the same for resources, scopes and runs",
+		name: "texts in resources and scopes", reason: "the same for resources, scopes and runs",
 		send: wire(func(f *forge) []byte {
 			return f.traces(func(r ptrace.ResourceSpans) {
 				r.Resource().Attributes().PutStr("unheard.of", f.text("resource"))

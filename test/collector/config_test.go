@@ -24,7 +24,7 @@ import (
 // testKey is a hash key of 32 bytes.
 const testKey = "MOONLOOP_HASH_KEY=5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed5eed"
 
-// ofOthers are files next to the configurations that no Collector reads.
+// ofOthers are the files next to the configurations that are not for a Collector.
 var ofOthers = []string{"kustomization.yaml", "compose.yaml", "prometheus.yaml"}
 
 // configurations returns the Collector configurations of the project, by name.
@@ -61,7 +61,7 @@ func operatorConfig(t *testing.T) string {
 	return write(t, t.TempDir(), "operator.yaml", string(content))
 }
 
-// TestConfigurations lets the distribution validate each of them, as a user would before a roll-out: with the key, and with an empty data
+// TestConfigurations lets the distribution validate each configuration, as a user would before a roll-out: with the key, and with an empty data
 // folder.
 func TestConfigurations(t *testing.T) {
 	t.Parallel()

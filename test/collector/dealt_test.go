@@ -125,7 +125,7 @@ func spanID(random *rand.Rand) (id pcommon.SpanID) {
 	return id
 }
 
-// conversationSpans are conversations: the session on the application's span, the text on the client's and the usage on the gateway's
+// conversationSpans returns conversations: the session on the application's span, the text on the client's and the usage on the gateway's
 // below it.
 func conversationSpans(random *rand.Rand) (all []ptrace.Traces) {
 	type message struct {
@@ -170,7 +170,7 @@ func conversationSpans(random *rand.Rand) (all []ptrace.Traces) {
 	return all
 }
 
-// replaySpans are a replay of this many rows, each with the engine's own span below it.
+// replaySpans returns a replay of this many rows, each with the engine's own span below it.
 func replaySpans(rows int) (all []ptrace.Traces) {
 	random := rand.New(rand.NewPCG(9, 9))
 	for row := range rows {
@@ -191,7 +191,7 @@ func replaySpans(rows int) (all []ptrace.Traces) {
 		a.PutInt("mooncake.output_length", random.Int64N(500))
 		ids := a.PutEmptySlice("mooncake.hash_ids")
 		for block := range (length + 511) / 512 {
-			id := block // a beginning that some share
+			id := block // a beginning that some rows share
 			if block > int64(row%4) {
 				id = int64(row)<<20 + block
 			}

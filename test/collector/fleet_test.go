@@ -29,7 +29,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// fleetFolder is where test/acceptance/fleet/install.sh has put Kafka and versitygw. Without it, the test is skipped.
+// fleetFolder returns the folder in which test/acceptance/fleet/install.sh has put Kafka and versitygw. Without it, the test is skipped.
 func fleetFolder(t *testing.T) string {
 	t.Helper()
 	folder := os.Getenv("MOONLOOP_FLEET")
@@ -39,7 +39,7 @@ func fleetFolder(t *testing.T) string {
 	return folder
 }
 
-// fleetSpans is the number of model requests that are sent.
+// fleetSpans returns the number of model requests to send.
 func fleetSpans(t *testing.T) int {
 	t.Helper()
 	n, err := strconv.Atoi(os.Getenv("MOONLOOP_SPANS"))
@@ -111,7 +111,7 @@ func (p *process) listens(t *testing.T, address string) {
 	}
 }
 
-// arrivals are the spans in the growing journals below a folder. Each call reads what is new.
+// arrivals are the spans in the growing journals below a folder. Each look reads what is new.
 type arrivals struct {
 	dir    string
 	places map[string]journal.Place
@@ -256,12 +256,12 @@ func compileKilled(t *testing.T, dir, journals string, acknowledged map[uint64]s
 		}
 	}
 	if lost > 0 || twice > 0 || len(rows) != len(acknowledged) {
-		t.Errorf("of %d acknowledged spans %d are not rows, %d are several; %d spans have rows", len(acknowledged), lost, twice, len(rows))
+		t.Errorf("of %d acknowledged spans, %d are no row, %d are several rows; %d spans have rows", len(acknowledged), lost, twice, len(rows))
 	}
 }
 
-// killer is one of several programs that are killed with kill -9 in turn, at random moments, and started again.
-type killer struct {
+// killable is one of several programs that are killed with kill -9 in turn, at random moments, and started again.
+type killable struct {
 	name  string
 	run   func(*testing.T) *process
 	under *process
@@ -270,7 +270,7 @@ type killer struct {
 
 // sentUnderKills sends at least this many requests, and meanwhile kills all of the programs in turn, each at least three times. Requests
 // keep arriving below a folder: the first kill waits for that, or it would hit nothing.
-func sentUnderKills(t *testing.T, address string, arriving *arrivals, spans int, programs ...*killer) map[uint64]struct{} {
+func sentUnderKills(t *testing.T, address string, arriving *arrivals, spans int, programs ...*killable) map[uint64]struct{} {
 	t.Helper()
 	for _, k := range programs {
 		k.under = k.run(t)
@@ -354,7 +354,7 @@ func TestAcceptanceFleetKafka(t *testing.T) {
 		p.ready(t)
 		return p
 	}
-	programs := []*killer{{name: "broker", run: kafka.start}, {name: "sending Collector", run: sender.start}, {name: "writing Collector", run: writer}}
+	programs := []*killable{{name: "broker", run: kafka.start}, {name: "sending Collector", run: sender.start}, {name: "writing Collector", run: writer}}
 	written := newArrivals(far)
 	acknowledged := sentUnderKills(t, sender.address, written, spans, programs...)
 	started := time.Now()
@@ -442,7 +442,7 @@ func TestAcceptanceFleetS3(t *testing.T) {
 	}
 	sender := configure(t, near, settings{config: "examples/capture/s3.yaml", more: "exporters: {awss3: {retry_on_failure: {initial_interval: 100ms, max_interval: 1s}, sending_queue: {batch: {flush_timeout: 1s}}}}"})
 	sender.environment = append(sender.environment, "S3_ENDPOINT=http://"+address, "S3_PATH_STYLE=true", "AWS_ACCESS_KEY_ID=test", "AWS_SECRET_ACCESS_KEY=of-a-test")
-	programs := []*killer{{name: "S3 server", run: server}, {name: "Collector", run: sender.start}}
+	programs := []*killable{{name: "S3 server", run: server}, {name: "Collector", run: sender.start}}
 	stored := newArrivals(buckets)
 	acknowledged := sentUnderKills(t, sender.address, stored, spans, programs...)
 	started := time.Now()

@@ -55,7 +55,7 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// TestAcceptanceKill kills each twenty times.
+// TestAcceptanceKill kills each of these Collectors twenty times.
 func TestAcceptanceKill(t *testing.T) {
 	if !acceptance() {
 		t.Skip("run this with make acceptance")
@@ -232,7 +232,7 @@ func (c *collector) scrape(t *testing.T) string {
 	return get(t, "http://"+c.metrics+"/metrics")
 }
 
-// clients send new requests, each until it is acknowledged, like an SDK with patience.
+// clients send new requests, each until it is acknowledged, like a patient SDK.
 type clients struct {
 	running sync.WaitGroup
 	ended   atomic.Bool // no new requests

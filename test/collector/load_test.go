@@ -35,13 +35,13 @@ type load struct {
 	holes   []hole
 }
 
-// hole is a position in an encoded request that each copy fills again.
+// hole is a position in an encoded request; each copy has its own bytes there.
 type hole struct {
 	at, request int // offset, and index of the model request within the OTLP request
 	what        byte
 }
 
-// The content of a hole. A span of a model request has the request's number in its ids; children differ in the first byte of the span id,
+// These are the contents of holes. A span of a model request has the request's number in its ids; children differ in the first byte of the span id,
 // which does not change.
 const (
 	holeTrace  = 't' // 8 bytes, the latter half of the trace id
@@ -184,7 +184,7 @@ func punch(t testing.TB, encoded []byte, requests, spans int) *load {
 	return l
 }
 
-// next returns a new OTLP request; its model requests have the numbers from first on, and start at the given instant.
+// next returns a new OTLP request; its model requests are numbered from first, and start at the given instant.
 func (l *load) next(first uint64, at time.Time) []byte {
 	body := bytes.Clone(l.encoded)
 	for _, h := range l.holes {
@@ -227,7 +227,7 @@ type sender struct {
 
 func dial(t *testing.T, address string, more ...grpc.DialOption) *sender {
 	t.Helper()
-	// Reconnects at once after a restart: the default waits a second and more.
+	// The client reconnects at once after a restart: by default, it would wait a second and more.
 	soon := grpc.ConnectParams{Backoff: backoff.Config{BaseDelay: 10 * time.Millisecond, Multiplier: 1, MaxDelay: 10 * time.Millisecond}, MinConnectTimeout: time.Second}
 	options := append([]grpc.DialOption{grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithConnectParams(soon)}, more...)
 	connection, err := grpc.NewClient(address, options...)
@@ -238,13 +238,13 @@ func dial(t *testing.T, address string, more ...grpc.DialOption) *sender {
 	return &sender{connection: connection}
 }
 
-// What OTLP calls its methods.
+// These are OTLP's names of its methods.
 const (
 	exportTraces = "/opentelemetry.proto.collector.trace.v1.TraceService/Export"
 	exportLogs   = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 )
 
-// export sends a request of spans and returns whether it was acknowledged completely.
+// export sends a request of spans, and returns an error unless it was acknowledged completely.
 func (s *sender) export(ctx context.Context, body []byte) error {
 	return s.invoke(ctx, exportTraces, body)
 }

@@ -29,7 +29,7 @@ import (
 	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
-// TestConfigurationsTakeMetrics: senders of spans by OTEL_EXPORTER_OTLP_ENDPOINT also send metrics there, replays included. A
+// TestConfigurationsTakeMetrics: programs that send spans to OTEL_EXPORTER_OTLP_ENDPOINT also send metrics there, replays included. A
 // configuration that accepts one accepts both.
 func TestConfigurationsTakeMetrics(t *testing.T) {
 	t.Parallel()

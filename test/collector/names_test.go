@@ -36,7 +36,7 @@ func TestReaders(t *testing.T) {
 	for _, name := range configurations(t) {
 		config := readConfiguration(t, name)
 		if !config.IsSet("receivers::mooncake") && !config.IsSet("processors::mooncake") && !config.IsSet("exporters::mooncake") {
-			continue // for any Collector, with the names that it has
+			continue // it is for any Collector, which has names of its own
 		}
 		checked++
 		readers, _ := config.Get("service::telemetry::metrics::readers").([]any)
@@ -126,7 +126,7 @@ func (c *collector) scraped(t *testing.T) []string {
 		switch name := match[1]; {
 		case name == "target_info" || strings.HasPrefix(name, "promhttp_"): // the reader's own
 		case name == "otelcol_process_runtime_total_alloc_bytes_total":
-			all = append(all, "otelcol_process_runtime_alloc_bytes_total") // Prometheus moves the word to the end, the reader adds another one
+			all = append(all, "otelcol_process_runtime_alloc_bytes_total") // Prometheus moves the word total to the end; the reader adds it a second time
 		default:
 			all = append(all, name)
 		}

@@ -198,7 +198,7 @@ func planShapesTable(m planMeasured) string {
 	return b.String()
 }
 
-// planTable has a column for each shape and each kind of knowledge about prompts.
+// planTable returns a table with a column for each shape and each kind of knowledge about prompts.
 func planTable(lines []planLine, p planPrices, m planMeasured, identities ...string) string {
 	var b strings.Builder
 	b.WriteString("| |")
@@ -221,7 +221,7 @@ func planTable(lines []planLine, p planPrices, m planMeasured, identities ...str
 	return b.String()
 }
 
-// figure has two or three significant digits.
+// figure formats a value with two or three significant digits.
 func figure(v float64) string {
 	switch {
 	case v >= 1e6:

@@ -6,7 +6,7 @@
 package collector
 
 // This file measures the cost of a request on its way from production's telemetry to a replay, for three shapes of traffic, with the
-// configurations of examples/capture, a real S3 server and a real Kafka. plan_page_test.go makes docs/plan.md from it.
+// configurations of examples/capture, a real S3 server and a real Kafka. plan_page_test.go makes the tables of docs/plan.md from the costs.
 
 import (
 	"encoding/binary"

@@ -45,8 +45,8 @@ const seeds = 20
 
 // TestPotentialOfThePublicTrace sends the public trace to a Collector with examples/capture/cache.yaml as live traffic, for twenty models
 // at once, and reads the estimates as Prometheus would. They estimate the share of prompt tokens that a cache hits; the simulation has the
-// exact one. They are within half a point of the exact share on average, with a standard deviation of 0.6, for the infinite cache, and
-// within one point and 1.6 for finite ones. All samples together have about a tenth of the blocks.
+// exact one. For the infinite cache, they are within half a point of the exact share on average, with a standard deviation of up to 0.6
+// points; for finite caches, within one point, with up to 1.6. All samples together have about a tenth of the blocks.
 func TestPotentialOfThePublicTrace(t *testing.T) {
 	t.Parallel()
 	rows := publicTrace(t)
@@ -161,7 +161,7 @@ func publicTrace(t *testing.T) (rows []*mooncake.Row) {
 	}
 }
 
-// rowSpans are requests as reported by an engine that names the blocks of its cache.
+// rowSpans returns requests as reported by an engine that names the blocks of its cache.
 func rowSpans(rows []*mooncake.Row, first int, seed uint64) ptrace.Traces {
 	td := ptrace.NewTraces()
 	spans := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans()

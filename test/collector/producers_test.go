@@ -22,7 +22,7 @@ import (
 	"github.com/moonloop/moonloop/internal/testproducers"
 )
 
-// producersConfig sends everything that can leave the receiver somewhere: to journals, to files, and to the log with every attribute.
+// producersConfig keeps everything that can leave the receiver: it sends it to journals, to files, and to the log with every attribute.
 const producersConfig = `
 receivers:
   mooncake:
@@ -58,9 +58,9 @@ type account struct {
 	pairs      int // pairs of these rows that share as many blocks as their prompts do, one more or one fewer
 }
 
-// TestProducers sends telemetry of our own making, shaped like that of each kind of producer, twice, and accounts for every request of the
-// engine behind it: it is a row with the right counts, session and shared blocks, or the reason is reported. No text of a prompt leaves
-// the Collector anywhere.
+// TestProducers sends telemetry of our own making, shaped like that of each kind of producer, twice, and accounts for every request that
+// the engine behind it got: each is a row with the right counts, session and shared blocks, or the reason why not is
+// reported. No text of a prompt leaves the Collector anywhere.
 func TestProducers(t *testing.T) {
 	t.Parallel()
 	var checks []check

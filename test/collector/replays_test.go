@@ -21,9 +21,9 @@ import (
 	"github.com/moonloop/moonloop/internal/testprogram"
 )
 
-// TestReplaysOfExamples runs each replay of a manifest or the compose file with its arguments, next to the Collector to which they send: a
-// flag that was renamed, a value that is refused, or an address with a different protocol fails here. Only addresses, folders and
-// variables are replaced, and two seconds are enough.
+// TestReplaysOfExamples runs each replay in the manifests and the compose file with the arguments given there, next to the Collector to
+// which it sends: a flag that was renamed, a value that is refused, or an address with a different protocol fails here. Only addresses,
+// folders and variables are replaced, and each replay is limited to two seconds, which is enough to send some spans.
 func TestReplaysOfExamples(t *testing.T) {
 	t.Parallel()
 	inCluster := settings{name: "gateway", config: "examples/capture/gateway.yaml"}

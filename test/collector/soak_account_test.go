@@ -39,7 +39,7 @@ type summary struct {
 	} `json:"telemetry"`
 }
 
-// accounted is the path of everything that was sent.
+// accounted counts what became of everything that was sent.
 type accounted struct {
 	replay             summary
 	records            int64 // lines of requests.jsonl
@@ -180,7 +180,7 @@ func (r *soaked) report(t *testing.T, a accounted, name string) {
 	line("requests of production acknowledged; rows; missing; twice", "%d; %d; %d; %d", r.shop.sent.Load(), a.production.Meta.Rows, a.missing, a.twice)
 	line("prompts in log records; rows with blocks of their text", "%d; %d", r.shop.records.Load(), a.production.Meta.Identity["text"])
 	line("exports that were refused at first and sent again", "%d", r.shop.patience.resent.Load())
-	line("spans forwarded to the backend; counted as not", "%d; %d", a.forwarded, a.unsent)
+	line("spans forwarded to the backend; counted as not forwarded", "%d; %d", a.forwarded, a.unsent)
 	line("journals; compiled while traffic came", "%d; %d", a.compiled, a.segments)
 	line("connections of production; dropped by strangers", "%d; %d", r.shop.connections.Load(), r.dropped)
 	line("Collector's descriptors and goroutines before the traffic; after it", "%d, %d; %d, %d", r.idle[0].files, r.idle[0].goroutines, r.idle[1].files, r.idle[1].goroutines)

@@ -64,12 +64,10 @@ type shop struct {
 	connections   atomic.Int64
 }
 
-// A request of OTLP has this many model requests; a connection is used this often; one such request in this many goes over HTTP, with a
-// separate connection.
 const (
-	shopBatch   = 12
-	shopReuse   = 50
-	shopViaHTTP = 8
+	shopBatch   = 12 // model requests in a request of OTLP
+	shopReuse   = 50 // requests of OTLP over one connection
+	shopViaHTTP = 8  // one request of OTLP in this many goes over HTTP, with a separate connection
 )
 
 func newShop(t *testing.T, c *collector) *shop {
@@ -148,7 +146,7 @@ func (s *shop) post(ctx context.Context, body []byte) error {
 	return nil
 }
 
-// churn opens a connection every moment, sends something malformed or an incomplete request, and drops it.
+// churn opens a connection ten times a second, sends something malformed or an incomplete request, and drops it.
 func churn(ctx context.Context, grpcAddress, httpAddress, engine string) (dropped int64) {
 	const begun = "POST %s HTTP/1.1\r\nHost: soak\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
 	visits := []struct{ address, says string }{
@@ -169,7 +167,7 @@ func churn(ctx context.Context, grpcAddress, httpAddress, engine string) (droppe
 		visit := visits[dropped%int64(len(visits))]
 		connection, err := new(net.Dialer).DialContext(ctx, "tcp", visit.address)
 		if err != nil {
-			continue // other processes read the process under test
+			continue // record notices if the process under test has ended
 		}
 		_, _ = io.WriteString(connection, visit.says)
 		if dropped%2 == 1 { // a reset rather than a clean end
@@ -180,7 +178,7 @@ func churn(ctx context.Context, grpcAddress, httpAddress, engine string) (droppe
 	}
 }
 
-// backend accepts every span, and decodes none.
+// backend starts a backend that accepts every span, and decodes none.
 func backend(t *testing.T) (address string) {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -204,7 +202,7 @@ func backend(t *testing.T) (address string) {
 	return listener.Addr().String()
 }
 
-// TestConversations shows that each log record has what its span lacks.
+// TestConversations shows that each log record has the prompt that its span lacks.
 func TestConversations(t *testing.T) {
 	spans, logs := conversations(t, shopBatch, 500)
 	if spans.spans != shopBatch || logs.spans != shopBatch/2 {

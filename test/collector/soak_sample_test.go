@@ -201,7 +201,7 @@ func TestGrown(t *testing.T) {
 			rss: 100<<20 + int64(s)<<14, // 16 KiB a second
 			// Half of the descriptors come in the warm-up; then their number varies.
 			files: int64(min(s, 100) + s%7),
-			// Unknown from time to time.
+			// The number of goroutines is unknown (-1) from time to time.
 			goroutines: int64(50 - 51*(s%5/4)),
 		})
 	}

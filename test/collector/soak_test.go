@@ -50,7 +50,7 @@ func TestSoak(t *testing.T) {
 		run := short.run(t, t.TempDir())
 		run.account(t)
 		for _, g := range run.growth(t) {
-			// In seconds, memory shows nothing, and the number of requests in flight varies; but a leak for each request shows.
+			// In a few seconds, memory shows nothing, and the number of requests in flight varies; but a leak for each request would show.
 			if g.figure != flat[0].name && g.after > 2*g.before+50 {
 				t.Errorf("%s of the %s grew from %.0f to %.0f", g.figure, g.process, g.before, g.after)
 			}
@@ -117,7 +117,7 @@ type soaked struct {
 	dropped int64 // connections
 	all     []*watched
 	idle    [2]sample // the Collector before the traffic, and after it
-	metrics string    // of the Collector, after it
+	metrics string    // of the Collector, after the traffic
 }
 
 func (s soak) run(t *testing.T, dir string) *soaked {
@@ -137,7 +137,7 @@ exporters: {mooncake: {rotation: %s}}
 extensions: {pprof: {endpoint: %q}}
 service: {extensions: [file_storage, health_check, pprof]}
 `, s.rotation, profiles)})
-	c.environment = append(c.environment, "JAEGER_ENDPOINT="+backend(t)) // the last one counts
+	c.environment = append(c.environment, "JAEGER_ENDPOINT="+backend(t)) // overrides the one that configure has set
 	otelcol := &watched{
 		name: "Collector", process: c.start(t), goroutines: "http://" + profiles + "/debug/pprof/goroutine?debug=1",
 		pattern: regexp.MustCompile(`^goroutine profile: total (\d+)`),
@@ -214,7 +214,8 @@ func (s soak) generate(t *testing.T, dir, trace string) (rows int64) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Ids in order of appearance, as in compiled traces: of others, the agent remembers those that it has seen, up to a bound.
+	// Ids are numbered in order of appearance, as in compiled traces. Of other ids, the agent would remember those that it has seen, up to a
+	// bound.
 	var ids mooncake.Renumber
 	reader, buffered := mooncake.NewReader(from, mooncake.ReaderOptions{}), bufio.NewWriter(to)
 	// The trace is longer than the replay is watched, so that the replay is still running when the watching ends.

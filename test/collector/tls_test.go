@@ -26,8 +26,8 @@ import (
 	"github.com/moonloop/moonloop/internal/testport"
 )
 
-// TestGuardedListener runs examples/capture/tls.yaml: with the authority and the token a span is accepted, without one of them it is not,
-// and neither token nor prompt is in the Collector's log or in a file of its own.
+// TestGuardedListener runs examples/capture/tls.yaml: with the right authority and token, a span is accepted; with only one of them, it is
+// not; and neither token nor prompt is in the Collector's log or in a file of its own.
 func TestGuardedListener(t *testing.T) {
 	t.Parallel()
 	const token, secret = "canary-7Gq0vJ2mWx9bTz4LpRfYc8", "the prompt that must not be visible"

@@ -30,7 +30,7 @@ func TestKustomization(t *testing.T) {
 		"StatefulSet/moonloop-gateway",
 	}
 	if got := ids(objects); !slices.Equal(got, want) {
-		t.Errorf("it has %v, want %v", got, want)
+		t.Errorf("the kustomization has %v, want %v", got, want)
 	}
 	checkConfigurations(t, find[*core.ConfigMap](t, objects, "ConfigMap/moonloop"))
 }

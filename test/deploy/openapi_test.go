@@ -38,7 +38,7 @@ func TestOpenAPI(t *testing.T) {
 	}
 }
 
-// openAPI returns the schema of OpenAPI 3.1, which is all that is needed of libopenapi: to compile its validator takes 150 s of a processor.
+// openAPI returns the schema of OpenAPI 3.1, which is all that is needed of libopenapi: to compile its validator takes 150 s of CPU time.
 // It does not say what is in a description's own schemas: those are JSON Schema.
 func openAPI(t *testing.T) *jsonschema.Schema {
 	t.Helper()

@@ -37,7 +37,7 @@ func (b block) check(t *testing.T, name string) {
 	}
 }
 
-// checkYAML does the same for the scripts in YAML, and for the files that it names.
+// checkYAML does the same for the scripts in a YAML block, and checks that the files that the block names exist.
 func (b block) checkYAML(t *testing.T, name string) {
 	t.Helper()
 	retrieved, err := confmap.NewRetrievedFromYAML([]byte(b.text))
@@ -147,7 +147,7 @@ func arguments(call []string) []string {
 	return call[i+1:]
 }
 
-// missingFiles returns the files of the repository that words name and that it does not have.
+// missingFiles returns the files that words name as files of the repository, but that it does not have.
 func missingFiles(t *testing.T, words []string) []string {
 	t.Helper()
 	var missing []string

@@ -37,7 +37,7 @@ func promise(line string) *regexp.Regexp {
 	return regexp.MustCompile(`^\s*` + strings.Join(fields, `\s+`) + `\s*$`)
 }
 
-// kept returns an error that names the first line of shown that output lacks, after those before it.
+// kept returns an error that names the first shown line that the output does not have after the shown lines before it.
 func kept(shown, output string) error {
 	lines := strings.Split(output, "\n")
 	for line := range strings.Lines(shown) {

@@ -114,7 +114,7 @@ func (p page) transcript(t *testing.T, text string) (string, error) {
 	return output, failed
 }
 
-// end is printed after block i.
+// end returns the line that is printed after a block.
 func end(i int) string { return fmt.Sprintf("======== end of block %d", i) }
 
 // bash runs a script of the checkout, and returns what it and the programs that it started have printed by its end.

@@ -43,7 +43,7 @@ const (
 	ReasonMediaType Reason = "media_type"
 )
 
-// Reasons are all of them.
+// Reasons lists all reasons.
 var Reasons = []Reason{ReasonBusy, ReasonTooLarge, ReasonTooDeep, ReasonMalformed, ReasonSlow, ReasonMediaType}
 
 // refusal is a Reason as an error, with advice and without any part of the request.
@@ -54,7 +54,7 @@ type refusal struct {
 
 func (r *refusal) Error() string { return r.message }
 
-// status returns a refusal for gRPC and for HTTP. Senders try again after Unavailable and 503, but not after 408.
+// status returns the status of a refusal over gRPC and over HTTP. Senders try again after Unavailable and 503, but not after 408.
 func (r *refusal) status() (grpc codes.Code, overHTTP int) {
 	switch r.reason {
 	case ReasonBusy, ReasonSlow:
@@ -122,7 +122,7 @@ func NewGate(opt Options) *Gate {
 func (*Gate) Start(context.Context, component.Host) error { return nil }
 
 // Shutdown ends the requests that have not arrived completely, and accepts no more, so that the end of a server does not wait for idle
-// senders. Their senders are asked to try again.
+// senders. The senders of these requests are asked to try again.
 func (g *Gate) Shutdown(context.Context) error {
 	g.mu.Lock()
 	defer g.unlock()

@@ -81,9 +81,9 @@ func (c *codec) decode(u *upload, data mem.BufferSlice, v any) *refusal {
 	return refused
 }
 
-// call is the state of a call from its beginning on. Its own context is the one with which it is read.
+// call is the state of a call from its beginning on. It is also the context with which the server reads the request.
 type call struct {
-	context.Context //nolint:containedctx // it is one
+	context.Context //nolint:containedctx // a call is a context
 
 	upload  *upload
 	timer   *time.Timer
@@ -123,7 +123,7 @@ type calls struct{ gate *Gate }
 // TagRPC does nothing: the tap was called before.
 func (*calls) TagRPC(ctx context.Context, _ *stats.RPCTagInfo) context.Context { return ctx }
 
-// HandleRPC claims the upload for a call when its request has arrived, and frees it at its end.
+// HandleRPC claims the upload for a call when its request has arrived, and frees it at the end of the call.
 func (h *calls) HandleRPC(ctx context.Context, s stats.RPCStats) {
 	c, ok := ctx.Value(callKey{}).(*call)
 	if !ok {

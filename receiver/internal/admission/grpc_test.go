@@ -24,7 +24,7 @@ func TestUnknownTypesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if into.GetKind() != nil {
-		t.Error("it was decoded")
+		t.Error("the message was decoded")
 	}
 	if len(refused) != 1 || refused[0] != ReasonMalformed {
 		t.Errorf("refused: %v", refused)

@@ -61,7 +61,7 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 		g.opt.Refused(refused.reason)
 		u.free()
 		// The body is read to its end, within the server's limits on its size and time. If the connection broke while the sender
-		// sends, it would not get the response, and would retry a request that never fits.
+		// sends, the sender would not get the response, and would retry a request that never fits.
 		_, _ = io.Copy(io.Discard, r.Body)
 		refused.write(w, kind)
 		return
@@ -104,7 +104,7 @@ func (w *statusWriter) WriteHeader(status int) {
 // Unwrap is for [http.ResponseController].
 func (w *statusWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-// copies is the number of copies of a body: the one here, which grows, the stock handler's, and the decoded texts.
+// copies is the number of copies of a body: two here while the buffer grows, the stock handler's, and the decoded texts.
 const copies = 4
 
 // Sizes of the pieces for which memory is reserved: small ones at first, so that a sender of very little reserves very little.

@@ -70,7 +70,7 @@ func TestScanBounds(t *testing.T) {
 		{"exemplars", metricsRequest, path(1, 2, 2, 5, 1), testwire.Within(nil, 5)},
 		{"histograms", metricsRequest, path(1, 2, 2, 9), testwire.Within(nil, 1)},
 		{"buckets", metricsRequest, path(1, 2, 2, 9, 1, 6), make([]byte, 8)},
-		{"exponential", metricsRequest, path(1, 2, 2, 10), testwire.Within(nil, 1)},
+		{"exponential histograms", metricsRequest, path(1, 2, 2, 10), testwire.Within(nil, 1)},
 		{"exponential buckets", metricsRequest, path(1, 2, 2, 10, 1, 8, 2), []byte{0}},
 		{"exponential buckets one by one", metricsRequest, path(1, 2, 2, 10, 1, 8), []byte{2 << 3, 0}},
 		{"summaries", metricsRequest, path(1, 2, 2, 11), testwire.Within(nil, 1)},
@@ -96,7 +96,7 @@ func TestScanBounds(t *testing.T) {
 			runtime.KeepAlive(request)
 			runtime.KeepAlive(body)
 			if _, refused := scan(body, c.request, (foreseen-2*int64(len(body)))/2); refused != errTooLarge && c.name != "buckets" {
-				t.Errorf("half of that as the limit: %v", refused)
+				t.Errorf("with half of that as the limit: %v, want errTooLarge", refused)
 			}
 		})
 	}
@@ -140,7 +140,7 @@ func TestScanJSONBounds(t *testing.T) {
 		t.Errorf("braces within a text: %v", refused)
 	}
 	if _, refused := scanJSON([]byte(strings.Repeat(`{"arrayValue":{"values":[`, MaxDepth+10)), unlimited); refused != errTooDeep {
-		t.Errorf("deep: %v", refused)
+		t.Errorf("a request nested too deeply: %v", refused)
 	}
 }
 
@@ -150,7 +150,7 @@ func TestScanDepth(t *testing.T) {
 		want  *refusal
 	}{{1, nil}, {MaxDepth - 1, nil}, {MaxDepth + 1, errTooDeep}, {1_000_000, errTooDeep}} {
 		for name, body := range map[string][]byte{
-			"attribute": testwire.Within(testwire.Nested(c.depth), 1, 2, 2, 9, 2), "scope": testwire.Within(testwire.Nested(c.depth), 1, 2, 1, 3, 2), "old": testwire.Within(testwire.Nested(c.depth), 1, 1000, 2, 9, 2),
+			"attribute": testwire.Within(testwire.Nested(c.depth), 1, 2, 2, 9, 2), "scope": testwire.Within(testwire.Nested(c.depth), 1, 2, 1, 3, 2), "attribute in a deprecated scope": testwire.Within(testwire.Nested(c.depth), 1, 1000, 2, 9, 2),
 		} {
 			if _, refused := scan(body, tracesRequest, unlimited); refused != c.want {
 				t.Errorf("%s, %d deep: %v, want %v", name, c.depth, refused, c.want)

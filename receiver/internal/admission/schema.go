@@ -34,7 +34,8 @@ func signal(scoped func() *message) *message {
 	return of(0, 1, resources)
 }
 
-// keyValue is an attribute, and value its value. While a list of attributes grows, the old list also exists, which their size covers.
+// keyValue is an attribute, and value its value. Their sizes also cover the old list that exists while a
+// list of attributes grows.
 var keyValue, value = attributes()
 
 func attributes() (keyValue, value *message) {

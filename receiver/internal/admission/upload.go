@@ -144,7 +144,7 @@ func (u *upload) expire() {
 	}
 }
 
-// received records that the upload has arrived completely, so that it is no longer ended, or returns why it was ended.
+// received records that the upload has arrived completely, so that nothing ends it from now on, or returns why it was ended.
 func (u *upload) received() *refusal {
 	u.gate.mu.Lock()
 	defer u.gate.unlock()
@@ -152,7 +152,7 @@ func (u *upload) received() *refusal {
 	return u.ended
 }
 
-// release releases some of its memory.
+// release releases some of the upload's memory.
 func (u *upload) release(bytes int64) {
 	u.gate.mu.Lock()
 	defer u.gate.unlock()
@@ -167,7 +167,7 @@ func (u *upload) free() {
 	u.release(u.gate.opt.Limit)
 }
 
-// adopt takes the memory of another upload, or its refusal and count. The other one is done then.
+// adopt takes the memory of another upload, or its refusal, which has been counted. The other upload is done then.
 func (u *upload) adopt(other *upload) {
 	u.gate.mu.Lock()
 	defer u.gate.unlock()

@@ -15,7 +15,7 @@ import (
 func TestSlowUploadsYield(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stopped []string
-		g := NewGate(Options{Limit: 600, Refused: func(Reason) { t.Error("the gate counted a refusal, which its servers count") }})
+		g := NewGate(Options{Limit: 600, Refused: func(Reason) { t.Error("the gate counted a refusal, but only its servers should") }})
 		coming := func(name string, room, got int64) *upload {
 			u := g.begin(func() { stopped = append(stopped, name) })
 			if err := u.reserve(room); err != nil {
@@ -102,6 +102,6 @@ func TestNoStopAfterTheEnd(t *testing.T) {
 		u.halt()
 	}
 	if stopped != 1 {
-		t.Errorf("stopped %d, want only the upload whose handler is there", stopped)
+		t.Errorf("stopped %d, want only the upload whose handler has not returned", stopped)
 	}
 }

@@ -2,7 +2,7 @@
 # Copyright The moonloop authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh DIR: LangGraph, and OpenInference's instrumentation of it, in DIR: some 0.2 GB, a minute. Needs Python 3.11 or later
+# install.sh DIR: installs LangGraph, and OpenInference's instrumentation of it, in DIR: some 0.2 GB, a minute. Needs Python 3.11 or later
 # ($PYTHON, else python3). Done once; a second call does nothing.
 set -euo pipefail
 

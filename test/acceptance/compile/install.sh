@@ -2,8 +2,8 @@
 # Copyright The moonloop authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh DIR: DuckDB in DIR: 60 MB, some seconds. Needs Python 3.9 or later ($PYTHON, else python3). Done once; a second call does
-# nothing.
+# install.sh DIR: installs DuckDB in DIR: 60 MB, a few seconds. Needs Python 3.9 or later ($PYTHON, else python3). Done once; a second call
+# does nothing.
 set -euo pipefail
 
 dir=${1:?usage: install.sh DIR}

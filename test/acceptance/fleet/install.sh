@@ -2,8 +2,8 @@
 # Copyright The moonloop authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh DIR [s3]: the published jars of a Kafka broker in DIR/kafka, and an S3 server that keeps objects in files, DIR/versitygw; with s3,
-# the latter alone. Kafka needs Java 17 or later, and Maven.
+# install.sh DIR [s3]: installs the published jars of a Kafka broker in DIR/kafka, and an S3 server that keeps objects in files, as
+# DIR/versitygw; with s3, the S3 server alone. Kafka needs Java 17 or later, and Maven.
 set -euo pipefail
 
 dir=${1:?usage: install.sh DIR [s3]}

@@ -2,7 +2,7 @@
 # Copyright The moonloop authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh DIR: a LiteLLM proxy with its callback for OpenTelemetry in DIR: some 0.5 GB, a minute. Needs Python 3.12 ($PYTHON, else
+# install.sh DIR: installs a LiteLLM proxy with its callback for OpenTelemetry in DIR: 0.5 GB, a minute. Needs Python 3.12 ($PYTHON, else
 # python3.12). Done once; a second call does nothing.
 set -euo pipefail
 

@@ -2,7 +2,7 @@
 # Copyright The moonloop authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh DIR VLLM: llama.cpp's server, built from source, in DIR, and the tiny model of ../vllm/install.sh, converted to
+# install.sh DIR VLLM: builds llama.cpp's server from source, in DIR, and converts the tiny model of ../vllm/install.sh to
 # llama.cpp's format. "../vllm/install.sh VLLM" must have run before. Needs CMake and a C++ compiler; some 15 minutes on one core.
 # Done once; a second call does nothing. MOONLOOP_LLAMA_SERVER and MOONLOOP_LLAMA_MODEL name a server and a model (.gguf) that are there already.
 set -euo pipefail

@@ -2,8 +2,8 @@
 # Copyright The moonloop authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh DIR: puppeteer-core and axe-core, which open a report page in a browser and check it, in DIR: 30 MB, some seconds. Needs
-# Node.js with npm, and Chromium ($CHROMIUM, else chromium on the path; Debian's package is chromium). All but look.mjs is copied once.
+# install.sh DIR: installs puppeteer-core and axe-core, which open and check a report page in a browser, in DIR: 30 MB, seconds. Needs
+# Node.js with npm, and Chromium ($CHROMIUM, else chromium on the path; Debian's package is chromium). A second call only copies look.mjs.
 set -euo pipefail
 
 dir=${1:?usage: install.sh DIR}

@@ -2,7 +2,7 @@
 # Copyright The moonloop authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh DIR: AIPerf and GuideLLM with a tokenizer each, as the bench has them, and kvcache-simulator, in DIR: some 5 GB, a few
+# install.sh DIR: installs AIPerf and GuideLLM with a tokenizer each, as the bench has them, and kvcache-simulator, in DIR: 5 GB, a few
 # minutes. Needs Python 3.12 ($PYTHON, else python3.12). Done once; a second call does nothing.
 set -euo pipefail
 

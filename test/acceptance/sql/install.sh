@@ -2,7 +2,8 @@
 # Copyright The moonloop authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh DIR: DuckDB, ClickHouse (chdb) and Spark, as Python packages, in DIR (1.5 GB). Needs Python 3.10 or later (PYTHON); Spark needs Java 17.
+# install.sh DIR: installs DuckDB, ClickHouse (chdb) and Spark, as Python packages, in DIR (1.5 GB). Needs Python 3.10 or later (PYTHON);
+# Spark needs Java 17.
 set -euo pipefail
 
 dir=${1:?usage: install.sh DIR}

@@ -2,8 +2,8 @@
 # Copyright The moonloop authors
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh DIR: a vLLM that runs without a GPU, a tiny model with a real tokenizer, and a client with instrumentation, all
-# in DIR: some 6 GB, a few minutes. Needs Python 3.12 ($PYTHON, else python3.12). Done once; a second call does nothing.
+# install.sh DIR: installs a vLLM that runs without a GPU, a tiny model with a real tokenizer, and a client with instrumentation,
+# all in DIR: 6 GB, a few minutes. Needs Python 3.12 ($PYTHON, else python3.12). Done once; a second call does nothing.
 set -euo pipefail
 
 dir=${1:?usage: install.sh DIR}
@@ -21,8 +21,8 @@ cd "$dir"
 "$python" -m venv tools
 tools/bin/pip install --quiet uv==0.9.11
 
-# The CPU build asks for a torch that only vLLM's own index has. The ordinary one of the same version has the same library
-# for processors; what only a GPU needs is left out.
+# The CPU build asks for a torch that only vLLM's own index has. The ordinary torch of the same version has the same library
+# for CPUs; what only a GPU needs is left out.
 cat >override.txt <<'REQUIREMENTS'
 torch==2.13.0
 torchaudio==2.11.0; sys_platform == 'never'
