@@ -126,7 +126,7 @@ func (s serving) start(b *testing.B) (url string, stop func()) {
 	}
 }
 
-// processorTime is the processor time that this process has used so far, garbage collection included.
+// processorTime returns the processor time that this process has used so far, garbage collection included.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	runtime.GC() // so that each measurement includes only its own garbage
