@@ -54,7 +54,7 @@ type input struct {
 }
 
 // openInput opens the trace. Meanwhile it checks whether the OTLP receivers are reachable, because nobody wants
-// to learn after an hour that no span was delivered. needs is called with the replies that the rows read so far contain.
+// to learn after an hour that no span was delivered. needs is called for each row with replies, as it is read, with its index.
 func openInput(ctx context.Context, cfg Config, needs func(int64, []mooncake.Reply), said *notices) (*input, error) {
 	type opening struct {
 		*input
