@@ -47,7 +47,7 @@ func runServing(how string) error {
 	return s.serve()
 }
 
-// serve is the whole process. Its first line on standard output is its URL; it ends when its standard input ends.
+// serve runs the whole process. The first line on standard output is the server's URL. serve returns when standard input ends.
 func (s serving) serve() error {
 	handler := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // an empty answer is an empty OTLP response: all is accepted

@@ -33,7 +33,7 @@ type difficult struct {
 	post           func(n int, w http.ResponseWriter, r *http.Request) bool // false: it is served as it should be
 }
 
-// answer is a handler that always gives the same answer.
+// answer returns a handler that always gives the same answer.
 func answer(status int, header, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if name, value, found := strings.Cut(header, ": "); found {

@@ -34,7 +34,7 @@ const (
 	fineBlock                        = 16
 )
 
-// conversations are three conversations of three turns each: three first turns, three second ones, three third ones.
+// conversations returns three conversations of three turns each: three first turns, three second ones, three third ones.
 func conversations(t *testing.T) (lines []string) {
 	t.Helper()
 	next, nextFine := 0, 0

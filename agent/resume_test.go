@@ -38,7 +38,7 @@ type arrival struct {
 	*simulator.Record
 }
 
-// arrivals are the requests for rows that an engine got, in order.
+// arrivals returns the requests for rows that an engine got, in order.
 func (e engine) arrivals(t testing.TB) (all []arrival) {
 	t.Helper()
 	for _, r := range e.Records() {
@@ -50,7 +50,7 @@ func (e engine) arrivals(t testing.TB) (all []arrival) {
 	return all
 }
 
-// rowsOf are the rows of arrivals, sorted.
+// rowsOf returns the rows of arrivals, sorted.
 func rowsOf(all []arrival) (rows []int64) {
 	for _, a := range all {
 		rows = append(rows, a.row)

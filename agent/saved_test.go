@@ -25,7 +25,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// bodies are the request bodies that the engine got for the rows of the trace, in order.
+// bodies returns the request bodies that the engine got for the rows of the trace, in order.
 func (r replayed) bodies() (list []string) {
 	for _, rec := range r.sent {
 		if rec != nil {

@@ -195,7 +195,7 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// benchRow is a row as long as the mean of the public conversation trace.
+// benchRow returns a row as long as the mean of the public conversation trace.
 func benchRow() *mooncake.Row {
 	row := lengthRow(12_035, 343)
 	for id := range uint64(24) {

@@ -305,7 +305,7 @@ func conversations(t *testing.T, m model, seed uint64) {
 	}
 }
 
-// spoken are the tokens of a live reply.
+// spoken returns the tokens of a live reply.
 func spoken(r Reply) (out []string) {
 	if !r.Carried {
 		return nil

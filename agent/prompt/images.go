@@ -181,7 +181,7 @@ func tiles(one mooncake.Image, seed uint64, set func(area image.Rectangle, bits 
 	}
 }
 
-// mosaic is an image of tiles in four colours, which depend on its id.
+// mosaic returns an image of tiles in four colours, which depend on its id.
 func mosaic(one mooncake.Image, seed uint64) image.Image {
 	var colours color.Palette
 	for i := range uint64(4) {
@@ -193,7 +193,7 @@ func mosaic(one mooncake.Image, seed uint64) image.Image {
 	return out
 }
 
-// grey is an image of tiles in four shades.
+// grey returns an image of tiles in four shades.
 func grey(one mooncake.Image, seed uint64) image.Image {
 	out := image.NewGray(image.Rect(0, 0, one.Width, one.Height))
 	tiles(one, seed, func(area image.Rectangle, bits uint64) { fill(out.Pix, out.Stride, area, 32+64*uint8(bits&3)) })

@@ -57,7 +57,7 @@ func pictured(t *testing.T, p Prompt) (files []string, text string) {
 	return files, text
 }
 
-// shown is a row with pictures.
+// shown returns a row with pictures.
 func shown(images ...mooncake.Image) *mooncake.Row {
 	row := lengthRow(100, 7, 1)
 	row.Images = images

@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// pieceTokens is a tokenizer whose tokens are the words of a text, cut into pieces of four letters.
+// pieceTokens returns a tokenizer whose tokens are the words of a text, cut into pieces of four letters.
 func pieceTokens(text string) (tokens []string) {
 	for word := range strings.FieldsSeq(text) {
 		for ; len(word) > 4; word = word[4:] {
@@ -27,7 +27,7 @@ func pieceTokens(text string) (tokens []string) {
 	return tokens
 }
 
-// passagesOf are made of words of one to forty letters, which have one to ten tokens; quotes have to be escaped.
+// passagesOf returns made of words of one to forty letters, which have one to ten tokens; quotes have to be escaped.
 func passagesOf(t *testing.T, words int) *Passages {
 	t.Helper()
 	var segments []string

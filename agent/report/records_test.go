@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// odd are records in addition to those of records: rare cases that figures must count.
+// odd returns records in addition to those of records: rare cases that figures must count.
 func odd() []*measure.Record {
 	list := records()[20:28]
 	list[0].Exchange.Tokens = []int32{1, 2, 1, 1, 1, 1, 1, 1}

@@ -369,5 +369,5 @@ type Warmup struct {
 	Ended   bool    `json:"ended_by_failures,omitempty"` // before the planned time
 }
 
-// Lost is the number of spans that were not accepted.
+// Lost returns the number of spans that were not accepted.
 func (t Telemetry) Lost() int64 { return t.SpansEnded - t.SpansAccepted }

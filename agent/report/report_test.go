@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 const ms = time.Millisecond
 
-// records are forty rows: served ones whose latencies grow with their index, and a few of other kinds.
+// records returns forty rows: served ones whose latencies grow with their index, and a few of other kinds.
 func records() []*measure.Record {
 	var list []*measure.Record
 	for i := range 40 {

@@ -192,7 +192,7 @@ func otherThan(one, at *float64) *float64 {
 	return at
 }
 
-// millis is the duration in milliseconds, rounded to µs.
+// millis returns the duration in milliseconds, rounded to µs.
 func millis(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e3 }
 
 func (v *values) duration(d time.Duration, ok bool) *float64 {

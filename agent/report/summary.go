@@ -146,7 +146,7 @@ func (r *Report) members() members {
 	}...)
 }
 
-// figureMembers are the figures by their tags.
+// figureMembers returns the figures by their tags.
 func figureMembers(f *measure.Figures) (all members) {
 	for id, s := range f.All {
 		all = append(all, figureMember(id, s))

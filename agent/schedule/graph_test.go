@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// step is an item of a graph. Its source yields it at an offset; it waits for others, then for its tools and a delay.
+// step returns an item of a graph. Its source yields it at an offset; it waits for others, then for its tools and a delay.
 func step(offset int, tools, delay float64, after ...int64) *Item {
 	row := &mooncake.Row{Delay: mooncake.Some(delay), ToolWait: mooncake.Some(tools), WaitFor: []string{}}
 	return &Item{Row: row, After: after, Timed: after == nil, Offset: time.Duration(offset) * time.Millisecond}

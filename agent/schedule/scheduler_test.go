@@ -52,7 +52,7 @@ func (r *rows) Next() (*Item, error) {
 	return r.items[r.next-1], nil
 }
 
-// at is an item with a timestamp, in a session when one is named.
+// at returns an item with a timestamp, in a session when one is named.
 func at(ms int, session string) *Item {
 	return &Item{
 		Row:   &mooncake.Row{Timestamp: mooncake.Some(float64(ms)), SessionID: session},
@@ -60,7 +60,7 @@ func at(ms int, session string) *Item {
 	}
 }
 
-// after is a later turn with a delay and no timestamp; the source gives it its session's last offset.
+// after returns a later turn with a delay and no timestamp; the source gives it its session's last offset.
 func after(delay, offset int, session string) *Item {
 	return &Item{
 		Row:    &mooncake.Row{Delay: mooncake.Some(float64(delay)), SessionID: session},

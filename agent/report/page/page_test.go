@@ -246,7 +246,7 @@ func TestTimelineMerges(t *testing.T) {
 	}
 }
 
-// result is that of a request without a reply.
+// result returns that of a request without a reply.
 func result(at, late float64) (x outcome) {
 	x.Outcome = "failed"
 	x.Intended, x.Dispatched, x.Start, x.End, x.Lateness = &at, &at, &at, &at, &late
