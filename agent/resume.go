@@ -162,7 +162,7 @@ func (p *past) cut() time.Duration {
 	return max(0, p.last-mooncake.Duration(last.Zero), mooncake.Duration(last.From))
 }
 
-// shift is added to times of the resumed part, to convert them to the clock of the records.
+// shift returns what is added to times of the resumed part, to convert them to the clock of the records.
 func (p *past) shift(zero time.Duration) time.Duration {
 	if p == nil || len(p.journal.Parts) == 0 {
 		return 0
