@@ -25,7 +25,7 @@ type partFigures struct {
 	Latency      figure `json:"request_latency"`
 }
 
-// partsTable is a table with a line for each part of a kind.
+// partsTable is a table with a line for each engine, or for each class.
 type partsTable struct {
 	Kind, Title string
 	Rows        []partRow
