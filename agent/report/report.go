@@ -105,8 +105,8 @@ type Run struct {
 	Target   string            `json:"target"`            // host and port of the engine
 	Endpoint string            `json:"endpoint,omitempty"`
 	Model    string            `json:"model,omitempty"`
-	// Models counts the rows by the model that they requested, if there are several; models that appear after the first ones, up to a maximum,
-	// count as "_OTHER".
+	// Models counts the rows by the model that they requested, if there are several. The number of models here has a maximum; those that
+	// appear later in the run count as "_OTHER".
 	Models      map[string]int64 `json:"models,omitempty"`
 	Streaming   bool             `json:"streaming"`
 	GoVersion   string           `json:"go_version,omitempty"`
