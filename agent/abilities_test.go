@@ -15,8 +15,8 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 )
 
-// TestVocabulary: prompts consist of token ids of the engine's vocabulary. If it has too few for that, the run ends before the first row,
-// and says what to do.
+// TestVocabulary: prompts consist of token ids of the engine's vocabulary. If the vocabulary has too few ids, the run ends before the first
+// row, and the error says what to do.
 func TestVocabulary(t *testing.T) {
 	rows := []string{
 		`{"timestamp": 0, "input_length": 600, "output_length": 2, "hash_ids": [0, 1]}`,
@@ -113,7 +113,7 @@ func TestContext(t *testing.T) {
 
 // TestEngineBlock: the prediction uses the size of the engine's blocks, which comes from its metrics, from the flag, or from its replies.
 func TestEngineBlock(t *testing.T) {
-	// One prompt that grows by 20 tokens a row: its hits are any multiple of the block.
+	// One prompt that grows by 20 tokens a row: its hits can be any multiple of the block size.
 	var lines []string
 	for i := range 40 {
 		n := 100 + 20*i
@@ -134,10 +134,10 @@ func TestEngineBlock(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name  string
-		block int // in the metrics
+		block int // the block size in the engine's metrics
 		flag  int
 		want  int64
-		exact int // requests that are at least equal
+		exact int // minimum number of requests whose hits equal the prediction
 	}{
 		{"metrics", 32, 0, 32, 38},
 		{"the flag", 0, 16, 16, 38},

@@ -24,7 +24,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// inVirtualTime replays rows in a bubble and returns the report and what the engine got, by arrival.
+// inVirtualTime replays rows in a bubble and returns the report and the requests that the engine got, in the order of their arrival.
 func inVirtualTime(t *testing.T, engine simulator.Config, cfg Config, lines ...string) (rep *report.Report, got []*simulator.Record) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -51,7 +51,7 @@ func inVirtualTime(t *testing.T, engine simulator.Config, cfg Config, lines ...s
 	return rep, got
 }
 
-// order returns the rows in the order of their arrival, and offsets when they arrived, the first at 0.
+// order returns, for each request, the index of its row, and the time of its arrival since that of the first request.
 func order(got []*simulator.Record) (rows []string, offsets []time.Duration) {
 	for _, rec := range got {
 		rows = append(rows, strings.TrimPrefix(rec.Header.Get("X-Request-Id"), "run-"))
@@ -60,7 +60,7 @@ func order(got []*simulator.Record) (rows []string, offsets []time.Duration) {
 	return rows, offsets
 }
 
-// TestRequestRate: what arrives, and when, follows the schedule that was asked for, and the verdict judges against it.
+// TestRequestRate: what arrives, and when, follows the schedule that was asked for, and the verdict compares the run with that schedule.
 func TestRequestRate(t *testing.T) {
 	lines := rows(400, 3000)
 	for _, tc := range []struct {
@@ -121,8 +121,8 @@ func TestRequestRate(t *testing.T) {
 	}
 }
 
-// TestRequestRateOfSessions: a turn that is due before the previous turn has ended waits for it; a turn with a delay is sent that long
-// after it.
+// TestRequestRateOfSessions: a turn that is due before the previous turn has ended waits for its end; a turn with a delay is sent that long
+// after the previous turn's end.
 func TestRequestRateOfSessions(t *testing.T) {
 	const reply = 1500 * time.Millisecond
 	row := func(rest string) string {
@@ -196,7 +196,7 @@ func TestUsers(t *testing.T) {
 	}
 	cfg := Config{Trace: Trace{Sessions: mooncake.SessionFull}, Schedule: Schedule{Arrivals: load.Arrivals{Rate: 2, Users: 2}}}
 	engine := simulator.Config{Latency: simulator.Latency{Prefill: 100 * time.Millisecond, Decode: time.Second}}
-	// The second row's reply takes 1.1 s, which is longer than the second between two turns of its user.
+	// The second row's reply takes 1.1 s, which is longer than the 1 s between two turns of its user.
 	rep, got := inVirtualTime(t, engine, cfg, row("a", 0), row("b", 1), row("b", 0), row("c", 0), row("a", 0), row("b", 0))
 	arrived, at := order(got)
 	// Times: a at 0, b at 0.5, a at 1, b at 1.5, c at 2, b at 2.5.
@@ -214,6 +214,6 @@ func TestUsers(t *testing.T) {
 	cfg.Trace.Sessions = mooncake.SessionNone
 	rep, _ = inVirtualTime(t, engine, cfg, rows(3, 0)...)
 	if !slices.ContainsFunc(rep.Warnings, func(s string) bool { return strings.Contains(s, "no session has a second turn") }) {
-		t.Errorf("of a trace without sessions: %q", rep.Warnings)
+		t.Errorf("warnings for a trace without sessions: %q", rep.Warnings)
 	}
 }

@@ -33,11 +33,11 @@ type branch struct {
 }
 
 // begin returns the conversation that a row with new messages continues: that of the first row of its session for which it waits. The first
-// row of a session begins a new one. It is nil if the row's prompt is complete by itself.
+// row of a session begins a new one. The result is nil if the row's prompt is complete by itself.
 func (b *branches) begin(it *schedule.Item) (*prompt.History, error) {
 	row := it.Row
 	if row.Kind() != mooncake.KindMessages || row.MessageMode != mooncake.MessageDelta {
-		return nil, nil //nolint:nilnil // it has none
+		return nil, nil //nolint:nilnil // the row continues no conversation
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

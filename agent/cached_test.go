@@ -16,8 +16,8 @@ import (
 	"github.com/moonloop/moonloop/agent/report"
 )
 
-// TestMoreCachedThanPrompt: an engine cannot have cached more of a prompt than the prompt has. No figure uses such a number, and it is
-// counted.
+// TestMoreCachedThanPrompt: an engine cannot have cached more of a prompt than the prompt has. A reply that reports more cached tokens is
+// counted, but no figure uses its number.
 func TestMoreCachedThanPrompt(t *testing.T) {
 	served := 0
 	engine := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -25,7 +25,7 @@ func TestMoreCachedThanPrompt(t *testing.T) {
 			http.NotFound(w, r)
 			return
 		}
-		if r.Header.Get("X-Request-Id") == "" { // the look at the vocabulary
+		if r.Header.Get("X-Request-Id") == "" { // the request that finds out the vocabulary
 			http.NotFound(w, r)
 			return
 		}

@@ -49,7 +49,7 @@ type ending struct {
 	stats    schedule.Stats
 	warmed   *report.Warmup
 	before   *past
-	aborted  bool   // by its own error limit
+	aborted  bool   // the run ended early because of its error limit
 	ended    func() // Config.Ended
 }
 
@@ -64,7 +64,7 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	if e.ended != nil {
 		e.ended()
 	}
-	readerEnded := e.in.stream.Close() // it reads ahead; after this, the trace can be queried
+	readerEnded := e.in.stream.Close() // the reader reads ahead; after this, the trace can be queried
 	flush, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
 	spansErr := e.tel.CloseSpans(flush)
@@ -139,7 +139,7 @@ func (e ending) writeSidecar(f *measure.Figures) error {
 	return meta.Save(filepath.Join(e.plan.out, report.RequestsFile))
 }
 
-// savedMeta returns the sidecar of saved prompts: whole bodies, in the trace's time.
+// savedMeta returns the sidecar of the saved prompts, whose rows have whole bodies and the trace's timestamps.
 func (e ending) savedMeta() mooncake.Meta {
 	meta := e.plan.sidecar
 	meta.SessionMode = mooncake.SessionFull
@@ -170,7 +170,8 @@ func verdictMetrics(v judge.Verdict) telemetry.Verdict {
 	return m
 }
 
-// writePage analyses the run over time and by session, and writes the page. Without records it does nothing.
+// writePage analyses the run over time and by session, and writes the CSV files and, if the plan says so, the page. Without records it does
+// nothing.
 func (e ending) writePage(f *measure.Figures) error {
 	if f.Rows.Total == 0 {
 		return nil

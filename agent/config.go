@@ -137,7 +137,7 @@ type Trace struct {
 	Loop      int
 	LoopFor   time.Duration
 	LoopFresh bool
-	Shard     int // of Shards
+	Shard     int // index of this shard, from 0 to Shards-1
 	Shards    int // 0 = not sharded
 }
 
@@ -195,7 +195,7 @@ type Prompt struct {
 	// the maximum size of the replies that are kept for that; 0 = carry.DefaultBytes.
 	Carry      carry.Mode
 	CarryBytes int64
-	// Output is the number of tokens for rows without output_length; OutputCap bounds all. 0 = none.
+	// Output is the reply length, in tokens, for rows without output_length; OutputCap is the maximum for all rows. 0 = none.
 	Output, OutputCap int64
 }
 
@@ -451,7 +451,7 @@ func (c *Config) checkGoals(bad badFunc) {
 	}
 }
 
-// URLs are the base URLs of all engines.
+// URLs returns the base URLs of all engines.
 func (t Target) URLs() []string {
 	if t.URL == "" {
 		return nil

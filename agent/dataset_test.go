@@ -30,8 +30,8 @@ func textFile(t *testing.T) string {
 	return name
 }
 
-// TestDataset: prompts of real text have exactly as many tokens as the rows, and share the blocks that the hash ids name, on engines
-// whose tokenizers make several tokens of a word.
+// TestDataset: prompts of real text have exactly as many tokens as the rows say, and share the blocks that the hash ids name, on engines
+// whose tokenizers split a word into several tokens.
 func TestDataset(t *testing.T) {
 	var lines []string
 	for i := range 20 {
@@ -100,7 +100,8 @@ func wordTokenizer(t *testing.T, known string) string {
 	return name
 }
 
-// TestTokenizerFile: if the engine cannot count a text, the model's tokenizer does, for the dataset and for rows of text.
+// TestTokenizerFile: if the engine cannot count a text, the model's tokenizer file is used to count it, for the dataset and for rows of
+// text.
 func TestTokenizerFile(t *testing.T) {
 	words := prompt.CommonLexicon().Text(prompt.MostWords)
 	lines := append(rows(5, 1),

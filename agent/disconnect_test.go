@@ -124,7 +124,7 @@ func TestDisconnectShare(t *testing.T) {
 		}
 	}
 	for i, k := range times {
-		if k > 12 { // of 20 at one in ten: by chance for less than one row in a hundred million
+		if k > 12 { // by chance, fewer than one row in a hundred million is chosen by so many of 20 seeds
 			t.Errorf("row %s is chosen by %d of %d seeds", strconv.FormatInt(i, 10), k, seeds)
 		}
 	}

@@ -16,9 +16,9 @@ import (
 	"github.com/moonloop/moonloop/agent/prompt"
 )
 
-// BenchmarkDispatch prints how late one-block requests are sent at 1,000 and 5,000 a second: alone, at equal intervals, and in bursts of
-// ten at one instant, as in traces with a coarse clock. Lateness is measured when the request is released, wire when the kernel has its
-// last byte. hiccup-% is the share of the time in which nothing of this process could run.
+// BenchmarkDispatch prints how late one-block requests are sent at 1,000 and 5,000 a second: one at a time at equal intervals, and in
+// bursts of ten at one instant, as in traces with a coarse clock. Lateness is measured when the request is released, wire when the kernel
+// has its last byte. hiccup-% is the share of the time in which nothing of this process could run.
 //
 //	go test ./agent -run '^$' -bench Dispatch -benchtime 1x -count 5
 func BenchmarkDispatch(b *testing.B) {

@@ -195,8 +195,8 @@ func (d *dispatcher) request(ctx context.Context, it *schedule.Item, c conversat
 	d.live.landed()
 	// From here on, the scheduler may send the session's next turn. A row that was too short to send, or that was
 	// disconnected, does not prevent that, unless the next turn needs its reply.
-	given := rec.Outcome == measure.Skipped || rec.Outcome == measure.Disconnected
-	ok := rec.Outcome == measure.Served || given && c.history == nil
+	harmless := rec.Outcome == measure.Skipped || rec.Outcome == measure.Disconnected
+	ok := rec.Outcome == measure.Served || harmless && c.history == nil
 	if it.Row.WaitFor != nil && rec.Outcome == measure.Served {
 		d.branches.end(it, c.history)
 	}

@@ -47,7 +47,7 @@ func runServing(how string) error {
 	return s.serve()
 }
 
-// serve is the whole process. Its first line on standard output is its URL; it ends when its standard input ends.
+// serve runs the whole process. The first line on standard output is the server's URL. serve returns when standard input ends.
 func (s serving) serve() error {
 	handler := http.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body) // an empty answer is an empty OTLP response: all is accepted
@@ -126,7 +126,7 @@ func (s serving) start(b *testing.B) (url string, stop func()) {
 	}
 }
 
-// processorTime is the processor time that this process has used so far, garbage collection included.
+// processorTime returns the processor time that this process has used so far, garbage collection included.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	runtime.GC() // so that each measurement includes only its own garbage

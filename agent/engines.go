@@ -31,9 +31,9 @@ const (
 	LeastLoaded Balance = "least-loaded" // the one with the fewest requests of this process in flight; if there are several, the next in turn
 	BySession   Balance = "session"      // all turns of a session to one engine, by a hash of its id; other rows to the engines in turn
 	// ByPrefix sends all rows with the same first block after the trunk to one engine, by a hash of the block's id. The trunk is the set of
-	// blocks, such as a system prompt's, that are in more rows than half of an engine's share. If rows were sent by the blocks of the trunk,
-	// nearly all would go to one engine. Rows that end in the trunk go to the engines in turn. Rows without block ids, or with those of a new turn
-	// only, are sent as with BySession.
+	// blocks, such as a system prompt's, that, with n engines, are in more than 1/(2n) of the rows. If rows were sent by the blocks of the
+	// trunk, nearly all would go to one engine. Rows that end in the trunk go to the engines in turn. Rows without block ids, or with those of
+	// a new turn only, are sent as with BySession.
 	ByPrefix Balance = "prefix"
 )
 
@@ -80,7 +80,8 @@ func (e *engines) follow(s *load.Stream, said *notices) {
 	e.trunk = trunk
 }
 
-// stickyKey returns a number that is equal for all rows that must be sent to one engine; false if a row may be sent to any.
+// stickyKey returns a number that is equal for all rows that must be sent to one engine; fixed is false if the row may be sent to any
+// engine.
 func (e *engines) stickyKey(row *mooncake.Row) (key uint64, fixed bool) {
 	if e.balance == ByPrefix && len(row.HashIDs) > 0 && (e.whole || row.SessionID == "") {
 		for _, id := range row.HashIDs {

@@ -28,8 +28,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// overEngines replays rows over several engines in a bubble. It returns the report, the engine that each row reached, and what each engine
-// got.
+// overEngines replays rows over several engines in a bubble. It returns the report, the engine that each row reached, and the requests that
+// each engine got.
 func overEngines(t *testing.T, servers []simulator.Config, cfg Config, lines ...string) (rep *report.Report, engine map[string]int, got [][]*simulator.Record, err error) {
 	t.Helper()
 	engine = make(map[string]int)

@@ -32,8 +32,8 @@ func TestExampleThreeRowsSharingBlocks(t *testing.T) {
 		endpoint prompt.Endpoint
 		cached   []int
 	}{
-		// The template comes before the first block, so no block border of the chat prompt is one of the trace's: what is shared is still
-		// shared.
+		// The template comes before the first block, so the engine's block borders in a chat prompt are not the trace's. Shared blocks are cached
+		// all the same.
 		{"chat", prompt.Chat, []int{0, 512, 512}},
 		{"completions with token ids", prompt.Completions, []int{0, 512, 512}},
 	} {

@@ -10,8 +10,8 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// TestFaultRecords: what a row's record says after each fault of the engine. The row counts as served only if its reply is complete, and
-// the lengths of prompt and reply are compared with the requested ones. Package send has the table of every fault on the wire.
+// TestFaultRecords checks what a row's record says after each fault of the engine. The row counts as served only if its reply is complete,
+// and the lengths of prompt and reply are compared with the requested ones. Package send has the table of every fault on the wire.
 func TestFaultRecords(t *testing.T) {
 	for _, tc := range []struct {
 		fault           simulator.Fault

@@ -18,8 +18,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestFinerRowsAreReadAndKept: a trace with ranges is read with the size that its sidecar or the configuration gives, its last row counts
-// for the schedule's horizon, and the records can be read as a trace again.
+// TestFinerRowsAreReadAndKept: a trace with ranges is read with the fine block size that its sidecar or the configuration gives, its last
+// row counts for the schedule's horizon, and the records can be read as a trace again.
 func TestFinerRowsAreReadAndKept(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	name := traceFile(t,
@@ -64,7 +64,8 @@ func TestFinerRowsAreReadAndKept(t *testing.T) {
 	}
 }
 
-// TestRangesThatDisagree: a replay says at its start that ranges describe other prefixes than hash ids. A strict reading refuses them.
+// TestRangesThatDisagree: a replay says at its start that ranges describe other prefixes than hash ids. A strict replay refuses such a
+// trace.
 func TestRangesThatDisagree(t *testing.T) {
 	lines := []string{
 		`{"timestamp": 0, "input_length": 1030, "output_length": 4, "hash_ids": [0, 1, 2], "hash_ranges": [[0, 65]]}`,

@@ -62,9 +62,9 @@ type Forecast struct {
 // maxBins is the maximum number of Forecast.Bins. They are one second wide, or 2, 4, 8 ... if the rows would need more of them.
 const maxBins = 24
 
-// Predict reads the trace as a replay with this configuration would, and returns what the replay would send. It calls each, unless nil, for
-// the rows that would be sent, in the order of the schedule. It sends and writes nothing, does not need Target.URL, and sets up no
-// telemetry.
+// Predict reads the trace as a replay with this configuration would, and returns what the replay would send. It calls the function each, if
+// there is one, for every row that would be sent, in the order of the schedule. It sends and writes nothing, does not need Target.URL, and
+// sets up no telemetry.
 func Predict(ctx context.Context, cfg Config, each func(*schedule.Item)) (*Forecast, error) {
 	cfg.DryRun = true
 	if err := cfg.Validate(); err != nil {

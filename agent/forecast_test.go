@@ -38,13 +38,13 @@ func predict(t *testing.T, cfg Config, lines ...string) (f *Forecast, rows []str
 func TestForecastIsWhatArrives(t *testing.T) {
 	lines := rows(200, 30)
 	for name, cfg := range map[string]Config{
-		"timestamps":   {Schedule: Schedule{Speedup: 3}},
-		"a rate":       {Schedule: Schedule{Arrivals: load.Arrivals{Rate: 30, Pattern: load.Gamma, Burstiness: 0.5, RampUp: time.Second}}},
-		"a window":     {Trace: Trace{Start: time.Second, End: 2 * time.Second}},
-		"a limit":      {Trace: Trace{MaxRows: 7}},
-		"a loop":       {Trace: Trace{Loop: 3, LoopFresh: true}},
-		"a long loop":  {Trace: Trace{LoopFor: 10 * time.Second}, Schedule: Schedule{Speedup: 2}},
-		"max duration": {Schedule: Schedule{MaxDuration: 2 * time.Second}},
+		"timestamps":        {Schedule: Schedule{Speedup: 3}},
+		"a rate":            {Schedule: Schedule{Arrivals: load.Arrivals{Rate: 30, Pattern: load.Gamma, Burstiness: 0.5, RampUp: time.Second}}},
+		"a window":          {Trace: Trace{Start: time.Second, End: 2 * time.Second}},
+		"a limit":           {Trace: Trace{MaxRows: 7}},
+		"a loop":            {Trace: Trace{Loop: 3, LoopFresh: true}},
+		"a loop for a time": {Trace: Trace{LoopFor: 10 * time.Second}, Schedule: Schedule{Speedup: 2}},
+		"max duration":      {Schedule: Schedule{MaxDuration: 2 * time.Second}},
 	} {
 		f, due, at := predict(t, cfg, lines...)
 		rep, got := inVirtualTime(t, simulator.Config{}, cfg, lines...)

@@ -27,8 +27,8 @@ func (l limits) missed(f, shown *measure.Figures) (missed []string) {
 	return missed
 }
 
-// Missed returns the goals that figures miss: that at most the share maxErrors of the requests fails, and that the share goodput of them
-// meets slo (0 = no such goal).
+// Missed returns the goals that figures miss. There are two goals: that a share of at most maxErrors of the requests fails, and that a
+// share of at least goodput meets slo (goodput 0 = no such goal).
 func Missed(f *measure.Figures, maxErrors, goodput float64, slo measure.SLO) []string {
 	return limits{maxErrors: maxErrors, goodput: goodput, slo: slo}.missed(f, f)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// tailBytes is the number of bytes at a trace's end in which its last row is searched.
+// tailBytes is the number of bytes at a trace's end that are searched for its last row.
 const tailBytes = 1 << 20
 
 // horizon returns the offset of the trace's last row, so that progress can show how long a run will take; 0 if only reading the trace would

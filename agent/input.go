@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// openFolder locks the output directory, before anything is read or sent; nil without one.
+// openFolder locks the output directory, before anything is read or sent. It returns nil if there is none.
 func openFolder(cfg Config) (*report.Folder, error) {
 	if cfg.Out == "" {
 		return nil, nil //nolint:nilnil // nil means no folder
@@ -50,11 +50,11 @@ type input struct {
 	stream     *load.Stream
 	quarantine *mooncake.Quarantine // nil unless the trace is read leniently
 	looped     *mooncake.Trace      // of the current pass of a loop; owned by the reading goroutine
-	rejected   int64                // rows that a dry run leaves out; final once they have been read
+	rejected   int64                // rows that a dry run leaves out; final once the whole trace has been read
 }
 
 // openInput opens the trace. Meanwhile it checks whether the OTLP receivers are reachable, because nobody wants
-// to learn after an hour that no span was delivered. needs is called with the replies that the rows read so far contain.
+// to learn after an hour that no span was delivered. needs is called for each row with replies, as it is read, with its index.
 func openInput(ctx context.Context, cfg Config, needs func(int64, []mooncake.Reply), said *notices) (*input, error) {
 	type opening struct {
 		*input
@@ -120,7 +120,7 @@ func openTrace(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 			_ = in.looped.Close() // it was only read
 		}
 		if c.Lenient {
-			read.Reject = func(mooncake.Rejected) error { return nil } // the first pass has reported it
+			read.Reject = func(mooncake.Rejected) error { return nil } // the first pass has reported the row
 		}
 		var err error
 		if in.looped, err = mooncake.Open(ctx, c.Name, read); err != nil {

@@ -22,7 +22,7 @@ func TestLimitsAtTheirMaximum(t *testing.T) {
 	const n = 5
 	e := newEngine(t, simulator.Config{})
 	for name, set := range map[string]func(*Config){
-		"none":                     func(*Config) {},
+		"no limit":                 func(*Config) {},
 		"concurrency":              func(c *Config) { c.Schedule.Concurrency = math.MaxInt },
 		"concurrency, closed loop": func(c *Config) { c.Schedule.Concurrency, c.Schedule.FileOrder = math.MaxInt, true },
 		"concurrency of warm-up": func(c *Config) {

@@ -62,13 +62,13 @@ type View struct {
 	Seconds []Second
 }
 
-// ended is the number of requests that have ended, however they did.
+// ended returns the number of requests that have ended, however they did.
 func (v View) ended() int64 { return v.Served + v.Failed + v.Disconnected }
 
-// done is the number of rows that are over: their requests have ended, or they were skipped.
+// done returns the number of rows that are over: their requests have ended, or they were skipped.
 func (v View) done() int64 { return v.ended() + v.Skipped }
 
-// Part returns the part of the run that is over, from 0 to 1: of the trace's time, or, with a limit of rows, of the rows.
+// Part returns the part of the run that is over, from 0 to 1: of the trace's time, or, if its end is unknown, of the rows.
 func (v View) Part() float64 {
 	switch {
 	case v.End > 0:
@@ -116,7 +116,7 @@ func (v View) String() string {
 		at, v.Failed, short(v.Lateness.P50), short(v.TTFT.P50), v.InFlight, v.Served, v.Sent, skipped)
 }
 
-// short formats a duration with three digits.
+// short formats a duration with about three digits.
 func short(d time.Duration) string {
 	switch {
 	case d < 10*time.Millisecond:

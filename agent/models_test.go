@@ -26,7 +26,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// ofModels are rows that name models ("" for none), in order, all with the same prompt of one block.
+// ofModels returns rows that name models ("" for none), in order, all with the same prompt of one block.
 func ofModels(models ...string) (lines []string) {
 	for i, m := range models {
 		model := ""

@@ -5,7 +5,7 @@ package agent
 
 import "fmt"
 
-// notices are the messages of a run outside its report. Either function may be nil.
+// notices reports the messages of a run as they arise, and collects its warnings for the report. Either function may be nil.
 type notices struct {
 	onWarn, onNote func(string)
 	warnings       []string // all of them

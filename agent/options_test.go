@@ -26,7 +26,7 @@ import (
 // ids is the configuration of most tests here: token ids need no calibration.
 var ids = Prompt{Endpoint: prompt.Completions}
 
-// rows returns n rows, one at each interval in ms, of 100 tokens in and 2 out, each with a block of its own.
+// rows returns n rows at equal intervals (every, in ms), with 100 input and 2 output tokens, each with a block of its own.
 func rows(n, every int) []string {
 	var lines []string
 	for i := range n {

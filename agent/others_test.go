@@ -100,8 +100,8 @@ func TestEmbeddingsRefused(t *testing.T) {
 	}
 }
 
-// TestGenerate: a replay to TGI's own API has the lengths of the trace, measured by the tokens of calibration prompts, and carries replies
-// in sessions as one text.
+// TestGenerate: a replay to TGI's own API has the lengths of the trace, measured by the tokens of calibration prompts, and sends the
+// earlier turns of a session and the replies to them as one text.
 func TestGenerate(t *testing.T) {
 	for _, whole := range []bool{false, true} {
 		t.Run(fmt.Sprint("whole ", whole), func(t *testing.T) {
@@ -147,7 +147,7 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
-// TestImages: images arrive as the rows say, and the same image for the same id.
+// TestImages: images arrive as the rows say, the same image for the same id; those of warm-up requests are different.
 func TestImages(t *testing.T) {
 	rows := []string{
 		`{"timestamp": 0, "input_length": 100, "output_length": 2, "images": [[7, 40, 30], [8, 0, 0]]}`,

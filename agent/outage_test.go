@@ -31,13 +31,13 @@ func listen(t *testing.T, addr string) net.Listener {
 	return ln
 }
 
-// blackHole is an address at which the kernel accepts connections, and nobody ever answers.
+// blackHole returns an address at which the kernel accepts connections, and nobody ever answers.
 func blackHole(t *testing.T) string {
 	t.Helper()
 	return listen(t, "127.0.0.1:0").Addr().String()
 }
 
-// nobody is an address on which nothing listens.
+// nobody returns an address on which nothing listens.
 func nobody(t *testing.T) string {
 	t.Helper()
 	return testport.Address(t)
@@ -53,7 +53,7 @@ func taking(limit int, pause func()) func(*testing.T) string {
 	}
 }
 
-// receiver is an OTLP receiver over HTTP that accepts bodies up to a size, each after a pause.
+// receiver starts an OTLP receiver over HTTP that accepts bodies up to a size, each after a pause.
 func receiver(t *testing.T, ln net.Listener, limit int, pause func()) {
 	t.Helper()
 	server := &http.Server{
@@ -77,8 +77,8 @@ func receiver(t *testing.T, ln net.Listener, limit int, pause func()) {
 	})
 }
 
-// TestTelemetryOutage replays with an OTLP endpoint that fails in every way. The replay is the same, it ends, and its
-// report says what was lost and why.
+// TestTelemetryOutage replays with OTLP endpoints that fail in different ways. Each replay serves all rows and ends, and its report says
+// what was lost and why.
 func TestTelemetryOutage(t *testing.T) {
 	const n = 100
 	for _, name := range []string{"OTEL_SDK_DISABLED", "OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER", "OTEL_TRACES_SAMPLER"} {
@@ -104,7 +104,7 @@ func TestTelemetryOutage(t *testing.T) {
 	atOnce := func() {}
 	slowly := func() { time.Sleep(100 * time.Millisecond) }
 	var before int
-	// An export in the way of the dispatch would wait for the last request, which would wait for the export: it would be cancelled.
+	// If an export blocked the dispatch, it would wait for the last request, and the last request for it, until the export was cancelled.
 	afterTheLast := func() {
 		for len(e.Records())-before < n {
 			time.Sleep(time.Millisecond)
@@ -121,7 +121,7 @@ func TestTelemetryOutage(t *testing.T) {
 		protocol string
 		queue    int  // bytes; 0 = the default
 		restarts bool // half-way
-		// why is the only reason for which spans are lost, between a minimum and a maximum number of them. If somebody answers, however
+		// why is the only reason for which spans are lost, least and most are the bounds of their number. If somebody answers, however
 		// late, the number is certain.
 		why         string
 		least, most int64

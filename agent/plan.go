@@ -40,7 +40,7 @@ type plan struct {
 	startAt  time.Time       // of the start; zero = at once
 	fixed    bool            // start at startAt even if that has passed
 	grace    time.Duration   // for requests in flight at the end
-	ramp     time.Duration   // of the rate or of the maximum in flight, from the start on
+	ramp     time.Duration   // duration of the ramp of the rate or of the maximum in flight
 	steady   Steady
 
 	limits    limits

@@ -23,8 +23,8 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// TestPrepared begins requests before they are due, in virtual time. Whatever happens before a row is due, it is sent when it is due,
-// once, or not at all.
+// TestPrepared begins requests before they are due, in virtual time. Whatever happens before a row is due, the row is sent exactly once,
+// when it is due, or not at all.
 func TestPrepared(t *testing.T) {
 	const prepare, lead = 8 * time.Millisecond, 50 * time.Millisecond
 	for _, tc := range []struct {
@@ -38,17 +38,17 @@ func TestPrepared(t *testing.T) {
 		sent    int
 		late    time.Duration // of the last row at the engine, which needs a new connection
 	}{
-		{name: "plain", served: 3, sent: 3},
-		{name: "the engine is back when it matters", dial: func(n int64) error {
+		{name: "nothing unusual", served: 3, sent: 3},
+		{name: "a connection is refused while a row is prepared, but not later", dial: func(n int64) error {
 			if n == 2 { // a row that is being prepared
 				return errors.New("refused")
 			}
 			return nil
 		}, served: 3, sent: 3},
-		{name: "a slow connection", slow: prepare - time.Millisecond, served: 3, sent: 3},
-		{name: "a slower connection", slow: prepare + 5*time.Millisecond, served: 3, sent: 3, late: 5 * time.Millisecond},
+		{name: "connecting takes less time than the preparation", slow: prepare - time.Millisecond, served: 3, sent: 3},
+		{name: "connecting takes more time than the preparation", slow: prepare + 5*time.Millisecond, served: 3, sent: 3, late: 5 * time.Millisecond},
 		{name: "an interrupt while a row is ready", stop: 35 * time.Millisecond, served: 1, skipped: 2, sent: 1},
-		{name: "an interrupt while it is dialling", stop: 35 * time.Millisecond, slow: 7 * time.Millisecond, served: 1, skipped: 2, sent: 1},
+		{name: "an interrupt while a row is connecting", stop: 35 * time.Millisecond, slow: 7 * time.Millisecond, served: 1, skipped: 2, sent: 1},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			trace := filepath.Join(t.TempDir(), "trace.jsonl")
@@ -93,7 +93,7 @@ func TestPrepared(t *testing.T) {
 				if f.Rows.Served != tc.served || f.Rows.Skipped != tc.skipped || f.Rows.Total != 3 {
 					t.Errorf("%d served, %d skipped, want %d and %d: %+v", f.Rows.Served, f.Rows.Skipped, tc.served, tc.skipped, f.Errors)
 				}
-				records := slices.DeleteFunc(e.Records(), func(r *simulator.Record) bool { return r.Header.Get("X-Request-Id") == "" }) // the look at the vocabulary
+				records := slices.DeleteFunc(e.Records(), func(r *simulator.Record) bool { return r.Header.Get("X-Request-Id") == "" }) // the query about the vocabulary
 				if len(records) != tc.sent {
 					t.Fatalf("the engine had %d requests, want %d", len(records), tc.sent)
 				}

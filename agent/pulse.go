@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// maxSeconds is the number of past seconds in a live view.
+	// maxSeconds is the maximum number of past seconds in a live view.
 	maxSeconds = 60
 	// quantileSeconds is the number of seconds that its quantiles cover.
 	quantileSeconds = 10
@@ -67,7 +67,7 @@ func (r *recent) add(d time.Duration) {
 	_ = r.h.Current.RecordValue(min(max(d.Microseconds(), 0), time.Hour.Microseconds())) // within bounds it cannot fail
 }
 
-// quantiles returns those of the last seconds.
+// quantiles returns the quantiles of the last seconds.
 func (r *recent) quantiles() Quantiles {
 	if r.h == nil {
 		return Quantiles{}

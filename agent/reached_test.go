@@ -50,7 +50,7 @@ func TestRowsNotReached(t *testing.T) {
 	for i := range n {
 		fmt.Fprintf(&lines, `{"timestamp": %d, "input_length": 100, "output_length": 2}`+"\n", 10*i)
 		if i%1000 == 0 {
-			lines.WriteString(" \n\r\n") // which are not rows
+			lines.WriteString(" \n\r\n") // blank lines are not rows
 		}
 	}
 	var packed bytes.Buffer
@@ -87,7 +87,7 @@ func TestRowsNotReached(t *testing.T) {
 		{"duration of a closed loop", Trace{Name: plain}, false, true, measure.SkipDuration, true, "further rows of the trace were not reached", `at least [0-9,]+ further`},
 		{"interrupt of a closed loop", Trace{Name: plain}, true, true, measure.SkipInterrupted, true, "further rows of the trace were not reached", `at least [0-9,]+ further`},
 		{"compressed, with a sidecar", Trace{Name: known}, false, false, measure.SkipDuration, true, "further rows of the trace were not reached", `at least [0-9,]+ further`},
-		{"compressed", Trace{Name: bare}, false, false, measure.SkipDuration, false, "number of its remaining rows is unknown", "further rows"},
+		{"compressed, without a sidecar", Trace{Name: bare}, false, false, measure.SkipDuration, false, "number of its remaining rows is unknown", "further rows"},
 		{"standard input without an end", Trace{Name: "-", Stdin: &endlessTrace{}}, true, false, measure.SkipInterrupted, false, "number of its remaining rows is unknown", "further rows"},
 		{"standard input without an end, by duration", Trace{Name: "-", Stdin: &endlessTrace{}}, false, false, measure.SkipDuration, false, "number of its remaining rows is unknown", "further rows"},
 	} {

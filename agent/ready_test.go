@@ -33,7 +33,7 @@ type difficult struct {
 	post           func(n int, w http.ResponseWriter, r *http.Request) bool // false: it is served as it should be
 }
 
-// answer is a handler that always gives the same answer.
+// answer returns a handler that always gives the same answer.
 func answer(status int, header, text string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		if name, value, found := strings.Cut(header, ": "); found {
@@ -44,7 +44,7 @@ func answer(status int, header, text string) http.HandlerFunc {
 	}
 }
 
-// never answers.
+// never is a handler that gives no answer.
 func never(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
 
 // until answers with one handler for a time, then with the other.
@@ -252,7 +252,7 @@ func TestPreflightIsBounded(t *testing.T) {
 			err: []string{"calibration", "HTTP 401", "--api-key-env or --api-key-file"}, notErr: "--overhead", atMost: time.Second,
 		},
 		{
-			name: "calibration by a web page", engine: func() difficult { return difficult{models: listed, post: always(page)} },
+			name: "a web page as the reply to calibration", engine: func() difficult { return difficult{models: listed, post: always(page)} },
 			err: []string{"calibration", "a web page, not that of an OpenAI-compatible API", "http://engine:8000"}, atMost: time.Second,
 		},
 		{
@@ -273,7 +273,7 @@ func TestPreflightIsBounded(t *testing.T) {
 			err: []string{"a web page, not that of an OpenAI-compatible API", "--url is the part before /v1"}, notErr: "--model", atMost: time.Second,
 		},
 		{
-			name: "a web page, and a model", engine: func() difficult { return difficult{models: page} }, target: Target{Model: "m"},
+			name: "a web page, but the model is given", engine: func() difficult { return difficult{models: page} }, target: Target{Model: "m"},
 			notes: []string{"a web page, not that"}, atMost: 2 * time.Second,
 		},
 		{

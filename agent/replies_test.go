@@ -34,7 +34,7 @@ const (
 	fineBlock                        = 16
 )
 
-// conversations are three conversations of three turns each: three first turns, three second ones, three third ones.
+// conversations returns three conversations of three turns each: three first turns, three second ones, three third ones.
 func conversations(t *testing.T) (lines []string) {
 	t.Helper()
 	next, nextFine := 0, 0
@@ -125,7 +125,7 @@ func thinking(lines []string) []string {
 }
 
 // TestRepliesAreCarried: each later turn continues the previous turn and its live reply, to the token, for every kind of prompt. The
-// engine has cached what is predicted, and every prompt has the tokens of its row.
+// engine has cached what is predicted, and every prompt has as many tokens as its row says.
 func TestRepliesAreCarried(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
@@ -134,7 +134,7 @@ func TestRepliesAreCarried(t *testing.T) {
 	}{
 		{"chat", Prompt{}, 16},
 		{"chat, whole replies", Prompt{NoStream: true}, 16},
-		{"chat, an engine of single tokens", Prompt{}, 1},
+		{"chat, an engine with blocks of one token", Prompt{}, 1},
 		{"words", Prompt{Endpoint: prompt.Completions, Form: prompt.Words}, 16},
 		{"token ids", Prompt{Endpoint: prompt.Completions}, 32},
 	} {
@@ -206,8 +206,8 @@ func checkReplySpans(t *testing.T, spans tracetest.SpanStubs) {
 	t.Error("the last row has no span")
 }
 
-// TestRepliesAreInvented: a reply that cannot be carried is invented, in the same way in all later rows, exactly, and counted by its
-// reason.
+// TestRepliesAreInvented: a reply that cannot be carried is replaced with as many invented words, the same ones in all later rows, and
+// counted by the reason.
 func TestRepliesAreInvented(t *testing.T) {
 	first := func(row int64) bool { return row == 0 }
 	tokenIDs := Prompt{Endpoint: prompt.Completions}
@@ -219,13 +219,13 @@ func TestRepliesAreInvented(t *testing.T) {
 		n    int64 // invented replies; two later rows contain the reply to row 0
 	}{
 		{"an engine that cannot count", Config{}, &talker{silent: true}, carry.Unchecked, 9},
-		{"never", Config{Prompt: Prompt{Carry: carry.Never}}, &talker{}, carry.Off, 9},
+		{"the mode never", Config{Prompt: Prompt{Carry: carry.Never}}, &talker{}, carry.Off, 9},
 		{"a known overhead", Config{Prompt: Prompt{Overhead: 7}}, &talker{}, carry.Off, 9},
 		{"a text with another number of tokens", Config{}, &talker{odd: first}, carry.Text, 2},
 		{"a reply that is too short", Config{}, &talker{shorten: first}, carry.Length, 2},
 		{"a request that failed", Config{}, &talker{fail: first}, carry.Failed, 2},
 		{"token ids that the engine does not give", Config{Prompt: tokenIDs}, &talker{plain: true, silent: true}, carry.Unchecked, 9},
-		{"no memory", Config{Prompt: Prompt{CarryBytes: 1}}, &talker{}, carry.Evicted, 9},
+		{"no memory for replies", Config{Prompt: Prompt{CarryBytes: 1}}, &talker{}, carry.Evicted, 9},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			e := tt.e
@@ -288,7 +288,7 @@ func TestCarriedUnchecked(t *testing.T) {
 	}
 }
 
-// TestRepliesNeverDelay: a row whose reply is still incomplete is sent at its instant, with invented words.
+// TestRepliesNeverDelay: a row whose reply is still incomplete is sent at its scheduled time, with invented words.
 func TestRepliesNeverDelay(t *testing.T) {
 	e := &talker{hold: func(row int64) {
 		if row == 0 {

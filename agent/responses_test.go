@@ -15,7 +15,7 @@ import (
 )
 
 // TestResponses: a replay to /v1/responses sends each row's tokens as messages, reads the usage from the last event or from the whole
-// reply, and carries replies into sessions.
+// reply, and carries the replies of a session into its later turns.
 func TestResponses(t *testing.T) {
 	rows := []string{
 		`{"timestamp": 0, "input_length": 600, "output_length": 3, "hash_ids": [0, 1]}`,

@@ -61,8 +61,8 @@ func TestTwoRunsInOneFolder(t *testing.T) {
 	}
 }
 
-// TestResultsAreNotReplaced: a folder with results is refused, with the file's name, before anything is sent. With force its files are
-// replaced, and no others. A file of that name that is no result is protected in the same way.
+// TestResultsAreNotReplaced: a folder with results is refused before anything is sent, and the error names a file. With force, the results
+// are replaced, and no other files. A file that only has the name of a result is protected in the same way.
 func TestResultsAreNotReplaced(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	out := t.TempDir()

@@ -46,7 +46,7 @@ type past struct {
 	over     fates
 	inFlight map[int64]noted // rows that had been sent and have no record
 	notSent  []int64         // rows that were about to be sent, but have a record that they were not
-	left     int             // rows that were over, and that the source has not yielded yet
+	left     int             // number of rows that were over and that the source has not yielded yet
 	last     time.Duration   // the latest known time, on the clock of the records
 	broken   []brokenOff     // rows in flight, as yielded by the source
 }
@@ -162,7 +162,7 @@ func (p *past) cut() time.Duration {
 	return max(0, p.last-mooncake.Duration(last.Zero), mooncake.Duration(last.From))
 }
 
-// shift is added to times of the resumed part, to convert them to the clock of the records.
+// shift returns what is added to times of the resumed part, to convert them to the clock of the records.
 func (p *past) shift(zero time.Duration) time.Duration {
 	if p == nil || len(p.journal.Parts) == 0 {
 		return 0
@@ -299,7 +299,7 @@ func (p *past) zero() time.Duration {
 	return mooncake.Duration(p.journal.Parts[0].Zero)
 }
 
-// pass sets the position of an item that was over in the schedule, in its session and its graph.
+// pass takes an item that was over to its place: in the schedule, in its session and in its graph.
 func (d *dispatcher) pass(it *schedule.Item, end time.Duration, fate schedule.Fate) {
 	d.sched.Pass(it, end, fate)
 	d.replies.Lose(it.Index, it.Row)
@@ -323,7 +323,7 @@ func (d *dispatcher) pass(it *schedule.Item, end time.Duration, fate schedule.Fa
 	}
 }
 
-// unsentRows is a source that yields first the rows that were not over.
+// unsentRows is a source that first yields the rows that have been read and were not over, and then those of another source.
 type unsentRows struct {
 	items []*schedule.Item
 	schedule.Source
@@ -494,7 +494,7 @@ type manner int64
 
 const (
 	served   manner = iota
-	given           // it blocks only rows that need its reply
+	harmless        // it blocks only rows that need its reply
 	unserved        // rows after it are not sent
 	pastEnd         // it was due after the end
 )
@@ -502,7 +502,7 @@ const (
 // of returns the fate for the scheduler.
 func (f fate) of(delta bool) schedule.Fate {
 	switch {
-	case f.how == served, f.how == given && !delta:
+	case f.how == served, f.how == harmless && !delta:
 		return schedule.Over
 	case f.how == pastEnd:
 		return schedule.PastTheEnd
@@ -516,7 +516,7 @@ func endingOf(r *measure.Record) manner {
 	case r.Outcome == measure.Served, r.Outcome == measure.Cancelled: // requests in flight ended with the part, not by the engine
 		return served
 	case r.Outcome == measure.Disconnected, r.Outcome == measure.Skipped && r.Reason == measure.SkipTooShort:
-		return given
+		return harmless
 	case r.Outcome == measure.Skipped && r.Reason == measure.SkipDuration:
 		return pastEnd
 	}

@@ -38,7 +38,7 @@ type arrival struct {
 	*simulator.Record
 }
 
-// arrivals are the requests for rows that an engine got, in order.
+// arrivals returns the requests for rows that an engine got, in order.
 func (e engine) arrivals(t testing.TB) (all []arrival) {
 	t.Helper()
 	for _, r := range e.Records() {
@@ -50,7 +50,7 @@ func (e engine) arrivals(t testing.TB) (all []arrival) {
 	return all
 }
 
-// rowsOf are the rows of arrivals, sorted.
+// rowsOf returns the rows of arrivals, sorted.
 func rowsOf(all []arrival) (rows []int64) {
 	for _, a := range all {
 		rows = append(rows, a.row)
@@ -115,7 +115,7 @@ func TestResume(t *testing.T) {
 		"timestamps":                {set: func(*Config) {}},
 		"request rate":              {set: func(c *Config) { c.Schedule.Arrivals = load.Arrivals{Rate: 10} }},
 		"closed loop":               {set: func(c *Config) { c.Schedule.FileOrder, c.Schedule.Concurrency = true, 3 }, free: true},
-		"capped":                    {set: func(c *Config) { c.Schedule.Concurrency = 2 }, free: true},
+		"capped concurrency":        {set: func(c *Config) { c.Schedule.Concurrency = 2 }, free: true},
 		"loop":                      {set: func(c *Config) { c.Trace.Loop, c.Schedule.Speedup = 2, 2 }, rows: 2 * n},
 		"shard":                     {set: func(c *Config) { c.Trace.Shard, c.Trace.Shards = 1, 2 }, rows: -1},
 		"max requests":              {set: func(c *Config) { c.Trace.MaxRows = 36 }, rows: 36},
@@ -123,7 +123,7 @@ func TestResume(t *testing.T) {
 		"turns of sessions":         {set: func(c *Config) { c.Trace.Sessions, c.Prompt = mooncake.SessionDelta, Prompt{} }, row: sessionRow, free: true, delta: true},
 		"graphs":                    {set: func(*Config) {}, row: graphRow, free: true},
 		"replies":                   {set: func(c *Config) { c.Prompt = Prompt{Carry: carry.Always} }, row: replyRow, delta: true},
-		"duration":                  {set: func(c *Config) { c.Schedule.MaxDuration = 3500 * time.Millisecond }},
+		"maximum duration":          {set: func(c *Config) { c.Schedule.MaxDuration = 3500 * time.Millisecond }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			virtually(t, simulator.Config{Latency: simulator.Latency{Prefill: 70 * time.Millisecond, Decode: 20 * time.Millisecond}}, func(t bubble, e engine) {

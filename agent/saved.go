@@ -53,7 +53,7 @@ type savedPrompts struct {
 	err  error // the first
 }
 
-// unsaved is a queued row; without a body it was not sent.
+// unsaved is a queued row. A row without a body was not sent.
 type unsaved struct {
 	index int64
 	row   *mooncake.Row

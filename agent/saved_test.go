@@ -25,7 +25,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// bodies are the request bodies that the engine got for the rows of the trace, in order.
+// bodies returns the request bodies that the engine got for the rows of the trace, in order.
 func (r replayed) bodies() (list []string) {
 	for _, rec := range r.sent {
 		if rec != nil {
@@ -54,12 +54,12 @@ func TestSavedPrompts(t *testing.T) {
 		cfg   Config
 		lines []string
 	}{
-		"chat":        {Config{Prompt: Prompt{Extra: json.RawMessage("{\"user\": \"me\",\n \"metadata\": {\n\"a\": 1}}")}}, mixed},
-		"token ids":   {Config{Prompt: ids}, rows(40, 1)},
-		"no stream":   {Config{Prompt: Prompt{NoStream: true}}, rows(3, 1)},
-		"new turns":   {Config{Trace: Trace{Sessions: mooncake.SessionDelta}}, sessions},
-		"closed loop": {Config{Schedule: Schedule{FileOrder: true, Concurrency: 7}}, rows(40, 1)},
-		"a window":    {Config{Trace: Trace{MaxRows: 9, Shard: 1, Shards: 2}}, rows(40, 1)},
+		"chat":                {Config{Prompt: Prompt{Extra: json.RawMessage("{\"user\": \"me\",\n \"metadata\": {\n\"a\": 1}}")}}, mixed},
+		"token ids":           {Config{Prompt: ids}, rows(40, 1)},
+		"no stream":           {Config{Prompt: Prompt{NoStream: true}}, rows(3, 1)},
+		"new turns":           {Config{Trace: Trace{Sessions: mooncake.SessionDelta}}, sessions},
+		"closed loop":         {Config{Schedule: Schedule{FileOrder: true, Concurrency: 7}}, rows(40, 1)},
+		"a limit and a shard": {Config{Trace: Trace{MaxRows: 9, Shard: 1, Shards: 2}}, rows(40, 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,7 +79,7 @@ func TestSavedPrompts(t *testing.T) {
 					t.Errorf("%s: %v, %v", name, info, err)
 				}
 			}
-			// The trace of a replay with different settings, except the endpoint.
+			// The saved file is the trace of a second replay, which has different settings, except for the endpoint.
 			trace, err := mooncake.Open(t.Context(), file, mooncake.OpenOptions{Strict: true})
 			if err != nil {
 				t.Fatal(err)

@@ -42,9 +42,9 @@ const DefaultBytes = 64 << 20
 const (
 	Late      = "late"              // the reply, or its check, was not complete at the row's scheduled time
 	Failed    = "failed"            // the earlier request failed, or was cancelled or skipped
-	Length    = "length"            // the reply has a different number of tokens than in the row
+	Length    = "length"            // the reply has a different number of tokens than the row says
 	Text      = "not_tokenising"    // its text has another number of tokens as part of a prompt
-	Unchecked = "cannot_be_checked" // the number of tokens of the text cannot be determined, and the mode is Auto
+	Unchecked = "cannot_be_checked" // the tokens of the text cannot be determined, and the mode is Auto, or prompts consist of token ids; or the text is empty
 	Evicted   = "evicted"           // it was dropped to keep within the limit
 	NoRoom    = "no_room"           // a message of the row is too short for the chat template's own tokens
 	Shard     = "shard"             // the earlier row belongs to another shard
@@ -66,14 +66,14 @@ type Options struct {
 	// Elsewhere reports whether the row at an index belongs to another shard; nil = there are no other shards.
 	Elsewhere func(index int64) bool
 	// Check returns the number of tokens of a reply's text as part of a prompt, and, if prompts consist of token ids, the tokens. Nil: they
-	// cannot be determined. It runs in the background, at most checkers at once.
+	// cannot be determined. It runs in the background, for a few replies at once.
 	Check func(ctx context.Context, model, text string) (count int64, tokens []uint32, err error)
 }
 
 const (
 	// checkers is the maximum number of concurrent checks, because they go to the engine that is measured.
 	checkers = 4
-	// entryBytes is about the size of an entry without its reply.
+	// entryBytes is the approximate size of an entry without its reply.
 	entryBytes = 256
 	// maxNamed is the maximum number of needed rows that have not begun, in each of two generations.
 	maxNamed = 1 << 17
@@ -180,7 +180,7 @@ func (s *Store) Need(index int64, replies []mooncake.Reply) {
 	}
 }
 
-// Needed reports whether any row contains a reply.
+// Needed reports whether any row that has been read needs the reply to a row that has not begun.
 func (s *Store) Needed() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -200,7 +200,7 @@ func (s *Store) Begin(index int64, row *mooncake.Row) (keep bool) {
 	needed := young || old
 	delete(s.named[0], index)
 	delete(s.named[1], index)
-	if e != nil || s.opt.Whole && !needed { // decided already, because a row that needs it came earlier
+	if e != nil || s.opt.Whole && !needed { // a row that needs the reply came earlier and decided; or no row needs it
 		return false
 	}
 	e = &entry{index: index, needed: needed, state: underWay, tail: prompt.TailOf(row, s.opt.BlockSize, s.opt.FineBlockSize)}
@@ -350,7 +350,7 @@ func (s *Store) reason(e *entry, tokens int64) string {
 	return Unchecked
 }
 
-// check counts the tokens of a reply, unless they are known or no row needs it.
+// check has the tokens of a reply counted in the background, unless their number is known or no row needs the reply.
 func (s *Store) check(e *entry) {
 	known := s.opt.TokenIDs && int64(len(e.tokens)) == e.count
 	if e.state != complete || e.decided || e.checking || e.checked || !e.needed || known || e.text == "" || s.opt.Check == nil || s.ctx.Err() != nil {

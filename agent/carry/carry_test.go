@@ -21,7 +21,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// rowOf is a row of 100 tokens that contains replies of 10 tokens each; back says how many rows before this one each reply's row is.
+// rowOf returns a row of 100 tokens that contains replies of 10 tokens each; back says how many rows before this one each reply's row is.
 func rowOf(back ...int64) *mooncake.Row {
 	r := &mooncake.Row{InputLength: mooncake.Some[int64](100), HashIDs: []uint64{7}}
 	for i, b := range back {
@@ -62,7 +62,7 @@ func TestReasons(t *testing.T) {
 		{"text that is carried always, unchecked", Options{Mode: Always}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, "", prompt.Reply{Carried: true, Text: ten("a"), Before: tail}},
 		{"a check that fails", Options{Check: func(context.Context, string, string) (int64, []uint32, error) { return 0, nil, errors.New("no") }}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, Unchecked, prompt.Reply{Before: tail}},
 		{"token ids", Options{TokenIDs: true}, func(s *Store) { s.End(0, served("x", 10)) }, "", prompt.Reply{Carried: true, Tokens: served("", 10).Tokens, Before: tail}},
-		{"token ids by the check", Options{TokenIDs: true, Check: words}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, "", prompt.Reply{Carried: true, Tokens: make([]uint32, 10), Before: tail}},
+		{"token ids from the check", Options{TokenIDs: true, Check: words}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, "", prompt.Reply{Carried: true, Tokens: make([]uint32, 10), Before: tail}},
 		{"token ids, but the check counts another number", Options{TokenIDs: true, Check: words}, func(s *Store) { s.End(0, served("a", 0)) }, Text, prompt.Reply{Before: tail}},
 		{"no token ids", Options{TokenIDs: true, Mode: Always}, func(s *Store) { s.End(0, served(ten("a"), 0)) }, Unchecked, prompt.Reply{Before: tail}},
 		{"another length", Options{Mode: Always}, func(s *Store) { e := served(ten("a"), 0); e.Count = 9; s.End(0, e) }, Length, prompt.Reply{Before: tail}},
@@ -117,7 +117,7 @@ func TestDecidedOnce(t *testing.T) {
 		t.Error("the reply is kept although words have replaced it already")
 	}
 	if _, why := s.Resolve(6, rowOf(2)); why[0] != NotSent {
-		t.Errorf("the next: %q", why[0])
+		t.Errorf("the next row that needs the reply: %q", why[0])
 	}
 	// A row that states another length of the reply gets invented words of that length.
 	odd := rowOf(2)

@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// The limits of a corpus. A trace needs more text than this; its blocks then begin at different positions of it.
+// The limits of a corpus. If a trace needs more text than this, its blocks begin at different positions of the text.
 const (
 	// MaxBytes is the maximum size of the stored text.
 	MaxBytes = 8 << 20

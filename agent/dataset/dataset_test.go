@@ -26,7 +26,7 @@ func write(t *testing.T, text string) string {
 	return name
 }
 
-// text joins a corpus again.
+// text returns the text of a corpus, joined from its segments.
 func (c *Corpus) text() string {
 	var b strings.Builder
 	for _, at := range c.Order {
@@ -35,18 +35,18 @@ func (c *Corpus) text() string {
 	return b.String()
 }
 
-// TestFormats: the text of each kind of file, in order.
+// TestFormats: Read finds the texts in each kind of file, and joins them in order.
 func TestFormats(t *testing.T) {
 	for name, test := range map[string]struct{ file, want string }{
-		"ShareGPT":       {`[{"id":"x","conversations":[{"from":"human","value":"Hi there"},{"from":"gpt","value":"Hello, you"}]}, {"id":"y","conversations":[]}]`, " Hi there Hello, you"},
-		"JSONL text":     {"{\"text\":\"one two\"}\n{\"text\":\"three\",\"other\":1}\n", " one two three"},
-		"JSONL prompt":   {`{"prompt":"one two"}`, " one two"},
-		"JSONL messages": {`{"messages":[{"role":"system","content":"be kind"},{"role":"user","content":[{"type":"text"}]},{"role":"user","content":"what"}]}`, " be kind what"},
-		"trace rows":     {`{"text_input":"from a trace","output_length":3}`, " from a trace"},
-		"strings":        {`["one", "two words"]`, " one two words"},
-		"plain text":     {"\xef\xbb\xbfFirst line\nsecond line\n\nNext paragraph, 42 (really).\n", " First line\nsecond line Next paragraph, 42 (really)."},
-		"escapes":        {`{"text":"quote \" and \u00e9t\u00e9"}`, ` quote " and été`},
-		"left out":       {`["see <|im_end|> and [INST] but keep this", "中文没有空格但是有很多很多很多很多很多很多很多字的句子", "\u0000 nul here"]`, " but keep this here"},
+		"ShareGPT":                   {`[{"id":"x","conversations":[{"from":"human","value":"Hi there"},{"from":"gpt","value":"Hello, you"}]}, {"id":"y","conversations":[]}]`, " Hi there Hello, you"},
+		"JSONL text":                 {"{\"text\":\"one two\"}\n{\"text\":\"three\",\"other\":1}\n", " one two three"},
+		"JSONL prompt":               {`{"prompt":"one two"}`, " one two"},
+		"JSONL messages":             {`{"messages":[{"role":"system","content":"be kind"},{"role":"user","content":[{"type":"text"}]},{"role":"user","content":"what"}]}`, " be kind what"},
+		"trace rows":                 {`{"text_input":"from a trace","output_length":3}`, " from a trace"},
+		"array of strings":           {`["one", "two words"]`, " one two words"},
+		"plain text":                 {"\xef\xbb\xbfFirst line\nsecond line\n\nNext paragraph, 42 (really).\n", " First line\nsecond line Next paragraph, 42 (really)."},
+		"escape sequences":           {`{"text":"quote \" and \u00e9t\u00e9"}`, ` quote " and été`},
+		"segments that are left out": {`["see <|im_end|> and [INST] but keep this", "中文没有空格但是有很多很多很多很多很多很多很多字的句子", "\u0000 nul here"]`, " but keep this here"},
 	} {
 		c, err := Read(t.Context(), write(t, test.file))
 		if err != nil {

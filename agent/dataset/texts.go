@@ -21,8 +21,8 @@ const maxValue = 64 << 20
 // errElement is the error for an element that is not a text.
 var errElement = errors.New("has no text: want a string, or an object with text, prompt, content, text_input, messages or conversations")
 
-// texts calls yield for each text of a file, in order, until it returns false. The file is one JSON array (like ShareGPT's), a sequence of
-// JSON values (JSONL), or plain text, whose paragraphs are its texts.
+// texts calls yield for each text of a file, in order, until yield returns false. The file is one JSON array (like ShareGPT's), a sequence
+// of JSON values (JSONL), or plain text, whose paragraphs are its texts.
 func texts(in *bufio.Reader, yield func(text string) bool) error {
 	first, err := firstByte(in)
 	switch {
@@ -52,7 +52,7 @@ func texts(in *bufio.Reader, yield func(text string) bool) error {
 		case errors.Is(err, errTooLong):
 			return fmt.Errorf("element %d %w", n, errTooLong)
 		case err != nil:
-			return fmt.Errorf("element %d is not JSON: syntax error after byte %d", n, dec.InputOffset()) // the decoder's error would quote it
+			return fmt.Errorf("element %d is not JSON: syntax error after byte %d", n, dec.InputOffset()) // the decoder's error would quote the file
 		}
 		more, err := element(value, yield)
 		if err != nil {

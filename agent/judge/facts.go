@@ -19,7 +19,8 @@ func Know(v float64) Fact {
 	return Fact{max(0, min(v, math.MaxFloat64)), true} // JSON has no infinity
 }
 
-// KnowIf returns the value if ok, else an unknown fact: for functions that return both.
+// KnowIf returns a known value if ok is true, else an unknown fact. It takes the two results of functions that return a value and whether
+// it is known.
 func KnowIf(v float64, ok bool) Fact {
 	if !ok {
 		return Fact{}
@@ -37,16 +38,16 @@ type Facts struct {
 	// The amounts of evidence for the facts below; see the column needs of the table.
 	Scheduled int64   // requests with their own scheduled time
 	Wired     int64   // requests that reached the wire
-	Streams   int64   // replies with known gaps between chunks, because the gaps of one reply are not independent
+	Streams   int64   // replies with known gaps between chunks; the gaps are not counted, because those of one reply are not independent
 	Elapsed   float64 // observed time in s
 
 	RejectedShare Fact // unusable rows of the trace that were left out ÷ rows of the trace, as far as it was read
 
-	// LatenessP50, P99 and Max are of the lateness that the machine's hiccups do not explain.
+	// LatenessP50, P99 and Max are percentiles and the maximum of the lateness that the machine's hiccups do not explain.
 	LatenessP50, LatenessP99, LatenessMax Fact
-	// LatenessExplained is the part of the 99th percentile that hiccups explain: that of the whole lateness minus LatenessP99.
+	// LatenessExplained is the part of the 99th percentile that hiccups explain: the 99th percentile of the whole lateness minus LatenessP99.
 	LatenessExplained Fact
-	// Drift is the growth of lateness in µs per second of run that is statistically certain (measure.Drift.Sure); 0 if it adds up to at
+	// Drift is the statistically certain growth of lateness, in µs per second of the run (measure.Drift.Sure); 0 if it adds up to at
 	// most 1 ms between the first and the last row, because a slope over a short time means nothing.
 	Drift           Fact
 	HiccupShare     Fact // time in hiccups ÷ time of the run

@@ -5,7 +5,7 @@ package judge
 
 import "github.com/moonloop/moonloop/agent/measure"
 
-// FromFigures sets the facts that follow from figures: all except Rows, Elapsed, RejectedShare, LookAheadStalls, HiccupShare, ClockStep,
+// FromFigures returns the facts that follow from figures: all except Rows, Elapsed, RejectedShare, LookAheadStalls, HiccupShare, ClockStep,
 // Breaks, the process's own consumption, the steady state, the shards and the telemetry.
 func FromFigures(f *measure.Figures) Facts {
 	late, scheduled := f.Stat(measure.Lateness)
@@ -44,5 +44,5 @@ func FromFigures(f *measure.Figures) Facts {
 	}
 }
 
-// driftFloor is the growth over a whole run, in ms, up to which its slope is not judged: that of one late start.
+// driftFloor is the growth over a whole run, in ms, up to which drift counts as 0: a single late start can cause this much.
 const driftFloor = 1

@@ -12,11 +12,11 @@
 // these. An unknown metric is listed, and does not change the verdict. A metric with less data than it needs is not judged; then the
 // run is too small to judge, unless another metric makes it worse. For example, the 99th percentile of three requests is their maximum,
 // and the share of one hiccup in 50 ms is chance. So a percentile needs so many values that one lies beyond it (a median needs ten,
-// five on either side). A share of a count needs so many that one of them does not exceed the first bound. (Of gaps, the streams
-// are counted, because the gaps of a stream are coalesced together.) A share of time needs a run in which a single delay of 100 ms, which
-// every machine has, does not make it invalid. Metrics without a need are judged in every run. Lateness is judged by
-// the part that hiccups of the machine, measured in the same run, do not explain; hiccups are judged by their own share of the
-// time. The last column gives the reason for the bounds. They are the same for every run, so that verdicts can be compared.
+// five on either side). A share of a count needs a count so large that a single case does not exceed the first bound. (For shares of gaps,
+// streams are counted, because the gaps of a stream are coalesced together.) A share of time needs a run in which a single delay of 100 ms,
+// which every machine has, does not make it invalid. Metrics without a need are judged in every run. Lateness is judged by the part that
+// hiccups of the machine, measured in the same run, do not explain; hiccups are judged by their own share of the time. The last column
+// gives the reason for the bounds. They are the same for every run, so that verdicts can be compared.
 //
 //	metric                   valid ≤     invalid >   needs                     because
 //	no_request_served        0           0                                     a run without a served request has no figures
@@ -79,10 +79,10 @@ func (c Class) String() string {
 	return classNames[c]
 }
 
-// Word is the class as one word: valid, undecided, degraded or invalid.
+// Word returns the class as one word: valid, undecided, degraded or invalid.
 func (c Class) Word() string { return classNames[c] }
 
-// Words are the words of all classes, from good to bad.
+// Words returns the words of all classes, from good to bad.
 func Words() []string { return classNames[:] }
 
 // MarshalText writes the class as one word: valid, undecided, degraded or invalid.

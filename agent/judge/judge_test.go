@@ -21,7 +21,8 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the table in the package comment")
 
-// Each rule has its bounds in order, every value in exactly one class, and never a better class for a greater value.
+// TestEveryValueHasOneClass: each rule's bounds are in order, every value has exactly one class, and a greater value never has a better
+// one.
 func TestEveryValueHasOneClass(t *testing.T) {
 	seen := map[string]bool{}
 	for i := range rules {
@@ -38,7 +39,7 @@ func TestEveryValueHasOneClass(t *testing.T) {
 		if err := quick.Check(monotone, nil); err != nil {
 			t.Errorf("%s: %v", r.metric, err)
 		}
-		// At the bounds and a step beyond them, which quick never tries.
+		// These are the bounds, and the next values above them, which quick never tries.
 		for _, test := range []struct {
 			v    float64
 			want Class
@@ -56,7 +57,7 @@ func TestEveryValueHasOneClass(t *testing.T) {
 	}
 }
 
-// after is the class just above the valid bound.
+// after returns the class just above the valid bound.
 func after(r *rule) Class {
 	switch {
 	case math.IsInf(r.valid, 1):
@@ -67,7 +68,7 @@ func after(r *rule) Class {
 	return Degraded
 }
 
-// atInvalid is the class at the invalid bound itself.
+// atInvalid returns the class at the invalid bound itself.
 func atInvalid(r *rule) Class {
 	if r.valid == r.invalid {
 		return Valid
@@ -85,7 +86,7 @@ func beyond(r *rule) Class {
 	return Invalid
 }
 
-// good is a run without a flaw in which everything is known.
+// good returns the facts of a run without a flaw, in which everything is known.
 func good() Facts {
 	f := Facts{Served: 100, Rows: 100, Records: 100, Scheduled: 100, Wired: 100, Streams: 100, Elapsed: 10, Steady: true, SteadyRequests: 100, Shards: true}
 	v := reflect.ValueOf(&f).Elem()
@@ -133,7 +134,7 @@ func TestJudge(t *testing.T) {
 		reasons []string // metric: class
 	}{
 		{"nothing known but the rows", func(f *Facts) { *f = Facts{Served: 1, Rows: 1, Records: 1} }, Valid, nil},
-		{"the zero facts served nothing", func(f *Facts) { *f = Facts{} }, Invalid, []string{"no_request_served: invalid"}},
+		{"no facts: nothing was served", func(f *Facts) { *f = Facts{} }, Invalid, []string{"no_request_served: invalid"}},
 		{"a record is missing", func(f *Facts) { f.Records = 99 }, Invalid, []string{"records_missing: invalid"}},
 		{"a record too many", func(f *Facts) { f.Records = 101 }, Invalid, []string{"records_missing: invalid"}},
 		{"lateness above its first bound", func(f *Facts) { f.LatenessP99 = Know(10.1) }, Degraded, []string{"lateness_p99: degraded"}},
@@ -148,7 +149,7 @@ func TestJudge(t *testing.T) {
 		{"waits for a cap never make a run invalid", func(f *Facts) { f.CapWaitShare = Know(1) }, Degraded, []string{"cap_wait_share: degraded"}},
 		{"unknown prompt tokens are a note", func(f *Facts) { f.PromptUnknown = Know(1) }, Valid, []string{"prompt_tokens_unknown: valid"}},
 		{"hiccups are named before they matter", func(f *Facts) { f.HiccupShare = Know(0.02) }, Valid, []string{"hiccup_share: valid"}},
-		{"one prompt of 12,031", func(f *Facts) { f.PromptDifferent = Know(1. / 12031) }, Valid, []string{"prompt_tokens_different: valid"}},
+		{"one of 12,031 prompts has another length", func(f *Facts) { f.PromptDifferent = Know(1. / 12031) }, Valid, []string{"prompt_tokens_different: valid"}},
 		{"not a number is unknown", func(f *Facts) { f.CPUShare = Know(math.NaN()) }, Valid, nil},
 		{"nearly all failed: never invalid", func(f *Facts) { f.FailedShare = Know(0.99) }, Degraded, []string{"failed_share: degraded"}},
 		{"one in a hundred failed", func(f *Facts) { f.FailedShare = Know(0.01) }, Valid, []string{"failed_share: valid"}},
@@ -186,7 +187,7 @@ func TestTooFewToJudge(t *testing.T) {
 	}{
 		{"three good rows", []func(*Facts){small}, Undecided, 0, 9},
 		{"three rows on a loaded machine", []func(*Facts){small, bad}, Undecided, 0, 9},
-		{"three rows, one of them of another length", []func(*Facts){small, func(f *Facts) { f.PromptDifferent = Know(1. / 3) }}, Invalid, 1, 9},
+		{"three rows, one with a prompt of another length", []func(*Facts){small, func(f *Facts) { f.PromptDifferent = Know(1. / 3) }}, Invalid, 1, 9},
 		{"three rows without a record", []func(*Facts){small, func(f *Facts) { f.Records = 0 }}, Invalid, 1, 9},
 		{"three rows, none served", []func(*Facts){small, func(f *Facts) { f.Served = 0 }}, Invalid, 1, 9},
 		{"three rows, one failed", []func(*Facts){small, func(f *Facts) { f.FailedShare = Know(1. / 3) }}, Degraded, 1, 9},
@@ -230,7 +231,7 @@ func TestTooFewToJudge(t *testing.T) {
 	}
 }
 
-// TestNeedsFollowTheirReasons: a share of a count needs so many values that one of them is at most the first bound.
+// TestNeedsFollowTheirReasons: a share of a count needs so many values that a single one is a share of at most the first bound.
 func TestNeedsFollowTheirReasons(t *testing.T) {
 	for i := range rules {
 		switch r := &rules[i]; {
@@ -294,8 +295,8 @@ func TestExitCode(t *testing.T) {
 		{"goals missed", Valid, Ending{GoalsMissed: true}, 1},
 		{"goals of a degraded run count", Degraded, Ending{GoalsMissed: true}, 1},
 		{"an invalid run says nothing about goals", Invalid, Ending{GoalsMissed: true}, 3},
-		{"input before all but the signal", Invalid, Ending{InputError: true, GoalsMissed: true}, 2},
-		{"the signal before all", Invalid, Ending{Interrupted: true, InputError: true, GoalsMissed: true, Strict: true}, 130},
+		{"an input error has precedence over all but the signal", Invalid, Ending{InputError: true, GoalsMissed: true}, 2},
+		{"the signal has precedence over all", Invalid, Ending{Interrupted: true, InputError: true, GoalsMissed: true, Strict: true}, 130},
 	} {
 		if got := ExitCode(test.class, test.ending); got != test.want {
 			t.Errorf("%s: %d, want %d", test.name, got, test.want)
@@ -303,7 +304,7 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// The facts of one failed row that was dispatched 3 ms late, without a hiccup that would explain it.
+// TestFromFigures: one failed row was dispatched 3 ms late, without a hiccup that would explain it. What it cannot show is unknown.
 func TestFromFigures(t *testing.T) {
 	a := measure.NewAggregate(measure.Options{})
 	a.Add(&measure.Record{Outcome: measure.Failed, Reason: "dns", Scheduled: true, Intended: 5e6, Dispatched: 8e6, Admitted: 8e6})
@@ -312,7 +313,7 @@ func TestFromFigures(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	for name, fact := range map[string]Fact{
-		"a wire that was never reached": f.WireLagP99, "chunks without a reply": f.CoalescedShare, "drift of one row": f.Drift,
+		"the wire lag of a row that was not sent": f.WireLagP99, "chunks without a reply": f.CoalescedShare, "drift of one row": f.Drift,
 		"tokens without a reply": f.OutputShort, "hiccups, which figures do not have": f.HiccupShare,
 	} {
 		if fact.Known {
@@ -324,7 +325,7 @@ func TestFromFigures(t *testing.T) {
 	}
 }
 
-// Twenty rows, each later than the previous one by a step. What their slope means depends on the duration.
+// TestDriftNeedsSize: the lateness of twenty rows grows by a step from row to row. How that is judged depends on the duration of the run.
 func TestDriftNeedsSize(t *testing.T) {
 	for _, test := range []struct {
 		name  string

@@ -14,9 +14,9 @@ type Shard struct {
 	Verdict Verdict
 }
 
-// Merge returns the verdict of a run of several processes: for each metric the worst value among those of the processes and that of all
-// together. Processes that have too little data each may have enough together: a metric is too small to judge only if the whole run has
-// too little data for it.
+// Merge returns the verdict of a run of several processes: for each metric, it has the worst value of any process and of all processes
+// together. Processes that have too little data each may have enough together: a metric is left unjudged only if the whole run has too
+// little data for it.
 func Merge(whole Verdict, shards []Shard) Verdict {
 	out := Verdict{Reasons: slices.Clone(whole.Reasons), TooFew: whole.TooFew}
 	for _, s := range shards {

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// rule maps a value to a class: up to the bound valid (inclusive) it is Valid, above the bound invalid it is Invalid, and between them it
-// is Degraded.
+// rule maps a value to a class: a value of at most the field valid is Valid, a value above the field invalid is Invalid, and a value
+// between them is Degraded.
 type rule struct {
 	metric string
 	unit   string

@@ -15,8 +15,8 @@ import (
 
 // Arrivals is the arrival process that replaces the timestamps of the rows. The zero value keeps the timestamps.
 //
-// A process has gaps of mean 1 in operational time, Λ(t) = ∫ rate, and the k-th row arrives at Λ⁻¹ of the sum of the first k gaps. Without
-// a ramp, this is a renewal process: Poisson with exponential gaps.
+// A process has gaps of mean 1 in operational time, Λ(t) = ∫ rate, and the k-th row after the first arrives at Λ⁻¹ of the sum of the first
+// k gaps. Without a ramp, this is a renewal process: Poisson with exponential gaps.
 type Arrivals struct {
 	// Rate is the number of requests per second; +Inf = all at once; 0 = by timestamps.
 	Rate float64
@@ -79,7 +79,7 @@ func (a Arrivals) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	inside := func(v, least, most float64) bool { return v >= least && v <= most } // NaN is not
+	inside := func(v, least, most float64) bool { return v >= least && v <= most } // NaN is never inside
 	require(!a.Any() || a.AtOnce() || inside(a.Rate, MinRate, MaxRate),
 		"request rate %v: want a number of requests per second from %g to %g, or infinity for all at once", a.Rate, MinRate, MaxRate)
 	switch a.Pattern {
@@ -115,7 +115,7 @@ func (a Arrivals) Validate() error {
 // At returns the mean arrival time of the n-th row after the first: Λ⁻¹(n). It is at most 100 years and a nanosecond.
 func (a Arrivals) At(n float64) time.Duration { return a.at(n, newRamps(a.Series)) }
 
-// at is At, with the series in the form that it is computed from.
+// at computes At from a series that newRamps has prepared.
 func (a Arrivals) at(n float64, series ramps) time.Duration {
 	seconds := a.after(n, series)
 	if seconds > horizon.Seconds() {
@@ -124,7 +124,7 @@ func (a Arrivals) at(n float64, series ramps) time.Duration {
 	return time.Duration(math.Round(seconds * float64(time.Second)))
 }
 
-// after is Λ⁻¹ in seconds.
+// after returns Λ⁻¹(n), in seconds.
 func (a Arrivals) after(n float64, series ramps) float64 {
 	over := a.RampUp.Seconds()
 	steady := func(n float64) float64 { // after the ramp-up
@@ -155,7 +155,7 @@ func (a Arrivals) after(n float64, series ramps) float64 {
 	return 2 * n / (a.RampFrom + math.Sqrt(a.RampFrom*a.RampFrom+2*slope*n))
 }
 
-// arrivals is the state of a process. It depends on the seed and the number of rows only, so all shards of a trace compute the same.
+// arrivals is the state of a process. It depends on the seed and the number of rows only, so all shards of a trace compute the same times.
 type arrivals struct {
 	Arrivals
 	rng    *rand.Rand

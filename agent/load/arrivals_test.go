@@ -73,7 +73,7 @@ func TestArrivalGaps(t *testing.T) {
 	}
 }
 
-// TestRamp counts the rows of each second against the integral of the rate.
+// TestRamp compares the number of rows in the first seconds with the integral of the rate.
 func TestRamp(t *testing.T) {
 	const over = 10 * time.Second
 	linear := func(from, to float64) func(s float64) float64 {
@@ -90,7 +90,7 @@ func TestRamp(t *testing.T) {
 		{"from 0", Arrivals{Rate: 100, RampUp: over}, linear(0, 100)},
 		{"from another rate", Arrivals{Rate: 100, RampUp: over, RampFrom: 20}, linear(20, 100)},
 		{"down", Arrivals{Rate: 20, RampUp: over, RampFrom: 100}, linear(100, 20)},
-		{"from the same", Arrivals{Rate: 50, RampUp: over, RampFrom: 50, RampShape: RampExponential}, linear(50, 50)},
+		{"from the same rate", Arrivals{Rate: 50, RampUp: over, RampFrom: 50, RampShape: RampExponential}, linear(50, 50)},
 		{"exponential", Arrivals{Rate: 64, RampUp: over, RampFrom: 1, RampShape: RampExponential}, func(s float64) float64 {
 			in, growth := min(s, over.Seconds()), math.Log(64)/over.Seconds()
 			return (math.Exp(growth*in)-1)/growth + 64*(s-in)
@@ -208,7 +208,7 @@ func offsetsOf(t *testing.T, opt Options, lines ...string) map[int64]time.Durati
 	return of
 }
 
-// TestArrivalsOfShards: n processes make the schedule of one.
+// TestArrivalsOfShards: the shards together make the schedule that one process makes.
 func TestArrivalsOfShards(t *testing.T) {
 	var lines []string
 	for i := range 300 {

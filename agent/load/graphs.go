@@ -29,8 +29,8 @@ func (g *graphRows) add(e *entry) {
 	}
 }
 
-// follow gives a row that waits for others the position of the latest of them. The row goes to the schedule together with that one; the
-// schedule knows when they end. A row without a session belongs to the group of the rows that it waits for.
+// follow gives a row that waits for others the position of the latest of them. The row goes to the schedule together with the latest one;
+// the schedule knows when the rows end. A row without a session belongs to the group of the rows that it waits for.
 func (s *Stream) follow(e *entry) *mooncake.RowError {
 	for _, id := range e.WaitFor {
 		before, known := s.graphs.get(id)
@@ -47,7 +47,7 @@ func (s *Stream) follow(e *entry) *mooncake.RowError {
 			s.count(func(c *Counts) { c.Unawaited++ })
 			continue
 		}
-		if s.opt.Shards > 1 && len(e.after) > 0 && before.group != e.of { // these may be in two shards
+		if s.opt.Shards > 1 && len(e.after) > 0 && before.group != e.of { // the two groups may be in two shards
 			return &mooncake.RowError{
 				Field: "wait_for", Rule: "names rows of two groups, which may be in two shards", Advice: "give the rows of a graph one session_id, or replay it in one shard",
 			}
@@ -64,7 +64,7 @@ func (e *entry) group() uint64 {
 		return e.of
 	case e.SessionID != "":
 		return xxhash.Sum64String(e.SessionID)
-	case e.WaitFor != nil && !e.OTel.IsZero(): // all roots of a captured graph belong to one trace
+	case e.WaitFor != nil && !e.OTel.IsZero(): // all roots of a captured graph belong to one OTel trace
 		return xxhash.Sum64(e.OTel.TraceID[:])
 	}
 	return uint64(e.index) //nolint:gosec // an index is never negative

@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// step is a row of a graph; a timestamp below 0 means none.
+// step returns a row of a graph; a timestamp below 0 means none.
 func step(t float64, id string, after ...string) string {
 	stamp := ""
 	if t >= 0 {
@@ -24,13 +24,13 @@ func step(t float64, id string, after ...string) string {
 	return fmt.Sprintf(`{%s"input_length": 600, "output_length": 1, "delay": 5, "request_id": %q, "wait_for": [%s]}`, stamp, id, `"`+strings.Join(after, `", "`)+`"`)
 }
 
-// root is a row of a graph that waits for none.
+// root returns a row of a graph that waits for none.
 func root(t float64, id string) string {
 	return fmt.Sprintf(`{"timestamp": %v, "input_length": 600, "output_length": 1, "request_id": %q, "wait_for": []}`, t, id)
 }
 
 // TestGraphs: a row that waits for others is yielded with the latest of them, whatever its own timestamp or the trace's order. The first
-// row of a graph waits for none. A row of no graph has no waits at all.
+// row of a graph waits for none. The list of rows to wait for is empty for a row of a graph, and nil for a row of no graph.
 func TestGraphs(t *testing.T) {
 	first := []int64{}
 	type got struct {
@@ -61,14 +61,14 @@ func TestGraphs(t *testing.T) {
 			0,
 		},
 		{
-			"names that no row has, or only a later one, are counted; without others the row is sent at its timestamp",
+			"names that no row has, or only a later one, are counted; a row that waits for no other names is sent at its timestamp",
 			Options{},
 			[]string{root(0, "a"), step(10, "b", "x", "a"), step(20, "c", "d"), step(30, "d", "c")},
 			[]got{{0, first, 0, true}, {1, []int64{0}, 0, false}, {2, first, 20 * ms, true}, {3, []int64{2}, 20 * ms, false}},
 			2,
 		},
 		{
-			"open loop",
+			"in an open loop, no row waits",
 			Options{OpenSessions: true},
 			[]string{root(0, "a"), step(10, "b", "a")},
 			[]got{{0, nil, 0, true}, {1, nil, 10 * ms, true}},
@@ -124,7 +124,7 @@ func TestGraphs(t *testing.T) {
 	}
 }
 
-// TestGraphsRefused: rows that cannot be a graph.
+// TestGraphsRefused: rows that cannot form a graph are refused.
 func TestGraphsRefused(t *testing.T) {
 	for _, tc := range []struct {
 		name  string
@@ -133,7 +133,7 @@ func TestGraphsRefused(t *testing.T) {
 		want  string
 	}{
 		{"a cycle, strictly", Options{Strict: true}, []string{root(0, "a"), step(1, "b", "c"), step(2, "c", "b")}, "test:2: wait_for: names a request that is not the request_id of an earlier row"},
-		{"no time", Options{}, []string{root(0, "a"), step(-1, "b", "x")}, "test:2: timestamp: the row has none"},
+		{"neither a timestamp nor a known row to wait for", Options{}, []string{root(0, "a"), step(-1, "b", "x")}, "test:2: timestamp: the row has none"},
 	} {
 		if _, err := stream(t, tc.opt, tc.lines...); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s: %v, want %q", tc.name, err, tc.want)

@@ -58,9 +58,9 @@ type Options struct {
 	Seed     uint64 // of the spreading and the arrivals
 	// Loop sends the trace more than once. It cannot be combined with Start or End.
 	Loop Loop
-	// Shard of Shards: rows of a session or of a graph stay together. Other rows stay with those that have the same first block below the
-	// trunk; a row without such a block is a group by itself. Each group goes to the shard with the least work so far; see [Parts]. Shards
-	// 0 = all.
+	// Shard is the index of this shard, below Shards, the number of shards. Rows of a session or of a graph stay together. Other rows stay
+	// with those that have the same first block below the trunk; a row without such a block is a group by itself. Each group goes to the shard
+	// with the least work so far; see [Parts]. Shards 0 = all rows are sent.
 	Shard, Shards int
 	// Trunk is the trace's trunk from its sidecar; nil = computed from the look-ahead.
 	Trunk *mooncake.Trunk
@@ -90,11 +90,11 @@ type Info struct {
 	LooksSeconds bool                 // the timestamps look like seconds, but are read as milliseconds
 	Rows         int                  // rows in the look-ahead
 	Whole        bool                 // the look-ahead has the whole trace
-	Fingerprint  uint64               // of these rows: equal for equal traces
+	Fingerprint  uint64               // hash of these rows: equal for equal traces
 	Following    int                  // number of these rows that wait for others, in graphs
 	Generated    int                  // number of these rows whose prompts are generated
 	Broken       []mooncake.Violation // rules of the format that these rows break
-	Models       []ModelRows          // models of its rows in the window, by first appearance
+	Models       []ModelRows          // models of these rows, as far as they are in the window, by first appearance
 }
 
 // ModelRows counts the rows of a model, except rows with payloads, which name their own model.
@@ -109,7 +109,7 @@ type Counts struct {
 	OutsideWindow int64
 	PastLimit     int64 // after MaxRows; reading stops there, so this counts only rows of the look-ahead
 	OtherShards   int64
-	Parts         Parts // of shards; zero without
+	Parts         Parts // of shards; zero if there are none
 	Cut           bool  // the stream was stopped before the trace's end: some rows may be unread
 	// Unawaited counts the names in wait_for that are not the request_id of an earlier row; no row waits for them.
 	Unawaited   int64
@@ -152,7 +152,7 @@ type Stream struct {
 	spreadAll bool                   // all rows have been spread
 	division  *division              // nil: all rows are ours
 	plan      *xxhash.Digest         // of the schedule so far
-	planned   []byte                 // the part of a row that goes into it
+	planned   []byte                 // the part of a row that goes into plan
 
 	mu     sync.Mutex
 	counts Counts

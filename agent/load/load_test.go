@@ -52,7 +52,7 @@ func items(t *testing.T, s *Stream) ([]*schedule.Item, error) {
 	}
 }
 
-// at is a row at a timestamp, with one private block.
+// at returns a row with this timestamp and without ids.
 func at(t float64) string {
 	return fmt.Sprintf(`{"timestamp": %v, "input_length": 600, "output_length": 1}`, t)
 }
@@ -78,7 +78,7 @@ func TestOrderAndOffsets(t *testing.T) {
 		want  []got
 	}{
 		{
-			name:  "the first timestamp is the zero, also of epoch times; digits below 1 ms stay",
+			name:  "the first timestamp is the schedule's zero, for epoch times, too; fractions of a millisecond stay",
 			lines: []string{at(1700000000000), at(1700000000000.25), at(1700000001000)},
 			want:  []got{{0, 0, true}, {1, 250 * time.Microsecond, true}, {2, time.Second, true}},
 		},
@@ -175,7 +175,7 @@ func TestErrors(t *testing.T) {
 		{"a first turn without a timestamp", Options{}, []string{at(1), delayed(5, "a")}, "test:2: timestamp: the first turn"},
 		{"no timestamps, strict", Options{Strict: true}, []string{`{"input_length": 5}`}, "--no-fixed-schedule"},
 		{"sessions whose rows do not show what they mean", Options{}, []string{turn(0, "a"), turn(1, "a")}, "--session-mode"},
-		{"delta sessions open loop", Options{Sessions: mooncake.SessionDelta, OpenSessions: true}, []string{turn(0, "a"), turn(1, "a")}, "open loop"},
+		{"delta sessions in an open loop", Options{Sessions: mooncake.SessionDelta, OpenSessions: true}, []string{turn(0, "a"), turn(1, "a")}, "open loop"},
 		{"sessions after the look-ahead", Options{Lookahead: 2}, []string{at(0), at(1), turn(2, "a"), turn(3, "a")}, "line 4: the first session"},
 		{"spread without a grid", Options{Spread: SpreadEven}, []string{at(0), at(1), at(7)}, "not multiples of a coarse step"},
 		{"spread without timestamps", Options{Spread: SpreadEven}, []string{`{"input_length": 5}`}, "no timestamps"},
@@ -215,7 +215,7 @@ func TestRowsBeforeABadOneGoOut(t *testing.T) {
 	}
 }
 
-// silent is a pipe to which nobody writes and which nobody closes.
+// silent is a pipe with some rows, to which then nobody writes and which nobody closes.
 type silent struct {
 	rows *mooncake.Reader
 	quit chan struct{}
@@ -231,7 +231,7 @@ func (s *silent) Read() (*mooncake.Row, error) {
 	return r, err
 }
 
-// A trace that becomes silent when the replay is stopped: each row that was read is still yielded.
+// TestStopGivesUpASilentTrace: if the replay is stopped while the trace is silent, each row that was read is still yielded.
 func TestStopGivesUpASilentTrace(t *testing.T) {
 	const rows = 60
 	pipe := &silent{mooncake.NewReader(strings.NewReader(strings.Join(grid(rows/3, 3), "\n")), mooncake.ReaderOptions{}), make(chan struct{})}
@@ -330,7 +330,7 @@ func TestSpreadUniformKeepsTurnsInOrder(t *testing.T) {
 	}
 }
 
-// grid is a trace of steps steps of 3 s with k rows each.
+// grid returns a trace with a number of timestamps (steps) that are 3 s apart, and k rows at each.
 func grid(steps, k int) []string {
 	var lines []string
 	for i := range steps {
@@ -522,10 +522,10 @@ func TestSessionKeysAreBounded(t *testing.T) {
 // TestRefusedRowsDoNotCount: the stream is that of the trace without the rows that the reader or the schedule refuses.
 func TestRefusedRowsDoNotCount(t *testing.T) {
 	bad := []string{
-		"not a row",           // for the reader
+		"not a row",           // the reader refuses it
 		`{"input_length": 6}`, // a lone row without a timestamp
-		`{"input_length": 6, "delay": 3, "session_id": "a"}`, // a session that begins without one
-		`{"timestamp": 9, "delay": 1e14, "input_length": 6}`, // a wait that never ends
+		`{"input_length": 6, "delay": 3, "session_id": "a"}`, // a session that begins without a timestamp
+		`{"timestamp": 9, "delay": 1e14, "input_length": 6}`, // a delay that never ends
 	}
 	for _, lookahead := range []int{2, 100} { // after the look-ahead and within it
 		lines := append([]string{bad[0], at(0), turn(1, "b")}, bad...)

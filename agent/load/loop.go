@@ -17,11 +17,12 @@ import (
 
 // Loop sends the trace more than once. The zero value sends it once.
 //
-// A pass begins after the duration of the trace and a mean gap (or, on a coarse grid, a step) from the start of the pass before. So the
-// mean rate stays the same, and timestamps stay on their grid. Sessions are new in each pass, because otherwise they would continue.
+// A pass begins when the duration of the trace and a mean gap (or, on a coarse grid, a step) have passed since the start of the pass
+// before. So the mean rate stays the same, and timestamps stay on their grid. Sessions are new in each pass, because otherwise they would
+// continue.
 type Loop struct {
 	Passes int           // number of passes; 0 = until For has passed
-	For    time.Duration // maximum replay time at which a row is due; 0 = no limit
+	For    time.Duration // rows that are due at this replay time or later are not sent; 0 = no limit
 	// Fresh gives the blocks of each pass new ids, so that no pass hits the cache contents of an earlier one. Recorded texts are not
 	// changed.
 	Fresh bool
@@ -29,7 +30,7 @@ type Loop struct {
 	Again func() (Rows, error)
 }
 
-// Any reports whether there is more than one pass.
+// Any reports whether there may be more than one pass.
 func (l Loop) Any() bool { return l.Passes > 1 || l.For > 0 }
 
 // looping is the state of the loop. The reading goroutine owns it.
@@ -120,7 +121,7 @@ func (s *Stream) looped(r *mooncake.Row) {
 	}
 }
 
-// past reports whether a row is due after the end of the loop.
+// past reports whether a row is due at or after the end of the loop.
 func (s *Stream) past(e entry) bool {
 	limit := s.opt.Loop.For
 	switch {

@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// again opens a trace given as lines once more; it fails at the given pass, unless that is 0.
+// again returns a function that opens a trace, given as lines, once more. The function fails at the pass number failing, if that is not 0.
 func again(failing int, lines ...string) func() (Rows, error) {
 	passes := 1
 	return func() (Rows, error) {
@@ -27,7 +27,7 @@ func again(failing int, lines ...string) func() (Rows, error) {
 	}
 }
 
-// TestLoop: each pass is the trace, later, in new sessions.
+// TestLoop: each pass sends the trace again, at later times and in new sessions.
 func TestLoop(t *testing.T) {
 	row := func(rest string) string { return `{"input_length": 600, "output_length": 1, ` + rest + `}` }
 	blocks := []string{row(`"timestamp": 10, "hash_ids": [5, 7]`), row(`"timestamp": 40, "hash_ids": [5, 6]`)}
@@ -47,7 +47,7 @@ func TestLoop(t *testing.T) {
 			want: []string{"0 0s [5 7]", "1 30ms [5 6]", "2 60ms [13 15]", "3 90ms [13 14]", "4 120ms [21 23]", "5 150ms [21 22]"},
 		},
 		{
-			name: "fresh ids of hashes", opt: Options{Loop: Loop{Passes: 2, Fresh: true}}, lines: []string{row(fmt.Sprintf(`"timestamp": 0, "hash_ids": [%d, 1]`, big)), row(`"timestamp": 9, "hash_ids": [2]`)},
+			name: "fresh ids where ids are hashes", opt: Options{Loop: Loop{Passes: 2, Fresh: true}}, lines: []string{row(fmt.Sprintf(`"timestamp": 0, "hash_ids": [%d, 1]`, big)), row(`"timestamp": 9, "hash_ids": [2]`)},
 			want: []string{fmt.Sprintf("0 0s [%d 1]", big), "1 9ms [2]", fmt.Sprintf("2 18ms [%d %d]", big+0x9e3779b97f4a7c15, uint64(0x9e3779b97f4a7c16)), fmt.Sprintf("3 27ms [%d]", uint64(0x9e3779b97f4a7c17))},
 		},
 		{
@@ -67,7 +67,7 @@ func TestLoop(t *testing.T) {
 			want: []string{"0 0s [5 7]", "1 30ms [5 6]", "2 60ms [5 7]"},
 		},
 		{
-			name: "sessions", opt: Options{Loop: Loop{Passes: 2}, Sessions: mooncake.SessionFull}, lines: []string{turn(0, "a"), delayed(5, "a"), turn(8, "b")},
+			name: "each pass has sessions of its own", opt: Options{Loop: Loop{Passes: 2}, Sessions: mooncake.SessionFull}, lines: []string{turn(0, "a"), delayed(5, "a"), turn(8, "b")},
 			want: []string{"0 0s [] a", "1 0s [] a", "2 8ms [] b", "3 16ms [] a#2", "4 16ms [] a#2", "5 24ms [] b#2"},
 		},
 	} {
@@ -119,7 +119,7 @@ func TestLoopStaysOnTheGrid(t *testing.T) {
 	}
 }
 
-// TestFreshPassesFindNothing: with fresh ids, the predicted cache hits of a pass are those of the first one.
+// TestFreshPassesFindNothing: with fresh ids, each pass is predicted to have as many cached tokens as the first one.
 func TestFreshPassesFindNothing(t *testing.T) {
 	lines := make([]string, 50)
 	for i := range lines {

@@ -29,7 +29,7 @@ type entry struct {
 	turn    bool // a later turn of its session
 	outside bool // it is outside the window
 	shard   int
-	// The rows that it waits for, by index, and their group. It has the position of the latest of them.
+	// The rows that it waits for, by index, and their group. The entry has the position of the latest of them.
 	after []int64
 	of    uint64
 
@@ -37,7 +37,7 @@ type entry struct {
 	placed bool          // the arrival process has set offset
 
 	predicted stats.Prediction
-	prompts   int64   // Finest without replies
+	prompts   int64   // what predicted.Finest would be if no reply were carried
 	spread    float64 // the part of key that spreading added
 }
 
@@ -74,7 +74,7 @@ func (s *Stream) Next() (*schedule.Item, error) {
 	}
 }
 
-// beyond is the error for a row after the end of the longest schedule.
+// beyond returns an error for a row after the end of the longest schedule.
 func (s *Stream) beyond(e entry) error {
 	if (e.key-s.info.First)/s.opt.Speedup <= clock.Millis(horizon) {
 		return nil
@@ -215,8 +215,8 @@ func (s *Stream) earliest() (entry, error) {
 	return e, nil
 }
 
-// read returns the next row in file order, first those of the look-ahead, and records whether it is outside the window, or else what the
-// cache will have of it.
+// read returns the next row in file order, first those of the look-ahead, and records whether it is outside the window, or else how much of
+// its prompt a cache will have.
 func (s *Stream) read() (e entry, err error) {
 	ahead := len(s.head) > 0
 	switch {

@@ -91,7 +91,7 @@ func (s *Stream) probe() error {
 		}
 		s.info.First += clock.Millis(s.opt.Start)
 		for _, e := range s.head {
-			if err := s.beyond(e); err != nil && s.arrivals == nil && s.opt.End == 0 && s.opt.MaxRows == 0 { // with these options, its timestamp is not used, or it may be left out
+			if err := s.beyond(e); err != nil && s.arrivals == nil && s.opt.End == 0 && s.opt.MaxRows == 0 { // with a rate, the timestamp is not used; with an end or a limit, the row may be left out
 				return err
 			}
 		}
@@ -100,7 +100,7 @@ func (s *Stream) probe() error {
 	return s.decideSessions(detector)
 }
 
-// countModels counts the models of the rows in the window.
+// countModels counts the rows in the window by model, except those with payloads.
 func (s *Stream) countModels() {
 	for _, e := range s.head {
 		if s.outside(e) || e.Kind() == mooncake.KindPayload {
@@ -131,8 +131,8 @@ func (s *Stream) Shapes(n int) (shapes []*mooncake.Row) {
 	return shapes
 }
 
-// Trunk returns the block ids that are in more than a share of the rows with ids, and the number of these rows. The rows are those of the
-// look-ahead that all shards together will send. It must be called before Next.
+// Trunk returns the block ids that are in more than the given share of the rows with ids, and the number of these rows. The rows are those
+// of the look-ahead that all shards together will send. It must be called before Next.
 func (s *Stream) Trunk(share float64) (trunk map[uint64]bool, rows int) {
 	type use struct{ rows, last int }
 	uses := make(map[uint64]use)
@@ -142,7 +142,7 @@ func (s *Stream) Trunk(share float64) (trunk map[uint64]bool, rows int) {
 		}
 		rows++
 		for _, id := range e.HashIDs {
-			if u := uses[id]; u.last != rows { // a row may have it twice
+			if u := uses[id]; u.last != rows { // a row may have the id twice
 				uses[id] = use{u.rows + 1, rows}
 			}
 		}

@@ -42,7 +42,7 @@ func (s *Stream) feed() {
 	}
 }
 
-// drain stops the reading, and waits at most a second until it has ended. It reports whether it has.
+// drain stops the reading, and waits for its end, at most a second. It reports whether the reading has ended.
 func (s *Stream) drain() (ended bool) {
 	s.stop()
 	late := time.After(time.Second)

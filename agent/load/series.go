@@ -60,7 +60,7 @@ func ParseSeries(text []byte) ([]RatePoint, error) {
 	return points, checkSeries(points)
 }
 
-// checkSeries returns an error about the points of a series.
+// checkSeries returns an error if the points of a series are not valid.
 func checkSeries(points []RatePoint) error {
 	if len(points) < 2 || len(points) > MaxRatePoints {
 		return fmt.Errorf("%d points: want 2 to %d", len(points), MaxRatePoints)

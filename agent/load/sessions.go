@@ -5,7 +5,7 @@ package load
 
 import "cmp"
 
-// sessionKeys remembers, for each session, the time by which its last row was sorted.
+// sessionKeys remembers, for each session, the time that gave its last row a place in the order.
 type sessionKeys = recent[string, float64]
 
 // recent is a map of bounded size: two generations with a maximum number of names each. A name that was not looked up during a whole

@@ -30,7 +30,7 @@ const (
 // division assigns each group of rows that belong together, with all its rows, to a shard: to the one with the smallest share of rows and
 // tokens so far. So shards have equal parts of any section of the trace, unless a group is larger than that.
 type division struct {
-	own, of int
+	own, of int // the own shard, and the number of shards
 	block   int // tokens per id
 	trunk   *mooncake.Trunk
 	groups  recent[groupKey, *share]
@@ -126,7 +126,7 @@ func rowTokens(r *mooncake.Row) int64 {
 	return max(0, min(in, most)) + max(0, min(r.OutputLength.V, most))
 }
 
-// remembered records, for the last rows, which belong to other shards.
+// remembered records which of the last rows belong to other shards.
 type remembered struct {
 	mu   sync.Mutex
 	bits []uint64
@@ -170,7 +170,7 @@ type Parts struct {
 	Plan uint64
 }
 
-// tally adds a row to the digest of the schedule.
+// tally adds a row to the digest of the schedule and to the counts.
 func (s *Stream) tally(e *entry, offset time.Duration) {
 	if s.plan == nil {
 		s.plan = xxhash.New()

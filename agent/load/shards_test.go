@@ -18,7 +18,7 @@ import (
 )
 
 // divided reads all shards of a trace, and requires that together they have each row once, agree on the schedule, and keep groups whole.
-// It returns the largest share of a shard, in means, of the rows and of the tokens.
+// It returns the greatest number of rows and of tokens that a shard has, each divided by the mean of the shards.
 func divided(t *testing.T, trace []byte, opt Options) (rows, tokens float64) {
 	t.Helper()
 	seen, home := make(map[int64]bool), make(map[groupKey]int)
@@ -79,7 +79,7 @@ func divided(t *testing.T, trace []byte, opt Options) (rows, tokens float64) {
 	return rows, tokens
 }
 
-// TestShardsOfThePublicTrace: although all of its rows begin with one block, no shard has more than 1.2 times its part.
+// TestShardsOfThePublicTrace: although all rows of the trace begin with the same block, no shard has more than 1.2 times the mean.
 func TestShardsOfThePublicTrace(t *testing.T) {
 	trace, err := os.ReadFile(filepath.Join("..", "..", "..", "shared", "data", "conversation_trace.jsonl"))
 	if errors.Is(err, os.ErrNotExist) {
@@ -110,7 +110,7 @@ func TestShardsOfThePublicTrace(t *testing.T) {
 	}
 }
 
-// TestShardsKeepGroupsWhole: sessions, rows that share one of several system prompts, and rows that share nothing.
+// TestShardsKeepGroupsWhole divides sessions, rows that share one of several system prompts, and rows that share nothing.
 func TestShardsKeepGroupsWhole(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for name, row := range map[string]func(i int) string{

@@ -19,7 +19,7 @@ const usersLookahead = 1 << 16
 // users are the users of a stream.
 type users struct {
 	seats   []*chat                  // the session of each user; nil: none
-	place   int64                    // the next arrival
+	place   int64                    // number of the next arrival
 	open    map[string]*chat         // sessions that a user has or may get, by id
 	waiting []*chat                  // sessions without a user, in the order in which they begin
 	over    recent[string, struct{}] // sessions that have ended

@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestUsers: each user sends the turns of a session at its own times, and those of the next session when it has ended.
+// TestUsers: each user sends the turns of a session at the user's own times, and, when the session has ended, those of the next one.
 func TestUsers(t *testing.T) {
 	lines := []string{turn(0, "a"), turn(1, "b"), turn(2, "c"), turn(3, "a"), at(4), delayed(5, "a"), turn(6, "c")}
 	type got struct {
@@ -58,7 +58,8 @@ func TestUsers(t *testing.T) {
 	}
 }
 
-// TestUsersOfShards: n processes make the schedule of one, each with whole sessions, and in a loop the users continue.
+// TestUsersOfShards: the shards together make the schedule that one process makes, each has whole sessions, and users continue in the next
+// pass of a loop.
 func TestUsersOfShards(t *testing.T) {
 	var lines []string
 	for i := range 300 {

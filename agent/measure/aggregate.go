@@ -30,9 +30,9 @@ type Aggregate struct {
 
 	good                             int64
 	cachedPrompt                     int64 // prompt tokens of the rows whose cached tokens are known
-	cached, predicted, finest        int64 // over the rows that have both
+	cached, predicted, finest        int64 // over the rows with a prediction and a reported number
 	firstStart, lastContent          time.Duration
-	begun                            Window     // from the first request to the last one
+	begun                            Window     // from the start of the first request to that of the last one
 	through                          throughput // of a window
 	drift                            ols
 	underWay, tokenRate, windowCount series
@@ -51,7 +51,7 @@ func NewAggregate(opt Options) *Aggregate {
 		firstStart:  clock.Never,
 		lastContent: clock.Never,
 		begun:       Window{clock.Never, clock.Never},
-		underWay:    series{width: time.Millisecond, limit: 1 << 18}, // 1 MiB, 4 minutes at 1 ms, an hour at 16
+		underWay:    series{width: time.Millisecond, limit: 1 << 18}, // 1 MiB, 4 minutes at 1 ms, an hour at 16 ms
 		tokenRate:   series{width: time.Second, limit: 1 << 17},      // 36 hours at 1 s
 		windowCount: series{width: time.Second, limit: 1 << 17},
 	}
@@ -247,7 +247,8 @@ func (c *Cache) compare(more, block int64) {
 	}
 }
 
-// addRate adds the tokens of each chunk at its arrival, 1 if the server did not count them (vLLM counts chunks).
+// addRate adds the tokens of each chunk at its arrival, or 1 per chunk if the server did not count them (vLLM's benchmark always counts
+// chunks).
 func (a *Aggregate) addRate(x *send.Exchange) {
 	for i, at := range x.At {
 		if a.opt.Window != nil && !a.opt.Window.Has(time.Duration(at)) {

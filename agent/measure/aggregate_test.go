@@ -72,7 +72,7 @@ func TestOneRecord(t *testing.T) {
 	}
 }
 
-// What each kind of row may change, and what not.
+// TestWhoCountsWhere: each kind of row changes some of the figures, and leaves the others alone.
 func TestWhoCountsWhere(t *testing.T) {
 	add := func(a *Aggregate, change func(*Record)) {
 		r := served()
@@ -88,7 +88,7 @@ func TestWhoCountsWhere(t *testing.T) {
 	add(a, func(r *Record) { r.Outcome = Cancelled })
 	add(a, func(r *Record) { r.Exchange.Attempts = 2; r.Exchange.Start = 500 * ms })
 	add(a, func(r *Record) { r.Exchange.Replays, r.Exchange.Resent = 2, 1 })
-	add(a, func(r *Record) { r.Exchange.Replays = 1 }) // the engine never had all of the first
+	add(a, func(r *Record) { r.Exchange.Replays = 1 }) // the engine never had the whole first copy of the request
 
 	f := a.Figures()
 	want := Rows{Total: 9, Served: 4, Failed: 3, Cancelled: 1, Skipped: 1, Retried: 3, RetriedServed: 2, Resent: 1}
@@ -105,7 +105,7 @@ func TestWhoCountsWhere(t *testing.T) {
 		t.Error(d)
 	}
 	if n := stat(t, f, TTFT).Count; n != 2 {
-		t.Errorf("%d latencies, want the two that the engine had once", n)
+		t.Errorf("%d latencies, want those of the two rows that the engine got once", n)
 	}
 	if n := stat(t, f, OutputLength).Count; n != 4 {
 		t.Errorf("%d output lengths, want those of rows sent twice too", n)
@@ -123,7 +123,7 @@ func TestWhoCountsWhere(t *testing.T) {
 }
 
 func TestScheduleFidelity(t *testing.T) {
-	// Hiccups took 30 ms of every second from its start.
+	// Hiccups take the first 30 ms of every second.
 	excused := func(a, b time.Duration) time.Duration {
 		return max(0, min(b, a.Truncate(time.Second)+30*ms)-a)
 	}
@@ -191,7 +191,7 @@ func TestTokenCounts(t *testing.T) {
 	if d := cmp.Diff(want, f.Tokens); d != "" {
 		t.Error(d)
 	}
-	// Five report (4·512 + 88 of 5,000 tokens), five predict, four have both: 2048 ÷ 4000.
+	// Five rows report cached tokens (4·512 + 88 of 5,000), five have a prediction, four have both: 2048 ÷ 4000.
 	if d := cmp.Diff(Cache{Reported: 5, Predicted: 5, Realisation: 0.512}, f.Cache); d != "" {
 		t.Error(d)
 	}

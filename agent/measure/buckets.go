@@ -5,13 +5,13 @@ package measure
 
 import "math/bits"
 
-// buckets counts whole numbers from 0 up, to three significant digits: each number up to 2,047 has a bucket, and each later power of two
-// has 1,024 of them. That is HdrHistogram's layout, but only pages with a number use memory: the figures of a run are some forty
-// histograms from nanoseconds to a day, nearly all of whose buckets stay empty. With all buckets in memory, they would need 5 MiB, and
-// the garbage collector would let the heap grow by as much again.
+// buckets counts whole numbers from 0 up, to three significant digits: each number up to 2,047 has a bucket of its own, and the numbers
+// from each later power of two to the next have 1,024 buckets. That is HdrHistogram's layout, but only pages with a number use memory: the
+// figures of a run are some forty histograms from nanoseconds to a day, nearly all of whose buckets stay empty. With all buckets in memory,
+// they would need 5 MiB, and the garbage collector would let the heap grow by as much again.
 type buckets struct {
 	pages []*page
-	// more has, by bucket, the numbers that its counter does not show.
+	// more has, by bucket, how many numbers its counter does not show, because it overflowed.
 	more map[int]int64
 }
 

@@ -24,10 +24,10 @@ type Definition struct {
 	// Console marks the figures in the final table and on the page. The others are only in files.
 	Console bool
 
-	of formula // for each served row that was sent once; nil: it needs more than one record
+	of formula // for each served row that was sent once; nil: Aggregate computes the figure itself
 }
 
-// formula computes the value that a record adds to a distribution, in its unit; false if it has none.
+// formula computes the value that a record adds to a distribution, in the distribution's unit; false if the record has none.
 type formula func(*Record) (float64, bool)
 
 // span computes a duration of a record; false if the record lacks what it needs.
@@ -143,7 +143,7 @@ func rate(tag, title string, console bool, count func(*Record) (n int64, estimat
 	})
 }
 
-// from returns a function for a duration that begins at a time of the record.
+// from returns the span of a duration that begins at one of the record's times.
 func from(instant func(*Record) time.Duration, of func(*Record, time.Duration) (time.Duration, bool)) span {
 	return func(r *Record) (time.Duration, bool) { return of(r, instant(r)) }
 }

@@ -15,8 +15,8 @@ type Drift struct {
 	Count int64   `json:"count"`
 }
 
-// Sure is the part of a growing lateness that chance does not explain: the slope minus twice its standard error, at least 0. NaN for fewer
-// than ten rows, from which nothing can be concluded.
+// Sure returns the part of a growing lateness that chance does not explain: the slope minus twice its standard error, at least 0. NaN for
+// fewer than ten rows, from which nothing can be concluded.
 func (d Drift) Sure() float64 {
 	if d.Count < 10 || math.IsNaN(d.StdErr) {
 		return math.NaN()
@@ -24,10 +24,10 @@ func (d Drift) Sure() float64 {
 	return max(0, d.Slope-2*d.StdErr)
 }
 
-// Growth is the growth of lateness over the run, in ms: Sure · Span. NaN if Sure is NaN.
+// Growth returns the growth of lateness over the run, in ms: Sure · Span. NaN if Sure is NaN.
 func (d Drift) Growth() float64 { return d.Sure() * d.Span / 1000 }
 
-// ols is an ordinary least-squares line, one point at a time.
+// ols fits an ordinary least-squares line to points that are added one at a time.
 type ols struct {
 	n                  int64
 	first, last        float64 // extremes of x

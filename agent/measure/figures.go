@@ -39,7 +39,7 @@ type Replies struct {
 	InventedTokens int64 `json:"invented_tokens"`
 }
 
-// CarriedShare is carried ÷ needed tokens, 0 to 1; ok is false if none was needed.
+// CarriedShare returns carried ÷ needed tokens, 0 to 1; ok is false if none was needed.
 func (r Replies) CarriedShare() (share float64, ok bool) {
 	return ratio(r.CarriedTokens, r.CarriedTokens+r.InventedTokens)
 }
@@ -90,12 +90,12 @@ type Agreements struct {
 	Unknown   int64 `json:"unknown"`
 }
 
-// DifferentShare is different ÷ (equal + different), 0 to 1; ok is false if nothing is known.
+// DifferentShare returns different ÷ (equal + different), 0 to 1; ok is false if nothing is known.
 func (a Agreements) DifferentShare() (share float64, ok bool) {
 	return ratio(a.Different, a.Equal+a.Different)
 }
 
-// UnknownShare is unknown ÷ all, 0 to 1; ok is false without rows.
+// UnknownShare returns unknown ÷ all, 0 to 1; ok is false without rows.
 func (a Agreements) UnknownShare() (share float64, ok bool) {
 	return ratio(a.Unknown, a.Equal+a.Different+a.Unknown)
 }
@@ -137,7 +137,7 @@ type Cache struct {
 	More       int64 `json:"more_requests,omitempty"`
 	LessTokens int64 `json:"less_tokens,omitempty"`
 	MoreTokens int64 `json:"more_tokens,omitempty"`
-	// Block is the number of tokens in the blocks of the last prediction.
+	// Block is the size, in tokens, of the blocks that the last prediction assumed.
 	Block int64 `json:"block_size,omitempty"`
 	// Production compares the same requests with production, as recorded in the trace.
 	Production ProductionCache `json:"production,omitzero"`
@@ -162,20 +162,20 @@ type Chunks struct {
 	Streams      int64 `json:"streams"`
 }
 
-// CoalescedShare is coalesced ÷ gaps, 0 to 1; ok is false without gaps.
+// CoalescedShare returns coalesced ÷ gaps, 0 to 1; ok is false without gaps.
 func (c Chunks) CoalescedShare() (share float64, ok bool) { return ratio(c.Coalesced, c.Gaps) }
 
 // Connections counts the connections that requests used.
 type Connections struct {
 	Requests int64 `json:"requests"` // requests that reached the wire
-	Reused   int64 `json:"reused"`   // those over a connection that had served before
+	Reused   int64 `json:"reused"`   // those over a connection that an earlier request had used
 	Replays  int64 `json:"replays"`  // kept connections that died during a request, which then used another one
-	// WireLate counts the requests whose reply arrived before the time of their last byte had been taken. No figure that counts from the
-	// wire includes them.
+	// WireLate counts the requests whose reply arrived before the time of their last byte had been taken. No figure that starts at the wire
+	// includes them.
 	WireLate int64 `json:"wire_unknown,omitempty"`
 }
 
-// ReuseRatio is reused ÷ requests, 0 to 1; ok is false without requests.
+// ReuseRatio returns reused ÷ requests, 0 to 1; ok is false without requests.
 func (c Connections) ReuseRatio() (share float64, ok bool) { return ratio(c.Reused, c.Requests) }
 
 // Schedule describes how exactly the schedule was followed, over the rows that were dispatched.
@@ -189,17 +189,17 @@ type Schedule struct {
 	// CapWaits counts the rows that a concurrency cap held back for more than 1 ms.
 	CapWaits int64 `json:"cap_waits"`
 	Drift    Drift `json:"drift"` // of the lateness that hiccups do not explain
-	// BeforeZero counts the times before the start of the run's clock that the peaks and windows treat as 0. A correct run has none.
+	// BeforeZero counts the instants before the start of the run's clock that the peaks and windows treat as 0. A correct run has none.
 	BeforeZero int64 `json:"instants_before_zero,omitempty"`
-	// WindowDiff is the greatest difference, over windows of WindowWidth, between the rows that were scheduled in the window and those that
-	// reached the wire in it.
+	// WindowDiff is the greatest difference, over windows of WindowWidth, between the number of rows that were scheduled in the window and of
+	// those that reached the wire in it.
 	WindowDiff  int64         `json:"window_max_difference"`
 	WindowWidth time.Duration `json:"-"`
 	// PeakWidth is the resolution of the peak concurrency, PeakTokensWidth the window of the peak token throughput.
 	PeakWidth, PeakTokensWidth time.Duration `json:"-"`
 }
 
-// CapWaitShare is cap waits ÷ dispatched, 0 to 1; ok is false without rows.
+// CapWaitShare returns cap waits ÷ dispatched, 0 to 1; ok is false without rows.
 func (s Schedule) CapWaitShare() (share float64, ok bool) { return ratio(s.CapWaits, s.Dispatched) }
 
 func ratio(part, whole int64) (float64, bool) {

@@ -20,8 +20,8 @@ func between(from, to time.Duration) (time.Duration, bool) {
 	return to - from, true
 }
 
-// Wire is the time at which the kernel had the request's last byte; clock.Never if that did not happen, or if the timestamp was taken too
-// late to be valid.
+// Wire returns the time at which the kernel had the request's last byte; clock.Never if that did not happen, or if the timestamp was taken
+// too late to be valid.
 func (r *Record) Wire() time.Duration {
 	if r.Exchange.WireLate {
 		return clock.Never
@@ -32,8 +32,8 @@ func (r *Record) Wire() time.Duration {
 // streamed reports whether the reply came in separate chunks.
 func (r *Record) streamed() bool { return !r.Exchange.Whole && len(r.Exchange.At) > 0 }
 
-// FirstToken is the arrival of the first chunk with content, reasoning or tool-call text (AIPerf's rule: role-only, empty and usage-only
-// chunks do not count); clock.Never if none came or the reply was not a stream.
+// FirstToken returns the arrival of the first chunk with content, reasoning or tool-call text (AIPerf's rule: role-only, empty and
+// usage-only chunks do not count); clock.Never if none came or the reply was not a stream.
 func (r *Record) FirstToken() time.Duration {
 	if !r.streamed() {
 		return clock.Never
@@ -41,8 +41,8 @@ func (r *Record) FirstToken() time.Duration {
 	return time.Duration(r.Exchange.At[0])
 }
 
-// LastToken is the arrival of the last chunk with content (AIPerf's end of a request: usage chunk and [DONE] do not count), or the end of
-// the reply if it had none or was not a stream.
+// LastToken returns the arrival of the last chunk with content (AIPerf's end of a request: usage chunk and [DONE] do not count), or the end
+// of the reply if it had none or was not a stream.
 func (r *Record) LastToken() time.Duration {
 	if !r.streamed() {
 		return r.Exchange.End
@@ -50,21 +50,21 @@ func (r *Record) LastToken() time.Duration {
 	return time.Duration(r.Exchange.At[len(r.Exchange.At)-1])
 }
 
-// TTFT is the time to the first token: content[0] − from. From the Exchange's Start it is AIPerf's
+// TTFT returns the time to the first token: content[0] − from. From the Exchange's Start it is AIPerf's
 // time_to_first_token.
 func (r *Record) TTFT(from time.Duration) (time.Duration, bool) { return between(from, r.FirstToken()) }
 
-// TTFE is the time to the first event: the first chunk with a choice, including role-only ones, − start. This is vLLM's TTFT.
+// TTFE returns the time to the first event: the first chunk with a choice, including role-only ones, − start. This is vLLM's TTFT.
 func (r *Record) TTFE() (time.Duration, bool) {
 	return between(r.Exchange.Start, r.inStream(r.Exchange.FirstEvent))
 }
 
-// TTFO is the time to the first output token that is not reasoning: its arrival − start. This is AIPerf's time_to_first_output_token.
+// TTFO returns the time to the first output token that is not reasoning: its arrival − start. This is AIPerf's time_to_first_output_token.
 func (r *Record) TTFO() (time.Duration, bool) {
 	return between(r.Exchange.Start, r.inStream(r.Exchange.FirstAnswer))
 }
 
-// inStream is a time within a stream; clock.Never if the reply was not a stream.
+// inStream returns the given time within a stream; clock.Never if the reply was not a stream.
 func (r *Record) inStream(at time.Duration) time.Duration {
 	if r.Exchange.Whole {
 		return clock.Never
@@ -72,7 +72,7 @@ func (r *Record) inStream(at time.Duration) time.Duration {
 	return at
 }
 
-// TTST is the time from the first to the second token: content[1] − content[0]. AIPerf's time_to_second_token.
+// TTST returns the time from the first to the second token: content[1] − content[0]. AIPerf's time_to_second_token.
 func (r *Record) TTST() (time.Duration, bool) {
 	at := r.Exchange.At
 	if !r.streamed() || len(at) < 2 {
@@ -81,23 +81,23 @@ func (r *Record) TTST() (time.Duration, bool) {
 	return time.Duration(at[1] - at[0]), true
 }
 
-// Latency is content[last] − from. From the Exchange's Start it is AIPerf's request_latency.
+// Latency returns content[last] − from. From the Exchange's Start it is AIPerf's request_latency.
 func (r *Record) Latency(from time.Duration) (time.Duration, bool) {
 	return between(from, r.LastToken())
 }
 
-// DecodeDuration is request latency − TTFT = content[last] − content[0] (AIPerf's decode_duration).
+// DecodeDuration returns request latency − TTFT = content[last] − content[0] (AIPerf's decode_duration).
 func (r *Record) DecodeDuration() (time.Duration, bool) { return r.Latency(r.FirstToken()) }
 
-// ITL is the mean inter-token latency of one request: (request latency − TTFT) / (OSL − 1), for OSL ≥ 2 (AIPerf's inter_token_latency).
-// Unlike in AIPerf, a reply of one chunk has none, because its decode time is unknown, not 0.
+// ITL returns the mean inter-token latency of one request: (request latency − TTFT) / (OSL − 1), for OSL ≥ 2 (AIPerf's
+// inter_token_latency). Unlike in AIPerf, a reply of one chunk has none, because its decode time is unknown, not 0.
 func (r *Record) ITL() (time.Duration, bool) { return r.perToken(r.FirstToken()) }
 
-// TPOT is vLLM's time per output token without the first: (latency − TTFT) / (OSL − 1) with vLLM's TTFT, so it differs from ITL if a
+// TPOT returns vLLM's time per output token without the first: (latency − TTFT) / (OSL − 1) with vLLM's TTFT, so it differs from ITL if a
 // role-only chunk comes before the first token. vLLM's latency ends at the last chunk with a choice, ours at the last one with content.
 func (r *Record) TPOT() (time.Duration, bool) { return r.perToken(r.Exchange.FirstEvent) }
 
-// perToken is the time from an instant to the last token, divided by the tokens after the first.
+// perToken returns the time from an instant to the last token, divided by the tokens after the first.
 func (r *Record) perToken(from time.Duration) (time.Duration, bool) {
 	n, _ := r.OutputTokens()
 	d, ok := r.Latency(from)
@@ -107,7 +107,7 @@ func (r *Record) perToken(from time.Duration) (time.Duration, bool) {
 	return d / time.Duration(n-1), true
 }
 
-// TPOTWithFirst is request latency / OSL, including the prefill: GuideLLM's TPOT, inference-perf's NTPOT, and the inverse of AIPerf's
+// TPOTWithFirst returns request latency / OSL, including the prefill: GuideLLM's TPOT, inference-perf's NTPOT, and the inverse of AIPerf's
 // e2e_normalized_interactivity.
 func (r *Record) TPOTWithFirst() (time.Duration, bool) {
 	n, _ := r.OutputTokens()
@@ -118,8 +118,8 @@ func (r *Record) TPOTWithFirst() (time.Duration, bool) {
 	return d / time.Duration(n), true
 }
 
-// OutputTokens is the output sequence length (OSL), including reasoning: the server's count, else the sum of the chunks' counts, else the
-// number of chunks. The last two are estimates.
+// OutputTokens returns the output sequence length (OSL), including reasoning: the server's count, else the sum of the chunks' counts, else
+// the number of chunks. The last two are estimates.
 func (r *Record) OutputTokens() (n int64, estimated bool) {
 	x := &r.Exchange
 	if x.Usage.Completion > send.Unknown {
@@ -134,8 +134,8 @@ func (r *Record) OutputTokens() (n int64, estimated bool) {
 	return n, true
 }
 
-// InputTokens is the input sequence length (ISL): the server's count, else the tokens in the body, else the row's length. The last two are
-// estimates.
+// InputTokens returns the input sequence length (ISL): the server's count, else the tokens in the body, else the row's length. The last two
+// are estimates.
 func (r *Record) InputTokens() (n int64, estimated bool) {
 	switch {
 	case r.Exchange.Usage.Prompt > send.Unknown:
@@ -148,12 +148,12 @@ func (r *Record) InputTokens() (n int64, estimated bool) {
 	return 0, true
 }
 
-// CapWait is how long a capped run held the request back: Admitted − Dispatched.
+// CapWait returns how long a capped run held the request back: Admitted − Dispatched.
 func (r *Record) CapWait() (time.Duration, bool) { return between(r.Dispatched, r.Admitted) }
 
-// WireLag is the time from the release of the request to its last byte in the kernel: connection set-up, wait for a pooled connection and
-// the write of the body. It starts at Admitted, which equals Dispatched in a run without a cap, so that waiting for a cap is not counted as
-// the client's delay. A request that was sent again has none, because its wire time is that of the last attempt.
+// WireLag returns the time from the release of the request to its last byte in the kernel: connection set-up, wait for a pooled connection
+// and the write of the body. It starts at Admitted, which equals Dispatched in a run without a cap, so that waiting for a cap is not
+// counted as the client's delay. A request that was sent again has none, because its wire time is that of the last attempt.
 func (r *Record) WireLag() (time.Duration, bool) {
 	if r.Resent() {
 		return 0, false
@@ -161,15 +161,15 @@ func (r *Record) WireLag() (time.Duration, bool) {
 	return between(r.Admitted, r.Wire())
 }
 
-// SendGap is Wire − Intended: the part that latencies from the wire leave out (coordinated omission).
+// SendGap returns Wire − Intended: the part that latencies from the wire leave out (coordinated omission).
 func (r *Record) SendGap() (time.Duration, bool) { return between(r.Intended, r.Wire()) }
 
 // Resent reports whether the engine may have received the request more than once: after a further attempt, or because the whole request was
 // sent again when its kept connection died. Its times are those of the last attempt, so no latency includes it.
 func (r *Record) Resent() bool { return r.Exchange.Attempts > 1 || r.Exchange.Resent > 0 }
 
-// PromptError is the number of prompt tokens that the server counted minus those that the row has; false if Prompt says that the two cannot
-// be compared.
+// PromptError returns the number of prompt tokens that the server counted minus those that the row has; false if Prompt says that the two
+// cannot be compared.
 func (r *Record) PromptError() (diff int64, ok bool) {
 	if r.Prompt == AgreeUnknown || r.Row == nil {
 		return 0, false

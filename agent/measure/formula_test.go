@@ -16,9 +16,9 @@ import (
 
 const ms = time.Millisecond
 
-// served is the record on which the hand-computed figures of this package are based. In ms on the run's clock: intended 1000, dispatched
-// and admitted 1001, start 1002, wire 1005, first byte 1050, role chunk 1095, content at 1100, 1110, 1130 and 1160, end 1170. Five output
-// tokens in four chunks.
+// served returns the record on which the hand-computed figures of this package are based. In ms on the run's clock: intended 1000,
+// dispatched and admitted 1001, start 1002, wire 1005, first byte 1050, role chunk 1095, content at 1100, 1110, 1130 and 1160, end 1170.
+// Five output tokens in four chunks.
 func served() *Record {
 	return &Record{
 		Row: &mooncake.Row{
@@ -169,7 +169,7 @@ func TestLatencyWithoutContent(t *testing.T) {
 	}
 }
 
-// What a record says, defined once for figures, spans, metrics and files.
+// TestFacts: the facts about a record that figures, spans, metrics and files share.
 func TestFacts(t *testing.T) {
 	edit := func(f func(*Record)) *Record { r := served(); f(r); return r }
 	for _, test := range []struct {

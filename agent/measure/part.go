@@ -67,7 +67,7 @@ type PartFigures struct {
 	Latency Stat `json:"request_latency"`
 }
 
-// maxServers is the maximum number of engines that are counted separately, because a router may name another one with each reply.
+// maxServers limits the number of engines that are counted separately, since a router may name a new one with each reply.
 const maxServers = 1000
 
 // MaxClasses is the maximum number of classes that are counted separately.
@@ -86,9 +86,9 @@ type part struct {
 // parts are the parts of one kind, by name.
 type parts map[string]*part
 
-// of returns the part with a name. The first names, up to most of them, have their own parts; later names share one.
-func (all parts) of(name string, most int) *part {
-	if all[name] == nil && len(all) >= most {
+// of returns the part with a name. The first names, up to the limit, have parts of their own; later names share one.
+func (all parts) of(name string, limit int) *part {
+	if all[name] == nil && len(all) >= limit {
 		name = semconv.ErrorOther
 	}
 	if all[name] == nil {
@@ -104,7 +104,7 @@ func (p *part) add(r *Record, slo *SLO) {
 		p.Good = new(int64)
 	}
 	if r.Sent {
-		p.ofPriority(r.Priority)
+		p.notePriority(r.Priority)
 	}
 	if r.Outcome != Served || !r.Sent {
 		return
@@ -130,8 +130,8 @@ func (p *part) add(r *Record, slo *SLO) {
 	}
 }
 
-// ofPriority adds the priority of a request that was sent.
-func (p *part) ofPriority(of mooncake.Opt[int64]) {
+// notePriority notes the priority of a request that was sent, and whether it differs from that of the first one.
+func (p *part) notePriority(of mooncake.Opt[int64]) {
 	if p.sent == 0 {
 		p.priority = of
 	}

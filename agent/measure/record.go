@@ -46,7 +46,7 @@ const (
 	SkipSession       = "session_failed"     // an earlier turn of its session was not served
 	SkipSessionClosed = "session_closed"     // its session, whose state the turn needs, was dropped to make room
 	SkipGraph         = "predecessor_failed" // a row that it waits for was not served
-	SkipInterrupted   = "interrupted"        // the run was stopped before it was due
+	SkipInterrupted   = "interrupted"        // the run was stopped before the row was due
 	SkipDuration      = "max_duration"       // it is due after --max-duration
 	SkipTooShort      = "prompt_too_short"   // shorter than the chat template alone, with --too-short=skip
 	SkipAborted       = "aborted"            // the run reached its own error limit and ended early
@@ -89,12 +89,13 @@ type Record struct {
 
 	// Model is the requested model; empty if none was requested.
 	Model string
-	// CachedRefused says that the reply reported more cached tokens than its prompt has. They count as unknown.
+	// CachedRefused says that the reply reported more cached tokens than its prompt has. Its number of cached tokens then counts as unknown.
 	CachedRefused bool
 	// Assumed says that the template overhead of another model was assumed, because this model's was not measured.
 	Assumed bool
 
-	// Server is the engine to which the request was sent, if there are several; nil = the run's only one, or none.
+	// Server is the engine to which the request was sent, if there are several; nil = the run has only one engine, or the row was sent to
+	// none.
 	Server *Server
 
 	Outcome Outcome
@@ -133,7 +134,8 @@ type Record struct {
 	Output   Agreement
 
 	// Replies says, for each of the row's replies, what was inserted: empty for the live reply, else the reason why its words were invented
-	// (the reasons of package carry). Nil if the row has none. Carried and Invented are their prompt tokens.
+	// (the reasons of package carry). Nil if the row has none. Carried and Invented are the numbers of prompt tokens that come from live
+	// replies and from invented words.
 	Replies           []string
 	Carried, Invented int64
 
@@ -144,12 +146,13 @@ type Record struct {
 	// send.Unknown. Finest is the same for a cache of the finest blocks, which also shares partial blocks: earlier rows cannot provide
 	// more.
 	Predicted, Finest int64
-	// Prediction is what both are computed from: the trace's own prediction, which assumes its blocks and that every reply is carried.
+	// Prediction is what Predicted and Finest are computed from: the trace's own prediction, which assumes its blocks and that every reply is
+	// carried.
 	Prediction stats.Prediction
-	// Prompts is Prediction.Finest without carried replies.
+	// Prompts is what Prediction.Finest would be if no reply were carried.
 	Prompts int64
-	// Block is the number of tokens in the blocks of Predicted: the engine's, or the trace's finest if those are not known; 0 if nothing is
-	// known.
+	// Block is the size, in tokens, of the blocks that Predicted assumes: the engine's, or the trace's finest if the engine's are not known; 0
+	// if neither is known.
 	Block int64
 }
 
@@ -174,7 +177,7 @@ func (r *Record) Shift(by time.Duration) {
 	}
 }
 
-// Lateness is Dispatched − Intended, which does not include the wait for a cap. Zero for rows that were never dispatched.
+// Lateness returns Dispatched − Intended, which does not include the wait for a cap. Zero for rows that were never dispatched.
 func (r *Record) Lateness() time.Duration {
 	if r.Outcome == Skipped {
 		return 0

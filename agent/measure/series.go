@@ -5,8 +5,8 @@ package measure
 
 import "time"
 
-// series is a sum per time bin, from the start of the run. When a time is after its last bin, each two bins become one, twice as
-// wide. So memory is bounded, whatever the run's length.
+// series is a sum per time bin, from the start of the run. When a time needs more bins than the limit, pairs of bins are merged into bins
+// of twice the width. So memory is bounded, whatever the run's length.
 type series struct {
 	width time.Duration
 	limit int // maximum number of bins

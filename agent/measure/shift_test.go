@@ -13,9 +13,9 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// TestShift: every instant of a record moves, and nothing else. So a new instant is not forgotten.
+// TestShift: every instant of a record moves, and nothing else. So the test fails if Shift leaves out a field that is new.
 func TestShift(t *testing.T) {
-	lengths := []string{"Offset", "Spread", "Excused"} // of time, and no instants
+	lengths := []string{"Offset", "Spread", "Excused"} // durations, which are not instants
 	r := Record{Sent: true}
 	r.Exchange.At = []int64{7, 9}
 	each := func(visit func(name string, v reflect.Value)) {

@@ -23,7 +23,7 @@ var objectives = []struct {
 	names []string
 	limit func(*SLO) *time.Duration
 	of    span
-	must  bool // a reply without the figure misses the objective; if false, it meets it
+	must  bool // a reply without the figure misses the objective; if must is false, it meets the objective
 }{
 	{[]string{"ttft", "time_to_first_token"}, func(s *SLO) *time.Duration { return &s.TTFT }, from(start, (*Record).TTFT), true},
 	{[]string{"ttst", "time_to_second_token"}, func(s *SLO) *time.Duration { return &s.TTST }, (*Record).TTST, false},
@@ -96,7 +96,7 @@ func (s SLO) String() string {
 }
 
 // Good reports whether the record meets every objective. It must have been served and sent once. A reply of one token has no inter-token
-// figure and meets those objectives (vLLM's rule); a reply without a first token misses ttft.
+// figure and meets the objectives for such figures (vLLM's rule); a reply without a first token misses ttft.
 func (s *SLO) Good(r *Record) bool {
 	if r.Outcome != Served || r.Resent() {
 		return false

@@ -74,10 +74,10 @@ func TestGood(t *testing.T) {
 		{"reasoning alone misses the beginning of an answer", SLO{TTFO: 1000 * ms}, func(r *Record) { r.Exchange.FirstAnswer = clock.Never }, false},
 		{"too long from the first token to the last", SLO{Decode: 59 * ms}, same, false},
 		{"one miss of two is a miss", SLO{TTFT: 98 * ms, E2E: 157 * ms}, same, false},
-		{"one token meets a pace", SLO{ITL: ms, TPOT: ms}, func(r *Record) { r.Exchange.Usage.Completion = 1 }, true},
-		{"no content misses its first token", SLO{TTFT: 1000 * ms}, func(r *Record) { r.Exchange.At = nil }, false},
+		{"a reply of one token meets objectives for the time between tokens", SLO{ITL: ms, TPOT: ms}, func(r *Record) { r.Exchange.Usage.Completion = 1 }, true},
+		{"a reply without content misses the objective for the first token", SLO{TTFT: 1000 * ms}, func(r *Record) { r.Exchange.At = nil }, false},
 		{"failed", SLO{E2E: 1000 * ms}, func(r *Record) { r.Outcome = Failed; r.Exchange.Err = &send.Error{} }, false},
-		{"the user waited for the first attempt too", SLO{E2E: 1000 * ms}, func(r *Record) { r.Exchange.Attempts = 2 }, false},
+		{"sent twice: the user waited for the first attempt, too", SLO{E2E: 1000 * ms}, func(r *Record) { r.Exchange.Attempts = 2 }, false},
 	} {
 		r := served()
 		test.change(r)

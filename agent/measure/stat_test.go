@@ -41,7 +41,7 @@ func near(t *testing.T, name string, got, want, within float64) {
 	}
 }
 
-// Against sorting, on a long-tailed sample: each percentile within 0.05 % of the value at nearest rank.
+// TestPercentilesAgainstSorting: on a long-tailed sample, each percentile is within 0.05 % of the value at nearest rank.
 func TestPercentilesAgainstSorting(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, n := range []int{1, 2, 3, 7, 100, 1001, 20000} {

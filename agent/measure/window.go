@@ -14,14 +14,14 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// Window is a part of a run, from one time of its clock to another one, exclusive.
+// Window is a part of a run, from one time on its clock, inclusive, to another, exclusive.
 //
 // Latencies and counts cover the requests that were handed to the transport in the window, however long they took: leaving out those that
 // ended later would leave out the long ones. Throughputs cover what happened in the window, whenever the request began: output tokens count
 // at their arrival, a request at its last token, its input tokens at its first one. All are divided by the window's length.
 type Window struct{ From, To time.Duration }
 
-// Length is To − From.
+// Length returns To − From.
 func (w Window) Length() time.Duration { return w.To - w.From }
 
 // Has reports whether a time lies in the window.
@@ -36,7 +36,7 @@ type throughput struct {
 	input, output float64
 }
 
-// addVolume adds the tokens of a served row within the window.
+// addVolume adds a served row to the throughput, as far as its tokens and its end lie in the window.
 func (a *Aggregate) addVolume(r *Record) {
 	w, v := a.opt.Window, &a.through
 	x := &r.Exchange
@@ -113,7 +113,7 @@ func (a *Aggregate) Plateau() (p Plateau, ok bool) {
 	return p, false
 }
 
-// median returns the middle of counted values, the lower one of two.
+// median returns the middle of n values, given how often each occurs; the lower one, if there are two.
 func median(counts map[int64]int, n int) int64 {
 	for _, v := range slices.Sorted(maps.Keys(counts)) {
 		if n -= 2 * counts[v]; n <= 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// during is a served request of 10 tokens, one every 100 ms, that is in flight for a second from an instant on.
+// during returns a served request of 10 tokens, one every 100 ms, that is in flight for a second from an instant on.
 func during(start time.Duration) *Record {
 	r := &Record{Sent: true, Intended: start, Dispatched: start, Admitted: start, Predicted: send.Unknown, Finest: send.Unknown}
 	x := &r.Exchange

@@ -43,7 +43,7 @@ func (m *meter) run(clk clock.Clock, w schedule.Waiter) {
 			return
 		}
 		if late := clk.Now() - due; late >= HiccupFloor {
-			// It began somewhere in the tick; nothing is known to have run since the meter fell asleep.
+			// The hiccup began somewhere in the tick; nothing is known to have run since the meter fell asleep.
 			m.add(hiccup{asleep, due + late}, late)
 		}
 	}

@@ -23,7 +23,7 @@ import (
 // Machine describes the machine and the process during a run.
 type Machine struct {
 	Elapsed time.Duration // observed time
-	// Hiccups is the number of ticks that were more than HiccupFloor late, HiccupTime the sum of their lateness and HiccupMax the greatest.
+	// Hiccups is the number of ticks that were at least HiccupFloor late, HiccupTime the sum of their lateness and HiccupMax the greatest.
 	// Their share of Elapsed is the time in which a schedule could not be followed.
 	Hiccups    int64
 	HiccupTime time.Duration

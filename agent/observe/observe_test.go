@@ -31,8 +31,8 @@ func TestExcused(t *testing.T) {
 		{"between", 20 * ms, 30 * ms, 0},
 		{"after all", 36 * ms, 90 * ms, 0},
 		{"inside one", 12 * ms, 14 * ms, 2 * ms},
-		{"over the start", 5 * ms, 12 * ms, 2 * ms},
-		{"over both", 0, 100 * ms, 15 * ms},
+		{"across the start of one", 5 * ms, 12 * ms, 2 * ms},
+		{"across both", 0, 100 * ms, 15 * ms},
 		{"end of one to start of the next", 19 * ms, 31 * ms, 2 * ms},
 		{"empty", 15 * ms, 15 * ms, 0},
 		{"reversed: an early dispatch is not late", 15 * ms, 12 * ms, 0},
@@ -66,7 +66,7 @@ func TestObserver(t *testing.T) {
 	clk := clock.New()
 	o := Start(clk, schedule.NewSleeper(clk))
 	runtime.GC()
-	for burn := time.Now(); time.Since(burn) < 20*ms; { // CPU time has a resolution
+	for burn := time.Now(); time.Since(burn) < 20*ms; { // CPU time is measured in coarse steps
 	}
 	m := o.Stop()
 	if m.GCPauses == 0 || m.GCPauseMax <= 0 || m.GCPauseTime < m.GCPauseMax {
@@ -99,10 +99,10 @@ func TestParseThrottled(t *testing.T) {
 		want time.Duration
 		ok   bool
 	}{
-		"with a quota": {"usage_usec 5\nnr_throttled 2\nthrottled_usec 1500\n", 1500 * time.Microsecond, true},
-		"without":      {"usage_usec 5\nuser_usec 3\n", 0, false},
-		"nonsense":     {"throttled_usec x\n", 0, false},
-		"empty":        {"", 0, false},
+		"with a quota":    {"usage_usec 5\nnr_throttled 2\nthrottled_usec 1500\n", 1500 * time.Microsecond, true},
+		"without a quota": {"usage_usec 5\nuser_usec 3\n", 0, false},
+		"nonsense":        {"throttled_usec x\n", 0, false},
+		"empty":           {"", 0, false},
 	} {
 		if got, ok := parseThrottled([]byte(tc.stat)); got != tc.want || ok != tc.ok {
 			t.Errorf("%s: %v, %v", name, got, ok)

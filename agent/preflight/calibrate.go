@@ -60,7 +60,7 @@ func (p *preflight) noteWords() {
 		l.Len(), l.Letters(), letters, by, p.found.Words.Requests)
 }
 
-// measureAll measures models, and uses the results.
+// measureAll measures the templates of models, and uses the results.
 func (p *preflight) measureAll(ctx context.Context, models []string) error {
 	p.noTurns = nil
 	measured := make(map[string]prompt.Overhead, len(models))
@@ -95,7 +95,7 @@ func (p *preflight) measureAll(ctx context.Context, models []string) error {
 }
 
 // measure determines with two requests (three if prompts have several turns) how many tokens the engine adds to a prompt of a model, and
-// proves that a generated word costs it exactly one. If turns are only needed for live replies, an engine that refuses them, or counts them
+// proves that a generated word is exactly one token. If turns are only needed for live replies, an engine that refuses them, or counts them
 // wrongly, is no error here: settleReplies decides what follows.
 func (p *preflight) measure(ctx context.Context, model string) (over prompt.Overhead, err error) {
 	delta := p.Trace.Sessions == mooncake.SessionDelta
@@ -126,7 +126,8 @@ func (p *preflight) measure(ctx context.Context, model string) (over prompt.Over
 	return over, nil
 }
 
-// countPrompt requests one token of a reply, to learn the number of prompt tokens. what and n determine its trace context.
+// countPrompt requests one token of a reply, to learn the number of prompt tokens. The request's trace context depends on its subject
+// (what) and its number (n).
 func (p *preflight) countPrompt(ctx context.Context, model, what string, n int64, req send.Request) (int64, error) {
 	var reply struct {
 		ID    string

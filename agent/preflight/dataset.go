@@ -51,7 +51,7 @@ func (p *preflight) useDataset(ctx context.Context) error {
 		case tokens == nil:
 			tokens = n
 		}
-		for i := range tokens { // segments that are not the same for all models are left out
+		for i := range tokens { // segments whose number of tokens is not the same for all models are left out
 			if n[i] != tokens[i] {
 				tokens[i] = 0
 			}
@@ -161,7 +161,7 @@ func (p *preflight) askBetween(ctx context.Context, ask asking, model string, se
 	return tokens, nil // segments that contain both pivots have 0 tokens here: they are left out
 }
 
-// pieces counts the tokens between pivots. A pivot is the last token, which must occur once more than there are segments.
+// pieces counts the tokens between pivots. The last token is a pivot; it must occur once more than there are segments.
 func pieces(ids []uint32, batch, tokens []int) error {
 	if len(ids) == 0 {
 		return errUncounted

@@ -66,7 +66,7 @@ func (p *preflight) chooseModel(ctx context.Context) (fallback string, err error
 	return fallback, nil
 }
 
-// countModels counts the models of the rows in the look-ahead, those with the most rows first, and finds the most frequent one.
+// countModels lists the models of the rows in the look-ahead, those with the most rows first, and finds the most frequent one.
 func (p *preflight) countModels() {
 	rows, most := make(map[string]int), 0
 	p.found.Model = p.found.Builder.Model(new(mooncake.Row))
@@ -103,7 +103,7 @@ func (p *preflight) rowsOf(models []load.ModelRows, which string) string {
 	return fmt.Sprintf("%s%s (%s)", rows, which, names(list))
 }
 
-// names lists the first names of models.
+// names formats a list of models, of which it names the first few.
 func names(list []string) string {
 	var quoted []string
 	for _, name := range list[:min(len(list), maxNamed)] {

@@ -153,7 +153,7 @@ func (p *preflight) build() (err error) {
 	return err
 }
 
-// engine is the engine's name in messages.
+// engine returns the engine's name in messages.
 func (p *preflight) engine() string { return mooncake.PublicName(p.URL) }
 
 // header returns the header of a question.

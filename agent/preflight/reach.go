@@ -81,7 +81,7 @@ func (p *preflight) listModels(ctx context.Context) (names []string, err error) 
 	return names, err
 }
 
-// loading reports whether an engine that answers like this may be ready later.
+// loading reports whether an engine that fails with this error may be ready later.
 func loading(err error) bool {
 	switch f := failure(err); f.Class {
 	case send.ClassDNS, send.ClassConnect, send.ClassConnectTimeout, send.ClassTotalTimeout, send.ClassTransport, send.ClassRateLimited:

@@ -3,8 +3,8 @@
 
 package preflight
 
-// This file asks the engine for the number of tokens of a text as part of a prompt: a live reply is carried only if it has as many as in
-// the row.
+// This file asks the engine for the number of tokens of a text as part of a prompt: a live reply is carried only if its text has as many
+// tokens as the row says.
 
 import (
 	"bytes"
@@ -36,7 +36,8 @@ type tokenizer struct {
 	bases sync.Map // by model: the number of tokens around the text, an int64
 }
 
-// count returns the number of tokens of a text within a prompt, and the tokens themselves if there are none around it.
+// count returns the number of tokens of a text within a prompt, and the tokens of the prompt, which are those of the text if there are none
+// around it.
 func (t *tokenizer) count(ctx context.Context, model, text string) (int64, []uint32, error) {
 	base, known := t.bases.Load(model)
 	if !known { // each model has its own template
@@ -74,7 +75,7 @@ func (p *preflight) findTokenizer(ctx context.Context, model string) *tokenizer 
 	return nil
 }
 
-// textWays are the ways to ask for the tokens of a text that is the whole prompt.
+// textWays returns the ways to ask for the tokens of a text that is the whole prompt.
 func (p *preflight) textWays() []asking {
 	if p.Tokenizer != nil {
 		return []asking{p.askFile}
@@ -118,7 +119,7 @@ func (p *preflight) askContent(ctx context.Context, _, text string) ([]uint32, i
 	return p.askTokens(ctx, map[string]any{"content": text, "add_special": false})
 }
 
-// askDetokenize asks for the text of tokens; both engines have the same endpoint.
+// askDetokenize asks for the text of tokens; vLLM and llama.cpp have the same endpoint.
 func (p *preflight) askDetokenize(ctx context.Context, model string, ids []uint32) (string, error) {
 	var reply struct{ Prompt, Content string }
 	err := p.post(ctx, "/detokenize", map[string]any{"model": model, "tokens": ids}, &reply)

@@ -31,7 +31,8 @@ var errNoWords = errors.New("too few words are one token each")
 
 // words finds the words of prompts on one model. A unit is a word with its leading space, if any; every prompt begins with an anchor.
 type words struct {
-	// ask returns the tokens of a text; count returns the number of tokens of a prompt, including those around it. One of them is enough.
+	// ask returns the tokens of a text; count returns the number of tokens of a prompt, including those around the text. One of the two
+	// functions is enough.
 	ask   func(text string) ([]uint32, error)
 	count func(text string) (int64, error)
 	text  func(ids []uint32) (string, error) // of tokens; nil: the engine's own words are not needed

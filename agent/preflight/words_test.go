@@ -49,7 +49,7 @@ func share(percent uint32) vocabulary {
 	}
 }
 
-// ofLetters is a vocabulary of words of this many letters, with the space.
+// ofLetters returns a vocabulary of words of up to this many letters, with the space.
 func ofLetters(n int) vocabulary {
 	return func(unit string) bool { return strings.HasPrefix(unit, " ") && len(unit) <= 1+n || unit == "go" }
 }
@@ -68,14 +68,14 @@ func TestFindWords(t *testing.T) {
 		anchor     string
 		bare, none bool
 	}{
-		{name: "of three letters", tokens: ofLetters(3).tokens, byTokens: 512, byCounts: 512, letters: 3, maxTokens: 4, anchor: "go"},
-		{name: "of two letters", tokens: ofLetters(2).tokens, byTokens: 128, byCounts: 128, letters: 2, maxTokens: 4, anchor: "go"},
-		{name: "of one letter", tokens: ofLetters(1).tokens, byTokens: 32, byCounts: 32, letters: 1, maxTokens: 4, anchor: "go"},
-		{name: "nine in ten", tokens: share(90).tokens, byTokens: 256, byCounts: 32, letters: 4, maxTokens: 4, anchor: "go"},
-		{name: "half", tokens: share(50).tokens, byTokens: 256, byCounts: 32, letters: 4, maxTokens: 4, anchor: "go"},
-		{name: "one in ten", tokens: share(10).tokens, byTokens: 32, byCounts: 0, letters: 3, maxTokens: 4, anchor: "go"},
+		{name: "words of up to three letters", tokens: ofLetters(3).tokens, byTokens: 512, byCounts: 512, letters: 3, maxTokens: 4, anchor: "go"},
+		{name: "words of up to two letters", tokens: ofLetters(2).tokens, byTokens: 128, byCounts: 128, letters: 2, maxTokens: 4, anchor: "go"},
+		{name: "words of one letter", tokens: ofLetters(1).tokens, byTokens: 32, byCounts: 32, letters: 1, maxTokens: 4, anchor: "go"},
+		{name: "nine words in ten", tokens: share(90).tokens, byTokens: 256, byCounts: 32, letters: 4, maxTokens: 4, anchor: "go"},
+		{name: "half of the words", tokens: share(50).tokens, byTokens: 256, byCounts: 32, letters: 4, maxTokens: 4, anchor: "go"},
+		{name: "one word in ten", tokens: share(10).tokens, byTokens: 32, byCounts: 0, letters: 3, maxTokens: 4, anchor: "go"},
 		{name: "no capitals", tokens: func(s string) []uint32 { return share(90).tokens(strings.ToLower(s)) }, byTokens: 256, byCounts: 32, letters: 4, maxTokens: 7, anchor: "go"},
-		{name: "bytes", tokens: share(0).bytes, byTokens: 32, byCounts: 32, letters: 1, maxTokens: 8, anchor: "a", bare: true},
+		{name: "only bytes", tokens: share(0).bytes, byTokens: 32, byCounts: 32, letters: 1, maxTokens: 8, anchor: "a", bare: true},
 		{name: "two words a token", tokens: func(s string) []uint32 {
 			ids := merging.tokens(s)
 			return ids[:(len(ids)+1)/2]
@@ -119,7 +119,7 @@ func TestFindWords(t *testing.T) {
 	}
 }
 
-// bytes is a tokenizer of bytes.
+// bytes returns a tokenizer of bytes.
 func (v vocabulary) bytes(text string) (ids []uint32) {
 	for _, b := range []byte(text) {
 		ids = append(ids, v.id(string(b)))
@@ -127,8 +127,8 @@ func (v vocabulary) bytes(text string) (ids []uint32) {
 	return ids
 }
 
-// TestFindOwnWords: an engine that says what its tokens are is asked for words of its own vocabulary, and for no token that it has not
-// named.
+// TestFindOwnWords: an engine that says what its tokens are is asked for words of its own vocabulary, and for no token id above those that
+// it has shown.
 func TestFindOwnWords(t *testing.T) {
 	const first = 300
 	var own []string
@@ -166,7 +166,7 @@ func TestFindOwnWords(t *testing.T) {
 	asked := w.text
 	w.text = func(ids []uint32) (string, error) {
 		if greatest := slices.Max(ids); greatest >= w.known {
-			t.Errorf("id %d is asked for, of which nothing is known; %d is the largest named", greatest, w.known)
+			t.Errorf("id %d is asked for, but the engine has shown only ids up to %d", greatest, w.known)
 		}
 		return asked(ids)
 	}

@@ -51,7 +51,7 @@ type source struct {
 	URL       string `json:"url,omitempty"`
 }
 
-// blocksOf returns the messages of a chat without the brackets of their array, and the system text, nil if there is none.
+// blocksOf converts the messages of a chat. It returns them without the brackets of their array, and the system text, nil if there is none.
 func blocksOf(messages []byte) (turn []part, system []byte, err error) {
 	bad := fmt.Errorf("%w: messages: want an array of at least one message with role and content", ErrRow)
 	var list []json.RawMessage
@@ -88,7 +88,7 @@ func blocksOf(messages []byte) (turn []part, system []byte, err error) {
 	return []part{{raw: bytes.Join(out, []byte(","))}}, system, nil
 }
 
-// blocks returns the message in the other form.
+// blocks returns the message in the form of the Messages API.
 func (m *chatMessage) blocks(raw []byte) ([]byte, error) {
 	switch {
 	case m.Role == "tool":
@@ -116,7 +116,7 @@ func (m *chatMessage) blocks(raw []byte) ([]byte, error) {
 	return oneLine(jsontext.Value(raw)), nil
 }
 
-// block returns a call. Arguments that are not a JSON object cannot be expressed, and are left out.
+// block returns a call as a block. Arguments that are not a JSON object cannot be expressed, and are left out.
 func (c *chatCall) block() block {
 	input := json.RawMessage("{}")
 	var object map[string]json.RawMessage
@@ -137,7 +137,7 @@ func saying(role string, content any) ([]byte, error) {
 	return raw, nil
 }
 
-// textOf returns a content that is a text, or consists of texts.
+// textOf returns the text of a content that is a text, or consists of texts; ok is false for any other content.
 func textOf(content json.RawMessage) (text string, ok bool) {
 	if json.Unmarshal(content, &text) == nil {
 		return text, true
@@ -156,7 +156,7 @@ func textOf(content json.RawMessage) (text string, ok bool) {
 	return b.String(), true
 }
 
-// imagesOf returns parts with images as blocks; nil if no part is an image of a chat.
+// imagesOf returns the parts of a content, with its images as blocks; nil if no part is an image in a chat's form.
 func imagesOf(content json.RawMessage) ([]json.RawMessage, error) {
 	var parts []json.RawMessage
 	if json.Unmarshal(content, &parts) != nil {

@@ -23,10 +23,10 @@ type part struct {
 
 // blocks are the blocks from which tokens are generated. The parts of a row share them.
 type blocks struct {
-	ids    []uint64             // of the trace's blocks, or
-	ranges []mooncake.HashRange // of the fine blocks, unless it is nil
+	ids    []uint64             // of the trace's blocks, if ranges is nil
+	ranges []mooncake.HashRange // of the fine blocks
 	first  int64                // number of the block of the first id or range
-	row    int64                // whose private blocks follow them
+	row    int64                // index of the row whose private blocks follow
 }
 
 // scheme converts ids to bytes. It is the same for every body of a builder.

@@ -195,7 +195,7 @@ func BenchmarkBuild(b *testing.B) {
 	}
 }
 
-// benchRow is a row as long as the mean of the public conversation trace.
+// benchRow returns a row as long as the mean of the public conversation trace.
 func benchRow() *mooncake.Row {
 	row := lengthRow(12_035, 343)
 	for id := range uint64(24) {
@@ -204,7 +204,7 @@ func benchRow() *mooncake.Row {
 	return row
 }
 
-// TestManyRanges: the time for a body depends on the sum of its parts and ranges, not on their product.
+// TestManyRanges: the time for a body depends on the number of its parts plus that of its ranges, not on the product of the two.
 func TestManyRanges(t *testing.T) {
 	const n = 10000
 	b, err := NewBuilder(Options{Form: Words, Endpoint: Chat, BlockSize: 512, FineBlockSize: 16})

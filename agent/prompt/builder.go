@@ -46,7 +46,7 @@ type Prompt struct {
 	// shares the block before it, may hit fewer tokens than in the row, by up to the overhead.
 	TailCut bool
 	// Carried is the number of prompt tokens in live replies, Invented that in invented words instead of replies. NoRoom is set if the row
-	// has replies but no room for its messages: all of it was invented, in one message.
+	// has replies but no room for its messages: the whole prompt was invented, in one message.
 	Carried, Invented int64
 	NoRoom            bool
 

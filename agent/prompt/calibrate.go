@@ -17,7 +17,7 @@ import (
 const (
 	calibrationID    = 1 << 50
 	calibrationShort = 16
-	calibrationSlope = MostWords // the long one has this many words more: every word at least once
+	calibrationSlope = MostWords // the long request has this many words more: every word at least once
 )
 
 // ErrNotStable says that a generated word, or token id, was not exactly one token on the server.
@@ -27,9 +27,9 @@ var ErrNotStable = errors.New("the prompt's units are not one token each on this
 var ErrTurn = errors.New("a later turn of a chat does not have the expected number of tokens on this server")
 
 // Calibration returns the requests whose counted prompt tokens show the overhead of the server's chat template: one of 16 words; one of
-// these and 512 more, which include every word; and, with turns, if prompts are messages, a conversation of three messages of 16 words. They
-// are not streamed and request one token of output. They include extra inputs, which may change the template, except for those about the
-// reply. They do not use the builder's overhead. model is the model to measure; if it is empty, the requests name none.
+// these words and 512 more, which include every word; and, with turns, if prompts are messages, a conversation of three messages of 16
+// words. They are not streamed and request one token of output. They include extra inputs, which may change the template, except for those
+// about the reply. They do not use the builder's overhead. model is the model to measure; if it is empty, the requests name none.
 func (b *Builder) Calibration(model string, turns bool) []send.Request {
 	some := part{blocks: &blocks{ids: []uint64{calibrationID}}, n: calibrationShort}
 	short := b.turn("user", true, some)
@@ -52,7 +52,7 @@ func (b *Builder) VocabularyProbe(model string, ids TokenRange) send.Request {
 	return b.measuring(model, []part{{raw: fmt.Appendf(nil, "[%d,%d]", ids.First, ids.Last())}})
 }
 
-// every returns calibrationSlope units as they follow others, every word equally often, in an order that depends on the seed.
+// every returns calibrationSlope units that can follow others, with every word equally often, in an order that depends on the seed.
 func (b *Builder) every() []byte {
 	a := &b.scheme.alphabet
 	var out []byte

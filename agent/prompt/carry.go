@@ -15,7 +15,7 @@ import (
 
 // Reply is the content of a prompt for one element of the row's Replies. The zero Reply is the same number of invented words, or token ids.
 type Reply struct {
-	// Carried says that the live reply is inserted: Tokens in a prompt of token ids, else Text. It must have as many tokens as in the row.
+	// Carried says that the live reply is inserted: Tokens in a prompt of token ids, else Text. It must have as many tokens as the row says.
 	Carried bool
 	Text    string
 	Tokens  []uint32
@@ -32,7 +32,7 @@ type Tail struct {
 	Known  bool
 }
 
-// TailOf returns the end of a row's prompt; unknown if the row does not have its blocks.
+// TailOf returns the end of a row's prompt; unknown if the row does not name all blocks of the prompt.
 func TailOf(row *mooncake.Row, blockSize, fineBlockSize int) Tail {
 	if !row.InputLength.Set || row.Kind() != mooncake.KindLength {
 		return Tail{}
@@ -61,11 +61,10 @@ type Live struct {
 	Keep bool
 }
 
-// BuildLive is [Builder.Build] without a history, for a replay that carries its live replies. If Live has Replies, and
-// prompts are messages, each reply is a message of the assistant, and the parts before and after it are messages of the user, as the earlier
-// rows sent them. The
-// prompt has exactly the row's input length. If a message would have no room for a word in addition to the template's overhead, the prompt
-// is one message of invented words, and flagged (Prompt.NoRoom).
+// BuildLive builds a row as [Builder.Build] does without a history, for a replay that carries its live replies. If Live has Replies, and
+// prompts are messages, each reply is a message of the assistant, and the parts before and after it are messages of the user, as the
+// earlier rows sent them. The prompt has exactly the row's input length. If a message would have no room for a word in addition to the
+// template's overhead, the prompt is one message of invented words, and flagged (Prompt.NoRoom).
 //
 // Rows with another kind of prompt, or whose extra replaces it, are built as by Build.
 func (b *Builder) BuildLive(index int64, row *mooncake.Row, live Live) (Prompt, error) {
@@ -75,7 +74,7 @@ func (b *Builder) BuildLive(index int64, row *mooncake.Row, live Live) (Prompt, 
 	return b.build(index, row, nil, live)
 }
 
-// conversation makes the turns of a row with replies; nil if it has no room for them.
+// conversation makes the turns of a row with replies; nil if the row has no room for its messages.
 func (b *Builder) conversation(index int64, row *mooncake.Row, replies []Reply, over Overhead, p *Prompt) []part {
 	c := turns{b: b, blocks: b.blocks(index, row), chat: b.opt.Endpoint.OfMessages(), over: over}
 	var carried, invented int64
@@ -114,7 +113,7 @@ type turns struct {
 	added int64
 }
 
-// extend adds the words before token to of the row. before is the end of the row that ended there, if it is known.
+// extend adds the row's words from its end so far to another position (to). The earlier row that ended there is before, if it is known.
 func (c *turns) extend(to int64, before Tail) (room bool) {
 	first := len(c.parts) == 0
 	n := to - c.end

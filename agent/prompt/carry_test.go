@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// fineText is the text of a prompt of n words according to the description of ranges.
+// fineText returns the text of a prompt of n words with these ranges, computed as the description of the scheme says.
 func fineText(s alphabet, seed uint64, block, n int, ranges ...mooncake.HashRange) string {
 	var out strings.Builder
 	for _, r := range ranges {
@@ -42,7 +42,7 @@ func TestRanges(t *testing.T) {
 	}{
 		{"words", Options{Seed: 9, FineBlockSize: 16, Overhead: 5}, anchor + fineText(words, 9, 16, 105, ranges...)},
 		{"words of completions", Options{Seed: 9, FineBlockSize: 16, Endpoint: Completions}, anchor + fineText(words, 9, 16, 109, ranges...)},
-		{"no known size", Options{Seed: 9, Overhead: 5}, anchor + text(9, 512, 105, 1)},
+		{"unknown size of fine blocks", Options{Seed: 9, Overhead: 5}, anchor + text(9, 512, 105, 1)},
 	} {
 		b := newBuilder(t, tt.o)
 		if got := content(t, build(t, b, 0, row, nil).Request); got != tt.want {
@@ -139,8 +139,8 @@ func (m model) tokens(t *testing.T, r send.Request) (out []string) {
 	return out
 }
 
-// production makes a trace of conversations: each row continues the previous row of its conversation and the reply to it, or a part of
-// another row's prompt.
+// production makes a trace of conversations: a row continues an earlier row and the reply to it, or begins a conversation, either with a
+// part of another row's prompt or with nothing.
 type production struct {
 	rng  *rand.Rand
 	next int
@@ -217,9 +217,9 @@ func common[T comparable](a, b []T) (n int) {
 	return n
 }
 
-// TestConversations replays conversations on an engine that counts as real ones do. Every prompt has exactly its row's tokens, whatever is
-// carried or invented. Each prompt continues exactly after the earlier prompt and its live reply, or the invented one. Two prompts share
-// what their rows share, and at most the last partial block of an earlier prompt in addition.
+// TestConversations replays conversations on a model of an engine that counts tokens the way real engines do. Every prompt has exactly as
+// many tokens as its row says, whatever is carried or invented. Each prompt continues exactly after the earlier prompt and its live reply,
+// or the invented one. Two prompts share what their rows share, and at most the last partial block of an earlier prompt in addition.
 func TestConversations(t *testing.T) {
 	for _, m := range []model{
 		{endpoint: Completions, head: -1}, // token ids
@@ -305,7 +305,7 @@ func conversations(t *testing.T, m model, seed uint64) {
 	}
 }
 
-// spoken are the tokens of a live reply.
+// spoken returns the tokens of a live reply.
 func spoken(r Reply) (out []string) {
 	if !r.Carried {
 		return nil

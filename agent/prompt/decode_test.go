@@ -15,7 +15,7 @@ import (
 
 // decode recognises a block of words that fillWords wrote with this seed, and returns its id. The block is whole words: at least the 8
 // that contain the id, and as many more as there are. ok is true only if every byte is what fillWords would have written. In a prompt the
-// blocks follow the anchor, each 5 times the block size long; the last one may be shorter.
+// blocks follow the anchor. Each has 5 bytes for each token of the block size; the last one may be shorter.
 func decode(block []byte, seed uint64) (id uint64, ok bool) {
 	if len(block) < words.header || len(block)%wordBytes != 0 {
 		return 0, false
@@ -31,7 +31,7 @@ func decode(block []byte, seed uint64) (id uint64, ok bool) {
 		}
 		x = x<<wordBits | digit
 	}
-	// The header is compared, too: its 8th word has one bit, and its other content was shifted out unseen.
+	// The header is compared, too: its 8th word has only one bit of the id, and the other bits of that word were shifted out unseen.
 	var want [64 * wordBytes]byte
 	for off := 0; off < len(block); off += len(want) {
 		n := min(len(want), len(block)-off)
@@ -53,7 +53,7 @@ func (a *alphabet) fill(dst []byte, seed, id uint64, n int) int {
 	return n
 }
 
-// unmix is the inverse of mix.
+// unmix reverses [splitmix.Mix].
 func unmix(x uint64) uint64 {
 	x = (x ^ x>>31 ^ x>>62) * 0x319642b2d24d8ec3
 	x = (x ^ x>>27 ^ x>>54) * 0x96de1b173f119089
@@ -96,19 +96,19 @@ func TestDecodeRejects(t *testing.T) {
 	}
 	plain := make([]byte, 512*wordBytes) // its 8th word is the list's first
 	fillWords(plain, 0, 0, 512)
-	copy(plain[35:], " acid") // the third word: the bit that it sets is the 65th
+	copy(plain[35:], " acid") // the list's third word: it sets the 65th bit
 	for _, tt := range []struct {
 		why   string
 		block []byte
 	}{
 		{"the 8th word says more than the one bit that is left, which is 0", plain},
-		{"the same in a block of nothing else", plain[:40]},
-		{"nothing", nil},
+		{"the same in a block of only 8 words", plain[:40]},
+		{"an empty block", nil},
 		{"seven words do not hold an id", block[:35]},
 		{"part of a word", block[:42]},
 		{"does not begin at a word", block[1:41]},
 		{"a word that is not in the list", change(6, "zzzz")},
-		{"a letter of another case", change(1, "E")},
+		{"a capital letter", change(1, "E")},
 		{"no space before a header word", change(5, "x")},
 		{"the 8th word says more than the one bit that is left, which is 1", change(35, " acid")},
 		{"another word in the header: another id, whose block continues differently", change(0, " pull")},
@@ -122,7 +122,7 @@ func TestDecodeRejects(t *testing.T) {
 		}
 	}
 	if id, ok := decode(block, 43); !ok {
-		// The header alone does not depend on the seed: another one gives another id, and the same rest.
+		// The header alone does not depend on the seed: another seed gives another id, for which the rest of the block is the same.
 		t.Errorf("with another seed: rejected")
 	} else if id == 7 {
 		t.Errorf("with another seed: the same id")

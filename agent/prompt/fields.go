@@ -34,8 +34,8 @@ var booleans = map[bool][]byte{false: []byte("false"), true: []byte("true")}
 // includeUsage asks for the usage at the end of a stream.
 var includeUsage = []byte(`{"include_usage":true}`)
 
-// complete adds the fields that depend on the extras. The reply to generated words has no natural end, so hold asks the engine to enforce
-// its length; the reply to a real text is only limited.
+// complete adds the fields that depend on the extras. The reply to generated words has no natural end, so the parameter hold asks the
+// engine to enforce its length; the reply to a real text is only limited.
 func (b *Builder) complete(body *draft, output int64, hold bool) {
 	if b.opt.Endpoint == Generate {
 		b.parameters(&body.object, output)
@@ -71,11 +71,11 @@ func (b *Builder) complete(body *draft, output int64, hold bool) {
 	}
 }
 
-// parametersField has the parameters of [Generate] other than the prompt.
+// parametersField is the member with the parameters of [Generate] other than the prompt.
 const parametersField = "parameters"
 
-// parameters completes the parameters of [Generate]: the limit on the reply, and the request for its length at its end. No parameter there
-// enforces a length. A value that is not an object is sent unchanged, and the engine reports the error.
+// parameters completes the parameters of [Generate]: the limit on the reply, and the request for details, such as the reply's length, at
+// its end. No parameter of that API enforces a length. A value that is not an object is sent unchanged, and the engine reports the error.
 func (b *Builder) parameters(body *object, output int64, more ...string) {
 	options, err := parseObject(body.get(parametersField))
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 // Seed spreads a user's small number over 64 bits: mix(user + 2^64/φ), a bijection. A block's content is derived from id xor seed. Without
-// spreading, two small seeds would only give the same blocks to other small ids, and the second run would find the first one's blocks in
+// spreading, two small seeds would give the same blocks, only to other small ids, and the second run would find the first one's blocks in
 // the engine's cache.
 func Seed(user uint64) uint64 { return splitmix.Next(user) }
 
@@ -29,7 +29,7 @@ type alphabet struct {
 	step   int  // the units of one draw
 
 	bits uint                                                   // bits per unit
-	all  []uint64                                               // the units, 2^bits of them: up to 8 bytes in little-endian order, of which the first unit bytes count
+	all  []uint64                                               // the units, 2^bits of them: up to 8 bytes in little-endian order, of which only the first bytes count, as many as unit
 	bulk func(dst []byte, x uint64) (rest []byte, state uint64) // writes whole draws, faster; may be nil
 }
 
@@ -41,14 +41,14 @@ var (
 // maxSpelled is the maximum size that [alphabet.spell] writes: the longest header, that of 16 units of 8 bytes each, and a last store.
 const maxSpelled = 16*8 + 8
 
-// newAlphabet makes an alphabet of units of one length of at most 8 bytes, a power of two of them. A draw yields seven.
+// newAlphabet makes an alphabet of units, a power of two of them, all of the same length of at most 8 bytes. A draw yields seven units.
 func newAlphabet(length int, units []uint64) alphabet {
 	a := alphabet{unit: length, bits: uint(bits.Len(uint(len(units)))) - 1, all: units}
 	a.header, a.step = headerUnits(len(units))*a.unit, 7*a.unit
 	return a
 }
 
-// headerUnits returns the number of units, out of n, that encode an id of 64 bits.
+// headerUnits returns how many units encode an id of 64 bits, if there are n different units.
 func headerUnits(n int) int {
 	width := bits.Len(uint(n)) - 1
 	return (64 + width - 1) / width
@@ -111,7 +111,7 @@ func bulkWords(dst []byte, x uint64) (rest []byte, state uint64) {
 	return dst, x
 }
 
-// bulkTokens is bulkWords for draws of five token ids.
+// bulkTokens does what bulkWords does, for draws of five token ids.
 func bulkTokens(dst []byte, x uint64) (rest []byte, state uint64) {
 	const step, wide = 5 * tokenBytes, 5*tokenBytes + 2
 	for len(dst) >= wide {

@@ -13,7 +13,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// text returns the text of blocks by the scheme's description, each of block words, cut after n words.
+// text returns the text of blocks, computed as the scheme's description says: each block has a number of words (block), and the text ends
+// after n words.
 func text(seed uint64, block, n int, ids ...uint64) string {
 	var s strings.Builder
 	for _, id := range ids {

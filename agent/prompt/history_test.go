@@ -26,7 +26,7 @@ func TestDeltaSession(t *testing.T) {
 		reply     string
 		toolCalls string
 		adds      []any // to the conversation, before the reply
-		answer    any   // to the conversation
+		answer    any   // the message with the reply
 		added     int64
 		tokens    int64
 	}

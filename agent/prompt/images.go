@@ -35,7 +35,7 @@ const (
 // Images are the settings of images. The zero Images sends those in the rows.
 type Images struct {
 	Each   int         // unique images for each row that has none; 0 = none
-	Size   ImageSize   // of an image without a size in the row; zero = DefaultSide, both
+	Size   ImageSize   // of an image without a size in the row; zero = DefaultSide for both sides
 	Format ImageFormat // default PNG
 	// Tokens is the number of prompt tokens that the engine counts for one image. The prompt has that many words fewer. 0 = unknown: the
 	// words alone have the row's input length, and the sum is not checked.
@@ -70,7 +70,7 @@ func (i Images) check() string {
 	return ""
 }
 
-// gallery makes images and caches those that were used last. It makes one at a time, to limit memory.
+// gallery makes images and caches those that were made last. It makes one at a time, to limit memory.
 type gallery struct {
 	mu   sync.Mutex
 	kept map[mooncake.Image][]byte // in base64
@@ -164,8 +164,8 @@ func (g *gallery) picture(one mooncake.Image, seed uint64, format ImageFormat) [
 // tile is the side of a tile of the pattern, in pixels.
 const tile = 16
 
-// tiles calls set with each tile of an image, in order of rows, and bits that depend on id, seed and position. The first tiles encode the
-// id.
+// tiles calls the function set with each tile of an image, in order of rows, and bits that depend on id, seed and position. The first tiles
+// encode the id.
 func tiles(one mooncake.Image, seed uint64, set func(area image.Rectangle, bits uint64)) {
 	key := splitmix.Mix(one.ID ^ seed ^ imageSalt)
 	n := uint64(0)
@@ -181,7 +181,7 @@ func tiles(one mooncake.Image, seed uint64, set func(area image.Rectangle, bits 
 	}
 }
 
-// mosaic is an image of tiles in four colours, which depend on its id.
+// mosaic returns an image of tiles in four colours, which depend on its id.
 func mosaic(one mooncake.Image, seed uint64) image.Image {
 	var colours color.Palette
 	for i := range uint64(4) {
@@ -193,7 +193,7 @@ func mosaic(one mooncake.Image, seed uint64) image.Image {
 	return out
 }
 
-// grey is an image of tiles in four shades.
+// grey returns an image of tiles in four shades.
 func grey(one mooncake.Image, seed uint64) image.Image {
 	out := image.NewGray(image.Rect(0, 0, one.Width, one.Height))
 	tiles(one, seed, func(area image.Rectangle, bits uint64) { fill(out.Pix, out.Stride, area, 32+64*uint8(bits&3)) })

@@ -57,15 +57,15 @@ func pictured(t *testing.T, p Prompt) (files []string, text string) {
 	return files, text
 }
 
-// shown is a row with pictures.
+// shown returns a row with pictures.
 func shown(images ...mooncake.Image) *mooncake.Row {
 	row := lengthRow(100, 7, 1)
 	row.Images = images
 	return row
 }
 
-// TestImages: a row's images come after its text, in the form of each API. One id of one size is one image, in every row and every process
-// with the same seed.
+// TestImages: a row's images come after its text, in the form of each API. The same id and size give the same image, in every row and every
+// process with the same seed.
 func TestImages(t *testing.T) {
 	one, two, large := mooncake.Image{ID: 7, Width: 40, Height: 30}, mooncake.Image{ID: 8, Width: 40, Height: 30}, mooncake.Image{ID: 7}
 	for _, endpoint := range []Endpoint{Chat, Responses, Messages} {

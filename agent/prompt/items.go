@@ -44,7 +44,7 @@ func itemsOf(messages []byte) ([]part, error) {
 	return []part{{raw: bytes.Join(out, []byte(","))}}, nil
 }
 
-// items returns the message in the other form.
+// items returns the message in the form of the Responses API.
 func (m *chatMessage) items(raw []byte) (out [][]byte, err error) {
 	add := func(v any) {
 		b, wrong := json.Marshal(v)
@@ -82,7 +82,7 @@ func (m *chatMessage) items(raw []byte) (out [][]byte, err error) {
 	return out, err
 }
 
-// inputs returns the parts of a message with their other names; false if none has a chat's name.
+// inputs returns the parts of a message with their names in the Responses API; false if no part has a name that a chat uses.
 func (m *chatMessage) inputs() ([]json.RawMessage, bool) {
 	var parts []json.RawMessage
 	if json.Unmarshal(m.Content, &parts) != nil {

@@ -27,9 +27,9 @@ func TestLayouts(t *testing.T) {
 		{"exact tile", 1, lengthRow(33, 1, 4, 5), []uint64{4, 5, private(2)}, 32, false, false},
 		{"exact tile less the overhead", 4, lengthRow(32, 1, 4, 5), []uint64{4, 5}, 28, false, false},
 		{"partial last block", 1, lengthRow(41, 1, 4, 5, 6), []uint64{4, 5, 6}, 40, false, false},
-		{"prefix only: the rest is the row's own", 1, lengthRow(60, 1, 4, 5), []uint64{4, 5, private(2), private(3)}, 59, false, false},
+		{"ids for the beginning only: the rest is the row's own", 1, lengthRow(60, 1, 4, 5), []uint64{4, 5, private(2), private(3)}, 59, false, false},
 		{"no ids: everything is the row's own", 1, lengthRow(40, 1), []uint64{private(0), private(1), private(2)}, 39, false, false},
-		{"more ids than blocks: the first count", 1, lengthRow(20, 1, 4, 5, 6, 7), []uint64{4, 5}, 19, false, false},
+		{"more ids than blocks: only the first ids count", 1, lengthRow(20, 1, 4, 5, 6, 7), []uint64{4, 5}, 19, false, false},
 		{"ids at the ends of 64 bits", 1, lengthRow(20, 1, 1<<63, 1<<64-1), []uint64{1 << 63, 1<<64 - 1}, 19, false, false},
 		{"last block as long as the overhead: it is gone, the one before is whole", 8, lengthRow(40, 1, 4, 5, 6), []uint64{4, 5}, 32, false, true},
 		{"last block shorter than the overhead: the one before is cut too", 10, lengthRow(40, 1, 4, 5, 6), []uint64{4, 5}, 30, false, true},
@@ -75,7 +75,7 @@ func TestTokenLayouts(t *testing.T) {
 	}{
 		{"exact tile", lengthRow(32, 1, 4, 5), []uint64{4, 5}},
 		{"partial last block", lengthRow(33, 1, 4, 5, 6), []uint64{4, 5, 6}},
-		{"prefix only", lengthRow(40, 1, 4, 5), []uint64{4, 5, privateID(index, 2)}},
+		{"ids for the beginning only", lengthRow(40, 1, 4, 5), []uint64{4, 5, privateID(index, 2)}},
 		{"one token", lengthRow(1, 1, 4), []uint64{4}},
 		{"no ids", lengthRow(17, 1), []uint64{privateID(index, 0), privateID(index, 1)}},
 	} {

@@ -28,8 +28,8 @@ const (
 // ErrLexicon is wrapped by every error of [NewLexicon].
 var ErrLexicon = errors.New("words of prompts")
 
-// Lexicon is the list of words from which prompts are made. On its engines, each word is one token after any other word. All have the same
-// length, so that any byte of a prompt can be generated without those before it.
+// Lexicon is the list of words from which prompts are made. On the engines that it is for, each word is one token after any other word. All
+// have the same length, so that any byte of a prompt can be generated without those before it.
 type Lexicon struct {
 	anchor, space string
 	words         []string
@@ -43,7 +43,7 @@ var usual = &Lexicon{anchor: anchor, space: " ", words: strings.Fields(wordList)
 func CommonLexicon() *Lexicon { return usual }
 
 // NewLexicon makes a lexicon of words of ASCII letters and digits: a power of two of them, from [LeastWords] to [MostWords], of one length.
-// Their order has no effect. space, a space or nothing, precedes each word; anchor is the first word of every prompt.
+// Their order has no effect. The parameter space, which is a space or empty, precedes each word; anchor is the first word of every prompt.
 func NewLexicon(anchor, space string, list []string) (*Lexicon, error) {
 	n := len(list)
 	if n < LeastWords || n > MostWords || n&(n-1) != 0 {
@@ -127,7 +127,7 @@ func Candidates() []string {
 	return list
 }
 
-// TokenRange is a range of token ids for prompts, from First on: a power of two of them, all with the same
+// TokenRange is a range of token ids for prompts that begins with First: a power of two of them, all with the same
 // number of digits.
 type TokenRange struct{ First, Count int }
 
@@ -143,8 +143,8 @@ func TokenRanges() []TokenRange {
 // commonIDs are ids that every vocabulary of 32,000 entries has, all of five digits.
 var commonIDs = TokenRange{10000, 1 << tokenBits}
 
-// units returns the ids as in a prompt, each with a comma, in the order of a little-endian store. No id is a string of its own: the common
-// ones are made at each start of the program.
+// units returns the ids as in a prompt, each with a comma, in the order of a little-endian store. It makes no string for an id, because the
+// common ids are made at each start of the program.
 func (r TokenRange) units() []uint64 {
 	units := make([]uint64, r.Count)
 	var text [8]byte

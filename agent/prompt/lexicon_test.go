@@ -35,11 +35,11 @@ func lexicon(t *testing.T, anchor, space string, list []string) *Lexicon {
 // else, a block can be entered at any byte, and a shorter one is the beginning of a longer one.
 func TestLexiconBlocks(t *testing.T) {
 	alphabets := map[string]alphabet{
-		"512 of 3":     lexicon(t, "go", " ", numbered(512, 3)).alphabet,
-		"256 of 7":     lexicon(t, "go", " ", numbered(256, 7)).alphabet,
-		"64 of 2":      lexicon(t, "a", " ", numbered(64, 2)).alphabet,
-		"16 of 7":      lexicon(t, "a", " ", numbered(16, 7)).alphabet,
-		"32, no space": lexicon(t, "a", "", strings.Split("abcdefghijklmnopqrstuvwxyz012345", "")).alphabet,
+		"512 words of 3": lexicon(t, "go", " ", numbered(512, 3)).alphabet,
+		"256 words of 7": lexicon(t, "go", " ", numbered(256, 7)).alphabet,
+		"64 words of 2":  lexicon(t, "a", " ", numbered(64, 2)).alphabet,
+		"16 words of 7":  lexicon(t, "a", " ", numbered(16, 7)).alphabet,
+		"32, no space":   lexicon(t, "a", "", strings.Split("abcdefghijklmnopqrstuvwxyz012345", "")).alphabet,
 	}
 	for _, r := range TokenRanges() {
 		alphabets[fmt.Sprintf("ids from %d", r.First)] = r.alphabet()
@@ -102,7 +102,7 @@ func littleBytes(unit uint64, n int) (b []byte) {
 	return b
 }
 
-// TestLexicon: what a lexicon accepts, and how it describes itself.
+// TestLexicon: which words a lexicon refuses, and how it describes the others.
 func TestLexicon(t *testing.T) {
 	for _, tt := range []struct {
 		why           string

@@ -48,7 +48,7 @@ func (d *draft) number(n int64) []byte {
 	return d.digits[from:len(d.digits):len(d.digits)]
 }
 
-// drafts are for reuse: parts copies what it returns.
+// drafts are reused. This is safe, because [object.parts] copies what it returns.
 var drafts = sync.Pool{New: func() any { return &draft{object: make(object, 0, 16)} }}
 
 // free gives a draft back. Nothing may refer to its members or its prompt.

@@ -50,7 +50,7 @@ type TooShort string
 
 // The policies.
 const (
-	SendOneWord TooShort = "send" // it is sent, longer than in the row, and flagged
+	SendOneWord TooShort = "send" // it is sent, longer than the row says, and flagged
 	Skip        TooShort = "skip" // it is not sent
 )
 

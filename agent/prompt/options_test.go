@@ -29,8 +29,8 @@ func TestOptionErrors(t *testing.T) {
 		{"extra inputs are torn", Options{ExtraInputs: json.RawMessage(`{"a":`)}, []string{"extra inputs"}},
 		{"a salt that vLLM refuses", Options{CacheSalt: "a/b"}, []string{"cache salt"}},
 		{"a salt that is too long", Options{CacheSalt: strings.Repeat("a", 129)}, []string{"cache salt"}},
-		{"a salt for an engine without", Options{CacheSalt: "a", Profile: OpenAI}, []string{"openai", "seed"}},
-		{"all at once", Options{Form: Tokens, BlockSize: 1, OutputCap: -1, Profile: "x"}, []string{"completions", "block size", "output cap", `"x"`}},
+		{"a salt for an engine without cache_salt", Options{CacheSalt: "a", Profile: OpenAI}, []string{"openai", "seed"}},
+		{"several errors at once", Options{Form: Tokens, BlockSize: 1, OutputCap: -1, Profile: "x"}, []string{"completions", "block size", "output cap", `"x"`}},
 	} {
 		_, err := NewBuilder(tt.o)
 		if !errors.Is(err, ErrOptions) {
@@ -48,7 +48,7 @@ func TestOptionErrors(t *testing.T) {
 	}
 }
 
-// Every profile on Chat and Completions, by what it puts into a body.
+// TestProfiles checks what each profile puts into a body on Chat and Completions.
 func TestProfiles(t *testing.T) {
 	const chat, text = "max_completion_tokens", "max_tokens"
 	for _, tt := range []struct {

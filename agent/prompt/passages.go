@@ -3,9 +3,9 @@
 
 package prompt
 
-// This file makes blocks of real text. A block begins with the words that encode its id, so that two ids never have the same text. Then
-// follow segments of the text, as many as fit, from a position that the id determines. The remaining tokens, fewer than a segment can have,
-// are invented words of the block. So each block has exactly its number of tokens.
+// This file makes blocks of real text. A block begins with the words that encode its id, so that two ids never have the same text. Segments
+// of the text follow, as many as fit, from a position that the id determines. The remaining tokens, fewer than a segment can have, are
+// invented words of the block. So each block has exactly its number of tokens.
 
 import (
 	"errors"
@@ -125,7 +125,7 @@ func (s *scheme) passages(out []part, p *part, search *fineBlocks) []part {
 	if p.ranges != nil {
 		size = int64(s.fine)
 	}
-	own := len(out) // the first of this part's
+	own := len(out) // index of the first part that replaces p
 	words := func(from, to int64) {
 		if from >= to {
 			return
@@ -183,8 +183,8 @@ func (b *Builder) DescribeText() (d Text) {
 	return d
 }
 
-// TextCheck returns a request whose prompt has n tokens of text, without the template's, in blocks that the trace does not have; see
-// [Builder.Calibration].
+// TextCheck returns a request whose prompt has n tokens of text, not counting those of the template, in blocks that the trace does not
+// have; see [Builder.Calibration].
 func (b *Builder) TextCheck(model string, n int64) (req send.Request) {
 	ids := make([]uint64, n/int64(b.scheme.block)+1)
 	for i := range ids {

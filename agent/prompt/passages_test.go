@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// pieceTokens is a tokenizer whose tokens are the words of a text, cut into pieces of four letters.
+// pieceTokens returns a tokenizer whose tokens are the words of a text, cut into pieces of four letters.
 func pieceTokens(text string) (tokens []string) {
 	for word := range strings.FieldsSeq(text) {
 		for ; len(word) > 4; word = word[4:] {
@@ -27,7 +27,8 @@ func pieceTokens(text string) (tokens []string) {
 	return tokens
 }
 
-// passagesOf are made of words of one to forty letters, which have one to ten tokens; quotes have to be escaped.
+// passagesOf returns passages of words of one to forty letters, which have one to ten tokens. Some words have a quote, which must be
+// escaped.
 func passagesOf(t *testing.T, words int) *Passages {
 	t.Helper()
 	var segments []string
@@ -47,8 +48,8 @@ func passagesOf(t *testing.T, words int) *Passages {
 	return p
 }
 
-// TestPassages: every prompt has exactly its tokens, whatever its length. Blocks of one id have one text, and those of two ids do not. A
-// block that is cut is the beginning of the whole one, up to less than a segment.
+// TestPassages: every prompt has exactly as many tokens as its row says. Blocks with the same id have the same text, and blocks with
+// different ids do not. A block that is cut is the beginning of the whole one, except for less than a segment at its end.
 func TestPassages(t *testing.T) {
 	text := passagesOf(t, 3000)
 	const overhead, fine = 5, 16
@@ -114,7 +115,7 @@ func TestPassages(t *testing.T) {
 	}
 }
 
-// TestPassagesAreRead: a body has its size, and the same bytes in each attempt, whatever the sizes of the reads.
+// TestPassagesAreRead: a body has the stated size, and the same bytes in each attempt, whatever the sizes of the reads.
 func TestPassagesAreRead(t *testing.T) {
 	b, err := NewBuilder(Options{Text: passagesOf(t, 2000), BlockSize: 32, Overhead: 3})
 	if err != nil {
@@ -161,7 +162,7 @@ func TestSeedsOfPassages(t *testing.T) {
 
 // TestTooLittleText: text that is not sufficient for prompts is refused.
 func TestTooLittleText(t *testing.T) {
-	for name, tokens := range map[string]int{"none": 0, "long segments": MaxSegmentTokens + 1, "short": 1} {
+	for name, tokens := range map[string]int{"segments without tokens": 0, "long segments": MaxSegmentTokens + 1, "too few tokens": 1} {
 		order := make([]uint32, LeastText-1)
 		if _, err := NewPassages(order, []string{" a"}, []int{tokens}); !errors.Is(err, ErrPassages) {
 			t.Errorf("%s: %v", name, err)
@@ -173,9 +174,9 @@ func TestTooLittleText(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, o := range map[string]Options{
-		"token ids":   {Endpoint: Completions, Form: Tokens},
-		"large block": {BlockSize: MaxTextBlock + 1},
-		"no spaces":   {Words: letters},
+		"token ids":            {Endpoint: Completions, Form: Tokens},
+		"large block":          {BlockSize: MaxTextBlock + 1},
+		"words without spaces": {Words: letters},
 	} {
 		if o.Text = text; o.Text != nil {
 			if _, err := NewBuilder(o); !errors.Is(err, ErrOptions) || !strings.Contains(fmt.Sprint(err), "text") {

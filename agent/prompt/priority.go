@@ -18,7 +18,7 @@ import (
 // depends on the engine.
 type Priorities map[string]int64
 
-// EveryClass is the class whose priority applies to all rows without another one, including rows without a class.
+// EveryClass stands for all classes that have no priority of their own, and for rows without a class.
 const EveryClass = "*"
 
 // ParsePriorities reads CLASS=N pairs. A class may contain equals signs.

@@ -63,13 +63,13 @@ const (
 // both are the dialects of an engine's own endpoints.
 type both struct{ chat, completions dialect }
 
-// responses is the dialect of /v1/responses, which all engines copy from OpenAI: usage is always sent, and no field for a minimum is known.
-// Engines that support ignore_eos, cache_salt and priority in a chat support them here, too.
+// responses returns the dialect of /v1/responses, which all engines copy from OpenAI: usage is always sent, and no field for a minimum is
+// known. Engines that support ignore_eos, cache_salt and priority in a chat support them here, too.
 func (b both) responses() dialect {
 	return dialect{maxTokens: maxOutputField, ignoreEOS: b.chat.ignoreEOS, cacheSalt: b.chat.cacheSalt, priority: b.chat.priority}
 }
 
-// messages is the dialect of /v1/messages: usage is always sent, and no field enforces the length of a reply. vLLM ignores ignore_eos
+// messages returns the dialect of /v1/messages: usage is always sent, and no field enforces the length of a reply. vLLM ignores ignore_eos
 // there, and supports cache_salt; what other engines do is not known.
 func (p Profile) messages() dialect {
 	return dialect{maxTokens: maxField, cacheSalt: p == Auto || p == VLLM}

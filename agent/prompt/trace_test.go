@@ -59,8 +59,8 @@ func conversationTrace(t *testing.T) (rows []*mooncake.Row) {
 	return rows
 }
 
-// Every row of the public trace gets exactly its length. The overhead cuts the last block of every row whose last block is no longer than
-// the overhead.
+// Every row of the public trace gets a prompt of exactly its length. The overhead cuts the last block of every row whose last block is no
+// longer than the overhead.
 func TestConversationTrace(t *testing.T) {
 	rows := conversationTrace(t)
 	for _, tt := range []struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// generated makes the user turn of a row that has lengths and block ids. images follow its text.
+// generated makes the user turn of a row that has lengths and block ids. images is the number of images that follow its text.
 func (b *Builder) generated(index int64, row *mooncake.Row, images int, later bool, replies []Reply, p *Prompt) ([]part, error) {
 	length := row.InputLength.V
 	if length < 1 || length > MaxPromptTokens {
@@ -61,7 +61,7 @@ func (b *Builder) generated(index int64, row *mooncake.Row, images int, later bo
 	return b.turn("user", !later || b.opt.Endpoint.OfMessages(), part{blocks: b.blocks(index, row), n: n}), nil
 }
 
-// blocks returns those of a row: the fine ones if it has them.
+// blocks returns the blocks of a row: the fine ones if it has them.
 func (b *Builder) blocks(index int64, row *mooncake.Row) *blocks {
 	if b.opt.FineBlockSize > 0 && len(row.HashRanges) > 0 {
 		return &blocks{ranges: row.HashRanges, row: index}

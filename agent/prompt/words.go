@@ -28,7 +28,8 @@ const (
 // vocabulary. Because it is always the same word, the template adds the same number of tokens to every prompt.
 const anchor = "go"
 
-// wordUnits and tokenUnits are the units that the bits of a draw select; see [littleEndian]. The first wordBytes or tokenBytes of each count.
+// wordUnits and tokenUnits are the units that the bits of a draw select; see [littleEndian]. Only the first wordBytes or tokenBytes bytes
+// of each are used.
 var (
 	wordUnits  = [1 << wordBits]uint64(littleEndian(after(" ", strings.Fields(wordList))))
 	tokenUnits = [1 << tokenBits]uint64(commonIDs.units())

@@ -12,8 +12,8 @@ import (
 )
 
 // appendNow appends to a regular file by raw system calls. A call that the runtime knows of would wake the runtime's monitor thread, which
-// then checks every 20 µs for some milliseconds. With thousands of requests a second, the thread would never rest, and take a tenth of what
-// a request costs. The disadvantage: if the disk makes the call wait, the goroutines of this processor wait, too.
+// then checks every 20 µs for a few milliseconds. With thousands of requests a second, the thread would never rest, and would use a tenth
+// of the CPU time of a request. The disadvantage: if the disk makes the call wait, the goroutines of this processor wait, too.
 func appendNow(f *os.File, p []byte) error {
 	raw, err := f.SyscallConn()
 	if err != nil {

@@ -64,7 +64,7 @@ func (b *block) when(ok bool, format string, args ...any) {
 	}
 }
 
-// words is fmt.Sprintf with thousands separators in counts, whose verb is %v.
+// words formats a text as fmt.Sprintf does, but with thousands separators in counts (int64), whose verb is %v.
 func words(format string, args ...any) string {
 	for i, arg := range args {
 		if n, ok := arg.(int64); ok {
@@ -74,7 +74,7 @@ func words(format string, args ...any) string {
 	return fmt.Sprintf(format, args...)
 }
 
-// wordsWhen returns words if a condition holds, else nothing.
+// wordsWhen returns the result of [words] if ok is true, else an empty text.
 func wordsWhen(ok bool, format string, args ...any) string {
 	if !ok {
 		return ""
@@ -91,7 +91,7 @@ func tally(format string, of map[string]int64) string {
 	return strings.Join(parts, ", ")
 }
 
-// manyFailed is the share of failed requests from which on the table begins with a warning about its figures.
+// manyFailed is the minimum share of failed requests with which the table begins with a warning about its figures.
 const manyFailed = 0.1
 
 func (r *Report) rowLines(p palette) (b block) {
@@ -137,7 +137,7 @@ func wholeNumber(f *measure.Figures, id measure.ID) int64 {
 	return int64(s.Avg)
 }
 
-// steadyLines describe the part of the run that the table covers.
+// steadyLines describes the part of the run that the table covers.
 func (r *Report) steadyLines() (b block) {
 	if r.Steady == nil {
 		return nil
@@ -203,7 +203,7 @@ func (r *Report) cacheLines() (b block) {
 	return b
 }
 
-// replyLines describe what prompts contained where the trace has replies of earlier rows.
+// replyLines describes what prompts contained where the trace has replies of earlier rows.
 func (r *Report) replyLines() (b block) {
 	n := r.figures.Replies
 	share, ok := n.CarriedShare()
@@ -232,7 +232,7 @@ var inventedWords = map[string]string{
 	carry.Off:       "not carried",
 }
 
-// engineLines return a line for each engine, if there are several.
+// engineLines returns a line for each engine, if there are several.
 func (r *Report) engineLines() (b block) {
 	for _, e := range r.figures.Servers {
 		b = append(b, partLine(term.Plain(e.Server), e.PartFigures))
@@ -240,7 +240,7 @@ func (r *Report) engineLines() (b block) {
 	return b
 }
 
-// classLines return a line for each class, if rows have classes.
+// classLines returns a line for each class, if rows have classes.
 func (r *Report) classLines() (b block) {
 	for _, c := range r.figures.Classes {
 		name := className(c.Class)

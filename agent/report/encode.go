@@ -9,10 +9,10 @@ import (
 	"strconv"
 )
 
-// This file writes a result as encoding/json does, byte for byte, but member by member and without reflection: each request of a run is
-// written, while others are sent, and this takes a fifth of the time. TestAppendIsJSON compares the two for every field.
+// This file writes a result as encoding/json does, byte for byte, but member by member and without reflection: the result of each request
+// is written while others are sent, and this way takes a fifth of the time. TestAppendIsJSON compares the two for every field.
 
-// append appends the result as a JSON object. The error is that of a number that JSON does not have.
+// append appends the result as a JSON object. It returns an error if a number has no form in JSON.
 func (r *result) append(dst []byte) ([]byte, error) {
 	m := memberWriter{dst: append(dst, '{')}
 	m.always(`"outcome":`)
@@ -185,7 +185,7 @@ func (m *memberWriter) optional(name string, v *float64) {
 // float appends a number. Most are milliseconds with three decimals at most: their digits are those of a whole number of µs, and to search
 // for the shortest decimal that is the same float takes three times as long.
 func (m *memberWriter) float(v float64) {
-	const exact = 1e15 // so many digits tell all floats apart
+	const exact = 1e15 // two different decimals of up to 15 digits are different floats
 	if micro := math.Round(v * 1e3); v >= 0 && micro < exact && micro/1e3 == v && !math.Signbit(v) {
 		n := uint64(micro)
 		m.dst = strconv.AppendUint(m.dst, n/1e3, 10)

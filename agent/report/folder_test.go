@@ -26,7 +26,7 @@ func names(t *testing.T, dir string) (list []string) {
 	return list
 }
 
-// TestFolderHasOneRun: a second run is refused, with or without force, until the first has released the folder. It leaves no file.
+// TestFolderHasOneRun: a second run is refused, with or without force, until the first has released the folder. The lock leaves no file.
 func TestFolderHasOneRun(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "out")
 	first, err := OpenFolder(dir, false)
@@ -60,7 +60,8 @@ func TestFolderHasOneRun(t *testing.T) {
 	}
 }
 
-// TestFolderKeepsResults: each file that a run would overwrite is refused by its name, and stays unchanged; other files do not matter.
+// TestFolderKeepsResults: a folder with a file that a run would overwrite is refused, the error names the file, and the file stays
+// unchanged. Other files do not matter.
 func TestFolderKeepsResults(t *testing.T) {
 	for _, name := range []string{
 		"summary.json", "summary.csv", "requests.jsonl", "requests.meta.json", "requests.jsonl.partial", "trace.rejected.jsonl",

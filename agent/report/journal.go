@@ -30,11 +30,11 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// JournalFile is the journal of a run that is not complete. Its first line is a [Beginning]. Then come [Part]s, and a line for each row,
-// written before its request is sent. Like every file of a run, it has no secret and no text of a prompt.
+// JournalFile is the journal of a run that is not complete. Its first line is a [Beginning]. [Part]s follow, and a line for each row, which
+// is written before the row's request is sent. Like every file of a run, it has no secret and no text of a prompt.
 const JournalFile = "resume.jsonl"
 
-// Beginning describes a run as far as a resumed part must be the same.
+// Beginning describes what a resumed part must have in common with its run.
 type Beginning struct {
 	Version string `json:"schema_version"` // SchemaVersion
 	Run     Run    `json:"run"`
@@ -43,7 +43,7 @@ type Beginning struct {
 	Sources  map[string]string `json:"config_sources,omitempty"`
 	Trace    Trace             `json:"trace"`
 	Schedule Schedule          `json:"schedule"`
-	// Checksum is that of the trace's file; empty if there is none, as for a pipe. Lookahead is that of the rows that were read before the
+	// Checksum is that of the trace's file; empty if there is none, as for a pipe. Lookahead is a digest of the rows that were read before the
 	// first one was sent.
 	Checksum  string `json:"trace_checksum,omitempty"`
 	Lookahead string `json:"lookahead_digest"`
@@ -160,7 +160,7 @@ func (j *Journal) Sent(row int64, at time.Duration, clk clock.Clock) {
 	j.lines = append(j.lines, '}', '\n')
 	j.few++
 	j.due.Store(min(j.due.Load(), int64(at)))
-	// The clock is read after due is stored: either Due sees the line, or it has been called for an earlier time than this.
+	// The clock is read after due is stored: either Due sees the line, or Due was called for a time before the one that is read here.
 	now := clk.Now()
 	lonely := now-j.last > ahead/2
 	if j.last = now; lonely || now >= time.Duration(j.due.Load())-ahead {

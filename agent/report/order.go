@@ -83,7 +83,7 @@ func (s *sorter) sort(in *bufio.Reader, out io.Writer) error {
 	}
 }
 
-// read reads a line; at the end io.EOF, with what there is of a last line.
+// read reads a line. At the end of the file it returns io.EOF, with the last line if that has no line end.
 func (s *sorter) read(in *bufio.Reader) (text []byte, err error) {
 	if n := len(s.free); n > 0 {
 		text, s.free = s.free[n-1], s.free[:n-1]
@@ -97,7 +97,7 @@ func (s *sorter) read(in *bufio.Reader) (text []byte, err error) {
 	}
 }
 
-// release writes the lines that are next in order, and those for which there is no room; at the end all.
+// release writes the lines that are next in order, and those for which there is no room; if end is set, all lines.
 func (s *sorter) release(out io.Writer, end bool) error {
 	for len(s.held) > 0 && (end || s.held[0].index == s.last+1 || len(s.held) > maxHeld || s.heldBytes > maxHeldBytes) {
 		first := s.held[0]

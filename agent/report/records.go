@@ -21,9 +21,9 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Records calls yield for each record of a run's folder, in the order of its file, until yield returns an error, which it returns. The file
-// is [RequestsFile], or, for a killed run, [PartialFile]: its last line may be torn, and is then ignored. Times and durations are exact to
-// a microsecond. Its own errors name the file, the line and the problem.
+// Records calls yield for each record of a run's folder, in the order of its file, until yield returns an error. Records returns that
+// error. The file is [RequestsFile], or, for a killed run, [PartialFile]: its last line may be torn, and is then ignored. Times and
+// durations are exact to a microsecond. Every other error names the file, the line and the problem.
 func Records(dir string, yield func(*measure.Record) error) error {
 	return lines.Read(dir, parseRecord, yield)
 }
@@ -104,7 +104,7 @@ func (res *result) fill(x *send.Exchange) {
 	}
 }
 
-// at returns the time for a value in ms; an absent one was never reached.
+// at returns the time for a value in ms; a time that is absent was never reached.
 func at(ms *float64) time.Duration {
 	if ms == nil {
 		return clock.Never
@@ -115,7 +115,7 @@ func at(ms *float64) time.Duration {
 // nanos converts ms to ns, limited so that sums do not overflow whatever is in a file: from −11 days to 31 years.
 func nanos(ms float64) time.Duration { return mooncake.Duration(max(-1e9, min(ms, 1e12))) }
 
-// number returns a count; an absent one is unknown.
+// number returns a count; a count that is absent is unknown.
 func number(n *int64) int64 {
 	if n == nil {
 		return send.Unknown
@@ -123,5 +123,5 @@ func number(n *int64) int64 {
 	return *n
 }
 
-// short returns at most this many characters of a text.
+// short returns the beginning of a text, at most this many bytes.
 func short(text string, most int) []byte { return []byte(text[:min(most, len(text))]) }

@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// odd are records in addition to those of records: rare cases that figures must count.
+// odd returns further records, in addition to those of [records]: rare cases that figures must count.
 func odd() []*measure.Record {
 	list := records()[20:28]
 	list[0].Exchange.Tokens = []int32{1, 2, 1, 1, 1, 1, 1, 1}
@@ -122,7 +122,7 @@ func TestRecordsOfAKilledRun(t *testing.T) {
 	}
 }
 
-// Every number of a file is a possible instant.
+// TestRecordsBoundInstants: whatever number a file has for an instant, the instant is one that a run can have.
 func TestRecordsBoundInstants(t *testing.T) {
 	r, err := parseRecord([]byte(`{"input_length": 1, "result": {"outcome": "failed", "row": 0, "turn": 0, "intended": 1e300, "start": -1e300}}`))
 	if err != nil || r.Intended < 0 || r.Exchange.Start > clock.Never+time.Hour && r.Exchange.Start > 0 {

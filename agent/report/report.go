@@ -105,7 +105,8 @@ type Run struct {
 	Target   string            `json:"target"`            // host and port of the engine
 	Endpoint string            `json:"endpoint,omitempty"`
 	Model    string            `json:"model,omitempty"`
-	// Models counts the rows by the model that they requested, if there are several; the less frequent ones count as "_OTHER".
+	// Models counts the rows by the model that they requested, if there are several. The number of models here has a maximum; those that
+	// appear later in the run count as "_OTHER".
 	Models      map[string]int64 `json:"models,omitempty"`
 	Streaming   bool             `json:"streaming"`
 	GoVersion   string           `json:"go_version,omitempty"`
@@ -187,7 +188,7 @@ type Dataset struct {
 	// CountedBy says who counted the tokens: "tokenize", the engine; "tokenizer", a tokenizer file.
 	CountedBy string `json:"counted_by"`
 	// Checked is the number of tokens that a prompt of text should have, Counted the engine's count of it before the run. Both are 0 if the
-	// engine was not asked. fidelity.tokens says how many rows had their length.
+	// engine was not asked. fidelity.tokens says how many prompts had the length of their row.
 	Checked int64 `json:"checked_tokens"`
 	Counted int64 `json:"counted_tokens"`
 	// Invented is the share, 0 to 1, of a block's tokens that are invented words: those that tell blocks apart, and those for which no
@@ -366,8 +367,8 @@ type Warmup struct {
 	Failed  int64   `json:"failed"`
 	GivenUp int64   `json:"given_up"` // after the grace, or when the run was interrupted
 	Lasted  float64 `json:"lasted_ms"`
-	Ended   bool    `json:"ended_by_failures,omitempty"` // before the planned time
+	Ended   bool    `json:"ended_by_failures,omitempty"` // failures ended the warm-up before the planned time
 }
 
-// Lost is the number of spans that were not accepted.
+// Lost returns the number of spans that were not accepted.
 func (t Telemetry) Lost() int64 { return t.SpansEnded - t.SpansAccepted }

@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 const ms = time.Millisecond
 
-// records are forty rows: served ones whose latencies grow with their index, and a few of other kinds.
+// records returns the records of forty rows: served ones whose latencies grow with their index, and a few of other kinds.
 func records() []*measure.Record {
 	var list []*measure.Record
 	for i := range 40 {
@@ -127,7 +127,7 @@ func golden(t *testing.T, name string, got []byte) {
 	}
 }
 
-// The lines about rows of a run that mostly failed, and of one in which a request was sent twice.
+// TestRowLines: what the lines say about the rows if many of them failed, and if a request was sent twice.
 func TestRowLines(t *testing.T) {
 	failed := func() *measure.Record {
 		return &measure.Record{Outcome: measure.Failed, Reason: "connect", Exchange: send.Exchange{Attempts: 1}}
@@ -139,9 +139,9 @@ func TestRowLines(t *testing.T) {
 		want, without string
 	}{
 		{"none failed", 10, 0, 0, "10 served, 0 failed", "requests failed"},
-		{"one in twenty", 19, 1, 0, "19 served, 1 failed", "requests failed"},
-		{"all but one", 1, 1999, 0, "99.9 % of the requests failed: the figures describe the 1 that were served", "100 %"},
-		{"all", 0, 5, 0, "100 % of the requests failed: the figures describe the 0 that were served", "sent more than once"},
+		{"one in twenty failed", 19, 1, 0, "19 served, 1 failed", "requests failed"},
+		{"all but one failed", 1, 1999, 0, "99.9 % of the requests failed: the figures describe the 1 that were served", "100 %"},
+		{"all failed", 0, 5, 0, "100 % of the requests failed: the figures describe the 0 that were served", "sent more than once"},
 		{"a connection died", 10, 0, 1, "1 sent more than once, 1 of them served and left out of the latencies; 1 because a kept connection died", "requests failed"},
 	} {
 		a := measure.NewAggregate(measure.Options{})
@@ -269,7 +269,7 @@ func TestSummaryCSV(t *testing.T) {
 		t.Fatal(err)
 	}
 	golden(t, "summary.csv", b.Bytes())
-	rows, err := csv.NewReader(&b).ReadAll() // which wants as many cells in each line
+	rows, err := csv.NewReader(&b).ReadAll() // which requires the same number of cells in each line
 	if err != nil {
 		t.Fatal(err)
 	}

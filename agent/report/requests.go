@@ -20,7 +20,7 @@ import (
 
 // Requests writes requests.jsonl: each record's row, with the additional key result. Safe for concurrent use.
 //
-// Records arrive as requests end, and are written in that order, to [PartialFile]: after flushAfter at the latest, in whole lines, so that
+// Records arrive as requests end, and are written in that order, to [PartialFile], at most flushAfter later, in whole lines, so that
 // a killed run leaves all of its records except the last ones. When the run has ended, Close sorts the lines into the trace's order, which
 // readers of traces expect, as far as a bounded buffer can restore it. For a record without a Row, only the result is written.
 type Requests struct {
@@ -129,7 +129,7 @@ func (q *Requests) Disordered() int64 {
 }
 
 // Close completes the file, sorts its lines and renames it to its name. It returns the first error, with the number of records that are not
-// in the file; the partial name then keeps what was written. A second Close does nothing.
+// in the file; the file then keeps its partial name, with what was written. A second Close does nothing.
 func (q *Requests) Close() error {
 	return q.end(func() error {
 		q.flush()
@@ -184,7 +184,7 @@ func (v *values) appendLine(dst []byte, r *measure.Record) ([]byte, error) {
 	var row mooncake.Row
 	if r.Row != nil {
 		row = *r.Row
-		row.Replies = nil // they refer to rows by their positions in the trace, but here rows may be missing
+		row.Replies = nil // replies refer to rows by their distance in the trace, but here rows may be missing
 	}
 	dst = mooncake.AppendRow(dst, &row)
 	dst = dst[:len(dst)-1]

@@ -194,7 +194,7 @@ func TestRowsOfEveryKind(t *testing.T) {
 	}
 }
 
-// skipped is the record of a row that was not sent.
+// skipped returns the record of a row that was not sent.
 func skipped(index int64) *measure.Record {
 	return &measure.Record{Index: index, Outcome: measure.Skipped, Predicted: send.Unknown}
 }

@@ -44,7 +44,7 @@ type result struct {
 	ITL       *float64  `json:"itl_ms,omitempty"`  // mean of the request
 	Gaps      []float64 `json:"gaps_ms,omitempty"` // between consecutive content chunks
 	Coalesced int       `json:"coalesced,omitempty"`
-	Tokens    []int32   `json:"chunk_tokens,omitempty"` // of each content chunk, if the server sent it
+	Tokens    []int32   `json:"chunk_tokens,omitempty"` // number of tokens in each content chunk, if the server sent it
 	Whole     bool      `json:"whole,omitempty"`        // the reply was not a stream
 	Embedding bool      `json:"embedding,omitempty"`    // the reply was an embedding, without tokens
 	Kernel    bool      `json:"kernel_stamps,omitempty"`
@@ -55,7 +55,7 @@ type result struct {
 	Usage     usage  `json:"usage,omitzero"`
 	Refused   bool   `json:"cached_tokens_refused,omitempty"` // the reply reported more than the prompt has
 	Predicted *int64 `json:"predicted_cached_tokens,omitempty"`
-	Finest    *int64 `json:"predicted_cached_tokens_finest,omitempty"` // if it is more
+	Finest    *int64 `json:"predicted_cached_tokens_finest,omitempty"` // if it is greater than Predicted
 	Block     int64  `json:"predicted_block,omitempty"`                // tokens in a block of the prediction
 	// Asked is the reply length in the body, if it is not the row's output_length; Sized the number of prompt tokens in the body, if it is
 	// not the row's input_length.
@@ -184,7 +184,7 @@ func (v *values) result(r *measure.Record) result {
 	return res
 }
 
-// otherThan returns a time, unless it equals another one.
+// otherThan returns the second time, or nil if it equals the first.
 func otherThan(one, at *float64) *float64 {
 	if one != nil && at != nil && *one == *at {
 		return nil
@@ -192,7 +192,7 @@ func otherThan(one, at *float64) *float64 {
 	return at
 }
 
-// millis is the duration in milliseconds, rounded to µs.
+// millis returns the duration in milliseconds, rounded to µs.
 func millis(d time.Duration) float64 { return math.Round(float64(d)/1e3) / 1e3 }
 
 func (v *values) duration(d time.Duration, ok bool) *float64 {

@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// everything is a report with all possible parts.
+// everything returns a report with all possible parts.
 func everything(t *testing.T) *Report {
 	t.Helper()
 	r := sample(t)
@@ -120,7 +120,7 @@ func schemaOf(t *testing.T, all members) *jsonschema.Schema {
 	return s
 }
 
-// figureIDs are the figures by key.
+// figureIDs returns the figures by key.
 func figureIDs() map[string]measure.ID {
 	ids := map[string]measure.ID{}
 	for id := range measure.Definitions() {

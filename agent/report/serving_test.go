@@ -11,8 +11,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestServingTable: the names, units and order of TraceReplay. Each number is that of the figure with the same meaning (the sample's time
-// to first event is a millisecond below its time to first token). Percentiles that the user chooses replace the table's defaults.
+// TestServingTable: the table has the names, the units and the order of TraceReplay's. Each number is that of the figure with the same
+// meaning (the sample's time to first event is a millisecond below its time to first token). Percentiles that the user chooses replace the
+// table's defaults.
 func TestServingTable(t *testing.T) {
 	r := sample(t)
 	r.Layout = LayoutTraceReplay

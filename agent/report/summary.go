@@ -146,7 +146,7 @@ func (r *Report) members() members {
 	}...)
 }
 
-// figureMembers are the figures by their tags.
+// figureMembers returns the figures by their tags.
 func figureMembers(f *measure.Figures) (all members) {
 	for id, s := range f.All {
 		all = append(all, figureMember(id, s))
@@ -188,7 +188,7 @@ func stamp(t time.Time) string {
 }
 
 // CSV writes summary.csv: a line for each figure, with a column for each statistic. The columns have AIPerf's names and order, followed by
-// our additional ones (p999, count, sum). After them come the lines of each class, and those of the steady state, if there are any. A
+// our additional ones (p999, count, sum). The lines of each class and those of the steady state, if there are any, come last. A
 // single number is in column avg, as in summary.json. So the file is one table, unlike AIPerf's export, which has two with an empty line
 // between them.
 func (r *Report) CSV(w io.Writer) error {

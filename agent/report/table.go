@@ -25,8 +25,8 @@ const Width = 100
 const minWidth = 60
 
 // Table writes the final table, with AIPerf's columns and their order unless Layout says otherwise, and the blocks below it, at most width
-// columns wide (60 at least). If there is no room for all columns, std, min, avg and p90 are left out, in this order. colour asks for ANSI
-// colours; the caller knows whether the writer is a terminal, and how wide.
+// columns wide (60 at least). If there is no room for all columns, some are left out, beginning with std, min, avg and p90, in this order.
+// colour asks for ANSI colours; the caller knows whether the writer is a terminal, and how wide.
 func (r *Report) Table(w io.Writer, width int, colour bool) error {
 	p := palette(colour)
 	width = min(max(width, minWidth), Width)

@@ -45,8 +45,8 @@ type Hooks struct {
 	Prepare func(*Item)
 	// Due is called when the item is due: at its scheduled time, or at the end of the rows before it. Fire or Skip follows. May be nil.
 	Due func(*Item)
-	// Fire sends the item's request, in a separate goroutine, which is started now if it was not prepared. It ends in exactly one call of
-	// Done.
+	// Fire sends the item's request, in a separate goroutine, which is started now if it was not prepared. The request ends with exactly one
+	// call of Done.
 	Fire func(*Item)
 	// Skip is called for an item that will not be sent.
 	Skip func(*Item, Reason)

@@ -84,7 +84,8 @@ func (s *Scheduler) startVertex(it *Item) {
 	}
 }
 
-// leaveGraph ends an item, and starts those that wait for no other one. If it was not served, why is the reason for skipping them.
+// leaveGraph ends an item, and starts the items that wait for no other one. If the item was not served, why is the reason for skipping
+// those.
 func (s *Scheduler) leaveGraph(it *Item, at time.Duration, ok bool, why Reason) {
 	g, v := &s.graph, it.vertex
 	if v == nil || v.over {

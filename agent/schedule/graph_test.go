@@ -12,15 +12,15 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// step is an item of a graph. Its source yields it at an offset; it waits for others, then for its tools and a delay.
+// step returns an item of a graph. Its source yields it at an offset; it waits for others, then for its tools and a delay.
 func step(offset int, tools, delay float64, after ...int64) *Item {
 	row := &mooncake.Row{Delay: mooncake.Some(delay), ToolWait: mooncake.Some(tools), WaitFor: []string{}}
 	return &Item{Row: row, After: after, Timed: after == nil, Offset: time.Duration(offset) * time.Millisecond}
 }
 
-// TestGraph: a row is sent when all rows that it waits for have ended, and its waits are over.
+// TestGraph: a row is sent when all rows that it waits for have ended, and its delay and its tool wait are over.
 func TestGraph(t *testing.T) {
-	// Each request takes 100 ms; those of odd rows take 30 ms.
+	// The requests of even rows take 100 ms, those of odd rows 30 ms.
 	took := func(it *Item) time.Duration {
 		return []time.Duration{100 * time.Millisecond, 30 * time.Millisecond}[it.Index%2]
 	}

@@ -19,8 +19,8 @@ type Item struct {
 	Offset    time.Duration    // scheduled replay time, from the start of the schedule
 	Spread    time.Duration    // the part of Offset that spreading added
 	After     []int64          // indices of the rows that it waits for; nil for a row outside graphs; rows that the source does not yield before it are ignored
-	Predicted stats.Prediction // of its cached tokens; -1 if unknown
-	Prompts   int64            // Predicted.Finest without carried replies
+	Predicted stats.Prediction // prediction of its cached tokens; -1 if unknown
+	Prompts   int64            // what Predicted.Finest would be if no reply were carried
 
 	Session   *Session      // the row's session; nil if it has none, or never joined it
 	Turn      int           // turn of its session, from 0

@@ -3,7 +3,7 @@
 
 package schedule
 
-// This file continues a schedule that was cut short: rows that were over get their position in their sessions and graphs, and are not sent
+// This file continues a schedule that was cut short: rows that were over take their places in their sessions and graphs, and are not sent
 // again, and nothing was due before the time at which the schedule continues.
 
 import "time"
@@ -41,8 +41,8 @@ func (s *Scheduler) Pass(it *Item, end time.Duration, fate Fate) {
 	}
 }
 
-// TakeUp sets the start of the schedule, and the time from which on rows may be sent: rows that were due before are due then. It is called
-// once, before Run, after all calls of Pass.
+// TakeUp sets the start of the schedule, and the time from which rows may be sent: rows that were due earlier are due at that time. It is
+// called once, before Run, after all calls of Pass.
 func (s *Scheduler) TakeUp(zero, begin time.Duration) {
 	s.cfg.Zero, s.begin = zero, begin
 	if s.cfg.Until > 0 {

@@ -18,7 +18,7 @@ import (
 
 var errBroken = errors.New("broken")
 
-// TestPrepare: an item is prepared once, in time, if only time decides when it is sent.
+// TestPrepare: an item is prepared once, shortly before it is due, if it waits for nothing but its time.
 func TestPrepare(t *testing.T) {
 	const ms = time.Millisecond
 	slow := func(*Item) time.Duration { return 100 * ms }
@@ -149,9 +149,9 @@ func TestPreparedOrder(t *testing.T) {
 		name   string
 		hiccup time.Duration // of the scheduler's goroutine while it prepares row 100
 	}{
-		{"in time", 0},
-		{"late for some", 9 * ms},
-		{"late for all", 30 * ms},
+		{"never late", 0},
+		{"late for some rows", 9 * ms},
+		{"late for all rows", 30 * ms},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -198,7 +198,7 @@ func TestPreparedOrder(t *testing.T) {
 	}
 }
 
-// slowSource yields a row only after a while, as a live capture does.
+// slowSource yields each row after the first only after a while, as a live capture does.
 type slowSource struct {
 	rows
 	gap time.Duration

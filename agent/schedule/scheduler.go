@@ -20,9 +20,10 @@ import (
 
 // Scheduler runs one schedule, once.
 //
-// An item passes these stages. It is admitted from the source to its session, where it waits until the turn before has ended. Then its
-// scheduled time is known, and it is delayed until then, and prepared meanwhile. Then it is ready, and queued with the others that are
-// ready. dispatch empties that queue, as far as slots and the end of the schedule allow, and is the only function that fires.
+// An item passes these stages. It is admitted from the source to its session, where it waits until the turn before has ended. After that
+// its scheduled time is known, and it is delayed until that time, and prepared meanwhile. At that time it is ready, and queued with the
+// others that are ready. dispatch empties that queue, as far as slots and the end of the schedule allow, and is the only function that
+// fires.
 type Scheduler struct {
 	cfg   Config
 	clk   clock.Clock
@@ -33,7 +34,7 @@ type Scheduler struct {
 
 	// Owned by Run.
 	feed     chan sourced
-	head     *Item // next item of the source, nil if there is none yet, or no more
+	head     *Item // next item of the source, nil if the source has not yielded it yet or has ended
 	eof      bool
 	broken   error // the source's error; see failed
 	prepared int   // items that are prepared and wait for their time
@@ -61,7 +62,7 @@ type completion struct {
 	item *Item
 	at   time.Duration
 	ok   bool
-	only bool // only the prefill has ended
+	only bool // only the prefill has ended, not the request
 }
 
 // sourced is the result of the source's Next.
@@ -124,7 +125,7 @@ func (s *Scheduler) mayGo() bool {
 	return (s.cfg.Slots == 0 || s.slotFree()) && (s.cfg.PrefillSlots == 0 || s.prefill.slotFree())
 }
 
-// nextOpening returns when the next new slot opens, for the caps that allow no request.
+// nextOpening returns when the next slot opens in a cap that has no free slot, or Forever.
 func (s *Scheduler) nextOpening() time.Duration {
 	at := Forever
 	if s.cfg.Slots > 0 && !s.slotFree() {
@@ -146,9 +147,9 @@ func (s *Scheduler) couldGo() time.Duration {
 }
 
 // Run passes every item of the source to Fire or Skip and returns when all fired items are done. When ctx has ended, or after Config.Until,
-// it stops the source, and skips the items that were read and not fired, as Stopped or PastEnd; it still waits for the fired ones. It
-// returns the source's error: then the rows after it are not read. A call of the source's Next may still be running when Run returns;
-// Run does not end it.
+// it stops the source, and skips the items that were read and not fired, as Stopped or PastEnd; it still waits for the fired ones. If the
+// source fails, Run returns its error, and no more rows are read. A call of the source's Next may still be running when Run returns; Run
+// does not end it.
 func (s *Scheduler) Run(ctx context.Context, src Source) (Stats, error) {
 	defer context.AfterFunc(ctx, func() {
 		src.Stop()
@@ -195,7 +196,7 @@ func (s *Scheduler) failed() error {
 	return s.broken
 }
 
-// sleep waits until a time, or until something may have changed.
+// sleep waits until a time, and returns true then, or until something may have changed, and returns false then.
 func (s *Scheduler) sleep(until time.Duration) bool {
 	wanted := s.head == nil && !s.eof && !s.stalled // the source's next item could be admitted
 	if wanted || until == Forever {
@@ -270,9 +271,9 @@ func (s *Scheduler) read(ctx context.Context) {
 type move uint8
 
 const (
-	takesUp move = iota // the first delayed item
-	admits              // head
-	opens               // a slot, for which something waits
+	takesUp move = iota // take up the first delayed item
+	admits              // admit head
+	opens               // open a slot for which something waits
 )
 
 // next returns the next action, and its time. At Forever, only a completion or the source can change anything.

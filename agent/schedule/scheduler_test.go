@@ -52,7 +52,7 @@ func (r *rows) Next() (*Item, error) {
 	return r.items[r.next-1], nil
 }
 
-// at is an item with a timestamp, in a session when one is named.
+// at returns an item with a timestamp, in a session if one is named.
 func at(ms int, session string) *Item {
 	return &Item{
 		Row:   &mooncake.Row{Timestamp: mooncake.Some(float64(ms)), SessionID: session},
@@ -60,7 +60,8 @@ func at(ms int, session string) *Item {
 	}
 }
 
-// after is a later turn with a delay and no timestamp; the source gives it its session's last offset.
+// after returns a later turn with a delay and no timestamp. Its offset is that of its session's last row with a timestamp, as a source sets
+// it.
 func after(delay, offset int, session string) *Item {
 	return &Item{
 		Row:    &mooncake.Row{Delay: mooncake.Some(float64(delay)), SessionID: session},
@@ -80,7 +81,7 @@ type event struct {
 type simulation struct {
 	cfg      Config
 	duration func(*Item) time.Duration // of a request; nil = 10 ms
-	first    time.Duration             // after which its first token comes; 0 = it is not reported
+	first    time.Duration             // from sending a request to its first token; 0 = the first token is not reported
 	fails    []int                     // rows whose request fails
 	stopAt   time.Duration             // cancel then; 0 = never
 	srcErr   error
@@ -151,7 +152,7 @@ func TestSchedule(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 0, 0, 0}, {2, "sent", 30, 30, 0}},
 		},
 		{
-			name:  "zero moves everything",
+			name:  "a later start of the schedule moves everything",
 			sim:   simulation{cfg: Config{Zero: 7 * time.Millisecond}},
 			items: []*Item{at(0, ""), at(5, "")},
 			want:  []event{{0, "sent", 7, 7, 0}, {1, "sent", 12, 12, 0}},
@@ -231,7 +232,7 @@ func TestSchedule(t *testing.T) {
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "past end", 100, 100, 1}, {2, "past end", 100, 100, 2}},
 		},
 		{
-			name:  "closed loop ends by the clock",
+			name:  "closed loop: it ends at a time, whatever the timestamps are",
 			sim:   simulation{cfg: Config{ClosedLoop: true, Slots: 1, Until: 15 * time.Millisecond}},
 			items: []*Item{at(0, ""), at(0, ""), at(0, ""), at(0, "")},
 			want:  []event{{0, "sent", 0, 0, 0}, {1, "sent", 10, 10, 0}, {2, "past end", 20, 20, 0}, {3, "past end", 20, 20, 0}},
@@ -370,13 +371,13 @@ func TestFreeSlotsAreBounded(t *testing.T) {
 		s.acquireSlot()
 	}
 	if s.slotFree() {
-		t.Fatal("a slot too many")
+		t.Fatal("a slot is free although all are occupied")
 	}
 	for i := range time.Duration(3 * maxFree) {
 		s.freeSlot(i)
 	}
 	if len(s.free) > maxFree || len(s.free)+s.unused != 3*maxFree {
-		t.Errorf("%d instants of %d free slots, want at most %d", len(s.free), len(s.free)+s.unused, maxFree)
+		t.Errorf("the instants of %d of %d free slots are remembered, want at most %d", len(s.free), len(s.free)+s.unused, maxFree)
 	}
 }
 
@@ -495,9 +496,9 @@ func TestPrefillSlots(t *testing.T) {
 		at   []int64 // when each row should be sent
 		want []int64 // the instant for which it should be intended
 	}{
-		{"two at a time", simulation{cfg: Config{PrefillSlots: 2}, first: first}, []int64{0, 0, 30, 30, 60}, []int64{0, 0, 0, 0, 0}},
+		{"a cap on prefills", simulation{cfg: Config{PrefillSlots: 2}, first: first}, []int64{0, 0, 30, 30, 60}, []int64{0, 0, 0, 0, 0}},
 		{"if no first token is reported, the whole request holds the slot", simulation{cfg: Config{PrefillSlots: 2}}, []int64{0, 0, 100, 100, 200}, []int64{0, 0, 0, 0, 0}},
-		{"both caps", simulation{cfg: Config{PrefillSlots: 2, Slots: 3}, first: first}, []int64{0, 0, 30, 100, 100}, []int64{0, 0, 0, 0, 0}},
+		{"a cap on prefills and one on requests", simulation{cfg: Config{PrefillSlots: 2, Slots: 3}, first: first}, []int64{0, 0, 30, 100, 100}, []int64{0, 0, 0, 0, 0}},
 		{"a closed loop", simulation{cfg: Config{PrefillSlots: 1, Slots: 3, ClosedLoop: true}, first: first}, []int64{0, 30, 60, 100, 130}, []int64{0, 30, 60, 100, 130}},
 	} {
 		tc.sim.duration = lasts
@@ -528,12 +529,12 @@ func TestRisingCaps(t *testing.T) {
 		want []int64 // the instant for which it should be intended
 	}{
 		{"a closed loop", simulation{cfg: Config{Slots: 3, SlotsOver: over, ClosedLoop: true}}, make([]int, 7), []int64{0, 30, 60, 100, 130, 160, 200}, []int64{0, 30, 60, 100, 130, 160, 200}},
-		{"from a zero", simulation{cfg: Config{Zero: 7 * time.Millisecond, Slots: 3, SlotsOver: over, ClosedLoop: true}}, make([]int, 4), []int64{7, 37, 67, 107}, []int64{7, 37, 67, 107}},
+		{"a closed loop that starts later", simulation{cfg: Config{Zero: 7 * time.Millisecond, Slots: 3, SlotsOver: over, ClosedLoop: true}}, make([]int, 4), []int64{7, 37, 67, 107}, []int64{7, 37, 67, 107}},
 		{"a burst under a cap", simulation{cfg: Config{Slots: 3, SlotsOver: over}}, make([]int, 4), []int64{0, 30, 60, 100}, make([]int64, 4)},
 		{"a row that is due as its slot opens does not wait", simulation{cfg: Config{Slots: 3, SlotsOver: over}}, []int{0, 30, 40, 60}, []int64{0, 30, 60, 100}, []int64{0, 30, 40, 60}},
 		{"one slot is available at once", simulation{cfg: Config{Slots: 1, SlotsOver: time.Hour}}, make([]int, 2), []int64{0, 100}, make([]int64, 2)},
-		{"prefills", simulation{cfg: Config{PrefillSlots: 3, PrefillSlotsOver: 40 * time.Millisecond}, first: first}, make([]int, 6), []int64{0, 20, 30, 40, 50, 60}, make([]int64, 6)},
-		{"both", simulation{cfg: Config{Slots: 3, SlotsOver: over, PrefillSlots: 2, PrefillSlotsOver: 10 * time.Millisecond}, first: first}, make([]int, 4), []int64{0, 30, 60, 100}, make([]int64, 4)},
+		{"a cap on prefills", simulation{cfg: Config{PrefillSlots: 3, PrefillSlotsOver: 40 * time.Millisecond}, first: first}, make([]int, 6), []int64{0, 20, 30, 40, 50, 60}, make([]int64, 6)},
+		{"a cap on prefills and one on requests", simulation{cfg: Config{Slots: 3, SlotsOver: over, PrefillSlots: 2, PrefillSlotsOver: 10 * time.Millisecond}, first: first}, make([]int, 4), []int64{0, 30, 60, 100}, make([]int64, 4)},
 		{"past the end of the run", simulation{cfg: Config{Slots: 3, SlotsOver: time.Hour, Until: 150 * time.Millisecond}}, make([]int, 4), []int64{0, 100, 200, 200}, make([]int64, 4)},
 		{"more slots than there are instants", simulation{cfg: Config{Slots: 1e9, SlotsOver: time.Millisecond, ClosedLoop: true}}, make([]int, 3), []int64{0, 0, 0}, []int64{0, 0, 0}},
 	} {
@@ -556,8 +557,8 @@ func TestRisingCaps(t *testing.T) {
 	}
 }
 
-// TestSlotsOpen: for any number of slots within any time, each counts from the nanosecond at which it opens, not earlier, and at the end
-// all are open.
+// TestSlotsOpen: for any number of slots that open within any time, each is open from the nanosecond that nextOpening returns, not earlier,
+// and at the end all are open.
 func TestSlotsOpen(t *testing.T) {
 	for _, tc := range []struct {
 		count int

@@ -18,7 +18,7 @@ type Session struct {
 	turns   int // turns entered so far
 	busy    int // turns that were admitted and have not ended
 	failed  bool
-	gone    Reason        // why its turns are skipped, if failed
+	gone    Reason        // if failed: why its later turns are skipped
 	end     time.Duration // end of the last turn
 	pending fifo          // turns whose predecessor has not ended
 	idle    *list.Element // element of the idle list; nil while busy
@@ -40,8 +40,8 @@ func newSessionTable() sessionTable {
 	return sessionTable{byID: make(map[string]*Session), seed: maphash.MakeSeed(), closed: make(map[uint64]struct{})}
 }
 
-// get returns the session, new if it is not known, and removes it from the idle ones. If a new one would exceed limit, it closes those
-// that have been idle longest.
+// get returns the session with an id, and removes it from the idle ones. If it is not known, get makes it, and known is false. If there
+// would be more than limit sessions then, get closes those that have been idle longest.
 func (t *sessionTable) get(id string, limit int, closed func(*Session)) (ses *Session, known bool) {
 	ses, known = t.byID[id]
 	if !known {
@@ -73,7 +73,7 @@ func (t *sessionTable) wasClosed(id string) bool {
 	return found
 }
 
-// touch adds a session without active turns to the idle ones.
+// touch adds a session to the idle ones, unless one of its turns is under way or pending.
 func (t *sessionTable) touch(ses *Session) {
 	if ses.busy == 0 && len(ses.pending) == 0 && ses.idle == nil && t.byID[ses.ID] == ses {
 		ses.idle = t.idle.PushBack(ses)

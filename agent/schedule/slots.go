@@ -15,15 +15,15 @@ const maxFree = 1 << 16
 // slots are the slots of a cap.
 type slots struct {
 	zero   time.Duration   // the start of the schedule
-	unused int             // count as free since zero
-	free   []time.Duration // times at which the others became free, earliest first
+	unused int             // number of free slots that count as free since zero
+	free   []time.Duration // times at which the other free slots became free, earliest first
 
 	// The slots of a rising cap open one by one, at equal intervals, the first one at zero, the last one at zero + over.
 	count, opened int
 	over          time.Duration
 }
 
-// newSlots returns a cap of count slots, which open one by one over a time; 0 = at once.
+// newSlots returns the slots of a cap, which open one by one within a time. If over is 0, they are all open at once.
 func newSlots(zero time.Duration, count int, over time.Duration) slots {
 	s := slots{zero: zero, count: count, over: over}
 	if over <= 0 || count < 2 {
@@ -74,7 +74,7 @@ func (s *slots) nextOpening() time.Duration {
 // slotFree reports whether a slot is free.
 func (s *slots) slotFree() bool { return s.unused > 0 || len(s.free) > 0 }
 
-// freeSince returns since when the next free slot has been free.
+// freeSince returns the time since which the slot that acquireSlot would occupy has been free. There must be a free slot.
 func (s *slots) freeSince() time.Duration {
 	if s.unused > 0 {
 		return s.zero
@@ -91,7 +91,7 @@ func (s *slots) acquireSlot() {
 	}
 }
 
-// freeSlot frees a slot.
+// freeSlot adds a slot that became free at a time.
 func (s *slots) freeSlot(at time.Duration) {
 	i, _ := slices.BinarySearch(s.free, at+1) // after equal ones, of which there may be many
 	s.free = slices.Insert(s.free, i, at)

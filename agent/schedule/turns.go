@@ -43,14 +43,14 @@ func (s *Scheduler) pastEnd(it *Item) bool {
 	return it.Intended > s.end
 }
 
-// joinSession makes an item a turn of its session, in which it waits for the turn before.
+// joinSession makes an item a turn of its session, where it usually waits for the turn before.
 func (s *Scheduler) joinSession(it *Item) {
 	ses := s.enter(it)
 	switch {
 	case s.cfg.OpenSessions:
 		ses.busy++
 		s.delay(it)
-	case it.Row.WaitFor != nil: // the order of its session's turns does not apply to it
+	case it.Row.WaitFor != nil: // it waits for the rows in wait_for instead of the turn before
 		ses.busy++
 		s.await(it)
 	case ses.failed:
@@ -103,7 +103,7 @@ func (s *Scheduler) startTurn(it *Item) {
 	s.delay(it)
 }
 
-// delay makes an item wait for its scheduled time; it is prepared shortly before and ready then.
+// delay makes an item wait for its scheduled time; it is prepared shortly before that time, and ready at that time.
 func (s *Scheduler) delay(it *Item) {
 	now := s.clk.Now()
 	it.wake = it.Intended
@@ -133,7 +133,7 @@ func (s *Scheduler) makeReady(it *Item) {
 	s.held++
 	s.ready.push(it)
 	s.dispatch()
-	if len(s.ready) > 0 { // the first ones leave first, so this item, the last one, is still in it
+	if len(s.ready) > 0 { // items leave the queue in order, so this item, the last one, is still in it
 		it.Waited = true
 	}
 }
@@ -215,7 +215,7 @@ func (s *Scheduler) endTurn(ses *Session, at time.Duration, ok bool) {
 	s.sessions.touch(ses)
 }
 
-// settle records that a prepared item was sent or skipped.
+// settle counts an item that was sent or skipped as no longer prepared, if it was prepared.
 func (s *Scheduler) settle(it *Item) {
 	if it.prepared {
 		s.prepared--
@@ -232,7 +232,7 @@ func (s *Scheduler) skip(it *Item, why Reason) {
 	s.leaveGraph(it, s.clk.Now(), false, why)
 }
 
-// drop skips an item that was admitted to its session.
+// drop skips an item whose turn has started, and ends that turn.
 func (s *Scheduler) drop(it *Item, why Reason) {
 	s.skip(it, why)
 	if it.Session != nil {

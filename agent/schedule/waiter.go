@@ -12,8 +12,8 @@ import (
 // Forever is a time that no run reaches: only Wake ends a wait until then.
 const Forever = time.Duration(1<<63 - 1)
 
-// Spin is the maximum duration of spinning, which makes a kernel timer exact. Machines, above all virtual ones, need this time to wake a
-// goroutine. More would only waste CPU time.
+// Spin is the maximum duration of spinning, which makes a kernel timer exact. Machines, above all virtual ones, take about this long to
+// wake a goroutine, so spinning longer would only waste CPU time.
 const Spin = 60 * time.Microsecond
 
 // Waiter puts one goroutine to sleep until a time of the run's clock. It separates the schedule from the machine's timers: a kernel timer
@@ -61,7 +61,7 @@ func (s *sleeper) Wait(until time.Duration) bool {
 func (s *sleeper) Wake() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // one is pending already
+	default: // a wake is pending already
 	}
 }
 

@@ -21,8 +21,8 @@ import (
 // high-resolution timer wakes the goroutine, without the runtime's rounding to milliseconds and without
 // holding an operating-system thread.
 //
-// The last part of each wait, at most spin and half of the wait, is spent reading the clock instead of asleep: as long as recent wake-ups
-// took on this machine. A spin of 0 uses the least CPU.
+// In the last part of each wait, the Waiter reads the clock again and again instead of sleeping. This part is about as long as recent
+// wake-ups took on this machine, but at most spin, and at most half of the wait. A spin of 0 uses the least CPU.
 func NewWaiter(clk clock.Clock, spin time.Duration) (Waiter, error) {
 	fd, err := unix.TimerfdCreate(unix.CLOCK_MONOTONIC, unix.TFD_NONBLOCK|unix.TFD_CLOEXEC)
 	if err != nil {
@@ -48,16 +48,16 @@ type timerfd struct {
 	file *os.File
 	raw  syscall.RawConn
 	try  func(fd uintptr) bool // made once, because a closure per wait would be garbage
-	// woken is set before the read deadline is moved into the past, so that a Wake between two waits is seen by the next one, although that
-	// clears the deadline.
+	// woken is set before the read deadline is moved into the past, so that a Wake between two waits is seen by the next wait, although that
+	// wait clears the deadline.
 	woken atomic.Bool
 
 	// Of the current wait:
 	until time.Duration
 	rings time.Duration // when the timer rings
 	armed bool
-	short bool          // too short to learn the duration of wake-ups
-	errno syscall.Errno // the timer could not be set
+	short bool          // the wait is too short to learn the duration of wake-ups from it
+	errno syscall.Errno // why the timer could not be set; 0 = it could
 	spec  unix.ItimerSpec
 	count uint64 // of expirations, as the kernel writes it
 }
@@ -84,7 +84,7 @@ func (t *timerfd) Wait(until time.Duration) bool {
 	return true
 }
 
-// learn adjusts the spin so that one of two wake-ups is late: up by a step for a late one, down for others.
+// learn adjusts the spin so that about half of the wake-ups are late: up by a step after a late one, down after any other.
 func (t *timerfd) learn() {
 	const step = 500 * time.Nanosecond
 	switch {
@@ -97,8 +97,8 @@ func (t *timerfd) learn() {
 }
 
 // expired sets the timer in the first call of a wait. After that it returns true when only spinning is left. The clock shows that, so the
-// timer need not be read: setting it for the next wait clears the expiry, and the poller reports each expiry anyway. The timer is set here,
-// when the poller already listens, because setting it earlier would cost a read that finds nothing.
+// timer need not be read: setting it for the next wait clears the expiry, and the poller reports each expiry even if the one before was not
+// read. The timer is set here, when the poller already listens, because setting it earlier would cost a read that finds nothing.
 func (t *timerfd) expired(fd uintptr) bool {
 	if t.armed && t.clk.Now() >= t.rings {
 		return true

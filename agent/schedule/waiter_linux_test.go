@@ -10,7 +10,8 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// TestSpinLearns: the spin follows the duration of wake-ups, within its bounds, and does not learn from waits that are too short to tell.
+// TestSpinLearns: the spin follows the duration of wake-ups, within its bounds, and does not change after waits that are too short to show
+// it.
 func TestSpinLearns(t *testing.T) {
 	clk := clock.New()
 	w := &timerfd{clk: clk, most: 60 * time.Microsecond, spin: 30 * time.Microsecond, armed: true}

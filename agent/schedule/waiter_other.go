@@ -11,5 +11,5 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// NewWaiter returns a Waiter on the runtime's timers, which do not spin: only Linux has a better one.
+// NewWaiter returns a Waiter on the runtime's timers, which does not spin. Only on Linux is there a more exact one.
 func NewWaiter(clk clock.Clock, _ time.Duration) (Waiter, error) { return NewSleeper(clk), nil }

@@ -15,8 +15,8 @@ import (
 const alertWait = 2 * time.Second
 
 // refusal returns why the server refuses this client although the handshake succeeded, or nil. In TLS 1.3, a server checks the client's
-// certificate after the client's part of the handshake. So its alert races with the request, which may first fail with a broken
-// connection. Here nothing is sent, so only the alert can arrive.
+// certificate after the client's part of the handshake. So the request may fail with a broken connection before the server's alert is read.
+// This function sends no request, so that the alert is not lost.
 func (c *Client) refusal(ctx context.Context) *Error {
 	if c.base.Scheme != "https" {
 		return nil
@@ -31,7 +31,7 @@ func (c *Client) refusal(ctx context.Context) *Error {
 	if err != nil {
 		return nil
 	}
-	defer raw.Close() //nolint:errcheck // nothing was sent
+	defer raw.Close() //nolint:errcheck // no request was sent
 	config := c.connections.shared.TLSClientConfig.Clone()
 	if config == nil {
 		config = new(tls.Config)

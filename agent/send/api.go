@@ -16,8 +16,8 @@ import (
 	"time"
 )
 
-// Calls that prepare a run are retried and have their own time limits, whatever the timeouts of the replay: nothing is measured yet, and a
-// person waits. A shorter total timeout also applies.
+// Calls that prepare a run are retried and have their own time limits, because nothing is measured yet, and a person waits. Of the timeouts
+// of the replay, only a total timeout that is shorter applies to them.
 const (
 	// LookLimit is the time limit of a Get with all its retries.
 	LookLimit = 30 * time.Second
@@ -29,8 +29,9 @@ const (
 	callRetryWait = 500 * time.Millisecond
 )
 
-// Get fetches a JSON document into out, or any document if out is nil or a *[]byte; the path is as in Request. The call is not part of a
-// replay: it is retried if there was no connection and on 429, 503 and 529, and nothing is measured. A failure is an *Error.
+// Get fetches a JSON document and decodes it into out. A *[]byte gets the text of any document, and with nil, the document is ignored. The
+// path is as in Request. The call is not part of a replay: it is retried if there was no connection and on 429, 503 and 529, and nothing is
+// measured. A failure is an *Error.
 func (c *Client) Get(ctx context.Context, path string, out any) error {
 	limit := until(ctx, c.bound(LookLimit))
 	inner, cancel := context.WithTimeout(ctx, limit)
@@ -38,7 +39,7 @@ func (c *Client) Get(ctx context.Context, path string, out any) error {
 	return c.call(ctx, inner, limit, http.MethodGet, &Request{Path: path}, out)
 }
 
-// JSON posts a body, with headers added to the client's own, and reads the JSON reply into out, otherwise like Get. It is retried on every
+// JSON posts a body, with headers added to the client's own, and reads the reply into out, as Get does. Unlike Get, it is retried on every
 // failure that may be temporary, including a missing answer and 5xx.
 func (c *Client) JSON(ctx context.Context, path string, header []Field, body Body, out any) error {
 	limit := until(ctx, c.bound(CallLimit))
@@ -63,7 +64,7 @@ func until(ctx context.Context, limit time.Duration) time.Duration {
 
 // call makes one call. ctx is the caller's, inner the same with the call's time limit.
 func (c *Client) call(ctx, inner context.Context, limit time.Duration, method string, req *Request, out any) error {
-	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, guard: guard{clk: c.clk}} // no limits: the context has one
+	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, guard: guard{clk: c.clk}} // without limits of its own: the context has one
 	f.clear()
 	via := c.look
 	if method == http.MethodPost {
@@ -105,7 +106,7 @@ func (c *Client) call(ctx, inner context.Context, limit time.Duration, method st
 		return fail(ClassLimit, "", errReplyTooLong.Error(), errReplyTooLong)
 	case refusesPlain(resp.StatusCode, body):
 		return fail(ClassTLS, "", wantsTLS, nil)
-	case resp.StatusCode/100 == 3: // this message may be longer than a server's text
+	case resp.StatusCode/100 == 3: // not cut to maxServerMessage, because the text is not the server's
 		return fail(ClassHTTP, "", redirected(resp), nil)
 	case resp.StatusCode/100 != 2:
 		class, name, message := refusal(resp, body)
@@ -129,12 +130,12 @@ func (c *Client) call(ctx, inner context.Context, limit time.Duration, method st
 // ErrPage is the cause of an [Error] about a reply that is a web page instead of an API's. Its message has advice.
 var ErrPage = errors.New("a web page")
 
-// isPage reports whether a reply is for a browser.
+// isPage reports whether a reply is a web page.
 func isPage(header http.Header, body []byte) bool {
 	return mediaOf(header) == "text/html" || bytes.HasPrefix(bytes.TrimSpace(body), []byte("<"))
 }
 
-// otherURL suggests the right URL if the given one is a web site's.
+// otherURL returns advice about --url, for a server that replied with a web page.
 func (c *Client) otherURL() string {
 	if p := c.base.Path; p != "" && p != "/" && p != "/v1" && p != "/v1/" {
 		return "try --url " + c.base.Scheme + "://" + c.base.Host + ", or the part before /v1 in the API's own examples"

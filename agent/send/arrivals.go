@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// arrivals reads a reply's body and records when its bytes arrived. It queries the connection once per Read that returned bytes: these
-// bytes are those of the connection's last read, because nothing more is read while they are returned.
+// arrivals reads a reply's body and records when its bytes arrived. It asks the connection for the time of its last read, once per Read
+// that returned bytes. These bytes are from that read, because the connection is not read again before they have been returned.
 type arrivals struct {
 	body   io.Reader
 	flight *flight
 	limit  int64 // bytes
 	total  int64
-	last   arrival // of the last Read that returned bytes
+	last   arrival // arrival of the bytes of the last Read that returned any
 }
 
 // Read implements io.Reader.
@@ -55,7 +55,7 @@ type upload struct {
 // Len returns the size of the whole body.
 func (u *upload) Len() int { return int(u.size) }
 
-// Read implements io.Reader. The first call waits at the gate, and lets the headers be written together with the body.
+// Read implements io.Reader. The first call waits at the gate. After that it lets the connection send the headers, together with the body.
 func (u *upload) Read(p []byte) (int, error) {
 	if !u.begun {
 		if err := u.flight.gate.await(u.done); err != nil {

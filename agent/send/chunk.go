@@ -28,7 +28,7 @@ func (t text) append(b []byte) []byte {
 // String decodes the text.
 func (t text) String() string { return string(t.append(nil)) }
 
-// is compares the decoded text.
+// is reports whether the decoded text is s.
 func (t text) is(s string) bool {
 	if bytes.IndexByte(t, '\\') < 0 {
 		return string(t) == s
@@ -40,7 +40,7 @@ func (t text) is(s string) bool {
 type chunk struct {
 	choices   []choice
 	usage     Usage
-	hasUsage  bool // it has a count
+	hasUsage  bool // usage has a count
 	failed    bool // it reports an error
 	id, model text
 
@@ -71,7 +71,7 @@ type choice struct {
 // answered reports whether the choice has a token that is not reasoning. Role-only, empty and finish-only choices have none.
 func (c *choice) answered() bool { return len(c.content) > 0 || c.called }
 
-// produced reports whether it has a token.
+// produced reports whether the choice has a token.
 func (c *choice) produced() bool { return c.answered() || len(c.reasoning) > 0 }
 
 // reset empties the chunk and keeps its memory.
@@ -87,7 +87,7 @@ func (c *chunk) parse(data []byte) bool {
 // maxCount is larger than the number of tokens of any prompt or reply. A count above it is ignored.
 const maxCount = 1 << 31
 
-// note stores a count that the server sent.
+// note stores a count that the server sent in p, unless it is Unknown or too large.
 func (c *chunk) note(p *int64, n int64) {
 	if n != Unknown && n <= maxCount {
 		*p, c.hasUsage = n, true

@@ -25,7 +25,7 @@ const (
 	Partial = File + ".partial"
 )
 
-// Longest is the maximum length of a line, in bytes: a gap takes about 7 bytes, so this is a reply of eight million tokens.
+// Longest is the maximum length of a line, in bytes: a gap takes about 7 bytes, so this is a reply of more than eight million tokens.
 const Longest = 64 << 20
 
 // ErrNoResult is the error of a parser for a line that is a row of a trace, not a record of a replay.

@@ -23,14 +23,14 @@ func TestRead(t *testing.T) {
 	}{
 		"records": {"1\n\n2\n3\n", "", []int{1, 2, 3}, ""},
 		"the complete file before the partial one": {"1\n", "2\n", []int{1}, ""},
-		"killed":          {"", "2\n1\n", []int{2, 1}, ""},
-		"torn at the end": {"", "2\n{", []int{2}, ""},
-		"torn midway":     {"", "2\n{\n1\n", []int{2}, Partial + ": line 2: unexpected end"},
-		"torn, but ended": {"1\n{", "", []int{1}, File + ": line 2: unexpected end"},
-		"another kind":    {"1\n\"x\"\n", "", []int{1}, File + ": line 2: the value is a string; want an integer of 64 bits"},
-		"stopped":         {"1\n7\n{\n", "", []int{1}, "enough"},
-		"too long":        {"1\n" + strings.Repeat(" ", Longest) + "2\n", "", []int{1}, File + ": line 2: the line is too long"},
-		"nothing":         {"", "", nil, "has neither"},
+		"killed":                  {"", "2\n1\n", []int{2, 1}, ""},
+		"torn at the end":         {"", "2\n{", []int{2}, ""},
+		"torn midway":             {"", "2\n{\n1\n", []int{2}, Partial + ": line 2: unexpected end"},
+		"torn, but ended":         {"1\n{", "", []int{1}, File + ": line 2: unexpected end"},
+		"a value of another type": {"1\n\"x\"\n", "", []int{1}, File + ": line 2: the value is a string; want an integer of 64 bits"},
+		"stopped by the caller":   {"1\n7\n{\n", "", []int{1}, "enough"},
+		"too long":                {"1\n" + strings.Repeat(" ", Longest) + "2\n", "", []int{1}, File + ": line 2: the line is too long"},
+		"no file":                 {"", "", nil, "has neither"},
 	} {
 		dir := t.TempDir()
 		for file, text := range map[string]string{File: tc.file, Partial: tc.partial} {

@@ -12,8 +12,8 @@ import (
 	"sync"
 )
 
-// Results over several runs are pages with the look of a run's page. They have no script: their charts are SVG, and their theme is the
-// reader's.
+// Results over several runs are pages with the look of a run's page. They have no script: their charts are SVG, and they follow the
+// reader's choice of a light or a dark theme.
 
 var (
 	//go:embed assets/document.html

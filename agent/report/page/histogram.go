@@ -62,7 +62,7 @@ func (h *histogram) quantile(q float64) float64 {
 	return float64(h.h.ValueAtQuantile(100 * q))
 }
 
-// millis is quantile for durations, in ms.
+// millis returns a quantile of durations, in ms.
 func (h *histogram) millis(q float64) float64 { return h.quantile(q) / perMilli }
 
 // curve is an empirical distribution function: the share of values that are at most X.

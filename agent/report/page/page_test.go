@@ -38,7 +38,7 @@ const smallSummary = `{"schema_version":"1.0","run":{"id":"run-1","version":"v9,
 "time_to_first_token":{"unit":"ms","avg":20,"min":10,"max":40,"p50":20,"p90":35,"p99":40,"count":3},
 "trace":{"name":"t.jsonl","seq_digest":"abc"},"error_summary":[{"error_details":{"type":"500","message":"engine fell over"},"count":1}]}`
 
-// line writes a record of a request that was served.
+// line returns the record of a request that was served.
 func line(row int, intended, ttft, gap float64, chunks int) string {
 	gaps := make([]string, max(chunks-1, 0))
 	for i := range gaps {
@@ -191,7 +191,7 @@ func TestFoldersWithoutARun(t *testing.T) {
 		"no records":      {map[string]string{summaryFile: smallSummary, lines.File: ""}, "has no records"},
 		"binary":          {map[string]string{lines.File: "\x00\x01\x02\n\x03\n"}, "line 1"},
 		"broken summary":  {map[string]string{summaryFile: `{"schema`, lines.File: line(0, 0, 1, 1, 1)}, "not the summary of a replay"},
-		"another summary": {map[string]string{summaryFile: `{"a": 1}`, lines.File: line(0, 0, 1, 1, 1)}, "not the summary of a replay"},
+		"not a summary":   {map[string]string{summaryFile: `{"a": 1}`, lines.File: line(0, 0, 1, 1, 1)}, "not the summary of a replay"},
 		"a wrong field":   {map[string]string{lines.File: `{"result": {"row": "one"}}` + "\n"}, "line 1: result.row is a string; want an integer"},
 		"a wrong figure":  {map[string]string{summaryFile: strings.Replace(smallSummary, "{", `{"goodput": {"p50": "one"},`, 1), lines.File: line(0, 0, 1, 1, 1)}, "goodput: p50 is a string; want a number"},
 		"torn midway":     {map[string]string{lines.Partial: line(0, 0, 1, 1, 1) + "{\"input\n" + line(1, 0, 1, 1, 1)}, "line 2"},
@@ -246,14 +246,14 @@ func TestTimelineMerges(t *testing.T) {
 	}
 }
 
-// result is that of a request without a reply.
+// result returns the result of a request without a reply.
 func result(at, late float64) (x outcome) {
 	x.Outcome = "failed"
 	x.Intended, x.Dispatched, x.Start, x.End, x.Lateness = &at, &at, &at, &at, &late
 	return x
 }
 
-// The page of a run of the public conversation trace's size stays small.
+// TestSizeOfThePage: the page of a run with as many requests as the public conversation trace stays small.
 func TestSizeOfThePage(t *testing.T) {
 	random := rand.New(rand.NewPCG(5, 6))
 	var records strings.Builder

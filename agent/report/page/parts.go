@@ -25,7 +25,7 @@ type partFigures struct {
 	Latency      figure `json:"request_latency"`
 }
 
-// partsTable is a table with a line for each part of a kind.
+// partsTable is a table with a line for each engine, or for each class.
 type partsTable struct {
 	Kind, Title string
 	Rows        []partRow
@@ -52,7 +52,7 @@ func newPartRow(name string, f partFigures) partRow {
 	return row
 }
 
-// parts are the tables of a run.
+// parts returns the tables of a run.
 func (r *Run) parts() (tables []partsTable) {
 	engines, classes := partsTable{Kind: "Engine", Title: "Engines"}, partsTable{Kind: "Class", Title: "Classes"}
 	for _, s := range r.summary.Servers {

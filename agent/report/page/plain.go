@@ -140,7 +140,7 @@ func (p *plain) inUsage(name []byte) {
 	}
 }
 
-// next consumes a byte, and the space before it.
+// next consumes the wanted byte, with a space before it, and reports whether it was there.
 func (p *plain) next(want byte) bool {
 	p.space()
 	if p.i < len(p.text) && p.text[p.i] == want {

@@ -41,7 +41,7 @@ func comparePlain(t *testing.T, p *plain, text string) (taken bool) {
 	return true
 }
 
-// puts are what is put into lines, between and over their bytes.
+// puts are inserted into lines between two bytes, and in place of a byte.
 var puts = []string{
 	"", "0", "1", "-", ".", "e", "E5", " ", "  ", ",", ":", `"`, "{", "}", "[", "]", "n", "null", `\`, "\n", "\x00", "é", "\xff", "9999999999999999",
 }

@@ -23,7 +23,7 @@ import (
 
 const summaryFile = "summary.json"
 
-// MaxSummary is the maximum size of a run's summary, in bytes. With many classes and servers, it has some hundred thousand.
+// MaxSummary is the maximum size of a run's summary, in bytes. With many classes and servers, it has a few hundred thousand.
 const MaxSummary = 64 << 20
 
 // maxPoints is the maximum number of points of a scatter plot.

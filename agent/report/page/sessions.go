@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 )
 
-// SessionsFile is the name of the figures by session in the folder of a run. A run without sessions does not have it.
+// SessionsFile is the name of the file with the figures by session in the folder of a run. A run without sessions does not have it.
 const SessionsFile = "sessions.csv"
 
 // maxSessions is the maximum number of sessions with their own line. The others share the last line, under the
@@ -90,7 +90,7 @@ func (s *sessions) add(r *record) {
 		of.skipped++
 	}
 	if x.Start != nil && (of.first == nil || *x.Start < *of.first) {
-		of.first = new(*x.Start) // the record does not stay
+		of.first = new(*x.Start) // the memory of the record is used again
 	}
 	if x.End != nil && (of.last == nil || *x.End > *of.last) {
 		of.last = new(*x.End)
@@ -155,7 +155,8 @@ func (r *Run) Sessions() *Sheet {
 	return newSheet(sessionColumns, r.sessions.order)
 }
 
-// SaveSheets writes [SeriesFile] and, if the run has sessions, [SessionsFile] into the folder. It removes those of an earlier run.
+// SaveSheets writes [SeriesFile] and, if the run has sessions, [SessionsFile] into the folder. If the run has no sessions, it removes the
+// [SessionsFile] of an earlier run.
 func (r *Run) SaveSheets() error {
 	err := save(filepath.Join(r.dir, SeriesFile), r.Series().CSV)
 	name := filepath.Join(r.dir, SessionsFile)

@@ -5,10 +5,12 @@ package page
 
 import "time"
 
-// SeriesFile is the name of the figures over time in the folder of a run: a line for each slice of the run, from its start on.
+// SeriesFile is the name of the file with the figures over time in the folder of a run: a line for each slice of the run, from its start
+// on.
 const SeriesFile = "series.csv"
 
-// DefaultSlice is the default length of a slice. In a run of more than maxSlices, slices are longer: each line has its length.
+// DefaultSlice is the default length of a slice. In a run of more than maxSlices, slices are longer; each line states the length of its
+// slice.
 const (
 	DefaultSlice = time.Second
 	maxSlices    = 100_000

@@ -12,7 +12,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// maxSlowest is the number of rows of a table of the slowest requests.
+// maxSlowest is the maximum number of rows of a table of the slowest requests.
 const maxSlowest = 15
 
 // slow is one of the slowest requests. Durations are in ms.
@@ -33,9 +33,9 @@ type slow struct {
 	Reply    int64
 	TraceID  string
 
-	// Set at the end.
+	// Set by [Run.explain].
 	Why       string
-	Offset    float64 // At, as in the charts
+	Offset    float64 // At, counted from the beginning of the charts
 	Phases    []phase
 	Elsewhere string // link to its trace
 }
@@ -61,7 +61,7 @@ func (s *slow) phases(whole float64) []phase {
 	return parts
 }
 
-// newSlow returns the phases of a served request; false if a time is missing.
+// newSlow returns the phases of a request; false if a time is missing, or the request was not served.
 func newSlow(r *record) (slow, bool) {
 	x := &r.Result
 	ttft, began := between(x.Intended, x.First)

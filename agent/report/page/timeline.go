@@ -18,7 +18,7 @@ const firstWidth = 500
 // timeline has counts for each section of a run.
 type timeline struct {
 	width  float64 // of a bin, ms
-	most   int     // bins
+	most   int     // maximum number of bins
 	digits int     // of histograms; with exact, gaps between chunks are not recorded, because there are too many
 	bins   []bin
 }
@@ -132,7 +132,7 @@ func (t *timeline) add(r *record) {
 	t.addTokens(r)
 }
 
-// addTokens counts the tokens of a reply at the arrivals of its chunks. If a chunk has several, they are spread evenly.
+// addTokens counts the tokens of a reply at the arrivals of its chunks. They are spread evenly over the chunks.
 func (t *timeline) addTokens(r *record) {
 	x := &r.Result
 	if x.First == nil || !r.served() {
@@ -165,7 +165,7 @@ type series struct {
 	Finished  []float64  `json:"finished"`
 	Failed    []float64  `json:"failed"`
 	InFlight  []float64  `json:"in_flight"` // at the end of the bin
-	Waiting   []float64  `json:"waiting"`   // those of them without a first token
+	Waiting   []float64  `json:"waiting"`   // those requests in flight that have no first token
 	Tokens    []float64  `json:"tokens"`
 	TTFT50    []*float64 `json:"ttft_p50"`
 	TTFT90    []*float64 `json:"ttft_p90"`
@@ -246,7 +246,8 @@ func (t *timeline) backlog() *backlog {
 	return b
 }
 
-// behind returns how many requests waited at a time, and how many requests that were sent later had a first token by another time.
+// behind returns how many requests waited at the time start, and how many of those that were sent later had a first token by the time
+// first.
 func (b *backlog) behind(start, first float64) (waiting, overtook int64) {
 	if len(b.waiting) == 0 {
 		return 0, 0
