@@ -55,8 +55,8 @@ var litellm = spec{
 	},
 }
 
-// decodeLangfuse reads observations of both revisions of the export. The parts of its usage add up: cached tokens are not included in
-// input.
+// decodeLangfuse reads observations of both revisions of the export. Its input count excludes cached tokens, so they are added, unless the
+// total shows that the input includes them.
 func decodeLangfuse(d *decoder, r *record) {
 	if r.name("type") != "GENERATION" {
 		d.skip(reasonOther)
