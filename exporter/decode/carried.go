@@ -19,7 +19,7 @@ import (
 // A record has hashes of values on its span: of the session, the response id, the service. So no span can be made that would become the
 // same record. Instead, a record is put unchanged into a span for transport, and taken out unchanged.
 
-// Carry makes a span that carries a record, with the record's position in a trace.
+// Carry puts a record into a span, which also gets the record's ids, parent and times.
 func Carry(span ptrace.Span, record []byte, d *journal.Decoder) {
 	span.SetName(semconv.Record)
 	span.SetTraceID(d.Span.TraceID)
