@@ -72,7 +72,7 @@ func TestCutBySize(t *testing.T) {
 				t.Fatal(err)
 			}
 			if info.Size() < opt.MaxBytes || info.Size() > 2*opt.MaxBytes {
-				t.Errorf("%s has %d bytes, want some above %d", name, info.Size(), opt.MaxBytes)
+				t.Errorf("%s has %d bytes, want from one to two times %d", name, info.Size(), opt.MaxBytes)
 			}
 			total += len(rows(t, name))
 		}

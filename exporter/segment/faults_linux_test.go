@@ -25,7 +25,7 @@ import (
 type strike struct {
 	name string
 	hit  func(t *testing.T, j *Journal) (lift func())
-	// mayPass marks a fault that the journal may not meet, or may work around: it need not fail any append or cut.
+	// mayPass marks a fault that the journal perhaps never meets, or can work around: perhaps no append, cut or compilation fails.
 	mayPass bool
 }
 
@@ -93,7 +93,7 @@ func strikes() (all []strike) {
 	)
 }
 
-// descriptorLimit leaves a number of file descriptors.
+// descriptorLimit limits the file descriptors so that only this number of further ones can be opened.
 func descriptorLimit(t *testing.T, spare uint64) (lift func()) {
 	t.Helper()
 	var old syscall.Rlimit
@@ -113,8 +113,9 @@ func descriptorLimit(t *testing.T, spare uint64) (lift func()) {
 	return func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old) }
 }
 
-// TestFaults writes while the file system fails, until it no longer does, and continues in another process: what was acknowledged exists,
-// nothing twice, and no file has its name before it is complete. The limits apply to a process, so this is a separate one.
+// TestFaults writes while the file system fails and after it has recovered, and continues after a simulated crash: what was acknowledged
+// exists, nothing exists twice, and no file has its name before it is complete. Limits apply to a whole process, so the test runs in a
+// process of its own.
 func TestFaults(t *testing.T) {
 	const child = "MOONLOOP_TEST_FAULTS"
 	if os.Getenv(child) == "" {
@@ -258,7 +259,7 @@ func TestPowerLoss(t *testing.T) {
 	}{
 		{"nothing of it is there", func([]byte) []byte { return nil }},
 		{"a byte", func(b []byte) []byte { return b[:1] }},
-		{"half of a record", func(b []byte) []byte { return b[:len(b)/4] }},
+		{"a quarter of it", func(b []byte) []byte { return b[:len(b)/4] }},
 		{"all but a byte", func(b []byte) []byte { return b[:len(b)-1] }},
 		{"zeros in its place", func(b []byte) []byte { return make([]byte, len(b)) }},
 		{"half of it, and zeros", func(b []byte) []byte { return append(bytes.Clone(b[:len(b)/2]), make([]byte, len(b)/2)...) }},

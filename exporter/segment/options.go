@@ -80,7 +80,7 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// end returns when a segment that began at a time is closed; zero = never.
+// end returns when a segment that began at this time is closed; zero = never.
 func (o *Options) end(begun time.Time) time.Time {
 	switch {
 	case o.MaxAge == 0:
