@@ -9,7 +9,7 @@ import (
 	"github.com/moonloop/moonloop/genai"
 )
 
-// TestWhole: a part that is larger than its whole proves that the producer left it out.
+// TestWhole: a part that is larger than its whole proves that the producer does not count the part in the whole.
 func TestWhole(t *testing.T) {
 	const (
 		input, cached, written = "gen_ai.usage.input_tokens", "gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_write.input_tokens"
