@@ -43,7 +43,7 @@ func fixture(t testing.TB, format Format) (name, content string) {
 	return "", ""
 }
 
-// fixtureOptions make a conversion repeatable.
+// fixtureOptions returns options that make a conversion repeatable.
 func fixtureOptions(t testing.TB, format Format) Options {
 	t.Helper()
 	key, err := annotate.ParseKey(strings.Repeat("k", blockhash.KeySize))
@@ -54,7 +54,7 @@ func fixtureOptions(t testing.TB, format Format) Options {
 	if s := format.spec(); s.verbatim {
 		opt.Prompts = PromptsKeep
 	}
-	if format == evalscope.Format { // it does not count prompt tokens
+	if format == evalscope.Format { // which does not count prompt tokens
 		opt.Compile.MissingTokens = capture.MissingEstimate
 	}
 	return opt

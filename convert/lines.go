@@ -26,7 +26,8 @@ var (
 type source interface {
 	// next returns the next line that is not empty, valid until the next call. After the last one it returns io.EOF.
 	next() ([]byte, error)
-	// again returns more text for an error that the line is not one JSON object, if there is more.
+	// again returns another text that begins where the line does, longer or shorter, and whether there is one; only if fault says that the
+	// line is not one JSON object.
 	again(fault error) ([]byte, bool, error)
 	// line is the number of the line that next returned; cut says whether that line is the file's last one and has no line end.
 	line() int64
@@ -77,7 +78,8 @@ func (l *lines) next() ([]byte, error) {
 	return line, l.failure(err)
 }
 
-// again returns more text for an error that the line is not one JSON object, if there is more.
+// again returns another text that begins where the line does, longer or shorter, and whether there is one; only if fault says that the
+// line is not one JSON object.
 func (l *lines) again(fault error) ([]byte, bool, error) {
 	line, more, err := l.source.again(fault)
 	return line, more, l.failure(err)

@@ -42,7 +42,7 @@ var litellm = spec{
 		}
 		reply := r.object("response")
 		q := exchange(r.only("model", "messages"), reply)
-		q.prompt.body = nil // it is not the whole body
+		q.prompt.body = nil // the log does not have the whole body
 		row := q.row
 		row.RequestID, row.SessionID = r.name("id"), r.name("session_id", "litellm_session_id")
 		row.InputLength, row.OutputLength = r.count("prompt_tokens"), r.count("completion_tokens")

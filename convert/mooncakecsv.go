@@ -22,7 +22,7 @@ var mooncakeCSV = spec{
 			return
 		}
 		for name, has := range map[string]bool{"hash_ranges": row.HashRanges != nil, "replies": row.Replies != nil} {
-			if has { // their block size is the sidecar's, and their numbers count within this file
+			if has { // ranges need a sidecar's block size, and replies name rows by their positions in this file
 				d.lost.value(name)
 			}
 		}

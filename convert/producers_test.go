@@ -323,7 +323,7 @@ func TestProducers(t *testing.T) {
 	}
 }
 
-// checkSessions: two rows have the same session exactly if their requests do.
+// checkSessions: two rows have the same session exactly if their requests have.
 func checkSessions(t *testing.T, rows []*mooncake.Row, found []*request, known bool) {
 	t.Helper()
 	for i, a := range rows {

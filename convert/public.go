@@ -122,7 +122,7 @@ type merger struct {
 	structure                                                structure
 	scopes                                                   scopes
 	digester                                                 *mooncake.Digester
-	long, short                                              int64 // rows with more or fewer ids than blocks
+	long, short                                              int64 // rows with more ids than blocks, and with fewer
 }
 
 func (c *merger) open(files []capture.Source) error {

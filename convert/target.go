@@ -311,7 +311,7 @@ func Targets() (names []Target) {
 // About names, in one line, the tool that reads the target, and its flags.
 func (t Target) About() string { return strings.ReplaceAll(t.target().about, "{block}", "B") }
 
-// Groups reports whether the format has the rows of a session together. Rows are then collected in a temporary file.
+// Groups reports whether the format needs the rows of a session together. If so, rows are collected in a temporary file first.
 func (t Target) Groups() bool {
 	to := t.target()
 	return to != nil && to.sessions != nil
@@ -331,10 +331,10 @@ type encoder struct {
 	rows  int64
 	made  uint64 // number of ids that fill has made
 	lost  losses
-	chats map[string][2]int64 // sessions: their last row and its turn
+	chats map[string][2]int64 // by session: its last row, and that row's turn
 	// before has the request id of the last row of each session.
 	before map[string]string
-	groups *groups // rows of sessions, if the format has them together
+	groups *groups // rows of sessions, if the format needs them together
 	digest *mooncake.Digester
 	// For local ids: their numbers by conversation, and the first conversation with each id.
 	scoped map[scopedID]uint64

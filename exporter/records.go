@@ -22,7 +22,7 @@ import (
 // records are the records of spans that arrived together, and what the metrics count when the records are in the journal.
 type records struct {
 	batch  journal.Batch
-	spans  int // with those that did not become records
+	spans  int // including those that did not become records
 	counts decode.Counts
 	tally  tally
 }

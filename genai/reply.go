@@ -132,7 +132,7 @@ func (t *tree) choiceOf(list int32) int32 {
 	return t.choice(found)
 }
 
-// only returns the only member of a list, an object.
+// only returns the only member of a list if it is an object, otherwise none.
 func (t *tree) only(list int32) int32 {
 	n := list + 1
 	if t.kind(list) != nodeArray || n == t.nodes[list].next || t.nodes[n].next != t.nodes[list].next || t.kind(n) != nodeObject {

@@ -58,7 +58,7 @@ func (w *worker) carriedBy(ref mooncake.SpanRef, v pcommon.Value) journal.Record
 	}
 }
 
-// wanted returns a carried record; nil if only requests are wanted and it is not one.
+// wanted returns a carried record, or nil if only requests are wanted and the record is not a request.
 func (w *worker) wanted(r journal.Record) journal.Record {
 	if _, request := r.(*journal.Inference); w.requestsOnly && !request {
 		return nil

@@ -205,7 +205,7 @@ func TestCutsWithinGrace(t *testing.T) {
 	})
 }
 
-// A segment that fills up within the grace period continues until that is over: compiling it would read many others.
+// A segment that fills up within the grace period continues until the period is over: compiling it would read many others.
 func TestCutBySizeWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)

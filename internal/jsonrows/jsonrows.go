@@ -17,7 +17,7 @@ import (
 	"io"
 )
 
-// Layout is the set of differences between a file and one object on each line.
+// Layout is the set of ways in which a file differs from one with one object on each line.
 type Layout uint8
 
 // The kinds of layout.

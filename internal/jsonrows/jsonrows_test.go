@@ -105,7 +105,7 @@ func TestWhatDoesNotEnd(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		in   io.Reader
-		n    int // texts before
+		n    int // texts before the error
 		line int64
 		want string
 	}{
