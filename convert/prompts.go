@@ -79,7 +79,7 @@ func (q *request) keepPrompt() {
 	row.InputLength, row.HashIDs, row.Observed.CachedTokens = mooncake.Opt[int64]{}, nil, mooncake.Opt[int64]{}
 }
 
-// span returns a request as the span that an application would have sent. The span's ids are derived from the request's position in the files.
+// span returns a request as the span that an application would have sent. The span's ids follow from the request's position in the files.
 func (q *request) span(file int, seq int64) ptrace.Traces {
 	td := ptrace.NewTraces()
 	span := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()

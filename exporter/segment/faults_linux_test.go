@@ -104,7 +104,7 @@ func descriptorLimit(t *testing.T, spare uint64) (lift func()) {
 	if err != nil {
 		t.Skip(err)
 	}
-	// One of those counted was the folder itself, open only for the count. The limit is on the numbers of descriptors, which have no gaps here.
+	// One of those counted was the folder itself, open only for the count. The limit is on descriptor numbers, which have no gaps here.
 	limit := old
 	limit.Cur = uint64(len(open)) - 1 + spare
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
