@@ -21,17 +21,17 @@ import (
 // Format is a format of files.
 type Format string
 
-// spec is a format of files whose records become rows one by one. Each has its own file.
+// spec describes a format of files whose records become rows one by one.
 type spec struct {
 	Format
 	about string // description for people; one line
 	table bool   // CSV, whose first record names the columns; else JSON objects in any layout
-	cells bool   // for a table: records that are objects instead belong to another format
+	cells bool   // for a table: a file whose records are objects has another format
 	// fields are columns or members that each record has. A file has the first format all of whose fields are in its beginning; a format
 	// without fields must be named.
 	fields   []string
 	header   string // the only member of an object with which the file may begin
-	block    int    // tokens for each block id; 0 if a record has it, or if there are no ids
+	block    int    // block size, in tokens; 0 if each record states its own, or if there are no ids
 	blocks   bool   // rows have block ids
 	global   bool   // equal ids in two files are the same block
 	dates    bool   // times are instants, not seconds from some zero
@@ -67,12 +67,12 @@ const (
 	BurstGPT Format = "burstgpt"
 	// Payloads are request bodies, which can only be kept: one on each line, or AIPerf's inputs.json.
 	Payloads Format = "payloads"
-	// Azure is the CSV of AzurePublicDataset's LLM inference traces of 2023 and 2024, and the multimodal one of 2025: dates with
-	// a fraction of seven digits, or six and an offset.
+	// Azure is the CSV of AzurePublicDataset's LLM inference traces of 2023 and 2024, and of the multimodal one of 2025: dates with
+	// seven fractional digits, or with six and a UTC offset.
 	Azure Format = "azure"
 )
 
-// Formats returns the names of all formats, those of telemetry first.
+// Formats returns the names of all formats: OTLP, Dynamo and Mooncake first, then the others in alphabetical order.
 func Formats() []Format {
 	list := []Format{OTLP, Dynamo, Mooncake}
 	for _, s := range specs {
@@ -82,7 +82,7 @@ func Formats() []Format {
 	return list
 }
 
-// About returns one line: what files of the format contain.
+// About describes in one line what files of the format contain.
 func (f Format) About() string {
 	switch s := f.spec(); {
 	case s != nil:
@@ -131,7 +131,7 @@ func (f Format) Detected() bool {
 
 // Telemetry reports whether files of the format are telemetry, and not a public trace.
 //
-// Formats with prompts are telemetry, too: their requests are processed as spans, unless the prompts are kept.
+// Formats with prompts count as telemetry, too: their requests are processed as spans, unless the prompts are kept.
 func (f Format) Telemetry() bool {
 	s := f.spec()
 	return f == OTLP || f == Dynamo || s != nil && s.text
@@ -158,8 +158,8 @@ func ParseFormat(name string) (Format, error) {
 // ErrUnknownFormat is the error for a file of an unknown format.
 var ErrUnknownFormat = errors.New("its format is not known")
 
-// Detect detects the format of a file from its beginning of some KiB. The name is for the error, which is [ErrUnknownFormat], or describes
-// what the file is instead.
+// Detect detects the format of a file from its first few KiB. The name is used in errors only. The error wraps [ErrUnknownFormat], unless
+// the file is empty.
 func Detect(name string, head []byte) (Format, error) {
 	empty := len(head) == 0
 	head = bytes.TrimLeft(bytes.TrimPrefix(head, utf8BOM), " \t\r\n")
@@ -168,7 +168,7 @@ func Detect(name string, head []byte) (Format, error) {
 	case first == keySpans, first == keyLogs, first == keyMetrics, first == keyProfiles:
 		return OTLP, nil
 	case bytes.Contains(object, []byte(`"`+dynamoSchema+`"`)) && slices.Contains([]string{"schema", "timestamp", "event", "event_type"}, first):
-		return Dynamo, nil // a record's schema is its first member; an envelope has its time before it
+		return Dynamo, nil // a bare record begins with its schema; an envelope may begin with a timestamp or the event
 	}
 	line, _, _ := bytes.Cut(head, newline)
 	columns, members := columnNames(line), map[string]bool{}
@@ -187,7 +187,7 @@ func Detect(name string, head []byte) (Format, error) {
 			return s.Format, nil
 		}
 	}
-	for _, s := range specs { // tables in the form of objects, such as Parquet
+	for _, s := range specs { // tables whose records come as objects, as those of a Parquet file do
 		if s.table && !s.cells && !slices.ContainsFunc(s.fields, func(name string) bool { return !members[name] }) {
 			return s.Format, nil
 		}

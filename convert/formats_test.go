@@ -43,7 +43,7 @@ func fixture(t testing.TB, format Format) (name, content string) {
 	return "", ""
 }
 
-// fixtureOptions make a conversion repeatable.
+// fixtureOptions returns options that make a conversion repeatable.
 func fixtureOptions(t testing.TB, format Format) Options {
 	t.Helper()
 	key, err := annotate.ParseKey(strings.Repeat("k", blockhash.KeySize))
@@ -54,7 +54,7 @@ func fixtureOptions(t testing.TB, format Format) Options {
 	if s := format.spec(); s.verbatim {
 		opt.Prompts = PromptsKeep
 	}
-	if format == evalscope.Format { // it does not count prompt tokens
+	if format == evalscope.Format { // which does not count prompt tokens
 		opt.Compile.MissingTokens = capture.MissingEstimate
 	}
 	return opt
@@ -64,7 +64,7 @@ func fixtureOptions(t testing.TB, format Format) Options {
 func TestFormats(t *testing.T) {
 	for _, format := range Formats() {
 		if format.spec() == nil {
-			continue // tested by themselves
+			continue // has tests of its own
 		}
 		t.Run(string(format), func(t *testing.T) {
 			testFormat(t, format, fixtureOptions(t, format), string(format)+".golden")
@@ -198,7 +198,7 @@ func FuzzRecord(f *testing.F) {
 	})
 }
 
-// readAll asks a record for each field in every way.
+// readAll reads each field of a record with every method.
 func readAll(d *decoder, r *record) {
 	for _, f := range r.fields {
 		n := f.name

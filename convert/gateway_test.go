@@ -13,8 +13,8 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// spanAt is a line with one span, with a resource attribute and its own ones, that lasts from one second to another. Attributes are written
-// key=value; a value of digits is a number.
+// spanAt returns a line with one span, which starts and ends at the given seconds, has one resource attribute and the given attributes of
+// its own. Attributes are written key=value; a value of digits is a number.
 func spanAt(id byte, name string, from, to int, resource string, attributes ...string) string {
 	list := func(pairs []string) string {
 		var out []string
@@ -34,8 +34,8 @@ func spanAt(id byte, name string, from, to int, resource string, attributes ...s
 }
 
 // TestCalibrationBehindAGateway: behind a gateway that does not forward the trace context, the engine writes spans of a replay's requests
-// in separate traces, also for requests that are not rows. The replay's own spans show which these are; the application's requests are
-// production.
+// in separate traces, also for requests that are not rows. The replay's own spans show which of the engine's spans belong to the replay;
+// the application's requests are production.
 func TestCalibrationBehindAGateway(t *testing.T) {
 	engine := func(id byte, from, to int, response, input, output string) string {
 		return spanAt(id, "llm_request", from, to, "service.name=vllm", "gen_ai.request.id="+response, "gen_ai.usage.prompt_tokens="+input,

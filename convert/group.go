@@ -16,9 +16,9 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// This file collects the rows of a session for formats that write them together. Rows wait in a temporary file, each with the position of
-// the row before in its session. Memory has the names of the sessions with the position of their last row, and, at the end, the rows of one
-// session.
+// This file collects the rows of each session for formats that write them together. Rows wait in a temporary file, each with the position
+// of its session's previous row. Memory holds the name of each session with the position of its last row, and, at the end, the rows of
+// one session.
 
 // sessionFormat is a format that writes the rows of a session together.
 type sessionFormat struct {
@@ -27,17 +27,17 @@ type sessionFormat struct {
 	append           func(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byte, error)
 }
 
-// groups are rows by session.
+// groups collects rows by session.
 type groups struct {
 	file  *os.File
 	w     *bufio.Writer
 	size  int64
 	last  map[string]int64 // position of the last row of each session
-	order []group          // of the sessions' first rows
+	order []group          // the sessions, in the order of their first rows
 	buf   []byte
 }
 
-// group is a session, or the position of a row without a session.
+// group is a session with the position of its first row, or a row without a session, which has an empty key.
 type group struct {
 	key string
 	at  int64
@@ -46,15 +46,15 @@ type group struct {
 func newGroups(folder string) (*groups, error) {
 	file, err := os.CreateTemp(folder, "moonloop-sessions-*")
 	if err != nil {
-		return nil, fmt.Errorf("this format has all rows of a session together, so rows are first collected in a temporary file: %w; set $TMPDIR to use another folder", err)
+		return nil, fmt.Errorf("this format writes all rows of a session together, so rows are first collected in a temporary file: %w; set $TMPDIR to use another folder", err)
 	}
 	return &groups{file: file, w: bufio.NewWriterSize(file, 256<<10), last: map[string]int64{}}, nil
 }
 
-// nowhere is the position of no row.
+// nowhere stands for the position of a row if there is none.
 const nowhere = -1
 
-// add stores a row. One with an empty key is alone.
+// add stores a row. A row with an empty key is in no session.
 func (g *groups) add(key string, row *mooncake.Row) error {
 	before, known := g.last[key]
 	if !known {
@@ -74,7 +74,7 @@ func (g *groups) add(key string, row *mooncake.Row) error {
 	return nil
 }
 
-// rowHead has the position of the row before, and the length of the row.
+// rowHead is the number of bytes before a row in the file: the position of the session's previous row, and the length of the row.
 const rowHead = 12
 
 // rows returns the rows of a session, given the position of the last one.
@@ -128,7 +128,7 @@ func (e *encoder) end(w io.Writer) error {
 		if key != "" {
 			at = g.last[key]
 		}
-		for taken := key == ""; taken; _, taken = g.last[key] { // otherwise it would merge two sessions
+		for taken := key == ""; taken; _, taken = g.last[key] { // a key that is taken would merge two sessions
 			alone++
 			key = "row-" + strconv.Itoa(alone)
 		}

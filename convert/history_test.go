@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// requestOf is a line with one request, of production or of a replay. Without facts, it does not become a row.
+// requestOf returns a line with one request: of production if run is "", else of that replay. Without facts, it does not become a row.
 func requestOf(run string, id byte, facts bool) string {
 	resource, usage := "", ""
 	if run != "" {
@@ -33,7 +33,7 @@ func requestOf(run string, id byte, facts bool) string {
 		`"attributes":[{"key":"gen_ai.operation.name","value":{"stringValue":"chat"}}%s]}]}]}]}`, resource, id, id, usage)
 }
 
-// TestLostOnce: losses that belong to no trace are in one sidecar, however many traces there are.
+// TestLostOnce: losses that belong to no trace are in only one sidecar, however many traces there are.
 func TestLostOnce(t *testing.T) {
 	var traces []*trace
 	file := strings.Join([]string{

@@ -26,23 +26,24 @@ var (
 type source interface {
 	// next returns the next line that is not empty, valid until the next call. After the last one it returns io.EOF.
 	next() ([]byte, error)
-	// again returns more text for an error that the line is not one JSON object, if there is more.
+	// again returns another text that begins where the line does, longer or shorter, and whether there is one; only if fault says that the
+	// line is not one JSON object.
 	again(fault error) ([]byte, bool, error)
-	// line is the number of the last line; cut says whether it is the file's last one, without a line end.
+	// line is the number of the line that next returned; cut says whether that line is the file's last one and has no line end.
 	line() int64
 	cut() bool
 }
 
-// lines reads the lines of a file that are not empty, or the JSON objects of a file.
+// lines reads the records of a table, or the JSON objects of a file.
 type lines struct {
 	source
 	name   string
 	advice string // for a line that is too long
 	filled int64  // lines that were not empty
-	cells  bool   // they are lines of a table, not objects
+	cells  bool   // the lines are those of a table, not objects
 }
 
-// newLines reads a table, or objects. A table may also come as objects with the columns as their members, like Parquet.
+// newLines reads a table, or objects. A table may also come as objects with the columns as their members, as from a Parquet file.
 func newLines(in io.Reader, name string, maxLine int, advice string, table bool) *lines {
 	l := &lines{name: name, advice: advice, cells: table}
 	r := bufio.NewReaderSize(in, 64<<10)
@@ -77,7 +78,8 @@ func (l *lines) next() ([]byte, error) {
 	return line, l.failure(err)
 }
 
-// again returns more text for an error that the line is not one JSON object, if there is more.
+// again returns another text that begins where the line does, longer or shorter, and whether there is one; only if fault says that the
+// line is not one JSON object.
 func (l *lines) again(fault error) ([]byte, bool, error) {
 	line, more, err := l.source.again(fault)
 	return line, more, l.failure(err)
@@ -121,12 +123,12 @@ func (o objects) again(fault error) ([]byte, bool, error) {
 func (o objects) line() int64 { return o.Line }
 func (o objects) cut() bool   { return o.Cut && !bytes.HasSuffix(o.Raw, []byte{'\n'}) }
 
-// tableLines are the records of a table: lines, including line ends in quotes.
+// tableLines reads the records of a table: each is a line, or several if there are line ends in quotes.
 type tableLines struct {
 	in     *bufio.Scanner
 	number int64 // of the first line of the last record
-	passed int64 // line ends up to its end
-	ended  bool  // it has a line end
+	passed int64 // number of line ends up to the end of the last record
+	ended  bool  // the last record has a line end
 }
 
 func (l *tableLines) next() ([]byte, error) {
@@ -140,7 +142,7 @@ func (l *tableLines) next() ([]byte, error) {
 		}
 	}
 	if err := l.in.Err(); err != nil {
-		l.number = l.passed + 1 // the missing line
+		l.number = l.passed + 1 // the line that could not be read
 		return nil, err
 	}
 	return nil, io.EOF

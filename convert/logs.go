@@ -42,7 +42,7 @@ var litellm = spec{
 		}
 		reply := r.object("response")
 		q := exchange(r.only("model", "messages"), reply)
-		q.prompt.body = nil // it is not the whole body
+		q.prompt.body = nil // the log does not have the whole body
 		row := q.row
 		row.RequestID, row.SessionID = r.name("id"), r.name("session_id", "litellm_session_id")
 		row.InputLength, row.OutputLength = r.count("prompt_tokens"), r.count("completion_tokens")
@@ -55,8 +55,8 @@ var litellm = spec{
 	},
 }
 
-// decodeLangfuse reads observations of both revisions of the export. The parts of its usage add up: cached tokens are not included in
-// input.
+// decodeLangfuse reads observations of both revisions of the export. Its input count excludes cached tokens, so they are added, unless the
+// total shows that the input includes them.
 func decodeLangfuse(d *decoder, r *record) {
 	if r.name("type") != "GENERATION" {
 		d.skip(reasonOther)

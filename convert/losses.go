@@ -13,7 +13,7 @@ import (
 // losses counts what was left out of the trace, by item and reason. The zero losses is empty.
 type losses map[[2]string]int64
 
-// maxLosses is the maximum number of reasons that are counted separately, because they include names of columns and keys.
+// maxLosses limits the number of reasons that are counted separately, since reasons include names of columns and keys.
 const maxLosses = 256
 
 func (l *losses) add(what, reason string, n int64) {

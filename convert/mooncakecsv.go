@@ -12,7 +12,7 @@ import (
 )
 
 // mooncakeCSV converts a trace in the form of a table to JSON lines. People export such tables, and GuideLLM's trace_synthetic reads them.
-// Its rows are the same that replay and inspect read from the table. Several tables become one trace, by time.
+// Its rows are the same ones that replay and inspect read from the table. Several tables become one trace, sorted by time.
 var mooncakeCSV = spec{
 	Format: "mooncake-csv", about: "Mooncake's fields as the columns of a CSV: milliseconds, lengths, hash_ids such as [0, 1]",
 	table: true, cells: true, fields: []string{"timestamp", "input_length", "output_length"}, blocks: true, models: true, global: true,
@@ -22,7 +22,7 @@ var mooncakeCSV = spec{
 			return
 		}
 		for name, has := range map[string]bool{"hash_ranges": row.HashRanges != nil, "replies": row.Replies != nil} {
-			if has { // their block size is the sidecar's, and their numbers count within this file
+			if has { // ranges need a sidecar's block size, and replies name rows by their positions in this file
 				d.lost.value(name)
 			}
 		}
@@ -54,7 +54,7 @@ func (r *record) row() *mooncake.Row {
 	return row
 }
 
-// text returns a field as a cell, even if the table came as objects, such as Parquet.
+// text returns a field as a cell, even if the table came as objects, as from a Parquet file.
 func (f *field) text() string {
 	switch f.json.Kind() {
 	case jsontext.KindInvalid:
@@ -62,7 +62,7 @@ func (f *field) text() string {
 	case 'n':
 		return ""
 	case '"':
-		text, _ := jsontext.AppendUnquote(nil, f.json) // it was parsed before
+		text, _ := jsontext.AppendUnquote(nil, f.json) // cannot fail: the string was parsed before
 		return string(text)
 	default:
 		return string(f.json)

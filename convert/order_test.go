@@ -13,8 +13,8 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// TestPromptOrder: files are read with the order that is configured for their models' templates, in any form of text; the sidecar names
-// the order of each model with text.
+// TestPromptOrder: prompts are hashed in the order that is configured for the template of their model, whatever the form of the text; the
+// sidecar names the order of each model whose prompts have text.
 func TestPromptOrder(t *testing.T) {
 	said := 0
 	for _, p := range testproducers.All() {

@@ -27,7 +27,7 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// trace is one that was written to memory.
+// trace is a trace that was written to memory.
 type trace struct {
 	capture.Partition
 	*mooncake.Writer
@@ -136,8 +136,8 @@ func truthOf(t *testing.T, producer string) []*request {
 	return list
 }
 
-// find returns the request of a row: the one whose response id is in the span; else the first after the span's start that has the row's
-// lengths.
+// find returns the request of a row: the one whose response id is in the span; if there is none, the first after the span's start that has
+// the row's lengths. It returns nil if the time or the lengths do not fit.
 func find(truth []*request, spans map[[8]byte]string, start time.Time, row *mooncake.Row) *request {
 	fits := func(r *request) bool {
 		// Spans start before the request is received; some clocks have whole milliseconds.
@@ -188,8 +188,8 @@ func TestProducers(t *testing.T) {
 		rows     []string
 		dropped  map[string]int64
 		identity map[string]int64
-		sessions bool // are known to the telemetry
-		// structure are the rows without text in a scenario whose other rows have it.
+		sessions bool // the telemetry names the sessions
+		// structure are the rows without text in a scenario whose other rows have text.
 		structure []string
 	}{
 		{
@@ -199,7 +199,7 @@ func TestProducers(t *testing.T) {
 			identity: map[string]int64{"text": 4},
 		},
 		{
-			producer: "js-openinference-longconv", // the limit of attributes cost the tokens of the longer two
+			producer: "js-openinference-longconv", // the attribute limit removed the token counts of the two longer ones
 			rows:     []string{"long_conversation_20", "long_conversation_50"},
 			dropped:  map[string]int64{"rows: no token counts": 2},
 			identity: map[string]int64{"text": 2},
@@ -243,7 +243,7 @@ func TestProducers(t *testing.T) {
 			identity: map[string]int64{"text": 15},
 		},
 		{
-			producer: "otel-js-openai-nocontent", logs: true, sessions: true, // the turns of the sessions are all that is shared
+			producer: "otel-js-openai-nocontent", logs: true, sessions: true, // rows share only what the turns of a session share
 			rows: []string{
 				"sess-A turn 0", "sess-B turn 0", "sess-B turn 1", "sess-A turn 1", "sess-B turn 2", "sess-A turn 2", "sess-A turn 3",
 				"tool_call", "tool_result", "multimodal", "reasoning", "responses", "responses",
@@ -289,7 +289,7 @@ func TestProducers(t *testing.T) {
 				start := got.meta.TimeBase.Add(time.Duration(row.Timestamp.V * 1e6))
 				r := find(truth, spans, start, row)
 				if r == nil && c.estimate {
-					r = new(request) // which one cannot be told
+					r = new(request) // which request it is cannot be told
 					labels, found = append(labels, ""), append(found, r)
 					continue
 				}
@@ -323,7 +323,7 @@ func TestProducers(t *testing.T) {
 	}
 }
 
-// checkSessions: two rows have the same session exactly if their requests do.
+// checkSessions: two rows have the same session exactly if their requests have.
 func checkSessions(t *testing.T, rows []*mooncake.Row, found []*request, known bool) {
 	t.Helper()
 	for i, a := range rows {
@@ -341,7 +341,7 @@ func checkSessions(t *testing.T, rows []*mooncake.Row, found []*request, known b
 	}
 }
 
-// checkSharing: rows share as many blocks as their prompts share tokens, with a tolerance of the block in which a border lies.
+// checkSharing: rows share the blocks that their prompts have in common, give or take the block in which the common beginning ends.
 func checkSharing(t *testing.T, rows []*mooncake.Row, found []*request, meta *mooncake.Meta, structure []string) {
 	t.Helper()
 	if meta.Identity["text"] == 0 {

@@ -27,7 +27,7 @@ const (
 	PromptsKeep Prompts = "keep" // rows contain them unchanged
 )
 
-// prompt has the parts of a request in such a format that are not in its row.
+// prompt has the parts of a request that are not in its row, for formats with prompts.
 type prompt struct {
 	body       []byte // of the whole request; nil if only parts are known
 	reply      []byte // messages, as JSON; nil if unknown
@@ -55,14 +55,14 @@ func exchange(in, out *record) *request {
 	return q
 }
 
-// usage reads the counts from a server.
+// usage reads the token counts that a server reported.
 func (q *request) usage(u *record) {
 	q.row.InputLength, q.row.OutputLength = u.count("prompt_tokens", "input_tokens"), u.count("completion_tokens", "output_tokens")
 	q.row.Observed.CachedTokens = u.object("prompt_tokens_details", "input_tokens_details").count("cached_tokens")
 	u.known("total_tokens")
 }
 
-// keepPrompt makes the row of a request that contains its prompt unchanged.
+// keepPrompt makes the request's row contain the prompt unchanged.
 func (q *request) keepPrompt() {
 	row, p := q.row, q.prompt
 	switch {
@@ -79,7 +79,7 @@ func (q *request) keepPrompt() {
 	row.InputLength, row.HashIDs, row.Observed.CachedTokens = mooncake.Opt[int64]{}, nil, mooncake.Opt[int64]{}
 }
 
-// span writes a request as the span that an application would have sent. Its ids are derived from its position in the files.
+// span returns a request as the span that an application would have sent. The span's ids follow from the request's position in the files.
 func (q *request) span(file int, seq int64) ptrace.Traces {
 	td := ptrace.NewTraces()
 	span := td.ResourceSpans().AppendEmpty().ScopeSpans().AppendEmpty().Spans().AppendEmpty()
@@ -128,12 +128,12 @@ func (q *request) span(file int, seq int64) ptrace.Traces {
 	return td
 }
 
-// flat copies attributes unchanged.
+// flat copies the recorded attributes, and adds the session if they have none.
 func (q *request) flat(to pcommon.Map) {
 	var raw map[string]any
 	dec := json.NewDecoder(bytes.NewReader(q.prompt.attributes))
 	dec.UseNumber()
-	_ = dec.Decode(&raw) // it was parsed before
+	_ = dec.Decode(&raw) // cannot fail: the object was parsed before
 	for name, v := range raw {
 		n, isNumber := v.(json.Number)
 		whole, err := n.Int64()
@@ -177,7 +177,7 @@ func (t *telemetry) requests(record []byte) error {
 	return nil
 }
 
-// whole returns the JSON of an object, a copy.
+// whole returns a copy of an object's JSON.
 func (r *record) whole() []byte { return bytes.Clone(r.source) }
 
 // text reads a text of any length.
@@ -195,7 +195,7 @@ func (r *record) text(names ...string) string {
 	return unquoted(f.json)
 }
 
-// encoded returns the object in a text, which may be base64.
+// encoded returns the object in a field, which is decoded from base64 if base is true.
 func (r *record) encoded(name string, base bool) *record {
 	f := r.find(name)
 	if f == nil || !base {

@@ -22,7 +22,7 @@ import (
 )
 
 // Random conversations in every dialect, with and without missing parts: no two rows share a block with text in which their prompts
-// differ, and complete ones share all of their common beginning except for at most one block.
+// differ, and rows with complete telemetry share all of their common beginning except for at most one block.
 
 type (
 	object = map[string]any
@@ -35,7 +35,7 @@ type said struct {
 	image      []byte
 	tokens     int64  // of the image
 	call       string // city whose weather the assistant asks for
-	answers    bool   // the message is a result of call
+	answers    bool   // the message is the result of a call
 
 	// Its form in the telemetry.
 	absent      bool // its text is not recorded
@@ -49,7 +49,7 @@ type asked struct {
 	messages []said
 	dialect  int
 	missing  string // what the telemetry lacks; "" is nothing
-	cut      int    // length of the attribute, in per cent
+	cut      int    // percentage of the attribute that is left; 0 if it is not cut
 	unread   bool   // the system's text is in an unknown member
 	remote   bool   // all but the last message is on the server
 	dropped  bool   // the SDK dropped attributes
@@ -115,7 +115,7 @@ func tokensOf(units []unit) int64 {
 	return bytes/bytesOfToken + images
 }
 
-// inCommon returns the number of tokens at the beginning that two prompts share, and whether they are the same.
+// inCommon returns the number of tokens at the beginning that two prompts share, and whether the prompts are the same.
 func inCommon(a, b []unit) (tokens int64, same bool) {
 	var begin []unit
 	for i := range min(len(a), len(b)) {
@@ -157,7 +157,7 @@ func (m said) with(o object) object {
 	return o
 }
 
-// seen is the text that is recorded in its place.
+// seen returns the part of the text that is recorded where it belongs.
 func (m said) seen() string { return m.text[m.unknown:] }
 
 // modern is a message in the shape of the conventions.
@@ -204,7 +204,7 @@ func (m said) chat() object {
 	return m.with(o)
 }
 
-// google is a message in the shape of Gemini's and genkit's; the key of a text is "text".
+// google returns a message in the shape of Gemini's or genkit's messages; parts is the key of the list of parts.
 func (m said) google(parts string, image object) object {
 	role := m.role
 	if role == "assistant" {
@@ -250,7 +250,7 @@ type dialect struct {
 
 var openAITools = list{object{"type": "function", "function": object{"name": "weather", "description": "what the sky does", "parameters": object{"type": "object"}}}}
 
-// system splits off the leading message of the system.
+// system splits off a leading system message.
 func system(messages []said) (string, []said) {
 	if messages[0].role == "system" {
 		return messages[0].text, messages[1:]
@@ -373,7 +373,7 @@ var dialects = []dialect{
 		put("input.value", text(t, gemini(a)))
 		flatten(a, put)
 	}},
-	{name: "Google's kit", images: true, doc: "gcp.vertex.agent.llm_request", body: true, write: func(t testing.TB, a *asked, _ ptrace.Span, put func(string, any)) {
+	{name: "Google's Agent Development Kit", images: true, doc: "gcp.vertex.agent.llm_request", body: true, write: func(t testing.TB, a *asked, _ ptrace.Span, put func(string, any)) {
 		t.Helper()
 		put("gen_ai.system", "gcp.vertex.agent")
 		put("gcp.vertex.agent.llm_request", text(t, gemini(a)))
@@ -472,7 +472,7 @@ var dialects = []dialect{
 			must(t, log.Body().FromRaw(m.chat()))
 		}
 	}},
-	{name: "a log record", tools: true, images: true, logs: func(t testing.TB, a *asked, add func(string) plog.LogRecord) {
+	{name: "one log record", tools: true, images: true, logs: func(t testing.TB, a *asked, add func(string) plog.LogRecord) {
 		t.Helper()
 		log := add("gen_ai.client.inference.operation.details")
 		must(t, log.Attributes().PutEmpty("gen_ai.input.messages").FromRaw(each(a.messages, said.modern)))
@@ -509,7 +509,7 @@ func prose(seed uint64, bytes int) string {
 	return b.String()
 }
 
-// text returns one of few texts, some of which begin alike.
+// text returns one of a few texts, some of which begin alike.
 func (r author) text(kind uint64, longest int) string {
 	s := prose(kind*8+r.Uint64N(3), 40+int(r.Uint64N(3))*longest/3)
 	if r.IntN(2) == 0 {
@@ -524,7 +524,7 @@ func (r author) image() []byte {
 	return image
 }
 
-// conversation returns the prompts of its turns.
+// conversation returns the prompts of the turns of a random conversation.
 func (r author) conversation() []*asked {
 	var turns []*asked
 	var messages []said
@@ -628,7 +628,7 @@ func (r author) lose(a *asked) {
 	}
 }
 
-// tokensSeen is the plausible number of tokens for this much text, with a tolerance.
+// tokensSeen returns the maximum number of tokens that is plausible for this much text.
 func tokensSeen(messages []said) int {
 	n := 600
 	for _, m := range messages {
@@ -741,7 +741,7 @@ func TestSharedBlocksAreSharedText(t *testing.T) {
 					return fmt.Sprintf("seed %d: %d of %d tokens by %s, lacking %q; %d of %d tokens by %s, lacking %q", seed,
 						i, rows[i].InputLength.V, dialects[a.dialect].name, a.missing, j, rows[j].InputLength.V, dialects[b.dialect].name, b.missing)
 				}
-				// Borders are whole tokens: two may be lost at an image, whose tokens are what the text leaves.
+				// Borders are at whole tokens: two may be lost at an image, which gets the tokens that the text leaves.
 				if most := (common + 2) / block; shared > most && (!same || shared > common/block+1) {
 					t.Errorf("%s: share %d blocks, and %d tokens", describe(), shared, common)
 				}

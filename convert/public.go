@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// DefaultLookahead is the default number of rows of a file of public traces that are read ahead and sorted.
+// DefaultLookahead is the default number of rows of each file of a public trace that are read ahead and sorted.
 const DefaultLookahead = 1 << 16
 
 // lookaheadBytes is the maximum size of the rows of all files that are read ahead.
@@ -35,7 +35,7 @@ const (
 	FailedKeep Failed = "keep" // they become rows without output
 )
 
-// validatePublic returns errors about options that are invalid, or without effect.
+// validatePublic returns an error about an option that is invalid, or would have no effect.
 func (o *Options) validatePublic() error {
 	f := o.Format.spec()
 	switch size := o.Compile.BlockSize; {
@@ -122,7 +122,7 @@ type merger struct {
 	structure                                                structure
 	scopes                                                   scopes
 	digester                                                 *mooncake.Digester
-	long, short                                              int64 // rows with more or fewer ids than blocks
+	long, short                                              int64 // rows with more ids than blocks, and with fewer
 }
 
 func (c *merger) open(files []capture.Source) error {
@@ -156,7 +156,7 @@ func sessionOf(name string, before []capture.Source) string {
 	return is
 }
 
-// run merges the files. The window has as many rows of each file as are needed to sort them.
+// run merges the files. The window holds the rows that have been read ahead, so that they can be sorted.
 func (c *merger) run(ctx context.Context) error {
 	w := heap.New((*request).before)
 	for _, s := range c.streams {
@@ -273,7 +273,7 @@ func (c *merger) number(q *request) error {
 		c.withPrompt++
 	case c.opt.plain() || q.shares.Set:
 		blocks := mooncake.BlockCount(row.InputLength.V, size)
-		if blocks > maxFresh && !c.opt.plain() { // such a prompt shares nothing
+		if blocks > maxFresh && !c.opt.plain() { // too long for ids: the row has only its lengths
 			return nil
 		}
 		if blocks > maxFresh {

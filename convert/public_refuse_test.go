@@ -29,10 +29,10 @@ func TestPublicRefuses(t *testing.T) {
 		opt                   Options
 	}{
 		{"no header", join(azureRow), "f:1: TIMESTAMP: the column is missing; the first line must name", Options{Format: Azure}},
-		{"another format", join(burst11), "f:1: ContextTokens: the column is missing", Options{Format: Azure, Lookahead: 1}},
+		{"the header of another format", join(burst11), "f:1: ContextTokens: the column is missing", Options{Format: Azure, Lookahead: 1}},
 		{"a column is missing", "TIMESTAMP,ContextTokens\n", "f:1: GeneratedTokens: the column is missing", Options{Format: Azure}},
 		{"a column twice", azureHeader + ",timestamp\n", "f:1: timestamp: the column occurs twice", Options{Format: Azure}},
-		{"an invalid header", strings.Repeat("x", 5000), "f:1: the first line is too long", Options{Format: Azure}},
+		{"a header that is too long", strings.Repeat("x", 5000), "f:1: the first line is too long", Options{Format: Azure}},
 		{"fields are missing", join(azureHeader, azureRow, "", "2023-11-16 18:17:04,1"), "f:4: the line has 2 fields, the header has 3", Options{Format: Azure}},
 		{"a quote without end", join(azureHeader, `"2023-11-16 18:17:04,1,2`), "f:2: the line cannot be read", Options{Format: Azure}},
 		{"seconds in place of a date", join(azureHeader, "12.5,1,2"), "f:2: TIMESTAMP: 12.5: is not a time; want a date", Options{Format: Azure}},
@@ -40,14 +40,14 @@ func TestPublicRefuses(t *testing.T) {
 		{"a date far away", join(azureHeader, "0001-01-01 00:00:00,1,2"), "is out of range", Options{Format: Azure}},
 		{"negative tokens", join(azureHeader, "2023-11-16 18:17:04,-1,2"), "f:2: ContextTokens: -1: must be 0 or more", Options{Format: Azure}},
 		{"half a token", join(azureHeader, "2023-11-16 18:17:04,1.5,2"), "f:2: ContextTokens: 1.5: is not an integer", Options{Format: Azure}},
-		{"no tokens at all", join(azureHeader, "2023-11-16 18:17:04,1,"), "f:2: GeneratedTokens: is empty", Options{Format: Azure}},
+		{"no output tokens", join(azureHeader, "2023-11-16 18:17:04,1,"), "f:2: GeneratedTokens: is empty", Options{Format: Azure}},
 		{"too many tokens", join(azureHeader, "2023-11-16 18:17:04,9223372036854775807,2"), "f:2: input_length: 9223372036854775807: is not a number of tokens", Options{Format: Azure}},
-		{"more than 64 bits", join(azureHeader, "2023-11-16 18:17:04,92233720368547758070,2"), "f:2: ContextTokens: 92233720368547758070: is not an integer", Options{Format: Azure}},
+		{"a token count of more than 64 bits", join(azureHeader, "2023-11-16 18:17:04,92233720368547758070,2"), "f:2: ContextTokens: 92233720368547758070: is not an integer", Options{Format: Azure}},
 		{"text is not repeated", join(azureHeader, "2023-11-16 18:17:04,"+secret+",2"), "f:2: ContextTokens: a text of 16 bytes: is not an integer", Options{Format: Azure}},
 		{"a time before zero", join(burst11, "-1,M,1,1,2,x"), "f:2: Timestamp: -1: must be 0 or more; want seconds", Options{Format: BurstGPT}},
 		{"an invalid time", join(burst11, "NaN,M,1,1,2,x"), "Timestamp: a text of 3 bytes: is not a number", Options{Format: BurstGPT}},
-		{"a time without end", join(burst11, "1e300,M,1,1,2,x"), "Timestamp: 1e300: is out of range", Options{Format: BurstGPT}},
-		{"an invalid name", join(burst11, "1,"+strings.Repeat("m", 257)+",1,1,2,x"), "f:2: Model: a text of 257 bytes: is longer than 256", Options{Format: BurstGPT}},
+		{"a time that is out of range", join(burst11, "1e300,M,1,1,2,x"), "Timestamp: 1e300: is out of range", Options{Format: BurstGPT}},
+		{"a name that is too long", join(burst11, "1,"+strings.Repeat("m", 257)+",1,1,2,x"), "f:2: Model: a text of 257 bytes: is longer than 256", Options{Format: BurstGPT}},
 		{"no such model", join(burst11, "1,M,1,1,2,x"), "no row could be made from f; 1 rows: another model", Options{Format: BurstGPT, Models: []string{"m"}}},
 		{"an empty file", "", "no row could be made from f", Options{Format: Bailian}},
 		{"not JSON", "{x}\n", "f:1: is not valid JSON at byte 2", Options{Format: Bailian}},
@@ -56,11 +56,11 @@ func TestPublicRefuses(t *testing.T) {
 		{"a key twice", `{"chat_id": 1, "chat_id": 2}`, "f:1: a key occurs twice", Options{Format: Bailian}},
 		{"an id below zero", `{"timestamp": 1, "input_length": 1, "hash_ids": [1, -2]}`, "f:1: hash_ids: element 1: must be an integer from 0 to 2^64-1", Options{Format: Bailian}},
 		{"an id beyond 64 bits", `{"timestamp": 1, "input_length": 1, "hash_ids": [18446744073709551616]}`, "hash_ids: element 0: must be", Options{Format: Bailian}},
-		{"an id of a float", `{"timestamp": 1, "input_length": 1, "hash_ids": [1.0e3]}`, "hash_ids: element 0: must be", Options{Format: Bailian}},
-		{"an id of text", `{"timestamp": 1, "input_length": 1, "hash_ids": ["` + secret + `"]}`, "hash_ids: element 0: must be", Options{Format: Bailian}},
-		{"ids of text", `{"timestamp": 1, "input_length": 1, "hash_ids": "` + secret + `"}`, "f:1: hash_ids: must be an array", Options{Format: Bailian}},
-		{"a chat of text", `{"chat_id": "` + secret + `"}`, "f:1: chat_id: must be an integer", Options{Format: Bailian}},
-		{"a time of text", `{"timestamp": "` + secret + `", "input_length": 1}`, "f:1: timestamp: is not a number", Options{Format: Bailian}},
+		{"an id that is a float", `{"timestamp": 1, "input_length": 1, "hash_ids": [1.0e3]}`, "hash_ids: element 0: must be", Options{Format: Bailian}},
+		{"an id that is text", `{"timestamp": 1, "input_length": 1, "hash_ids": ["` + secret + `"]}`, "hash_ids: element 0: must be", Options{Format: Bailian}},
+		{"a text in place of the ids", `{"timestamp": 1, "input_length": 1, "hash_ids": "` + secret + `"}`, "f:1: hash_ids: must be an array", Options{Format: Bailian}},
+		{"a chat id that is text", `{"chat_id": "` + secret + `"}`, "f:1: chat_id: must be an integer", Options{Format: Bailian}},
+		{"a time that is text", `{"timestamp": "` + secret + `", "input_length": 1}`, "f:1: timestamp: is not a number", Options{Format: Bailian}},
 		{"no time", `{"input_length": 1}`, "f:1: timestamp: is missing", Options{Format: Bailian}},
 		{"no tokens", `{"timestamp": 1, "input_length": null}`, "f:1: input_length: is missing", Options{Format: Bailian}},
 		{"half a token", `{"timestamp": 1, "input_length": 0.5}`, "f:1: input_length: 0.5: is not an integer", Options{Format: Bailian}},
@@ -74,9 +74,9 @@ func TestPublicRefuses(t *testing.T) {
 		{"an array without an end", "[" + bailianRow(5, 1, 1), "f:1: the JSON array that begins here does not end", Options{Format: Bailian}},
 		{"an error on a further line", "[\n{\n\"timestamp\": 1,\n\"input_length\": x}]", "f:2: is not valid JSON at byte 35", Options{Format: Bailian}},
 		{"an unknown format", "", `format "azur": want`, Options{Format: "azur"}},
-		{"no multiple", "", "block size 24: the blocks of bailian have 16 tokens", Options{Format: Bailian, Compile: capture.Options{BlockSize: 24}}},
+		{"a block size that is no multiple of the format's", "", "block size 24: the blocks of bailian have 16 tokens", Options{Format: Bailian, Compile: capture.Options{BlockSize: 24}}},
 		{"a block size below 0", "", "block size -1", Options{Format: Bailian, Compile: capture.Options{BlockSize: -1}}},
-		{"a block size for lengths", "", "block size 512: azure traces have no block ids", Options{Format: Azure, Compile: capture.Options{BlockSize: 512}}},
+		{"a block size for a format without block ids", "", "block size 512: azure traces have no block ids", Options{Format: Azure, Compile: capture.Options{BlockSize: 512}}},
 		{"failed requests in a format that does not mark them", "", "azure traces do not say which requests failed", Options{Format: Azure, Failed: FailedKeep}},
 		{"an unknown choice for failed requests", "", `failed requests "no"`, Options{Format: BurstGPT, Failed: "no"}},
 		{"models in a format that does not name them", "", "bailian traces do not name the models", Options{Format: Bailian, Models: []string{"m"}}},
@@ -100,7 +100,7 @@ func TestPublicRefuses(t *testing.T) {
 	}
 }
 
-// closing counts what was opened and not closed.
+// closing is a file that decrements the number of open files when it is closed.
 type closing struct {
 	io.Reader
 	open *int
@@ -108,7 +108,7 @@ type closing struct {
 
 func (c closing) Close() error { *c.open--; return nil }
 
-// TestConvertClosesItsFiles whatever happens to them.
+// TestConvertClosesItsFiles: Convert closes every file that it opened, whatever happens.
 func TestConvertClosesItsFiles(t *testing.T) {
 	broken := errors.New("the disk is gone")
 	open := 0
@@ -130,10 +130,10 @@ func TestConvertClosesItsFiles(t *testing.T) {
 		want   error
 	}{
 		{"all is well", false, []capture.Source{file(good(), nil), file(good(), nil)}, io.Discard, nil},
-		{"the second cannot be opened", false, []capture.Source{file(good(), nil), file(nil, broken)}, io.Discard, broken},
+		{"the second file cannot be opened", false, []capture.Source{file(good(), nil), file(nil, broken)}, io.Discard, broken},
 		{"the source breaks off", false, []capture.Source{file(io.MultiReader(good(), failing{broken}), nil)}, io.Discard, broken},
 		{"the output breaks off", false, []capture.Source{file(good(), nil)}, failing{broken}, broken},
-		{"the work is called off", true, []capture.Source{file(good(), nil)}, io.Discard, broken},
+		{"the conversion is cancelled", true, []capture.Source{file(good(), nil)}, io.Discard, broken},
 	} {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		if c.off {
@@ -147,7 +147,7 @@ func TestConvertClosesItsFiles(t *testing.T) {
 	}
 }
 
-// TestConvertDetects opens each file once, and closes it, whatever the first one is.
+// TestConvertDetects: Convert detects the format of the first file, opens each file at most once, and closes it.
 func TestConvertDetects(t *testing.T) {
 	broken := errors.New("the disk is gone")
 	for _, c := range []struct {
@@ -158,13 +158,13 @@ func TestConvertDetects(t *testing.T) {
 		want   string // of the error
 	}{
 		{"Azure", strings.NewReader(join(azureHeader, azureRow)), Options{}, 2, ""},
-		{"Azure, beyond what a buffer holds", io.MultiReader(strings.NewReader(join(azureHeader)), strings.NewReader(strings.Repeat(azureRow+"\n", 5000))), Options{}, 5001, ""},
+		{"Azure, more than a buffer holds", io.MultiReader(strings.NewReader(join(azureHeader)), strings.NewReader(strings.Repeat(azureRow+"\n", 5000))), Options{}, 5001, ""},
 		{"Bailian", strings.NewReader(join(bailianRow(1, 16, 1))), Options{}, 0, "g:1: is not valid JSON"},
 		{"OTLP", strings.NewReader(`{"resourceSpans":[]}`), Options{}, 0, "g:1: is not valid JSON"},
 		{"Mooncake", strings.NewReader(`{"timestamp": 0, "input_length": 1, "output_length": 1}`), Options{}, 0, "f is a Mooncake trace already"},
-		{"nothing", strings.NewReader(""), Options{}, 0, "f is empty"},
+		{"an empty file", strings.NewReader(""), Options{}, 0, "f is empty"},
 		{"text", strings.NewReader("once upon a time\n"), Options{}, 0, "f: its format is not known"},
-		{"an error", failing{broken}, Options{}, 0, "f: cannot be read: the disk is gone"},
+		{"an error of reading", failing{broken}, Options{}, 0, "f: cannot be read: the disk is gone"},
 		{"options that the format does not know", strings.NewReader(join(azureHeader, azureRow)), Options{Failed: FailedKeep}, 0, "azure traces do not say"},
 	} {
 		open, opened := 0, 0
@@ -223,7 +223,7 @@ func TestMillisecondsAreTheNearest(t *testing.T) {
 		{0, "0"},
 		{100, "0.0001"},
 		{1_020_040_000, "1020.04"},
-		{121*86_400*1_000_000_000 + 1_000_000, "10454400001"}, // more nanoseconds than a float has integers
+		{121*86_400*1_000_000_000 + 1_000_000, "10454400001"}, // a float does not hold these nanoseconds exactly
 		{604_799_999_999_900, "604799999.9999"},
 		{9_223_372_036_854_000_000, "9223372036854"},
 	} {
@@ -257,7 +257,7 @@ func fuzz(f *testing.F, format Format, seeds ...string) {
 				t.Fatal(err)
 			}
 			if row.Timestamp.V < last {
-				t.Fatalf("row %d is before the row before", rows)
+				t.Fatalf("row %d is earlier than the previous row", rows)
 			}
 			last = row.Timestamp.V
 		}
@@ -295,7 +295,7 @@ func FuzzDetect(f *testing.F) {
 	})
 }
 
-// BenchmarkAzure converts a file as large as a busy hour.
+// BenchmarkAzure converts a file of 100,000 rows.
 func BenchmarkAzure(b *testing.B) {
 	var in strings.Builder
 	in.WriteString(azureHeader + "\n")

@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// text is a file of that content.
+// text returns a file with this content.
 func text(name, content string) capture.Source {
 	return capture.Source{Name: name, Open: func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(content)), nil }}
 }
@@ -74,7 +74,7 @@ func TestDetect(t *testing.T) {
 		{"Bailian over several lines", "[\n  {\n    \"chat_id\": 159, // x\n    \"parent_chat_id\": -1,\n    \"hash_ids\": [1,", Bailian},
 		{"OTLP over several lines", "{\n  \"resourceSpans\": [\n    {", OTLP},
 		{"Mooncake", `{"timestamp": 0, "input_length": 1}`, Mooncake},
-		{"nothing", "", ""},
+		{"an empty file", "", ""},
 		{"text", "hello, world\n", ""},
 		{"a quote that does not end", `"TIMESTAMP,ContextTokens,GeneratedTokens` + "\n", ""},
 	} {
@@ -84,7 +84,7 @@ func TestDetect(t *testing.T) {
 	}
 }
 
-// TestAzure: seven digits are kept, dates with an offset are the same instants, and no two rows get the same time.
+// TestAzure: seven fractional digits are kept, so that rows 100 ns apart have different times, and UTC offsets of dates are respected.
 func TestAzure(t *testing.T) {
 	got, meta := convert(t, Options{Format: Azure}, text("code.csv",
 		"\xef\xbb\xbf"+strings.TrimSuffix(join(
@@ -173,7 +173,7 @@ func TestBurstGPT(t *testing.T) {
 		want    string
 		mode    mooncake.SessionMode
 		dropped map[string]int64
-		zero    string // what the effect says of the zero of the files
+		zero    string // what the effect says about the zero of the files' times
 	}{
 		{
 			name: "1.1 has no sessions, and failed requests are dropped", file: old,
@@ -187,7 +187,7 @@ func TestBurstGPT(t *testing.T) {
 			zero:    "which came 5 s after",
 		},
 		{
-			name: "failed requests are kept, of one model", file: old, opt: Options{Failed: FailedKeep, Models: []string{"GPT-4"}},
+			name: "failed requests are kept, and only those of one model", file: old, opt: Options{Failed: FailedKeep, Models: []string{"GPT-4"}},
 			want: join(
 				`{"timestamp": 0, "input_length": 417, "output_length": 276, "model": "GPT-4"}`,
 				`{"timestamp": 73000, "input_length": 1360, "output_length": 0, "model": "GPT-4"}`,
@@ -300,7 +300,7 @@ func TestReblock(t *testing.T) {
 		{"ids that are not chained: the fourth alone does not identify the block", []string{bailianRow(0, 64, 1, 2, 3, 4), bailianRow(1, 64, 9, 2, 3, 4)}, [][]uint64{{0}, {1}}},
 		{"ids that are not chained: the same block after another", []string{bailianRow(0, 128, 1, 1, 1, 1, 2, 2, 2, 2), bailianRow(1, 64, 2, 2, 2, 2)}, [][]uint64{{0, 1}, {2}}},
 		{"too few ids: whole blocks only", []string{bailianRow(0, 200, 1, 2, 3, 4, 5)}, [][]uint64{{0}}},
-		{"too many ids: the first count", []string{bailianRow(0, 64, 1, 2, 3, 4, 5, 6)}, [][]uint64{{0}}},
+		{"too many ids: only the first ones count", []string{bailianRow(0, 64, 1, 2, 3, 4, 5, 6)}, [][]uint64{{0}}},
 	} {
 		var out bytes.Buffer
 		w := writeTo(&out)
@@ -403,7 +403,7 @@ func TestChatsAreForgotten(t *testing.T) {
 		add(id*100, -1)
 	}
 	if first := add(60, 2); first != 2 || c.cut != 1 {
-		t.Errorf("the parent is long gone: session %d, %d cut", first, c.cut)
+		t.Errorf("the parent was forgotten long ago: session %d, %d cut", first, c.cut)
 	}
 	if n := len(c.young) + len(c.old); n > 5 {
 		t.Errorf("%d requests remembered", n)

@@ -120,7 +120,7 @@ func (f *field) empty() bool {
 // has reports whether one of the fields exists.
 func (r *record) has(names ...string) bool { return r.find(names...) != nil }
 
-// known marks fields whose content is known from others, so that they do not count as lost.
+// known marks fields whose content is known from other fields, so that they do not count as lost.
 func (r *record) known(names ...string) {
 	for _, name := range names {
 		r.find(name)
@@ -141,7 +141,7 @@ func (r *record) fail(name, value, rule, advice string) {
 	}
 }
 
-// want reports a missing field.
+// want reports a missing field, if it is not there.
 func (r *record) want(there bool, name, advice string) {
 	switch {
 	case there:
@@ -152,7 +152,7 @@ func (r *record) want(there bool, name, advice string) {
 	}
 }
 
-// number reads the text of a number, in JSON without quotes.
+// number reads a number from its text. In JSON, it must not be in quotes.
 func (r *record) number(read func(string) (int64, error), advice string, names ...string) (none mooncake.Opt[int64]) {
 	f := r.find(names...)
 	switch {
@@ -193,18 +193,18 @@ func (r *record) integer(names ...string) mooncake.Opt[int64] {
 	}, "", names...)
 }
 
-// span reads a number of units of time, as nanoseconds.
+// span reads a duration in this unit, and returns nanoseconds.
 func (r *record) span(unit time.Duration, names ...string) mooncake.Opt[int64] {
 	return r.number(func(s string) (int64, error) { return decimal(s, unit) }, "", names...)
 }
 
-// millis reads a number of units of time, as milliseconds.
+// millis reads a duration in this unit, and returns milliseconds.
 func (r *record) millis(unit time.Duration, names ...string) mooncake.Opt[float64] {
 	ns := r.span(unit, names...)
 	return mooncake.Opt[float64]{V: milliseconds(ns.V), Set: ns.Set}
 }
 
-// at reads the time of a request, which is required, in units from any zero.
+// at reads the time of a request, which is required. It is in this unit, counted from some zero; at returns nanoseconds from the same zero.
 func (r *record) at(unit time.Duration, names ...string) int64 {
 	advice := "want " + map[time.Duration]string{time.Second: "seconds", time.Millisecond: "milliseconds", time.Microsecond: "microseconds", time.Nanosecond: "nanoseconds"}[unit]
 	n := r.number(func(s string) (int64, error) { return decimal(s, unit) }, advice, names...)
@@ -213,7 +213,7 @@ func (r *record) at(unit time.Duration, names ...string) int64 {
 }
 
 // date reads a time, which is required: a date and time of day, or seconds, milliseconds, microseconds or nanoseconds since 1970. The unit
-// is the one for which the time lies between 2001 and 2286.
+// is that for which the time lies between 2001 and 2286.
 func (r *record) date(names ...string) int64 {
 	ns := r.instant(names...)
 	r.want(ns.Set, names[0], wantDate)
@@ -273,14 +273,14 @@ func (r *record) name(names ...string) string {
 	return s
 }
 
-// one reports an error if a field has a different text than the expected one.
-func (r *record) one(name, text string) {
+// expect reports an error unless a field has this text.
+func (r *record) expect(name, text string) {
 	if r.name(name) != text {
 		r.fail(name, "", "must be "+text, "")
 	}
 }
 
-// reason reads why a reply ended; a text that is not a word is ignored.
+// reason reads why a reply ended; a text that cannot be a finish reason is ignored.
 func (r *record) reason(name string) string {
 	f := r.find(name)
 	if f == nil {
@@ -311,7 +311,7 @@ func (r *record) texts(names ...string) (out []string) {
 	return out
 }
 
-// only returns a record with some of the fields.
+// only returns a record that has only these of its fields.
 func (r *record) only(names ...string) *record {
 	o := &record{top: r.top, within: r.within, table: r.table}
 	for _, name := range names {
@@ -335,7 +335,7 @@ func (r *record) unit(name string) time.Duration {
 	return time.Millisecond
 }
 
-// yes reads a boolean; absent is false. A table may also have true, 1 and True.
+// yes reads a boolean, in any spelling that [strconv.ParseBool] accepts; it is false if absent.
 func (r *record) yes(names ...string) bool {
 	f := r.find(names...)
 	if f == nil {
@@ -400,7 +400,7 @@ func (r *record) digests(names ...string) (out []uint64) {
 	return out
 }
 
-// array calls visit for the elements of an array. A cell of a table may contain one as JSON.
+// array calls visit for the elements of an array. A cell of a table may contain an array as JSON.
 func (r *record) array(visit func(name string, i int, v jsontext.Value), what string, names ...string) {
 	f := r.find(names...)
 	if f == nil {
@@ -461,7 +461,7 @@ func (r *record) open(name string, v jsontext.Value) *record {
 	return o
 }
 
-// value returns the JSON of a field. For a cell, or a text that contains an object or an array, it returns the content.
+// value returns a field as JSON. An object or an array in a cell or a text is returned as such; any other cell as a JSON string.
 func (f *field) value() jsontext.Value {
 	s := f.cell
 	switch f.json.Kind() {

@@ -25,7 +25,7 @@ type seen struct {
 	Session           string
 }
 
-// common are the rows of five requests in most of the files: three turns of one conversation, two of another.
+// common returns the rows of five requests that most of the files have: three turns of one conversation, two of another.
 func common(sessions bool) []seen {
 	rows := []seen{
 		{0, 3038, 20, []uint64{0, 1, 2, 3, 4, 5}, "A"},

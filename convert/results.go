@@ -85,7 +85,7 @@ func aiperfTokens(metrics *record, name string) mooncake.Opt[int64] {
 	return m.count("value")
 }
 
-// vllmBench reads columns: element i of each belongs to request i. Times are from any zero.
+// vllmBench reads columns: element i of each belongs to request i. Times count from some zero.
 var vllmBench = spec{
 	Format: "vllm-bench", about: "the result of vllm bench serve with --save-detailed: the requests that it sent",
 	fields: []string{"model_id", "input_lens", "output_lens"}, fails: true, models: true,

@@ -15,9 +15,9 @@ var satf = spec{
 	Format: "satf", about: "SATF 2.0 of Dynamo: sessions of requests and tool calls",
 	fields: []string{"format_version", "block_size_tokens", "sessions"}, blocks: true, models: true,
 	decode: func(d *decoder, r *record) {
-		r.one("format", "satf")
-		r.one("format_version", "2.0.0")
-		r.one("time_base", "us")
+		r.expect("format", "satf")
+		r.expect("format_version", "2.0.0")
+		r.expect("time_base", "us")
 		block := d.blockSize(r, 0, "block_size_tokens")
 		r.objects(func(s *record) { satfSession(d, s, block) }, "sessions")
 	},
@@ -25,8 +25,8 @@ var satf = spec{
 
 // satfNode is a request, a tool call or its result.
 type satfNode struct {
-	start, duration int64 // ns; start is a minimum until its predecessors are known
-	before          int   // predecessors whose end is unknown
+	start, duration int64 // ns; the start is a minimum until the ends of all predecessors are known
+	before          int   // number of predecessors whose end is unknown
 	after           []satfEdge
 	request         *request // nil for tools
 	from            []*satfNode
@@ -92,7 +92,7 @@ func satfSession(d *decoder, s *record, block int) {
 	}
 }
 
-// follow makes a request wait for its predecessors, directly or through tools.
+// follow makes a request wait for the requests before it, those before its tools included.
 func (n *satfNode) follow() {
 	row, last := n.request.row, int64(0)
 	seen, queue := map[*satfNode]bool{}, slices.Clone(n.from)

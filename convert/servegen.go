@@ -11,7 +11,7 @@ import (
 )
 
 // serveGen reads the batch jobs in ServeGen's repository: requests in the order in which they were submitted. Some files describe what
-// prompts share, the others how long replies were and took.
+// prompts share, the others the lengths and durations of replies.
 var serveGen = spec{
 	Format: "servegen", about: "the batch jobs of ServeGen (data/offline), without times: block ids, or lengths and durations",
 	fields: []string{"request_id", "type", "input_length"}, block: 16, blocks: true, global: true,

@@ -157,7 +157,7 @@ func appendSATF(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byt
 		return &us
 	}
 	s := satfWritten{Session: key, Nodes: []any{}, Edges: []satfArrow{}}
-	ids, names := map[string]string{}, map[string]bool{} // by the ids of requests in rows; and all names in use
+	ids, names := map[string]string{}, map[string]bool{} // the nodes' ids by the request ids of rows; and all ids of nodes in use
 	before := ""
 	for i, row := range rows {
 		id := cmp.Or(row.RequestID, "llm:"+strconv.Itoa(i+1))
@@ -192,7 +192,7 @@ func appendSATF(e *encoder, dst []byte, key string, rows []*mooncake.Row) ([]byt
 		if node.Payload.Blocks == nil {
 			node.Payload.Blocks = []uint64{}
 		}
-		if row.Timestamp.Set && (len(from) == 0 || row.WaitFor == nil) { // a row of a graph that waits starts when the others have ended
+		if row.Timestamp.Set && (len(from) == 0 || row.WaitFor == nil) { // in a graph, a row that waits starts when the rows for which it waits have ended
 			node.Start = micros(row.Timestamp.V)
 		}
 		if row.Observed.Duration.Set {

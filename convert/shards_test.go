@@ -25,8 +25,8 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// TestShardsOfProducers deals the telemetry of real and imitated producers to journals at random. Shards make of them what one process
-// does.
+// TestShardsOfProducers deals the telemetry of real and imitated producers to journals at random. Shards compile the journals to the same
+// traces as one process.
 func TestShardsOfProducers(t *testing.T) {
 	real := telemetryOf(t)
 	if real == nil {

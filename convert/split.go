@@ -34,7 +34,7 @@ const maxHeader = 4096
 // columnName normalizes a column's name for comparison.
 func columnName(s string) string { return strings.ToLower(strings.TrimSpace(s)) }
 
-// columnNames returns the fields of a line, as names of columns; none if the line is longer than maxHeader or its quotes do not match.
+// columnNames returns the fields of a line, as the names of columns; none if the line is longer than maxHeader or its quotes do not match.
 func columnNames(line []byte) map[string]bool {
 	names := map[string]bool{}
 	if len(line) > maxHeader {

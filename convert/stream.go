@@ -24,7 +24,7 @@ type request struct {
 	block int                 // tokens of each of its ids; 0 = the format's
 	scope int                 // identifies where an id always stands for the same block
 	ends  mooncake.Opt[int64] // time of the reply: the delay of the session's next turn counts from it
-	later bool                // the session's previous turn decides when it arrives: at is only its position
+	later bool                // the session's previous turn decides when the row arrives: at then is only its position
 
 	// shares is the number of leading tokens that the prompt shares with the session's previous turn, if no ids show it.
 	shares mooncake.Opt[int64]
@@ -33,7 +33,7 @@ type request struct {
 	prompt       *prompt             // in formats with prompts
 }
 
-// before compares rows by their order in the trace.
+// before reports whether q comes before o in the trace.
 func (q *request) before(o *request) bool {
 	if q.at != o.at {
 		return q.at < o.at
@@ -68,7 +68,7 @@ type stream struct {
 	decoder
 	seq int64
 
-	rows, bytes int // room of the file in the window
+	rows, bytes int // how many more rows, and bytes of rows, of the file may be in the window
 	ended       bool
 	whole       bool    // all records have been read
 	last        request // last row that left the window

@@ -12,7 +12,7 @@ const structureBlock = 64
 // blocks. Sessions share nothing with each other. The zero structure is ready to use.
 type structure struct {
 	turns map[string]run // the full blocks of each session's last turn
-	lost  int64          // sessions whose last turn was not stored
+	lost  int64          // turns that were not stored, because there were too many sessions
 }
 
 // run is a list of ids, as ranges of consecutive ones.

@@ -23,9 +23,9 @@ func TestStructure(t *testing.T) {
 		{"a", 200, 0, []uint64{0, 1, 2, 3}},
 		{"b", 64, 64, []uint64{4}},                  // of another session, with no turn before it
 		{"a", 300, 200, []uint64{0, 1, 2, 5, 6}},    // the partial block is not shared
-		{"a", 300, 1000, []uint64{0, 1, 2, 5, 7}},   // no more than there was
+		{"a", 300, 1000, []uint64{0, 1, 2, 5, 7}},   // no more than the previous turn had
 		{"a", 100, 100, []uint64{0, 8}},             // compacted
-		{"a", 260, 250, []uint64{0, 9, 10, 11, 12}}, // of what is left
+		{"a", 260, 250, []uint64{0, 9, 10, 11, 12}}, // no more than the shorter turn left
 		{"", 64, 64, []uint64{13}},
 		{"", 64, 64, []uint64{14}}, // no session
 		{"b", 1, 0, []uint64{15}},

@@ -28,7 +28,7 @@ type target struct {
 	Target
 	about  string   // the tool's command line for such a file; {block} is the block size
 	fields []string // the fields of a row that the tool reads; the others are counted as lost
-	deltas []string // the same, if the rows of a session have new turns only
+	deltas []string // further fields that it reads if the rows of a session contain only what is new
 	timed  bool     // each row needs a timestamp, counted in ms
 	ids    bool     // each row needs ids for its whole prompt: the tool makes the prompt from them
 	header string   // the first line of a table
@@ -37,8 +37,8 @@ type target struct {
 	unit      string // of timestamps in the file, if they are not dates
 	whole     bool   // only full blocks have ids
 	local     bool   // equal ids in two conversations do not mean equal blocks
-	reply     int64  // the shortest reply, in tokens
-	// line appends a row that has the needed fields, and no others than fields.
+	reply     int64  // minimum length of a reply, in tokens; shorter replies are written with it
+	// line appends a row, which has the needed fields, and only fields that the tool reads.
 	line func(e *encoder, dst []byte, row *mooncake.Row) []byte
 	// sessions replaces line in formats that write the rows of a session together.
 	sessions *sessionFormat
@@ -50,7 +50,7 @@ const fresh = 1 << 62
 var targets = []target{
 	{
 		Target: "aiperf", about: "aiperf profile --custom-dataset-type mooncake_trace --fixed-schedule --isl-block-size {block}", timed: true,
-		// The sessions of AIPerf have new turns only. It would send whole prompts twice.
+		// The rows of an AIPerf session contain only what is new. Of whole prompts, it would send the earlier turns again.
 		deltas: []string{"session_id", "delay"},
 		fields: []string{"timestamp", "input_length", "output_length", "hash_ids", "text_input", "messages", "tools", "message_mode", "payload", "extra"},
 		line:   func(_ *encoder, dst []byte, row *mooncake.Row) []byte { return mooncake.AppendRow(dst, row) },
@@ -89,7 +89,7 @@ var targets = []target{
 			"routing_constraints", "output_token_ids", "request_kind", "wait_for", "branches", "prefix_reset", "tool_wait_ms", "tool_events",
 		},
 		line: func(e *encoder, dst []byte, row *mooncake.Row) []byte {
-			if row.RequestID == "" { // each row of that format has one
+			if row.RequestID == "" { // each row of that format has an id
 				row.RequestID = "row-" + strconv.FormatInt(e.rows, 10)
 			}
 			// In that format, turns of a session do not wait for each other. So a turn that has only a delay names the turn before.
@@ -196,7 +196,7 @@ func (e *encoder) instant(row *mooncake.Row) time.Time {
 	return base.Add(mooncake.Duration(row.Timestamp.V)).UTC()
 }
 
-// burstLine has the columns of BurstGPT 1.2.
+// burstLine appends the columns of BurstGPT 1.2.
 func burstLine(_ *encoder, dst []byte, row *mooncake.Row) []byte {
 	elapsed, kind := "", "API log"
 	if row.Observed.Duration.Set {
@@ -210,7 +210,7 @@ func burstLine(_ *encoder, dst []byte, row *mooncake.Row) []byte {
 		strconv.FormatInt(in, 10), strconv.FormatInt(out, 10), strconv.FormatInt(in+out, 10), kind)
 }
 
-// lookupLine has the fields that LMCache logs for a lookup, except for the shapes of the cache, which are not known.
+// lookupLine appends the fields that LMCache logs for a lookup, except for the shapes of the cache, which are not known.
 func lookupLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
 	hashes := []string{}
 	for _, id := range row.HashIDs {
@@ -228,7 +228,7 @@ func lookupLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
 	}{secondsOf(e.instant(row).UnixNano()), cmp.Or(row.RequestID, "row-"+strconv.FormatInt(e.rows, 10)), row.Model, e.block(), row.InputLength.V, []string{}, [][]int{}, hashes})
 }
 
-// policyClass renames the class of a row as in Dynamo. The other fields of Dynamo have the same names in a row.
+// policyClass gives the class of a row the name that it has in Dynamo. The other fields have the same names in Dynamo as in a row.
 func policyClass(row *mooncake.Row) *mooncake.Row {
 	if row.Class != "" {
 		if row.Foreign == nil {
@@ -239,7 +239,7 @@ func policyClass(row *mooncake.Row) *mooncake.Row {
 	return row
 }
 
-// vcrLine has a request and how the engine served it. The first line of the file describes the engine.
+// vcrLine appends a request and how the engine served it. The first line of the file describes the engine.
 func vcrLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
 	if e.rows == 1 {
 		dst = append(appendJSON(dst, map[string]any{"meta": map[string]any{"model": row.Model, "source": "moonloop", "block_size": e.block()}}), '\n')
@@ -266,7 +266,7 @@ func vcrLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
 	return appendJSON(dst, line)
 }
 
-// blisLine has the columns of a TraceV2. Times that were not measured, and values that the row does not have, are 0.
+// blisLine appends the columns of a TraceV2. Times that were not measured, and values that the row does not have, are 0.
 func blisLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
 	micros := func(ms float64) string { return strconv.FormatInt(int64(math.Round(ms*1e3)), 10) }
 	turn, _ := e.turn(row.SessionID)
@@ -289,7 +289,7 @@ func blisLine(e *encoder, dst []byte, row *mooncake.Row) []byte {
 		input, "0", "0", "0", "0", row.Model, "0", "0", micros(row.Timestamp.V), sent, first, last, chunks, "ok", "", o.FinishReason, row.RequestID)
 }
 
-// timedLine has Mooncake's four fields, with the time in seconds.
+// timedLine appends Mooncake's four fields, with the time in seconds.
 func timedLine(_ *encoder, dst []byte, row *mooncake.Row) []byte {
 	return appendJSON(dst, struct {
 		Timestamp json.Number `json:"timestamp"`
@@ -299,7 +299,7 @@ func timedLine(_ *encoder, dst []byte, row *mooncake.Row) []byte {
 	}{inSeconds(row.Timestamp.V), row.InputLength.V, row.OutputLength.V, row.HashIDs})
 }
 
-// Targets returns the names of all targets, in order.
+// Targets returns the names of all targets, in alphabetical order.
 func Targets() (names []Target) {
 	for _, t := range targets {
 		names = append(names, t.Target)
@@ -308,10 +308,10 @@ func Targets() (names []Target) {
 	return names
 }
 
-// About returns one line: the tool that reads the target, and its flags.
+// About names, in one line, the tool that reads the target, and its flags.
 func (t Target) About() string { return strings.ReplaceAll(t.target().about, "{block}", "B") }
 
-// Groups reports whether the format has the rows of a session together. They are then collected in a temporary file.
+// Groups reports whether the format needs the rows of a session together. If so, rows are collected in a temporary file first.
 func (t Target) Groups() bool {
 	to := t.target()
 	return to != nil && to.sessions != nil
@@ -329,12 +329,12 @@ type encoder struct {
 	*target
 	opt   *Options // its block size is known before the first row
 	rows  int64
-	made  uint64 // ids
+	made  uint64 // number of ids that fill has made
 	lost  losses
-	chats map[string][2]int64 // sessions: their last row and its turn
+	chats map[string][2]int64 // by session: its last row, and that row's turn
 	// before has the request id of the last row of each session.
 	before map[string]string
-	groups *groups // rows of sessions, if the format has them together
+	groups *groups // rows of sessions, if the format needs them together
 	digest *mooncake.Digester
 	// For local ids: their numbers by conversation, and the first conversation with each id.
 	scoped map[scopedID]uint64
@@ -457,7 +457,7 @@ func (e *encoder) fill(r *mooncake.Row) {
 	r.HashIDs = ids
 }
 
-// turn returns the turn of a row in its session, from 1, and the row before, or -1.
+// turn returns the number of a row's turn in its session, from 1, and the number of the session's previous row, or -1.
 func (e *encoder) turn(session string) (turn, parent int64) {
 	last, known := e.chats[session]
 	if !known {
@@ -556,7 +556,7 @@ func (w encoded) Commit(meta *mooncake.Meta) error {
 // Close removes temporary files, and a file that is not complete.
 func (w encoded) Close() error { return errors.Join(w.TraceWriter.Close(), w.groups.close()) }
 
-// inSeconds writes milliseconds as seconds, to the nanosecond.
+// inSeconds converts milliseconds to seconds, rounded to the nanosecond.
 func inSeconds(ms float64) json.Number { return secondsOf(int64(math.Round(ms * 1e6))) }
 
 func secondsOf(ns int64) json.Number {
@@ -565,7 +565,7 @@ func secondsOf(ns int64) json.Number {
 }
 
 func appendJSON(dst []byte, v any) []byte {
-	b, _ := json.Marshal(v) // numbers and short texts
+	b, _ := json.Marshal(v) // cannot fail: v has only numbers and texts
 	return append(dst, b...)
 }
 

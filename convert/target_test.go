@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// wide is a trace with everything that a row can have: sessions, a prompt without ids, one with too few.
+// wide is a trace with many kinds of rows: with a session, a class or a priority, without ids, and with too few ids.
 const wide = `{"timestamp": 0, "input_length": 40, "output_length": 8, "hash_ids": [0, 1, 2], "session_id": "s1", "request_id": "a", "model": "m", "observed": {"ttft_ms": 5}}
 {"timestamp": 1250.5, "input_length": 64, "output_length": 4, "hash_ids": [0, 1, 3, 4], "delay": 10, "session_id": "s1", "class": "batch", "priority": 3}
 {"timestamp": 2000, "input_length": 20, "output_length": 2}
@@ -31,11 +31,11 @@ const served = `{"timestamp": 0, "input_length": 48, "output_length": 8, "hash_i
 {"timestamp": 2000.5, "input_length": 60, "output_length": 0, "hash_ids": [0, 1], "model": "m", "observed": {"ttft_ms": 0}}
 `
 
-// elsewhere is what a format can hold only in part, or under another name: see TestSessions.
+// elsewhere lists the fields that a format can hold only in part, or under another name: see TestSessions.
 var elsewhere = map[Target][]string{"blis": {"observed"}, "burstgpt": {"observed"}, "weka": {"observed", "hash_ids"}, "satf": {"observed", "request_id", "wait_for"}}
 
-// TestTargets writes a trace for each tool and compares it with the golden files. If the format can be read, it reads it again: what the
-// tool can hold is the same.
+// TestTargets writes a trace for each tool and compares the file with the golden one. Then it reads the file again: the fields that the
+// format can hold are the same.
 func TestTargets(t *testing.T) {
 	for _, to := range Targets() {
 		t.Run(string(to), func(t *testing.T) {
@@ -59,16 +59,16 @@ func TestTargets(t *testing.T) {
 				t.Errorf("sidecar %+v", meta)
 			}
 			back := Format(to)
-			if to == "guidellm" { // whose own format is that of its results
+			if to == "guidellm" { // the format of this name is that of GuideLLM's results
 				back = "vllm"
 			}
 			if to == "aiperf" || to == "dynamo" || to == "dynamo-agentic" {
-				back = Mooncake // rows of these are read as they are
+				back = Mooncake // these files have rows of Mooncake
 				opt.To = to
 			} else {
 				opt = Options{Format: back}
 				if to == "burstgpt" {
-					opt.Failed = FailedKeep // a request without output failed there
+					opt.Failed = FailedKeep // in BurstGPT, a request without output is one that failed
 				}
 			}
 			again, second := convert(t, opt, text("again", got))
@@ -92,8 +92,8 @@ func TestTargets(t *testing.T) {
 }
 
 // TestRoundTrips writes a trace for each tool that has a format of its own, and reads it back: the sidecar has the digests of the rows
-// that are read. They are those of the trace itself if the format can hold everything that they cover, and undefined if it cannot hold
-// block ids or output lengths. Formats of whole blocks have digests of their own.
+// that are read. A digest is that of the trace itself if the format can hold everything that the digest covers, and undefined if it cannot.
+// Formats of whole blocks have digests of their own.
 func TestRoundTrips(t *testing.T) {
 	var rows strings.Builder
 	digester := mooncake.NewDigester(mooncake.CheckOptions{BlockSize: 16})
@@ -187,8 +187,7 @@ func member(t *testing.T, row, name string) string {
 	return strings.ReplaceAll(string(r.raw(name)), " ", "")
 }
 
-// talks is a session with an agent and turns at a time or after a delay, a single row, and a graph with tools whose root is last in the
-// file.
+// talks has a session with an agent, a row without a session, and a graph of two requests with a tool between them.
 const talks = `{"timestamp": 0, "input_length": 40, "output_length": 8, "hash_ids": [0, 1, 2], "session_id": "s", "model": "big", "observed": {"ttft_ms": 5, "duration_ms": 40}}
 {"timestamp": 20, "input_length": 32, "output_length": 4, "hash_ids": [0, 5], "session_id": "s/a", "model": "small"}
 {"timestamp": 30.25, "input_length": 10, "output_length": 1}
@@ -259,15 +258,15 @@ func TestSessions(t *testing.T) {
 	}
 }
 
-// TestTargetsRefuse refuses what a tool cannot send.
+// TestTargetsRefuse: rows that a target cannot hold, and invalid options, are refused.
 func TestTargetsRefuse(t *testing.T) {
 	for _, c := range []struct {
 		reason, rows, want string
 		opt                Options
 	}{
-		{"no time", `{"input_length": 5, "output_length": 1}`, "row 1 cannot be written for vllm: it has no timestamp", Options{To: "vllm"}},
+		{"no timestamp", `{"input_length": 5, "output_length": 1}`, "row 1 cannot be written for vllm: it has no timestamp", Options{To: "vllm"}},
 		{"no latency", wide, "row 1 cannot be written for vllm-vcr: it has no latencies", Options{To: "vllm-vcr"}},
-		{"a text", `{"timestamp": 0, "text_input": "my secret prompt"}`, "row 1 cannot be written for vllm: its prompt is a text", Options{To: "vllm"}},
+		{"a prompt of text", `{"timestamp": 0, "text_input": "my secret prompt"}`, "row 1 cannot be written for vllm: its prompt is a text", Options{To: "vllm"}},
 		{"no target", wide, "f is a Mooncake trace already", Options{}},
 		{"no such target", wide, `target "x": want one of`, Options{To: "x"}},
 		{"another block size", wide, "block size 8: the trace's sidecar says 16", func() Options {
@@ -276,8 +275,8 @@ func TestTargetsRefuse(t *testing.T) {
 			return o
 		}()},
 		{"a bad row", `{"timestamp": 0, "input_length": -5}`, "f:1: input_length: -5: must be above 0", Options{To: "vllm"}},
-		{"ids without end", `{"timestamp": 0, "input_length": 1000000000000}`, "ids are made for 1048576 at most; correct the row", Options{To: "vllm"}},
-		{"nothing", "", "no row could be made from f", Options{To: "vllm"}},
+		{"more blocks than ids can be made for", `{"timestamp": 0, "input_length": 1000000000000}`, "ids are made for 1048576 at most; correct the row", Options{To: "vllm"}},
+		{"an empty trace", "", "no row could be made from f", Options{To: "vllm"}},
 	} {
 		c.opt.Format = Mooncake
 		_, err := Convert(t.Context(), c.opt, writeTo(new(strings.Builder)).sink, text("f", c.rows))
@@ -287,7 +286,7 @@ func TestTargetsRefuse(t *testing.T) {
 	}
 }
 
-// agentic are rows as Dynamo writes them: a root, two rows that wait for it, one of them a tool's, and their join.
+// agentic has rows as Dynamo writes them: a root, two rows that wait for it, one of them also for a tool, and a row that waits for both.
 const agentic = `{"request_id": "a", "session_id": "s", "input_length": 40, "output_length": 8, "hash_ids": [0, 1, 2], "timestamp": 5, "request_kind": "llm", "branches": ["b", "c"]}
 {"request_id": "b", "session_id": "s", "input_length": 50, "output_length": 9, "hash_ids": [0, 1, 2, 3], "delay": 2.5, "wait_for": ["a"], "tool_wait_ms": 250, "tool_events": [{"tool_call_id": "t", "tool_class": "search", "started_at_unix_ms": 1, "ended_at_unix_ms": 251, "duration_ms": 250, "status": "ok"}]}
 {"request_id": "c", "session_id": "s2", "input_length": 20, "output_length": 1, "hash_ids": [4, 5], "wait_for": ["a"], "prefix_reset": true}

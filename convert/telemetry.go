@@ -85,7 +85,7 @@ type completed struct {
 	complete func(*mooncake.Meta)
 }
 
-// Write removes the reference to a span that no backend has.
+// Write removes the row's reference to its span if the span was made here, since no backend has it.
 func (w completed) Write(row *mooncake.Row) error {
 	if w.made {
 		row.OTel = mooncake.SpanRef{}

@@ -18,9 +18,9 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// TestToolCallsOfProducers: in telemetry of real instrumentations, the request that received a tool's result follows the one whose reply
-// called the tool, by the call's id alone: without parents and links, and without any text. If the two are in two OTel traces, this
-// requires that both name their session, which the other producers leave to spans above them.
+// TestToolCallsOfProducers: in telemetry of real instrumentations, the request that received a tool's result waits for the request whose
+// reply called the tool. The call's id alone shows it: without parents and links, and without any text. If the two requests are in two OTel
+// traces, both must name their session; some producers leave that to spans above them.
 func TestToolCallsOfProducers(t *testing.T) {
 	for _, c := range []struct {
 		producer       string
@@ -56,7 +56,7 @@ func TestToolCallsOfProducers(t *testing.T) {
 				}
 				var traces []*trace
 				opt := convert.Options{Format: convert.OTLP, Annotate: annotate.Config{Key: testKey(t)}}
-				opt.Compile.MissingTokens = capture.MissingEstimate // of the call, in some of them
+				opt.Compile.MissingTokens = capture.MissingEstimate // some producers do not count the tokens of the call
 				if _, err := convert.Convert(t.Context(), opt, memory(&traces), files...); err != nil {
 					t.Fatal(err)
 				}
@@ -96,7 +96,7 @@ func TestToolCallsOfProducers(t *testing.T) {
 	}
 }
 
-// changed returns a file of spans as they are after a change.
+// changed returns a file of spans after it has changed each span.
 func changed(t *testing.T, content string, change func(ptrace.Span)) string {
 	t.Helper()
 	var lines []string

@@ -6,8 +6,8 @@ package convert
 import "github.com/moonloop/moonloop/mooncake"
 
 // tracelab reads one round per line. A round arrived with the last of its inputs, a message of the user or the result of a tool, and lasted
-// until the model's last output. The file does not have the prompt, only how many of its tokens the provider had cached. These are tokens
-// of the turn before.
+// until the model's last output. The file does not have the prompt, only how many of its tokens the provider had cached. The cached tokens
+// are taken to be the beginning of the turn before.
 var tracelab = spec{
 	Format: "tracelab", about: "TraceLab's coding sessions (uw-syfi), one row for each call of the model; a row shares the block ids of the turn before as far as the provider had cached that turn",
 	fields: []string{"input_tokens_total", "newly_append_tokens", "round_index"}, dates: true, models: true, blocks: true,

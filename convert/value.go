@@ -13,8 +13,8 @@ import (
 
 var errNoInteger = errors.New("is not an integer")
 
-// tokens reads a number of tokens. 512.0 is valid, because writers of data frames convert columns with gaps to floats. The row checks how
-// large it may be.
+// tokens reads a number of tokens. 512.0 is valid, because writers of data frames convert columns with gaps to floats. The maximum is
+// checked with the row.
 func tokens(s string) (int64, error) {
 	n, err := strconv.ParseInt(s, 10, 64)
 	if err != nil {

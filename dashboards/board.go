@@ -43,7 +43,7 @@ type panel struct {
 	title, description string
 	unit               string // Grafana's name of the unit
 	kind               kind
-	wide               uint32 // of 24 columns; 0 is a third for a chart, a sixth for a number
+	wide               uint32 // of 24 columns; 0 is a third for a chart, a sixth for a number, half for a list
 	max                float64
 	logarithmic        bool
 	queries            []query

@@ -64,7 +64,7 @@ func read(t *testing.T) map[string]shown {
 	return all
 }
 
-// The files are those that the code writes.
+// The files in the repository are the same as those that the code writes.
 func TestFilesAreFresh(t *testing.T) {
 	dir := t.TempDir()
 	if err := write(dir); err != nil {
@@ -81,7 +81,7 @@ func TestFilesAreFresh(t *testing.T) {
 	}
 }
 
-// names are the series in which a metric may be stored: those of the code's constants, in Prometheus' spelling.
+// names returns the series in which metrics may be stored: those of the code's constants, in Prometheus' spelling.
 func names(t *testing.T) map[string]bool {
 	t.Helper()
 	found := componentMetrics()

@@ -9,8 +9,9 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// The metrics of the capture's components. Their names and units are in the components' metadata.yaml; those of other components are in
-// the Collector. The tests compare these with both, and test/collector compares them with a scrape of the distribution.
+// The metrics of the capture's components. The names and units of our components' metrics come from the components' metadata.yaml, those
+// of the last four from the Collector. The tests compare the former with metadata.yaml, and test/collector finds all of them in a scrape
+// of the distribution.
 var (
 	requestSpans   = own("exporter_mooncake_request_spans", "{span}")
 	requestTokens  = own("exporter_mooncake_tokens", "{token}")
@@ -39,7 +40,7 @@ var (
 	processCPU    = own("process_cpu_seconds", "s")
 )
 
-// own is one of a Collector's metrics about itself.
+// own returns a metric that a Collector records about itself.
 func own(name, unit string) semconv.Metric {
 	return semconv.Metric{Name: "otelcol_" + name, Unit: unit}
 }

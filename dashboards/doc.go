@@ -3,8 +3,8 @@
 
 //go:generate go run . ../examples/grafana
 
-// Command dashboards writes the Grafana dashboards of examples/grafana, from Go: each query names its metric by the constant of
-// package semconv that the code records it under, and gets Prometheus' name for it from OpenTelemetry's own translator.
+// Command dashboards writes the Grafana dashboards of examples/grafana, from Go: each query names its metric by the constant with which the
+// code records the metric, and gets Prometheus' name for it from OpenTelemetry's own translator.
 //
 //	go generate .        # in this folder
 //

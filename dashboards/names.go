@@ -16,7 +16,7 @@ func series(m semconv.Metric, of otlptranslator.MetricType) string {
 	namer := otlptranslator.NewMetricNamer("", otlptranslator.UnderscoreEscapingWithSuffixes)
 	name, err := namer.Build(otlptranslator.Metric{Name: m.Name, Unit: m.Unit, Type: of})
 	if err != nil {
-		panic(fmt.Sprintf("%s has no name in Prometheus: %v", m.Name, err)) // of a constant: never at run time
+		panic(fmt.Sprintf("%s has no name in Prometheus: %v", m.Name, err)) // never happens: metrics are constants
 	}
 	return name
 }
@@ -45,7 +45,7 @@ func of(name string, more ...string) string {
 	return name + "{" + strings.Join(append([]string{runs}, more...), ", ") + "}"
 }
 
-// rate is per second, over the interval that suits the chart.
+// rate returns the rate per second of a series, over the interval that suits the chart.
 func rate(selector string) string { return "rate(" + selector + "[$__rate_interval])" }
 
 // quantile reads a native histogram; by are the labels to group by.

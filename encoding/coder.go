@@ -67,7 +67,7 @@ func (c *coder) Start(ctx context.Context, _ component.Host) error {
 	return nil
 }
 
-// Shutdown ends the metrics. The exporter that called the extension has the messages.
+// Shutdown ends the metrics. There is no message to flush: each call has returned its message to the exporter.
 func (c *coder) Shutdown(context.Context) error {
 	c.metrics.Shutdown()
 	return nil

@@ -191,7 +191,7 @@ func TestUnannotated(t *testing.T) {
 	_, err = c.UnmarshalTraces(message[:len(message)-1])
 	require.ErrorContains(t, err, "cut off")
 
-	require.Equal(t, 1, logs.Len(), "it is said once")
+	require.Equal(t, 1, logs.Len(), "the warning is logged once")
 	require.Contains(t, logs.All()[0].Message, "put the receiver or the processor mooncake before")
 
 	point := func(n int64, of ...attribute.KeyValue) metricdata.DataPoint[int64] {
@@ -247,7 +247,7 @@ func compiled(t *testing.T, journals [][]byte) string {
 func TestPartitions(t *testing.T) {
 	c := newTestCoder(t)
 	var messages [][]byte
-	var partition []byte // the first byte of the trace id
+	var partition []byte // for each message, a byte that depends on the trace id alone
 	for _, td := range annotated(t) {
 		for _, span := range td.ResourceSpans().At(0).ScopeSpans().At(0).Spans().All() { // a message a span: the hardest split
 			one := ptrace.NewTraces()
@@ -291,15 +291,15 @@ func TestHostileRecords(t *testing.T) {
 	for why, r := range map[string]*journal.Inference{
 		"a negative count":              {InputTokens: mooncake.Some(int64(-1))},
 		"a huge count":                  {OutputTokens: mooncake.Some(int64(1) << 60)},
-		"a time before all":             {Start: -5},
-		"an end before all":             {Start: 5, End: -5},
+		"a start before 1970":           {Start: -5},
+		"an end before 1970":            {Start: 5, End: -5},
 		"a first token after the end":   {Start: 5, End: 7, FirstToken: mooncake.Some(int64(8))},
 		"a timestamp that is no number": {Timestamp: mooncake.Some(math.NaN())},
 		"a request with a step":         {Step: journal.Step{ID: 1}},
 		"text without cells":            {Prompt: journal.Prompt{Identity: journal.Text, Chain: blockhash.Chain{Bytes: 1 << 20}}},
-		"ranges of no size":             {Prompt: journal.Prompt{Identity: journal.Trace, HashRanges: []mooncake.HashRange{{First: 1, Count: 2}}}},
-		"a range of nothing":            {Prompt: journal.Prompt{Identity: journal.Trace, FineBlockSize: 16, HashRanges: []mooncake.HashRange{{First: 1}}}},
-		"a reply of nothing":            {Prompt: journal.Prompt{Identity: journal.Trace, Replies: []mooncake.Reply{{Back: 1}}}},
+		"ranges without a block size":   {Prompt: journal.Prompt{Identity: journal.Trace, HashRanges: []mooncake.HashRange{{First: 1, Count: 2}}}},
+		"an empty range":                {Prompt: journal.Prompt{Identity: journal.Trace, FineBlockSize: 16, HashRanges: []mooncake.HashRange{{First: 1}}}},
+		"an empty reply":                {Prompt: journal.Prompt{Identity: journal.Trace, Replies: []mooncake.Reply{{Back: 1}}}},
 		"media without text":            {Prompt: journal.Prompt{Identity: journal.Text, MediaEnd: 128}},
 	} {
 		r.Span = id
@@ -324,7 +324,7 @@ func TestHostileRecords(t *testing.T) {
 	require.Equal(t, decode.Counts{Links: 1, Invalid: map[string]int64{semconv.Record: 1}}, counts, "of another span")
 }
 
-// carrying returns a span with some ids and a record.
+// carrying returns a span with these ids and an attribute with a record.
 func carrying(t *testing.T, record []byte, id mooncake.SpanRef) ptrace.Traces {
 	t.Helper()
 	td := ptrace.NewTraces()
@@ -335,8 +335,8 @@ func carrying(t *testing.T, record []byte, id mooncake.SpanRef) ptrace.Traces {
 	return td
 }
 
-// FuzzUnmarshal reads arbitrary bytes as a message. If that succeeds, they are written again unchanged, except for what no exporter
-// accepts.
+// FuzzUnmarshal reads arbitrary bytes as a message. If that succeeds, the records in it stay the same when they are written and read again,
+// unless there are records that no exporter accepts.
 func FuzzUnmarshal(f *testing.F) {
 	c := newTestCoder(f)
 	for _, td := range annotated(f) {

@@ -26,7 +26,7 @@
 // part of a message. Its size and that of one record limit the memory that reading it needs. Each record is checked against the same limits
 // as spans.
 //
-// # Twice
+// # Messages that arrive twice
 //
 // Transports may deliver a message twice, in any order, over any number of partitions. A record has the ids of its span, equal spans are
 // equal records, and compile keeps one record of each span: the one with the most fields, and the smallest bytes among those. So the trace

@@ -16,7 +16,7 @@ import (
 // metrics are the extension's own metrics. documentation.md lists them.
 type metrics struct{ *metadata.TelemetryBuilder }
 
-// The attributes of the measurements, by which they are told apart.
+// Values of the attributes that distinguish the measurements of a metric.
 const (
 	directionWritten = "written"
 	directionRead    = "read"
@@ -81,7 +81,7 @@ func (m metrics) passed(c *decode.Counts, bytes int, direction string) {
 	}
 }
 
-// failed counts messages that could not be written or read.
+// failed counts a message that could not be written or read.
 func (m metrics) failed(direction string) {
 	m.ExtensionMooncakeEncodingFailedMessages.Add(context.Background(), 1, with("direction", direction))
 }

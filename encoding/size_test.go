@@ -118,7 +118,7 @@ func TestSizesOfConversations(t *testing.T) {
 	for _, c := range []struct {
 		what             string
 		of               func(*mooncake.Row) journal.Prompt
-		one, talk        int // bytes of a record that is alone in its message, and of one that is with those of its conversation
+		one, talk        int // bytes of a record that is alone in its message, and of one in a message with the records of its conversation
 		hundred          int // of one of a hundred
 		thousand, packed int // of one of a thousand, and after zstd
 		journal          int // of one in the journal of all

@@ -28,7 +28,7 @@ type Config struct {
 	Name string `mapstructure:"name"`
 
 	Rotation RotationConfig `mapstructure:"rotation"`
-	// Grace is how long after its end a segment is compiled, together with records of its requests that arrived since.
+	// Grace is the time from the end of a segment until it is compiled, together with records of its requests that arrived since.
 	Grace time.Duration `mapstructure:"grace"`
 	// Fsync syncs each batch to disk before it is acknowledged.
 	Fsync bool `mapstructure:"fsync"`

@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// BenchmarkPush writes batches of 600 spans, two thirds of them requests, from 8 concurrent senders.
+// BenchmarkPush writes batches of 600 spans, two thirds of them requests, from 4 concurrent senders for each processor.
 func BenchmarkPush(b *testing.B) {
 	for name, fsync := range map[string]bool{"fsync": true, "no fsync": false} {
 		b.Run(name, func(b *testing.B) {
@@ -55,7 +55,7 @@ func BenchmarkPush(b *testing.B) {
 	}
 }
 
-// BenchmarkTraffic counts the requests of such a batch; BenchmarkPush includes this cost.
+// BenchmarkTraffic counts the requests of a batch as in BenchmarkPush, which includes this cost.
 func BenchmarkTraffic(b *testing.B) {
 	set := exportertest.NewNopSettings(NewFactory().Type())
 	set.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))

@@ -162,7 +162,7 @@ func production(n int) ptrace.Traces {
 	return td
 }
 
-// TestGolden writes spans to a journal, and compiles the journal to a trace that was checked by hand once.
+// TestGolden writes spans to a journal, compiles the journal, and compares the trace with one that was checked by hand.
 func TestGolden(t *testing.T) {
 	s := start(t, func(c *Config) { c.Rotation.MaxAge, c.Grace = time.Second, 0 })
 	if err := s.ConsumeTraces(t.Context(), production(3)); err != nil {

@@ -29,7 +29,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// disk is a storage extension in memory. A process that is killed leaves its values.
+// disk is a storage extension in memory. Its values survive the exporter, as those on a disk survive a process that is killed.
 type disk struct {
 	component.StartFunc
 	component.ShutdownFunc
@@ -78,7 +78,7 @@ func (d *disk) Batch(_ context.Context, ops ...*storage.Operation) error {
 
 var diskID = component.MustNewID("disk")
 
-// queued is a configuration with a queue on a disk.
+// queued changes a configuration to one with a queue on a disk.
 func queued(c *Config) {
 	queue := exporterhelper.NewDefaultQueueConfig()
 	queue.StorageID, queue.NumConsumers = &diskID, 1
@@ -159,7 +159,7 @@ func TestQueueOnDisk(t *testing.T) {
 			}
 			return b
 		},
-		"spans alone": func(t *testing.T) []byte {
+		"spans without the context of their request": func(t *testing.T) []byte {
 			t.Helper()
 			b, err := new(ptrace.ProtoMarshaler).MarshalTraces(mixture())
 			if err != nil {

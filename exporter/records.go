@@ -22,7 +22,7 @@ import (
 // records are the records of spans that arrived together, and what the metrics count when the records are in the journal.
 type records struct {
 	batch  journal.Batch
-	spans  int // with those that did not become records
+	spans  int // including those that did not become records
 	counts decode.Counts
 	tally  tally
 }
@@ -63,7 +63,7 @@ func (e *journalExporter) recordsOf(td ptrace.Traces) (*records, error) {
 // keepBatch is the maximum size of a batch whose memory is reused.
 const keepBatch = 4 << 20
 
-// release frees memory that is no longer in use.
+// release keeps the memory of records for reuse, unless there is too much of it.
 func (e *journalExporter) release(r *records) {
 	if r.batch.Size() <= keepBatch {
 		e.pool.Put(r)

@@ -26,7 +26,7 @@ type Content struct {
 }
 
 // Walk calls visit for the pieces of the prompt in canonical order: leading system messages, tools, other messages. It stops when visit
-// returns false; the result then covers the visited pieces. A record without content has none.
+// returns false; the result then covers the visited pieces. A record without content has no pieces.
 func (c *Content) Walk(visit func(Piece) bool) Walked {
 	if !c.Present() {
 		return Walked{}

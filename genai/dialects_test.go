@@ -132,7 +132,7 @@ func TestDialects(t *testing.T) {
 			},
 		},
 		{
-			reason: "OpenInference: id and counts in output.value; the request in input.value before flattened messages",
+			reason: "OpenInference: id and counts in output.value; the request in input.value takes precedence over flattened messages",
 			scope:  "@arizeai/openinference-instrumentation-openai", name: "OpenAI Chat Completions",
 			attrs: attrs{
 				"openinference.span.kind": "LLM", "llm.model_name": "m-1", "llm.system": "openai",

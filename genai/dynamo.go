@@ -25,7 +25,7 @@ func (r *Reader) dynamo(log plog.LogRecord) {
 	case "request_end", "": // a record without a type is a request
 	case "tool_start", "tool_end", "tool_error":
 		rec.Kind = KindTool
-	default: // request_payload has the text of a request, which has another record
+	default: // request_payload has the text of a request that has a record of its own
 		rec.Kind = KindContent
 	}
 	rec.Session = t.str(t.path(0, "agent_context", "session_id"))

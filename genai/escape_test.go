@@ -33,8 +33,8 @@ func ascii(text string) string {
 	return b.String()
 }
 
-// TestEscapedTexts compares decoded texts with the originals, for any runs of letters and escapes. Pieces of more than a few kB would make
-// memory grow with the length of a prompt.
+// TestEscapedTexts compares decoded texts with the originals, for any runs of letters and escapes. Joined pieces must have at most a few kB:
+// longer ones would make memory grow with the length of a prompt.
 func TestEscapedTexts(t *testing.T) {
 	random := rand.New(rand.NewPCG(4, 4))
 	words := []string{"\n", "\t", `"`, `\`, "é", "深い", "🙂", "\u2028", "x", "\x01"}

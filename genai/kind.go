@@ -24,7 +24,7 @@ var operations = func() map[string]Kind {
 // liteLLMChats are the functions of LiteLLM that are chats in the conventions. Its "completion" is not a text completion.
 var liteLLMChats = map[string]bool{"completion": true, "responses": true, "anthropic_messages": true}
 
-// asynchronous returns the operation of an asynchronous function of LiteLLM, whose name begins with an a (acompletion, aembedding).
+// asynchronous returns the operation of an asynchronous function of LiteLLM, whose name begins with the letter a (acompletion, aembedding).
 func asynchronous(operation string) (string, bool) {
 	if twin, ok := strings.CutPrefix(operation, "a"); ok {
 		if _, known := operations[twin]; known {

@@ -5,7 +5,7 @@ package genai
 
 import "strings"
 
-// message visits a message of any form. role is for a message without one.
+// message visits a message of any form. The given role is for a message that has none.
 func (w *walker) message(t *tree, n int32, role string) {
 	if w.stopped {
 		return
@@ -77,7 +77,7 @@ func (w *walker) shut(partial bool) {
 	w.role = user
 }
 
-// parts visits a list of parts, or one.
+// parts visits a list of parts, or a single part.
 func (w *walker) parts(t *tree, n int32) {
 	if t.kind(n) != nodeArray {
 		w.part(t, n)
@@ -99,8 +99,8 @@ func (w *walker) part(t *tree, n int32) {
 		return
 	}
 	n = t.unwrap(n, "message_content")
-	kind := t.str(t.get(n, "type", "kind"))                                // pydantic-ai has kind
-	if t.partial(n) && t.kind(t.get(n, "text", "content")) != nodeString { // part of a call or an image is neither
+	kind := t.str(t.get(n, "type", "kind"))                                // pydantic-ai names it kind
+	if t.partial(n) && t.kind(t.get(n, "text", "content")) != nodeString { // an incomplete call or image does not count
 		w.cut = true
 		return
 	}

@@ -44,7 +44,7 @@ func Names() iter.Seq2[string, NameKind] {
 	}
 }
 
-// nameLists returns the names of each kind: those that a record is read from, then those that it is not.
+// nameLists returns the names of each kind: first those from which records are read, then the others.
 func nameLists() (facts []attribute) {
 	var content []attribute
 	for _, f := range fields {

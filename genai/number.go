@@ -18,7 +18,7 @@ const (
 	maxSeconds    = 1e7
 )
 
-// number returns a number that is finite and not negative.
+// number returns f if it is finite and not negative.
 func number(f float64) Opt[float64] {
 	if !(f >= 0) || math.IsInf(f, 0) {
 		return Opt[float64]{}

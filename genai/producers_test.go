@@ -45,7 +45,7 @@ type found struct {
 	record  genai.Record
 	prompt  string
 	extent  genai.Extent
-	session string // its place: span, ancestor, none
+	session string // where its session was found: span, ancestor or none
 	id      string
 }
 

@@ -68,7 +68,7 @@ func (r *Reader) Span(scope string, span ptrace.Span) *Record {
 	rec.Dialect = r.scan.dialectOf(scope, span.Name())
 	rec.StartUnixNano, rec.EndUnixNano = uint64(span.StartTimestamp()), uint64(span.EndTimestamp())
 	if rec.Dialect == "" {
-		return rec // an application's own span may only have a session or a class
+		return rec // an application's own span has at most a session and a class
 	}
 	rec.Kind = r.scan.kindOf(rec.Dialect, span.Name())
 	r.facts(span.Name())
@@ -207,7 +207,7 @@ func (r *Reader) attributes(m pcommon.Map) {
 	r.record.Priority = r.scan.count(fieldPriority)
 }
 
-// facts fills in the facts from attributes, and from documents in attributes if there is no attribute.
+// facts fills in the facts from attributes of their own, or else from documents in attributes.
 func (r *Reader) facts(name string) {
 	rec, s := &r.record, &r.scan
 	rec.Operation = s.operationName(rec.Dialect)

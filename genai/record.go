@@ -90,7 +90,7 @@ type Record struct {
 	UsageDoubtful bool
 	// UsageExclusive is true if a part was larger than its whole. Such a producer excludes cached or reasoning tokens, so they were added.
 	UsageExclusive bool
-	// InputExclusive is true if this was the case for the input.
+	// InputExclusive is true if the parts of the input were larger than the input.
 	InputExclusive bool
 	// OutputEstimate is present only without OutputTokens. It is computed from chunk events, the limit that ended the reply, durations or
 	// characters, and is only an order of magnitude.

@@ -70,7 +70,7 @@ func (r *Reply) plausible(w *walker) bool {
 		(!r.outputTokens.Set || r.outputTokens.V <= w.seen.Bytes+templateTokens)
 }
 
-// load parses the reply into a tree and returns its message, or none.
+// load parses the reply into a tree and returns its message, or a negative index: none or several.
 func (r *Reply) load(t *tree) int32 {
 	switch r.form {
 	case formFlat:
@@ -104,7 +104,7 @@ func (r *Reply) loadFlat(t *tree) int32 {
 	return t.only(0)
 }
 
-// choice returns the message of a choice, which may say itself that it is the first of several.
+// choice returns the message of a choice, or none if its index says that it is not the first one.
 func (t *tree) choice(n int32) int32 {
 	if t.kind(n) != nodeObject || t.int(t.get(n, "index")).V > 0 {
 		return none
@@ -132,7 +132,7 @@ func (t *tree) choiceOf(list int32) int32 {
 	return t.choice(found)
 }
 
-// only returns the only member of a list, an object.
+// only returns the only member of a list if it is an object, otherwise none.
 func (t *tree) only(list int32) int32 {
 	n := list + 1
 	if t.kind(list) != nodeArray || n == t.nodes[list].next || t.nodes[n].next != t.nodes[list].next || t.kind(n) != nodeObject {

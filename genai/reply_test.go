@@ -49,7 +49,7 @@ func TestReplies(t *testing.T) {
 		events []event
 	}{
 		{"one text", attrs{"gen_ai.output.messages": modern(text)}, fine, nil},
-		{"parts are one after the other", attrs{"gen_ai.output.messages": modern(text + `,{"type":"text","content":" Well."}`)}, fine + " Well.", nil},
+		{"two parts are joined", attrs{"gen_ai.output.messages": modern(text + `,{"type":"text","content":" Well."}`)}, fine + " Well.", nil},
 		{"a call alone", attrs{"gen_ai.output.messages": modern(`{"type":"tool_call","id":"1","name":"f","arguments":"{\"b\": 1, \"a\": 2}"}`)}, "<|assistant|>" + call, nil},
 		{"reasoning in the message is a part of it", attrs{"gen_ai.output.messages": modern(`{"type":"reasoning","content":"Hm. "},` + text), "gen_ai.usage.reasoning_tokens": 2}, "<|assistant|>Hm. Fine.", nil},
 		{"a model's role is the assistant's", attrs{"gen_ai.output.messages": `[{"role":"model","parts":[` + text + `]}]`}, fine, nil},
@@ -155,7 +155,7 @@ func TestRepliesInLogs(t *testing.T) {
 		},
 		{"content capture is off", attrs{"index": 0, "finish_reason": "stop", "message": attrs{"role": "assistant"}}, nil, ""},
 		{"the second choice", attrs{"index": 1, "message": attrs{"content": "Fine."}}, nil, ""},
-		{"nothing", attrs{}, nil, ""},
+		{"an empty body", attrs{}, nil, ""},
 		{"a text alone", "Fine.", nil, ""},
 	} {
 		log := plog.NewLogRecord()

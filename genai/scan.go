@@ -13,7 +13,7 @@ import (
 
 // scan is one pass over the attributes of a span or log record: for each field, the value that counts.
 type scan struct {
-	values [maxFields]pcommon.Value // nothing if no attribute has the field
+	values [maxFields]pcommon.Value // an empty value if no attribute has the field
 	ranks  [maxFields]uint8         // absent in that case
 	marks  mark
 }

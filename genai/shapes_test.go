@@ -33,13 +33,13 @@ func TestShapesOfContent(t *testing.T) {
 		prompt string
 	}{
 		{
-			"Google's kit: instructions in the config",
+			"Google's Agent Development Kit: instructions in the config",
 			attrs{"gcp.vertex.agent.llm_request": `{"model":"m","contents":[{"role":"user","parts":[{"text":"hi"}]}],"config":{"system_instruction":"Be brief.","temperature":0.1}}`},
 			nil,
 			genai.ExtentComplete, brief + hi,
 		},
 		{
-			"Google's kit: tools in the config",
+			"Google's Agent Development Kit: tools in the config",
 			attrs{"gcp.vertex.agent.llm_request": `{"contents":[{"role":"user","parts":[{"text":"hi"}]}],"config":{"tools":[{"function_declarations":[{"name":"f"},{"name":"g"}]}]}}`},
 			nil,
 			genai.ExtentComplete, "<|tools|>\n" + `{"function":{"name":"f"},"type":"function"}{"function":{"name":"g"},"type":"function"}` + "\n" + hi,
@@ -168,7 +168,7 @@ func TestShapesOfContent(t *testing.T) {
 			genai.ExtentComplete, "<|user|>\nhi" + `{"file":{"file_id":"file-1"},"type":"file"}` + "\n<|assistant|>\n",
 		},
 		{"a text that was cut", attrs{"gen_ai.input.messages": `[{"role":"user","content":"hi... [truncated]"},{"role":"user","content":"you"}]`}, nil, genai.ExtentCut, hi},
-		{"a text in which the same word is not at the end", attrs{"gen_ai.input.messages": `[{"role":"user","content":"[truncated] is a mark"}]`}, nil, genai.ExtentComplete, "<|user|>\n[truncated] is a mark\n<|assistant|>\n"},
+		{"a text with the mark of a cut at its beginning", attrs{"gen_ai.input.messages": `[{"role":"user","content":"[truncated] is a mark"}]`}, nil, genai.ExtentComplete, "<|user|>\n[truncated] is a mark\n<|assistant|>\n"},
 		{
 			"a request that was cut: instructions may follow the messages",
 			attrs{"input.value": `{"input":[{"role":"user","content":"hi"},{"role":"us`},

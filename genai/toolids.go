@@ -152,7 +152,7 @@ func (t *tree) callID(n int32) int32 {
 	return t.get(n, "call_id", "toolCallId", "tool_call_id", "tool_use_id", "id", "ref")
 }
 
-// word returns a string without escapes, or "".
+// word returns a string that has no escapes, or "".
 func (t *tree) word(n int32) string {
 	if t.kind(n) != nodeString || t.nodes[n].escaped {
 		return ""

@@ -125,7 +125,7 @@ func TestToolIDs(t *testing.T) {
 			"ai.operationId": "ai.generateText.doGenerate", "ai.response.toolCalls": `[{"toolCallId":"b","toolName":"f","input":"{}"}]`,
 			"ai.prompt.messages": `[{"role":"assistant","content":[{"type":"tool-call","toolCallId":"a","toolName":"f","input":{}}]},{"role":"tool","content":[{"type":"tool-result","toolCallId":"a","toolName":"f","output":{"type":"text","value":"1"}}]}]`,
 		}, "b", "a", 0},
-		{"Google's and its kit's", attrs{
+		{"Gemini's in the prompt, genkit's in the reply", attrs{
 			"gen_ai.input.messages":  `[{"role":"model","parts":[{"functionCall":{"id":"a","name":"f","args":{}}}]},{"role":"user","parts":[{"functionResponse":{"id":"a","name":"f","response":{}}}]}]`,
 			"gen_ai.output.messages": `{"candidates":[{"message":{"role":"model","content":[{"toolRequest":{"ref":"b","name":"f","input":{}}}]}}]}`,
 		}, "b", "a", 0},

@@ -202,8 +202,8 @@ func TestLimits(t *testing.T) {
 		reason string
 		limits genai.Limits
 	}{
-		{"bytes", genai.Limits{Bytes: 500}},
-		{"nodes", genai.Limits{Nodes: 50}},
+		{"a limit of bytes", genai.Limits{Bytes: 500}},
+		{"a limit of nodes", genai.Limits{Nodes: 50}},
 	} {
 		walked := inference(t, genai.Options{Limits: c.limits}, map[string]any{"gen_ai.input.messages": messages}).Content.Walk(func(genai.Piece) bool { return true })
 		if walked.Extent != genai.ExtentCut || walked.Messages < 8 || walked.Messages > 20 {
@@ -232,7 +232,7 @@ func TestReuse(t *testing.T) {
 	})).Content.Walk(func(genai.Piece) bool { return true })
 	rec := reader.Span("", newSpan(t, "chat", map[string]any{"gen_ai.operation.name": "chat"}))
 	if rec.Session != "" || len(rec.FinishReasons) > 0 || rec.InputTokens.Set || rec.Content.Present() {
-		t.Errorf("the record before shows through: %+v", rec)
+		t.Errorf("values of the previous record are left: %+v", rec)
 	}
 }
 
@@ -304,8 +304,8 @@ func TestContentOfEvents(t *testing.T) {
 		events []event
 		want   string
 	}{
-		{"up to 1.27", []event{{"gen_ai.content.prompt", 0, map[string]any{"gen_ai.prompt": messages}}}, "<|user|>\nhi\n<|assistant|>\n"},
-		{"up to 1.27, a bare text", []event{{"gen_ai.content.prompt", 0, map[string]any{"gen_ai.prompt": "hi"}}}, "<|user|>\nhi\n<|assistant|>\n"},
+		{"conventions up to 1.27, messages", []event{{"gen_ai.content.prompt", 0, map[string]any{"gen_ai.prompt": messages}}}, "<|user|>\nhi\n<|assistant|>\n"},
+		{"conventions up to 1.27, a bare text", []event{{"gen_ai.content.prompt", 0, map[string]any{"gen_ai.prompt": "hi"}}}, "<|user|>\nhi\n<|assistant|>\n"},
 		{"the details as a span event", []event{{"gen_ai.client.inference.operation.details", 0, map[string]any{"gen_ai.input.messages": messages}}}, "<|user|>\nhi\n<|assistant|>\n"},
 		{"one event per message, tool calls structured", []event{
 			{"gen_ai.user.message", 0, map[string]any{"content": "hi"}},

@@ -172,7 +172,7 @@ func (it *promptReading) attribute(w *worker, key string, v pcommon.Value, p *jo
 	}
 }
 
-// end combines the attributes. It returns false without a valid identity. If the identity is there but unknown, it also empties p, because
+// end combines the attributes. It returns false without a valid identity. If the identity is there but unknown, end also empties p, because
 // the meaning of the other values is unknown, too.
 func (it *promptReading) end(w *worker, p *journal.Prompt) bool {
 	w.messages(it.ends, it.reply, p)
@@ -195,7 +195,7 @@ func (it *promptReading) end(w *worker, p *journal.Prompt) bool {
 }
 
 // firstToken determines the time of the first token: from the token events, from the series that replaces them, or from the producer's
-// measurement. A replay measures that from the wire, but only its span's start is known here.
+// measurement. A replay's measurement is not used: it starts when the request is on the wire, and that time is not known here.
 func (w *worker) firstToken(span ptrace.Span, gap mooncake.Opt[int64], ttfc mooncake.Opt[float64]) {
 	r := &w.inference
 	at, from := int64(0), ""
@@ -220,7 +220,7 @@ func (w *worker) firstToken(span ptrace.Span, gap mooncake.Opt[int64], ttfc moon
 	w.first(at, from)
 }
 
-// first records the time of the first token, if it lies within the request. A sum that overflows 64 bits counts as before it.
+// first records the time of the first token, if it lies within the request. A time that overflowed 64 bits is before the request's start.
 func (w *worker) first(at int64, from string) {
 	r := &w.inference
 	if at < r.Start || at > max(r.Start, r.End) {

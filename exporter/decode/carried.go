@@ -19,7 +19,7 @@ import (
 // A record has hashes of values on its span: of the session, the response id, the service. So no span can be made that would become the
 // same record. Instead, a record is put unchanged into a span for transport, and taken out unchanged.
 
-// Carry makes a span that carries a record, with the record's position in a trace.
+// Carry puts a record into a span, which also gets the record's ids, parent and times.
 func Carry(span ptrace.Span, record []byte, d *journal.Decoder) {
 	span.SetName(semconv.Record)
 	span.SetTraceID(d.Span.TraceID)
@@ -58,7 +58,7 @@ func (w *worker) carriedBy(ref mooncake.SpanRef, v pcommon.Value) journal.Record
 	}
 }
 
-// wanted returns a carried record; nil if only requests are wanted and it is not one.
+// wanted returns a carried record, or nil if only requests are wanted and the record is not a request.
 func (w *worker) wanted(r journal.Record) journal.Record {
 	if _, request := r.(*journal.Inference); w.requestsOnly && !request {
 		return nil

@@ -20,13 +20,13 @@ type choice struct {
 	traces map[[16]byte]*traceMark
 }
 
-// mark is a record that is being decided. The zero mark is a span without a record.
+// mark is the state of a record until it is decided whether it is kept. The zero mark is a span without a record.
 type mark struct {
 	kind    journal.Kind
 	border  bool // of a link
 	keep    bool
 	decided bool // there was something to decide by
-	whole   bool // it is not sampled: of a replay, or sampled before
+	whole   bool // the record is kept in any case: of a replay, or sampled before
 
 	span    mooncake.SpanRef
 	parent  journal.SpanID
@@ -38,12 +38,12 @@ type mark struct {
 // traceMark is the state of the records of one OTel trace.
 type traceMark struct {
 	session journal.Session // the session of its spans, if they have only one
-	several bool
-	decided bool // a request of it was decided
-	kept    bool // a request of it is kept
+	several bool            // its spans have several sessions
+	decided bool            // a request of it was decided
+	kept    bool            // a request of it is kept
 }
 
-// maxAncestors is the maximum number of steps from a request up to the one of which it is a part.
+// maxAncestors is the maximum number of steps from a request up to the request of which it is a part.
 const maxAncestors = 64
 
 func (c *choice) shrink() {
@@ -52,7 +52,7 @@ func (c *choice) shrink() {
 	}
 }
 
-// sampled does what traces does, but visits only the records in the sample.
+// sampled calls visit with the record of each span in the sample.
 func (w *worker) sampled(td ptrace.Traces, visit func(journal.Record) error) error {
 	c, s := &w.choice, w.sampling
 	c.marks = c.marks[:0]
@@ -72,8 +72,8 @@ func (w *worker) sampled(td ptrace.Traces, visit func(journal.Record) error) err
 		return nil
 	})
 	c.decide(s, &w.counts)
-	// The first walk counted the errors of all spans. Records are counted in the second walk, because only those count that are kept.
-	of := w.counts
+	// The first walk counted the errors of all spans. Records are counted in the second walk, because only kept records count.
+	first := w.counts
 	w.counts = Counts{}
 	err := w.each(td, func(number int) bool { return number < len(c.marks) && c.marks[number].keep }, func(number int, r journal.Record) error {
 		if request, ok := r.(*journal.Inference); ok && !c.marks[number].whole {
@@ -81,8 +81,8 @@ func (w *worker) sampled(td ptrace.Traces, visit func(journal.Record) error) err
 		}
 		return visit(r)
 	})
-	of.Inferences, of.Unannotated, of.Contents, of.Links = w.counts.Inferences, w.counts.Unannotated, w.counts.Contents, w.counts.Links
-	w.counts = of
+	first.Inferences, first.Unannotated, first.Contents, first.Links = w.counts.Inferences, w.counts.Unannotated, w.counts.Contents, w.counts.Links
+	w.counts = first
 	return err
 }
 

@@ -20,8 +20,8 @@ import (
 type Config struct {
 	// Limits limits the cost of reading one span that was not annotated.
 	Limits genai.Limits
-	// RequestsOnly leaves out everything but requests: annotated ones, and others with gen_ai.request.model. It saves reading all other
-	// spans.
+	// RequestsOnly leaves out everything but requests: annotated ones, and others with gen_ai.request.model. All other spans
+	// are then not read, which saves time.
 	RequestsOnly bool
 	// Sampling keeps only a sample of production's requests; nil keeps all.
 	Sampling *Sampling
@@ -64,7 +64,7 @@ type worker struct {
 	// producer identifies the service and the instrumentation, clock identifies the process.
 	producer, clock uint64
 
-	carried   journal.Decoder // its Inference is also the current record
+	carried   journal.Decoder // decodes carried records; visit gets an inference in place
 	inference journal.Inference
 	content   journal.Content
 	link      journal.Link
@@ -79,7 +79,7 @@ type worker struct {
 	follows []journal.SpanID
 }
 
-// keep is the maximum size of a buffer that is reused, so that one huge span does not occupy its memory forever.
+// keep is the maximum capacity of a buffer that is reused, in elements, so that one huge span does not occupy its memory forever.
 const keep = 1 << 16
 
 func (w *worker) shrink() {

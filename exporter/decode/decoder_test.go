@@ -103,7 +103,7 @@ func name(t testing.TB, s string) journal.Name {
 	return n
 }
 
-// chain is the cells of a text, and the attribute that holds them.
+// chain returns the cells of a text, and the attribute that holds them.
 func chain(t testing.TB, text string) (blockhash.Chain, []byte) {
 	t.Helper()
 	c, _ := hashed(t, text)
@@ -115,7 +115,7 @@ func chain(t testing.TB, text string) (blockhash.Chain, []byte) {
 	return c, b
 }
 
-// hashed is the chain of a message of the user, and the end of its reply.
+// hashed returns the chain of a message of the user, and the end of the reply to it.
 func hashed(t testing.TB, text string) (blockhash.Chain, blockhash.End) {
 	t.Helper()
 	key, err := blockhash.NewKey([]byte(strings.Repeat("k", blockhash.KeySize)))
@@ -137,7 +137,7 @@ func hashed(t testing.TB, text string) (blockhash.Chain, blockhash.End) {
 
 func opt[T any](v T) mooncake.Opt[T] { return mooncake.Some(v) }
 
-// TestAnnotated has one attribute, event or link on an annotated span in each row.
+// TestAnnotated: each row adds attributes, events or links to an annotated span, and says how the record changes.
 func TestAnnotated(t *testing.T) {
 	cells, raw := chain(t, strings.Repeat("all work and no play ", 30))
 	token := func(at int64, index any) func(*testing.T, ptrace.Span) {
@@ -256,7 +256,7 @@ func TestAnnotated(t *testing.T) {
 		{"a name in another script", attr(semconv.GenAIRequestModel, "通义千问", semconv.GenAIResponseModel, "qwen"), func(r *journal.Inference) {
 			r.Model, r.Answered = name(t, "sha256:"+journal.SessionOf("通义千问").String()), name(t, "qwen")
 		}, semconv.GenAIRequestModel},
-		{"a novel is not a model", attr(semconv.GenAIResponseModel, strings.Repeat("x", journal.MaxName+1)), func(r *journal.Inference) {
+		{"a text that is too long is not a model", attr(semconv.GenAIResponseModel, strings.Repeat("x", journal.MaxName+1)), func(r *journal.Inference) {
 			r.Model = name(t, "sha256:"+journal.SessionOf(strings.Repeat("x", journal.MaxName+1)).String())
 			r.Answered = r.Model
 		}, semconv.GenAIResponseModel},
@@ -286,7 +286,7 @@ func TestAnnotated(t *testing.T) {
 		{"a timestamp that is NaN", attr(semconv.Timestamp, inf()-inf()), none, semconv.Timestamp},
 		{"how it was scheduled", attr(semconv.ScheduleOffset, 1.25, semconv.ScheduleSpread, 0.25), func(r *journal.Inference) { r.Offset, r.Spread = opt(1.25), opt(0.25) }, ""},
 		{"a schedule of another type", attr(semconv.ScheduleOffset, "1.25"), none, semconv.ScheduleOffset},
-		{"made of a log", attr(semconv.Synthetic, true), func(r *journal.Inference) { r.Synthetic = true }, ""},
+		{"a span that was made from a log record", attr(semconv.Synthetic, true), func(r *journal.Inference) { r.Synthetic = true }, ""},
 		{"a flag of another type", attr(semconv.Synthetic, "true"), none, semconv.Synthetic},
 
 		{"a replay's link is the production span", func(t *testing.T, s ptrace.Span) {
@@ -321,7 +321,7 @@ func TestAnnotated(t *testing.T) {
 		}, func(r *journal.Inference) {
 			r.Parent, r.Joined = journal.SpanID{}, mooncake.SpanRef{TraceID: [16]byte{9}, SpanID: [8]byte{8}}
 		}, ""},
-		{"one of several links belongs to a batch", func(_ *testing.T, s ptrace.Span) {
+		{"a server's span with several links is a batch", func(_ *testing.T, s ptrace.Span) {
 			s.SetKind(ptrace.SpanKindServer)
 			s.SetParentSpanID(pcommon.NewSpanIDEmpty())
 			for i := range byte(2) {
@@ -336,10 +336,10 @@ func TestAnnotated(t *testing.T) {
 		{"some JSON has ids as strings", attr(semconv.Identity, "tokens", semconv.HashIDs, []any{"9223372036854775808", "18446744073709551615"}, semconv.BlockSize, 16), func(r *journal.Inference) {
 			r.Prompt = journal.Prompt{Identity: journal.Tokens, HashIDs: []uint64{1 << 63, 1<<64 - 1}, BlockSize: 16}
 		}, ""},
-		{"no ids are not absent ids", attr(semconv.Identity, "trace", semconv.HashIDs, []any{}), func(r *journal.Inference) {
+		{"an empty list of ids is not an absent one", attr(semconv.Identity, "trace", semconv.HashIDs, []any{}), func(r *journal.Inference) {
 			r.Prompt = journal.Prompt{Identity: journal.Trace, HashIDs: []uint64{}}
 		}, ""},
-		{"one invalid id costs them all", attr(semconv.Identity, "trace", semconv.HashIDs, []any{1, "x"}), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashIDs},
+		{"one invalid id makes the whole list invalid", attr(semconv.Identity, "trace", semconv.HashIDs, []any{1, "x"}), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashIDs},
 		{"a double may have been rounded", attr(semconv.Identity, "trace", semconv.HashIDs, []any{9.223372036854775808e18}), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashIDs},
 		{"one id is not a list", attr(semconv.Identity, "trace", semconv.HashIDs, 1), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashIDs},
 		{"more ids than any prompt has", attr(semconv.Identity, "trace", semconv.HashIDs, huge), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Trace} }, semconv.HashIDs},
@@ -363,17 +363,17 @@ func TestAnnotated(t *testing.T) {
 		{"cells that were cut", attr(semconv.Identity, "text", semconv.Cells, raw[:len(raw)-8]), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.Cells},
 		{"cells that are text", attr(semconv.Identity, "text", semconv.Cells, "once upon a time"), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.Cells},
 		{"more cells than any text has", attr(semconv.Identity, "text", semconv.Cells, make([]byte, maxCells+8)), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.Cells},
-		{"no bytes", attr(semconv.Identity, "text", semconv.Cells, []byte{}), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.Cells},
+		{"cells of no bytes", attr(semconv.Identity, "text", semconv.Cells, []byte{}), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.Cells},
 
 		{"ends and a reply", attr(semconv.Identity, "text", semconv.CellsReply, rawReply, semconv.CellsEnds, rawEnds, semconv.Cells, raw), func(r *journal.Inference) {
 			r.Prompt = journal.Prompt{Identity: journal.Text, Chain: whole, Reply: reply}
 		}, ""},
-		{"ends of nothing", attr(semconv.Identity, "text", semconv.CellsEnds, rawEnds), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.CellsEnds},
+		{"ends without cells", attr(semconv.Identity, "text", semconv.CellsEnds, rawEnds), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.CellsEnds},
 		{"ends that were cut", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsEnds, rawEnds[:11]), text, semconv.CellsEnds},
 		{"ends of another text", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsEnds, rawReply), text, semconv.CellsEnds},
 		{"ends that are a text", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsEnds, "once upon a "), text, semconv.CellsEnds},
 		{"more ends than any prompt has", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsEnds, make([]byte, maxEnds+12)), text, semconv.CellsEnds},
-		{"a reply to nothing", attr(semconv.Identity, "text", semconv.CellsReply, rawReply), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.CellsReply},
+		{"a reply without cells", attr(semconv.Identity, "text", semconv.CellsReply, rawReply), func(r *journal.Inference) { r.Prompt = journal.Prompt{Identity: journal.Text} }, semconv.CellsReply},
 		{"a reply that is the user's", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsReply, rawEnds), text, semconv.CellsReply},
 		{"a reply that is a number", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsReply, 1), text, semconv.CellsReply},
 		{"a reply of no bytes", attr(semconv.Identity, "text", semconv.Cells, raw, semconv.CellsReply, []byte{}), text, semconv.CellsReply},
@@ -385,7 +385,7 @@ func TestAnnotated(t *testing.T) {
 			p.HashRanges, p.FineBlockSize = []mooncake.HashRange{{First: 0, Count: 44}, {First: 1<<64 - 1, Count: 1}}, 16
 			p.Replies = []mooncake.Reply{{Back: 7, At: 1034, Tokens: 212}}
 		}), ""},
-		{"no ranges are not absent ones", ranges(semconv.HashRanges, []any{}, semconv.FineBlockSize, 16, semconv.Replies, []any{}), row(func(p *journal.Prompt) {
+		{"empty lists of ranges and replies are not absent ones", ranges(semconv.HashRanges, []any{}, semconv.FineBlockSize, 16, semconv.Replies, []any{}), row(func(p *journal.Prompt) {
 			p.HashRanges, p.FineBlockSize, p.Replies = []mooncake.HashRange{}, 16, []mooncake.Reply{}
 		}), ""},
 		{"the rows of a graph that a row waited for", ranges(semconv.WaitEvidence, []any{"tool_call", "time"}, semconv.WaitFor, []any{0, 1 << 20}, semconv.Delay, 7.5, semconv.ToolWait, 0), func(r *journal.Inference) {
@@ -396,14 +396,14 @@ func TestAnnotated(t *testing.T) {
 			}
 		}, ""},
 		{"the first row of a graph", ranges(semconv.WaitFor, []any{}), func(r *journal.Inference) { row(nothing)(r); r.Waits.InGraph = true }, ""},
-		{"a delay of a row of no graph", ranges(semconv.Delay, 7.5), row(nothing), ""},
-		{"what production waited for", attr(semconv.WaitFor, []any{1}), none, ""},
+		{"a delay of a row that is in no graph", ranges(semconv.Delay, 7.5), row(nothing), ""},
+		{"the rows for which a request of production waited, which are ignored", attr(semconv.WaitFor, []any{1}), none, ""},
 		{"a row before the first", ranges(semconv.WaitFor, []any{1, -1}), row(nothing), semconv.WaitFor},
-		{"evidence of something else", ranges(semconv.WaitFor, []any{1}, semconv.WaitEvidence, []any{"hearsay"}), func(r *journal.Inference) {
+		{"evidence of an unknown kind", ranges(semconv.WaitFor, []any{1}, semconv.WaitEvidence, []any{"hearsay"}), func(r *journal.Inference) {
 			row(nothing)(r)
 			r.Waits = journal.Waits{InGraph: true, For: []journal.RowEdge{{Row: 1}}}
 		}, semconv.WaitEvidence},
-		{"evidence of fewer edges", ranges(semconv.WaitFor, []any{1, 2}, semconv.WaitEvidence, []any{"link"}), func(r *journal.Inference) {
+		{"evidence for fewer edges than there are", ranges(semconv.WaitFor, []any{1, 2}, semconv.WaitEvidence, []any{"link"}), func(r *journal.Inference) {
 			row(nothing)(r)
 			r.Waits = journal.Waits{InGraph: true, For: []journal.RowEdge{{Row: 1}, {Row: 2}}}
 		}, semconv.WaitEvidence},
@@ -414,11 +414,11 @@ func TestAnnotated(t *testing.T) {
 		{"more calls than a reply makes", attr(semconv.ToolResults, many[:journal.MaxToolIDs+1]), none, semconv.ToolResults},
 
 		{"half a range", ranges(semconv.HashRanges, []any{0, 44, 1}, semconv.FineBlockSize, 16), row(fine), semconv.HashRanges},
-		{"a range of no ids", ranges(semconv.HashRanges, []any{0, 0}, semconv.FineBlockSize, 16), row(fine), semconv.HashRanges},
+		{"a range without ids", ranges(semconv.HashRanges, []any{0, 0}, semconv.FineBlockSize, 16), row(fine), semconv.HashRanges},
 		{"a range that is a text", ranges(semconv.HashRanges, []any{"0", 44}, semconv.FineBlockSize, 16), row(fine), semconv.HashRanges},
-		{"ranges of blocks of no size", ranges(semconv.HashRanges, []any{0, 44}), row(nothing), semconv.HashRanges},
+		{"ranges without a block size", ranges(semconv.HashRanges, []any{0, 44}), row(nothing), semconv.HashRanges},
 		{"more ranges than a record has", ranges(semconv.HashRanges, many, semconv.FineBlockSize, 16), row(fine), semconv.HashRanges},
-		{"an absurd fine block", ranges(semconv.FineBlockSize, int64(1)<<31), row(nothing), semconv.FineBlockSize},
+		{"an absurd fine block size", ranges(semconv.FineBlockSize, int64(1)<<31), row(nothing), semconv.FineBlockSize},
 		{"a reply to a later row", ranges(semconv.Replies, []any{-1, 1034, 212}), row(nothing), semconv.Replies},
 		{"a reply that begins the prompt", ranges(semconv.Replies, []any{1, 0, 212}), row(nothing), semconv.Replies},
 		{"two thirds of a reply", ranges(semconv.Replies, []any{1, 1}), row(nothing), semconv.Replies},
@@ -433,7 +433,7 @@ func TestAnnotated(t *testing.T) {
 		{"the order of a prompt", attr(semconv.PromptOrder, "both_last"), func(r *journal.Inference) { r.Order = journal.BothLast }, ""},
 		{"an unknown order", attr(semconv.PromptOrder, "user_first"), none, semconv.PromptOrder},
 		{"an order that is a number", attr(semconv.PromptOrder, 1), none, semconv.PromptOrder},
-		{"no order", attr(semconv.PromptOrder, ""), none, semconv.PromptOrder},
+		{"an empty order", attr(semconv.PromptOrder, ""), none, semconv.PromptOrder},
 
 		{"an identity of a later version: the meaning of the ids is unknown", attr(semconv.Identity, "tree", semconv.HashIDs, []any{1}, semconv.BlockSize, 512), none, semconv.Identity},
 		{"an identity that is not a word", attr(semconv.Identity, 1, semconv.HashIDs, []any{1}), none, semconv.Identity},
@@ -650,7 +650,7 @@ func TestKinds(t *testing.T) {
 		{"no trace id", func(_ ptrace.Traces, s ptrace.Span) { s.SetTraceID([16]byte{}) }, nil, Counts{NoTraceID: 1}},
 		{"no span id", func(_ ptrace.Traces, s ptrace.Span) { s.SetSpanID([8]byte{}) }, nil, Counts{NoSpanID: 1}},
 		{
-			"times beyond the clock", func(_ ptrace.Traces, s ptrace.Span) {
+			"times that do not fit into 63 bits", func(_ ptrace.Traces, s ptrace.Span) {
 				s.Attributes().PutInt(semconv.Row, 4)
 				s.SetStartTimestamp(1 << 63)
 				s.SetEndTimestamp(1<<64 - 1)

@@ -15,14 +15,14 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// SamplingConfig is the section "sampling" of the settings of a component that writes records. Its zero value samples nothing.
+// SamplingConfig is the section "sampling" of the settings of a component that writes records. Its zero value keeps all records.
 type SamplingConfig struct {
 	// Rate is the share of the requests of production that is recorded, 0.001 to 1, in steps of a millionth. 0 means all, like 1.
 	Rate float64 `mapstructure:"rate"`
 	// TrunkList is a file written by moonloop trunk, the same for all Collectors. Without one, all prompts with the same first 128 bytes
 	// are one group.
 	TrunkList string `mapstructure:"trunk_list"`
-	// By says what is kept whole with priority: session, the default, or prefix.
+	// By says what identifies a conversation first: its session, the default, or the prefix of its prompts.
 	By mooncake.SampleOrder `mapstructure:"by"`
 }
 

@@ -206,7 +206,7 @@ func TestSamplingTogether(t *testing.T) {
 	}
 }
 
-// TestSamplingAlike: several Collectors, each with a part of the spans, together keep what one Collector keeps that has all.
+// TestSamplingAlike: several Collectors, each with a part of the spans, together keep the same spans as one Collector that gets all of them.
 func TestSamplingAlike(t *testing.T) {
 	const n = 500
 	all, parts := newBatch(), []*batchOf{newBatch(), newBatch(), newBatch(), newBatch(), newBatch(), newBatch(), newBatch()}
@@ -233,7 +233,7 @@ func TestSamplingAlike(t *testing.T) {
 	}
 }
 
-// TestSamplingLeaves: replays are not production; requests that cannot be assigned are left out and counted; and a list of another key is
+// TestSamplingLeaves: replays are not sampled; requests that cannot be assigned are left out and counted; and a list of another key is
 // noticed.
 func TestSamplingLeaves(t *testing.T) {
 	s := sampling(t, 0.001, "")
@@ -244,7 +244,7 @@ func TestSamplingLeaves(t *testing.T) {
 		replayed.span(1, 1000+i, i+1, nil)
 	}
 	if numbers, counts := kept(t, s, replayed.Traces); len(numbers) != 100 || counts.SampledOut != (Kinds{}) {
-		t.Errorf("of 100 spans of a replay, %d are there: %+v", len(numbers), counts)
+		t.Errorf("of 100 spans of a replay, %d are kept: %+v", len(numbers), counts)
 	}
 	alone := newBatch()
 	alone.span(1, 1, 9, map[string]any{semconv.Identity: semconv.IdentityNone})

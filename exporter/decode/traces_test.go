@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// replay returns requests as the agent writes them, each with its phases: n rows of ids blocks and 4 token events.
+// replay returns n requests as the agent writes them, each with its phases, a prompt with this number of ids, and 4 token events.
 func replay(n, ids int) ptrace.Traces {
 	td := ptrace.NewTraces()
 	rs := td.ResourceSpans().AppendEmpty()
@@ -248,7 +248,7 @@ func TestCountsAdd(t *testing.T) {
 	}
 }
 
-// FuzzTraces decodes arbitrary bytes that are spans: no panic, one record for each span with ids, and no text in the journal.
+// FuzzTraces decodes arbitrary bytes that are spans: no panic, and one record for each span with ids, which a journal accepts.
 func FuzzTraces(f *testing.F) {
 	for _, td := range []ptrace.Traces{replay(1, 3), replay(2, 0)} {
 		b, err := new(ptrace.ProtoMarshaler).MarshalTraces(td)

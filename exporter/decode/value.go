@@ -26,10 +26,10 @@ const (
 	maxHashIDs = (journal.MaxRecord - 3<<20) / 8
 	maxCells   = (blockhash.MaxCells + 2) * 8 // bytes of mooncake.cells
 	maxEnds    = blockhash.MaxEnds * 12       // bytes of mooncake.cells.ends
-	maxExact   = 1 << 53                      // integers that a double holds exactly
+	maxExact   = 1 << 53                      // a double holds every integer up to this one exactly
 )
 
-// valid returns a value if it follows the contract. Otherwise it counts the violation, and returns nothing.
+// valid returns a value if it follows the contract. Otherwise it counts the violation, and returns the zero value.
 func valid[T any](w *worker, key string, v T, ok bool) (got T) {
 	if !ok {
 		w.counts.invalid(key)
@@ -153,10 +153,10 @@ func (w *worker) hashIDs(v pcommon.Value) []uint64 {
 	return valid(w, semconv.HashIDs, w.ids, ok)
 }
 
-// bytesOf returns a copy of the bytes of a value, in one step instead of byte by byte through At. It refuses a value with more than most
-// bytes.
-func bytesOf(v pcommon.Value, most int) (b []byte, ok bool) {
-	if v.Type() != pcommon.ValueTypeBytes || v.Bytes().Len() > most {
+// bytesOf returns a copy of the bytes of a value, in one step instead of byte by byte through At. It refuses a value with more bytes than
+// the limit.
+func bytesOf(v pcommon.Value, limit int) (b []byte, ok bool) {
+	if v.Type() != pcommon.ValueTypeBytes || v.Bytes().Len() > limit {
 		return nil, false
 	}
 	return v.Bytes().AsRaw(), true
@@ -173,7 +173,7 @@ func (w *worker) chain(v pcommon.Value, p *journal.Prompt) {
 	w.cells = p.Chain.Cells
 }
 
-// messages reads the ends of a text's messages and that of its reply. They are useless without the cells.
+// messages reads the ends of a text's messages and the end of the reply. The ends are useless without the cells.
 func (w *worker) messages(ends, reply pcommon.Value, p *journal.Prompt) {
 	if ends != (pcommon.Value{}) {
 		p.Chain.Ends = w.ends
@@ -198,10 +198,10 @@ func (w *worker) blockSize(key string, v pcommon.Value) uint32 {
 	return valid(w, key, uint32(n), n <= math.MaxInt32) //nolint:gosec // just checked
 }
 
-// tuples reads a list of ints as tuples of size ints each. There may be at most most tuples. If one cannot be read, all are dropped, as
-// for ids.
-func tuples[T any](w *worker, key string, v pcommon.Value, memory *[]T, size, most int, member func([]int64) (T, bool)) []T {
-	ok := v.Type() == pcommon.ValueTypeSlice && v.Slice().Len()%size == 0 && v.Slice().Len() <= size*most
+// tuples reads a list of ints as tuples, each of this size. The limit is the maximum number of tuples. If a tuple cannot be read, all are
+// dropped, as for ids.
+func tuples[T any](w *worker, key string, v pcommon.Value, memory *[]T, size, limit int, member func([]int64) (T, bool)) []T {
+	ok := v.Type() == pcommon.ValueTypeSlice && v.Slice().Len()%size == 0 && v.Slice().Len() <= size*limit
 	list := slices.Grow((*memory)[:0], 1) // an empty list is not an absent one
 	w.ints = w.ints[:0]
 	for i := 0; ok && i < v.Slice().Len(); i++ {

@@ -53,8 +53,8 @@ func (j *Journal) cutIfDue(now time.Time) {
 	case s.w.Size() < max(j.opt.MaxBytes, journal.HeaderSize+1): // a segment without records stays open
 		return
 	case j.opt.Compile != nil && now.Sub(s.opened) < j.opt.Grace:
-		// Cuts so close together would make each compilation read many segments: all that were written within the grace period
-		// of its own.
+		// Cuts so close together would make each compilation read many segments: all that were written within a grace period of
+		// the compiled one.
 		j.waits = true
 		return
 	}

@@ -72,7 +72,7 @@ func TestCutBySize(t *testing.T) {
 				t.Fatal(err)
 			}
 			if info.Size() < opt.MaxBytes || info.Size() > 2*opt.MaxBytes {
-				t.Errorf("%s has %d bytes, want some above %d", name, info.Size(), opt.MaxBytes)
+				t.Errorf("%s has %d bytes, want from one to two times %d", name, info.Size(), opt.MaxBytes)
 			}
 			total += len(rows(t, name))
 		}
@@ -205,7 +205,7 @@ func TestCutsWithinGrace(t *testing.T) {
 	})
 }
 
-// A segment that fills up within the grace period continues until that is over: compiling it would read many others.
+// A segment that fills up within the grace period continues until the period is over: compiling it would read many others.
 func TestCutBySizeWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := new(watcher)

@@ -25,7 +25,7 @@ import (
 type strike struct {
 	name string
 	hit  func(t *testing.T, j *Journal) (lift func())
-	// mayPass marks a fault that the journal perhaps never meets, or can work around: no append or cut has to fail.
+	// mayPass marks a fault that the journal perhaps never meets, or can work around: perhaps no append, cut or compilation fails.
 	mayPass bool
 }
 
@@ -93,7 +93,7 @@ func strikes() (all []strike) {
 	)
 }
 
-// descriptorLimit leaves a number of file descriptors.
+// descriptorLimit limits the file descriptors so that only this number of further ones can be opened.
 func descriptorLimit(t *testing.T, spare uint64) (lift func()) {
 	t.Helper()
 	var old syscall.Rlimit
@@ -104,7 +104,7 @@ func descriptorLimit(t *testing.T, spare uint64) (lift func()) {
 	if err != nil {
 		t.Skip(err)
 	}
-	// One more was open to count them. The numbers have no gaps here.
+	// One of those counted was the folder itself, open only for the count. The limit is on descriptor numbers, which have no gaps here.
 	limit := old
 	limit.Cur = uint64(len(open)) - 1 + spare
 	if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
@@ -114,8 +114,8 @@ func descriptorLimit(t *testing.T, spare uint64) (lift func()) {
 }
 
 // TestFaults writes while the file system fails and after it has recovered, and continues after a simulated crash: what was acknowledged
-// exists, nothing twice, and no file has its name before it is complete. Limits apply to a whole process, so the test runs in a process of
-// its own.
+// exists, nothing exists twice, and no file has its name before it is complete. Limits apply to a whole process, so the test runs in a
+// process of its own.
 func TestFaults(t *testing.T) {
 	const child = "MOONLOOP_TEST_FAULTS"
 	if os.Getenv(child) == "" {

@@ -37,8 +37,8 @@ func fileLimit(t *testing.T, bytes uint64) (lift func()) {
 	return lift
 }
 
-// TestDiskFull fills the disk in the middle of a record, and again in the middle of a cut. The limit applies to a process, so this is a
-// separate one.
+// TestDiskFull fills the disk in the middle of a record, and again in the middle of a cut. The limit applies to a whole process, so the test
+// runs in a process of its own.
 func TestDiskFull(t *testing.T) {
 	const child = "MOONLOOP_TEST_DISK_FULL"
 	if os.Getenv(child) == "" {

@@ -72,7 +72,7 @@ func TestGone(t *testing.T) {
 				if first := w.ends()[0]; c.lost > 0 && (!errors.Is(first.Cause, journal.ErrGone) || first.Lost == 0) {
 					t.Errorf("the first cut is %+v, want one that says what was lost", first)
 				}
-				// The name does not belong to anybody else yet.
+				// The journal still holds its name.
 				if _, err := Open(opt); err == nil || !strings.Contains(err.Error(), "give each its own name") {
 					t.Errorf("a second journal of that name: %v", err)
 				}

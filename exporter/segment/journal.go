@@ -41,7 +41,7 @@ type Journal struct {
 	size  atomic.Int64          // of the open segment
 	usage atomic.Pointer[Usage] // of the closed files
 
-	begun  time.Time // when it was opened
+	begun  time.Time // when this Journal was opened
 	newest time.Time // when the newest journal of an earlier process was last written; at most begun
 
 	wake chan struct{} // there may be something to compile or remove
@@ -160,8 +160,8 @@ func (j *Journal) sweep() error {
 	return nil
 }
 
-// Append writes the records of a batch, and returns their size in bytes. If its error is nil, they are durable, in a file with its name,
-// unless Options.NoSync is set. After an error, some of them may be in the journal; appending them again is harmless.
+// Append writes the records of a batch, and returns their size in bytes. If its error is nil, they are durable, in a file that still has
+// its name, unless Options.NoSync is set. After an error, some of them may be in the journal; appending them again is harmless.
 func (j *Journal) Append(b *journal.Batch) (int64, error) {
 	if b.Len() == 0 {
 		return 0, nil
@@ -233,7 +233,7 @@ func (j *Journal) Segment() string {
 }
 
 // Close makes the open segment durable and ends the background work: a running compilation is aborted, and left to the next process. The
-// context limits the wait for that.
+// context limits the wait for the end of the background work.
 func (j *Journal) Close(ctx context.Context) error {
 	j.mu.Lock()
 	if j.closed {

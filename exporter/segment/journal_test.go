@@ -312,9 +312,9 @@ func TestRetention(t *testing.T) {
 		limit Retention
 		left  int // closed segments
 	}{
-		{"bytes", Retention{MaxBytes: 1}, 0},
-		{"age", Retention{MaxAge: time.Hour}, 2},
-		{"none", Retention{}, 4},
+		{"a limit of bytes", Retention{MaxBytes: 1}, 0},
+		{"a limit of age", Retention{MaxAge: time.Hour}, 2},
+		{"no limit", Retention{}, 4},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := new(watcher)
@@ -484,7 +484,7 @@ func TestKill(t *testing.T) {
 			t.Errorf("span %d was acknowledged and is lost", n)
 		}
 	}
-	// A process may write one more than it reports before it is killed.
+	// Each process may have written one more span than it had reported when it was killed.
 	if len(spans) > len(acknowledged)+12 || lines != len(spans) {
 		t.Errorf("%d rows of %d spans, %d of them acknowledged", lines, len(spans), len(acknowledged))
 	}

@@ -29,7 +29,7 @@ type Observer interface {
 type Cut struct {
 	Segment string // the file of the journal
 	Bytes   int64
-	Waited  bool          // it was larger than MaxBytes, and younger than a grace period
+	Waited  bool          // the cut was delayed: at MaxBytes, the segment was younger than a grace period
 	Took    time.Duration // how long Append waited
 	// Cause is why the segment could no longer be written, if it ended for that reason.
 	Cause error

@@ -34,8 +34,8 @@ type Options struct {
 	// midnight UTC. It should be longer than the grace period, because compiling a segment reads all that were written within its grace
 	// period.
 	MaxAge time.Duration
-	// Grace is how long after its end a segment is compiled, and the maximum time between the records of one request for its row to have
-	// the values of all; at most MaxGrace. With 0, records in other segments are ignored.
+	// Grace is the time from the end of a segment until it is compiled, and the maximum time between the records of one request for its
+	// row to have the values of all; at most MaxGrace. With 0, records in other segments are ignored.
 	Grace time.Duration
 	// NoSync leaves records to the operating system until their segment is closed.
 	NoSync bool
@@ -80,7 +80,7 @@ func (o *Options) Validate() error {
 	return nil
 }
 
-// end returns when a segment that began at a time is closed; zero = never.
+// end returns when a segment that began at this time is closed; zero = never.
 func (o *Options) end(begun time.Time) time.Time {
 	switch {
 	case o.MaxAge == 0:

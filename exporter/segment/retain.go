@@ -71,7 +71,7 @@ func (j *Journal) filesOf(i id) (names []string, bytes int64) {
 	return names, bytes
 }
 
-// remove removes the files of a segment in that order, so that remaining files are found again.
+// remove removes the files of a segment in the given order: with the journal last, files that remain after a failure are found again.
 func (j *Journal) remove(i id, names []string, bytes int64) {
 	r := Removal{Segment: j.opt.path(i, journalSuffix), Bytes: bytes}
 	for _, name := range names {

@@ -2,7 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package atomicfile writes files completely or not at all, locks files against other processes, and opens files without waiting. moonloop
-// writes every file that others read with it, except for journals, which grow in place and use only its lock.
+// uses it to write every file that others read, except for journals, which grow in place and use only the lock.
 package atomicfile
 
 import (
@@ -24,7 +24,7 @@ type Over int
 const (
 	Anything Over = iota // anything with the name
 	Regular              // a regular file: no device, no folder, and no symbolic link, because it is unclear whether the link or its target is meant
-	Nothing              // not even that
+	Nothing              // no existing file
 )
 
 // File is a file that is being written under a temporary name, readable only by its owner. Commit renames it to its name. Discard removes

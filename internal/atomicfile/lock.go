@@ -16,9 +16,9 @@ var ErrLocked = errors.New("another process holds its lock")
 // ErrGone is the error for a file that was removed or replaced while it was open. Writing to it still succeeds, but the data is lost.
 var ErrGone = errors.New("file was removed or replaced while it was open")
 
-// Lock acquires an exclusive lock on an open file, without waiting. It is released when the file is closed or the process ends. It locks
-// the written file itself; on Windows, which blocks readers of locked bytes, it locks one byte far after its end, whereas libraries lock
-// the first byte of a separate file. On platforms without such locks it always succeeds: there must be only one writer.
+// Lock acquires an exclusive lock on an open file, without waiting. The lock is released when the file is closed or the process ends. Lock
+// locks the written file itself, whereas libraries lock the first byte of a separate file. On Windows, which blocks readers of locked bytes,
+// it locks one byte far beyond the file's end. On platforms without such locks it always succeeds: there must be only one writer.
 func Lock(f *os.File) error { return lock(f) }
 
 // Hold acquires the lock of a name, without waiting: it creates a file with that name and locks it until unlock is called, which removes

@@ -32,16 +32,16 @@ func Open(name string) (*os.File, error) {
 	return f, nil
 }
 
-// ReadFile reads a file like [Open], of at most most bytes.
-func ReadFile(name string, most int64) ([]byte, error) {
+// ReadFile reads a whole file that it opens with [Open]. A file with more bytes than the limit is an error.
+func ReadFile(name string, limit int64) ([]byte, error) {
 	f, err := Open(name)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = f.Close() }() // it was only read
-	content, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(content)) > most {
-		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("larger than %d MiB", most>>20)}
+	content, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(content)) > limit {
+		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("larger than %d MiB", limit>>20)}
 	}
 	return content, err
 }

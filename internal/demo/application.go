@@ -272,7 +272,7 @@ func (a *Application) stream(ctx context.Context, history []chatMessage, tokens 
 	return reply, nil
 }
 
-// Turns is the number of turns of a plan.
+// Turns returns the number of turns in a plan.
 func Turns(plan []Conversation) (n int) {
 	for _, c := range plan {
 		n += len(c.Turns)

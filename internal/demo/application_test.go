@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestPlanProduction checks the purpose of the demonstration's production: conversations that share system prompts, prompts of several
-// blocks, the same ones every time, and an end.
+// TestPlanProduction checks that production has what the demonstration needs: conversations that share system prompts, prompts of several
+// blocks, the same conversations every time, and an end in time.
 func TestPlanProduction(t *testing.T) {
 	const length = 16 * time.Second
 	plan := Plan(length, 1)
@@ -71,8 +71,8 @@ func TestTextSearch(t *testing.T) {
 		file string
 		want bool
 	}{
-		{"nothing", "", false},
-		{"numbers", strings.Repeat(`{"timestamp": 1, "input_length": 2, "output_length": 3, "hash_ids": [0, 1]}`, 20), false},
+		{"an empty file", "", false},
+		{"a trace", strings.Repeat(`{"timestamp": 1, "input_length": 2, "output_length": 3, "hash_ids": [0, 1]}`, 20), false},
 		{"another text", NewProse(4).text(20, func() string { return "Something else altogether is written here." }), false},
 		{"a whole text", texts[1], true},
 		{"a piece in the middle of something", "\x00\x01{" + texts[0][100:131] + "}", true},

@@ -31,8 +31,8 @@ func TestLoopVerdict(t *testing.T) {
 		}, "1.01 ms"},
 		{"a request of production is missing", func(l *loop) { l.sent.Requests = 4 }, "production sent 4"},
 		{"a row of the replay is missing", func(l *loop) { l.replayed.Meta.Rows = 2 }, "DIFFERENT"},
-		{"other sharing", func(l *loop) { l.traces.Blocks.Count = 1 }, "DIFFERENT lengths and shared blocks"},
-		{"other lengths", func(l *loop) { l.traces.Lengths.Count = 1 }, "DIFFERENT lengths and shared blocks"},
+		{"different sharing", func(l *loop) { l.traces.Blocks.Count = 1 }, "DIFFERENT lengths and shared blocks"},
+		{"different lengths", func(l *loop) { l.traces.Lengths.Count = 1 }, "DIFFERENT lengths and shared blocks"},
 		{"sharing that was not compared", func(l *loop) { l.traces.Unchecked = 1 }, "same"},
 		{"text in a file", func(l *loop) { l.found = []string{"journal/x"} }, "in journal/x;"},
 	} {

@@ -194,7 +194,7 @@ func (d *demonstration) production(ctx context.Context) (Sent, error) {
 	return sent, nil
 }
 
-// spanExporter sends to the capture.
+// spanExporter returns an exporter that sends spans to the capture.
 func (d *demonstration) spanExporter(ctx context.Context) (sdktrace.SpanExporter, error) {
 	e, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpoint(d.capture.GRPC), otlptracegrpc.WithInsecure())
 	if err != nil {

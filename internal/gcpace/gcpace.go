@@ -15,16 +15,16 @@ import (
 
 // The pace during a run. A collection at the wrong moment costs milliseconds, and more memory makes collections rarer. The cost of a
 // collection is proportional to the live heap. A live heap of eachSecond may grow by what the run allocates in a second, so that there is
-// about one collection per second; a smaller one by proportionally less, a larger one by more. The growth is at least leastRoom, at most
-// mostRoom, and always at least least percent of the live heap, because otherwise the collector of a large heap would never rest.
+// about one collection per second; a smaller one by proportionally less, a larger one by more. The growth is from leastRoom to mostRoom, and
+// in any case from leastPercent to mostPercent of the live heap, because otherwise the collector of a large heap would never rest.
 const (
-	eachSecond = 32 << 20 // bytes
-	leastRoom  = 8 << 20
-	mostRoom   = 64 << 20
-	least      = 25 // per cent
-	most       = 400
-	every      = time.Second / 4
-	begun      = 4 // times every: then the run's beginning is over
+	eachSecond   = 32 << 20 // bytes
+	leastRoom    = 8 << 20
+	mostRoom     = 64 << 20
+	leastPercent = 25
+	mostPercent  = 400
+	interval     = time.Second / 4 // between two adjustments
+	beginning    = 4               // number of intervals in the beginning of a run
 )
 
 // resting is the pace while the results of a run are written: it costs little, and there is no reason to use more memory for it than for
@@ -56,7 +56,7 @@ func Start() *Pace {
 	_, allocated := heap()
 	adjust := func() {
 		live, all := heap()
-		next := percent(live, uint64(time.Second/every)*(all-allocated))
+		next := percent(live, uint64(time.Second/interval)*(all-allocated))
 		allocated = all
 		// Setting it stops the world for a moment, so small changes are ignored.
 		if next < pace*9/10 || next > pace*11/10 {
@@ -66,7 +66,7 @@ func Start() *Pace {
 	}
 	go func() {
 		defer close(p.gone)
-		tick := time.NewTicker(every)
+		tick := time.NewTicker(interval)
 		defer tick.Stop()
 		for n := 1; ; n++ {
 			select {
@@ -74,7 +74,7 @@ func Start() *Pace {
 				return
 			case <-tick.C:
 				adjust()
-				if n <= begun {
+				if n <= beginning {
 					p.forget()
 				}
 			}
@@ -115,5 +115,5 @@ func heap() (live, allocated uint64) {
 // allocated is the amount allocated in a second, both in bytes.
 func percent(live, allocated uint64) int {
 	room := min(mostRoom, max(leastRoom, float64(allocated)*float64(live)/eachSecond))
-	return int(min(most, max(least, 100*room/max(1, float64(live)))))
+	return int(min(mostPercent, max(leastPercent, 100*room/max(1, float64(live)))))
 }

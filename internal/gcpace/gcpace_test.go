@@ -36,7 +36,7 @@ func TestStartRestores(t *testing.T) {
 	before := debug.SetGCPercent(77)
 	defer debug.SetGCPercent(before)
 	p := Start()
-	if during := debug.SetGCPercent(most); during == 77 {
+	if during := debug.SetGCPercent(mostPercent); during == 77 {
 		t.Error("Start leaves the pace as it was")
 	}
 	p.Rest()

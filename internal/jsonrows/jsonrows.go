@@ -5,7 +5,7 @@
 // line, as the elements of an array, with comments (//, # and /* */), and with trailing commas. It does not parse them. [Lines] reads the
 // lines of any file.
 //
-// For an object on its own line, it only reads the line: the caller parses the line, and calls [Reader.Extend] only if that fails.
+// For an object on its own line, a [Reader] only reads the line: the caller parses the line, and calls [Reader.Extend] only if that fails.
 // Everything else is scanned once, byte by byte, for strings, comments and brackets. Memory is limited by the longest object, whatever the
 // file is.
 package jsonrows
@@ -17,7 +17,7 @@ import (
 	"io"
 )
 
-// Layout is the set of differences between a file and one object on each line.
+// Layout is the set of ways in which a file differs from one with one object on each line.
 type Layout uint8
 
 // The kinds of layout.
@@ -59,8 +59,8 @@ type Reader struct {
 	max    int
 	plain  bool
 	begun  bool
-	lines  int64  // that have ended
-	column int64  // bytes of the line that has not
+	lines  int64  // number of lines that have ended
+	column int64  // number of bytes that were read of the line after them
 	rest   []byte // of a line that was returned as Text and turned out to contain more, or less, than an object
 	err    error  // of the source, after its buffered bytes
 	again  int    // bytes that were scanned twice
@@ -118,8 +118,8 @@ func (r *Reader) Next() error {
 	}
 }
 
-// Extend examines a Text again that is not an object by itself: the object may end on a later line, the line may contain more than it, or
-// comments. It reports whether there is another Text now, which begins at the same position. Next finds what follows it.
+// Extend examines again a Text that is not an object by itself: the object may end on a later line, or the line may contain comments or more
+// than the object. Extend reports whether there is another Text now, which begins at the same position. Next finds what follows that Text.
 func (r *Reader) Extend() (bool, error) {
 	if !r.isLine || r.plain {
 		return false, nil

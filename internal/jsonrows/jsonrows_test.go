@@ -55,16 +55,16 @@ func TestLayouts(t *testing.T) {
 	}{
 		{"one on each line", "{\"a\":1}\n\n {\"b\":2}\r\n{\"c\":3}", []found{{`{"a":1}`, 1, 0}, {`{"b":2}`, 3, 0}, {`{"c":3}`, 4, 0}}},
 		{"several lines", "{\n \"a\": 1\n}\n{\n\"b\":{\n\"c\":[\n{}]}}\n", []found{{"{\n \"a\": 1\n}", 1, Spans}, {"{\n\"b\":{\n\"c\":[\n{}]}}", 4, Spans}}},
-		{"lines of all depths at the margin", "{\"m\":[\n{\"a\":1},\n{\"b\":2}],\n\"c\":\n{}}\n{\"d\":4}", []found{{"{\"m\":[\n{\"a\":1},\n{\"b\":2}],\n\"c\":\n{}}", 1, Spans}, {`{"d":4}`, 6, 0}}},
+		{"several lines, none of them indented", "{\"m\":[\n{\"a\":1},\n{\"b\":2}],\n\"c\":\n{}}\n{\"d\":4}", []found{{"{\"m\":[\n{\"a\":1},\n{\"b\":2}],\n\"c\":\n{}}", 1, Spans}, {`{"d":4}`, 6, 0}}},
 		{"an array on a line", `[{"a":1},{"b":[2]}, {}]`, []found{{`{"a":1}`, 1, Array}, {`{"b":[2]}`, 1, Array | Shares}, {`{}`, 1, Array | Shares}}},
 		{"an array with one on each line", "[\n {\"a\":1},\n {\"b\":2},\n]\n{\"c\":3}", []found{{`{"a":1}`, 2, Array}, {`{"b":2}`, 3, Array}, {`{"c":3}`, 5, 0}}},
 		{"two arrays", "[{}]\n[{}]", []found{{`{}`, 1, Array}, {`{}`, 2, Array}}},
 		{"an empty array", "[ ]\n", nil},
 		{"commas after lines", "{\"a\":1},\n{\"b\":2},\n", []found{{`{"a":1}`, 1, 0}, {`{"b":2}`, 2, Commas}}},
-		{"on one line", `{"a":1}{"b":2} {"c":3}`, []found{{`{"a":1}`, 1, 0}, {`{"b":2}`, 1, Shares}, {`{"c":3}`, 1, Shares}}},
+		{"several on one line", `{"a":1}{"b":2} {"c":3}`, []found{{`{"a":1}`, 1, 0}, {`{"b":2}`, 1, Shares}, {`{"c":3}`, 1, Shares}}},
 		{"comments", "// first\n{\"a\":1} // {\"x\":0}\n/* two\nlines **/{\"b\":2}", []found{{`{"a":1}`, 2, Comments}, {`{"b":2}`, 4, Comments}}},
 		{"comments within", "{\"a\": /* , */ \"//\", // }\n\"b\":\"/*\"}", []found{{"{\"a\":         \"//\",     \n\"b\":\"/*\"}", 1, Spans | Comments}}},
-		{"comments of scripts", "# first\n{\"a\": \"#\", # }\n\"b\":2 # c\n}#", []found{{"{\"a\": \"#\",    \n\"b\":2    \n}", 2, Spans | Comments}}},
+		{"comments that begin with #", "# first\n{\"a\": \"#\", # }\n\"b\":2 # c\n}#", []found{{"{\"a\": \"#\",    \n\"b\":2    \n}", 2, Spans | Comments}}},
 		{"trailing commas", "{\"a\":[1,2,],/**/}", []found{{`{"a":[1,2 ]     }`, 1, Commas | Comments}}},
 		{"brackets in strings", "[{\"a\":\"]}\\\"\\\\\"}]", []found{{`{"a":"]}\"\\"}`, 1, Array}}},
 		{"a byte order mark", "\xef\xbb\xbf{}", []found{{`{}`, 1, 0}}},
@@ -105,7 +105,7 @@ func TestWhatDoesNotEnd(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		in   io.Reader
-		n    int // texts before
+		n    int // texts before the error
 		line int64
 		want string
 	}{

@@ -52,7 +52,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// counted counts the calls of Read, each of which returns few bytes.
+// counted counts the calls of Read, each of which returns at most 4 KiB.
 type counted struct {
 	r     io.Reader
 	calls int

@@ -10,16 +10,16 @@ import (
 	"slices"
 )
 
-// maxDepth is the nesting at which an object is given up; its parser would have given up earlier.
+// maxDepth is the maximum nesting of an object. A deeper one is given up; its parser would have given up earlier.
 const maxDepth = 10_001
 
 // scan is the state between two bytes of a value.
 type scan struct {
 	state  state
-	object bool   // it began with a brace; else it is not an object, and ends with its line
-	array  bool   // it is the element of an array
+	object bool   // the value began with a brace; else it is not an object, and ends with its line
+	array  bool   // the value is the element of an array
 	open   []byte // the brackets that are open
-	last   byte   // the last one that is neither white space nor a comment
+	last   byte   // the last byte that belongs neither to white space nor to a comment
 	comma  int    // where the last comma is
 	fresh  bool   // there was only white space on this line
 	indent int64  // number of white-space bytes

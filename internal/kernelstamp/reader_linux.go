@@ -20,13 +20,13 @@ type Reader struct {
 	raw syscall.RawConn
 	try func(fd uintptr) bool // made once: a closure per read would be garbage per token
 
-	before func() (empty bool, err error) // of the read; nil once it was called
-	failed error                          // its error
-	p      []byte                         // of the read
-	in     Message
-	n      int
-	errno  syscall.Errno
-	waited bool
+	prepare func() (empty bool, err error) // called before the read; nil once it was called
+	failed  error                          // of prepare
+	p       []byte                         // of the read
+	in      Message
+	n       int
+	errno   syscall.Errno
+	waited  bool
 }
 
 // Message reads sockets that have receive stamps, one after the other. The zero value is ready; only one goroutine may use it at
@@ -62,17 +62,17 @@ func NewReader(c *net.TCPConn) *Reader {
 // or 0 if it is unknown. waited says whether the socket was empty at first.
 func (r *Reader) Read(p []byte) (n int, ns int64, waited bool, err error) { return r.ReadAfter(nil, p) }
 
-// ReadAfter calls before, if it is not nil, and reads. The runtime's poller listens by then, so if the socket is empty before the call, as
-// before says, it is not read until something arrives: that saves a system call. An error of before is returned. before is not called if
-// the connection is closed.
-func (r *Reader) ReadAfter(before func() (empty bool, err error), p []byte) (n int, ns int64, waited bool, err error) {
+// ReadAfter calls prepare, if it is not nil, and then reads. The runtime's poller listens by then. So if prepare says that the socket was
+// empty before it, the socket is not read until something arrives, which saves a system call. ReadAfter returns an error of prepare. It does
+// not call prepare if the connection is closed.
+func (r *Reader) ReadAfter(prepare func() (empty bool, err error), p []byte) (n int, ns int64, waited bool, err error) {
 	if len(p) == 0 {
 		return 0, 0, false, nil
 	}
-	r.before, r.failed, r.p = before, nil, p
+	r.prepare, r.failed, r.p = prepare, nil, p
 	r.waited = false
 	err = r.raw.Read(r.try)
-	r.before, r.p = nil, nil // do not keep them alive
+	r.prepare, r.p = nil, nil // do not keep them alive
 	switch {
 	case r.failed != nil:
 		return 0, 0, false, r.failed
@@ -92,9 +92,9 @@ func (r *Reader) ReadAfter(before func() (empty bool, err error), p []byte) (n i
 // receive makes one attempt to read. It returns false if the socket is empty, and is called again when there is something to
 // read.
 func (r *Reader) receive(fd uintptr) bool {
-	if before := r.before; before != nil {
-		r.before = nil
-		empty, err := before()
+	if prepare := r.prepare; prepare != nil {
+		r.prepare = nil
+		empty, err := prepare()
 		if r.failed = err; err != nil {
 			return true
 		}

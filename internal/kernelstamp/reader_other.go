@@ -16,10 +16,10 @@ func NewReader(*net.TCPConn) *Reader { return nil }
 // Read reads like net.Conn.
 func (r *Reader) Read(p []byte) (n int, ns int64, waited bool, err error) { return r.ReadAfter(nil, p) }
 
-// ReadAfter calls before, if it is not nil, and reads.
-func (r *Reader) ReadAfter(before func() (empty bool, err error), p []byte) (n int, ns int64, waited bool, err error) {
-	if before != nil {
-		if _, err := before(); err != nil {
+// ReadAfter calls prepare, if it is not nil, and then reads.
+func (r *Reader) ReadAfter(prepare func() (empty bool, err error), p []byte) (n int, ns int64, waited bool, err error) {
+	if prepare != nil {
+		if _, err := prepare(); err != nil {
 			return 0, 0, false, err
 		}
 	}

@@ -59,7 +59,7 @@ func inFlight(s agent.Second) float64 { return float64(s.InFlight) }
 func done(s agent.Second) float64     { return float64(s.Done) }
 func chunks(s agent.Second) float64   { return float64(s.Chunks) }
 
-// rate is the count of the last whole second.
+// rate returns the count of the last whole second, as a rate.
 func rate(v agent.View, of func(agent.Second) float64) string {
 	if len(v.Seconds) == 0 {
 		return "0/s"

@@ -40,7 +40,7 @@ func file(t testing.TB, size int) (name string, content []byte) {
 	return name, content
 }
 
-// TestStore: what is written can be read, an existing object is replaced only on request, and a folder has what is below it.
+// TestStore: what is written can be read, an existing object is replaced only on request, and the list of a folder has what is below it.
 func TestStore(t *testing.T) {
 	tests3.Start(t, "bucket", nil)
 	var s Store
@@ -311,11 +311,11 @@ func TestSettings(t *testing.T) {
 	}{
 		{"keys of the environment", nil, ""},
 		{"the other variable of the endpoint", map[string]string{"AWS_ENDPOINT_URL_S3": "", "AWS_ENDPOINT_URL": server, "AWS_REGION": ""}, ""},
-		{"a file", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": keys}, ""},
+		{"keys of a file", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": keys}, ""},
 		{"a profile without keys", map[string]string{"AWS_SHARED_CREDENTIALS_FILE": keys, "AWS_PROFILE": "role"}, `no keys of the profile "role"`},
 		{"a role", map[string]string{"AWS_CONTAINER_CREDENTIALS_FULL_URI": role.URL + "/role"}, ""},
 		{"a role that is refused", map[string]string{"AWS_CONTAINER_CREDENTIALS_FULL_URI": role.URL}, "gives no credentials: 403 Forbidden"},
-		{"nothing", map[string]string{}, "there are no credentials"},
+		{"no credentials at all", map[string]string{}, "there are no credentials"},
 		{"half a key", map[string]string{"AWS_SECRET_ACCESS_KEY": "xyzzy"}, "is set without the other"},
 		{
 			"an endpoint with a password",

@@ -23,7 +23,7 @@ import (
 const (
 	// patience is how long an upload may read nothing from its file: a server may need a while to join many parts.
 	patience = 5 * time.Minute
-	// single is the size of the largest object that is uploaded in one request, in bytes.
+	// single is the maximum size of an object that is uploaded to S3 in one request, in bytes.
 	single = 16 << 20
 	// together is the number of parts of an object that are uploaded concurrently.
 	together = 4
@@ -102,7 +102,7 @@ func digest(body io.ReadSeeker) (string, error) {
 	return hex.EncodeToString(hash.Sum(nil)), err
 }
 
-// putParts uploads a file in parts. If it ends before it is complete, the upload is aborted, and the object does not appear.
+// putParts uploads a file in parts. If a part fails, the upload is aborted, and the object does not appear.
 func (c *client) putParts(ctx context.Context, a address, f io.ReaderAt, size int64, opt minio.PutObjectOptions) (err error) {
 	count, partSize, _, err := minio.OptimalPartInfo(size, single)
 	if err != nil {
