@@ -31,8 +31,8 @@ type Array[T any] struct {
 	shift  int // from an index to its page
 	file   File
 	frames []frame[T]
-	where  []int32 // for each page, its frame + 1
-	hand   int     // of the clock: the frame that may be evicted next
+	where  []int32 // for each page, the index of its frame + 1; 0 if the page is not in memory
+	hand   int     // the hand of the clock algorithm: the frame that was looked at last
 	err    error
 }
 
@@ -43,7 +43,7 @@ type frame[T any] struct {
 	data        []T
 }
 
-// NewArray returns an array that uses about this many bytes of memory, and the disk of a folder above that; with 0 bytes it uses only
+// NewArray returns an array that uses about this many bytes of memory, and a temporary file in dir for the rest; with 0 bytes, it uses only
 // memory.
 func NewArray[T any](dir string, memory int) *Array[T] { return newArray[T](dir, memory, pageSize) }
 
@@ -151,7 +151,7 @@ func (a *Array[T]) write(f *frame[T]) error {
 	return nil
 }
 
-// bytes are the records of a page as they are in memory, since nobody but this process reads them.
+// bytes returns the records of a page as they are in memory. The file needs no other format, since only this process reads it.
 func (f *frame[T]) bytes() []byte {
 	var record T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f.data))), len(f.data)*int(unsafe.Sizeof(record))) //nolint:gosec // records have no pointers

@@ -23,7 +23,7 @@ var rooms = []string{
 	"bench",                // the replay next to other load generators
 	"dashboards",           // writes the Grafana dashboards
 	"cmd",                  // the commands
-	"internal/objects",     // objects of s3:// URLs: its library is the command's alone
+	"internal/objects",     // objects of s3:// URLs; only the command needs its library
 	"internal/demo",        // the demonstration
 	"internal/live",        // a running replay, on a terminal
 	"internal/service",     // replays by HTTP

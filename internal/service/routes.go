@@ -115,8 +115,8 @@ func (s *Service) ofRun(serve func(http.ResponseWriter, *http.Request, *run) err
 	}
 }
 
-// ready reports whether the service accepts requests. It does so while a run is in flight, too: that is no reason to restart the service or
-// to send clients elsewhere.
+// ready reports whether the service accepts requests. It accepts them while a run is in progress, too: a run is no reason to restart the
+// service or to send clients elsewhere.
 func (s *Service) ready(w http.ResponseWriter, _ *http.Request) error {
 	if s.ending.Load() {
 		return problemf(http.StatusServiceUnavailable, "the service is stopping")
