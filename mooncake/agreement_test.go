@@ -13,7 +13,7 @@ import (
 // pairing is the naive [agreement]: for each id, every id that it occurs with.
 type pairing struct {
 	block, fine int
-	after       map[uint64]uint64 // the id of ranges before, +1
+	after       map[uint64]uint64 // for each id of ranges, the id before it, +1
 	tokens      map[uint64]int64
 	hash, end   map[uint64]uint64 // hash id -> id at its end, and the reverse
 }
