@@ -216,7 +216,7 @@ func (r *Reader) timed(row *Row) {
 	}
 }
 
-// ParseRow reads a row of the trace by itself, like the function of the same name. Its timestamp has the same kind as those read so far.
+// ParseRow reads a row of the trace by itself, like the function of the same name. Its timestamp is read like those of the rows so far.
 func (r *Reader) ParseRow(line []byte) (*Row, error) {
 	return parseRow(line, parser{fields: r.parser.fields, unit: r.parser.unit, stamps: r.parser.stamps})
 }

@@ -100,7 +100,7 @@ func Conversations(rng *rand.Rand, rows, block, fine int) []Request {
 				prompt = slices.Clone(before.Tokens[:length])
 			case 1: // the beginning of it
 				prompt = slices.Clone(before.Tokens[:1+rng.IntN(length)])
-			case 2: // it diverges within it
+			case 2: // a prompt that diverges within the earlier one
 				prompt = slices.Concat(before.Tokens[:rng.IntN(length)], more(1+rng.IntN(block)))
 			default: // the next turn
 				prompt = slices.Concat(before.Tokens, more(1+rng.IntN(block)))
