@@ -21,7 +21,7 @@ type SessionDetector struct {
 	evidence       [evidenceKinds]int64
 }
 
-// turn is what the detector remembers of the session's last row.
+// turn is what the detector remembers of a session's last row.
 type turn struct {
 	ids  []uint64 // its full blocks; nil when it has none
 	many bool     // the session has two rows already

@@ -10,7 +10,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// group is the unit in which rows are moved at random: a session, or a single row.
+// group identifies the unit in which rows are moved at random: a session, or a single row.
 func (it *item) group() uint64 {
 	if it.session != 0 {
 		return it.session
