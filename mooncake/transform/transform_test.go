@@ -17,8 +17,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// conversations makes a trace of conversations under one system prompt, with everything that moonloop's rows can have: ranges, replies,
-// sessions, some turns with a delay and no timestamp.
+// conversations makes a trace of conversations under one system prompt, with ranges, replies, sessions, and some turns with a delay and no
+// timestamp.
 func conversations(t *testing.T, seed uint64, rows int) []byte {
 	t.Helper()
 	const block, fine, system = 512, 16, 1100
