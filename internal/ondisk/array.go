@@ -11,8 +11,8 @@ import (
 	"unsafe"
 )
 
-// This file stores what grows with the rows and the ids of a trace, and is looked up in random order: arrays of which only a part is in
-// memory. Look-ups usually concern recent data: a turn of a conversation needs what the previous turn was given.
+// This file has arrays of which only a part is in memory. They store what grows with the rows and the ids of a trace and is looked up in
+// random order. Look-ups usually concern recent data: a turn of a conversation needs what the previous turn was given.
 
 const (
 	// The maximum size of pages, in bytes. A page has as many records as fit, rounded down to a power of two.
@@ -22,8 +22,8 @@ const (
 	minFrames = 8
 )
 
-// Array is an array of records, zero at first. Above its limit of memory it is in a temporary file. Records have at most [pageSize] bytes,
-// and no pointers: they are written to the file as they are in memory. After an error, records may be zero, and Err returns it. A nil
+// Array is an array of records, zero at first. What exceeds its limit of memory is in a temporary file. Records fit into a page, and have
+// no pointers: they are written to the file as they are in memory. After an error, records may be zero, and Err returns the error. A nil
 // Array has no records and no error.
 type Array[T any] struct {
 	dir    string

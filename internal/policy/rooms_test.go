@@ -15,8 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// rooms are the parts of the repository from top to bottom. A room imports itself and the rooms below it, so a reader who knows these
-// knows all its dependencies.
+// rooms are the parts of the repository from top to bottom. A room may import only itself and the rooms below it, so a reader who knows
+// these rooms knows everything of ours that it depends on.
 var rooms = []string{
 	"internal/policy",      // tests of the repository
 	"test",                 // tests of the whole system

@@ -311,7 +311,7 @@ func tooLarge(name string, most int64) error {
 	return problemf(http.StatusRequestEntityTooLarge, "%s has more than %d bytes", name, most)
 }
 
-// unreadable is the error for a body that could not be read.
+// unreadable returns the error for a body that could not be read.
 func unreadable(err error) error {
 	if limit, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge("the request", limit.Limit)

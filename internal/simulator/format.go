@@ -70,7 +70,7 @@ func (f *format) begin(b []byte, index byte) []byte {
 	return append(append(append(b, `{"index":`...), index), ',')
 }
 
-// end appends what follows an event's choice: ids and usage, as the request and the shape want them.
+// end appends what follows the choice in an event: ids and usage, as the request and the shape want them.
 func (f *format) end(b []byte, completed int) []byte {
 	b = append(b, "}]"...)
 	if f.api == chat {
