@@ -115,8 +115,8 @@ func TestContinuedRows(t *testing.T) {
 	}
 }
 
-// TestContinuedAfterRefusedRows: if a row of a conversation cannot be used, the rows after it lose their ranges and replies, and no others
-// do.
+// TestContinuedAfterRefusedRows: if a row of a conversation cannot be used, the rows that continue it, directly or indirectly, lose their
+// ranges and replies, and no others do.
 func TestContinuedAfterRefusedRows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	rows := conversation(rng, 600, 12, 20)

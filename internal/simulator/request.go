@@ -204,8 +204,8 @@ const (
 	usualDimensions = 64
 )
 
-// members calls member with each name and value of the object that comes next in a text, except nulls, which count as absent. The values
-// are cut out of the text: the decoder's own are valid only until its next call.
+// members calls the function member with each name and value of the object that comes next in a text, except nulls, which count as absent.
+// The values are cut out of the text: the decoder's own are valid only until its next call.
 func members(dec *jsontext.Decoder, text []byte, member func(name string, value jsontext.Value) *apiError) *apiError {
 	_, err := dec.ReadToken()
 	for err == nil && dec.PeekKind() == '"' {

@@ -259,7 +259,7 @@ func (x *exchange) prepare(q *request) error {
 	return nil
 }
 
-// prefill looks the prompt up in the cache and waits until its first token is due.
+// prefill looks the prompt up in the cache, and waits until the first token of the reply is due.
 func (x *exchange) prefill(admitted time.Duration) error {
 	e := x.engine
 	x.rec.CachedTokens = x.lookup()

@@ -23,7 +23,7 @@ func (r *request) each(write func(m message) object) (all []object) {
 	return all
 }
 
-// plain is a message in the API's format.
+// plain returns a message in the API's format.
 func plain(m message) object { return object{"role": m.Role, "content": m.Text} }
 
 // flat adds two attributes for each message; the names of both contain the message's number.
@@ -33,7 +33,7 @@ func (r *request) flat(to object, role, content string) {
 	}
 }
 
-// session adds the session under the producer's name for it, if there is one.
+// session adds the session, if the request has one, under the producer's name for it.
 func (r *request) session(to object, name string) object {
 	if r.Session != "" {
 		to[name] = r.Session

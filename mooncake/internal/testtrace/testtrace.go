@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// PublicTrace returns the path of the public conversation trace, which is next to the repository if it is available.
+// PublicTrace returns the path of the public conversation trace, which is next to the repository. If it is not there, the test is skipped.
 func PublicTrace(tb testing.TB) string {
 	tb.Helper()
 	root, err := filepath.Abs(".")
