@@ -291,8 +291,8 @@ func (r *Reader) examine(row *Row) *RowError {
 	return nil
 }
 
-// complete adds to a row the ranges and replies of the row that it continues. If that row could not be used, it removes the row's ranges
-// and replies.
+// complete adds to a row the ranges and replies of the row that it continues. If that row could not be used, it removes those of the row
+// itself.
 func (r *Reader) complete(row *Row) *RowError {
 	if n := r.parser.continues; n.Set {
 		switch known, fault := r.recent.complete(row, r.read-1, n.V, &r.refused); {

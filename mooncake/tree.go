@@ -111,7 +111,7 @@ type tree struct {
 	begin     int64           // of the stretch
 	near      []folded        // its nodes
 	roots     uint32          // of the first stretch, as in folded
-	later     *ondisk.Streams // for each stretch the digests of children in others, with their parents; then those of roots in others
+	later     *ondisk.Streams // by stretch: digests of children in other stretches, with their parents; then those of roots in others
 	far       sorted          // the digests in later for the current stretch
 	list      sorted          // the data of a node's digest
 	text      []byte

@@ -68,7 +68,7 @@ func (p *prefixes) add(row *mooncake.Row) overlap {
 		want := mooncake.BlockFill(row.InputLength.V, p.blockSize, i)
 		var child uint64
 		run, have := -1, uint32(0)
-		if !added || p.full { // after an unknown prefix, all are unknown
+		if !added || p.full { // after an unknown prefix, all longer ones are unknown
 			child, run, have = p.find(node, id)
 		}
 		if !missed {

@@ -16,11 +16,11 @@ import (
 //
 // # Method
 //
-// A block is in the sample if a hash of its id is at most a threshold: with the same seed, always or never (SHARDS: Waldspurger, Park,
-// Garthwaite, Ahmad, FAST'15). Reuse keeps the sampled blocks in the order of their last touches. For each reference, it computes the stack
-// distance: the tokens of the sampled blocks that were touched since then, and of the block itself. Divided by the sampling rate, this is
-// the size of the smallest least-recently-used cache that would still have the block (Mattson, Gecsei, Slutz, Traiger, 1970). Blocks are
-// touched from first to last.
+// A block is in the sample if a hash of its id is at most a threshold, so with the same seed it is always in it or never (SHARDS:
+// Waldspurger, Park, Garthwaite, Ahmad, FAST'15). Reuse keeps the sampled blocks in the order of their last touches. For each reference to
+// a sampled block, it computes the stack distance: the tokens of the block itself, and of the sampled blocks that were touched since its
+// last touch. Divided by the sampling rate, this is the size of the smallest least-recently-used cache that would still have the block
+// (Mattson, Gecsei, Slutz, Traiger, 1970). Blocks are touched from first to last.
 //
 // Let p be the rate, T the tokens of all blocks, S those of the sampled blocks, and H(c) those with a distance of at most c. The share of
 // tokens that a cache of c tokens hits is estimated as (H(c) + p T - S) / (p T). The correction p T - S compensates for blocks that are
