@@ -53,7 +53,8 @@ func conversation(rng *rand.Rand, rows, turns, atATime int) []*Row {
 		}
 		row.InputLength = Some(length)
 		own := int64(BlockCount(length, fine)) - shared/fine
-		if n := len(row.HashRanges); n > 0 && row.HashRanges[n-1].last()+1 == nextFine { // otherwise the two would be one range, and tools write them as one
+		// An id is left out where the two ranges would be one, as which tools write them.
+		if n := len(row.HashRanges); n > 0 && row.HashRanges[n-1].last()+1 == nextFine {
 			nextFine++
 		}
 		row.HashRanges = append(row.HashRanges, HashRange{nextFine, own})

@@ -103,7 +103,8 @@ func (c *Config) fault(seq uint64, header http.Header) (*faultKind, *apiError) {
 	if len(c.Faults.Rates) == 0 {
 		return nil, nil
 	}
-	u := splitmix.Uniform(splitmix.Next(splitmix.Next(c.Seed^0x6661756c74) + seq)) // faults have random numbers of their own: replies must not depend on the rates
+	// Faults have random numbers of their own: replies must not depend on the rates.
+	u := splitmix.Uniform(splitmix.Next(splitmix.Next(c.Seed^0x6661756c74) + seq))
 	for i := range faultTable {
 		rate := c.Faults.Rates[faultTable[i].name]
 		if u < rate {

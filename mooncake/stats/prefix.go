@@ -123,7 +123,8 @@ func (p *prefixes) run(id uint64) (at int, end uint64) {
 		return p.next
 	}
 	if at, end = p.last, ending(p.last); id < uint64(p.runs[at].start) || id >= end {
-		at = sort.Search(len(p.runs), func(i int) bool { return uint64(p.runs[i].start) > id }) - 1 // the last run that does not start after the id
+		// The last run that does not start after the id.
+		at = sort.Search(len(p.runs), func(i int) bool { return uint64(p.runs[i].start) > id }) - 1
 		p.last, end = at, ending(at)
 	}
 	return at, end
