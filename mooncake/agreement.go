@@ -25,7 +25,7 @@ type agreement struct {
 	chain *ranges.Lineage
 	ends  *ondisk.Array[uint32] // for each hash id: the run that contains the end of its block, +1
 	// short has, for each run, the first node of a whole fine block at which a partial block ended, +1, and shorts has the others. At all
-	// other ends of blocks, a node that existed before was also the end of a block then.
+	// other ends of blocks, a node that existed before the current row was the end of a block before, too.
 	short  *ondisk.Array[uint64]
 	shorts map[uint64]struct{}
 	ranges int64  // ranges read

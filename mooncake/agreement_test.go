@@ -13,7 +13,7 @@ import (
 // pairing is the naive [agreement]: for each id, every id that it occurs with.
 type pairing struct {
 	block, fine int
-	after       map[uint64]uint64 // the id of ranges before, +1
+	after       map[uint64]uint64 // for each id of ranges, the id before it, +1
 	tokens      map[uint64]int64
 	hash, end   map[uint64]uint64 // hash id -> id at its end, and the reverse
 }
@@ -137,7 +137,7 @@ func TestADisagreementIsCountedOnce(t *testing.T) {
 	}
 }
 
-// Strict reading refuses the row and names the block.
+// Strict reading refuses a row whose ranges disagree with its hash ids, and names the block.
 func TestStrictReadingOfRanges(t *testing.T) {
 	in := fineRow + "}\n" + `{"timestamp": 1, "input_length": 1030, "output_length": 9, "hash_ids": [0, 3, 4], "hash_ranges": [[0, 64], [65, 1]]}`
 	opt := fineReader()
@@ -151,10 +151,10 @@ func TestStrictReadingOfRanges(t *testing.T) {
 	}
 }
 
-// Above its bound, the rule is not checked, and the report says so.
+// With more ids or ranges than the bound, V9 is not checked, and the checker says so.
 func TestAgreementBeyondItsBound(t *testing.T) {
 	for name, opt := range map[string]CheckOptions{
-		"hash ids": {FineBlockSize: 16, MaxIDs: 3}, "ranges": {FineBlockSize: 16, MaxIDs: 40},
+		"too many hash ids": {FineBlockSize: 16, MaxIDs: 3}, "too many ranges": {FineBlockSize: 16, MaxIDs: 40},
 	} {
 		c := NewChecker(opt)
 		for i := range uint64(100) {

@@ -164,7 +164,7 @@ func (c *Checker) Violations() []Violation {
 	return out
 }
 
-// Unchecked returns why V4 to V7 are not known, or "" when they are.
+// Unchecked returns why it is not known whether the trace follows V4 to V7, or "" if it is known.
 func (c *Checker) Unchecked() string {
 	if c.forest.full {
 		return tooManyIDs(c.forest.max)
@@ -190,7 +190,7 @@ func (c *Checker) close() {
 	}
 }
 
-// UncheckedRanges returns why V9 is not known, or "" when it is.
+// UncheckedRanges returns why it is not known whether the trace follows V9, or "" if it is known or V9 is not checked.
 func (c *Checker) UncheckedRanges() string {
 	if c.ranges == nil {
 		return ""

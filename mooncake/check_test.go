@@ -27,12 +27,12 @@ func TestRules(t *testing.T) {
 			[]*Row{row(0.5, 512, 0), {Timestamp: Some(1.), InputLength: Some[int64](5), OutputLength: Some[int64](5)}, {Timestamp: Some(2.), InputLength: Some[int64](5), HashIDs: []uint64{1}}},
 			[]found{{V1, 2, 2}},
 		},
-		"V2: each row before its neighbour": {[]*Row{row(5, 512, 0), row(3, 512, 0), row(4, 512, 0), row(1, 512, 0)}, []found{{V2, 2, 2}}},
-		"V3: too few and too many":          {[]*Row{row(0, 513, 0), row(0, 512, 0, 1)}, []found{{V3, 2, 1}}},
+		"V2: rows earlier than the row before": {[]*Row{row(5, 512, 0), row(3, 512, 0), row(4, 512, 0), row(1, 512, 0)}, []found{{V2, 2, 2}}},
+		"V3: too few and too many":             {[]*Row{row(0, 513, 0), row(0, 512, 0, 1)}, []found{{V3, 2, 1}}},
 		"V4 implies V5, but not V7": {
 			[]*Row{row(0, 1536, 0, 1, 0)}, []found{{V4, 1, 1}, {V5, 1, 1}},
 		},
-		"V5: a second parent, a root inside, an inner id as root": {
+		"V5: a second parent, a root after another id, an inner id as a root": {
 			[]*Row{row(0, 1024, 0, 1), row(0, 1024, 2, 1), row(0, 1024, 1, 2)}, []found{{V5, 2, 2}},
 		},
 		"V6: two fills, inner after partial, partial after inner": {

@@ -28,7 +28,8 @@ type prefix struct {
 	replies []Reply
 }
 
-// recent remembers the prefixes of the last rows of a file, from the first row with ranges on. It reuses their memory.
+// recent remembers the prefixes of the last rows of a file, beginning with the first row that has ranges. It reuses the memory of prefixes
+// that it forgets.
 type recent struct {
 	rows  []prefix // a ring, by index in the file; empty for rows without ranges
 	lost  []bool   // whether the prefix of a row is unknown
@@ -77,7 +78,7 @@ func (r *recent) forget() {
 	of := &r.rows[r.first%maxContinued]
 	r.size -= len(of.ranges) + len(of.replies)
 	if r.first++; cap(of.ranges)+cap(of.replies) > maxRemembered/maxContinued {
-		*of = prefix{} // frees the memory of long ones
+		*of = prefix{} // frees the memory of a long prefix
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // conversation returns the rows of conversations of this many turns each, many of which are concurrent: a turn shares all but the last
-// partial block of the previous turn, and has the replies to all of them.
+// partial block of the previous turn, and has the replies to all previous turns.
 func conversation(rng *rand.Rand, rows, turns, atATime int) []*Row {
 	const fine, size = 16, 512
 	type talk struct {
@@ -53,7 +53,8 @@ func conversation(rng *rand.Rand, rows, turns, atATime int) []*Row {
 		}
 		row.InputLength = Some(length)
 		own := int64(BlockCount(length, fine)) - shared/fine
-		if n := len(row.HashRanges); n > 0 && row.HashRanges[n-1].last()+1 == nextFine { // one range, as all tools write it
+		// An id is left out where the two ranges would be one, as which tools write them.
+		if n := len(row.HashRanges); n > 0 && row.HashRanges[n-1].last()+1 == nextFine {
 			nextFine++
 		}
 		row.HashRanges = append(row.HashRanges, HashRange{nextFine, own})
@@ -115,8 +116,8 @@ func TestContinuedRows(t *testing.T) {
 	}
 }
 
-// TestContinuedAfterRefusedRows: if a row of a conversation cannot be used, the rows after it lose their ranges and replies, and no others
-// do.
+// TestContinuedAfterRefusedRows: if a row of a conversation cannot be used, the rows that continue it, directly or indirectly, lose their
+// ranges and replies, and no others do.
 func TestContinuedAfterRefusedRows(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 7))
 	rows := conversation(rng, 600, 12, 20)
@@ -170,15 +171,15 @@ func TestContinuedRefused(t *testing.T) {
 	}
 	for name, test := range map[string]struct{ in, says string }{
 		"not a number":            {first + row(`"continues": "64", "hash_ranges": [[70, 5]], "replies": [[1, 1030, 9]]`), "must be"},
-		"no ids":                  {first + row(`"continues": 0, "hash_ranges": [[70, 69]], "replies": [[1, 1030, 9]]`), "1 id or more"},
+		"0 ids":                   {first + row(`"continues": 0, "hash_ranges": [[70, 69]], "replies": [[1, 1030, 9]]`), "1 id or more"},
 		"no ranges":               {first + row(`"continues": 64, "replies": [[1, 1030, 9]]`), "needs hash_ranges and replies"},
 		"no replies":              {first + row(`"continues": 64, "hash_ranges": [[70, 5]]`), "needs hash_ranges and replies"},
-		"before the first":        {first + row(`"continues": 64, "hash_ranges": [[70, 5]], "replies": [[2, 1030, 9]]`), "continues no row: this one is row 2"},
+		"a row before the first":  {first + row(`"continues": 64, "hash_ranges": [[70, 5]], "replies": [[2, 1030, 9]]`), "continues no row: this one is row 2"},
 		"a row without ranges":    {`{"input_length": 9}` + "\n" + row(`"continues": 64, "hash_ranges": [[70, 5]], "replies": [[1, 1030, 9]]`), "has no hash_ranges"},
 		"more ids than there are": {first + row(`"continues": 66, "hash_ranges": [[70, 3]], "replies": [[1, 1030, 9]]`), "has 66 ids of that row, which has 65"},
 		"an id twice":             {first + row(`"continues": 64, "hash_ranges": [[60, 5]], "replies": [[1, 1030, 9]]`), "an id occurs twice"},
 		"too few ids":             {first + row(`"continues": 64, "hash_ranges": [[70, 4]], "replies": [[1, 1030, 9]]`), "has 69 blocks of 16 tokens"},
-		"forgotten": {
+		"a row that is forgotten": {
 			first + strings.Repeat(`{"input_length": 16, "hash_ids": [9], "hash_ranges": [[900, 1]]}`+"\n", maxContinued) +
 				row(fmt.Sprintf(`"continues": 64, "hash_ranges": [[70, 5]], "replies": [[%d, 1030, 9]]`, maxContinued+1)), "that is forgotten",
 		},
@@ -204,7 +205,8 @@ func TestContinuedRefused(t *testing.T) {
 	}
 }
 
-// TestContinuedMemory: what is remembered is bounded in ranges, too, and a writer never refers to what a reader has forgotten.
+// TestContinuedMemory: the number of remembered ranges and replies is bounded, too, and a writer never refers to what a reader has
+// forgotten.
 func TestContinuedMemory(t *testing.T) {
 	rows := conversation(rand.New(rand.NewPCG(3, 3)), 1800, 2000, 3)
 	text := written(t, rows)

@@ -92,7 +92,7 @@ func TestCreateRegular(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Symlink(target, filepath.Join(dir, "t.jsonl")); err != nil { // since it was begun
+	if err := os.Symlink(target, filepath.Join(dir, "t.jsonl")); err != nil { // after writing has begun
 		t.Fatal(err)
 	}
 	if err := f.Commit(nil); err == nil {

@@ -34,7 +34,7 @@ func publicRows(tb testing.TB, lines int) []*Row {
 	return readAll(tb, NewReader(bytes.NewReader(testtrace.PublicData(tb, lines)), ReaderOptions{Name: "conversation", Strict: true}))
 }
 
-// toyRows are the rows for which the reference digests were computed by hand.
+// toyRows returns the rows for which the reference digests were computed by hand.
 func toyRows() []*Row {
 	row := func(t float64, n, m int64, ids ...uint64) *Row {
 		return &Row{Timestamp: Some(t), InputLength: Some(n), OutputLength: Some(m), HashIDs: ids}
@@ -55,11 +55,11 @@ func digest(rows []*Row) Digests {
 // modelled is a row together with the tokens of its ids.
 type modelled struct {
 	Row
-	tokens []int // of the prompt, and after it the reply
+	tokens []int // of the prompt, followed by those of the reply
 	by     int   // index of the row whose conversation it continues; itself for the first
 }
 
-// conversations are those of testtrace as rows.
+// conversations returns the conversations of package testtrace as rows.
 func conversations(rng *rand.Rand, rows, block, fine int) []modelled {
 	var out []modelled
 	for i, r := range testtrace.Conversations(rng, rows, block, fine) {

@@ -137,7 +137,7 @@ func (d *Digester) sequence(row *Row) {
 	d.seq.Hash.Write(d.buf)
 }
 
-// share adds ranges and replies to the digest.
+// share adds a row's ranges and replies to the digest of ranges.
 func (d *Digester) share(row *Row, line int64, bad faults) {
 	if d.ranges.lost != "" || row.HashRanges == nil && len(row.Replies) == 0 {
 		return

@@ -33,17 +33,17 @@ func TestUndefinedDigests(t *testing.T) {
 		noSeq, noTree, noArr bool
 		reason               string
 	}{
-		"an id twice":        {toy(func(r []*Row) { r[1].HashIDs[2] = 7 }), true, true, false, "an id occurs twice in one row (line 2)"},
-		"two parents":        {toy(func(r []*Row) { r[3].HashIDs = []uint64{9} }), true, true, false, "an id has two parents (line 4)"},
-		"two fills":          {toy(func(r []*Row) { r[2].InputLength.V = 1001 }), true, true, false, "an id has two fills (line 3)"},
-		"inner and partial":  {toy(func(r []*Row) { r[3].HashIDs = []uint64{7} }), true, true, false, "an id has two fills (line 4)"},
-		"no output length":   {toy(func(r []*Row) { r[0].OutputLength = Opt[int64]{} }), true, true, false, "line 1 lacks input_length, output_length or hash_ids"},
-		"no ids":             {toy(func(r []*Row) { r[0].HashIDs = nil }), true, true, false, "line 1 lacks input_length, output_length or hash_ids"},
-		"huge length":        {toy(func(r []*Row) { r[3].OutputLength.V = 1 << 33 }), false, true, false, "a length of 2^32 or more (line 4)"},
-		"no time":            {toy(func(r []*Row) { r[2].Timestamp = Opt[float64]{} }), false, false, true, "line 3 has no timestamp"},
-		"before the first":   {toy(func(r []*Row) { r[2].Timestamp.V = 99 }), false, false, true, "line 3 is earlier than the first row"},
-		"no rows":            {nil, true, true, true, "the trace has no rows"},
-		"ids past the bound": {nil, true, true, false, "more than 4 distinct ids"},
+		"an id twice": {toy(func(r []*Row) { r[1].HashIDs[2] = 7 }), true, true, false, "an id occurs twice in one row (line 2)"},
+		"two parents": {toy(func(r []*Row) { r[3].HashIDs = []uint64{9} }), true, true, false, "an id has two parents (line 4)"},
+		"two fills":   {toy(func(r []*Row) { r[2].InputLength.V = 1001 }), true, true, false, "an id has two fills (line 3)"},
+		"an inner block that is partial elsewhere": {toy(func(r []*Row) { r[3].HashIDs = []uint64{7} }), true, true, false, "an id has two fills (line 4)"},
+		"no output length":                         {toy(func(r []*Row) { r[0].OutputLength = Opt[int64]{} }), true, true, false, "line 1 lacks input_length, output_length or hash_ids"},
+		"no ids":                                   {toy(func(r []*Row) { r[0].HashIDs = nil }), true, true, false, "line 1 lacks input_length, output_length or hash_ids"},
+		"huge length":                              {toy(func(r []*Row) { r[3].OutputLength.V = 1 << 33 }), false, true, false, "a length of 2^32 or more (line 4)"},
+		"no time":                                  {toy(func(r []*Row) { r[2].Timestamp = Opt[float64]{} }), false, false, true, "line 3 has no timestamp"},
+		"before the first":                         {toy(func(r []*Row) { r[2].Timestamp.V = 99 }), false, false, true, "line 3 is earlier than the first row"},
+		"no rows":                                  {nil, true, true, true, "the trace has no rows"},
+		"ids past the bound":                       {nil, true, true, false, "more than 4 distinct ids"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := NewDigester(CheckOptions{})
@@ -167,9 +167,9 @@ func TestRangeDigest(t *testing.T) {
 				}
 			}
 		}, false},
-		"no ranges on a row": {func(i int, r *Row) { r.HashRanges = r.HashRanges[:len(r.HashRanges)*min(1, i)] }, false},
-		"no replies":         {func(_ int, r *Row) { r.Replies = nil }, false},
-		"another reply":      {func(_ int, r *Row) { r.Replies = slices.Clip(r.Replies[:min(1, len(r.Replies))]) }, false},
+		"no ranges on a row":   {func(i int, r *Row) { r.HashRanges = r.HashRanges[:len(r.HashRanges)*min(1, i)] }, false},
+		"no replies":           {func(_ int, r *Row) { r.Replies = nil }, false},
+		"only the first reply": {func(_ int, r *Row) { r.Replies = slices.Clip(r.Replies[:min(1, len(r.Replies))]) }, false},
 		"a reply with one token less": {func(_ int, r *Row) {
 			if n := len(r.Replies); n > 0 && r.Replies[n-1].Tokens > 1 {
 				r.Replies[n-1].Tokens--

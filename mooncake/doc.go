@@ -21,8 +21,8 @@
 //
 // A reader also reads rows as documentation prints them: over several lines, several on a line, as the elements of a JSON array, with
 // comments (//, #, /* */) and with trailing commas. Timestamps are numbers, whose size shows their unit ([ReaderOptions].Unit), or RFC
-// 3339 dates, with or without a zone; rows in memory have milliseconds. A [Mapping] reads fields from other keys. A [Writer] writes
-// the line above.
+// 3339 dates, with or without a zone; rows in memory have milliseconds. A [Mapping] reads fields from other keys. A [Writer] writes rows in
+// the form of the line above.
 //
 // # Ranges and replies
 //
@@ -32,8 +32,8 @@
 //	{"timestamp": 9000, "input_length": 1300, "output_length": 9, "hash_ids": [0, 1, 3],
 //	 "hash_ranges": [[0, 64], [65, 18]], "replies": [[1, 1030, 100]]}
 //
-// hash_ranges are the ids of the same prompt in blocks of fine_block_size tokens, which is in the sidecar (usually 16). A pair is a range
-// of consecutive ids: the first id and the number of ids. There are ceil(input_length / fine_block_size) ids; the last block may be
+// hash_ranges are the ids of the same prompt in blocks of fine_block_size tokens, a number that is in the sidecar (usually 16). A pair is a
+// range of consecutive ids: the first id and the number of ids. There are ceil(input_length / fine_block_size) ids; the last block may be
 // partial. As in hash_ids, an id identifies its block and all blocks before it, but the numbers of the two fields are unrelated. Both
 // describe the same prefixes (rule V9): two rows have the same hash id at a block exactly when they have the same range id at its end.
 // Canonical ids are 0, 1, 2, ... in order of first appearance. So a row has few ranges: one for each earlier row whose new blocks it

@@ -39,8 +39,8 @@ func (t *Trace) fetch(ctx context.Context, name string, opt OpenOptions) (file s
 	return file, err
 }
 
-// toFile calls write, which writes at most limit bytes to a temporary file, and returns the file's name. The file exists until the trace is
-// closed.
+// toFile makes a temporary file, has write fill it with at most limit bytes, and returns the file's name. The file exists until the trace
+// is closed.
 func (t *Trace) toFile(name string, opt OpenOptions, write func(f *os.File, limit int64) error) (file string, err error) {
 	f, err := os.CreateTemp(opt.TempDir, "moonloop-trace-*")
 	if err != nil {
@@ -180,8 +180,8 @@ func fetchMeta(ctx context.Context, client *retryablehttp.Client, u url.URL) (*M
 	return m, nil
 }
 
-// PublicName returns the part of a name that may be shown. It is the whole path of a file. Of a URL, it omits the user and the query, which
-// can contain keys and signatures.
+// PublicName returns the part of a name that may be shown. For a file, this is the whole path. For a URL, it is the URL without the user
+// and the query, which can contain keys and signatures.
 func PublicName(name string) string {
 	if !strings.Contains(name, "://") {
 		return name

@@ -19,7 +19,7 @@ const DefaultMaxIDs = 1 << 24
 type forest struct {
 	blockSize int
 	max       int // nodes
-	maxNames  int // ids that are not their own numbers
+	maxNames  int // limit for ids that are not their own numbers
 	names     Renumber
 	full      bool // more than max distinct ids: the nodes are freed
 

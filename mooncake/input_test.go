@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// TestOpenInput: any bytes can come from the sources of a trace, unpacked, and their sidecar is not read.
+// TestOpenInput: any bytes can be read from the sources of a trace, decompressed, and no sidecar is read.
 func TestOpenInput(t *testing.T) {
 	const content = "not,a,trace\n"
 	var packed bytes.Buffer

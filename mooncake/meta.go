@@ -57,8 +57,8 @@ type Meta struct {
 	Digests Digests `json:"digests,omitzero"`
 	// Trunk is the top of the prefix forest. Shards of a replay use it to decide which rows belong together. Nil if it is unknown.
 	Trunk *Trunk `json:"trunk,omitempty"`
-	// Sampling says which part of production's requests is in the trace; nil if all are, or if that is not known. More than one entry is a
-	// mixture, see [Meta.MixedSampling].
+	// Sampling says which part of production's requests is in the trace; nil if all of them are, or if this is unknown. More than one entry
+	// is a mixture, see [Meta.MixedSampling].
 	Sampling []Sampling `json:"sampling,omitempty"`
 	// Dropped counts what was left out of the trace, by reason; empty if nothing was.
 	Dropped []Dropped `json:"dropped,omitempty"`

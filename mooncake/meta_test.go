@@ -89,7 +89,7 @@ func TestContradictions(t *testing.T) {
 		"no mode given":       {m.CheckSessionMode(SessionUnknown), false},
 		"other mode":          {m.CheckSessionMode(SessionDelta), true},
 		"mode not needed":     {(&Meta{SessionMode: SessionNone}).CheckSessionMode(SessionDelta), false},
-		"no sidecar's mode":   {(*Meta)(nil).CheckSessionMode(SessionDelta), false},
+		"no sidecar, no mode": {(*Meta)(nil).CheckSessionMode(SessionDelta), false},
 		"same rows":           {m.CheckRows(5), false},
 		"other rows":          {m.CheckRows(4), true},
 	} {

@@ -20,8 +20,8 @@ type Observed struct {
 	// TTFT is the time from the start of the request's span to its first token, Duration the time to the end of the span. Both are in
 	// milliseconds, 0 or more.
 	TTFT, Duration Opt[float64] // ttft_ms, duration_ms
-	// FinishReason is why the reply ended, in the producer's words: stop, length, ... At most 64 letters, digits, _, -, . and ; for several
-	// replies; empty if unknown.
+	// FinishReason is why the reply ended, in the producer's words: stop, length, ... At most 64 letters, digits, _, - and ., with ;
+	// between the reasons of several replies; empty if unknown.
 	FinishReason string // finish_reason
 }
 
@@ -71,19 +71,19 @@ type ObservedCache struct {
 	Step   int64    `json:"cached_in_steps_of,omitzero"`
 	ByStep [7]int64 `json:"-"`
 	// OutsideRows counts rows whose prompt is known and of which the engine had cached more than they share with earlier rows, by a whole
-	// block or more. OutsideTokens is the sum of these differences. They were cached from outside the capture. An engine with larger blocks
-	// than the trace, or a provider that counts in steps, reports less, so both are lower bounds.
+	// block or more. OutsideTokens is the sum of these differences. These tokens were cached by requests from outside the capture. An
+	// engine with larger blocks than the trace, or a provider that counts in steps, reports less, so both are lower bounds.
 	OutsideRows   int64 `json:"outside_rows,omitzero"`
 	OutsideTokens int64 `json:"outside_tokens,omitzero"`
 }
 
 const (
 	minStep  = 16 // tokens; no engine has smaller blocks that it caches only as a whole
-	stepRows = 8  // with fewer rows, the step of the counts is not reliable: one in four pairs of random counts are both even
+	stepRows = 8  // with fewer rows, the step of the counts is not reliable: two random counts are both even in one of four cases
 )
 
-// Add adds the next row, and the tokens of it that hit in an infinite cache, in blocks of the given number of tokens: those of hash_ranges
-// if the row has them.
+// Add adds the next row. predicted is the number of its prompt tokens that hit in an infinite cache with blocks of blockSize tokens: the
+// blocks of hash_ranges, if the row has them.
 func (c *ObservedCache) Add(row *Row, predicted int64, blockSize int) {
 	cached := row.Observed.CachedTokens
 	if !cached.Set || !row.InputLength.Set {
@@ -108,7 +108,7 @@ func (c *ObservedCache) Add(row *Row, predicted int64, blockSize int) {
 	}
 }
 
-// CommonStep returns the greatest common divisor of two token counts; both are 0 or more, and 0 returns the other.
+// CommonStep returns the greatest common divisor of two token counts; both are 0 or more. If one is 0, it returns the other.
 func CommonStep(a, b int64) int64 {
 	for b != 0 {
 		a, b = b, a%b
@@ -150,7 +150,7 @@ func (c ObservedCache) Rates() (cached, predicted float64) {
 // the effect of finite caches and of block borders in a complete capture.
 const noticeable = 0.02
 
-// fineBlock is the largest block size, in tokens, that counts as about as fine as an engine's: usually 16 tokens.
+// fineBlock is the largest block size, in tokens, that is about as fine as an engine's, which usually has 16 tokens.
 const fineBlock = 32
 
 // String returns both rates in one sentence. It is empty without rows.

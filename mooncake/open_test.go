@@ -46,7 +46,7 @@ func zstded(tb testing.TB, s string) []byte {
 	return z.EncodeAll([]byte(s), nil)
 }
 
-// bzipped is twoRows as bzip2; the standard library only reads it.
+// bzipped returns twoRows as bzip2, which the standard library can only read.
 func bzipped(tb testing.TB) []byte {
 	tb.Helper()
 	b, err := base64.StdEncoding.DecodeString("QlpoOTFBWSZTWaUPXj0AABtbgAAQEAR2EAAKpuVOCiAAUKAAAMmQJVPUYmnqZAHo0c7Gi4s6rWUKaUySK3E/YsQOJ+oIMakhmcuOWLvgXckU4UJClD149A==")
@@ -212,7 +212,7 @@ func TestSidecarSetsTheBlockSize(t *testing.T) {
 	}
 }
 
-// server serves handlers by path and fails on others.
+// server serves handlers by path, and answers 404 on other paths.
 func server(t *testing.T, handlers map[string]http.HandlerFunc) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

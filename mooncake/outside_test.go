@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// forestRows are rows of conversations with equal beginnings, many of them with equal ends, and some that violate rules.
+// forestRows returns rows of conversations with equal beginnings, many of them with equal ends, and some that violate rules.
 func forestRows(seed uint64, broken bool) []*Row {
 	rng := rand.New(rand.NewPCG(seed, 2))
 	const block, fine = 64, 16

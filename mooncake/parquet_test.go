@@ -14,7 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestParquetTrace: rows with every field are read back unchanged from a Parquet file, with their sidecar, from any number of row groups.
+// TestParquetTrace: rows with every field are read back unchanged from a Parquet file, with their sidecar; a row with a field that has no
+// column is refused.
 func TestParquetTrace(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "t.parquet")
 	f, err := CreateNew(name)

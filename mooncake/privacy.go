@@ -40,7 +40,7 @@ func (p *Privacy) add(row *Row) {
 	}
 }
 
-// of completes the count for a sidecar that may have the algorithm already.
+// of returns what the counts say about a trace. It keeps the algorithm and the jitter that the sidecar may have already.
 func (p Privacy) of(m *Meta) *Privacy {
 	if m.Privacy != nil {
 		p.HashAlgorithm, p.TimestampJitter = m.Privacy.HashAlgorithm, m.Privacy.TimestampJitter

@@ -19,7 +19,7 @@ import (
 	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
-// maxRejected is the number of rejected rows at which a quarantine checks whether the file is a trace at all.
+// maxRejected is the minimum number of rejected rows for a quarantine to doubt that the file is a trace at all.
 const maxRejected = 100
 
 // Rejected is a row that cannot be used. A [ReaderOptions].Reject decides what happens to it.

@@ -135,7 +135,7 @@ func TestQuarantineNames(t *testing.T) {
 	}
 }
 
-// TestRefuse: the user of a row refuses it as the reader does.
+// TestRefuse: a caller can refuse a row that was read, with the same effect as a refusal by the reader.
 func TestRefuse(t *testing.T) {
 	const in = "{\"input_length\":1}\n{\"input_length\":2}\n{\"input_length\":3}\n"
 	fault := &RowError{Field: "input_length", Rule: "is even"}
@@ -234,7 +234,7 @@ func FuzzLenient(f *testing.F) {
 			t.Fatalf("the good lines alone: %v", err)
 		}
 		if diff := cmp.Diff(rows, again); diff != "" {
-			t.Fatalf("(-lenient +strict on the good lines):\n%s", diff)
+			t.Fatalf("(-lenient +the good lines alone):\n%s", diff)
 		}
 	})
 }

@@ -216,7 +216,7 @@ func (r *Reader) timed(row *Row) {
 	}
 }
 
-// ParseRow reads a row of the trace by itself, like the function of the same name. Its timestamp has the same kind as those read so far.
+// ParseRow reads a row of the trace by itself, like the function of the same name. Its timestamp is read like those of the rows so far.
 func (r *Reader) ParseRow(line []byte) (*Row, error) {
 	return parseRow(line, parser{fields: r.parser.fields, unit: r.parser.unit, stamps: r.parser.stamps})
 }
@@ -291,8 +291,8 @@ func (r *Reader) examine(row *Row) *RowError {
 	return nil
 }
 
-// complete adds to a row the ranges and replies of the row that it continues. If that row could not be used, it removes the row's ranges
-// and replies.
+// complete adds to a row the ranges and replies of the row that it continues. If that row could not be used, it removes those of the row
+// itself.
 func (r *Reader) complete(row *Row) *RowError {
 	if n := r.parser.continues; n.Set {
 		switch known, fault := r.recent.complete(row, r.read-1, n.V, &r.refused); {

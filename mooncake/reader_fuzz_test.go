@@ -17,8 +17,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzReader: the reader and encoding/json find the same row in a text. The row, written and read again, is the same. It does not depend
-// on how the bytes arrive. An error names a line of the text. Tests of jsonrows check that no part of a file is skipped.
+// FuzzReader: the reader and encoding/json find the same row in a text. The row, written and read again, is the same. The result does not
+// depend on how the bytes arrive. An error names a line of the text. Tests of jsonrows check that no part of a file is skipped.
 func FuzzReader(f *testing.F) {
 	for _, seed := range []string{
 		`{"timestamp": 0, "input_length": 6758, "output_length": 500, "hash_ids": [0, 1, 2]}`,

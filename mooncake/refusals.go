@@ -15,7 +15,7 @@ const maxRefusals = 1 << 20
 // row of a reply must be reduced by the refused rows in between.
 type refusals struct {
 	at     []int64 // ascending, from 0
-	forgot int64   // rows before this one may have been refused without being in at
+	forgot int64   // rows before this index may have been refused, and are no longer listed in at
 }
 
 // add records that the row at an index was refused.

@@ -85,7 +85,7 @@ func TestRenumberRow(t *testing.T) {
 	}
 }
 
-// The cost of hostile ranges depends on their number: giant ones that overlap, in the worst order.
+// The cost of hostile ranges depends on their number: here giant ranges, some of which overlap, come in the worst order.
 func TestRenumberGiantRanges(t *testing.T) {
 	var r RenumberRanges
 	const n = 20_000

@@ -61,7 +61,7 @@ type Row struct {
 	// when all of them have ended and Delay and ToolWait have passed. Nil: the row does not belong to a graph. Empty: it is a root of a
 	// graph and starts at its timestamp, even if earlier rows of its session have not ended.
 	WaitFor []string
-	// Evidence says, for each of WaitFor, how it was found; nil if unknown.
+	// Evidence says how the edge to each row of WaitFor was found; nil if unknown.
 	Evidence []Evidence
 	// ToolWait is the part of the wait in which tools ran, in milliseconds. Delay is the rest.
 	ToolWait Opt[float64]
@@ -92,7 +92,7 @@ type Row struct {
 	RequestID string // request_id
 	Model     string // model; a replay's own model overrides it
 
-	// Class is the name of a kind of requests, such as interactive or batch. There are figures for each class, and a replay may give a
+	// Class is the name of a kind of request, such as interactive or batch. There are figures for each class, and a replay may give a
 	// class a priority. Empty: none.
 	Class string
 	// Priority is the priority in the request's body, in the engine's own scale: vLLM handles the lowest number first. A replay may replace

@@ -3,7 +3,7 @@
 
 package mooncake
 
-// This file is the one rule by which Collectors and transformations of files sample requests, so that shared prefixes stay whole. A sample
+// This file has the one rule by which Collectors and transformations of files sample requests, so that shared prefixes stay whole. A sample
 // of single requests would lose most hits of a prefix cache.
 
 import (
@@ -96,7 +96,7 @@ type Sampling struct {
 	// TrunkList is the fingerprint of the trunk list, 8 hexadecimal digits; empty = none. Samples with one rate and two lists are two
 	// samples.
 	TrunkList string `json:"trunk_list,omitempty"`
-	// By is the group that decided about a request; empty = [SampleSession], or unknown.
+	// By says which of a request's two groups decided; empty = [SampleSession], or unknown.
 	By   SampleOrder `json:"by,omitempty"`
 	Rows int64       `json:"rows"`
 }

@@ -193,7 +193,7 @@ func TestSchemas(t *testing.T) {
 	}
 }
 
-// schemaRows together have every member.
+// schemaRows returns rows that together have every member.
 func schemaRows() []Row {
 	length := func(n int64) Row { return Row{InputLength: Some(n)} }
 	all := length(40)

@@ -19,8 +19,8 @@ import (
 	"sync"
 )
 
-// Opener opens a URL, and returns its size in bytes. If it does not exist, the error is [fs.ErrNotExist]. The body never ends early without
-// an error.
+// Opener opens a URL, and returns its size in bytes. If there is nothing at the URL, the error is [fs.ErrNotExist]. The body never ends
+// early without an error.
 type Opener func(ctx context.Context, url string) (body io.ReadCloser, size int64, err error)
 
 var schemes sync.Map // of Opener, by scheme

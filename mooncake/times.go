@@ -54,7 +54,7 @@ const (
 )
 
 // stampOf returns the kind of a number, given the kind of the timestamps before. From 10^12 on, the ranges of the units do not overlap:
-// each has the years from 2001 (milliseconds) or 1973 to 5138.
+// each begins in 2001 (milliseconds) or 1973 (smaller units), and ends in 5138.
 func stampOf(v float64, before stamp) stamp {
 	switch second := v >= firstSecond && v < lastSecond; {
 	case before == stampGiven:

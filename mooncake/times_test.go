@@ -41,7 +41,7 @@ func TestTimestamps(t *testing.T) {
 		{"nanoseconds since 1970", 0, []string{"1795273445000000000", "1795273445001500000"}, []float64{at, at + 1.5}, "must be nanoseconds since 1970"},
 		{"dates", 0, []string{`"2026-11-21T15:04:05Z"`, `"2026-11-21T16:04:05.00025+01:00"`, `"2026-11-21 15:04:05.5 +0000"`}, []float64{at, at + 0.25, at + 500}, "dates, and read"},
 		{"dates without a zone", 0, []string{`"2026-11-21T15:04:05"`, `"2026-11-21 15:04:05.123456789"`}, []float64{at, at + 123.456789}, "dates without a zone"},
-		{"a row without one", 0, []string{"null", "1795273445"}, []float64{0, at}, "seconds"},
+		{"a row without a timestamp", 0, []string{"null", "1795273445"}, []float64{0, at}, "seconds"},
 
 		{"milliseconds as stated", time.Millisecond, []string{"1795273445", "1795273445000"}, []float64{1795273445, at}, ""},
 		{"seconds as stated", time.Second, []string{"0", "0.0015", "1.1", "1e3"}, []float64{0, 1.5, 1100, 1e6}, ""},

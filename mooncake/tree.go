@@ -66,7 +66,8 @@ func (e *ends) add(node, in, out uint32) {
 // memory. A digest for a parent in an earlier stretch is written to the stream of that stretch, and sorted by parents when that stretch is
 // folded. Nothing is looked up on disk.
 
-// folded is a node of the stretch whose children are all known. They form a list: the first one, and for each the next one, each +1.
+// folded is a node of the stretch. Its children form a linked list: first is the index of its first child, and next that of the next child
+// of its parent, each +1.
 type folded struct {
 	sum         [sha256.Size]byte
 	first, next uint32
@@ -110,7 +111,7 @@ type tree struct {
 	begin     int64           // of the stretch
 	near      []folded        // its nodes
 	roots     uint32          // of the first stretch, as in folded
-	later     *ondisk.Streams // for each stretch the digests of children in others, with their parents; then those of roots in others
+	later     *ondisk.Streams // by stretch: digests of children in other stretches, with their parents; then those of roots in others
 	far       sorted          // the digests in later for the current stretch
 	list      sorted          // the data of a node's digest
 	text      []byte
@@ -126,7 +127,7 @@ func (t *tree) close() {
 	t.far.runs.Close()
 }
 
-// stretch folds the nodes of a stretch, up to an end.
+// stretch folds the nodes of stretch i, whose last node is end-1.
 func (t *tree) stretch(i, end int64) {
 	t.begin = i * t.each
 	clear(t.near)
@@ -179,7 +180,8 @@ func (t *tree) fold(n int64) {
 	}
 }
 
-// node returns the digest of a node with these children, in addition to those in the list, and rows, each the first one of a list.
+// node returns the digest of a node, given its first child and the first row that ends at it, each of which begins a linked list. Further
+// children are in t.list.
 func (t *tree) node(tag byte, child, row uint32) (sum [sha256.Size]byte) {
 	t.text, t.began = append(t.text[:0], tag), false
 	if child > 0 && t.near[child-1].next == 0 && t.list.empty() { // as for most nodes: there is nothing to sort

@@ -65,11 +65,11 @@ func (t *Trunk) Below(ids []uint64) (id uint64, ok bool) {
 	return 0, false
 }
 
-// Of returns the trunk of rows, given their ids: the blocks of t (nil: none), and the blocks that more than [TrunkShare] of the rows have,
-// or more than most rows, if that is fewer.
-func (t *Trunk) Of(rows [][]uint64, most float64) *Trunk {
+// Of returns the trunk of rows, given their ids: the blocks of t (nil: none), and the blocks that are in more rows than a threshold:
+// [TrunkShare] of the rows, but at least 10, and at most limit.
+func (t *Trunk) Of(rows [][]uint64, limit float64) *Trunk {
 	out := &Trunk{Share: TrunkShare, Rows: int64(len(rows))}
-	ids := trunkIDs(rows, t, min(max(TrunkShare*float64(len(rows)), trunkRows), most))
+	ids := trunkIDs(rows, t, min(max(TrunkShare*float64(len(rows)), trunkRows), limit))
 	if t != nil {
 		out.Share, out.Rows, out.Blocks = t.Share, t.Rows, slices.Clone(t.Blocks)
 		ids = slices.DeleteFunc(ids, t.Has)
@@ -123,7 +123,7 @@ func (c *Checker) trunk() *Trunk {
 	for ; ; t.Share *= 2 {
 		limit := max(t.Share*float64(t.Rows), trunkRows)
 		var ids []uint64
-		for n := range f.count { // those that are their own numbers
+		for n := range f.count { // ids that are their own numbers
 			if id := uint64(n); (f.names.other == nil || id < f.names.base) && float64(f.nodes.At(n).References) > limit {
 				ids = append(ids, id)
 			}

@@ -167,7 +167,7 @@ func (l *TrunkList) Fingerprint() uint32 {
 	return l.fingerprint
 }
 
-// FingerprintText is the fingerprint as 8 hexadecimal digits, "" for no list.
+// FingerprintText returns the fingerprint as 8 hexadecimal digits, "" for no list.
 func FingerprintText(n uint32) string {
 	if n == 0 {
 		return ""

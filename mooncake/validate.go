@@ -107,7 +107,7 @@ func faultTime(field string, ms Opt[float64], rule, advice string) *RowError {
 	return fault(field, ms.V, rule, advice)
 }
 
-// tooLong is the error for a length that is impossible.
+// tooLong returns the error for a length that is impossible.
 func tooLong(field string, value any) *RowError {
 	return fault(field, value, "is not a number of tokens: it is above 2^40", "correct the row")
 }

@@ -256,7 +256,7 @@ func (o *object) tuple(i int, numbers ...uint64) {
 	o.dst = append(o.dst, ']')
 }
 
-// sharing writes hash_ranges and replies, and, if the row continues another one, how many ids it has from it.
+// sharing writes hash_ranges and replies, and, if the row continues another one, how many ids it has from that row.
 func (o *object) sharing(of prefix, continues int64) {
 	if continues > 0 {
 		o.integer("continues", Some(continues))

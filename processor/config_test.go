@@ -85,7 +85,7 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// TestSettingsOfTheReceiver: the annotation has the same settings in both.
+// TestSettingsOfTheReceiver: receiver and processor have the same settings for annotation.
 func TestSettingsOfTheReceiver(t *testing.T) {
 	field, ok := reflect.TypeFor[receiver.Config]().FieldByName("Annotation")
 	require.True(t, ok)

@@ -68,7 +68,7 @@ func (p *mooncakeProcessor) traces(ctx context.Context, td ptrace.Traces) (ptrac
 // logs cleans log records. Their prompts and requests are lost and counted, because a pipeline of logs accepts no spans.
 func (p *mooncakeProcessor) logs(ctx context.Context, ld plog.Logs) (plog.Logs, error) {
 	if p.config.Annotation.Content == annotate.ContentKeep {
-		return ld, nil // unchanged, because a receiver after this may use their content
+		return ld, nil // unchanged, because a receiver after this processor may use their content
 	}
 	td, counts := p.annotator.Logs(ld)
 	if spans := td.SpanCount(); spans > 0 {

@@ -26,7 +26,7 @@ type Reader struct {
 	client *client
 	at     address
 	size   int64
-	etag   string // of what is read
+	etag   string // of the object that is read
 
 	body   io.ReadCloser
 	watch  *watcher // of the connection
@@ -67,7 +67,7 @@ func (r *Reader) disconnect() {
 	r.body = nil
 }
 
-// Read continues reading. After an error of a connection it opens another one, as long as the object is unchanged.
+// Read continues reading. If the connection fails, it opens another connection, as long as the object is unchanged.
 func (r *Reader) Read(p []byte) (int, error) {
 	for {
 		switch {
@@ -107,7 +107,7 @@ func (r *Reader) Read(p []byte) (int, error) {
 	}
 }
 
-// again waits before another connection, and returns an error if there must be none.
+// again waits until the next connection may be opened. It returns an error if there must be no further connection.
 func (r *Reader) again(err error) error {
 	if r.failed++; r.failed > resumes || r.ctx.Err() != nil {
 		if c := context.Cause(r.ctx); c != nil {

@@ -32,10 +32,10 @@ func watch(ctx context.Context, limit time.Duration) *watcher {
 	return &watcher{ctx, cancel, time.AfterFunc(limit, func() { cancel(stalled(limit)) }), limit}
 }
 
-// alive says that something has happened.
+// alive notes that something has happened.
 func (w *watcher) alive() { w.timer.Reset(w.limit) }
 
-// end frees what the watcher has.
+// end stops the watcher, and ends its context.
 func (w *watcher) end() {
 	w.timer.Stop()
 	w.cancel(nil)

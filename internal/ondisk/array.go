@@ -11,8 +11,8 @@ import (
 	"unsafe"
 )
 
-// This file stores what grows with the rows and the ids of a trace, and is looked up in random order: arrays of which only a part is in
-// memory. Look-ups usually concern recent data: a turn of a conversation needs what the previous turn was given.
+// This file has arrays of which only a part is in memory. They store what grows with the rows and the ids of a trace and is looked up in
+// random order. Look-ups usually concern recent data: a turn of a conversation needs what the previous turn was given.
 
 const (
 	// The maximum size of pages, in bytes. A page has as many records as fit, rounded down to a power of two.
@@ -22,8 +22,8 @@ const (
 	minFrames = 8
 )
 
-// Array is an array of records, zero at first. Above its limit of memory it is in a temporary file. Records have at most [pageSize] bytes,
-// and no pointers: they are written to the file as they are in memory. After an error, records may be zero, and Err returns it. A nil
+// Array is an array of records, zero at first. What exceeds its limit of memory is in a temporary file. Records fit into a page, and have
+// no pointers: they are written to the file as they are in memory. After an error, records may be zero, and Err returns the error. A nil
 // Array has no records and no error.
 type Array[T any] struct {
 	dir    string
@@ -31,8 +31,8 @@ type Array[T any] struct {
 	shift  int // from an index to its page
 	file   File
 	frames []frame[T]
-	where  []int32 // for each page, its frame + 1
-	hand   int     // of the clock: the frame that may be evicted next
+	where  []int32 // for each page, the index of its frame + 1; 0 if the page is not in memory
+	hand   int     // the hand of the clock algorithm: the frame that was looked at last
 	err    error
 }
 
@@ -43,7 +43,7 @@ type frame[T any] struct {
 	data        []T
 }
 
-// NewArray returns an array that uses about this many bytes of memory, and the disk of a folder above that; with 0 bytes it uses only
+// NewArray returns an array that uses about this many bytes of memory, and a temporary file in dir for the rest; with 0 bytes, it uses only
 // memory.
 func NewArray[T any](dir string, memory int) *Array[T] { return newArray[T](dir, memory, pageSize) }
 
@@ -151,7 +151,7 @@ func (a *Array[T]) write(f *frame[T]) error {
 	return nil
 }
 
-// bytes are the records of a page as they are in memory, since nobody but this process reads them.
+// bytes returns the records of a page as they are in memory. The file needs no other format, since only this process reads it.
 func (f *frame[T]) bytes() []byte {
 	var record T
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(f.data))), len(f.data)*int(unsafe.Sizeof(record))) //nolint:gosec // records have no pointers

@@ -1,7 +1,7 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ondisk stores what does not fit into memory: temporary files, and arrays of which only a part is in memory.
+// Package ondisk stores data that does not fit into memory. It has temporary files, and arrays of which only a part is in memory.
 package ondisk
 
 import (

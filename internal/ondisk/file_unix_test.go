@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestFileHasNoName: the temporary files of a killed compile disappear with it.
+// TestFileHasNoName: an open temporary file has no name, so it disappears with its process, even one that is killed.
 func TestFileHasNoName(t *testing.T) {
 	dir := t.TempDir()
 	var s File

@@ -8,8 +8,8 @@ import (
 	"fmt"
 )
 
-// Streams are sequences of bytes that are written in alternation, and each read back from its beginning, in one temporary file. At most two
-// blocks of each are in memory.
+// Streams are sequences of bytes that are written in alternation to one temporary file. Each is read back from its beginning. At most two
+// blocks of each stream are in memory.
 type Streams struct {
 	dir   string
 	block int // bytes
@@ -84,7 +84,7 @@ func (s *Streams) Read(i int, b []byte) (bool, error) {
 	return true, nil
 }
 
-// Uvarint reads a number that binary.AppendUvarint has written.
+// Uvarint reads a number that binary.AppendUvarint has written; at the end of the stream, it returns 0.
 func (s *Streams) Uvarint(i int) (n uint64, err error) {
 	for shift := uint(0); ; shift += 7 {
 		var b [1]byte

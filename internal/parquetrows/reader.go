@@ -148,7 +148,7 @@ func appendGroup(dst []byte, node parquet.Node, value any, holdJSON []string) []
 	return append(dst, '}')
 }
 
-// plain is a value without pointers, nil for null and for numbers that JSON does not have.
+// plain returns a value without pointers; nil for null and for numbers that JSON does not have.
 func plain(v any) any {
 	for r := reflect.ValueOf(v); r.Kind() == reflect.Pointer; r = reflect.ValueOf(v) {
 		if r.IsNil() {
@@ -244,14 +244,14 @@ func appendWhole(dst []byte, logical format.LogicalTypeValue, v int64, unsigned 
 	return strconv.AppendInt(dst, v, 10)
 }
 
-// instant is a timestamp in old files: nanoseconds of a day, and the Julian day.
+// instant returns the time of a timestamp in old files, which consists of the nanoseconds of a day and the Julian day.
 func instant(v deprecated.Int96) time.Time {
 	const julianOf1970 = 2440588
 	nanos := int64(v[1])<<32 | int64(v[0])
 	return time.Unix(0, 0).UTC().AddDate(0, 0, int(v[2])-julianOf1970).Add(time.Duration(nanos))
 }
 
-// element is the node of the values of a list.
+// element returns the node of the values of a list.
 func element(node parquet.Node) parquet.Node {
 	if node.Leaf() || node.Repeated() { // as old files have it
 		return node

@@ -77,7 +77,8 @@ func TestRows(t *testing.T) {
 	}
 }
 
-// TestDamage: a damaged file is an error, or gives the rows that it has, without a panic; a file that is cut off never counts as complete.
+// TestDamage: reading a damaged file ends with an error, or gives rows, but does not panic; a file that is cut off is never read without an
+// error.
 func TestDamage(t *testing.T) {
 	var rows []row
 	for i := range 1000 {

@@ -28,7 +28,7 @@ func TestOutsideDataIsNamed(t *testing.T) {
 		}
 		found++
 		if dir := path.Dir(filepath.ToSlash(name)); !strings.Contains(section, "`"+dir+"`") {
-			t.Errorf("%s looks for data outside the repository, and CONTRIBUTING.md does not name %s among what a plain clone leaves out", name, dir)
+			t.Errorf("%s looks for data outside the repository, and CONTRIBUTING.md does not name %s among the packages whose tests a plain clone skips", name, dir)
 		}
 	})
 	if found < 5 {

@@ -28,7 +28,7 @@ func repositoryRoot(t *testing.T) string {
 	return root
 }
 
-// built are the folders at the root that contain build results, not sources.
+// built are the folders and files at the root that contain no sources, such as build results.
 var built = []string{".git", "bin", "build", "out"}
 
 // eachFile calls visit for every regular file of the repository, with its slash-separated path from the root. Build results are left out.

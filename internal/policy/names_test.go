@@ -12,10 +12,10 @@ import (
 	"testing"
 )
 
-// TestNamesAreSpelledOnce: every name of an attribute, event or metric is in package semconv. Others read and write it from there, and no
-// name there is unused. Imitations of foreign telemetry, in tests and in the packages for them, spell names as their producers do.
+// TestNamesAreSpelledOnce: every name of an attribute, event or metric is in package semconv. Other packages use the constants there, and
+// no constant is unused. Imitations of foreign telemetry, in tests and in the packages for them, spell names as their producers do.
 func TestNamesAreSpelledOnce(t *testing.T) {
-	constants := map[string]string{} // from the name of the telemetry to its constant's
+	constants := map[string]string{} // from a name in telemetry to the name of its constant
 	used := map[string]bool{}        // by constant
 	type literal struct{ value, at string }
 	var literals []literal

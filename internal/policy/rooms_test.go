@@ -15,15 +15,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// rooms are the parts of the repository from top to bottom. A room imports itself and the rooms below it, so a reader who knows these
-// knows all its dependencies.
+// rooms are the parts of the repository from top to bottom. A room may import only itself and the rooms below it, so a reader who knows
+// these rooms knows everything of ours that it depends on.
 var rooms = []string{
 	"internal/policy",      // tests of the repository
 	"test",                 // tests of the whole system
 	"bench",                // the replay next to other load generators
 	"dashboards",           // writes the Grafana dashboards
 	"cmd",                  // the commands
-	"internal/objects",     // objects of s3:// URLs: its library is the command's alone
+	"internal/objects",     // objects of s3:// URLs; only the command needs its library
 	"internal/demo",        // the demonstration
 	"internal/live",        // a running replay, on a terminal
 	"internal/service",     // replays by HTTP

@@ -65,15 +65,15 @@ func TestOneVersionPerFamily(t *testing.T) {
 	}
 }
 
-// TestModulesAgree requires one version of each module in all of ours: a workspace builds with the highest of them, but one of ours built
-// separately would be a different program.
+// TestModulesAgree requires that all modules of ours name the same version of a module: a workspace builds with the highest version, but a
+// module of ours that is built separately would be a different program.
 func TestModulesAgree(t *testing.T) {
 	versions := map[string]string{}
 	for _, folder := range modules {
 		for _, line := range required(t, folder) {
 			path, version, _ := strings.Cut(line, " ")
 			if before, ok := versions[path]; ok && before != version {
-				t.Errorf("%s/go.mod requires %s %s, another module of ours %s; make them equal with: go work sync", folder, path, version, before)
+				t.Errorf("%s/go.mod requires %s %s, another module of ours requires %s; make them equal with: go work sync", folder, path, version, before)
 			}
 			versions[path] = version
 		}
@@ -248,7 +248,7 @@ func TestMixedFamilies(t *testing.T) {
 		{"stable and beta of two releases", []string{
 			"go.opentelemetry.io/collector/pdata v1.68.0", "go.opentelemetry.io/collector/service v0.164.0",
 		}, []string{"Collector v1.68 and v0.164 are not of one release: v0.n goes with v1.(n-94)"}},
-		{"a prefix of a name is another module", []string{
+		{"a module whose name only begins like that of a family", []string{
 			"go.opentelemetry.io/otel v1.47.0", "go.opentelemetry.io/otelother v1.2.0",
 		}, nil},
 	} {

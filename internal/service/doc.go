@@ -22,6 +22,7 @@
 // # What is bounded
 //
 // Everything but /healthz, /readyz and /openapi.json needs the service's token. A request names an engine from a list, and either names a
-// trace in one folder or contains the trace. Keys for the engine, files and memory are settings of the service. There are limits for the
-// size of requests, the number of connections, the runs at a time, the runs that are stored, and the bytes on disk.
+// trace in one folder or contains the trace. The engine's keys, the places of files and the use of memory are settings of the service.
+// There are limits for the size of requests, the number of connections, the runs at a time, the runs that are stored, and the bytes on
+// disk.
 package service

@@ -19,8 +19,8 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// lastingReader keeps the metrics of a run for a scraper, even after the run ended: the verdict is set at its last collection, which a
-// scraper would miss. Each series has the run's id.
+// lastingReader keeps the metrics of a run for a scraper, even after the run ended: the verdict is set at the run's last collection, which
+// a scraper would miss. Each series has the run's id.
 type lastingReader struct {
 	sdkmetric.Reader
 	registry *prometheus.Registry

@@ -19,7 +19,7 @@ type problem struct {
 	Running []string `json:"running,omitempty"`
 }
 
-// Error is the detail.
+// Error returns the detail.
 func (p problem) Error() string { return p.Detail }
 
 // problemf makes a problem.

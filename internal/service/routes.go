@@ -18,7 +18,7 @@ import (
 // route is an operation of the API. openapi.json has the same operations.
 type route struct {
 	method, path string
-	open         bool // without a token
+	open         bool // served without a token
 	serve        func(http.ResponseWriter, *http.Request) error
 }
 
@@ -75,7 +75,7 @@ func (s *Service) Handler() http.Handler {
 	return mux
 }
 
-// handle admits requests, and answers with a handler's error.
+// handle wraps a handler: it refuses requests that are not admitted, and answers with the handler's error.
 func (s *Service) handle(open bool, serve func(http.ResponseWriter, *http.Request) error) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -102,7 +102,7 @@ func (s *Service) handle(open bool, serve func(http.ResponseWriter, *http.Reques
 	})
 }
 
-// ofRun finds the run that a request names.
+// ofRun returns a handler that finds the run that a request names, and passes it on.
 func (s *Service) ofRun(serve func(http.ResponseWriter, *http.Request, *run) error) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		s.mu.Lock()
@@ -115,8 +115,8 @@ func (s *Service) ofRun(serve func(http.ResponseWriter, *http.Request, *run) err
 	}
 }
 
-// ready reports whether the service accepts requests. It does so while a run is in flight, too: that is no reason to restart the service or
-// to send clients elsewhere.
+// ready reports whether the service accepts requests. It accepts them while a run is in progress, too: a run is no reason to restart the
+// service or to send clients elsewhere.
 func (s *Service) ready(w http.ResponseWriter, _ *http.Request) error {
 	if s.ending.Load() {
 		return problemf(http.StatusServiceUnavailable, "the service is stopping")

@@ -35,7 +35,7 @@ const (
 type Run struct {
 	ID      string    `json:"id"`
 	State   State     `json:"state"`
-	Error   string    `json:"error,omitempty"` // why there is no result, or why it was stopped
+	Error   string    `json:"error,omitempty"` // why there is no result, or why the run was stopped
 	Created time.Time `json:"created"`
 	Started time.Time `json:"started,omitzero"` // when requests began to be sent
 	Ended   time.Time `json:"ended,omitzero"`
@@ -120,7 +120,7 @@ type run struct {
 	metrics *lastingReader // likewise
 }
 
-// past is a run that has ended.
+// past returns a run that ended before this service started.
 func past(it Run) *run {
 	r := &run{it: it, done: make(chan struct{})}
 	close(r.done)
@@ -153,7 +153,7 @@ func (r *run) stop(why string) bool {
 	return true
 }
 
-// add appends a text, up to maxTexts of them.
+// add appends a text, unless the list has maxTexts texts already.
 func (r *run) add(list *[]string, text string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -182,7 +182,7 @@ func (r *run) scraped() *lastingReader {
 	return r.metrics
 }
 
-// conclude records how a run ended, and returns it.
+// conclude records how a run ended, and returns the run.
 func (r *run) conclude(rep *report.Report, err error, public func(string) string) Run {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -34,8 +34,8 @@ type Config struct {
 	Targets Targets
 	Token   string // clients must send it; empty: only clients on this machine are served
 
-	MaxRuns, KeepRuns  int   // most runs at a time, and most runs that are kept
-	MaxUpload, MaxDisk int64 // most bytes of a trace in a request, and of all results
+	MaxRuns, KeepRuns  int   // maximum number of runs at a time, and of runs that are kept
+	MaxUpload, MaxDisk int64 // maximum number of bytes of a trace in a request, and of all results
 
 	// Options are what a request may set, in addition to trace and url.
 	Options []Option
@@ -169,7 +169,7 @@ func (s *Service) end() {
 	s.active.Wait()
 }
 
-// insert adds a run that begins, unless the service is ending.
+// insert adds a run that is about to begin, and reports whether it may: not if the service is ending.
 func (s *Service) insert(one *run) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

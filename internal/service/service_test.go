@@ -134,7 +134,7 @@ func (b *bench) end() {
 	}
 }
 
-// prepare knows one option.
+// prepare accepts one option, speedup.
 func prepare(_ context.Context, base agent.Config, options map[string]json.RawMessage) (Prepared, error) {
 	p := Prepared{Config: base, Options: make(map[string]any)}
 	p.Config.Target.CacheBlock, p.Config.Prompt.Overhead = 512, 1
@@ -221,7 +221,7 @@ type event struct {
 	it   Run
 }
 
-// watch reads the events of a run until the one that is wanted, or to the end.
+// watch reads the events of a run up to the first that is enough. The test fails if none is.
 func (b *bench) watch(id string, enough func(event) bool) (list []event) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), 30*time.Second)
@@ -321,7 +321,8 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestOneAtATime: while a run is in progress, no other run starts, and it cannot be removed; when it is stopped, it writes its report.
+// TestOneAtATime: while a run is in progress, no other run starts, and the first one cannot be removed; when that is stopped, it writes its
+// report.
 func TestOneAtATime(t *testing.T) {
 	b := newBench(t)
 	it := b.start("long.jsonl")
@@ -406,7 +407,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// form is a request with parts, in this order: name, content, ...
+// form returns the body and the content type of a request with parts, which are given as name, content, name, content, ...
 func form(parts ...string) (body, kind string) {
 	var out bytes.Buffer
 	w := multipart.NewWriter(&out)
@@ -443,7 +444,7 @@ func TestUpload(t *testing.T) {
 	it := b.run(b.do("POST", "/v1/runs", body, "Content-Type", kind), http.StatusCreated)
 	events := b.watch(it.ID, ended)
 	last := events[len(events)-1].it
-	if last.State != Finished || !strings.Contains(strings.Join(last.Warnings, "\n"), "7") { // the rows that the metadata file says
+	if last.State != Finished || !strings.Contains(strings.Join(last.Warnings, "\n"), "7") { // the number of rows in the metadata file
 		t.Errorf("the run ends as %+v", last)
 	}
 	bad, kind := form("trace", "no trace")
@@ -454,8 +455,8 @@ func TestUpload(t *testing.T) {
 	}
 }
 
-// TestStopAndRestart: a service that is stopped stops its run, and the client that watches it sees the end. The next service lists the
-// run, and calls a run that was not ended interrupted.
+// TestStopAndRestart: a service that is stopped stops its run, and the client that watches it sees the end. The next service lists the run,
+// and marks each run that had not ended as interrupted.
 func TestStopAndRestart(t *testing.T) {
 	b := newBench(t)
 	it := b.start("long.jsonl")
@@ -511,7 +512,7 @@ func TestEnding(t *testing.T) {
 	}
 }
 
-// TestRoom: the oldest run is removed for a new one, and a full disk accepts none.
+// TestRoom: the oldest run is removed for a new one, and no run starts on a full disk.
 func TestRoom(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.KeepRuns = 2 })
 	var ids []string

@@ -69,7 +69,7 @@ func (s *Service) start(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// room removes old runs to make room for a new one, or returns the reason why there is none.
+// room removes old runs to make room for a new one, or returns the reason why there is no room.
 func (s *Service) room() error {
 	if s.ending.Load() {
 		return problemf(http.StatusServiceUnavailable, "the service is stopping; it starts no run")
@@ -152,7 +152,7 @@ func (s *Service) run(ctx context.Context, one *run, cfg agent.Config, metrics *
 	go s.watchDisk(one, watching)
 	rep, err := agent.Run(ctx, cfg)
 	close(watching)
-	s.over(one)
+	s.keepMetrics(one)
 	it := one.conclude(rep, err, s.public)
 	if err := s.store.save(it); err != nil {
 		s.cfg.Log(fmt.Sprintf("run %s: its %s cannot be written: %v", it.ID, runFile, err))
@@ -162,9 +162,9 @@ func (s *Service) run(ctx context.Context, one *run, cfg agent.Config, metrics *
 	s.active.Done()
 }
 
-// over keeps the metrics of a run, in place of those of the previous one. The run itself releases them, so that many runs need little
-// memory.
-func (s *Service) over(one *run) {
+// keepMetrics keeps the metrics of a run that has ended, in place of those of the run before it. The run itself drops its metrics, so that
+// many runs need little memory.
+func (s *Service) keepMetrics(one *run) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if metrics := one.scraped(); metrics != nil { // else there was no replay
@@ -172,7 +172,7 @@ func (s *Service) over(one *run) {
 	}
 }
 
-// watchDisk stops a run that fills up the disk.
+// watchDisk stops a run when the results of all runs have reached MaxDisk.
 func (s *Service) watchDisk(one *run, over <-chan struct{}) {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
@@ -228,7 +228,7 @@ func (s *Service) receive(w http.ResponseWriter, r *http.Request, id string) (o 
 	return o, problemf(http.StatusUnsupportedMediaType, "want application/json, or multipart/form-data with the parts options and trace")
 }
 
-// receiveForm reads a form: options, trace and, for the trace, meta.
+// receiveForm reads a form with the parts options, trace and meta (the trace's metadata).
 func (s *Service) receiveForm(form *multipart.Reader, id string) (o order, err error) {
 	seen := make(map[string]bool)
 	for {
@@ -311,7 +311,7 @@ func tooLarge(name string, most int64) error {
 	return problemf(http.StatusRequestEntityTooLarge, "%s has more than %d bytes", name, most)
 }
 
-// unreadable is the error for a body that could not be read.
+// unreadable returns the error for a body that could not be read.
 func unreadable(err error) error {
 	if limit, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return tooLarge("the request", limit.Limit)

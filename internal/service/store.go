@@ -31,7 +31,7 @@ const (
 // isID matches a run's id, which is also the name of its folder.
 var isID = regexp.MustCompile(`^[0-9a-f]{16}$`)
 
-// maxRunFile bounds the bytes that are read of a run.json.
+// maxRunFile bounds the bytes that are read of a run.json, or of the metadata that comes with a trace.
 const maxRunFile = 1 << 20
 
 // store is the folder that contains the folders of runs. It allows no access outside it.
@@ -127,7 +127,7 @@ func (s *store) remove(id string) error { return s.root.RemoveAll(id) }
 func (s *store) used() (bytes int64) {
 	_ = fs.WalkDir(s.root.FS(), ".", func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
-			return nil //nolint:nilerr // what has just gone takes no room
+			return nil //nolint:nilerr // a file that has just been removed takes no room
 		}
 		if info, err := entry.Info(); err == nil {
 			bytes += info.Size()
@@ -141,10 +141,10 @@ func (s *store) used() (bytes int64) {
 type File struct {
 	Name string `json:"name"`
 	Size int64  `json:"size"` // bytes
-	URL  string `json:"url"`  // path of it in this API
+	URL  string `json:"url"`  // its path in this API
 }
 
-// names are the names of the files of a run that clients can download.
+// names returns the names of the files of a run that clients can download.
 func names(it Run) []string {
 	list := []string{
 		report.SummaryJSON, report.SummaryCSV, page.SeriesFile, page.SessionsFile, page.File, report.RequestsFile, mooncake.MetaName(report.RequestsFile),

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestTargets: runs are sent only to listed targets, in any spelling.
+// TestTargets: the requests of runs go only to listed targets, however a URL is spelled.
 func TestTargets(t *testing.T) {
 	var targets Targets
 	for _, text := range []string{"http://Engine:80", "https://gateway/team-a/"} {
@@ -50,6 +50,6 @@ func TestTargets(t *testing.T) {
 		}
 	}
 	if got, err := targets[:1].allow(""); err != nil || got != "http://Engine:80" {
-		t.Errorf("the only one: %q, %v", got, err)
+		t.Errorf("the only target: %q, %v", got, err)
 	}
 }

@@ -43,7 +43,7 @@ func TestBadRequests(t *testing.T) {
 		{"empty ids", "completions", `{"model":"m","prompt":[ ]}`, 400, "empty"},
 		{"two prompts", "completions", `{"model":"m","prompt":[[1],[2]]}`, 400, "more than one prompt"},
 		{"two texts", "completions", `{"model":"m","prompt":["a","b"]}`, 400, "more than one prompt"},
-		{"mixed", "completions", `{"model":"m","prompt":[1,"b"]}`, 400, "token 1"},
+		{"a text among ids", "completions", `{"model":"m","prompt":[1,"b"]}`, 400, "token 1"},
 		{"nested twice", "completions", `{"model":"m","prompt":[[[1]]]}`, 400, "nested"},
 		{"negative id", "completions", `{"model":"m","prompt":[1,-2]}`, 400, "token 1"},
 		{"fraction", "completions", `{"model":"m","prompt":[1.5]}`, 400, "not an integer"},

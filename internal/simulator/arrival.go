@@ -39,7 +39,7 @@ func (l stampedListener) Accept() (net.Conn, error) {
 type stampedConn struct {
 	*net.TCPConn
 	stamps *kernelstamp.Reader
-	last   atomic.Int64 // on the wall clock, ns; 0 where the kernel did not say
+	last   atomic.Int64 // on the wall clock, ns; 0 if the kernel gave no stamp
 }
 
 // Read implements net.Conn.

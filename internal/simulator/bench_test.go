@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// BenchmarkPrompt is the cost of one request up to its cache lookup: decoding, tokenising and hashing the body.
+// BenchmarkPrompt measures the cost of one request up to its cache lookup: decoding, tokenising and hashing the body.
 //
 //	go test -run - -bench Prompt ./internal/simulator
 func BenchmarkPrompt(b *testing.B) {
@@ -54,7 +54,7 @@ func BenchmarkPrompt(b *testing.B) {
 	}
 }
 
-// discard is a connection that accepts everything at once.
+// discard is a response writer that accepts everything at once.
 type discard struct{ header http.Header }
 
 func (d discard) Header() http.Header       { return d.header }
@@ -62,7 +62,7 @@ func (discard) Write(p []byte) (int, error) { return len(p), nil }
 func (discard) WriteHeader(int)             {}
 func (discard) Flush()                      {}
 
-// BenchmarkStream is the engine's own cost of each streamed token, without a connection.
+// BenchmarkStream measures the engine's own cost of each streamed token, without a connection.
 func BenchmarkStream(b *testing.B) {
 	e, err := New(Config{Record: Recording{Keep: -1}})
 	if err != nil {
@@ -78,7 +78,7 @@ func BenchmarkStream(b *testing.B) {
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*tokens), "ns/token")
 }
 
-// BenchmarkLoopback is a whole request of a 12,000-token prompt over a loopback connection, client included.
+// BenchmarkLoopback measures a whole request of a 12,000-token prompt over a loopback connection, client included.
 func BenchmarkLoopback(b *testing.B) {
 	_, url := serve(b, Config{Record: Recording{Keep: -1}})
 	body := `{"model":"m","prompt":"` + words(11_999) + `","max_tokens":1}`

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// bodies holds buffers for request bodies. One is in use only while its request is parsed.
+// bodies holds buffers for request bodies. A buffer is in use only while its request is parsed.
 var bodies = sync.Pool{New: func() any { return new([]byte) }}
 
 const (
@@ -23,7 +23,7 @@ const (
 var errSlowBody = &apiError{status: http.StatusRequestTimeout, kind: "invalid_request_error", message: "the body took too long to arrive"}
 
 // boundBody sets a time limit for the arrival of a request's body, whether or not anything reads it. A connection without deadlines, such
-// as a test's recorder, has none.
+// as a test's recorder, gets no limit.
 func (e *Engine) boundBody(w http.ResponseWriter, r *http.Request) {
 	if r.Body != nil && r.Body != http.NoBody {
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(e.config.BodyTimeout))
@@ -48,8 +48,8 @@ func (e *Engine) readBody(w http.ResponseWriter, r *http.Request, rc *http.Respo
 	case errors.Is(err, os.ErrDeadlineExceeded) && e.closing.Err() == nil:
 		err = errSlowBody
 	case err == nil:
-		// The limit must be removed now: it would end the watch for a client that leaves. After an error it stays, because net/http reads
-		// on to save the connection.
+		// The time limit must be removed now: it would end net/http's watch for a client that leaves. After an error the limit stays,
+		// because net/http reads the rest of the body to keep the connection usable.
 		_ = rc.SetReadDeadline(time.Time{})
 	}
 	return body.Bytes(), err

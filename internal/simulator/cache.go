@@ -74,8 +74,8 @@ func (c *blockCache) prefix(ids []uint64) int {
 	return len(ids)
 }
 
-// touch inserts ids or makes them most recent, the last first, so that the root ends most recent, and evicts only then. So a prompt longer
-// than the cache evicts its own tail.
+// touch inserts ids or makes them most recent, from the last to the first, so that the root becomes the most recent. Only then it evicts.
+// So a prompt longer than the cache evicts its own tail.
 func (c *blockCache) touch(ids []uint64) {
 	if c.capacity == 0 {
 		for _, id := range ids {

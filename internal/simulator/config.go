@@ -48,7 +48,7 @@ type Config struct {
 
 	Cache     Cache
 	Tokenizer Tokenizer
-	// Template is the chat template's size; nil is [DefaultTemplate].
+	// Template is the chat template; nil is [DefaultTemplate].
 	Template *Template
 	// MaxModelLen bounds prompt plus reply tokens; more is answered with 400; 0 means no limit.
 	MaxModelLen int
@@ -90,7 +90,7 @@ type Cache struct {
 	// Slots, if not 0, replaces the one cache by llama.cpp's: each of this many slots has the content of its last request, and a prompt
 	// can use what it shares with one free slot. It bounds MaxRunning, and requires Blocks = 0.
 	Slots int
-	// Saved is the maximum number of blocks in contents that slots have lost; 0 saves none. Only with Slots.
+	// Saved is the maximum number of blocks that are kept of the contents that slots have lost; 0 keeps none. Only with Slots.
 	Saved int
 }
 

@@ -13,8 +13,8 @@
 // # Endpoints
 //
 // POST /v1/chat/completions, /v1/completions, /v1/responses, /v1/messages and /v1/embeddings; TGI's /generate and /generate_stream; GET
-// /v1/models, /health and /metrics; with [Config].Like also POST /tokenize, and as vLLM /reset_prefix_cache. Errors have OpenAI's
-// shape, {"error":{"message","type","param","code"}}. The request header X-Simulate-Fault asks for one fault,
+// /v1/models, /health and /metrics; with [Config].Like also POST /tokenize, and, if it imitates vLLM, /reset_prefix_cache. Errors have
+// OpenAI's shape, {"error":{"message","type","param","code"}}. The request header X-Simulate-Fault asks for one fault,
 // X-Simulate-Tool-Calls: 1 for a reply of tool calls. The reply header X-Simulator-Seq is [Record].Seq.
 //
 // # Tokens
@@ -33,10 +33,10 @@
 // as in vLLM) return for a text equals that text. With [Template].SystemLast the system text moves into the last user message,
 // so that turns of a conversation share less than their messages do.
 //
-// A reply has exactly max_completion_tokens (or max_tokens) tokens, finish_reason "length". If the request gives neither, it
-// has [Config].DefaultMaxTokens and finish_reason "stop". With [Config].EarlyStop = s, a share s of the requests without
-// ignore_eos ends at a length that is uniform in [max(1, min_tokens), max], "stop" when below max. Text and early stops are a
-// function of the seed and the prompt, so equal prompts have equal replies.
+// A reply has exactly max_completion_tokens (or max_tokens) tokens, finish_reason "length". If the request gives neither, the reply has
+// [Config].DefaultMaxTokens and finish_reason "stop". With [Config].EarlyStop = s, a share s of the requests without ignore_eos ends at a
+// length that is uniform in [max(1, min_tokens), max], "stop" when below max. Text and early stops are a function of the seed and the
+// prompt, so equal prompts have equal replies.
 //
 // # Faults
 //
@@ -44,19 +44,18 @@
 // faults are of three kinds, and [FaultNames] has all of them: another reply (429, 503, a page of HTML, errors in the
 // shapes of several engines), a stream that breaks after [Faults].After tokens (an error event, a cut, a stall, a silent
 // end), and whole replies in shapes that some engine has and that a client must accept (comments, CR LF, a byte-order mark,
-// usage in every place or none, several tokens a chunk, bytes one at a time). A request that met one ends as [Faulted].
+// usage in every place or none, several tokens a chunk, bytes one at a time). A request that met a fault ends as [Faulted].
 //
 // # Prefix cache
 //
 // A block is BlockSize tokens; its id is the running XXH64 of all tokens up to its end, mixed with model and
-// cache_salt, so an id stands for its block and all before it. Only full blocks are looked up. The hit of a
-// request is the longest run of its leading blocks that is resident; cached_tokens = BlockSize · k. Then its blocks
-// are touched from last to first, so that the root ends most recent and, at equal age, the tail is evicted first
-// (LRU leaf first). Only after that, blocks are evicted until Blocks are left. Lookup and commit are one atomic
-// step at admission, or, with [Cache].CommitAfterPrefill, lookup at admission and commit when the prefill is
-// done. With [Cache].RecomputeLast at most n-1 tokens of a prompt of n count as cached, as in vLLM. With [Cache].Replies
-// the blocks of prompt and reply without its last token are committed when the request ends, however it ends. Blocks in use
-// are not pinned.
+// cache_salt, so an id stands for its block and all before it. Only full blocks are looked up. The hit of a request is the longest run of
+// its leading blocks that are resident; if these are k blocks, cached_tokens = BlockSize · k. Then its blocks are touched from last to
+// first, so that the root ends most recent and, at equal age, the tail is evicted first (LRU leaf first). Only after that, blocks are
+// evicted until [Cache].Blocks of them are left. Lookup and commit are one atomic step at admission, or, with [Cache].CommitAfterPrefill,
+// lookup at admission and commit when the prefill is done. With [Cache].RecomputeLast at most n-1 tokens of a prompt of n count as cached,
+// as in vLLM. With [Cache].Replies the blocks of prompt and reply without its last token are committed when the request ends, however it
+// ends. Blocks in use are not pinned.
 //
 // With [Cache].Slots each slot has its own cache: the content of its last request, of which a prompt hits the beginning that it
 // shares. A request takes the free slot that shares most, if that is above a tenth of its prompt, else the one that was free
@@ -78,8 +77,8 @@
 // where d is the number of sequences that decode at a(i-1), itself included, and MaxBatch = 0 means no limit,
 // a factor of 1. A later token is planned from the planned instant of the one before, not from the instant at which it was
 // sent, so late timers and slow writes do not add up. With TokensPerChunk = k the first chunk has one token and each later one
-// k, written at the instant of its last. On the real clock a write is typically up to a millisecond late, which is Go's timer;
-// the record says when it really happened.
+// k, written at the instant of its last. On the real clock a write is typically up to a millisecond late because of Go's timers; the record
+// says when the write really happened.
 //
 // # Memory
 //

@@ -16,7 +16,7 @@ import (
 
 const pathEmbeddings = "/v1/embeddings"
 
-// embeddingsFormat writes the replies of /v1/embeddings: a vector that depends on the prompt alone, and no token.
+// embeddingsFormat writes the replies of /v1/embeddings: a vector that depends only on the seed and the prompt, and no tokens.
 type embeddingsFormat struct{ *format }
 
 func (f embeddingsFormat) whole() []byte {

@@ -184,7 +184,7 @@ func (e *Engine) cacheCounts() (resident int, evicted int64) {
 	return e.cache.counts()
 }
 
-// Records returns the kept records of the requests that have ended, by sequence number. A client may see the end of
+// Records returns the kept records of the requests that have ended, sorted by sequence number. A client may see the end of
 // its reply a moment before the record is there: see [Engine.WaitIdle].
 func (e *Engine) Records() []*Record { return e.log.records() }
 
@@ -202,13 +202,13 @@ func (e *Engine) WaitIdle(ctx context.Context) error {
 }
 
 // Close ends all requests at once, waits for their handlers, and refuses further ones with 503. It reports records
-// that could not be written. Further calls do the same and change nothing.
+// that could not be written. Further calls return the same and have no other effect.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
 	e.close()
-	_ = e.WaitIdle(context.Background()) // without an end of the context there is no error
+	_ = e.WaitIdle(context.Background()) // this context never ends, so there is no error
 	return e.log.failure()
 }
 

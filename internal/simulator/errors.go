@@ -18,7 +18,7 @@ type apiError struct {
 	param      string // empty is null
 	message    string
 	retry      bool   // with Retry-After
-	late       bool   // found only after the reply had begun, by engines of [Config].ErrorsInStream
+	late       bool   // found only after the reply had begun, by engines with [Config].ErrorsInStream
 	media, raw string // a content type and a body, which may be empty, in a shape other than OpenAI's; no media: OpenAI's shape
 }
 

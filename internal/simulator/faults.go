@@ -30,10 +30,11 @@ type Faults struct {
 	Rates map[Fault]float64
 	// After is the number of tokens before a stream breaks, at most all of them; 0 is half of the reply.
 	After int
-	// RetryAfter is what the faults rate-limit, unavailable and overloaded ask for, rounded up to seconds; 0 is [DefaultRetryAfter].
+	// RetryAfter is the time that the faults "rate-limit", "unavailable" and "overloaded" ask clients to wait, rounded up to seconds; 0 is
+	// [DefaultRetryAfter].
 	RetryAfter time.Duration
-	// StallFor is how long the fault stall is silent before it continues (0: until the client leaves), and how long
-	// the fault slow-accept leaves the request's body unread (0: until [Config].BodyTimeout ends the wait).
+	// StallFor is how long a stream with the fault "stall" is silent before it continues (0: until the client leaves), and how long the
+	// fault "slow-accept" leaves the request's body unread (0: until [Config].BodyTimeout ends the wait).
 	StallFor time.Duration
 }
 
@@ -102,7 +103,8 @@ func (c *Config) fault(seq uint64, header http.Header) (*faultKind, *apiError) {
 	if len(c.Faults.Rates) == 0 {
 		return nil, nil
 	}
-	u := splitmix.Uniform(splitmix.Next(splitmix.Next(c.Seed^0x6661756c74) + seq)) // its own stream: replies must not depend on it
+	// Faults have random numbers of their own: replies must not depend on the rates.
+	u := splitmix.Uniform(splitmix.Next(splitmix.Next(c.Seed^0x6661756c74) + seq))
 	for i := range faultTable {
 		rate := c.Faults.Rates[faultTable[i].name]
 		if u < rate {

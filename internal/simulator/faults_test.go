@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// Every fault, requested by header, in a stream of 10 tokens: it breaks after 5.
+// Faults that are requested by header, in a stream of 10 tokens. Those that break the stream do so after 5 tokens.
 func TestFaultStreams(t *testing.T) {
 	for _, test := range []struct {
 		fault      Fault
@@ -177,7 +177,7 @@ func TestFaultAtTheEnd(t *testing.T) {
 	}
 }
 
-// The shapes as they are on the wire.
+// Faults that change only the shape of a reply, as they look on the wire.
 func TestShapes(t *testing.T) {
 	for _, test := range []struct {
 		fault    Fault

@@ -10,7 +10,7 @@ import (
 	"net/http"
 )
 
-// faultKind is one row of the fault table: what it does at which point of a request. To add a fault is to add a row.
+// faultKind is one row of the fault table: what a fault does, and at which point of a request. To add a fault is to add a row.
 type faultKind struct {
 	name   Fault
 	about  string
@@ -103,7 +103,7 @@ const (
 	mediaEvents = "text/event-stream; charset=utf-8"
 )
 
-// foreign is a reply in the shape of another engine.
+// foreign returns a reply in the shape of another engine.
 func foreign(status int, media, body string) *apiError {
 	return &apiError{status: status, media: media, raw: body, message: "answered in another shape (simulated)"}
 }
@@ -142,7 +142,7 @@ func (x *exchange) endWith(text string) error {
 	return x.breakOff()
 }
 
-// stall sends nothing for the configured time, and delays the rest of the plan by it.
+// stall sends nothing for the configured time, and delays the rest of the plan by this time.
 func (x *exchange) stall() error {
 	d := x.engine.config.Faults.StallFor
 	if d == 0 {

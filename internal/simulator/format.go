@@ -37,7 +37,7 @@ type format struct {
 	promptIDs    []uint64 // nil once they have been sent
 	begun        bool     // the role or a chunk has been written
 	created      int64    // unix time, s
-	events       int      // of a stream of the Responses API: those so far
+	events       int      // number of events so far, in a stream of the Responses API
 }
 
 // newFormat returns the format of the reply to a prompt that has been read. The ids in the reply depend on id.
@@ -64,13 +64,13 @@ func newFormat(x *exchange, q *request, id uint64) *format {
 	return f
 }
 
-// begin appends an event of a stream up to the delta, or text, of its choice.
+// begin appends an event of a stream up to the delta, or text, in its list of choices.
 func (f *format) begin(b []byte, index byte) []byte {
 	b = append(append(b, plainField...), f.head...)
 	return append(append(append(b, `{"index":`...), index), ',')
 }
 
-// end appends what follows an event's choice: ids and usage, as the request and the shape want them.
+// end appends what follows the choice in an event: ids and usage, as the request and the shape want them.
 func (f *format) end(b []byte, completed int) []byte {
 	b = append(b, "}]"...)
 	if f.api == chat {
@@ -116,7 +116,7 @@ func (f *format) callHead(b []byte) []byte {
 	return append(appendQuoted(b, f.plan.tool), `,"arguments":`...)
 }
 
-// tokens appends the event with the tokens from (inclusive) to to (exclusive), and what the shape puts before it.
+// tokens appends the event with the tokens whose indices are in [from, to), and what the shape puts before that event.
 func (f *format) tokens(b []byte, from, to int) []byte {
 	if f.shape.empty {
 		nothing := `"delta":{"content":""}` + unfinished
@@ -131,7 +131,7 @@ func (f *format) tokens(b []byte, from, to int) []byte {
 	return f.end(f.text(f.begin(b, '0'), from, to), to)
 }
 
-// text appends the choice of some tokens, from its delta (or text) to its end.
+// text appends the choice that contains some tokens, from its delta (or text) to its end.
 func (f *format) text(b []byte, from, to int) []byte {
 	end := `"}`
 	switch {

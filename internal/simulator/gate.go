@@ -14,7 +14,7 @@ import (
 // errFull is returned by a gate whose queue is full.
 var errFull = errors.New("the queue is full")
 
-// gate lets a limited number of requests through at once, first come, first served. It is the engine's
+// gate limits how many requests are inside at the same time; first come, first served. It is the engine's
 // queue, and with a limit of one its serial prefill lane.
 type gate struct {
 	limit   int // 0 means no limit
@@ -25,8 +25,8 @@ type gate struct {
 	queue  list.List // of chan time.Duration
 }
 
-// acquire waits for a place and returns the instant from which it is held: now, or the one that the place's
-// former holder gave to release. The holder must call release.
+// acquire waits for a place and returns the instant from which it is held: now, or the instant that the place's former holder gave to
+// release. The holder must call release.
 func (g *gate) acquire(ctx context.Context, now func() time.Duration) (time.Duration, error) {
 	g.mu.Lock()
 	if g.limit == 0 || g.inside < g.limit {

@@ -18,7 +18,7 @@ const (
 )
 
 // generateFormat writes replies in the shapes of TGI's own API: an event for each token, of which the last has the whole text, too. It
-// ignores faults of events that exist only in OpenAI's API, such as the role and [DONE].
+// ignores faults that concern events that exist only in OpenAI's API, such as the role and [DONE].
 type generateFormat struct{ *format }
 
 func (f generateFormat) role(b []byte) []byte { return b }
@@ -45,7 +45,7 @@ func (f generateFormat) ending(more string) string {
 	return fmt.Sprintf(`{"finish_reason":%q,"generated_tokens":%d,"seed":null%s}`, reason, f.plan.tokens, more)
 }
 
-// token is one token of a reply.
+// token appends one token of a reply.
 func (f generateFormat) token(b []byte, i int) []byte {
 	id := uint64(0)
 	f.plan.tokenIDs(i, &f.config.Tokenizer, func(v uint64) { id = v })

@@ -12,7 +12,7 @@ import (
 type Latency struct {
 	Prefill         time.Duration // of every prompt
 	PrefillPerToken time.Duration // of each prompt token that was not cached
-	SerialPrefill   bool          // one prefill at a time, in order of admission; otherwise all at once
+	SerialPrefill   bool          // one prefill at a time, in order of admission; otherwise side by side
 	Decode          time.Duration // of every decode step
 	// DecodePerSequence is added to a step for each sequence in it.
 	DecodePerSequence time.Duration
@@ -41,7 +41,7 @@ type pacer struct {
 	timer *time.Timer
 }
 
-// until returns when the clock has reached at, or with an error as soon as the request is cancelled.
+// until waits until the clock has reached the instant at. It returns an error as soon as the request is cancelled.
 func (p *pacer) until(at time.Duration) error {
 	wait := at - p.now()
 	if wait <= 0 {

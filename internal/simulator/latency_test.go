@@ -131,15 +131,14 @@ func TestLatencyAlone(t *testing.T) {
 	})
 }
 
-// Several requests that start together; each prompt has one token more than the one before.
+// Several requests that overlap; each prompt has one token more than the one before.
 func TestLatencyTogether(t *testing.T) {
 	for _, test := range []struct {
-		name    string
-		config  Config
-		starts  []time.Duration
-		n       int // output tokens
-		want    [][]time.Duration
-		comment string
+		name   string
+		config Config
+		starts []time.Duration
+		n      int // output tokens
+		want   [][]time.Duration
 	}{
 		{
 			name:   "parallel prefill",
@@ -202,7 +201,7 @@ func TestLatencyTogether(t *testing.T) {
 	}
 }
 
-// If committed on admission, a prompt hits at once; otherwise only when its prefill has ended.
+// If blocks are committed on admission, an equal prompt hits them at once; otherwise only when the first prompt's prefill has ended.
 func TestCommitInstant(t *testing.T) {
 	for _, after := range []bool{false, true} {
 		config := Config{Cache: Cache{BlockSize: 4, CommitAfterPrefill: after}, Latency: Latency{Prefill: 10 * ms}}

@@ -11,7 +11,7 @@ type Like uint8
 const (
 	// LikePlain imitates no engine; its metrics are named moonloop_simulator_*.
 	LikePlain Like = iota
-	// LikeVLLM adds vLLM's metrics, among them vllm:cache_config_info with the block size.
+	// LikeVLLM adds vLLM's metrics, among them vllm:cache_config_info with the block size, and answers /tokenize and /reset_prefix_cache.
 	LikeVLLM
 	// LikeLlamaCPP adds llama.cpp's metrics, and answers /tokenize and reports usage in its format.
 	LikeLlamaCPP

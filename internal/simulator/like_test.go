@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// reply is the part of a reply without a stream that these tests read.
+// reply is the part of a whole (not streamed) reply that these tests read.
 type reply struct {
 	PromptIDs []int `json:"prompt_token_ids"`
 	Choices   []struct {
@@ -56,8 +56,8 @@ func whole(t *testing.T, e *Engine, url string, body map[string]any) (r reply) {
 	return r
 }
 
-// talk is a conversation with messages of the given numbers of words, and replies of the given number of tokens. It returns the prompt and
-// cached tokens of each turn.
+// talk holds a conversation with messages of the given numbers of words, and replies of the given number of tokens. It returns the prompt
+// and cached tokens of each turn.
 func talk(t *testing.T, c Config, tokens int, words ...int) (prompt, cached []int) {
 	t.Helper()
 	e, url := serve(t, c)
@@ -144,7 +144,7 @@ func TestSlots(t *testing.T) {
 		{"four slots", 4, 0, real},
 		{"one slot that saves what it loses", 1, 100, real},
 		{"one slot that saves nothing", 1, 0, []int{0, 3, 2, 2, 0, 0, 3, 2, 0}}, // FG overwrites ABCD
-		{"one slot with too little room", 1, 3, []int{0, 3, 2, 2, 0, 0, 3, 2, 0}},
+		{"one slot with too little room to save", 1, 3, []int{0, 3, 2, 2, 0, 0, 3, 2, 0}},
 	} {
 		c := newSlotCache(test.slots, 512*test.saved)
 		var got []int
@@ -216,7 +216,7 @@ func TestTokenIDs(t *testing.T) {
 	}
 	ids := append(append(slices.Clone(choice.PromptIDs), choice.IDs...), 5, 6, 7)
 	if second := whole(t, e, url+"/v1/completions", map[string]any{"prompt": ids, "max_tokens": 1}); second.Usage.Details.Cached != 48 {
-		t.Errorf("%d tokens of prompt and reply in ids were cached, want all 48 but the last, which is in no full block", second.Usage.Details.Cached)
+		t.Errorf("%d of the 49 tokens of prompt and reply, given as ids, were cached; want 48: the last is in no full block", second.Usage.Details.Cached)
 	}
 
 	messages := []any{map[string]string{"role": "user", "content": text}}
@@ -261,7 +261,7 @@ func TestTokenIDs(t *testing.T) {
 	}
 }
 
-// What a client asks an engine to learn how it caches.
+// What a client asks an engine for, to learn how the engine caches.
 func TestLikeMetrics(t *testing.T) {
 	for _, test := range []struct {
 		config Config

@@ -105,7 +105,7 @@ func idsPrompt(ids []int) string {
 	return b.String()
 }
 
-// words returns "go" and n words.
+// words returns a text of n+1 words.
 func words(n int) string { return "go" + strings.Repeat(" word", n) }
 
 // sharedData returns the path of a file of the shared data, or skips the test if it is absent.

@@ -93,7 +93,7 @@ func (f messagesFormat) tokens(b []byte, from, to int) []byte {
 	return f.event(b, "content_block_delta", `,"index":`+index+`,"delta":{"type":"`+kind+`","`+member+`":"`+string(words)+`"}`)
 }
 
-// reasons are the names of finish reasons.
+// reasons has the names of finish reasons in the Messages API.
 var reasons = map[string]string{finishLength: "max_tokens", finishStop: "end_turn", finishToolCalls: "tool_use"}
 
 func (f messagesFormat) stopReason() string {

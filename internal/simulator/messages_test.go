@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestReplies: each endpoint replies as requested, whole and streamed, with text, with a call, and with reasoning before it. Package
-// clients has the same replies read by the vendors' clients, but without the race detector.
+// TestReplies: each endpoint replies as requested, whole and streamed, with text, with a tool call, and with reasoning before the text. In
+// test/clients, the vendors' clients read the same replies, but without the race detector.
 func TestReplies(t *testing.T) {
 	e, url := serve(t, Config{Cache: Cache{BlockSize: 16}})
 	const messages = `"messages":[{"role":"user","content":"go word word word"}]`
@@ -44,7 +44,7 @@ func TestReplies(t *testing.T) {
 	}
 }
 
-// TestMessagesWithoutLimit: the limit of tokens is required here, and the error has the shape that clients know.
+// TestMessagesWithoutLimit: the Messages API requires a limit of tokens; without one, the error has the shape that its clients know.
 func TestMessagesWithoutLimit(t *testing.T) {
 	_, url := serve(t, Config{APIKey: "test"})
 	resp, reply := post(t, url+pathMessages, `{"model":"m","messages":[{"role":"user","content":"x"}]}`, "X-Api-Key", "test")

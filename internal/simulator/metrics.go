@@ -12,7 +12,7 @@ import (
 )
 
 // metrics serves /metrics from a registry of its own. Totals are read from the engine when scraped; the histograms take their values from
-// the record of each request that has finished, so the two agree.
+// the record of each request that has finished, so that histograms and records agree.
 type metrics struct {
 	handler                             http.Handler
 	queue, prefill, first, inter, whole prometheus.Histogram

@@ -15,7 +15,7 @@ type plan struct {
 	finish string // finish_reason
 	tool   string // the function to call; empty: the reply is text
 	key    uint64 // determines the words
-	bytes  int    // most bytes of a word, so that each is one token; 0: no limit
+	bytes  int    // maximum number of bytes of a word, so that each word is one token; 0: no limit
 }
 
 // The finish reasons.

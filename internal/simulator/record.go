@@ -51,8 +51,8 @@ type Record struct {
 	Headers      time.Duration `json:"headers_ns"`      // the handler began: the request's headers had been read
 	Received     time.Duration `json:"received_ns"`     // the kernel had the request's last byte; see [Engine.Stamped]
 	BodyRead     time.Duration `json:"body_read_ns"`    // the engine had read it
-	Admitted     time.Duration `json:"admitted_ns"`     // the request may run
-	PrefillDone  time.Duration `json:"prefill_done_ns"` // the first token is there
+	Admitted     time.Duration `json:"admitted_ns"`     // the request was allowed to run
+	PrefillDone  time.Duration `json:"prefill_done_ns"` // the first token was ready
 	Ended        time.Duration `json:"ended_ns"`        // after the last write, or the time of the failure
 	// Time is the wall clock at Headers.
 	Time time.Time `json:"time"`
@@ -60,8 +60,8 @@ type Record struct {
 	// reason, usage and end have 0 tokens, except that a role that is sent with the first token shares its write.
 	Writes Writes `json:"writes,omitempty"`
 
-	BytesIn  int64 `json:"bytes_in"` // of the bodies
-	BytesOut int64 `json:"bytes_out"`
+	BytesIn  int64 `json:"bytes_in"`  // of the request's body
+	BytesOut int64 `json:"bytes_out"` // of the reply's body
 
 	Status       int     `json:"status"` // HTTP status; 0 when none was sent
 	FinishReason string  `json:"finish_reason,omitempty"`

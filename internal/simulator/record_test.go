@@ -66,7 +66,7 @@ func TestRecordFacts(t *testing.T) {
 	}
 }
 
-// The timestamps are in the order of the events, and their tokens add up.
+// The timestamps are in the order of the events, and the tokens of the writes add up.
 func TestRecordOrder(t *testing.T) {
 	e, url := serve(t, Config{Latency: Latency{Prefill: time.Millisecond, Decode: 100 * time.Microsecond}})
 	var group sync.WaitGroup

@@ -63,7 +63,7 @@ func (l *recordLog) writeLine(line []byte, err error) {
 	}
 }
 
-// records returns the kept records, by sequence number.
+// records returns the kept records, sorted by sequence number.
 func (l *recordLog) records() []*Record {
 	l.mu.Lock()
 	all := slices.Clone(l.kept)

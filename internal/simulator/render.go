@@ -64,7 +64,7 @@ func (q *request) renderPrompt(c *chain, prompt jsontext.Value, outer bool) *api
 	return q.renderPrompt(c, prompt[end-int64(len(value)):end], false)
 }
 
-// renderIDs reads the integers of a valid JSON array from after its bracket. It is a plain loop because a prompt may
+// renderIDs reads the integers of a valid JSON array whose opening bracket has been cut off. It is a plain loop because a prompt may
 // have more than 100,000 of them.
 func renderIDs(c *chain, array []byte) *apiError {
 	const limit = 1 << 31
@@ -180,7 +180,7 @@ type message struct {
 	content, toolCalls jsontext.Value
 }
 
-// readMessage reads the message with an index.
+// readMessage reads the next message, which has the given index.
 func (q *request) readMessage(dec *jsontext.Decoder, index int) (m message, _ *apiError) {
 	var kind string
 	var arguments, output jsontext.Value

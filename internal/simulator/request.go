@@ -41,7 +41,7 @@ type request struct {
 	cacheSalt      string
 	toolNames      []string
 
-	dimensions int  // of an embedding; 0: the usual ones
+	dimensions int  // of an embedding; 0: the usual number
 	base64     bool // the embedding is written in base64
 	prefill    bool // the reply must list each token of the prompt
 	details    bool // of generate: the reply must say how it ended
@@ -122,16 +122,16 @@ func parseRequest(a api, like Like, body []byte) (*request, *apiError) {
 	if q.choices != 1 {
 		return nil, badRequest("n", "n is %d: the simulator makes one choice only", q.choices)
 	}
-	if q.maxCompletion != Absent { // this one has priority
+	if q.maxCompletion != Absent { // it has priority over max_tokens
 		q.facts.MaxTokens = q.maxCompletion
 	}
-	if a == embeddings || a == generate { // embeddings have no stream, and the path of generate selects it
+	if a == embeddings || a == generate { // embeddings are not streamed, and for generate the path decides
 		q.facts.Stream, q.usage.Include, q.usage.Continuous = false, false, false
 	}
 	return q, q.check(a)
 }
 
-// promptField is the member that has the prompt, if that is one text.
+// promptField returns the name of the member that has the prompt, for APIs whose prompts are not messages.
 func (a api) promptField() string {
 	switch a {
 	case generate:
@@ -143,7 +143,7 @@ func (a api) promptField() string {
 	}
 }
 
-// messagesField is the member that has the messages of a chat.
+// messagesField returns the name of the member that has the messages of a chat.
 func (a api) messagesField() string {
 	if a == responses {
 		return "input"
@@ -151,7 +151,8 @@ func (a api) messagesField() string {
 	return "messages"
 }
 
-// systemField is the member that has the system text, for APIs in which no message has it. For others it is a name that no body can have.
+// systemField returns the name of the member that has the system text, for APIs in which no message has it. For other APIs it returns a
+// name that no body can have.
 func (a api) systemField() string {
 	switch a {
 	case messages:
@@ -163,7 +164,8 @@ func (a api) systemField() string {
 	}
 }
 
-// parametersField is the member that has the parameters of generate. For other APIs it is a name that no body can have.
+// parametersField returns the name of the member that has the parameters of generate. For other APIs it returns a name that no body can
+// have.
 func (a api) parametersField() string {
 	if a == generate {
 		return "parameters"
@@ -202,8 +204,8 @@ const (
 	usualDimensions = 64
 )
 
-// members calls member with each name and value of the object that comes next in a text, except nulls, which count as absent. The values
-// are cut out of the text: the decoder's own are valid only until its next call.
+// members calls the function member with each name and value of the object that comes next in a text, except nulls, which count as absent.
+// The values are cut out of the text: the decoder's own are valid only until its next call.
 func members(dec *jsontext.Decoder, text []byte, member func(name string, value jsontext.Value) *apiError) *apiError {
 	_, err := dec.ReadToken()
 	for err == nil && dec.PeekKind() == '"' {

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// For any input, the engine does not panic. It refuses with 4xx and a message, or the input is JSON that encoding/json accepts, too, with
-// the same number of words or ids.
+// For any input, the engine does not panic. It refuses the input with 4xx and a message, or encoding/json accepts the input, too, and a
+// prompt that is a text has as many words as the engine counts tokens.
 func FuzzRequest(f *testing.F) {
 	for _, seed := range []string{
 		`{"model":"m","prompt":"a b\tc\n","max_tokens":3}`,
@@ -77,8 +77,8 @@ func TestChain(t *testing.T) {
 		{"the same in pieces", []string{" one\ttwo", "\nthree\r", " four five "}, 2},
 		{"longer", []string{"one two three four five six"}, 2},
 		{"another second block", []string{"one two three FOUR"}, 1},
-		{"the same block after another", []string{"ONE two three four"}, 0},
-		{"words are not letters", []string{"onetwo three four"}, 0},
+		{"the same second block after another first one", []string{"ONE two three four"}, 0},
+		{"the same letters in other words", []string{"onetwo three four"}, 0},
 	} {
 		b, _ := blocks(2, test.texts...)
 		common := 0
@@ -96,7 +96,7 @@ func TestChain(t *testing.T) {
 		{"same", "m", "s", true},
 		{"another model", "n", "s", false},
 		{"another salt", "m", "t", false},
-		{"swapped", "s", "m", false},
+		{"model and salt swapped", "s", "m", false},
 	} {
 		x, y := []uint64{1, 2}, []uint64{1, 2}
 		salted(x, "m", "s")
@@ -191,7 +191,7 @@ func TestHTTP2(t *testing.T) {
 	}{
 		{"served", "", false, Finished},
 		{"cut", "cut", false, Faulted},
-		{"left", "stall", true, ClientGone},
+		{"left by the client", "stall", true, ClientGone},
 		{"served after that", "", false, Finished},
 	} {
 		t.Run(test.name, func(t *testing.T) {

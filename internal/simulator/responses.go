@@ -34,7 +34,7 @@ func (f responsesFormat) thinks() bool {
 	return f.shape.reasoning != "" && f.plan.tool == "" && f.plan.tokens > 1
 }
 
-// thought is the number of tokens of reasoning.
+// thought returns the number of tokens of reasoning.
 func (f responsesFormat) thought() int {
 	if f.thinks() {
 		return f.plan.tokens / 2
@@ -42,7 +42,7 @@ func (f responsesFormat) thought() int {
 	return 0
 }
 
-// words are some tokens, escaped for a JSON string.
+// words returns the text of some tokens, escaped for a JSON string.
 func (f responsesFormat) words(from, to int) string {
 	var b []byte
 	for i := from; i < to; i++ {
@@ -51,7 +51,7 @@ func (f responsesFormat) words(from, to int) string {
 	return string(b)
 }
 
-// object is the response: with its output and usage once it has ended.
+// object returns the response as JSON, with its output and usage once it has ended.
 func (f responsesFormat) object(status, output, usage string) string {
 	reason := "null"
 	if status == statusIncomplete {
@@ -87,7 +87,7 @@ func (f responsesFormat) incomplete() string {
 	return ""
 }
 
-// status is that of a reply that has ended.
+// status returns the status of a reply that has ended.
 func (f responsesFormat) status() string {
 	if f.incomplete() != "" {
 		return statusIncomplete
@@ -102,7 +102,7 @@ func (f responsesFormat) role(b []byte) []byte {
 	return f.event(f.event(b, "response.created", object), "response.in_progress", object)
 }
 
-// item is an element of the output, its text or arguments as far as they are given.
+// item returns an element of the output, with its text or arguments as far as they are given.
 func (f responsesFormat) item(index int, status, said string) string {
 	switch {
 	case f.plan.tool != "":
@@ -123,7 +123,7 @@ func (f responsesFormat) item(index int, status, said string) string {
 	}
 }
 
-// part is what an element of the output contains.
+// part returns what an element of the output contains.
 func (f responsesFormat) part(index int, said string) string {
 	if f.thinks() && index == 0 {
 		return fmt.Sprintf(`{"type":"reasoning_text","text":"%s"}`, said)
@@ -196,7 +196,7 @@ func (f responsesFormat) tokens(b []byte, from, to int) []byte {
 	return f.event(b, kind, f.at(index)+`,"delta":"`+f.words(from, to)+`"`+more)
 }
 
-// output is the whole output, completed.
+// output returns the whole output of a reply that has ended.
 func (f responsesFormat) output() string {
 	half := f.thought()
 	if half == 0 {

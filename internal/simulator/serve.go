@@ -37,11 +37,11 @@ type exchange struct {
 	met    bool   // the fault has taken effect
 	buf    []byte // events that have not been sent
 	held   int    // chunks of tokens in buf
-	unsent int    // their tokens
+	unsent int    // tokens in buf
 	asked  *request
 	chain  *chain   // of the prompt, and then of the reply
 	wanted []uint64 // ids of the full blocks of the prompt, and in the end of prompt and reply
-	slot   int      // with Cache.Slots: the one that the request has, from 1
+	slot   int      // with Cache.Slots: the number of the request's slot, from 1; 0 if it has none
 	// planned is the instant of the latest token, by the latency model.
 	planned time.Duration
 }
@@ -70,7 +70,8 @@ func (e *Engine) generate(a api, w http.ResponseWriter, r *http.Request) {
 	stop := context.AfterFunc(e.closing, func() {
 		defer close(unblocked)
 		cancel()
-		// A handler that blocks in a read or a write does not see the context. Without deadlines it cannot block.
+		// A handler that blocks in a read or a write does not see the context. A connection without deadlines, such as a test's recorder,
+		// does not block.
 		_ = x.rc.SetReadDeadline(time.Now())
 		_ = x.rc.SetWriteDeadline(time.Now())
 	})
@@ -191,7 +192,7 @@ func (x *exchange) read() error {
 		return unknown
 	}
 	q, refusal := parseRequest(x.api, e.config.Like, body)
-	if q != nil && x.api == generate { // it serves one model, and the path says whether it streams
+	if q != nil && x.api == generate { // this API serves one model, and the path says whether the reply is a stream
 		q.facts.Model, q.facts.Stream = e.modelNames()[0], x.r.URL.Path == pathGenerateStream
 		refusal = q.check(x.api)
 	}
@@ -258,7 +259,7 @@ func (x *exchange) prepare(q *request) error {
 	return nil
 }
 
-// prefill looks the prompt up in the cache and waits until its first token is due.
+// prefill looks the prompt up in the cache, and waits until the first token of the reply is due.
 func (x *exchange) prefill(admitted time.Duration) error {
 	e := x.engine
 	x.rec.CachedTokens = x.lookup()
@@ -269,7 +270,7 @@ func (x *exchange) prefill(admitted time.Duration) error {
 		if err != nil {
 			return err
 		}
-		// A lane that was handed over is free from the planned end of the prefill before it: no drift.
+		// A lane that was handed over is free from the planned end of the prefill before it, so that delays do not add up.
 		start = max(start, free)
 	}
 	x.planned = start + e.config.Latency.prefill(x.rec.PromptTokens-x.rec.CachedTokens)
@@ -365,7 +366,7 @@ func (x *exchange) decode() error {
 	return nil
 }
 
-// tokensPerChunk is the size of each chunk after the first.
+// tokensPerChunk returns the number of tokens of each chunk after the first.
 func (x *exchange) tokensPerChunk() int { return max(x.engine.config.TokensPerChunk, x.shape.tokens) }
 
 // chunks returns the number of chunks of the planned reply, at most what is worth reserving.

@@ -24,7 +24,7 @@ type slotCache struct {
 	mu      sync.Mutex
 	slots   []slot
 	saved   [][]uint64 // the oldest first
-	used    int        // blocks of saved
+	used    int        // number of blocks in saved
 	clock   int        // counts requests
 	evicted int64
 }

@@ -18,7 +18,7 @@ type Tokenizer struct {
 	Vocabulary int
 	// WordBytes is the length of the longest word, in bytes, that is one token. A longer word is one token for each piece of this many
 	// bytes, because texts have more tokens than words in real vocabularies; below 4, this also applies to the words that replays use.
-	// Words of replies are cut to it. 0 = every word is one token.
+	// Words of replies are cut to this length. 0 = every word is one token.
 	WordBytes int
 }
 

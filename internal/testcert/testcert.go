@@ -114,7 +114,7 @@ func newKey(t testing.TB) *ecdsa.PrivateKey {
 	return key
 }
 
-// sign returns a certificate for a key, valid for the two days before until.
+// sign returns a certificate for a key, valid for the two days that end at the time until.
 func sign(t testing.TB, template, parent *x509.Certificate, owner, signer *ecdsa.PrivateKey, until time.Time) []byte {
 	t.Helper()
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 120))

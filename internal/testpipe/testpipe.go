@@ -35,7 +35,7 @@ func (n *Network) Accept() (net.Conn, error) {
 // Close refuses further connections. Those that are open stay so.
 func (n *Network) Close() error { n.once.Do(func() { close(n.done) }); return nil }
 
-// Addr is an address, since clients want one.
+// Addr returns an address, since clients want one.
 func (n *Network) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 80} }
 
 // Dial connects to the server, whatever the address. It waits until the server accepts.

@@ -13,15 +13,15 @@ import (
 	"testing"
 )
 
-// The ports are the count numbers that begin with first. They stay below the ephemeral ports of Linux: above 32,767, an outgoing connection
+// The ports are the numbers from first to first+count-1. They stay below the ephemeral ports of Linux: above 32,767, an outgoing connection
 // may have the port before the program does.
 const (
 	first = 20_000
 	count = 10_000
 )
 
-// reserved holds the UDP sockets that reserve the given TCP ports: the system gives each of them to only one process, and the programs
-// under test have no use for UDP. They stay open as long as this process lives.
+// reserved holds the UDP sockets that reserve the given TCP ports: the system gives each UDP port to only one process, and the programs
+// under test have no use for UDP. The sockets stay open as long as this process lives.
 var reserved struct {
 	sync.Mutex
 	sockets []*net.UDPConn

@@ -23,17 +23,17 @@ func (r *request) each(write func(m message) object) (all []object) {
 	return all
 }
 
-// plain is a message in the API's format.
+// plain returns a message in the API's format.
 func plain(m message) object { return object{"role": m.Role, "content": m.Text} }
 
-// flat adds two attributes for each message; their names contain its number.
+// flat adds two attributes for each message; the names of both contain the message's number.
 func (r *request) flat(to object, role, content string) {
 	for i, m := range r.messages {
 		to[fmt.Sprintf(role, i)], to[fmt.Sprintf(content, i)] = m.Role, m.Text
 	}
 }
 
-// session adds the session under the producer's name for it, if there is one.
+// session adds the session, if the request has one, under the producer's name for it.
 func (r *request) session(to object, name string) object {
 	if r.Session != "" {
 		to[name] = r.Session
@@ -44,7 +44,7 @@ func (r *request) session(to object, name string) object {
 func (w *writer) events(r *request)            { w.eventLogs(r, true) }
 func (w *writer) eventsWithoutText(r *request) { w.eventLogs(r, false) }
 
-// eventLogs writes what OpenTelemetry up to 1.36 does: a log record for each message, whose name is in an attribute.
+// eventLogs writes what OpenTelemetry up to 1.36 does: a log record for each message; the record's name is in an attribute.
 func (w *writer) eventLogs(r *request, content bool) {
 	w.scope.Scope().SetName("@opentelemetry/instrumentation-openai")
 	w.app()
@@ -109,7 +109,7 @@ func (w *writer) llmRequest(r *request) {
 	})
 }
 
-// engine writes what vLLM alone does.
+// engine writes the telemetry of vLLM without that of an application.
 func (w *writer) engine(r *request) {
 	w.scope.Scope().SetName("vllm.llm_engine")
 	if !r.failed() { // a refused request has no span
@@ -150,7 +150,7 @@ func (w *writer) traceloop(r *request) {
 	w.refuse(w.span("openai.chat", ptrace.SpanKindClient, r.session(attributes, session)))
 }
 
-// vercel writes a span for the call and one for the request, with the same attributes on both.
+// vercel writes a span for the call and one for the request, both with the prompt and the counts.
 func (w *writer) vercel(r *request) {
 	w.scope.Scope().SetName("ai")
 	messages := r.each(func(m message) object {

@@ -21,7 +21,7 @@ import (
 // Lengths of the pieces of text that are searched for, in bytes.
 const (
 	pieceSize = 24
-	lineSize  = 12 // of whole lines shorter than a piece
+	lineSize  = 12 // least size of a whole line that is shorter than a piece
 )
 
 // pieces collects distinctive pieces of texts: adjacent pieces of pieceSize bytes that no encoding changes, and whole lines that are
@@ -76,7 +76,7 @@ func (p pieces) addDocument(document any) {
 	}
 }
 
-// in counts the pieces that occur in a text.
+// in returns the number of pieces that occur in any of the texts, and one of these pieces.
 func (p pieces) in(texts ...string) (n int, first string) {
 	for piece := range p {
 		for _, text := range texts {

@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package testproducers makes telemetry in the form of instrumentation libraries, gateways and engines, together with the requests that the
-// engine really received. Everything is invented: no text, id or time is from a capture.
+// Package testproducers makes telemetry in the formats of instrumentation libraries, gateways and engines, together with the requests that
+// the engine really received. Everything is invented: no text, id or time is from a capture.
 //
 // Each producer reports the same application: two conversations that share a long system prompt, a request without a session, a request
 // that the engine refused, and, for some producers, a request of a kind that only they report. The engine counts a token for every four
@@ -36,7 +36,7 @@ type Producer struct {
 // Account has the expected counts of requests.
 type Account struct {
 	Requests   int // at the engine
-	Rows       int // with the engine's counts
+	Rows       int // that the telemetry gives, with the engine's counts
 	Failed     int // refused by the engine
 	Uncounted  int // without a count of their tokens
 	Embeddings int // requests for embeddings
@@ -122,7 +122,7 @@ func All() []Producer {
 	for _, p := range []struct {
 		Producer
 		report report
-		more   string // a request that only this producer has
+		more   string // the kind of a request that only some producers report
 	}{
 		{Producer{Name: "events", Reason: "OpenTelemetry up to 1.36: messages in log records; sessions on the application's span", hasText: true, hasSessions: true}, (*writer).events, ""},
 		{Producer{Name: "events-without-text", Reason: "the same with content capture off", hasSessions: true}, (*writer).eventsWithoutText, ""},
@@ -200,7 +200,7 @@ func (w *writer) traces() []byte {
 	if w.spans.Len() == 0 {
 		return nil
 	}
-	b, _ := new(ptrace.JSONMarshaler).MarshalTraces(w.td) // no value here has an error
+	b, _ := new(ptrace.JSONMarshaler).MarshalTraces(w.td) // no value here can make it fail
 	return append(b, '\n')
 }
 
@@ -231,7 +231,7 @@ func (w *writer) span(name string, kind ptrace.SpanKind, attributes map[string]a
 	return s
 }
 
-// refuse marks a span as that of a failed request.
+// refuse marks a span as failed if its request is one that the engine refused.
 func (w *writer) refuse(s ptrace.Span) {
 	if w.r.failed() {
 		s.Status().SetCode(ptrace.StatusCodeError)

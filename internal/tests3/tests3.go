@@ -18,7 +18,7 @@ import (
 const Secret = "sPlanted5ecretOfThe0bjectStore4Tests7Qm"
 
 // Start starts a server with a bucket, sets the environment of the test's process for it, for s3:// and gs:// URLs, and returns its URL.
-// change may wrap its handler; nil does not.
+// change may wrap the server's handler, and may be nil.
 func Start(t testing.TB, bucket string, change func(http.Handler) http.Handler) string {
 	t.Helper()
 	backend := s3mem.New()

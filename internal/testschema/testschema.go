@@ -162,7 +162,7 @@ func comments(t testing.TB, local string) map[string]string {
 	return all
 }
 
-// sentence is a comment on one line, without the brackets of links.
+// sentence returns a comment on one line, without the brackets of links.
 func sentence(parts ...string) string {
 	text := strings.Join(strings.Fields(strings.Join(parts, " ")), " ")
 	return strings.NewReplacer("[", "", "]", "").Replace(text)
@@ -195,7 +195,7 @@ func Fresh(t testing.TB, file string, s *jsonschema.Schema, update bool) {
 }
 
 // Check validates a file with a schema as it is published, and returns the errors. With strict, members that the schema does not name
-// are errors, too: it is for files that this program wrote.
+// are errors, too; strict is for files that this program wrote.
 func Check(t testing.TB, schema string, strict bool, content []byte) error {
 	t.Helper()
 	var s jsonschema.Schema

@@ -41,7 +41,7 @@ import (
 type Clients struct {
 	// Seed is the seed of all random numbers: the same seed gives the same rows for the same files, on machines of one architecture.
 	Seed uint64 `json:"seed"`
-	// Rows ends the trace after this many; 0 means no limit.
+	// Rows ends the trace after this many rows; 0 means no limit.
 	Rows int64 `json:"rows,omitempty"`
 	// Start and Duration are the part of the data's time that is drawn; Duration 0 means everything from Start on.
 	Start    time.Duration `json:"start_ns,omitempty"`
@@ -72,7 +72,7 @@ func (c *Clients) Validate() error {
 type Drawn struct {
 	Clients  int     // in the folder
 	Expected float64 // rows on average, over all seeds
-	// Unknown is the number of requests that did not become rows, because their client has no lengths for the time.
+	// Unknown is the number of requests that did not become rows, because their client has no lengths for their time.
 	Unknown int64
 }
 
@@ -82,7 +82,8 @@ func IsClients(folder fs.FS) bool {
 	return err == nil && slices.ContainsFunc(files, func(f fs.DirEntry) bool { return clientFiles.MatchString(f.Name()) })
 }
 
-// FromClients calls yield for each row drawn from a folder of clients, in order of time. An error of yield ends it. Errors name the file.
+// FromClients calls yield for each row drawn from a folder of clients, in order of time. It stops at the first error of yield and returns
+// it. Errors of the folder name the file.
 func FromClients(c Clients, folder fs.FS, yield func(*mooncake.Row) error) (Drawn, error) {
 	if err := c.Validate(); err != nil {
 		return Drawn{}, err
@@ -99,7 +100,7 @@ func FromClients(c Clients, folder fs.FS, yield func(*mooncake.Row) error) (Draw
 	return d.drawn, err
 }
 
-// clientFiles are the tables of arrivals of a folder.
+// clientFiles matches the names of the tables of arrivals in a folder.
 var clientFiles = regexp.MustCompile(`^chunk-(\d{1,9})-trace\.csv$`)
 
 // draw is a trace that is being drawn.
@@ -123,7 +124,7 @@ type client struct {
 	lengths lengths  // of the current window
 
 	rng     *rand.Rand
-	window  int     // the current one; -1 before the first
+	window  int     // index of the current window; -1 before the first
 	at      float64 // of the next request, s from the data's zero
 	gap     func() float64
 	seconds float64 // per gap, on average
@@ -413,7 +414,7 @@ func (l *lengths) load(folder fs.FS, id int, at float64) error {
 	return nil
 }
 
-// periods calls each for the periods in a file: an object whose keys are seconds, each with distributions as texts.
+// periods calls the function each once for every period in a file: an object whose keys are seconds, each with distributions as texts.
 func periods(text []byte, each func(from float64, fields map[string]string)) error {
 	dec := jsontext.NewDecoder(bytes.NewReader(text))
 	object := func(member func(name string) error) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// clientFolder is a folder of clients: the table and the lengths of each, by number.
+// clientFolder returns a folder of clients, given the table and the lengths of each client by its number.
 func clientFolder(clients map[int][2]string) fstest.MapFS {
 	folder := fstest.MapFS{"README.md": {Data: []byte("of no client")}}
 	for id, files := range clients {
@@ -40,7 +40,7 @@ func fromClients(t *testing.T, c Clients, folder fstest.MapFS) (rows []*mooncake
 	return rows, drawn
 }
 
-// steady is a client of one window of 100,000 s.
+// steady returns the table of a client with one window of 100,000 s.
 func steady(rate float64, distribution string, shape float64) string {
 	return fmt.Sprintf("0,%g,1,%s,%g,1\n100000,0,0,,0,0\n", rate, distribution, shape)
 }
@@ -103,7 +103,8 @@ func TestRareClients(t *testing.T) {
 	}
 }
 
-// TestClientWindows: a part of the time, another rate, and lengths that change with time; windows without a distribution have no requests.
+// TestClientWindows: only a part of the time can be drawn, the rate can be set, and lengths change with time; windows without a
+// distribution have no requests.
 func TestClientWindows(t *testing.T) {
 	table := "0,1,1,Gamma,10000,1\n600,0,0,,0,0\n1200,3,1,Gamma,10000,1\n1800,1,1,Gamma,10000,1\n"
 	lengths := `{
@@ -163,17 +164,18 @@ func TestClientMedia(t *testing.T) {
 	}
 }
 
-// TestClientsSeeds: the same seed gives the same rows, another one gives others, and a client's rows do not depend on the other clients.
+// TestClientsSeeds: the same seed gives the same rows, another seed gives other rows, and a client's rows do not depend on the other
+// clients.
 func TestClientsSeeds(t *testing.T) {
 	one, two := [2]string{steady(0.01, "Weibull", 0.7), someLengths}, [2]string{steady(0.02, "Gamma", 0.2), someLengths}
-	of := func(seed uint64, clients map[int][2]string) (times []string) {
+	of := func(seed uint64, clients map[int][2]string) (inputs []string) {
 		rows, _ := fromClients(t, Clients{Seed: seed}, clientFolder(clients))
 		for _, r := range rows {
 			if r.Class == "client-1" {
-				times = append(times, fmt.Sprint(r.InputLength.V))
+				inputs = append(inputs, fmt.Sprint(r.InputLength.V))
 			}
 		}
-		return times
+		return inputs
 	}
 	alone := of(1, map[int][2]string{1: one})
 	if diff := cmp.Diff(alone, of(1, map[int][2]string{1: one, 2: two})); diff != "" {

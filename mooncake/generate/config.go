@@ -27,7 +27,7 @@ type Config struct {
 	// Turns is the mean number of turns of a conversation, 1 or more.
 	Turns float64 `json:"turns"`
 
-	// SystemPromptTokens begin every prompt.
+	// SystemPromptTokens is the length of the system prompt, with which every prompt begins.
 	SystemPromptTokens int64 `json:"system_prompt_tokens"`
 	// UserTokens is the length of a user's message, OutputTokens of a reply.
 	UserTokens   LogNormal `json:"user_tokens"`

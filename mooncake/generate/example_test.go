@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestExampleTrace checks the project's example trace against its sidecar: the parameters in it reproduce its bytes.
+// TestExampleTrace checks the project's example trace against its sidecar: the parameters in the sidecar reproduce the bytes of the trace.
 func TestExampleTrace(t *testing.T) {
 	const name = "../../examples/demo.jsonl"
 	meta, err := mooncake.LoadMeta(name)

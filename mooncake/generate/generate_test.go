@@ -35,7 +35,7 @@ func analysis(rows []*mooncake.Row, blockSize int) *stats.Analysis {
 	return a.Analysis()
 }
 
-// bytesOf is the trace as it would be written.
+// bytesOf returns the trace as it would be written.
 func bytesOf(t *testing.T, cfg Config) []byte {
 	t.Helper()
 	var b bytes.Buffer

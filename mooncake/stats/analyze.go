@@ -125,7 +125,7 @@ type BlockStats struct {
 	// Sequences is the number of distinct id lists, Copies the number of rows with the most frequent list.
 	Sequences  int64 `json:"distinct_sequences"`
 	Copies     int64 `json:"most_copies_of_a_sequence"`
-	InnerLasts int64 `json:"last_ids_also_inside"` // last ids of rows that other rows continue
+	InnerLasts int64 `json:"last_ids_also_inside"` // distinct last ids of rows that other rows have in front of further ids
 	// Top are the most referenced ids, as numbered by first appearance.
 	Top []TopID `json:"top"`
 

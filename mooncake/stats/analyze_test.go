@@ -99,7 +99,7 @@ var goldens = map[string]golden{
 	},
 }
 
-// near compares floats as the reference prints them: to four or six decimals.
+// near compares floats to the number of decimals to which the reference prints them.
 func near(decimals float64) cmp.Option {
 	return cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 0.5000001*math.Pow(10, -decimals) })
 }

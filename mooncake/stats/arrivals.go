@@ -159,7 +159,7 @@ func (a *Arrivals) Stats() ArrivalStats {
 	switch {
 	case s.Backward == 0:
 	case a.forgot:
-		s.Undefined.add("the rows are not in order of time, and more than can be sorted here: sort the trace by timestamp",
+		s.Undefined.add("the rows are not in order of time, and there are more than can be sorted here: sort the trace by timestamp",
 			"gap_cv", "distinct_timestamps", "rows_per_timestamp", "timestamp_gap_ms", "grid")
 		return s
 	default:

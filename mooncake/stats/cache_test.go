@@ -252,7 +252,7 @@ func TestPredictorOnThePublicTrace(t *testing.T) {
 	}
 }
 
-// TestChains: a block is cached only after the blocks that it followed before; the ids need not keep any rule.
+// TestChains: a block hits only behind the blocks that it followed when it was cached; the ids need not follow any rule.
 func TestChains(t *testing.T) {
 	type tokens = []Prediction
 	row := func(length int64, ids ...uint64) *mooncake.Row {
@@ -266,7 +266,7 @@ func TestChains(t *testing.T) {
 	}{
 		{"an id with two parents", []*mooncake.Row{row(2048, 0, 1, 2, 3), row(2048, 0, 2, 1, 4), row(2048, 0, 2, 1, 5)}, tokens{{}, {512, 512}, {1536, 1536}}},
 		{"an id with two parents, in no canonical order", []*mooncake.Row{row(2048, 9, 1, 2, 3), row(2048, 9, 2, 1, 4), row(2048, 9, 2, 1, 5)}, tokens{{}, {512, 512}, {1536, 1536}}},
-		{"ids that begin a row here, and follow one there", []*mooncake.Row{row(1024, 0, 1), row(1024, 1, 0), row(1024, 1, 0)}, tokens{{}, {}, {1024, 1024}}},
+		{"ids that begin one row, and follow another id in another row", []*mooncake.Row{row(1024, 0, 1), row(1024, 1, 0), row(1024, 1, 0)}, tokens{{}, {}, {1024, 1024}}},
 		{"an id twice in a row", []*mooncake.Row{row(1536, 0, 0, 0), row(1024, 0, 0), row(1024, 0, 1)}, tokens{{}, {1024, 1024}, {512, 512}}},
 		{"new ids below another parent", []*mooncake.Row{row(1024, 0, 1), row(1024, 0, 2), row(1024, 1, 2), row(1024, 0, 2)}, tokens{{}, {512, 512}, {}, {1024, 1024}}},
 		{"a partial block", []*mooncake.Row{row(700, 0, 1), row(700, 0, 1), row(600, 0, 1)}, tokens{{}, {512, 700}, {512, 600}}},

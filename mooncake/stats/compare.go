@@ -141,7 +141,7 @@ type comparer struct {
 type side struct {
 	reader *mooncake.Reader
 	row    *mooncake.Row         // nil after the last one
-	first  mooncake.Opt[float64] // timestamp, in milliseconds
+	first  mooncake.Opt[float64] // the first timestamp, in milliseconds
 }
 
 func (s *side) next(rows *int64) (err error) {

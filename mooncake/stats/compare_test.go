@@ -50,7 +50,7 @@ func TestCompare(t *testing.T) {
 {"timestamp": 1.5, "input_length": 1000, "output_length": 5, "hash_ids": [7, 9, 99]}
 {"timestamp": 2.25, "input_length": 600, "output_length": 1}
 `, CompareOptions{}, Comparison{Rows: [2]int64{3, 3}, Timed: 3, Unknown: 1}, "the same workload"},
-		{"other times, and a row without one", `{"timestamp": 0, "input_length": 1000, "output_length": 5, "hash_ids": [7, 8]}
+		{"other times, and a row without a time", `{"timestamp": 0, "input_length": 1000, "output_length": 5, "hash_ids": [7, 8]}
 {"timestamp": 1.625, "input_length": 1000, "output_length": 5, "hash_ids": [7, 9]}
 {"input_length": 600, "output_length": 1}
 `, CompareOptions{}, Comparison{Rows: [2]int64{3, 3}, Timed: 2, Unknown: 1, Apart: 0.125, Timestamps: Difference{2, 1, [2]int64{2, 2}}}, "other timestamps in 2 rows, first on lines 2 and 2; timestamps at most 0.125 ms apart"},

@@ -10,9 +10,9 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// curve counts the hits of caches of all sizes, without simulating each. A cache hits a block if it has it and all blocks of the prompt
-// before it, that is, if it is larger than the greatest rank among them. So each hit token is counted under the smallest cache, in blocks,
-// that hits it (Mattson, Gecsei, Slutz, Traiger, 1970).
+// curve counts the hits of caches of all sizes, without simulating each. A cache hits a block if it has that block and all blocks of the
+// prompt before it; that is, if its size is above the greatest rank among these blocks. So each hit token is counted under the smallest
+// cache, in blocks, that hits it (Mattson, Gecsei, Slutz, Traiger, 1970).
 type curve struct {
 	blockSize int
 	largest   int     // above this many blocks, a cache is treated as infinite
@@ -25,7 +25,7 @@ type curve struct {
 // restart resets the counts. The caches keep their content.
 func (c *curve) restart() { *c = curve{blockSize: c.blockSize, largest: c.largest} }
 
-// add counts a row. Candidates are the blocks that the infinite cache may have; hit is the number of those that it has.
+// add counts a row. Candidates are the blocks that the infinite cache may have; hit is the number of those that this cache has.
 func (c *curve) add(row *mooncake.Row, candidates []uint64, hit int, lru *recency) {
 	n := row.InputLength.V
 	c.rows++

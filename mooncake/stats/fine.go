@@ -164,7 +164,7 @@ func (f *fineSharing) add(row *mooncake.Row) (prompts, all ranges.Shared) {
 	return prompts, all
 }
 
-// replied reports whether the prompt up to a reply is exactly the prompt that was answered by it: then the cache has the reply after it.
+// replied reports whether the prompt up to a reply is exactly the prompt that the reply answered: then the cache has the reply after it.
 // The search in the path continues where the previous one ended.
 func (f *fineSharing) replied(row *mooncake.Row, reply mooncake.Reply, from *int) (there, known bool) {
 	at := f.rows - reply.Back - f.first // its index in ends

@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake/internal/ranges"
 )
 
-// common is how many leading elements two lists share.
+// common returns how many leading elements two lists share.
 func common(a, b []int) int {
 	n := 0
 	for n < min(len(a), len(b)) && a[n] == b[n] {
@@ -23,9 +23,9 @@ func common(a, b []int) int {
 	return n
 }
 
-// The prediction equals a comparison of every prompt with all prompts before it, token by token, at the granularity of the ids. The
-// replies of rows that a prompt continues are cached except for their last token. Hits are whole blocks of the engine's size, and never
-// include the last token of the prompt.
+// The prediction equals a comparison of every prompt with all prompts before it, token by token, at the granularity of the ids. The replies
+// to rows that a prompt continues are cached except for their last token. Hits are whole blocks of the engine's size, and never include the
+// last token of the prompt.
 func TestPredictorOfRangesIsThatOfTokens(t *testing.T) {
 	const block, fine = 24, 4
 	for seed := range uint64(60) {
@@ -207,7 +207,7 @@ func TestPredictorAtTheEnginesBlock(t *testing.T) {
 	}
 }
 
-// A lineage of any rows, whatever their ids mean, is the set of prefixes of their ids, one by one.
+// For any rows, whatever their ids mean, a lineage of ranges finds the same shared prefixes as a set of the prefixes of single ids.
 func TestLineageIsThatOfSinglePrefixes(t *testing.T) {
 	const fine = 8
 	for seed := range uint64(400) {

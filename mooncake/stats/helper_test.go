@@ -36,7 +36,7 @@ func publicRows(tb testing.TB, lines int) []*mooncake.Row {
 	return readAll(tb, mooncake.NewReader(bytes.NewReader(testtrace.PublicData(tb, lines)), mooncake.ReaderOptions{Name: "conversation", Strict: true}))
 }
 
-// toyRows are the rows for which the reference digests were computed by hand.
+// toyRows returns the rows for which the reference digests were computed by hand.
 func toyRows() []*mooncake.Row {
 	row := func(t float64, n, m int64, ids ...uint64) *mooncake.Row {
 		return &mooncake.Row{Timestamp: mooncake.Some(t), InputLength: mooncake.Some(n), OutputLength: mooncake.Some(m), HashIDs: ids}
@@ -68,11 +68,11 @@ func clone(rows []*mooncake.Row) []*mooncake.Row {
 // modelled is a row together with the tokens of its ids.
 type modelled struct {
 	mooncake.Row
-	tokens []int // of the prompt, and after it the reply
+	tokens []int // of the prompt, followed by those of the reply
 	by     int   // index of the row whose conversation it continues; itself for the first
 }
 
-// conversations are those of testtrace as rows.
+// conversations returns the conversations of package testtrace as rows.
 func conversations(rng *rand.Rand, rows, block, fine int) []modelled {
 	var out []modelled
 	for i, r := range testtrace.Conversations(rng, rows, block, fine) {

@@ -134,7 +134,7 @@ func (p *potential) restart() {
 	}
 }
 
-// stats returns the figures. Those of the infinite cache cover all rows, and so does the forest, which is empty if there is none.
+// stats returns the figures. The figures of the infinite cache and of the forest cover all rows; the forest is empty if there is none.
 func (p *potential) stats(infinite *CacheStats, eviction Eviction, blockSize int64, forest mooncake.Forest, why string) *Potential {
 	if !p.warm { // all rows arrived during the warm-up
 		p.restart()

@@ -11,9 +11,9 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// prefixes is the set of the prompt prefixes of earlier rows, at the borders of their blocks: the content of an infinite prefix cache. Two
-// blocks are the same only if the model and all blocks before them are the same, too, because an engine's cache hits from the start of a
-// prompt on and ends at the first block that differs.
+// prefixes is the set of those prefixes of earlier rows' prompts that end at the borders of blocks: the content of an infinite prefix
+// cache. Two blocks are the same only if the model and all blocks before them are the same, too, because the hit of an engine's cache
+// begins at the start of a prompt and ends before the first block that differs.
 //
 // A prefix is identified by a number, its node. Canonical ids (0, 1, 2, ... in order of first appearance) are their own nodes. The new ids
 // of a row are then consecutive, so a row needs one run of 16 bytes, whatever its length. Every other node is a hash of the node before and
@@ -57,7 +57,7 @@ func newPrefixes(blockSize, bound int) *prefixes {
 	return &prefixes{blockSize: blockSize, budget: hashCost * min(bound, math.MaxInt/hashCost), seed: maphash.MakeSeed()}
 }
 
-// add adds a row's prefixes to the set and returns those that it had before.
+// add adds a row's prefixes to the set and returns the part of the row that the set had before.
 func (p *prefixes) add(row *mooncake.Row) overlap {
 	ids := row.Blocks(p.blockSize)
 	all := overlap{known: true}
@@ -68,7 +68,7 @@ func (p *prefixes) add(row *mooncake.Row) overlap {
 		want := mooncake.BlockFill(row.InputLength.V, p.blockSize, i)
 		var child uint64
 		run, have := -1, uint32(0)
-		if !added || p.full { // after an unknown prefix, all are unknown
+		if !added || p.full { // after an unknown prefix, all longer ones are unknown
 			child, run, have = p.find(node, id)
 		}
 		if !missed {
@@ -123,7 +123,8 @@ func (p *prefixes) run(id uint64) (at int, end uint64) {
 		return p.next
 	}
 	if at, end = p.last, ending(p.last); id < uint64(p.runs[at].start) || id >= end {
-		at = sort.Search(len(p.runs), func(i int) bool { return uint64(p.runs[i].start) > id }) - 1 // the last one that does not start after it
+		// The last run that does not start after the id.
+		at = sort.Search(len(p.runs), func(i int) bool { return uint64(p.runs[i].start) > id }) - 1
 		p.last, end = at, ending(at)
 	}
 	return at, end

@@ -13,7 +13,7 @@ import (
 // ranged adds ranges to rows with hash ids, in blocks of 16 tokens that share as much, and the replies to the rows that a row continues.
 func ranged(rows []*mooncake.Row) []*mooncake.Row {
 	const fine = mooncake.BlockSize / 16
-	first := map[uint64]uint64{} // id of ranges of a hash id
+	first := map[uint64]uint64{} // for each hash id, the first id of ranges in its block
 	ends := map[uint64]int{}     // by last full block: the row that ended with it
 	next := uint64(0)
 	out := clone(rows)

@@ -16,11 +16,11 @@ import (
 //
 // # Method
 //
-// A block is in the sample if a hash of its id is below a threshold: with the same seed, always or never (SHARDS: Waldspurger, Park,
-// Garthwaite, Ahmad, FAST'15). Reuse keeps the sampled blocks in the order of their last touches. For each reference, it computes the stack
-// distance: the tokens of the sampled blocks that were touched since then, and of the block itself. Divided by the sampling rate, this is
-// the size of the smallest least-recently-used cache that would still have the block (Mattson, Gecsei, Slutz, Traiger, 1970). Blocks are
-// touched from first to last.
+// A block is in the sample if a hash of its id is at most a threshold, so with the same seed it is always in it or never (SHARDS:
+// Waldspurger, Park, Garthwaite, Ahmad, FAST'15). Reuse keeps the sampled blocks in the order of their last touches. For each reference to
+// a sampled block, it computes the stack distance: the tokens of the block itself, and of the sampled blocks that were touched since its
+// last touch. Divided by the sampling rate, this is the size of the smallest least-recently-used cache that would still have the block
+// (Mattson, Gecsei, Slutz, Traiger, 1970). Blocks are touched from first to last.
 //
 // Let p be the rate, T the tokens of all blocks, S those of the sampled blocks, and H(c) those with a distance of at most c. The share of
 // tokens that a cache of c tokens hits is estimated as (H(c) + p T - S) / (p T). The correction p T - S compensates for blocks that are
@@ -84,12 +84,13 @@ func NewReuse(opt ReuseOptions) *Reuse {
 	return r
 }
 
-// Rate is the current share of block ids in the sample.
+// Rate returns the current share of block ids in the sample.
 func (r *Reuse) Rate() float64 { return (float64(r.threshold) + 1) / (1 << 63) / 2 }
 
-// Add counts a prompt of this many tokens. Ids are those of its blocks of size tokens each, from the first on; each must identify its block
-// and all blocks before it. The last block has the rest of the tokens. Tokens after the last block never hit. Now is any clock that never
-// goes back; [Reuse.Forget] uses it. A prompt without tokens, or with blocks of a size of 0 or less, is ignored.
+// Add counts a prompt of this many tokens. The ids are those of its blocks, of size tokens each, from the first block on; each id must
+// identify its block and all blocks before it. The last block has the rest of the tokens. Tokens after the last block never hit. The time
+// now is that of any clock that never goes back; [Reuse.Forget] uses it. A prompt without tokens, or with blocks of a size of 0 or less, is
+// ignored.
 func (r *Reuse) Add(ids []uint64, size, tokens float64, now int64) {
 	if !(tokens > 0) || !(size > 0) || math.IsInf(tokens, 1) || math.IsInf(size, 1) {
 		return
@@ -217,7 +218,7 @@ func (r *Reuse) Resolves(capacity float64) bool {
 	return r.threshold == math.MaxUint64 || capacity*r.Rate()*float64(len(r.blocks)) >= leastSampled*r.resident || capacity >= r.WorkingSet()
 }
 
-// Blocks is the number of blocks in the sample, which bounds the memory.
+// Blocks returns the number of blocks in the sample, which bounds the memory.
 func (r *Reuse) Blocks() int { return len(r.blocks) }
 
 // Prefix is a beginning that several prompts share.

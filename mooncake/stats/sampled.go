@@ -29,8 +29,8 @@ type SampleStats struct {
 	// whole.
 	Groups int64 `json:"groups"`
 	// StandardError is the standard error of the share of hit tokens: two of three samples of this rate are off by at most this, and 19 of
-	// 20 by at most twice as much. It is that of a quotient of sums over groups that are drawn independently (Cochran, Sampling Techniques,
-	// 1977, ch. 6).
+	// 20 by at most twice as much. It is computed as for a quotient of sums over groups that are drawn independently (Cochran, Sampling
+	// Techniques, 1977, ch. 6).
 	StandardError float64 `json:"token_hit_rate_standard_error"`
 
 	Undefined UndefinedFigures `json:"undefined,omitempty"`

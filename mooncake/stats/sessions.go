@@ -21,7 +21,7 @@ type SessionDetector struct {
 	evidence       [evidenceKinds]int64
 }
 
-// turn is what the detector remembers of the session's last row.
+// turn is what the detector remembers of a session's last row.
 type turn struct {
 	ids  []uint64 // its full blocks; nil when it has none
 	many bool     // the session has two rows already
@@ -42,7 +42,8 @@ const (
 	evidenceKinds = iota
 )
 
-// evidences have texts for later turns, for one of them and for several, and the mode that they show: none if they show nothing.
+// evidences has, for each kind of evidence, the words for one later turn and for several, and the mode that such turns show: unknown or
+// none if they show nothing.
 var evidences = [evidenceKinds]struct {
 	one, several, text string
 	mode               mooncake.SessionMode

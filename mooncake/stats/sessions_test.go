@@ -29,7 +29,7 @@ func TestSessionMode(t *testing.T) {
 		"turns that fork":  {[]*mooncake.Row{ids("a", 1024, 1, 2), ids("a", 1024, 1, 3)}, mooncake.SessionFull, "1 later turn begins with some blocks of the turn before, then differ"},
 		"new blocks only":  {[]*mooncake.Row{ids("a", 1024, 1, 2), ids("a", 512, 3), ids("a", 512, 4)}, mooncake.SessionDelta, "2 later turns begin with new blocks only"},
 		"interleaved":      {[]*mooncake.Row{ids("a", 1024, 1, 2), ids("b", 1024, 7, 8), ids("a", 1536, 1, 2, 3), ids("b", 1536, 7, 8, 9)}, mooncake.SessionFull, "2 sessions with more than one row: 2 later turns"},
-		"both":             {[]*mooncake.Row{ids("a", 512, 1), ids("a", 1024, 1, 2), ids("b", 512, 3), ids("b", 512, 4)}, mooncake.SessionUnknown, "the rows do not show whether"},
+		"both modes":       {[]*mooncake.Row{ids("a", 512, 1), ids("a", 1024, 1, 2), ids("b", 512, 3), ids("b", 512, 4)}, mooncake.SessionUnknown, "the rows do not show whether"},
 		"blocks displaced": {[]*mooncake.Row{ids("a", 1024, 1, 2), ids("a", 1024, 9, 2)}, mooncake.SessionUnknown, "but not from the beginning"},
 		"lengths only":     {[]*mooncake.Row{ids("a", 512), ids("a", 512)}, mooncake.SessionUnknown, "nothing to compare"},
 		"partial block":    {[]*mooncake.Row{ids("a", 100, 1), ids("a", 600, 2, 3)}, mooncake.SessionUnknown, "nothing to compare"},

@@ -21,7 +21,7 @@ const (
 // tally counts integers of 0 or more and computes their quantiles, which are exact for up to maxTally distinct values. Beyond that, values
 // are rounded down to multiples of a power of two, so that the table keeps its limit.
 type tally struct {
-	small  []int64         // how often each value below its length came; nil once values are rounded
+	small  []int64         // how often each value occurred, by value; nil once values are rounded
 	kinds  int             // distinct values in small
 	counts map[int64]int64 // of all other values
 	n, sum int64

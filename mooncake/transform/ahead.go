@@ -97,7 +97,7 @@ func (a *ahead[T]) next() (row T, err error) {
 	return row, nil
 }
 
-// sizeOf returns about the size of a row, in bytes.
+// sizeOf returns the approximate size of a row, in bytes.
 func sizeOf(r *mooncake.Row) int {
 	return 512 + 8*len(r.HashIDs) + 16*len(r.HashRanges) + 24*len(r.Replies) +
 		len(r.TextInput.V) + len(r.Messages) + len(r.Tools) + len(r.Payload) + len(r.Extra)

@@ -42,7 +42,7 @@ type Config struct {
 	// session, and of sessions whose names continue its name after a slash, such as those of its agents. A row without a session is a
 	// conversation by itself.
 	Conversations int64
-	// First keeps this many of the remaining rows.
+	// First keeps the first of the remaining rows, at most this many.
 	First int64
 	// Draw has a different conversation begin at each time at which one began, after rows have been left out.
 	Draw Draw
@@ -85,7 +85,7 @@ type TurnDelay string
 
 // The kinds of delays.
 const (
-	TurnsAsTimed   TurnDelay = ""      // they keep their timestamps
+	TurnsAsTimed   TurnDelay = ""      // later turns keep their timestamps
 	TurnsFromStart TurnDelay = "start" // the time since the turn before was sent
 	TurnsFromEnd   TurnDelay = "end"   // the time since the reply of the turn before was complete, if it was observed
 	TurnsAtOnce    TurnDelay = "none"  // no delay
@@ -158,7 +158,7 @@ func (c *Config) ordered(sources int) string {
 // changes reports whether a factor has an effect.
 func changes(f float64) bool { return f != 0 && f != 1 }
 
-// millis is a duration in milliseconds.
+// millis returns a duration in milliseconds.
 func millis(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
 // tidy rounds milliseconds to the nanosecond, the resolution of an arrival digest.

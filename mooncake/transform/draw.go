@@ -23,8 +23,8 @@ type Draw string
 // The ways to draw.
 const (
 	DrawNone    Draw = ""
-	DrawShuffle Draw = "shuffle" // each of them once
-	DrawRandom  Draw = "random"  // any: some occur several times and others never
+	DrawShuffle Draw = "shuffle" // each conversation begins once
+	DrawRandom  Draw = "random"  // any conversation: some occur several times and others never
 )
 
 // dialog is a conversation: the rows of a session with those of its agents, or a row without a session.
@@ -39,7 +39,7 @@ type drawing struct {
 	spool *spool
 	talks []dialog
 	rows  column[drawnRow]
-	slots []uint32 // the conversation that begins at the time of each one, in order
+	slots []uint32 // for each conversation, in order, the index of the one that begins at its time
 }
 
 // drawnRow is the position of a row in the file, and the next row of its conversation.
@@ -98,7 +98,7 @@ func (d *drawing) read(in step) error {
 	return d.spool.failed(d.spool.out.Flush())
 }
 
-// draw decides which conversation begins where.
+// draw decides which conversation begins when.
 func (d *drawing) draw(how Draw, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 0x64726177)) //nolint:gosec // no secret
 	n := uint32(len(d.talks))                         //nolint:gosec // no more than rows

@@ -13,7 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// manyTalks has conversations of one to three turns, with different pauses, under one system prompt.
+// manyTalks returns a trace with conversations of one to three turns, with different pauses, under one system prompt.
 func manyTalks() string {
 	var b strings.Builder
 	id := 1

@@ -15,8 +15,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake/generate"
 )
 
-// talks are conversations under one system prompt, without what a transformation leaves out at its end: replies, and delays after a
-// missing row.
+// talks returns a trace with conversations under one system prompt, without what a transformation leaves out at its end: replies, and
+// delays after a missing row.
 func talks(t *testing.T, seed uint64, rows int64) []byte {
 	t.Helper()
 	c := generate.Default()
@@ -79,7 +79,7 @@ func TestFiguresOfSteps(t *testing.T) {
 	}
 }
 
-// both does what two configurations without a common step do.
+// both returns a configuration that does what two configurations without a common step do.
 func both(a, b Config) Config {
 	a.Start, a.End, a.MinInput, a.MaxInput, a.MinOutput, a.MaxContext = a.Start+b.Start, a.End+b.End, a.MinInput+b.MinInput, a.MaxInput+b.MaxInput, a.MinOutput+b.MinOutput, a.MaxContext+b.MaxContext
 	a.Conversations, a.First, a.Scale, a.Roots = a.Conversations+b.Conversations, a.First+b.First, a.Scale+b.Scale, a.Roots+b.Roots

@@ -10,7 +10,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// group is the unit in which rows are moved at random: a session, or a single row.
+// group identifies the unit in which rows are moved at random: a session, or a single row.
 func (it *item) group() uint64 {
 	if it.session != 0 {
 		return it.session
@@ -35,8 +35,9 @@ func rootOf(c *Config, x *index, it *item) int {
 	return int(splitmix.Next(splitmix.Next(c.Seed+uint64(x.cluster[it.seq]))+uint64(it.copy)) % uint64(c.Roots)) //nolint:gosec // bits
 }
 
-// domains returns the domains in which a row's ids are numbered: that of its trunk, which all rows of its tree share, and that of the blocks
-// below, which only rows of one copy share, and, if plant says so, of one tree. Equal ids in different domains become different ids.
+// domains returns the domains in which a row's ids are numbered: that of its trunk, which all rows of its tree share, and that of the
+// blocks below, which only rows of one copy share (and, if plant says so, of one tree). Equal ids in different domains become different
+// ids.
 func (it *item) domains() (trunk, own uint64) {
 	return uint64(it.root), uint64(it.copy)<<32 | uint64(it.own) //nolint:gosec // never negative
 }

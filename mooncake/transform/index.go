@@ -18,7 +18,7 @@ type index struct {
 	block int
 
 	rows   column[hanging]
-	near   []uint32 // of each page of ids, the row that has its first one
+	near   []uint32 // for each page of ids, the row that has the page's first id
 	links  [][2]uint32
 	clock  stats.Arrivals
 	copied bool // copies will be laid over the rows, on the ticks of the clock
@@ -35,7 +35,7 @@ type index struct {
 	deepest []uint32 // leading blocks of each row that other rows have, too
 }
 
-// hanging is the position of a row in the tree: its new ids are a run after those of all earlier rows, which may be empty.
+// hanging is the position of a row in the tree: its new ids are a run, which may be empty, after those of all earlier rows.
 type hanging struct {
 	start  uint64 // first id of the run
 	lead   uint32 // leading blocks that rows before had
@@ -205,7 +205,7 @@ func (x *index) share() {
 // onlyShared discards what is not needed for the shared blocks of rows.
 func (x *index) onlyShared() { x.rows, x.near, x.links = column[hanging]{}, nil, nil }
 
-// shared returns the leading blocks of a row that another one has, too.
+// shared returns the number of leading blocks of a row that another row has, too.
 func (x *index) shared(row int) int { return int(x.deepest[row]) }
 
 // divide determines the trunk, that is the blocks that more than this many rows have, and the clusters below it.

@@ -189,7 +189,7 @@ func ends(ids []uint64, ratio int, whole bool) []uint64 {
 	return out
 }
 
-// blocks makes larger blocks from a trace's. If there are no ranges, the small blocks become ranges, so nothing is lost.
+// blocks makes larger blocks from the blocks of a trace. If there are no ranges, the small blocks become ranges, so nothing is lost.
 type blocks struct {
 	was, now int
 	ranges   bool // the small blocks become ranges

@@ -36,14 +36,14 @@ func public(t testing.TB) []byte {
 	return data
 }
 
-// source is a trace of JSON lines.
+// source returns a trace of JSON lines.
 func source(data []byte, fine int) Source {
 	return Source{Name: "test", Open: func() (Rows, error) {
 		return mooncake.NewReader(bytes.NewReader(data), mooncake.ReaderOptions{Name: "test", FineBlockSize: fine}), nil
 	}}
 }
 
-// transformed runs a transformation, and returns the trace and its analysis by inspect.
+// transformed runs a transformation, and returns the rows, their analysis and the report.
 func transformed(t testing.TB, c Config, sources ...Source) ([]*mooncake.Row, *stats.Analysis, Report) {
 	t.Helper()
 	s, err := Open(c, sources...)
@@ -195,7 +195,7 @@ func TestScalePublicTrace(t *testing.T) {
 	}
 }
 
-// coefficient is the coefficient of variation of the gaps between ascending times.
+// coefficient returns the coefficient of variation of the gaps between ascending times.
 func coefficient(times []float64) float64 {
 	n, span, squares := float64(len(times)-1), times[len(times)-1]-times[0], 0.
 	for i := range times[1:] {
@@ -204,7 +204,7 @@ func coefficient(times []float64) float64 {
 	return math.Sqrt(squares/n) / (span / n)
 }
 
-// randomTimes are as many random times in the same span, by a clock with this tick.
+// randomTimes returns as many random times in the same span, by a clock with this tick.
 func randomTimes(times []float64, tick float64) []float64 {
 	random, out := rand.New(rand.NewPCG(1, 2)), make([]float64, len(times))
 	for i := range out {
@@ -214,7 +214,7 @@ func randomTimes(times []float64, tick float64) []float64 {
 	return out
 }
 
-// hitsOf is the share of the tokens of rows that an infinite cache has.
+// hitsOf returns the share of the tokens of rows that an infinite cache has.
 func hitsOf(rows []*mooncake.Row) float64 {
 	seen := map[uint64]bool{}
 	var hit, all int64

@@ -26,7 +26,7 @@ func (c *Config) filters() bool {
 	return c.Start != 0 || c.End != 0 || len(c.Models)+len(c.Classes)+len(c.Sessions) > 0 || max(c.MinInput, c.MaxInput, c.MinOutput, c.MaxOutput, c.MaxContext, c.Conversations) > 0 || changes(c.Sample)
 }
 
-// filters are the filters of a stream, in their order.
+// filters returns the filters of a stream, in their order.
 func (s *Stream) filters() (list []*filter) {
 	c := &s.c
 	add := func(name, why string, parameters map[string]any, keep func(*item) bool) {
@@ -82,7 +82,7 @@ func (s *Stream) filters() (list []*filter) {
 	return list
 }
 
-// firstConversations keeps the rows of this many conversations.
+// firstConversations returns a filter that keeps the rows of this many conversations.
 func firstConversations(most int64) func(*item) bool {
 	talks := map[string]bool{} // as many as are kept
 	alone := int64(0)          // kept rows without a session

@@ -296,7 +296,7 @@ func (j *joined) appended() step {
 	}
 }
 
-// sameTiming returns an error for a trace with timestamps and one without.
+// sameTiming returns an error if one of the first and this trace has timestamps and the other has none.
 func (j *joined) sameTiming(at int) error {
 	if in := j.inputs[at]; in.timed != j.inputs[0].timed {
 		return in.refuse("timestamp", "one of the traces has timestamps, and another one has none", "join traces of one kind")

@@ -39,7 +39,7 @@ const (
 // copying is the step that reads, parses and writes rows, and nothing else.
 const copying = "read, parse and write"
 
-// speed is a step with this many sources.
+// speed is a step to measure, and the number of its sources.
 type speed struct {
 	name    string
 	c       Config
@@ -77,7 +77,7 @@ type spent struct {
 	Memory        int64   // greatest resident size, bytes
 }
 
-// perSecond is the number of rows that were read or written, whichever is larger, divided by the time.
+// perSecond returns the number of rows that were read or written, whichever is larger, divided by the time.
 func (s spent) perSecond(seconds float64) float64 { return float64(max(s.Read, s.Written)) / seconds }
 
 // TestSpeed compares the speed of each step with that of reading, parsing and writing alone: processes take turns, and the median of the

@@ -254,7 +254,7 @@ type packed struct {
 	slab *idSlab
 }
 
-// idSlab allocates lists of ids, many of which are allocated at once.
+// idSlab allocates lists of ids, many of them at once.
 type idSlab []uint64
 
 const slabIDs = 1 << 11

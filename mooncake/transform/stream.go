@@ -265,7 +265,7 @@ func itoa(n int) string { return strconv.Itoa(n) }
 // BlockSize returns the number of tokens per hash id of the resulting rows.
 func (s *Stream) BlockSize() int { return s.block }
 
-// FineBlockSize returns the number of tokens per id of their hash_ranges, 0 if they have none.
+// FineBlockSize returns the number of tokens per id of hash_ranges of the resulting rows, 0 if they have none.
 func (s *Stream) FineBlockSize() int { return s.fine }
 
 // Next returns the next row, or io.EOF. The caller owns the row.
@@ -285,7 +285,8 @@ func (s *Stream) Next() (*mooncake.Row, error) {
 	return it.Row, nil
 }
 
-// Jitter is the maximum random change of times in the result, in ms, known after the stream has ended; before is that of the sources.
+// Jitter returns the maximum random change of times in the result, in ms. It is known after the stream has ended. before is that of the
+// sources.
 func (s *Stream) Jitter(before float64) float64 {
 	if s.c.Scale > 1 {
 		before += millis(cmp.Or(s.c.Shift, DefaultShift))

@@ -4,7 +4,8 @@
 package transform
 
 // This file samples rows by the rule with which Collectors sample requests, so that a trace shows in advance what a sample of its traffic
-// will be. Scaling down chooses clusters that preserve the figures, which needs all of them first; here each row is decided by itself.
+// will be. Scaling down chooses clusters that preserve the figures, and must read all rows before it chooses; here each row is decided by
+// itself.
 
 import (
 	"math"
@@ -23,7 +24,8 @@ type thin struct {
 	block int // tokens per id
 }
 
-// newThin returns the sampling of a source, and its rows. If the source has no trunk, the first rows are read ahead to compute it.
+// newThin returns the sampling of a source, and a function that reads its rows. If the source has no trunk, the first rows are read ahead
+// to compute it.
 func newThin(c *Config, s Source, number, block int, read func() (lineRead, error)) (*thin, func() (lineRead, error)) {
 	// Equal ids of two sources stand for different blocks.
 	t := &thin{Sampler: mooncake.Sampler{Rate: c.Sample, Seed: c.Seed + uint64(number)<<32}, by: c.SampleBy, trunk: s.Trunk, block: block} //nolint:gosec // not negative

@@ -27,7 +27,7 @@ func (h *held) Read() (*mooncake.Row, error) {
 		return nil, io.EOF
 	}
 	row := *h.rows[h.next]
-	row.HashIDs = slices.Clone(row.HashIDs) // the stream numbers them
+	row.HashIDs = slices.Clone(row.HashIDs) // the stream changes them
 	h.next++
 	return &row, nil
 }
@@ -101,8 +101,8 @@ func TestSampleError(t *testing.T) {
 	}
 }
 
-// trunkOfOut is the trunk in the numbering of the written rows: for the public trace, in which every row begins with block 0, it is the
-// same.
+// trunkOfOut returns the trunk in the numbering of the written rows, which is the given trunk for the public trace, in which every row
+// begins with block 0.
 func trunkOfOut(t *testing.T, rows []*mooncake.Row, trunk *mooncake.Trunk) *mooncake.Trunk {
 	t.Helper()
 	for _, row := range rows {

@@ -28,7 +28,7 @@ func placeOf(it *item) place { return place{it.key, it.order(), it} }
 
 func (p place) before(o place) bool { return p.key < o.key || p.key == o.key && p.order < o.order }
 
-// order compares rows of the same time: by their position in the trace, then by copy.
+// order returns a number that orders rows of the same time: by their position in the trace, then by copy.
 func (it *item) order() uint64 {
 	return uint64(it.seq)<<16 | uint64(it.copy) //nolint:gosec // never negative; copies are fewer than MaxScale
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// conversations makes a trace of conversations under one system prompt, with everything that moonloop's rows can have: ranges, replies,
-// sessions, some turns with a delay and no timestamp.
+// conversations makes a trace of conversations under one system prompt, with ranges, replies, sessions, and some turns with a delay and no
+// timestamp.
 func conversations(t *testing.T, seed uint64, rows int) []byte {
 	t.Helper()
 	const block, fine, system = 512, 16, 1100
@@ -112,7 +112,7 @@ func TestAnyTransformationIsATrace(t *testing.T) {
 			sources = append(sources, source(conversations(t, uint64(n)+1000, 150), 16))
 		}
 		rows, a, _ := transformed(t, c, sources...)
-		broken := slices.DeleteFunc(a.Violations, func(v mooncake.Violation) bool { return v.Rule == mooncake.V1 }) // turns with a delay alone
+		broken := slices.DeleteFunc(a.Violations, func(v mooncake.Violation) bool { return v.Rule == mooncake.V1 }) // turns with only a delay
 		if len(broken) > 0 || a.Unchecked+a.UncheckedRanges != "" {
 			t.Errorf("%+v: %v %s %s", c, broken, a.Unchecked, a.UncheckedRanges)
 		}

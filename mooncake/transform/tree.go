@@ -20,7 +20,7 @@ type tree struct {
 	ids   numbered // of old blocks
 	next  uint64   // new id
 	nodes column[node]
-	near  []uint32 // of each page of old ids, the row that added the first one
+	near  []uint32 // for each page of old ids, the row that added the page's first id
 	// twice has, by old id, the new ids of the partial last blocks of rows that end where another row continues or ends.
 	twice map[uint64]uint64
 

@@ -18,8 +18,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// someRows have prompts that continue where others end, that end in the middle of others, that occur twice, with partial ends or without,
-// and with ids for only a part. If they include strange ones, some ids follow other ids than before.
+// someRows returns rows with prompts that continue where others end, that end in the middle of others, that occur twice, with partial ends
+// or without, and with ids for only a part. If strange is set, some ids follow other ids than before.
 func someRows(t *testing.T, random *rand.Rand, strange bool) (file []byte, rows []*mooncake.Row) {
 	t.Helper()
 	var out bytes.Buffer

@@ -26,7 +26,7 @@ const talk = `{"timestamp":0,"input_length":10,"output_length":1,"session_id":"a
 {"timestamp":500,"input_length":18,"output_length":1,"session_id":"c","wait_for":["p"],"delay":30,"tool_wait_ms":5}
 `
 
-// brief has the input length, time, delay and model of rows.
+// brief returns the input length, time, delay and model of each row.
 func brief(rows []*mooncake.Row) string {
 	var b strings.Builder
 	for _, r := range rows {

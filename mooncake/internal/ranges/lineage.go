@@ -11,8 +11,8 @@ import (
 	"github.com/moonloop/moonloop/internal/ondisk"
 )
 
-// Lineage is the set of the prompt prefixes of earlier rows, at the borders of their fine blocks, by ids in ranges. Time and memory depend
-// on the number of ranges, never on that of ids.
+// Lineage is the set of those prefixes of earlier rows' prompts that end at the borders of fine blocks. Ids come as ranges, and time and
+// memory depend on the number of ranges, never on that of ids.
 //
 // A prefix is identified by a number, its node. Canonical ids (0, 1, 2, ... in order of first appearance) are their own nodes, and the new
 // ids of a row are one run of 16 bytes. Ids that follow other ids than before, those of a second model, and those that are not canonical
@@ -115,8 +115,8 @@ type Shared struct {
 	Strange bool
 }
 
-// Add adds the prefixes of a prompt to the set and returns those that it had before. Ids beyond those that the length has room for do not
-// count.
+// Add adds the prefixes of a prompt to the set and returns how much of the prompt the set had before. Ids beyond those that the length has
+// room for do not count.
 func Add[R ~struct {
 	First uint64
 	Count int64
@@ -176,7 +176,7 @@ func (l *Lineage) root(model string) uint64 {
 	return (maphash.String(l.seed, model) | rootNodes) &^ 1 // never NoNode
 }
 
-// TooManySteps reports whether ranges are cut into so many that no more may be remembered.
+// TooManySteps reports whether ranges are cut into so many pieces that no more may be remembered.
 func TooManySteps(steps, ranges int64) bool { return steps > freeSteps+stepsPerRange*ranges }
 
 // Next returns the number after the highest canonical id.
@@ -197,8 +197,8 @@ func (l *Lineage) run(id uint64) (at int, end uint64) {
 	return at, l.next
 }
 
-// find returns the known nodes after a node for count ids, beginning with id, as far as they belong to one run; the stretch's count is 0 if
-// there are none.
+// find returns the known nodes that follow a node, for the ids from id to id+count-1, as far as these nodes belong to one run; the
+// stretch's count is 0 if there are none.
 func (l *Lineage) find(node, id uint64, count int64) stretch {
 	if node == NoNode {
 		return stretch{}
@@ -276,7 +276,7 @@ func (l *Lineage) insert(node, id uint64, count, tokens int64) stretch {
 	return s
 }
 
-// lastFill returns the known tokens of the last block of a stretch.
+// lastFill returns the known number of tokens in the last block of a stretch.
 func (l *Lineage) lastFill(s stretch) int64 {
 	switch {
 	case !s.end:
@@ -309,7 +309,8 @@ func (l *Lineage) Spend(cost int) bool {
 }
 
 // Block returns the node at the end of a block of the row added last, by the block's index, and the node's run. ok is false if the row has
-// no such block, or if its prefix was not remembered. The search begins at stretch from; the call returns where it ended.
+// no such block, or if its prefix was not remembered. The search begins at the stretch with the index from; the call returns the index at
+// which it ended.
 func (l *Lineage) Block(index int64, from int) (node uint64, run, at int, ok bool) {
 	for at = from; at < len(l.path); at++ {
 		if s := l.path[at]; index < s.at+s.count {
@@ -319,8 +320,8 @@ func (l *Lineage) Block(index int64, from int) (node uint64, run, at int, ok boo
 	return 0, 0, at, false
 }
 
-// End returns the node at the end of a number of blocks of the row added last, or [NoNode]. The search begins at stretch from and stores
-// where it ended; the next call must be for at least as many blocks.
+// End returns the node at the end of a number of blocks of the row added last, or [NoNode]. The search begins at the stretch with the index
+// from, and stores in from the index at which it ended; the next call must be for at least as many blocks.
 func (l *Lineage) End(model string, blocks int64, from *int) uint64 {
 	if blocks == 0 {
 		return l.root(model)
@@ -333,7 +334,7 @@ func (l *Lineage) End(model string, blocks int64, from *int) uint64 {
 }
 
 // Strange returns the block of the row added last at which its ids do not continue as they did in other rows: the first block on a side
-// run, or else the one with another number of tokens. before is what [Lineage.Next] returned before the row was added.
+// run, or else the block with another number of tokens. before is what [Lineage.Next] returned before the row was added.
 func (l *Lineage) Strange(before uint64) int64 {
 	for _, s := range l.path {
 		if s.run < 0 {

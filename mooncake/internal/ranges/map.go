@@ -1,8 +1,8 @@
 // Copyright The moonloop authors
 // SPDX-License-Identifier: Apache-2.0
 
-// Package ranges has what reading, checking and measuring traces have in common: a map, and a set of prefixes, of ids in ranges. Their size
-// depends on the number of ranges, never on that of ids.
+// Package ranges has the data structures that reading, checking and measuring traces share: a map of ids and a set of prefixes of ids. Both
+// store ids as ranges. Their size depends on the number of ranges, never on that of ids.
 package ranges
 
 import (
@@ -15,9 +15,9 @@ import (
 type Map struct {
 	// chunks have the ranges in order of their ids, so that inserting a range moves one chunk at most.
 	chunks [][]interval
-	firsts []uint64 // first id of each chunk, contiguous
+	firsts []uint64 // the first id of each chunk, in a slice of its own for a fast search
 	n      int
-	// near has, for each page of ids, about the index of the chunk with them. A search among all chunks would be too slow.
+	// near has, for each page of ids, the approximate index of the chunk with these ids. A search among all chunks would be too slow.
 	near []uint32
 	// The position of the last search, because an id that Find does not find is often inserted next.
 	last      uint64
@@ -29,8 +29,8 @@ type Map struct {
 
 // found is an id whose number is known, and how many ids from it on have consecutive numbers, or had when it was looked up.
 type found struct {
-	id, to uint64
-	count  int64
+	id, number uint64
+	count      int64
 }
 
 const (
@@ -50,16 +50,17 @@ func (m *Map) cached(id uint64) *found {
 	return &m.found[id*odd>>(64-foundBits)]
 }
 
-// interval maps the ids first to last to consecutive numbers, beginning with to.
-type interval struct{ first, last, to uint64 }
+// interval maps the ids from first through last to the numbers number, number+1, and so on.
+type interval struct{ first, last, number uint64 }
 
 // Len returns the number of ranges.
 func (m *Map) Len() int { return m.n }
 
-// maxChunk is the number of ranges at which a chunk is split.
+// maxChunk is the maximum number of ranges in a chunk; a chunk with more is split.
 const maxChunk = 64
 
-// Pages have 64 ids. There are pages only for ids below a multiple of the number of ranges; ids that are far apart have none.
+// Pages have 64 ids. There are at most pagesPerRange pages for each range; ids beyond these pages, as when ids are far apart, are searched
+// for among all chunks.
 const (
 	pageBits      = 6
 	pagesPerRange = 4
@@ -127,19 +128,19 @@ func (m *Map) chunkOf(id uint64) int {
 
 // Find returns the number of an id, and how many ids from it on have consecutive numbers. If the id has no number, it returns how many ids
 // from it on have none.
-func (m *Map) Find(id uint64) (to uint64, count int64, known bool) {
+func (m *Map) Find(id uint64) (number uint64, count int64, known bool) {
 	p := m.cached(id)
 	if p != nil && p.count > 0 && p.id == id {
-		return p.to, p.count, true
+		return p.number, p.count, true
 	}
 	c, i := m.seek(id)
 	if i >= 0 {
 		if r := m.chunks[c][i]; id <= r.last {
-			to, count = r.to+(id-r.first), CountTo(id, r.last)
+			number, count = r.number+(id-r.first), CountTo(id, r.last)
 			if p != nil {
-				*p = found{id, to, count}
+				*p = found{id, number, count}
 			}
-			return to, count, true
+			return number, count, true
 		}
 	}
 	i++
@@ -157,18 +158,18 @@ func CountTo(first, last uint64) int64 {
 	return int64(min(last-first, math.MaxInt64-1)) + 1
 }
 
-// add begins a last chunk.
+// add appends a chunk with one range.
 func (m *Map) add(r interval) {
 	list := append(make([]interval, 0, maxChunk), r)
 	m.chunks, m.firsts = append(m.chunks, list), append(m.firsts, r.first)
 }
 
-// Insert maps ids that have no number to consecutive numbers, beginning with to.
-func (m *Map) Insert(first uint64, count int64, to uint64) {
-	r := interval{first, first + uint64(count-1), to} //nolint:gosec // 1 or more
+// Insert maps the given count of ids, from first on, to the numbers number, number+1, and so on. None of these ids may have a number yet.
+func (m *Map) Insert(first uint64, count int64, number uint64) {
+	r := interval{first, first + uint64(count-1), number} //nolint:gosec // 1 or more
 	c, i := m.seek(first)
 	if p := m.cached(first); p != nil {
-		*p = found{first, to, count}
+		*p = found{first, number, count}
 	}
 	if m.isLast = false; len(m.chunks) == 0 {
 		m.add(r)
@@ -177,8 +178,8 @@ func (m *Map) Insert(first uint64, count int64, to uint64) {
 	}
 	list := m.chunks[c]
 	i++ // the new range's index
-	before := i > 0 && list[i-1].last+1 == r.first && list[i-1].to+(r.first-list[i-1].first) == r.to
-	after := i < len(list) && r.last+1 == list[i].first && r.to+(list[i].first-r.first) == list[i].to
+	before := i > 0 && list[i-1].last+1 == r.first && list[i-1].number+(r.first-list[i-1].first) == r.number
+	after := i < len(list) && r.last+1 == list[i].first && r.number+(list[i].first-r.first) == list[i].number
 	switch {
 	case before && after:
 		list[i-1].last = list[i].last
@@ -189,7 +190,7 @@ func (m *Map) Insert(first uint64, count int64, to uint64) {
 		list[i-1].last = r.last
 		return
 	case after:
-		list[i].first, list[i].to = r.first, r.to
+		list[i].first, list[i].number = r.first, r.number
 		m.firsts[c] = list[0].first
 		return
 	}

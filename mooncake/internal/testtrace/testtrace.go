@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// PublicTrace returns the path of the public conversation trace, which is next to the repository if it is available.
+// PublicTrace returns the path of the public conversation trace, which is next to the repository. If it is not there, the test is skipped.
 func PublicTrace(tb testing.TB) string {
 	tb.Helper()
 	root, err := filepath.Abs(".")
@@ -100,7 +100,7 @@ func Conversations(rng *rand.Rand, rows, block, fine int) []Request {
 				prompt = slices.Clone(before.Tokens[:length])
 			case 1: // the beginning of it
 				prompt = slices.Clone(before.Tokens[:1+rng.IntN(length)])
-			case 2: // it diverges within it
+			case 2: // a prompt that diverges within the earlier one
 				prompt = slices.Concat(before.Tokens[:rng.IntN(length)], more(1+rng.IntN(block)))
 			default: // the next turn
 				prompt = slices.Concat(before.Tokens, more(1+rng.IntN(block)))
