@@ -42,9 +42,9 @@
 // # Memory
 //
 // A replay's memory depends on the requests in flight and on its configuration, not on the length of the trace. In addition to
-// the program itself and about 10 MiB of histograms, it has at most:
+// the program itself and some MiB of histograms, it has at most:
 //
-//	per open stream    about 45 KiB, most of it net/http's, and 12 bytes per token of the reply until its record is written
+//	per open stream    about 35 KiB, most of it net/http's, and 12 bytes per token of the reply until its record is written
 //	look-ahead         4,096 rows (Trace.Lookahead), and 320 rows between goroutines
 //	delayed rows       65,536 that wait for their session or for a slot; at the limit, reading of the trace pauses
 //	sessions           16,384 open ones; the last timestamp of 131,072; the prompt kind of 262,144 (10 MiB); if rows are
@@ -56,7 +56,7 @@
 //	                   lines are written out of order, and counted
 //	spans              64 MiB of encoded OTLP (telemetry.Config.QueueBytes); beyond, spans are lost, and counted
 //	garbage            as the process's GOGC says, which Run does not set; `moonloop replay` allows as much as it allocates in
-//	                   a second, 20 to 64 MiB, and at least a quarter of the live memory
+//	                   a second, 8 to 64 MiB, and at least a quarter of the live memory
 //
 // The first request is sent when the look-ahead has been read, however long the trace is.
 package agent

@@ -188,7 +188,7 @@ func (b *body) faultCap(field string) *RowError {
 		}
 		if n, err := strconv.ParseFloat(string(limit), 64); err == nil && n < 0 {
 			name := [...]string{"max_tokens", "max_completion_tokens"}[i]
-			return fault(field+"."+name, n, "must be above 0", "give the number of tokens that the reply may have, or leave it out")
+			return fault(field+"."+name, n, "must not be below 0", "give the number of tokens that the reply may have, or leave it out")
 		}
 	}
 	return nil

@@ -75,8 +75,8 @@ func (p *preflight) countModels() {
 		if rows[name] == 0 {
 			p.models = append(p.models, name)
 		}
-		if rows[name] += m.Rows; m.Rows > most {
-			p.found.Model, most = name, m.Rows
+		if rows[name] += m.Rows; rows[name] > most {
+			p.found.Model, most = name, rows[name]
 		}
 	}
 	if len(p.models) == 0 { // only payloads

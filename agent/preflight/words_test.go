@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/agent/prompt"
 )
 
@@ -205,5 +206,19 @@ func TestWordsOfSeveralModels(t *testing.T) {
 		if err != nil || l.Len() != 128 || l.Letters() != 2 {
 			t.Errorf("%s: %v, %v; want 128 words of 2 letters", way, l, err)
 		}
+	}
+}
+
+// TestMostFrequentModel: rows without a model count for the default one.
+func TestMostFrequentModel(t *testing.T) {
+	builder, err := prompt.NewBuilder(prompt.Options{DefaultModel: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := preflight{Config: Config{Trace: load.Info{Models: []load.ModelRows{{Name: "a", Rows: 3}, {Name: "", Rows: 2}, {Name: "c", Rows: 2}}}}}
+	p.found.Builder = builder
+	p.countModels()
+	if p.found.Model != "c" || !slices.Equal(p.models, []string{"c", "a"}) {
+		t.Errorf("model %q of %q; want c, which has four of seven rows", p.found.Model, p.models)
 	}
 }

@@ -215,7 +215,8 @@ func TestClientFaults(t *testing.T) {
 		t.Errorf("without lengths: %v", err)
 	}
 	for _, c := range []Clients{{Rows: -1}, {Start: -1}, {Duration: -1}, {Rate: math.NaN()}, {Rate: -1}, {Rate: math.Inf(1)}} {
-		if _, err := FromClients(c, folder, nil); err == nil {
+		whole := clientFolder(map[int][2]string{5: {good, someLengths}})
+		if _, err := FromClients(c, whole, func(*mooncake.Row) error { return nil }); err == nil {
 			t.Errorf("%+v is accepted", c)
 		}
 	}

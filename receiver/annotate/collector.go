@@ -58,8 +58,8 @@ func (c *CollectorConfig) Config() (Config, error) {
 		OmitMessageEnds: !c.MessageEnds,
 		PromptOrder:     c.PromptOrder,
 	}
-	if c.BlockSize == 0 {
-		config.BlockSize = -1 // not valid: only in a [Config], 0 means the default
+	if c.BlockSize == 0 { // only in a [Config], 0 means the default
+		err = errors.Join(err, blockSizeError(0))
 	}
 	return config, errors.Join(err, config.Validate())
 }

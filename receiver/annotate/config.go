@@ -49,12 +49,15 @@ type Config struct {
 // MaxBlockSize is the largest block, in tokens.
 const MaxBlockSize = 1 << 20
 
+func blockSizeError(size int) error {
+	return fmt.Errorf("block_size: is %d, and must be 1 to %d tokens: leave it out for %d, the usual size in traces", size, MaxBlockSize, mooncake.BlockSize)
+}
+
 // Validate returns all errors of the configuration, as messages for its author.
 func (c *Config) Validate() error {
 	var errs []error
 	if c.BlockSize < 0 || c.BlockSize > MaxBlockSize {
-		errs = append(errs, fmt.Errorf("block_size: is %d, and must be 1 to %d tokens: leave it out for %d, the usual size in traces",
-			c.BlockSize, MaxBlockSize, mooncake.BlockSize))
+		errs = append(errs, blockSizeError(c.BlockSize))
 	}
 	switch c.Content {
 	case "", ContentDrop, ContentKeep:

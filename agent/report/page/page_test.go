@@ -306,3 +306,24 @@ func TestNumber(t *testing.T) {
 		}
 	}
 }
+
+// TestRequestLatency: like the report's, it ends with the last token, not with what follows that.
+func TestRequestLatency(t *testing.T) {
+	for name, times := range map[string]string{
+		"streamed": `"first": 110, "last": 120, "end": 500`,
+		"whole":    `"end": 120`,
+	} {
+		dir := t.TempDir()
+		line := `{"timestamp": 0, "result": {"outcome": "served", "row": 0, "intended": 90, "start": 100, ` + times + `}}` + "\n"
+		if err := os.WriteFile(filepath.Join(dir, lines.Partial), []byte(line), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		r, err := Load(dir, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := [2]float64{math.Round(r.latency.millis(0.5)), math.Round(r.latencyIntended.millis(0.5))}; got != [2]float64{20, 30} {
+			t.Errorf("%s: %v, want 20 and 30", name, got)
+		}
+	}
+}

@@ -4,6 +4,7 @@
 package page
 
 import (
+	"cmp"
 	"errors"
 	"math"
 
@@ -51,6 +52,9 @@ type outcome struct {
 	Predicted *int64 `json:"predicted_cached_tokens"`
 	TraceID   string `json:"trace_id"`
 }
+
+// lastToken returns the time of the last token, which is the end of a reply that came whole: the end of a request latency.
+func (o *outcome) lastToken() *float64 { return cmp.Or(o.Last, o.End) }
 
 // usage has the engine's counts.
 type usage struct {

@@ -140,8 +140,8 @@ func (r *Run) add(rec *record) {
 		{&r.ttft, x.Start, x.First},
 		{&r.ttftWire, x.Wire, x.First},
 		{&r.ttftIntended, x.Intended, x.First},
-		{&r.latency, x.Start, x.End},
-		{&r.latencyIntended, x.Intended, x.End},
+		{&r.latency, x.Start, x.lastToken()},
+		{&r.latencyIntended, x.Intended, x.lastToken()},
 	}
 	for _, d := range durations {
 		if ms, known := between(d.from, d.to); known {
