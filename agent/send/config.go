@@ -51,7 +51,7 @@ type Config struct {
 
 	// ConnectTimeout limits DNS, TCP and TLS together. A connect that times out is not retried.
 	ConnectTimeout time.Duration
-	// FirstTokenTimeout limits the wait from the wire to the first content, or to the end of a whole reply.
+	// FirstTokenTimeout limits the time from Exchange.Wire to the first content, or, of a reply that is not a stream, to its end.
 	FirstTokenTimeout time.Duration
 	// IdleTimeout limits the silence of a stream after its first content (without a FirstTokenTimeout: after its first byte), and of an
 	// upload that makes no progress. Comments end a silence.
@@ -71,7 +71,7 @@ type Config struct {
 
 	// NoKernelStamps takes timestamps after the read call even if the kernel has better ones.
 	NoKernelStamps bool
-	// DialContext replaces TCP, for virtual time; nil = net.Dialer.
+	// DialContext makes connections other than TCP's, as for tests in virtual time; nil = net.Dialer.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	way way
