@@ -112,9 +112,8 @@ type Exchange struct {
 	Err *Error
 }
 
-// Phases divide the time from Start to End, in the terms of AIPerf's HTTP metrics: all up to Sending end by Wire, two follow. On a reused
-// connection they are zero, except Blocked, Sending, Waiting and Receiving. Those before Sending are before Start if a gate held the
-// request back.
+// Phases divide the time from Start to End, in the terms of AIPerf's HTTP metrics. Sending ends at Wire. On a reused connection
+// all are zero, except Blocked, Sending, Waiting and Receiving. Those before Sending are before Start if a gate held the request back.
 type Phases struct {
 	Blocked   time.Duration // waiting for a connection from the pool
 	DNS       time.Duration

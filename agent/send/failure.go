@@ -220,7 +220,7 @@ func certificateMessage(err error) string {
 	case errors.As(err, &name):
 		return "the server's certificate is for another name: " + name.Error() + "; give the URL by a name that the certificate has"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "the server's certificate has expired or is not yet valid (" + invalid.Detail + "); it needs a new one, or this machine the right time"
+		return "the server's certificate has expired or is not yet valid (" + invalid.Detail + "); the server needs a new one, or this machine's clock is wrong"
 	}
 	return "the server's certificate: " + err.Error()
 }

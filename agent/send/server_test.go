@@ -62,7 +62,7 @@ func serveOn(t *testing.T, ln net.Listener, handle func(c net.Conn)) {
 	})
 }
 
-// requests reads requests off a connection, bodies included, and calls answer for each until it returns false.
+// requests reads requests off a connection, bodies included, and calls a function for each until the function returns false.
 func requests(c net.Conn, answer func(r *http.Request, body string) bool) {
 	br := bufio.NewReader(c)
 	for {
@@ -115,7 +115,7 @@ func client(t testing.TB, cfg Config) *Client {
 	return c
 }
 
-// post is a request with a body.
+// post returns a request with this body.
 func post(body string) *Request {
 	return &Request{
 		Path: "/v1/chat/completions", Stream: true, ExpectTokens: 8, KeepReply: true,
@@ -123,7 +123,7 @@ func post(body string) *Request {
 	}
 }
 
-// once sends one request to a server that answers each with the same bytes, and then closes or keeps the connection.
+// once sends one request to a server that answers every request with the same bytes, and then closes or keeps the connection.
 func once(t *testing.T, req *Request, cfg Config, reply string, keep bool) *Exchange {
 	t.Helper()
 	cfg.URL = serve(t, func(c net.Conn) {

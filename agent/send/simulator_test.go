@@ -42,7 +42,7 @@ func rehearse(t *testing.T, cfg simulator.Config) (*simulator.Engine, string) {
 	return e, "http://" + ln.Addr().String()
 }
 
-// rehearsal is how a fault of the simulator must appear to the client: a chat of 8 words, with 10 output tokens.
+// rehearsal is how a fault of the simulator must appear to the client in a chat of 8 words with 10 output tokens.
 type rehearsal struct {
 	class  Class // empty: served
 	status int
