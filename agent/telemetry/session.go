@@ -3,8 +3,8 @@
 
 package telemetry
 
-// The root span of a session's trace. A list of traces shows only the names of roots, so this name distinguishes sessions. Its attributes
-// have the same values for searches.
+// This file makes the root span of a session's trace. A list of traces shows only the names of roots, so this name distinguishes sessions.
+// The root's attributes have the same values for searches.
 
 import (
 	"cmp"
