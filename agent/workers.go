@@ -5,7 +5,7 @@ package agent
 
 import "sync/atomic"
 
-// maxIdle is the maximum number of goroutines that wait for a request: enough for a burst, some hundred KiB of stacks.
+// maxIdle is the maximum number of goroutines that wait for a request: enough for a burst, with a few hundred KiB of stacks.
 const maxIdle = 32
 
 // workers are the goroutines of requests. A goroutine that has ended its request takes another request: a new goroutine would have to grow its stack
