@@ -90,7 +90,7 @@ func (p *process) watch(children bool, ended <-chan struct{}) {
 	if children {
 		pause = 200 * time.Millisecond
 	}
-	var gone time.Duration // of children that have ended
+	var gone time.Duration // processor time of children that have ended
 	last := map[int]procfs.ProcStat{}
 	for {
 		s, now := sample{at: time.Now()}, look(p.cmd.Process.Pid, children)
