@@ -131,7 +131,7 @@ func streams(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// ownFault reports whether one of a verdict's reasons is not the machine's: beside busy loops no client can read every token in time.
+// ownFault reports whether one of a verdict's reasons is not due to the machine: beside busy loops no client can read every token in time.
 func ownFault(reasons string, busy bool) bool {
 	for why := range strings.SplitSeq(reasons, ", ") {
 		switch {
