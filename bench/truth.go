@@ -50,8 +50,8 @@ func (t *truth) tokens() (n int) {
 	return n
 }
 
-// allOpen returns the period during which all requests stream tokens: from the latest first token to the earliest last token. Requests with fewer
-// tokens than others, such as an agent's calibration, do not count.
+// allOpen returns the period during which all requests stream tokens: from the latest first token to the earliest last token. Requests with
+// fewer tokens than others, such as an agent's calibration, do not count.
 func (t *truth) allOpen() (from, to time.Time) {
 	most := slices.MaxFunc(t.records, func(a, b referee.Request) int { return cmp.Compare(a.Output, b.Output) }).Output
 	for i := range t.records {

@@ -200,7 +200,7 @@ func TestAcceptanceCompileTenMillion(t *testing.T) {
 // GOGC=25. No record has tokens that an engine had cached, so there is no predicted cache.
 func memoryLimit(memory int) int64 { return int64(memory+64<<20) * 5 / 4 }
 
-// compileDay is the process that compiles.
+// compileDay compiles the journals in a folder. It runs in a process of its own.
 func compileDay(t *testing.T, dir string) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.journal"))

@@ -38,7 +38,7 @@ type anchor struct {
 	// media is the number of marks up to the end of the last medium, 0 if there is none: the anchor locates only the last of them and what
 	// follows.
 	media int
-	// usual marks the rate of usual text: it locates marks from any beginning, and has no end.
+	// usual says that the anchor is the rate of usual text: it locates marks from any beginning, and has no end.
 	usual bool
 }
 
@@ -284,8 +284,8 @@ func (l *layer) keep(marks int) {
 	}
 }
 
-// lay locates marks up to this number, at the bytes of text in at, by an anchor. first is the prompt that had them first. Marks after
-// marks without a known anchor are not located either.
+// lay locates, by an anchor, the marks of the current prompt from one index up to another; the bytes of the text up to each mark are given.
+// first is the prompt that had the marks first. Marks after marks without a known anchor are not located either.
 func (l *layer) lay(from, to int, at []int64, a anchor, first int64) {
 	if from >= to {
 		return

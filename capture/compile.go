@@ -238,7 +238,7 @@ func (c *compiler) read(j Source, at position) error {
 	}
 }
 
-// rank orders the records of one span, of which the lowest is used, and counts them by kind.
+// rank returns the rank of a record among those of its span, of which the lowest is used, and counts the record by its kind.
 func (c *compiler) rank(d *journal.Decoder) byte {
 	switch {
 	case d.Kind == journal.KindContent:
