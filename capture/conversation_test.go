@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Conversations as servers see them, with a tokenizer whose every token is known.
+// This file makes conversations as servers see them, with a tokenizer whose every token is known.
 
 // chat is one request of a conversation: the whole history and a new message.
 type chat struct {

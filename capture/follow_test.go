@@ -180,7 +180,7 @@ func TestFollowNothing(t *testing.T) {
 	}
 }
 
-// errands are conversations in which the assistant calls tools: a request follows each result.
+// errands returns the requests of n conversations in which the assistant calls tools: a request follows each result.
 func errands(seed uint64, n int) (chats []chat) {
 	w := newAuthor(seed)
 	systems := []string{w.text(3000), w.text(1200), w.text(6000)}

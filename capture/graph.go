@@ -38,10 +38,10 @@ const (
 	maxFan = 64
 	// maxGone is the maximum number of remembered steps that did not become rows.
 	maxGone = 1 << 20
-	// maxWalked limits the search for an edge that another path makes redundant, and the tools of one wait.
+	// maxWalked is the maximum number of steps that a search for a path visits, and of tools that are examined for one wait.
 	maxWalked = 4096
-	// maxWork is the maximum number of steps of all searches in one trace: about a hundred for each span of the largest one, and a second
-	// in all.
+	// maxWork is the maximum number of steps of all searches in one trace: about a hundred for each span of the largest trace, and about
+	// a second in all.
 	maxWork = 1 << 26
 )
 
@@ -280,7 +280,7 @@ func (g *grapher) join(at int32) {
 	g.last[at] = g.latestOf(g.last[at])
 }
 
-// latestOf returns the requests that ended last, in order.
+// latestOf returns the requests that ended last, the latest first, at most maxFan.
 func (g *grapher) latestOf(all []int32) []int32 {
 	slices.SortFunc(all, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(g.steps[b].to, g.steps[a].to), cmp.Compare(a, b))
