@@ -451,9 +451,9 @@ func (e *modelEngine) why() string {
 	case e.told == "":
 		return fmt.Sprintf("%s, by %d of its %d counts of cached tokens", text, e.explained, e.rows)
 	case e.told == journal.AsSent || e.rows == 0:
-		return text + ", as they were captured with"
+		return text + ", with which the capture was configured"
 	default:
-		return fmt.Sprintf("%s, as they were captured with, which explains %d of its %d counts of cached tokens", text, e.explained, e.rows)
+		return fmt.Sprintf("%s, with which the capture was configured, and which explains %d of its %d counts of cached tokens", text, e.explained, e.rows)
 	}
 }
 
