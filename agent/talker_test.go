@@ -39,7 +39,7 @@ type talker struct {
 	paths   map[string]int // requests by path
 }
 
-// start serves the engine.
+// start serves the engine, and returns its URL.
 func (e *talker) start(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(e.reset())

@@ -130,7 +130,7 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 		DisableKeepAlives:   cfg.Reuse == ReuseNever,
 		IdleConnTimeout:     idleConnTimeout,
 		DisableCompression:  true, // the arrivals of a compressed stream cannot be measured
-		// Room for several chunks of a stream, for every open stream. The writer keeps its 4 KiB, because a short request that did not fit
+		// Room for several chunks of a stream, for every open stream. The writer's buffer stays at 4 KiB, because a short request that did not fit
 		// would need a second system call.
 		ReadBufferSize: readBuffer,
 		Protocols:      new(http.Protocols),
@@ -168,8 +168,8 @@ func (c *Client) ClockStep() (step time.Duration, used bool) {
 	return c.wall.Step(), c.wall.used.Load()
 }
 
-// Do sends the request and fills in x, from scratch. x.Err says how it failed. When ctx is cancelled, x keeps what was reached until then,
-// and the class of x.Err is ClassCancelled.
+// Do sends the request and fills in x, from scratch. x.Err says how it failed. If ctx is cancelled before the reply is complete, x keeps
+// what was reached until then, and the class of x.Err is ClassCancelled.
 func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	*x = Exchange{
 		Start: c.clk.Now(), Wire: clock.Never, FirstByte: clock.Never, Headers: clock.Never,

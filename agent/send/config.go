@@ -36,7 +36,7 @@ type Config struct {
 	APIKey string // empty = none
 	// InstanceHeader is the response header that names the instance behind a router; empty = the first of [InstanceHeaders] that exists.
 	InstanceHeader string
-	// KeyHeader is the header with the plain key; empty = Authorization, with a bearer token.
+	// KeyHeader is the header that has the API key and nothing else; empty = Authorization, with the key as a bearer token.
 	KeyHeader string
 	// TLS is used for https; nil = the system's certificates.
 	TLS *tls.Config
@@ -56,7 +56,7 @@ type Config struct {
 	// IdleTimeout limits the silence of a stream after its first content (without a FirstTokenTimeout: after its first byte), and of an
 	// upload that makes no progress. Comments end a silence.
 	IdleTimeout time.Duration
-	// TotalTimeout limits an exchange from Start to End, including retries. All four: 0 = none.
+	// TotalTimeout limits an exchange from Start to End, including retries. For all four timeouts, 0 = none.
 	TotalTimeout time.Duration
 
 	// MaxLine limits, in bytes, each part of a reply that is kept in memory: a line, an event, a reply that is not a stream, a stored
@@ -115,7 +115,7 @@ func (c Config) shownURL() string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// check returns all errors.
+// check returns all errors in the configuration.
 func (c Config) check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("send: "+format, args...)) }

@@ -53,8 +53,8 @@ type conn struct {
 	now, old traffic
 	full     bool // the last read filled its buffer
 
-	// before sends the request. The next read calls it as soon as a reply would be noticed. It returns whether there can be nothing to read
-	// yet.
+	// before sends the request, and returns whether there can be nothing to read yet. The next read calls it as soon as a reply would be
+	// noticed.
 	before func() (empty bool, err error)
 }
 

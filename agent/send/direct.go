@@ -84,7 +84,7 @@ func newDirect(cfg *Config, base *url.URL, header http.Header, dial func(ctx con
 type link struct {
 	*conn
 	br    *bufio.Reader
-	left  int64 // bytes that may still be read: limited for headers
+	left  int64 // bytes that may still be read: limited while headers are read
 	used  bool
 	since time.Duration                  // when it became idle
 	end   func()                         // closes it; made once
@@ -116,7 +116,7 @@ func (l *link) Read(p []byte) (int, error) {
 // readBuffer is the buffer of a connection, in bytes; see newTransport.
 const readBuffer = 1 << 10
 
-// take returns a connection: the one that was used last, or a new one.
+// take returns a connection: the idle one that was used last, or a new one.
 func (d *direct) take(ctx context.Context, f *flight) (*link, error) {
 	d.mu.Lock()
 	d.closed = false

@@ -35,7 +35,7 @@ type Request struct {
 	// Gate, unless nil, delays the request until it is open.
 	Gate *Gate
 	// HangUp closes the connection this long after the last byte of the request was sent, unless the reply is complete by then. The
-	// class of such an exchange is ClassDisconnected. 0 = never.
+	// class of an exchange that ends in this way is ClassDisconnected. 0 = never.
 	HangUp time.Duration
 	// First, unless nil, is called with the arrival of the first content of a stream, on the goroutine that reads it.
 	First func(at time.Duration)
@@ -69,7 +69,7 @@ type Exchange struct {
 	Read []uint32
 	// Tokens has the number of tokens of each chunk if the server sent it (cumulative usage), else nil.
 	Tokens []int32
-	stamps *stamps // the three arrays in the pool; nil: they are not from it
+	stamps *stamps // the three arrays as they came from the pool; nil: they did not
 	// Coalesced counts the chunks that arrived in the same read as their predecessor and may have been sent separately: the gap before them is
 	// unknown, not 0. Without kernel timestamps, every chunk that shares its predecessor's read number counts, because a late read cannot
 	// be distinguished from a server that writes several chunks at once. With kernel timestamps, chunks do not count if the read was

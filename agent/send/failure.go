@@ -225,7 +225,7 @@ func certificateMessage(err error) string {
 	return "the server's certificate: " + err.Error()
 }
 
-// hopeless reports whether another attempt would fail in the same way: names and certificates do not change quickly.
+// hopeless reports whether another attempt makes no sense: certificates do not change quickly, and a connect timeout is a limit.
 func hopeless(err error) bool {
 	c := classify(err, nil, false).Class
 	return c == ClassTLS || c == ClassConnectTimeout || errors.Is(err, context.Canceled)

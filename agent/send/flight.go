@@ -89,8 +89,8 @@ func flightOf(ctx context.Context) *flight {
 
 // replay reports whether the request may be sent again after its connection failed, and counts the replay if the server may have begun to
 // process the request. The connection must have been a kept one, without a byte of a reply: the server may have closed it before it saw the
-// request, as servers that close after each stream do. As long as the upload was not complete, the engine cannot have begun, and a replay has no cost. After that only
-// the first replay is made, and it is reported.
+// request, as servers that close after each stream do. As long as the upload was not complete, the engine cannot have
+// begun, and a replay has no cost. After that only the first replay is made, and it is reported.
 func (f *flight) replay() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,7 +154,7 @@ func (f *flight) over(ctx context.Context) error {
 	return nil
 }
 
-// waits begins to wait for something that undo ends. It returns false if the exchange has been stopped already.
+// waits begins to wait for something that the function undo ends. It returns false if the exchange has been stopped already.
 func (f *flight) waits(undo func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -194,7 +194,7 @@ func (f *flight) clear() {
 	f.uploaded.Store(0)
 }
 
-// attempt begins attempt n, from 0.
+// attempt begins the attempt with the number n, counted from 0.
 func (f *flight) attempt(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -345,7 +345,7 @@ func (f *flight) opened() {
 	f.headersEnd = f.arrived()
 }
 
-// arrived returns the last arrival on the exchange's connection, or now if the connection does not know it.
+// arrived returns the last arrival on the exchange's connection, or now if it is unknown.
 func (f *flight) arrived() time.Duration {
 	if t, ok := f.conn.look(f.turn); ok {
 		return time.Duration(t.at)

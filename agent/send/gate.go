@@ -15,7 +15,7 @@ import (
 // opens, one write of headers and body is left. With HTTP/2 the headers do not wait, nor do headers beyond 16 KiB.
 //
 // For a request that goes by [direct], the goroutine that opens the gate makes this write itself, since it cannot block. The request's own
-// goroutine waits for the reply by then, so none has to be woken before the request leaves.
+// goroutine waits for the reply by then, so no goroutine has to be woken before the request leaves.
 //
 // The zero value is a gate that is neither open nor shut.
 type Gate struct {

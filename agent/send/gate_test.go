@@ -73,7 +73,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// noteReads calls note at each read that returned bytes.
+// noteReads calls a function after each read that returned bytes.
 type noteReads struct {
 	net.Conn
 	note func()

@@ -31,7 +31,7 @@ type messagePart struct {
 	Reason   *string         `json:"stop_reason"`
 }
 
-// messageUsage has the counts of the Messages API. A prompt has the sum of the three kinds of input tokens.
+// messageUsage has the counts of the Messages API. The tokens of a prompt are the sum of the three kinds of input tokens.
 type messageUsage struct {
 	Input   *int64 `json:"input_tokens"`
 	Read    *int64 `json:"cache_read_input_tokens"`

@@ -17,7 +17,8 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// serve runs handle for each connection of a loopback listener and returns its base URL. The test ends when every connection has ended.
+// serve runs the function handle for each connection of a loopback listener, and returns the listener's base URL. At the end of the test it
+// closes the connections that are still open, and waits for the function.
 func serve(t *testing.T, handle func(c net.Conn)) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -92,7 +93,7 @@ func chunked(pieces ...string) string {
 
 const lastChunk = "0\r\n\r\n"
 
-// sse is a whole reply that is a stream with one event for each line of data.
+// sse returns a whole reply that is a stream with one event for each line of data.
 func sse(lines ...string) string {
 	var b strings.Builder
 	for _, l := range lines {

@@ -80,7 +80,7 @@ func (s *stream) fail(c Class, name, message string) {
 	}
 }
 
-// take reads the whole reply. It returns an error of the connection or of a limit of ours; errors in the reply itself are in failure.
+// take reads the whole reply. It returns an error of the connection or of a limit of ours; errors in the reply itself are in the field failure.
 func (s *stream) take(resp *http.Response) error {
 	s.x.Status = resp.StatusCode
 	if s.req.API == Generate {

@@ -21,7 +21,7 @@ import (
 	"github.com/moonloop/moonloop/internal/testcert"
 )
 
-// answering is a server that answers every request with a status.
+// answering starts a server that answers every request with a status, and returns its URL.
 func answering(t *testing.T, status int) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -21,8 +21,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// exporterOTLP is the value of OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER for the OTLP exporter. That one is built here, because it can take
-// its endpoint from the configuration. Every other value is for [Config.OtherSpanExporter] and [Config.OtherMetricReader].
+// exporterOTLP is the value of OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER for the OTLP exporter. That one is built here, because it
+// can take its endpoint from the configuration. Every other value is for [Config.OtherSpanExporter] and [Config.OtherMetricReader].
 const exporterOTLP = "otlp"
 
 // exporterOf returns the exporter of a signal: the caller's own, that of OTLP, or another; nil if the signal is off.

@@ -76,7 +76,7 @@ type Inference struct {
 	// Sampled describes the sample of production to which the request belongs; zero for none, for example if all requests are recorded.
 	Sampled Sampled
 
-	// Follows are the spans of the same trace to which the span's links point, except for those that contain the span.
+	// Follows are the other spans of the same trace to which the span's links point, at most [MaxFollows].
 	Follows []SpanID
 	Tools   ToolIDs
 	// Step is the request's position in a graph. Only Compile sets it.
