@@ -28,7 +28,7 @@ func TestWarmUpByTime(t *testing.T) {
 		name     string
 		schedule Schedule
 		want     []time.Duration // arrivals of the warm-up
-		rows     time.Duration   // when the schedule has its zero
+		rows     time.Duration   // when the schedule begins
 		told     report.Warmup
 	}{
 		{"for a time", Schedule{WarmupFor: 10 * time.Second}, at(0, 3, 6, 9), 12 * time.Second, report.Warmup{Sent: 4, Lasted: 12_000}},

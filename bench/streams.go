@@ -53,7 +53,7 @@ func (b *bench) streamOnce(ctx context.Context, c client, w work, parts ...any) 
 	return o, err
 }
 
-// errorsOf writes the p1, p50 and p99 of errors in ms.
+// errorsOf returns cells with the p1, p50 and p99 of errors, in ms.
 func errorsOf(what string, errs []float64) []cell {
 	return []cell{
 		num(what+" p1", referee.Percentile(errs, 0.01)), num(what+" p50", referee.Percentile(errs, 0.5)), num(what+" p99", referee.Percentile(errs, 0.99)),

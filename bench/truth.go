@@ -147,7 +147,7 @@ type step struct {
 	plus int
 }
 
-// highest returns the greatest sum; of steps at the same time, ends come before beginnings.
+// highest returns the greatest sum that the steps reach; of steps at the same time, ends come before beginnings.
 func highest(steps []step) (most int) {
 	slices.SortFunc(steps, func(a, b step) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.plus, b.plus)) })
 	sum := 0

@@ -31,7 +31,7 @@ func (p *Pipeline) Finish(sp Span, r *measure.Record) {
 	}
 }
 
-// finishSpan queues the spans of a request: its session's root, if that was not queued before, its own, and its phases. Parents are queued
+// finishSpan queues the spans of a request: its session's root, if that was not queued before, its own span, and its phases. Parents are queued
 // first, so that no span remains without its parent if the process ends.
 func (p *Pipeline) finishSpan(ctx context.Context, sp Span, r *measure.Record) {
 	span := sp.span

@@ -495,7 +495,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// The name of a session's root fits a line of a list, however long its parts are.
+// The name of a session's root fits into a line of a list, however long the parts of the name are.
 func TestSessionName(t *testing.T) {
 	long := strings.Repeat("é", 100)
 	for _, c := range []struct {

@@ -117,7 +117,7 @@ func shutdown(t *testing.T, p *Pipeline) Loss {
 	return loss
 }
 
-// LostSpans is the number of spans that ended and that no receiver accepted.
+// LostSpans returns the number of spans that ended and that no receiver accepted.
 func (l *Loss) LostSpans() int64 {
 	n := int64(0)
 	for _, lost := range l.Lost {

@@ -31,7 +31,7 @@ type Pipeline struct {
 	cfg  Config
 	clk  clock.Clock
 	name string // of request spans
-	// exports says whether anything is exported, not only read.
+	// exports says whether anything is exported, and not only read by FurtherReader.
 	exports bool
 	base    []attribute.KeyValue
 

@@ -112,7 +112,7 @@ func (m *bpe) symbols(text string) []symbol {
 	return list
 }
 
-// byteTokens are the tokens of single bytes in a vocabulary; nil if one is missing.
+// byteTokens returns the ids of the tokens of single bytes in a vocabulary; nil if one is missing.
 func byteTokens(vocab map[string]uint32) []uint32 {
 	ids := make([]uint32, 256)
 	for b := range ids {
