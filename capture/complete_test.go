@@ -92,7 +92,7 @@ func asReceived(records []journal.Record, kept bool) (were, are int) {
 	return were, are
 }
 
-// sampled returns one of three requests, as if telemetry was sampled.
+// sampled returns a function that returns about one in three of the requests of chats, as if telemetry were sampled.
 func sampled(chats func(seed uint64, n int) []chat) func(seed uint64, n int) []chat {
 	return func(seed uint64, n int) (out []chat) {
 		w := newAuthor(seed)

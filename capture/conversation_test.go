@@ -34,7 +34,7 @@ func tokenize(dst []uint32, role, text string) []uint32 {
 	return append(dst, 5)
 }
 
-// tokenLength returns the bytes of the first token of text.
+// tokenLength returns the length of the first token of text, in bytes.
 func tokenLength(text string) int {
 	letters := func(s string) (n int) {
 		for n < len(s) && (s[n]|0x20 >= 'a' && s[n]|0x20 <= 'z') {
@@ -149,7 +149,7 @@ func (w *author) text(n int) string {
 	return b.String()
 }
 
-// pick returns a kind of text, English in three of seven cases.
+// pick returns the index of a kind of text, English in three of seven cases.
 func (w *author) pick() int { return max(0, w.IntN(len(kinds)+2)-2) }
 
 // conversations returns the requests of n conversations of 1 to 20 turns under 8 system prompts of 0.8 to 14 kB, mixed

@@ -62,7 +62,7 @@ type modelEngine struct {
 	beyond    bool                // one count was more than this order explains
 }
 
-// block returns the tokens that the engine caches as one block, as far as its counts show it: a few equal counts do not.
+// block returns the number of tokens that the engine caches as one block, as far as its counts show it: a few equal counts do not.
 func (e *modelEngine) block() int64 {
 	if e.most < 4*e.step {
 		return finestStep
@@ -89,7 +89,7 @@ func (e *modelEngine) proved() bool {
 	return !e.beyond && 100*e.explained >= provedPercent*e.rows && 100*max(off, -off) <= doubtPercent*e.input
 }
 
-// engines has the engines of all models with such counts, or with a stated order.
+// engines has the engines of all models with counts of cached tokens, or with a stated order.
 type engines struct {
 	of   map[template]int
 	list []modelEngine

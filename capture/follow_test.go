@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// movedLast is a template that writes messages of some roles directly before the last message of the user.
+// movedLast returns a template that writes messages of some roles directly before the last message of the user.
 func movedLast(roles ...string) func([][2]string) [][2]string {
 	return func(messages [][2]string) [][2]string {
 		var moved, out [][2]string

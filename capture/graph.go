@@ -156,7 +156,7 @@ func (t *tree) top(i int32) *node {
 	}
 }
 
-// extend finds children, the duration of each node, and its number of rows.
+// extend finds, for each node, its children, the time that it covers, and its number of rows.
 func (g *grapher) extend() {
 	n := len(g.nodes)
 	g.kids, g.lo, g.hi, g.count = make([][]int32, n+1), make([]int64, n+1), make([]int64, n+1), make([]int32, n+1)
@@ -481,7 +481,7 @@ func (c *compiler) stands(r *journal.Inference, step journal.Step) {
 	}
 }
 
-// settleStep replaces the predecessors of a step that are not rows.
+// settleStep replaces those predecessors of a step that are not rows by their own predecessors.
 func (c *compiler) settleStep(s journal.Step) journal.Step {
 	var kept []journal.Edge
 	seen := map[uint64]bool{}
@@ -562,7 +562,7 @@ func (w *writing) waits(row *mooncake.Row, r *journal.Inference) {
 	}
 }
 
-// stepName is the request id of a step.
+// stepName returns the request id of a step.
 func stepName(id uint64) string {
 	const digits = "0123456789abcdef"
 	var out []byte

@@ -130,8 +130,8 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 		DisableKeepAlives:   cfg.Reuse == ReuseNever,
 		IdleConnTimeout:     idleConnTimeout,
 		DisableCompression:  true, // the arrivals of a compressed stream cannot be measured
-		// Room for several chunks of a stream, for every open stream. The writer's buffer stays at 4 KiB, because a short request that did not fit
-		// would need a second system call.
+		// Room for several chunks of a stream, for every open stream. The writer's buffer stays at 4 KiB, because a short request that did
+		// not fit would need a second system call.
 		ReadBufferSize: readBuffer,
 		Protocols:      new(http.Protocols),
 		DialContext:    dial,

@@ -153,7 +153,8 @@ func (p *Pipeline) InFlight(delta int64) {
 	}
 }
 
-// Observe exports the figures of the machine as metrics: the function read is called at each collection until Shutdown, on a separate goroutine.
+// Observe exports the figures of the machine as metrics: the function read is called at each collection until Shutdown, on a separate
+// goroutine.
 func (p *Pipeline) Observe(read func() observe.Machine) {
 	if p != nil && read != nil {
 		p.machine.Store(&read)

@@ -19,10 +19,10 @@ import (
 // queue sends ended spans to an exporter. It replaces the SDK's batch processor: it is bounded by bytes instead of spans, never blocks its
 // callers, and counts every span.
 //
-// Spans wait in one list, in the order of their ends. One goroutine exports a message from the head of the list when there is enough for one, or when
-// the first span has waited long enough. Spans leave the list when their export has succeeded or finally failed. So spans that a receiver
-// did not accept because it was away, or too slow, are still the head, and are sent again; see retry.go. One lock guards all state; it is
-// never held during an export.
+// Spans wait in one list, in the order of their ends. One goroutine exports a message from the head of the list when there is enough for
+// one, or when the first span has waited long enough. Spans leave the list when their export has succeeded or finally failed. So spans
+// that a receiver did not accept because it was away, or too slow, are still the head, and are sent again; see retry.go. One lock guards
+// all state; it is never held during an export.
 type queue struct {
 	exporter sdktrace.SpanExporter
 	limits   limits

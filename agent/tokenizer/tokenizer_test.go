@@ -29,10 +29,10 @@ func load(t testing.TB, name string) *Tokenizer {
 //
 // gpt2 has ByteLevel alone; llama3, qwen (with NFC, without ignore_merges) and o200k the patterns of those models; llama2 the normalizers
 // Prepend and Replace, byte_fallback and no pre-tokenizer; deepseek the three patterns of DeepSeek-V3, one after the other, tekken that of
-// Mistral's Tekken; gemma Replace, byte_fallback, fuse_unk and a Split at spaces; the others are Metaspace, Unigram, and BERT's WordPiece; charsmap is
-// the Unigram one after a character map, which SentencePiece 0.2 made of 25 rules, and a Replace of spaces. kimi has the pattern of
-// Kimi-K2, cohere that of Cohere's Command and StarCoder; albert (as in ALBERT and T5) and words have the remaining normalizers and
-// splitters.
+// Mistral's Tekken; gemma Replace, byte_fallback, fuse_unk and a Split at spaces; the others are Metaspace, Unigram, and BERT's WordPiece;
+// charsmap is the Unigram one after a character map, which SentencePiece 0.2 made of 25 rules, and a Replace of spaces. kimi has the
+// pattern of Kimi-K2, cohere that of Cohere's Command and StarCoder; albert (as in ALBERT and T5) and words have the remaining normalizers
+// and splitters.
 type golden struct {
 	Texts []string
 	IDs   map[string][][]uint32

@@ -43,7 +43,7 @@ func (b *Batch) Add(r Record) error {
 	return nil
 }
 
-// appendFrames appends the records as frames, for a journal with a dictionary or without.
+// appendFrames appends the records as frames, for a journal with a dictionary, or for one without if p is nil.
 func (b *Batch) appendFrames(dst []byte, p *packer) []byte {
 	for i := range b.entries {
 		e := &b.entries[i]

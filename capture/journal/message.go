@@ -9,8 +9,8 @@ import (
 	"fmt"
 )
 
-// A message is a small journal that a queue or an object store transports as one value. It differs from the journal of a [Writer] in two frames,
-// so that concatenated messages, with a line feed after each or without, are a journal, too:
+// A message is a small journal that a queue or an object store transports as one value. It differs from the journal of a [Writer] in two
+// frames, so that concatenated messages, with a line feed after each or without, are a journal, too:
 //
 //	moonloop-journal 2\n   the header
 //	0                      the header ends here, as a frame does, so that a [Reader] recognises it between two messages
