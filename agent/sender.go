@@ -31,13 +31,13 @@ type sender struct {
 	builder *prompt.Builder
 	replies *carry.Store // nil: no live reply is carried
 	cache   *predictor
-	// disconnect decides which requests are closed on purpose, by a number for each row that the seed determines.
+	// disconnect says what share of the requests is closed on purpose, and when. The seed determines which rows these are.
 	disconnect Disconnect
 	seed       uint64
 }
 
-// hangsUp reports whether a row's request is closed on purpose: that of the same rows in every shard, and in every run with the same seed.
-// A warm-up never is.
+// hangsUp reports whether a row's request is closed on purpose. The rows are the same in every shard, and in every run with the same seed.
+// A warm-up's request is never closed.
 func (s *sender) hangsUp(index int64) bool {
 	const stream = 0x68616e67757073 // "hangups": makes it independent of everything else that uses the seed
 	return index >= 0 && splitmix.Uniform(splitmix.Next(splitmix.Next(s.seed^stream)+uint64(index))) < s.disconnect.Share
@@ -53,7 +53,7 @@ type pending struct {
 	err    error               // why it cannot be built
 }
 
-// atOnce returns a request that is sent as soon as it is ready. Its time counts from at.
+// atOnce returns a request that is sent as soon as it is ready, and whose time counts from the given one.
 func atOnce(at time.Duration) *pending {
 	p := new(pending)
 	p.gate.Open(at)
@@ -166,7 +166,7 @@ func (s *sender) headers(rec *measure.Record, traceparent string) []send.Field {
 
 // unrecorded returns the trace context of a request outside the run's traces: one that prepares the run, a warm-up, or one of a run without
 // telemetry. Its flags say "not sampled", so that gateways and engines do not record a span of it either, which a capture would mistake for
-// production. It has W3C's form, https://www.w3.org/TR/trace-context/#traceparent-header.
+// production. The context has W3C's form, https://www.w3.org/TR/trace-context/#traceparent-header.
 func unrecorded(run string, index int64) string {
 	b := make([]byte, 0, 96)
 	sum := sha256.Sum256(strconv.AppendInt(append(append(b, run...), '-'), index, 10))

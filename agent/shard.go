@@ -90,7 +90,7 @@ const (
 	clockPatience  = time.Second
 )
 
-// askReference asks an NTP server how far its clock is ahead, and how uncertain that is (half of the round trip).
+// askReference asks an NTP server how far its clock is ahead of this machine's, and how uncertain that is (half of the round trip).
 func askReference(ctx context.Context, address string) (offset, uncertain time.Duration, err error) {
 	found := false
 	for range clockQuestions {

@@ -87,10 +87,10 @@ func TestShardsShareARun(t *testing.T) {
 		t.Errorf("two shards of a run are called %q and %q", a, b)
 	}
 	for name, other := range map[string]Config{
-		"another start": {Trace: first.Trace, Schedule: Schedule{StartAt: at.Add(time.Second)}},
-		"another count": {Trace: Trace{Name: "/a/trace.jsonl", Shards: 5}, Schedule: first.Schedule},
-		"no start":      {Trace: first.Trace},
-		"another seed":  {Trace: first.Trace, Schedule: first.Schedule, Prompt: Prompt{Seed: 7}},
+		"another start":            {Trace: first.Trace, Schedule: Schedule{StartAt: at.Add(time.Second)}},
+		"another number of shards": {Trace: Trace{Name: "/a/trace.jsonl", Shards: 5}, Schedule: first.Schedule},
+		"no start":                 {Trace: first.Trace},
+		"another seed":             {Trace: first.Trace, Schedule: first.Schedule, Prompt: Prompt{Seed: 7}},
 	} {
 		if id(other) == id(first) {
 			t.Errorf("%s: the same run id", name)
@@ -101,7 +101,7 @@ func TestShardsShareARun(t *testing.T) {
 	}
 }
 
-// TestStartAtIsABarrier: a process that is not ready at the instant sends nothing.
+// TestStartAtIsABarrier: a process that is not ready at the common start time sends nothing.
 func TestStartAtIsABarrier(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	r := e.replay(t, Config{Prompt: ids, Trace: Trace{Shards: 1}, Schedule: Schedule{StartAt: time.Now()}}, rows(3, 1)...)

@@ -51,8 +51,8 @@ func (r *received) named(name string) (found []sdktrace.ReadOnlySpan) {
 	return found
 }
 
-// TestSpansOfEveryEnding: however a request ends, its span has the requested values, like that of a served one. Values that were not
-// requested, or not answered, are absent.
+// TestSpansOfEveryEnding: however a request ends, its span has the same attributes of the request as the span of a served one. Attributes
+// of a request that was not made are absent.
 func TestSpansOfEveryEnding(t *testing.T) {
 	const row = `{"timestamp": 0, "session_id": "a", "input_length": 100, "output_length": 8, "hash_ids": [1]}`
 	keys := func(t *testing.T, name string, cfg Config, lines ...string) []string {
@@ -126,7 +126,7 @@ func TestSpansOfEveryEnding(t *testing.T) {
 			and(without(semconv.GenAIRequestStream, semconv.GenAIRequestMaxTokens, semconv.ScheduleLateness, semconv.LatenessClass), semconv.OutcomeReason),
 		},
 		{
-			"unsendable: none could be made", "",
+			"unsendable: no request could be made", "",
 			Config{Trace: Trace{Sessions: mooncake.SessionDelta}, Prompt: Prompt{Overhead: 1}},
 			[]string{strings.Replace(row, `"hash_ids"`, `"extra": {"prompt": "x"}, "hash_ids"`, 1)},
 			and(without(semconv.GenAIRequestStream, semconv.GenAIRequestMaxTokens, semconv.CachePredictedTokens), semconv.ErrorType),
@@ -192,9 +192,9 @@ func TestSessionsWhileTheyRun(t *testing.T) {
 					roots[s.SpanContext().TraceID()] = true
 				}
 			}
-			// One message may have all spans of a busy machine; with a few spans each, the order is certain.
+			// On a busy machine one message may have all spans; with a few spans in each message, the order is certain.
 			if len(roots) != sessions || len(early) != sessions && batch < 512 {
-				t.Errorf("%d sessions have roots, of %d it came before the session was over; want %d", len(roots), len(early), sessions)
+				t.Errorf("%d sessions have roots, %d of which came before the session was over; want %d", len(roots), len(early), sessions)
 			}
 		})
 	}

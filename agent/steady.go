@@ -3,7 +3,7 @@
 
 package agent
 
-// This file computes the figures of a run's steady state after the run has ended, because only then its limits are known.
+// This file computes the figures of a run's steady state after the run has ended, because only then are its limits known.
 
 import (
 	"cmp"
@@ -107,7 +107,7 @@ func (e ending) steady() *report.Steady {
 	})
 }
 
-// steadyFacts are the facts for the verdict about the selected steady state.
+// steadyFacts sets the facts about the selected steady state, for the verdict.
 func (e ending) steadyFacts(s *report.Steady, facts *judge.Facts) {
 	if !e.plan.steady.Any() {
 		return

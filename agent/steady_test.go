@@ -121,11 +121,11 @@ func TestSteadyStateBounds(t *testing.T) {
 		"closed loop": {func(cfg *Config) {
 			cfg.Schedule.FileOrder, cfg.Schedule.Concurrency, cfg.Steady.Auto = true, 4, true
 		}, 0, 78_400}, // 200 requests, 4 at a time, 1.6 s each; the last four begin at 49 · 1.6 s
-		"given": {func(cfg *Config) {
+		"chosen part": {func(cfg *Config) {
 			cfg.Schedule.Arrivals = load.Arrivals{Rate: 10, Pattern: load.Constant}
 			cfg.Steady.From, cfg.Steady.To = Mark{Given: true, Share: 0.1}, Mark{Given: true, After: -5 * time.Second}
 		}, 1990, 14_900},
-		"given beginning of an automatic part": {func(cfg *Config) {
+		"chosen beginning of an automatic part": {func(cfg *Config) {
 			cfg.Schedule.Arrivals = load.Arrivals{Rate: 10, Pattern: load.Constant}
 			cfg.Steady.Auto, cfg.Steady.From = true, Mark{Given: true, After: 9 * time.Second}
 		}, 9000, 19_900},

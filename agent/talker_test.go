@@ -19,16 +19,16 @@ import (
 // talker is an engine that behaves like real ones: it has a chat template, a cache with small blocks that keeps replies except for their
 // last token, token ids on request, and a way to count. A word is a token.
 type talker struct {
-	block   int                  // of its cache; 0: 16
-	mute    bool                 // its metrics do not show block
+	block   int                  // tokens in a block of its cache; 0: 16
+	mute    bool                 // its metrics do not show the size of a block
 	silent  bool                 // no /tokenize
 	plain   bool                 // no token ids in replies
 	context int                  // max_model_len
 	last    int                  // greatest token id; 0: any
 	double  bool                 // a word of a chat is two tokens
 	fail    func(row int64) bool // refuses a row
-	shorten func(row int64) bool // its reply lacks a token
-	odd     func(row int64) bool // its reply's text has other tokens
+	shorten func(row int64) bool // the reply to a row lacks a token
+	odd     func(row int64) bool // the text of the reply to a row has other tokens than its ids say
 	hold    func(row int64)      // called before a reply
 
 	mu      sync.Mutex
@@ -39,7 +39,7 @@ type talker struct {
 	paths   map[string]int // requests by path
 }
 
-// start serves the engine.
+// start serves the engine, and returns its URL.
 func (e *talker) start(t *testing.T) string {
 	t.Helper()
 	s := httptest.NewServer(e.reset())

@@ -21,7 +21,7 @@ func TestUnrecordedRequests(t *testing.T) {
 		name      string
 		telemetry bool
 		rows      *regexp.Regexp
-	}{{"with telemetry", true, recorded}, {"without", false, unrecorded}} {
+	}{{"with telemetry", true, recorded}, {"without telemetry", false, unrecorded}} {
 		t.Run(tc.name, func(t *testing.T) {
 			cfg := Config{Schedule: Schedule{Warmup: 3}} // chat, which is calibrated
 			spans := new(received)

@@ -155,7 +155,7 @@ func (keepSpans) Shutdown(context.Context) error { return nil }
 
 var _ sdktrace.SpanExporter = keepSpans{}
 
-// TestAcceptanceVirtualTime does the same for the whole public trace: an hour in seconds.
+// TestAcceptanceVirtualTime does the same for the whole public trace: an hour of traffic in seconds.
 func TestAcceptanceVirtualTime(t *testing.T) {
 	path := os.Getenv("MOONLOOP_TRACE")
 	if path == "" {

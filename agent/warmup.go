@@ -26,8 +26,8 @@ import (
 // maxWarming is the maximum number of warm-up requests in flight, even if the run has no maximum.
 const maxWarming = 1024
 
-// maxColdFailures is the number of consecutive failures that ends a warm-up by time. Otherwise the warm-up would send requests to a
-// refusing engine as fast as the engine refuses them.
+// maxColdFailures is the number of consecutive failures that ends a warm-up that is limited by time. Otherwise the warm-up would send
+// requests to a refusing engine as fast as the engine refuses them.
 const maxColdFailures = 100
 
 // warmup sends requests with the lengths of the trace's first rows, but with other blocks. So connections and the engine are warm, and

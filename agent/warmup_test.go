@@ -28,20 +28,20 @@ func TestWarmUpByTime(t *testing.T) {
 		name     string
 		schedule Schedule
 		want     []time.Duration // arrivals of the warm-up
-		rows     time.Duration   // when the schedule has its zero
+		rows     time.Duration   // when the schedule begins
 		told     report.Warmup
 	}{
-		{"a time", Schedule{WarmupFor: 10 * time.Second}, at(0, 3, 6, 9), 12 * time.Second, report.Warmup{Sent: 4, Lasted: 12_000}},
+		{"for a time", Schedule{WarmupFor: 10 * time.Second}, at(0, 3, 6, 9), 12 * time.Second, report.Warmup{Sent: 4, Lasted: 12_000}},
 		{"as many at once as the run", Schedule{WarmupFor: 4 * time.Second, Concurrency: 2}, at(0, 0, 3, 3), 6 * time.Second, report.Warmup{Sent: 4, Lasted: 6000}},
-		{"a number at once", Schedule{WarmupFor: 4 * time.Second, Concurrency: 2, WarmupConcurrency: 3}, at(0, 0, 0, 3, 3, 3), 6 * time.Second, report.Warmup{Sent: 6, Lasted: 6000}},
+		{"as many at once as configured for the warm-up", Schedule{WarmupFor: 4 * time.Second, Concurrency: 2, WarmupConcurrency: 3}, at(0, 0, 0, 3, 3, 3), 6 * time.Second, report.Warmup{Sent: 6, Lasted: 6000}},
 		{"the number is over first", Schedule{WarmupFor: time.Minute, Warmup: 2}, at(0, 3), 6 * time.Second, report.Warmup{Sent: 2, Lasted: 6000}},
 		{"the time is over first", Schedule{WarmupFor: 4 * time.Second, Warmup: 20}, at(0, 3), 6 * time.Second, report.Warmup{Sent: 2, Lasted: 6000}},
-		{"a grace", Schedule{WarmupFor: 4 * time.Second, WarmupGrace: time.Second}, at(0, 3), 5 * time.Second, report.Warmup{Sent: 2, GivenUp: 1, Lasted: 5000}},
+		{"a grace that is too short", Schedule{WarmupFor: 4 * time.Second, WarmupGrace: time.Second}, at(0, 3), 5 * time.Second, report.Warmup{Sent: 2, GivenUp: 1, Lasted: 5000}},
 		{"at a rate", Schedule{Warmup: 4, WarmupArrivals: load.Arrivals{Rate: 1, Pattern: load.Constant}}, at(0, 1, 2, 3), 6 * time.Second, report.Warmup{Sent: 4, Lasted: 6000}},
 		{"at a rate, for a time", Schedule{WarmupFor: 2500 * time.Millisecond, WarmupArrivals: load.Arrivals{Rate: 1, Pattern: load.Constant}}, at(0, 1, 2), 5 * time.Second, report.Warmup{Sent: 3, Lasted: 5000}},
 		{"at a rate, with a maximum in flight", Schedule{Warmup: 4, WarmupConcurrency: 2, WarmupArrivals: load.Arrivals{Rate: 1, Pattern: load.Constant}}, at(0, 1, 3, 4), 7 * time.Second, report.Warmup{Sent: 4, Lasted: 7000}},
 		{"more and more at once", Schedule{Warmup: 4, WarmupConcurrency: 3, WarmupConcurrencyRampUp: 2 * time.Second}, at(0, 1, 2, 3), 6 * time.Second, report.Warmup{Sent: 4, Lasted: 6000}},
-		{"one without a first token", Schedule{Warmup: 3, WarmupConcurrency: 3, WarmupPrefillConcurrency: 1}, at(0, 3, 6), 9 * time.Second, report.Warmup{Sent: 3, Lasted: 9000}},
+		{"at most one without a first token", Schedule{Warmup: 3, WarmupConcurrency: 3, WarmupPrefillConcurrency: 1}, at(0, 3, 6), 9 * time.Second, report.Warmup{Sent: 3, Lasted: 9000}},
 		{
 			"more and more without a first token",
 			Schedule{Warmup: 3, WarmupConcurrency: 3, WarmupPrefillConcurrency: 2, WarmupPrefillRampUp: time.Second},

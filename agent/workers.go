@@ -5,12 +5,12 @@ package agent
 
 import "sync/atomic"
 
-// maxIdle is the maximum number of goroutines that wait for a request: enough for a burst, some hundred KiB of stacks.
+// maxIdle is the maximum number of goroutines that wait for a request: enough for a burst, with a few hundred KiB of stacks.
 const maxIdle = 32
 
-// workers are the goroutines of requests. A goroutine that has ended its request takes another request: a new goroutine would have to grow its stack
-// three times on its way to the socket, which is a thirtieth of what a short request costs. The zero value is ready; start and stop must not
-// be called concurrently.
+// workers are the goroutines of requests. A goroutine that has ended its request takes another request: a new goroutine would have to grow
+// its stack three times on its way to the socket, which is a thirtieth of what a short request costs. The zero value is ready; start and stop
+// must not be called concurrently.
 type workers struct {
 	next    chan func()
 	waiting atomic.Int32

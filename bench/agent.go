@@ -132,7 +132,7 @@ func readOut(dir string) (s *summary, lines []line, err error) {
 	return s, lines, errors.Join(err, json.Unmarshal(text, &s))
 }
 
-// read uses TTFT from the wire, because the agent's own work before that is not the engine's latency.
+// read reads the agent's results. It uses TTFT from the wire, because the agent's own work before that is not the engine's latency.
 func (m *moonloop) read(dir string, t *truth) (*report, error) {
 	s, lines, err := readOut(dir)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 type work struct {
 	streams, tokens int
 	within          time.Duration
-	at              []float64     // ms: the instants of bareSends, instead of within
+	at              []float64     // instants in ms at which bareSends sends, instead of the time within
 	gap             time.Duration // between two tokens of a stream; 0: usualGap
 }
 

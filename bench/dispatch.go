@@ -102,7 +102,7 @@ func goals(t *table, name string, floors ...string) {
 	}
 }
 
-// beside runs a measurement, if requested next to a loop on each core that never rests.
+// beside runs a measurement. If busy is set, a loop that never rests runs on each core at the same time.
 func (b *bench) beside(ctx context.Context, busy bool, measure func() error) error {
 	if !busy {
 		return measure()
@@ -132,7 +132,7 @@ func runBusy(ctx context.Context) error {
 	return nil
 }
 
-// dispatchers are the available contenders.
+// dispatchers returns the available contenders.
 func (b *bench) dispatchers(ctx context.Context, rate float64) ([]dispatcher, error) {
 	regular := referee.Even(int(rate*b.lasts.Seconds()), rate)
 	bursts, err := b.bursts(len(regular), rate)
@@ -219,7 +219,7 @@ func (b *bench) dispatchOnce(ctx context.Context, t *table, d dispatcher, rate f
 	})
 }
 
-// ownLateness is what the agent itself measured.
+// ownLateness returns what the agent itself measured.
 func ownLateness(dir string) ([]cell, error) {
 	s, lines, err := readOut(dir)
 	if err != nil {
@@ -236,8 +236,8 @@ func ownLateness(dir string) ([]cell, error) {
 	}, nil
 }
 
-// bursts returns the first n timestamps of the public trace, sped up to a rate: some ten requests at one instant. Without
-// that trace, bursts of ten.
+// bursts returns the first n timestamps of the public trace, sped up to a rate: about ten requests at each instant.
+// Without that trace it returns bursts of ten.
 func (b *bench) bursts(n int, rate float64) ([]float64, error) {
 	at := make([]float64, n)
 	if b.trace == "" {

@@ -155,7 +155,7 @@ func runFloor(ctx context.Context, out io.Writer, url string, w work, reader, st
 	return os.WriteFile(stamps, text, 0o600)
 }
 
-// inTurn calls open for each stream at its start time.
+// inTurn calls a function for each stream at the stream's start time.
 func inTurn(ctx context.Context, w work, open func(i int)) {
 	began := time.Now()
 	for i := range w.streams {

@@ -34,7 +34,7 @@ func readEpoll(ctx context.Context, address string, w work, streams []tally) err
 	return readLoop(ctx, poll, address, w, streams)
 }
 
-// readBatches is the same loop, but it wakes up only every [batchEvery], once for many tokens.
+// readBatches reads in the same way, but its loop wakes up only every [batchEvery], once for many tokens.
 func readBatches(ctx context.Context, address string, w work, streams []tally) error {
 	poll, err := newPoller(batchEvery)
 	if err != nil {
@@ -96,7 +96,7 @@ func readLoop(ctx context.Context, poll *poller, address string, w work, streams
 	return nil
 }
 
-// openAll connects and sends each stream's request at its start time, and passes on the socket, which does not block.
+// openAll connects and sends each stream's request at its start time, and passes the socket, which does not block, to a function.
 func openAll(ctx context.Context, address string, w work, take func(fd, i int) error) error {
 	host, request, err := bareRequest(address, w)
 	if err != nil {

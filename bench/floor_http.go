@@ -76,8 +76,8 @@ func readStream(ctx context.Context, client *http.Client, url, body, id string, 
 	}
 }
 
-// stampedConn is a connection that records the kernel's timestamp of its last read. net/http reads the head of a reply on another
-// goroutine.
+// stampedConn is a connection that records the kernel's timestamp of its last read. The timestamp is atomic, because net/http reads the head
+// of a reply on another goroutine.
 type stampedConn struct {
 	net.Conn
 	in *kernelstamp.Reader

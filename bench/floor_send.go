@@ -111,7 +111,7 @@ func (s *sends) send(request []byte, t *tally) error {
 // read waits for replies for at most this long, and returns how many have ended.
 func (s *sends) read(wait time.Duration) (ended int, err error) {
 	most := unix.NsecToTimespec(int64(wait))
-	// A raw call: Go's runtime would otherwise wake its monitor for each. Nothing else runs in this process.
+	// A raw call: Go's runtime would otherwise wake its monitor for each call. Nothing else runs in this process.
 	n, _, errno := unix.RawSyscall6(unix.SYS_EPOLL_PWAIT2, uintptr(s.poll), uintptr(unsafe.Pointer(&s.events)), uintptr(len(s.events)), uintptr(unsafe.Pointer(&most)), 0, 0)
 	if errno != 0 && errno != syscall.EINTR {
 		return 0, fmt.Errorf("epoll_pwait2: %w", errno)

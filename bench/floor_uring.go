@@ -232,7 +232,7 @@ func (r *ring) order(fd, stream int) {
 	r.pending++
 }
 
-// wait submits new orders to the kernel, and waits until something arrives, or for a time in which new sockets may come.
+// wait submits new orders to the kernel, and waits until something arrives, but not longer than 5 ms, because new sockets may have come.
 func (r *ring) wait() error {
 	limit := unix.NsecToTimespec(int64(5 * time.Millisecond))
 	return r.enter(1, &limit)
@@ -256,8 +256,8 @@ func (r *ring) enter(least uintptr, limit *unix.Timespec) error {
 	return nil
 }
 
-// each calls take for everything that has arrived, with the kernel's timestamp. Empty data mean the end of a stream, nil data that nothing
-// was received. more says that the order continues.
+// each calls a function for everything that has arrived, with the kernel's timestamp. Empty data mean the end of a stream, nil data that
+// nothing was received. more says that the order continues.
 func (r *ring) each(take func(stream int, data []byte, ns int64, more bool) error) error {
 	head, tail := *r.cqHead, atomic.LoadUint32(r.cqTail)
 	for ; head != tail; head++ {

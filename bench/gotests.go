@@ -93,7 +93,7 @@ var hotPaths = strings.Fields("./agent/prompt ./agent/send ./agent/schedule ./ag
 
 // goBenchmarks runs the Go benchmarks and summarizes them with benchstat.
 func goBenchmarks(ctx context.Context, b *bench) error {
-	count := max(b.rounds, 6) // from 6 samples on, benchstat gives a confidence interval
+	count := max(b.rounds, 6) // with 6 samples or more, benchstat gives a confidence interval
 	t := b.table("Go benchmarks", fmt.Sprintf("`go test -bench . -benchmem`, %d rounds, summed up by benchstat.", count))
 	raw := filepath.Join(b.dir, "benchmarks.txt")
 	var all strings.Builder

@@ -47,7 +47,7 @@ func load() string {
 	return l
 }
 
-// circumstances describes the other load during a table's measurement.
+// circumstances describes what may disturb the measurement of a table: the load before it, and the priority of the process.
 func circumstances() string {
 	text := ", load before " + load()
 	if raw, err := unix.Getpriority(unix.PRIO_PROCESS, 0); err == nil && raw != 20 { // the system call returns 20 - nice
@@ -91,7 +91,7 @@ func versionOf(ctx context.Context, program string) string {
 	if err != nil {
 		return "version unknown"
 	}
-	// Warnings may come before it: the version is in the last line.
+	// Warnings may come before the version, which is in the last line.
 	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
 	return regexp.MustCompile(`\d+\.\d+\S*`).FindString(lines[len(lines)-1])
 }

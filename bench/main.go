@@ -63,7 +63,7 @@ var scenarios = []scenario{
 	{"dispatch", dispatch, true, false, "lateness of one-token requests, next to vegeta and k6, quiet and next to busy loops"},
 	{"streams", streams, false, false, "what 300 and 1,000 streams of 50 tokens/s do to TTFT, gaps, CPU and memory, quiet and next to busy loops"},
 	{"readers", compareReaders, false, true, "the floor below net/http: bare connections and one loop for all streams, 100 to 5,000 streams"},
-	{"peers", pythonStreams, true, false, "the same at rates that Python peers can hold"},
+	{"peers", pythonStreams, true, false, "the same as streams, at rates that Python peers can hold"},
 	{"start", startUp, false, true, "time to the first request, and memory, on the public trace and on ten million rows"},
 	{"hold", hold, false, true, "5,000 streams of 10 tokens/s, quiet and next to busy loops"},
 	{"honesty", honesty, true, true, "the rate at which the verdict is no longer valid, or a peer's figures are wrong"},
@@ -81,7 +81,7 @@ func main() {
 	}
 }
 
-// command reads the command line and runs it.
+// command reads the command line and does what it asks for.
 func command(ctx context.Context, args []string) error {
 	fs := flag.NewFlagSet("bench", flag.ContinueOnError)
 	b := new(bench)

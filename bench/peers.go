@@ -80,7 +80,7 @@ var peers = []peer{
 			"--output", "kind=json,path={dir}/guidellm.json", "--disable-console",
 		},
 	},
-	// Those that only send at a rate: see tools.
+	// Programs that only send at a rate: see the variable tools.
 	{program: "oha"},
 	{program: "wrk2"},
 	{program: "inference-perf"},
@@ -112,8 +112,9 @@ func (b *bench) installed(p peer) string {
 }
 
 // copied returns a copy of a program, or the program itself if it is a script or cannot be copied. How much of a program's file the kernel
-// maps at once depends on how the file was written: with a file that the linker wrote, moonloop has 5 MiB more in memory, with one that was
-// written in a single call 27 MiB more. So all programs are measured from files written in small pieces, as by an archiver or a download.
+// maps at once depends on how the file was written: compared with a file that was written in small pieces, moonloop has 5 MiB more in memory
+// with a file that the linker wrote, and 27 MiB more with one that was written in a single call. So all programs are measured from files
+// written in small pieces, as by an archiver or a download.
 func (b *bench) copied(program string) string {
 	if copied, done := b.copies[program]; done {
 		return copied

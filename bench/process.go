@@ -83,14 +83,14 @@ func start(ctx context.Context, h how, program string, args ...string) (*process
 // signal sends a signal to the program and its children.
 func (p *process) signal(s syscall.Signal) error { return syscall.Kill(-p.cmd.Process.Pid, s) }
 
-// watch samples until the program ends, seldom enough to add no noticeable load.
+// watch samples the resource usage until the program ends, rarely enough to add no noticeable load.
 func (p *process) watch(children bool, ended <-chan struct{}) {
 	defer close(p.done)
 	pause := 50 * time.Millisecond
 	if children {
 		pause = 200 * time.Millisecond
 	}
-	var gone time.Duration // of children that have ended
+	var gone time.Duration // processor time of children that have ended
 	last := map[int]procfs.ProcStat{}
 	for {
 		s, now := sample{at: time.Now()}, look(p.cmd.Process.Pid, children)
@@ -142,12 +142,12 @@ func look(root int, children bool) map[int]procfs.ProcStat {
 	return ours
 }
 
-// cpuTime is in steps of 10 ms.
+// cpuTime returns the processor time of a process, in steps of 10 ms.
 func cpuTime(s procfs.ProcStat) time.Duration {
 	return time.Duration(s.CPUTime() * float64(time.Second))
 }
 
-// highWater is the kernel's own maximum, which misses no peak; for several processes there is none.
+// highWater returns the kernel's own maximum of the memory, which misses no peak; 0 for several processes, for which there is none.
 func (p *process) highWater(children bool) int64 {
 	if children {
 		return 0

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// adoptable is the share of net/http's cost below which another reader would justify its code.
+// adoptable is the maximum cost of another reader, as a share of net/http's, that would justify the reader's code.
 const adoptable = 2.0 / 3
 
 // compareReaders compares ways to read streams, without the agent's other work. All record the kernel's timestamp and their own timestamp
@@ -35,7 +35,7 @@ func compareReaders(ctx context.Context, b *bench) error {
 	agent := &moonloop{label: "moonloop, for comparison"}
 	for _, n := range b.streamsOf(100, 1000, 5000) {
 		w := work{streams: n, tokens: b.tokens(), gap: usualGap}
-		if n > 2000 { // an engine on one core writes at most 50,000 tokens/s, and accepts no more streams at once
+		if n > 2000 { // an engine on one core writes at most 50,000 tokens/s, and cannot accept so many streams at once
 			w.gap, w.tokens = 5*usualGap, max(20, 3*b.tokens()/10)
 		}
 		w.within = max(b.lasts/3, time.Duration(n)*400*time.Microsecond)

@@ -56,8 +56,8 @@ type measured struct {
 	first, last time.Time
 }
 
-// measure starts an engine with these flags, runs a client against it and reads the engine's record; read evaluates the results. If all
-// went well, the run's folder is removed.
+// measure starts an engine with these flags, runs a client against it and reads the engine's record. The function read then evaluates
+// the results. If all went well, the run's folder is removed.
 func (b *bench) measure(
 	ctx context.Context, name []any, engine []string, client func(dir, url string) (*process, error), read func(*measured) error,
 ) error {

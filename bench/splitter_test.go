@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/agent/send"
 )
 
-// reply is a reply of three tokens in an engine's format: the second event is split between two chunks.
+// reply returns a reply of three tokens in an engine's format: the second event is split between two chunks.
 func reply() string {
 	token := `data: {"choices":[{"index":0,"text":"a"}]}` + "\n\n"
 	var b strings.Builder

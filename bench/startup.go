@@ -73,8 +73,8 @@ func startUp(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// startOnce runs a window of a trace. With whole, the run ends by itself: after the window, the agent reads the rest of the trace to record
-// its rows as skipped. For ten million rows that would take longer than a round, so such a run is stopped at the end of the window.
+// startOnce runs a window of a trace. If whole is set, the run ends by itself: after the window, the agent reads the rest of the trace to
+// record its rows as skipped. For ten million rows that would take longer than a round, so such a run is stopped at the end of the window.
 func (b *bench) startOnce(ctx context.Context, t *table, name, trace, speedup string, agent *moonloop, whole bool, round int) error {
 	engine := []string{"--prefill", "100ms", "--prefill-per-token", "0", "--decode", "10ms", "--record-writes=false"}
 	return b.measure(ctx, []any{"start", name, round}, engine, func(dir, url string) (*process, error) {

@@ -16,7 +16,7 @@ import (
 // spread is the median of a figure over the rounds, with its least and greatest value.
 type spread struct{ Median, Min, Max float64 }
 
-// spreadOf ignores rounds without a figure (NaN). ok is false if none has one.
+// spreadOf returns the spread of a figure, without rounds that have none (NaN). ok is false if no round has one.
 func spreadOf(rounds []float64) (s spread, ok bool) {
 	known, _ := referee.Known(rounds)
 	if len(known) == 0 {

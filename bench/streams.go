@@ -53,7 +53,7 @@ func (b *bench) streamOnce(ctx context.Context, c client, w work, parts ...any) 
 	return o, err
 }
 
-// errorsOf writes the p1, p50 and p99 of errors in ms.
+// errorsOf returns cells with the p1, p50 and p99 of errors, in ms.
 func errorsOf(what string, errs []float64) []cell {
 	return []cell{
 		num(what+" p1", referee.Percentile(errs, 0.01)), num(what+" p50", referee.Percentile(errs, 0.5)), num(what+" p99", referee.Percentile(errs, 0.99)),
@@ -131,7 +131,7 @@ func streams(ctx context.Context, b *bench) error {
 	return nil
 }
 
-// ownFault reports whether one of a verdict's reasons is not the machine's: beside busy loops no client can read every token in time.
+// ownFault reports whether one of a verdict's reasons is not due to the machine: beside busy loops no client can read every token in time.
 func ownFault(reasons string, busy bool) bool {
 	for why := range strings.SplitSeq(reasons, ", ") {
 		switch {

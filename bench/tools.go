@@ -103,7 +103,7 @@ storage: {local_storage: {path: report}}
 	},
 }
 
-// Each connection of oha waits for a reply before it sends the next request of the rate.
+// oha returns oha as a tool, with one more flag or none. Each connection of oha waits for a reply before it sends its next request.
 func oha(label, flag string) tool {
 	return tool{
 		label: label, program: "oha", export: "oha.csv", files: map[string]string{"body.json": "{body}"},

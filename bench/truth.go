@@ -50,8 +50,8 @@ func (t *truth) tokens() (n int) {
 	return n
 }
 
-// allOpen returns the period during which all requests stream tokens: from the last first token to the first last one. Requests with fewer
-// tokens than others, such as an agent's calibration, do not count.
+// allOpen returns the period during which all requests stream tokens: from the latest first token to the earliest last token. Requests with
+// fewer tokens than others, such as an agent's calibration, do not count.
 func (t *truth) allOpen() (from, to time.Time) {
 	most := slices.MaxFunc(t.records, func(a, b referee.Request) int { return cmp.Compare(a.Output, b.Output) }).Output
 	for i := range t.records {
@@ -147,7 +147,7 @@ type step struct {
 	plus int
 }
 
-// highest returns the greatest sum; of steps at the same time, ends come before beginnings.
+// highest returns the greatest sum that the steps reach; of steps at the same time, ends come before beginnings.
 func highest(steps []step) (most int) {
 	slices.SortFunc(steps, func(a, b step) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.plus, b.plus)) })
 	sum := 0

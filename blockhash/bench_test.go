@@ -52,7 +52,7 @@ func TestNothingIsAllocatedPerBlock(t *testing.T) {
 	}
 }
 
-// Prompts of the size of the public conversation trace: 12,035 tokens, 48 kB.
+// benchmarkText returns a text as long as the mean prompt of the public conversation trace: 12,035 tokens, 48 kB.
 func benchmarkText() string {
 	return strings.Repeat("The quick brown fox jumps over the lazy dog. ", 1070)
 }
@@ -69,7 +69,7 @@ func BenchmarkCells(b *testing.B) {
 	}
 }
 
-// BenchmarkCellsShort is the other end: many small messages, such as chat turns.
+// BenchmarkCellsShort hashes a short prompt, such as a chat turn.
 func BenchmarkCellsShort(b *testing.B) {
 	h, text := testHasher(b), benchmarkText()[:200]
 	b.SetBytes(int64(len(text)))

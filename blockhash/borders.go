@@ -9,15 +9,15 @@ import (
 )
 
 // MaxBlocks is the maximum number of blocks of one prompt, 512 Mi tokens in blocks of 512. A longer prompt is a counting error, and must
-// not use the memory for its ids.
+// not take the memory that its ids would need.
 const MaxBlocks = 1 << 20
 
 // Blocks appends the ids of the ceil(tokens/size) blocks of a prompt, of which only the text and the number of tokens are known, to dst.
 // ends has, for each cell, the number of tokens at its end, as far as it can be estimated; it never decreases. An id stands for all text up
 // to the end of its block: it is the value of the first cell that ends there or later, according to ends, or the tail if there is none. No
 // id occurs twice in a prompt: if several borders fall into one cell, because the prompt has more than size tokens per cell (images, hidden
-// tokens), the index of the block is added from the second on, and always to the tail. For cells that were not made by a [Hasher], as a
-// hostile sender may send them, only the number of ids is guaranteed.
+// tokens), the index of the block is added from the second of these blocks on, and always to the tail. For cells that were not made by a
+// [Hasher], as a hostile sender may send them, only the number of ids is guaranteed.
 //
 // Tokens below 0, more than [MaxBlocks] blocks, and more ends than cells are an [ErrLength]; a size that is not 1 to 2^31-1 is an
 // [ErrBlockSize].

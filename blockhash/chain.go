@@ -33,7 +33,7 @@ type End struct {
 // Role is the writer of a message, as far as prompts distinguish it.
 type Role uint8
 
-// The roles. The zero Role is any other one.
+// The roles. The zero Role stands for any role that is not in the list.
 const (
 	RoleOther Role = iota
 	RoleSystem

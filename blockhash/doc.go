@@ -54,7 +54,7 @@
 // blocks from cells must keep the blocks of two models apart, by the request's model: capture.Compile does.
 //
 // A chain describes a whole prompt. If telemetry truncated the prompt, its cells are still correct values of a beginning, but its
-// tail is that of a prompt that was never sent: see capture.Prompt, which records this.
+// tail is that of a prompt that was never sent: see Prefix of journal.Prompt, in capture/journal.
 //
 // testdata/vectors.json has test vectors for all of the above, for other implementations.
 //

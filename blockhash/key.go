@@ -30,8 +30,8 @@ const (
 	labelValue       = "moonloop value v1"
 )
 
-// Key is the secret under which prompts are hashed. Collectors whose values must match share one. A Key cannot be printed, logged or
-// marshalled: all of these return its fingerprint. It is safe for concurrent use.
+// Key is the secret under which prompts are hashed. Collectors whose values must match share one Key. A Key cannot be printed, logged
+// or marshalled: all of these return its fingerprint. It is safe for concurrent use.
 //
 // The zero Key is a random key of this process, made when it is first used: its values match no others.
 type Key struct {

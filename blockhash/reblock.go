@@ -19,28 +19,28 @@ var (
 	ErrLength = errors.New("unusable length")
 )
 
-// Reblock converts an engine's hashes of blocks, whose size in tokens is from, to ids of blocks whose size is to, and appends these to dst.
-// It fails with [ErrBlockSize] unless to is a multiple of from. The hashes must be chained, as those of every engine with a prefix cache
-// are: each hash also covers all blocks before it, so that every (to/from)-th one is the hash of a larger block.
+// Reblock converts an engine's hashes of blocks of hashSize tokens to ids of blocks of idSize tokens, and appends the ids to dst. It fails
+// with [ErrBlockSize] unless idSize is a multiple of hashSize. The hashes must be chained, as those of every engine with a prefix cache
+// are: each hash also covers all blocks before it, so that every (idSize/hashSize)-th hash is that of a larger block.
 //
-// tokens is the length of the prompt, which gets ceil(tokens/to) ids. If there are ceil(tokens/from) hashes, the last one belongs to the
-// last block, full or not. Engines that hash only full blocks leave the rest of the prompt without a hash. Its id is then derived from the
-// last hash, the number of tokens, and span, which must be unique to the request; so the id equals no other, as in a cache that keeps only
-// full blocks. With any other number of hashes, Reblock fails with [ErrLength].
+// tokens is the length of the prompt, which gets ceil(tokens/idSize) ids. If there are ceil(tokens/hashSize) hashes, the last one belongs to
+// the last block, full or not. Engines that hash only full blocks leave the rest of the prompt without a hash. The id of the last block is
+// then derived from the last hash, the number of tokens, and span, which must be unique to the request; so the id equals no other, as in a
+// cache that keeps only full blocks. With any other number of hashes, Reblock fails with [ErrLength].
 //
 // Hashes are sealed like all values, because the hashes of an engine with a known seed would reveal short prompts.
-func (h *Hasher) Reblock(dst, hashes []uint64, from, to int, tokens int64, span string) ([]uint64, error) {
-	if from < 1 || to < from || to%from != 0 {
+func (h *Hasher) Reblock(dst, hashes []uint64, hashSize, idSize int, tokens int64, span string) ([]uint64, error) {
+	if hashSize < 1 || idSize < hashSize || idSize%hashSize != 0 {
 		return dst, fmt.Errorf("hashes of %d tokens each for blocks of %d: %w: the size of blocks must be a multiple of that of hashes",
-			from, to, ErrBlockSize)
+			hashSize, idSize, ErrBlockSize)
 	}
-	full, rest := tokens/int64(from), tokens%int64(from)
+	full, rest := tokens/int64(hashSize), tokens%int64(hashSize)
 	dropped := rest > 0 && int64(len(hashes)) == full
 	if tokens < 1 || !dropped && int64(len(hashes)) != full+min(rest, 1) {
 		return dst, fmt.Errorf("%d hashes of %d tokens each for a prompt of %d: %w: the hashes must be those of the prompt, all of them",
-			len(hashes), from, tokens, ErrLength)
+			len(hashes), hashSize, tokens, ErrLength)
 	}
-	factor := to / from
+	factor := idSize / hashSize
 	for i := factor - 1; i < len(hashes); i += factor {
 		dst = append(dst, h.value(hashes[i], border))
 	}

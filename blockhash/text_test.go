@@ -164,7 +164,7 @@ func TestChainInBetween(t *testing.T) {
 	}
 }
 
-// TestTextBeyondTheLastCell: MaxCells bounds memory, but texts that differ after that are still distinguished.
+// TestTextBeyondTheLastCell: MaxCells bounds memory, but texts that differ after the last cell are still distinguished.
 func TestTextBeyondTheLastCell(t *testing.T) {
 	const full = blockhash.MaxCells * blockhash.CellSize
 	h := testHasher(t)

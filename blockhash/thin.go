@@ -4,8 +4,8 @@
 package blockhash
 
 // This file selects the ends of messages that are worth their bytes. Cells take 8 bytes for every 128 bytes of text, and ends 12 for every
-// message, so the ends of short messages would be most of a prompt's size. Readers of many prompts can restore omitted ends: what precedes
-// the end of a turn was the end of an earlier prompt, which has it.
+// message, so the ends of short messages would be most of a prompt's size. Readers of many prompts can restore omitted ends: an end before
+// the last turn was the last end of an earlier prompt, which always has its own last end.
 
 const (
 	leastEnds = 4
@@ -14,8 +14,8 @@ const (
 	headRuns  = 2 // a system text and tools, in any order
 )
 
-// MostEnds returns the maximum number of ends of messages that [Chain.KeptEnds] keeps for a text of this many bytes: 4, or, if it is more,
-// 2 and one for every 768 bytes of text, but never more than [MaxEnds].
+// MostEnds returns the maximum number of ends of messages that [Chain.KeptEnds] keeps for a text of this many bytes: 4, or, if that is more,
+// 2 plus one for every 768 bytes of text, but never more than [MaxEnds].
 func MostEnds(bytes int64) int {
 	return int(min(max(leastEnds, moreEnds+bytes/endEvery), MaxEnds))
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/blockhash"
 )
 
-// TestKeptEnds: the kept ends are in order, as many as allowed, and the most important ones first.
+// TestKeptEnds: as many ends as allowed are kept, the most important ones, in the order of the text.
 func TestKeptEnds(t *testing.T) {
 	h := testHasher(t)
 	short := func(roles ...string) (messages []message) {
@@ -28,7 +28,7 @@ func TestKeptEnds(t *testing.T) {
 		messages []message
 		want     []int
 	}{
-		{"as few as possible", short("system", "user", "assistant", "user"), []int{0, 1, 2, 3}},
+		{"no more ends than the minimum: all are kept", short("system", "user", "assistant", "user"), []int{0, 1, 2, 3}},
 		{"the system text, and the last turn", short(slices.Concat([]string{"system"}, chat, []string{"user"})...), []int{0, 11, 12, 13}},
 		{"no system text", short(append(slices.Clone(chat), "user")...), []int{9, 10, 11, 12}},
 		{"a call of many tools", short(slices.Concat([]string{"system", "user", "assistant"}, tools)...), []int{0, 1, 2, 11}},

@@ -98,11 +98,11 @@ func TestReblockAgreesWithTokens(t *testing.T) {
 			}
 			exact[i] = ours.Tokens(nil, tokens, to)
 			if len(ids[i]) != len(exact[i]) {
-				t.Fatalf("%d tokens, %d to %d: %d ids, want %d", len(tokens), from, to, len(ids[i]), len(exact[i]))
+				t.Fatalf("%d tokens, blocks of %d to blocks of %d: %d ids, want %d", len(tokens), from, to, len(ids[i]), len(exact[i]))
 			}
 		}
 		if got, want := common(ids[0], ids[1]), common(exact[0], exact[1]); got != want {
-			t.Fatalf("%d shared tokens, %d to %d: %d ids shared, want %d", len(shared), from, to, got, want)
+			t.Fatalf("%d shared tokens, blocks of %d to blocks of %d: %d ids shared, want %d", len(shared), from, to, got, want)
 		}
 	}
 }

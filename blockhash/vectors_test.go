@@ -238,7 +238,7 @@ func makeVectors(t *testing.T) vectors {
 		{5, 32, 70, "a partial small block, with a hash"},
 		{4, 32, 70, "a partial small block, without a hash"},
 		{0, 32, 7, "only a partial block, without a hash"},
-		{5, 16, 80, "as they are"},
+		{5, 16, 80, "blocks of the engine's size"},
 	} {
 		h := newHasher(t, newKey(t, short), v.Domains[2].Domain)
 		ids, err := h.Reblock(nil, hashes[:c.n], 16, c.to, c.tokens, "span-1")

@@ -196,11 +196,11 @@ func TestAcceptanceCompileTenMillion(t *testing.T) {
 	}
 }
 
-// memoryLimit is the bound that follows from the package comment, in bytes, with 64 MiB for the program and what else is in memory, and
-// GOGC=25. No record has tokens that an engine had cached, so there is no predicted cache.
+// memoryLimit returns the bound that follows from the package comment, in bytes, with 64 MiB for the program and what else is in memory,
+// and GOGC=25. No record has tokens that an engine had cached, so there is no predicted cache.
 func memoryLimit(memory int) int64 { return int64(memory+64<<20) * 5 / 4 }
 
-// compileDay is the process that compiles.
+// compileDay compiles the journals in a folder. It runs in a process of its own.
 func compileDay(t *testing.T, dir string) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join(dir, "*.journal"))

@@ -68,7 +68,7 @@ func (g *grapher) turns() {
 	}
 }
 
-// endless is the turn of a request whose trace is too large: it follows no other turn, and no other turn follows it.
+// endless returns the turn of a request whose trace is too large: it follows no other turn, and no other turn follows it.
 func endless(r *journal.Inference) journal.Turn {
 	return journal.Turn{ID: stepID(r.Span.TraceID, r.Span.SpanID), End: math.MaxInt64, From: r.Start, To: endOf(r)}
 }
@@ -156,8 +156,8 @@ func (a *across) follow(r *journal.Inference, said *toolCalls) {
 	a.remember(r, &t, turn)
 }
 
-// waitLonger computes how long a step that follows requests of other traces waits: from the end of the last of these or, unless the step is
-// the first one of its own trace, of the requests that it follows there, if that is later. Tools with spans in other traces are unknown.
+// waitLonger computes how long a step that follows requests of other traces waits: from the latest end of these requests, or of those that it
+// follows in its own trace, if there are any and their end is later. Tools with spans in other traces are unknown.
 func waitLonger(s *journal.Step, before []ended, from int64, first bool) {
 	last := before[0].to
 	if !first {

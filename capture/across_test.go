@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// turnAt is an agent's turn in a trace of its own: one request, from and to these times in ms, within the agent's span.
+// turnAt returns an agent's turn in a trace of its own: one request, from and to these times in ms, within the agent's span.
 func turnAt(trace, span uint64, s journal.Session, from, to int64, change ...func(*journal.Inference)) []journal.Record {
 	agent := acts(journal.Agent, trace, 100+span, 0, from-5, to+5)
 	agent.Session = s

@@ -37,7 +37,7 @@ func TestBesideCompletes(t *testing.T) {
 		{"the record itself, before", []journal.Record{call(1, 2, 1, 0, engine(9, 8))}, nil, nil},
 		{"the record itself, after", nil, []journal.Record{call(1, 2, 1, 0, engine(9, 8))}, []string{"1/2 0 1000 10 [0 1]"}},
 		{"content of no request", []journal.Record{&journal.Content{Span: ref(1, 8), Parent: sid(9)}}, nil, []string{"1/2 0 1000 10 [0 1]"}},
-		{"damage", []journal.Record{client}, nil, []string{"1/2 0 1000 10 [0 1] 0000000000000005"}},
+		{"the client's span, before, and damage after", []journal.Record{client}, nil, []string{"1/2 0 1000 10 [0 1] 0000000000000005"}},
 	} {
 		for _, spans := range []int{0, 1} { // a trace of any size, and one that is too large
 			o := beside(Options{MaxTraceSpans: spans}, journalOf(c.before...), append(journalOf(c.after...), "damage"...))

@@ -11,8 +11,8 @@ import (
 	"slices"
 )
 
-// Positions of tokens in texts of which only marks (see marks.go) and numbers of tokens are known: the anchored-cells method, over all
-// prompts at once.
+// This file locates the tokens in texts of which only marks (see marks.go) and numbers of tokens are known: the anchored-cells method,
+// over all prompts at once.
 //
 // Prompts, sorted by their marks, are a tree of marks. A prompt's number of tokens is known at its end: this is an anchor. Another anchor
 // is the end of a reply within the prompt, because its tokens were counted when it was generated. Every stretch of marks that the same
@@ -38,7 +38,7 @@ type anchor struct {
 	// media is the number of marks up to the end of the last medium, 0 if there is none: the anchor locates only the last of them and what
 	// follows.
 	media int
-	// usual marks the rate of usual text: it locates marks from any beginning, and has no end.
+	// usual says that the anchor is the rate of usual text: it locates marks from any beginning, and has no end.
 	usual bool
 }
 
@@ -71,7 +71,7 @@ func (a anchor) compare(b anchor) int {
 	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.bytes, b.bytes), cmp.Compare(a.tokens, b.tokens))
 }
 
-// kind combines the anchor's flags.
+// kind encodes the fields usual and media in one number.
 func (a anchor) kind() uint64 {
 	if a.usual {
 		return 1
@@ -102,7 +102,7 @@ type arrival struct {
 // arrivalLength is the length of start, trace id, span id and number: two records of one span may both be rows.
 const arrivalLength = 8 + 24 + 8
 
-// never is after all others, for prompts that are not rows.
+// never is an arrival after all others, for prompts that are not rows.
 var never = [arrivalLength]byte(bytes.Repeat([]byte{0xff}, arrivalLength))
 
 // survey finds the best anchor of every stretch, and the prompt that had the stretch first.
@@ -284,8 +284,8 @@ func (l *layer) keep(marks int) {
 	}
 }
 
-// lay locates marks up to this number, at the bytes of text in at, by an anchor. first is the prompt that had them first. Marks after
-// marks without a known anchor are not located either.
+// lay locates, by an anchor, the marks of the current prompt from one index up to another; the bytes of the text up to each mark are given.
+// first is the prompt that had the marks first. Marks after marks without a known anchor are not located either.
 func (l *layer) lay(from, to int, at []int64, a anchor, first int64) {
 	if from >= to {
 		return

@@ -65,7 +65,7 @@ type compiler struct {
 	models    models
 	engines   engines           // the evidence of production's engines about their caches
 	followed  *sorter           // what rows share in their engine's order, by arrival
-	exclusive map[producer]bool // producers whose counts exclude cached tokens, as one of these shows
+	exclusive map[producer]bool // producers whose counts exclude cached tokens, as one of the counts shows
 	skewed    map[uint64]bool   // clocks that differ from that of a client
 
 	others map[exchange]*sorter // for shards, see shard.go
@@ -80,7 +80,7 @@ type compiler struct {
 }
 
 // Compile makes traces from journals: one for production and one for each run, through sink. It reads each journal once, in any order, to
-// its end. Damaged journals are compiled as far as they can be read, and counted; an error is one of reading, writing, or of the context.
+// its end. Damaged journals are compiled as far as they can be read, and counted; an error comes from reading, writing, or the context.
 func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (Result, error) {
 	if err := opt.complete(); err != nil {
 		return Result{}, err
@@ -238,7 +238,7 @@ func (c *compiler) read(j Source, at position) error {
 	}
 }
 
-// rank orders the records of one span, of which the lowest is used, and counts them by kind.
+// rank returns the rank of a record among those of its span, of which the lowest is used, and counts the record by its kind.
 func (c *compiler) rank(d *journal.Decoder) byte {
 	switch {
 	case d.Kind == journal.KindContent:

@@ -429,10 +429,10 @@ func TestErrors(t *testing.T) {
 		{"a file that is not a journal", Options{}, memory{}.sink, buffer("j", []byte("text")), "not a journal"},
 		{"a sink that fails", Options{}, func(Partition) (TraceWriter, error) { return nil, broken }, one, "production cannot be started: disk full"},
 		{"a folder that does not exist", Options{}, Files("/nowhere/t.jsonl"), one, "production cannot be started: trace file cannot be created"},
-		{"options", Options{Replays: "all"}, memory{}.sink, one, "replays"},
-		{"options", Options{Format: "csv"}, memory{}.sink, one, "format"},
-		{"options", Options{MissingTokens: "guess"}, memory{}.sink, one, "missing tokens"},
-		{"options", Options{Memory: -1}, memory{}.sink, one, "memory"},
+		{"an unknown choice for replays", Options{Replays: "all"}, memory{}.sink, one, "replays"},
+		{"an unknown format", Options{Format: "csv"}, memory{}.sink, one, "format"},
+		{"an unknown choice for missing tokens", Options{MissingTokens: "guess"}, memory{}.sink, one, "missing tokens"},
+		{"negative memory", Options{Memory: -1}, memory{}.sink, one, "memory"},
 		{"a missing temporary folder", Options{TempDir: "/nowhere", Memory: 1}, memory{}.sink, buffer("j", journalOf(call(1, 1, 0, 0), call(1, 2, 0, 0))), "temporary file"},
 	} {
 		if _, err := Compile(t.Context(), c.opt, c.sink, c.src); err == nil || !strings.Contains(err.Error(), c.want) {

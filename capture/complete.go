@@ -104,8 +104,8 @@ func (c *compiler) completeEnds() (err error) {
 	return nil
 }
 
-// gatherEnds finds the cells of all prompts that may be in several places, and the ends in them: those that are parted, and what is behind
-// one of these. It leaves out cells whose marks the prompt shares with the last one.
+// gatherEnds finds the cells of all prompts that may be in several places, and the ends in them: the parted cells, and all cells after one of
+// these in the same prompt. It leaves out cells whose marks a prompt shares with the prompt before.
 func (c *compiler) gatherEnds(partedCells, join *sorter) error {
 	var parted []uint64
 	if err := partedCells.each(c.ctx, func(b []byte) error { parted = append(parted, word(b, 0)); return nil }); err != nil {

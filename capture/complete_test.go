@@ -20,7 +20,7 @@ func (c *chat) say(role, text string) {
 	c.tokens = tokenize(slices.Clip(c.tokens), role, text)
 }
 
-// few returns a few words, of some 30 bytes.
+// few returns a few words, of about 30 bytes.
 func (w *author) few() string {
 	text := ""
 	for range 2 + w.IntN(6) {
@@ -29,7 +29,7 @@ func (w *author) few() string {
 	return text + "."
 }
 
-// smallTalk returns the requests of n mixed conversations of up to 40 turns, in which each message has some 30 bytes.
+// smallTalk returns the requests of n mixed conversations of up to 40 turns, in which each message has about 30 bytes.
 func smallTalk(seed uint64, n int) []chat {
 	w := newAuthor(seed)
 	greeting := w.text(300)
@@ -92,7 +92,7 @@ func asReceived(records []journal.Record, kept bool) (were, are int) {
 	return were, are
 }
 
-// sampled returns one of three requests, as if telemetry was sampled.
+// sampled returns a function that returns about one in three of the requests of chats, as if telemetry were sampled.
 func sampled(chats func(seed uint64, n int) []chat) func(seed uint64, n int) []chat {
 	return func(seed uint64, n int) (out []chat) {
 		w := newAuthor(seed)
@@ -112,7 +112,7 @@ func TestShortMessages(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		chats func(seed uint64, n int) []chat
-		most  float64 // of the ends that are kept
+		most  float64 // maximum share of the ends that are kept
 		price float64 // points less than with all ends: if turns are missing in telemetry, their replies and borders are known only to a cell
 	}{
 		{"small talk", smallTalk, 0.25, 0.2},

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Conversations as servers see them, with a tokenizer whose every token is known.
+// This file makes conversations as servers see them, with a tokenizer whose every token is known.
 
 // chat is one request of a conversation: the whole history and a new message.
 type chat struct {
@@ -34,7 +34,7 @@ func tokenize(dst []uint32, role, text string) []uint32 {
 	return append(dst, 5)
 }
 
-// tokenLength returns the bytes of the first token of text.
+// tokenLength returns the length of the first token of text, in bytes.
 func tokenLength(text string) int {
 	letters := func(s string) (n int) {
 		for n < len(s) && (s[n]|0x20 >= 'a' && s[n]|0x20 <= 'z') {
@@ -149,7 +149,7 @@ func (w *author) text(n int) string {
 	return b.String()
 }
 
-// pick returns a kind of text, English in three of seven cases.
+// pick returns the index of a kind of text, English in three of seven cases.
 func (w *author) pick() int { return max(0, w.IntN(len(kinds)+2)-2) }
 
 // conversations returns the requests of n conversations of 1 to 20 turns under 8 system prompts of 0.8 to 14 kB, mixed

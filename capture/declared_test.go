@@ -28,7 +28,7 @@ func uncounted(records []journal.Record) []journal.Record {
 	return records
 }
 
-// desks are conversations about two desks, each with its own system text and tools.
+// desks returns the requests of n conversations at two desks, each desk with its own system text and, if wanted, tools.
 func desks(seed uint64, n int, tools bool) (chats []chat) {
 	w := newAuthor(seed)
 	var heads [2][][2]string

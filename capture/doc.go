@@ -38,10 +38,11 @@
 // found in a later prompt by the value of the text up to the reply's end. That end is also an anchor, because the tokens of the
 // prompt and of the reply are counted. For conversations generated with a known tokenisation, an engine that caches single tokens
 // had 94 % of the prompt tokens, and the trace predicted that within 0.05 points; 94 to 97 of 100 requests were within 16 tokens,
-// and no prediction was more than 65 tokens too high. Journals from before messages had ends share 0.15 to 0.35 points less in blocks of 512.
+// and no prediction was more than 65 tokens too high. Without the ends of messages, as in older journals, rows share 0.15 to 0.35 points
+// less in blocks of 512.
 //
 // The number of tokens of an image, a sound or a file is unknown. The text before the last one is located by other prompts whose
-// end is known, else by the mean rate of the prompts without media (a token for 4 bytes if there are none). The rest is the medium's.
+// end is known, else by the mean rate of the prompts without media (a token for 4 bytes if there are none). The other tokens are the medium's.
 //
 // Of some prompts only the beginning is known: the telemetry truncated it ([journal.Prompt].Prefix), or several [journal.Content]s
 // hold parts of it, of which the earliest begins where the prompt does. Such a beginning has an unknown number of tokens, so it is
@@ -60,7 +61,7 @@
 // of digests and trunk. Memory holds the parts that were used last (internal/ondisk), so a trace whose rows share with much earlier rows is
 // slower to write. Also in memory:
 //
-//   - the ids and the ancestry of one OTel trace (up to [Options].MaxTraceSpans spans, some 200 bytes each), one path of marks, and
+//   - the ids and the ancestry of one OTel trace (up to [Options].MaxTraceSpans spans, about 200 bytes each), one path of marks, and
 //     the counts of each run;
 //   - the predicted cache, if engines reported cached tokens and the block ids came from them: up to 4 million ids, 200 MB;
 //   - 40 bytes for each prompt that is the beginning of an earlier one and ends within one of its blocks, and 8 bytes for each cell that

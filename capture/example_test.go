@@ -18,8 +18,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// The journals of two collectors become one trace: that of a gateway, which knows the session of each request, and that of an engine, which
-// knows the blocks of its prompt.
+// Two journals become one trace: one from the collector of a gateway, which knows the session of each request, and one from the collector of
+// an engine, which knows the blocks of each prompt.
 func ExampleCompile() {
 	folder, err := os.MkdirTemp("", "compile-")
 	if err != nil {

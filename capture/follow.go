@@ -62,7 +62,7 @@ type modelEngine struct {
 	beyond    bool                // one count was more than this order explains
 }
 
-// block returns the tokens that the engine caches as one block, as far as its counts show it: a few equal counts do not.
+// block returns the number of tokens that the engine caches as one block, as far as its counts show it: a few equal counts do not.
 func (e *modelEngine) block() int64 {
 	if e.most < 4*e.step {
 		return finestStep
@@ -89,7 +89,7 @@ func (e *modelEngine) proved() bool {
 	return !e.beyond && 100*e.explained >= provedPercent*e.rows && 100*max(off, -off) <= doubtPercent*e.input
 }
 
-// engines are those of all models, as far as they are evidence.
+// engines has the engines of all models with counts of cached tokens, or with a stated order.
 type engines struct {
 	of   map[template]int
 	list []modelEngine
@@ -148,7 +148,7 @@ func (e *engines) saw(c *compiler, t *text, o *laidOut, s *sharing, common int) 
 	}
 }
 
-// hit returns the tokens of a prompt that an engine would have cached in blocks after all rows before, given its own count.
+// hit returns how many tokens of a prompt an engine would have had in its cache, in blocks, after all earlier rows, given the engine's count.
 func (s *sharing) hit(o *laidOut, cached, fine, block int64) int64 {
 	shared := int64(0)
 	for _, p := range s.parts {
@@ -278,8 +278,8 @@ type fits struct {
 	told bool // the order was stated
 }
 
-// right returns how many more tokens those are; ok is false if too few counts show it. If there are too few for a median, the one with the
-// most cached tokens decides, because an engine may lack blocks, but has none that a prompt does not share.
+// right returns how many more tokens the heads have; ok is false if too few counts show it. If there are too few for a median, the count
+// with the most cached tokens decides, because an engine may lack blocks, but has none that a prompt does not share.
 func (f *fits) right() (more int64, ok bool) {
 	n := len(f.more)
 	slices.Sort(f.more)
@@ -451,9 +451,9 @@ func (e *modelEngine) why() string {
 	case e.told == "":
 		return fmt.Sprintf("%s, by %d of its %d counts of cached tokens", text, e.explained, e.rows)
 	case e.told == journal.AsSent || e.rows == 0:
-		return text + ", as they were captured with"
+		return text + ", with which the capture was configured"
 	default:
-		return fmt.Sprintf("%s, as they were captured with, which explains %d of its %d counts of cached tokens", text, e.explained, e.rows)
+		return fmt.Sprintf("%s, with which the capture was configured, and which explains %d of its %d counts of cached tokens", text, e.explained, e.rows)
 	}
 }
 

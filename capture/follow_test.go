@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// movedLast is a template that writes messages of some roles directly before the last message of the user.
+// movedLast returns a template that writes messages of some roles directly before the last message of the user.
 func movedLast(roles ...string) func([][2]string) [][2]string {
 	return func(messages [][2]string) [][2]string {
 		var moved, out [][2]string
@@ -180,7 +180,7 @@ func TestFollowNothing(t *testing.T) {
 	}
 }
 
-// errands are conversations in which the assistant calls tools: a request follows each result.
+// errands returns the requests of n conversations in which the assistant calls tools: a request follows each result.
 func errands(seed uint64, n int) (chats []chat) {
 	w := newAuthor(seed)
 	systems := []string{w.text(3000), w.text(1200), w.text(6000)}

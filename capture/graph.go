@@ -38,10 +38,10 @@ const (
 	maxFan = 64
 	// maxGone is the maximum number of remembered steps that did not become rows.
 	maxGone = 1 << 20
-	// maxWalked limits the search for an edge that another path makes redundant, and the tools of one wait.
+	// maxWalked is the maximum number of steps that a search for a path visits, and of tools that are examined for one wait.
 	maxWalked = 4096
-	// maxWork is the maximum number of steps of all searches in one trace: about a hundred for each span of the largest one, and a second
-	// in all.
+	// maxWork is the maximum number of steps of all searches in one trace: about a hundred for each span of the largest trace, and about
+	// a second in all.
 	maxWork = 1 << 26
 )
 
@@ -156,7 +156,7 @@ func (t *tree) top(i int32) *node {
 	}
 }
 
-// extend finds children, the duration of each node, and its number of rows.
+// extend finds, for each node, its children, the time that it covers, and its number of rows.
 func (g *grapher) extend() {
 	n := len(g.nodes)
 	g.kids, g.lo, g.hi, g.count = make([][]int32, n+1), make([]int64, n+1), make([]int64, n+1), make([]int32, n+1)
@@ -280,7 +280,7 @@ func (g *grapher) join(at int32) {
 	g.last[at] = g.latestOf(g.last[at])
 }
 
-// latestOf returns the requests that ended last, in order.
+// latestOf returns the requests that ended last, the latest first, at most maxFan.
 func (g *grapher) latestOf(all []int32) []int32 {
 	slices.SortFunc(all, func(a, b int32) int {
 		return cmp.Or(cmp.Compare(g.steps[b].to, g.steps[a].to), cmp.Compare(a, b))
@@ -481,7 +481,7 @@ func (c *compiler) stands(r *journal.Inference, step journal.Step) {
 	}
 }
 
-// settleStep replaces the predecessors of a step that are not rows.
+// settleStep replaces those predecessors of a step that are not rows by their own predecessors.
 func (c *compiler) settleStep(s journal.Step) journal.Step {
 	var kept []journal.Edge
 	seen := map[uint64]bool{}
@@ -562,7 +562,7 @@ func (w *writing) waits(row *mooncake.Row, r *journal.Inference) {
 	}
 }
 
-// stepName is the request id of a step.
+// stepName returns the request id of a step.
 func stepName(id uint64) string {
 	const digits = "0123456789abcdef"
 	var out []byte

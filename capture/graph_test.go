@@ -16,12 +16,12 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// acts is a span of an agent or a tool from one instant to another, in ms.
+// acts returns a span of an agent or a tool from one instant to another, in ms.
 func acts(a journal.Actor, trace, span, parent uint64, from, to int64) *journal.Link {
 	return &journal.Link{Span: ref(trace, span), Parent: sid(parent), Border: a != journal.NoActor, Acts: a, Start: at(from), End: at(to)}
 }
 
-// asked is a request from one instant to another, in ms.
+// asked returns a request from one instant to another, in ms.
 func asked(trace, span, parent uint64, from, to int64, change ...func(*journal.Inference)) *journal.Inference {
 	return call(trace, span, parent, from, append(change, lasting(to-from))...)
 }
@@ -63,7 +63,7 @@ func edges(rows []*mooncake.Row) []string {
 	return out
 }
 
-// team is a planner that asks two researchers at once, the second of which asks a checker, and a writer after them: five agents.
+// team returns the spans of five agents: a planner that asks two researchers at once, the second of which asks a checker, and then a writer.
 func team() []journal.Record {
 	return []journal.Record{
 		acts(journal.Agent, 1, 100, 0, 0, 1000), // the workflow

@@ -46,7 +46,7 @@ func name(t testing.TB, s string) journal.Name {
 
 func opt[T any](v T) mooncake.Opt[T] { return mooncake.Some(v) }
 
-// call is a served request of production: 1,000 prompt tokens, 10 of output, 100 ms long.
+// call returns a served request of production: 1,000 prompt tokens, 10 of output, 100 ms long.
 func call(trace, span, parent uint64, ms int64, change ...func(*journal.Inference)) *journal.Inference {
 	r := &journal.Inference{
 		Span: ref(trace, span), Parent: sid(parent), Start: at(ms), End: at(ms + 100),
@@ -89,7 +89,7 @@ func engine(ids ...uint64) func(*journal.Inference) {
 	}
 }
 
-// replayed is a row of a run.
+// replayed returns a row of a run.
 func replayed(t testing.TB, run string, row int64, trace, span, parent uint64, ids ...uint64) *journal.Inference {
 	t.Helper()
 	return &journal.Inference{

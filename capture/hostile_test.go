@@ -68,7 +68,7 @@ func agreeing(t *testing.T, what string, m memory, trace string) int {
 	}
 }
 
-// hostileRecords are requests whose senders lie: about what they share, and about their length and tokens.
+// hostileRecords returns requests whose senders lie: about what they share, and about their length and tokens.
 func hostileRecords(t *testing.T, seed uint64, n int) []journal.Record {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(seed, 1))
@@ -236,8 +236,8 @@ func TestHostileRanges(t *testing.T) {
 	}
 }
 
-// TestTwins: two requests that began at one instant under one span, one joined to its client and one not, are two rows, also if the
-// order of the engine is followed.
+// TestTwins: two requests that began at one instant under one span, one joined to its client and one not, are two rows, even if the
+// engine's order is followed.
 func TestTwins(t *testing.T) {
 	for _, every := range []int{12, 50} {
 		records, _ := productionOf(t, newHasher(t, blockhash.TextDomain), conversations(16, 30), 16, movedLast("system"))
@@ -258,8 +258,8 @@ func TestTwins(t *testing.T) {
 	}
 }
 
-// TestCutRanges: rows whose ranges are cut into as many as there were rows before lose their ranges, so that the trace does not grow with
-// the square of their number.
+// TestCutRanges: rows whose ranges would be cut into as many ranges as there were earlier rows lose their ranges, so that the trace does not
+// grow with the square of the number of rows.
 func TestCutRanges(t *testing.T) {
 	const n = 1600
 	var records []journal.Record

@@ -44,7 +44,7 @@ type Client struct {
 // Chunks returns how many output chunks have arrived so far, in all replies of the client.
 func (c *Client) Chunks() int64 { return c.chunks.Load() }
 
-// Connections that are idle longer are closed. Servers commonly close theirs earlier; then the request is sent again.
+// idleConnTimeout is how long an idle connection is kept. Servers commonly close it earlier; a request for which it was taken is sent again.
 const idleConnTimeout = 90 * time.Second
 
 // New makes a client. It does not connect yet. It uses no proxy, whatever the environment says, because a figure must not depend on a proxy
@@ -130,8 +130,8 @@ func newTransport(cfg Config, w *wall) *http.Transport {
 		DisableKeepAlives:   cfg.Reuse == ReuseNever,
 		IdleConnTimeout:     idleConnTimeout,
 		DisableCompression:  true, // the arrivals of a compressed stream cannot be measured
-		// Room for several chunks of a stream, for every open stream. The writer keeps its 4 KiB, because a short request that did not fit
-		// would need a second system call.
+		// Room for several chunks of a stream, for every open stream. The writer's buffer stays at 4 KiB, because a short request that did
+		// not fit would need a second system call.
 		ReadBufferSize: readBuffer,
 		Protocols:      new(http.Protocols),
 		DialContext:    dial,
@@ -168,8 +168,8 @@ func (c *Client) ClockStep() (step time.Duration, used bool) {
 	return c.wall.Step(), c.wall.used.Load()
 }
 
-// Do sends the request and fills in x, from scratch. x.Err says how it failed. When ctx is cancelled, x keeps what was reached until then,
-// and the class is ClassCancelled.
+// Do sends the request and fills in x, from scratch. x.Err says how it failed. If ctx is cancelled before the reply is complete, x keeps
+// what was reached until then, and the class of x.Err is ClassCancelled.
 func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 	*x = Exchange{
 		Start: c.clk.Now(), Wire: clock.Never, FirstByte: clock.Never, Headers: clock.Never,

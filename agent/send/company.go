@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// company are the direct exchanges that one context stops: all requests of a run have the same one. A context.AfterFunc for each exchange
-// would cost a microsecond of a short request. The zero value is ready.
+// company are the direct exchanges that one context stops: all requests of a run have the same context. A context.AfterFunc for each
+// exchange would add a microsecond to a short request. The zero value is ready.
 type company struct {
 	mu      sync.Mutex
 	done    <-chan struct{} // of the context
@@ -37,7 +37,7 @@ func (c *company) join(ctx context.Context, f *flight) (joined bool) {
 	return true
 }
 
-// part removes an exchange. It reports whether its context has not stopped it, and will not.
+// part removes an exchange. It reports whether the exchange's context has not stopped the exchange, and will not.
 func (c *company) part(f *flight) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +59,7 @@ func (c *company) stop(done <-chan struct{}) {
 	}
 }
 
-// close forgets a context that may never end.
+// close ends the wait for the context, which may never end, unless exchanges remain.
 func (c *company) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

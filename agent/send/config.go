@@ -36,7 +36,7 @@ type Config struct {
 	APIKey string // empty = none
 	// InstanceHeader is the response header that names the instance behind a router; empty = the first of [InstanceHeaders] that exists.
 	InstanceHeader string
-	// KeyHeader is the header with the plain key; empty = Authorization, with a bearer token.
+	// KeyHeader is the header that has the API key and nothing else; empty = Authorization, with the key as a bearer token.
 	KeyHeader string
 	// TLS is used for https; nil = the system's certificates.
 	TLS *tls.Config
@@ -51,12 +51,12 @@ type Config struct {
 
 	// ConnectTimeout limits DNS, TCP and TLS together. A connect that times out is not retried.
 	ConnectTimeout time.Duration
-	// FirstTokenTimeout limits the wait from the wire to the first content, or to the end of a whole reply.
+	// FirstTokenTimeout limits the time from Exchange.Wire to the first content, or, of a reply that is not a stream, to its end.
 	FirstTokenTimeout time.Duration
 	// IdleTimeout limits the silence of a stream after its first content (without a FirstTokenTimeout: after its first byte), and of an
 	// upload that makes no progress. Comments end a silence.
 	IdleTimeout time.Duration
-	// TotalTimeout limits an exchange from Start to End, including retries. All four: 0 = none.
+	// TotalTimeout limits an exchange from Start to End, including retries. For all four timeouts, 0 = none.
 	TotalTimeout time.Duration
 
 	// MaxLine limits, in bytes, each part of a reply that is kept in memory: a line, an event, a reply that is not a stream, a stored
@@ -71,7 +71,7 @@ type Config struct {
 
 	// NoKernelStamps takes timestamps after the read call even if the kernel has better ones.
 	NoKernelStamps bool
-	// DialContext replaces TCP, for virtual time; nil = net.Dialer.
+	// DialContext makes connections other than TCP's, as for tests in virtual time; nil = net.Dialer.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 
 	way way
@@ -115,7 +115,7 @@ func (c Config) shownURL() string {
 	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
 }
 
-// check returns all errors.
+// check returns all errors in the configuration.
 func (c Config) check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf("send: "+format, args...)) }

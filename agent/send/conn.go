@@ -16,7 +16,7 @@ import (
 	"github.com/moonloop/moonloop/internal/kernelstamp"
 )
 
-// promptly is the maximum time between the kernel's timestamp and the read of a waiting reader for the bytes to count as one segment.
+// promptly is the maximum time from the kernel's timestamp to the return of a read that was waiting, if its bytes are to count as one segment.
 const promptly = 500 * time.Microsecond
 
 // arrival describes the last read of a connection.
@@ -37,8 +37,8 @@ type traffic struct {
 	cut            bool          // a write failed: not all of it was sent
 }
 
-// conn records when its bytes were read and written. Exchanges use it one after the other. begin starts the records of the next one and
-// keeps those of the last one, because the last Read of a reply's body can release the connection before its caller has queried them.
+// conn records when its bytes were read and written. Exchanges use it one after the other. begin starts the records of the next exchange
+// and keeps those of the last, because the last Read of a reply's body can release the connection before its caller has queried its records.
 type conn struct {
 	net.Conn
 	stamped *kernelstamp.Reader // nil: stamps after the read call
@@ -53,8 +53,8 @@ type conn struct {
 	now, old traffic
 	full     bool // the last read filled its buffer
 
-	// before is called by the next read when a reply can be noticed: it sends the request. It returns whether nothing can be there to read
-	// yet.
+	// before sends the request, and returns whether there can be nothing to read yet. The next read calls it as soon as a reply would be
+	// noticed.
 	before func() (empty bool, err error)
 }
 
@@ -77,7 +77,7 @@ func newConn(c net.Conn, w *wall, kernel bool) *conn {
 	return k
 }
 
-// connOf finds the conn of a connection of net/http.
+// connOf returns the conn that a connection of net/http is, or that its TLS uses; nil if there is none.
 func connOf(c net.Conn) *conn {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
@@ -137,9 +137,9 @@ func (c *conn) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// arrived records a read of n bytes, of at most size, with the kernel's timestamp ns, or 0.
+// arrived records a read of n bytes into a buffer of size bytes. ns is the kernel's timestamp, or 0.
 //
-// A read that continues one that had filled its buffer belongs to it and has its number, unless the kernel distinguishes them: the bytes
+// A read after one that filled its buffer counts as part of that one and has its number, unless the kernel tells them apart: the bytes
 // had arrived already, and only net/http's small buffer split them.
 func (c *conn) arrived(n, size int, ns int64, waited bool) {
 	now := int64(c.clk.Now())
@@ -175,8 +175,8 @@ func (c *conn) uncork() {
 	c.cork = false
 }
 
-// Write implements net.Conn. net/http flushes the headers before it reads a body of unknown type. That would cost a system call and a
-// segment more for each request, and the engine would see a request that is held back at its gate.
+// Write implements net.Conn. On a corked connection it holds the headers back. net/http flushes them before it reads a body of unknown
+// type: that would cost one more system call and segment for each request, and the engine would see a request whose gate is still closed.
 func (c *conn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	if c.cork && c.waits()+len(p) <= maxCorked {

@@ -83,7 +83,7 @@ func TestTruth(t *testing.T) {
 	}
 }
 
-// TestConnBooks simulates the reads of a connection, and checks what it records.
+// TestConnBooks simulates the reads of a connection, and checks what the connection records.
 func TestConnBooks(t *testing.T) {
 	now := func(w *wall) int64 { return w.Reading(int64(w.clk.Now())) }
 	w := newWall(clock.New())
@@ -107,7 +107,7 @@ func TestConnBooks(t *testing.T) {
 	d, _ := c.look(first)
 	c.arrived(5, 100, w.Reading(d.at), false)
 	if e, _ := c.look(first); e.number != 3 {
-		t.Errorf("a read that continues where the last filled its buffer, with its stamp, got number %d", e.number)
+		t.Errorf("a read with the stamp of the read before, which filled its buffer, got number %d", e.number)
 	}
 	c.arrived(100, 100, now(w), false)
 	c.arrived(5, 100, now(w), false)

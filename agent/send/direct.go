@@ -27,13 +27,13 @@ import (
 
 // direct sends short requests by plain HTTP/1.1 on the goroutine that waits for the reply. net/http's transport has two more goroutines
 // for each connection, one of which could read a reply that comes before the request has been sent. A short request is one write, so
-// its reply cannot come earlier, and its cost at a high rate is mostly switching goroutines (docs/performance.md). Everything else is
-// as with net/http, whose code writes the head of the request, and reads every reply that is not a usual one (head.go).
+// no reply can come before it has been sent, and what it costs at a high rate is mostly the switching of goroutines (docs/performance.md).
+// Everything else is as with net/http, whose code writes the head of the request, and reads every reply that is not a usual one (head.go).
 //
-// Other requests go through net/http, over separate connections: TLS, HTTP/2, connections of sessions, connections that are not
-// sockets, longer bodies, headers that change how a connection is used. So do all requests if timestamps are taken after the read: then
-// only a goroutine that reads while another one writes notices that a reply was there before the write had returned
-// (Exchange.WireLate); a kernel's timestamp shows it afterwards.
+// Other requests go through net/http, over separate connections: those that use TLS, HTTP/2, a connection for each session, or a connection
+// that is not a socket, those with longer bodies, and those with headers that change how a connection is used. So do all requests if
+// timestamps are taken after the read: then only a goroutine that reads while another one writes notices that a reply was there before
+// the write had returned (Exchange.WireLate). With a kernel's timestamp, this can be seen afterwards.
 type direct struct {
 	base  *url.URL
 	addr  string // host and port
@@ -84,13 +84,13 @@ func newDirect(cfg *Config, base *url.URL, header http.Header, dial func(ctx con
 type link struct {
 	*conn
 	br    *bufio.Reader
-	left  int64 // bytes that may still be read: limited for headers
+	left  int64 // bytes that may still be read: limited while headers are read
 	used  bool
-	since time.Duration                  // it has been idle
+	since time.Duration                  // when it became idle
 	end   func()                         // closes it; made once
 	start func() (empty bool, err error) // the start of request; made once
 
-	// Of one exchange after another.
+	// Used by one exchange after another:
 	request letter
 	reply   inbound
 	resp    http.Response // of a usual reply
@@ -116,7 +116,7 @@ func (l *link) Read(p []byte) (int, error) {
 // readBuffer is the buffer of a connection, in bytes; see newTransport.
 const readBuffer = 1 << 10
 
-// take returns a connection: the one that was used last, or a new one.
+// take returns a connection: the idle one that was used last, or a new one.
 func (d *direct) take(ctx context.Context, f *flight) (*link, error) {
 	d.mu.Lock()
 	d.closed = false
@@ -208,8 +208,8 @@ type headKey struct {
 // maxHeads bounds the number of cached heads; an API has few paths.
 const maxHeads = 64
 
-// head returns the head of a request without its length, its own headers and its empty line; nil if it cannot be written in advance.
-// net/http writes it, so it is what net/http sends.
+// head returns the head of a request, without the length of the body, the request's own headers and the empty line; nil if it cannot be
+// written in advance. net/http's code writes it, so its bytes are those that net/http would send.
 func (d *direct) head(path string, stream bool) []byte {
 	key := headKey{path, stream}
 	if known, ok := d.heads.Load(key); ok {
@@ -268,7 +268,7 @@ func plainValue[T string | []byte](value T) bool {
 	return true
 }
 
-// outgoing are the bytes of requests until they are written.
+// outgoing are buffers for the bytes of requests that are yet to be written.
 var outgoing = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // takes reports whether a request can be sent directly.
@@ -330,7 +330,7 @@ func (d *direct) roundTrip(ctx context.Context, f *flight, req *Request) (*http.
 	}
 }
 
-// attempt sends a request, and again if a kept connection turns out to be dead; see onlyRoundTrip.
+// attempt sends a request, and sends it again if a kept connection turns out to be dead; see onlyRoundTrip.
 func (d *direct) attempt(ctx context.Context, f *flight, req *Request) (*http.Response, error) {
 	resp, err := d.once(ctx, f, req)
 	for n := 0; f.again(ctx, n, err); {
@@ -373,7 +373,7 @@ func (d *direct) once(ctx context.Context, f *flight, req *Request) (*http.Respo
 		_ = r.Close()
 		return nil, err
 	}
-	if resp.StatusCode/100 == 3 { // an address may be relative to this one
+	if resp.StatusCode/100 == 3 { // the address of a redirect may be relative to the request's
 		if u, err := url.Parse(join(d.base, req.Path)); err == nil {
 			resp.Request = &http.Request{Method: http.MethodPost, URL: u}
 		}
@@ -381,7 +381,8 @@ func (d *direct) once(ctx context.Context, f *flight, req *Request) (*http.Respo
 	return resp, nil
 }
 
-// letter is a request that has been composed, and its connection. Its gate sends it while the request's goroutine waits for the reply.
+// letter is a request that has been composed, and its connection. If the request's gate is closed, the gate sends the request when it
+// opens, while the request's goroutine waits for the reply.
 type letter struct {
 	flight *flight
 	link   *link
@@ -391,8 +392,9 @@ type letter struct {
 	err    error // why it was not sent
 }
 
-// start sends the request, or leaves it to the gate if that is not open. The poller listens to the connection by then. So a kept connection,
-// which is examined before the request is sent, has nothing to read until something arrives, and that is noticed. A new one is not examined.
+// start sends the request, or leaves that to the gate if the gate is not open. By then the poller listens to the connection. A kept
+// connection is examined before the request is sent: it has nothing to read until the poller notices that something has arrived, so empty
+// is true. A new connection is not examined.
 func (w *letter) start() (empty bool, err error) {
 	if w.armed = w.flight.gate.arm(w); !w.armed {
 		w.send()
@@ -401,7 +403,7 @@ func (w *letter) start() (empty bool, err error) {
 	return w.link.used, err
 }
 
-// send sends the request of an open gate.
+// send sends the request, unless its gate is shut or the kept connection is dead.
 func (w *letter) send() {
 	switch {
 	case w.flight.gate.current() == gateShut:
@@ -421,11 +423,11 @@ func (w *letter) begin() {
 	w.flight.guard.alive(w.flight.clk.Now())
 }
 
-// dead reports whether a kept connection, alive when it was taken, has ended since.
+// dead reports whether a kept connection, alive when it was taken, has since ended or received something.
 func (w *letter) dead() bool { return w.link.used && !w.link.Quiet() }
 
-// post sends the request, and returns whether it is over: sent, or not to be sent. It does not block: the kernel may have no room for all of
-// it, which does not happen with maxDirect and the usual buffers. Then postRest must be called.
+// post sends the request without blocking, and returns whether the request is over: sent, or failed. If the kernel has no room for all of
+// it, which does not happen with maxDirect and the usual buffers, post returns false, and postRest must be called.
 func (w *letter) post() (over bool) {
 	if w.dead() {
 		w.end(errGone)
@@ -442,7 +444,7 @@ func (w *letter) post() (over bool) {
 	return true
 }
 
-// postRest sends what post has left.
+// postRest sends what has not been sent yet, and may block.
 func (w *letter) postRest() {
 	_, err := w.link.conn.Write(w.text.Bytes())
 	w.end(err)

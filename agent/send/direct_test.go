@@ -50,7 +50,7 @@ func TestSameOnTheWire(t *testing.T) {
 			if _, err := io.ReadFull(br, body); err != nil {
 				t.Error(err)
 			}
-			slices.Sort(lines[3:]) // after the request line, the host and the agent; the order of others is arbitrary
+			slices.Sort(lines[3:]) // after the request line, the host and the agent; the order of the other lines is arbitrary
 			got <- append(lines, string(body))
 			_, _ = io.WriteString(c, sse(chunkA, finish, done))
 		}) + "/x y/é?k=v w"
@@ -67,7 +67,7 @@ func TestSameOnTheWire(t *testing.T) {
 		}
 		lines = <-got
 		lines[1] = "Host"                                              // each has a server of its own
-		if n := int64(len(strings.Join(lines, ""))); x.BytesSent < n { // and a host's address, and an empty line
+		if n := int64(len(strings.Join(lines, ""))); x.BytesSent < n { // the sent bytes also include the host's address and an empty line
 			t.Errorf("%d bytes sent, the server got %d and more", x.BytesSent, n)
 		}
 		return lines
@@ -95,20 +95,20 @@ func TestGoesByNetHTTP(t *testing.T) {
 		req  []Field
 		body int
 	}{
-		"TLS":                     {cfg: Config{URL: "https://h"}},
-		"HTTP/2":                  {cfg: Config{HTTP2: true}},
-		"no socket":               {cfg: Config{DialContext: new(net.Dialer).DialContext}},
-		"stamps after the read":   {cfg: Config{NoKernelStamps: true}},
-		"a connection header":     {cfg: Config{Header: header("connection", "close")}},
-		"expectation":             {cfg: Config{Header: header("Expect", "100-continue")}},
-		"a value of two lines":    {cfg: Config{Header: header("X", "a\r\nb")}},
-		"an invalid name":         {cfg: Config{Header: header("a b", "c")}},
-		"a request's own host":    {req: []Field{{"Host", "other"}}},
-		"a request's own API key": {cfg: Config{APIKey: "k"}, req: []Field{{"Authorization", "other"}}},
-		"a field of two lines":    {req: []Field{{"X", "a\nb"}}},
-		"a field that ends blank": {req: []Field{{"X", "a "}}},
-		"no body":                 {body: -1},
-		"a long body":             {body: maxDirect + 1},
+		"TLS":                       {cfg: Config{URL: "https://h"}},
+		"HTTP/2":                    {cfg: Config{HTTP2: true}},
+		"no socket":                 {cfg: Config{DialContext: new(net.Dialer).DialContext}},
+		"stamps after the read":     {cfg: Config{NoKernelStamps: true}},
+		"a connection header":       {cfg: Config{Header: header("connection", "close")}},
+		"expectation":               {cfg: Config{Header: header("Expect", "100-continue")}},
+		"a value of two lines":      {cfg: Config{Header: header("X", "a\r\nb")}},
+		"an invalid name":           {cfg: Config{Header: header("a b", "c")}},
+		"a request's own host":      {req: []Field{{"Host", "other"}}},
+		"a request's own API key":   {cfg: Config{APIKey: "k"}, req: []Field{{"Authorization", "other"}}},
+		"a field of two lines":      {req: []Field{{"X", "a\nb"}}},
+		"a field with a last blank": {req: []Field{{"X", "a "}}},
+		"no body":                   {body: -1},
+		"a long body":               {body: maxDirect + 1},
 	} {
 		if c.cfg.URL == "" {
 			c.cfg.URL = "http://h"

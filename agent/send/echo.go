@@ -17,7 +17,7 @@ const (
 	maxMessage       = 512
 	echoRun          = 16 // bytes: a common run of this length in the message and the request's body is an echo
 	minSecret        = 8  // bytes: shorter values of headers, and shorter beginnings of them, are not hidden
-	maxWord          = 64 // bytes of a word that may be common
+	maxWord          = 64 // maximum length, in bytes, of a word that is kept although it is also in the request's body
 	echoed           = "[...]"
 )
 
@@ -133,7 +133,7 @@ func between(c rune) bool {
 	return (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && !strings.ContainsRune("_-./:", c)
 }
 
-// code keeps a server's code or type if it is one word.
+// code returns a server's code or type of an error if it is one word, else nothing.
 func code(s string) string {
 	if len(s) > maxWord || strings.ContainsFunc(s, between) {
 		return ""

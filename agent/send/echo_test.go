@@ -26,7 +26,7 @@ func TestCleaned(t *testing.T) {
 		{"other scripts are masked", "bad: 你好世界 ok", body, "bad: ? ok"},
 		{"control characters are masked", "a\x1b[31mb\r\n\tc", body, "a?[31mb c"},
 		{"keys are hidden", "key sk-1234567890 is wrong", body, "key [hidden] is wrong"},
-		{"200 bytes", strings.Repeat("ab ", 200), "", strings.TrimRight(strings.Repeat("ab ", 200)[:200], " ")},
+		{"a message is cut off at 200 bytes", strings.Repeat("ab ", 200), "", strings.TrimRight(strings.Repeat("ab ", 200)[:200], " ")},
 		{"an endless word of the prompt is removed", "bad " + strings.Repeat("QUJD", 30), `{"image":"` + strings.Repeat("QUJD", 40) + `"}`, "bad [...]"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -50,7 +50,7 @@ func FuzzCleaned(f *testing.F) {
 		if len(got) > maxServerMessage || strings.ContainsFunc(got, func(r rune) bool { return r < ' ' || r > '~' }) {
 			t.Fatalf("%q", got)
 		}
-		// Nothing is left of the body that has 16 bytes and is more than one word, except runs that only the removal has formed.
+		// No run of 16 bytes that is in the body and is more than one word is left, except runs that only the removal has formed.
 		for part := range strings.SplitSeq(got, echoed) {
 			for i := 0; i+echoRun <= len(part); i++ {
 				run := part[i : i+echoRun]

@@ -10,7 +10,7 @@ import (
 
 // This file reads replies of /v1/embeddings, which are whole and have no tokens.
 
-// embedding reads a reply. It is complete if there is a vector for the input, as a list of numbers or in base64.
+// embedding reads a reply. The reply is complete if there is a vector for the input, as a list of numbers or in base64.
 func (s *stream) embedding(data []byte) {
 	c := &s.chunk
 	if ok := c.parse(data); ok && c.failed {

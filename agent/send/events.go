@@ -19,13 +19,13 @@ type event struct {
 }
 
 // events reads server-sent events by the grammar of the HTML standard (section 9.2.6), with two exceptions: the last event counts even
-// without a delimiter if the stream ends cleanly, and blanks may follow a field. Comments, id and retry are ignored.
+// without a delimiter if the stream ends cleanly, and blanks around a type are allowed. Comments, id and retry are ignored.
 type events struct {
 	scan   bufio.Scanner
 	buf    []byte          // initial buffer of scan: a usual chunk fills a third of it
-	split  bufio.SplitFunc // line; made once, as buf is
+	split  bufio.SplitFunc // the method line; made once, as buf is
 	max    int             // bytes of a line and of an event
-	seen   int             // bytes of the current line, without a line end
+	seen   int             // bytes of the current line that were searched and have no line end
 	skipLF bool            // the last line ended with CR
 	begun  bool            // the first line is over
 	in     *arrivals

@@ -92,7 +92,7 @@ func eventsOf(stream string) (all []string) {
 	return all
 }
 
-// pieces returns bytes in reads of the given sizes, repeatedly; 0 is an empty read. An eager one returns the end with the last bytes.
+// pieces returns bytes in reads of the given sizes, which repeat; 0 is an empty read. If it is eager, it returns the end with the last bytes.
 type pieces struct {
 	in    []byte
 	sizes []byte

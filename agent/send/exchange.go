@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Body opens the request's body for each attempt anew. The reader yields exactly Size bytes.
+// Body is the body of a request. Open is called anew for each attempt; its reader yields exactly Size bytes.
 type Body struct {
 	Size int64
 	Open func() io.Reader
@@ -34,8 +34,8 @@ type Request struct {
 	KeepReply bool
 	// Gate, unless nil, delays the request until it is open.
 	Gate *Gate
-	// HangUp closes the connection this long after the last byte of the request was sent, unless the reply is complete by then: the class
-	// is then ClassDisconnected. 0 = never.
+	// HangUp closes the connection this long after the last byte of the request was sent, unless the reply is complete by then. The
+	// class of an exchange that ends in this way is ClassDisconnected. 0 = never.
 	HangUp time.Duration
 	// First, unless nil, is called with the arrival of the first content of a stream, on the goroutine that reads it.
 	First func(at time.Duration)
@@ -69,8 +69,8 @@ type Exchange struct {
 	Read []uint32
 	// Tokens has the number of tokens of each chunk if the server sent it (cumulative usage), else nil.
 	Tokens []int32
-	stamps *stamps // the three arrays in the pool; nil: they are not from it
-	// Coalesced counts the chunks that arrived in one read with their predecessor although they had been sent separately: their gap is
+	stamps *stamps // the three arrays as they came from the pool; nil: they did not
+	// Coalesced counts the chunks that arrived in the same read as their predecessor and may have been sent separately: the gap before them is
 	// unknown, not 0. Without kernel timestamps, every chunk that shares its predecessor's read number counts, because a late read cannot
 	// be distinguished from a server that writes several chunks at once. With kernel timestamps, chunks do not count if the read was
 	// waiting when the bytes arrived and returned within 0.5 ms of the kernel's timestamp: they arrived in one segment, or so close
@@ -104,7 +104,7 @@ type Exchange struct {
 	Done      bool // [DONE] was received
 
 	Reply string // text of choice 0, if KeepReply was set
-	// ReplyTokens are the token ids of choice 0, if KeepReply was set and the server sent those of every token.
+	// ReplyTokens are the token ids of choice 0, if KeepReply was set and the server sent the ids of all tokens.
 	ReplyTokens []uint32
 	ToolCalls   []byte // JSON array of the reassembled tool calls of choice 0, if KeepReply was set
 
@@ -112,9 +112,8 @@ type Exchange struct {
 	Err *Error
 }
 
-// Phases divide the time from Start to Wire, and include the two waits after it, in the terms of AIPerf's HTTP metrics. On a reused
-// connection they are zero, except Blocked, Sending, Waiting and Receiving. Those before Sending are before Start if a gate held the
-// request back.
+// Phases divide the time from Start to End, in the terms of AIPerf's HTTP metrics. Sending ends at Wire. On a reused connection
+// all are zero, except Blocked, Sending, Waiting and Receiving. Those before Sending are before Start if a gate held the request back.
 type Phases struct {
 	Blocked   time.Duration // waiting for a connection from the pool
 	DNS       time.Duration
@@ -145,7 +144,7 @@ const (
 	ClassConnect           Class = "connect"             // TCP connection refused or unreachable
 	ClassTLS               Class = "tls"                 // handshake or certificate
 	ClassConnectTimeout    Class = "connect_timeout"     // DNS + TCP + TLS took too long
-	ClassFirstTokenTimeout Class = "first_token_timeout" // no content within the limit after the wire
+	ClassFirstTokenTimeout Class = "first_token_timeout" // no content within the limit after the request was sent
 	ClassIdleTimeout       Class = "idle_timeout"        // the stream became silent
 	ClassTotalTimeout      Class = "total_timeout"       // the whole request took too long
 	ClassHTTP              Class = "http"                // a status outside 2xx; error.type is the number

@@ -220,12 +220,12 @@ func certificateMessage(err error) string {
 	case errors.As(err, &name):
 		return "the server's certificate is for another name: " + name.Error() + "; give the URL by a name that the certificate has"
 	case errors.As(err, &invalid) && invalid.Reason == x509.Expired:
-		return "the server's certificate has expired or is not yet valid (" + invalid.Detail + "); it needs a new one, or this machine the right time"
+		return "the server's certificate has expired or is not yet valid (" + invalid.Detail + "); the server needs a new one, or this machine's clock is wrong"
 	}
 	return "the server's certificate: " + err.Error()
 }
 
-// hopeless reports whether another attempt would fail in the same way: names and certificates do not change quickly.
+// hopeless reports whether another attempt makes no sense: certificates do not change quickly, and a connect timeout is a limit.
 func hopeless(err error) bool {
 	c := classify(err, nil, false).Class
 	return c == ClassTLS || c == ClassConnectTimeout || errors.Is(err, context.Canceled)

@@ -25,7 +25,7 @@ type flight struct {
 	direct bool
 	gate   *Gate // nil: none
 
-	session string // the request's, for its connection, if each session has its own
+	session string // of the request, if each session has connections of its own
 
 	uploaded atomic.Int64 // bytes of the body that net/http took for this connection
 	size     int64        // of the body
@@ -44,7 +44,7 @@ type flight struct {
 	undo     func()                  // ends what the exchange waits for, unless net/http does that; nil: it waits for nothing
 	halt     context.CancelCauseFunc // stop; made once
 
-	asked, obtained             time.Duration // a connection
+	asked, obtained             time.Duration // when a connection was
 	dns, dnsEnd                 time.Duration
 	connect, connectEnd         time.Duration
 	handshake, handshakeEnd     time.Duration
@@ -73,7 +73,7 @@ func (c *Client) newFlight(req *Request, start time.Duration) *flight {
 }
 
 // unused reports whether a direct flight can be used again after its exchange, if its context does not use it either. It cannot if its
-// timer may be about to ring, if its gate is not open and may still be shut, or if net may still be dialling, which can go on after a
+// timer may be about to ring, if its gate is not open and may still be shut, or if package net may still be dialling, which can go on after a
 // connection has been made.
 func (f *flight) unused() bool {
 	return f.guard.idle && f.gate.current() == gateOpen && f.reused && f.attempts == 1 && f.got == 1
@@ -87,10 +87,10 @@ func flightOf(ctx context.Context) *flight {
 	return f
 }
 
-// replay reports whether the request may be sent again after its connection failed, and counts it if the server may have begun to process
-// it. It requires a kept connection without a byte of a reply: a server may have closed it before it saw the request, as servers that close
-// after each stream do. As long as the upload was not complete, the engine cannot have begun, and a replay has no cost. After that only
-// the first replay is made, and it is reported.
+// replay reports whether the request may be sent again after its connection failed, and counts the replay if the server may have begun to
+// process the request. The connection must have been a kept one, without a byte of a reply: the server may have closed it before it saw the
+// request, as servers that close after each stream do. As long as the upload was not complete, the engine cannot have
+// begun, and a replay has no cost. After that only the first replay is made, and it is reported.
 func (f *flight) replay() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,7 +154,7 @@ func (f *flight) over(ctx context.Context) error {
 	return nil
 }
 
-// waits begins to wait for something that undo ends. It returns false if the exchange has been stopped already.
+// waits begins to wait for something that the function undo ends. It returns false if the exchange has been stopped already.
 func (f *flight) waits(undo func()) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -172,7 +172,7 @@ func (f *flight) waited() bool {
 	return !f.stopped
 }
 
-// slowly calls do with a context that ends with the exchange.
+// slowly calls a function with a context that ends with the exchange. It returns why the exchange has ended; nil if it has not.
 func (f *flight) slowly(ctx context.Context, do func(context.Context)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -194,7 +194,7 @@ func (f *flight) clear() {
 	f.uploaded.Store(0)
 }
 
-// attempt begins attempt n, from 0.
+// attempt begins the attempt with the number n, counted from 0.
 func (f *flight) attempt(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -209,8 +209,8 @@ func (f *flight) tries() int {
 	return f.attempts
 }
 
-// reached returns whether the current attempt has had a connection, including one that net/http replaced by itself: it does so even if the
-// call's time ends at that moment.
+// reached returns whether the current attempt has had a connection, including one that net/http replaced by itself: it replaces a connection
+// even if the call's time ends at that moment.
 func (f *flight) reached() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -261,7 +261,7 @@ func (f *flight) ask() {
 	f.guard.enter(stageConnect)
 }
 
-// first records a time, unless it failed or is recorded already: addresses are tried in parallel.
+// first records the time of a step, unless the step failed or its time is recorded already: addresses are tried in parallel.
 func (f *flight) first(at *time.Duration, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -295,7 +295,7 @@ func (f *flight) uncork() {
 	}
 }
 
-// wrote is called when net/http has written the request. The reply can arrive before, and this call may be late. It can also come from a
+// wrote is called when the request has been written. The call may be late, even after the reply's arrival. It can also be about a
 // connection that has been abandoned since; a later call then replaces its time.
 func (f *flight) wrote(info httptrace.WroteRequestInfo) {
 	f.mu.Lock()
@@ -345,7 +345,7 @@ func (f *flight) opened() {
 	f.headersEnd = f.arrived()
 }
 
-// arrived returns the last arrival on the exchange's connection, or now if the connection does not know it.
+// arrived returns the last arrival on the exchange's connection, or now if it is unknown.
 func (f *flight) arrived() time.Duration {
 	if t, ok := f.conn.look(f.turn); ok {
 		return time.Duration(t.at)

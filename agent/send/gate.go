@@ -15,7 +15,7 @@ import (
 // opens, one write of headers and body is left. With HTTP/2 the headers do not wait, nor do headers beyond 16 KiB.
 //
 // For a request that goes by [direct], the goroutine that opens the gate makes this write itself, since it cannot block. The request's own
-// goroutine waits for the reply by then, so none has to be woken before the request leaves.
+// goroutine waits for the reply by then, so no goroutine has to be woken before the request leaves.
 //
 // The zero value is a gate that is neither open nor shut.
 type Gate struct {
@@ -37,7 +37,7 @@ const (
 	gateShut
 )
 
-// Open releases the request, at a time of the run's clock. Call either Open or Shut, once. It does not block.
+// Open releases the request. The argument is the present time on the run's clock. Call either Open or Shut, once. It does not block.
 func (g *Gate) Open(at time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -96,7 +96,7 @@ func (g *Gate) Shut() {
 	}
 }
 
-// onShut sets what ends the exchange when the gate is shut, which it may be already. A nil gate never is.
+// onShut sets the function that ends the exchange when the gate is shut, and calls it if the gate is shut already. A nil gate is never shut.
 func (g *Gate) onShut(stop context.CancelCauseFunc) {
 	if g == nil {
 		return
@@ -118,7 +118,7 @@ func (g *Gate) current() gateState {
 	return gateState(g.passed.Load())
 }
 
-// arm leaves the write to Open. It returns false if the gate is open or shut.
+// arm leaves the write to Open. It returns false if the gate is nil, open or shut.
 func (g *Gate) arm(l *letter) bool {
 	if g == nil {
 		return false
@@ -149,12 +149,12 @@ func (g *Gate) Wait() (at time.Duration, open bool) {
 	return g.at, g.current() == gateOpen
 }
 
-// since returns the time from which the request's time counts: that at which the gate was opened, if it is after from.
-func (g *Gate) since(from time.Duration) time.Duration {
+// since returns the time from which the request's time counts: its start, or the time at which the gate was opened if that is later.
+func (g *Gate) since(start time.Duration) time.Duration {
 	if g != nil && g.current() == gateOpen {
-		return max(from, g.at)
+		return max(start, g.at)
 	}
-	return from
+	return start
 }
 
 var errShut = errors.New("the request was cancelled before it was due")

@@ -21,7 +21,7 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// TestGate holds a request back in virtual time: its connection exists before, but nothing is sent.
+// TestGate holds a request back in virtual time: its connection is made before the gate opens, but nothing is sent.
 func TestGate(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -73,7 +73,7 @@ func TestGate(t *testing.T) {
 	}
 }
 
-// noteReads calls note at each read that returned bytes.
+// noteReads calls a function after each read that returned bytes.
 type noteReads struct {
 	net.Conn
 	note func()
@@ -87,7 +87,7 @@ func (c noteReads) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestGateShut cancels a request, before it has a connection and while it has one, and by its context.
+// TestGateShut ends a request through its gate and through its context, before the request has a connection and while it has one.
 func TestGateShut(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -189,7 +189,7 @@ func TestGateShutKeepsConnections(t *testing.T) {
 	}
 }
 
-// TestGateRetry: a refusal after the gate is retried as without a gate, with a clock that starts at the gate.
+// TestGateRetry: a refusal after the gate is retried as without a gate, with timeouts that start when the gate opens.
 func TestGateRetry(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {

@@ -83,7 +83,7 @@ func TestGenerateQuirks(t *testing.T) {
 		},
 		{"keep-alives before and between", tgi(":", token, ":", end(details)), 1, "eos_token", "", "", "a", Usage{12, 3, Unknown, Unknown}},
 		{"no details", tgi(token, end("null")), 1, unstated, "", "", "a", NoUsage},
-		{"older: no input_length", tgi(token, end(`{"finish_reason":"length","generated_tokens":2,"seed":7}`)), 1, "length", "", "", "a", Usage{Unknown, 2, Unknown, Unknown}},
+		{"no input_length, as in older versions", tgi(token, end(`{"finish_reason":"length","generated_tokens":2,"seed":7}`)), 1, "length", "", "", "a", Usage{Unknown, 2, Unknown, Unknown}},
 		{"invalid counts", tgi(token, end(`{"finish_reason":"length","generated_tokens":-2,"input_length":99999999999}`)), 1, "length", "", "", "a", NoUsage},
 		{"a token without text", tgi(strings.Replace(token, `"a"`, `""`, 1), token, end(details)), 1, "eos_token", "", "", "a", Usage{12, 3, Unknown, Unknown}},
 		{"an error", tgi(token, `data:{"error":"CUDA out of memory","error_type":"generation"}`), 1, "", ClassStreamError, "generation", "a", NoUsage},

@@ -45,7 +45,7 @@ type guard struct {
 	stage   stage
 	start   time.Duration // of the exchange
 	gate    *Gate         // that holds it back, or nil
-	since   time.Duration // of the stage
+	since   time.Duration // start of the stage
 	sent    time.Duration // the end of the upload, from stageFirst on
 	timer   *time.Timer
 	rings   time.Duration // when timer does; clock.Never if it is stopped

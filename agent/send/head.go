@@ -13,7 +13,7 @@ import (
 
 // This file reads the usual replies of an engine without net/http, whose http.ReadResponse makes a map with a copy of each header: a fifth of
 // the garbage of a short request. A usual reply has the status 200, a length or chunks, and a head that has arrived as a whole. Whatever is
-// unusual or looks wrong is left to net/http, from its first byte, so that it decides.
+// unusual or looks wrong is left to net/http, from its first byte, so that net/http decides.
 
 // head is the head of a usual reply, with only the headers that are wanted. Its memory is used again.
 type head struct {
@@ -80,7 +80,7 @@ func (h *head) parse(text []byte, wanted []string) bool {
 			}
 		}
 	}
-	return h.chunked == (h.length == Unknown) // else both, or neither: then the end of the connection is the reply's
+	return h.chunked == (h.length == Unknown) // else the reply has both, or neither, and ends with its connection
 }
 
 // medias are the media types of nearly all replies.

@@ -18,7 +18,7 @@ var instanceHeaders = []string{
 	"X-Inference-Pod", "X-Smg-Worker-Id", "X-Litellm-Model-Id", "X-Backend-Id", "X-Backend-Server", "X-Gateway-Destination-Endpoint-Served",
 }
 
-// InstanceHeaders returns the headers that are read by default; the first one in a reply counts.
+// InstanceHeaders returns the headers that are read by default. If a reply has several, the one that comes first in this list counts.
 func InstanceHeaders() []string { return slices.Clone(instanceHeaders) }
 
 // instance returns the instance in the headers of a reply; empty if there is none.

@@ -31,7 +31,7 @@ type messagePart struct {
 	Reason   *string         `json:"stop_reason"`
 }
 
-// messageUsage has the counts of the Messages API. A prompt has the sum of the three kinds of input tokens.
+// messageUsage has the counts of the Messages API. The tokens of a prompt are the sum of the three kinds of input tokens.
 type messageUsage struct {
 	Input   *int64 `json:"input_tokens"`
 	Read    *int64 `json:"cache_read_input_tokens"`
@@ -60,8 +60,8 @@ type messageEvent struct {
 	Error any          `json:"error"`
 }
 
-// add adds the counts that are present; the others are unchanged.
-func (u *messageUsage) add(more *messageUsage) {
+// update replaces the counts that a later usage has; the others are unchanged.
+func (u *messageUsage) update(more *messageUsage) {
 	if more == nil {
 		return
 	}
@@ -156,7 +156,7 @@ func (s *stream) said(m *message) {
 	if s.x.Model == "" {
 		s.x.Model = s.names.model.of(escaped(m.Model))
 	}
-	s.messages.add(m.Usage)
+	s.messages.update(m.Usage)
 	s.x.Usage = s.messages.counts()
 }
 

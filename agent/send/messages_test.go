@@ -79,16 +79,16 @@ func TestMessagesUsage(t *testing.T) {
 	if u.counts() != NoUsage {
 		t.Errorf("%+v", u.counts())
 	}
-	u.add(&messageUsage{Input: n(3), Read: n(20), Created: n(100)})
-	u.add(&messageUsage{Output: n(7), Input: n(-1)})
-	u.add(nil)
+	u.update(&messageUsage{Input: n(3), Read: n(20), Created: n(100)})
+	u.update(&messageUsage{Output: n(7), Input: n(-1)})
+	u.update(nil)
 	if got := u.counts(); got != (Usage{Prompt: 123, Completion: 7, Cached: 20, Reasoning: Unknown}) {
 		t.Errorf("%+v", got)
 	}
 	// vLLM 0.32 begins a stream with the whole prompt, and reports at its end how much of it was cached.
 	u = messageUsage{}
-	u.add(&messageUsage{Input: n(131)})
-	u.add(&messageUsage{Input: n(3), Output: n(4), Created: n(0), Read: n(128)})
+	u.update(&messageUsage{Input: n(131)})
+	u.update(&messageUsage{Input: n(3), Output: n(4), Created: n(0), Read: n(128)})
 	if got := u.counts(); got != (Usage{Prompt: 131, Completion: 4, Cached: 128, Reasoning: Unknown}) {
 		t.Errorf("%+v", got)
 	}

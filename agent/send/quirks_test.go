@@ -57,8 +57,8 @@ func answer(status, contentType, body string) string {
 	return fmt.Sprintf("HTTP/1.1 %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", status, contentType, len(body), body)
 }
 
-// TestQuirks reads transcripts of our own writing in the shapes that servers send. The name of each says the rule; those with one number
-// are about one quirk.
+// TestQuirks reads transcripts of our own writing in the shapes that servers send. The name of each says the rule; those with
+// the same number are about the same quirk.
 func TestQuirks(t *testing.T) {
 	for name, by := range ways {
 		t.Run(name, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestQuirks(t *testing.T) {
 				{"25 cut between chunks: transport error, stamps kept", sseHead + chunked("data: "+chunkA+"\n\n", "data: "+chunkB+"\n\n"), seenInReply{Class: ClassTransport, Chunks: 2, Reply: "A B", Usage: NoUsage}, false},
 				{"25 cut within a chunk: transport error", sseHead + "40\r\ndata: {\"choi", seenInReply{Class: ClassTransport, Usage: NoUsage}, false},
 				{"25 cut after the finish reason, before [DONE]: transport error", sseHead + chunked("data: "+chunkA+"\n\n", "data: "+finish+"\n\n"), seenInReply{Class: ClassTransport, Chunks: 1, Reply: "A ", Finish: "stop", Usage: NoUsage}, false},
-				{"25 cut after [DONE]: all was said", sseHead + chunked("data: "+chunkA+"\n\n", "data: "+chunkB+"\n\n", "data: "+finish+"\n\n", "data: "+usage+"\n\n", "data: [DONE]\n\n"), ab, false},
+				{"25 cut after [DONE]: served", sseHead + chunked("data: "+chunkA+"\n\n", "data: "+chunkB+"\n\n", "data: "+finish+"\n\n", "data: "+usage+"\n\n", "data: [DONE]\n\n"), ab, false},
 				{"25 cut before the headers: transport error", "", seenInReply{Class: ClassTransport, Usage: NoUsage}, false},
 				{"25 broken chunk framing: protocol error", sseHead + "zz\r\nhello\r\n", seenInReply{Class: ClassProtocol, Usage: NoUsage}, false},
 				{"25 no HTTP at all: protocol error", "SSH-2.0-OpenSSH_9.6\r\n", seenInReply{Class: ClassProtocol, Usage: NoUsage}, false},
@@ -195,7 +195,7 @@ func TestQuirks(t *testing.T) {
 				{"26 event stream although a whole reply was asked for: protocol error", sse(chunkA, finish, done), seenInReply{Class: ClassProtocol, Usage: NoUsage}, true},
 				{"27 first chunk without choices is skipped", sse(`{"choices":[],"prompt_filter_results":[{"prompt_index":0}]}`, chunkA, chunkB, finish, usage, done), ab, false},
 				{"28 unknown fields are ignored", sse(`{"obfuscation":"abc","service_tier":"x","timings":{"content":"no"},"choices":[{"index":0,"logprobs":{"content":[{"token":"A"}]},"delta":{"content":"A "}}]}`, chunkB, finish, usage, done), ab, false},
-				{"28 endless lines: 300 kB of prompt token ids", sse(`{"prompt_token_ids":[`+long+`1],"choices":[{"index":0,"delta":{"content":"A "}}]}`, chunkB, finish, usage, done), ab, false},
+				{"28 long lines: 300 kB of prompt token ids", sse(`{"prompt_token_ids":[`+long+`1],"choices":[{"index":0,"delta":{"content":"A "}}]}`, chunkB, finish, usage, done), ab, false},
 				{"28 a line past the bound: limit", sse(`{"prompt_token_ids":[` + strings.Repeat(long, 4) + `1]}`), seenInReply{Class: ClassLimit, Usage: NoUsage}, false},
 				{"29 unknown finish reasons are finish reasons", sse(chunkA, chunkB, `{"choices":[{"index":0,"delta":{},"finish_reason":"cache_threshold"}]}`, usage, done), with(ab, func(s *seenInReply) { s.Finish = "cache_threshold" }), false},
 				{"29 empty finish reason does not count", sse(chunkA, `{"choices":[{"index":0,"delta":{},"finish_reason":""}]}`, done), seenInReply{Class: ClassIncomplete, Chunks: 1, Reply: "A ", Usage: NoUsage, Done: true}, false},

@@ -30,12 +30,12 @@ func TestReplyTokens(t *testing.T) {
 	}{
 		{"a stream", sse(first, second, last, usage, done), false, false, []uint32{200, 7, 4294967295}},
 		{"a whole reply", answer("200 OK", "application/json", `{"choices":[{"index":0,"text":"A","token_ids":[5,6],"finish_reason":"length"}]}`), true, false, []uint32{5, 6}},
-		{"of choice 0 alone", sse(first, other, second, last, done), false, false, []uint32{200, 7, 4294967295}},
+		{"the token ids of another choice are left out", sse(first, other, second, last, done), false, false, []uint32{200, 7, 4294967295}},
 		{"a chunk without token ids", sse(first, bare, last, done), false, false, nil},
 		{"an invalid id", sse(first, wrong, last, done), false, false, nil},
 		{"an id that is too large", sse(first, large, last, done), false, false, nil},
 		{"no token ids", sse(bare, last, done), false, false, nil},
-		{"not asked for", sse(first, second, last, done), false, true, nil},
+		{"the reply was not to be kept", sse(first, second, last, done), false, true, nil},
 	} {
 		req := &Request{Path: "/v1/completions", Stream: !tt.whole, KeepReply: !tt.forget}
 		x := once(t, req, Config{}, tt.reply, false)

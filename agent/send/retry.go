@@ -84,7 +84,7 @@ func tryAgain(ctx context.Context, f *flight, resp *http.Response, err error) (a
 	return again
 }
 
-// mayPass decides what is sent again for a call of which only the answer counts: every failure that may be temporary.
+// mayPass decides which calls of the API, whose times do not count, are sent again: all that failed for a reason that may be temporary.
 func mayPass(ctx context.Context, resp *http.Response, err error) (bool, error) {
 	switch {
 	case ctx.Err() != nil:

@@ -37,13 +37,13 @@ func TestRetries(t *testing.T) {
 				wire     time.Duration // of the attempt that counts, from Start
 			}{
 				{"no retries by default", 0, []string{busy, ok}, ClassHTTP, 1, 0},
-				{"503", 2, []string{busy, busy, ok}, "", 3, 1500 * time.Millisecond},
-				{"503 to the last", 1, []string{busy, busy, ok}, ClassHTTP, 2, 500 * time.Millisecond},
+				{"503 twice, then served", 2, []string{busy, busy, ok}, "", 3, 1500 * time.Millisecond},
+				{"503 until no retry is left", 1, []string{busy, busy, ok}, ClassHTTP, 2, 500 * time.Millisecond},
 				{"429 with Retry-After in seconds", 1, []string{limited, ok}, "", 2, 7 * time.Second},
 				{"429 with Retry-After as a date", 1, []string{date, ok}, "", 2, 9 * time.Second},
 				{"Retry-After is bounded", 1, []string{patient, ok}, "", 2, 30 * time.Second},
-				{"refused connection", 1, []string{"", ok}, "", 2, 500 * time.Millisecond},
-				{"refused connection to the last", 1, []string{"", "", ok}, ClassConnect, 2, clock.Never},
+				{"refused connection, then served", 1, []string{"", ok}, "", 2, 500 * time.Millisecond},
+				{"refused connection until no retry is left", 1, []string{"", "", ok}, ClassConnect, 2, clock.Never},
 				{"400 is not retried", 3, []string{answer("400 Bad Request", "text/plain", "no"), ok}, ClassHTTP, 1, 0},
 				{"a broken stream is not retried", 3, []string{sseHead, ok}, ClassTransport, 1, 0},
 			} {
@@ -172,7 +172,7 @@ type engine struct {
 	whole                   int
 }
 
-// dies counts down one of the numbers of deaths.
+// dies reports whether the connection dies at this request, and then counts down one of the numbers of deaths.
 func (e *engine) dies(left *int, request int) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -221,7 +221,7 @@ func TestReplayIsSeen(t *testing.T) {
 			}{
 				{"a connection dies with the whole request, the next one lives", 100, nil, &engine{diesOfWhole: 1}, "", 1, 1, 4},
 				{"both kept connections die with the whole request", 100, nil, &engine{diesOfWhole: 2}, ClassTransport, 1, 1, 4},
-				{"both die with it, and a caller's idempotency key does not permit sending it a third time", 100, http.Header{"Idempotency-Key": {"k"}}, &engine{diesOfWhole: 2}, ClassTransport, 1, 1, 4},
+				{"both kept connections die with the whole request, and an idempotency key does not permit sending it a third time", 100, http.Header{"Idempotency-Key": {"k"}}, &engine{diesOfWhole: 2}, ClassTransport, 1, 1, 4},
 				{"both kept connections die during the upload: the engine never had the request", 1 << 20, nil, &engine{diesOfHead: 2}, "", 2, 0, 3},
 				{"one dies during the upload, the other with the whole request", 1 << 20, nil, &engine{diesOfHead: 1, diesOfWhole: 1}, "", 2, 1, 4},
 			} {

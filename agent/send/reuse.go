@@ -66,7 +66,7 @@ func (c *connections) closeIdle() {
 	}
 }
 
-// knownReuse reports whether a value is one of the ways.
+// knownReuse reports whether a value is one of the ways to reuse connections, or empty.
 func knownReuse(r Reuse) bool {
 	return slices.Contains([]Reuse{"", ReuseAny, ReuseNever, ReuseSession}, r)
 }

@@ -17,7 +17,8 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// serve runs handle for each connection of a loopback listener and returns its base URL. The test ends when every connection has ended.
+// serve runs the function handle for each connection of a loopback listener, and returns the listener's base URL. At the end of the test it
+// closes the connections that are still open, and waits for the function.
 func serve(t *testing.T, handle func(c net.Conn)) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -62,7 +63,7 @@ func serveOn(t *testing.T, ln net.Listener, handle func(c net.Conn)) {
 	})
 }
 
-// requests reads requests off a connection, bodies included, and calls answer for each until it returns false.
+// requests reads requests off a connection, bodies included, and calls a function for each until the function returns false.
 func requests(c net.Conn, answer func(r *http.Request, body string) bool) {
 	br := bufio.NewReader(c)
 	for {
@@ -92,7 +93,7 @@ func chunked(pieces ...string) string {
 
 const lastChunk = "0\r\n\r\n"
 
-// sse is a whole reply that is a stream with one event for each line of data.
+// sse returns a whole reply that is a stream with one event for each line of data.
 func sse(lines ...string) string {
 	var b strings.Builder
 	for _, l := range lines {
@@ -115,7 +116,7 @@ func client(t testing.TB, cfg Config) *Client {
 	return c
 }
 
-// post is a request with a body.
+// post returns a request with this body.
 func post(body string) *Request {
 	return &Request{
 		Path: "/v1/chat/completions", Stream: true, ExpectTokens: 8, KeepReply: true,
@@ -123,7 +124,7 @@ func post(body string) *Request {
 	}
 }
 
-// once sends one request to a server that answers each with the same bytes, and then closes or keeps the connection.
+// once sends one request to a server that answers every request with the same bytes, and then closes or keeps the connection.
 func once(t *testing.T, req *Request, cfg Config, reply string, keep bool) *Exchange {
 	t.Helper()
 	cfg.URL = serve(t, func(c net.Conn) {

@@ -42,7 +42,7 @@ func rehearse(t *testing.T, cfg simulator.Config) (*simulator.Engine, string) {
 	return e, "http://" + ln.Addr().String()
 }
 
-// rehearsal is how a fault of the simulator must appear to the client: a chat of 8 words, with 10 output tokens.
+// rehearsal is how a fault of the simulator must appear to the client in a chat of 8 words with 10 output tokens.
 type rehearsal struct {
 	class  Class // empty: served
 	status int
@@ -194,7 +194,7 @@ func TestSimulatorFirstTokenIsContent(t *testing.T) {
 	}
 }
 
-// A server that closes each connection after its reply, without notice, does not cost a second: requests are sent again at once on another
+// If a server closes each connection after its reply, without notice, no request has to wait: requests are sent again at once on another
 // connection, and that is counted.
 func TestSimulatorCloseAfter(t *testing.T) {
 	for name, by := range ways {
@@ -242,7 +242,7 @@ func TestSimulatorHTTP2(t *testing.T) {
 	}
 }
 
-// The shapes change the bytes on the wire, not the text.
+// Faults that change the shape of a stream change its bytes on the wire, not its text.
 func TestSimulatorShapesKeepTheText(t *testing.T) {
 	_, url := rehearse(t, simulator.Config{})
 	text := func(fault string) string {

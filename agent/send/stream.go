@@ -80,7 +80,7 @@ func (s *stream) fail(c Class, name, message string) {
 	}
 }
 
-// take reads the whole reply. It returns an error of the connection or of a limit of ours; errors in the reply itself are in failure.
+// take reads the whole reply. It returns an error of the connection or of a limit of ours; errors in the reply itself are in the field failure.
 func (s *stream) take(resp *http.Response) error {
 	s.x.Status = resp.StatusCode
 	if s.req.API == Generate {
@@ -148,8 +148,8 @@ func (s *stream) whole() error {
 	return s.event(&event{data: body, at: s.in.last})
 }
 
-// stream reads a reply that is a stream of events. It continues to the end after the reply is complete, so that the connection can be
-// reused; the guard limits the time for that.
+// stream reads a reply that is a stream of events. After the reply is complete, it reads on to the end of the stream, so that the connection
+// can be reused; the guard limits the time for that.
 func (s *stream) stream() error {
 	s.events.reset(&s.in, s.max)
 	for {
@@ -211,8 +211,8 @@ func (s *stream) event(e *event) error {
 	return s.content(e.at)
 }
 
-// complain records an error in a reply whose status is a success. vLLM answers 200 before it checks a request, and reports in the first
-// event that it is invalid, with the status of a client's error (4xx).
+// complain records an error in a reply whose status is a success. vLLM answers 200 before it checks a request. If the request is invalid,
+// the first event says so, with the status of a client's error (4xx).
 func (s *stream) complain(data []byte) {
 	name, message, status := complaint(data)
 	class := ClassStreamError
@@ -392,7 +392,7 @@ func (s *stream) finish() {
 	}
 }
 
-// names are those of the last reply. Most replies have the same ones, so that their names need no memory of their own.
+// names are the names in the last reply. Most replies have the same names, which then need no further memory.
 type names struct{ model, finish name }
 
 // name is a short text that was decoded.
@@ -412,5 +412,5 @@ func (n *name) of(t text) string {
 	return string(*n)
 }
 
-// decoded decodes a short text that is unlike all others.
+// decoded decodes a short text that no other reply has, such as an id.
 func decoded(t text) string { return new(name).of(t) }

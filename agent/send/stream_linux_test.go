@@ -20,7 +20,7 @@ import (
 
 const benchTokens = 500
 
-// benchServer streams benchTokens chunks per request, unpaced, or one every pace.
+// benchServer streams benchTokens chunks per request, at intervals of pace; 0: without intervals.
 func benchServer(b *testing.B, pace time.Duration) *httptest.Server {
 	b.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -42,7 +42,7 @@ func TestTLS(t *testing.T) {
 		{"unknown authority", server(good), &tls.Config{RootCAs: other.Pool()}, "signed by an unknown authority; if that is yours"},
 		{"wrong name", server(ours.Sign(t, "engine.example")), trusting(), "for another name"},
 		{"expired", server(ours.SignExpired(t, "127.0.0.1")), trusting(), "has expired"},
-		{"not verified", server(other.SignExpired(t, "engine.example")), &tls.Config{InsecureSkipVerify: true}, ""},
+		{"invalid certificate that is not verified", server(other.SignExpired(t, "engine.example")), &tls.Config{InsecureSkipVerify: true}, ""},
 		{"client certificate", mutual, offering(ours.Sign(t)), ""},
 		{"client certificate missing", mutual, trusting(), "demands a client certificate"},
 		{"client certificate of another authority", mutual, offering(other.Sign(t)), "does not trust the authority of the client certificate"},
@@ -68,7 +68,7 @@ func TestTLS(t *testing.T) {
 					case x.Err == nil || x.Attempts != 1 || len(x.At) > 0:
 						t.Errorf("%v in %d attempts, want an error in 1", x.Err, x.Attempts)
 					// In TLS 1.3, a server refuses a client after the handshake, by an alert that races with the upload. So the request
-					// may fail with an error of the connection. The list of models, which has no body and comes first, shows the reason.
+					// may fail with an error of the connection. The request for the list of models, which has no body, shows the reason.
 					case c.server == mutual && x.Err.Class == ClassTransport:
 					case x.Err.Class != ClassTLS || !strings.Contains(x.Err.Message, c.want):
 						t.Errorf("%v, want tls: …%s…", x.Err, c.want)

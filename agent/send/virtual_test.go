@@ -131,7 +131,7 @@ func TestTimeouts(t *testing.T) {
 			}{
 				{"no first byte", all, []step{{100 * s, sseHead}}, ClassFirstTokenTimeout, 10 * s, 0},
 				{"headers and a role are not a token", all, []step{{0, sseHead + oneEvent(roleOnly)}, {100 * s, ""}}, ClassFirstTokenTimeout, 10 * s, 0},
-				{"comments do not delay the first token", all, append([]step{{0, sseHead}}, pings...), ClassFirstTokenTimeout, 10 * s, 0},
+				{"comments do not extend the first-token timeout", all, append([]step{{0, sseHead}}, pings...), ClassFirstTokenTimeout, 10 * s, 0},
 				{"a stream that falls silent", all, []step{{0, sseHead}, {s, oneEvent(chunkA)}, {100 * s, ""}}, ClassIdleTimeout, 3 * s, 1},
 				{"comments end a silence", all, slices.Concat([]step{{0, sseHead}, {s, oneEvent(chunkA)}}, longPings, []step{{s, oneEvent(finish)}, {0, lastChunk}}), "", 10 * s, 1},
 				{"no first-token timeout: silence counts from the first byte", Config{way: by, IdleTimeout: 2 * s}, []step{{30 * s, sseHead + comment}, {100 * s, ""}}, ClassIdleTimeout, 32 * s, 0},

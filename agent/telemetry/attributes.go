@@ -146,7 +146,7 @@ func scheduleAttributes(a *attributes, r *measure.Record, speedup float64) {
 	a.when(r.TailCut, attribute.Bool(semconv.PromptTailCut, true))
 }
 
-// latenessClass returns the class of a lateness, by the bounds with which package judge judges that of a run.
+// latenessClass returns the class of a lateness, by the bounds with which package judge judges the lateness of a run.
 func latenessClass(late time.Duration) string {
 	switch {
 	case late <= 10*time.Millisecond:

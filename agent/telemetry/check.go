@@ -21,7 +21,7 @@ import (
 // checkTime is the time limit of Check, so that a wrong endpoint is reported in the first second of a run.
 const checkTime = 800 * time.Millisecond
 
-// checkGrace is how long a query may take to end after its time; see within.
+// checkGrace is how long a query may take to end after its time limit; see the function within.
 const checkGrace = 100 * time.Millisecond
 
 // Check asks each OTLP receiver to which Start would export whether it accepts telemetry, with an empty export. It returns in a second at
@@ -68,7 +68,7 @@ func check(ctx context.Context, cfg Config, limit time.Duration) (warnings []str
 	return warnings, nil
 }
 
-// finding is a problem of one receiver; an empty what means none.
+// finding is a problem with one receiver; if the field what is empty, there is none.
 type finding struct {
 	receiver
 	lost       string // what does not arrive there

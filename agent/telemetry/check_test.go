@@ -21,7 +21,7 @@ import (
 	"github.com/moonloop/moonloop/internal/testcert"
 )
 
-// answering is a server that answers every request with a status.
+// answering starts a server that answers every request with a status, and returns its URL.
 func answering(t *testing.T, status int) string {
 	t.Helper()
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -34,7 +34,7 @@ func answering(t *testing.T, status int) string {
 }
 
 // TestCheck: what keeps telemetry from arriving is reported at the start, with place, reason and remedy, for each signal, but once if the
-// reason is the same. A working receiver has nothing afterwards.
+// reason is the same. A working receiver has received no telemetry afterwards.
 func TestCheck(t *testing.T) {
 	col := startCollector(t)
 	ours := testcert.New(t)
@@ -80,9 +80,9 @@ func TestCheck(t *testing.T) {
 			name: "a whole URL instead of a base", cfg: Config{Endpoint: col.http + "/v1/traces"},
 			want: []string{"nothing at this path accepts them … base URL, to which /v1/traces is added"},
 		},
-		{name: "no TLS there", cfg: Config{Endpoint: https(col.http)}, want: []string{both + https(col.http) + ": http: server gave HTTP response to HTTPS client (does the endpoint begin with http://?)"}},
-		{name: "TLS there", cfg: Config{Endpoint: strings.Replace(secure.http, "https:", "http:", 1)}, want: []string{"https://?"}},
-		{name: "TLS there, gRPC", cfg: Config{Endpoint: secure.grpc, Protocol: ProtocolGRPC}, want: []string{"https://?"}},
+		{name: "https to a receiver without TLS", cfg: Config{Endpoint: https(col.http)}, want: []string{both + https(col.http) + ": http: server gave HTTP response to HTTPS client (does the endpoint begin with http://?)"}},
+		{name: "http to a receiver with TLS", cfg: Config{Endpoint: strings.Replace(secure.http, "https:", "http:", 1)}, want: []string{"https://?"}},
+		{name: "gRPC without TLS to a receiver with TLS", cfg: Config{Endpoint: secure.grpc, Protocol: ProtocolGRPC}, want: []string{"https://?"}},
 		{name: "unknown authority", cfg: Config{Endpoint: https(secure.http)}, want: []string{"OTEL_EXPORTER_OTLP_CERTIFICATE"}},
 		{name: "unknown authority, gRPC", cfg: Config{Endpoint: https(secure.grpc), Protocol: ProtocolGRPC}, want: []string{"OTEL_EXPORTER_OTLP_CERTIFICATE"}},
 		{name: "401", cfg: Config{Endpoint: answering(t, 401)}, want: []string{"401 Unauthorized … authorization=Bearer%20TOKEN"}},
@@ -91,7 +91,7 @@ func TestCheck(t *testing.T) {
 		{name: "400", cfg: Config{Endpoint: answering(t, 400)}, want: []string{": HTTP 400 Bad Request"}},
 		{name: "503", cfg: Config{Endpoint: answering(t, 503)}, want: []string{"overloaded"}},
 		{name: "silence", cfg: Config{Endpoint: "http://" + silent.Addr().String()}, want: []string{"no answer within 100ms; can it be reached"}},
-		{name: "credentials", cfg: Config{Endpoint: "http://user:" + token + "@" + strings.TrimPrefix(closed, "http://")}, want: []string{both + closed + ": nobody"}},
+		{name: "credentials in the URL are not shown", cfg: Config{Endpoint: "http://user:" + token + "@" + strings.TrimPrefix(closed, "http://")}, want: []string{both + closed + ": nobody"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			cleanEnv(t, c.env...)

@@ -85,8 +85,8 @@ type Config struct {
 	// SLO is the service level that a good request meets; zero = none.
 	SLO measure.SLO
 
-	// QueueBytes and BatchBytes count encoded OTLP, BatchSpans spans; 0 = the default. Unless it has a single span, no message is larger
-	// than BatchBytes, if that is set, else than DefaultMessageBytes.
+	// QueueBytes and BatchBytes count encoded OTLP, BatchSpans spans; 0 = the default. A message of several spans is not larger than
+	// BatchBytes, if that is set, else than DefaultMessageBytes.
 	QueueBytes, BatchBytes, BatchSpans int
 	messageBytes                       int
 	// Linger, ExportTimeout and MetricInterval: 0 = the OTEL_BSP_* or OTEL_METRIC_EXPORT_INTERVAL variable, else the default.
@@ -116,7 +116,7 @@ type Config struct {
 	FineBlockSize int     // tokens per id of hash_ranges; 0 = rows have none
 }
 
-// Validate reports all errors of the configuration by itself, without the environment.
+// Validate reports all errors of the configuration itself. It does not read the environment.
 func (c *Config) Validate() error {
 	var errs []error
 	if !slices.Contains([]Mode{"", EventsAll, EventsArray, EventsFirst, EventsNone}, c.TokenEvents) {

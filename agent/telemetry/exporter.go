@@ -21,8 +21,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// exporterOTLP is the value of OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER for the exporter that is built here, because it can take its
-// endpoint from the configuration. Every other value is for [Config.OtherSpanExporter] and [Config.OtherMetricReader].
+// exporterOTLP is the value of OTEL_TRACES_EXPORTER and OTEL_METRICS_EXPORTER for the OTLP exporter. That one is built here, because it
+// can take its endpoint from the configuration. Every other value is for [Config.OtherSpanExporter] and [Config.OtherMetricReader].
 const exporterOTLP = "otlp"
 
 // exporterOf returns the exporter of a signal: the caller's own, that of OTLP, or another; nil if the signal is off.
@@ -85,8 +85,8 @@ func newTraceClient(c *Config) (otlptrace.Client, error) {
 	return otlptracehttp.NewClient(opts...), nil
 }
 
-// newMetricExporter returns the OTLP exporter for metrics: without retries for a check, else with them, because cumulative figures may
-// arrive twice.
+// newMetricExporter returns the OTLP exporter for metrics: without retries for a check, else with them, because it does no harm if
+// cumulative figures arrive twice.
 func newMetricExporter(ctx context.Context, c *Config, once bool) (sdkmetric.Exporter, error) {
 	r, err := metrics.receiver(c)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 )
 
 // Finish completes and ends a request's span from its record, with its phases and token events, and records its metrics. It takes tens of
-// microseconds and must be called after the stream, not while one is read. The record may be reused afterwards.
+// microseconds and must be called after the stream has ended, not while it is read. The record may be reused afterwards.
 func (p *Pipeline) Finish(sp Span, r *measure.Record) {
 	if p == nil {
 		return
@@ -31,7 +31,7 @@ func (p *Pipeline) Finish(sp Span, r *measure.Record) {
 	}
 }
 
-// finishSpan queues the spans of a request: its session's root, if that was not queued before, itself, its phases. Parents are queued
+// finishSpan queues the spans of a request: its session's root, if that was not queued before, its own span, and its phases. Parents are queued
 // first, so that no span remains without its parent if the process ends.
 func (p *Pipeline) finishSpan(ctx context.Context, sp Span, r *measure.Record) {
 	span := sp.span
@@ -41,7 +41,7 @@ func (p *Pipeline) finishSpan(ctx context.Context, sp Span, r *measure.Record) {
 		p.stop(nil, span, end)
 		return
 	}
-	if r.Model != "" && r.Model != p.cfg.Model { // the model at the start of the span
+	if r.Model != "" && r.Model != p.cfg.Model { // the span was named when the row's model was not known
 		span.SetName(p.cfg.Operation + " " + r.Model)
 	}
 	a := p.requestAttributes(r)
@@ -61,7 +61,7 @@ func (p *Pipeline) finishSpan(ctx context.Context, sp Span, r *measure.Record) {
 }
 
 // events returns how many chunks become span events and how many are cut off by a limit. It cuts the last ones; the SDK would drop the
-// first. It adds attributes that replace events to a.
+// first. It also adds the attributes that replace events.
 func (p *Pipeline) events(a *attributes, r *measure.Record) (kept, dropped int) {
 	x := &r.Exchange
 	n := len(x.At)

@@ -24,7 +24,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// target is the engine of these tests.
+// target is the configuration of these tests.
 var target = Config{
 	ExplicitHistograms: true, // whose buckets can be worked out by hand
 	RunID:              "run-1", Version: "v1", Provider: "vllm", Operation: "chat", Model: "m", ServerAddress: "127.0.0.1", ServerPort: 8000,
@@ -495,7 +495,7 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// The name of a session's root fits a line of a list, however long its parts are.
+// The name of a session's root fits into a line of a list, however long the parts of the name are.
 func TestSessionName(t *testing.T) {
 	long := strings.Repeat("é", 100)
 	for _, c := range []struct {

@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const ms = time.Millisecond
 
-// cleanEnv empties every variable that has an effect, so that those of the machine have none.
+// cleanEnv empties every variable that has an effect, so that the machine's settings have none, and then sets the given ones.
 func cleanEnv(t *testing.T, set ...string) {
 	t.Helper()
 	for _, signal := range []string{"", "TRACES_", "METRICS_"} {
@@ -50,7 +50,7 @@ func cleanEnv(t *testing.T, set ...string) {
 	}
 }
 
-// fakeExporter keeps the spans that it gets, unless do returns an error.
+// fakeExporter keeps the spans that it gets, unless its function do returns an error.
 type fakeExporter struct {
 	do func(ctx context.Context, spans []sdktrace.ReadOnlySpan) error
 
@@ -117,7 +117,7 @@ func shutdown(t *testing.T, p *Pipeline) Loss {
 	return loss
 }
 
-// LostSpans is the number of spans that ended and that no receiver accepted.
+// LostSpans returns the number of spans that ended and that no receiver accepted.
 func (l *Loss) LostSpans() int64 {
 	n := int64(0)
 	for _, lost := range l.Lost {
@@ -133,7 +133,7 @@ func finish(p *Pipeline, s *Session, r *measure.Record) Span {
 	return sp
 }
 
-// served is a record of a streamed request that was due at 100 ms, dispatched at 101 ms, and on the wire at 105 ms. Its chunks came at 150
+// served returns a record of a streamed request that was due at 100 ms, dispatched at 101 ms, and on the wire at 105 ms. Its chunks came at 150
 // ms and every 10 ms after that.
 func served(chunks int) *measure.Record {
 	r := &measure.Record{
@@ -161,7 +161,7 @@ func served(chunks int) *measure.Record {
 	return r
 }
 
-// failed is a record of a request that failed at 200 ms without having reached the wire.
+// failed returns a record of a request that failed at 200 ms without having reached the wire.
 func failed(class send.Class) *measure.Record {
 	r := served(0)
 	r.Prompt = measure.AgreeUnknown

@@ -48,7 +48,7 @@ func (p *Pipeline) Loss() Loss {
 	if p == nil {
 		return Loss{}
 	}
-	started := p.started.Load() // before ended, otherwise a span between the two would count twice
+	started := p.started.Load() // read before the spans that ended: one that ends in between is not unended
 	var l Loss
 	if p.queue != nil {
 		l = p.queue.account()

@@ -25,7 +25,7 @@ type instruments struct {
 
 	operation, firstChunk, perChunk metric.Float64Histogram
 
-	// usage belongs to one revision of the conventions, the three below it to the other; the instruments of only one are made.
+	// usage belongs to one revision of the conventions, the three below it to the other; the instruments of only one revision are made.
 	usage                            metric.Int64Histogram
 	inputUsed, outputUsed, cacheRead metric.Int64Counter
 
@@ -146,7 +146,7 @@ func (ins *instruments) tokens(ctx context.Context, u *send.Usage, s *sets) {
 	for _, of := range []struct {
 		tokens  int64
 		counter metric.Int64Counter
-		kind    []metric.RecordOption // of the histogram; nil for a part of another kind
+		kind    []metric.RecordOption // of the histogram; nil for tokens that another kind includes
 	}{{u.Prompt, ins.inputUsed, s.input}, {u.Completion, ins.outputUsed, s.output}, {u.Cached, ins.cacheRead, nil}} {
 		switch {
 		case of.tokens == send.Unknown:
@@ -165,7 +165,7 @@ func latestConventions() bool {
 	return slices.Contains(strings.Split(revisions, ","), "gen_ai_latest_experimental")
 }
 
-// latencies records the durations of a request that was sent once: that of the operation for each request, the others only if it was
+// latencies records the durations of a request that the engine got once: the operation's in any case, the others only if the request was
 // served.
 func (ins *instruments) latencies(ctx context.Context, r *measure.Record, s *sets) {
 	x := &r.Exchange
@@ -199,7 +199,7 @@ func (ins *instruments) latencies(ctx context.Context, r *measure.Record, s *set
 	}
 }
 
-// counts records how a served request's usage compares with the expected one.
+// counts records how a served request's usage compares with the expected one, and whether the request was good.
 func (ins *instruments) counts(ctx context.Context, r *measure.Record, s *sets) {
 	if predicted, cached, ok := r.CachePair(); ok {
 		ins.predicted.Add(ctx, predicted, s.add...)

@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// observeAll registers the metrics that are read at each collection: requests in flight, the telemetry itself, the
+// observeAll registers the metrics that are read at each collection: those of the run, the requests in flight, the telemetry itself and the
 // process.
 func observeAll(p *Pipeline, m *meter) error {
 	inFlight := instrument(m, m.Int64ObservableUpDownCounter, semconv.RequestsInFlight)

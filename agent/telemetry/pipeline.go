@@ -31,7 +31,7 @@ type Pipeline struct {
 	cfg  Config
 	clk  clock.Clock
 	name string // of request spans
-	// exports says whether anything is exported, not only read.
+	// exports says whether anything is exported, and not only read by FurtherReader.
 	exports bool
 	base    []attribute.KeyValue
 
@@ -153,7 +153,8 @@ func (p *Pipeline) InFlight(delta int64) {
 	}
 }
 
-// Observe exports the figures of the machine as metrics: read is called at each collection until Shutdown, on a separate goroutine.
+// Observe exports the figures of the machine as metrics: the function read is called at each collection until Shutdown, on a separate
+// goroutine.
 func (p *Pipeline) Observe(read func() observe.Machine) {
 	if p != nil && read != nil {
 		p.machine.Store(&read)
@@ -168,7 +169,8 @@ type Progress struct {
 	RowsLeft          int64
 }
 
-// ObserveRun exports the progress of the run as metrics: read is called at each collection until Shutdown, on a separate goroutine.
+// ObserveRun exports the progress of the run as metrics: the function read is called at each collection until Shutdown, on a separate
+// goroutine.
 func (p *Pipeline) ObserveRun(read func() Progress) {
 	if p != nil && read != nil {
 		p.progress.Store(&read)
@@ -202,7 +204,7 @@ func (p *Pipeline) CloseSpans(ctx context.Context) error {
 	if p == nil || p.queue == nil || p.spansClosed.Swap(true) {
 		return nil
 	}
-	// The metrics come after the spans, so that they count all of them; some of the time is for them.
+	// The metrics come after the spans, so that they count all spans; a quarter of the time is left for the metrics.
 	spans, cancel := threeQuarters(ctx)
 	defer cancel()
 	err := p.queue.shutdown(spans)
@@ -237,10 +239,10 @@ func (p *Pipeline) Shutdown(ctx context.Context) (Loss, error) {
 	return p.Loss(), err
 }
 
-// closeGrace is how long the last export may take to end after its time; see within.
+// closeGrace is how long the last export may take to end after its time limit; see the function within.
 const closeGrace = time.Second
 
-// within returns f's error, or the context's if f has not ended within a grace period after its context. OpenTelemetry's HTTP client
+// within returns f's error, or the context's if f has not ended within a grace period after the context. OpenTelemetry's HTTP client
 // ignores its context and reads on if a receiver has switched protocols (HTTP 101) and then sends nothing. Such a call is abandoned. The
 // grace period is for calls that do end, because their error is more precise.
 func within(ctx context.Context, grace time.Duration, f func() error) error {

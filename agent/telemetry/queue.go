@@ -19,10 +19,10 @@ import (
 // queue sends ended spans to an exporter. It replaces the SDK's batch processor: it is bounded by bytes instead of spans, never blocks its
 // callers, and counts every span.
 //
-// Spans wait in one list, in the order of their ends. One goroutine exports a message from its head when there is enough for one, or when
-// the first span has waited long enough. Spans leave the list when their export has succeeded or finally failed. So spans that a receiver
-// did not accept because it was away, or too slow, are still the head, and are sent again; see retry.go. One lock guards all state; it is
-// never held during an export.
+// Spans wait in one list, in the order of their ends. One goroutine exports a message from the head of the list when there is enough for
+// one, or when the first span has waited long enough. Spans leave the list when their export has succeeded or finally failed. So spans
+// that a receiver did not accept because it was away, or too slow, are still the head, and are sent again; see retry.go. One lock guards
+// all state; it is never held during an export.
 type queue struct {
 	exporter sdktrace.SpanExporter
 	limits   limits
@@ -149,7 +149,7 @@ func pause(ctx context.Context, d time.Duration, happens <-chan struct{}) {
 // hurried reports whether exports must be as fast as possible. The caller holds the lock.
 func (q *queue) hurried() bool { return q.closed || q.bytes > q.limits.queueBytes/4 }
 
-// maxRest is the maximum pause after an export that has waited for its receiver.
+// maxRest is the maximum pause: an export may have taken long only because it waited for its receiver.
 const maxRest = 20 * time.Millisecond
 
 // next waits for a message, and returns nil if the queue is closed and empty.
@@ -172,8 +172,8 @@ func (q *queue) next(ctx context.Context) []sdktrace.ReadOnlySpan {
 	}
 }
 
-// message begins the export of a message from the head of the queue. It has a batch's bytes, or more in a hurry, because each message to a
-// distant receiver takes a round trip, but at least one span. The caller holds the lock.
+// message begins the export of a message from the head of the queue. The message has at most a batch's bytes, or more in a hurry, because
+// each message to a distant receiver takes a round trip; but it has at least one span. The caller holds the lock.
 func (q *queue) message() []sdktrace.ReadOnlySpan {
 	limit := q.limits.batchBytes
 	if q.hurried() {

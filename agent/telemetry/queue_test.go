@@ -27,7 +27,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// wide are limits that these tests never reach by themselves.
+// wide are generous limits. A test narrows those that it is about.
 var wide = limits{queueBytes: 1 << 30, batchBytes: 1 << 20, batchSpans: 512, linger: time.Second, timeout: 30 * time.Second}
 
 func span(name string) sdktrace.ReadOnlySpan { return tracetest.SpanStub{Name: name}.Snapshot() }
@@ -194,7 +194,7 @@ func TestQueueErrors(t *testing.T) {
 		first    string
 	}{
 		{
-			"gone", func(int) error { return errors.New("connection refused") },
+			"connection refused until the end", func(int) error { return errors.New("connection refused") },
 			0,
 			map[string]int64{semconv.LostExport: 100},
 			"connection refused",
@@ -307,7 +307,7 @@ var passing = map[string]error{
 }
 
 // A receiver that restarts, or is too slow for a while, costs no span, neither during the run nor at its end. A receiver that stays away
-// costs all of them, and the end of the run does not wait longer for it than it may.
+// costs all of them, and the end of the run does not wait longer for it than allowed.
 func TestQueueOutage(t *testing.T) {
 	for name, failure := range passing {
 		for _, c := range []struct {
@@ -315,9 +315,9 @@ func TestQueueOutage(t *testing.T) {
 			from, until, stop time.Duration // of the outage, and of the run
 			lost              int64
 		}{
-			{"in the run", 0, 40 * time.Second, 50 * time.Second, 0},
-			{"at its end", 9 * time.Second, 13 * time.Second, 10 * time.Second, 0},
-			{"for ever", 0, time.Hour, 40 * time.Second, 100},
+			{"outage that ends before the run", 0, 40 * time.Second, 50 * time.Second, 0},
+			{"outage at the end of the run", 9 * time.Second, 13 * time.Second, 10 * time.Second, 0},
+			{"outage without an end", 0, time.Hour, 40 * time.Second, 100},
 		} {
 			t.Run(name+", "+c.what, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {

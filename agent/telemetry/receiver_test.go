@@ -84,7 +84,7 @@ func freeAddr(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// spans calls visit for each span that arrived.
+// spans calls a function for each span that arrived.
 func (c *collector) spans(visit func(pcommon.Resource, ptrace.Span)) {
 	for _, traces := range c.traces.AllTraces() {
 		for _, resource := range traces.ResourceSpans().All() {

@@ -29,7 +29,7 @@ const restartTime = 5 * time.Second
 const lateAttempts = 4
 
 // patience is how long a receiver is retried once the run has ended. It counts from the first failed attempt, which may have been before
-// that.
+// the end of the run.
 func patience(why trouble, timeout time.Duration) time.Duration {
 	if why == away || why == broken {
 		return min(timeout, restartTime)

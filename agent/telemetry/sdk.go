@@ -25,7 +25,7 @@ const maxSDKWarnings = 10
 // headers, ten at most. warn may be called on any goroutine, one call at a time. release ends that: it restores the standard logger, and
 // the SDK becomes silent.
 //
-// It is for programs, which own these globals. A library must not change them, and Start does not.
+// CatchSDK is for programs, which own these globals. A library must not change them, and Start does not.
 func CatchSDK(warn func(text string)) (release func()) {
 	c := &catcher{warn: warn, told: make(map[string]bool)}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { c.warnOnce("OpenTelemetry's SDK: " + err.Error()) }))

@@ -3,8 +3,8 @@
 
 package telemetry
 
-// The root span of a session's trace. A list of traces shows only the names of roots, so this name distinguishes sessions. Its attributes
-// have the same values for searches.
+// This file makes the root span of a session's trace. A list of traces shows only the names of roots, so the root's name tells sessions
+// apart. The root's attributes have the same values for searches.
 
 import (
 	"cmp"
@@ -93,7 +93,7 @@ func short(text string) string {
 }
 
 // sessionAttributes are those of a session's root. Because of its operation, tools that know the GenAI conventions show it as the parent of
-// requests. It has no usage, which is counted with the requests.
+// requests. The root has no usage; usage is counted with the requests.
 func (p *Pipeline) sessionAttributes(s *Session) (a attributes) {
 	a.add(
 		attribute.String(semconv.GenAIOperationName, semconv.OperationInvokeWorkflow),

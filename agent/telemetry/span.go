@@ -54,7 +54,7 @@ func (p *Pipeline) start(ctx context.Context, name string, at time.Duration, opt
 	return span
 }
 
-// stop ends a span, and appends it to others unless the sampler dropped it.
+// stop ends a span, and appends it to the given spans unless the sampler dropped it.
 func (p *Pipeline) stop(others []sdktrace.ReadOnlySpan, span trace.Span, at time.Duration) []sdktrace.ReadOnlySpan {
 	span.End(trace.WithTimestamp(p.clk.Wall(at)))
 	ended, ok := span.(sdktrace.ReadOnlySpan)
@@ -98,9 +98,9 @@ type Apart struct {
 	From, To time.Duration // on the run's clock
 }
 
-// Apart records the span of a request that was answered with an id; others have none. Such a request is sent with a trace context that says
-// "not sampled". If a gateway does not forward it, the engine behind the gateway writes a span that looks like production's. A capture
-// recognises that span by the id of the response. A nil Pipeline does nothing.
+// Apart records the span of a request that does not belong to a row, if the answer had an id. Such a request is sent with a trace context
+// that says "not sampled". If a gateway does not forward that context, the engine behind the gateway writes a span that looks like
+// production's. A capture recognises that span by the id of the response. A nil Pipeline does nothing.
 func (p *Pipeline) Apart(a Apart) {
 	if p == nil || p.tracer == nil || a.Response == "" || len(a.Response) > maxResponseID {
 		return

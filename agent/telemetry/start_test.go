@@ -86,7 +86,7 @@ func withAutoexport(c *Config) {
 	c.OtherMetricReader = func(ctx context.Context) (sdkmetric.Reader, error) { return autoexport.NewMetricReader(ctx) }
 }
 
-// TestOtherExporters: unless a factory makes them, exporters of other names are an error that says so.
+// TestOtherExporters: an exporter of another name is an error, unless the configuration has a function that makes it.
 func TestOtherExporters(t *testing.T) {
 	for _, name := range []string{"OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER"} {
 		cleanEnv(t, name+"=console")

@@ -20,8 +20,8 @@ type tokenSpan struct {
 	sdktrace.ReadOnlySpan
 	clk     clock.Clock
 	at      []int64 // ns on the run's clock
-	tokens  []int32 // nil, or as long as at
-	dropped int     // chunks after the end of at that a limit cut off
+	tokens  []int32 // nil, or one number for each element of at
+	dropped int     // further chunks, which a limit cut off
 }
 
 // newTokenSpan copies the first n arrivals of an exchange, because its arrays are reused.

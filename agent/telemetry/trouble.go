@@ -88,8 +88,8 @@ func troubleOfStatus(s *status.Status) trouble {
 // the text is available.
 var partialSuccess = regexp.MustCompile(`(?s)OTLP partial success: .*\((\d+) spans rejected\)`)
 
-// refused returns how many spans of an accepted message the receiver refused; 0 is a mere warning, below 0 means that the error is another
-// one.
+// refused returns how many spans of an accepted message the receiver refused; 0 is a mere warning, below 0 means that the error is not
+// about an accepted message.
 func refused(err error) int64 {
 	if m := partialSuccess.FindStringSubmatch(err.Error()); m != nil {
 		if n, err := strconv.ParseInt(m[1], 10, 64); err == nil {

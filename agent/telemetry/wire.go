@@ -57,7 +57,7 @@ func (eventless) Events() []sdktrace.Event { return nil }
 // eventsClient adds the token events to the messages of spans.
 type eventsClient struct{ otlptrace.Client }
 
-// UploadTraces implements [otlptrace.Client]. Encoding a message preserves unknown fields, so the events are added as such.
+// UploadTraces implements [otlptrace.Client]. Encoding a message preserves unknown fields, so the events are added as unknown fields.
 func (c eventsClient) UploadTraces(ctx context.Context, all []*tracepb.ResourceSpans) error {
 	with, _ := ctx.Value(tokenSpansKey{}).(tokenSpans)
 	for _, of := range all {

@@ -48,7 +48,7 @@ func TestWithin(t *testing.T) {
 	})
 }
 
-// switching is a receiver that switches protocols and then says nothing.
+// switching starts a receiver that switches protocols and then says nothing, and returns its URL.
 func switching(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -9,13 +9,13 @@ import (
 	"github.com/moonloop/moonloop/internal/heap"
 )
 
-// bpe merges neighbouring symbols: those with the best rank first, and of equal ones the leftmost.
+// bpe merges neighbouring symbols: the pair with the best rank first, and among equal ranks the leftmost pair.
 type bpe struct {
 	vocab        map[string]uint32
 	merges       map[uint64]merge // by the ids of both symbols
 	unk          int64            // -1: none
 	fuseUnk      bool
-	bytes        []uint32 // of the tokens <0x00> to <0xFF>; nil: they do not exist, or are not used
+	bytes        []uint32 // ids of the tokens <0x00> to <0xFF>; nil: they do not exist, or are not used
 	ignoreMerges bool     // a piece that is a token stays that token
 }
 
@@ -80,7 +80,7 @@ func (m *bpe) encode(ids []uint32, text string) []uint32 {
 	return ids
 }
 
-// symbols are the characters of a text as tokens.
+// symbols returns the characters of a text as tokens.
 func (m *bpe) symbols(text string) []symbol {
 	list := make([]symbol, 0, len(text))
 	add := func(id uint32) {
@@ -112,7 +112,7 @@ func (m *bpe) symbols(text string) []symbol {
 	return list
 }
 
-// byteTokens are the tokens of single bytes in a vocabulary; nil if one is missing.
+// byteTokens returns the ids of the tokens of single bytes in a vocabulary; nil if one is missing.
 func byteTokens(vocab map[string]uint32) []uint32 {
 	ids := make([]uint32, 256)
 	for b := range ids {

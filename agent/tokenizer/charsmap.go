@@ -16,14 +16,15 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// charsMap is a character map. A unit has a label (8 bits and the highest one), a leaf mark, and the distance to its children.
+// charsMap is a character map. A unit has a label (the low 8 bits; the highest bit is not set), a leaf mark, and the
+// distance to its children.
 type charsMap struct {
 	units []uint32
 	texts string
 }
 
-// longestGrapheme is the length in bytes from which on the library of Hugging Face replaces a grapheme only character by character.
-const longestGrapheme = 6
+// splitGrapheme is the minimum length, in bytes, of graphemes that the library of Hugging Face replaces only character by character.
+const splitGrapheme = 6
 
 // readCharsMap reads a map in base64.
 func readCharsMap(text string) (m charsMap, err error) {
@@ -52,7 +53,8 @@ func (m *charsMap) unit(at uint32) uint32 {
 	return m.units[at]
 }
 
-// replacement returns the replacement of the shortest prefix of a text that the map has. The library applies it to the whole text.
+// replacement finds the shortest prefix of a text that is in the map, and returns its replacement, which stands for the whole text, as in the
+// library.
 func (m *charsMap) replacement(text string) (string, bool) {
 	offset := func(unit uint32) uint32 { return unit >> 10 << (unit & (1 << 9) >> 6) }
 	at := offset(m.unit(0))
@@ -80,14 +82,14 @@ func (m *charsMap) replacement(text string) (string, bool) {
 	return "", false
 }
 
-// normalize replaces graphemes, or, if the map does not have one, its characters.
+// normalize replaces graphemes, or, where a grapheme is long or not in the map, its characters.
 func (m *charsMap) normalize(text string) string {
 	var b strings.Builder
 	state := -1
 	for len(text) > 0 {
 		var grapheme string
 		grapheme, text, _, state = uniseg.FirstGraphemeClusterInString(text, state)
-		if len(grapheme) < longestGrapheme {
+		if len(grapheme) < splitGrapheme {
 			if with, found := m.replacement(grapheme); found {
 				b.WriteString(with)
 				continue

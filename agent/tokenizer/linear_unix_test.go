@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// cost is the processor time of a call, in microseconds, which does not depend on other processes.
+// cost returns the processor time of a call, in microseconds, which does not depend on other processes.
 func cost(t *testing.T, call func()) int64 {
 	t.Helper()
 	used := func() int64 {
@@ -27,7 +27,7 @@ func cost(t *testing.T, call func()) int64 {
 	return used() - before
 }
 
-// TestLongPieces: a text of one character that is ten times as long costs some ten times as much, not a hundred times; 200 kB of one
+// TestLongPieces: a text of one character that is ten times as long costs about ten times as much, not a hundred times; 200 kB of one
 // letter cost as much as twice 100 kB.
 func TestLongPieces(t *testing.T) {
 	for name := range goldens(t).IDs {
@@ -68,5 +68,5 @@ func within(t *testing.T, name string, measure func() (short, long, most int64))
 			return
 		}
 	}
-	t.Errorf("%s: a long text took %d us, short ones of the same length in all %d us", name, long, short)
+	t.Errorf("%s: a long text took %d us, short ones of the same total length %d us", name, long, short)
 }

@@ -18,7 +18,7 @@ import (
 const (
 	// maxFile is the maximum size of a tokenizer.json, in bytes: several times the largest known one.
 	maxFile = 256 << 20
-	// unkPenalty is the penalty of an unknown character beyond the least probable token.
+	// unkPenalty is by how much the score of an unknown character is below that of the least probable token.
 	unkPenalty = 10
 )
 

@@ -40,7 +40,7 @@ func (p pattern) compile() (spans, error) {
 	return nil, fmt.Errorf("a pattern that is empty %w", errUnknown)
 }
 
-// without matches Oniguruma's form of a class without another one: [a&&[^b]], as in Kimi-K2's pattern. It is converted to [a-[b]].
+// without matches Oniguruma's form of a character class minus another one: [a&&[^b]], as in Kimi-K2's pattern. It is converted to [a-[b]].
 var without = regexp.MustCompile(`&&\[\^([^\[\]]*)\]\]`)
 
 func expression(source string) (spans, error) {

@@ -84,7 +84,7 @@ type added struct {
 	lstrip, rstrip bool
 }
 
-// addedTokens are sorted by first byte, longest first.
+// addedTokens has the tokens by their first byte. Those with the same first byte are sorted, the longest first.
 type addedTokens [256][]added
 
 func (a *addedTokens) add(t added) {

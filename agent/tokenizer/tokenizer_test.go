@@ -29,10 +29,10 @@ func load(t testing.TB, name string) *Tokenizer {
 //
 // gpt2 has ByteLevel alone; llama3, qwen (with NFC, without ignore_merges) and o200k the patterns of those models; llama2 the normalizers
 // Prepend and Replace, byte_fallback and no pre-tokenizer; deepseek the three patterns of DeepSeek-V3, one after the other, tekken that of
-// Mistral's Tekken; gemma Replace, byte_fallback, fuse_unk and a Split at spaces; the others are Metaspace, Unigram, and BERT's WordPiece; charsmap is
-// the Unigram one after a character map, which SentencePiece 0.2 made of 25 rules, and a Replace of spaces. kimi has the pattern of
-// Kimi-K2, cohere that of Cohere's Command and StarCoder; albert (as in ALBERT and T5) and words have the remaining normalizers and
-// splitters.
+// Mistral's Tekken; gemma Replace, byte_fallback, fuse_unk and a Split at spaces; the others are Metaspace, Unigram, and BERT's WordPiece;
+// charsmap is the Unigram one after a character map, which SentencePiece 0.2 made of 25 rules, and a Replace of spaces. kimi has the
+// pattern of Kimi-K2, cohere that of Cohere's Command and StarCoder; albert (as in ALBERT and T5) and words have the remaining normalizers
+// and splitters.
 type golden struct {
 	Texts []string
 	IDs   map[string][][]uint32
@@ -86,38 +86,38 @@ func TestRefused(t *testing.T) {
 		return with(func(m map[string]any) { m["model"].(map[string]any)[key] = value })
 	}
 	for name, test := range map[string]struct{ text, want string }{
-		"not JSON":     {"secret", "form"},
-		"no model":     {"{}", "form"},
-		"a trace":      {`{"timestamp":1}`, "form"},
-		"a model":      {model("type", "Other"), `model "Other" is not supported`},
-		"a normalizer": {with(func(m map[string]any) { m["normalizer"] = map[string]any{"type": "Nmt"} }), `normalizer "Nmt" is not supported`},
-		"no map":       {with(func(m map[string]any) { m["normalizer"] = map[string]any{"type": "Precompiled"} }), "its map of characters"},
+		"not JSON":              {"secret", "form"},
+		"no model":              {"{}", "form"},
+		"a trace":               {`{"timestamp":1}`, "form"},
+		"an unknown model":      {model("type", "Other"), `model "Other" is not supported`},
+		"an unknown normalizer": {with(func(m map[string]any) { m["normalizer"] = map[string]any{"type": "Nmt"} }), `normalizer "Nmt" is not supported`},
+		"no map":                {with(func(m map[string]any) { m["normalizer"] = map[string]any{"type": "Precompiled"} }), "its map of characters"},
 		"a map of another kind": {with(func(m map[string]any) {
 			m["normalizer"] = map[string]any{"type": "Precompiled", "precompiled_charsmap": "secret"}
 		}), "its map of characters"},
 		"a map that is longer than its file": {with(func(m map[string]any) {
 			m["normalizer"] = map[string]any{"type": "Precompiled", "precompiled_charsmap": "////fwAA"}
 		}), "its map of characters"},
-		"a splitter": {with(func(m map[string]any) { m["pre_tokenizer"] = map[string]any{"type": "UnicodeScripts"} }), `pre-tokenizer "UnicodeScripts" is not supported`},
-		"a pattern": {with(func(m map[string]any) {
+		"an unknown splitter": {with(func(m map[string]any) { m["pre_tokenizer"] = map[string]any{"type": "UnicodeScripts"} }), `pre-tokenizer "UnicodeScripts" is not supported`},
+		"an invalid pattern": {with(func(m map[string]any) {
 			m["pre_tokenizer"] = map[string]any{"type": "Split", "behavior": "Isolated", "pattern": map[string]any{"Regex": "("}}
 		}), "the regular expression"},
 		"an intersection": {with(func(m map[string]any) {
 			m["pre_tokenizer"] = map[string]any{"type": "Split", "behavior": "Isolated", "pattern": map[string]any{"Regex": `[\p{L}&&\p{Han}]+`}}
 		}), "the regular expression"},
-		"a behavior": {with(func(m map[string]any) {
+		"no behavior": {with(func(m map[string]any) {
 			m["pre_tokenizer"] = map[string]any{"type": "Split", "pattern": map[string]any{"String": "x"}}
 		}), "behavior"},
-		"dropout":       {model("dropout", 0.1), "dropout"},
-		"a suffix":      {model("end_of_word_suffix", "</w>"), "subwords"},
-		"a merge":       {model("merges", []string{"a nothing"}), "merge 0"},
-		"half a merge":  {model("merges", []string{"a"}), "form"},
-		"no vocabulary": {model("vocab", map[string]int{}), "vocabulary"},
-		"negative ids":  {model("vocab", map[string]int{"a": -1}), "vocabulary"},
-		"whole words": {with(func(m map[string]any) {
+		"dropout":                   {model("dropout", 0.1), "dropout"},
+		"a suffix of words":         {model("end_of_word_suffix", "</w>"), "subwords"},
+		"a merge of unknown tokens": {model("merges", []string{"a nothing"}), "merge 0"},
+		"half a merge":              {model("merges", []string{"a"}), "form"},
+		"no vocabulary":             {model("vocab", map[string]int{}), "vocabulary"},
+		"negative ids":              {model("vocab", map[string]int{"a": -1}), "vocabulary"},
+		"an added token for whole words": {with(func(m map[string]any) {
 			m["added_tokens"] = []any{map[string]any{"id": 1, "content": "x", "single_word": true}}
 		}), "single_word"},
-		"empty token": {with(func(m map[string]any) { m["added_tokens"] = []any{map[string]any{"id": 1}} }), "added token 1"},
+		"an empty added token": {with(func(m map[string]any) { m["added_tokens"] = []any{map[string]any{"id": 1}} }), "added token 1"},
 	} {
 		_, err := parse([]byte(test.text))
 		if err == nil || !strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {

@@ -12,7 +12,7 @@ import (
 type unigram struct {
 	ids     map[string]uint32
 	scores  []float64 // log probabilities
-	longest int       // token, in bytes
+	longest int       // length of the longest token, in bytes
 	unk     uint32
 	penalty float64  // score of an unknown character
 	bytes   []uint32 // as in bpe

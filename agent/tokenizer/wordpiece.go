@@ -11,7 +11,7 @@ type wordPiece struct {
 	prefix   string // of tokens that continue a word
 	unk      uint32
 	maxChars int
-	longest  int // token, in bytes
+	longest  int // length of the longest token, in bytes
 }
 
 func (m *wordPiece) encode(ids []uint32, word string) []uint32 {

@@ -27,7 +27,7 @@ skip() {
 # want NAME: it was asked for, and is not there yet.
 want() { [[ " $peers " == *" $1 "* ]] && [ ! -e "$folder/bin/$1" ] && rm -f "$folder/$1.skipped"; }
 
-# last FILE: the last line of a log, which mostly says why.
+# last FILE: the last line of a log, which usually says why.
 last() { grep -v '^\s*$' "$1" | tail -n 1 | cut -c1-200; }
 
 # Go programs, in the versions of go.mod beside this script; go.sum pins their content.
@@ -122,7 +122,7 @@ inference_perf() {
 	fi >"$folder/inference-perf.log" 2>&1
 }
 
-# vLLM's bench is part of its whole package. The script of the acceptance tests installs that without what only a GPU needs.
+# vLLM's bench is part of its whole package. The script of the acceptance tests installs the package without what only a GPU needs.
 vllm() {
 	want vllm || return 0
 	local dir=${VLLM:-$(dirname "$folder")/vllm}

@@ -43,7 +43,7 @@ func (b *Batch) Add(r Record) error {
 	return nil
 }
 
-// appendFrames appends the records as frames, for a journal with a dictionary or without.
+// appendFrames appends the records as frames, for a journal with a dictionary, or for one without if p is nil.
 func (b *Batch) appendFrames(dst []byte, p *packer) []byte {
 	for i := range b.entries {
 		e := &b.entries[i]
@@ -66,15 +66,15 @@ func (b *Batch) Size() int { return len(b.records) }
 // RecordSize returns the size of the record at index i in bytes.
 func (b *Batch) RecordSize(i int) int { return b.entries[i].record.to - b.entries[i].record.from }
 
-// AddFrom adds copies of those records of another batch whose index is at least from and below to.
-func (b *Batch) AddFrom(other *Batch, from, to int) {
-	if from == to {
+// AddFrom adds copies of the records of another batch with indexes from begin up to, but not including, end.
+func (b *Batch) AddFrom(other *Batch, begin, end int) {
+	if begin == end {
 		return
 	}
-	first, last := other.entries[from].record.from, other.entries[to-1].record.to
+	first, last := other.entries[begin].record.from, other.entries[end-1].record.to
 	shift := len(b.records) - first
 	b.records = append(b.records, other.records[first:last]...)
-	for _, e := range other.entries[from:to] {
+	for _, e := range other.entries[begin:end] {
 		e.record.from += shift
 		e.record.to += shift
 		b.entries = append(b.entries, e)

@@ -5,7 +5,7 @@ package journal
 
 import "testing"
 
-// benchRecords are one record with all fields, and the most frequent kinds of a journal.
+// benchRecords returns a record with all fields, and records of the most frequent kinds.
 func benchRecords(b *testing.B) map[string]Record {
 	b.Helper()
 	return map[string]Record{

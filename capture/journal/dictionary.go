@@ -36,7 +36,7 @@ const (
 	// maxReach is the size of the frames after which a writer begins a new dictionary, in bytes. To read from the middle of a journal,
 	// a reader must begin this far before it.
 	maxReach = 16 << 20
-	// A writer packs at most maxUnpacked bytes of records, and maxRatio for each byte that it has written. A message is read as a
+	// A writer packs at most maxUnpacked bytes of records, plus maxRatio bytes for each byte that it has written. A message is read as a
 	// whole, and a few bytes must not unpack to more than fits into memory.
 	maxUnpacked = 16 << 20
 	maxRatio    = 64
@@ -93,7 +93,7 @@ func (p *packer) reset() {
 	clear(p.starts)
 }
 
-// appendFrame appends a record as a frame, packed if it has values. at has the positions of the values' lists.
+// appendFrame appends a record as a frame, packed if it has values. The positions of its lists of values are given.
 func (p *packer) appendFrame(dst, record []byte, at *[listCount]extent) []byte {
 	start, payload, seed := len(dst), record, uint32(0)
 	unpacked := p.unpacked + int64(len(record))
@@ -340,7 +340,7 @@ func (t *dictionary) add(v []uint64) bool {
 	return true
 }
 
-// get returns n values from a number on, or nil if there are fewer. lost reports whether some of them were lost.
+// get returns n values, of which the first has the given number, or nil if there are fewer. lost reports whether some of them were lost.
 func (t *dictionary) get(number int64, n int) (values []uint64, lost bool) {
 	if number < 0 || number > int64(t.next) || n > t.next-int(number) {
 		return nil, false

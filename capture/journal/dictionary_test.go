@@ -41,7 +41,7 @@ func (t *tree) next(longest int) []uint64 {
 	return path
 }
 
-// prompts returns records of all kinds, whose prompts share.
+// prompts returns records of all kinds, whose prompts share beginnings.
 func prompts(n, longest int) []Record {
 	trees := [3]tree{{rng: rand.New(rand.NewPCG(1, 2))}, {rng: rand.New(rand.NewPCG(3, 4))}, {rng: rand.New(rand.NewPCG(5, 6))}}
 	var records []Record
@@ -63,7 +63,7 @@ func prompts(n, longest int) []Record {
 	return records
 }
 
-// dictionaries returns the positions of the records in a journal that begin one.
+// dictionaries returns the positions of the records in a journal that begin a dictionary.
 func dictionaries(t testing.TB, b []byte) (at []int) {
 	t.Helper()
 	offset := len(header)
@@ -243,7 +243,7 @@ func TestReaderAt(t *testing.T) {
 	}
 }
 
-// TestOldJournalGoesOn: a journal of version 1 stays one when it is continued, so that the program that began it can read it.
+// TestOldJournalGoesOn: a journal of version 1 keeps its version when it is continued, so that the program that began it can read it.
 func TestOldJournalGoesOn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "j")
 	if err := os.WriteFile(file, framed(header1, some(t)...), 0o600); err != nil {
@@ -434,7 +434,7 @@ func TestPackedMessageIsBounded(t *testing.T) {
 	}
 }
 
-// TestManyHoles: more losses than a reader can distinguish cost more records, but nothing is wrong.
+// TestManyHoles: more losses than a reader can distinguish cost more records, but no record is read wrongly.
 func TestManyHoles(t *testing.T) {
 	records := prompts(900, 10)
 	whole := packed(records...)

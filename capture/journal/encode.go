@@ -64,7 +64,7 @@ const (
 	tagCacheWrite
 	tagExclusive
 	tagOutputEstimate
-	tagAnswered // "" is the model
+	tagAnswered // "" means the name of tagModel
 	tagJoined
 	tagProducer
 	tagClock

@@ -35,7 +35,7 @@ const HeaderSize = int64(len(header))
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// checksum returns the CRC-32C of a payload, continuing from seed; 0 is that of nothing.
+// checksum returns the CRC-32C of a payload. seed is the checksum that it continues; 0 = none.
 func checksum(seed uint32, payload []byte) uint32 { return crc32.Update(seed, castagnoli, payload) }
 
 // appendFrame appends a payload and its checksum, with consistent overhead byte stuffing to avoid the byte 0 (Cheshire and Baker, 1999),

@@ -228,7 +228,7 @@ func FuzzDamage(f *testing.F) {
 	})
 }
 
-// isSubsequence reports whether all of part are in all, in order.
+// isSubsequence reports whether the list all has all elements of part, in the same order.
 func isSubsequence(part, all []int) bool {
 	for _, v := range all {
 		if len(part) > 0 && part[0] == v {

@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// full has every field, so that a field that the encoding forgets is noticed.
+// full returns a record with every field, so that a field that the encoding forgets is noticed.
 func full(t testing.TB) *Inference {
 	t.Helper()
 	return &Inference{
@@ -151,7 +151,7 @@ func TestOldJournals(t *testing.T) {
 	}
 }
 
-// TestHostileEnds: invalid ends are damage, not records.
+// TestHostileEnds: records with invalid ends, ranges or replies are damage.
 func TestHostileEnds(t *testing.T) {
 	good := full(t)
 	for what, change := range map[string]func(*Prompt){

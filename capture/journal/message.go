@@ -9,8 +9,8 @@ import (
 	"fmt"
 )
 
-// A message is a small journal that a queue or an object store transports as one value. It differs from that of a [Writer] in two frames,
-// so that concatenated messages, with a line feed after each or without, are a journal, too:
+// A message is a small journal that a queue or an object store transports as one value. It differs from the journal of a [Writer] in two
+// frames, so that concatenated messages, with a line feed after each or without, are a journal, too:
 //
 //	moonloop-journal 2\n   the header
 //	0                      the header ends here, as a frame does, so that a [Reader] recognises it between two messages
@@ -46,10 +46,10 @@ type MessageReader struct {
 	record     []byte // unpacked
 }
 
-// Read calls visit with each record of a message, as in a journal and decoded; both are valid until visit returns. Any error in
-// the message makes Read fail: with [ErrNotJournal] for something else, or for an unknown version; other errors name the byte.
-// The records before it have been visited then. An error of visit ends the walk and is returned unchanged. The message is not
-// changed.
+// Read calls the function visit with each record of a message, as in a journal and decoded; both are valid until visit returns.
+// Any error in the message makes Read fail: with [ErrNotJournal] if it is not a message, or of an unknown version; other errors name
+// the byte. The records before the error have been visited by then. If visit returns an error, Read stops and returns it unchanged.
+// Read does not change the message.
 func (r *MessageReader) Read(message []byte, visit func(record []byte, d *Decoder) error) error {
 	head := message[:min(len(message), len(header))]
 	if !isHeader(head) {

@@ -86,7 +86,7 @@ func ResponseOf(id string) Response {
 	return Response(sum[:16])
 }
 
-// Domain is a hash domain (the source of block ids), or the fingerprint of a key. Written as 8 hex digits.
+// Domain is a hash domain (the source of block ids), or the fingerprint of a key. It is written as 8 hex digits.
 type Domain uint32
 
 // ParseDomain reads the 8 hex digits of a mooncake.hash.domain or mooncake.hash.key attribute.

@@ -31,7 +31,7 @@ func (d *Damage) Error() string {
 // such bytes, and was not acknowledged. So does anything that later removes the end of a journal, such as an incomplete copy; then they may
 // have been acknowledged. A journal does not show which.
 type Torn struct {
-	Records int64 `json:"records"` // positions; each was one call of Append
+	Records int64 `json:"records"` // positions with such bytes; each was one call of Append
 	Bytes   int64 `json:"bytes"`
 }
 

@@ -76,7 +76,7 @@ type Inference struct {
 	// Sampled describes the sample of production to which the request belongs; zero for none, for example if all requests are recorded.
 	Sampled Sampled
 
-	// Follows are the spans of its trace to which the span's links point, and of which it is not a part.
+	// Follows are the other spans of the same trace to which the span's links point, at most [MaxFollows].
 	Follows []SpanID
 	Tools   ToolIDs
 	// Step is the request's position in a graph. Only Compile sets it.
@@ -86,11 +86,11 @@ type Inference struct {
 // Sampled describes how a request of production was selected for recording. The zero Sampled means that none was left out.
 type Sampled struct {
 	PerMillion uint32 // of the groups of requests are recorded, 1 to [MaxPerMillion]
-	ByPrefix   bool   // prompts decided with priority, and sessions only if no prompt is known; else the reverse
+	ByPrefix   bool   // the prompt decides, and the session only if no prompt is known; false: the reverse
 	List       Domain // fingerprint of the trunk list with which prompts were distinguished; 0 means none
 }
 
-// MaxPerMillion is the maximum share that is not all.
+// MaxPerMillion is the maximum of [Sampled].PerMillion: all but one in a million.
 const MaxPerMillion = 999_999
 
 // ToolIDs are hashes of the ids of tool calls, at most [MaxToolIDs] in each list.
@@ -103,13 +103,13 @@ type ToolIDs struct {
 type Step struct {
 	ID      uint64 // 0: no other request of its OTel trace is connected to it
 	WaitFor []Edge
-	// Delay and ToolWait are the parts of the time since the last step of WaitFor ended, in ns: ToolWait is the time in which tools ran,
-	// Delay the rest.
+	// Delay and ToolWait are the two parts of the time since the latest end of a step in WaitFor, in ns: ToolWait is the time in which tools
+	// ran, Delay the rest.
 	Delay, ToolWait int64
 	Turn            Turn
 }
 
-// Turn describes the part of a session in one OTel trace, for a request of it. The zero Turn is unknown. Times are in ns since the Unix
+// Turn describes, for one request, the part of its session that is in its OTel trace. The zero Turn is unknown. Times are in ns since the Unix
 // epoch.
 type Turn struct {
 	ID         uint64 // of the trace
