@@ -100,7 +100,7 @@ func (o outline) moves(p *journal.Prompt, order journal.PromptOrder) heads {
 	return 0
 }
 
-// turned is a prompt in a walk in another order.
+// turned is a prompt with its marks in another order.
 type turned struct {
 	laid
 	out    laidOut
@@ -120,14 +120,14 @@ type fit struct {
 	key      uint64 // of what was moved
 }
 
-// bound is the mark at which a head ends, counted from 1, up to the last mark that is less than a cell after it. All prompts with the key
-// have the same heads up to there.
+// bound is a range of marks, counted from 1: from the mark at which a head ends to the last mark that is less than a cell after it. All
+// prompts with the key have the same heads up to the first of these marks.
 type bound struct {
 	mark, last int
 	key        uint64
 }
 
-// guess is a number of tokens that can be corrected, by its key.
+// guess is a number of tokens that can be corrected. The key identifies it.
 type guess struct {
 	key    uint64
 	tokens int64
@@ -147,7 +147,7 @@ func (f *fit) guessOf(mark int, ends []int64) (g guess, ok bool) {
 	return guess{}, false
 }
 
-// correct moves marks if there are this many tokens more than was guessed.
+// correct moves marks. more has, for the key of a guess, by how many tokens the guess was too small.
 func (f *fit) correct(ends []int64, more map[uint64]int64) {
 	for _, b := range f.bounds {
 		for i := b.mark; i <= b.last; i++ {
