@@ -61,7 +61,7 @@ const (
 	StageTurns Stage = "following sessions"      // requests of sessions
 	StageText  Stage = "laying blocks over text" // requests with text, twice
 	StageWrite Stage = "writing rows"            // all requests
-	StageWait  Stage = "waiting for shards"      // for all of them; before each of the others except the first
+	StageWait  Stage = "waiting for shards"      // shards that are done, of all shards; before each stage except the first
 )
 
 // Options configures [Compile]. The zero Options is usable.
