@@ -74,13 +74,13 @@ func between[T cmp.Ordered](want string, read func(string) (T, error), least, mo
 	}}
 }
 
-// whole are the whole numbers from least to most.
+// whole accepts whole numbers from least to most.
 func whole(least, most int64) rule {
 	return between(fmt.Sprintf("a whole number from %s to %s", term.Comma(least), term.Comma(most)),
 		func(value string) (int64, error) { return strconv.ParseInt(value, 10, 64) }, least, most)
 }
 
-// number are the numbers from least to most.
+// number accepts numbers from least to most.
 func number(least, most float64) rule {
 	return between("a number from "+plainNumber(least)+" to "+plainNumber(most), parseFloat, least, most)
 }
@@ -106,7 +106,7 @@ func lasting(least, most time.Duration, words string) rule {
 // manyWords is the maximum number of words that a message lists.
 const manyWords = 12
 
-// oneOf are a few words.
+// oneOf accepts a few words.
 func oneOf[T ~string](values ...T) rule {
 	words := make([]string, len(values))
 	for i, v := range values {
@@ -120,7 +120,7 @@ func oneOf[T ~string](values ...T) rule {
 	return rule{words: words, want: want, ok: func(value string) error { return wrongUnless(slices.Contains(words, value)) }}
 }
 
-// anyText is any text on one line.
+// anyText accepts any text on one line.
 func anyText(want string) rule { return that(want, func(string) error { return nil }) }
 
 // that returns a rule with its own check.
