@@ -96,7 +96,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string, stdin io.R
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	wordCompletion(root) // it writes to the current output
+	wordCompletion(root) // after SetOut: the completion command writes to the output that is set now
 	staged := new(stage)
 	root.PersistentPreRunE = staged.begin
 	verb, rest, err := findCommand(root, args)
