@@ -566,7 +566,7 @@ func (f *replayFlags) replay(cmd *cobra.Command, cfg agent.Config) error {
 			if rep.Figures().Rows.Total > 0 {
 				err = f.exports.write(stdout, stderr, cfg.Out, cfg.Slice)
 			}
-			fmt.Fprint(stdout, canGoOn(cfg.Out))
+			fmt.Fprint(stdout, resumeAdvice(cfg.Out))
 		}
 	}
 	if errors.Is(err, fs.ErrExist) {
