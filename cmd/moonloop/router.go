@@ -3,7 +3,7 @@
 
 package main
 
-// This file is the verb that shows how well a router uses the caches behind it.
+// This file has the verb that shows how well a router uses the caches behind it.
 
 import (
 	"fmt"
