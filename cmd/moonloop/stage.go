@@ -57,7 +57,7 @@ var (
 	}
 	// runVerbs have folders of runs as arguments.
 	runVerbs = []string{"report", "merge", "compare", "twin", "router"}
-	// localVerbs read files that are still written, by themselves or by others.
+	// localVerbs read files that are still being written, by themselves or by others.
 	localVerbs = []string{"agent", "shadow", "demo"}
 	// wholeFiles mark a folder as complete: that of a run, of several runs, or of a search. They are uploaded last.
 	wholeFiles = []string{"summary.json", "runs.json", "search.json"}
@@ -82,7 +82,7 @@ type written struct {
 	replace    bool
 }
 
-// begin downloads what the arguments name, and replaces URLs in flags by names of local files. It replaces arguments in place.
+// begin downloads the folders of runs that the arguments name, and replaces URLs in flags by names of local files. It changes args in place.
 func (s *stage) begin(cmd *cobra.Command, args []string) error {
 	s.cmd = cmd
 	now := time.Now()
