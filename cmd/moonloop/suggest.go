@@ -119,10 +119,11 @@ func wordCompletion(root *cobra.Command) {
 func wordHelp(root *cobra.Command) {
 	root.InitDefaultHelpCmd()
 	help, _, _ := root.Find([]string{"help"})
-	help.Use, help.Long = "help [COMMAND]", `Help shows the help of a command, like "moonloop COMMAND --help". Help aliases
-shows which flags of other replay tools the command replay understands. Help
-schema row, sidecar or summary prints the JSON Schema of a row of a trace, of
-its X.meta.json, or of summary.json.`
+	help.Use, help.Long = "help [COMMAND]", `Help shows the help of a command, like "moonloop COMMAND --help".
+"moonloop help aliases" shows which flags of other replay tools "moonloop
+replay" understands. "moonloop help schema row" prints the JSON Schema of a row
+of a trace; "help schema sidecar" and "help schema summary" print those of its
+X.meta.json and of summary.json.`
 	help.ValidArgs = []string{aliasTopic, schemaTopic}
 	ofCommand := help.Run
 	help.Run = func(cmd *cobra.Command, args []string) {

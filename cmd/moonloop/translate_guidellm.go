@@ -50,7 +50,8 @@ func flatten(of map[string]string, before string, object map[string]json.RawMess
 	}
 }
 
-// each passes the members of such a value to the actions for them; nil is for members without an effect. Others are refused.
+// each passes the members of such a value to the actions that knows has for them; a nil action is for a member without an effect. Other
+// members are refused.
 func (t *translator) each(of map[string]string, knows map[string]action) error {
 	for _, name := range slices.Sorted(maps.Keys(of)) {
 		do, known := knows[name]
