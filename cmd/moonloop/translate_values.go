@@ -30,7 +30,7 @@ var actions = map[string]func(about string) action{
 	"own": func(name string) action { return ownActions[name] },
 }
 
-// ownActions are those of a single flag, or of a few.
+// ownActions are the actions for a single flag, or for a few.
 var ownActions = map[string]action{
 	"nothing": func(*translator, string) error { return nil },
 
@@ -80,7 +80,7 @@ func word(about string) action {
 	}
 }
 
-// only accepts the words that a replay always has.
+// only accepts the values that stand for what a replay does anyway.
 func only(words string) action {
 	return func(_ *translator, value string) error {
 		if slices.Contains(strings.Fields(words), value) {
@@ -150,7 +150,7 @@ func (t *translator) aiperfFile(name string) error {
 	return t.theTrace(name)
 }
 
-// findType looks at the beginning of AIPerf's file. Errors are left to the reader of the file.
+// findType detects the format of AIPerf's file from the file's beginning. Errors are left to the reader of the file.
 func (t *translator) findType() {
 	files, err := filesOf(t.kept["input"])
 	if err != nil || t.typed("from") != "" {
