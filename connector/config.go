@@ -55,7 +55,7 @@ type ModelConfig struct {
 	Model string `mapstructure:"model"`
 	// KVBytesPerToken is the size, above 0.
 	KVBytesPerToken int64 `mapstructure:"kv_bytes_per_token"`
-	// Layers, KVHeads, HeadDim and DTypeBytes give it as 2 * layers * kv_heads * head_dim * dtype_bytes. DTypeBytes is 2 by default.
+	// Layers, KVHeads, HeadDim and DTypeBytes give the size as 2 * layers * kv_heads * head_dim * dtype_bytes. DTypeBytes is 2 by default.
 	Layers     int64 `mapstructure:"layers"`
 	KVHeads    int64 `mapstructure:"kv_heads"`
 	HeadDim    int64 `mapstructure:"head_dim"`
