@@ -6,7 +6,7 @@ package convert
 // chats finds the session of a request in files that give each request's predecessor as its parent: the session is identified by the first request of
 // the chain. It remembers between maxChats and 2*maxChats of the last requests.
 type chats struct {
-	young, old map[chat]int64 // the first request of each one's session
+	young, old map[chat]int64 // from each request to the first one of its session
 	max        int            // maximum size of young; 0 = maxChats
 	cut        int64          // sessions whose first request was not found
 }
