@@ -71,7 +71,7 @@ func cellBytes(p *journal.Prompt) int64 {
 	return min(p.Chain.Bytes/blockhash.CellSize, blockhash.MaxCells) * blockhash.CellSize
 }
 
-// textUpTo returns the number of bytes of text that the first marks cover, this many of them.
+// textUpTo returns the number of bytes of text that the given number of leading marks cover.
 func textUpTo(offsets []int64, marks int) int64 {
 	if marks == 0 {
 		return 0

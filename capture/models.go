@@ -38,7 +38,7 @@ type models struct {
 
 type model struct {
 	name    journal.Name
-	answers map[*model]bool       // to requests for this name; itself included
+	answers map[*model]bool       // the names that answered requests for this name; itself included
 	same    *model                // a name of the same model, or nil for the representative
 	orders  []journal.PromptOrder // that requests have for it, each once; after settle, those for all of its names
 }

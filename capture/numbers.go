@@ -106,7 +106,7 @@ type outside struct {
 	ids    *ondisk.Streams       // for the first pass
 	names  *ondisk.Streams       // for the second pass; within each part, counted from 0
 	first  []int64               // for each part, the name of its first id
-	table  *ondisk.Array[uint64] // numbers by name, +1
+	table  *ondisk.Array[uint64] // by name: the number plus 1; 0 if there is none yet
 	entry  []byte
 	list   []int64
 }

@@ -114,7 +114,7 @@ type turned struct {
 // ends with them.
 type fit struct {
 	bounds []bound // where heads end
-	// The marks after the heads, up to what was moved, are at their positions in telemetry's order, minus this many tokens.
+	// The marks after the heads, up to what was moved, are at their positions in telemetry's order, minus moved tokens.
 	from, to int
 	moved    int64
 	key      uint64 // of what was moved
@@ -167,7 +167,7 @@ func (d *turned) turn(order journal.PromptOrder, t *text, ends []int64) {
 	d.out = laidOut{tokens: t.InputTokens.V, whole: true, ends: d.out.ends[:0], turns: d.out.turns[:0]}
 	moved := int64(0) // tokens
 	from := 0
-	until := func(to int) { // copies marks
+	until := func(to int) { // copies the marks before this one
 		for ; from < to; from++ {
 			d.marks = append(d.marks, t.marks[markLength*from:markLength*(from+1)]...)
 			d.out.ends = append(d.out.ends, ends[from]-moved)

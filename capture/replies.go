@@ -109,7 +109,8 @@ func (c *compiler) gatherTurns(join *sorter) error {
 	})
 }
 
-// matchTurns finds the replies in each prompt, and adds them to found by the prompt's part and number, and by the mark at the reply's end.
+// matchTurns finds the replies in each prompt. It adds them to the second sorter, sorted by the prompt's part and number, and by the mark at
+// the reply's end.
 func (c *compiler) matchTurns(join, found *sorter) error {
 	// If several equal prompts had the same reply, use the first one. If the reply's text is unknown for several of them, use none.
 	var value, of []byte

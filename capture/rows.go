@@ -519,7 +519,7 @@ func names(set map[journal.Domain]bool) []string {
 	return out
 }
 
-// name is for errors.
+// name returns a description of the partition, for errors.
 func (p *Partition) name() string {
 	switch {
 	case !p.Replay:

@@ -258,7 +258,7 @@ func (p *assignment) share(number, to int64) bool {
 	return true
 }
 
-// inherit gives the row those replies of another row that end after from tokens, and not after to tokens.
+// inherit gives the row those replies of another row whose ends are in the range (from, to], in tokens.
 func (p *assignment) inherit(of owner, from, to int64) {
 	for i := range of.many {
 		if t := p.turn(of.turns + i); from < t.end() && t.end() <= to {
@@ -334,7 +334,7 @@ func (p *assignment) replied(s *sharing) int64 {
 	return min(last.at/int64(p.fine), p.whole(last.of), p.blocks)
 }
 
-// assign gives the next row of the trace, which has that index, the ids of its blocks of both sizes. It returns how many tokens
+// assign gives the next row of the trace, whose index is given, the ids of its blocks of both sizes. It returns how many tokens
 // of whole fine blocks the row shares with earlier rows.
 func (l *ledger) assign(row *mooncake.Row, s *sharing, numbers *numbers, index int64) (shared int64) {
 	tokens := row.InputLength.V

@@ -120,7 +120,7 @@ func appendEnds(dst []byte, ends []blockhash.End) []byte {
 	return dst
 }
 
-// takeEnds undoes appendEnds.
+// takeEnds reads what appendEnds appended.
 func takeEnds(dst []blockhash.End, b []byte) (ends []blockhash.End, rest []byte) {
 	count, n := binary.Uvarint(b)
 	b = b[n:]
@@ -171,7 +171,7 @@ func appendDelay(dst []byte, delay mooncake.Opt[float64]) []byte {
 	return binary.LittleEndian.AppendUint64(dst, math.Float64bits(ms))
 }
 
-// takeDelay undoes appendDelay.
+// takeDelay reads what appendDelay appended.
 func takeDelay(b []byte) (mooncake.Opt[float64], []byte) {
 	ms := math.Float64frombits(binary.LittleEndian.Uint64(b))
 	return mooncake.Opt[float64]{V: max(ms, 0), Set: ms >= 0}, b[delayLength:]

@@ -36,7 +36,7 @@ type node struct {
 	run          journal.Name        // likewise
 	class        journal.Name        // likewise, together with the priority
 	urgent       mooncake.Opt[int64] // the priority
-	at           slot                // of the record; not of a link
+	at           slot                // where the record is; unused for a link
 
 	kind                journal.Kind
 	failed, row, warmup bool

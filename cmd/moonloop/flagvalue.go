@@ -61,7 +61,7 @@ func add[T any](fs *pflag.FlagSet, to *T, name string, value T, rules ...rule) {
 	v.register(fs, name)
 }
 
-// into parses a text with a function and stores the result.
+// into returns a function that parses a text with read and stores the result.
 func into[T any](to *T, read func(text string) (T, error)) func(string) error {
 	return func(text string) (err error) {
 		*to, err = read(text)

@@ -4,7 +4,7 @@
 // Command moonloop makes Mooncake traces from production telemetry and replays them against OpenAI-compatible engines. It also has trace
 // tools, a trace generator and a simulated engine.
 //
-// Each verb has a file with its name. A verb's constructor has its flags; its work is done by a library of this module.
+// Each verb has a file with its name. A verb's constructor adds its flags; the verb's work is done by a library of this module.
 package main
 
 import (

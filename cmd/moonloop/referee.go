@@ -166,7 +166,7 @@ func refereeSentence(j *referee.Judgement) string {
 	return b.String()
 }
 
-// refereeFacts returns lines of a name and its value.
+// refereeFacts returns facts about the judgement, each as a name and a value.
 func refereeFacts(j *referee.Judgement) [][]string {
 	facts := [][]string{{"asked for", j.Schedule}}
 	add := func(name, format string, args ...any) {

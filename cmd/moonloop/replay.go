@@ -43,7 +43,7 @@ import (
 // aMark describes the values of the steady-state flags.
 const aMark = "a share such as 10%, a time such as 30s, or one before the end such as -30s"
 
-// replayFlags are the flags of "moonloop replay" whose text differs from the configuration's type.
+// replayFlags has the configuration of a replay, and the flags of "moonloop replay" whose values it cannot hold as they are given.
 type replayFlags struct {
 	cfg agent.Config
 

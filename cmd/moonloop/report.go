@@ -192,7 +192,7 @@ func (s *traces) text(d mooncake.Dropped) string {
 	return text
 }
 
-// few names the first ones of many.
+// few returns the list of names as text, of many names only the first ones.
 func few(names []string) string {
 	const some = 3
 	if more := len(names) - some; more > 0 {

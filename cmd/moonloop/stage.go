@@ -64,7 +64,7 @@ var (
 )
 
 const (
-	takeAway = 10 * time.Minute // the time to upload results in, also after an interrupt
+	takeAway = 10 * time.Minute // the maximum time for uploading results, also after an interrupt
 	uploads  = 8                // transfers at the same time
 )
 
@@ -225,7 +225,7 @@ func (s *stage) download(ctx context.Context, url string) (string, error) {
 	return local, g.Wait()
 }
 
-// finish uploads what was written, and removes the local files. It returns the error of the command, or its own.
+// finish uploads what was written, and removes the local files. It returns the error of the command, or that of the upload.
 func (s *stage) finish(ctx context.Context, err error) error {
 	if s.dir == "" {
 		return err

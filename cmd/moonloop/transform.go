@@ -286,7 +286,7 @@ func (t *tracesRead) close() error {
 	return errors.Join(errs...)
 }
 
-// notices report unusual layouts and timestamps of the traces.
+// notices returns the notices about unusual layouts and timestamps of the traces, each once.
 func (t *tracesRead) notices() (texts []string) {
 	for _, trace := range t.traces {
 		for _, n := range trace.Notices() {

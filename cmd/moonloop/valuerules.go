@@ -85,7 +85,7 @@ func isTraceName(value string) error {
 	return notStandardOutput(value)
 }
 
-// distribution accepts log-normal distributions whose median is not below least.
+// distribution returns a rule that accepts log-normal distributions whose median is not below least.
 func distribution(least float64) rule {
 	want := fmt.Sprintf("MEDIAN,SIGMA or MEDIAN,SIGMA,MAX with a median of %g or more, a sigma from 0 to 10 and a maximum of 0 (none) or more", least)
 	return that(want, func(value string) error {
