@@ -118,7 +118,8 @@ type Collector struct {
 	metrics            *sdkmetric.ManualReader // what the components count
 }
 
-// Start starts a collector, which listens and writes until [Collector.Stop]. It returns a [*ListenError], [ErrJournal] or an error about invalid settings.
+// Start starts a collector, which listens and writes until [Collector.Stop]. Its error is a [*ListenError], [ErrJournal] or about invalid
+// settings.
 func Start(ctx context.Context, cfg Config) (*Collector, error) {
 	if cfg.BlockSize == 0 {
 		cfg.BlockSize = mooncake.BlockSize

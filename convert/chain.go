@@ -19,9 +19,9 @@ type chain struct {
 	buf   []byte
 }
 
-// number merges the blocks of a prompt into larger ones, and returns the numbers of the merged blocks. The blocks of the prompt have small
-// tokens each and the ids of a scope, the merged ones have large tokens, a multiple of small. Ids beyond the prompt's length, in tokens, are
-// ignored. If there are too few ids, the end of the prompt gets no number.
+// number merges the blocks of a prompt into larger ones, and returns the numbers of the merged blocks. The ids are those of the prompt's
+// blocks in a scope. The two sizes, before and after merging, are in tokens, and the second one is a multiple of the first. Ids beyond the
+// prompt's length are ignored. If there are too few ids, the end of the prompt gets no number.
 func (c *chain) number(scope int, ids []uint64, small, large int, tokens int64) []uint64 {
 	if c.known == nil {
 		c.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}

@@ -3,8 +3,8 @@
 
 package convert
 
-// chats finds the session of a request in files that give each request's predecessor as its parent: the session is identified by the first request of
-// the chain. It remembers between maxChats and 2*maxChats of the last requests.
+// chats finds the session of a request in files that give each request's predecessor as its parent: the session is identified by the first
+// request of the chain. It remembers between maxChats and 2*maxChats of the last requests.
 type chats struct {
 	young, old map[chat]int64 // from each request to the first one of its session
 	max        int            // maximum size of young; 0 = maxChats

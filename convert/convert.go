@@ -25,10 +25,10 @@ type Options struct {
 	Format Format
 	// MaxLine is the maximum length of a line, in bytes; 0 = [mooncake.DefaultMaxLine].
 	MaxLine int
-	// Compile configures the traces. For public traces, only BlockSize, Format and Tool have an effect. BlockSize must be a multiple of the format's; 0 =
-	// that of the first row with ids, else the format's, else, with [capture.FormatMooncake], [mooncake.BlockSize]. A format without ids
-	// refuses a BlockSize, except with [capture.FormatMooncake]. With that Format, sessions and models are left out: rows have the four
-	// fields that every tool knows, and blocks of unknown prompts have unique ids. Tool is for the sidecar.
+	// Compile configures the traces. For public traces, only BlockSize, Format and Tool have an effect. BlockSize must be a multiple of the
+	// format's; 0 = that of the first row with ids, else the format's, else, with [capture.FormatMooncake], [mooncake.BlockSize]. A format
+	// without ids refuses a BlockSize, except with [capture.FormatMooncake]. With that Format, sessions and models are left out: rows have
+	// the four fields that every tool knows, and blocks of unknown prompts have unique ids. Tool is for the sidecar.
 	Compile capture.Options
 
 	// Annotate configures how telemetry is read. Its Content has no effect, because no text is kept, and BlockSize is that of Compile.

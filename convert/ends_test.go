@@ -24,7 +24,7 @@ import (
 
 // What the ends of messages show about random conversations in every dialect, and what they cost.
 
-// messagesOf returns the messages of a prompt as they are distinguished, tools included, in canonical order.
+// messagesOf returns a text for each message of a prompt, tools included, in canonical order. Different messages have different texts.
 func (a *asked) messagesOf() []string {
 	var all []string
 	tools := func() {
@@ -60,7 +60,7 @@ func take(t testing.TB, a *annotate.Annotator, lines string, visit func(ptrace.T
 	}
 }
 
-// eachSpan calls visit for each span.
+// eachSpan calls visit for each span of a batch.
 func eachSpan(td ptrace.Traces, visit func(ptrace.Span)) {
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {

@@ -258,7 +258,7 @@ func secretBase(verb *cobra.Command, f *pflag.Flag) []string {
 	return args
 }
 
-// secretWitness sees what goes where.
+// secretWitness records whether the secret reaches the engine, and what other servers receive.
 type secretWitness struct {
 	engine *simulator.Engine
 

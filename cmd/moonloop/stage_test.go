@@ -30,8 +30,8 @@ func newStored(t *testing.T) stored {
 	return s
 }
 
-// do runs a command. It requires an exit status, that no temporary file remains, and that the output shows neither such a name nor the
-// secret.
+// do runs a command. It requires an exit status, that no temporary file remains, and that the output shows neither the name of such a file
+// nor the secret.
 func (s stored) do(want int, args ...string) (stdout, stderr string) {
 	s.Helper()
 	var out, said strings.Builder
