@@ -23,8 +23,9 @@
 // # Formats
 //
 // A format is an entry of specs: how its records are divided, the fields by which its files are detected, and a decoder that reads fields of
-// a record by name and returns requests. The record remembers the first invalid value, and counts values that were not read. Logs with prompts are such formats, too. Their requests become spans and are processed as telemetry, unless the prompts are kept;
-// then they become rows.
+// a record by name and returns requests. The record remembers the first invalid value, and counts values that were not read. Logs with
+// prompts are such formats, too. Their requests become spans and are processed as telemetry, unless the prompts are kept; then they become
+// rows.
 //
 // A [Target] is an entry of targets: the fields of a row that another tool reads, and how a row is written for it.
 //
