@@ -12,8 +12,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// learned is what a step of one shard has found out, and later steps of all shards need, in addition to the records that it passes on. Sets
-// are joined, and counts are added, so their order does not matter.
+// learned is what a step of one shard has found out and later steps of all shards need, in addition to the records that the step passes on.
+// Sets are joined, and counts are added, so the order of the shards does not matter.
 type learned struct {
 	Result    Result         `json:"result"`         // counts of what was read
 	Lost      []countedLoss  `json:"lost,omitempty"` // of no partition

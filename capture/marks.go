@@ -38,8 +38,8 @@ func appendMarks(dst []byte, p *journal.Prompt, mask uint64) []byte {
 	return dst
 }
 
-// offsetsOf returns the bytes of text up to each of the n marks of a prompt, and for each end of a message the number of its mark, from 1,
-// in the given memory.
+// offsetsOf returns, for each of a prompt's marks, the number of bytes of text up to it, and, for each end of a message, the number of its
+// mark, counted from 1. It reuses the memory of the two slices.
 func offsetsOf(p *journal.Prompt, marks int, offsets []int64, which []int) ([]int64, []int) {
 	offsets, which = slices.Grow(offsets[:0], marks)[:marks], which[:0]
 	n, next := 0, int64(blockhash.CellSize) // position of the end of the next cell
@@ -71,7 +71,7 @@ func cellBytes(p *journal.Prompt) int64 {
 	return min(p.Chain.Bytes/blockhash.CellSize, blockhash.MaxCells) * blockhash.CellSize
 }
 
-// textUpTo returns the number of bytes of text up to this many marks.
+// textUpTo returns the number of bytes of text that the given number of leading marks cover.
 func textUpTo(offsets []int64, marks int) int64 {
 	if marks == 0 {
 		return 0

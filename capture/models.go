@@ -13,18 +13,18 @@ import (
 )
 
 // One model has several names: the requested name, the name in the reply, which may be a dated variant, and a name for each gateway in
-// between. Producers write different ones of them, some even from one request to the next; and prompts under two names would share nothing.
+// between. Producers write different names, some even from one request to the next; and prompts under two names would share nothing.
 // So the names of one model are found, over all records, and blocks are kept apart by models. Two names count as one model only with proof,
 // because blocks of different models must not count as equal:
 //
-//   - all requests for the one name that say who answered were answered by the other; a name that several models answer to,
+//   - all requests for one name, as far as they say who answered, were answered by the other; a name that several models answer to,
 //     such as that of a router, is not the name of any of them;
-//   - or the one is the other with a date, and no other date of it was seen.
+//   - or one name is the other with a date, and was not seen with another date.
 //
 // A request belongs to the model of the reply, if that is known.
 
-// The limits of what is recorded about names. Beyond the first, each name is a separate model. A name with more answers than the second is
-// always that of a router.
+// The limits of what is recorded about names. If there are more than maxModels names, each is a separate model. A name that more than
+// maxAnswers models answer to is always that of a router.
 const (
 	maxModels  = 1 << 14
 	maxAnswers = 16
@@ -38,7 +38,7 @@ type models struct {
 
 type model struct {
 	name    journal.Name
-	answers map[*model]bool       // to requests for this name; itself included
+	answers map[*model]bool       // the names that answered requests for this name; itself included
 	same    *model                // a name of the same model, or nil for the representative
 	orders  []journal.PromptOrder // that requests have for it, each once; after settle, those for all of its names
 }
@@ -67,7 +67,8 @@ type template struct {
 	told  journal.PromptOrder
 }
 
-// template returns that of a request: in its own order, else in the only one that other requests for its model have.
+// template returns the template of a request: its model, with the request's own order, else the only order that other requests for the
+// model have.
 func (m *models) template(r *journal.Inference) template {
 	t := template{m.one(r), r.Order}
 	if known := m.names[t.model]; known != nil && t.told == "" && len(known.orders) == 1 {
@@ -110,7 +111,7 @@ func (m *model) root() *model {
 	return m
 }
 
-// join makes two names one model. The smaller one becomes its representative.
+// join makes two names one model, and reports whether they were not before. The name that sorts first becomes the representative.
 func join(a, b *model) bool {
 	a, b = a.root(), b.root()
 	if a == b {
@@ -152,7 +153,7 @@ func (m *models) settle() {
 	}
 }
 
-// onlyOf reports whether requests for a name were answered only under that name and one other, as far as it is known.
+// onlyOf reports whether requests for a name were answered only under that name and one other, as far as is known.
 func onlyOf(v, other *model) bool {
 	for answer := range v.answers {
 		if answer != v && answer != other {

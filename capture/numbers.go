@@ -18,14 +18,15 @@ type numbers struct {
 	outside *outside // knows all ids, if they do not fit into memory
 }
 
-// domain has the numbers of the ids of one domain. Ids that came as 0, 1, 2, ..., like those of a replay, use 8 bytes each; from the first
-// other one on, all use about 40.
+// domain has the numbers of the ids of one domain. Ids that came as 0, 1, 2, ..., like those of a replay, use 8 bytes each. The first id
+// out of this order, and all new ids after it, use about 40.
 type domain struct {
 	inOrder []uint64
 	other   map[uint64]uint64
 }
 
-// renumber replaces the ids of a domain by their numbers, in place. names are their names in outside, if they do not fit into memory.
+// renumber replaces the ids of a domain by their numbers, in place. If ids do not fit into memory, names has the names of these ids in
+// outside.
 func (n *numbers) renumber(dom journal.Domain, ids []uint64, names []int64) {
 	if n.outside != nil {
 		for i := range ids {
@@ -77,7 +78,7 @@ func (n *numbers) fresh(ids []uint64, count int) []uint64 {
 	return ids
 }
 
-// err returns why numbers cannot be right.
+// err returns the error that made numbers wrong, if any.
 func (n *numbers) err() error {
 	if n.outside == nil {
 		return nil
@@ -95,22 +96,22 @@ const (
 )
 
 // outside numbers ids that do not fit into memory together. They must all be passed twice, in the same order. The first time they are
-// divided into parts by a hash, and stored on disk. A part is small enough to look up its ids in memory. So each id gets a name, the index
-// among the ids of its part by first appearance, and the names are stored on disk in the order in which the ids came. The second time, the
-// names are read together with the ids, and a table of numbers by name, which has pages on disk, needs no other look-up.
+// divided into parts by a hash, and stored on disk. A part is small enough to look up its ids in memory. So each id gets a name: an index
+// that counts by part, and within a part by first appearance. The names are stored on disk in the order in which the ids came. The second
+// time, the names are read together with the ids, and a table of numbers by name, which has pages on disk, needs no other look-up.
 type outside struct {
 	dir    string
 	memory int // bytes for the ids of a part, and for the table
 	seed   maphash.Seed
 	ids    *ondisk.Streams       // for the first pass
-	names  *ondisk.Streams       // the second time
+	names  *ondisk.Streams       // for the second pass; within each part, counted from 0
 	first  []int64               // for each part, the name of its first id
-	table  *ondisk.Array[uint64] // numbers by name, +1
+	table  *ondisk.Array[uint64] // by name: the number plus 1; 0 if there is none yet
 	entry  []byte
 	list   []int64
 }
 
-// outsideOf returns nil if memory has room for this many ids.
+// outsideOf returns an outside for this many ids; nil if they fit into memory.
 func outsideOf(ids int64, dir string, memory int) *outside {
 	if ids <= int64(memory/4/idCost) {
 		return nil
@@ -123,7 +124,7 @@ func outsideOf(ids int64, dir string, memory int) *outside {
 	}
 }
 
-// part returns the part of an id. Senders that choose ids cannot fill one part with them.
+// part returns the part of an id, and leaves the entry of the id in o.entry. Senders that choose ids cannot fill one part with them.
 func (o *outside) part(partition uint32, dom journal.Domain, id uint64) int {
 	o.entry = binary.LittleEndian.AppendUint32(o.entry[:0], partition)
 	o.entry = binary.LittleEndian.AppendUint32(o.entry, uint32(dom))

@@ -29,7 +29,7 @@ func TestOutside(t *testing.T) {
 		rows = append(rows, r)
 	}
 	if outsideOf(100, t.TempDir(), memory) != nil {
-		t.Error("few ids need no disk")
+		t.Error("100 ids are kept outside of memory, although they fit")
 	}
 	o := outsideOf(30_000, t.TempDir(), memory)
 	defer o.close()
@@ -41,7 +41,7 @@ func TestOutside(t *testing.T) {
 	if err := o.settle(); err != nil {
 		t.Fatal(err)
 	}
-	// The partitions of a compile come one after the other, and each has its own numbers.
+	// Each partition has its own numbers.
 	inside, outside := [2]numbers{}, [2]numbers{{outside: o}, {outside: o}}
 	for i, r := range rows {
 		names, err := o.row(r.partition, r.domain, r.ids)

@@ -46,7 +46,7 @@ func TestObserved(t *testing.T) {
 	equal(t, "result", meta.ObservedCache, res.Traces[0].Meta.ObservedCache)
 
 	run := m.rows(t, "run a")
-	equal(t, "a replay was not production", mooncake.Observed{}, run[0].Observed)
+	equal(t, "what a row of a replay says of production", mooncake.Observed{}, run[0].Observed)
 	if got := m.meta(t, "run a").ObservedCache; got != nil {
 		t.Errorf("the sidecar of a replay says %+v", got)
 	}

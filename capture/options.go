@@ -61,7 +61,7 @@ const (
 	StageTurns Stage = "following sessions"      // requests of sessions
 	StageText  Stage = "laying blocks over text" // requests with text, twice
 	StageWrite Stage = "writing rows"            // all requests
-	StageWait  Stage = "waiting for shards"      // for all of them; before each of the others except the first
+	StageWait  Stage = "waiting for shards"      // shards that are done, of all shards; before each stage except the first
 )
 
 // Options configures [Compile]. The zero Options is usable.
@@ -70,7 +70,7 @@ type Options struct {
 	Format        Format
 	MissingTokens MissingTokens
 	// FollowEngine says whether prompts share blocks in the order in which their engine saw them: in the order that requests state, see
-	// [journal.Inference.Order], or else in one that counts prove. The sidecar records an order.
+	// [journal.Inference.Order], or else in an order that the engine's counts of cached tokens prove. The sidecar records this order.
 	FollowEngine FollowEngine
 	// Graphs says which requests of production wait for others: see graph.go.
 	Graphs Graphs
@@ -85,9 +85,10 @@ type Options struct {
 	MaxTraceSpans int
 	// MaxRuns is the maximum number of runs; 0 = [DefaultMaxRuns]. The spans of further runs are dropped.
 	MaxRuns int
-	// Before and After are journals that were written before and after the compiled ones, to complete requests that are in several. A
-	// record in them becomes no row, and is not counted; it is an ancestor of others like any record. A record that is in Before and in a
-	// compiled journal counts as one of Before. A record that is in a compiled journal and in After counts as one of the compiled journal.
+	// Before and After are journals that were written before and after the compiled ones, to complete requests whose records are in several
+	// journals. A record in Before or After does not become a row, and is not counted; it is an ancestor of others like any record. A record
+	// that is in Before and in a compiled journal counts as one of Before. A record that is in a compiled journal and in After counts as one
+	// of the compiled journal.
 	Before, After []Source
 	// Progress, unless nil, is called from time to time, by the goroutine of the caller: first with the bytes of all journals read so far,
 	// then, for each further stage, with the records done and their total.
@@ -139,7 +140,7 @@ type Source struct {
 	Size int64 // bytes; 0 is unknown. Shards divide the journals by it.
 }
 
-// FileSource is a journal file, or the part of one that has been written so far.
+// FileSource returns the source of a journal file, or of the part of the file that has been written so far.
 func FileSource(name string) Source {
 	return Source{Name: name, Open: func() (io.ReadCloser, error) { return os.Open(name) }} //nolint:gosec // the user names the journal
 }

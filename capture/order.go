@@ -100,7 +100,7 @@ func (o outline) moves(p *journal.Prompt, order journal.PromptOrder) heads {
 	return 0
 }
 
-// turned is a prompt in a walk in another order.
+// turned is a prompt with its marks in another order.
 type turned struct {
 	laid
 	out    laidOut
@@ -114,20 +114,20 @@ type turned struct {
 // ends with them.
 type fit struct {
 	bounds []bound // where heads end
-	// The marks after the heads, up to what was moved, are at their positions in telemetry's order, minus this many tokens.
+	// The marks after the heads, up to what was moved, are at their positions in telemetry's order, minus moved tokens.
 	from, to int
 	moved    int64
 	key      uint64 // of what was moved
 }
 
-// bound is the mark at which a head ends, counted from 1, up to the last mark that is less than a cell after it. All prompts with the key
-// have the same heads up to there.
+// bound is a range of marks, counted from 1: from the mark at which a head ends to the last mark that is less than a cell after it. All
+// prompts with the key have the same heads up to the first of these marks.
 type bound struct {
 	mark, last int
 	key        uint64
 }
 
-// guess is a number of tokens that can be corrected, by its key.
+// guess is a number of tokens that can be corrected. The key identifies it.
 type guess struct {
 	key    uint64
 	tokens int64
@@ -147,7 +147,7 @@ func (f *fit) guessOf(mark int, ends []int64) (g guess, ok bool) {
 	return guess{}, false
 }
 
-// correct moves marks if there are this many tokens more than was guessed.
+// correct moves marks. more has, for the key of a guess, by how many tokens the guess was too small.
 func (f *fit) correct(ends []int64, more map[uint64]int64) {
 	for _, b := range f.bounds {
 		for i := b.mark; i <= b.last; i++ {
@@ -167,7 +167,7 @@ func (d *turned) turn(order journal.PromptOrder, t *text, ends []int64) {
 	d.out = laidOut{tokens: t.InputTokens.V, whole: true, ends: d.out.ends[:0], turns: d.out.turns[:0]}
 	moved := int64(0) // tokens
 	from := 0
-	until := func(to int) { // copies marks
+	until := func(to int) { // copies the marks before this one
 		for ; from < to; from++ {
 			d.marks = append(d.marks, t.marks[markLength*from:markLength*(from+1)]...)
 			d.out.ends = append(d.out.ends, ends[from]-moved)

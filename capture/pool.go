@@ -24,7 +24,7 @@ type slot struct {
 	size int
 }
 
-// put stores a copy.
+// put stores a copy of a string.
 func (p *pool) put(b []byte) (slot, error) {
 	if len(p.mem)+len(b) <= p.limit {
 		p.mem = append(p.mem, b...)
@@ -40,7 +40,7 @@ func (p *pool) put(b []byte) (slot, error) {
 	return slot{^at, len(b)}, nil
 }
 
-// get returns a string, valid until the next call.
+// get returns a string, which is valid until the next call of get.
 func (p *pool) get(at slot) ([]byte, error) {
 	if at.at >= 0 {
 		return p.mem[at.at : at.at+int64(at.size)], nil

@@ -44,7 +44,7 @@ func (c *compiler) whole(d *journal.Decoder) {
 	d.Exclusive = true
 }
 
-// sameClock is the maximum difference, in ns, up to which two clocks may be the same clock: some producers round to a millisecond.
+// sameClock is the maximum difference, in ns, of two clocks that may be the same one: some producers round to a millisecond.
 const sameClock = 5e6
 
 // timed converts the times of a request to the clock of its sender: a span outside the time of its parent has another clock. The time of

@@ -70,7 +70,7 @@ func traffic(t testing.TB, requests int) []journal.Record {
 	return out
 }
 
-// TestPure deals records to journals at random, in random order, under small limits of memory.
+// TestPure deals records to journals at random, in random order, and compiles these under various limits of memory: the traces are the same.
 func TestPure(t *testing.T) {
 	records := traffic(t, 600)
 	want, wantRes := compileBytes(t, Options{}, journalOf(records...))
@@ -104,8 +104,8 @@ func TestPure(t *testing.T) {
 	}
 }
 
-// TestEightCollectors deals a replay and conversations of text at random to eight journals, some records to several of them, as if carried
-// over from a segment to the next or delivered again, and compiles these in various orders.
+// TestEightCollectors deals a replay and conversations of text to eight journals, at random and in random order, some records twice, as if
+// carried over from one segment to the next or delivered again: the traces are the same.
 func TestEightCollectors(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 9))
 	h := newHasher(t, blockhash.TextDomain)
@@ -243,7 +243,7 @@ func TestRoundTrip(t *testing.T) {
 	equal(t, "production next to the replays", string(alone[production]), string(m[production]))
 }
 
-// TestHostile compiles spans that nobody sends.
+// TestHostile compiles spans that no sane producer sends.
 func TestHostile(t *testing.T) {
 	many := repeated(1<<18, 1<<14)
 	cycle := []journal.Record{call(1, 1, 1, 0)} // its own parent
@@ -271,7 +271,7 @@ func TestHostile(t *testing.T) {
 	}{
 		{"parents in a cycle: every one a root; leaves below are rows", Options{}, cycle, 11, lostCycle, 11},
 		{"one chain of all spans: only its leaf is a row", Options{}, deep, 1, loss{}, 0},
-		{"one span above all others", Options{}, wide, 0, lostTokens, int64(many) - 1},
+		{"one span is the parent of all others, which have no tokens", Options{}, wide, 0, lostTokens, int64(many) - 1},
 		{"more spans than the limit: each by itself", Options{MaxTraceSpans: 100}, deep[:200], 1, lostAncestry, 1},
 		{"one response id for all", Options{}, same, 1000, lostResponse, 1},
 		{

@@ -65,8 +65,8 @@ func productionOf(t *testing.T, h *blockhash.Hasher, chats []chat, block int, te
 // asRecorded is a template that keeps the order of messages.
 func asRecorded(messages [][2]string) [][2]string { return messages }
 
-// hits returns, for each row, the tokens that an infinite cache with a granularity of one token has, replies included, by the rows' own
-// ids. It checks that hash ids are shared exactly where the fine ids at their ends are, and that an id always follows the same one.
+// hits returns, for each row, how many of its tokens an infinite cache with a granularity of one token has, replies included, by the rows'
+// own ids. It checks that hash ids are shared exactly where the fine ids at their ends are, and that an id always follows the same id.
 func hits(t *testing.T, rows []*mooncake.Row, size int) (hits []int) {
 	t.Helper()
 	const none = math.MaxUint64
@@ -148,7 +148,7 @@ func TestRaised(t *testing.T) {
 			t.Logf("seed %d, blocks of %d: cached %.2f %%, by the trace %+.2f points; off by %.2f tokens a row, %.2f without the engine's count, mean error %+.2f; %d of %d rows raised",
 				seed+1, block, 100*float64(had)/float64(prompt), 100*float64(got-had)/float64(prompt), float64(off)/n, float64(offBefore)/n, float64(signed)/n, raised, len(truth))
 			if off >= offBefore || math.Abs(float64(signed)/n) > 4 || math.Abs(float64(got-had)/float64(prompt)) > 0.005 {
-				t.Errorf("seed %d, blocks of %d: want the rows closer to the engine's count than without it, within 4 tokens on average, and the hit rate within 0.5 points", seed+1, block)
+				t.Errorf("seed %d, blocks of %d: want the rows closer to the engine's count than those compiled without the count, within 4 tokens on average, and the hit rate within 0.5 points", seed+1, block)
 			}
 			if raised == 0 {
 				t.Error("no row was raised")
@@ -157,7 +157,7 @@ func TestRaised(t *testing.T) {
 	}
 }
 
-// TestRaisedChain raises rows one along another: a row that shares the text of a raised row has its blocks, whoever owns them.
+// TestRaisedChain raises rows along raised rows: a row that shares the text of a raised row has its blocks, whichever row owns them.
 func TestRaisedChain(t *testing.T) {
 	l := newLedger(64, 16, t.TempDir(), 1<<20)
 	defer l.close()

@@ -31,12 +31,13 @@ type turn struct {
 	unseen bool
 }
 
-// proven reports whether the engine had a reply without text in its cache: at least half of it, and at least a block.
+// proven reports whether telemetry has the reply's text, or else the engine had the reply in its cache: at least half of it, and at least a
+// block.
 func (t turn) proven(cached mooncake.Opt[int64]) bool {
 	return !t.unseen || cached.V >= t.at+max(FineBlockSize, t.tokens/2)
 }
 
-// anchor returns the anchor at the end of a turn. ends are the offsets of the prompt's marks.
+// anchor returns the anchor at the end of a turn. offsets are those of the prompt's marks.
 func (t turn) anchor(offsets []int64) anchor {
 	return newAnchor(textUpTo(offsets, t.mark), t.end(), true)
 }
@@ -108,7 +109,8 @@ func (c *compiler) gatherTurns(join *sorter) error {
 	})
 }
 
-// matchTurns finds the replies in each prompt, by its part, number and mark.
+// matchTurns finds the replies in each prompt. It adds them to the second sorter, sorted by the prompt's part and number, and by the mark at
+// the reply's end.
 func (c *compiler) matchTurns(join, found *sorter) error {
 	// If several equal prompts had the same reply, use the first one. If the reply's text is unknown for several of them, use none.
 	var value, of []byte
@@ -142,7 +144,7 @@ func unseen(r *journal.Inference) bool {
 	return r.Reply == (blockhash.End{}) && !r.Prefix && len(ends) > 0 && ends[len(ends)-1].Bytes == r.Chain.Bytes
 }
 
-// turnCursor returns the turns of each prompt, in the order of the prompts' numbers.
+// turnCursor reads the turns of each prompt, in the order of the prompts' numbers.
 type turnCursor struct {
 	ahead
 	path []turn // of the current prompt
@@ -153,8 +155,8 @@ func newTurnCursor(turns *sorter) (*turnCursor, error) {
 	return &turnCursor{ahead: next}, err
 }
 
-// of returns the turns of a prompt: those that it shares with the previous prompt, and its own. They must fit into the prompt's tokens, one
-// after the other.
+// of sets the turns of a prompt: those that it shares with the previous prompt, and its own. A turn that does not fit into the prompt's
+// tokens, after the turn before, is left out.
 func (c *turnCursor) of(t *text) (err error) {
 	n := len(c.path)
 	for n > 0 && c.path[n-1].mark > t.shared {
@@ -166,7 +168,7 @@ func (c *turnCursor) of(t *text) (err error) {
 		if number(0) != t.number {
 			break
 		}
-		end := int64(0) // tokens of the prompt up to the last turn
+		end := int64(0) // tokens of the prompt up to the end of the last turn
 		if n := len(c.path); n > 0 {
 			end = c.path[n-1].end()
 		}

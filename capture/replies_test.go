@@ -13,8 +13,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestUnseenReplies: if telemetry lacks the reply to a prompt, the message of the assistant after it in a later prompt counts as the
-// reply, provided that the engine's count says that it was cached, and no other prompt can have put it there.
+// TestUnseenReplies: if telemetry lacks the reply to a prompt, the assistant's message that follows this prompt in a later one is taken for
+// the reply, provided that the engine's count says that the message was cached, and no other prompt can have put it into the cache.
 func TestUnseenReplies(t *testing.T) {
 	h := newHasher(t, blockhash.TextDomain)
 	text := longText(20_000)
@@ -53,9 +53,9 @@ func TestUnseenReplies(t *testing.T) {
 	}{
 		{"the reply is known: no count is needed", []journal.Record{first(1, 300, true), second(answer)}, []mooncake.Reply{{Back: 1, At: 500, Tokens: 300}}},
 		{"the reply is known, and differs", []journal.Record{first(1, 300, true), second(strings.ToUpper(answer), cached(790))}, nil},
-		{"unseen, and the engine had it", []journal.Record{first(1, 300, false), second(answer, cached(790))}, []mooncake.Reply{{Back: 1, At: 500, Tokens: 300}}},
-		{"unseen, and the engine does not say", []journal.Record{first(1, 300, false), second(answer)}, nil},
-		{"unseen, and the engine had the prompt alone", []journal.Record{first(1, 300, false), second(answer, cached(496))}, nil},
+		{"unseen, and the engine had it cached", []journal.Record{first(1, 300, false), second(answer, cached(790))}, []mooncake.Reply{{Back: 1, At: 500, Tokens: 300}}},
+		{"unseen, and the engine does not say what it had cached", []journal.Record{first(1, 300, false), second(answer)}, nil},
+		{"unseen, and the engine had only the prompt cached", []journal.Record{first(1, 300, false), second(answer, cached(496))}, nil},
 		{"unseen, with a token count that does not fit its text", []journal.Record{first(1, 20, false), second(answer, cached(790))}, nil},
 		{"unseen, of a prompt that two requests had", []journal.Record{first(1, 300, false), first(2, 300, false), second(answer, cached(790))}, nil},
 	} {

@@ -123,8 +123,8 @@ func (c *compiler) loadMember(m member, d *journal.Decoder) error {
 	return d.Decode(b)
 }
 
-// acceptServed passes on a request, unless it failed, belongs to a replay but is not a row, or belongs to an unwanted trace, which has been
-// counted.
+// acceptServed passes on a request, unless it failed, belongs to a replay but is not a row, or belongs to an unwanted trace: such requests
+// have been counted.
 func (c *compiler) acceptServed(p *partition, r *journal.Inference) error {
 	if r.Failed || p.Replay && !r.Row.Set || !p.wanted(c.opt.Replays) {
 		return nil
@@ -202,7 +202,7 @@ func (c *compiler) joinReplay(cl *cluster) error {
 	return nil
 }
 
-// move counts a span of production for a replay instead; its request becomes a row or not.
+// move counts a span of production for a replay instead. row says whether the replay has a row of its request.
 func (c *compiler) move(m member, to *partition, row bool) {
 	m.part.Spans--
 	to.Spans++

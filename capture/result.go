@@ -107,7 +107,7 @@ func (t tally) remove(l loss) {
 	}
 }
 
-// list returns the counts in a fixed order.
+// list returns the counts, with those of other tallies added, in a fixed order.
 func (t tally) list(more ...tally) []mooncake.Dropped {
 	all := maps.Clone(t)
 	for _, m := range more {
@@ -133,11 +133,11 @@ type partition struct {
 	TraceResult
 
 	maxInput int64 // tokens of a row of production
-	multi    bool  // a session has two rows
+	multi    bool  // a session has two rows or more
 	sums
 }
 
-// sums over rows, for estimates: tokens and bytes of prompts that have both, outputs and their number.
+// sums are sums over rows, for estimates: tokens and bytes of prompts that have both; tokens of outputs, and the number of outputs.
 type sums struct {
 	tokens, bytes, output, outputs uint64
 }

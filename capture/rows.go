@@ -42,7 +42,7 @@ type writing struct {
 	keys     map[journal.Domain]bool
 	identity map[string]int64
 	cache    *stats.Predictor // an infinite cache, to compare observations with
-	hit      int64            // prompt tokens of the current row that it would have, if the ledger assigned its ids
+	hit      int64            // prompt tokens of the current row that this cache would have, if the ledger assigned the row's ids
 	observed mooncake.ObservedCache
 	sessions *stats.SessionDetector
 	rows     int64
@@ -188,7 +188,7 @@ func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 	if !p.Replay {
 		w.sampled[r.Sampled]++
 	}
-	if !p.Replay && w.c.cached { // else nothing was observed to compare it with
+	if !p.Replay && w.c.cached { // else there is no observation to compare a prediction with
 		if hit, known := w.predict(row, r); known {
 			grain := w.size
 			if row.HashRanges != nil {
@@ -213,7 +213,7 @@ func (w *writing) row(r *journal.Inference, delay mooncake.Opt[float64]) error {
 type behind struct {
 	digester *mooncake.Digester
 	batch    []*mooncake.Row
-	size     int                  // of its ids
+	size     int                  // number of ids in the batch
 	batches  chan []*mooncake.Row // nil if there are no goroutines
 	failed   atomic.Bool
 	ended    chan error
@@ -281,14 +281,14 @@ func (b *behind) end() error {
 	return <-b.ended
 }
 
-// predict returns the prompt tokens of a row that an infinite prefix cache would have. For rows with ids from the ledger it is known; the
-// others share no id with those.
+// predict returns the number of a row's prompt tokens that an infinite prefix cache would have. For a row with ids from the ledger, the
+// ledger has counted them; other rows share no id with such a row.
 func (w *writing) predict(row *mooncake.Row, r *journal.Inference) (tokens int64, known bool) {
 	if w.sharing.kind != unshared {
 		return w.hit, true
 	}
 	one := *row
-	one.Model = w.c.models.one(r).String() // because blocks are kept apart by it
+	one.Model = w.c.models.one(r).String() // because blocks of different models are kept apart
 	hit, known := w.cache.Predict(&one)
 	return hit.Whole, known
 }
@@ -389,7 +389,7 @@ func (w *writing) ids(row *mooncake.Row, r *journal.Inference) journal.Identity 
 	return r.Identity
 }
 
-// ranges sets the ranges and replies of a replay's row: those of the row for which it was sent.
+// ranges sets the ranges and replies of a replay's row: those of the row for which the replay sent the request.
 func (w *writing) ranges(row *mooncake.Row, r *journal.Inference) {
 	if len(r.HashRanges) == 0 || w.c.opt.Format != FormatFull {
 		return
@@ -519,7 +519,7 @@ func names(set map[journal.Domain]bool) []string {
 	return out
 }
 
-// name is for errors.
+// name returns a description of the partition, for errors.
 func (p *Partition) name() string {
 	switch {
 	case !p.Replay:

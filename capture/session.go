@@ -11,12 +11,12 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// A key of bySession has its part, the partition, the session, and one of these:
+// An item of bySession has its part, the partition, the session, and turnActs or turnRequest.
 const (
-	sessionKey  = 4 + 8
-	turnActs    = 0 // its turns follow each other like an agent's; no request
-	turnRequest = 1 // the request, by its order; then whether its prompt is known, which does not matter to the order, and the record
-	// turnKnown is the place of what is known, and that of the record is one more.
+	sessionKey  = 4 + 8 // length of partition and session
+	turnActs    = 0     // says that the turns of the session follow each other like an agent's; has no request
+	turnRequest = 1     // a request, by its order; then whether its prompt is known, which does not matter to the order, and the record
+	// turnKnown is the offset, after the part, of the byte that says whether the prompt is known. The record follows this byte.
 	turnKnown = sessionKey + 1 + timesLength
 )
 
@@ -34,7 +34,8 @@ type session struct {
 	sharing sharing
 }
 
-// layTurns processes the requests of each session in order: the delay of a turn, and ids by structure for sessions without content.
+// layTurns processes the requests of each session in order. It computes the delay of each turn, and, for sessions without content, ids by
+// structure.
 func (c *compiler) layTurns() error {
 	var s session
 	var d journal.Decoder
@@ -91,7 +92,7 @@ func (c *compiler) layTurns() error {
 		}
 		s.turns++
 		s.end = endOf(r)
-		r.InputTokens, r.OutputTokens = input, output // estimates are distinguished below
+		r.InputTokens, r.OutputTokens = input, output // without estimates, which are made again when the row is written
 		if structural {
 			return c.inOrder(p, r, delay, &s.sharing)
 		}
@@ -137,8 +138,8 @@ func (s *scout) end() {
 	}
 }
 
-// lay computes what a turn shares with the turn before: what the server had cached, if it reported that, but not more than there was, nor
-// than the turn has. A partial block of the turn before has continued with its output, so it is not shared.
+// lay computes what a turn shares with the turn before: what the server had cached, if it reported that, but not more than the turn before
+// had, nor than this turn has. In the turn before, a partial last block has continued with the output, so it is not shared.
 func (s *session) lay(r *journal.Inference, fine, number int64) {
 	n := r.InputTokens.V
 	shared := min(s.tokens, n)

@@ -71,19 +71,19 @@ func TestShapes(t *testing.T) {
 			nil,
 		},
 		{
-			"a link to a span that nobody sent",
+			"a link to a span that is missing changes nothing",
 			[]journal.Record{call(2, 1, 0, 3, joined(1, 1))},
 			[]string{"2/1 0 1000 10 []"},
 			nil,
 		},
 		{
-			"neither a tool that a request runs nor the request that the tool makes is one of its parts",
+			"neither a tool that a request runs, nor the request that the tool makes, is a part of the first request",
 			[]journal.Record{call(1, 1, 0, 0, lasting(900)), tool(1, 2, 1), link(1, 3, 2, 0), call(1, 4, 3, 50, tokens(600, 7))},
 			[]string{"1/1 0 1000 10 []", "1/4 50 600 7 []"},
 			nil,
 		},
 		{
-			"a tool next to a request separates nothing",
+			"a tool next to a request does not separate it from the request above",
 			[]journal.Record{call(1, 1, 0, 0, lasting(900)), tool(1, 2, 1), call(1, 4, 1, 50, tokens(600, 7))},
 			[]string{"1/4 0 600 7 []"},
 			nil,
@@ -242,11 +242,11 @@ func TestModelsOfOneRequest(t *testing.T) {
 		}
 	}
 	for why, records := range map[string][]journal.Record{
-		"one above the other": {call(1, 1, 0, 0, with("alias")), call(1, 2, 1, 1, with("org/model")), call(2, 1, 0, 2, with("alias")), call(3, 1, 0, 3, with("org/model"))},
-		"one above the other, with a span between them": {
+		"spans one above the other": {call(1, 1, 0, 0, with("alias")), call(1, 2, 1, 1, with("org/model")), call(2, 1, 0, 2, with("alias")), call(3, 1, 0, 3, with("org/model"))},
+		"spans one above the other, with a third span between them": {
 			call(1, 1, 0, 0, with("alias")), link(1, 5, 1, 0), call(1, 2, 5, 1, with("org/model")), call(2, 1, 0, 2, with("alias")), call(3, 1, 0, 3, with("org/model")),
 		},
-		"one response": {
+		"spans with one response id": {
 			call(1, 1, 0, 0, with("alias", response("x"))), call(9, 2, 0, 1, with("org/model", response("x"), lasting(10))),
 			call(2, 1, 0, 2, with("alias")), call(3, 1, 0, 3, with("org/model")),
 		},
@@ -296,8 +296,8 @@ func TestIncomplete(t *testing.T) {
 	}{
 		{"a part is at the server", []journal.Record{call(2, 1, 0, 1, with, tokens(2048, 1), remote)}, lostRemote},
 		{"the text came in a log record", []journal.Record{call(2, 1, 0, 1, tokens(2048, 1), remote), content(2)}, lostRemote},
-		{"the client says so, and the gateway does not", []journal.Record{call(2, 1, 0, 1, remote), call(2, 2, 1, 2, with, tokens(2048, 1))}, lostRemote},
-		{"the client says so, and a span with the same response id does not", []journal.Record{call(2, 1, 0, 1, remote, response("x")), call(3, 2, 0, 2, with, tokens(2048, 1), response("x"), lasting(5))}, lostRemote},
+		{"the client says that a part is at the server, and the gateway does not", []journal.Record{call(2, 1, 0, 1, remote), call(2, 2, 1, 2, with, tokens(2048, 1))}, lostRemote},
+		{"the client says that a part is at the server, and a span with the same response id does not", []journal.Record{call(2, 1, 0, 1, remote, response("x")), call(3, 2, 0, 2, with, tokens(2048, 1), response("x"), lasting(5))}, lostRemote},
 		{"more tokens than bytes", []journal.Record{call(2, 1, 0, 1, tokens(9500, 1)), content(2)}, lostHidden},
 	} {
 		m, res := compileBytes(t, Options{}, journalOf(append(c.records, call(1, 1, 0, 0, with, tokens(2048, 1)))...))
@@ -306,7 +306,7 @@ func TestIncomplete(t *testing.T) {
 	}
 }
 
-// TestManyModels: above the bound, each name is a model of its own, in any order.
+// TestManyModels: if there are more names than the limit, each is a model of its own, whatever their order.
 func TestManyModels(t *testing.T) {
 	var m models
 	asked, answered := name(t, "asked"), name(t, "answered")
@@ -381,7 +381,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// TestShapesArePure deals records of all these shapes to journals at random.
+// TestShapesArePure deals records of all these shapes to journals at random: the traces are the same.
 func TestShapesArePure(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	text := longText(20_000)

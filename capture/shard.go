@@ -68,7 +68,7 @@ const (
 	parted    exchange = "parted"
 	inCells   exchange = "ends"
 	missing   exchange = "missing"
-	wholes    exchange = "whole" // texts, with all ends; whole if nothing is missing
+	wholes    exchange = "whole" // texts with all their ends; if no ends are missing, texts itself is read instead
 	said      exchange = "said"
 	answers   exchange = "answers"
 	ordered   exchange = "order"
@@ -323,7 +323,7 @@ func (s *sharded) do(p *phase) error {
 	return s.say(p, learned)
 }
 
-// write is the last phase.
+// write does the last phase.
 func (s *sharded) write(p *phase) (Result, error) {
 	if _, err := s.read(s.done()); err == nil {
 		return Result{}, fmt.Errorf("%s: the traces were written before: remove the folder to compile again", s.Dir)
@@ -474,7 +474,7 @@ func (s *sharded) read(name string) (*learned, error) {
 	return one.Learned, nil
 }
 
-// await waits for and adds what all shards have found out in a phase.
+// await waits until all shards have done a phase, and adds what they found out in it.
 func (s *sharded) await(p *phase) error {
 	const soonest, latest = 20 * time.Millisecond, time.Second
 	pause := soonest

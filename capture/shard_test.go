@@ -22,7 +22,7 @@ import (
 )
 
 // everything returns records of all shapes that a compile distinguishes: traffic of all kinds, conversations whose engines reorder their
-// prompts, sparse lists of ends, agents with their tools, names of one model, producers and clocks that differ, and a replay.
+// prompts, agents with their tools, names of one model, producers and clocks that differ, and a replay; with thin, also sparse lists of ends.
 func everything(t *testing.T, thin bool) []journal.Record {
 	t.Helper()
 	h := newHasher(t, blockhash.TextDomain)
@@ -54,7 +54,7 @@ func everything(t *testing.T, thin bool) []journal.Record {
 	return append(records, everyField(t)...)
 }
 
-// generatedRows are rows of a replay that share prefixes.
+// generatedRows returns n rows of a replay that share prefixes.
 func generatedRows(rng *rand.Rand, n int) (rows []*mooncake.Row) {
 	for i := range n {
 		row := &mooncake.Row{Timestamp: opt(float64(i)), OutputLength: opt[int64](5)}
@@ -115,7 +115,7 @@ func inShards(t *testing.T, o Options, shards int, journals ...[]byte) (memory, 
 // those of one process.
 func TestShards(t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
-	all := map[bool][]journal.Record{} // by whether ends are thin
+	all := map[bool][]journal.Record{} // by whether there are sparse lists of ends
 	for i, c := range []struct {
 		opt    Options
 		thin   bool
@@ -186,7 +186,7 @@ func TestShardKilled(t *testing.T) {
 	run := func(i int) {
 		killed := errors.New("killed")
 		for {
-			// Each phase ends the first time as soon as it has begun, and the shard begins again.
+			// The first time that a stage begins, the shard is killed, and then started again.
 			ctx, kill := context.WithCancelCause(t.Context())
 			died := map[Stage]bool{}
 			o := Options{Memory: 1 << 14, TempDir: dir, Progress: func(stage Stage, _, _ int64) {

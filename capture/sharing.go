@@ -38,9 +38,9 @@ type sharing struct {
 	number int64 // of the row, among those of its kind
 	parts  []portion
 	turns  []turn
-	// limit is the block in which the text shared with earlier rows ends; 0: unknown. last is the number of the row that first
-	// had that end. Only if the engine reports more cached tokens does the row share more than its parts, and at most up to
-	// limit.
+	// limit is the greatest number of fine blocks that the text shared with earlier rows can have; 0: unknown. last is the number
+	// of the row that first had the end of this text. Only if the engine reports more cached tokens does the row share more than
+	// its parts, and at most up to limit.
 	limit int64
 	last  int64
 }
@@ -258,7 +258,7 @@ func (p *assignment) share(number, to int64) bool {
 	return true
 }
 
-// inherit gives the row those replies of another row that end after from tokens, and not after to tokens.
+// inherit gives the row those replies of another row whose ends are in the range (from, to], in tokens.
 func (p *assignment) inherit(of owner, from, to int64) {
 	for i := range of.many {
 		if t := p.turn(of.turns + i); from < t.end() && t.end() <= to {
@@ -334,7 +334,7 @@ func (p *assignment) replied(s *sharing) int64 {
 	return min(last.at/int64(p.fine), p.whole(last.of), p.blocks)
 }
 
-// assign gives the next row of the trace, which has that index, the ids of its blocks of both sizes. It returns how many tokens
+// assign gives the next row of the trace, whose index is given, the ids of its blocks of both sizes. It returns how many tokens
 // of whole fine blocks the row shares with earlier rows.
 func (l *ledger) assign(row *mooncake.Row, s *sharing, numbers *numbers, index int64) (shared int64) {
 	tokens := row.InputLength.V
@@ -362,8 +362,8 @@ func (l *ledger) assign(row *mooncake.Row, s *sharing, numbers *numbers, index i
 		// cells.
 		p.share(s.turns[len(s.turns)-1].of, to)
 	} else if to := min(row.Observed.CachedTokens.V/int64(l.fine), s.limit, p.whole(s.last)); all && p.done > 0 && to > p.done {
-		// The engine had more cached. The length of the common text is known only to the next cell or message, and up to there
-		// the engine can be right. Some providers count in steps of 128 tokens from 1,024 on, and nothing below; such counts
+		// The engine had more cached. The common text may go on until the next end of a cell or message, and up to there the
+		// engine can be right. Some providers count in steps of 128 tokens from 1,024 on, and nothing below; such counts
 		// are too low, and change nothing here.
 		p.share(s.last, to)
 	}
@@ -448,7 +448,7 @@ type replayRows struct {
 	stretches []stretchOfRows
 }
 
-// stretchOfRows begins with a row that has one index in the replayed trace, and another in this trace.
+// stretchOfRows has the index of its first row in the replayed trace (from), and the index of that row in this trace (to).
 type stretchOfRows struct{ from, to int64 }
 
 // Rows whose ranges would be cut into too many pieces, as in no real replay, get no ranges. Otherwise a journal could make a trace as long

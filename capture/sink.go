@@ -15,7 +15,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// Files is a sink that writes production to the trace file of that name, and each run to a file next to it, by [RunFile].
+// Files returns a sink that writes production to the trace file of that name, and each run to a file next to it, which [RunFile] names.
 func Files(name string) Sink {
 	return func(p Partition) (TraceWriter, error) {
 		if p.Replay {

@@ -18,12 +18,12 @@ import (
 
 const (
 	maxLot    = 1 << 20 // bytes of items that are sorted at once; at most a sixteenth of memory
-	minFanIn  = 8       // runs that are merged at once; at most as many as memory has room for buffers
-	minBuffer = 8 << 10 // of a run that is read, or is written
+	minFanIn  = 8       // runs that are merged at once; more if memory has room for their buffers
+	minBuffer = 8 << 10 // bytes of the buffer of a run that is read, or is written
 	maxBuffer = 128 << 10
 )
 
-// bufferSize returns the size of a run's buffer, if there is so much memory for it.
+// bufferSize returns the size of a run's buffer, given how much memory there is for it.
 func bufferSize(memory int) int { return min(max(memory, minBuffer), maxBuffer) }
 
 // sorter sorts items by their bytes. Beyond its limit of memory it writes sorted runs to a temporary file and merges them. Its result
@@ -48,8 +48,8 @@ type sorter struct {
 	file ondisk.File
 	runs []run
 
-	parts int       // into which the items are divided for others, see exchange.go; 0: they stay here
-	from  []segment // items from others for this sorter; then nothing is added to it
+	parts int       // number of parts into which the items are divided for other shards, see exchange.go; 0: they stay here
+	from  []segment // items from other shards for this sorter; if there are any, nothing is added to it
 }
 
 // batch is items in memory.
@@ -226,7 +226,7 @@ func (s *batch) settled() []segment {
 	return s.sorted
 }
 
-// common returns how many of this many leading bytes two strings have in common.
+// common returns how many leading bytes two strings have in common, counting at most this many.
 func common(a, b []byte, most int) int {
 	most = min(most, len(b))
 	if bytes.Equal(a[:most], b[:most]) {
@@ -376,7 +376,7 @@ func (s *sorter) cursor() (*cursor, error) {
 	return s.merge(s.segments(s.runs))
 }
 
-// settle writes the rest in memory, and leaves at most this many runs.
+// settle writes the items that are still in memory, and merges runs until there are at most this many.
 func (s *sorter) settle(most int) error {
 	if err := s.wait(); err != nil {
 		return err
@@ -402,7 +402,7 @@ func (s *sorter) settle(most int) error {
 	return nil
 }
 
-// segments are runs as they are in the file.
+// segments returns runs as segments of the file.
 func (s *sorter) segments(runs []run) []segment {
 	list := make([]segment, len(runs))
 	for i, r := range runs {
@@ -444,7 +444,7 @@ func (s *sorter) merge(segments []segment) (*cursor, error) {
 	return newCursor(sources), nil
 }
 
-// cursor returns items in order, from memory or from runs.
+// cursor reads items in order, from memory or from runs.
 type cursor struct {
 	sources *heap.Tournament[*source]
 	began   bool
@@ -563,7 +563,7 @@ func (a *ahead) advance() (err error) {
 
 // close frees memory and file.
 func (s *sorter) close() {
-	_ = s.wait() // the caller no longer needs it, or has its error
+	_ = s.wait() // the caller no longer needs the items, or has the error already
 	s.file.Close()
 	s.rest()
 	s.batch, s.other, s.runs = batch{}, batch{}, nil
@@ -609,7 +609,7 @@ func (s *source) next() error {
 	}
 }
 
-// fill reads more of a file, of which the next item needs this many bytes, as far as it is known.
+// fill reads more of a file. The next item needs this many bytes, as far as is known.
 func (s *source) fill(need int) error {
 	if s.left == 0 || need < 0 || int64(need) > s.left+int64(len(s.rest)) {
 		return io.ErrUnexpectedEOF

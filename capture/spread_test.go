@@ -21,7 +21,7 @@ func TestFineTokens(t *testing.T) {
 			var records []journal.Record
 			for i, c := range chats {
 				prompt := journal.Prompt{Identity: identity, Domain: 9, Key: 8, BlockSize: uint32(size), HashIDs: h.Tokens(nil, c.tokens, size)}
-				// An engine that had cached more than the tokens share, or an order configured for a model, changes nothing.
+				// An engine that had cached more than the rows' tokens have in common changes nothing; nor does an order configured for a model.
 				records = append(records, call(uint64(i+1), 1, 0, int64(i), tokens(int64(len(c.tokens)), 10), cached(int64(len(c.tokens))-1),
 					func(r *journal.Inference) { r.Prompt, r.Order = prompt, journal.SystemLast }))
 			}

@@ -69,7 +69,7 @@ func every(ids []uint64, n int) []uint64 {
 	return out
 }
 
-// settle passes on a row whose turn is known: to locate its blocks, or in the order of its trace.
+// settle passes on a request whose turn is known: as a text whose blocks are to be located, or as a row in the order of its trace.
 func (c *compiler) settle(p *partition, r *journal.Inference, delay mooncake.Opt[float64]) error {
 	c.spread(p, r)
 	if !isText(p, r) {
@@ -120,7 +120,7 @@ func appendEnds(dst []byte, ends []blockhash.End) []byte {
 	return dst
 }
 
-// takeEnds undoes appendEnds.
+// takeEnds reads what appendEnds appended.
 func takeEnds(dst []blockhash.End, b []byte) (ends []blockhash.End, rest []byte) {
 	count, n := binary.Uvarint(b)
 	b = b[n:]
@@ -171,7 +171,7 @@ func appendDelay(dst []byte, delay mooncake.Opt[float64]) []byte {
 	return binary.LittleEndian.AppendUint64(dst, math.Float64bits(ms))
 }
 
-// takeDelay undoes appendDelay.
+// takeDelay reads what appendDelay appended.
 func takeDelay(b []byte) (mooncake.Opt[float64], []byte) {
 	ms := math.Float64frombits(binary.LittleEndian.Uint64(b))
 	return mooncake.Opt[float64]{V: max(ms, 0), Set: ms >= 0}, b[delayLength:]
@@ -182,7 +182,7 @@ type text struct {
 	laid
 	marked
 	item   []byte          // of byText
-	before marked          // those of the prompt before
+	before marked          // the marks of the prompt before
 	list   []blockhash.End // without values, which are those of their marks
 	ends   []int           // the mark of each end of a message, counted from 1
 	delay  mooncake.Opt[float64]
@@ -194,7 +194,7 @@ type text struct {
 type marked struct {
 	marks   []byte  // as in the item
 	offsets []int64 // bytes of the text up to each
-	cells   int64   // up to the end of the last cell
+	cells   int64   // bytes of the text up to the end of the last cell
 }
 
 // value returns the value of a mark, counted from 1.
@@ -202,10 +202,10 @@ func (m *marked) value(mark int) uint64 {
 	return binary.BigEndian.Uint64(m.marks[markLength*(mark-1):])
 }
 
-// part determines the part of a prompt: by the first bits of its marks, as in its item. A prompt without marks shares nothing.
+// part returns the part of a prompt: the first bits of its marks, as in its item. A prompt without marks shares nothing.
 func (t *text) part() uint64 { return uint64(binary.BigEndian.Uint16(t.item)) }
 
-// cellFrom returns the first mark from one on that is the end of a cell, counted from 1; 0 where there is none.
+// cellFrom returns the first mark that is the end of a cell, beginning with the given one; 0 if there is none. Marks are counted from 1.
 func (m *marked) cellFrom(mark int) int {
 	for ; mark <= len(m.offsets) && m.offsets[mark-1] <= m.cells; mark++ {
 		at := m.offsets[mark-1]
@@ -371,7 +371,7 @@ func (c *compiler) survey(turns, steps *sorter) error {
 	return s.close(0)
 }
 
-// stepCursor returns the stretches of prompts, in the order of their marks.
+// stepCursor reads the stretches of prompts, in the order of the prompts' marks.
 type stepCursor struct{ ahead }
 
 func newStepCursor(steps *sorter) (*stepCursor, error) {
@@ -397,7 +397,7 @@ func (s *stepCursor) lay(l *layer, p *laid) (err error) {
 // laidOut is a prompt whose marks are located.
 type laidOut struct {
 	tokens int64
-	ends   []int64 // tokens up to each mark, of the leading ones as far as it is known
+	ends   []int64 // tokens up to each of the leading marks for which this number is known
 	whole  bool    // the last mark is the end of the prompt
 	media  int     // marks up to the end of the last medium, 0 without one
 	turns  []turn

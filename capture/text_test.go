@@ -94,7 +94,7 @@ func TestContents(t *testing.T) {
 			0, nil,
 		},
 		{
-			"seen by a receiver, with nothing that identifies the prompt, whatever else it says",
+			"a receiver found nothing that identifies the prompt: the record's cells are ignored",
 			[]journal.Record{whole(1, 4, 0), func() journal.Record { r := whole(2, 4, 1); r.Identity = journal.None; return r }()},
 			0, nil,
 		},

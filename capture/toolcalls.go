@@ -122,7 +122,7 @@ func (g *grapher) withoutChance() {
 	}
 }
 
-// callEdges makes the edges.
+// callEdges adds the edges that ids show.
 func (g *grapher) callEdges(all []answered, said *toolCalls) {
 	for _, c := range all {
 		g.called(c.step, c.makers, said)
@@ -132,7 +132,8 @@ func (g *grapher) callEdges(all []answered, said *toolCalls) {
 	}
 }
 
-// gatherTools collects the ids of each step from its spans, and returns the steps that made a call, in the order of their ends.
+// gatherTools collects the ids of each step from its spans. It returns, for each id, the steps that made a call with it, in the order of
+// their ends.
 func (g *grapher) gatherTools() map[uint64][]int32 {
 	if g.ids == 0 {
 		return nil

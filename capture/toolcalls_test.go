@@ -136,7 +136,7 @@ func TestToolCalls(t *testing.T) {
 			counts{"results_too_early": 2.},
 		},
 		{
-			"the client's ids are those of the engine's row, and those in its logs are the client's",
+			"the row of an engine's span has the ids of its client, also those in the client's log records",
 			[]journal.Record{
 				asked(1, 1, 0, 0, 10), asked(1, 2, 1, 2, 8), &journal.Content{Span: ref(1, 90), Parent: sid(1), Tools: journal.ToolIDs{Made: []uint64{7}}},
 				asked(1, 3, 0, 20, 30), asked(1, 4, 3, 22, 28), &journal.Content{Span: ref(1, 91), Parent: sid(3), Tools: journal.ToolIDs{Given: []uint64{7}}},

@@ -36,7 +36,7 @@ type node struct {
 	run          journal.Name        // likewise
 	class        journal.Name        // likewise, together with the priority
 	urgent       mooncake.Opt[int64] // the priority
-	at           slot                // of the record; not of a link
+	at           slot                // where the record is; unused for a link
 
 	kind                journal.Kind
 	failed, row, warmup bool
@@ -76,10 +76,10 @@ type tree struct {
 	trace [16]byte
 	last  journal.SpanID
 	begun bool
-	taken []byte // the record before, of this span
+	taken []byte // the last record of this span
 	large bool   // more spans than the limit: they are processed separately
-	// beside is true if the current record is in a journal that precedes or follows the compiled ones; wanted is true if a span of the
-	// trace is in a compiled one.
+	// beside is true if the current record is in a journal that precedes or follows the compiled ones; wanted is true if a record of the
+	// trace is in a compiled journal.
 	beside, wanted bool
 	run            journal.Name // of a large trace
 	nodes          []node
@@ -285,7 +285,8 @@ func (t *tree) find(id journal.SpanID) (int, bool) {
 	return slices.BinarySearchFunc(t.nodes, id, func(n node, id journal.SpanID) int { return bytes.Compare(n.span[:], id[:]) })
 }
 
-// inherit propagates sessions and runs down from the spans that have them.
+// inherit passes sessions, runs, classes and priorities down from the spans that have them. It also finds the nearest inference span above
+// each span, and the topmost one.
 func (t *tree) inherit() {
 	run, one := t.oneRun()
 	for _, i := range t.order {

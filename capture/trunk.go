@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// DefaultTrunkPrompts is the default number of prompts for a trunk list. At the default share, about a hundred of them begin with a
-	// value of the list, which is enough to identify it.
+	// DefaultTrunkPrompts is the default number of prompts for a trunk list. At the default share, at least about a hundred of them begin
+	// with each value of the list, which is enough to find that value.
 	DefaultTrunkPrompts = 1 << 14
 	// maxTrunkDepth is the maximum number of values of a prompt that may belong to the trunk: 512 KiB of text, or 2 Mi tokens in blocks of
 	// 512.
@@ -29,7 +29,7 @@ const (
 type TrunkOptions struct {
 	// Share is the share of prompts above which a common beginning is on the list; 0 = [mooncake.TrunkShare].
 	Share float64
-	// Seed is that of the list, and selects its prompts.
+	// Seed is the seed of the random selection of prompts. The list records it.
 	Seed uint64
 	// Prompts is the maximum number of prompts, which are selected at random; 0 = [DefaultTrunkPrompts]. Each uses 8 bytes for each of its
 	// values, up to 32 KiB.
@@ -44,7 +44,7 @@ type TrunkOptions struct {
 type TrunkResult struct {
 	List    *mooncake.TrunkList
 	Prompts int64 // of production, including repetitions
-	Used    int   // from which the list was made
+	Used    int   // prompts from which the list was made
 	Damage  int64 // damaged places of the journals
 }
 
@@ -54,8 +54,8 @@ type drawn struct {
 	values      []uint64
 }
 
-// Trunk lists the beginnings that more than a share of the prompts of production in journals have. Collectors that sample use the list to
-// tell prompts apart. Trunk reads each journal once, and needs memory only for the selected prompts. A trace cannot be used instead,
+// Trunk lists the beginnings that more than opt.Share of production's prompts in journals have. Collectors that sample use the list to tell
+// prompts apart. Trunk reads each journal once, and needs memory only for the selected prompts. A trace cannot be used instead of journals,
 // because Collectors do not know its ids.
 func Trunk(ctx context.Context, opt TrunkOptions, journals ...Source) (TrunkResult, error) {
 	opt.Share, opt.Prompts = cmp.Or(opt.Share, mooncake.TrunkShare), cmp.Or(opt.Prompts, DefaultTrunkPrompts)

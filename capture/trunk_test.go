@@ -102,10 +102,10 @@ func TestSampledRows(t *testing.T) {
 	equal(t, "a replay", []mooncake.Sampling(nil), m.meta(t, "run r").Sampling)
 	m, _ = compileBytes(t, Options{}, journalOf(append(records, call(4, 1, 0, 9, of(one)), call(5, 1, 0, 10))...))
 	mixed := m.meta(t, "production")
-	equal(t, "three", []mooncake.Sampling{{Rate: 0.01, TrunkList: "0000002a", By: mooncake.SamplePrefix, Rows: 1}, want[0], {Rate: 1, Rows: 1}}, mixed.Sampling)
+	equal(t, "three samples", []mooncake.Sampling{{Rate: 0.01, TrunkList: "0000002a", By: mooncake.SamplePrefix, Rows: 1}, want[0], {Rate: 1, Rows: 1}}, mixed.Sampling)
 	if text := mixed.MixedSampling(); text == "" {
-		t.Error("a mixture is not reported as one")
+		t.Error("a mixture of samples is not reported")
 	}
 	m, _ = compileBytes(t, Options{}, journalOf(call(1, 1, 0, 1)))
-	equal(t, "all", []mooncake.Sampling(nil), m.meta(t, "production").Sampling)
+	equal(t, "no sample: nothing was left out", []mooncake.Sampling(nil), m.meta(t, "production").Sampling)
 }

@@ -54,7 +54,7 @@ const maxMessageMiB = 64
 type Config struct {
 	// GRPC and HTTP are addresses to listen on for OTLP, host:port. An empty one is not used; port 0 picks a free port.
 	GRPC, HTTP string
-	// TLS is that of both listeners. Its zero value means no TLS.
+	// TLS has the certificate files of both listeners. Its zero value means no TLS.
 	TLS TLS
 	// Token is the bearer key that senders must present. Empty = everyone may send.
 	Token string
@@ -65,7 +65,7 @@ type Config struct {
 	// Key is the key with which prompts and sessions are hashed: at least 32 bytes. Empty = a random one, with which prompts match those of
 	// no other capture.
 	Key string
-	// SessionKeys are attributes with a session's id, which come before the known ones.
+	// SessionKeys are attributes with a session's id, which take precedence over the known attributes.
 	SessionKeys []string
 	// ClassKeys are attributes with the class of a request, in the same way.
 	ClassKeys []string
@@ -118,7 +118,8 @@ type Collector struct {
 	metrics            *sdkmetric.ManualReader // what the components count
 }
 
-// Start listens and writes until [Collector.Stop]. It returns a [*ListenError], [ErrJournal] or an error about invalid settings.
+// Start starts a collector, which listens and writes until [Collector.Stop]. Its error is a [*ListenError], [ErrJournal] or about invalid
+// settings.
 func Start(ctx context.Context, cfg Config) (*Collector, error) {
 	if cfg.BlockSize == 0 {
 		cfg.BlockSize = mooncake.BlockSize
@@ -187,7 +188,7 @@ func try(ctx context.Context, cfg Config, metrics *sdkmetric.MeterProvider) (*Co
 	return c, nil
 }
 
-// protocols returns the receiver's settings for its addresses, and stores these.
+// protocols returns the receiver's settings for its addresses, and stores the addresses in c.
 func (c *Collector) protocols(ctx context.Context, cfg Config) (map[string]any, error) {
 	protocols := map[string]any{}
 	for _, l := range []struct {
@@ -287,7 +288,7 @@ func newReceiver(ctx context.Context, cfg Config, telemetry component.TelemetryS
 // Counts returns the counts so far.
 func (c *Collector) Counts() Counts { return c.seen.counts() }
 
-// Broken receives an error if the receiver cannot continue. Stop must still be called.
+// Broken returns a channel that receives an error if the receiver cannot continue. Stop must still be called.
 func (c *Collector) Broken() <-chan error { return c.broken }
 
 // stopWithin is the maximum time for what is in flight at the end.

@@ -25,6 +25,6 @@ func TestFreeAddress(t *testing.T) {
 	}
 	defer l.Close()
 	if _, err := freeAddress(t.Context(), address); err == nil {
-		t.Errorf("%s is taken, and counts as free", address)
+		t.Errorf("%s is taken, but is reported as free", address)
 	}
 }

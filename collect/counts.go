@@ -31,7 +31,7 @@ type Counts struct {
 	Last      time.Time // when the last span arrived; zero before the first
 }
 
-// Silence is the time since the last span; 0 before the first.
+// Silence returns the time since the last span; 0 before the first.
 func (c Counts) Silence() time.Duration {
 	if c.Last.IsZero() {
 		return 0
@@ -112,7 +112,7 @@ func (t *tally) counts() Counts {
 	return t.sum
 }
 
-// tap counts what next has accepted, and what it has not.
+// tap returns a function that passes spans on to next, and counts what next accepts and what it refuses.
 func (t *tally) tap(next consumer.Traces) consumer.ConsumeTracesFunc {
 	return func(ctx context.Context, td ptrace.Traces) error {
 		n := count(td) // before next, which may keep or change the batch

@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// The components' counters for what is not in the journal. Those of the receiver count facts that are in no annotation.
+// The exporter's counters of what is not in the journal.
 const (
 	droppedSpans = "otelcol_exporter_mooncake_dropped_spans"
 	lostBytes    = "otelcol_exporter_mooncake_lost"

@@ -38,7 +38,7 @@ func post(t *testing.T, url, body string) int {
 	return resp.StatusCode
 }
 
-// spanJSON is a request to a model with the given trace id.
+// spanJSON returns the span of a request to a model with the given trace id.
 func spanJSON(traceID string) string {
 	now := time.Now().UnixNano()
 	return fmt.Sprintf(`{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":%q,"spanId":"eee19b7ec3c1b174","name":"chat m","kind":3,`+
@@ -97,7 +97,7 @@ func TestCaptureLost(t *testing.T) {
 	}
 }
 
-// TestCaptureRefuses: spans that cannot be written are refused, counted, and reported once in suitable words.
+// TestCaptureRefuses: spans that cannot be written are refused, counted, and reported once, in words that fit a capture.
 func TestCaptureRefuses(t *testing.T) {
 	p, folder, warnings := lossy(t)
 	if err := os.RemoveAll(folder); err != nil {

@@ -18,7 +18,7 @@ const maxSessions = 1 << 20
 
 // Traces collects, while the traces of one call are written, figures that their sidecars do not have.
 type Traces struct {
-	Lost []mooncake.Dropped // before anything was compiled; the sidecar of the first trace gets it
+	Lost []mooncake.Dropped // what was lost before anything was compiled; the sidecar of the first trace gets it
 	List []*Trace           // in the order in which they were begun
 }
 
@@ -27,8 +27,8 @@ type Trace struct {
 	capture.Partition
 	File      string
 	Committed bool    // the file is complete
-	Sessions  int     // up to a million
-	Last      float64 // timestamp in ms
+	Sessions  int     // counted up to about a million
+	Last      float64 // greatest timestamp, in ms
 	// InputTokens is the sum of the prompts, Blocks the number of their ids, and HitBlocks that of leading ids that earlier rows had, too.
 	InputTokens, Blocks, HitBlocks int64
 }
@@ -41,7 +41,8 @@ func (s *Traces) Of(p capture.Partition) *Trace {
 	return nil
 }
 
-// Sink writes a partition's trace to a file; name returns its name, and create begins it, such as [mooncake.CreateNew].
+// Sink returns a sink that writes each partition's trace to a file; name returns the file's name, and create begins the file, as
+// [mooncake.CreateNew] does.
 func (s *Traces) Sink(create func(string) (*mooncake.File, error), name func(capture.Partition) string) capture.Sink {
 	return func(p capture.Partition) (capture.TraceWriter, error) {
 		file, err := create(name(p))
@@ -75,7 +76,7 @@ type watched struct {
 	capture.TraceWriter
 	*Trace
 	lost     []mooncake.Dropped
-	sessions map[uint64]struct{} // hashes, which take a fifth of the memory
+	sessions map[uint64]struct{} // hashes of the ids, which take a fifth of their memory
 	next     uint64              // ids below it are those of earlier rows, because [capture.Compile] numbers them as they appear
 }
 

@@ -27,13 +27,13 @@ type Config struct {
 	// Retention is how long an unused block is remembered: the meaning of "infinite". From Window to 30 days. Default 24 h.
 	Retention time.Duration `mapstructure:"retention"`
 
-	// SamplingRatio is the initial share of blocks in the sample, above 0 to 1. Default 0.1.
+	// SamplingRatio is the initial share of blocks in the sample, above 0, at most 1. Default 0.1.
 	SamplingRatio float64 `mapstructure:"sampling_ratio"`
 	// MaxBlocks is the maximum number of blocks in the sample of one model (and tenant); the ratio is halved when it is reached. 1,024 to
 	// 16,777,216. Default 32,768: more blocks cost processor time and improve little.
 	MaxBlocks int `mapstructure:"max_blocks"`
-	// MaxStreams is the maximum number of models, times tenants, that are analysed separately; requests of others are only counted. 1 to
-	// 1,000. Default 20.
+	// MaxStreams is the maximum number of models, or of pairs of model and tenant, that are analysed; requests of others are only counted. 1
+	// to 1,000. Default 20.
 	MaxStreams int `mapstructure:"max_streams"`
 
 	// Capacities are sizes of caches, in tokens of at least 1. The infinite cache is always added.
@@ -55,7 +55,7 @@ type ModelConfig struct {
 	Model string `mapstructure:"model"`
 	// KVBytesPerToken is the size, above 0.
 	KVBytesPerToken int64 `mapstructure:"kv_bytes_per_token"`
-	// Layers, KVHeads, HeadDim and DTypeBytes give it as 2 * layers * kv_heads * head_dim * dtype_bytes. DTypeBytes is 2 by default.
+	// Layers, KVHeads, HeadDim and DTypeBytes give the size as 2 * layers * kv_heads * head_dim * dtype_bytes. DTypeBytes is 2 by default.
 	Layers     int64 `mapstructure:"layers"`
 	KVHeads    int64 `mapstructure:"kv_heads"`
 	HeadDim    int64 `mapstructure:"head_dim"`

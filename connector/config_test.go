@@ -39,7 +39,7 @@ func TestConfigSaysWhatIsWrong(t *testing.T) {
 	assert.NoError(t, createDefaultConfig().(*Config).Validate())
 }
 
-// A model's size is read from its config.json when the connector starts.
+// The size of a token in a model's KV cache is read from the model's config.json when the connector starts.
 func TestConfigJSON(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.json")
 	_, err := (&ModelConfig{Model: "m", ConfigJSON: path}).bytesPerToken()

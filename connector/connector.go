@@ -45,7 +45,7 @@ type cacheConnector struct {
 	recent  recency
 }
 
-// requestKey identifies a request: half the hash of its response id, else its OTel trace and prompt.
+// requestKey identifies a request: half the hash of its response id, else a hash of its OTel trace and prompt.
 type requestKey uint64
 
 // recency remembers about 100,000 requests, so that a second span of one of them is not counted again. A request has a slot among eight, of
@@ -143,7 +143,7 @@ func (c *cacheConnector) ConsumeTraces(_ context.Context, td ptrace.Traces) erro
 	return nil
 }
 
-// clip shortens a value for an attribute of metrics.
+// clip returns a value for an attribute of metrics: a long value is replaced by a hash of it.
 func clip(s string) string {
 	const most = 128
 	if len(s) <= most {

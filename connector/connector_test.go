@@ -183,7 +183,7 @@ func TestPotential(t *testing.T) {
 	assert.NotContains(t, got, "mooncake.cache.potential.knee.size other")
 }
 
-// keyed is an id as the metrics spell it.
+// keyed returns an id as the metrics spell it.
 func keyed(id uint64) string { return fmt.Sprintf("%016x", id) }
 
 func TestTenantsAndStreamsAreBounded(t *testing.T) {

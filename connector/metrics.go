@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// allResults are reported from zero on, so that a rate can be queried before the first such request.
+// allResults are reported even while they are 0, so that a rate can be queried before the first such request.
 var allResults = []string{resultAnalysed, resultDuplicate, resultFailed, resultNoTokens, resultNoPrompt, resultStreams, resultReplay}
 
 // book fills a scope of metrics: one metric for each name, one point for each call.

@@ -70,8 +70,8 @@ type blocks struct {
 	all  uint64
 }
 
-// prompt returns the tokens of a prompt, and its blocks: the engine's or tokenizer's, else the cells of its text, whose size in tokens is
-// the prompt's average. A text shorter than a cell has none. known is false if only the length of the prompt is known.
+// prompt returns the number of tokens of a prompt, and its blocks: the engine's or tokenizer's, else the cells of its text, whose size in
+// tokens is the prompt's average. A text shorter than a cell has no block. known is false if only the length of the prompt is known.
 func prompt(r *journal.Inference) (tokens int64, b blocks, known bool) {
 	tokens = r.InputTokens.V
 	if !r.InputTokens.Set {

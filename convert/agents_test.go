@@ -13,7 +13,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// agentSpan is a span of OTLP JSON, from one ms to another, with attributes.
+// agentSpan returns a span in OTLP JSON, with attributes. Its begin and end are in ms.
 func agentSpan(id, parent string, from, to int, attributes, more string) string {
 	return fmt.Sprintf(`{"traceId": "0102030405060708090a0b0c0d0e0f10", "spanId": "00000000000000%s", "parentSpanId": %q, "name": "s", "kind": 1,
 		"startTimeUnixNano": "%d", "endTimeUnixNano": "%d", "attributes": [%s]%s}`,

@@ -12,7 +12,7 @@ import (
 )
 
 // aiperf reads the prompts that AIPerf sends: a line is a turn (single_turn) or has the turns of a session (multi_turn). Each turn has only
-// new messages; the replies between them are not in the file.
+// new messages; the replies between turns are not in the file.
 var aiperf = spec{
 	Format: "aiperf", about: "AIPerf's single_turn and multi_turn: texts to send; needs --prompts keep", text: true, verbatim: true, delta: true,
 	decode: func(d *decoder, r *record) {
@@ -36,7 +36,7 @@ var aiperf = spec{
 	},
 }
 
-// aiperfSystem returns the text of a record that is not a request, but the system message before all turns of its session.
+// aiperfSystem returns the text of t if t is not a request, but the system message before all turns of its session; "" otherwise.
 func aiperfSystem(t *record) string {
 	if t.name("role") != "system" || t.has("timestamp", "delay", "output_length", "extra", "image", "images", "audio", "audios", "video", "videos") {
 		return ""
@@ -44,9 +44,10 @@ func aiperfSystem(t *record) string {
 	return strings.Join(t.texts("text", "texts"), "\n")
 }
 
-// aiperfTurn reads a turn. The first one of a session arrives at its time, or at once. In a session with messages, all turns are messages.
+// aiperfTurn reads a turn. The first turn of a session arrives at its timestamp, or, without one, at once. before has the messages that come
+// before the turn's text; if it is nil, the turn is a text instead of messages.
 func aiperfTurn(d *decoder, t *record, session string, before []map[string]string, first bool) {
-	t.known("type", "role") // of which texts have one
+	t.known("type", "role") // they say nothing about the text that a row could keep
 	row := &mooncake.Row{SessionID: session, OutputLength: t.count("output_length"), Delay: t.millis(time.Millisecond, "delay"), Model: t.name("model")}
 	row.Extra = t.raw("extra")
 	texts := t.texts("text", "texts")

@@ -16,7 +16,7 @@ var bailian = spec{
 		if parent := r.integer("parent_chat_id"); parent.V >= 0 { // -1: the chat begins here
 			q.parent = parent
 		}
-		r.known("turn") // the parents give the same order
+		r.known("turn") // the parents give the same order of turns
 		q.row = &mooncake.Row{InputLength: r.counted("input_length"), OutputLength: r.count("output_length"), HashIDs: r.ids("hash_ids")}
 		d.add(q)
 	},

@@ -19,17 +19,18 @@ type chain struct {
 	buf   []byte
 }
 
-// number merges blocks of from tokens, which have the ids of a scope, into blocks of to tokens, and returns the numbers of these. To is a
-// multiple of from. Ids beyond the prompt's length are ignored. If there are too few ids, the end of the prompt gets no number.
-func (c *chain) number(scope int, ids []uint64, from, to int, tokens int64) []uint64 {
+// number merges the blocks of a prompt into larger ones, and returns the numbers of the merged blocks. The ids are those of the prompt's
+// blocks in a scope. The two sizes, before and after merging, are in tokens, and the second one is a multiple of the first. Ids beyond the
+// prompt's length are ignored. If there are too few ids, the end of the prompt gets no number.
+func (c *chain) number(scope int, ids []uint64, small, large int, tokens int64) []uint64 {
 	if c.known == nil {
 		c.seeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
 		c.known = make(map[[2]uint64]uint64)
 	}
-	blocks := mooncake.BlockCount(tokens, from)
+	blocks := mooncake.BlockCount(tokens, small)
 	ids = ids[:min(len(ids), blocks)]
 	whole := len(ids) == blocks
-	per := to / from
+	per := large / small
 	out := make([]uint64, 0, (len(ids)+per-1)/per)
 	before := ^uint64(scope) //nolint:gosec // 0 or more; no block has the complement as its number
 	for len(ids) > 0 {
@@ -37,7 +38,7 @@ func (c *chain) number(scope int, ids []uint64, from, to int, tokens int64) []ui
 		if n < per && !whole {
 			break // the ids of the rest of this block are missing
 		}
-		fill := min(int64(to), tokens-int64(len(out))*int64(to))
+		fill := min(int64(large), tokens-int64(len(out))*int64(large))
 		before = c.block(before, fill, ids[:n])
 		out = append(out, before)
 		ids = ids[n:]
@@ -45,7 +46,7 @@ func (c *chain) number(scope int, ids []uint64, from, to int, tokens int64) []ui
 	return out
 }
 
-// block returns the number of the block of fill tokens that follows another.
+// block returns the number of a block of as many tokens as fill says, which follows the block with the number before.
 func (c *chain) block(before uint64, fill int64, ids []uint64) uint64 {
 	c.buf = binary.LittleEndian.AppendUint64(c.buf[:0], before)
 	c.buf = binary.LittleEndian.AppendUint64(c.buf, uint64(fill)) //nolint:gosec // above 0
@@ -75,7 +76,7 @@ func (c *chain) fresh(blocks int) []uint64 {
 	return out
 }
 
-// scope identifies a range of ids in which an id always stands for the same block: a file, or one of its conversations.
+// scope identifies a part of the input in which an id always stands for the same block: a file, or one of its conversations.
 type scope struct{ input, part int }
 
 // scopes numbers scopes from 0. The zero scopes is ready to use.

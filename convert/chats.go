@@ -3,15 +3,15 @@
 
 package convert
 
-// chats finds the session of a request in files that give each request's predecessor as its parent: the session is the first request of the
-// chain. It remembers between maxChats and 2*maxChats of the last requests.
+// chats finds the session of a request in files that give each request's predecessor as its parent: the session is identified by the first
+// request of the chain. It remembers between maxChats and 2*maxChats of the last requests.
 type chats struct {
-	young, old map[chat]int64 // first requests
-	max        int            // in young; 0 = maxChats
+	young, old map[chat]int64 // from each request to the first one of its session
+	max        int            // maximum size of young; 0 = maxChats
 	cut        int64          // sessions whose first request was not found
 }
 
-// chat is a request of one of the files.
+// chat identifies a request by its file and its id there.
 type chat struct {
 	input int
 	id    int64
@@ -20,7 +20,8 @@ type chat struct {
 const maxChats = 4 << 20
 
 // add adds the next request in the order of time and returns the first request of its session. If the parent is missing, because the file
-// begins later or because it was too long ago, a new session begins, named after the parent.
+// begins after it or because it is no longer remembered, a new session begins, named after the parent. ok is false if the request belongs
+// to no chat.
 func (c *chats) add(q *request) (first int64, ok bool) {
 	switch {
 	case q.parent.Set:

@@ -18,7 +18,8 @@ var (
 	errFar      = errors.New("is out of range")
 )
 
-// decimal converts a decimal number of units of time to nanoseconds. It truncates fractions of a nanosecond.
+// decimal converts a decimal number of units of time to nanoseconds. It truncates fractions of a nanosecond; for a number with an exponent,
+// it rounds them.
 func decimal(s string, unit time.Duration) (int64, error) {
 	if strings.ContainsAny(s, "-eE") {
 		return scientific(s, unit)
@@ -35,7 +36,7 @@ func decimal(s string, unit time.Duration) (int64, error) {
 	return int64(d), nil
 }
 
-// scientific reads a number with a sign, or with an exponent, which some writers use for small numbers.
+// scientific is decimal for a number with a minus sign, or with an exponent, which some writers use for small numbers.
 func scientific(s string, unit time.Duration) (int64, error) {
 	f, err := strconv.ParseFloat(s, 64)
 	switch ns := math.Round(f * float64(unit)); {
@@ -50,7 +51,7 @@ func scientific(s string, unit time.Duration) (int64, error) {
 	}
 }
 
-// epoch reads a time since 1970, in the only unit for which it lies between 2001 and 2286.
+// epoch reads a time since 1970, in the only unit for which it lies between 2001 and 2262.
 func epoch(s string) (int64, error) {
 	for _, unit := range []time.Duration{time.Second, time.Millisecond, time.Microsecond, time.Nanosecond} {
 		ns, err := decimal(s, unit)
@@ -86,7 +87,7 @@ func date(s string) (int64, error) {
 // milliseconds converts nanoseconds to the nearest number of milliseconds.
 func milliseconds(ns int64) float64 {
 	if ns%int64(time.Millisecond) == 0 {
-		return float64(ns / int64(time.Millisecond)) // exact in cases in which float64(ns) is not
+		return float64(ns / int64(time.Millisecond)) // exact even if float64(ns) is not
 	}
 	return float64(ns) / float64(time.Millisecond)
 }

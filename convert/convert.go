@@ -23,12 +23,12 @@ import (
 type Options struct {
 	// Format is the format of all files; "" = that of the first one, by [Detect].
 	Format Format
-	// MaxLine is the longest line, in bytes; 0 = [mooncake.DefaultMaxLine].
+	// MaxLine is the maximum length of a line, in bytes; 0 = [mooncake.DefaultMaxLine].
 	MaxLine int
-	// Compile configures the traces. For public traces, only three fields have an effect. BlockSize must be a multiple of the format's; 0 =
-	// that of the first row with ids, else the format's, else, with [capture.FormatMooncake], [mooncake.BlockSize]. A format without ids
-	// refuses a BlockSize, except with [capture.FormatMooncake]. With that Format, sessions and models are left out: rows have the four
-	// fields that every tool knows, and blocks of unknown prompts have unique ids. Tool is for the sidecar.
+	// Compile configures the traces. For public traces, only BlockSize, Format and Tool have an effect. BlockSize must be a multiple of the
+	// format's; 0 = that of the first row with ids, else the format's, else, with [capture.FormatMooncake], [mooncake.BlockSize]. A format
+	// without ids refuses a BlockSize, except with [capture.FormatMooncake]. With that Format, sessions and models are left out: rows have
+	// the four fields that every tool knows, and blocks of unknown prompts have unique ids. Tool is for the sidecar.
 	Compile capture.Options
 
 	// Annotate configures how telemetry is read. Its Content has no effect, because no text is kept, and BlockSize is that of Compile.
@@ -40,13 +40,13 @@ type Options struct {
 	Meta *mooncake.Meta
 	// Prompts is for formats with prompts, see [Format.Keeps].
 	Prompts Prompts
-	// Failed is for formats that have failed requests; for BurstGPT, these are requests without response tokens.
+	// Failed says what happens to failed requests, in formats that have them; for BurstGPT, these are requests without response tokens.
 	Failed Failed
-	// Models are the models whose requests become rows; empty = all. For formats with models.
+	// Models are the models whose requests become rows; empty = all. Only for formats with models.
 	Models []string
 	// FileSessions makes the rows of each file of [Payloads] the turns of one session, with the file's name, if they have no session.
 	FileSessions bool
-	// Lookahead is the number of rows of one file of public traces that are read ahead and sorted; 0 = DefaultLookahead.
+	// Lookahead is the number of rows of one file of public traces that are read ahead and sorted; 0 = [DefaultLookahead].
 	Lookahead int
 }
 
@@ -59,12 +59,12 @@ type Result struct {
 }
 
 // Convert converts files of one format to traces and writes them through sink. From telemetry, it makes one trace for production and one
-// for each replay, in any order; from other formats, one for production with the rows of all files by time. It stops at a line that it
-// cannot understand with a *[mooncake.RowError]. Only an incomplete last line of telemetry, as a killed Collector leaves it, is counted
-// instead. If there is no row, it returns an error, too.
+// for each replay, in any order; from other formats, one for production with the rows of all files by time. At a line that it
+// cannot understand, it stops with a *[mooncake.RowError]. Only an incomplete last line of telemetry, as a killed Collector leaves it, is
+// counted instead. If there is no row, it returns an error, too.
 //
-// Times of several files of public traces have a common zero: dates for Azure, the first day for BurstGPT. Files of Bailian begin at the
-// same time, and their ids and chats are unrelated.
+// The times in several files of public traces have a common zero: Azure's are dates, BurstGPT's are seconds since a day 0. Files of Bailian
+// are taken to begin at the same time, and their ids and chats are unrelated.
 func Convert(ctx context.Context, opt Options, sink capture.Sink, files ...capture.Source) (Result, error) {
 	if len(files) == 0 {
 		return Result{}, errors.New("no file to convert")
@@ -111,7 +111,7 @@ type head struct {
 	close  func() error
 }
 
-// headSize is the size of the beginning, in bytes.
+// headSize is the maximum size of the beginning from which a format is detected, in bytes.
 const headSize = 64 << 10
 
 func openHead(file capture.Source) (*head, error) {

@@ -5,8 +5,9 @@ package convert
 
 // AIPerf's dag_jsonl is written by hand. Turns of conversations start other conversations, which continue the conversation so far (forks)
 // or begin a new one (spawns), and wait for them. This file converts it to a graph of rows: each turn is a row that waits for the turn
-// before it, or for the turn that started it, and for those that it joins. A row with new messages continues the conversation of the row of
-// its session for which it waits, so a fork has the session of the turn that started it.
+// before it and for the conversations that it joins; a conversation's first turn waits for the turn that started the conversation. A row
+// with new messages continues the conversation of that row of its session for which it waits, so a fork has the session of the turn that
+// started it.
 
 import (
 	"fmt"
@@ -47,7 +48,7 @@ var aiperfDAG = spec{
 		}
 		d.talks[c.id], d.order = c, append(d.order, c)
 	},
-	end: func(d *decoder) *mooncake.RowError { return (&branching{decoder: d, names: map[string]int{}}).run() },
+	end: func(d *decoder) *mooncake.RowError { return (&branching{decoder: d, times: map[string]int{}}).run() },
 }
 
 // talk is a conversation.
@@ -70,13 +71,13 @@ type talkTurn struct {
 	terminal      bool // it has a fork that ends the conversation
 }
 
-// start is a conversation that a turn starts, and the turn that waits for its end; 0: none.
+// start is a conversation that a turn starts, and the index of the turn that waits for its end; 0: none does.
 type start struct {
 	id   string
 	join int
 }
 
-// round is a number of conversations that start together, some time after those of the round before have ended.
+// round is a set of conversations that start together, a think time after those of the round before have ended.
 type round struct {
 	ids   []string
 	think mooncake.Opt[float64] // milliseconds
@@ -139,9 +140,9 @@ func dagRounds(r *record) (all []round) {
 // branching makes rows of all conversations.
 type branching struct {
 	*decoder
-	names map[string]int // how often a conversation was started
+	times map[string]int // how often each conversation was started
 	rows  int
-	begun int
+	begun int // how many conversations were started
 	err   *mooncake.RowError
 }
 
@@ -166,7 +167,7 @@ func (b *branching) run() *mooncake.RowError {
 	return b.err
 }
 
-// check finds conversations that cannot be started.
+// check reports an error if a conversation starts others that cannot be started, and marks those that it starts.
 func (b *branching) check(c *talk) {
 	known := func(id string) *talk {
 		child := b.talks[id]
@@ -209,8 +210,9 @@ func (b *branching) check(c *talk) {
 	}
 }
 
-// start makes rows of a conversation and of all conversations that it starts, and returns the request id of its last turn, nil if there is
-// none. Its first turn waits for the given rows, and some time after them; a fork continues a session.
+// start makes rows of a conversation and of all conversations that it starts, and returns the request id of its last turn. For a
+// conversation of rounds, it returns those of the last turns in the last round. The first turn waits for the rows with the request ids in
+// waits, and then for the time wait; a fork continues the given session.
 func (b *branching) start(c *talk, waits []string, session string, wait mooncake.Opt[float64]) (last []string) {
 	switch {
 	case b.err != nil:
@@ -225,9 +227,9 @@ func (b *branching) start(c *talk, waits []string, session string, wait mooncake
 	}
 	c.open = true
 	defer func() { c.open = false }()
-	b.names[c.id]++
+	b.times[c.id]++
 	name := c.id
-	if n := b.names[c.id]; n > 1 {
+	if n := b.times[c.id]; n > 1 {
 		name += "#" + strconv.Itoa(n)
 	}
 	if session == "" || c.whole {

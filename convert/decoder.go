@@ -17,23 +17,23 @@ type decoder struct {
 	*spec
 	opt  *Options
 	lost *losses
-	file int // its index
+	file int // index of the file
 
 	tabled bool     // the file is a table
-	names  []string // of its columns
-	cells  []string // of the last line
+	names  []string // of the table's columns
+	cells  []string // of the table's last line
 	record record
-	out    []*request // of the last record
+	out    []*request // made from the last record
 
 	scopes  int    // number of conversations, in formats that number ids anew in each
 	block   int    // tokens of a block, if an earlier record has it
-	model   string // model, if an earlier record has it
+	model   string // model of all requests, if an earlier record has it
 	session string // of rows that have none
 	last    int64  // time of the turn before, in formats whose turns follow each other
-	line    int64  // of the record
+	line    int64  // number of the record's line
 
-	talks map[string]*talk // of AIPerf's branching conversations
-	order []*talk          // of the file
+	talks map[string]*talk // AIPerf's branching conversations, by id
+	order []*talk          // the same, in the order of the file
 }
 
 // add adds a request.
@@ -57,7 +57,7 @@ func (d *decoder) add(q *request) {
 // skip counts a request that does not become a row.
 func (d *decoder) skip(why reason) { d.lost.add("rows", string(why), 1) }
 
-// failed counts a request that failed, and reports whether it is left out.
+// failed reports whether a request that failed is left out, and if so, counts it.
 func (d *decoder) failed(why reason) bool {
 	if d.opt.Failed == FailedKeep {
 		return false
@@ -83,7 +83,7 @@ func (d *decoder) blockSize(r *record, other int, name string) int {
 	return int(n.Or(int64(other)))
 }
 
-// blocksOf reads the block size of a row's ids; it is required if there are ids.
+// blocksOf reads the block size of a row's ids. If there are ids, the record must have it.
 func (d *decoder) blocksOf(row *mooncake.Row, r *record, name string) int {
 	if row.HashIDs == nil {
 		r.known(name)
@@ -92,7 +92,7 @@ func (d *decoder) blocksOf(row *mooncake.Row, r *record, name string) int {
 	return d.blockSize(r, 0, name)
 }
 
-// observed returns the durations between three times of a request; a time of 0 was not measured.
+// observed returns the durations from the time when a request was sent to its first and last tokens; a time of 0 was not measured.
 func observed(sent, first, last int64) (o mooncake.Observed) {
 	if sent > 0 && first >= sent {
 		o.TTFT = mooncake.Some(milliseconds(first - sent))
@@ -103,7 +103,7 @@ func observed(sent, first, last int64) (o mooncake.Observed) {
 	return o
 }
 
-// observedAs completes the observed values.
+// observedAs returns observed values with the cached tokens and the finish reason added.
 func observedAs(o mooncake.Observed, cached mooncake.Opt[int64], reason string) mooncake.Observed {
 	o.CachedTokens, o.FinishReason = cached, reason
 	return o

@@ -22,10 +22,10 @@
 //
 // # Formats
 //
-// A format is an entry of specs, in its own file: how its records are divided, the fields by which its files are detected, and a decoder
-// that reads fields of a record by name and returns requests. The record remembers the first invalid value, and counts values that were not
-// read. Logs with prompts are such formats, too. Their requests become spans and are processed as telemetry, unless the prompts are kept;
-// then they become rows.
+// A format is an entry of specs: how its records are divided, the fields by which its files are detected, and a decoder that reads fields of
+// a record by name and returns requests. The record remembers the first invalid value, and counts values that were not read. Logs with
+// prompts are such formats, too. Their requests become spans and are processed as telemetry, unless the prompts are kept; then they become
+// rows.
 //
 // A [Target] is an entry of targets: the fields of a row that another tool reads, and how a row is written for it.
 //
@@ -35,5 +35,5 @@
 //
 // Rows of public traces are sorted in a window of [Options].Lookahead rows for each file, and at most 64 MiB in all; a row that is further
 // out of order is an error. For Bailian files, the numbers of all blocks stay in memory, about 50 bytes each, without a limit, and so do
-// the sessions of the last four to eight million requests. [mooncake.DefaultMaxIDs] limits the memory of the digests.
+// the sessions of the last four to eight million requests. [mooncake.DefaultMaxIDs] limits the memory for the sidecar's digests.
 package convert

@@ -16,16 +16,17 @@ import (
 
 const (
 	dynamoSchema = "dynamo.request.trace.v1"
-	dynamoScope  = "dynamo.request_trace" // of the log records
+	dynamoScope  = "dynamo.request_trace" // name of the scope of Dynamo's log records
 )
 
-// dynamoEvents are the known events that are not requests. Unknown ones belong to a later revision.
+// dynamoEvents are the known types of events that are not requests, and what their lines are counted as. Unknown types belong to a later
+// revision.
 var dynamoEvents = map[string]string{
 	"request_payload": "payloads of requests", // text of requests that have a record of their own
 	"tool_start":      "tool calls", "tool_end": "tool calls", "tool_error": "tool calls",
 }
 
-// dynamoLine reads a record. It is passed to the annotator in the form of Dynamo's log record.
+// dynamoLine reads a record. The record is passed to the annotator in the form of Dynamo's log record.
 func (t *telemetry) dynamoLine(line []byte) error {
 	if fault := valid(line); fault != nil {
 		return fault

@@ -15,8 +15,8 @@ import (
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
-// hashes are chained hashes of n blocks of a prompt. The prompt has the first blocks, as many as shared says, in common with prompt 0. The
-// hashes use all 64 bits.
+// hashes returns chained hashes of n blocks of a prompt. As many of its first blocks as shared says are those of prompt 0. The hashes use
+// all 64 bits.
 func hashes(prompt, shared, n int) []uint64 {
 	list := make([]uint64, n)
 	for i := range list {
@@ -29,7 +29,7 @@ func hashes(prompt, shared, n int) []uint64 {
 	return list
 }
 
-// record is a line of Dynamo's request trace.
+// record returns a line of Dynamo's request trace.
 func record(id string, receivedMS, tokens, blockSize int, session string, list []uint64) string {
 	agent := ""
 	if session != "" {
@@ -63,7 +63,7 @@ func TestDynamo(t *testing.T) {
 		`{"schema":"dynamo.request.trace.v1","event_type":"request_migrated","event_time_unix_ms":1}`, // of a later revision
 		strings.Replace(record("k", epoch+420, 1000, 64, "", hashes(0, 0, 16)), `"request_end"`, `""`, 1),
 		record("d", epoch+400, 1024, 64, "", hashes(3, 15, 16)), // fills the block in which others end
-		record("e", epoch+500, 1000, 64, "", hashes(0, 0, 15)),  // full blocks only: its end is private
+		record("e", epoch+500, 1000, 64, "", hashes(0, 0, 15)),  // hashes of full blocks only, so its end is not shared
 		record("f", epoch+600, 1000, 64, "", hashes(0, 0, 15)),  // likewise
 		record("g", epoch+700, 1000, 1024, "", hashes(0, 0, 1)), // blocks too large
 		record("h", epoch+800, 1000, 64, "", hashes(0, 0, 3)),   // too few hashes
@@ -126,7 +126,7 @@ func TestDynamo(t *testing.T) {
 	}
 }
 
-// TestTelemetryRefuses: errors say where, and repeat no text.
+// TestTelemetryRefuses: errors say where the file is wrong, and repeat no text from it.
 func TestTelemetryRefuses(t *testing.T) {
 	spans := `{"resourceSpans":[{"scopeSpans":[{"spans":[{"traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174","name":"x"}]}]}]}`
 	for _, c := range []struct {
@@ -139,15 +139,15 @@ func TestTelemetryRefuses(t *testing.T) {
 		{"requests over several lines, in an array", convert.OTLP, "// x\n[" + strings.ReplaceAll(spans, "[", "[\n") + ",\n" + strings.ReplaceAll(spans, "]", "\n,]") + "]", "no row could be made from f, with 0 spans of requests to models and 2 others"},
 		{"metrics only", convert.OTLP, `{"resourceMetrics":[]}` + "\n", "1 lines: metrics"},
 		{"profiles only", convert.OTLP, `{"resourceProfiles":[]}` + "\n", "1 lines: profiles"},
-		{"nothing", convert.OTLP, "", "no row could be made from f: there is no span and no log record in it; name a file that has some, or another format than otlp"},
+		{"an empty file", convert.OTLP, "", "no row could be made from f: there is no span and no log record in it; name a file that has some, or another format than otlp"},
 		{"cut off in the middle", convert.OTLP, spans + "\n{\"resourceSpans\":[{\n" + spans, "f:2: the JSON object does not end; the file may be cut off"},
 		{"cut off at the end", convert.OTLP, spans + "\n{\"resourceSpans\":[{\"x\":\"" + secret, "1 lines: the last one is incomplete"},
 		{"an end that is not JSON", convert.OTLP, spans + "\n{\"resourceSpans\":x", "f:2: is not valid JSON at byte 18"},
 		{"text after the object", convert.OTLP, spans + " x", "f:1: is not valid JSON at byte 1"},
 		{"an array", convert.OTLP, "[[]]", "f:1: the line must be a JSON object"},
 		{"another object", convert.OTLP, `{"messages":"` + secret + `"}`, "f:1: the line is not an OTLP request"},
-		{"a wrong type", convert.OTLP, `{"resourceSpans":"` + secret + `"}`, "f:1: resourceSpans: is not an OTLP request of spans"},
-		{"a wrong type of logs", convert.OTLP, "\xef\xbb\xbf" + `{"resourceLogs":{"a":"` + secret + `"}}`, "f:1: resourceLogs: is not an OTLP request of log records"},
+		{"spans of a wrong type", convert.OTLP, `{"resourceSpans":"` + secret + `"}`, "f:1: resourceSpans: is not an OTLP request of spans"},
+		{"logs of a wrong type", convert.OTLP, "\xef\xbb\xbf" + `{"resourceLogs":{"a":"` + secret + `"}}`, "f:1: resourceLogs: is not an OTLP request of log records"},
 		{"no schema", convert.Dynamo, `{"messages":"` + secret + `"}`, "f:1: schema: must be dynamo.request.trace.v1"},
 		{"a schema of another type", convert.Dynamo, `{"schema":["` + secret + `"]}`, "f:1: schema: must be"},
 		{"an unknown event", convert.Dynamo, `{"schema":"dynamo.request.trace.v1","event_type":"` + secret + `"}`, "1 lines: events of an unknown type"},

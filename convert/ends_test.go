@@ -24,7 +24,7 @@ import (
 
 // What the ends of messages show about random conversations in every dialect, and what they cost.
 
-// messagesOf returns the messages of a prompt as they are distinguished, tools included, in canonical order.
+// messagesOf returns a text for each message of a prompt, tools included, in canonical order. Different messages have different texts.
 func (a *asked) messagesOf() []string {
 	var all []string
 	tools := func() {
@@ -60,7 +60,7 @@ func take(t testing.TB, a *annotate.Annotator, lines string, visit func(ptrace.T
 	}
 }
 
-// eachSpan calls visit for each span.
+// eachSpan calls visit for each span of a batch.
 func eachSpan(td ptrace.Traces, visit func(ptrace.Span)) {
 	for _, rs := range td.ResourceSpans().All() {
 		for _, ss := range rs.ScopeSpans().All() {
@@ -71,8 +71,8 @@ func eachSpan(td ptrace.Traces, visit func(ptrace.Span)) {
 	}
 }
 
-// TestSharedEndsAreSharedMessages: two prompts never have more ends in common than messages, whatever the telemetry lacks, and equally
-// many if it lacks nothing and the messages are long enough for all ends.
+// TestSharedEndsAreSharedMessages: two prompts never have more ends in common than messages, whatever the telemetry lacks. They have
+// equally many in common if it lacks nothing and the messages are long enough for all ends.
 func TestSharedEndsAreSharedMessages(t *testing.T) {
 	a, err := annotate.New(annotate.Config{Key: testKey(t)})
 	must(t, err)
@@ -137,7 +137,7 @@ func TestSharedEndsAreSharedMessages(t *testing.T) {
 	}
 }
 
-// sizes are the bytes that leave the edge.
+// sizes are the numbers of prompts, messages and replies, and the bytes of their spans' attributes and of their journal.
 type sizes struct {
 	prompts, messages, replies int
 	attributes, journal        int
@@ -196,8 +196,8 @@ func encoded(t testing.TB, attributes pcommon.Map) int {
 	return size(true) - size(false)
 }
 
-// chats returns the telemetry of conversations of this many turns: a system prompt of some kB, questions of up to 1.2 kB, replies of 100
-// to 600 tokens. Only by chance does one of these end where a cell does.
+// chats returns the telemetry of conversations with the given number of turns: a system prompt of 3 to 9 kB, questions of up to 1.2 kB,
+// replies of 100 to 600 tokens. Only by chance does a text end where a cell does.
 func chats(t testing.TB, conversations, turns int) (lines []string) {
 	t.Helper()
 	r := author{rand.New(rand.NewPCG(11, 3))}
@@ -213,7 +213,8 @@ func chats(t testing.TB, conversations, turns int) (lines []string) {
 	return lines
 }
 
-// smallTalk returns the telemetry of conversations in which each message has some 30 bytes, from the given number of messages on.
+// smallTalk returns the telemetry of conversations in which each message has about 30 bytes. Requests with fewer messages than from are left
+// out; the last request of each conversation has as many messages as to says.
 func smallTalk(t testing.TB, conversations, from, to int) (lines []string) {
 	t.Helper()
 	r := author{rand.New(rand.NewPCG(12, 3))}
@@ -231,8 +232,8 @@ func smallTalk(t testing.TB, conversations, from, to int) (lines []string) {
 	return lines
 }
 
-// errands returns the telemetry of agents that have one task and call many tools between two calls of the model, each of which answers
-// in a few words.
+// errands returns the telemetry of agents that have one task each and call many tools between two calls of the model. Each tool answers in a
+// few words.
 func errands(t testing.TB, agents, calls int) (lines []string) {
 	t.Helper()
 	r := author{rand.New(rand.NewPCG(13, 3))}
@@ -309,7 +310,7 @@ func TestWhatEndsCost(t *testing.T) {
 			attributes, journal := ratio(after.attributes, before.attributes), ratio(after.journal, before.journal)
 			t.Logf("%d prompts, %d messages, %d replies: attributes %d bytes, x%.3f; journal %d bytes, x%.3f",
 				after.prompts, after.messages, after.replies, after.attributes, attributes, after.journal, journal)
-			const few = 24 // bytes, of a prompt of which little else is known
+			const few = 24 // bytes that a short prompt may add
 			short := 0
 			if strings.HasPrefix(c.name, "2 to 50") {
 				short = few * after.prompts

@@ -9,7 +9,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// vllm must be named, because its fields are those of Mooncake traces and only its units differ.
+// vllm is never detected, and must be named, because its fields are those of Mooncake traces and only its units differ.
 var vllm = spec{
 	Format: "vllm", about: "JSON lines of vLLM's timed_trace, in seconds", block: 16, blocks: true,
 	decode: func(d *decoder, r *record) {
@@ -45,13 +45,13 @@ var vcr = spec{
 			q.at = r.at(time.Millisecond, "arrival_ms")
 		}
 		if row.HashIDs != nil && d.block == 0 {
-			r.fail("block_hashes", "", "no meta line before says how many tokens a block has", "put {\"meta\": {\"block_size\": 16}} with the engine's block size on the first line")
+			r.fail("block_hashes", "", "no meta line before it says how many tokens a block has", "put {\"meta\": {\"block_size\": 16}} with the engine's block size on the first line")
 		}
 		d.add(q)
 	},
 }
 
-// vcrDuration adds the gaps between tokens to the time of the first one.
+// vcrDuration returns the duration of a request: the time to its first token and the gaps between its tokens.
 func vcrDuration(r *record, ttft mooncake.Opt[float64]) mooncake.Opt[float64] {
 	summary := r.object("itl_summary")
 	mean, count := summary.millis(time.Millisecond, "mean_ms"), summary.count("count")
@@ -66,7 +66,7 @@ func vcrDuration(r *record, ttft mooncake.Opt[float64]) mooncake.Opt[float64] {
 	return ttft
 }
 
-// baseten reads the columns of Baseten's files as JSON lines. Its ids may be negative: they are hashes of 64 bits.
+// baseten reads the columns of Baseten's files as JSON lines. The ids may be negative: they are hashes of 64 bits.
 var baseten = spec{
 	Format: "baseten", about: "Baseten's production traces, as Parquet or JSON lines",
 	fields: []string{"timestamp_start_unix_ms", "input_tokens"}, blocks: true, global: true, dates: true, fails: true,

@@ -11,10 +11,11 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestEveryFieldHasItsTools: each field of a row can be left out for tools that do not have it, also a field that is added to rows later.
+// TestEveryFieldHasItsTools: each field of a row can be left out for tools that do not have it. The test also finds fields that are added to
+// rows later.
 func TestEveryFieldHasItsTools(t *testing.T) {
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[mooncake.Row]()) {
-		if field.Name == "InputLength" || field.Name == "Foreign" { // every tool has the one, and the other goes by its keys
+		if field.Name == "InputLength" || field.Name == "Foreign" { // every tool has InputLength, and Foreign is left out key by key
 			continue
 		}
 		row := new(mooncake.Row)

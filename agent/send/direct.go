@@ -514,9 +514,10 @@ func (r *inbound) head() (*http.Response, error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case n == maxInformational:
-			return nil, errors.New("net/http: too many 1xx informational responses")
 		case resp.StatusCode/100 == 1 && resp.StatusCode != http.StatusSwitchingProtocols:
+			if n == maxInformational {
+				return nil, errors.New("net/http: too many 1xx informational responses")
+			}
 			continue
 		}
 		l.left = 1<<63 - 1

@@ -19,7 +19,7 @@ import (
 type Waits struct {
 	InGraph         bool
 	For             []RowEdge             // none for the first row of a graph
-	Delay, ToolWait mooncake.Opt[float64] // ms, 0 or more; the row's own
+	Delay, ToolWait mooncake.Opt[float64] // in ms, 0 or more, as the row has them
 }
 
 // evidences are the bytes for kinds of evidence in a journal. A byte never changes its meaning.
@@ -27,7 +27,7 @@ var evidences = [...]mooncake.Evidence{
 	0, mooncake.EvidenceTime, mooncake.EvidenceParent, mooncake.EvidenceToolCall, mooncake.EvidenceLink, mooncake.EvidenceSession,
 }
 
-// RowEdge points to a row that another one follows, by its index in the replayed trace.
+// RowEdge identifies, by its index in the replayed trace, a row that another row follows.
 type RowEdge struct {
 	Row      int64
 	Evidence mooncake.Evidence // 0 is unknown

@@ -33,7 +33,7 @@ type Writer struct {
 	file   *os.File
 	sync   bool
 	size   int64
-	torn   bool  // the last write failed
+	torn   bool  // the last record may be partial: the last write failed, or an earlier writer may have crashed
 	batch  Batch // of Append
 	old    bool  // the journal is of version 1
 	packer packer
@@ -129,7 +129,7 @@ func (w *Writer) append(b *Batch) error {
 // write appends bytes in one call, after a mark if the bytes before may be torn.
 func (w *Writer) write(b []byte) error {
 	if w.torn {
-		// The 0 ends whatever was written; the mark says that it is not damage.
+		// The 0 ends whatever was written before; the mark says that a partial record before it is not damage.
 		b = append(appendMark([]byte{0}, kindResume), b...)
 	}
 	n, err := w.file.Write(b)

@@ -69,7 +69,8 @@ func runOptions() (list []service.Option) {
 
 var quotedOrDashes = regexp.MustCompile(`"[^"]*"|--`)
 
-// withoutDashes names options instead of flags in a text. Quoted text is a value, such as the flags of a transformation.
+// withoutDashes turns the flags in a text into options: --model becomes model. Quoted text is a value, such as the flags of a
+// transformation, and is not changed.
 func withoutDashes(text string) string {
 	return quotedOrDashes.ReplaceAllStringFunc(text, func(part string) string {
 		if part == "--" {
@@ -79,7 +80,7 @@ func withoutDashes(text string) string {
 	})
 }
 
-// jsonType is the type that a flag's value has in JSON.
+// jsonType returns the type that a flag's value has in JSON.
 func jsonType(f *pflag.Flag) string {
 	switch f.Value.Type() {
 	case "bool":

@@ -115,7 +115,7 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// serveHere runs "moonloop agent" until the end of a test, or before.
+// serveHere runs "moonloop agent" until end is called, at the latest at the end of the test.
 func serveHere(t *testing.T, flags ...string) served {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -50,7 +50,7 @@ func (a alias) of(tool string) bool {
 	return a.tools == anyTool || slices.Contains(strings.Fields(a.tools), tool)
 }
 
-// renames reports whether the flag only has another name.
+// renames reports whether the flag only has another name here.
 func (a alias) renames() bool { return a.do == nil && strings.HasPrefix(a.ours, "--") }
 
 // family is a group of other tools' flags that have no equivalent here, for one reason: an entry of families.txt.
@@ -95,7 +95,7 @@ func readReasons() map[string]string {
 	return all
 }
 
-// note returns a note with its shared reason.
+// note returns a note with the shared reason that it refers to, if any.
 func note(text string) string {
 	before, rest, _ := strings.Cut(text, "{")
 	name, after, shared := strings.Cut(rest, "}")
@@ -132,7 +132,7 @@ func readFamilies() (all []family) {
 	return all
 }
 
-// familyFlags are the flags of all families.
+// familyFlags returns the flags of all families.
 func familyFlags() (flags []alias) {
 	for _, f := range families {
 		for word := range strings.FieldsSeq(f.flags) {
@@ -147,7 +147,7 @@ func familyFlags() (flags []alias) {
 	return flags
 }
 
-// plainNames are the flags that only have another name, with ours.
+// plainNames returns the flags that only have another name here, each with our name.
 func plainNames() map[string]string {
 	names := make(map[string]string)
 	for _, a := range aliases {

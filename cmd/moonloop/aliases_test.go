@@ -41,7 +41,7 @@ const aliasTrace = `{"timestamp":0,"input_length":1100,"output_length":2,"hash_i
 {"timestamp":120,"input_length":700,"output_length":2,"hash_ids":[6,7]}
 `
 
-// The states of flags that a replay has.
+// The states of other tools' flags that a replay understands.
 const (
 	yes    = "yes"
 	partly = "partly"
@@ -63,7 +63,7 @@ type aliasEngine struct {
 	*httptest.Server
 	mu    sync.Mutex
 	seen  []*arrived
-	posts []string // to the engine's own switches, each with the number of rows that had arrived before it
+	posts []string // requests to paths that control an engine, each with the number of rows that had arrived before it
 	dir   string   // for files, with the trace in it
 
 	before time.Time // an instant before the schedule: when the last request that is not for a row arrived, else when the command began
@@ -138,7 +138,7 @@ func (w *aliasEngine) scheduled(t *testing.T) time.Duration {
 	return slices.Max(at) - slices.Min(at)
 }
 
-// recorded adds a folder for records to the command line of a run whose schedule or settings are checked, unless it names one.
+// recorded adds a folder for records to the command line of a run whose schedule or settings are checked, unless the command line names one.
 func recorded(args []string, sees string) []string {
 	looks := slices.ContainsFunc([]string{"over ", "spread ", "at once", "within ", "summary config."}, func(of string) bool { return strings.Contains(sees, of) })
 	if looks && !strings.Contains(sees, "file ") && !strings.Contains(sees, "summary run.") {
@@ -176,7 +176,7 @@ func begin(t *testing.T, rows string, args []string, more ...map[string]string) 
 	fill := strings.NewReplacer("ENGINE", w.URL, "HOST:PORT", at.Host, "HOST", at.Hostname(), "PORT", at.Port(), "TRACE", trace, "DIR", w.dir)
 	for _, files := range more {
 		for name, content := range files {
-			if filepath.Ext(name) == ".yaml" { // which names the others
+			if filepath.Ext(name) == ".yaml" { // such a file names other files
 				content = fill.Replace(content)
 			}
 			err := errors.Join(os.MkdirAll(filepath.Join(w.dir, filepath.Dir(name)), 0o700), os.WriteFile(filepath.Join(w.dir, name), []byte(content), 0o600))
@@ -201,8 +201,8 @@ func begin(t *testing.T, rows string, args []string, more ...map[string]string) 
 	return func() replayed { return <-end }
 }
 
-// beginMany is begin for a command line that limits its own duration. If more than four requests are expected, and a busy machine sends
-// fewer in that time, the command runs again.
+// beginMany is begin for a command line that may limit its own duration. If more than four requests are expected, and a busy machine has
+// sent no more than four in that time, the command runs again.
 func beginMany(sees string, begin func() func() replayed) func() replayed {
 	end := begin()
 	return func() replayed {
@@ -227,7 +227,7 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 		switch word {
 		case "requests":
 			good = fmt.Sprint(len(w.seen)) == rest || rest == "fewer than 4" && len(w.seen) > 0 && len(w.seen) < 4 || rest == "more than 4" && len(w.seen) > 4
-		case "over": // this many milliseconds of the schedule
+		case "over": // this much time, at least: the length of the schedule
 			span, _ := time.ParseDuration(rest)
 			good = len(w.seen) > 1 && w.lasted() >= span && w.scheduled(t).Round(time.Millisecond) >= span
 		case "some": // body has the value
@@ -362,7 +362,7 @@ func (w *aliasEngine) see(t *testing.T, what, out string) {
 		case "output":
 			good = strings.Contains(out, rest)
 		default:
-			t.Fatalf("%q: a claim of no kind", claim)
+			t.Fatalf("%q: a claim of an unknown kind", claim)
 		}
 		if !good {
 			var paths []string
@@ -431,7 +431,7 @@ func picturesOf(t *testing.T, body map[string]any) (out []image.Config) {
 	return out
 }
 
-// filesFor are the files that arguments name, besides the trace.
+// filesFor returns the files that arguments need: those that they name, and another trace where aliasTrace would not do.
 func filesFor(args string) map[string]string {
 	switch {
 	case strings.Contains(args, "talk.json"):
@@ -454,7 +454,7 @@ func filesFor(args string) map[string]string {
 	return nil
 }
 
-// talk is a dataset in ShareGPT's form.
+// talk returns a dataset in ShareGPT's format.
 func talk() string {
 	var b strings.Builder
 	b.WriteString(`[{"id":"a","conversations":[{"from":"human","value":"Who keeps the lighthouse?"},{"from":"gpt","value":"`)
@@ -510,7 +510,8 @@ func (r *replayed) good(t *testing.T) {
 	}
 }
 
-// TestRefusedAliases gives all refused flags of each tool, and those of its families that have no effect, on one command line.
+// TestRefusedAliases puts all refused flags of a tool on one command line, and on another one its flags without effect that TestAliases does
+// not try.
 func TestRefusedAliases(t *testing.T) {
 	t.Parallel()
 	for tool := range toolNames {
@@ -583,7 +584,7 @@ func TestEveryFlagIsKnown(t *testing.T) {
 	}
 }
 
-// TestWholeCommandLines: the command lines in the tools' documentation, without the program's name and without --as.
+// TestWholeCommandLines runs the command lines in the tools' documentation, without the program's name and without --as.
 func TestWholeCommandLines(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct{ line, sees string }{
@@ -648,7 +649,8 @@ func TestWholeCommandLines(t *testing.T) {
 	}
 }
 
-// TestAmbiguousAliases: a flag with different meanings in two tools is refused with both meanings, until --as decides.
+// TestAmbiguousAliases: a flag with different meanings in two tools is refused with both meanings, until --as decides. Values and
+// combinations of flags that a replay cannot use are refused, too, with what to do.
 func TestAmbiguousAliases(t *testing.T) {
 	for _, test := range []struct {
 		line string
@@ -799,7 +801,7 @@ func TestFromOtherTools(t *testing.T) {
 	checkPage(t, "../../docs/from-other-tools.md", b.String())
 }
 
-// checkPage requires that the end of a page, after the line that names the test, is the generated text. With -update it writes it.
+// checkPage requires that the end of a page, after the line that names the test, is the generated text. With -update, it writes the page.
 func checkPage(t *testing.T, page, generated string) {
 	t.Helper()
 	text, err := os.ReadFile(page)
@@ -860,7 +862,7 @@ func TestBenchmarkModeAgain(t *testing.T) {
 		return fmt.Sprint(first.seen[at].body["prompt"])
 	}
 	whole := byLength(1100)
-	for _, test := range []struct{ tokens, words int }{{1300, 1024}, {600, 512}, {700, 0}} { // rows with ids 1, 2; 1; none of them
+	for _, test := range []struct{ tokens, words int }{{1300, 1024}, {600, 512}, {700, 0}} { // the rows that share the ids 1 and 2; 1; none
 		if n := len(strings.Fields(whole[:shared(whole, byLength(test.tokens))])); n < test.words || n > test.words+10 {
 			t.Errorf("prompts of 1100 and %d tokens share %d words, want %d", test.tokens, n, test.words)
 		}

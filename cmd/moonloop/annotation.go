@@ -47,7 +47,7 @@ func addPromptOrder(fs *pflag.FlagSet, values *[]string) {
 	listVar(fs, values, "prompt-order", reads("MODEL=ORDER with an order of system_last, tools_last, both_last or as_sent, such as 'mistral-*=system_last'", parsePromptOrder))
 }
 
-// parsePromptOrder parses a value of that flag. Names of models may contain an equals sign, orders do not.
+// parsePromptOrder parses a value of --prompt-order. Names of models may contain an equals sign, orders do not.
 func parsePromptOrder(value string) (annotate.ModelOrder, error) {
 	at := max(strings.LastIndexByte(value, '='), 0)
 	order := annotate.ModelOrder{Model: value[:at], Order: strings.TrimPrefix(value[at:], "=")}
@@ -55,7 +55,7 @@ func parsePromptOrder(value string) (annotate.ModelOrder, error) {
 	return order, config.Validate()
 }
 
-// promptOrders parses the values of that flag. They have no effect if prompts stay in telemetry's order.
+// promptOrders parses the values of --prompt-order. They have no effect if prompts stay in telemetry's order, which is an error.
 func promptOrders(values []string, follow capture.FollowEngine) (orders []annotate.ModelOrder, err error) {
 	for _, value := range values {
 		order, _ := parsePromptOrder(value) // checkAnnotation checks all together

@@ -54,7 +54,7 @@ type part struct {
 	Note      string    // of the page alone
 	Drawings  []drawing // likewise
 	Table     grid
-	Below     []string // notes about it
+	Below     []string // notes about the table
 }
 
 // drawing is a picture. Drawings with a name are shown side by side.
@@ -93,7 +93,7 @@ func cellsOf(texts []string) table.Row {
 	return row
 }
 
-// text is the answer for a terminal. Tables without a row are left out.
+// text returns the answer as text or Markdown. Tables without a row are left out.
 func (a *answer) text(markdown bool) string {
 	var b strings.Builder
 	if a.Sentence != "" {

@@ -114,7 +114,7 @@ func TestKeyGoesToTheEngineAlone(t *testing.T) {
 
 const canary = "sk-canary-7Gq0vJ2mWx9bTz4LpRfYc8"
 
-// witness sees what goes where.
+// witness records what a replay sends to the engine and what it sends elsewhere.
 type witness struct {
 	mu         sync.Mutex
 	authorised int // requests to the engine with the key

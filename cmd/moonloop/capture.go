@@ -75,7 +75,7 @@ func newCaptureCommand() *cobra.Command {
 	return cmd
 }
 
-// settings checks everything that can be checked without touching the network or the disk. Empty notices mean none.
+// settings checks everything that can be checked without using the network or writing to the disk. An empty notice means none.
 func (f *captureFlags) settings(ctx context.Context) (listen collect.Config, notices []string, err error) {
 	var errs []error
 	found := func(notice string, err error) { notices, errs = append(notices, notice), append(errs, err) }

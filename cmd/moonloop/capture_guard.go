@@ -68,7 +68,7 @@ func (l *listenSecrets) missing() string {
 }
 
 // checkListen checks an address to listen on, without using it. The notice is for addresses that other machines can reach: these must be
-// given explicitly, so an empty host is refused. Missing is the protection that it lacks.
+// given explicitly, so an empty host is refused. missing describes the protection that the listener lacks.
 func checkListen(flag, address, missing string) (notice string, err error) {
 	host, _, err := net.SplitHostPort(address)
 	switch {

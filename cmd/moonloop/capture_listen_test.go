@@ -28,7 +28,7 @@ func TestCheckListen(t *testing.T) {
 		{"collector.example:4317", true, false, "a name can be any address"},
 		{":4317", false, true, "every network, by leaving something out"},
 		{"4317", false, true, "no address"},
-		{"::1:4317", false, true, "cannot be told apart"},
+		{"::1:4317", false, true, "host and port cannot be told apart"},
 	} {
 		notice, err := checkListen("grpc", tc.address, "unencrypted")
 		if (notice != "") != tc.notice || (err != nil) != tc.failed {

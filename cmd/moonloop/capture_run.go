@@ -165,7 +165,7 @@ func writeCapture(ctx context.Context, p *collect.Collector, journal string, t *
 	}
 	switch {
 	case len(t.List) == 0 && result.Inferences > 0:
-		// Something in it may become a row with other options.
+		// Something in the journal may become a row with other options.
 		say("journal in %s", journal)
 		return false, nil
 	case keep:

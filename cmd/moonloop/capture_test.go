@@ -93,7 +93,7 @@ func startCapture(t *testing.T, folder string, args ...string) *capturing {
 	return startCaptureWith(t, folder, nil, args...)
 }
 
-// startCaptureWith does so with variables of the environment.
+// startCaptureWith starts a capture in a folder, with additional environment variables.
 func startCaptureWith(t *testing.T, folder string, environment []string, args ...string) *capturing {
 	t.Helper()
 	c := &capturing{Cmd: exec.CommandContext(t.Context(), "moonloop",

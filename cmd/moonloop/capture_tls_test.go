@@ -146,7 +146,7 @@ func TestCaptureSecrets(t *testing.T) {
 	}
 }
 
-// requestStub is the span of a request to a model.
+// requestStub returns the span of a request to a model.
 func requestStub(name string) tracetest.SpanStub {
 	end := time.Now()
 	return tracetest.SpanStub{
@@ -162,7 +162,7 @@ func requestStub(name string) tracetest.SpanStub {
 	}
 }
 
-// TestFlagsListenOnLocalhost: by default, no flag of any command listens anywhere else.
+// TestFlagsListenOnLocalhost: the defaults of flags let no command listen on an address that other machines can reach.
 func TestFlagsListenOnLocalhost(t *testing.T) {
 	seen := 0
 	for _, cmd := range newRootCommand().Commands() {

@@ -121,7 +121,7 @@ func comparisonText(c *study.Comparison, markdown bool) string {
 	return b.String()
 }
 
-// comparisonGrid has a row for each metric, the primary one first.
+// comparisonGrid returns a table with a row for each metric, the primary one first.
 func comparisonGrid(c *study.Comparison) grid {
 	g := grid{Header: []string{"metric", "A", "B", "B / A", "95 % interval", "noise floor", "P", "answer"}, Numbers: 6}
 	for i, r := range slices.Concat([]study.Result{c.Primary}, c.Exploratory) {
@@ -144,7 +144,7 @@ func comparisonGrid(c *study.Comparison) grid {
 	return g
 }
 
-// movedGrid has a row for each class of rows.
+// movedGrid returns a table with a line for each class of the trace's rows.
 func movedGrid(c *study.Comparison) grid {
 	g := grid{Header: []string{"which rows moved", "", "rows", "B / A", "95 % interval", "P"}}
 	before := ""
@@ -199,7 +199,7 @@ type jsonResult struct {
 	More        int      `json:"more_rounds,omitempty"`
 }
 
-// jsonMoved is the change of a class of rows.
+// jsonMoved is the change of a class of the trace's rows, in the form of --json.
 type jsonMoved struct {
 	By     string   `json:"by"`
 	Class  string   `json:"class"`

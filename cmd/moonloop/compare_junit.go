@@ -62,7 +62,8 @@ func (s *junitSuite) write(w io.Writer) error {
 	return err
 }
 
-// comparisonJUnit has a case for each metric. Only the primary one can fail; exploratory ones are skipped unless no difference was found.
+// comparisonJUnit returns a function that writes a suite with a case for each metric. Only the primary metric can fail; exploratory ones are
+// skipped unless no difference was found.
 func comparisonJUnit(c *study.Comparison) func(io.Writer) error {
 	s := junitSuite{Name: "moonloop compare"}
 	for i, r := range slices.Concat([]study.Result{c.Primary}, c.Exploratory) {

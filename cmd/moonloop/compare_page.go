@@ -80,10 +80,10 @@ func newEstimate(label string, d study.Decision) estimate {
 // Sizes of a drawing, in the units of its view.
 const (
 	drawnWidth, drawnLabels, drawnLine = 1000.0, 330.0, 24.0
-	widest                             = 0.7 // of the log ratios in the drawing: a factor of 2
+	widest                             = 0.7 // the greatest logarithm of a ratio in the drawing: a factor of 2
 )
 
-// drawEstimates draws ratios on a logarithmic axis, with 1 in its middle; nil without any.
+// drawEstimates draws ratios on a logarithmic axis, with 1 in its middle. It returns nil if there are no ratios.
 func drawEstimates(list []estimate, minimum float64) []drawing {
 	if len(list) == 0 {
 		return nil

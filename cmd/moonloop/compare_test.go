@@ -81,7 +81,7 @@ func TestCompareVerb(t *testing.T) {
 	}
 }
 
-// TestCompareRounds makes the runs itself, and writes the answer for CI and as a page.
+// TestCompareRounds: with --run, compare makes the runs itself, and writes the answer for CI and as a page.
 func TestCompareRounds(t *testing.T) {
 	t.Chdir(t.TempDir())
 	make := func(ttft int) string {

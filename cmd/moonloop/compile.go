@@ -28,10 +28,10 @@ import (
 // journalSuffix is the end of the names of journals in a folder.
 const journalSuffix = ".journal"
 
-// gcPercent is the part of the heap that may be garbage.
+// gcPercent is how much garbage there may be, in percent of the memory in use.
 const gcPercent = 25
 
-// leastLimit is the lowest limit of memory, in bytes, above which garbage is collected more often than that.
+// leastLimit is the lowest limit of memory that is set, in bytes. Near the limit, garbage is collected more often than gcPercent says.
 const leastLimit = 96 << 20
 
 // compileFlags are the flags of compile.
@@ -148,7 +148,7 @@ func (f *compileFlags) shardDone(ctx context.Context, stdout io.Writer, err erro
 	return output(stdout, fmt.Sprintf("shard %d/%d is done; shard 0 writes the trace\n", f.shard[0], f.shard[1]))
 }
 
-// journalSources are files whose reading ends with ctx, even if nothing arrives.
+// journalSources returns the sources of journals. Reading them ends with ctx, even if nothing arrives.
 func journalSources(ctx context.Context, names []string) []capture.Source {
 	sources := make([]capture.Source, len(names))
 	ahead := store.Ahead(ctx, names)
@@ -187,7 +187,7 @@ func (f *compileFlags) onlyRun(sink capture.Sink) capture.Sink {
 	}
 }
 
-// noRows explains why there is nothing to write, as far as the counts show it.
+// noRows explains why there is nothing to write, as far as the counts show.
 func (f *compileFlags) noRows(result capture.Result) error {
 	if f.run != "" {
 		return hintError{fmt.Errorf("run %q has no rows in these journals", f.run), "--list names the runs"}
@@ -260,8 +260,8 @@ func objectJournals(ctx context.Context, url string) ([]objects.Object, error) {
 	return list, err
 }
 
-// folderJournals returns the journals of a folder and its subfolders, because the names in an object store are paths. A file that is named
-// like a journal but is not one is left out with a warning.
+// folderJournals returns the journals of a folder and its subfolders: journals that were copied from an object store are in subfolders, because
+// their names there are paths. A file that is named like a journal but is not one is left out with a warning.
 func folderJournals(folder string, warn func(string)) (names []string, err error) {
 	// With a separator at the end of its name, a link to a folder counts as a folder.
 	err = filepath.WalkDir(folder+string(filepath.Separator), func(name string, e fs.DirEntry, err error) error {
@@ -287,7 +287,7 @@ func folderJournals(folder string, warn func(string)) (names []string, err error
 	return names, err
 }
 
-// checkJournal reports whether a file of a folder begins like a journal.
+// checkJournal returns an error if a file of a folder does not begin like a journal.
 func checkJournal(name string) error {
 	if info, err := os.Stat(name); err != nil {
 		return err

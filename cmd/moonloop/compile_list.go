@@ -19,7 +19,7 @@ import (
 	"github.com/moonloop/moonloop/internal/term"
 )
 
-// maxListed is the maximum number of workloads in a list of journals.
+// maxListed is the maximum number of workloads in a list of journals, and of keys in a workload.
 const maxListed = 1 << 12
 
 // journalList describes the contents of journals.
@@ -29,7 +29,7 @@ type journalList struct {
 	// Others counts the spans of further workloads.
 	Others int64 `json:"others,omitempty"`
 	Damage int64 `json:"damaged,omitempty"` // places
-	Torn   int64 `json:"torn,omitempty"`    // places
+	Torn   int64 `json:"torn,omitempty"`    // incomplete writes
 }
 
 // listedWork is production, or a replay.
@@ -118,7 +118,7 @@ func (l *journalList) count(r *journal.Inference) {
 	}
 }
 
-// String is the list as a table.
+// String returns the list as a table.
 func (l *journalList) String() string {
 	var b strings.Builder
 	if len(l.Workloads) > 0 {

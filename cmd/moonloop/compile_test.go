@@ -42,7 +42,7 @@ func TestCompileScripts(t *testing.T) {
 }
 
 // scriptJournals writes journals with 20 requests of production in conversations, some with text, and with two replays: journals DIR
-// NUMBER [WHAT]. The records are dealt to this many files in turn. With WHAT, there is only production: keys (two different keys),
+// NUMBER [WHAT]. The records are dealt to NUMBER files in turn. With WHAT, there is only production: keys (two different keys),
 // raw (no token counts), or links (no requests).
 func scriptJournals(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 || len(args[1]) != 1 {

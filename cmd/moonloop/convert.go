@@ -152,7 +152,7 @@ func (f *convertFlags) convert(cmd *cobra.Command, in *inputs, t *traces, sink c
 	return result.Result, err
 }
 
-// annotate returns the configuration with which telemetry is read.
+// annotate sets the configuration with which telemetry is read.
 func (f *convertFlags) annotate(cmd *cobra.Command, opt *annotate.Config) error {
 	orders, err := promptOrders(f.orders, f.FollowEngine)
 	*opt = annotate.Config{BlockSize: f.BlockSize, SessionKeys: f.sessionKeys, ClassKeys: f.classKeys, PromptOrder: orders, Key: blockhash.RandomKey()}
@@ -176,7 +176,7 @@ type inputs struct {
 	first *mooncake.Input // until it is used
 }
 
-// sources are the inputs' names for messages and the sidecar.
+// sources returns the inputs, with the names that messages and the sidecar give them.
 func (in *inputs) sources(ctx context.Context) (files []capture.Source) {
 	for i, name := range in.names {
 		label := mooncake.PublicName(name)

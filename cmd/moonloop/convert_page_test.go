@@ -12,7 +12,7 @@ import (
 	"github.com/moonloop/moonloop/convert"
 )
 
-// TestFormatsPage: the page has the table of formats, the README their number. Run with -update to write it.
+// TestFormatsPage: the page has the table of formats, and the README their number. Run with -update to write the page.
 func TestFormatsPage(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("\n| format | files | prompts | detected |\n|---|---|---|---|\n")

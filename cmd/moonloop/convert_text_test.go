@@ -21,8 +21,8 @@ func encoded(text string, order binary.AppendByteOrder) string {
 	return string(b)
 }
 
-// TestConvertSaysWhatAFileIs: if a file is not text, convert says what it is, as inspect does, whether the format is given or detected,
-// and for any input, and writes nothing.
+// TestConvertSaysWhatAFileIs: if a file is not text, convert says what it is, as inspect does, whether the format is given or detected, and
+// also if the file is not the first input. It writes nothing.
 func TestConvertSaysWhatAFileIs(t *testing.T) {
 	folder := t.TempDir()
 	good := filepath.Join(folder, "good.csv")

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestInterruptedWaiting: the first interrupt ends a wait for input that does not come, wherever it waits.
+// TestInterruptedWaiting: the first interrupt ends a command that waits for input, at whatever point it waits.
 func TestInterruptedWaiting(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

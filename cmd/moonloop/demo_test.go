@@ -30,7 +30,7 @@ func TestDemo(t *testing.T) {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, _ := cmd.Output()
-	// 3 means that the machine is too busy for a valid measurement; whether the loop closes does not depend on it.
+	// Exit status 3 means that the machine is too busy for a valid measurement; whether the loop closes does not depend on that.
 	if status := cmd.ProcessState.ExitCode(); status != exitOK && status != exitInvalid {
 		t.Fatalf("exit status %d\n%s%s", status, out, &stderr)
 	}

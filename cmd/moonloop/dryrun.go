@@ -140,7 +140,7 @@ func plannedTable(first []plannedRow) string {
 	return t.Render()
 }
 
-// rateTable has a bar for each part of the schedule.
+// rateTable returns a table with a bar for each part of the schedule.
 func rateTable(f *agent.Forecast) string {
 	const width = 40 // columns of the longest bar
 	t := term.NewTable()

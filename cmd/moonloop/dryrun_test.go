@@ -14,7 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestDryRun: it prints what would be sent, needs no engine, and writes no file.
+// TestDryRun: a dry run prints what would be sent, needs no engine, and writes no file.
 func TestDryRun(t *testing.T) {
 	dir := t.TempDir()
 	trace, out := filepath.Join(dir, "trace.jsonl"), filepath.Join(dir, "out")

@@ -10,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestEnginePosts: an engine's own switches are called before the warm-up, between it and the schedule, and after the last request. If the
-// engine refuses one before the end, there is no run; at the end, that is a warning.
+// TestEnginePosts: the requests of --engine-post are sent before the warm-up, between the warm-up and the schedule, and after the last
+// row's request. If the engine refuses one before the schedule, there is no run; a refusal at the end is only a warning.
 func TestEnginePosts(t *testing.T) {
 	const line = "replay TRACE --url ENGINE --overhead 1 --warmup-requests 2 "
 	r := begin(t, aliasTrace, strings.Fields(line+"--engine-post end=/stop_profile --engine-post start=/start_profile --engine-post before=/reset_prefix_cache"))()

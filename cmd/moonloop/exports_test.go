@@ -11,8 +11,8 @@ import (
 	"github.com/xuri/excelize/v2"
 )
 
-// TestExports: a replay and a report write both files, and say so. A replay replaces no file without --force, and says at the start if it
-// cannot write one.
+// TestExports: a replay writes a workbook and a Parquet file, a report writes a workbook, and both name what they wrote. A replay replaces
+// no file without --force, and says at the start if it cannot write a file.
 func TestExports(t *testing.T) {
 	engine, e := startSimulator(t)
 	files := map[string]string{"trace.jsonl": rowOfSix + rowOfSix, "old.xlsx": "mine"}

@@ -26,7 +26,7 @@ type typedFlag struct {
 }
 
 // typedFlags returns the flags of a command line in order, up to the first one that does not exist or lacks its value. The flag library
-// parses it once more, without setting anything. It normalizes the names of flags, but not their short forms.
+// parses the command line once more, without setting anything. The library normalizes the names of flags, but not their short forms.
 func typedFlags(fs *pflag.FlagSet, args []string) (typed []typedFlag) {
 	normalize, name := fs.GetNormalizeFunc(), ""
 	fs.SetNormalizeFunc(func(fs *pflag.FlagSet, typed string) pflag.NormalizedName {
@@ -75,7 +75,7 @@ func checkFlags(cmd *cobra.Command, typed []typedFlag) error {
 	return hintError{errors.Join(errs...), listsFlags(cmd)}
 }
 
-// givenTwice is the error of two values for a flag that accepts one.
+// givenTwice returns the error for two values of a flag that accepts only one.
 func givenTwice(first, second typedFlag, r rule) error {
 	as := first.as
 	if second.as != first.as {
@@ -119,7 +119,7 @@ func (t typedFlag) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// wrong is the error of a value.
+// wrong returns the error for a value of the flag.
 func (t typedFlag) wrong(r rule, why string) error {
 	if r.secret {
 		return fmt.Errorf("%s: %s", t.as, why)
@@ -177,7 +177,7 @@ func quoted(value string) string {
 	return strconv.Quote(value)
 }
 
-// isFlagOf reports whether a value is one of the verb's own flags: then the value was forgotten.
+// isFlagOf reports whether a value is one of the verb's own flags: then the flag before it was given without its value.
 func isFlagOf(cmd *cobra.Command, value string) bool {
 	name := flagName(value)
 	switch {

@@ -46,7 +46,7 @@ func printError(w io.Writer, err error) {
 	}
 }
 
-// otherNames are names in configurations that differ from those of their flags.
+// otherNames maps names in errors of configurations to the names of flags, where these differ.
 var otherNames = map[string]string{
 	"bytes of kept replies": "carry-memory",
 	"system prompt of":      "system-prompt",
@@ -57,7 +57,7 @@ var otherNames = map[string]string{
 	"new block size":        "to-block-size",
 }
 
-// inFlags changes an error of a configuration that begins with the name of a field, so that it begins with the flag:
+// inFlags changes an error of a configuration that begins with the name of a field, so that it begins with the name of the flag:
 // --first-token-timeout for "first-token timeout".
 func inFlags(err error, fs *pflag.FlagSet) error {
 	if err == nil {

@@ -29,7 +29,7 @@ type rule struct {
 	emptyMeans bool
 	// secret values are never repeated.
 	secret bool
-	// long values are accepted, up to 64 KiB; else 4 KiB, the longest path of most systems.
+	// long is true if values of up to 64 KiB are accepted; else the limit is 4 KiB, the longest path of most systems.
 	long  bool
 	flags bool // its values are flags of another verb
 }
@@ -66,7 +66,7 @@ const (
 
 const century = 100 * 365 * 24 * time.Hour
 
-// between accepts values that a function parses, from least to most.
+// between returns a rule that accepts values in the range [least, most], which a function parses.
 func between[T cmp.Ordered](want string, read func(string) (T, error), least, most T) rule {
 	return rule{want: want, ok: func(value string) error {
 		v, err := read(value)
@@ -74,13 +74,13 @@ func between[T cmp.Ordered](want string, read func(string) (T, error), least, mo
 	}}
 }
 
-// whole are the whole numbers from least to most.
+// whole returns a rule that accepts whole numbers in the range [least, most].
 func whole(least, most int64) rule {
 	return between(fmt.Sprintf("a whole number from %s to %s", term.Comma(least), term.Comma(most)),
 		func(value string) (int64, error) { return strconv.ParseInt(value, 10, 64) }, least, most)
 }
 
-// number are the numbers from least to most.
+// number returns a rule that accepts numbers in the range [least, most].
 func number(least, most float64) rule {
 	return between("a number from "+plainNumber(least)+" to "+plainNumber(most), parseFloat, least, most)
 }
@@ -93,12 +93,12 @@ var share = between("a share from 0 to 1", parseFloat, 0, 1)
 
 func parseFloat(value string) (float64, error) { return strconv.ParseFloat(value, 64) }
 
-// bytesFrom accepts numbers of bytes from least on; words describe least.
+// bytesFrom returns a rule that accepts numbers of bytes that are not below least; words describe this limit.
 func bytesFrom(least uint64, words string) rule {
 	return between("a number of bytes "+words+", such as 256MiB", humanize.ParseBytes, least, 1<<50)
 }
 
-// lasting accepts durations from least to most; words describe the limits.
+// lasting returns a rule that accepts durations in the range [least, most]; words describe the limits.
 func lasting(least, most time.Duration, words string) rule {
 	return between("a duration "+words+" with its unit, such as 500ms, 90s or 5m", time.ParseDuration, least, most)
 }
@@ -106,7 +106,7 @@ func lasting(least, most time.Duration, words string) rule {
 // manyWords is the maximum number of words that a message lists.
 const manyWords = 12
 
-// oneOf are a few words.
+// oneOf returns a rule that accepts a few words.
 func oneOf[T ~string](values ...T) rule {
 	words := make([]string, len(values))
 	for i, v := range values {
@@ -120,7 +120,7 @@ func oneOf[T ~string](values ...T) rule {
 	return rule{words: words, want: want, ok: func(value string) error { return wrongUnless(slices.Contains(words, value)) }}
 }
 
-// anyText is any text on one line.
+// anyText returns a rule that accepts any text on one line.
 func anyText(want string) rule { return that(want, func(string) error { return nil }) }
 
 // that returns a rule with its own check.

@@ -61,7 +61,7 @@ func add[T any](fs *pflag.FlagSet, to *T, name string, value T, rules ...rule) {
 	v.register(fs, name)
 }
 
-// into parses a text with a function and stores the result.
+// into returns a function that parses a text with read and stores the result.
 func into[T any](to *T, read func(text string) (T, error)) func(string) error {
 	return func(text string) (err error) {
 		*to, err = read(text)
@@ -91,14 +91,14 @@ func textVar[T any](fs *pflag.FlagSet, to *T, name, text, want string, read func
 	return v
 }
 
-// wordVar adds a flag of a few words.
+// wordVar adds a flag whose value is one of a few words.
 func wordVar[T ~string](fs *pflag.FlagSet, to *T, name string, value T, words ...T) {
 	*to = value
 	v := textVar(fs, to, name, string(value), "", func(text string) (T, error) { return T(text), nil })
 	v.rule = oneOf(words...)
 }
 
-// eitherVar adds a flag of two words; the second one sets a switch.
+// eitherVar adds a flag whose value is one of two words. The second word, other, sets *to to true.
 func eitherVar(fs *pflag.FlagSet, to *bool, name, word, other string) {
 	v := textVar(fs, to, name, word, "", func(text string) (bool, error) { return text == other, nil })
 	v.rule = oneOf(word, other)
@@ -155,7 +155,7 @@ func pairsVar[T any](fs *pflag.FlagSet, to *T, name, want string, parse func(...
 	}).register(fs, name)
 }
 
-// ruleOf returns the rule of a flag. Those that the library adds are switches.
+// ruleOf returns the rule of a flag. Flags that the library adds are switches.
 func ruleOf(f *pflag.Flag) rule {
 	if v, ok := f.Value.(*flagValue); ok {
 		return v.rule
@@ -172,7 +172,7 @@ func listOf(f *pflag.Flag) *[]string {
 }
 
 // completeFlags offers the words of rules to shell completion. The library keeps each flag with a completion for the lifetime of the
-// process, so it is only used for that command line.
+// process, so completeFlags is only called if the command line asks for completion.
 func completeFlags(root *cobra.Command) {
 	for _, verb := range root.Commands() {
 		verb.Flags().VisitAll(func(f *pflag.Flag) {

@@ -123,7 +123,7 @@ func writeGenerated(
 	return err
 }
 
-// logNormalVar adds a distribution: MEDIAN,SIGMA[,MAX], with a median of at least least. Its default is its current value.
+// logNormalVar adds a distribution: MEDIAN,SIGMA[,MAX]. The median must not be below least. The default is the current value of *to.
 func logNormalVar(fs *pflag.FlagSet, to *generate.LogNormal, name string, least float64) {
 	text := fmt.Sprintf("%g,%g", to.Median, to.Sigma)
 	if to.Max > 0 {

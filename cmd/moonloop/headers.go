@@ -167,7 +167,7 @@ func publicFile(name string) string {
 	return "of the given name"
 }
 
-// reason is why a file cannot be used, without the names of functions and of the file.
+// reason returns why a file cannot be used, without the names of functions and of the file.
 func reason(err error) string {
 	if pe, ok := errors.AsType[*os.PathError](err); ok {
 		return pe.Err.Error()

@@ -15,7 +15,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// helpTexts are the texts of --help: help has a text with examples for each verb, flags a text for each flag.
+// helpTexts are the texts of --help. The folder help has a text with examples for each verb; the folder flags has a text for each flag.
 //
 //go:embed help flags
 var helpTexts embed.FS

@@ -68,7 +68,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// listed is a help text without the names that flags have in other tools.
+// listed returns a help text without the names that flags have in other tools.
 func listed(help string) string {
 	help, _, _ = strings.Cut(help, "\nNames in other tools:")
 	return help

@@ -38,7 +38,7 @@ var hostileKinds = []string{"missing", "forgotten", "empty", "huge", "negative",
 var acceptedFlags = []struct{ verb, flags, kind, reason string }{
 	{"*", "BOOL", "missing", "a switch needs no value"},
 	{"*", "seed", "huge", "every number of 64 bits is a seed"},
-	{"capture", "grpc http", "empty", "it is how not to listen"},
+	{"capture", "grpc http", "empty", "an empty address means not to listen"},
 	{"*", "model only-model to-model only-class only-session session-key class-key deny run-id run label", "negative wrong", "every word is a name"},
 	{"*", "out journal record quarantine save-prompts dataset xlsx parquet", "negative wrong", "every word is the name of a file"},
 	{"replay", "save-prompts", "missing forgotten", "TraceReplay's has no value"},
@@ -64,7 +64,7 @@ type hostileFlag struct {
 	kind string
 }
 
-// words are the flag and its value as written on the command line; nil if the kind means nothing to the flag.
+// words returns the flag and its value as written on the command line; nil if the flag cannot have a value of this kind.
 func (h hostileFlag) words() []string {
 	kind := h.flag.Value.Type()
 	value := ""
@@ -180,7 +180,7 @@ var hostileBeside = map[string][]string{
 	"model-config": {"--mrc"}, "cache-sizes": {"--mrc"}, "kv-bytes-per-token": {"--mrc"},
 }
 
-// command is the whole command line of a case.
+// command returns the whole command line of a case.
 func (h hostileFlag) command(engine string) []string {
 	args := slices.Clone(h.path)
 	base := hostileBase[h.path[0]]
@@ -230,7 +230,7 @@ func arrangeHostile(t *testing.T, files map[string]string) {
 	}
 }
 
-// hostileRun runs a command line up to the point where a verb would begin to wait for the world, where it is ended at once. It returns
+// hostileRun runs a command line with a context that has ended, so a verb ends as soon as it would begin to wait for something. It returns
 // status and standard error. A verb that hangs, or allocates memory by a value, fails the test.
 func hostileRun(t *testing.T, args []string) (status int, stderr string) {
 	t.Helper()
@@ -334,7 +334,7 @@ func TestHostileFlags(t *testing.T) {
 // cures are the words with which the advice of a message begins.
 var cures = regexp.MustCompile(`want .|; (give|name|leave|write|export|end|pass|choose|did you mean)`)
 
-// judge returns what a message lacks.
+// judge returns what is wrong with a message; "" if nothing is.
 func (h hostileFlag) judge(message, rest string) string {
 	value := ""
 	if words := h.words(); len(words) == 2 {
@@ -349,7 +349,7 @@ func (h hostileFlag) judge(message, rest string) string {
 	case len(message) > 400:
 		return "is too long"
 	case !cures.MatchString(message):
-		return "has no cure"
+		return "does not say what to do"
 	case secret && len(value) > 1 && h.kind != "forgotten" && strings.Contains(message, value[:min(len(value), 20)]):
 		return "repeats what may be secret"
 	case !secret && h.kind == "control" && !strings.Contains(message, `a\nb\x1b[31m`):

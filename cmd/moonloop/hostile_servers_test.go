@@ -24,7 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// hostileServers are servers that are not what a command expects, by what is wrong with them. The value is the URL.
+// hostileServers starts servers that are not what a command expects. It returns their URLs by what is wrong with the server.
 func hostileServers(t *testing.T) map[string]string {
 	t.Helper()
 	urls := map[string]string{"refuses connections": "http://127.0.0.1:1"}
@@ -104,7 +104,7 @@ func rawServer(t *testing.T, talk func(net.Conn)) string {
 	return "http://" + l.Addr().String()
 }
 
-// TestHostileServers: servers that are not engines, and servers that have no trace. If no answer comes, the command waits until an
+// TestHostileServers runs commands on servers that are not engines, or have no trace. If no answer comes, the command waits until an
 // interrupt. All servers are queried concurrently, because most of the time is waiting between retries.
 //
 // What an engine's preparation says of 401, 403, 404, redirects, HTML and JSON of another kind is the part of the golden file

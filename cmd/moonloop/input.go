@@ -16,8 +16,8 @@ import (
 // errInterrupted is the error of reading that was interrupted.
 var errInterrupted = errors.New("interrupted")
 
-// openInput opens an object of a store, or a local file so that the end of ctx ends any waiting: opening a FIFO waits for a writer, and
-// reading for data.
+// openInput opens an object of a store, or a local file. The end of ctx ends any waiting: opening a FIFO waits for a writer, and reading
+// waits for data.
 func openInput(ctx context.Context, name string) (io.ReadCloser, error) {
 	if objects.IsURL(name) {
 		return store.Open(ctx, name)
@@ -29,8 +29,8 @@ func openInput(ctx context.Context, name string) (io.ReadCloser, error) {
 	return interruptible(ctx, open), nil
 }
 
-// interruptible returns a reader of the result of open, whose Read ends with ctx. It opens and reads nothing before the first Read: what
-// follows the command in a script may need its standard input.
+// interruptible returns a reader of the result of open, whose Read ends with ctx. It opens and reads nothing before the first Read: the
+// next command of a script may need the same standard input.
 func interruptible(ctx context.Context, open func() (io.ReadCloser, error)) io.ReadCloser {
 	r, w := io.Pipe()
 	context.AfterFunc(ctx, func() { w.CloseWithError(errInterrupted) })
@@ -57,7 +57,7 @@ func (r *lateReader) Read(p []byte) (int, error) {
 	return r.PipeReader.Read(p)
 }
 
-// standardInput is the standard input of a command, which may be silent.
+// standardInput returns a reader of a command's standard input, which may be silent.
 func standardInput(ctx context.Context, in io.Reader) io.Reader {
 	return interruptible(ctx, func() (io.ReadCloser, error) { return io.NopCloser(in), nil })
 }

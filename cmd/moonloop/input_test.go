@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 )
 
-// TestStandardInputIsLeftAlone: a command that does not read its standard input leaves it to the next one, as in a shell's loop.
+// TestStandardInputIsLeftAlone: a command that does not read its standard input leaves it to the next command, as in a shell's loop.
 func TestStandardInputIsLeftAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		typed := strings.NewReader("next")

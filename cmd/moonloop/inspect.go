@@ -96,7 +96,7 @@ func runInspect(ctx context.Context, names []string, opt inspectOptions, stdin i
 	if analyze.Potential, err = opt.potential.options(); err != nil {
 		return err
 	}
-	if !opt.potential.on { // else the curve says it all
+	if !opt.potential.on { // else the curve has the sizes of caches
 		if analyze.Capacities, err = parseCapacities(strings.Join(opt.capacities, ",")); err != nil {
 			return fmt.Errorf("--capacity: %w", err)
 		}

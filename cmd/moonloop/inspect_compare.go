@@ -15,12 +15,12 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// comparison compares a trace with the first one: by their digests if they are defined, else row by row, for which both traces are read
-// again.
+// comparison is the result of comparing a trace with the first one: by their digests if these are defined, else row by row, for which both
+// traces are read again.
 type comparison struct {
 	Trace   string `json:"trace"`
 	Against string `json:"against"`
-	// Same is absent when it cannot be told.
+	// Same is absent if it cannot be told whether the traces are the same workload.
 	Same *bool `json:"same,omitempty"`
 	// Rows is present when rows were compared.
 	Rows *stats.Comparison `json:"by_rows,omitempty"`

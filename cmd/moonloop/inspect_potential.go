@@ -46,7 +46,7 @@ func (opt *potentialOptions) flags(f *pflag.FlagSet) {
 	add(f, &opt.warmUp, "warm-up", 0)
 }
 
-// check returns errors for flags that have no effect without --mrc, and for the one that has none with it.
+// check returns an error for a flag that has no effect without --mrc, and for flags that cannot be given with --mrc, or not together.
 func (opt *potentialOptions) check(f *pflag.FlagSet) error {
 	if opt.on {
 		switch {
@@ -123,7 +123,7 @@ func parseCacheSizes(text string) (list []cacheSize, err error) {
 	return list, err
 }
 
-// barWidth is the width of the longest bar, in columns, at which the table of hits fits into 80.
+// barWidth is the width of the longest bar, in columns. With it, the table of hits fits into 80 columns.
 const barWidth = 22
 
 // bar draws a share as a bar, to an eighth of a column.
@@ -178,7 +178,7 @@ func (t inspected) potentialText() string {
 	return b.String()
 }
 
-// potentialFigures are the lines below the table of hits.
+// potentialFigures returns the lines below the table of hits.
 func (t inspected) potentialFigures() string {
 	p := t.Potential
 	var b strings.Builder

@@ -76,7 +76,7 @@ func TestPotentialRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		"one of its flags without --mrc":          {[]string{"--sample", "0.1"}, "--sample: has no effect without --mrc"},
+		"--sample without --mrc":                  {[]string{"--sample", "0.1"}, "--sample: has no effect without --mrc"},
 		"blocks and tokens":                       {[]string{"--mrc", "--capacity", "10"}, "--capacity: with --mrc, the sizes of caches are --cache-sizes"},
 		"two sizes of a token":                    {[]string{"--mrc", "--kv-bytes-per-token", "5", "--model-config", "x"}, "leave one out"},
 		"a size in bytes, and no bytes per token": {[]string{"--mrc", "--cache-sizes", "40GiB"}, "give --kv-bytes-per-token or --model-config"},

@@ -14,8 +14,8 @@ import (
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
-// rangedRows are two turns of a conversation, and another one that diverges from it within its second block. An engine with blocks of 16
-// tokens had cached all that they share, and the reply.
+// rangedRows are two turns of a conversation, and a third prompt, which diverges from the first one within its second block. An engine with
+// blocks of 16 tokens had cached all that the prompts share, and the reply.
 const rangedRows = `{"timestamp": 0, "input_length": 1030, "output_length": 100, "hash_ids": [0, 1, 2], "hash_ranges": [[0, 65]]}
 {"timestamp": 9000, "input_length": 1300, "output_length": 9, "hash_ids": [0, 1, 3], "hash_ranges": [[0, 64], [65, 18]], "replies": [[1, 1030, 100]], "observed": {"cached_tokens": 1120}}
 {"timestamp": 9500, "input_length": 900, "output_length": 9, "hash_ids": [0, 4], "hash_ranges": [[0, 40], [83, 17]], "observed": {"cached_tokens": 640}}
@@ -98,7 +98,7 @@ func TestInspectRefusesRangesOfUnknownSize(t *testing.T) {
 	}
 }
 
-// Traces that differ only in ranges are not the same workload; a violated rule is a finding.
+// TestInspectComparesRanges: traces that differ only in ranges are not the same workload; a violated rule is a finding.
 func TestInspectComparesRanges(t *testing.T) {
 	sidecar := `{"schema": 1, "fine_block_size": 16}`
 	save := func(name, rows string) string { return savedTrace(t, name, rows, sidecar) }

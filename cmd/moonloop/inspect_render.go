@@ -80,7 +80,7 @@ func (s *section) line(there bool, name, text string) {
 	*s = append(*s, figure{name, text})
 }
 
-// arrivals are the lines of rows and their timestamps.
+// arrivals returns the lines about rows and their timestamps.
 func (t *inspected) arrivals() (s section) {
 	a := &t.Arrivals
 	timed := a.Missing < t.Rows
@@ -100,7 +100,7 @@ func (t *inspected) arrivals() (s section) {
 	return s
 }
 
-// classes lists the classes of rows and the priority that all rows of one have, those with most rows first.
+// classes lists the classes of rows, those with most rows first, each with its priority if all its rows have the same.
 func (t *inspected) classes() string {
 	const most = 8
 	all := slices.Clone(t.Classes)
@@ -119,7 +119,7 @@ func (t *inspected) classes() string {
 	return strings.Join(parts, ", ")
 }
 
-// lengths are the lines of prompts and replies.
+// lengths returns the lines about the lengths of prompts and replies.
 func (t *inspected) lengths() (s section) {
 	for _, of := range []struct {
 		name string
@@ -138,7 +138,7 @@ func (t *inspected) lengths() (s section) {
 	return s
 }
 
-// sharing are the lines of what prompts have in common.
+// sharing returns the lines about what prompts have in common.
 func (t *inspected) sharing() (s section) {
 	blocks, fine := &t.Blocks, &t.Fine
 	sized, ranged := t.Kinds.Length > 0, fine.Rows > 0
@@ -172,7 +172,7 @@ func (t *inspected) sharing() (s section) {
 	return s
 }
 
-// graphs are the lines of rows that wait for others.
+// graphs adds the lines about rows that wait for others.
 func (t *inspected) graphs(s *section) {
 	g := &t.Graphs
 	about := ""
@@ -192,7 +192,7 @@ func (t *inspected) graphs(s *section) {
 	s.line(g.Unknown > 0, "  names of no row", term.Comma(g.Unknown))
 }
 
-// orUndefined formats a figure, or says that it is undefined if there is a reason.
+// orUndefined formats a figure, or says that it is undefined if there is a reason why.
 func orUndefined(why, format string, args ...any) string {
 	if why != "" {
 		return mooncake.Undefined
@@ -216,7 +216,7 @@ func (t inspected) undefinedBecause(b *strings.Builder) {
 	}
 }
 
-// overview is the table of all traces. A line without a value for any trace is left out.
+// overview returns the table of all traces. A line that has a value for none of the traces is left out.
 func (x inspection) overview() string {
 	header := table.Row{""}
 	traces := make([][]section, len(x.Traces))
@@ -252,7 +252,7 @@ func alignRight(w table.Writer, first, last int) {
 	w.SetColumnConfigs(columns)
 }
 
-// caches is the hit curve of one trace.
+// caches returns the hit curve of one trace.
 func (t inspected) caches() string {
 	w := term.NewTable()
 	w.SetTitle("%s: what a prefix cache hits (finite ones LRU, %s)", t.Trace, t.Eviction)

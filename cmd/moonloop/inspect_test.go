@@ -21,7 +21,7 @@ import (
 func command(t *testing.T, cmd *cobra.Command, stdin string, args ...string) (stdout, stderr string, err error) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	cmd.SetArgs(append([]string{}, args...)) // nil is the arguments of the test itself
+	cmd.SetArgs(append([]string{}, args...)) // nil would mean the arguments of the test itself
 	cmd.SetIn(strings.NewReader(stdin))
 	cmd.SetOut(&out)
 	cmd.SetErr(&errs)

@@ -27,11 +27,12 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-// Whether a replay hits the prefix cache as often as production did, on engines that cache as real ones do: blocks of 16 tokens or single
-// tokens, replies kept, tokens that are not words, nothing aligned to anything. test/acceptance does the same on real engines.
+// This file tests whether a replay hits the prefix cache as often as production did, on simulated engines whose caches work like those of
+// real engines: blocks of 16 tokens or single tokens, replies kept, tokens that are not words, nothing aligned to anything. test/acceptance
+// tests the same on real engines.
 
 // planTalks makes conversations that share a system prompt and have long replies, so that most of what a turn hits in the cache comes from
-// its own conversation. A reply has this many tokens, or up to 500 more. They name no session, like most clients.
+// its own conversation. A reply has leastReply tokens, or up to 499 more. The requests name no session, like those of most clients.
 func planTalks(conversations int, apart time.Duration, leastReply int, seed uint64) (plan []demo.Conversation) {
 	p := demo.NewProse(seed)
 	system := p.System(310 + p.IntN(100))
@@ -152,7 +153,7 @@ func (l *realLoop) capture(t *testing.T, seed uint64) {
 		// One after the other: which of several conversations overwrites another one's slot depends on milliseconds.
 		conversations, apart = 7, 900*time.Millisecond
 	}
-	plan := planTalks(cmp.Or(l.conversations, conversations), apart, max(100, 3*int(l.block)), seed) // shorter ones would be hidden by the end of a block
+	plan := planTalks(cmp.Or(l.conversations, conversations), apart, max(100, 3*int(l.block)), seed) // shorter replies would be hidden by the end of a block
 	app := demo.Application{Engine: url, Tracer: provider.Tracer("test")}
 	sent := app.Run(t.Context(), plan)
 	if err := provider.Shutdown(t.Context()); err != nil {
@@ -167,7 +168,7 @@ func (l *realLoop) capture(t *testing.T, seed uint64) {
 	l.truth = e.Records()
 }
 
-// followed counts the turns after a first one, and those that hit four fifths of the previous reply.
+// followed counts the turns after the first one of each conversation, and how many of them hit at least four fifths of the previous reply.
 func (l *realLoop) followed() (hit, turns int) {
 	for i, r := range l.truth {
 		if len(r.Request.Messages) < 4 {

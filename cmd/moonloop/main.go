@@ -4,7 +4,7 @@
 // Command moonloop makes Mooncake traces from production telemetry and replays them against OpenAI-compatible engines. It also has trace
 // tools, a trace generator and a simulated engine.
 //
-// Each verb has a file with its name. A verb's constructor has its flags; its work is done by a library of this module.
+// Each verb has a file with its name. A verb's constructor adds its flags; the verb's work is done by a library of this module.
 package main
 
 import (
@@ -96,7 +96,7 @@ func execute(ctx context.Context, root *cobra.Command, args []string, stdin io.R
 	root.SetIn(stdin)
 	root.SetOut(stdout)
 	root.SetErr(stderr)
-	wordCompletion(root) // it writes to the current output
+	wordCompletion(root) // after SetOut: the completion command writes to the output that is set now
 	staged := new(stage)
 	root.PersistentPreRunE = staged.begin
 	verb, rest, err := findCommand(root, args)

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	if err := os.Setenv("GORACE", "atexit_sleep_ms=0 "+os.Getenv("GORACE")); err != nil {
 		panic(err)
 	}
-	// A test must not find the credentials of its user, or those of a machine in a cloud, either.
+	// A test must not find credentials: neither those of its user nor those of a machine in a cloud.
 	for name, value := range map[string]string{
 		"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": "", "AWS_PROFILE": "", "AWS_SHARED_CREDENTIALS_FILE": os.DevNull, "AWS_EC2_METADATA_DISABLED": "true",
 	} {
@@ -95,8 +95,8 @@ func scriptEngine(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Setenv("ENGINE", s.URL)
 }
 
-// scriptExits runs a program that must end with one of the given statuses, its output in the files out and err. Besides 0, a replay may
-// end with 3 on a machine that is too busy for a valid measurement: exits 0,3 moonloop replay ...
+// scriptExits runs a program that must end with one of the given statuses, and writes what it prints to the files out and err. Besides 0, a
+// replay may end with 3 on a machine that is too busy for a valid measurement: exits 0,3 moonloop replay ...
 func scriptExits(ts *testscript.TestScript, _ bool, args []string) {
 	if len(args) < 2 {
 		ts.Fatalf("usage: exits STATUS[,STATUS...] PROGRAM [ARG...]")
@@ -133,8 +133,8 @@ func TestInterrupt(t *testing.T) {
 		{"SIGHUP", syscall.SIGHUP}, // a dropped ssh
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			// Whoever started the tests may ignore the signal, as nohup ignores a hang-up. A signal that is caught here has its default in
-			// a child process.
+			// Whoever started the tests may ignore the signal, as nohup ignores a hang-up. A signal that is caught here has its default
+			// effect in a child process.
 			caught := make(chan os.Signal, 1)
 			signal.Notify(caught, tc.signal)
 			defer signal.Stop(caught)

@@ -21,7 +21,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// manyRows hardly compress, so that a cut of the compressed file is after its first rows.
+// manyRows returns rows that hardly compress, so that half of the compressed file still has the first rows.
 func manyRows() string {
 	var b strings.Builder
 	for i := range 3000 {
@@ -52,7 +52,7 @@ func zstded(t *testing.T, s string) string {
 	return string(z.EncodeAll([]byte(s), nil))
 }
 
-// bzipped holds two rows without a timestamp; the standard library only reads bzip2.
+// bzipped returns two compressed rows without a timestamp; the standard library only reads bzip2.
 func bzipped(t *testing.T) string {
 	t.Helper()
 	b, err := base64.StdEncoding.DecodeString("QlpoOTFBWSZTWaUPXj0AABtbgAAQEAR2EAAKpuVOCiAAUKAAAMmQJVPUYmnqZAHo0c7Gi4s6rWUKaUySK3E/YsQOJ+oIMakhmcuOWLvgXckU4UJClD149A==")

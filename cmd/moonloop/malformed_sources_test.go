@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// TestMalformedURLs: the way to the trace is wrong. Messages must not repeat the keys in the addresses.
+// TestMalformedURLs: the URL of the trace, or what its server sends, is wrong. Messages must not repeat the keys in the URLs.
 func TestMalformedURLs(t *testing.T) {
 	text := func(s string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(s)) }

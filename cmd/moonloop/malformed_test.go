@@ -25,7 +25,7 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
-var update = flag.Bool("update", false, "rewrite the golden files in testdata/malformed")
+var update = flag.Bool("update", false, "rewrite the golden files and generated pages")
 
 // malformed is an input or a command line that is wrong. Its name says what is wrong, and what should happen: the golden files have the
 // exit status and every word that the user reads.
@@ -104,7 +104,7 @@ func checkMalformed(t *testing.T, group string, cases []malformed) {
 	}
 }
 
-// transcript runs the command lines and records what a user sees of each. Lines with the same outcome are listed together.
+// transcript runs the command lines and returns what a user sees of each. Consecutive lines with the same outcome are listed together.
 func (c malformed) transcript(t *testing.T, engine string) string {
 	t.Helper()
 	ctx := c.ctx(t)
@@ -158,7 +158,7 @@ var machineDependent = regexp.MustCompile(`127\.0\.0\.1:\d+`)
 // timeDependent are the times of certificates.
 var timeDependent = regexp.MustCompile(`(current time|is after|expired on) \d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\dZ| UTC)`)
 
-// visible is what a user sees: the status, the part of the output that describes how the input was read, and all of standard error.
+// visible returns what a user sees: the status, the part of the output that describes how the input was read, and all of standard error.
 func visible(status int, stdout, stderr string) string {
 	var b strings.Builder
 	if status == exitInvalid {

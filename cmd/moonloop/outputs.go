@@ -36,7 +36,7 @@ func (o *outputs) read(name string) (again bool) {
 	return again
 }
 
-// check returns why the files cannot be written, as far as it is known in advance.
+// check returns why the files cannot be written, as far as is known in advance.
 func (o *outputs) check() error {
 	if o.out == "" {
 		return hintError{errors.New("--out: no trace to write is given"), "name a file: --out trace.jsonl"}
@@ -125,7 +125,7 @@ func (o *outputs) sibling(name string) string {
 	return ""
 }
 
-// file returns the file for the trace of a partition.
+// file returns the name of the file for the trace of a partition.
 func (o *outputs) file(p capture.Partition) string {
 	if p.Replay && o.runs {
 		return capture.RunFile(o.out, p.Run)

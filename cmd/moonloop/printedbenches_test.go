@@ -3,15 +3,15 @@
 
 package main
 
-// This file has the commands on vLLM's page about its benchmarks, besides the replay of timed traces. Most use data sets that are not
+// This file has the commands on vLLM's page about its benchmarks, except for the replay of timed traces. Most use data sets that are not
 // traces, and are refused with what to use instead. The others run with a trace in place of the data set.
 
-// benchLine is a line of that page.
+// benchLine returns a line of that page.
 func benchLine(about, line, sees, note string) printedLine {
 	return printedLine{vllm, "Benchmark CLI", about, line, map[string]string{"t.jsonl": threeRows}, sees, note}
 }
 
-// timedLine is a line that reads other data sets there, here with a trace.
+// timedLine returns a line that has another data set on the page. Here, a trace takes its place.
 func timedLine(about, line, sees string) printedLine {
 	const trace = "--dataset-name timed_trace --dataset-path DIR/t.jsonl --timed-trace-chunk-hash-size 512 --timed-trace-sec-multiplier 0.001 "
 	return benchLine(about, "bench serve --model sim --base-url ENGINE "+trace+line, sees, "the page uses another data set")

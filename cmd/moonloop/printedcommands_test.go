@@ -20,7 +20,7 @@ type printedCommand struct {
 	tool, theirs string
 	ours         string // commands, each with the output of the previous one; TRACE is the trace
 	note         string
-	sees         func(before, after figuresOf) bool // nil: of figures, which are JSON
+	sees         func(before, after figuresOf) bool // nil: the output is not rows, but figures in JSON
 }
 
 // figuresOf are the figures that show that a trace was changed as it should be.

@@ -23,7 +23,7 @@ type printedFigure struct {
 	tool, theirs string
 	ours         string // see figures
 	note         string
-	formula      func(rs []sent) float64 // of moonloop's; nil: it is enough that it exists
+	formula      func(rs []sent) float64 // of moonloop's figure; nil: it is enough that the figure exists
 }
 
 // sent is a line of requests.jsonl, as far as formulas need it; times are in milliseconds.
@@ -61,7 +61,7 @@ func mean(of func(sent) float64) func([]sent) float64 {
 
 func count(rs []sent) float64 { return float64(len(rs)) }
 
-// lasted is the number of seconds from the first start to the last token.
+// lasted returns the number of seconds from the first start to the last token.
 func lasted(rs []sent) float64 {
 	first, last := math.Inf(1), 0.0
 	for _, r := range rs {

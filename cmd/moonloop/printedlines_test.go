@@ -12,8 +12,8 @@ import (
 	"testing"
 )
 
-// This file has what the trace-replay documentation of other tools shows: command lines with their files, and the fields of these. The
-// page docs/from-other-tools.md lists them. Times and lengths are a fraction of theirs, texts are our own.
+// This file has the command lines in the trace-replay documentation of other tools, with the files that they read. The page
+// docs/from-other-tools.md lists them. Times and lengths are a fraction of the documented ones, texts are our own.
 
 // printedLine is a command line of a document.
 type printedLine struct {
@@ -222,7 +222,7 @@ var printedTraces = []printedLine{
 		"requests 6; over 500ms", "",
 	},
 	{
-		aiperf, "Fixed Schedule Benchmarking", "a window of it", aiperfStart + "--endpoint /v1/chat/completions --input-file DIR/schedule.jsonl --custom-dataset-type mooncake_trace --fixed-schedule --fixed-schedule-start-offset 200 --fixed-schedule-end-offset 400",
+		aiperf, "Fixed Schedule Benchmarking", "a window of the schedule, by offsets", aiperfStart + "--endpoint /v1/chat/completions --input-file DIR/schedule.jsonl --custom-dataset-type mooncake_trace --fixed-schedule --fixed-schedule-start-offset 200 --fixed-schedule-end-offset 400",
 		map[string]string{"schedule.jsonl": scheduleRows},
 		"requests 3; over 200ms", "",
 	},
@@ -254,7 +254,7 @@ var printedTraces = []printedLine{
 		"requests 3; turns 1 1 1; some max_tokens=5; some max_tokens=6; some temperature=0.7", "",
 	},
 	{
-		aiperf, "Raw Payload Replay", "the same, with the format detected", "profile --input-file DIR/payloads.jsonl --model sim --streaming --url HOST:PORT --concurrency 2",
+		aiperf, "Raw Payload Replay", "bodies of requests, with the format detected", "profile --input-file DIR/payloads.jsonl --model sim --streaming --url HOST:PORT --concurrency 2",
 		map[string]string{"payloads.jsonl": bodies},
 		"requests 3; some max_tokens=5; some temperature=0.7", "",
 	},
@@ -391,7 +391,7 @@ var printedTraces = []printedLine{
 		"requests 2; over 105ms; path /v1/completions; all of max_tokens=5 6; body ignore_eos=true", "the page says 100 rows",
 	},
 	{
-		vllm, "Benchmark CLI", "the same, all at once", "bench serve --model sim --dataset-name=timed_trace --num-prompts 100 --host HOST --port PORT --dataset-path DIR/conversation_trace.jsonl --no-self-timed --timed-trace-chunk-hash-size 512 --timed-trace-sec-multiplier 0.001",
+		vllm, "Benchmark CLI", "a timed trace, all at once", "bench serve --model sim --dataset-name=timed_trace --num-prompts 100 --host HOST --port PORT --dataset-path DIR/conversation_trace.jsonl --no-self-timed --timed-trace-chunk-hash-size 512 --timed-trace-sec-multiplier 0.001",
 		map[string]string{"conversation_trace.jsonl": threeRows},
 		"requests 3; at once; path /v1/completions", "",
 	},
@@ -502,7 +502,7 @@ var printedTraces = []printedLine{
 	},
 }
 
-// packed is a text compressed by gzip.
+// packed returns a text compressed by gzip.
 func packed(text string) string {
 	var b strings.Builder
 	z := gzip.NewWriter(&b)

@@ -6,7 +6,7 @@ package main
 import "strings"
 
 // This file has what AIPerf's documentation shows about loads, the preparation and end of a run, and conversations that branch. If its
-// command lines invent prompts, a trace is added; numbers and times are a fraction of theirs.
+// command lines invent prompts, a trace is added; numbers and times are a fraction of the documented ones.
 
 const (
 	withTrace = " --input-file DIR/t.jsonl"
@@ -33,14 +33,14 @@ const (
 	forkLine = "profile --model sim --endpoint-type chat --streaming --url HOST:PORT --input-file DIR/d.jsonl --custom-dataset-type dag_jsonl --concurrency "
 )
 
-// loadLine is a line of AIPerf's that has a trace added.
+// loadLine returns a command line of AIPerf's, with a trace added.
 func loadLine(page, about, line, sees, note string) printedLine {
 	if note != "" {
 		note = "; " + note
 	}
-	refuses, plain := strings.CutPrefix(line, "!")
-	if plain {
-		return printedLine{aiperf, page, about, "!profile --model sim --url HOST:PORT" + withTrace + " " + refuses, map[string]string{"t.jsonl": threeRows}, sees, traceIs + note}
+	rest, isRefused := strings.CutPrefix(line, "!")
+	if isRefused {
+		return printedLine{aiperf, page, about, "!profile --model sim --url HOST:PORT" + withTrace + " " + rest, map[string]string{"t.jsonl": threeRows}, sees, traceIs + note}
 	}
 	return printedLine{aiperf, page, about, "profile --model sim --url HOST:PORT" + withTrace + " --no-fixed-schedule " + line, map[string]string{"t.jsonl": threeRows}, sees, traceIs + ", and --no-fixed-schedule" + note}
 }
@@ -171,10 +171,10 @@ benchmark:
 		"moonloop generate makes a trace with sessions", ofLengths),
 	loadLine("Warmup Phase", "a number of requests before a rate", "--endpoint-type chat --streaming --request-rate 50 --warmup-request-count 3 --request-count 6", "requests 9; summary config.warmup-request-rate=50", ""),
 	loadLine("Warmup Phase", "a number of requests, some at once", "--endpoint-type chat --streaming --concurrency 10 --warmup-concurrency 2 --warmup-request-count 3 --request-count 6", "requests 9", ""),
-	loadLine("Warmup Phase", "another rate", "--endpoint-type chat --streaming --request-rate 50 --warmup-request-rate 20 --warmup-duration 0.2 --benchmark-duration 0.3", "requests more than 4; summary config.warmup-request-rate=20", ""),
-	loadLine("Warmup Phase", "another arrival pattern", "--endpoint-type chat --streaming --request-rate 40 --arrival-pattern gamma --arrival-smoothness 2.0 --warmup-arrival-pattern constant --warmup-duration 0.2 --benchmark-duration 0.3",
+	loadLine("Warmup Phase", "a warm-up at another rate", "--endpoint-type chat --streaming --request-rate 50 --warmup-request-rate 20 --warmup-duration 0.2 --benchmark-duration 0.3", "requests more than 4; summary config.warmup-request-rate=20", ""),
+	loadLine("Warmup Phase", "a warm-up with another arrival pattern", "--endpoint-type chat --streaming --request-rate 40 --arrival-pattern gamma --arrival-smoothness 2.0 --warmup-arrival-pattern constant --warmup-duration 0.2 --benchmark-duration 0.3",
 		"requests more than 4; summary config.warmup-arrival=constant; summary config.warmup-request-rate=40; summary config.burstiness=2", ""),
-	loadLine("Warmup Phase", "both rise", "--endpoint-type chat --streaming --concurrency 10 --concurrency-ramp-duration 0.3 --warmup-concurrency 5 --warmup-concurrency-ramp-duration 0.1 --warmup-request-count 5 --benchmark-duration 0.3",
+	loadLine("Warmup Phase", "a rising concurrency, also of the warm-up", "--endpoint-type chat --streaming --concurrency 10 --concurrency-ramp-duration 0.3 --warmup-concurrency 5 --warmup-concurrency-ramp-duration 0.1 --warmup-request-count 5 --benchmark-duration 0.3",
 		"requests more than 4; summary config.warmup-concurrency-ramp-up=100ms; summary config.concurrency-ramp-up=300ms", ""),
 	loadLine("Warmup Phase", "a lower limit on requests without a first token", "--endpoint-type chat --streaming --concurrency 10 --prefill-concurrency 5 --warmup-concurrency 4 --warmup-prefill-concurrency 2 --warmup-request-count 5 --benchmark-duration 0.2",
 		"requests more than 4; summary config.warmup-prefill-concurrency=2", ""),
@@ -183,7 +183,7 @@ benchmark:
 	loadLine("Warmup Phase", "whole conversations", "!--endpoint-type chat --streaming --session-turns-mean 5 --num-warmup-sessions 10 --request-count 500", "moonloop generate makes a trace with sessions", ofLengths),
 	loadLine("Gradual Ramping", "a rising concurrency", "--concurrency 10 --concurrency-ramp-duration 0.3 --request-count 12", "requests 12; summary config.concurrency-ramp-up=300ms", ""),
 	loadLine("Gradual Ramping", "a rising rate", "--request-rate 50 --request-rate-ramp-duration 0.2 --benchmark-duration 0.3", "requests more than 4; summary config.ramp-up=200ms", "the page's --duration is --benchmark-duration"),
-	loadLine("Gradual Ramping", "both", "--request-rate 50 --request-rate-ramp-duration 0.2 --concurrency 10 --concurrency-ramp-duration 0.2 --benchmark-duration 0.3", "requests more than 4; summary config.ramp-up=200ms; summary config.concurrency-ramp-up=200ms", "likewise"),
+	loadLine("Gradual Ramping", "a rising rate and a rising concurrency", "--request-rate 50 --request-rate-ramp-duration 0.2 --concurrency 10 --concurrency-ramp-duration 0.2 --benchmark-duration 0.3", "requests more than 4; summary config.ramp-up=200ms; summary config.concurrency-ramp-up=200ms", "likewise"),
 	loadLine("Gradual Ramping", "a rising limit on requests without a first token", "!--concurrency 100 --prefill-concurrency 20 --prefill-concurrency-ramp-duration 20 --synthetic-input-tokens-mean 8000", "moonloop generate makes a trace with lengths of your choice", ofLengths),
 	loadLine("Arrival Patterns", "bursts", "--endpoint-type chat --streaming --request-rate 60 --arrival-pattern gamma --arrival-smoothness 0.3 --benchmark-duration 0.3", "requests more than 4; summary config.burstiness=0.3", ""),
 	loadLine("Arrival Patterns", "with a folder for the results", "--endpoint-type chat --streaming --request-rate 60 --arrival-pattern constant --benchmark-duration 0.3 --output-dir DIR/results/constant", "requests more than 4; file results/constant/summary.json", ""),
@@ -193,9 +193,9 @@ benchmark:
 	loadLine("Time-Based Benchmarking", "with a grace period and a warm-up", "--endpoint-type chat --streaming --concurrency 5 --benchmark-duration 0.2 --benchmark-grace-period 60 --warmup-duration 0.2", "requests more than 4; summary config.grace=1m0s", ""),
 	loadLine("Benchmark Goodput", "objectives in one value", "--endpoint-type chat --streaming --request-count 6 --goodput time_to_first_token:100␣inter_token_latency:3.40", "requests 6; output Goodput; summary config.slo=time_to_first_token:100 inter_token_latency:3.40", ""),
 	loadLine("Benchmark Goodput", "tokens per second per user", "--request-count 6 --goodput output_token_throughput_per_user:500", "requests 6; output Goodput; summary config.slo=itl:2", ""),
-	loadLine("Request Cancellation", "a share of the requests", "--endpoint-type chat --endpoint /v1/chat/completions --streaming --request-cancellation-rate 10 --request-cancellation-delay 0.5 --concurrency 8 --request-count 6 --warmup-request-count 2",
+	loadLine("Request Cancellation", "cancelling a share of the requests", "--endpoint-type chat --endpoint /v1/chat/completions --streaming --request-cancellation-rate 10 --request-cancellation-delay 0.5 --concurrency 8 --request-count 6 --warmup-request-count 2",
 		"requests 8; summary config.cancel-share=0.1; summary config.cancel-after=500ms", "the page's lengths of synthetic prompts are left out"),
-	loadLine("Request Cancellation", "at once", "--endpoint-type chat --endpoint /v1/chat/completions --streaming --request-cancellation-rate 30 --request-cancellation-delay 0.0 --concurrency 15 --request-count 6", "requests 6; summary config.cancel-share=0.3", "likewise"),
+	loadLine("Request Cancellation", "cancelling at once", "--endpoint-type chat --endpoint /v1/chat/completions --streaming --request-cancellation-rate 30 --request-cancellation-delay 0.0 --concurrency 15 --request-count 6", "requests 6; summary config.cancel-share=0.3", "likewise"),
 	{
 		aiperf, "Multi-URL Load Balancing", "several servers", "profile --model sim --url http://HOST:PORT --url http://localhost:PORT --url-strategy round_robin --request-rate 60 --request-count 6" + withTrace,
 		map[string]string{"t.jsonl": threeRows},
@@ -207,7 +207,7 @@ benchmark:
 		"requests 4; file runs/run-2/summary.json; path /v1/chat/completions", traceIs + ", and --artifact-dir",
 	},
 	{
-		aiperf, "Benchmark Control Hooks", "the engine's own switches", "profile --model sim --url ENGINE --endpoint-type chat --streaming --concurrency 8 --request-count 3 --reset-kv-cache --server-profiler" + withTrace,
+		aiperf, "Benchmark Control Hooks", "resetting the cache, and the engine's profiler", "profile --model sim --url ENGINE --endpoint-type chat --streaming --concurrency 8 --request-count 3 --reset-kv-cache --server-profiler" + withTrace,
 		map[string]string{"t.jsonl": threeRows},
 		"requests 3; posts /reset_prefix_cache /start_profile /stop_profile", traceIs,
 	},

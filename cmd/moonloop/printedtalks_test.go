@@ -9,13 +9,13 @@ import "strings"
 // of these command lines ask for synthetic prompts, and are refused with advice on how to make a trace. They run if the flags about the
 // lengths of such prompts are left out.
 
-// someTalks are conversations of AIPerf's form.
+// someTalks are conversations in AIPerf's format.
 const someTalks = `{"session_id": "one", "turns": [{"text": "Where do rivers rise?", "output_length": 4}, {"text": "Name one of them.", "output_length": 4, "delay": 20}, {"text": "And another.", "output_length": 4}]}
 {"session_id": "two", "turns": [{"text": "Who maps them?", "output_length": 4}, {"text": "For how long?", "output_length": 4}]}
 {"session_id": "three", "turns": [{"text": "What is a delta?", "output_length": 4}, {"text": "Why?", "output_length": 4}]}
 `
 
-// talkLine is a command line of AIPerf's page about conversations, with someTalks as its input file.
+// talkLine returns a command line of AIPerf's page about conversations, with someTalks as its input file.
 func talkLine(page, about, line, sees, note string) printedLine {
 	return printedLine{
 		aiperf, page, about, "profile --model sim --endpoint-type chat --endpoint /v1/chat/completions --streaming --url HOST:PORT --input-file DIR/talks.jsonl --custom-dataset-type multi_turn " + line,
@@ -38,16 +38,16 @@ benchmark:
 )
 
 var printedTalks = []printedLine{
-	loadLine("Multi-Turn Conversations", "of a given number of turns", "!--endpoint-type chat --endpoint /v1/chat/completions --streaming --conversation-num 10 --conversation-turn-mean 3 --conversation-turn-stddev 0 --synthetic-input-tokens-mean 200 --output-tokens-mean 150 --concurrency 2 --random-seed 42", makesSessions, ofLengths),
-	loadLine("Multi-Turn Conversations", "of about a given number of turns", "!--endpoint-type chat --endpoint /v1/chat/completions --streaming --conversation-num 20 --conversation-turn-mean 5 --conversation-turn-stddev 2 --synthetic-input-tokens-mean 150 --output-tokens-mean 100 --concurrency 4 --random-seed 42", makesSessions, ofLengths),
-	loadLine("Multi-Turn Conversations", "with pauses", "!--endpoint-type chat --streaming --conversation-num 15 --conversation-turn-mean 4 --conversation-turn-stddev 1 --conversation-turn-delay-mean 2000 --conversation-turn-delay-stddev 500 --synthetic-input-tokens-mean 180 --output-tokens-mean 120 --concurrency 3 --random-seed 42", makesSessions, ofLengths),
-	loadLine("Multi-Turn Conversations", "of support, with lengths that differ", "!--endpoint-type chat --streaming --conversation-num 50 --conversation-turn-mean 7 --conversation-turn-stddev 2 --conversation-turn-delay-mean 3000 --conversation-turn-delay-stddev 1000 --synthetic-input-tokens-mean 150 --synthetic-input-tokens-stddev 50 --output-tokens-mean 200 --output-tokens-stddev 80 --concurrency 10 --random-seed 42", makesSessions, ofLengths),
-	talkLine("Multi-Turn Conversations", "two of a file, two at a time", "--conversation-num 2 --concurrency 2 --random-seed 42", "requests 5; turns 1 1 3 3 5; model sim; body stream=true", talksAre),
-	talkLine("Multi-Turn Conversations", "all of a file, in a burst", "--conversation-num 3 --concurrency 50 --random-seed 42", "requests 7; turns 1 1 1 3 3 3 5", talksAre),
-	talkLine("Multi-Turn Conversations", "at a rate", "--conversation-num 3 --request-rate 50 --request-rate-mode poisson --random-seed 42", "requests 7; turns 1 1 1 3 3 3 5; summary config.request-rate=50; summary config.arrival=poisson", talksAre),
-	talkLine("Multi-Turn Conversations", "their turns, on connections of their own", "--concurrency 1 --conversation-num 3 --connection-reuse-strategy sticky-user-sessions", "requests 7; a connection for each session", "--connection-reuse-strategy is added, which the page on options has"),
-	talkLine("Multi-Turn Conversations", "in another order", "--concurrency 1 --conversation-num 3 --dataset-sampling-strategy shuffle --random-seed 42", "requests 7; turns 1 1 1 3 3 3 5", "--dataset-sampling-strategy is added, which the page names"),
-	talkLine("Multi-Turn Conversations", "drawn at random", "--concurrency 2 --conversation-num 3 --dataset-sampling-strategy random --random-seed 42", "some max_completion_tokens=4", "likewise; some conversations come several times, and others never"),
+	loadLine("Multi-Turn Conversations", "conversations of a given number of turns", "!--endpoint-type chat --endpoint /v1/chat/completions --streaming --conversation-num 10 --conversation-turn-mean 3 --conversation-turn-stddev 0 --synthetic-input-tokens-mean 200 --output-tokens-mean 150 --concurrency 2 --random-seed 42", makesSessions, ofLengths),
+	loadLine("Multi-Turn Conversations", "conversations of about a given number of turns", "!--endpoint-type chat --endpoint /v1/chat/completions --streaming --conversation-num 20 --conversation-turn-mean 5 --conversation-turn-stddev 2 --synthetic-input-tokens-mean 150 --output-tokens-mean 100 --concurrency 4 --random-seed 42", makesSessions, ofLengths),
+	loadLine("Multi-Turn Conversations", "conversations with pauses", "!--endpoint-type chat --streaming --conversation-num 15 --conversation-turn-mean 4 --conversation-turn-stddev 1 --conversation-turn-delay-mean 2000 --conversation-turn-delay-stddev 500 --synthetic-input-tokens-mean 180 --output-tokens-mean 120 --concurrency 3 --random-seed 42", makesSessions, ofLengths),
+	loadLine("Multi-Turn Conversations", "support conversations, with lengths that differ", "!--endpoint-type chat --streaming --conversation-num 50 --conversation-turn-mean 7 --conversation-turn-stddev 2 --conversation-turn-delay-mean 3000 --conversation-turn-delay-stddev 1000 --synthetic-input-tokens-mean 150 --synthetic-input-tokens-stddev 50 --output-tokens-mean 200 --output-tokens-stddev 80 --concurrency 10 --random-seed 42", makesSessions, ofLengths),
+	talkLine("Multi-Turn Conversations", "two conversations of a file, at the same time", "--conversation-num 2 --concurrency 2 --random-seed 42", "requests 5; turns 1 1 3 3 5; model sim; body stream=true", talksAre),
+	talkLine("Multi-Turn Conversations", "all conversations of a file, in a burst", "--conversation-num 3 --concurrency 50 --random-seed 42", "requests 7; turns 1 1 1 3 3 3 5", talksAre),
+	talkLine("Multi-Turn Conversations", "conversations at a rate", "--conversation-num 3 --request-rate 50 --request-rate-mode poisson --random-seed 42", "requests 7; turns 1 1 1 3 3 3 5; summary config.request-rate=50; summary config.arrival=poisson", talksAre),
+	talkLine("Multi-Turn Conversations", "a connection for each conversation", "--concurrency 1 --conversation-num 3 --connection-reuse-strategy sticky-user-sessions", "requests 7; a connection for each session", "--connection-reuse-strategy is added, which the page on options has"),
+	talkLine("Multi-Turn Conversations", "conversations in another order", "--concurrency 1 --conversation-num 3 --dataset-sampling-strategy shuffle --random-seed 42", "requests 7; turns 1 1 1 3 3 3 5", "--dataset-sampling-strategy is added, which the page names"),
+	talkLine("Multi-Turn Conversations", "conversations drawn at random", "--concurrency 2 --conversation-num 3 --dataset-sampling-strategy random --random-seed 42", "some max_completion_tokens=4", "likewise; some conversations come several times, and others never"),
 	loadLine("Command Line Options", "a connection for each request", "--concurrency 2 --request-count 3 --connection-reuse-strategy never", "requests 3; header Connection=close", ""),
 
 	{aiperf, "README", "without a trace", "!profile --model sim --streaming --endpoint-type chat --tokenizer ibm-granite/granite-4.0-micro --url ENGINE --concurrency 5 --request-count 10", nil, "makes one with lengths of your choice", "moonloop generate makes a trace"},

@@ -23,7 +23,7 @@ const classTrace = `{"timestamp":0,"input_length":601,"output_length":2,"class":
 {"timestamp":50,"input_length":606,"output_length":2,"class":"batch","extra":{"priority":99}}
 `
 
-// TestPriorityArrives: the classes and priorities that the engine gets, and the figures of each class in every output.
+// TestPriorityArrives: the engine gets the priorities of the rows or of their classes, and every output has the figures of each class.
 func TestPriorityArrives(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -32,10 +32,10 @@ func TestPriorityArrives(t *testing.T) {
 		want  string // the priorities by row
 		said  []string
 	}{
-		{"the rows' own", nil, "- 4 - -7 2 99", []string{"priority: 3 rows of the first rows have their own"}},
+		{"the rows' own priorities", nil, "- 4 - -7 2 99", []string{"priority: 3 rows of the first rows have their own"}},
 		{"priorities of two classes", []string{"--priority", "batch=10", "--priority", "chat=-1"}, "-1 10 10 -7 2 99", []string{"priority: 2 rows of the first rows have their own"}},
 		{"one priority for all other classes", []string{"--priority", "batch=10", "--priority", "*=0"}, "0 10 10 0 0 99", nil},
-		{"an engine that accepts none", []string{"--profile", "openai"}, "- - - - - 99", []string{"warning: priority: 3 rows of the first rows have their own priority, which is not sent: engines of profile openai accept none at this endpoint"}},
+		{"an engine that accepts no priority", []string{"--profile", "openai"}, "- - - - - 99", []string{"warning: priority: 3 rows of the first rows have their own priority, which is not sent: engines of profile openai accept none at this endpoint"}},
 		{"an unknown class", []string{"--priority", "chat=1", "--priority", "gold=3"}, "1 4 - -7 2 99", []string{`warning: priority: none of the first rows is of the class "gold"`}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -91,7 +91,7 @@ func TestPriorityArrives(t *testing.T) {
 	}
 }
 
-// rowOf is the row of a request, by its header.
+// rowOf returns the end of a request's id, which identifies its row.
 func rowOf(a *arrived) string {
 	id := a.header.Get("X-Request-Id")
 	return id[strings.LastIndexByte(id, '-'):]

@@ -16,7 +16,7 @@ import (
 const hidden = "…"
 
 // publicCommand returns the command line of a verb without secrets. It is built from the values of the flags, by their own names, not from
-// what was typed, so that no spelling of a flag escapes it.
+// what was typed, so that no secret remains because of how its flag was spelled.
 func publicCommand(cmd *cobra.Command, args []string) []string {
 	words := append([]string{}, strings.Fields(cmd.CommandPath())...)
 	for _, a := range args {

@@ -77,7 +77,7 @@ func newRefereeCommand() *cobra.Command {
 	return cmd
 }
 
-// schedule parses the task.
+// schedule returns the schedule that the load generator was given.
 func (f *judgeFlags) schedule(ctx context.Context, stdin io.Reader) (*referee.Schedule, error) {
 	switch {
 	case f.judge.Rate != nil && f.speedup != 1:
@@ -137,10 +137,10 @@ func (f *judgeFlags) decide(ctx context.Context, schedule *referee.Schedule, rec
 // asRate writes a rate.
 func asRate(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) + "/s" }
 
-// ms writes milliseconds to the µs.
+// ms writes milliseconds with a precision of 1 µs.
 func ms(v float64) string { return strconv.FormatFloat(v, 'f', 3, 64) }
 
-// refereeSentence is the judgement in a sentence.
+// refereeSentence returns the judgement in a sentence.
 func refereeSentence(j *referee.Judgement) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s arrived", term.Counted(int64(j.Requests), "requests"))
@@ -166,7 +166,7 @@ func refereeSentence(j *referee.Judgement) string {
 	return b.String()
 }
 
-// refereeFacts are lines of a name and its value.
+// refereeFacts returns facts about the judgement, each as a name and a value.
 func refereeFacts(j *referee.Judgement) [][]string {
 	facts := [][]string{{"asked for", j.Schedule}}
 	add := func(name, format string, args ...any) {
@@ -217,7 +217,7 @@ func latenessCells(name string, p *referee.Percentiles) []string {
 	return []string{name, ms(p.P50), ms(p.P90), ms(p.P99), ms(p.P999), ms(p.Max)}
 }
 
-// latenessRows are the rows of the table of lateness.
+// latenessRows returns the rows of the table of lateness.
 func latenessRows(j *referee.Judgement) (rows [][]string) {
 	if j.Lateness != nil {
 		rows = append(rows, latenessCells("lateness at the engine", j.Lateness))

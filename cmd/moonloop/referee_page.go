@@ -16,7 +16,7 @@ import (
 // This file makes the page of a judgement: the answer, lateness over the time of the schedule, and the generator's figures compared with
 // the truth.
 
-// refereeAnswer is the judgement with its figures.
+// refereeAnswer returns the judgement with its figures.
 func refereeAnswer(j *referee.Judgement) *answer {
 	lateness := part{ID: "lateness", Title: "Lateness", Table: grid{latenessHeader, latenessRows(j), len(latenessHeader)}}
 	if over := drawLateness(j); over != "" {
@@ -43,8 +43,8 @@ func refereeAnswer(j *referee.Judgement) *answer {
 // stretches is the number of sections of the time axis.
 const stretches = 400
 
-// drawLateness draws each request's lateness over the time at which it was due; of each section at most four requests, including the
-// latest. Empty without lateness.
+// drawLateness draws the lateness of requests over the times at which they were due. Of each section of the time axis, it draws at most four
+// requests, including the latest one. The result is empty if no request was late.
 func drawLateness(j *referee.Judgement) template.HTML {
 	end, most := 0.0, 0.0
 	j.Points(func(due, late float64) { end, most = max(end, due), max(most, late) })

@@ -78,7 +78,7 @@ func TestRefereePlanted(t *testing.T) {
 	}
 }
 
-// TestSimulateJudges: when it stops, the engine judges its client by a trace.
+// TestSimulateJudges: when the simulated engine stops, it judges its client by a trace.
 func TestSimulateJudges(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -43,7 +43,7 @@ import (
 // aMark describes the values of the steady-state flags.
 const aMark = "a share such as 10%, a time such as 30s, or one before the end such as -30s"
 
-// replayFlags are the flags of "moonloop replay" whose text differs from the configuration's type.
+// replayFlags has the configuration of a replay, and the flags of "moonloop replay" whose values it cannot hold as they are given.
 type replayFlags struct {
 	cfg agent.Config
 
@@ -325,7 +325,7 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	return errors.Join(err, f.contradictions(fs), inFlags(c.Validate(), fs))
 }
 
-// contradictions returns the flags that would have no effect together with others.
+// contradictions returns errors for flags that contradict others, or have no effect with them. Some of the latter are only warnings.
 func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 	var errs []error
 	refuse := func(when bool, text string) {
@@ -359,7 +359,7 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 		"an Authorization header and --api-key-env or --api-key-file: a request has one of them; leave the other out")
 	refuse(fs.Changed("grace") && c.Schedule.MaxDuration == 0 && c.AbortErrorRate == 0 && c.AbortErrors == 0,
 		"--grace has no effect without --max-duration, --abort-error-rate or --abort-errors: give one of these, or leave it out")
-	refuse(f.series != "" && fs.Changed("request-rate"), "--request-rate and --request-rate-series: the one is constant, the other changes in time; leave one of the two out")
+	refuse(f.series != "" && fs.Changed("request-rate"), "--request-rate and --request-rate-series: the first is constant, the second changes in time; leave one of the two out")
 	for _, name := range []string{"warmup-arrival", "warmup-ramp-up"} {
 		refuse(fs.Changed(name) && !c.Schedule.WarmupArrivals.Any(), "--"+name+" has no effect without --warmup-request-rate: give both or neither")
 	}
@@ -566,7 +566,7 @@ func (f *replayFlags) replay(cmd *cobra.Command, cfg agent.Config) error {
 			if rep.Figures().Rows.Total > 0 {
 				err = f.exports.write(stdout, stderr, cfg.Out, cfg.Slice)
 			}
-			fmt.Fprint(stdout, canGoOn(cfg.Out))
+			fmt.Fprint(stdout, resumeAdvice(cfg.Out))
 		}
 	}
 	if errors.Is(err, fs.ErrExist) {

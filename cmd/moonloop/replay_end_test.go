@@ -26,8 +26,8 @@ type underWay struct {
 	stdout, stderr strings.Builder
 }
 
-// startReplay starts such a replay, with the program and arguments before "moonloop" if there are any, and waits until the records of the
-// first rows are in the file.
+// startReplay starts such a replay, and waits until the records of the first rows are in the file. before has the words that precede
+// "moonloop" on the command line, such as nohup, if any.
 func startReplay(t *testing.T, before ...string) *underWay {
 	t.Helper()
 	e, err := simulator.New(simulator.Config{})
@@ -100,7 +100,7 @@ func TestKilledReplayCanBeRead(t *testing.T) {
 			t.Errorf("%s: exit status %d\n%s", args, status, stderr.String())
 		}
 	}
-	// A machine that dies tears a line: it is reported, and can be left out.
+	// A machine that dies leaves a torn line, which is reported, and can be left out.
 	text, err := os.ReadFile(partial)
 	if err != nil {
 		t.Fatal(err)

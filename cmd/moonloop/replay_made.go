@@ -32,7 +32,7 @@ type sourceSteps struct {
 // readingFlags are the flags about reading a trace. They are passed to the first step, which reads it.
 var readingFlags = []string{"time-unit", "map", "block-size", "fine-block-size"}
 
-// aTransform are flags of transform that make one trace from another.
+// aTransform accepts flags of transform that make one trace from another.
 var aTransform = rule{want: `flags of "moonloop transform", such as "--scale 0.5 --end 20m"`, long: true, flags: true, ok: func(text string) error {
 	verb := newTransformCommand()
 	err := verb.ParseFlags(strings.Fields(text))

@@ -24,7 +24,7 @@ type traces struct {
 	*traceFlags
 	outputs
 	collect.Traces
-	format string // of the inputs, if there are several formats
+	format string // of the inputs, for a command that reads several formats
 	public bool   // the format is not telemetry
 }
 
@@ -74,7 +74,7 @@ func (s *traces) report(w io.Writer, result capture.Result) error {
 	}
 	for _, d := range general {
 		if d.What == "records" || strings.HasPrefix(d.What, "stretches") {
-			continue // said above
+			continue // reported above
 		}
 		line(&b, "lost", s.text(d))
 	}
@@ -192,7 +192,7 @@ func (s *traces) text(d mooncake.Dropped) string {
 	return text
 }
 
-// few names the first ones of many.
+// few returns the list of names as text, of many names only the first ones.
 func few(names []string) string {
 	const some = 3
 	if more := len(names) - some; more > 0 {
@@ -234,7 +234,7 @@ func (s *traces) failed(ctx context.Context, err error) error {
 
 // made is the output of --json, the same for every command.
 type made struct {
-	From   string      `json:"from,omitempty"` // format of the inputs, where there are several
+	From   string      `json:"from,omitempty"` // format of the inputs, for a command that reads several formats
 	Traces []madeTrace `json:"traces"`         // hides those of Result
 	capture.Result
 }
@@ -243,7 +243,7 @@ type madeTrace struct {
 	File string `json:"file,omitempty"` // absent: without rows nothing is written
 	capture.TraceResult
 	Span        float64 `json:"span_ms"`
-	Sessions    int     `json:"sessions"` // up to a million
+	Sessions    int     `json:"sessions"` // counted up to a million
 	InputTokens int64   `json:"input_tokens"`
 	Blocks      int64   `json:"blocks"`
 	HitBlocks   int64   `json:"blocks_seen_before"`

@@ -3,8 +3,8 @@
 
 package main
 
-// This file is "moonloop replay --resume DIR": the settings of a run that was cut short come from its folder, and the run continues. With
-// --runs, the one that was cut short continues, followed by those that had not begun.
+// This file has "moonloop replay --resume DIR": the settings of a run that was cut short come from its folder, and the run continues. With
+// --runs, the run that was cut short continues, followed by those that had not begun.
 
 import (
 	"errors"
@@ -91,7 +91,7 @@ func storedOfRuns(dir string) (s storedSettings, err error) {
 	return storedSettings{name, string(content)}, err
 }
 
-// values are the stored settings by flag.
+// values returns the stored settings by flag.
 func (s storedSettings) values(known []*pflag.Flag) (map[string]given, error) {
 	if s.content == "" {
 		return map[string]given{}, nil
@@ -105,7 +105,7 @@ func (s storedSettings) values(known []*pflag.Flag) (map[string]given, error) {
 func (f *replayFlags) goOn() error {
 	c := &f.cfg
 	c.Out = f.resume
-	if f.began != nil { // with --runs it is one of several, with its own seed
+	if f.began != nil { // this run may be one of several of --runs, with its own seed
 		f.runs, c.Resume, c.Prompt.Seed = 1, true, f.began.Schedule.Seed
 		return nil
 	}
@@ -138,8 +138,8 @@ func stateOf(dir string) int {
 	return runToCome
 }
 
-// canGoOn describes how to continue a run that did not come to its end.
-func canGoOn(dir string) string {
+// resumeAdvice describes how to continue a run that did not come to its end; "" for other runs.
+func resumeAdvice(dir string) string {
 	if stateOf(dir) != runBroken {
 		return ""
 	}

@@ -74,7 +74,7 @@ func (b *broken) read(name string) string {
 	return string(text)
 }
 
-// args is the command line of the whole run.
+// args returns the command line of the whole run.
 func (b *broken) args(more ...string) []string {
 	return append([]string{"replay", b.trace, "--url", b.url, "--model", "m", "--endpoint", "completions", "--out", b.out, "--progress", "none"}, more...)
 }
@@ -188,8 +188,8 @@ func (b *broken) summary(out string) (s struct {
 // ended reports whether an exit status is that of a complete run; a busy machine makes a measurement invalid.
 func ended(status int) bool { return status == exitOK || status == exitInvalid }
 
-// TestResumeKilled kills a run by SIGKILL at several instants, and also each run that resumes it. The engine gets every row, and none
-// twice; only rows that were in flight may be missing.
+// TestResumeKilled kills a run by SIGKILL at several instants, and also each run that resumes it. The engine gets no row twice, and every
+// row, except perhaps for those that were in flight.
 func TestResumeKilled(t *testing.T) {
 	const rows = 60
 	b := newBroken(t, rows, 20*time.Millisecond)
@@ -212,7 +212,7 @@ func TestResumeKilled(t *testing.T) {
 	if s := b.summary(b.out); s.Run.ID != "night" || s.Config.Seed != 1<<64-1 || !strings.Contains(s.Run.Command, "--run-id night") || s.Resumed == nil || len(s.Resumed.Parts) < 3 || len(s.Resumed.Parts) > 4 || s.Resumed.InFlight != inFlight || inFlight == 0 {
 		t.Errorf("%+v; %d rows in flight", s, inFlight)
 	}
-	// The first part may have noted more rows than it was asked for. Then the second part is killed before it has begun.
+	// The first part may have noted more rows than kill waited for. Then the second part is killed before it has begun.
 	if !strings.Contains(stdout, "degraded: run_breaks 3") && !strings.Contains(stdout, "degraded: run_breaks 2") && !strings.Contains(stdout, "invalid") || !strings.Contains(stdout, "were in flight when the run was cut short") {
 		t.Error(stdout)
 	}
@@ -329,8 +329,8 @@ func TestResumeRefused(t *testing.T) {
 		"a file of settings":                    {nil, []string{"--resume", b.out, "--config", "x.yaml"}, "leave --config out"},
 		"another trace":                         {map[string]string{b.trace: strings.Replace(whole[b.trace], `"output_length": 3, "hash_ids": [0, 20]`, `"output_length": 4, "hash_ids": [0, 20]`, 1)}, nil, "it is not the trace that the run began with"},
 		"a trace that is gone":                  {nil, []string{filepath.Join(empty, "x.jsonl"), "--resume", b.out}, "no such file"},
-		"no first line":                         {map[string]string{journal: rest}, nil, "resume.jsonl: line 1: schema_version is"},
-		"no journal":                            {map[string]string{journal: ""}, nil, "resume.jsonl: line 1: "},
+		"a journal without its first line":      {map[string]string{journal: rest}, nil, "resume.jsonl: line 1: schema_version is"},
+		"an empty journal":                      {map[string]string{journal: ""}, nil, "resume.jsonl: line 1: "},
 		"another version":                       {map[string]string{journal: strings.Replace(whole[journal], `"schema_version":"1.0"`, `"schema_version":"9.0"`, 1)}, nil, "another version of moonloop wrote it"},
 		"no settings":                           {map[string]string{journal: regexp.MustCompile(`"config":\{.*?\},"config_sources":\{.*?\},`).ReplaceAllString(head, "") + "\n" + rest}, nil, "it has no settings"},
 		"an unknown setting":                    {map[string]string{journal: strings.Replace(whole[journal], `"config":{`, `"config":{"spedup":2,`, 1)}, nil, "resume.jsonl:1: spedup: there is no such setting"},
@@ -361,7 +361,7 @@ func TestResumeRefused(t *testing.T) {
 		if n := len(b.engine.Records()) - before; n > 2 { // the calibration asks twice
 			t.Errorf("%s: the engine was asked %d times", name, n)
 		}
-		if text := b.read(journal); text != cmpOr(tc.files, journal, whole[journal]) {
+		if text := b.read(journal); text != intendedContent(tc.files, journal, whole[journal]) {
 			t.Errorf("%s: the journal changed:\n%s", name, text)
 		}
 	}
@@ -375,8 +375,8 @@ func TestResumeRefused(t *testing.T) {
 	b.whole(b.out, rows, b.arrived())
 }
 
-// cmpOr is the intended content of a file.
-func cmpOr(files map[string]string, name, text string) string {
+// intendedContent returns the content that a test case gives a file, else the given text.
+func intendedContent(files map[string]string, name, text string) string {
 	if other, changed := files[name]; changed {
 		return other
 	}

@@ -3,7 +3,7 @@
 
 package main
 
-// This file is the verb that shows how well a router uses the caches behind it.
+// This file has the verb that shows how well a router uses the caches behind it.
 
 import (
 	"fmt"
@@ -98,7 +98,7 @@ func routerNotes(runs []*study.Router) (notes []string) {
 	return append(notes, fmt.Sprintf("simulated: %s, in blocks of %d tokens; shares of the prompt tokens", caches, runs[0].Block))
 }
 
-// routerAnswer is the answer with its figures.
+// routerAnswer returns the answer with its figures.
 func routerAnswer(runs []*study.Router) *answer {
 	all, each := grid{Header: routerHeader}, grid{Header: instanceHeader}
 	for _, r := range runs {

@@ -20,7 +20,7 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// routed is a router in front of engines. It sends each request to the next one, and names it in a header of the reply.
+// routed is a router in front of engines. It sends each request to the next engine, and names that engine in a header of the reply.
 type routed struct {
 	engines []*simulator.Engine
 	url     string
@@ -69,7 +69,7 @@ func replayThrough(t *testing.T, trace, url, out, more string) {
 	}
 }
 
-// commandLine runs a command line, which must end with a status.
+// commandLine runs a command line, which must end with the status want, and returns its output.
 func commandLine(t *testing.T, want int, text string) string {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -79,8 +79,8 @@ func commandLine(t *testing.T, want int, text string) string {
 	return out.String() + errs.String()
 }
 
-// TestRouter: the figures of each instance equal the counts of the engines behind a real router, and the simulated caches have what the
-// engines' caches had, exactly if these are infinite.
+// TestRouter: the figures of each instance equal the counts of the engines behind a real router. The simulated caches hit as many tokens as
+// the engines' caches: exactly as many if these are infinite, else about as many.
 func TestRouter(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -89,14 +89,14 @@ func (f *replayFlags) replayOne(cmd *cobra.Command, i int) error {
 		case runBroken:
 			cfg.Resume, what = true, "run %d of %d is resumed"
 		default:
-			cfg.Force = true // the existing one was cut short before it began
+			cfg.Force = true // the folder may exist, if the run was cut short before it began
 		}
 	}
 	fmt.Fprint(stderr, term.Note(stderr, fmt.Sprintf(what, i, f.runs)))
 	return f.replay(cmd, cfg)
 }
 
-// run is the configuration of the i-th run, from 1.
+// run returns the configuration of the i-th run, counted from 1.
 func (f *replayFlags) run(i int) agent.Config {
 	cfg := f.cfg
 	cfg.Out = runFolder(cfg.Out, i)
@@ -116,7 +116,7 @@ func (f *replayFlags) run(i int) agent.Config {
 
 func runFolder(out string, i int) string { return filepath.Join(out, fmt.Sprintf("run-%d", i)) }
 
-// statusOf is the exit status of an error of a replay.
+// statusOf returns the exit status of an error of a replay.
 func statusOf(err error) int {
 	var exit exitError
 	switch {
@@ -154,7 +154,7 @@ func writeRuns(name string, runs []*study.Run, spreads []study.Spread) error {
 	return writeWhole(name, atomicfile.Anything, func(w io.Writer) error { return encode(w, content) })
 }
 
-// runsText is the table over the runs, and their verdicts.
+// runsText returns the table over the runs, and their verdicts.
 func runsText(out string, runs []*study.Run, spreads []study.Spread) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nover %s:\n\n", term.Counted(int64(len(runs)), "runs"))

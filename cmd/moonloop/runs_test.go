@@ -15,7 +15,7 @@ import (
 )
 
 // Each run has its folder and its name. The seed is the same, or, with --runs-fresh, different for each. Existing results are not
-// replaced, and that is found out before the first run. A folder of runs can be one side of a comparison.
+// replaced: they are found before the first run. A folder of runs can be one side of a comparison.
 func TestRuns(t *testing.T) {
 	t.Parallel()
 	server, engine := startSimulator(t)

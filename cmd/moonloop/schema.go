@@ -21,7 +21,7 @@ const schemaTopic = "schema"
 // schemas are the available schemas, by name.
 var schemas = map[string]func() string{"row": mooncake.RowSchema, "sidecar": mooncake.SidecarSchema, "summary": report.SummarySchema}
 
-// schemaNamed returns a schema by what follows the topic.
+// schemaNamed returns the schema that the words after the topic name.
 func schemaNamed(args []string) (string, error) {
 	if len(args) != 1 || schemas[args[0]] == nil {
 		return "", hintError{errors.New("help schema: want the name of one schema"), "name one: " + strings.Join(slices.Sorted(maps.Keys(schemas)), ", ")}

@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// TestSchemasHoldWhatIsWritten validates the output of verbs with the schemas that the program prints.
+// TestSchemasHoldWhatIsWritten validates the output of verbs against the schemas that the program prints.
 func TestSchemasHoldWhatIsWritten(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

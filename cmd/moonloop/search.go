@@ -3,7 +3,7 @@
 
 package main
 
-// This file is the verb that finds the highest load that an engine can handle: it replays a trace at the loads that package study chooses.
+// This file has the verb that finds the highest load that an engine can handle: it replays a trace at the loads that package study chooses.
 
 import (
 	"bytes"
@@ -121,7 +121,7 @@ type searchQuestion struct {
 	Vary       string         `json:"vary"`
 	Cache      string         `json:"cache"`
 	Seed       uint64         `json:"seed"`
-	Replay     map[string]any `json:"replay"` // the flags of each replay; secret ones as …
+	Replay     map[string]any `json:"replay"` // the flags of each replay; "…" stands for a secret value
 }
 
 // searchResult is the answer in the form of --json. Unknown values are null.
@@ -335,8 +335,8 @@ func (s *searchState) resume(name string) error {
 	return nil
 }
 
-// drawnSeed returns a random seed for a study: never 0, and different from that of an earlier study, whose words an engine may have in its
-// cache. It is short enough to be typed again.
+// drawnSeed returns a random seed for a study: never 0, and most likely different from that of an earlier study, whose words an engine may
+// have in its cache. It is short enough to be typed again.
 func drawnSeed() uint64 { return 1 + uint64(rand.Uint32()) } //nolint:gosec // no secret
 
 // save writes the file of a search.
@@ -430,7 +430,7 @@ func soFar(c *study.Capacity) string {
 	return fmt.Sprintf("; so far %.3g to %.3g", c.Low, c.High)
 }
 
-// trialText is a probe in a line.
+// trialText returns a description of a probe in one line.
 func trialText(t study.Trial) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(t.Values)) {
@@ -451,7 +451,7 @@ func trialText(t study.Trial) string {
 	return strings.Join(parts, "; ") + fmt.Sprintf(" (%s)", time.Duration(t.Took*float64(time.Second)).Round(time.Second))
 }
 
-// text is the answer, followed by the probes, by load.
+// text returns the answer, followed by the probes in order of their load.
 func (f *searchFlags) text(c *study.Capacity) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "capacity: %s\n", c.Headline(loadNames[f.vary]))

@@ -14,7 +14,7 @@ import (
 	"github.com/moonloop/moonloop/study"
 )
 
-// TestSearchVerb searches on a simulated engine: each probe replays another density with other words, and the folder stores
+// TestSearchVerb searches on a simulated engine: each probe replays the trace at another density and with other words, and the folder stores
 // enough for a later search to continue. Package study tests which load is found.
 func TestSearchVerb(t *testing.T) {
 	withoutOTel(t)

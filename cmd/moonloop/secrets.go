@@ -17,7 +17,7 @@ import (
 	"github.com/moonloop/moonloop/internal/tlsfile"
 )
 
-// maxSecretFile bounds a file with a key or with headers, in bytes. Servers refuse far less.
+// maxSecretFile bounds a file with a key or with headers, in bytes. Servers refuse headers that are far shorter.
 const maxSecretFile = 64 << 10
 
 // Why a file of secrets cannot be used, in addition to the system's errors.
@@ -30,8 +30,8 @@ func readSecretFile(ctx context.Context, name string) (string, error) {
 	return readSmallFile(ctx, name, maxSecretFile)
 }
 
-// readSmallFile reads a file of at most this many bytes. The file may be a pipe, such as a shell's <(command); it stops waiting for a
-// writer when ctx ends.
+// readSmallFile reads a file of at most this many bytes. The file may be a pipe, such as a shell's <(command): when ctx ends, readSmallFile
+// stops waiting for a writer.
 func readSmallFile(ctx context.Context, name string, most int64) (string, error) {
 	if info, err := os.Stat(name); err == nil && info.IsDir() {
 		return "", errFolder

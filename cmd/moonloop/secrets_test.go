@@ -73,7 +73,7 @@ func TestSecretFlagsAreKnown(t *testing.T) {
 	}
 }
 
-// spellings are all ways to write a flag and its value.
+// spellings returns all ways to write a flag and its value.
 func spellings(f *pflag.Flag, aliases map[string]string, value string) (list [][]string) {
 	names := []string{f.Name}
 	for alias, name := range aliases {
@@ -238,7 +238,7 @@ func TestSecretsStayHidden(t *testing.T) {
 	}
 }
 
-// secretBase is a command line of a verb without the secret flag.
+// secretBase returns a command line of a verb, without the secret flag.
 func secretBase(verb *cobra.Command, f *pflag.Flag) []string {
 	args := []string{verb.Name()}
 	switch verb.Name() {
@@ -258,7 +258,7 @@ func secretBase(verb *cobra.Command, f *pflag.Flag) []string {
 	return args
 }
 
-// secretWitness sees what goes where.
+// secretWitness records whether the secret reaches the engine, and what other servers receive.
 type secretWitness struct {
 	engine *simulator.Engine
 
@@ -286,7 +286,8 @@ func (w *secretWitness) seen() []byte {
 	return bytes.Clone(w.other.Bytes())
 }
 
-// toEngine notes whether the headers or the body of a request have the secret, and refuses it in words that repeat it.
+// toEngine notes whether a request has the secret. If the headers or the URL have it, toEngine refuses the request in words that repeat the
+// secret.
 func (w *secretWitness) toEngine(rw http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	r.Body = io.NopCloser(bytes.NewReader(body))

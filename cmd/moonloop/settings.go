@@ -93,7 +93,7 @@ func (s *settings) apply(cmd *cobra.Command) error {
 	return errors.Join(errs...)
 }
 
-// known are the flags that can be set by other sources.
+// known returns the flags that can be set by other sources.
 func (s *settings) known(cmd *cobra.Command) (known []*pflag.Flag) {
 	for _, fs := range []*pflag.FlagSet{s.args, cmd.Flags()} {
 		fs.VisitAll(func(f *pflag.Flag) {

@@ -20,7 +20,7 @@ import (
 // A settings file is YAML with the names of flags as keys. JSON is YAML, too, so the summary.json of a run, which has the run's settings,
 // can be used unchanged. The parser's nodes have line numbers; libraries that read any format into a map do not.
 
-// maxSettingsFile bounds a file of settings, in bytes. A summary has some ten thousand.
+// maxSettingsFile bounds a file of settings, in bytes. A summary has some ten thousand bytes.
 const maxSettingsFile = 4 << 20
 
 // readSettings returns the settings in a file, by flag. It returns all errors in the file.
@@ -33,7 +33,7 @@ func readSettings(ctx context.Context, name string, known []*pflag.Flag) (map[st
 	return parsedSettings(name, content, known)
 }
 
-// parsedSettings is readSettings of the content of a file.
+// parsedSettings returns the settings in the content of a file, like readSettings.
 func parsedSettings(name, content string, known []*pflag.Flag) (map[string]given, error) {
 	found := map[string]given{}
 	pairs, err := parseSettings(content)
@@ -79,7 +79,8 @@ func meant(key string, known []*pflag.Flag) string {
 // yamlLine matches the beginning of the parser's errors.
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\s*)?line (\d+): `)
 
-// parseSettings returns the keys and values of a file in turn. Its errors begin with the line; the caller prepends the name of the file.
+// parseSettings returns the keys and values of a file, alternately. Its errors begin with the line; the caller prepends the name of the
+// file.
 func parseSettings(content string) ([]*yaml.Node, error) {
 	var file, more yaml.Node
 	decoder := yaml.NewDecoder(strings.NewReader(content))

@@ -101,7 +101,7 @@ percentiles: 50,99.9 # file run.yaml:16
 	}
 }
 
-// settable is a value that a flag accepts, other than its default.
+// settable returns a value that a flag accepts, other than its default.
 func settable(t *testing.T, name string) string {
 	t.Helper()
 	f := newReplayCommand().Flags().Lookup(name)
@@ -159,14 +159,14 @@ func TestSettingsErrors(t *testing.T) {
 		"a key twice":                      {"seed: 1\nurl: http://e\nseed: 2\n", [2]string{}, []string{"run.yaml:3: seed: it is set at run.yaml:1 already; set it once"}},
 		"wrong values":                     {"speedup: fast\nseed:\nstrict: yes\n", [2]string{}, []string{`run.yaml:1: speedup "fast": want a number`, "run.yaml:2: seed: want a whole number", `run.yaml:3: strict "yes": want true or false`}},
 		"a list for a flag with one value": {"model: [a, b]\n", [2]string{}, []string{"run.yaml:1: model: want the name of a model"}},
-		"syntax":                           {"url: http://e\n  seed: [\n", [2]string{}, []string{"run.yaml:2: "}},
+		"invalid syntax":                   {"url: http://e\n  seed: [\n", [2]string{}, []string{"run.yaml:2: "}},
 		"no mapping":                       {"- url\n", [2]string{}, []string{"run.yaml:1: want a line"}},
 		"two documents":                    {"seed: 1\n---\nseed: 2\n", [2]string{}, []string{"run.yaml:2: a second document begins"}},
-		"masked":                           {"seed: 1\nextra-inputs: …\n", [2]string{}, []string{"run.yaml:2: extra-inputs: its value was left out", "give it on the command line or by MOONLOOP_REPLAY_EXTRA_INPUTS"}},
-		"old summary":                      {`{"schema_version": "1.0"}`, [2]string{}, []string{"run.yaml:1: the summary of a run that stored no settings"}},
+		"a secret that was left out":       {"seed: 1\nextra-inputs: …\n", [2]string{}, []string{"run.yaml:2: extra-inputs: its value was left out", "give it on the command line or by MOONLOOP_REPLAY_EXTRA_INPUTS"}},
+		"a summary without settings":       {`{"schema_version": "1.0"}`, [2]string{}, []string{"run.yaml:1: the summary of a run that stored no settings"}},
 		"unknown variable":                 {"seed: 1\n", [2]string{"MOONLOOP_REPLAY_SPEDUP", "2"}, []string{"MOONLOOP_REPLAY_SPEDUP: there is no such setting; did you mean MOONLOOP_REPLAY_SPEEDUP?"}},
 		"wrong variable":                   {"seed: 1\n", [2]string{"MOONLOOP_REPLAY_SPEEDUP", "-2"}, []string{`MOONLOOP_REPLAY_SPEEDUP "-2": want a number`}},
-		"secret value":                     {"header: " + planted + "\n", [2]string{}, []string{"run.yaml:1: header: want \"Name: value\""}},
+		"a secret that is not a header":    {"header: " + planted + "\n", [2]string{}, []string{"run.yaml:1: header: want \"Name: value\""}},
 		"user in the URL":                  {"url: http://user:" + planted + "@e\n", [2]string{}, []string{"it contains a user name"}},
 		"contradiction":                    {"no-fixed-schedule: true\nstart: 1m\nurl: http://e\n", [2]string{}, []string{"--start has no effect with --no-fixed-schedule"}},
 	} {

@@ -3,7 +3,7 @@
 
 package main
 
-// This file is the verb that replays live production traffic, a few minutes behind.
+// This file has the verb that replays live production traffic, a few minutes behind.
 
 import (
 	"context"

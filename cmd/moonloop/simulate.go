@@ -242,7 +242,7 @@ func simulate(cmd *cobra.Command, c simulator.Config, f simulateFlags) (err erro
 	return nil
 }
 
-// untilEnd is a context that ends with this input, too.
+// untilEnd returns a context that also ends when the input ends.
 func untilEnd(ctx context.Context, input io.Reader) context.Context {
 	ctx, cancel := context.WithCancel(ctx)
 	go func() {
@@ -269,8 +269,8 @@ func (f *simulateFlags) serve(ctx context.Context, address string, stderr io.Wri
 	return ran, failed
 }
 
-// prepareJudge reads the schedule of a judgement, if there is one, and makes the engine record what it needs, in a temporary file if none
-// is named. forget removes that file.
+// prepareJudge reads the schedule of a judgement, if one is asked for, and makes the engine record what the judgement needs, in a temporary
+// file if none is named. forget removes the temporary file.
 func (f *simulateFlags) prepareJudge(ctx context.Context, cmd *cobra.Command, c *simulator.Config) (schedule *referee.Schedule, forget func(), err error) {
 	if !f.judge.given() {
 		if name := f.judge.needless(cmd.Flags()); name != "" {

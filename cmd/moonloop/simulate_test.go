@@ -153,7 +153,7 @@ func TestSimulateUsage(t *testing.T) {
 		{"half a certificate", []string{"--tls-cert", "x"}, "give both"},
 		{"key from an empty variable", []string{"--api-key-env", "TEST_SIMULATE_UNSET"}, "TEST_SIMULATE_UNSET"},
 		{"an invalid port", []string{"--listen", "127.0.0.1:99999"}, "want host:port"},
-		{"a record in a file instead of a directory", []string{"--listen", "127.0.0.1:0", "--record", filepath.Join(precious, "x")}, "record file"},
+		{"a record in a directory that is a file", []string{"--listen", "127.0.0.1:0", "--record", filepath.Join(precious, "x")}, "record file"},
 		{"several mistakes at once", []string{"--record", precious, "--early-stop", "2", "--block-size", "-1"}, `--block-size "-1"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

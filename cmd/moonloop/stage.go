@@ -57,14 +57,14 @@ var (
 	}
 	// runVerbs have folders of runs as arguments.
 	runVerbs = []string{"report", "merge", "compare", "twin", "router"}
-	// localVerbs read files that are still written, by themselves or by others.
+	// localVerbs read files that are still being written, by themselves or by others.
 	localVerbs = []string{"agent", "shadow", "demo"}
 	// wholeFiles mark a folder as complete: that of a run, of several runs, or of a search. They are uploaded last.
 	wholeFiles = []string{"summary.json", "runs.json", "search.json"}
 )
 
 const (
-	takeAway = 10 * time.Minute // the time to upload results in, also after an interrupt
+	takeAway = 10 * time.Minute // the maximum time for uploading results, also after an interrupt
 	uploads  = 8                // transfers at the same time
 )
 
@@ -82,7 +82,7 @@ type written struct {
 	replace    bool
 }
 
-// begin downloads what the arguments name, and replaces URLs in flags by names of local files. It replaces arguments in place.
+// begin downloads the folders of runs that the arguments name, and replaces URLs in flags by names of local files. It changes args in place.
 func (s *stage) begin(cmd *cobra.Command, args []string) error {
 	s.cmd = cmd
 	now := time.Now()
@@ -225,7 +225,7 @@ func (s *stage) download(ctx context.Context, url string) (string, error) {
 	return local, g.Wait()
 }
 
-// finish uploads what was written, and removes the local files. It returns the error of the command, or its own.
+// finish uploads what was written, and removes the local files. It returns the error of the command, or that of the upload.
 func (s *stage) finish(ctx context.Context, err error) error {
 	if s.dir == "" {
 		return err

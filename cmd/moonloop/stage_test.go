@@ -30,7 +30,8 @@ func newStored(t *testing.T) stored {
 	return s
 }
 
-// do runs a command, and requires an exit status and that no file of it remains.
+// do runs a command. It requires an exit status, that no temporary file remains, and that the output shows neither the name of such a file
+// nor the secret.
 func (s stored) do(want int, args ...string) (stdout, stderr string) {
 	s.Helper()
 	var out, said strings.Builder
@@ -205,5 +206,5 @@ func TestObjectStore(t *testing.T) {
 	}
 }
 
-// measured are the statuses of a complete replay: its verdict depends on the machine.
+// measured stands for the statuses of a complete replay, whose verdict depends on the machine.
 const measured = -1

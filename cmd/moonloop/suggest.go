@@ -42,7 +42,7 @@ func flagNames(cmd *cobra.Command) []string {
 	return names
 }
 
-// didYouMean completes a message with suggestions; "" if there are none.
+// didYouMean returns suggestions for the end of a message; "" if there are none.
 func didYouMean(near []string, before string) string {
 	if len(near) == 0 {
 		return ""
@@ -57,7 +57,7 @@ var otherVerbs = map[string]string{
 	"simulate": "serve mock server", "generate": "synthesize synth", "--version": "version",
 }
 
-// noSuchCommand is the error of a verb that does not exist.
+// noSuchCommand returns the error for a verb that does not exist.
 func noSuchCommand(parent *cobra.Command, name string) error {
 	var near []string
 	for ours, words := range otherVerbs {

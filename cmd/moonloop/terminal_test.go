@@ -85,7 +85,7 @@ func onTerminal(t *testing.T, columns, rows int, environment []string, args ...s
 	return x
 }
 
-// lines are the present lines of the screen.
+// lines returns the current lines of the screen.
 func (x *terminal) lines() []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -130,7 +130,7 @@ func (x *terminal) wait(t *testing.T) (code int, raw string) {
 	return x.cmd.ProcessState.ExitCode(), x.raw.String()
 }
 
-// engineAndTrace returns the address of an engine that fails every tenth request, and a trace of some seconds.
+// engineAndTrace returns the address of an engine that fails about every tenth request, and a trace of a few seconds.
 func engineAndTrace(t *testing.T) (engine, trace string) {
 	t.Helper()
 	e, err := simulator.New(simulator.Config{

@@ -57,7 +57,7 @@ func newSecureEngine(t *testing.T, c simulator.Config, server *tls.Config) *secu
 	return secure
 }
 
-// contents reads files into those of a malformed case, under the names that they have there.
+// contents returns the files of a malformed case: a trace, and the contents of the named files, by the names that the case uses.
 func contents(t *testing.T, names map[string]string) map[string]string {
 	t.Helper()
 	files := map[string]string{"trace.jsonl": rowOfSix}

@@ -286,7 +286,7 @@ func (t *tracesRead) close() error {
 	return errors.Join(errs...)
 }
 
-// notices report unusual layouts and timestamps of the traces.
+// notices returns the notices about unusual layouts and timestamps of the traces, each once.
 func (t *tracesRead) notices() (texts []string) {
 	for _, trace := range t.traces {
 		for _, n := range trace.Notices() {
@@ -309,7 +309,7 @@ func (t *tracesRead) open(name string, stdin io.Reader) (*mooncake.Trace, error)
 	return trace, err
 }
 
-// source is a trace, whose sidecar is read at once.
+// source returns a trace as a source. It reads the sidecar at once, but opens the trace later.
 func (t *tracesRead) source(name string) (transform.Source, error) {
 	s := transform.Source{Name: displayName(name)}
 	var meta *mooncake.Meta

@@ -26,7 +26,7 @@ import (
 // translator translates a command line.
 type translator struct {
 	fs     *pflag.FlagSet
-	tools  []string // tools for which it may be written
+	tools  []string // tools for which the command line may be written
 	args   []string // in our flags
 	said   []string // messages for standard error
 	errs   []error
@@ -159,7 +159,8 @@ var otherCommands = map[string]string{
 
 const noServer = "it measures an engine in its own process; start the engine's server, and send it a trace; moonloop generate makes one with lengths of your choice"
 
-// otherCommand returns the command of another tool that a line begins with, if it is not a replay, and our command for it.
+// otherCommand returns the first word of a command line, or the first two. If they are a command of another tool that is not a replay, ours
+// says what to use instead; else it is empty.
 func otherCommand(words []flagWord) (command, ours string) {
 	at := max(0, slices.IndexFunc(words, func(w flagWord) bool { return w.name == "" }))
 	for _, w := range words[at:min(at+2, len(words))] {
@@ -183,7 +184,7 @@ var replayWords = []string{"profile", "bench", "serve", "run", "benchmark", embe
 // makesPrompts says what to do if another tool invents its prompts.
 const makesPrompts = "a replay sends a trace, and does not invent one: moonloop generate --out TRACE makes one with lengths of your choice"
 
-// noFile reports whether a word cannot be the name of a file.
+// noFile reports whether there is no file of this name.
 func noFile(word string) bool {
 	_, err := os.Stat(word)
 	return err != nil
@@ -283,7 +284,7 @@ func known(name string) bool {
 	return slices.ContainsFunc(aliases, func(a alias) bool { return a.name == name })
 }
 
-// onOff is the value of a switch that true or false may follow.
+// onOff stands in the table for the value of a switch that true or false may follow.
 const onOff = "B"
 
 // severalNumbers reports whether a load has several sizes, each of which is a run in the other tool.
@@ -441,7 +442,7 @@ func (t *translator) add(name, value string) error {
 	return nil
 }
 
-// keep stores flags that have a meaning only together.
+// keep returns an action that stores a value under a name: some flags have a meaning only together.
 func keep(name string) action {
 	return func(t *translator, value string) error {
 		if before, given := t.kept[name]; given && before != value {

@@ -188,7 +188,7 @@ func (t *translator) untimed() bool {
 	}) || t.typed("request-rate", "request-rate-series") != "" && !timed
 }
 
-// hubOf returns the repository of a data set, given its name in AIPerf, or "".
+// hubOf returns the repository of a data set: hub, if that is given, else the one of this name in AIPerf; "" if it is unknown.
 func hubOf(name, hub string) string {
 	const traces = "semianalysis_cc_traces_weka"
 	is := strings.TrimPrefix(strings.ReplaceAll(strings.TrimPrefix(name, traces), "_", "-"), "-")

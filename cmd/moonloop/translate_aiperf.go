@@ -15,7 +15,7 @@ import (
 
 // This file translates AIPerf's flags for its load, its connections, its warm-up and its repeated runs.
 
-// writtenFor reports whether a command line can be only for one tool.
+// writtenFor reports whether the command line can be for this tool only.
 func (t *translator) writtenFor(tool string) bool { return slices.Equal(t.tools, []string{tool}) }
 
 // arrivals reads the distribution of the gaps between requests. A burst has no gaps: only the maximum number of requests in flight limits
@@ -42,7 +42,7 @@ func (t *translator) drawing(value string) error {
 	return fmt.Errorf("%s: want sequential, shuffle or random", quoted(value))
 }
 
-// graceOf parses a grace, which may be infinite.
+// graceOf parses a grace period, which may be infinite.
 func (t *translator) graceOf(value string) error {
 	if strings.EqualFold(value, "inf") {
 		return t.add("grace", century.String())
@@ -92,7 +92,7 @@ func (t *translator) posts() {
 	}
 }
 
-// aiperfDefaults adds AIPerf's defaults: a warm-up with the load of the run, only for the first of several runs.
+// aiperfDefaults adds AIPerf's defaults: a warm-up has the load of the run, and of several runs, only the first one has a warm-up.
 func (t *translator) aiperfDefaults() {
 	warm := t.typed("warmup-requests", "warmup-request-count", "num-warmup-requests", "num-warmup-sessions", "warmup-duration") != ""
 	switch once, given := t.kept["warm once"]; {
@@ -128,7 +128,7 @@ func (t *translator) aiperfDefaults() {
 	}
 }
 
-// warmupNames are our and AIPerf's names for a flag of the warm-up.
+// warmupNames returns our and AIPerf's names for a flag of the warm-up.
 func warmupNames(ours string) []string {
 	theirs := map[string]string{"warmup-arrival": "warmup-arrival-pattern"}[ours]
 	return []string{ours, cmp.Or(theirs, ours)}

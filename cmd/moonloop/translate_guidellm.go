@@ -50,13 +50,14 @@ func flatten(of map[string]string, before string, object map[string]json.RawMess
 	}
 }
 
-// each passes the members of such a value to the actions for them; nil is for members without an effect. Others are refused.
-func (t *translator) each(of map[string]string, knows map[string]action) error {
+// each passes the members of such a value to their actions; a nil action is for a member without an effect. Members that have no entry
+// in byName are refused.
+func (t *translator) each(of map[string]string, byName map[string]action) error {
 	for _, name := range slices.Sorted(maps.Keys(of)) {
-		do, known := knows[name]
+		do, known := byName[name]
 		if !known {
 			group, _, _ := strings.Cut(name, ".")
-			do, known = knows[group+".*"]
+			do, known = byName[group+".*"]
 		}
 		if !known {
 			return fmt.Errorf("%s: a replay has nothing of this kind; leave it out", quoted(name))
@@ -71,7 +72,7 @@ func (t *translator) each(of map[string]string, knows map[string]action) error {
 	return nil
 }
 
-// want accepts some words, which have no effect.
+// want returns an action that accepts some words, which have no effect.
 func want(words ...string) action {
 	return func(_ *translator, value string) error {
 		if slices.Contains(words, value) {
@@ -81,12 +82,12 @@ func want(words ...string) action {
 	}
 }
 
-// refuse refuses every value.
+// refuse returns an action that refuses every value.
 func refuse(why string) action {
 	return func(*translator, string) error { return errors.New(why) }
 }
 
-// ofOne is an action for a value that may be a list with one element.
+// ofOne returns an action for a value that may be a list with one element.
 func ofOne(do action) action {
 	return func(t *translator, value string) error { return do(t, one(value)) }
 }

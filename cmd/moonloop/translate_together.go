@@ -248,7 +248,7 @@ func (t *translator) scale(text string) {
 		t.fail("time scale %s: want the seconds that a unit of the timestamps lasts, above 0", quoted(text))
 		return
 	}
-	if t.kept["from"] != "" { // it knows the unit
+	if t.kept["from"] != "" { // the format determines the unit
 		_ = t.add("speedup", strconv.FormatFloat(1/s, 'g', -1, 64))
 		return
 	}
@@ -324,7 +324,7 @@ func (t *translator) synthesis() {
 	}
 }
 
-// longestGap is the limit of the gaps between rows, in the time of the trace; 0 means no limit.
+// longestGap returns the limit of the gaps between rows, in the time of the trace; 0 means no limit.
 func (t *translator) longestGap() (gap time.Duration) {
 	if t.has("idle") {
 		s, err := parseFloat(t.kept["idle"])

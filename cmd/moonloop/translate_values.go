@@ -30,7 +30,7 @@ var actions = map[string]func(about string) action{
 	"own": func(name string) action { return ownActions[name] },
 }
 
-// ownActions are those of a single flag, or of a few.
+// ownActions are the actions for a single flag, or for a few.
 var ownActions = map[string]action{
 	"nothing": func(*translator, string) error { return nil },
 
@@ -49,18 +49,18 @@ var ownActions = map[string]action{
 	"url": (*translator).url, "warmAgain": (*translator).warmAgain, "warmupGrace": (*translator).warmupGrace,
 }
 
-// set sets a flag of ours to a value: flag=value.
+// set returns an action that sets a flag of ours to a value: flag=value.
 func set(about string) action {
 	name, value, _ := strings.Cut(about, "=")
 	return func(t *translator, _ string) error { return t.add(name, value) }
 }
 
-// pass gives the value to a flag of ours.
+// pass returns an action that gives the value to a flag of ours.
 func pass(name string) action {
 	return func(t *translator, value string) error { return t.add(name, value) }
 }
 
-// word translates words to those of a flag of ours: flag theirs=ours…. Nothing is set for a word without one of ours.
+// word returns an action that translates words to those of a flag of ours: flag theirs=ours…. Nothing is set for a word without one of ours.
 func word(about string) action {
 	name, pairs, _ := strings.Cut(about, " ")
 	ours, theirs := map[string]string{}, []string(nil)
@@ -80,7 +80,7 @@ func word(about string) action {
 	}
 }
 
-// only accepts the words that a replay always has.
+// only returns an action that accepts the values that stand for what a replay does anyway.
 func only(words string) action {
 	return func(_ *translator, value string) error {
 		if slices.Contains(strings.Fields(words), value) {
@@ -150,7 +150,7 @@ func (t *translator) aiperfFile(name string) error {
 	return t.theTrace(name)
 }
 
-// findType looks at the beginning of AIPerf's file. Errors are left to the reader of the file.
+// findType detects the format of AIPerf's file from the file's beginning. Errors are left to the reader of the file.
 func (t *translator) findType() {
 	files, err := filesOf(t.kept["input"])
 	if err != nil || t.typed("from") != "" {

@@ -116,7 +116,7 @@ func substituted(content string) (string, error) {
 	return content, nil
 }
 
-// snake converts a name from AIPerf's second spelling to the first one.
+// snake converts a name from camel case to snake case. AIPerf accepts both.
 func snake(name string) string {
 	var b strings.Builder
 	for _, r := range name {

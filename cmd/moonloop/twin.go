@@ -52,7 +52,7 @@ func oneFolder(cmd *cobra.Command, args []string) error {
 	return hintError{fmt.Errorf("%s takes one folder, but %d were given", cmd.Name(), len(args)), "name the folder that moonloop replay --out wrote"}
 }
 
-// twinSentence is the answer in a sentence.
+// twinSentence returns the answer in a sentence.
 func twinSentence(t *study.Twin) string {
 	switch {
 	case t.Why != "":
@@ -78,7 +78,7 @@ func differenceText(c study.Check, d float64) string {
 	return fmt.Sprintf("%+.3g %%", 100*d)
 }
 
-// twinCells are the cells of a check.
+// twinCells returns the cells of a check.
 func twinCells(c study.Check) []string {
 	cells := []string{c.Name, "", "", "", "", "± " + strings.TrimPrefix(differenceText(c, c.Tolerance), "+"), strconv.Itoa(c.Rows), string(c.Outcome)}
 	if c.Rows == 0 {
@@ -92,7 +92,7 @@ func twinCells(c study.Check) []string {
 
 var twinHeader = []string{"measure", "production", "replay", "difference", "95 % interval", "tolerance", "rows", "outcome"}
 
-// partCells are the cells of a part of the rows.
+// partCells returns the cells of a part of the rows.
 func partCells(p study.Part) []string {
 	cells := []string{p.By, p.Class, strconv.Itoa(p.Rows), "", "", ""}
 	if p.TTFT != nil {
@@ -109,7 +109,7 @@ func partCells(p study.Part) []string {
 
 var partHeader = []string{"rows by", "", "rows", "TTFT, replay / production", "duration", "hit rate"}
 
-// twinNotes are the facts without a tolerance.
+// twinNotes returns the facts for which there is no tolerance.
 func twinNotes(t *study.Twin) (notes []string) {
 	for _, d := range t.Distributions {
 		notes = append(notes, fmt.Sprintf("%s: the distributions are at most %.1f %% of the requests apart (Kolmogorov-Smirnov)", d.Name, 100*d.KS))
@@ -120,7 +120,7 @@ func twinNotes(t *study.Twin) (notes []string) {
 	return append(notes, fmt.Sprintf("verdict of the replay: %s; production's times are what its spans say, and have no error bars", t.Verdict))
 }
 
-// twinAnswer is the answer with its figures.
+// twinAnswer returns the answer with its figures.
 func twinAnswer(t *study.Twin) *answer {
 	checks, parts := grid{Header: twinHeader}, grid{Header: partHeader}
 	for _, c := range t.Checks {

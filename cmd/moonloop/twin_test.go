@@ -17,8 +17,8 @@ import (
 )
 
 // TestTwinOfAnApplication captures our own application on a simulated engine, and replays the trace on an equal engine and on one with a
-// slower prefill. Only the latter's time to first token is outside, and neither loses a third of the hits. A busy machine may push the
-// tails outside, too.
+// slower prefill. Only on the latter is the median time to first token outside the tolerance, and neither loses a third of the hits. On a
+// busy machine, the tails may be outside, too.
 func TestTwinOfAnApplication(t *testing.T) {
 	l := &realLoop{folder: t.TempDir(), config: simulator.VLLM(), block: 16, conversations: 10}
 	l.config.TokensPerChunk = 16
@@ -68,7 +68,7 @@ func TestTwinOfAnApplication(t *testing.T) {
 	}
 }
 
-// TestTwinVerb: wrong uses.
+// TestTwinVerb: wrong uses are refused.
 func TestTwinVerb(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := os.Mkdir("empty", 0o700); err != nil {

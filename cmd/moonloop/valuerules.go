@@ -58,7 +58,7 @@ var aRate = that(fmt.Sprintf("a number of requests per second from %s to %s, or 
 		return errors.Join(err, wrongUnless(v >= load.MinRate && v <= load.MaxRate || math.IsInf(v, 1)))
 	})
 
-// runID is an identifier of a replay.
+// runID accepts identifiers of a replay.
 var runID = reads(fmt.Sprintf("an identifier of at most %d visible ASCII characters without spaces", journal.MaxName), journal.ParseName)
 
 // minReplayBlock is the smallest block that can be replayed: a block begins with its id of 64 bits, in 8 words out of a vocabulary of 256.
@@ -85,7 +85,7 @@ func isTraceName(value string) error {
 	return notStandardOutput(value)
 }
 
-// distribution accepts log-normal distributions with a median of at least least.
+// distribution returns a rule that accepts log-normal distributions whose median is not below least.
 func distribution(least float64) rule {
 	want := fmt.Sprintf("MEDIAN,SIGMA or MEDIAN,SIGMA,MAX with a median of %g or more, a sigma from 0 to 10 and a maximum of 0 (none) or more", least)
 	return that(want, func(value string) error {
