@@ -213,7 +213,7 @@ func (r *record) at(unit time.Duration, names ...string) int64 {
 }
 
 // date reads a time, which is required: a date and time of day, or seconds, milliseconds, microseconds or nanoseconds since 1970. The unit
-// is that for which the time lies between 2001 and 2286.
+// is that for which the time lies between 2001 and 2262.
 func (r *record) date(names ...string) int64 {
 	ns := r.instant(names...)
 	r.want(ns.Set, names[0], wantDate)

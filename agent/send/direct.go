@@ -492,9 +492,6 @@ type inbound struct {
 // posted are the facts about the request that reading its reply needs.
 var posted = &http.Request{Method: http.MethodPost}
 
-// maxInformational is the maximum number of informational replies before the final one.
-const maxInformational = 5
-
 // head sends the request, or waits until its gate has sent it, reads the head of the reply, and prepares its body.
 func (r *inbound) head() (*http.Response, error) {
 	l := r.link
@@ -506,7 +503,7 @@ func (r *inbound) head() (*http.Response, error) {
 		return nil, err
 	}
 	r.flight.answered()
-	for n := 0; ; n++ {
+	for { // informational replies come before the final one; maxHeaders bounds them together, as in net/http
 		resp := &l.resp
 		if !l.usual(r.d.wanted) {
 			resp, err = http.ReadResponse(l.br, posted)
@@ -515,9 +512,6 @@ func (r *inbound) head() (*http.Response, error) {
 		case err != nil:
 			return nil, err
 		case resp.StatusCode/100 == 1 && resp.StatusCode != http.StatusSwitchingProtocols:
-			if n == maxInformational {
-				return nil, errors.New("net/http: too many 1xx informational responses")
-			}
 			continue
 		}
 		l.left = 1<<63 - 1

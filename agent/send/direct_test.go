@@ -272,3 +272,16 @@ func TestEndsAtAnyTime(t *testing.T) {
 		t.Errorf("%d served of 1600, %d by a kept connection", served.Load(), reused.Load())
 	}
 }
+
+// TestInformational: informational replies before the final one are passed over, as by net/http, and their size is bounded.
+func TestInformational(t *testing.T) {
+	for name, by := range ways {
+		const informational = "HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n"
+		for n, served := range map[int]bool{1: true, 20: true, maxHeaders/len(informational) + 1: false} {
+			x := once(t, post("{}"), Config{way: by}, strings.Repeat(informational, n)+sse(chunkA, finish, done), true)
+			if (x.Err == nil) != served {
+				t.Errorf("%s, %d informational replies: %v", name, n, x.Err)
+			}
+		}
+	}
+}
