@@ -121,8 +121,7 @@ func TestTelemetryOutage(t *testing.T) {
 		protocol string
 		queue    int  // bytes; 0 = the default
 		restarts bool // half-way
-		// why is the only reason for which spans are lost, least and most are the bounds of their number. If somebody answers, however
-		// late, the number is certain.
+		// If spans are lost, why is the only reason; least and most are the bounds of their number.
 		why         string
 		least, most int64
 	}{

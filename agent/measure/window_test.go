@@ -75,7 +75,7 @@ func TestWindowKeepsLongRequests(t *testing.T) {
 	}
 }
 
-// A run without duration has no plateau.
+// A run has no plateau if it sent nothing, or everything at once.
 func TestNoPlateau(t *testing.T) {
 	a := NewAggregate(Options{})
 	if p, ok := a.Plateau(); ok {

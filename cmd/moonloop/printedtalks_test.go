@@ -5,9 +5,9 @@ package main
 
 import "strings"
 
-// This file has what AIPerf's documentation shows about conversations, a rate with a ceiling, slices of time, and sweeps. As printed, most
-// of these command lines ask for synthetic prompts, and are refused with advice on how to make a trace. They run if the flags about the
-// lengths of such prompts are left out.
+// This file has what AIPerf's documentation shows about conversations, a rate with a ceiling, slices of time, and sweeps, and the command
+// lines of the READMEs of AIPerf and GuideLLM. As printed, most of these command lines ask for synthetic prompts, and are refused with
+// advice on how to make a trace. They run if the flags about the lengths of such prompts are left out.
 
 // someTalks are conversations in AIPerf's format.
 const someTalks = `{"session_id": "one", "turns": [{"text": "Where do rivers rise?", "output_length": 4}, {"text": "Name one of them.", "output_length": 4, "delay": 20}, {"text": "And another.", "output_length": 4}]}

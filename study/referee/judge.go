@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Judgement compares the requests that an engine received with the generator's task. Times are in ms. Unknown values are nil.
+// Judgement compares the requests that an engine received with the generator's task. Times are in ms. Unknown values are nil, except that of Asked.
 type Judgement struct {
 	Schedule string `json:"schedule"`
 	Asked    int    `json:"asked"`    // requests that the generator was asked to send; 0 is unknown
