@@ -121,7 +121,7 @@ func TestTelemetryOutage(t *testing.T) {
 		protocol string
 		queue    int  // bytes; 0 = the default
 		restarts bool // half-way
-		// If spans are lost, why is the only reason; least and most are the bounds of their number.
+		// The only reason for which spans may be lost (why), and the bounds of their number (least, most).
 		why         string
 		least, most int64
 	}{

@@ -24,7 +24,7 @@ type request struct {
 	block int                 // tokens of each of its ids; 0 = the format's
 	scope int                 // identifies where an id always stands for the same block
 	ends  mooncake.Opt[int64] // time of the reply: the delay of the session's next turn counts from it
-	later bool                // the session's previous turn decides when the row arrives: at then is only its position
+	later bool                // the session's previous turn decides when the row arrives; the field at only gives its position
 
 	// shares is the number of leading tokens that the prompt shares with the session's previous turn, if no ids show it.
 	shares mooncake.Opt[int64]
@@ -91,7 +91,7 @@ func (s *stream) fill(w *window) error {
 	return nil
 }
 
-// release removes a row from the window. It makes room for another row, and returns an error if the row is out of order.
+// release counts the room of q, which has left the window, as free again. It returns an error if q is out of order.
 func (s *stream) release(q *request) error {
 	s.rows, s.bytes = s.rows+1, s.bytes+q.size()
 	if s.last.line > 0 && q.at < s.last.at {

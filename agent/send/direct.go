@@ -25,7 +25,7 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// direct sends short requests by plain HTTP/1.1 on the goroutine that waits for the reply. net/http's transport has two more goroutines
+// direct sends short requests by plain HTTP/1.1, each with a single goroutine, which waits for the reply. net/http's transport has two more goroutines
 // for each connection, one of which could read a reply that comes before the request has been sent. A short request is one write, so
 // no reply can come before it has been sent, and what it costs at a high rate is mostly the switching of goroutines (docs/performance.md).
 // Everything else is as with net/http, whose code writes the head of the request, and reads every reply that is not a usual one (head.go).

@@ -23,8 +23,8 @@ type Judgement struct {
 	// Reordered is the smallest number of requests that must be moved so that all arrive in the schedule's order; nil if requests were
 	// paired by their order.
 	Reordered *int `json:"reordered"`
-	// PairedBy says how requests were paired with the schedule: by the name of a header whose value ends with their number, by "length" (of
-	// the output, and for equal lengths by order), or by "order".
+	// PairedBy says by what requests were paired with the schedule. It is the name of a header (by the number at the end of its value),
+	// "length" (by the length of the output, and for equal lengths by order) or "order".
 	PairedBy string `json:"paired_by"`
 	// Kernel is the number of requests whose arrival the kernel timestamped; for the others, the arrival is when the engine read them.
 	Kernel int `json:"kernel_stamps"`
@@ -217,7 +217,7 @@ func reordered(at, arrived []float64) int {
 		}
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Or(cmp.Compare(arrived[a], arrived[b]), cmp.Compare(at[a], at[b])) })
-	var tails []float64 // the least last value of a sequence that does not fall, by its length
+	var tails []float64 // tails[n] is the least value with which a non-decreasing sequence of n+1 arrivals can end
 	for _, i := range order {
 		n := sort.Search(len(tails), func(k int) bool { return tails[k] > at[i] })
 		if n == len(tails) {
