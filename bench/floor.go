@@ -30,6 +30,9 @@ type floor struct {
 // bare is the floor for the agent, which uses net/http.
 var bare = floor{label: "floor: bare net/http and the scanner"}
 
+// stampedBare is the same with a record of when each token arrived.
+var stampedBare = floor{label: bare.label + ", with stamps", stamps: true}
+
 func (f floor) name() string { return f.label }
 
 func (f floor) stream(ctx context.Context, b *bench, dir, url string, w work) (*process, error) {

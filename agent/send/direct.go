@@ -25,10 +25,11 @@ import (
 	"github.com/moonloop/moonloop/agent/clock"
 )
 
-// direct sends short requests by plain HTTP/1.1, each with a single goroutine, which waits for the reply. net/http's transport has two more goroutines
-// for each connection, one of which could read a reply that comes before the request has been sent. A short request is one write, so
-// no reply can come before it has been sent, and what it costs at a high rate is mostly the switching of goroutines (docs/performance.md).
-// Everything else is as with net/http, whose code writes the head of the request, and reads every reply that is not a usual one (head.go).
+// direct sends short requests by plain HTTP/1.1, each with a single goroutine, which waits for the reply. net/http's transport has two
+// more goroutines for each connection, one of which could read a reply that comes before the request has been sent. A short request is one
+// write, so no reply can come before it has been sent, and what it costs at a high rate is mostly the switching of goroutines
+// (docs/performance.md). Everything else is as with net/http, whose code writes the head of the request, and reads every reply that is not
+// a usual one (head.go).
 //
 // Other requests go through net/http, over separate connections: those that use TLS, HTTP/2, a connection for each session, or a connection
 // that is not a socket, those with longer bodies, and those with headers that change how a connection is used. So do all requests if
@@ -346,7 +347,7 @@ var errGone = errors.New("the server closed the connection")
 
 // once sends a request on one connection and reads the head of the reply.
 func (d *direct) once(ctx context.Context, f *flight, req *Request) (*http.Response, error) {
-	if err := f.over(ctx); err != nil { // otherwise a request could still be written, although its exchange has ended and its connection is about to be closed
+	if err := f.over(ctx); err != nil { // else a request could still be written, although its exchange has ended
 		return nil, err
 	}
 	f.ask()
@@ -423,7 +424,7 @@ func (w *letter) begin() {
 	w.flight.guard.alive(w.flight.clk.Now())
 }
 
-// dead reports whether a kept connection, alive when it was taken, has since ended or received something.
+// dead reports whether a kept connection has ended, or received something, since its last reply.
 func (w *letter) dead() bool { return w.link.used && !w.link.Quiet() }
 
 // post sends the request without blocking, and returns whether the request is over: sent, or failed. If the kernel has no room for all of
