@@ -277,6 +277,12 @@ func (e ending) warn(f *measure.Figures, counts load.Counts, loss telemetry.Loss
 	if cached, _ := f.Stat(measure.TotalCached); f.Cache.Beyond > slack*f.Cache.Predicted && float64(f.Cache.Beyond) > 0.05*cached.Avg {
 		said.warn("the engine had more cached than earlier rows can have left there: these prompts are from an earlier run; another --seed finds a cold cache")
 	}
+	for _, one := range e.engines.all {
+		if one.client.ClosesAfterStreams() {
+			said.note("engine %s: it closes a connection after each streamed reply, without announcing it, so each streamed request had its own, as with --connections fresh",
+				mooncake.PublicName(one.url))
+		}
+	}
 	counted := func(n int64, format string, args ...any) {
 		if n > 0 {
 			said.warn(format, append([]any{n}, args...)...)

@@ -64,7 +64,7 @@ func until(ctx context.Context, limit time.Duration) time.Duration {
 
 // call makes one call. ctx is the caller's, inner the same with the call's time limit.
 func (c *Client) call(ctx, inner context.Context, limit time.Duration, method string, req *Request, out any) error {
-	f := &flight{clk: c.clk, http2: c.cfg.HTTP2, guard: guard{clk: c.clk}} // without limits of its own: the context has one
+	f := &flight{clk: c.clk, manner: &c.manner, http2: c.cfg.HTTP2, guard: guard{clk: c.clk}} // without limits of its own: the context has one
 	f.clear()
 	via := c.look
 	if method == http.MethodPost {

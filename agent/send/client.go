@@ -37,6 +37,7 @@ type Client struct {
 	api         *retryablehttp.Client // for JSON
 
 	company company      // of direct exchanges
+	manner  manner       // of the server
 	flights sync.Pool    // those that are over, for use by the next exchanges
 	chunks  atomic.Int64 // output chunks that arrived
 }
@@ -207,7 +208,7 @@ func (c *Client) Do(ctx context.Context, req *Request, x *Exchange) {
 		resp, err = c.roundTrip(f.in(inner), c.replay, http.MethodPost, req)
 	}
 	if err == nil {
-		f.opened()
+		f.opened(resp.ContentLength < 0)
 		x.Instance = c.cfg.instance(resp.Header)
 		err = s.take(resp)
 		if f.direct { // close it only after the connection's counters have been read

@@ -35,6 +35,7 @@ type traffic struct {
 	began, wrote   time.Duration // start of the first, end of the last write call; clock.Never before
 	sent, received int64         // bytes, TLS framing included
 	cut            bool          // a write failed: not all of it was sent
+	stream         bool          // the reply is a stream
 }
 
 // conn records when its bytes were read and written. Exchanges use it one after the other. begin starts the records of the next exchange
@@ -112,6 +113,28 @@ func (c *conn) look(turn uint32) (traffic, bool) {
 		return c.old, true
 	}
 	return traffic{}, false
+}
+
+// open records whether the reply of an exchange is a stream.
+func (c *conn) open(turn uint32, stream bool) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.turn == turn {
+		c.now.stream = stream
+	}
+}
+
+// streamed returns when the reply before that of an exchange ended, if it was a stream.
+func (c *conn) streamed(turn uint32) (at time.Duration, ok bool) {
+	if c == nil {
+		return 0, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Duration(c.old.at), c.turn == turn && c.old.stream
 }
 
 // Read implements net.Conn.

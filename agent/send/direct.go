@@ -516,7 +516,7 @@ func (r *inbound) head() (*http.Response, error) {
 			continue
 		}
 		l.left = 1<<63 - 1
-		r.ends = resp.Close || r.d.cfg.Reuse == ReuseNever || resp.StatusCode == http.StatusSwitchingProtocols
+		r.ends = resp.Close || resp.ContentLength < 0 && r.flight.manner.closes() || r.d.cfg.Reuse == ReuseNever || resp.StatusCode == http.StatusSwitchingProtocols
 		r.over = resp.ContentLength == 0
 		r.body, resp.Body = resp.Body, r
 		return resp, nil

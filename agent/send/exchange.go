@@ -92,7 +92,8 @@ type Exchange struct {
 	// retries. Times and Phases are those of the last connection.
 	Replays int
 	// Resent is the number of Replays before which the kernel had the whole request, at most 1. The server may have begun to process it, so
-	// the engine may have received it twice. In the other cases the server never had all of the request.
+	// the engine may have received it twice. In the other cases the server never had all of the request, or closes each connection after a
+	// stream ([Client.ClosesAfterStreams]) and did not read it.
 	Resent       int
 	Reused       bool // the connection was used before
 	KernelStamps bool // the kernel timestamped At

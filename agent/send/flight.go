@@ -18,9 +18,10 @@ import (
 // flight is the state of an exchange in flight: what net/http reports from its own goroutines. Some reports arrive after the exchange has
 // ended, so they are kept outside the Exchange and copied once.
 type flight struct {
-	clk   clock.Clock
-	guard guard
-	http2 bool
+	clk    clock.Clock
+	guard  guard
+	manner *manner // of the server
+	http2  bool
 	// direct is whether the exchange goes without net/http.
 	direct bool
 	gate   *Gate // nil: none
@@ -59,7 +60,7 @@ func (c *Client) newFlight(req *Request, start time.Duration) *flight {
 		f.halt = func(error) { f.stop() }
 	}
 	*f = flight{
-		clk: c.clk, http2: c.cfg.HTTP2, direct: c.direct.takes(req), size: req.Body.Size, gate: req.Gate, session: req.Session, halt: f.halt,
+		clk: c.clk, manner: &c.manner, http2: c.cfg.HTTP2, direct: c.direct.takes(req), size: req.Body.Size, gate: req.Gate, session: req.Session, halt: f.halt,
 		guard: guard{
 			clk: c.clk, start: start, gate: req.Gate, cancel: f.halt, timer: f.guard.timer, rings: clock.Never,
 			limits: limits{
@@ -90,14 +91,20 @@ func flightOf(ctx context.Context) *flight {
 // replay reports whether the request may be sent again after its connection failed, and counts the replay if the server may have begun to
 // process the request. The connection must have been a kept one, without a byte of a reply: the server may have closed it before it saw the
 // request, as servers that close after each stream do. As long as the upload was not complete, the engine cannot have
-// begun, and a replay has no cost. After that only the first replay is made, and it is reported.
+// begun, and a replay has no cost. The same holds if the server closes each connection after a stream. Otherwise only the first replay is
+// made, and it is reported.
 func (f *flight) replay() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	switch {
-	case !f.reused || f.firstByte != clock.Never:
+	if !f.reused || f.firstByte != clock.Never {
 		return false
-	case !f.sentWhole():
+	}
+	streamed := f.afterStream(soon)
+	if t, ok := f.conn.look(f.turn); streamed && ok && t.sent == 0 {
+		f.manner.died()
+	}
+	switch {
+	case !f.sentWhole(), streamed && f.manner.closes():
 		return true
 	case f.resent >= maxResends:
 		return false
@@ -114,6 +121,12 @@ func (f *flight) sentWhole() bool {
 	}
 	t, ok := f.conn.look(f.turn)
 	return !ok || !t.cut && t.sent > f.size
+}
+
+// afterStream reports whether the connection's last reply was a stream, and came at most this long ago.
+func (f *flight) afterStream(within time.Duration) bool {
+	at, ok := f.conn.streamed(f.turn)
+	return ok && f.clk.Now()-at <= within
 }
 
 // unsent forgets the connection, which ended before the request was due. So sending on another one does not count as a replay.
@@ -282,8 +295,15 @@ func (f *flight) gotConn(info httptrace.GotConnInfo) {
 			f.turn = f.conn.begin(f.size > 0 && !f.direct)
 		}
 	}
+	wait := time.Duration(0)
+	if f.reused && f.manner.learned.Load() == 0 && f.afterStream(settle) && f.conn.socket != nil {
+		wait = settle
+	}
 	f.mu.Unlock()
 	f.guard.enter(stageUpload)
+	if wait > 0 {
+		time.Sleep(wait)
+	}
 }
 
 // uncork lets the headers be sent with the next write.
@@ -320,6 +340,9 @@ func (f *flight) written() (at time.Duration, ended bool) {
 
 func (f *flight) answered() {
 	f.mu.Lock()
+	if f.reused && f.manner.learned.Load() == 0 && f.afterStream(1<<63-1) {
+		f.manner.reused()
+	}
 	f.firstByte = f.arrived()
 	waiting, ended := f.wire == clock.Never, true
 	if waiting {
@@ -338,11 +361,12 @@ func (f *flight) answered() {
 	}
 }
 
-// opened records the end of the headers.
-func (f *flight) opened() {
+// opened records the end of the headers, and whether a stream follows: a body of unknown length.
+func (f *flight) opened(stream bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.headersEnd = f.arrived()
+	f.conn.open(f.turn, stream)
 }
 
 // arrived returns the last arrival on the exchange's connection, or now if it is unknown.

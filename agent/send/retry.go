@@ -39,6 +39,9 @@ const (
 func (o onlyRoundTrip) RoundTrip(r *http.Request) (*http.Response, error) {
 	f := flightOf(r.Context())
 	t := o.c.of(f.session)
+	if f.manner.closes() {
+		t.CloseIdleConnections()
+	}
 	if f.http2 || r.GetBody == nil {
 		return t.RoundTrip(r)
 	}
