@@ -16,8 +16,8 @@ import (
 )
 
 // Explain says which field of a file has the wrong kind of value, and which kind is wanted, if that is the error of a JSON decoder. The
-// decoders' own texts name types of Go, which a user does not know, and may quote a prompt. A field that should not be there is named, too.
-// Other errors are returned unchanged.
+// decoders' own texts name types of Go, which a user does not know, and may quote a prompt. The error of an unknown field is returned
+// without the decoder's name. Other errors are returned unchanged.
 func Explain(err error) error {
 	var field, value string
 	var want reflect.Type
@@ -37,8 +37,8 @@ func Explain(err error) error {
 	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		return fmt.Errorf("not valid JSON at byte %d", e.ByteOffset+1)
 	}
-	if text, found := strings.CutPrefix(err.Error(), "json: unknown field "); found { // this error has no type
-		return errors.New("there should be no field " + text)
+	if err != nil && strings.HasPrefix(err.Error(), "json: unknown field ") { // this error has no type
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return err
 }

@@ -51,7 +51,7 @@ func TestExplain(t *testing.T) {
 	}
 	strict := json.NewDecoder(strings.NewReader(`{"rows":1}`))
 	strict.DisallowUnknownFields()
-	if got := Explain(strict.Decode(new(line))); got == nil || got.Error() != `there should be no field "rows"` {
+	if got := Explain(strict.Decode(new(line))); got == nil || got.Error() != `unknown field "rows"` {
 		t.Errorf("an unknown field: %v", got)
 	}
 	if other := errors.New("other"); !errors.Is(Explain(other), other) || Explain(nil) != nil {
