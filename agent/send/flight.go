@@ -301,9 +301,7 @@ func (f *flight) gotConn(info httptrace.GotConnInfo) {
 	}
 	f.mu.Unlock()
 	f.guard.enter(stageUpload)
-	if wait > 0 {
-		time.Sleep(wait)
-	}
+	clock.Pause(context.Background(), wait) // short, and once
 }
 
 // uncork lets the headers be sent with the next write.
