@@ -193,7 +193,7 @@ func TestPartitions(t *testing.T) {
 	bad := replayed(t, "b", 2, 31, 1, 0, 7)
 	bad.Failed = true
 	ended := func(row int64, e journal.Ending) journal.Record {
-		r := replayed(t, "b", row, uint64(40+row), 1, 0, 7) //nolint:gosec // not negative
+		r := replayed(t, "b", row, uint64(40+row), 1, 0, 7)
 		r.Failed, r.Ending = true, e
 		return r
 	}
@@ -227,8 +227,14 @@ func TestPartitions(t *testing.T) {
 		l     loss
 		want  int64
 	}{
-		{2, lostRepeated, 1}, {2, lostNoRow, 1}, {3, lostWarmup, 1}, {3, lostFailed, 1}, {3, lostNoRow, 1},
-		{3, lostSkipped, 2}, {3, lostCancelled, 1}, {3, lostCut, 1},
+		{2, lostRepeated, 1},
+		{2, lostNoRow, 1},
+		{3, lostWarmup, 1},
+		{3, lostFailed, 1},
+		{3, lostNoRow, 1},
+		{3, lostSkipped, 2},
+		{3, lostCancelled, 1},
+		{3, lostCut, 1},
 	} {
 		equal(t, names[c.trace]+": "+c.l.reason, c.want, dropped(res.Traces[c.trace].Meta.Dropped, c.l))
 	}
