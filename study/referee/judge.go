@@ -137,7 +137,7 @@ func Judge(s *Schedule, all []Request, skip int) (*Judgement, error) {
 			_, _, zero = lateness(j.rows, nil, arrived)
 			j.RateAsked = nil
 			j.Notes = append(j.Notes, "replies lasted until after the time of the next turn of their session. A generator may wait for them, and without a number in a header "+
-				"it is unknown which request is which turn. So no request is judged late: let the generator number its requests or, if it does not wait, judge the trace without its session_id and wait_for")
+				"it is unknown which request is which turn. So no request is judged late: leave out warm-ups without a number (--skip), let the generator number its requests or, if it does not wait, judge the trace without its session_id and wait_for")
 		}
 	}
 	first := &all[0]

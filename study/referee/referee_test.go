@@ -282,7 +282,7 @@ func TestJudgeTurns(t *testing.T) {
 		},
 		{
 			why: "it does not wait", schedule: scheduled(t, 1, talks...), arrivals: ids(0, 24, 30, 160, 170),
-			turns: &referee.Turns{Known: 2, Early: 1}, late: []float64{0, 4}, rate: 1e3 * 4 / 170,
+			turns: &referee.Turns{Known: 2, Unwaited: 1}, late: []float64{0, 4}, rate: 1e3 * 4 / 170,
 		},
 		{
 			why: "it left the reply", schedule: scheduled(t, 1, talks...), arrivals: ids(0, 60, 30, 160, 170), gone: true,
@@ -291,11 +291,15 @@ func TestJudgeTurns(t *testing.T) {
 		{
 			why: "one of eleven turns is early", schedule: scheduled(t, 1, many...),
 			arrivals: ids(0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000, 1050),
-			turns:    &referee.Turns{Known: 11, Early: 1, Waits: true, AtReply: 10}, late: []float64{0, 1039}, rate: 11,
+			turns:    &referee.Turns{Known: 11, Unwaited: 1, Waits: true, AtReply: 10}, late: []float64{0, 1039}, rate: 11,
 		},
 		{
 			why: "a graph: after two replies, and a wait", schedule: scheduled(t, 2, graph...), arrivals: ids(50, 182, 282),
 			turns: &referee.Turns{Known: 2, Waits: true, AtReply: 2}, late: []float64{0, 2}, rate: 1e3 * 2 / 232,
+		},
+		{
+			why: "a graph, sent at the times of its rows", schedule: scheduled(t, 2, graph...), arrivals: ids(50, 251, 500),
+			turns: &referee.Turns{Known: 2, Unwaited: 2}, late: []float64{0, 1}, rate: 1e3 * 2 / 450,
 		},
 		{why: "which turn it is is unknown", schedule: scheduled(t, 1, talks...), arrivals: unnamed(ids(0, 103, 30, 160, 170))},
 		{

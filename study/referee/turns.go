@@ -16,17 +16,18 @@ import (
 type Turns struct {
 	// Known is the number of those that arrived, and for which it is known when that reply had ended.
 	Known int `json:"known"`
-	// Early is the number of these that arrived before that end: they did not wait, and are judged by their times.
-	Early int `json:"before_the_reply"`
-	// Waits says that the generator waits, because few requests, or none, were early. If it does not, all rows are judged by their times.
+	// Unwaited is the number of these that did not wait, and are judged by their times: they arrived before that end or, with wait_for, where
+	// the end may be long before the row's time, nearer to that time.
+	Unwaited int `json:"did_not_wait"`
+	// Waits says that the generator waits, because few of these, or none, did not. If it does not, all rows are judged by their times.
 	Waits bool `json:"generator_waits"`
 	// AtReply is the number of rows that were due at the end of a reply, because that came after their time, or because they have no other.
 	AtReply int `json:"due_at_the_reply"`
 }
 
-// mostEarly is the maximum share of early turns of a generator that waits. A generator that does not wait has many early turns, unless all
-// replies end before the next turn's time; then both rules are the same.
-const mostEarly = 0.1
+// mostUnwaited is the maximum share of turns that did not wait, of a generator that waits. A generator that does not wait has more, unless
+// all replies end before the next turn's time; then both rules are the same.
+const mostUnwaited = 0.1
 
 // turns decides whether the generator waits for replies. If so, it returns the time before which each row could not be sent, in ms on the
 // engine's clock; NaN for a row that is due at its time. It returns nil if all rows are. known is false if it cannot be decided when rows
@@ -47,23 +48,23 @@ func (j *Judgement) turns(all []Request, arrived []float64) (until []float64, kn
 	}
 	t := &Turns{}
 	until = waits(j.rows, ends)
+	_, _, zero := lateness(j.rows, until, arrived)
 	for i, u := range until {
 		if math.IsNaN(u) || math.IsNaN(arrived[i]) {
 			continue
 		}
 		t.Known++
 		switch {
-		case arrived[i] >= u:
 		case slices.ContainsFunc(j.rows[i].after, func(p int) bool { return gone[p] }):
-			until[i] = arrived[i] // the generator itself ended that reply, and knows better when
-		default:
-			t.Early++
+			until[i] = arrived[i] // only the generator knows when it left that reply
+		case arrived[i] < u, j.rows[i].untimed() && math.Abs(arrived[i]-zero-j.rows[i].at) < arrived[i]-u:
+			t.Unwaited++
 			until[i] = math.NaN()
 		}
 	}
 	if j.PairedBy == byLength || j.PairedBy == byOrder {
 		_, at, _ := lateness(j.rows, until, arrived)
-		known := t.Early == 0
+		known := t.Unwaited == 0
 		for i, r := range j.rows {
 			known = known && at[i] == r.at
 		}
@@ -71,7 +72,7 @@ func (j *Judgement) turns(all []Request, arrived []float64) (until []float64, kn
 			return nil, false
 		}
 	}
-	t.Waits = float64(t.Early) <= mostEarly*float64(t.Known)
+	t.Waits = float64(t.Unwaited) <= mostUnwaited*float64(t.Known)
 	if j.Turns = t; !t.Waits {
 		return nil, true
 	}
@@ -146,7 +147,7 @@ func (j *Judgement) ownLateness(started, ended []float64) []float64 {
 // String says how the rows were judged.
 func (t *Turns) String() string {
 	if !t.Waits {
-		return fmt.Sprintf("all at their times: of the requests that could wait for a reply, %d of %d came before it had ended, so this generator does not wait", t.Early, t.Known)
+		return fmt.Sprintf("all at their times: of the requests that could wait for a reply, %d of %d did not, so this generator does not wait", t.Unwaited, t.Known)
 	}
 	return fmt.Sprintf("%d when the reply had ended for which they wait (later turns of sessions, and rows with wait_for); the others at their times", t.AtReply)
 }
