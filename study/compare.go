@@ -90,8 +90,11 @@ type Comparison struct {
 // than the other: LeftOut has that run, and the runs without a partner. Minimum is the smallest difference that matters, as a share. Again
 // are further runs of A, one in each round, which calibrate the noise floor; nil = none.
 //
-// It returns an error if runs did not replay the same trace in the same way, or lack the primary metric.
+// It returns an error if runs, also those that do not count, did not replay the same trace in the same way, or lack the primary metric.
 func Compare(a, b, again []*Run, primary Metric, minimum float64) (*Comparison, error) {
+	if err := sameWorkload(slices.Concat(a, b, again)); err != nil {
+		return nil, err
+	}
 	c := &Comparison{Minimum: minimum}
 	left, right, out := pairs(a, b)
 	c.LeftOut = out
@@ -106,14 +109,6 @@ func Compare(a, b, again []*Run, primary Metric, minimum float64) (*Comparison, 
 	} else {
 		for i := 1; i < len(left); i += 2 {
 			twins[0], twins[1] = append(twins[0], left[i-1]), append(twins[1], left[i])
-		}
-	}
-	for _, run := range slices.Concat(left, right, twins[0], twins[1]) {
-		if len(left) == 0 {
-			break
-		}
-		if err := left[0].comparable(run); err != nil {
-			return nil, err
 		}
 	}
 	var err error

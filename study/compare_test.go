@@ -22,6 +22,8 @@ type summary struct {
 	seq, schedule    string
 	start            int
 	beyond           int // tokens of 1,000 that an earlier run left in the cache
+	rows             int
+	cut              string // what a run that was interrupted says
 }
 
 func (s summary) json() string {
@@ -34,13 +36,16 @@ func (s summary) json() string {
 	if s.schedule == "" {
 		s.schedule = `{"mode": "timestamps", "speedup": 2, "seed": 7}`
 	}
-	return fmt.Sprintf(`{"schema_version": "1.0", "start_time": %q, "verdict": {"class": %q},
+	if s.rows == 0 {
+		s.rows = 100
+	}
+	return fmt.Sprintf(`{"schema_version": "1.0", %s "start_time": %q, "verdict": {"class": %q},
 		"time_to_first_token": {"unit": "ms", "avg": %g, "p50": %g, "count": 100},
 		"output_token_throughput": {"unit": "tokens/sec", "avg": %g},
 		"request_error_rate": {"unit": "%%", "avg": 0},
-		"trace": {"rows": 100, "seq_digest": %q, "tree_digest": "t", "arrival_digest": "a"}, "schedule": %s,
+		"trace": {"rows": %d, "seq_digest": %q, "tree_digest": "t", "arrival_digest": "a"}, "schedule": %s,
 		"total_isl": {"unit": "tokens", "avg": 1000}, "fidelity": {"cache": {"beyond_tokens": %d}}}`,
-		time.Unix(int64(s.start), 0).UTC().Format(time.RFC3339), s.verdict, s.ttft, s.ttft, s.throughput, s.seq, s.schedule, s.beyond)
+		s.cut, time.Unix(int64(s.start), 0).UTC().Format(time.RFC3339), s.verdict, s.ttft, s.ttft, s.throughput, s.rows, s.seq, s.schedule, s.beyond)
 }
 
 // write makes a folder of runs.
@@ -175,6 +180,84 @@ func TestCompareRefuses(t *testing.T) {
 	} {
 		if c, err := compare(t, a, test.b, test.metric); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%s: %+v, %v; want %q", name, c, err, test.want)
+		}
+	}
+}
+
+// TestCompareSidecar: a trace that one of the runs read without its sidecar is recognised by its rows, and another one is refused.
+func TestCompareSidecar(t *testing.T) {
+	const rows = `{"timestamp": 0, "input_length": 5, "result": {"outcome": "served", "row": 0, "ttft_ms": %d}}` + "\n"
+	folder := func(seq, rows string) string {
+		dir := write(t, side(100, 1000)...)
+		for i := range scatter {
+			run := filepath.Join(dir, fmt.Sprint("run", i))
+			name := filepath.Join(run, "summary.json")
+			text, err := os.ReadFile(name)
+			if err != nil {
+				t.Fatal(err)
+			}
+			put(t, name, strings.Replace(string(text), `"seq_digest": "abc", "tree_digest": "t", "arrival_digest": "a"`, seq, 1))
+			if rows != "" {
+				put(t, filepath.Join(run, "requests.jsonl"), fmt.Sprintf(rows, i))
+			}
+		}
+		return dir
+	}
+	const digests = `"seq_digest": "abc", "tree_digest": "t", "arrival_digest": "a"`
+	without, moved := folder(`"name": "t"`, rows), strings.Replace(rows, `"timestamp": 0`, `"timestamp": 1`, 1)
+	for name, test := range map[string]struct{ other, want string }{
+		"with its sidecar":              {folder(digests, rows), ""},
+		"both without":                  {folder(`"name": "t"`, rows), ""},
+		"another one, with a sidecar":   {folder(digests, moved), "the rows of their traces, or the times of these, differ (digest "},
+		"another one, without":          {folder(`"name": "t"`, moved), "the rows of their traces, or the times of these, differ (digest "},
+		"with its sidecar, but no rows": {folder(digests, ""), "has no readable requests.jsonl"},
+	} {
+		for _, sides := range [][2]string{{without, test.other}, {test.other, without}} {
+			c, err := compare(t, sides[0], sides[1], "ttft.p50")
+			switch {
+			case test.want == "" && (err != nil || c.Primary.Pairs != len(scatter)):
+				t.Errorf("%s: %+v, %v", name, c, err)
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("%s: %+v, %v; want %q", name, c, err, test.want)
+			}
+		}
+	}
+}
+
+// TestCompareRefusesBeforeVerdicts: a verdict does not hide that runs cannot be compared. A run that ended early is only left out.
+func TestCompareRefusesBeforeVerdicts(t *testing.T) {
+	a := write(t, side(100, 1000)...)
+	for name, test := range map[string]struct {
+		change func(*summary)
+		want   string
+	}{
+		"another trace":     {func(s *summary) { s.verdict, s.seq = "invalid", "def" }, "they replayed different traces"},
+		"another schedule":  {func(s *summary) { s.verdict, s.schedule = "degraded", `{"mode": "timestamps", "speedup": 3}` }, "the schedule's speedup differs"},
+		"in a warm cache":   {func(s *summary) { s.beyond, s.schedule = 500, `{"mode": "timestamps", "speedup": 3}` }, "the schedule's speedup differs"},
+		"another length":    {func(s *summary) { s.verdict, s.rows = "degraded", 60 }, "different numbers of rows"},
+		"interrupted":       {func(s *summary) { s.verdict, s.rows, s.cut = "invalid", 60, `"was_cancelled": true,` }, ""},
+		"of another trace":  {func(s *summary) { s.verdict, s.seq, s.cut = "invalid", "def", `"was_cancelled": true,` }, "they replayed different traces"},
+		"without a summary": {nil, ""},
+	} {
+		runs := side(100, 1000)
+		if test.change != nil {
+			test.change(&runs[0])
+		}
+		b := write(t, runs...)
+		if test.change == nil {
+			put(t, filepath.Join(b, "run0", "requests.jsonl.partial"), "")
+			if err := os.Remove(filepath.Join(b, "run0", "summary.json")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, sides := range [][2]string{{a, b}, {b, a}} {
+			c, err := compare(t, sides[0], sides[1], "ttft.p50")
+			switch {
+			case test.want == "" && (err != nil || c.Primary.Answer != study.CannotTell || c.Primary.Pairs != 5):
+				t.Errorf("%s: %+v, %v", name, c, err)
+			case test.want != "" && (err == nil || !strings.Contains(err.Error(), test.want)):
+				t.Errorf("%s: %+v, %v; want %q", name, c, err, test.want)
+			}
 		}
 	}
 }

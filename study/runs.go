@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/report/lines"
 	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/internal/jsonrows"
@@ -48,6 +49,9 @@ type Run struct {
 	units    map[string]string             // by tag
 	trace    traceIdentity
 	schedule map[string]any // how the trace was sent; the seed only if it determines times, not only words
+	// cut says that the run ended early and does not count as evidence, so that it may have fewer rows than the others.
+	cut  bool
+	rows *string // its rowsDigest; nil until it is needed
 }
 
 // traceIdentity identifies the workload of a run. Equal identities mean the same requests.
@@ -130,7 +134,12 @@ func parseSummary(b []byte) (*Run, error) {
 				Class  string `json:"class"`
 			} `json:"reasons"`
 		} `json:"verdict"`
-		Trace    traceIdentity  `json:"trace"`
+		Cancelled bool `json:"was_cancelled"`
+		Trace     struct {
+			traceIdentity
+			NotReached int64 `json:"rows_not_reached"`
+			AtLeast    bool  `json:"rows_not_reached_at_least"`
+		} `json:"trace"`
 		Schedule map[string]any `json:"schedule"`
 		Fidelity struct {
 			Cache struct {
@@ -148,7 +157,8 @@ func parseSummary(b []byte) (*Run, error) {
 	if err := json.Unmarshal(b, &members); err != nil {
 		return nil, err
 	}
-	run := &Run{Start: s.Start, Verdict: s.Verdict.Class, trace: s.Trace, schedule: s.Schedule, figures: map[string]map[string]float64{}, units: map[string]string{}}
+	run := &Run{Start: s.Start, Verdict: s.Verdict.Class, trace: s.Trace.traceIdentity, schedule: s.Schedule, figures: map[string]map[string]float64{}, units: map[string]string{}}
+	run.cut = run.Verdict != ValidVerdict && (s.Cancelled || s.Trace.NotReached > 0 || s.Trace.AtLeast)
 	for _, r := range s.Verdict.Reasons {
 		if r.Class != ValidVerdict {
 			run.Reasons = append(run.Reasons, r.Metric)
@@ -185,24 +195,52 @@ func (r *Run) Value(m Metric) (value float64, unit string, ok bool) {
 	return value, r.units[m.Figure], ok
 }
 
+// sameWorkload returns an error with the first difference if runs did not send the same requests in the same way. Those that do not count
+// as evidence are checked, too: if a verdict hid the difference, further rounds would be made in vain. Of a run that ended early, only its
+// schedule and the digests of its trace are compared.
+func sameWorkload(runs []*Run) error {
+	runs = slices.DeleteFunc(slices.Clone(runs), func(r *Run) bool { return r.Verdict == noSummary })
+	if len(runs) == 0 {
+		return nil
+	}
+	// One that can be compared with all others.
+	first := runs[max(0, slices.IndexFunc(runs, func(r *Run) bool { return !r.cut }))]
+	for _, run := range runs {
+		if err := first.comparable(run); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // comparable returns an error with the first difference if the two runs did not send the same requests in the same way.
 func (r *Run) comparable(other *Run) error {
 	differs := func(what string, a, b any) error {
 		return fmt.Errorf("%s and %s cannot be compared: %s (%v and %v); replay one trace with the same options", r.Dir, other.Dir, what, a, b)
 	}
-	a, b := r.trace, other.trace
-	if a.Seq == "" && b.Seq == "" { // trace without a sidecar
-		a.Seq, b.Seq = rowsDigest(r.Dir), rowsDigest(other.Dir)
+	a, b, cut := r.trace, other.trace, r.cut || other.cut
+	if !cut && a.Rows != b.Rows {
+		return differs("their traces have different numbers of rows", a.Rows, b.Rows)
 	}
 	switch {
-	case a.Seq == "" || b.Seq == "":
-		return fmt.Errorf("%s and %s cannot be compared: one of the two has neither a digest of its trace in its summary nor the trace's rows, so it is unknown whether both replayed the same trace", r.Dir, other.Dir)
-	case a.Rows != b.Rows:
-		return differs("their traces have different numbers of rows", a.Rows, b.Rows)
-	case a.Seq != b.Seq || a.Tree != b.Tree:
-		return differs("they replayed different traces", "digest "+short(a.Seq)+"/"+short(a.Tree), short(b.Seq)+"/"+short(b.Tree))
-	case a.Arrival != b.Arrival:
-		return differs("the rows arrive at different times", "arrival digest "+short(a.Arrival), short(b.Arrival))
+	case a.Seq != "" && b.Seq != "":
+		switch {
+		case a.Seq != b.Seq || a.Tree != b.Tree:
+			return differs("they replayed different traces", "digest "+short(a.Seq)+"/"+short(a.Tree), short(b.Seq)+"/"+short(b.Tree))
+		case a.Arrival != b.Arrival:
+			return differs("the rows arrive at different times", "arrival digest "+short(a.Arrival), short(b.Arrival))
+		}
+	case !cut: // a trace without a sidecar
+		of, with := r.rowsDigest(), other.rowsDigest()
+		for _, side := range []struct{ dir, digest string }{{r.Dir, of}, {other.Dir, with}} {
+			if side.digest == "" {
+				return fmt.Errorf("%s and %s cannot be compared: not both summaries have a digest of the trace, and %s has no readable %s, so it is unknown whether both replayed the same trace; replay the trace with its .meta.json, or keep %[4]s",
+					r.Dir, other.Dir, side.dir, lines.File)
+			}
+		}
+		if of != with {
+			return differs("the rows of their traces, or the times of these, differ", "digest "+of, with)
+		}
 	}
 	keys := slices.Sorted(maps.Keys(r.schedule))
 	for key := range other.schedule {
@@ -216,6 +254,14 @@ func (r *Run) comparable(other *Run) error {
 		}
 	}
 	return nil
+}
+
+// rowsDigest returns the digest of the run's rows. It reads them once.
+func (r *Run) rowsDigest() string {
+	if r.rows == nil {
+		r.rows = new(rowsDigest(r.Dir))
+	}
+	return *r.rows
 }
 
 func short(digest string) string { return digest[:min(12, len(digest))] }

@@ -244,8 +244,11 @@ func comparisonJSON(c *study.Comparison) any {
 		all.Metrics = append(all.Metrics, jsonResult{
 			Metric: r.Metric.String(), Answer: string(r.Answer), Exploratory: i > 0, Unit: r.Unit, Pairs: r.Pairs,
 			A: known(r.A, 1), B: known(r.B, 1), Ratio: known(r.Ratio, 1), Low: known(r.Low, 2), High: known(r.High, 2), Low90: known(r.Low90, 2), High90: known(r.High90, 2),
-			P: known(r.P, 2), More: r.More,
+			P: known(r.P, 2),
 		})
+		if r.More < study.MaxMore { // else nobody knows how many
+			all.Metrics[i].More = r.More
+		}
 		if !math.IsNaN(r.Floor) {
 			all.Metrics[i].Floor = &r.Floor
 		}

@@ -79,6 +79,9 @@ func TestCompareVerb(t *testing.T) {
 	if err := json.Unmarshal([]byte(out.String()), &got); err != nil || got.Answer != "cannot tell" || len(got.Metrics) != 1 || got.Metrics[0].P != nil || *got.Metrics[0].Ratio < 1.09 {
 		t.Errorf("%v: %s", err, out.String())
 	}
+	if strings.Contains(out.String(), "more_rounds") {
+		t.Errorf("one pair says how many more are needed: %s", out.String())
+	}
 }
 
 // TestCompareRounds: with --run, compare makes the runs itself, and writes the answer for CI and as a page.

@@ -104,6 +104,18 @@ func cachedShare(rs []sent) float64 {
 
 func allTokens(r sent) float64 { return r.in() + r.out() }
 
+// ranked returns a percentile by nearest rank, without interpolation.
+func ranked(share float64, of func(sent) float64) func([]sent) float64 {
+	return func(rs []sent) float64 {
+		values := make([]float64, len(rs))
+		for i, r := range rs {
+			values[i] = of(r)
+		}
+		slices.Sort(values)
+		return values[int(math.Ceil(share*float64(len(values))))-1]
+	}
+}
+
 // figures are of four tools. In ours, a path leads into summary.json, FILE: names a file in --out, COLUMN: a member of each line of
 // requests.jsonl, and TABLE: a line of --table tracereplay.
 var figures = []printedFigure{
@@ -116,6 +128,7 @@ var figures = []printedFigure{
 	{aiperf, "profile_export_console.txt", "", "the table is on standard output; redirect it", nil},
 	{aiperf, "gpu_telemetry_export, server_metrics_export", "", "a Collector collects them: examples/collector.yaml", nil},
 	{aiperf, "time_to_first_token", "time_to_first_token.avg", "", mean(sent.ttft)},
+	{aiperf, "p1 … p99 of each figure", "request_latency.p50", "nearest ranks; AIPerf interpolates between neighbours", ranked(0.5, sent.latency)},
 	{aiperf, "time_to_second_token", "time_to_second_token.avg", "", nil},
 	{aiperf, "time_to_first_output_token", "time_to_first_output_token.avg", "", nil},
 	{aiperf, "request_latency", "request_latency.avg", "", mean(sent.latency)},
@@ -176,7 +189,7 @@ var figures = []printedFigure{
 	{vllm, "mean_tpot_ms", "time_per_output_token.avg", "", mean(sent.itl)},
 	{vllm, "mean_itl_ms", "inter_chunk_latency.avg", "gaps of all chunks", gaps},
 	{vllm, "mean_e2el_ms", "request_latency.avg", "", mean(sent.latency)},
-	{vllm, "median_…, std_…, pNN_…", "request_latency.p50", "of each figure", nil},
+	{vllm, "median_…, std_…, pNN_…", "request_latency.p50", "of each figure; percentiles are nearest ranks, vLLM's are interpolated", ranked(0.5, sent.latency)},
 	{vllm, "input_lens, output_lens, ttfts, itls, start_times, latencies", "COLUMN:gaps_ms", "usage, ttft_ms, gaps_ms, start and latency_ms of each line", nil},
 	{vllm, "queue_times, client_queue_time", "concurrency_wait.avg", "", nil},
 	{vllm, "e2el_including_client_queue", "request_latency_intended.avg", "from the scheduled time", mean(func(r sent) float64 { return r.Result.Last - r.Result.Intended })},
@@ -211,7 +224,7 @@ var figures = []printedFigure{
 	{traceReplay, "Request throughput (req/s)", "TABLE:Request throughput (req/s):", "", nil},
 	{traceReplay, "Output token throughput (tok/s)", "TABLE:Output token throughput (tok/s):", "", nil},
 	{traceReplay, "Total Token throughput (tok/s)", "TABLE:Total Token throughput (tok/s):", "", nil},
-	{traceReplay, "Mean, Median, Std, P25, P50, P75, P99 TTFT (ms)", "TABLE:P25 TTFT (ms):", "", nil},
+	{traceReplay, "Mean, Median, Std, P25, P50, P75, P99 TTFT (ms)", "TABLE:P25 TTFT (ms):", "percentiles are nearest ranks, TraceReplay's are interpolated", nil},
 	{traceReplay, "… TPOT (ms)", "TABLE:P75 TPOT (ms):", "", nil},
 	{traceReplay, "… ITL (ms)", "TABLE:P99 ITL (ms):", "", nil},
 	{traceReplay, "… E2EL (ms)", "TABLE:Mean E2EL (ms):", "", nil},

@@ -183,6 +183,9 @@ func refereeFacts(j *referee.Judgement) [][]string {
 		by = "the number in " + by
 	}
 	add("requests are identified by", "%s", by)
+	if j.Turns != nil {
+		add("requests were due", "%s", j.Turns)
+	}
 	add("missing, extra", "%d, %d", j.Missing, j.Extra)
 	if j.Reordered != nil {
 		add("out of order", "%d", *j.Reordered)

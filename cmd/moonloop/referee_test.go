@@ -78,6 +78,49 @@ func TestRefereePlanted(t *testing.T) {
 	}
 }
 
+// TestRefereeTurns: a replay whose turns wait for replies, as they do by default, is not late by these waits, and one that does not wait is
+// judged by its times.
+func TestRefereeTurns(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	trace, out := filepath.Join(dir, "trace.jsonl"), filepath.Join(dir, "out")
+	var rows strings.Builder
+	for i := range 9 { // three turns of three sessions; each reply takes some 300 ms
+		fmt.Fprintf(&rows, `{"timestamp":%d,"input_length":40,"output_length":30,"session_id":"s%d"}`+"\n", 10*i, i%3)
+	}
+	if err := os.WriteFile(trace, []byte(rows.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, open := range []bool{false, true} {
+		record := filepath.Join(dir, fmt.Sprint(open, ".jsonl"))
+		url, stop := startSimulate(t, "--record", record)
+		var stdout, stderr bytes.Buffer
+		args := []string{"replay", trace, "--url", url, "--out", out, "--force", "--overhead", "1", "--session-mode", "full", fmt.Sprint("--open-loop=", open)}
+		if status := run(t.Context(), args, nil, &stdout, &stderr); status != exitOK && status != exitInvalid { // the machine may be busy
+			t.Fatalf("exit status %d: %s", status, stderr.String())
+		}
+		if status, stderr := stop(); status != exitOK {
+			t.Fatal(stderr)
+		}
+		stdout.Reset()
+		args = []string{"referee", record, "--judge", trace, "--json", "--export", filepath.Join(out, "requests.jsonl")}
+		if status := run(t.Context(), args, nil, &stdout, &stderr); status != exitOK {
+			t.Fatalf("exit status %d: %s", status, stderr.String())
+		}
+		var j referee.Judgement
+		if err := json.Unmarshal(stdout.Bytes(), &j); err != nil {
+			t.Fatal(err)
+		}
+		if j.Turns == nil || j.Turns.Known != 6 || j.Turns.Waits == open || (j.Turns.AtReply == 6) == open {
+			t.Errorf("open loop %t: %+v", open, j.Turns)
+		}
+		// Half of the requests are late by less than a reply takes. Judged by their times, six of nine would be late by that or more.
+		if j.Lateness.P50 > 250 || j.Client.Lateness.P50 > 250 {
+			t.Errorf("open loop %t: %+v late, by its own account %+v", open, j.Lateness, j.Client.Lateness)
+		}
+	}
+}
+
 // TestSimulateJudges: when the simulated engine stops, it judges its client by a trace.
 func TestSimulateJudges(t *testing.T) {
 	t.Parallel()

@@ -24,8 +24,8 @@ type Client struct {
 	// OtherGaps is the number of requests for which the export has a different number of gaps than the engine wrote, so that the gaps cannot
 	// be compared one by one. One more gap at the end is allowed: it leads to the chunk with the finish reason.
 	OtherGaps int `json:"other_gaps"`
-	// Lateness is computed from the generator's own start times, with the start of the schedule as for the arrivals; nil if the export has
-	// no start times.
+	// Lateness is computed from the generator's own start times, with the start of the schedule as for the arrivals, and, for a request that
+	// waits for a reply, from its own end of that reply; nil if the export has no start times.
 	Lateness *Percentiles `json:"own_lateness"`
 	// Before is the time from the generator's own start times to the arrivals; nil if the export has no start times, or if the two clocks
 	// differ.
@@ -66,9 +66,9 @@ func (j *Judgement) Against(e *Export, all []Request, skip int) {
 		}
 	}
 	var before []float64
-	started := make([]float64, len(j.rows))
+	started, ended := make([]float64, len(j.rows)), make([]float64, len(j.rows))
 	for i := range started {
-		started[i] = math.NaN()
+		started[i], ended[i] = math.NaN(), math.NaN()
 	}
 	told := 0
 	for i := range e.Claims {
@@ -83,7 +83,7 @@ func (j *Judgement) Against(e *Export, all []Request, skip int) {
 		told++
 		r := &all[q]
 		if row, ok := rowOf[kept[q]]; ok && kept[q] >= 0 {
-			started[row] = says.Start
+			started[row], ended[row] = says.Start, says.Start+says.Latency
 		}
 		if e.wall && !math.IsNaN(says.Start) {
 			before = append(before, r.wall(r.Arrived())-says.Start)
@@ -113,12 +113,7 @@ func (j *Judgement) Against(e *Export, all []Request, skip int) {
 	}
 	c.Before = percentiles(before)
 	if j.late != nil {
-		at := make([]float64, len(j.rows))
-		for i := range at {
-			at[i] = j.rows[i].at
-		}
-		own, _ := Known(Align(at, started))
-		c.Lateness = percentiles(own)
+		c.Lateness = percentiles(j.ownLateness(started, ended))
 	}
 	if e.first != "" {
 		j.Notes = append(j.Notes, fmt.Sprintf("%s's time to first token ends at %s", e.Tool, e.first))

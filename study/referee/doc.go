@@ -10,8 +10,8 @@
 //
 // # Memory
 //
-// Memory grows with the number of requests and of their tokens, about 16 bytes each. [MaxRequests] limits the requests of a record, of a
-// schedule and of an export.
+// Memory grows with the number of requests and of their tokens, about 16 bytes each, and with the rows of a schedule, about 64 bytes each.
+// [MaxRequests] limits the requests of a record, of a schedule and of an export.
 package referee
 
 // MaxRequests is the maximum number of requests of a record, a schedule or an export.

@@ -20,8 +20,8 @@ type Judgement struct {
 	Skipped  int    `json:"skipped"`  // the first ones, which the caller left out
 	Missing  int    `json:"missing"`  // requested, but never arrived
 	Extra    int    `json:"extra"`    // arrived, but not requested
-	// Reordered is the smallest number of requests that must be moved so that all arrive in the schedule's order; nil if requests were
-	// paired by their order.
+	// Reordered is the smallest number of requests that must be moved so that all that were due at their times arrive in the schedule's
+	// order; nil if requests were paired by their order.
 	Reordered *int `json:"reordered"`
 	// PairedBy says by what requests were paired with the schedule. It is the name of a header (by the number at the end of its value),
 	// "length" (by the length of the output, and for equal lengths by order) or "order".
@@ -29,7 +29,7 @@ type Judgement struct {
 	// Kernel is the number of requests whose arrival the kernel timestamped; for the others, the arrival is when the engine read them.
 	Kernel int `json:"kernel_stamps"`
 
-	RateAsked *float64 `json:"rate_asked"` // requests per second
+	RateAsked *float64 `json:"rate_asked"` // requests per second; if rows waited for replies, with these waits
 	Rate      *float64 `json:"rate"`       // of the requested ones that arrived, from the first to the last
 	// Zero is the start of the schedule, chosen so that the request with the smallest delay is not late: a delay that all requests share
 	// does not count.
@@ -42,6 +42,8 @@ type Judgement struct {
 	FromSchedule *Percentiles `json:"latency_from_schedule"`
 	// Gaps are those between arrivals at random times.
 	Gaps *RandomGaps `json:"gaps"`
+	// Turns says how rows that wait for a reply were judged; nil if there are none, or if it is unknown for which reply they wait.
+	Turns *Turns `json:"turns"`
 	// Client shows how far the generator's own figures are from the truth; nil without an export.
 	Client *Client `json:"client"`
 	// Notes has further remarks.
@@ -50,6 +52,8 @@ type Judgement struct {
 	rows    []due
 	paired  []int     // the request of each row, -1 without
 	late    []float64 // of each row; NaN without a request
+	at      []float64 // when each row was due, since the zero
+	until   []float64 // of each row that waits for a reply: see [Judgement.turns]
 	arrived []float64 // of each request, since the zero, in the order of the record
 }
 
@@ -96,11 +100,10 @@ func Judge(s *Schedule, all []Request, skip int) (*Judgement, error) {
 	var p pairing
 	j.rows, p = s.pair(all)
 	j.paired, j.PairedBy = p.request, p.by
-	at, arrived := make([]float64, len(j.rows)), make([]float64, len(j.rows))
+	arrived := make([]float64, len(j.rows))
 	paired := 0
 	for i, q := range p.request {
-		at[i], arrived[i] = j.rows[i].at, math.NaN()
-		if q >= 0 {
+		if arrived[i] = math.NaN(); q >= 0 {
 			arrived[i] = j.arrived[q]
 			paired++
 		}
@@ -127,19 +130,14 @@ func Judge(s *Schedule, all []Request, skip int) (*Judgement, error) {
 		zero = slices.Min(j.arrived)
 		j.Gaps = randomGaps(slices.Sorted(slices.Values(j.arrived)), s.Rate)
 	} else {
-		j.late, zero = align(at, arrived)
-		late, _ := Known(j.late)
-		j.Lateness = percentiles(late)
-		waits := slices.Clone(j.late)
-		for i, q := range p.request {
-			if q >= 0 {
-				waits[i] += all[q].Latency()
-			}
-		}
-		j.FromSchedule = percentiles(between(at, waits))
-		if p.by != byOrder {
-			n := reordered(at, arrived)
-			j.Reordered = &n
+		known := false
+		if j.until, known = j.turns(all, arrived); known {
+			zero = j.judgeTimes(all, arrived)
+		} else {
+			_, _, zero = lateness(j.rows, nil, arrived)
+			j.RateAsked = nil
+			j.Notes = append(j.Notes, "replies lasted until after the time of the next turn of their session. A generator may wait for them, and without a number in a header "+
+				"it is unknown which request is which turn. So no request is judged late: leave out warm-ups without a number (--skip), let the generator number its requests or, if it does not wait, judge the trace without its session_id and wait_for")
 		}
 	}
 	first := &all[0]
@@ -149,6 +147,47 @@ func Judge(s *Schedule, all []Request, skip int) (*Judgement, error) {
 	}
 	j.note(s)
 	return j, nil
+}
+
+// judgeTimes judges requests by the times at which they were due. It returns the zero of these times, on the clock of the arrivals.
+func (j *Judgement) judgeTimes(all []Request, arrived []float64) (zero float64) {
+	j.late, j.at, zero = lateness(j.rows, j.until, arrived)
+	late, _ := Known(j.late)
+	j.Lateness = percentiles(late)
+	waits := slices.Clone(j.late)
+	for i, q := range j.paired {
+		if q >= 0 {
+			waits[i] += all[q].Latency()
+		}
+	}
+	own := make([]float64, len(j.rows)) // their own times
+	for i, r := range j.rows {
+		own[i] = r.at
+	}
+	j.FromSchedule = percentiles(between(own, waits))
+	if j.PairedBy != byOrder {
+		n := reordered(own, j.inTime(arrived))
+		j.Reordered = &n
+	}
+	if span := slices.Max(j.at) - slices.Min(j.at); j.until != nil && span > 0 { // the replies determine it, too
+		r := 1e3 * float64(len(j.at)-1) / span
+		j.RateAsked = &r
+	}
+	return zero
+}
+
+// inTime returns the arrivals of the requests that were due at their times, NaN for the others: these have no order of their own. It counts
+// the others.
+func (j *Judgement) inTime(arrived []float64) []float64 {
+	timed := slices.Clone(arrived)
+	for i, r := range j.rows {
+		if j.at[i] == r.at || math.IsNaN(arrived[i]) {
+			continue
+		}
+		timed[i] = math.NaN()
+		j.Turns.AtReply++
+	}
+	return timed
 }
 
 // between replaces unknown values (NaN) of v by values on the line between the known neighbours, or by the nearest known value at either
@@ -176,12 +215,17 @@ func between(at, v []float64) []float64 {
 	return v
 }
 
-// Points calls yield with each request's instant in the schedule and its lateness, in ms, in the order of the schedule.
+// Points calls yield with each request's instant in the schedule and its lateness, in ms, in the order of the instants.
 func (j *Judgement) Points(yield func(due, late float64)) {
+	order := make([]int, 0, len(j.late))
 	for i, l := range j.late {
 		if !math.IsNaN(l) {
-			yield(j.rows[i].at-j.rows[0].at, l)
+			order = append(order, i)
 		}
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(j.at[a], j.at[b]) })
+	for _, i := range order {
+		yield(j.at[i]-j.rows[0].at, j.late[i]) // no row was due before
 	}
 }
 

@@ -38,8 +38,9 @@ type Request struct {
 	Received time.Duration `json:"received_ns"`  // the kernel had the last byte
 	BodyRead time.Duration `json:"body_read_ns"` // the engine had read the request
 	Ended    time.Duration `json:"ended_ns"`
-	Time     time.Time     `json:"time"`   // the wall clock at Headers
-	Writes   Writes        `json:"writes"` // of the reply's body, each timestamped just before the call
+	Outcome  string        `json:"outcome"` // client_gone: the generator left before the reply had ended; empty: unknown
+	Time     time.Time     `json:"time"`    // the wall clock at Headers
+	Writes   Writes        `json:"writes"`  // of the reply's body, each timestamped just before the call
 }
 
 // Write is one write of a reply's body, and the tokens in it.
@@ -144,6 +145,14 @@ func (r *Request) to(i int) float64 {
 		i += len(at)
 	}
 	return at[i] - clock.Millis(r.Arrived())
+}
+
+// replied is the time of the last write, with or without tokens, in ms. NaN if there is none.
+func (r *Request) replied() float64 {
+	if len(r.Writes) == 0 {
+		return math.NaN()
+	}
+	return clock.Millis(r.Writes[len(r.Writes)-1].At)
 }
 
 // Gaps are the times between consecutive writes with tokens, in ms.

@@ -116,13 +116,23 @@ func rate(t *testing.T, text string) *referee.Schedule {
 // trace returns a schedule of rows {ms, tokens}.
 func trace(t *testing.T, rows ...[2]int64) *referee.Schedule {
 	t.Helper()
-	s, err := referee.ReadSchedule("trace", 1, func() (*mooncake.Row, error) {
+	list := make([]mooncake.Row, len(rows))
+	for i, r := range rows {
+		list[i] = mooncake.Row{Timestamp: mooncake.Some(float64(r[0])), InputLength: mooncake.Some(int64(5)), OutputLength: mooncake.Some(r[1])}
+	}
+	return scheduled(t, 1, list...)
+}
+
+// scheduled returns the schedule of rows.
+func scheduled(t *testing.T, speedup float64, rows ...mooncake.Row) *referee.Schedule {
+	t.Helper()
+	s, err := referee.ReadSchedule("trace", speedup, func() (*mooncake.Row, error) {
 		if len(rows) == 0 {
 			return nil, io.EOF
 		}
-		r := &mooncake.Row{Timestamp: mooncake.Some(float64(rows[0][0])), InputLength: mooncake.Some(int64(5)), OutputLength: mooncake.Some(rows[0][1])}
+		r := rows[0]
 		rows = rows[1:]
-		return r, nil
+		return &r, nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -221,6 +231,140 @@ func TestJudge(t *testing.T) {
 				t.Errorf("from the schedule to the last token at most %v ms, with a lateness of at most %v", waits.Max, j.Lateness.Max)
 			}
 		})
+	}
+}
+
+// TestJudgeTurns: a turn that waited for its reply is late only by what it took beyond that. The reply of n tokens ends 5+5n ms after the
+// arrival.
+func TestJudgeTurns(t *testing.T) {
+	row := func(at float64, tokens int64, session string) mooncake.Row {
+		return mooncake.Row{Timestamp: mooncake.Some(at), OutputLength: mooncake.Some(tokens), SessionID: session}
+	}
+	ids := func(at ...float64) (list []arrival) {
+		for i, a := range at {
+			list = append(list, arrival{a, 19, fmt.Sprint("X-Request-Id: run-", i)})
+		}
+		return list
+	}
+	talks := []mooncake.Row{row(0, 19, "a"), row(20, 19, "a"), row(30, 19, "b"), row(160, 19, "b"), row(170, 19, "")}
+	graph := []mooncake.Row{
+		{Timestamp: mooncake.Some(0.0), RequestID: "plan", WaitFor: []string{}},
+		{Timestamp: mooncake.Some(400.0), RequestID: "look", WaitFor: []string{"plan"}, Delay: mooncake.Some(40.0), ToolWait: mooncake.Some(20.0)},
+		{Timestamp: mooncake.Some(900.0), WaitFor: []string{"plan", "look", "unknown"}},
+	}
+	unnamed := func(list []arrival) []arrival {
+		for i := range list {
+			list[i].header = "A: b"
+		}
+		return list
+	}
+	many := make([]mooncake.Row, 12) // turns of one session, one in ten of which may be early
+	for i := range many {
+		many[i] = row(float64(i), 19, "a")
+	}
+	for _, c := range []struct {
+		why      string
+		schedule *referee.Schedule
+		arrivals []arrival
+		gone     bool // the generator left the first reply
+		turns    *referee.Turns
+		late     []float64 // p50, max; nil: unknown
+		rate     float64   // asked for
+		moved    int
+	}{
+		{
+			why: "it waits, 3 ms too long once", schedule: scheduled(t, 1, talks...), arrivals: ids(0, 103, 30, 160, 170),
+			turns: &referee.Turns{Known: 2, Waits: true, AtReply: 1}, late: []float64{0, 3}, rate: 1e3 * 4 / 170,
+		},
+		{
+			why: "the times are divided, the replies are not", schedule: scheduled(t, 10, talks...), arrivals: ids(0, 101, 3, 105, 17),
+			turns: &referee.Turns{Known: 2, Waits: true, AtReply: 2}, late: []float64{0, 2}, rate: 1e3 * 4 / 103,
+		},
+		{
+			why: "it does not wait", schedule: scheduled(t, 1, talks...), arrivals: ids(0, 24, 30, 160, 170),
+			turns: &referee.Turns{Known: 2, Unwaited: 1}, late: []float64{0, 4}, rate: 1e3 * 4 / 170,
+		},
+		{
+			why: "it left the reply", schedule: scheduled(t, 1, talks...), arrivals: ids(0, 60, 30, 160, 170), gone: true,
+			turns: &referee.Turns{Known: 2, Waits: true, AtReply: 1}, late: []float64{0, 0}, rate: 1e3 * 4 / 170,
+		},
+		{
+			why: "one of eleven turns is early", schedule: scheduled(t, 1, many...),
+			arrivals: ids(0, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000, 1050),
+			turns:    &referee.Turns{Known: 11, Unwaited: 1, Waits: true, AtReply: 10}, late: []float64{0, 1039}, rate: 11,
+		},
+		{
+			why: "a graph: after two replies, and a wait", schedule: scheduled(t, 2, graph...), arrivals: ids(50, 182, 282),
+			turns: &referee.Turns{Known: 2, Waits: true, AtReply: 2}, late: []float64{0, 2}, rate: 1e3 * 2 / 232,
+		},
+		{
+			why: "a graph, sent at the times of its rows", schedule: scheduled(t, 2, graph...), arrivals: ids(50, 251, 500),
+			turns: &referee.Turns{Known: 2, Unwaited: 2}, late: []float64{0, 1}, rate: 1e3 * 2 / 450,
+		},
+		{why: "which turn it is is unknown", schedule: scheduled(t, 1, talks...), arrivals: unnamed(ids(0, 103, 30, 160, 170))},
+		{
+			why: "which turn it is is unknown, but no reply matters", schedule: scheduled(t, 1, talks[0], row(200, 19, "a")), arrivals: unnamed(ids(0, 203)),
+			turns: &referee.Turns{Known: 1, Waits: true}, late: []float64{0, 3}, rate: 5, moved: -1,
+		},
+		{why: "no row waits", schedule: scheduled(t, 1, talks[0], talks[2]), arrivals: ids(0, 30), late: []float64{0, 0}, rate: 1e3 / 30.},
+	} {
+		t.Run(c.why, func(t *testing.T) {
+			all := read(t, c.arrivals)
+			if c.gone {
+				all[0].Outcome = "client_gone"
+			}
+			j, err := referee.Judge(c.schedule, all, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.turns, j.Turns); diff != "" {
+				t.Errorf("turns (-want +got):\n%s", diff)
+			}
+			if c.late == nil {
+				if j.Lateness != nil || j.RateAsked != nil || j.Reordered != nil || j.FromSchedule != nil || len(j.Notes) != 1 || !strings.Contains(j.Notes[0], "no request is judged late") {
+					t.Errorf("%+v", j)
+				}
+				return
+			}
+			moved := -1
+			if j.Reordered != nil {
+				moved = *j.Reordered
+			}
+			want, got := append(c.late, c.rate, float64(c.moved)), []float64{j.Lateness.P50, j.Lateness.Max, *j.RateAsked, float64(moved)}
+			if diff := cmp.Diff(want, got, cmpopts.EquateApprox(0, 1e-6)); diff != "" {
+				t.Errorf("late at p50, at most, rate, moved (-want +got):\n%s", diff)
+			}
+			last := math.Inf(-1)
+			j.Points(func(due, _ float64) {
+				if due < last {
+					t.Errorf("a request due at %v after one due at %v", due, last)
+				}
+				last = due
+			})
+		})
+	}
+}
+
+// TestJudgeTurnsOwnAccount: by its own account, too, a turn is due when the reply has ended.
+func TestJudgeTurnsOwnAccount(t *testing.T) {
+	turn := func(at float64) mooncake.Row {
+		return mooncake.Row{Timestamp: mooncake.Some(at), OutputLength: mooncake.Some(int64(19)), SessionID: "a"}
+	}
+	all := read(t, []arrival{{0, 19, "X-Request-Id: r-0"}, {107, 19, "X-Request-Id: r-1"}, {207, 19, "X-Request-Id: r-2"}})
+	j, err := referee.Judge(scheduled(t, 1, turn(0), turn(20), turn(40)), all, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	e, err := referee.ReadExport(strings.NewReader(`{"row":0,"ttft_ms":10,"start_ms":0,"latency_ms":101}
+{"row":1,"ttft_ms":10,"start_ms":103,"latency_ms":104}
+{"row":2,"ttft_ms":10,"start_ms":208,"latency_ms":100}
+`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	j.Against(e, all, 0)
+	if own := j.Client.Lateness; own == nil || own.P50 != 1 || own.Max != 2 || j.Lateness.Max != 7 {
+		t.Errorf("by its own account %+v, at the engine %+v", own, j.Lateness)
 	}
 }
 

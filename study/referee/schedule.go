@@ -32,7 +32,13 @@ type Schedule struct {
 type due struct {
 	at     float64 // ms, from any zero
 	output int64   // tokens of the reply; -1 is unknown
+	after  []int   // rows whose replies it waits for
+	wait   float64 // ms from the end of the last of these replies, of a row with wait_for
+	graph  bool    // it has wait_for
 }
+
+// untimed reports whether the ends of replies alone determine when a row is due.
+func (d due) untimed() bool { return d.graph && len(d.after) > 0 }
 
 // Asked is the parsed task: a rate, or the name of a trace.
 type Asked struct {
@@ -73,9 +79,11 @@ func ParseAsked(text string) (a Asked, err error) {
 	return Asked{Rate: s}, nil
 }
 
-// ReadSchedule reads the rows of a trace until io.EOF. speedup divides their times.
+// ReadSchedule reads the rows of a trace until io.EOF. speedup divides their times. A later turn of a session waits for the reply to the turn
+// before, and a row with wait_for for the replies to these rows, as in a replay.
 func ReadSchedule(name string, speedup float64, read func() (*mooncake.Row, error)) (*Schedule, error) {
 	s := &Schedule{Name: name}
+	turn, named := map[string]int{}, map[string]int{} // the last row of each session, and with each request_id
 	for {
 		row, err := read()
 		if errors.Is(err, io.EOF) {
@@ -90,13 +98,44 @@ func ReadSchedule(name string, speedup float64, read func() (*mooncake.Row, erro
 		case len(s.rows) == MaxRequests:
 			return nil, fmt.Errorf("it has more than %d rows: judge a part of it, which `moonloop transform` cuts out", MaxRequests)
 		default:
-			s.rows = append(s.rows, due{at.V / speedup, row.OutputLength.Or(-1)})
+			n, d := len(s.rows), due{at: at.V / speedup, output: row.OutputLength.Or(-1), graph: row.WaitFor != nil}
+			for _, id := range row.WaitFor {
+				if before, ok := named[id]; ok {
+					d.after = append(d.after, before)
+				}
+			}
+			if d.graph {
+				d.wait = (row.Delay.V + row.ToolWait.V) / speedup
+			} else if before, ok := turn[row.SessionID]; ok {
+				d.after = []int{before}
+			}
+			if row.SessionID != "" {
+				turn[row.SessionID] = n
+			}
+			if row.RequestID != "" {
+				named[row.RequestID] = n
+			}
+			s.rows = append(s.rows, d)
 		}
 	}
 	if len(s.rows) == 0 {
 		return nil, errors.New("it has no rows: name another trace")
 	}
-	slices.SortStableFunc(s.rows, func(a, b due) int { return cmp.Compare(a.at, b.at) })
+	order, place := make([]int, len(s.rows)), make([]int, len(s.rows))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(s.rows[a].at, s.rows[b].at) })
+	sorted := make([]due, len(s.rows))
+	for i, k := range order {
+		sorted[i], place[k] = s.rows[k], i
+	}
+	for i := range sorted {
+		for k, before := range sorted[i].after {
+			sorted[i].after[k] = place[before]
+		}
+	}
+	s.rows = sorted
 	s.Count = len(s.rows)
 	return s, nil
 }
@@ -111,7 +150,7 @@ func (s *Schedule) expected(n int) []due {
 	}
 	rows := make([]due, n)
 	for i, at := range Even(n, s.Rate) {
-		rows[i] = due{at, -1}
+		rows[i] = due{at: at, output: -1}
 	}
 	return rows
 }
