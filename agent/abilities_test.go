@@ -88,8 +88,8 @@ func TestContext(t *testing.T) {
 		cap     int64
 		want    string
 	}{
-		{700, 0, "2 rows need more tokens than the engine's context of 700 has (max_model_len), prompt and reply together (line 2: 650 + 51; line 3: 701 + 1)"},
-		{700, 50, "1 row needs more tokens than the engine's context of 700 has (max_model_len), prompt and reply together (line 3: 701 + 1)"},
+		{700, 0, "2 rows need more tokens than the engine's context of 700 has (max_model_len; n_ctx of a slot in llama.cpp), prompt and reply together (line 2: 650 + 51; line 3: 701 + 1)"},
+		{700, 50, "1 row needs more tokens than the engine's context of 700 has (max_model_len; n_ctx of a slot in llama.cpp), prompt and reply together (line 3: 701 + 1)"},
 		{702, 0, ""},
 		{0, 0, ""},
 	} {
@@ -107,6 +107,31 @@ func TestContext(t *testing.T) {
 		}
 		if tt.want != "" && !slices.ContainsFunc(rep.Warnings, func(s string) bool { return strings.HasPrefix(s, tt.want) }) {
 			t.Errorf("not in the report: %q", rep.Warnings)
+		}
+	}
+}
+
+// TestContextOfASlot: llama.cpp states the context of a slot, its only model has any name, and a model's training says nothing.
+func TestContextOfASlot(t *testing.T) {
+	const props = `{"default_generation_settings":{"n_ctx":700},"total_slots":2}`
+	for _, tt := range []struct {
+		what, models, props string
+		context             bool // of 700
+	}{
+		{"stated", `{"data":[{"id":"m","owned_by":"llamacpp","meta":{"n_ctx":700,"n_ctx_train":32768}}]}`, "", true},
+		{"under another name", `{"data":[{"id":"m.gguf","owned_by":"llamacpp","meta":{"n_ctx":700,"n_ctx_train":32768}}]}`, "", true},
+		{"one of two models", `{"data":[{"id":"m","owned_by":"llamacpp","meta":{"n_ctx":700}},{"id":"n","owned_by":"llamacpp","meta":{"n_ctx":9000}}]}`, "", true},
+		{"the other one", `{"data":[{"id":"m","owned_by":"llamacpp","meta":{"n_ctx":9000}},{"id":"n","owned_by":"llamacpp","meta":{"n_ctx":700}}]}`, "", false},
+		{"of an older version", `{"data":[{"id":"m","owned_by":"llamacpp","meta":{"n_ctx_train":32768}}]}`, props, true},
+		{"training only", `{"data":[{"id":"m","owned_by":"llamacpp","meta":{"n_ctx_train":700}}]}`, "", false},
+		{"not loaded", `{"data":[{"id":"m","owned_by":"llamacpp"}]}`, props, false},
+		{"of another engine", `{"data":[{"id":"m","owned_by":"us","meta":"n_ctx"}]}`, props, false},
+	} {
+		e := &talker{models: tt.models, props: tt.props}
+		rep, _, _ := e.replay(t, Config{Target: Target{Model: "m"}}, []string{`{"timestamp": 0, "input_length": 650, "output_length": 51, "hash_ids": [0, 1]}`})
+		const want = "1 row needs more tokens than the engine's context of 700 has "
+		if got := slices.ContainsFunc(rep.Warnings, func(s string) bool { return strings.HasPrefix(s, want) }); got != tt.context {
+			t.Errorf("%s: %q", tt.what, rep.Warnings)
 		}
 	}
 }

@@ -86,6 +86,7 @@ func (e ending) conclude(ctx context.Context, runErr error) (*report.Report, err
 	rep.Trace, rep.Shard = e.describeTrace(counts), e.describeShard(ctx, counts.Parts)
 	rep.Machine = e.describeMachine(machine)
 	rep.Steady, rep.Warmup = e.steady(), e.warmed
+	rep.NoSteady = rep.Steady == nil && e.plan.steady.Any()
 	// The last export of metrics has the verdict, as far as it is known before that export.
 	rep.Telemetry = describeTelemetry(e.tel)
 	e.tel.Conclude(verdictMetrics(judge.Judge(e.facts(rep, machine, counts))))

@@ -399,6 +399,7 @@ func (c *Config) checkSchedule(bad badFunc) {
 	if err := c.Schedule.WarmupArrivals.Validate(); err != nil {
 		bad("warm-up: %w", err)
 	}
+	c.Steady.check(c.Schedule.MaxDuration, bad)
 	if c.Schedule.FileOrder && c.Schedule.OpenLoop && !c.Schedule.Arrivals.Any() {
 		bad("open loop: a closed loop (--no-fixed-schedule) does not use timestamps; leave one out")
 	}

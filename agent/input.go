@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/moonloop/moonloop/agent/load"
+	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/mooncake"
@@ -191,7 +192,7 @@ func (in *input) named(err error) error {
 }
 
 // announce reports what the trace's first rows have shown.
-func (in *input) announce(s Schedule, said *notices) {
+func (in *input) announce(s Schedule, images prompt.Images, said *notices) {
 	info := in.stream.Info()
 	switch info.Sessions {
 	case mooncake.SessionFull:
@@ -208,6 +209,13 @@ func (in *input) announce(s Schedule, said *notices) {
 	if slices.ContainsFunc(info.Broken, func(v mooncake.Violation) bool { return !slices.Contains(harmless, v.Rule) }) {
 		said.note("%s", brokenRules(info))
 	}
+	if flags := imageFlags(images); len(flags) > 0 && images.Each == 0 && info.Pictured == 0 {
+		rows := "no row"
+		if !info.Whole {
+			rows = fmt.Sprintf("none of the first %d rows", info.Rows)
+		}
+		said.warn("%s has images, on which %s would have an effect; --images N adds images", rows, strings.Join(flags, " and "))
+	}
 	switch {
 	case s.Arrivals.Users > 0 && info.Sessions == mooncake.SessionNone:
 		said.warn("users: no session has a second turn, so each request has a user of its own (--users)")
@@ -219,6 +227,20 @@ func (in *input) announce(s Schedule, said *notices) {
 	case info.Timed && info.Grid.Coarse && s.Spread == load.SpreadNone:
 		said.warn("the timestamps are multiples of %.0f ms, with %.1f rows for each: the replay sends bursts that production never had, and these raise TTFT; --spread=uniform spreads the bursts", info.Grid.Quantum, info.Grid.RowsPerStamp)
 	}
+}
+
+// imageFlags returns the flags that say how images are made, as far as they differ from the defaults.
+func imageFlags(i prompt.Images) (flags []string) {
+	if i.Size != (prompt.ImageSize{}) {
+		flags = append(flags, "--image-size")
+	}
+	if i.Format != "" && i.Format != prompt.PNG {
+		flags = append(flags, "--image-format")
+	}
+	if i.Tokens > 0 {
+		flags = append(flags, "--image-tokens")
+	}
+	return flags
 }
 
 // brokenRules returns one line: what inspect would report about the rules of the format.

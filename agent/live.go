@@ -40,8 +40,10 @@ type View struct {
 	Sent     int64
 	InFlight int64
 	Served   int64
-	Failed   int64 // failed or cancelled
+	Failed   int64
 	Skipped  int64
+	// Cancelled is the number of requests that were in flight when the run was stopped.
+	Cancelled int64
 	// Disconnected is the number of requests whose connections were closed on purpose.
 	Disconnected int64
 	Rows         int64 // rows that the run will have at its end; 0 if unknown
@@ -53,7 +55,7 @@ type View struct {
 	// Cached and Predicted are prompt tokens of the requests for which both are known; Prompt is the sum of their prompt tokens. Cached is
 	// what the engine had cached, Predicted what an infinite cache would have had.
 	Cached, Predicted, Prompt int64
-	// Errors are the failure reasons of failed and cancelled requests, most frequent first.
+	// Errors are the failure reasons of failed requests, most frequent first.
 	Errors []measure.Reason
 
 	// Lateness, TTFT (from the wire) and Gap (between chunks) cover the requests that ended in the last ten seconds.
@@ -63,7 +65,7 @@ type View struct {
 }
 
 // ended returns the number of requests that have ended, however they did.
-func (v View) ended() int64 { return v.Served + v.Failed + v.Disconnected }
+func (v View) ended() int64 { return v.Served + v.Failed + v.Cancelled + v.Disconnected }
 
 // done returns the number of rows that are over: their requests have ended, or they were skipped.
 func (v View) done() int64 { return v.ended() + v.Skipped }
@@ -108,6 +110,9 @@ func (v View) String() string {
 	skipped := ""
 	if v.Skipped > 0 {
 		skipped = fmt.Sprintf(" · skipped %d", v.Skipped)
+	}
+	if v.Cancelled > 0 {
+		skipped += fmt.Sprintf(" · cancelled %d", v.Cancelled)
 	}
 	if v.Disconnected > 0 {
 		skipped += fmt.Sprintf(" · disconnected %d", v.Disconnected)
@@ -217,7 +222,9 @@ func (v *View) count(r *measure.Record) {
 		v.Served++
 	case measure.Disconnected:
 		v.Disconnected++
-	default:
+	case measure.Cancelled:
+		v.Cancelled++
+	case measure.Failed:
 		v.Failed++
 		v.failed(r.Reason)
 	}

@@ -147,6 +147,36 @@ func TestGenerate(t *testing.T) {
 	}
 }
 
+// TestImageFlags: settings of images without any image cause a warning.
+func TestImageFlags(t *testing.T) {
+	const row, pictured = `{"timestamp": 0, "input_length": 100, "output_length": 2}`, `{"timestamp": 9, "input_length": 100, "output_length": 2, "images": [[7, 40, 30]]}`
+	size := prompt.ImageSize{Width: 20, Height: 10}
+	const none = "no row has images, on which "
+	for _, test := range []struct {
+		images prompt.Images
+		rows   []string
+		ahead  int
+		want   string
+	}{
+		{prompt.Images{Size: size}, []string{row}, 0, none + "--image-size would"},
+		{prompt.Images{Format: prompt.JPEG, Tokens: 9}, []string{row}, 0, none + "--image-format and --image-tokens would"},
+		{prompt.Images{Size: size}, []string{row, pictured}, 1, "none of the first 1 rows has images, on which --image-size would"},
+		{prompt.Images{Size: size}, []string{row, pictured}, 0, ""},
+		{prompt.Images{Size: size, Each: 1}, []string{row}, 0, ""},
+		{prompt.Images{Format: prompt.PNG}, []string{row}, 0, ""},
+	} {
+		e := newEngine(t, simulator.Config{})
+		r := e.replay(t, Config{Trace: Trace{Lookahead: test.ahead}, Prompt: Prompt{Images: test.images}}, test.rows...)
+		if r.err != nil {
+			t.Fatal(r.err)
+		}
+		said := strings.Join(r.report.Warnings, "\n")
+		if !strings.Contains(said, test.want) || strings.Contains(said, "has images") != (test.want != "") {
+			t.Errorf("%+v: %q, want %q", test.images, said, test.want)
+		}
+	}
+}
+
 // TestImages: images arrive as the rows say, the same image for the same id; those of warm-up requests are different.
 func TestImages(t *testing.T) {
 	rows := []string{

@@ -4,25 +4,36 @@
 package agent
 
 import (
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/report"
 )
 
 // A request ends within a second, however it ends. A row that is skipped is not one.
 func TestPulseDone(t *testing.T) {
 	var p pulse
-	p.advance(time.Second, &View{Served: 1, Failed: 2, Disconnected: 4, Skipped: 8})
-	if s := p.seconds[0]; s.Done != 7 || s.Failed != 2 {
-		t.Errorf("%d done, %d failed; want 7 and 2", s.Done, s.Failed)
+	var v View
+	for outcome, n := range map[measure.Outcome]int{measure.Served: 1, measure.Failed: 2, measure.Disconnected: 4, measure.Skipped: 8, measure.Cancelled: 16} {
+		for range n {
+			v.count(&measure.Record{Outcome: outcome})
+		}
+	}
+	p.advance(time.Second, &v)
+	if s := p.seconds[0]; s.Done != 23 || s.Failed != 2 {
+		t.Errorf("%d done, %d failed; want 23 and 2", s.Done, s.Failed)
+	}
+	if line := v.String(); !strings.Contains(line, "  failed 2 ") || !strings.HasSuffix(line, " · skipped 8 · cancelled 16 · disconnected 4") {
+		t.Error(line)
 	}
 }
 
 // Of a run that continues, the first second does not have what was over before.
 func TestPulseResumed(t *testing.T) {
 	var l Live
-	(&past{journal: &report.Journaled{}, view: View{Served: 5, Failed: 3}}).addTo(&l)
+	(&past{journal: &report.Journaled{}, view: View{Served: 4, Failed: 3, Cancelled: 1}}).addTo(&l)
 	l.view.Served++
 	l.pulse.advance(time.Second, &l.view)
 	if s := l.pulse.seconds[0]; s.Done != 1 || s.Failed != 0 || s.Sent != 0 || s.Due != 0 || l.view.Sent != 8 {

@@ -348,7 +348,7 @@ func (p *past) addTo(l *Live) {
 		return
 	}
 	was, v := p.view, &l.view
-	v.Served, v.Failed, v.Skipped, v.Disconnected = was.Served, was.Failed, was.Skipped, was.Disconnected
+	v.Served, v.Failed, v.Skipped, v.Cancelled, v.Disconnected = was.Served, was.Failed, was.Skipped, was.Cancelled, was.Disconnected
 	v.Due = was.done() - was.Skipped
 	v.Sent, v.Offset, v.Errors = v.Due, p.cut(), was.Errors
 	v.Cached, v.Predicted, v.Prompt = was.Cached, was.Predicted, was.Prompt

@@ -55,7 +55,7 @@ func Run(ctx context.Context, cfg Config) (*report.Report, error) {
 		return nil, err
 	}
 	defer in.close()
-	in.announce(cfg.Schedule, said)
+	in.announce(cfg.Schedule, cfg.Prompt.Images, said)
 	summing, stopSumming := context.WithCancel(ctx)
 	defer stopSumming() // if the run fails, the checksum is not needed
 	sum := checksum(summing, in.trace, cfg.Out)

@@ -55,6 +55,30 @@ func ParseMark(text string) (m Mark, err error) {
 	return m, nil
 }
 
+func (m Mark) String() string {
+	if m.Share > 0 {
+		return fmt.Sprintf("%.10g%%", 100*m.Share)
+	}
+	return m.After.String()
+}
+
+// check finds what no run can have: a part that ends before it begins, as far as this is known without the length of the run, which is at
+// most limit; 0 = unknown.
+func (s Steady) check(limit time.Duration, bad badFunc) {
+	from, to := s.From, s.To
+	sameKind := (from.Share > 0) == (to.Share > 0) && (from.After < 0) == (to.After < 0)
+	switch {
+	case to == Mark{Given: true}:
+		bad("steady-to %v: the schedule begins then, so the part would be empty; want a later time", to)
+	case from.Given && to.Given && sameKind && (from.Share > to.Share || from.After > to.After || from == to):
+		bad("steady-from %v: the part would end before it begins, or at once, at --steady-to %v; want an earlier beginning or a later end", from, to)
+	case from.Share >= 1:
+		bad("steady-from %v: the last request is sent then, so the part would be empty; want an earlier time", from)
+	case limit > 0 && from.After >= limit:
+		bad("steady-from %v: the run ends before, at --max-duration %v; want an earlier time, or a longer run", from, limit)
+	}
+}
+
 // at returns the time of a mark between two times.
 func (m Mark) at(from, to time.Duration) time.Duration {
 	at := from + time.Duration(m.Share*float64(to-from))

@@ -154,6 +154,11 @@ func TestSteadyStateTooShort(t *testing.T) {
 	if text := rep.Verdict.String(); !strings.Contains(text, "0 of the 100 steady requests that steady_latency_share needs") {
 		t.Error(text)
 	}
+	var table strings.Builder
+	if err := rep.Table(&table, 120, false); err != nil || !strings.Contains(table.String(), "LLM Metrics of the Whole Run\n") ||
+		!strings.Contains(table.String(), "Steady      none, see Warnings: the table covers the whole run") {
+		t.Errorf("%v\n%s", err, table.String())
+	}
 	rep = inBubble(t, 1, func(cfg *Config) { cfg.Steady.Auto = true })
 	if rep.Steady != nil || !strings.Contains(strings.Join(rep.Warnings, ""), "no steady state: it needs two or more requests") {
 		t.Error(rep.Warnings)
@@ -164,6 +169,50 @@ func TestSteadyStateTooShort(t *testing.T) {
 	})
 	if text := rep.Verdict.String(); !strings.Contains(text, "degraded: steady_latency_share") {
 		t.Error(text)
+	}
+}
+
+// A part that no run can have is refused before the run.
+func TestSteadyCheck(t *testing.T) {
+	for _, test := range []struct {
+		from, to string
+		limit    time.Duration
+		want     string // beginning of the error
+	}{
+		{"50%", "20%", 0, "steady-from 50%: the part would end before it begins, or at once, at --steady-to 20%"},
+		{"29%", "29%", 0, "steady-from 29%: the part would end"},
+		{"2m", "90s", 0, "steady-from 2m0s: the part would end"},
+		{"-10s", "-30s", 0, "steady-from -10s: the part would end"},
+		{"100%", "", 0, "steady-from 100%: the last request is sent then"},
+		{"100%", "-1s", 0, "steady-from 100%: the last request is sent then"},
+		{"10%", "0s", 0, "steady-to 0s: the schedule begins then"},
+		{"", "0%", 0, "steady-to 0s: the schedule begins then"},
+		{"100h", "", time.Hour, "steady-from 100h0m0s: the run ends before, at --max-duration 1h0m0s"},
+		{"100h", "", 0, ""},
+		{"10%", "90%", 0, ""},
+		{"0s", "20%", 0, ""},
+		{"0%", "20s", 0, ""},
+		{"-30s", "-10s", time.Second, ""},
+		{"30s", "20%", 0, ""},
+		{"50%", "10s", 0, ""},
+		{"-10s", "20s", 0, ""},
+		{"20s", "-10s", time.Minute, ""},
+		{"-1s", "100%", 0, ""},
+	} {
+		cfg := Config{Trace: Trace{Name: "t"}, Target: Target{URL: "http://e"}, Schedule: Schedule{MaxDuration: test.limit}}
+		if test.from != "" {
+			cfg.Steady.From, _ = ParseMark(test.from)
+		}
+		if test.to != "" {
+			cfg.Steady.To, _ = ParseMark(test.to)
+		}
+		got := ""
+		if err := cfg.Validate(); err != nil {
+			got = err.Error()
+		}
+		if !strings.HasPrefix(got, test.want) || got != "" && test.want == "" {
+			t.Errorf("from %q to %q, at most %v: %q, want %q", test.from, test.to, test.limit, got, test.want)
+		}
 	}
 }
 

@@ -24,6 +24,8 @@ type talker struct {
 	silent  bool                 // no /tokenize
 	plain   bool                 // no token ids in replies
 	context int                  // max_model_len
+	models  string               // its reply about models; empty: one model with the context
+	props   string               // its reply about properties; empty: it has none
 	last    int                  // greatest token id; 0: any
 	double  bool                 // a word of a chat is two tokens
 	fail    func(row int64) bool // refuses a row
@@ -93,6 +95,10 @@ func (e *talker) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.paths[r.URL.Path]++
 	e.mu.Unlock()
 	switch {
+	case r.URL.Path == "/v1/models" && e.models != "":
+		_, _ = io.WriteString(w, e.models)
+	case r.URL.Path == "/props" && e.props != "":
+		_, _ = io.WriteString(w, e.props)
 	case r.URL.Path == "/v1/models":
 		fmt.Fprintf(w, `{"data":[{"id":"m","max_model_len":%d}]}`, e.context)
 	case r.URL.Path == "/metrics" && e.block > 0 && !e.mute:

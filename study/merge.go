@@ -440,7 +440,8 @@ func mergeReports(shards []*shard, f *measure.Figures, models map[string]int64, 
 			rep.Warnings = append(rep.Warnings, fmt.Sprintf("%s: %s", few("shard ", by), text))
 		}
 	}
-	if first.Config["steady-state"] == true || first.Config["steady-from"] != nil && first.Config["steady-from"] != "" {
+	asked := func(key string) bool { v := first.Config[key]; return v != nil && v != false && v != "" }
+	if rep.NoSteady = asked("steady-state") || asked("steady-from") || asked("steady-to"); rep.NoSteady {
 		rep.Warnings = append(rep.Warnings, "the figures are those of the whole run: each shard's summary has the steady state of its own requests")
 	}
 	for _, key := range slices.Sorted(maps.Keys(first.Config)) {

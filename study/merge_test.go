@@ -271,6 +271,23 @@ func TestMergeRefuses(t *testing.T) {
 	}
 }
 
+// TestMergeOfASteadyState: shards that asked for a part of the run are merged to the whole, and the report says so.
+func TestMergeOfASteadyState(t *testing.T) {
+	trace, dir := madeTrace(t, 60), t.TempDir()
+	fleet(t, trace, dir, 2, 0)
+	for setting, want := range map[string]bool{"steady-from": true, "steady-to": true, "speedup": false} {
+		for i := range 2 {
+			if err := change(filepath.Join(dir, strconv.Itoa(i)), func(s map[string]any) { s["config"] = map[string]any{setting: "50%", "steady-state": false} }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		rep, err := study.Merge([]string{dir}, study.MergeOptions{Out: filepath.Join(t.TempDir(), "out")})
+		if err != nil || rep.NoSteady != want || slices.ContainsFunc(rep.Warnings, func(s string) bool { return strings.Contains(s, "those of the whole run") }) != want {
+			t.Errorf("%s: %v, %v, want %v", setting, err, rep, want)
+		}
+	}
+}
+
 // TestMergeJudgesByTheWorst: the worst shard decides, and clocks that differ make requests late.
 func TestMergeJudgesByTheWorst(t *testing.T) {
 	trace, dir := madeTrace(t, 600), t.TempDir()

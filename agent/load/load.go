@@ -93,6 +93,7 @@ type Info struct {
 	Fingerprint  uint64               // hash of these rows: equal for equal traces
 	Following    int                  // number of these rows that wait for others, in graphs
 	Generated    int                  // number of these rows whose prompts are generated
+	Pictured     int                  // number of these rows with images
 	Broken       []mooncake.Violation // rules of the format that these rows break
 	Models       []ModelRows          // models of these rows, as far as they are in the window, by first appearance
 }

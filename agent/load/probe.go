@@ -50,6 +50,9 @@ func (s *Stream) probe() error {
 		if e.Kind() == mooncake.KindLength {
 			s.info.Generated++
 		}
+		if len(e.Images) > 0 {
+			s.info.Pictured++
+		}
 		if e.after != nil {
 			s.info.Following++
 		}

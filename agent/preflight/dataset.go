@@ -86,7 +86,7 @@ func (p *preflight) checkDataset(ctx context.Context, d *report.Dataset) error {
 		return nil
 	}
 	n := int64(checkedTokens)
-	if limit := p.contexts[model]; limit > 0 {
+	if limit := p.contextOf(model); limit > 0 {
 		n = min(n, limit/2)
 	}
 	counted, err := p.countPrompt(ctx, model, "dataset "+model, 0, p.found.Builder.TextCheck(model, n))

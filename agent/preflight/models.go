@@ -122,7 +122,7 @@ func (p *preflight) tooLong() {
 	var first []string
 	var least int64
 	for line, row := range p.Ahead {
-		limit := p.contexts[p.found.Builder.Model(row)]
+		limit := p.contextOf(p.found.Builder.Model(row))
 		if limit == 0 || !row.InputLength.Set || row.Kind() != mooncake.KindLength {
 			continue
 		}
@@ -148,6 +148,7 @@ func (p *preflight) tooLong() {
 	if !p.Trace.Whole {
 		within = fmt.Sprintf(" of the first %d", p.Trace.Rows)
 	}
-	p.Warn("%d%s %s more tokens than the engine's context of %d has (max_model_len), prompt and reply together (%s): the engine will refuse them or cut their replies; "+
+	p.Warn("%d%s %s more tokens than the engine's context of %d has (max_model_len; n_ctx of a slot in llama.cpp), prompt and reply together (%s): the engine will refuse them, "+
+		"cut their replies, or drop a part of their prompts; "+
 		"serve the model with a longer context, or shorten the replies with --max-output-length", n, within, rows, least, strings.Join(first, "; "))
 }

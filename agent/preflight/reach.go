@@ -8,6 +8,7 @@ package preflight
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"sync"
@@ -15,6 +16,9 @@ import (
 
 	"github.com/moonloop/moonloop/agent/send"
 )
+
+// anyModel stands for every model that the engine does not list.
+const anyModel = ""
 
 // The pauses between two checks of an engine that is not ready, and the time between two messages about it.
 const (
@@ -70,15 +74,48 @@ func (p *preflight) listModels(ctx context.Context) (names []string, err error) 
 	var list struct {
 		Data []struct {
 			ID          string
-			MaxModelLen int64 `json:"max_model_len"`
+			OwnedBy     string          `json:"owned_by"`
+			MaxModelLen int64           `json:"max_model_len"` // of vLLM and SGLang
+			Meta        json.RawMessage // of llama.cpp; other engines may mean something else by it
 		}
 	}
 	err = p.client.Get(ctx, "/v1/models", &list)
 	for _, m := range list.Data {
 		names = append(names, m.ID)
 		p.contexts[m.ID] = m.MaxModelLen
+		if m.OwnedBy != "llamacpp" {
+			continue
+		}
+		p.contexts[m.ID] = p.slotContext(ctx, m.Meta)
+		if len(list.Data) == 1 { // it serves its only model under every name
+			p.contexts[anyModel] = p.contexts[m.ID]
+		}
 	}
 	return names, err
+}
+
+// slotContext returns the maximum tokens of a request to llama.cpp: the context of a slot, which is a part of the whole one unless all slots
+// share it; 0 = unknown. Older versions describe the model without it; how long a context the model was trained for is no bound.
+func (p *preflight) slotContext(ctx context.Context, meta json.RawMessage) int64 {
+	type slot struct {
+		Context int64 `json:"n_ctx"`
+	}
+	var stated slot
+	if json.Unmarshal(meta, &stated) != nil || stated.Context > 0 { // an error: the model is not loaded yet
+		return stated.Context
+	}
+	var props struct {
+		Slot slot `json:"default_generation_settings"`
+	}
+	if p.client.Get(ctx, "/props", &props) != nil {
+		return 0
+	}
+	return props.Slot.Context
+}
+
+// contextOf returns the maximum tokens of a request to a model; 0 = unknown.
+func (p *preflight) contextOf(model string) int64 {
+	return cmp.Or(p.contexts[model], p.contexts[anyModel])
 }
 
 // loading reports whether an engine that fails with this error may be ready later.

@@ -137,10 +137,11 @@ func wholeNumber(f *measure.Figures, id measure.ID) int64 {
 	return int64(s.Avg)
 }
 
-// steadyLines describes the part of the run that the table covers.
+// steadyLines describes the part of the run that the table covers, if a part was requested.
 func (r *Report) steadyLines() (b block) {
+	b.when(r.NoSteady, "none, see Warnings: the table covers the whole run, ramp-up and drain included")
 	if r.Steady == nil {
-		return nil
+		return b
 	}
 	w, n := r.Steady.Window, r.Steady.figures.Rows
 	b.add("the table%s covers %s to %s s of the schedule: %v requests that were sent then, %v served, %v failed",

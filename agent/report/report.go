@@ -45,8 +45,10 @@ type Report struct {
 	// Missed has a sentence for each goal that the run did not reach.
 	Missed  []string
 	Verdict judge.Verdict
-	// Steady has the figures of the steady state; nil: none was requested, or there was none.
-	Steady *Steady
+	// Steady has the figures of the steady state; nil: none was requested, or there was none. NoSteady says that it was requested, but
+	// there was none; Warnings have the reason.
+	Steady   *Steady
+	NoSteady bool
 	// ExitStatus is the exit status for a command (judge.ExitCode). It is in no file.
 	ExitStatus int
 	// Percentiles are those in the table; empty = those of its layout. Layout is its layout; empty = LayoutMoonloop. Neither is in a file,

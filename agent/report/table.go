@@ -124,7 +124,7 @@ func (r *Report) metricsFrom(p palette, least int) string {
 	shown := r.columns()
 	t := table.NewWriter()
 	t.SetStyle(plain)
-	t.SetTitle("moonloop | LLM Metrics" + wordsWhen(r.Steady != nil, " of the Steady State"))
+	t.SetTitle("moonloop | LLM Metrics" + wordsWhen(r.Steady != nil, " of the Steady State") + wordsWhen(r.NoSteady, " of the Whole Run"))
 	header := table.Row{"Metric"}
 	columns := []table.ColumnConfig{{Number: 1, WidthMax: 25, WidthMaxEnforcer: text.WrapSoft}}
 	for _, c := range shown {

@@ -249,7 +249,7 @@ func TestReplayWithoutATerminal(t *testing.T) {
 		})
 		t.Run("dumb "+progress, func(t *testing.T) {
 			t.Parallel()
-			_, raw := onTerminal(t, 80, 24, []string{"TERM=dumb", "NO_COLOR=1"}, replayArgs(engine, trace, "--progress", progress)...).wait(t)
+			_, raw := onTerminal(t, 80, 24, []string{"TERM=dumb"}, replayArgs(engine, trace, "--progress", progress)...).wait(t)
 			plain(t, strings.ReplaceAll(raw, "\r\n", "\n"))
 		})
 	}

@@ -62,17 +62,19 @@ func (r *Run) ended() bool {
 
 // Progress describes a run at one moment: counts since its start, and latencies of the requests that ended in the last ten seconds.
 type Progress struct {
-	Elapsed  float64  `json:"elapsed_seconds"` // below 0 before the first request is due
-	Left     *float64 `json:"left_seconds,omitempty"`
-	Part     float64  `json:"part"` // share of the run that is over, 0 to 1
-	Rows     int64    `json:"rows,omitempty"`
-	Due      int64    `json:"due"`
-	Sent     int64    `json:"sent"`
-	InFlight int64    `json:"in_flight"`
-	Served   int64    `json:"served"`
-	Failed   int64    `json:"failed"`
-	Skipped  int64    `json:"skipped"`
-	Chunks   int64    `json:"chunks"`
+	Elapsed      float64  `json:"elapsed_seconds"` // below 0 before the first request is due
+	Left         *float64 `json:"left_seconds,omitempty"`
+	Part         float64  `json:"part"` // share of the run that is over, 0 to 1
+	Rows         int64    `json:"rows,omitempty"`
+	Due          int64    `json:"due"`
+	Sent         int64    `json:"sent"`
+	InFlight     int64    `json:"in_flight"`
+	Served       int64    `json:"served"`
+	Failed       int64    `json:"failed"`
+	Cancelled    int64    `json:"cancelled"`
+	Disconnected int64    `json:"disconnected"`
+	Skipped      int64    `json:"skipped"`
+	Chunks       int64    `json:"chunks"`
 
 	Lateness quantiles `json:"lateness_ms"`
 	TTFT     quantiles `json:"time_to_first_token_ms"`
@@ -95,7 +97,7 @@ func newProgress(v agent.View) *Progress {
 	}
 	p := &Progress{
 		Elapsed: float64(v.Elapsed.Milliseconds()) / 1e3, Part: v.Part(), Rows: v.Rows, Due: v.Due, Sent: v.Sent, InFlight: v.InFlight,
-		Served: v.Served, Failed: v.Failed, Skipped: v.Skipped, Chunks: v.Chunks,
+		Served: v.Served, Failed: v.Failed, Cancelled: v.Cancelled, Disconnected: v.Disconnected, Skipped: v.Skipped, Chunks: v.Chunks,
 		Lateness: millis(v.Lateness), TTFT: millis(v.TTFT), Gap: millis(v.Gap),
 		Prompt: v.Prompt, Cached: v.Cached, Predicted: v.Predicted,
 		Errors: v.Errors,

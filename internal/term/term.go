@@ -12,6 +12,9 @@ import (
 	"golang.org/x/term"
 )
 
+// dumb is the TERM of a terminal that shows escape sequences instead of following them.
+const dumb = "dumb"
+
 // defaultWidth is the width of output that is not a terminal, in columns.
 const defaultWidth = 100
 
@@ -21,8 +24,10 @@ func IsTerminal(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Colours reports whether a writer is a terminal whose user wants colours.
-func Colours(w io.Writer) bool { return IsTerminal(w) && os.Getenv("NO_COLOR") == "" }
+// Colours reports whether a writer is a terminal that understands colours and bold text, and whose user wants them.
+func Colours(w io.Writer) bool {
+	return IsTerminal(w) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != dumb
+}
 
 // Width returns the columns of a terminal, or 100 for other output.
 func Width(w io.Writer) int {
@@ -36,5 +41,5 @@ func Width(w io.Writer) int {
 
 // IsInteractive reports whether w is a terminal that can redraw what it shows.
 func IsInteractive(w io.Writer) bool {
-	return IsTerminal(w) && os.Getenv("TERM") != "dumb" && os.Getenv("TERM") != ""
+	return IsTerminal(w) && os.Getenv("TERM") != dumb && os.Getenv("TERM") != ""
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/moonloop/moonloop/agent/measure"
 )
 
 // record is the part of a line of requests.jsonl that a page needs. Times and durations are in ms; times are on the run's clock. A nil time
@@ -63,7 +65,9 @@ type usage struct {
 	Cached     *int64 `json:"cached_tokens"`
 }
 
-func (r *record) served() bool { return r.Result.Outcome == "served" }
+func (r *record) served() bool { return r.Result.Outcome == measure.Served.String() }
+
+func (r *record) failed() bool { return r.Result.Outcome == measure.Failed.String() }
 
 // model returns the requested model.
 func (r *record) model() string {

@@ -96,6 +96,22 @@ func TestSeries(t *testing.T) {
 	}
 }
 
+// TestSeriesFailed: requests that were cancelled, or disconnected on purpose, have not failed. The page draws all that were not served.
+func TestSeriesFailed(t *testing.T) {
+	records := line(0, 1000, 10, 5, 3)
+	for i, outcome := range []string{"failed", "cancelled", "disconnected", "disconnected"} {
+		records += fmt.Sprintf(`{"input_length": 7, "output_length": 1, "result": {"outcome":%q,"row":%d,"intended":1100,"dispatched":1100,"start":1100,"end":1200}}`+"\n", outcome, i+1)
+	}
+	dir := saved(t, records, 0)
+	if row := sheet(t, dir, SeriesFile)[1]; row["finished"] != "5" || row["failed"] != "1" {
+		t.Errorf("%s finished, %s failed; want 5 and 1", row["finished"], row["failed"])
+	}
+	s := load(t, dir).line.series()
+	if got := s.Unserved[0] * s.Width; got != 4 {
+		t.Errorf("the page draws %v requests that were not served, want 4", got)
+	}
+}
+
 // TestSeriesIsBounded: a run with too many slices gets longer ones. Each line says how long its slice is, and percentiles are exact.
 func TestSeriesIsBounded(t *testing.T) {
 	var records strings.Builder

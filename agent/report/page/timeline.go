@@ -25,10 +25,11 @@ type timeline struct {
 
 // bin is one section of a run.
 type bin struct {
-	intended, sent, finished, failed int64
-	answered                         int64 // first tokens, and ends of requests without any
-	tokens                           int64 // output tokens, by the arrival of their chunks
-	input                            int64 // prompt tokens of the requests that started here
+	intended, sent, finished int64
+	unserved, failed         int64 // of those that finished: failed leaves out those that were cancelled, or disconnected on purpose
+	answered                 int64 // first tokens, and ends of requests without any
+	tokens                   int64 // output tokens, by the arrival of their chunks
+	input                    int64 // prompt tokens of the requests that started here
 
 	// Prompt tokens of requests that started here: those that the engine had cached, was predicted to have cached, and had cached in
 	// production, each with the prompt tokens of the requests for which it is known.
@@ -69,6 +70,7 @@ func (b *bin) merge(o *bin) {
 	b.intended += o.intended
 	b.sent += o.sent
 	b.finished += o.finished
+	b.unserved += o.unserved
 	b.failed += o.failed
 	b.answered += o.answered
 	b.tokens += o.tokens
@@ -117,6 +119,9 @@ func (t *timeline) add(r *record) {
 		end := t.at(*x.End)
 		end.finished++
 		if !r.served() {
+			end.unserved++
+		}
+		if r.failed() {
 			end.failed++
 		}
 	}
@@ -163,7 +168,7 @@ type series struct {
 	Intended  []float64  `json:"intended"`
 	Sent      []float64  `json:"sent"`
 	Finished  []float64  `json:"finished"`
-	Failed    []float64  `json:"failed"`
+	Unserved  []float64  `json:"unserved"`
 	InFlight  []float64  `json:"in_flight"` // at the end of the bin
 	Waiting   []float64  `json:"waiting"`   // those requests in flight that have no first token
 	Tokens    []float64  `json:"tokens"`
@@ -199,7 +204,7 @@ func (t *timeline) series() *series {
 		s.Intended = append(s.Intended, rate(b.intended))
 		s.Sent = append(s.Sent, rate(b.sent))
 		s.Finished = append(s.Finished, rate(b.finished))
-		s.Failed = append(s.Failed, rate(b.failed))
+		s.Unserved = append(s.Unserved, rate(b.unserved))
 		inFlight += b.sent - b.finished
 		s.InFlight = append(s.InFlight, float64(inFlight))
 		waiting += b.sent - b.answered

@@ -183,7 +183,7 @@
       { name: "finished", values: series.finished, color: "b" },
       { name: "sent", values: series.sent, color: "a" },
       { name: "scheduled", values: series.intended, color: "text", dash: [2, 3] },
-      { name: "not served", values: series.failed.some(v => v > 0) ? series.failed : null, color: "d" },
+      { name: "not served", values: series.unserved.some(v => v > 0) ? series.unserved : null, color: "d" },
     ], time);
     draw("inflight", t, [
       { name: "in flight", values: series.in_flight, color: "a", steps: true },
