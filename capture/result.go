@@ -91,6 +91,14 @@ var (
 	lostRest       = loss{"prompts", "only a beginning is known"}
 )
 
+// LeftOutReasons returns all reasons for which a request has no row: those of [mooncake.Dropped] rows and requests.
+func LeftOutReasons() (reasons []string) {
+	for _, l := range []loss{lostFailed, lostTime, lostTokens, lostLength, lostInvalid, lostRepeated} {
+		reasons = append(reasons, l.reason)
+	}
+	return reasons
+}
+
 // tally counts losses.
 type tally map[loss]int64
 
