@@ -53,6 +53,10 @@ func TestConfig(t *testing.T) {
 	require.False(t, cfg.Annotation.MessageEnds)
 	require.Equal(t, "127.0.0.1:14317", cfg.OTLP.Protocols.GRPC.Get().NetAddr.Endpoint)
 
+	cfg, err = load(t, "other_counts")
+	require.NoError(t, err)
+	require.Len(t, cfg.Annotation.Deny, 4)
+
 	cfg, err = load(t, "orders")
 	require.NoError(t, err)
 	require.Equal(t, []annotate.ModelOrder{
@@ -76,6 +80,10 @@ func TestConfigErrors(t *testing.T) {
 		{"bad_key", []string{"hash_key", "9 bytes", "openssl rand -hex 32"}},
 		{"bad_content", []string{"content", "drop", "keep"}},
 		{"bad_names", []string{"session_keys[0]", "session_keys[1]", "session_keys[2]", "deny[0]", "deny[1]", "deny[2]", "deny[3]"}},
+		{"no_counts", []string{
+			"deny[0]: covers gen_ai.usage.input_tokens", "deny[1]: covers gen_ai.usage.output_tokens", "deny[2]: covers gen_ai.usage.input_tokens",
+			"deny[2]: covers gen_ai.usage.output_tokens", "deny[3]: covers gen_ai.usage.input_tokens",
+		}},
 		{"bad_orders", []string{
 			"prompt_order[0]: model", "prompt_order[1]: model", `prompt_order[2]: order is "last"`, "as_sent, system_last, tools_last, both_last",
 			`prompt_order[3]: order is ""`, `prompt_order[5]: has no effect after that of "o*"`, "message_ends",
