@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
@@ -53,6 +54,11 @@ func TestConfig(t *testing.T) {
 	require.False(t, cfg.Annotation.MessageEnds)
 	require.Equal(t, "127.0.0.1:14317", cfg.OTLP.Protocols.GRPC.Get().NetAddr.Endpoint)
 
+	cfg, err = load(t, "default_limit")
+	require.NoError(t, err)
+	require.Equal(t, 30*time.Second, cfg.Admission.ReadTimeout)
+	require.EqualValues(t, 256<<20, cfg.Admission.bytes(&cfg.OTLP))
+
 	cfg, err = load(t, "other_counts")
 	require.NoError(t, err)
 	require.Len(t, cfg.Annotation.Deny, 4)
@@ -77,6 +83,7 @@ func TestConfigErrors(t *testing.T) {
 		want    []string // what the message says
 	}{
 		{"bad_block_size", []string{"block_size", "1 to", "512"}},
+		{"bad_admission", []string{"request_limit_mib: is -1, and must be 1 to 1048576, or 0", "read_timeout: is 0s, and must be above 0s, up to 1h: leave it out for the default, 30s"}},
 		{"bad_key", []string{"hash_key", "9 bytes", "openssl rand -hex 32"}},
 		{"bad_content", []string{"content", "drop", "keep"}},
 		{"bad_names", []string{"session_keys[0]", "session_keys[1]", "session_keys[2]", "deny[0]", "deny[1]", "deny[2]", "deny[3]"}},
