@@ -4,6 +4,7 @@
 package receiver
 
 import (
+	"cmp"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -111,9 +112,16 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// TestKeyFromEnvironment: a key that YAML would read as a number is used as its characters.
+// TestKeyFromEnvironment: a key that YAML would read as a number is used as its characters, and so is one with a $, as long as the Collector
+// expands nothing in it. What it expands, moonloop warns of (hashKey in cmd/moonloop).
 func TestKeyFromEnvironment(t *testing.T) {
-	for _, key := range []string{strings.Repeat("1234567890", 4), "0x" + strings.Repeat("ab", 20), strings.Repeat("1", 30) + "e5", strings.Repeat("a", 64)} {
+	long := strings.Repeat("a", 64)
+	t.Setenv("EXPANDED", "b")
+	for key, want := range map[string]string{
+		strings.Repeat("1234567890", 4): "", "0x" + strings.Repeat("ab", 20): "", strings.Repeat("1", 30) + "e5": "", long: "", long + "$a$": "",
+		long + "$$a": long + "$a", long + "${env:EXPANDED}": long + "b",
+	} {
+		want := cmp.Or(want, key)
 		t.Setenv("MOONLOOP_HASH_KEY", key)
 		resolver, err := confmap.NewResolver(confmap.ResolverSettings{
 			URIs:              []string{"yaml:hash_key: ${env:MOONLOOP_HASH_KEY}"},
@@ -124,7 +132,7 @@ func TestKeyFromEnvironment(t *testing.T) {
 		require.NoError(t, err)
 		cfg := createDefaultConfig().(*Config)
 		require.NoError(t, conf.Unmarshal(cfg))
-		require.Equal(t, configopaque.String(key), cfg.Annotation.HashKey)
-		require.NotContains(t, cfg.Annotation.HashKey.String(), key)
+		require.Equal(t, configopaque.String(want), cfg.Annotation.HashKey)
+		require.NotContains(t, cfg.Annotation.HashKey.String(), want)
 	}
 }
