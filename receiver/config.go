@@ -27,6 +27,8 @@ type Config struct {
 	Admission AdmissionConfig `mapstructure:"admission"`
 }
 
+const defaultReadTimeout = 30 * time.Second
+
 // AdmissionConfig limits the memory of requests, and the time in which they must arrive.
 type AdmissionConfig struct {
 	// RequestLimitMiB is the maximum memory of all decoded requests in flight, in MiB, 1 to 1,048,576. Requests above it are refused. 0,
@@ -63,8 +65,6 @@ func (c *Config) Validate() error {
 	}
 	return err
 }
-
-const defaultReadTimeout = 30 * time.Second
 
 // readHeaderTimeout is the maximum time for the headers of an HTTP request. The stock receiver has no limit, so a client that sends a
 // byte from time to time could keep connections forever.
