@@ -108,6 +108,14 @@ func lossOf(e journal.Ending) loss {
 	return lostFailed
 }
 
+// LeftOutReasons returns all reasons for which a request has no row: those of [mooncake.Dropped] rows and requests.
+func LeftOutReasons() (reasons []string) {
+	for _, l := range []loss{lostFailed, lostSkipped, lostCancelled, lostCut, lostTime, lostTokens, lostLength, lostInvalid, lostRepeated} {
+		reasons = append(reasons, l.reason)
+	}
+	return reasons
+}
+
 // tally counts losses.
 type tally map[loss]int64
 

@@ -4,6 +4,7 @@
 package capture
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -58,7 +59,8 @@ func TestRunFiles(t *testing.T) {
 	}
 }
 
-// TestSpansAddUp: each inference span is a row, merged, or dropped for one reason, whatever happens to it.
+// TestSpansAddUp: each inference span is a row, merged, or dropped for one reason, whatever happens to it. LeftOutReasons has exactly the
+// reasons of rows and requests.
 func TestSpansAddUp(t *testing.T) {
 	records := append(traffic(t, 600),
 		call(1, 1, 0, 0, failed), call(2, 1, 0, 0, failed, response("f")), call(3, 1, 0, 0, response("f"), failed),
@@ -68,6 +70,7 @@ func TestSpansAddUp(t *testing.T) {
 		replayed(t, "late", 1, 10, 1, 0, 7), replayed(t, "late", 1, 10, 2, 0, 7), replayed(t, "late", -1, 11, 1, 0, 7),
 		replayed(t, "later", 1, 12, 1, 0, 7), call(12, 2, 0, 0, failed),
 	)
+	leftOut := map[string]bool{}
 	for _, o := range []Options{
 		{},
 		{MissingTokens: MissingEstimate},
@@ -89,6 +92,9 @@ func TestSpansAddUp(t *testing.T) {
 				if d.Reason == lostDuplicate.reason {
 					all += mine
 				}
+				if d.What == "rows" || d.What == "requests" {
+					leftOut[d.Reason] = true
+				}
 			}
 			if sum != p.Spans || p.Spans == 0 {
 				t.Errorf("%+v: %s: %d spans, %d accounted for: %d rows, %d merged, %v", o, p.name(), p.Spans, sum, p.Meta.Rows, p.Merged, p.Meta.Dropped)
@@ -99,4 +105,5 @@ func TestSpansAddUp(t *testing.T) {
 			t.Errorf("%+v: %d spans in all partitions, %d were read, %d of them copies", o, all, inferences, res.Copies)
 		}
 	}
+	equal(t, "reasons for which requests have no row", slices.Sorted(slices.Values(LeftOutReasons())), slices.Sorted(maps.Keys(leftOut)))
 }

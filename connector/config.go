@@ -121,6 +121,8 @@ func (m *ModelConfig) validate() error {
 	switch {
 	case strings.TrimSuffix(m.Model, "*") == "" && m.Model != "*":
 		return errors.New(`model: is empty; name a model, or "*" for all`)
+	case strings.Contains(strings.TrimSuffix(m.Model, "*"), "*"):
+		return fmt.Errorf("model: is %.80q, and must be the name of a model, or the beginning of names and one * after it", m.Model)
 	case ways != 1:
 		return fmt.Errorf("model %q: needs exactly one of kv_bytes_per_token, layers with kv_heads and head_dim, or config_json", m.Model)
 	case m.ConfigJSON != "":

@@ -25,6 +25,8 @@ func TestConfigSaysWhatIsWrong(t *testing.T) {
 		"capacities[0]: is 0":             func(c *Config) { c.Capacities = []int64{0} },
 		"capacities[1]: 7 is given twice": func(c *Config) { c.Capacities = []int64{7, 7} },
 		"models[0]::model: is empty":      func(c *Config) { c.Models = []ModelConfig{{KVBytesPerToken: 1}} },
+		`models[0]::model: is "m*8b"`:     func(c *Config) { c.Models = []ModelConfig{{Model: "m*8b", KVBytesPerToken: 1}} },
+		`models[0]::model: is "m**"`:      func(c *Config) { c.Models = []ModelConfig{{Model: "m**", KVBytesPerToken: 1}} },
 		"needs exactly one of":            func(c *Config) { c.Models = []ModelConfig{{Model: "m", KVBytesPerToken: 1, ConfigJSON: "x"}} },
 		"kv_bytes_per_token: is -1":       func(c *Config) { c.Models = []ModelConfig{{Model: "m", KVBytesPerToken: -1}} },
 		"kv_heads 0":                      func(c *Config) { c.Models = []ModelConfig{{Model: "m", Layers: 3}} },

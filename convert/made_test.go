@@ -4,12 +4,15 @@
 package convert_test
 
 import (
+	"regexp"
+	"slices"
 	"testing"
 
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/convert"
 	"github.com/moonloop/moonloop/internal/testproducers"
 	"github.com/moonloop/moonloop/receiver/annotate"
+	"github.com/moonloop/moonloop/semconv"
 )
 
 // TestMadeProducers converts telemetry of our own making that imitates each kind of producer: every request is a row, or the reason is
@@ -46,5 +49,37 @@ func TestMadeProducers(t *testing.T) {
 				t.Errorf("%s\ngot  %+v\nwant %+v, dropped %v", p.Reason, got, p.Want, dropped)
 			}
 		})
+	}
+}
+
+// TestDenyLosesNoRow: whatever attributes an operator may deny, every request that has a row without that still has one.
+func TestDenyLosesNoRow(t *testing.T) {
+	attribute := regexp.MustCompile(`"key":"([^"]+)"`)
+	for _, p := range testproducers.All() {
+		config := annotate.Config{Key: testKey(t)}
+		names := []string{ // a receiver adds these
+			semconv.GenAIOperationName, semconv.GenAIProviderName, semconv.GenAIRequestModel, semconv.GenAIResponseModel, semconv.GenAIResponseID,
+			semconv.GenAIResponseFinishReasons, semconv.GenAIResponseTimeToFirstChunk, semconv.GenAIUsageInputTokens, semconv.GenAIUsageOutputTokens,
+			semconv.GenAIUsageCacheReadTokens, semconv.GenAIUsageCacheWriteTokens, semconv.GenAIUsageReasoningTokens, semconv.ErrorType,
+		}
+		for _, match := range attribute.FindAllSubmatch(slices.Concat(p.Traces, p.Logs), -1) {
+			names = append(names, string(match[1]))
+		}
+		for _, name := range names {
+			if (&annotate.Config{Deny: []string{name}}).Validate() == nil {
+				config.Deny = append(config.Deny, name)
+			}
+		}
+		files := []capture.Source{source("traces", string(p.Traces)), source("logs", string(p.Logs))}
+		if p.Logs == nil {
+			files = files[:1]
+		}
+		var traces []*trace
+		if _, err := convert.Convert(t.Context(), convert.Options{Format: convert.OTLP, Annotate: config}, memory(&traces), files...); err != nil {
+			t.Fatalf("%s: %v", p.Name, err)
+		}
+		if got := len(traces[0].rows(t)); got != p.Want.Rows || len(config.Deny) < 12 {
+			t.Errorf("%s: %d rows, want %d, although %q are denied; dropped %v", p.Name, got, p.Want.Rows, config.Deny, traces[0].meta.Dropped)
+		}
 	}
 }

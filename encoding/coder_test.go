@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component/componenttest"
+	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/extension/extensiontest"
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/plog"
@@ -149,6 +150,14 @@ func TestOnlyOurs(t *testing.T) {
 			require.NotContains(t, text, "a secret")
 		}
 	}
+}
+
+// TestSettings: a rate of 0 is refused, once, and the default is valid.
+func TestSettings(t *testing.T) {
+	cfg := NewFactory().CreateDefaultConfig()
+	require.NoError(t, confmap.Validate(cfg))
+	require.NoError(t, confmap.NewFromStringMap(map[string]any{"sampling": map[string]any{"rate": 0}}).Unmarshal(cfg))
+	require.EqualError(t, confmap.Validate(cfg), "sampling: rate is 0: it must be from 0.001 to 1, which records all requests")
 }
 
 // TestUnannotated: an unannotated request is left out, counted, and reported once; the spans next to it pass.

@@ -19,12 +19,13 @@ type Config struct {
 	Sampling decode.SamplingConfig `mapstructure:"sampling"`
 }
 
-// Validate returns all errors of the settings.
-func (c *Config) Validate() error { return c.Sampling.Validate() }
-
 // NewFactory returns the factory of the extension "mooncake_encoding".
 func NewFactory() extension.Factory {
-	return extension.NewFactory(metadata.Type, func() component.Config { return new(Config) }, create, metadata.ExtensionStability)
+	return extension.NewFactory(metadata.Type, createDefaultConfig, create, metadata.ExtensionStability)
+}
+
+func createDefaultConfig() component.Config {
+	return &Config{Sampling: decode.DefaultSamplingConfig()}
 }
 
 func create(_ context.Context, set extension.Settings, cfg component.Config) (extension.Extension, error) {

@@ -97,6 +97,7 @@ func createDefaultConfig() component.Config {
 		Graphs:         capture.GraphsAgents,
 		BlockSize:      mooncake.BlockSize,
 		MemoryLimitMiB: defaultMemoryMiB,
+		Sampling:       decode.DefaultSamplingConfig(),
 		MetricModels:   defaultModels,
 		TimeoutConfig:  exporterhelper.NewDefaultTimeoutConfig(),
 		QueueConfig:    configoptional.Default(exporterhelper.NewDefaultQueueConfig()),
@@ -115,7 +116,7 @@ func (c *Config) Unmarshal(conf *confmap.Conf) error {
 	return nil
 }
 
-// Validate returns an error about the configuration.
+// Validate returns an error about the configuration, except for the sections that have a Validate of their own: the Collector calls it.
 func (c *Config) Validate() error {
 	opt := c.options()
 	var errs []error
@@ -123,7 +124,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("rotation::max_size_mib is %d: it must be between 1 and %d, which is a TiB", c.Rotation.MaxSizeMiB, maxMiB))
 		opt.MaxBytes = 0 // shifted, it may have overflowed: a second error about it would mislead
 	}
-	errs = append(errs, opt.Validate(), c.Sampling.Validate())
+	errs = append(errs, opt.Validate())
 	switch {
 	case c.Format != capture.FormatFull && c.Format != capture.FormatMooncake:
 		errs = append(errs, fmt.Errorf("format is %q: it must be full or mooncake", c.Format))

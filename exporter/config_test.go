@@ -49,7 +49,7 @@ func TestConfig(t *testing.T) {
 			retry := c.BackOffConfig
 			*c = Config{
 				Directory: "/data/journal", Name: "gateway-1", Rotation: RotationConfig{64, 15 * time.Minute}, Grace: 30 * time.Second,
-				Compile: true, Format: "mooncake", Replays: "only", MissingTokens: "estimate", FollowEngine: "never", Graphs: "never", BlockSize: 256, MemoryLimitMiB: 512, MetricModels: 7,
+				Compile: true, Format: "mooncake", Replays: "only", MissingTokens: "estimate", FollowEngine: "never", Graphs: "never", BlockSize: 256, MemoryLimitMiB: 512, MetricModels: 7, Sampling: createDefaultConfig().(*Config).Sampling,
 				Retention: RetentionConfig{10e9, 168 * time.Hour}, TimeoutConfig: exporterhelper.TimeoutConfig{Timeout: 20 * time.Second},
 				QueueConfig: configoptional.Some(queue), BackOffConfig: retry,
 			}
@@ -102,6 +102,8 @@ func TestConfigRefused(t *testing.T) {
 		{"memory_limit_mib", -1, "memory_limit_mib is -1"},
 		{"metric_models", -1, "metric_models is -1"},
 		{"metric_models", 1001, "metric_models is 1001"},
+		{"sampling::rate", 0, "sampling: rate is 0: it must be from 0.001"},
+		{"sampling::trunk_list", "t.json", "sampling: trunk_list has no effect"},
 		{"retention::max_bytes", -1, "neither may be below 0"},
 		{"sending_queue::queue_size", 0, "queue_size"},
 		{"directorx", "x", "directorx"}, // a typo is an error
@@ -120,7 +122,8 @@ func TestConfigRefused(t *testing.T) {
 		if err == nil {
 			err = confmap.Validate(cfg)
 		}
-		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "size of a segment is") {
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "size of a segment is") ||
+			strings.Count(err.Error(), c.want) > 1 {
 			t.Errorf("%s: %v: got error %v, want one with %q", c.key, c.value, err, c.want)
 		}
 	}

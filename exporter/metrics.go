@@ -11,6 +11,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/exporter/decode"
 	"github.com/moonloop/moonloop/exporter/internal/metadata"
 	"github.com/moonloop/moonloop/exporter/segment"
@@ -92,8 +93,13 @@ func (m metrics) begin() {
 	for _, f := range knownFaults {
 		m.ExporterMooncakeFailedWrites.Add(ctx, 0, with("fault", f.name))
 	}
-	for _, identity := range identitiesOfRows {
-		m.ExporterMooncakeRows.Add(ctx, 0, rowsOf(identity, trafficNames[0]))
+	for traffic, identities := range identitiesOfRows {
+		for _, identity := range identities {
+			m.ExporterMooncakeRows.Add(ctx, 0, rowsOf(identity, trafficNames[traffic]))
+		}
+	}
+	for _, reason := range capture.LeftOutReasons() {
+		m.ExporterMooncakeLeftOutRequests.Add(ctx, 0, leftOutFor(reason))
 	}
 }
 

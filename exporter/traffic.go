@@ -260,14 +260,22 @@ func (o *observer) rows(ctx context.Context, t capture.TraceResult) {
 	}
 	for _, d := range t.Meta.Dropped {
 		if d.What == "rows" || d.What == "requests" {
-			o.ExporterMooncakeLeftOutRequests.Add(ctx, d.Count, with("reason", strings.ReplaceAll(d.Reason, " ", "_")))
+			o.ExporterMooncakeLeftOutRequests.Add(ctx, d.Count, leftOutFor(d.Reason))
 		}
 	}
+}
+
+// leftOutFor returns the attribute for a reason of a trace's metadata file.
+func leftOutFor(reason string) metric.MeasurementOption {
+	return with("reason", strings.ReplaceAll(reason, " ", "_"))
 }
 
 func rowsOf(identity, traffic string) metric.MeasurementOption {
 	return metric.WithAttributeSet(attribute.NewSet(attribute.String("identity", identity), attribute.String("traffic", traffic)))
 }
 
-// identitiesOfRows lists the identities that rows of production can have.
-var identitiesOfRows = []string{semconv.IdentityEngine, semconv.IdentityTokens, semconv.IdentityText, semconv.IdentityStructure, semconv.IdentityLengths}
+// identitiesOfRows lists the identities that rows can have, by traffic. A replay's spans have the ids of a row, or none.
+var identitiesOfRows = [len(trafficNames)][]string{
+	{semconv.IdentityEngine, semconv.IdentityTokens, semconv.IdentityText, semconv.IdentityStructure, semconv.IdentityLengths},
+	{semconv.IdentityTrace, semconv.IdentityLengths},
+}

@@ -214,13 +214,15 @@ func TestLagAndAge(t *testing.T) {
 func TestMetricsFromTheStart(t *testing.T) {
 	s := start(t, func(*Config) {})
 	for _, name := range []string{
-		"compilations", "cuts", "dropped_spans", "failed_writes", "lost", "oversize_segments", "records", "removed_segments", "rows", "written",
+		"compilations", "cuts", "dropped_spans", "failed_writes", "left_out_requests", "lost", "oversize_segments", "records", "removed_segments", "rows", "written",
 	} {
 		got := counts(t, s, name)
 		if len(got) == 0 || slices.ContainsFunc(got, func(point string) bool { return !strings.HasSuffix(point, " 0") }) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
+	wantCounts(t, s, "left_out_requests", "reason=failed 0", "reason=implausible_token_counts 0", "reason=invalid 0", "reason=no_token_counts 0",
+		"reason=row_index_occurs_twice 0", "reason=start_before_2000_or_after_2199 0")
 	wantCounts(t, s, "segments", "exporter=mooncake state=closed 0", "exporter=mooncake state=open 1", "exporter=mooncake state=pending 0")
 	stop(t, s)
 }
@@ -233,6 +235,7 @@ func TestRowsAndUsage(t *testing.T) {
 		request{model: "m", identity: semconv.IdentityNone, prompt: 10, output: 1, cached: -1, ended: now},
 		request{model: "m", identity: semconv.IdentityNone, prompt: 10, output: 1, cached: -1, ended: now, failed: true},
 		request{model: "m", identity: semconv.IdentityNone, prompt: -1, output: -1, cached: -1, ended: now},
+		request{model: "m", identity: semconv.IdentityTrace, run: "r", row: true, prompt: 10, output: 1, cached: -1, ended: now},
 	))
 	if err != nil {
 		t.Fatal(err)
@@ -245,9 +248,10 @@ func TestRowsAndUsage(t *testing.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	wantCounts(t, s, "segments", closed, "exporter=mooncake state=open 1", "exporter=mooncake state=pending 0")
-	wantCounts(t, s, "rows", "identity=engine traffic=production 0", "identity=lengths traffic=production 1", "identity=structure traffic=production 0",
-		"identity=text traffic=production 0", "identity=tokens traffic=production 0")
-	wantCounts(t, s, "left_out_requests", "reason=failed 1", "reason=no_token_counts 1")
+	wantCounts(t, s, "rows", "identity=engine traffic=production 0", "identity=lengths traffic=production 1", "identity=lengths traffic=replay 1",
+		"identity=structure traffic=production 0", "identity=text traffic=production 0", "identity=tokens traffic=production 0", "identity=trace traffic=replay 0")
+	wantCounts(t, s, "left_out_requests", "reason=failed 1", "reason=implausible_token_counts 0", "reason=invalid 0", "reason=no_token_counts 1",
+		"reason=row_index_occurs_twice 0", "reason=start_before_2000_or_after_2199 0")
 	got, err := s.tel.GetMetric("otelcol_exporter_mooncake_compile_duration")
 	if err != nil || got.Data.(metricdata.Histogram[float64]).DataPoints[0].Count != 1 {
 		t.Errorf("%+v, %v", got, err)

@@ -69,6 +69,7 @@ func TestConfigErrors(t *testing.T) {
 		{"bad_key", []string{"hash_key", "9 bytes", "openssl rand -hex 32"}},
 		{"bad_content", []string{"content", "drop", "keep"}},
 		{"bad_names", []string{"session_keys[0]", "session_keys[1]", "deny[0]", "deny[1]"}},
+		{"no_counts", []string{"deny[0]", "gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"}},
 		{"keep_and_deny", []string{"deny", "keep"}},
 		{"typo", []string{"blok_size"}},
 		{"receivers", []string{"protocols"}},

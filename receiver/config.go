@@ -4,7 +4,6 @@
 package receiver
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -28,18 +27,17 @@ type Config struct {
 	Admission AdmissionConfig `mapstructure:"admission"`
 }
 
+const defaultReadTimeout = 30 * time.Second
+
 // AdmissionConfig limits the memory of requests, and the time in which they must arrive.
 type AdmissionConfig struct {
 	// RequestLimitMiB is the maximum memory of all decoded requests in flight, in MiB, 1 to 1,048,576. Requests above it are refused. 0,
 	// the default, is 256, or four times the largest message if that is more.
 	RequestLimitMiB int64 `mapstructure:"request_limit_mib"`
-	// ReadTimeout is the time in which a whole request must arrive, from its headers on: up to an hour. 0, the default, is 30 s, three
-	// times the default timeout of an SDK. For HTTP, the protocol's own read_timeout overrides it.
+	// ReadTimeout is the time in which a whole request must arrive, from its headers on: above 0, up to an hour. Default 30 s, three times
+	// the default timeout of an SDK. For HTTP, the protocol's own read_timeout overrides it.
 	ReadTimeout time.Duration `mapstructure:"read_timeout"`
 }
-
-// readTimeout returns the time in which a whole request must arrive.
-func (c AdmissionConfig) readTimeout() time.Duration { return cmp.Or(c.ReadTimeout, 30*time.Second) }
 
 // bytes returns the memory limit, in bytes, of a receiver with these OTLP settings.
 func (c AdmissionConfig) bytes(otlp *otlpreceiver.Config) int64 {
@@ -60,10 +58,10 @@ func (c AdmissionConfig) bytes(otlp *otlpreceiver.Config) int64 {
 func (c *Config) Validate() error {
 	_, err := c.Annotation.Config()
 	if n := c.Admission.RequestLimitMiB; n < 0 || n > 1<<20 {
-		err = errors.Join(err, fmt.Errorf("admission::request_limit_mib: is %d, and must be 1 to 1048576: leave it out for the default", n))
+		err = errors.Join(err, fmt.Errorf("admission::request_limit_mib: is %d, and must be 1 to 1048576, or 0 for the default", n))
 	}
-	if d := c.Admission.ReadTimeout; d < 0 || d > time.Hour {
-		err = errors.Join(err, fmt.Errorf("admission::read_timeout: is %s, and must be above 0s, up to 1h: leave it out for the default, 30s", d))
+	if d := c.Admission.ReadTimeout; d <= 0 || d > time.Hour {
+		err = errors.Join(err, fmt.Errorf("admission::read_timeout: is %s, and must be above 0s, up to 1h: leave it out for the default, %s", d, defaultReadTimeout))
 	}
 	return err
 }
@@ -84,5 +82,5 @@ func createDefaultConfig() component.Config {
 	http.ServerConfig.MaxRequestBodySize = maxMessageMiB << 20
 	http.ServerConfig.ReadHeaderTimeout = readHeaderTimeout
 	otlp.Protocols.GRPC, otlp.Protocols.HTTP = configoptional.Default(grpc), configoptional.Default(http)
-	return &Config{OTLP: *otlp, Annotation: annotate.DefaultCollectorConfig()}
+	return &Config{OTLP: *otlp, Annotation: annotate.DefaultCollectorConfig(), Admission: AdmissionConfig{ReadTimeout: defaultReadTimeout}}
 }

@@ -4,9 +4,11 @@
 package receiver
 
 import (
+	"cmp"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.opentelemetry.io/collector/component"
@@ -53,6 +55,15 @@ func TestConfig(t *testing.T) {
 	require.False(t, cfg.Annotation.MessageEnds)
 	require.Equal(t, "127.0.0.1:14317", cfg.OTLP.Protocols.GRPC.Get().NetAddr.Endpoint)
 
+	cfg, err = load(t, "default_limit")
+	require.NoError(t, err)
+	require.Equal(t, 30*time.Second, cfg.Admission.ReadTimeout)
+	require.EqualValues(t, 256<<20, cfg.Admission.bytes(&cfg.OTLP))
+
+	cfg, err = load(t, "other_counts")
+	require.NoError(t, err)
+	require.Len(t, cfg.Annotation.Deny, 4)
+
 	cfg, err = load(t, "orders")
 	require.NoError(t, err)
 	require.Equal(t, []annotate.ModelOrder{
@@ -73,9 +84,14 @@ func TestConfigErrors(t *testing.T) {
 		want    []string // what the message says
 	}{
 		{"bad_block_size", []string{"block_size", "1 to", "512"}},
+		{"bad_admission", []string{"request_limit_mib: is -1, and must be 1 to 1048576, or 0", "read_timeout: is 0s, and must be above 0s, up to 1h: leave it out for the default, 30s"}},
 		{"bad_key", []string{"hash_key", "9 bytes", "openssl rand -hex 32"}},
 		{"bad_content", []string{"content", "drop", "keep"}},
 		{"bad_names", []string{"session_keys[0]", "session_keys[1]", "session_keys[2]", "deny[0]", "deny[1]", "deny[2]", "deny[3]"}},
+		{"no_counts", []string{
+			"deny[0]: covers gen_ai.usage.input_tokens", "deny[1]: covers gen_ai.usage.output_tokens", "deny[2]: covers gen_ai.usage.input_tokens",
+			"deny[2]: covers gen_ai.usage.output_tokens", "deny[3]: covers gen_ai.usage.input_tokens",
+		}},
 		{"bad_orders", []string{
 			"prompt_order[0]: model", "prompt_order[1]: model", `prompt_order[2]: order is "last"`, "as_sent, system_last, tools_last, both_last",
 			`prompt_order[3]: order is ""`, `prompt_order[5]: has no effect after that of "o*"`, "message_ends",
@@ -96,9 +112,16 @@ func TestConfigErrors(t *testing.T) {
 	}
 }
 
-// TestKeyFromEnvironment: a key that YAML would read as a number is used as its characters.
+// TestKeyFromEnvironment: a key that YAML would read as a number is used as its characters, and so is one with a $, as long as the Collector
+// expands nothing in it. What it expands, moonloop warns of (hashKey in cmd/moonloop).
 func TestKeyFromEnvironment(t *testing.T) {
-	for _, key := range []string{strings.Repeat("1234567890", 4), "0x" + strings.Repeat("ab", 20), strings.Repeat("1", 30) + "e5", strings.Repeat("a", 64)} {
+	long := strings.Repeat("a", 64)
+	t.Setenv("EXPANDED", "b")
+	for key, want := range map[string]string{
+		strings.Repeat("1234567890", 4): "", "0x" + strings.Repeat("ab", 20): "", strings.Repeat("1", 30) + "e5": "", long: "", long + "$a$": "",
+		long + "$$a": long + "$a", long + "${env:EXPANDED}": long + "b",
+	} {
+		want := cmp.Or(want, key)
 		t.Setenv("MOONLOOP_HASH_KEY", key)
 		resolver, err := confmap.NewResolver(confmap.ResolverSettings{
 			URIs:              []string{"yaml:hash_key: ${env:MOONLOOP_HASH_KEY}"},
@@ -109,7 +132,7 @@ func TestKeyFromEnvironment(t *testing.T) {
 		require.NoError(t, err)
 		cfg := createDefaultConfig().(*Config)
 		require.NoError(t, conf.Unmarshal(cfg))
-		require.Equal(t, configopaque.String(key), cfg.Annotation.HashKey)
-		require.NotContains(t, cfg.Annotation.HashKey.String(), key)
+		require.Equal(t, configopaque.String(want), cfg.Annotation.HashKey)
+		require.NotContains(t, cfg.Annotation.HashKey.String(), want)
 	}
 }

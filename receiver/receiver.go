@@ -129,13 +129,13 @@ func (r *mooncakeReceiver) admission(host component.Host) (*otlpreceiver.Config,
 		http := *server.Protocols.HTTP.Get()
 		http.ServerConfig.Middlewares = append(slices.Clone(http.ServerConfig.Middlewares), last)
 		if http.ServerConfig.ReadTimeout <= 0 { // also limits requests that never reach the gate
-			http.ServerConfig.ReadTimeout = r.config.Admission.readTimeout()
+			http.ServerConfig.ReadTimeout = r.config.Admission.ReadTimeout
 		}
 		server.Protocols.HTTP = configoptional.Some(http)
 		opt.Paths = admission.Paths{Traces: string(http.TracesURLPath), Metrics: string(http.MetricsURLPath), Logs: string(http.LogsURLPath)}
 		opt.HTTPTimeout = http.ServerConfig.ReadTimeout
 	}
-	opt.Limit, opt.GRPCTimeout = r.config.Admission.bytes(&server), r.config.Admission.readTimeout()
+	opt.Limit, opt.GRPCTimeout = r.config.Admission.bytes(&server), r.config.Admission.ReadTimeout
 	opt.Refused = func(why admission.Reason) { r.refused(why, 1) }
 	r.gate = admission.NewGate(opt)
 	return &server, admission.NewHost(host, gateID, r.gate)

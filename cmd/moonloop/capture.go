@@ -99,7 +99,8 @@ func (f *captureFlags) settings(ctx context.Context) (listen collect.Config, not
 	}, notices, errors.Join(errs...)
 }
 
-// hashKey returns the key in the environment, or "" and a notice: then a random key must be used.
+// hashKey returns the key in the environment, or "" and a notice: then a random key must be used. A key that a Collector would change also
+// has a notice.
 func hashKey(env string) (key, notice string, err error) {
 	switch key = strings.TrimSpace(os.Getenv(env)); {
 	case key == "" && env == hashKeyEnv:
@@ -110,5 +111,9 @@ func hashKey(env string) (key, notice string, err error) {
 	if _, err := blockhash.NewKey([]byte(key)); err != nil {
 		return "", "", hintError{fmt.Errorf("hash key in %s: %w", env, err), "openssl rand -hex 32 makes one"}
 	}
-	return key, "", nil
+	if strings.Contains(key, "$$") || strings.Contains(key, "${") { // confmap also expands what a variable contains
+		notice = "warning: the key in " + env + " has $$ or ${ in it. A Collector expands these when it reads ${env:" + env + "}, and then hashes with " +
+			"another key: prompts of the two match nowhere. Use a key without $, such as the output of openssl rand -hex 32"
+	}
+	return key, notice, nil
 }

@@ -38,6 +38,20 @@ func TestCheckListen(t *testing.T) {
 	}
 }
 
+// TestHashKeyNotice: a key that a Collector would change is used as it is, with a warning that does not repeat it.
+func TestHashKeyNotice(t *testing.T) {
+	const long = "0123456789abcdef0123456789abcdef"
+	for key, want := range map[string]string{
+		"": "no key in", long: "", long + "$a$": "", long + "$$a": "has $$ or ${ in it", long + "${env:HOME}": "has $$ or ${ in it",
+	} {
+		t.Setenv(hashKeyEnv, key)
+		got, notice, err := hashKey(hashKeyEnv)
+		if got != key || err != nil || (notice == "") != (want == "") || !strings.Contains(notice, want) || strings.Contains(notice, long) {
+			t.Errorf("%q: %q with notice %q, error %v", key, got, notice, err)
+		}
+	}
+}
+
 // TestListenHint: an error that keeps a capture from starting says what to do, in flags.
 func TestListenHint(t *testing.T) {
 	for want, err := range map[string]error{

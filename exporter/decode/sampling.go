@@ -15,9 +15,9 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// SamplingConfig is the section "sampling" of the settings of a component that writes records. Its zero value keeps all records.
+// SamplingConfig is the section "sampling" of the settings of a component that writes records.
 type SamplingConfig struct {
-	// Rate is the share of the requests of production that is recorded, 0.001 to 1, in steps of a millionth. 0 means all, like 1.
+	// Rate is the share of the requests of production that is recorded, 0.001 to 1, in steps of a millionth. Default 1.
 	Rate float64 `mapstructure:"rate"`
 	// TrunkList is a file written by moonloop trunk, the same for all Collectors. Without one, all prompts with the same first 128 bytes
 	// are one group.
@@ -26,24 +26,27 @@ type SamplingConfig struct {
 	By mooncake.SampleOrder `mapstructure:"by"`
 }
 
-// Validate returns all errors of the settings, except those in the file.
+// DefaultSamplingConfig returns the default settings, which keep all records.
+func DefaultSamplingConfig() SamplingConfig { return SamplingConfig{Rate: 1} }
+
+// Validate returns all errors of the settings, except those in the file. The Collector calls it, and names the section before each error.
 func (c *SamplingConfig) Validate() error {
 	var errs []error
-	if c.Rate != 0 && !(c.Rate >= mooncake.MinSampleRate && c.Rate <= 1) {
-		errs = append(errs, fmt.Errorf("sampling::rate is %g: it must be from %g to 1, which records all requests", c.Rate, mooncake.MinSampleRate))
+	if !(c.Rate >= mooncake.MinSampleRate && c.Rate <= 1) {
+		errs = append(errs, fmt.Errorf("rate is %g: it must be from %g to 1, which records all requests", c.Rate, mooncake.MinSampleRate))
 	}
 	if c.By != "" {
 		if _, err := mooncake.ParseSampleOrder(string(c.By)); err != nil {
-			errs = append(errs, fmt.Errorf("sampling::by is %w", err))
+			errs = append(errs, fmt.Errorf("by is %w", err))
 		}
 	}
-	if c.TrunkList != "" && (c.Rate == 0 || c.Rate == 1) {
-		errs = append(errs, errors.New("sampling::trunk_list has no effect without a sampling::rate below 1: set the rate, or leave the list out"))
+	if c.TrunkList != "" && c.Rate == 1 {
+		errs = append(errs, errors.New("trunk_list has no effect without a rate below 1: set the rate, or leave the list out"))
 	}
 	return errors.Join(errs...)
 }
 
-// Load returns the sampling of the settings; nil for none.
+// Load returns the sampling of the settings; nil if they keep all records, as a zero SamplingConfig also does.
 func (c *SamplingConfig) Load() (*Sampling, error) {
 	if c.Rate == 0 || c.Rate == 1 {
 		return nil, nil

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -273,7 +274,8 @@ func TestSamplingLeaves(t *testing.T) {
 // TestSamplingConfig: invalid settings are refused.
 func TestSamplingConfig(t *testing.T) {
 	for why, c := range map[string]SamplingConfig{
-		"rate is 0.0001": {Rate: 0.0001}, "rate is 2": {Rate: 2}, "want session or prefix": {Rate: 0.1, By: "model"}, "has no effect": {TrunkList: "x"},
+		"rate is 0:": {}, "rate is 0.0001": {Rate: 0.0001}, "rate is 2": {Rate: 2}, "rate is NaN": {Rate: math.NaN()},
+		"want session or prefix": {Rate: 0.1, By: "model"}, "has no effect": {Rate: 1, TrunkList: "x"},
 	} {
 		if err := c.Validate(); err == nil || !strings.Contains(err.Error(), why) {
 			t.Errorf("%+v: %v", c, err)

@@ -4,7 +4,6 @@
 package term
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -22,8 +21,15 @@ func Comma(n int64) string { return humanize.Comma(n) }
 func Counted(n int64, noun string) string {
 	if n == 1 {
 		first, rest, _ := strings.Cut(noun, " of ")
-		first = cmp.Or(map[string]string{"stretches": "stretch", "ancestries": "ancestry"}[first], strings.TrimSuffix(first, "s"))
-		if noun = first; rest != "" {
+		switch stem, ies := strings.CutSuffix(first, "ies"); {
+		case ies:
+			noun = stem + "y"
+		case first == "stretches":
+			noun = "stretch"
+		default:
+			noun = strings.TrimSuffix(first, "s")
+		}
+		if rest != "" {
 			noun += " of " + rest
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/genai"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/semconv"
 )
 
 // Policy says what happens to text.
@@ -36,7 +37,8 @@ type Config struct {
 	// written unchanged to spans, journals and traces.
 	ClassKeys []string
 	// Deny are names of attributes that are removed from all telemetry, in addition to the known ones; a trailing * matches all names with
-	// that beginning. They are removed after they have been read. Must be empty with ContentKeep.
+	// that beginning. They are removed after they have been read. Must be empty with ContentKeep, and must not cover the token counts
+	// (gen_ai.usage.input_tokens and .output_tokens), because an exporter reads those from the annotated span.
 	Deny []string
 	// OmitMessageEnds leaves out the ends of the prompt's messages and of the reply: package blockhash says what these reveal.
 	OmitMessageEnds bool
@@ -48,6 +50,9 @@ type Config struct {
 
 // MaxBlockSize is the largest block, in tokens.
 const MaxBlockSize = 1 << 20
+
+// undeniable are the attributes, besides our own, without which an annotated span never becomes a row of a trace.
+var undeniable = [...]string{semconv.GenAIUsageInputTokens, semconv.GenAIUsageOutputTokens}
 
 func blockSizeError(size int) error {
 	return fmt.Errorf("block_size: is %d, and must be 1 to %d tokens: leave it out for %d, the usual size in traces", size, MaxBlockSize, mooncake.BlockSize)
@@ -85,6 +90,13 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf("deny[%d]: must be the name of an attribute, or the beginning of names and one * after it", i))
 		case strings.HasPrefix(prefix, ownPrefix) || strings.HasPrefix(ownPrefix, prefix) && prefix != name:
 			errs = append(errs, fmt.Errorf("deny[%d]: covers %s*, which are the annotations themselves: name more exactly what to delete", i, ownPrefix))
+		default:
+			for _, needed := range undeniable {
+				if name == needed || prefix != name && strings.HasPrefix(needed, prefix) {
+					errs = append(errs, fmt.Errorf("deny[%d]: covers %s, without which no request becomes a row of a trace: name more exactly what to delete, "+
+						"or delete the counts in the pipeline of the backend that must not get them", i, needed))
+				}
+			}
 		}
 	}
 	return errors.Join(append(errs, c.validateOrders()...)...)
