@@ -22,8 +22,8 @@ func untilItOpens(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
+	buf := make([]byte, 4<<20)
 	waiting := func() map[string]bool { // goroutines by their first lines
-		buf := make([]byte, 4<<20)
 		found := make(map[string]bool)
 		for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 			if head, frames, _ := strings.Cut(stack, "\n"); strings.Contains(frames, "syscall.Open(") {
@@ -68,6 +68,7 @@ const recordOfOne = `{"seq":1,"headers_ns":5,"body_read_ns":6,"time":"2026-01-01
 // TestHostileFiles: files of the wrong kind, for every verb and flag that reads one. Cases that TestMalformedFiles has for replay and
 // inspect are left out.
 func TestHostileFiles(t *testing.T) {
+	alone(t)
 	gz, zst := gzipped(t, manyRows()), zstded(t, manyRows())
 	commands := map[string]string{
 		"convert":            "convert FILE --out x.jsonl",
