@@ -34,9 +34,10 @@ ALONE := ./agent/dataset ./agent/judge ./agent/prompt ./agent/report/export ./ag
 	./blockhash ./capture/journal ./genai ./internal/atomicfile ./internal/heap ./internal/jsonrows ./internal/ondisk ./internal/parquetrows \
 	./internal/policy ./internal/splitmix ./internal/testport ./internal/tlsfile ./mooncake/generate ./mooncake/internal/ranges ./mooncake/stats ./semconv
 
-# Packages that run much of their code side by side, but whose tests repeat a calculation with many random inputs. Under the race detector they
-# repeat it less often (-short), and without it as often as they promise: a repetition shows another input, and no other race.
-TWICE := ./agent/load ./agent/telemetry ./capture ./encoding ./mooncake/transform ./study
+# Packages that run much of their code side by side, but whose tests repeat a calculation with many inputs, random or out of long tables, or
+# have tests in which one goroutine works at a time. Under the race detector they repeat it less often, and leave such tests out (-short).
+# Without it, every test runs, as often as it promises: a repetition shows another input, and no other race.
+TWICE := ./cmd/moonloop ./agent/load ./agent/telemetry ./capture ./convert ./encoding ./mooncake ./mooncake/transform ./study
 
 # The vendors' clients are 16 MB of code. To compile their two largest packages takes 80 s of a processor, or 46 s without inlining. make lint
 # compiles them without the race detector anyway, so make check does it once instead of twice. The simulator's own tests send it the same
@@ -99,18 +100,18 @@ demo: moonloop
 test: build
 	@$(MAKE) -j 2 test-race test-short test-alone test-deploy
 
-RACE := GORACE='atexit_sleep_ms=0' GOFLAGS="$(COMPILE)" go test -race -vet=off -ldflags=-w
+RACE := GORACE='atexit_sleep_ms=0' GOFLAGS="$(COMPILE)" go test -race -vet=off -ldflags=-w -p 2 -parallel 4
 
 test-race:
 	MOONLOOP_BIN='$(CURDIR)/bin/moonloop' MOONLOOP_OTELCOL='$(CURDIR)/bin/otelcol-moonloop' \
-	$(RACE) -p 2 -parallel 4 ./cmd/moonloop ./test/collector ./test/docs \
+	$(RACE) ./test/collector ./test/docs \
 		$(filter-out $(patsubst ./%,github.com/moonloop/moonloop/%,$(ALONE) $(TWICE) $(CLIENTS)),$(shell go list ./... ./bench/...))
 
 test-short:
 	$(RACE) -short $(TWICE)
 
 test-alone:
-	$(STATIC) go test -vet=off $(ALONE) $(TWICE) $(CLIENTS) ./dashboards/...
+	$(STATIC) go test -vet=off -parallel 4 $(TWICE) $(ALONE) $(CLIENTS) ./dashboards/...
 
 test-deploy:
 	cd test/deploy && GOWORK=off $(STATIC) go test -vet=off .

@@ -64,6 +64,7 @@ func (a *accuracy) String() string {
 // TestTextIdentity compiles conversations in which every token is known, and compares what their rows share with what exact blocks of 512
 // tokens share. The bounds come from measurements on five real vocabularies.
 func TestTextIdentity(t *testing.T) {
+	otherInput(t)
 	h := newHasher(t, blockhash.TextDomain)
 	exact := newHasher(t, func(blockhash.Key) string { return blockhash.Domain("tokens", "test") })
 	hashed := func(messages [][2]string) journal.Prompt {

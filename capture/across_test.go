@@ -224,6 +224,7 @@ func TestAcrossTracesIsPure(t *testing.T) {
 
 // TestManyTurns: in a session of thousands of turns, a turn waits for the turn before it, or for at most maxFan concurrent ones.
 func TestManyTurns(t *testing.T) {
+	otherInput(t)
 	const n = 5000
 	for name, step := range map[string]int64{"side by side": 0, "one after the other": 30} {
 		var records []journal.Record

@@ -70,6 +70,7 @@ func TestBesideCompletes(t *testing.T) {
 // TestBesideIsExact deals requests of two spans, and some records twice, to three journals. Each request is a row of exactly one journal,
 // with the facts from the spans above it, and together the rows are those of the three journals compiled together.
 func TestBesideIsExact(t *testing.T) {
+	otherInput(t)
 	for seed := range uint64(20) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var dealt [3][]journal.Record

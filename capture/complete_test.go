@@ -108,6 +108,7 @@ func sampled(chats func(seed uint64, n int) []chat) func(seed uint64, n int) []c
 // TestShortMessages: if there are many short messages, few ends are recorded, but rows share as much as with all of them, and as an engine
 // has cached. If telemetry lacks requests, they share somewhat less.
 func TestShortMessages(t *testing.T) {
+	otherInput(t)
 	h := newHasher(t, blockhash.TextDomain)
 	for _, c := range []struct {
 		name  string

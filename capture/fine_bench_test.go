@@ -81,6 +81,7 @@ func (countedTrace) Close() error                { return nil }
 
 // TestRowsWithRanges: ranges and replies make rows at most half again as long, however many turns conversations have.
 func TestRowsWithRanges(t *testing.T) {
+	otherInput(t)
 	for _, turns := range []int{10, 12, 20} {
 		var s rowsOnly
 		if _, err := Compile(t.Context(), Options{TempDir: t.TempDir()}, s.sink, buffer("journal", longTalks(t, 2400, turns, true))); err != nil {

@@ -62,6 +62,7 @@ func fineIDs(row *mooncake.Row) (ids []uint64) {
 // TestFineSharing compiles conversations with replies in which every token is known. It compares what rows share at 16 tokens a block,
 // replies included, with what an engine would have cached.
 func TestFineSharing(t *testing.T) {
+	otherInput(t)
 	h := newHasher(t, blockhash.TextDomain)
 	seeds := repeated(uint64(3), 1)
 	for seed := range seeds {

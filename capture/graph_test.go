@@ -241,6 +241,7 @@ func TestWideGraph(t *testing.T) {
 // TestHostileGraph: a trace that is designed to make the search for its graph slow may lose the graph, which is
 // counted, but no row.
 func TestHostileGraph(t *testing.T) {
+	otherInput(t)
 	const n = 2000
 	var deep, linked, called []journal.Record
 	ids := make([]uint64, journal.MaxToolIDs)

@@ -245,6 +245,15 @@ func repeated[N int | uint64](times, few N) N {
 	return times
 }
 
+// otherInput skips a test with -short, as under the race detector. It compiles other records than the tests that check shards, memory and
+// purity, in the same two goroutines, so it would show no other race.
+func otherInput(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("other records, no other goroutines: not under the race detector")
+	}
+}
+
 func equal(t testing.TB, what string, want, got any) {
 	t.Helper()
 	if diff := cmp.Diff(want, got, compareNames); diff != "" {

@@ -160,6 +160,7 @@ func hostileRecords(t *testing.T, seed uint64, n int) []journal.Record {
 // TestHostileSharing: whatever senders say about their texts, the reader accepts the trace, an id identifies its block and all blocks
 // before it, and the trace depends on neither the order of records nor the memory.
 func TestHostileSharing(t *testing.T) {
+	otherInput(t)
 	seeds := repeated(uint64(6), 2)
 	for seed := range seeds {
 		records := hostileRecords(t, seed+1, 120)
@@ -196,6 +197,7 @@ func TestLyingLengths(t *testing.T) {
 
 // TestHostileRanges: values in a replay's spans that no row can have are left out of the trace, and counted.
 func TestHostileRanges(t *testing.T) {
+	otherInput(t)
 	for _, c := range []struct {
 		why     string
 		tokens  int64
@@ -239,6 +241,7 @@ func TestHostileRanges(t *testing.T) {
 // TestTwins: two requests that began at one instant under one span, one joined to its client and one not, are two rows, even if the
 // engine's order is followed.
 func TestTwins(t *testing.T) {
+	otherInput(t)
 	for _, every := range []int{12, 50} {
 		records, _ := productionOf(t, newHasher(t, blockhash.TextDomain), conversations(16, 30), 16, movedLast("system"))
 		ofModel(t, records, "m", 1)
@@ -261,6 +264,7 @@ func TestTwins(t *testing.T) {
 // TestCutRanges: rows whose ranges would be cut into as many ranges as there were earlier rows lose their ranges, so that the trace does not
 // grow with the square of the number of rows.
 func TestCutRanges(t *testing.T) {
+	otherInput(t)
 	const n = 1600
 	var records []journal.Record
 	add := func(tokens int64, h mooncake.HashRange) {

@@ -108,6 +108,7 @@ func hits(t *testing.T, rows []*mooncake.Row, size int) (hits []int) {
 
 // TestRaised: the cached tokens of production's engine raise what rows share, by at most a cell or a message, and lower nothing.
 func TestRaised(t *testing.T) {
+	otherInput(t)
 	h := newHasher(t, blockhash.TextDomain)
 	for seed := uint64(1); seed < 3; seed++ {
 		for _, block := range []int{16, 32} {

@@ -14,6 +14,7 @@ import (
 // TestFineTokens: if the receiver knew the tokens, or the engine's hashes, in blocks finer than the trace's, rows share these blocks, and
 // have ranges for them; hash ids share what they would without ranges.
 func TestFineTokens(t *testing.T) {
+	otherInput(t)
 	h := newHasher(t, func(blockhash.Key) string { return blockhash.Domain("tokens", "test") })
 	for _, identity := range []journal.Identity{journal.Tokens, journal.Engine} {
 		for _, size := range []int{16, 32, 128, 256, 512} {

@@ -74,6 +74,9 @@ func eachSpan(td ptrace.Traces, visit func(ptrace.Span)) {
 // TestSharedEndsAreSharedMessages: two prompts never have more ends in common than messages, whatever the telemetry lacks. They have
 // equally many in common if it lacks nothing and the messages are long enough for all ends.
 func TestSharedEndsAreSharedMessages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine works: the race detector would find nothing")
+	}
 	a, err := annotate.New(annotate.Config{Key: testKey(t)})
 	must(t, err)
 	equal, lacking := 0, 0
@@ -278,6 +281,9 @@ func spoken(t testing.TB, messages []said, reply said, talk, number int) string 
 // TestWhatEndsCost requires that the ends of messages and of replies add at most a quarter to spans and journals of text, however short
 // messages are. Only prompts of less than two kilobytes may add more, up to 24 bytes each.
 func TestWhatEndsCost(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine works: the race detector would find nothing")
+	}
 	captured := func(t *testing.T, producer string) []string {
 		t.Helper()
 		lines := strings.Split(strings.TrimSpace(producerFile(t, producer+".traces.jsonl")), "\n")

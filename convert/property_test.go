@@ -704,6 +704,9 @@ func (a *asked) inLogs(t testing.TB, shown *asked, td ptrace.Traces) string {
 }
 
 func TestSharedBlocksAreSharedText(t *testing.T) {
+	if testing.Short() {
+		t.Skip("other records, no other goroutines: not under the race detector")
+	}
 	const block, rounds = 64, 40
 	compared, whole := 0, 0
 	lacked := map[string]int{}

@@ -86,6 +86,9 @@ func written(t *testing.T, rows []*Row) string {
 // TestContinuedRows: ranges and replies make a row at most half again as long, however long conversations are, and are read back
 // unchanged.
 func TestContinuedRows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine works: the race detector would find nothing")
+	}
 	for _, turns := range []int{1, 2, 10, 12, 20, 100} {
 		rows := conversation(rand.New(rand.NewPCG(1, uint64(turns))), 4000, turns, 250)
 		text := written(t, rows)
@@ -208,6 +211,9 @@ func TestContinuedRefused(t *testing.T) {
 // TestContinuedMemory: the number of remembered ranges and replies is bounded, too, and a writer never refers to what a reader has
 // forgotten.
 func TestContinuedMemory(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine works: the race detector would find nothing")
+	}
 	rows := conversation(rand.New(rand.NewPCG(3, 3)), 1800, 2000, 3)
 	text := written(t, rows)
 	var r recent

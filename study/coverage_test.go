@@ -94,6 +94,9 @@ func (e engine) replay(list []request, n *noise, begin float64) (ttft []float64,
 // TestDecideCoverage: of 100 comparisons of ten rounds, the planted 5 % is found with its sign, and the interval covers the truth, in at
 // least 90; equal engines differ in at most 10. The test also shows the result of treating rows as independent.
 func TestDecideCoverage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("one goroutine works: the race detector would find nothing")
+	}
 	list, n := requests(t), readNoise(t)
 	length := float64(len(n.late)) * float64(noiseTick.Milliseconds())
 	fast := engine{20, 0.02}

@@ -469,7 +469,7 @@ func talk() string {
 func TestAliases(t *testing.T) {
 	t.Parallel()
 	tests, of := map[string]func() replayed{}, map[string]alias{}
-	for _, a := range rows {
+	for _, a := range some(rows) {
 		for tool := range strings.FieldsSeq(a.tools) {
 			if a.state == refused || a.try == "" { // see TestRefusedAliases; --otel-url and --insecure need more than an engine
 				continue

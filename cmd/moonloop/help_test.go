@@ -30,6 +30,7 @@ func helpOf(t *testing.T, verb string) string {
 
 // TestHelp: each verb has a text, examples and a line for each of its flags, and everything fits 80 columns.
 func TestHelp(t *testing.T) {
+	alone(t)
 	texts := map[string]bool{"moonloop": true}
 	for _, verb := range newRootCommand().Commands() {
 		if verb.Name() == "help" {

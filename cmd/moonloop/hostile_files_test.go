@@ -28,8 +28,8 @@ func untilItOpens(t *testing.T) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
+	buf := make([]byte, 4<<20)
 	opening := func() map[string]bool { // the numbers of the goroutines that are in syscall.Open
-		buf := make([]byte, 4<<20)
 		found := make(map[string]bool)
 		for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
 			if head, frames, _ := strings.Cut(stack, "\n"); strings.Contains(frames, "syscall.Open(") {
@@ -85,6 +85,7 @@ const writtenFiles = "out quarantine save-prompts html junit xlsx parquet record
 // TestHostileFiles gives files of the wrong kind to every verb and flag that reads files. The cases of TestMalformedFiles, for the traces of
 // replay and inspect, are left out.
 func TestHostileFiles(t *testing.T) {
+	alone(t)
 	gz, zst := gzipped(t, manyRows()), zstded(t, manyRows())
 	certificate, privateKey := testcert.Files(t, testcert.New(t).Sign(t))
 	pair := contents(t, map[string]string{"cert.pem": certificate, "key.pem": privateKey})

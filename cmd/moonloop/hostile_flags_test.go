@@ -275,6 +275,7 @@ func hostileRun(t *testing.T, args []string) (status int, stderr string) {
 // TestHostileFlags: each flag with each hostile value is refused with status 2 and a message that names the flag as it was typed, the
 // value unless it may be secret, and the remedy; or it is accepted, for a stated reason.
 func TestHostileFlags(t *testing.T) {
+	alone(t)
 	withoutOTel(t)
 	t.Setenv(tokenEnv, "0123456789abcdef")
 	var requests atomic.Int64

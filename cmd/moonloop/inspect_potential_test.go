@@ -49,6 +49,7 @@ func TestPotentialGolden(t *testing.T) {
 // TestPotentialOfThePublicTrace: the exact figures, by tokens and by bytes, are those of the simulation of single caches.
 func TestPotentialOfThePublicTrace(t *testing.T) {
 	t.Parallel()
+	alone(t)
 	out, _, err := command(t, newInspectCommand(), "", "--mrc", "--json", "--kv-bytes-per-token", "131072", "--cache-sizes", "2999808, 5.12m,1875GiB", conversationTrace(t))
 	if err != nil {
 		t.Fatal(err)

@@ -46,6 +46,7 @@ const (
 )
 
 func TestInspectPrintsTheGoldenFigures(t *testing.T) {
+	alone(t)
 	out, _, err := command(t, newInspectCommand(), "", "--strict", conversationTrace(t))
 	if err != nil {
 		t.Fatal(err)
@@ -70,6 +71,7 @@ func TestInspectPrintsTheGoldenFigures(t *testing.T) {
 }
 
 func TestInspectJSON(t *testing.T) {
+	alone(t)
 	out, _, err := command(t, newInspectCommand(), "", "--json", "--capacity", "10k,1000", "--eviction", "root-first", conversationTrace(t))
 	if err != nil {
 		t.Fatal(err)

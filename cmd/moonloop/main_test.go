@@ -57,6 +57,26 @@ func (l leakless) Run() int {
 	return status
 }
 
+// alone skips a test with -short, as make test runs this package under the race detector: what the test runs works in one goroutine after
+// another, so there is no race to find. Without the detector, every test runs.
+func alone(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("one goroutine works at a time: there is no race to find")
+	}
+}
+
+// some returns all cases; with -short, every eighth. The others have other flags and files, which the same goroutines then use.
+func some[T any](all []T) (few []T) {
+	if !testing.Short() {
+		return all
+	}
+	for i := 0; i < len(all); i += 8 {
+		few = append(few, all[i])
+	}
+	return few
+}
+
 // TestScripts runs the command as its users do: the scripts in testdata, against a simulated engine.
 func TestScripts(t *testing.T) {
 	t.Parallel()

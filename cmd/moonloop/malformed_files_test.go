@@ -74,6 +74,7 @@ const rowOfSix = `{"timestamp":0,"input_length":6,"output_length":1}` + "\n"
 
 // TestMalformedFiles: the file as a whole is wrong.
 func TestMalformedFiles(t *testing.T) {
+	alone(t)
 	many := manyRows()
 	gz, zst := gzipped(t, many), zstded(t, many)
 	flipped := []byte(gz)

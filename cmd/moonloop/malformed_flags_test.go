@@ -13,6 +13,7 @@ import (
 
 // TestMalformedFlags: the trace is good, the command line is not. ␣ stands for a space within an argument, ␊ for a line end.
 func TestMalformedFlags(t *testing.T) {
+	alone(t)
 	const replay = "replay trace.jsonl --url ENGINE "
 	var cases []malformed
 	for name, command := range map[string]string{

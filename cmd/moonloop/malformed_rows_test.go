@@ -13,6 +13,7 @@ import (
 // TestMalformedRows: each row comes after a good one, so the message must name line 2. It must not repeat anything that could be a prompt:
 // the word xyzzy.
 func TestMalformedRows(t *testing.T) {
+	alone(t)
 	const good = `{"timestamp": 0, "input_length": 600, "output_length": 1, "hash_ids": [0, 1]}` + "\n"
 	var cases []malformed
 	for _, c := range []struct{ name, row string }{

@@ -91,6 +91,7 @@ func TestMalformedURLs(t *testing.T) {
 
 // TestMalformedSidecars: the trace is good, its sidecar is not.
 func TestMalformedSidecars(t *testing.T) {
+	alone(t)
 	var cases []malformed
 	for _, c := range []struct{ name, side, command string }{
 		{"empty: refused", ``, both},

@@ -46,11 +46,12 @@ func TestSchemasHoldWhatIsWritten(t *testing.T) {
 		}
 		return content
 	}
+	check := testschema.Checker(t, mooncake.RowSchema(), true)
 	rows, sidecars := 0, []string{"../../examples/demo.meta.json"}
 	for _, name := range []string{made, scaled, filepath.Join(out, report.RequestsFile), filepath.Join(dir, "saved.jsonl"), "../../examples/demo.jsonl", "../../examples/agents.jsonl"} {
 		for line := range bytes.Lines(read(name)) {
 			rows++
-			if err := testschema.Check(t, mooncake.RowSchema(), true, line); err != nil {
+			if err := check(line); err != nil {
 				t.Fatalf("%s: %v\n%s", name, err, line)
 			}
 		}

@@ -118,6 +118,7 @@ func settable(t *testing.T, name string) string {
 
 // TestSettingsEveryFlag: each flag can be in the file and in the environment, and --print-config shows its value and its source.
 func TestSettingsEveryFlag(t *testing.T) {
+	alone(t)
 	var names []string
 	newReplayCommand().Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden && !slices.Contains(strings.Fields(commandLineOnly), f.Name) {

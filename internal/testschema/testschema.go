@@ -10,6 +10,7 @@ package testschema
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -18,7 +19,6 @@ import (
 	"path"
 	"path/filepath"
 	"reflect"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -129,11 +129,17 @@ func Comment(t testing.TB, owner reflect.Type, field string) string {
 // comments reads the comments of the fields of a package's structs.
 func comments(t testing.TB, local string) map[string]string {
 	t.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	folder := filepath.Join(filepath.Dir(here), "..", "..", filepath.FromSlash(local))
+	root, err := filepath.Abs(".") // the folder of a tested package: with -trimpath, no path of a source file is known
+	for err == nil && filepath.Dir(root) != root {
+		if _, err := os.Stat(filepath.Join(root, "go.mod")); err == nil {
+			break
+		}
+		root = filepath.Dir(root)
+	}
+	folder := filepath.Join(root, filepath.FromSlash(local))
 	all := map[string]string{}
-	files, err := fs.Glob(os.DirFS(folder), "*.go")
-	if err != nil {
+	files, globErr := fs.Glob(os.DirFS(folder), "*.go")
+	if err := errors.Join(err, globErr); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range files {
@@ -198,6 +204,12 @@ func Fresh(t testing.TB, file string, s *jsonschema.Schema, update bool) {
 // are errors, too; strict is for files that this program wrote.
 func Check(t testing.TB, schema string, strict bool, content []byte) error {
 	t.Helper()
+	return Checker(t, schema, strict)(content)
+}
+
+// Checker returns [Check] for many files of one schema.
+func Checker(t testing.TB, schema string, strict bool) func(content []byte) error {
+	t.Helper()
 	var s jsonschema.Schema
 	if err := json.Unmarshal([]byte(schema), &s); err != nil {
 		t.Fatal(err)
@@ -213,9 +225,11 @@ func Check(t testing.TB, schema string, strict bool, content []byte) error {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var value any
-	if err := json.Unmarshal(content, &value); err != nil {
-		t.Fatal(err)
+	return func(content []byte) error {
+		var value any
+		if err := json.Unmarshal(content, &value); err != nil {
+			t.Fatal(err)
+		}
+		return r.Validate(value)
 	}
-	return r.Validate(value)
 }

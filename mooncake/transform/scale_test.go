@@ -114,12 +114,12 @@ func scale(t testing.TB, c Config, data []byte) (out scaling) {
 	return out
 }
 
-// manySeeds returns the number of seeds over which averages are promised; with -short, enough to find gross errors.
-func manySeeds() int {
+// repeated returns how often a test repeats a calculation with another input; with -short, as under the race detector, only a few times.
+func repeated(times, few int) int {
 	if testing.Short() {
-		return 4
+		return few
 	}
-	return 40
+	return times
 }
 
 // TestScalePublicTrace checks the promises of scaling on the public trace.
@@ -127,10 +127,11 @@ func TestScalePublicTrace(t *testing.T) {
 	data := public(t)
 	rows, was, _ := transformed(t, Config{}, source(data, 0))
 	full, truth := curve(rows), hitRate(was)
-	for _, c := range []struct {
+	cases := []struct {
 		factor float64
 		seeds  int
-	}{{0.1, manySeeds()}, {0.5, 1}, {2.5, 1}, {4, 2}} {
+	}{{0.1, repeated(40, 4)}, {0.5, 1}, {2.5, 1}, {4, 2}}
+	for _, c := range cases[:repeated(len(cases), 1)] {
 		all := make([]scaling, c.seeds)
 		var each sync.WaitGroup
 		var next atomic.Int64
@@ -233,6 +234,9 @@ func hitsOf(rows []*mooncake.Row) float64 {
 
 // TestTimeScaleKeepsTheSequence: the requests are the same, in the same order, at other times, on the public trace and on a generated one.
 func TestTimeScaleKeepsTheSequence(t *testing.T) {
+	if testing.Short() {
+		t.Skip("another trace, no other goroutines: not under the race detector")
+	}
 	traces := map[string][]byte{"made": talks(t, 3, 400)}
 	if data, err := os.ReadFile(publicTrace); err == nil {
 		traces["public"] = data

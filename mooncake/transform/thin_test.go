@@ -56,7 +56,7 @@ func rowsOf(t *testing.T, data []byte) (rows []*mooncake.Row, trunk *mooncake.Tr
 // TestSampleError: the error of the hit rate of samples by the rule of Collectors, over as many seeds as for scaling: the actual error,
 // and the one that a sample itself reports.
 func TestSampleError(t *testing.T) {
-	seeds := manySeeds()
+	seeds := repeated(40, 4)
 	rows, trunk := rowsOf(t, public(t))
 	whole := hitsOf(rows)
 	for _, c := range []struct{ rate, bias, sd float64 }{ // bounds in points of the hit rate, with a margin of three standard errors

@@ -91,7 +91,7 @@ func conversations(t *testing.T, seed uint64, rows int) []byte {
 // TestAnyTransformationIsATrace: after any step, the rows keep all rules of the format, and each reply is still that of its turn.
 func TestAnyTransformationIsATrace(t *testing.T) {
 	random := rand.New(rand.NewPCG(7, 7))
-	for n := range 40 {
+	for n := range repeated(40, 8) {
 		maybe := func(values ...float64) float64 { return values[random.IntN(len(values))] }
 		c := Config{
 			Seed: uint64(n), Scale: maybe(0, 0, 0.3, 0.8, 1.5, 3), Roots: int(maybe(0, 0, 3)), TimeScale: maybe(0, 0.3, 2),

@@ -124,7 +124,7 @@ func oneByOne(c Config, rows []*mooncake.Row) (lines []string) {
 
 // TestTree: rows whose blocks change still share what they shared.
 func TestTree(t *testing.T) {
-	for n := range 90 {
+	for n := range repeated(90, 15) {
 		random := rand.New(rand.NewPCG(uint64(n), 3))
 		strange := n%3 == 2
 		file, rows := someRows(t, random, strange)

@@ -105,7 +105,8 @@ func attackProcess(t *testing.T, level string, scale, rounds int) {
 			t.Fatalf("an honest request after the storm: %v", err)
 		}
 	}
-	counts := v.counts(t)
+	otelcol.drain(t)
+	counts := otelcol.counted(t) // memory_limiter refused some requests of the storm, so not all spans that came in become records
 	for key := range refusals {
 		if counts[refused+key] < refusals[key] {
 			t.Errorf("%d requests were refused as %s, and %d are counted", refusals[key], key, counts[refused+key])
