@@ -94,6 +94,14 @@ var (
 	lostRest       = loss{"prompts", "only a beginning is known"}
 )
 
+// LeftOutReasons returns all reasons for which a request has no row: those of [mooncake.Dropped] rows and requests.
+func LeftOutReasons() (reasons []string) {
+	for _, l := range []loss{lostFailed, lostSkipped, lostCancelled, lostCut, lostTime, lostTokens, lostLength, lostInvalid, lostRepeated} {
+		reasons = append(reasons, l.reason)
+	}
+	return reasons
+}
+
 // lossOf returns the reason for which a request that was not served has no row. A replay also ends requests itself.
 func lossOf(e journal.Ending) loss {
 	switch e {
@@ -106,14 +114,6 @@ func lossOf(e journal.Ending) loss {
 	case journal.NoEnding:
 	}
 	return lostFailed
-}
-
-// LeftOutReasons returns all reasons for which a request has no row: those of [mooncake.Dropped] rows and requests.
-func LeftOutReasons() (reasons []string) {
-	for _, l := range []loss{lostFailed, lostSkipped, lostCancelled, lostCut, lostTime, lostTokens, lostLength, lostInvalid, lostRepeated} {
-		reasons = append(reasons, l.reason)
-	}
-	return reasons
 }
 
 // tally counts losses.

@@ -70,6 +70,11 @@ func TestSpansAddUp(t *testing.T) {
 		replayed(t, "late", 1, 10, 1, 0, 7), replayed(t, "late", 1, 10, 2, 0, 7), replayed(t, "late", -1, 11, 1, 0, 7),
 		replayed(t, "later", 1, 12, 1, 0, 7), call(12, 2, 0, 0, failed),
 	)
+	for i, ending := range []journal.Ending{journal.Skipped, journal.Cancelled, journal.Disconnected} {
+		r := replayed(t, "later", int64(20+i), 20, uint64(1+i), 0, 7)
+		r.Failed, r.Ending = true, ending
+		records = append(records, r)
+	}
 	leftOut := map[string]bool{}
 	for _, o := range []Options{
 		{},

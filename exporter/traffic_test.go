@@ -221,8 +221,8 @@ func TestMetricsFromTheStart(t *testing.T) {
 			t.Errorf("%s: %v", name, got)
 		}
 	}
-	wantCounts(t, s, "left_out_requests", "reason=failed 0", "reason=implausible_token_counts 0", "reason=invalid 0", "reason=no_token_counts 0",
-		"reason=row_index_occurs_twice 0", "reason=start_before_2000_or_after_2199 0")
+	wantCounts(t, s, "left_out_requests", "reason=cancelled 0", "reason=disconnected 0", "reason=failed 0", "reason=implausible_token_counts 0", "reason=invalid 0", "reason=no_token_counts 0",
+		"reason=row_index_occurs_twice 0", "reason=skipped 0", "reason=start_before_2000_or_after_2199 0")
 	wantCounts(t, s, "segments", "exporter=mooncake state=closed 0", "exporter=mooncake state=open 1", "exporter=mooncake state=pending 0")
 	stop(t, s)
 }
@@ -250,8 +250,8 @@ func TestRowsAndUsage(t *testing.T) {
 	wantCounts(t, s, "segments", closed, "exporter=mooncake state=open 1", "exporter=mooncake state=pending 0")
 	wantCounts(t, s, "rows", "identity=engine traffic=production 0", "identity=lengths traffic=production 1", "identity=lengths traffic=replay 1",
 		"identity=structure traffic=production 0", "identity=text traffic=production 0", "identity=tokens traffic=production 0", "identity=trace traffic=replay 0")
-	wantCounts(t, s, "left_out_requests", "reason=failed 1", "reason=implausible_token_counts 0", "reason=invalid 0", "reason=no_token_counts 1",
-		"reason=row_index_occurs_twice 0", "reason=start_before_2000_or_after_2199 0")
+	wantCounts(t, s, "left_out_requests", "reason=cancelled 0", "reason=disconnected 0", "reason=failed 1", "reason=implausible_token_counts 0", "reason=invalid 0", "reason=no_token_counts 1",
+		"reason=row_index_occurs_twice 0", "reason=skipped 0", "reason=start_before_2000_or_after_2199 0")
 	got, err := s.tel.GetMetric("otelcol_exporter_mooncake_compile_duration")
 	if err != nil || got.Data.(metricdata.Histogram[float64]).DataPoints[0].Count != 1 {
 		t.Errorf("%+v, %v", got, err)
