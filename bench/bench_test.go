@@ -6,6 +6,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -47,7 +48,7 @@ func TestHarness(t *testing.T) {
 	}
 	for _, want := range []string{
 		"| moonloop, even |", "| moonloop, the trace's bursts |",
-		"## Dispatch at 5000 requests/s, a busy loop on each core",
+		"## Dispatch at 5000 requests/s, busy loops on the engine's and the client's core",
 		"moonloop, the trace's bursts: CPU per request at most vegeta's (ours, vegeta's, the floor's): **was not measured**",
 		"| floor: one thread, bare system calls, even |", "| floor: one thread, bare system calls, the trace's bursts |",
 		"| skipped | vegeta: not installed",
@@ -72,6 +73,38 @@ func TestCommandLine(t *testing.T) {
 	for _, args := range [][]string{{"-scenarios", "speed"}, {"-rounds", "0"}, {"-moonloop", filepath.Join(t.TempDir(), "none")}} {
 		if err := command(t.Context(), args); err == nil {
 			t.Errorf("%v: no error", args)
+		}
+	}
+}
+
+// TestErrors: an error says what is wrong with a file, and names it once.
+func TestErrors(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		name = filepath.Join(dir, name)
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	empty, torn, saw := write("empty", ""), write("torn", "{"), makeTruth(t)
+	bursts := func(trace string) error {
+		_, err := (&bench{trace: trace}).bursts(10, 1000)
+		return err
+	}
+	read := func(log string) error {
+		write("floor.log", log)
+		_, err := bare.read(dir, saw)
+		return err
+	}
+	for want, err := range map[string]error{
+		empty + ": no rows; give -trace the file of a trace, or leave it out": bursts(empty),
+		torn + ": unexpected EOF":                                    bursts(torn),
+		"the floor read 4 tokens, the engine wrote 5":                read("4 tokens"),
+		"floor.log does not say how many tokens the floor read: EOF": read(""),
+	} {
+		if got := fmt.Sprint(err); got != want {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

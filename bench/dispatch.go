@@ -18,7 +18,7 @@ import (
 	"github.com/moonloop/moonloop/study/referee"
 )
 
-// dispatcher is a program that sends one-token requests on a schedule.
+// dispatcher is a program that sends requests for one output token, on a schedule.
 type dispatcher struct {
 	name string
 	at   []float64 // the ideal instants in ms
@@ -40,16 +40,16 @@ const (
 func dispatch(ctx context.Context, b *bench) error {
 	for _, load := range []struct {
 		rate   float64
-		beside string // what the title adds
-		busy   bool   // a loop on each core uses all that is left
-	}{{1000, "", false}, {5000, "", false}, {5000, ", a busy loop on each core", true}} {
+		beside string // added to the title
+		busy   bool   // busy loops use all that is left of the engine's and the client's core
+	}{{1000, "", false}, {5000, "", false}, {5000, besideBusy, true}} {
 		rate := load.rate
 		t := b.table(fmt.Sprintf("Dispatch at %.0f requests/s%s", rate, load.beside), fmt.Sprintf(
 			"One-block prompts, one output token, %.0f s. Lateness, ms, measured at the engine: arrival minus the scheduled time, the zero set\n"+
 				"so that the earliest request of a run is not late (for each program alike, so a delay that all its requests share does not count).\n"+
 				"`own`: by the program's own time of sending a request (vegeta's zero is set as above; k6 reports none).\n"+
-				"CPU is the program's, start and end included, per request. Floors record nothing: a bare net/http client on\n"+
-				"Go's timers, and one thread with bare system calls. Where the best floor misses a target too, the target is 1.1 times that floor.", b.lasts.Seconds()))
+				"CPU is the program's, start and end included, per request. The floors are a bare net/http client on Go's timers,\n"+
+				"and one thread with bare system calls. They record nothing. Where the best floor misses a target too, the target is 1.1 times that floor.", b.lasts.Seconds()))
 		dispatchers, err := b.dispatchers(ctx, rate)
 		if err != nil {
 			return err
@@ -102,7 +102,10 @@ func goals(t *table, name string, floors ...string) {
 	}
 }
 
-// beside runs a measurement. If busy is set, a loop that never rests runs on each core at the same time.
+// besideBusy is added to the title of a table whose measurements ran beside busy loops.
+const besideBusy = ", busy loops on the engine's and the client's core"
+
+// beside runs a measurement. If busy is set, a busy loop runs on the engine's core and one on the client's meanwhile.
 func (b *bench) beside(ctx context.Context, busy bool, measure func() error) error {
 	if !busy {
 		return measure()
@@ -132,7 +135,7 @@ func runBusy(ctx context.Context) error {
 	return nil
 }
 
-// dispatchers returns the available contenders.
+// dispatchers returns ours, the floors and the installed peers.
 func (b *bench) dispatchers(ctx context.Context, rate float64) ([]dispatcher, error) {
 	regular := referee.Even(int(rate*b.lasts.Seconds()), rate)
 	bursts, err := b.bursts(len(regular), rate)
@@ -247,8 +250,11 @@ func (b *bench) bursts(n int, rate float64) ([]float64, error) {
 		return at, nil
 	}
 	rows, err := readLines[struct{ Timestamp float64 }](b.trace)
-	if err != nil || len(rows) == 0 {
-		return nil, fmt.Errorf("%s: %d rows: %w", b.trace, len(rows), err)
+	if err != nil {
+		return nil, err
+	}
+	if len(rows) == 0 {
+		return nil, fmt.Errorf("%s: no rows; give -trace the file of a trace, or leave it out", b.trace)
 	}
 	whole := rows[len(rows)-1].Timestamp + 3000 // 3 s is the grid of the public trace; a trace that is too short is repeated from its beginning
 	for i := range at {

@@ -57,8 +57,11 @@ func (f floor) stream(ctx context.Context, b *bench, dir, url string, w work) (*
 // read checks that all tokens arrived, and computes figures from their timestamps; without stamps there are none.
 func (f floor) read(dir string, t *truth) (*report, error) {
 	var n int
-	if _, err := fmt.Sscanf(content(filepath.Join(dir, "floor.log")), "%d tokens", &n); err != nil || n != t.tokens() {
-		return nil, fmt.Errorf("the floor read %d tokens, the engine wrote %d: %w", n, t.tokens(), err)
+	if _, err := fmt.Sscanf(content(filepath.Join(dir, "floor.log")), "%d tokens", &n); err != nil {
+		return nil, fmt.Errorf("floor.log does not say how many tokens the floor read: %w", err)
+	}
+	if n != t.tokens() {
+		return nil, fmt.Errorf("the floor read %d tokens, the engine wrote %d", n, t.tokens())
 	}
 	r := &report{coalesced: nan, verdict: "–"}
 	if !f.stamps {

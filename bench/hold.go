@@ -30,7 +30,7 @@ func holdBeside(ctx context.Context, b *bench, busy bool) error {
 	seconds, beside := int(10*b.lasts.Seconds()), "" // half a minute at the default length
 	clients := []client{&moonloop{label: "moonloop"}, &moonloop{label: "moonloop, all telemetry", sink: true}}
 	if busy {
-		beside, clients = ", a busy loop on each core", append(clients, stampedBare)
+		beside, clients = besideBusy, append(clients, stampedBare)
 	}
 	b.rounds = 1
 	t := b.table("5,000 streams of 10 tokens/s"+beside, fmt.Sprintf("Held for %d s, with kernel stamps. All telemetry: see above.", seconds))

@@ -60,12 +60,12 @@ type scenario struct {
 }
 
 var scenarios = []scenario{
-	{"dispatch", dispatch, true, false, "lateness of one-token requests, next to vegeta and k6, quiet and next to busy loops"},
-	{"streams", streams, false, false, "what 300 and 1,000 streams of 50 tokens/s do to TTFT, gaps, CPU and memory, quiet and next to busy loops"},
+	{"dispatch", dispatch, true, false, "lateness of requests for one output token, compared with vegeta and k6, on a quiet machine and next to busy loops"},
+	{"streams", streams, false, false, "what 300 and 1,000 streams of 50 tokens/s do to TTFT, gaps, CPU and memory, on a quiet machine and next to busy loops"},
 	{"readers", compareReaders, false, true, "the floor below net/http: bare connections and one loop for all streams, 100 to 5,000 streams"},
 	{"peers", pythonStreams, true, false, "the same as streams, at rates that Python peers can hold"},
 	{"start", startUp, false, true, "time to the first request, and memory, on the public trace and on ten million rows"},
-	{"hold", hold, false, true, "5,000 streams of 10 tokens/s, quiet and next to busy loops"},
+	{"hold", hold, false, true, "5,000 streams of 10 tokens/s, on a quiet machine and next to busy loops"},
 	{"honesty", honesty, true, true, "the rate at which the verdict is no longer valid, or a peer's figures are wrong"},
 	{"outages", outages, true, true, "the latency that tools report for a server that stalls, collects garbage or slows down, next to the truth"},
 	{"collector", collectorScenario, false, true, "the Collector next to the stock receiver and file exporter"},

@@ -71,7 +71,7 @@ func outages(ctx context.Context, b *bench) error {
 	for _, o := range outageKinds {
 		t := b.table("Latency at a server that is "+o.name, fmt.Sprintf("%s %d requests/s, evenly, for %.0f s; 20 tokens each, the first after 20 ms, then one each 10 ms.\n"+
 			"`truth`: from when a request was due until the engine wrote its last token, ms. `says`: the latency that the tool reports. `says/truth`: below 1,\n"+
-			"the tool hides what its users would have waited. `not sent`: requests that were due and never came: their truth is taken from their neighbours. `late`: arrival at the engine less the instant at which it was\n"+
+			"the tool hides how long its users would have waited. `not sent`: requests that were due and never came: their truth is taken from their neighbours. `late`: arrival at the engine less the instant at which it was\n"+
 			"due; `own late`: the same by the tool's own account. `tells`: what it reports about its own run.", o.about, outageRate, 3*b.lasts.Seconds()))
 		gone := map[string]bool{}
 		for round := range b.rounds {

@@ -31,7 +31,7 @@ type peer struct {
 	env     []string
 	args    []string
 
-	// For peers that send one-token requests on a schedule: the header in which request i carries its number, after a prefix; and a
+	// For peers that send requests for one output token, on a schedule: the header in which request i carries its number, after a prefix; and a
 	// function for the times in ms at which the peer says that it sent each request. The function is nil if the peer does not report that.
 	header, prefix string
 	says           func(ctx context.Context, b *bench, program, dir string) ([]float64, error)

@@ -90,7 +90,7 @@ func streams(ctx context.Context, b *bench) error {
 		w := work{streams: l.streams, tokens: b.tokens(), within: time.Second}
 		clients, beside := []client{kernel, read, full, bare}, ""
 		if l.busy {
-			clients, beside = []client{kernel, full, stampedBare}, ", a busy loop on each core"
+			clients, beside = []client{kernel, full, stampedBare}, besideBusy
 		}
 		t := b.table(fmt.Sprintf("%d streams of 50 tokens/s%s", l.streams, beside), streamColumns+
 			"All telemetry: a span with an event per token for each request, and metrics, over OTLP to a sink on the engine's core.\n"+

@@ -60,7 +60,7 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// evenEnds spreads tokens evenly over a text.
+// evenEnds returns the number of tokens up to the end of each cell, if tokens are spread evenly over the text.
 func evenEnds(c blockhash.Chain, tokens int64) []int64 {
 	ends := make([]int64, len(c.Cells))
 	for j := range ends {

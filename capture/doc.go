@@ -41,7 +41,7 @@
 // and no prediction was more than 65 tokens too high. Without the ends of messages, as in older journals, rows share 0.15 to 0.35 points
 // less in blocks of 512.
 //
-// The number of tokens of an image, a sound or a file is unknown. The text before the last one is located by other prompts whose
+// The number of tokens of an image, audio or a file is unknown. The text before the last one is located by other prompts whose
 // end is known, else by the mean rate of the prompts without media (a token for 4 bytes if there are none). The other tokens are the medium's.
 //
 // Of some prompts only the beginning is known: the telemetry truncated it ([journal.Prompt].Prefix), or several [journal.Content]s

@@ -20,7 +20,7 @@ func TestRunFileIsInjective(t *testing.T) {
 		strings.Repeat("a", 64), strings.Repeat("a", 65), strings.Repeat("a", 66),
 	}
 	for _, id := range slices.Clone(ids) {
-		// An id that equals what the file name of another id has in the place of the id.
+		// An id that equals what the file name of another id has in place of the id.
 		file := RunFile("o.jsonl", name(t, id))
 		ids = append(ids, strings.TrimSuffix(strings.TrimPrefix(file, "o.run-"), ".jsonl"))
 	}

@@ -14,14 +14,23 @@ import (
 	"github.com/moonloop/moonloop/mooncake"
 )
 
-// The exporter's counters of what is not in the journal.
+// The counters of what is not in the journal: those of the exporter, and the receiver's.
 const (
 	droppedSpans = "otelcol_exporter_mooncake_dropped_spans"
 	lostBytes    = "otelcol_exporter_mooncake_lost"
+	refused      = "otelcol_receiver_mooncake_refused_requests"
 )
 
-// Lost returns what arrived but is not in the journal: what the exporter dropped, by its own count, and what it refused. After
-// [Collector.Stop] it is complete.
+// requests is the unit of what the receiver refused. A request is a batch of telemetry.
+const requests = "OTLP requests"
+
+// AllRefused reports whether nothing came because the receiver refused all that was sent.
+func AllRefused(seen Counts, lost []mooncake.Dropped) bool {
+	return seen.Spans == 0 && slices.ContainsFunc(lost, func(d mooncake.Dropped) bool { return d.What == requests })
+}
+
+// Lost returns what arrived but is not in the journal: what the receiver refused, what the exporter dropped, both by their own counts, and
+// what the exporter refused. After [Collector.Stop] it is complete.
 func (c *Collector) Lost() []mooncake.Dropped {
 	var list []mooncake.Dropped
 	var all metricdata.ResourceMetrics
@@ -30,15 +39,20 @@ func (c *Collector) Lost() []mooncake.Dropped {
 	for _, scope := range all.ScopeMetrics {
 		for _, m := range scope.Metrics {
 			sum, ok := m.Data.(metricdata.Sum[int64])
-			if !ok || m.Name != droppedSpans && m.Name != lostBytes {
+			if !ok {
 				continue
 			}
 			for _, point := range sum.DataPoints {
-				d := mooncake.Dropped{What: "bytes", Reason: "the journal was removed or replaced while it was written", Count: point.Value}
-				if reason, ok := point.Attributes.Value("reason"); ok {
-					d.What, d.Reason = "spans", strings.ReplaceAll(reason.AsString(), "_", " ")
+				reason, _ := point.Attributes.Value("reason")
+				why := strings.ReplaceAll(reason.AsString(), "_", " ")
+				switch m.Name {
+				case lostBytes:
+					list = append(list, mooncake.Dropped{What: "bytes", Reason: "the journal was removed or replaced while it was written", Count: point.Value})
+				case droppedSpans:
+					list = append(list, mooncake.Dropped{What: "spans", Reason: why, Count: point.Value})
+				case refused:
+					list = append(list, mooncake.Dropped{What: requests, Reason: "refused by the receiver: " + why, Count: point.Value})
 				}
-				list = append(list, d)
 			}
 		}
 	}

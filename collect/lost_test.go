@@ -80,13 +80,20 @@ func TestCaptureLost(t *testing.T) {
 			t.Errorf("trace %q: status %d", id, status)
 		}
 	}
+	if status := post(t, "http://"+p.HTTP+"/v1/traces", "{"); status != http.StatusBadRequest {
+		t.Errorf("half a request: status %d", status)
+	}
 	if status := post(t, "http://"+p.HTTP+"/v1/metrics", metricJSON); status != http.StatusOK {
 		t.Errorf("metrics: status %d", status)
 	}
 	if err := p.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]mooncake.Dropped{{What: "spans", Reason: "no trace id", Count: 2}}, p.Lost()); diff != "" {
+	want := []mooncake.Dropped{
+		{What: "OTLP requests", Reason: "refused by the receiver: malformed", Count: 1},
+		{What: "spans", Reason: "no trace id", Count: 2},
+	}
+	if diff := cmp.Diff(want, p.Lost()); diff != "" {
 		t.Errorf("lost (-want +got):\n%s", diff)
 	}
 	if n := p.Counts().Points; n != 2 {

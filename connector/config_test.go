@@ -51,4 +51,12 @@ func TestConfigJSON(t *testing.T) {
 	got, err := (&ModelConfig{Model: "m", ConfigJSON: path, DTypeBytes: 1}).bytesPerToken()
 	require.NoError(t, err)
 	assert.EqualValues(t, 256, got)
+
+	c, sink := start(t, func(c *Config) {
+		c.SamplingRatio = 1
+		c.Models = []ModelConfig{{Model: "m", ConfigJSON: path, DTypeBytes: 1}}
+	})
+	require.NoError(t, os.Remove(path))
+	require.NoError(t, c.ConsumeTraces(t.Context(), spans(request{ids: []uint64{1}, tokens: 512, model: "m", response: "a", cached: -1})))
+	assert.EqualValues(t, 512*256, points(t, c, sink)["mooncake.cache.potential.working_set.size m"], "the file is gone after the start")
 }

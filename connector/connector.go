@@ -33,6 +33,7 @@ type cacheConnector struct {
 	log     *zap.Logger
 	decoder *decode.Decoder
 	clock   func() time.Time
+	kvBytes []int64 // of a token, by the index of the model's setting
 
 	stop context.CancelFunc
 	done sync.WaitGroup
@@ -66,14 +67,15 @@ func (r *recency) add(key requestKey) (before bool) {
 func newCacheConnector(c *Config, set connector.Settings, next consumer.Metrics) (*cacheConnector, error) {
 	return &cacheConnector{
 		config: c, next: next, log: set.Logger, decoder: decode.New(decode.Config{RequestsOnly: true}), clock: time.Now,
-		streams: map[streamKey]*stream{}, rest: map[string]int64{},
+		kvBytes: make([]int64, len(c.Models)), streams: map[streamKey]*stream{}, rest: map[string]int64{},
 	}, nil
 }
 
 // Start begins to send metrics. It reads the models' config.json.
 func (c *cacheConnector) Start(context.Context, component.Host) error {
 	for i := range c.config.Models {
-		if _, err := c.config.Models[i].bytesPerToken(); err != nil {
+		var err error
+		if c.kvBytes[i], err = c.config.Models[i].bytesPerToken(); err != nil {
 			return fmt.Errorf("models[%d]::%w", i, err)
 		}
 	}
@@ -199,11 +201,8 @@ func (c *cacheConnector) stream(key streamKey) *stream {
 		streamKey: key, results: map[string]int64{},
 		reuse: stats.NewReuse(stats.ReuseOptions{Rate: c.config.SamplingRatio, MaxBlocks: c.config.MaxBlocks}),
 	}
-	for i := range c.config.Models {
-		if m := &c.config.Models[i]; m.matches(key.model) {
-			s.kvBytes, _ = m.bytesPerToken() // Start has checked it
-			break
-		}
+	if i := slices.IndexFunc(c.config.Models, func(m ModelConfig) bool { return m.matches(key.model) }); i >= 0 {
+		s.kvBytes = c.kvBytes[i]
 	}
 	c.streams[key] = s
 	c.order = append(c.order, s)

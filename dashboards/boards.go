@@ -69,7 +69,7 @@ func replayBoard() board {
 				{title: "Time to first token", unit: "s", description: "From the last byte of the request on the wire: the engine's own time.", queries: []query{
 					{expr: quantile(0.5, of(wire)), legend: "p50", exemplars: true}, {expr: quantile(0.9, of(wire)), legend: "p90"}, {expr: quantile(0.99, of(wire)), legend: "p99"},
 				}},
-				{title: "Time to first token, from the scheduled time", unit: "s", description: "What a user would have waited: delays of the client and the concurrency cap are in it.", queries: []query{
+				{title: "Time to first token, from the scheduled time", unit: "s", description: "How long a user would have waited: delays of the client and the concurrency cap are included.", queries: []query{
 					{expr: quantile(0.5, of(intended)), legend: "p50"}, {expr: quantile(0.99, of(intended)), legend: "p99"},
 				}},
 				{title: "Gap between output chunks", unit: "s", description: "Inter-token latency, by chunks.", queries: []query{

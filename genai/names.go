@@ -57,7 +57,7 @@ func nameLists() (facts []attribute) {
 	facts = append(facts, attribute{kind: NameFact, names: vocabulary["facts"]},
 		attribute{kind: NameWord, names: slices.Concat(vocabulary["words"], []string{semconv.GenAITokenType})})
 	content = append(content, attribute{kind: NameContent, names: vocabulary["content"]})
-	for _, word := range vocabulary["content, and behind a dot"] {
+	for _, word := range vocabulary["content, and after a dot"] {
 		content = append(content, attribute{kind: NameContent, names: []string{word, "*." + word}})
 	}
 	return append(facts, content...)

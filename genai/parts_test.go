@@ -40,7 +40,7 @@ func TestParts(t *testing.T) {
 		{"image, responses API", `{"content":[{"type":"input_image","image_url":"data:image/png;base64,eA=="}]}`, []genai.Piece{{Kind: genai.PieceMedia, Text: image}}},
 		{"image, conventions", `{"parts":[{"type":"blob","mime_type":"image/png","modality":"image","content":"eA=="}]}`, []genai.Piece{{Kind: genai.PieceMedia, Text: image}}},
 		{"image, genkit", `{"content":[{"media":{"contentType":"image/png","url":"data:image/png;base64,eA=="}}]}`, []genai.Piece{{Kind: genai.PieceMedia, Text: image}}},
-		{"a sound stays as it is", `{"parts":[{"type":"blob","mime_type":"audio/wav","content":"eA=="}]}`, []genai.Piece{{Kind: genai.PieceMedia, Text: `{"content":"eA==","mime_type":"audio/wav","type":"blob"}`}}},
+		{"audio stays as it is", `{"parts":[{"type":"blob","mime_type":"audio/wav","content":"eA=="}]}`, []genai.Piece{{Kind: genai.PieceMedia, Text: `{"content":"eA==","mime_type":"audio/wav","type":"blob"}`}}},
 		{"a part of unknown type, with control characters escaped", `{"parts":[{"type":"new","z":"\u0001\t\r\b\f\"","a":"é"}]}`, []genai.Piece{{Kind: genai.PieceOther, Text: `{"a":"é","type":"new","z":"\u0001\t\r\u0008\u000c\""}`}}},
 		{"texts that are not wrapped in parts", `{"content":["a","b"]}`, []genai.Piece{{Kind: genai.PieceText, Text: "a"}, {Kind: genai.PieceText, Text: "b"}}},
 		{"one part without a list", `{"content":{"type":"text","text":"a"}}`, []genai.Piece{{Kind: genai.PieceText, Text: "a"}}},

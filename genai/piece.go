@@ -13,7 +13,7 @@ const (
 	PieceReasoning                   // reasoning of an earlier reply; join as for PieceText
 	PieceToolCall                    // canonical JSON of a tool call of the message
 	PieceToolResult                  // canonical JSON of a tool's result that is not text
-	PieceMedia                       // canonical JSON of an image, a sound or a file, whose number of tokens does not follow from its bytes
+	PieceMedia                       // canonical JSON of an image, audio or a file, whose number of tokens does not follow from its bytes
 	PieceOther                       // canonical JSON of an unknown part or member of a message
 	PieceTool                        // canonical JSON of a tool definition, which belongs to no message
 )

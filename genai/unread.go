@@ -78,13 +78,13 @@ func (w *walker) others(t *tree, object int32, read ...int32) {
 	}
 }
 
-// What identifies an image, a sound or a file: words in its type, or names of its members.
+// What identifies an image, audio or a file: words in its type, or names of its members.
 var (
 	mediaTypes   = []string{"image", "audio", "video", "file", "document", "media", "blob", "uri", "binary", "pdf"}
 	mediaMembers = []string{"inline_data", "inlineData", "file_data", "fileData", "media", "image_url", "image", "audio", "video", "mime_type", "media_type"}
 )
 
-// isMedia reports whether a part is an image, a sound or a file.
+// isMedia reports whether a part is an image, audio or a file.
 func (t *tree) isMedia(n int32, kind string) bool {
 	kind = strings.ToLower(kind)
 	return slices.ContainsFunc(mediaTypes, func(word string) bool { return strings.Contains(kind, word) }) ||

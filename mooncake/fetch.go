@@ -20,8 +20,10 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-// fetchAttempts is the maximum number of downloads of a file, if they break off, and of retries of the request for each of them.
-const fetchAttempts = 3
+const (
+	fetchAttempts = 3 // maximum number of downloads of a file, if they break off
+	fetchRetries  = 3 // maximum number of retries of the request for each of them
+)
 
 // fetch downloads a trace to a temporary file, which exists until the trace is closed, reads its sidecar, and returns the name of the file.
 func (t *Trace) fetch(ctx context.Context, name string, opt OpenOptions) (file string, err error) {
@@ -53,7 +55,7 @@ func (t *Trace) toFile(name string, opt OpenOptions, write func(f *os.File, limi
 func newFetchClient() *retryablehttp.Client {
 	c := retryablehttp.NewClient()
 	c.Logger = nil // it logs whole URLs
-	c.RetryMax = fetchAttempts
+	c.RetryMax = fetchRetries
 	c.RetryWaitMin, c.RetryWaitMax = 200*time.Millisecond, 5*time.Second
 	c.ErrorHandler = retryablehttp.PassthroughErrorHandler
 	if tr, ok := c.HTTPClient.Transport.(*http.Transport); ok {

@@ -51,6 +51,8 @@ type OpenOptions struct {
 	TempDir string
 	// Stdin is the reader for the name "-"; nil = the process's standard input.
 	Stdin io.Reader
+	// StdinName is what messages call Stdin; "" = standard input.
+	StdinName string
 }
 
 // Trace is an open trace. It is read through the embedded Reader.
@@ -123,7 +125,7 @@ func (t *Trace) source(ctx context.Context, name string, opt OpenOptions) (plain
 	case name == "":
 		return nil, "", errors.New("no trace given: name a file, a URL, or - for standard input")
 	case name == "-":
-		label = stdinLabel
+		label = cmp.Or(opt.StdinName, stdinLabel)
 		src = cmp.Or[io.Reader](opt.Stdin, os.Stdin)
 	case isURL(name):
 		label = PublicName(name)
@@ -175,17 +177,17 @@ func (t *Trace) file(ctx context.Context, name string) (io.Reader, error) {
 			return nil, err
 		}
 		if !strings.Contains(name, "://") {
-			return nil, fmt.Errorf("trace cannot be opened: %w; name a file that can be read, a URL, or - for standard input", err)
+			return nil, fmt.Errorf("the file cannot be opened: %w; name a file that can be read, a URL, or - for standard input", err)
 		}
-		return nil, fmt.Errorf("trace %s: it is neither a file nor a URL that can be fetched; name a file, a URL of %s, or - for standard input", PublicName(name), fetched())
+		return nil, fmt.Errorf("%s: it is neither a file nor a URL that can be fetched; name a file, a URL of %s, or - for standard input", PublicName(name), fetched())
 	}
 	t.close = append(t.close, f.Close)
 	info, err := f.Stat()
 	if err != nil {
-		return nil, fmt.Errorf("trace cannot be opened: %w", err)
+		return nil, fmt.Errorf("the file cannot be opened: %w", err)
 	}
 	if info.IsDir() {
-		return nil, fmt.Errorf("%s is a directory: name a trace file in it", name)
+		return nil, fmt.Errorf("%s is a directory: name a file in it", name)
 	}
 	if info.Mode().IsRegular() {
 		t.path = name
@@ -242,7 +244,7 @@ func openFile(ctx context.Context, name string) (*os.File, error) {
 				_ = o.Close()
 			}
 		}()
-		return nil, fmt.Errorf("trace %s: interrupted; nobody writes to the pipe", name)
+		return nil, fmt.Errorf("%s: interrupted; nobody writes to the pipe", name)
 	}
 }
 

@@ -126,3 +126,51 @@ func twice(t *testing.T, conn *grpc.ClientConn, body []byte) {
 	var reply []byte
 	require.Error(t, stream.RecvMsg(&reply))
 }
+
+// TestRefusals: whatever the server does not accept is counted, also if the gate does not see all of it. An error of a later component is no
+// refusal.
+func TestRefusals(t *testing.T) {
+	cfg := testConfig(t)
+	cfg.OTLP.Protocols.GRPC.Get().MaxRecvMsgSizeMiB = 1
+	cfg.OTLP.Protocols.HTTP.Get().ServerConfig.MaxRequestBodySize = 1 << 20
+	tel := componenttest.NewTelemetry()
+	t.Cleanup(func() { _ = tel.Shutdown(context.Background()) })
+	failing := consumertest.NewErr(status.Error(codes.InvalidArgument, "later"))
+	start(t, NewFactory(), metadatatest.NewSettings(tel), cfg, failing, consumertest.NewNop())
+	const proto, json = "application/x-protobuf", "application/json"
+	conn := dial(t, cfg)
+	send := func(body []byte, options ...grpc.CallOption) codes.Code {
+		var reply []byte
+		return status.Code(conn.Invoke(t.Context(), methodTraces, body, &reply, append(options, grpc.ForceCodecV2(wired{}))...))
+	}
+	spans := ptraceotlp.NewExportRequestFromTraces(inference())
+	honest, err := spans.MarshalProto()
+	require.NoError(t, err)
+	text, err := spans.MarshalJSON()
+	require.NoError(t, err)
+	require.Equal(t, codes.InvalidArgument, send(honest))
+	require.Equal(t, 400, post(t, cfg, "/v1/traces", proto, honest))
+	require.Equal(t, 400, post(t, cfg, "/v1/traces", json, append(bytes.Clone(text), " \r\n"...)))
+	requireCounts(t, tel, "refused_requests")
+
+	long := testwire.Within(make([]byte, 2<<20), 1, 2, 2, 5)
+	require.Equal(t, codes.ResourceExhausted, send(long))
+	require.Equal(t, codes.ResourceExhausted, send(long, grpc.UseCompressor("gzip")))
+	require.Equal(t, 413, post(t, cfg, "/v1/traces", proto, long))
+	require.Equal(t, 413, post(t, cfg, "/v1/traces", json, bytes.Repeat([]byte(" "), 2<<20)))
+	require.Eventually(t, func() bool { return counts(tel, "refused_requests")["too_large"] == 4 }, time.Minute, time.Millisecond) // a call is counted after its answer
+
+	for i, body := range []string{
+		string(text) + "\n" + string(text), // a file of the Collector, with a request a line
+		string(text) + "x",
+		"\xef\xbb\xbf" + string(text),
+		"{\"resourceSpans\":[{\xff\xfe}]}",
+		"{\"resourceSpans\":[{\"é\xc3",
+		"[" + string(text) + "]",
+		`{"resourceSpans": "ééééééééééééééééééééééééé"}`, // the decoder's error is cut within a character
+		"",
+	} {
+		require.Contains(t, []int{400, 500}, post(t, cfg, "/v1/traces", json, []byte(body)), body)
+		requireCounts(t, tel, "refused_requests", "too_large", 4, "malformed", i+1)
+	}
+}

@@ -170,12 +170,14 @@ func (*mooncakeReceiver) Capabilities() consumer.Capabilities {
 
 // ConsumeTraces forwards spans. An error of the next consumer becomes the status for the sender.
 func (r *mooncakeReceiver) ConsumeTraces(ctx context.Context, td ptrace.Traces) error {
+	admission.Decoded(ctx)
 	r.instruments.Record(ctx, r.annotator.Traces(td))
 	return r.nextTraces.ConsumeTraces(ctx, td)
 }
 
 // ConsumeMetrics forwards metrics.
 func (r *mooncakeReceiver) ConsumeMetrics(ctx context.Context, md pmetric.Metrics) error {
+	admission.Decoded(ctx)
 	r.instruments.Record(ctx, r.annotator.Metrics(md))
 	return r.nextMetrics.ConsumeMetrics(ctx, md)
 }
@@ -183,6 +185,7 @@ func (r *mooncakeReceiver) ConsumeMetrics(ctx context.Context, md pmetric.Metric
 // ConsumeLogs forwards spans made from log records to the pipeline of traces, and the records to that of logs. If one of them fails, the
 // sender may send everything again, and the other one receives it twice: the spans have the same ids then.
 func (r *mooncakeReceiver) ConsumeLogs(ctx context.Context, ld plog.Logs) error {
+	admission.Decoded(ctx)
 	if r.nextTraces == nil && r.config.Annotation.Content == annotate.ContentKeep {
 		return r.nextLogs.ConsumeLogs(ctx, ld) // unchanged, because the next receiver may use their content
 	}

@@ -210,7 +210,10 @@ func TestShutdownWhileStalled(t *testing.T) {
 	r, err := NewFactory().CreateTraces(t.Context(), receivertest.NewNopSettings(metadata.Type), cfg, consumertest.NewNop())
 	require.NoError(t, err)
 	require.NoError(t, r.Start(t.Context(), componenttest.NewNopHost()))
-	conn := stallHTTP(t, cfg, "/v1/traces", "", "{")
+	conn := stallHTTP(t, cfg, "/v1/traces", "Expect: 100-continue\r\n", "")
+	reading := make([]byte, len("HTTP/1.1 100 Continue\r\n\r\n")) // otherwise the server may not have read the headers when it stops
+	_, err = io.ReadFull(conn, reading)
+	require.NoError(t, err)
 	end := stallMessage(t, cfg)
 	stallEnd(t, dial(t, cfg), 10)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -202,6 +202,10 @@ func TestBombs(t *testing.T) {
 	for encoding, bomb := range map[string][]byte{
 		"gzip": zipped.Bytes(), "zstd": zstandard.Bytes(), "snappy": {0x80, 0x80, 0x80, 0x80, 0x08, 0, 0}, // which claims 2 GiB
 	} {
+		want := http.StatusRequestEntityTooLarge
+		if encoding == "snappy" {
+			want = http.StatusBadRequest // it is damaged, too
+		}
 		for _, contentType := range []string{"application/x-protobuf", "application/json"} {
 			var before, after runtime.MemStats
 			runtime.ReadMemStats(&before)
@@ -213,7 +217,7 @@ func TestBombs(t *testing.T) {
 			require.NoError(t, err)
 			_ = reply.Body.Close()
 			runtime.ReadMemStats(&after)
-			require.Equal(t, http.StatusBadRequest, reply.StatusCode, encoding)
+			require.Equal(t, want, reply.StatusCode, encoding)
 			require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(size/2), "%s: what was allocated for %d bytes", encoding, len(bomb))
 		}
 	}

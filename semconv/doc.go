@@ -57,7 +57,7 @@
 //	mooncake.tool_calls                 int[]     the tool calls that the reply made, as hashes of their ids
 //	mooncake.tool_results               int[]     the calls whose results end the prompt; on a tool's run: its call
 //	mooncake.prompt_order               string    the order in which the model's template writes the prompt
-//	mooncake.cells.media                int       bytes of the text up to the end of its last image, sound or file
+//	mooncake.cells.media                int       bytes of the text up to the end of its last image, audio or file
 //	mooncake.prompt.remote              bool      a part of the prompt is only on the server
 //	mooncake.output_estimate            int       an estimate of output tokens that nobody counted
 //	mooncake.input_exclusive            bool      the producer leaves cached tokens out of the input; they were added

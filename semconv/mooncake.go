@@ -11,7 +11,7 @@ const (
 	HashKey     = "mooncake.hash.key"     // string: 8 hex digits, the fingerprint of the key under which ids or cells were made
 	Cells       = "mooncake.cells"        // bytes: identity text only; 8 bytes little-endian for each cell, then 8 for the tail and 8 for the length of the text
 	CellsPrefix = "mooncake.cells.prefix" // bool: the cells cover only the beginning of the prompt, because telemetry truncated it; absent = false
-	// CellsMedia is an int: the bytes of the text up to the end of its last image, sound or file, a multiple of 128. The tokens
+	// CellsMedia is an int: the bytes of the text up to the end of its last image, audio or file, a multiple of 128. The tokens
 	// of these cannot be computed from their bytes. Absent = there is none.
 	CellsMedia = "mooncake.cells.media"
 	// CellsEnds is bytes, in addition to [Cells]: where messages of the text end (of many short messages, only some). An end has 12 bytes,

@@ -207,7 +207,7 @@ func readShard(dir string) (*shard, error) {
 // maxInstant bounds an instant of a run, in ms: 100 years.
 const maxInstant = 100 * 365 * 24 * 3600e3
 
-// checkShards returns an error unless the shards are all shards of one run.
+// checkShards returns an error unless the shards are the complete set of shards of one run.
 func checkShards(shards []*shard) error {
 	first := shards[0]
 	for i, s := range shards[1:] {

@@ -194,7 +194,7 @@ func change(dir string, by func(summary map[string]any)) error {
 	return os.WriteFile(name, b, 0o600)
 }
 
-// TestMergeRefuses: folders that are not all shards of one run are refused, and named.
+// TestMergeRefuses: folders that are not the complete set of shards of one run are refused, and named.
 func TestMergeRefuses(t *testing.T) {
 	trace, dir := madeTrace(t, 60), t.TempDir()
 	fleet(t, trace, dir, 3, 0)

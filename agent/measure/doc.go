@@ -13,7 +13,7 @@
 //   - start: the request was handed to the transport. This is where AIPerf, vLLM and GuideLLM start, so the
 //     figures with their names start here too. Such a latency includes the wait for a connection and its set-up.
 //   - wire: the last byte of the request was given to the kernel. Such a latency is the time that the engine and the network took.
-//   - intended: the scheduled time of the row. Such a latency is what a user of the traced system would have waited, and includes
+//   - intended: the scheduled time of the row. Such a latency is how long a user of the traced system would have waited, and includes
 //     the client's own lateness, so it shows when the client fell behind (coordinated omission).
 //
 // # What counts

@@ -20,7 +20,7 @@ const (
 	firstOwn = 256
 )
 
-// pivots are units that no candidate begins with or equals. Between two of them, the tokens of a candidate can be identified.
+// pivots are units that no candidate begins with. Between two copies of one pivot, the tokens of a candidate can be identified.
 var pivots = []string{" A", " .", ".", "\n"}
 
 // byTokens returns the units of a pool, and of the engine's own vocabulary, that are one token each in the engine's tokenizer, and an
@@ -36,7 +36,7 @@ func (w *words) byTokens(pool []string) (good []string, anchor string, err error
 		if len(ids) < n || slices.ContainsFunc(ids[len(ids)-n+1:], func(other uint32) bool { return other != id }) {
 			continue // the pivot is not one token
 		}
-		good, found := w.behind(pool, pivot, id)
+		good, found := w.singles(pool, pivot, id)
 		if !found {
 			continue
 		}
@@ -49,8 +49,8 @@ func (w *words) byTokens(pool []string) (good []string, anchor string, err error
 	return nil, "", errNoWords
 }
 
-// behind returns the units that are one token each, given a pivot whose token is known.
-func (w *words) behind(pool []string, pivot string, id uint32) (good []string, found bool) {
+// singles returns the units that are one token each, given a pivot whose token is known.
+func (w *words) singles(pool []string, pivot string, id uint32) (good []string, found bool) {
 	afterSpace := func(unit string) bool { return strings.HasPrefix(unit, " ") }
 	bare := slices.DeleteFunc(slices.Clone(pool), afterSpace)
 	spaced := slices.DeleteFunc(slices.Clone(pool), func(unit string) bool { return !afterSpace(unit) })
@@ -63,7 +63,7 @@ func (w *words) behind(pool []string, pivot string, id uint32) (good []string, f
 	if len(good) >= prompt.LeastWords || len(bare) == 0 {
 		return good, true
 	}
-	// Single letters are good if none of them merge.
+	// Letters and digits without a space are good if no two of them merge.
 	letters := strings.Join(bare, "")
 	once := len(w.tokens(anchors[0] + letters))
 	if len(w.tokens(anchors[0]+letters+letters)) == once+len(bare) {
@@ -84,7 +84,7 @@ func (w *words) tokens(text string) (ids []uint32) {
 	return ids
 }
 
-// between returns the units that are one token between two pivots.
+// between returns the units that are one token between two copies of the pivot.
 func (w *words) between(pool []string, pivot string, id uint32) (good []string, found bool) {
 	if len(pool) == 0 {
 		return nil, true
@@ -106,8 +106,8 @@ func (w *words) between(pool []string, pivot string, id uint32) (good []string, 
 	return good, true
 }
 
-// ofVocabulary returns words of the engine's own vocabulary that are not in the pool, if it shows them. It only asks for ids below one that the
-// engine has shown, because the behaviour of engines for other ids is unknown.
+// ofVocabulary returns words of the engine's own vocabulary that are not in the pool, if the engine shows them. The function asks only for
+// ids below the greatest that the engine has shown, because the behaviour of engines for other ids is unknown.
 func (w *words) ofVocabulary(pool []string) (more []string) {
 	var ids []uint32
 	for id := uint32(firstOwn); id < w.known && len(ids) < maxOwn; id++ {

@@ -222,7 +222,7 @@ func (r *Report) replyLines() (b block) {
 var inventedWords = map[string]string{
 	carry.Late:      "not complete in time",
 	carry.Failed:    "earlier request failed or skipped",
-	carry.Length:    "another length",
+	carry.Length:    "a reply of another length",
 	carry.Text:      "a text with another number of tokens",
 	carry.Unchecked: "cannot be checked",
 	carry.Evicted:   "dropped to save memory",

@@ -92,7 +92,7 @@ func Load(ctx context.Context, name string) (*Tokenizer, error) {
 	data, err := io.ReadAll(io.LimitReader(in, maxFile+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("tokenizer: %w", err)
+		return nil, fmt.Errorf("tokenizer: %s cannot be read to its end: %w; use a complete copy of the file", in.Label, err)
 	case len(data) > maxFile:
 		return nil, fmt.Errorf("tokenizer: %s is longer than %d MiB: name a tokenizer.json", in.Label, maxFile>>20)
 	}

@@ -134,7 +134,7 @@ type Prompt struct {
 	Key       Domain          // fingerprint of the key that made them; 0 is unknown
 	Chain     blockhash.Chain // keyed cells of the text; Bytes = 0 means none
 	Prefix    bool            // Chain covers only the beginning of the prompt, for example if telemetry cut it
-	// MediaEnd is the number of bytes of the text up to the end of its last image, sound or file, a multiple of [blockhash.CellSize]; 0 if
+	// MediaEnd is the number of bytes of the text up to the end of its last image, audio or file, a multiple of [blockhash.CellSize]; 0 if
 	// there is none. The number of its tokens is unknown.
 	MediaEnd int64
 	// Reply is the end of the reply to the prompt, as in the next prompt: of the prompt's text followed by a message of the assistant. Zero

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/moonloop/moonloop/collect"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 func TestCheckListen(t *testing.T) {
@@ -50,5 +51,19 @@ func TestListenHint(t *testing.T) {
 		if !errors.Is(got, err) || (hint.hint == "") != (want == "") || !strings.Contains(hint.hint, want) {
 			t.Errorf("%v: hint %q, want %q", err, hint.hint, want)
 		}
+	}
+}
+
+// A capture that refused everything does not look for the reason in the application's address.
+func TestEverythingRefused(t *testing.T) {
+	lost := []mooncake.Dropped{{What: "OTLP requests", Reason: "refused by the receiver: too large", Count: 2}}
+	if got := why(collect.Counts{}, lost); !strings.Contains(got, "every request of OTLP was refused") {
+		t.Error(got)
+	}
+	if got := why(collect.Counts{Spans: 1}, lost); !strings.Contains(got, "no request to a model was among the 1 span") {
+		t.Error(got)
+	}
+	if got := why(collect.Counts{}, []mooncake.Dropped{{What: "spans", Reason: "no trace id", Count: 2}}); !strings.Contains(got, "no span arrived") {
+		t.Error(got)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/moonloop/moonloop/capture"
 	"github.com/moonloop/moonloop/collect"
 	"github.com/moonloop/moonloop/internal/term"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // runCapture listens until it is stopped, then writes the trace.
@@ -98,7 +99,7 @@ func runCapture(cmd *cobra.Command, f captureFlags) error {
 		return exitWith(exitGoals)
 	}
 	if !written {
-		note("error: %s was not written: %s", f.out, why(p.Counts()))
+		note("error: %s was not written: %s", f.out, why(p.Counts(), t.Lost))
 		return exitWith(exitGoals)
 	}
 	return nil
@@ -182,8 +183,10 @@ func writeCapture(ctx context.Context, p *collect.Collector, journal string, t *
 }
 
 // why describes what was missing for a trace.
-func why(seen collect.Counts) string {
+func why(seen collect.Counts, lost []mooncake.Dropped) string {
 	switch {
+	case collect.AllRefused(seen, lost):
+		return "every request of OTLP was refused, see above; the log of the application may have the receiver's answer"
 	case seen.Spans == 0 && seen.Refused > 0:
 		return "the journal could not be written, so every span was refused"
 	case seen.Spans == 0 && seen.Points > 0:

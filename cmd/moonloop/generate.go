@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
@@ -119,7 +120,7 @@ func writeGenerated(
 	if err := file.Commit(&meta); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stderr, "%s: %d rows; sidecar %s\n", name, file.Rows(), mooncake.MetaName(name))
+	_, err = fmt.Fprintf(stderr, "%s: %d %s; sidecar %s\n", name, file.Rows(), english.PluralWord(int(file.Rows()), "row", ""), mooncake.MetaName(name))
 	return err
 }
 

@@ -93,7 +93,7 @@ type inspection struct {
 func runInspect(ctx context.Context, names []string, opt inspectOptions, stdin io.Reader, stdout, stderr io.Writer) error {
 	analyze := stats.AnalyzeOptions{MaxIDs: opt.maxIDs, Eviction: opt.eviction}
 	var err error
-	if analyze.Potential, err = opt.potential.options(); err != nil {
+	if analyze.Potential, err = opt.potential.options(ctx); err != nil {
 		return err
 	}
 	if !opt.potential.on { // else the curve has the sizes of caches

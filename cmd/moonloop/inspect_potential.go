@@ -4,10 +4,10 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"strings"
 	"time"
 
@@ -66,13 +66,13 @@ func (opt *potentialOptions) check(f *pflag.FlagSet) error {
 }
 
 // options returns the options of the analysis; nil without --mrc.
-func (opt *potentialOptions) options() (*stats.PotentialOptions, error) {
+func (opt *potentialOptions) options(ctx context.Context) (*stats.PotentialOptions, error) {
 	if !opt.on {
 		return nil, nil //nolint:nilnil // nothing is asked for
 	}
 	out := &stats.PotentialOptions{BytesPerToken: opt.bytesPerToken, Sample: opt.sample, WarmUp: float64(opt.warmUp) / float64(time.Millisecond)}
 	if opt.modelConfig != "" {
-		f, err := os.Open(opt.modelConfig)
+		f, err := openInput(ctx, opt.modelConfig)
 		if err != nil {
 			return nil, fmt.Errorf("--model-config: %s: %s; want the config.json of a model", opt.modelConfig, reason(err))
 		}

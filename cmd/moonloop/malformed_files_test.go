@@ -134,7 +134,7 @@ func TestMalformedFiles(t *testing.T) {
 		},
 		malformed{name: "a directory: refused", commands: []string{"BOTH ."}},
 		malformed{name: "the null device: refused", commands: []string{"BOTH /dev/null"}},
-		malformed{name: "the device of zeros: refused", commands: []string{"BOTH /dev/zero"}},
+		malformed{name: "the zero device: refused", commands: []string{"BOTH /dev/zero"}},
 		malformed{name: "empty standard input: refused", commands: []string{"BOTH -"}},
 		malformed{name: "an empty name: refused", commands: []string{"BOTH " + "␀"}},
 		malformed{name: "a name that is too long: refused", commands: []string{"BOTH " + strings.Repeat("x", 300)}},

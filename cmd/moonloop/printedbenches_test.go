@@ -21,7 +21,7 @@ const aServer = "bench serve --model sim --base-url ENGINE "
 
 var printedBenches = []printedLine{
 	benchLine("prompts from a file", "!"+aServer+"--backend vllm --endpoint /v1/completions --dataset-name custom --dataset-path t.jsonl --skip-chat-template --num-prompts 80 --max-concurrency 1 --temperature=0.3 --top-p=0.75 --save-result --save-detailed --result-dir ./log/", "--map text_input=prompt", "moonloop replay FILE --map text_input=prompt sends them"),
-	benchLine("sounds", "!"+aServer+"--backend openai-audio --endpoint /v1/audio/transcriptions --dataset-name custom_audio --dataset-path audio.jsonl --no-oversample --custom-output-len 256", "want a path that ends in", "a replay sends texts and images"),
+	benchLine("audio", "!"+aServer+"--backend openai-audio --endpoint /v1/audio/transcriptions --dataset-name custom_audio --dataset-path audio.jsonl --no-oversample --custom-output-len 256", "want a path that ends in", "a replay sends texts and images"),
 	benchLine("images from a file", "!"+aServer+"--backend openai-chat --endpoint /v1/chat/completions --dataset-name custom_image --dataset-path images.jsonl --custom-ensure-client-side-data", "want timed_trace", "rows with messages hold images"),
 	benchLine("a data set of a hub", "!"+aServer+"--backend openai-chat --endpoint /v1/chat/completions --dataset-name hf --dataset-path lmarena-ai/VisionArena-Chat --hf-split train --num-prompts 1000", "nothing is downloaded", "download it, and make a trace from it"),
 	benchLine("a data set of a hub, with no other flags", "!"+aServer+"--dataset-name hf --dataset-path AI-MO/aimo-validation-aime --num-prompts 10 --seed 42", "nothing is downloaded", "likewise"),

@@ -422,7 +422,7 @@ var printedTraces = []printedLine{
 	{
 		guidellm, "Trace Replay Benchmarking", "half of the time, from other columns, one row", guideStart + "--data kind=trace_synthetic,path=DIR/t.jsonl,timestamp_column=timestamp,prompt_tokens_column=input_length,output_tokens_column=output_length --profile kind=replay,time_scale=0.5 --data-loader kind=pytorch,samples=1000 --constraint kind=max_requests,count=1",
 		map[string]string{"t.jsonl": secondsRows},
-		"requests 1", "with max_requests, this many rows are sent; GuideLLM, on reaching this number, also lets the requests in flight finish",
+		"requests 1", "",
 	},
 	{
 		guidellm, "Trace Replay Benchmarking", "as JSON objects, with a key and fields of bodies", "run --backend {\"kind\":\"openai_http\",\"target\":\"ENGINE/v1\",\"model\":\"sim\",\"api_key\":\"sk-key\",\"extras\":{\"body\":{\"temperature\":0.6,\"ignore_eos\":false}}} --data {\"kind\":\"trace_synthetic\",\"path\":\"DIR/t.jsonl\"} --profile {\"kind\":\"replay\",\"time_scale\":0.1} --tokenizer {\"kind\":\"huggingface_auto\",\"model\":\"gpt2\"} --constraint {\"kind\":\"max_duration\",\"seconds\":60}",

@@ -70,7 +70,7 @@ var printedMembers = []printedMember{
 	{"--profile", "rampup_duration", "--ramp-up, --concurrency-ramp-up", yes, "", "--profile kind=constant,rate=1000,rampup_duration=20" + toSim + ofTrace4, "requests 4; spread over the schedule", ""},
 	{"--profile", "sweep sweep_size strategy_type", "", refused, "moonloop search finds the highest load that an engine can handle", "!--profile kind=sweep,sweep_size=10,strategy_type=poisson" + toSim + ofTrace4, "moonloop search", ""},
 
-	{"--constraint", "max_requests count", "--max-requests", partly, "this many rows are sent; GuideLLM also lets the requests then in flight finish", "--constraint kind=max_requests,count=2" + toSim + ofTrace4, "requests 2", ""},
+	{"--constraint", "max_requests count", "--max-requests", partly, "the first N rows are sent; of weka and otel files, GuideLLM sends the first N turns, conversation by conversation", "--constraint kind=max_requests,count=2" + toSim + ofTrace4, "requests 2", ""},
 	{"--constraint", "max_duration seconds", "--max-duration", yes, "", "--constraint kind=max_duration,seconds=0.06" + toSim + ofTrace4, "requests fewer than 4", ""},
 	{"--constraint", "max_errors", "--abort-errors", yes, "", "--constraint kind=max_errors,count=3" + toSim + ofTrace4, "summary config.abort-errors=3", ""},
 	{"--constraint", "max_error_rate max_global_error_rate rate", "--abort-error-rate", partly, "of all requests so far; window and minimum have no effect", "--constraint kind=max_global_error_rate,rate=0.05,minimum=10" + toSim + ofTrace4, "summary config.abort-error-rate=0.05", ""},

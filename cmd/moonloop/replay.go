@@ -285,7 +285,7 @@ func (f *replayFlags) resolve(ctx context.Context, fs *pflag.FlagSet) error {
 	}
 	var err error
 	if f.series != "" && !fs.Changed("request-rate") {
-		if c.Schedule.Arrivals.Series, err = readSeries(f.series); err == nil {
+		if c.Schedule.Arrivals.Series, err = readSeries(ctx, f.series); err == nil {
 			c.Schedule.Arrivals.Rate = c.Schedule.Arrivals.Series[0].Rate
 		}
 	}
@@ -397,12 +397,12 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 }
 
 // readSeries reads a rate that changes in time.
-func readSeries(name string) ([]load.RatePoint, error) {
-	text, err := os.ReadFile(name) //nolint:gosec // the user's file
+func readSeries(ctx context.Context, name string) ([]load.RatePoint, error) {
+	text, err := readSmallFile(ctx, name, maxSettingsFile)
 	if err != nil {
 		return nil, fmt.Errorf("--request-rate-series %s: %s; name a JSON file, such as one of {\"points\": [{\"time_s\": 0, \"qps\": 5}, {\"time_s\": 60, \"qps\": 20}]}", quoted(name), reason(err))
 	}
-	points, err := load.ParseSeries(text)
+	points, err := load.ParseSeries([]byte(text))
 	if err != nil {
 		return nil, fmt.Errorf("--request-rate-series %s: %w", quoted(name), err)
 	}

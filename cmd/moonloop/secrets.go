@@ -130,34 +130,35 @@ func checkScheme(target string, c *tls.Config, key string) (warning string, err 
 // apiKey is the beginning of the names of the flags for a key's source.
 const apiKey = "api-key"
 
-// readKey reads a bearer key from the source that the flag --NAME-env or --NAME-file names. A key is never a flag's value, because every
-// user of a machine can see command lines.
+// readKey reads a bearer key, or a token, from the source that the flag --NAME-env or --NAME-file names. A key is never a flag's value,
+// because every user of a machine can see command lines.
 func readKey(ctx context.Context, name, env, file string) (string, error) {
 	byEnv, byFile := "--"+name+"-env", "--"+name+"-file"
+	noun := strings.TrimPrefix(name, "api-")
 	switch {
 	case env != "" && file != "":
-		return "", fmt.Errorf("%s and %s: each gives the key; leave one out", byEnv, byFile)
+		return "", fmt.Errorf("%s and %s: each gives the %s; leave one out", byEnv, byFile, noun)
 	case env != "":
 		key := strings.TrimSpace(os.Getenv(env))
 		if key == "" {
-			return "", fmt.Errorf("%s: environment variable %s is empty or not set; export it with the key", byEnv, publicVariable(env))
+			return "", fmt.Errorf("%s: environment variable %s is empty or not set; export it with the %s", byEnv, publicVariable(env), noun)
 		}
-		return checkKey(byEnv, key)
+		return checkKey(byEnv, noun, key)
 	case file != "":
 		key, err := readSecretFile(ctx, file)
 		if err != nil {
-			return "", fmt.Errorf("%s %s: %s; name a file that holds the key", byFile, publicFile(file), reason(err))
+			return "", fmt.Errorf("%s %s: %s; name a file that holds the %s", byFile, publicFile(file), reason(err), noun)
 		}
-		return checkKey(byFile, key)
+		return checkKey(byFile, noun, key)
 	}
 	return "", nil
 }
 
-// checkKey returns the key if it is valid in a header. Its error does not contain the key.
-func checkKey(flag, key string) (string, error) {
+// checkKey returns the key if it is valid in a header. Its error does not contain the key; noun is what it calls the key.
+func checkKey(flag, noun, key string) (string, error) {
 	key = strings.TrimSpace(key)
 	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", fmt.Errorf("%s: the key has a space, a line end or another character that keys cannot have; give only the key, without \"Bearer\"", flag)
+		return "", fmt.Errorf("%s: the %[2]s has a space, a line end or another character that a %[2]s cannot have; give only the %[2]s, without \"Bearer\"", flag, noun)
 	}
 	return key, nil
 }

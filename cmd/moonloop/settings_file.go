@@ -20,7 +20,7 @@ import (
 // A settings file is YAML with the names of flags as keys. JSON is YAML, too, so the summary.json of a run, which has the run's settings,
 // can be used unchanged. The parser's nodes have line numbers; libraries that read any format into a map do not.
 
-// maxSettingsFile bounds a file of settings, in bytes. A summary has some ten thousand bytes.
+// maxSettingsFile bounds a file of settings or of rates, in bytes. A summary has some ten thousand bytes.
 const maxSettingsFile = 4 << 20
 
 // readSettings returns the settings in a file, by flag. It returns all errors in the file.
@@ -88,7 +88,11 @@ func parseSettings(content string) ([]*yaml.Node, error) {
 	case errors.Is(err, io.EOF):
 		return nil, nil // only comments
 	case err != nil:
-		return nil, errors.New(yamlLine.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), "$1: ") + "; want YAML with a line \"setting: value\" for each setting")
+		text := strings.TrimPrefix(err.Error(), "yaml: ")
+		if !yamlLine.MatchString(text) {
+			text = " " + text // after the name of the file, where others have the line
+		}
+		return nil, errors.New(yamlLine.ReplaceAllString(text, "$1: ") + "; want YAML with a line \"setting: value\" for each setting")
 	}
 	if !errors.Is(decoder.Decode(&more), io.EOF) {
 		return nil, fmt.Errorf("%d: a second document begins; want one", max(more.Line, 1))

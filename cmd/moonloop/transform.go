@@ -16,6 +16,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
@@ -256,7 +257,7 @@ func (f *transformFlags) report(w io.Writer, r transform.Report, s *transform.St
 	switch {
 	case err != nil:
 	case f.out != "":
-		_, err = fmt.Fprintf(w, "%s: %d rows; sidecar %s\n", f.out, b.Rows, mooncake.MetaName(f.out))
+		_, err = fmt.Fprintf(w, "%s: %d %s; sidecar %s\n", f.out, b.Rows, english.PluralWord(int(b.Rows), "row", ""), mooncake.MetaName(f.out))
 	case s.FineBlockSize() > 0 || s.BlockSize() != mooncake.BlockSize:
 		_, err = fmt.Fprintf(w, "moonloop: a pipe has no sidecar: read these rows with --block-size %d", s.BlockSize())
 		if s.FineBlockSize() > 0 && err == nil {
@@ -298,10 +299,10 @@ func (t *tracesRead) notices() (texts []string) {
 	return texts
 }
 
-func (t *tracesRead) open(name string, stdin io.Reader) (*mooncake.Trace, error) {
-	trace, err := mooncake.Open(t.ctx, name, mooncake.OpenOptions{
-		BlockSize: t.flags.block, FineBlockSize: t.flags.fine, Unit: t.flags.unit, Map: t.flags.mapping, MaxLine: t.flags.maxLine, TempDir: t.flags.TempDir, Stdin: stdin,
-	})
+func (t *tracesRead) open(name string, opt mooncake.OpenOptions) (*mooncake.Trace, error) {
+	f := t.flags
+	opt.BlockSize, opt.FineBlockSize, opt.Unit, opt.Map, opt.MaxLine, opt.TempDir = f.block, f.fine, f.unit, f.mapping, f.maxLine, f.TempDir
+	trace, err := mooncake.Open(t.ctx, name, opt)
 	if err == nil {
 		t.ends = append(t.ends, trace.Close)
 		t.traces = append(t.traces, trace)
@@ -332,19 +333,18 @@ func (t *tracesRead) source(name string) (transform.Source, error) {
 	s.Waits = pipe
 	s.Open = func() (rows transform.Rows, err error) {
 		defer func() { t.opened[number], _ = rows.(*mooncake.Trace) }()
-		stdin := t.stdin
 		switch {
 		case !pipe:
-			return t.open(name, nil)
+			return t.open(name, mooncake.OpenOptions{})
 		case name != "-":
 			in, err := openInput(t.ctx, name)
 			if err != nil {
 				return nil, err
 			}
 			t.ends = append(t.ends, in.Close)
-			stdin = in
+			return t.open("-", mooncake.OpenOptions{Stdin: in, StdinName: name})
 		}
-		return t.open("-", stdin)
+		return t.open("-", mooncake.OpenOptions{Stdin: t.stdin})
 	}
 	return s, nil
 }

@@ -16,7 +16,8 @@ import (
 )
 
 // Explain says which field of a file has the wrong kind of value, and which kind is wanted, if that is the error of a JSON decoder. The
-// decoders' own texts name types of Go, which a user does not know, and may quote a prompt. Other errors are returned unchanged.
+// decoders' own texts name types of Go, which a user does not know, and may quote a prompt. The error of an unknown field is returned
+// without the decoder's name. Other errors are returned unchanged.
 func Explain(err error) error {
 	var field, value string
 	var want reflect.Type
@@ -35,6 +36,9 @@ func Explain(err error) error {
 	}
 	if e, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		return fmt.Errorf("not valid JSON at byte %d", e.ByteOffset+1)
+	}
+	if err != nil && strings.HasPrefix(err.Error(), "json: unknown field ") { // this error has no type
+		return errors.New(strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return err
 }

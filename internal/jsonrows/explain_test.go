@@ -6,6 +6,7 @@ package jsonrows
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 
 	jsonv2 "github.com/go-json-experiment/json"
@@ -47,6 +48,11 @@ func TestExplain(t *testing.T) {
 	}
 	if got := Explain(jsonv2.Unmarshal([]byte(`{"result":{"name":"secret \ud800"}}`), new(line))); got == nil || got.Error() != "not valid JSON at byte 27" {
 		t.Errorf("a surrogate alone: %v", got)
+	}
+	strict := json.NewDecoder(strings.NewReader(`{"rows":1}`))
+	strict.DisallowUnknownFields()
+	if got := Explain(strict.Decode(new(line))); got == nil || got.Error() != `unknown field "rows"` {
+		t.Errorf("an unknown field: %v", got)
 	}
 	if other := errors.New("other"); !errors.Is(Explain(other), other) || Explain(nil) != nil {
 		t.Error("an error of another kind was changed")

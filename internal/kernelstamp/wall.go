@@ -3,7 +3,7 @@
 
 // Package kernelstamp reports when bytes arrived at a TCP socket: when the kernel received them, not when the program read
 // them. The difference is the scheduling delay of the program. On a busy machine, it is the main error of measured latencies.
-// The agent timestamps tokens with it, the simulator timestamps requests.
+// The agent uses this package to timestamp tokens, and the simulator to timestamp requests.
 package kernelstamp
 
 import (
@@ -39,7 +39,7 @@ func NewWall(now func() time.Duration) *Wall {
 // Instant returns the instant, in ns of the monotonic clock, of a wall-clock reading in ns.
 func (w *Wall) Instant(ns int64) int64 { return ns - w.offset.Load() }
 
-// Reading returns the wall-clock reading at an instant: the reverse of Instant.
+// Reading returns the wall-clock reading at an instant: the inverse of Instant.
 func (w *Wall) Reading(at int64) int64 { return at + w.offset.Load() }
 
 // Refresh takes a new sample if the last is older than a second: cheap enough to call once per request.
@@ -50,7 +50,8 @@ func (w *Wall) Refresh() {
 	}
 }
 
-// Step takes a new sample and returns the largest step of the wall clock seen so far.
+// Step takes a new sample and returns the greatest change of the wall clock against the monotonic clock since the first sample, as far as
+// the samples show it.
 func (w *Wall) Step() time.Duration {
 	offset := w.sample()
 	w.offset.Store(offset)

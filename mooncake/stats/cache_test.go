@@ -252,7 +252,7 @@ func TestPredictorOnThePublicTrace(t *testing.T) {
 	}
 }
 
-// TestChains: a block hits only behind the blocks that it followed when it was cached; the ids need not follow any rule.
+// TestChains: a block hits only after the blocks that it followed when it was cached; the ids need not follow any rule.
 func TestChains(t *testing.T) {
 	type tokens = []Prediction
 	row := func(length int64, ids ...uint64) *mooncake.Row {

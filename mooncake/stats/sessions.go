@@ -49,7 +49,7 @@ var evidences = [evidenceKinds]struct {
 	mode               mooncake.SessionMode
 }{
 	startsWith:  {"begins", "begin", "with all full blocks of the turn before", mooncake.SessionFull},
-	startsAlike: {"begins", "begin", "with some blocks of the turn before, then differ", mooncake.SessionFull},
+	startsAlike: {"begins", "begin", "with only some blocks of the turn before", mooncake.SessionFull},
 	disjoint:    {"begins", "begin", "with new blocks only", mooncake.SessionDelta},
 	overlaps:    {"has", "have", "blocks of the turn before, but not from the beginning", mooncake.SessionUnknown},
 	historyRows: {"has", "have", "messages with the whole conversation", mooncake.SessionFull},
@@ -157,7 +157,7 @@ func (d *SessionDetector) Mode() (mooncake.SessionMode, string) {
 	}
 	text := words.Plural(d.sessions, "session") + " with more than one row: " + strings.Join(parts, ", ")
 	if d.unread > 0 {
-		text += "; " + words.Plural(d.unread, "row") + " of further sessions were not examined"
+		text += "; not examined: " + words.Plural(d.unread, "row") + " of further sessions"
 	}
 	if mode != mooncake.SessionFull && mode != mooncake.SessionDelta {
 		mode = mooncake.SessionUnknown

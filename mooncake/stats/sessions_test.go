@@ -26,7 +26,7 @@ func TestSessionMode(t *testing.T) {
 		"no sessions":      {[]*mooncake.Row{ids("", 512, 1), ids("", 1024, 1, 2)}, mooncake.SessionNone, "no session has more than one row"},
 		"sessions of one":  {[]*mooncake.Row{ids("a", 512, 1), ids("b", 1024, 1, 2)}, mooncake.SessionNone, "no session has more than one row"},
 		"turns that grow":  {[]*mooncake.Row{ids("a", 700, 1, 2), ids("a", 1600, 1, 3, 4, 5)}, mooncake.SessionFull, "1 later turn begins with all full blocks of the turn before"},
-		"turns that fork":  {[]*mooncake.Row{ids("a", 1024, 1, 2), ids("a", 1024, 1, 3)}, mooncake.SessionFull, "1 later turn begins with some blocks of the turn before, then differ"},
+		"turns that fork":  {[]*mooncake.Row{ids("a", 1024, 1, 2), ids("a", 1024, 1, 3)}, mooncake.SessionFull, "1 later turn begins with only some blocks of the turn before"},
 		"new blocks only":  {[]*mooncake.Row{ids("a", 1024, 1, 2), ids("a", 512, 3), ids("a", 512, 4)}, mooncake.SessionDelta, "2 later turns begin with new blocks only"},
 		"interleaved":      {[]*mooncake.Row{ids("a", 1024, 1, 2), ids("b", 1024, 7, 8), ids("a", 1536, 1, 2, 3), ids("b", 1536, 7, 8, 9)}, mooncake.SessionFull, "2 sessions with more than one row: 2 later turns"},
 		"both modes":       {[]*mooncake.Row{ids("a", 512, 1), ids("a", 1024, 1, 2), ids("b", 512, 3), ids("b", 512, 4)}, mooncake.SessionUnknown, "the rows do not show whether"},
@@ -56,7 +56,7 @@ func TestSessionDetectorIsBounded(t *testing.T) {
 	for _, s := range []string{"a", "b", "b", "a"} {
 		d.Add(&mooncake.Row{SessionID: s, InputLength: mooncake.Some[int64](512), HashIDs: []uint64{1}})
 	}
-	if mode, text := d.Mode(); mode != mooncake.SessionFull || !strings.Contains(text, "2 rows of further sessions were not examined") {
+	if mode, text := d.Mode(); mode != mooncake.SessionFull || !strings.Contains(text, "not examined: 2 rows of further sessions") {
 		t.Errorf("%s: %s", mode, text)
 	}
 }

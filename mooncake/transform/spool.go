@@ -274,7 +274,7 @@ func (s *idSlab) list(n int) []uint64 {
 
 var errPacked = errors.New("is not what was written")
 
-// unpack is the reverse of pack. The item has a row, which is zero; its ids come from the slab.
+// unpack is the inverse of pack. The item has a row, which is zero; its ids come from the slab.
 func unpack(it *item, b []byte, slab *idSlab) (err error) {
 	p := &packed{b: b, slab: slab}
 	has := p.unsigned()

@@ -26,7 +26,7 @@ func picture(before string, image []byte, after string) attributes {
 	}}}})
 }
 
-// seen returns a receiver's chain of a prompt, where its last image, sound or file ends, and whether the prompt's end is missing.
+// seen returns a receiver's chain of a prompt, where its last image, audio or file ends, and whether the prompt's end is missing.
 func seen(t *testing.T, raw attributes) (chain blockhash.Chain, media int64, prefix bool) {
 	t.Helper()
 	td, span := oneSpan(t, raw)

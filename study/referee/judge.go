@@ -36,7 +36,7 @@ type Judgement struct {
 	Zero time.Time `json:"zero"`
 	// Lateness is that of the arrivals; nil for random times.
 	Lateness *Percentiles `json:"lateness"`
-	// FromSchedule is the time from when a request was due until the engine wrote its last token: what a user would have waited. A
+	// FromSchedule is the time from when a request was due until the engine wrote its last token: how long a user would have waited. A
 	// generator that sends late and measures from its own start does not see all of it. A request that never came counts with a
 	// wait like those of its neighbours in the schedule. nil for random times.
 	FromSchedule *Percentiles `json:"latency_from_schedule"`

@@ -58,7 +58,7 @@ const (
 )
 
 func (s *shape) String() string {
-	text := fmt.Sprintf("%s: conversations of up to %d turns, at most %s apart; each turn adds 50 to %d tokens and a reply of 50 to %d, behind one of %d system prompts of %d",
+	text := fmt.Sprintf("%s: conversations of up to %d turns, at most %s apart; each turn adds 50 to %d tokens and a reply of 50 to %d, after one of %d system prompts of %d",
 		s.name, s.turns, s.pause, s.asked, s.replied, s.systems, s.system)
 	text += fmt.Sprintf("; of 16, %d have text in cells of %d bytes, %d lengths alone, %d block ids of %d tokens", s.texts, blockhash.CellSize, s.lengths, 16-s.texts-s.lengths, madeBlock)
 	if s.responses {

@@ -246,6 +246,18 @@ func TestTimelineMerges(t *testing.T) {
 	}
 }
 
+// A request's latency ends with its last token, in the table of the slowest requests too: what follows that token is no latency.
+func TestLatencyEndsWithTheLastToken(t *testing.T) {
+	late := strings.Replace(line(1, 0, 10, 5, 3), `"end":20`, `"end":5000`, 1)
+	if !strings.Contains(late, "5000") {
+		t.Fatal(late)
+	}
+	r := load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: line(0, 0, 10, 6, 3) + late}))
+	if got := r.byTotal.rows; len(got) != 2 || got[0].Total != 22 || got[1].Total != 20 {
+		t.Errorf("%+v, want 22 ms before 20 ms", got)
+	}
+}
+
 // result returns the result of a request without a reply.
 func result(at, late float64) (x outcome) {
 	x.Outcome = "failed"

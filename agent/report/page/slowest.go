@@ -65,7 +65,7 @@ func (s *slow) phases(whole float64) []phase {
 func newSlow(r *record) (slow, bool) {
 	x := &r.Result
 	ttft, began := between(x.Intended, x.First)
-	total, ended := between(x.Intended, x.End)
+	total, ended := between(x.Intended, x.lastToken())
 	if !began || !ended || !r.served() {
 		return slow{}, false
 	}

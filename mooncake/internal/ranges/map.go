@@ -98,7 +98,7 @@ func (m *Map) find(id uint64) (chunk, at int) {
 // chunkOf returns the last chunk that begins at or before an id. There must be one.
 func (m *Map) chunkOf(id uint64) int {
 	last := len(m.firsts) - 1
-	if id >= m.firsts[last] { // new ids are behind all others
+	if id >= m.firsts[last] { // new ids come after all others
 		return last
 	}
 	page := id >> pageBits

@@ -58,11 +58,11 @@ type Request struct {
 	By      int   // index of the request whose conversation it continues; its own for the first
 	IDs     []uint64
 	FineIDs []uint64
-	Replies [][3]int64 // how many requests back, the number of tokens before the reply, and of the reply
+	Replies [][3]int64 // how many requests back; tokens before the reply; tokens of the reply
 }
 
-// Conversations makes rows of interleaved conversations. Each turn contains the turn before, its reply and new tokens. The ids of blocks of
-// both sizes are made from the tokens. Some turns change the earlier text, so they diverge within it.
+// Conversations makes rows of interleaved conversations. Most turns contain the turn before, its reply and new tokens. Others repeat the
+// earlier prompt, stop within it, or diverge from it. The ids of blocks of both sizes are made from the tokens.
 func Conversations(rng *rand.Rand, rows, block, fine int) []Request {
 	var out []Request
 	fresh := 0
@@ -98,7 +98,7 @@ func Conversations(rng *rand.Rand, rows, block, fine int) []Request {
 			switch m.Model = before.Model; rng.IntN(8) {
 			case 0: // the same again
 				prompt = slices.Clone(before.Tokens[:length])
-			case 1: // the beginning of it
+			case 1: // its beginning
 				prompt = slices.Clone(before.Tokens[:1+rng.IntN(length)])
 			case 2: // a prompt that diverges within the earlier one
 				prompt = slices.Concat(before.Tokens[:rng.IntN(length)], more(1+rng.IntN(block)))

@@ -31,7 +31,7 @@ type Reason string
 const (
 	// ReasonBusy: there is no room in addition to the requests in flight; senders try again.
 	ReasonBusy Reason = "busy"
-	// ReasonTooLarge: the request would need more room than there is in total.
+	// ReasonTooLarge: the request would need more room than there is in total, or is longer than the server accepts.
 	ReasonTooLarge Reason = "too_large"
 	// ReasonTooDeep: a value is nested deeper than [MaxDepth].
 	ReasonTooDeep Reason = "too_deep"
@@ -70,9 +70,13 @@ var (
 	errBusy = &refusal{ReasonBusy, "the requests in progress use all the memory that they may use: try again later, " + raise}
 	// errTooLarge is for a request that would not fit even if it were alone.
 	errTooLarge = &refusal{ReasonTooLarge, "decoded, the request takes more memory than all requests together may take: send smaller batches, " + raise}
-	errTooDeep  = &refusal{ReasonTooDeep, "an attribute is nested deeper than 128 levels: flatten it"}
+	// errTooLong is for a request that the server does not read to its end.
+	errTooLong = &refusal{ReasonTooLarge, "the request is longer than the server accepts: send smaller batches, " +
+		"or raise the receiver's max_recv_msg_size_mib (gRPC) or max_request_body_size (HTTP)"}
+	errTooDeep = &refusal{ReasonTooDeep, "an attribute is nested deeper than 128 levels: flatten it"}
 
 	errMalformed = &refusal{ReasonMalformed, "the request is not OTLP: it is truncated or damaged, or its encoding is not the one that it states"}
+	errMore      = &refusal{ReasonMalformed, "something follows the JSON object of the request: a request is one object, so send each line of a file by itself"}
 	errUnknown   = &refusal{ReasonMalformed, "the request is not one of traces, metrics or logs"}
 	errGroup     = &refusal{ReasonMalformed, "the request has protobuf groups, which OTLP does not have"}
 	errSlow      = &refusal{ReasonSlow, "the request did not come in time, or came slowly while others needed its memory: send it again, " +

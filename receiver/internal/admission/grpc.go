@@ -141,10 +141,26 @@ func (h *calls) HandleRPC(ctx context.Context, s stats.RPCStats) {
 		if u := h.gate.claim(c.request); u != nil { // for a surplus message
 			u.free()
 		}
-		if why := c.upload.received(); why != nil && !c.upload.counted {
+		why := c.upload.received()
+		if why == nil && c.request == nil {
+			why = unread(s.Error)
+		}
+		if why != nil && !c.upload.counted {
 			h.gate.opt.Refused(why.reason)
 		}
 		c.upload.free()
+	}
+}
+
+// unread returns why the server did not pass a message to the codec; nil if the sender has not sent one.
+func unread(err error) *refusal {
+	switch status.Code(err) {
+	case codes.ResourceExhausted:
+		return errTooLong
+	case codes.Unimplemented, codes.Internal, codes.InvalidArgument: // an unknown or broken compression, or a message that breaks off
+		return errMalformed
+	default:
+		return nil
 	}
 }
 

@@ -48,8 +48,10 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	case errors.As(err, &refused):
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		refused = cmp.Or(u.received(), errSlow)
+	case isTooLong(err):
+		refused = errTooLong
 	case err != nil:
-		// The stock handler responds as usual to a body that is too long, cut off or badly compressed.
+		// The stock handler responds as usual to a body that is cut off or badly compressed.
 		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), &failing{err}))
 	default:
 		r.Body = io.NopCloser(bytes.NewReader(body))
@@ -69,9 +71,25 @@ func (g *Gate) serve(w http.ResponseWriter, r *http.Request, next http.Handler) 
 	_ = u.received() // also if the body was cut off
 	// The deadline is for the body only: it must not cancel the pipeline's work on the request.
 	_ = control.SetReadDeadline(time.Time{})
-	if forward(w, r, next) == http.StatusBadRequest {
+	var decoded atomic.Bool
+	r = r.WithContext(context.WithValue(r.Context(), decodedKey{}, &decoded))
+	if status := forward(w, r, next); status >= http.StatusBadRequest && !decoded.Load() {
 		g.opt.Refused(ReasonMalformed)
 	}
+}
+
+type decodedKey struct{}
+
+// Decoded notes that the request of a context was decoded, so that an error of a later component is not taken for a malformed request.
+func Decoded(ctx context.Context) {
+	if decoded, ok := ctx.Value(decodedKey{}).(*atomic.Bool); ok {
+		decoded.Store(true)
+	}
+}
+
+func isTooLong(err error) bool {
+	_, ok := errors.AsType[*http.MaxBytesError](err)
+	return ok
 }
 
 // forward calls the next handler, and returns the status of its response.

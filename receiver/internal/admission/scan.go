@@ -3,7 +3,12 @@
 
 package admission
 
-import "google.golang.org/protobuf/encoding/protowire"
+import (
+	"bytes"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
 
 // MaxDepth is the deepest nesting of attribute values that is accepted. Producers nest messages five levels deep. A million
 // levels would exhaust the stack of the process.
@@ -106,9 +111,14 @@ const (
 	elementSize = 48
 )
 
-// scanJSON is scan for a JSON request. It does not determine the type of an object, and assumes the largest one.
+// scanJSON is scan for a JSON request: one object in UTF-8. It does not determine the type of an object, and assumes the largest one. The
+// decoder would ignore what follows the object.
 func scanJSON(body []byte, limit int64) (int64, *refusal) {
-	bytes, depth := int64(0), 0
+	const space = " \t\r\n"
+	if !utf8.Valid(body) || !bytes.HasPrefix(bytes.TrimLeft(body, space), []byte("{")) {
+		return 0, errMalformed
+	}
+	need, depth := int64(0), 0
 	for i := 0; i < len(body); i++ {
 		switch body[i] {
 		case '"':
@@ -119,19 +129,24 @@ func scanJSON(body []byte, limit int64) (int64, *refusal) {
 			}
 		case '{', '[':
 			if depth++; depth > 3*MaxDepth+16 { // a value is an object that has an object that has an array
-				return bytes, errTooDeep
+				return need, errTooDeep
 			}
 			if body[i] == '{' {
-				bytes += objectSize
+				need += objectSize
 			}
 		case '}', ']':
-			depth--
+			if depth--; depth == 0 {
+				if len(bytes.TrimLeft(body[i+1:], space)) > 0 {
+					return need, errMore
+				}
+				return need, nil
+			}
 		case ',':
-			bytes += elementSize
+			need += elementSize
 		}
-		if bytes > limit {
-			return bytes, errTooLarge
+		if need > limit {
+			return need, errTooLarge
 		}
 	}
-	return bytes, nil
+	return need, errMalformed // it breaks off
 }

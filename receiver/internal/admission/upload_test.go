@@ -86,7 +86,7 @@ func TestUploadsOfAStoppedGate(t *testing.T) {
 }
 
 // TestNoStopAfterTheEnd: the function that ends the reading of a request belongs to its server, and must not be called once the server has
-// moved on: an upload may lose its room at the moment in which its handler returns.
+// moved on: an upload may lose its room at the moment at which its handler returns.
 func TestNoStopAfterTheEnd(t *testing.T) {
 	g := NewGate(Options{Limit: 100})
 	stopped := 0
