@@ -216,7 +216,7 @@ func (d *dispatcher) skip(it *schedule.Item, reason string) {
 	rec := d.newRecord(it)
 	rec.Outcome, rec.Reason = measure.Skipped, reason
 	d.saved.add(rec, send.Body{})
-	var c conversation // of a session that has begun; a skipped row begins none
+	var c conversation // of a session that has begun: a skipped row begins none, and is then in a trace of its own
 	if it.Session != nil {
 		c, _ = it.Session.Data.(conversation)
 	}

@@ -283,6 +283,8 @@ func (p *past) forward(ctx context.Context, d *dispatcher, src schedule.Source) 
 			d.pass(it, cut, schedule.Over)
 		} else if rest.items = append(rest.items, it); len(rest.items) > maxUnsent {
 			return nil, fmt.Errorf("the run cannot be resumed: more than %d of the rows before the last one that it sent were not sent; its folder is damaged", maxUnsent)
+		} else {
+			d.sched.Defer(it)
 		}
 	}
 	return rest, nil

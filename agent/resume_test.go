@@ -93,6 +93,15 @@ func graphRow(i int) string {
 	return strings.TrimSuffix(plainRow(i), "}") + fmt.Sprintf(`, "request_id": "r%d", "delay": 30, "wait_for": [%s]}`, i, strings.Join(names, ", "))
 }
 
+// branchRow makes rows of two branches of a session: of each eight rows, the second one waits for the first one, and is sent long after the others.
+func branchRow(i int) string {
+	row := strings.TrimSuffix(plainRow(i), "}") + fmt.Sprintf(`, "request_id": "r%d", "session_id": "s%d"`, i, i/8)
+	if i%8 == 1 {
+		return row + fmt.Sprintf(`, "delay": 1200, "wait_for": ["r%d"]}`, i-1)
+	}
+	return row + `, "wait_for": []}`
+}
+
 // replyRow makes rows whose prompts contain the reply to the row six rows before.
 func replyRow(i int) string {
 	if i < 6 {
@@ -122,6 +131,7 @@ func TestResume(t *testing.T) {
 		"whole prompts of sessions": {set: func(c *Config) { c.Trace.Sessions = mooncake.SessionFull }, row: sessionRow, free: true},
 		"turns of sessions":         {set: func(c *Config) { c.Trace.Sessions, c.Prompt = mooncake.SessionDelta, Prompt{} }, row: sessionRow, free: true, delta: true},
 		"graphs":                    {set: func(*Config) {}, row: graphRow, free: true},
+		"branches of sessions":      {set: func(*Config) {}, row: branchRow, free: true},
 		"replies":                   {set: func(c *Config) { c.Prompt = Prompt{Carry: carry.Always} }, row: replyRow, delta: true},
 		"maximum duration":          {set: func(c *Config) { c.Schedule.MaxDuration = 3500 * time.Millisecond }},
 	} {

@@ -17,6 +17,7 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/semconv"
@@ -136,6 +137,67 @@ func TestSpansOfEveryEnding(t *testing.T) {
 			if diff := cmp.Diff(tc.want, keys(t, tc.fault, tc.cfg, tc.rows...)); diff != "" {
 				t.Errorf("attributes (-want +got):\n%s", diff)
 			}
+		})
+	}
+}
+
+// TestRowsSkippedAtTheEnd: a row that a run skips because it ends has its turn, in its record and on its span, and its span is in the trace of
+// its session if that has begun.
+func TestRowsSkippedAtTheEnd(t *testing.T) {
+	const row = `{"timestamp": %d, "session_id": "%s", "input_length": 10, "output_length": 2}`
+	lines := []string{
+		fmt.Sprintf(row, 0, "a"), fmt.Sprintf(row, 10, "a"), fmt.Sprintf(row, 60_000, "a"), fmt.Sprintf(row, 60_001, "b"),
+		fmt.Sprintf(row, 60_002, "a"), fmt.Sprintf(row, 60_003, "b"), `{"timestamp": 60004, "input_length": 10, "output_length": 2}`,
+	}
+	turns := []int{0, 1, 2, 0, 3, 1, 0}
+	for reason, stop := range map[string]func(*Config, func()){
+		measure.SkipInterrupted: func(c *Config, cancel func()) { c.Progress = func(*Live) { time.AfterFunc(time.Second, cancel) } },
+		measure.SkipDuration:    func(c *Config, _ func()) { c.Schedule.MaxDuration = time.Second },
+	} {
+		t.Run(reason, func(t *testing.T) {
+			virtually(t, simulator.Config{}, func(t bubble, e engine) {
+				got := new(received)
+				cfg := Config{Prompt: ids, Trace: Trace{Sessions: mooncake.SessionFull}, Target: Target{Model: "m"}}
+				cfg.Telemetry.SpanExporter = got
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				stop(&cfg, cancel)
+				r := e.replayContext(ctx, t, cfg, lines...)
+				if r.err != nil {
+					t.Fatal(r.err)
+				}
+				for row, res := range r.results {
+					if is := res.Result; is.Turn != turns[row] || is.Reason != map[bool]string{true: reason}[row > 1] {
+						t.Errorf("row %d: %s %s, turn %d; want turn %d", row, is.Outcome, is.Reason, is.Turn, turns[row])
+					}
+				}
+				roots := make(map[trace.TraceID]bool)
+				for _, s := range got.spans {
+					if isRoot(s.Name()) {
+						roots[s.SpanContext().TraceID()] = true
+					}
+				}
+				spans := got.named("text_completion m")
+				for _, s := range spans {
+					row, turn, session := int64(-1), int64(0), ""
+					for _, kv := range s.Attributes() {
+						switch kv.Key {
+						case semconv.Row:
+							row = kv.Value.AsInt64()
+						case semconv.Turn:
+							turn = kv.Value.AsInt64()
+						case semconv.Session:
+							session = kv.Value.AsString()
+						}
+					}
+					if below := s.Parent().IsValid() && roots[s.SpanContext().TraceID()]; row < 0 || turn != int64(turns[row]) || below != (session == "a") {
+						t.Errorf("row %d of session %q: turn %d, below its session: %v", row, session, turn, below)
+					}
+				}
+				if len(spans) != len(lines) || len(roots) != 1 {
+					t.Errorf("%d spans of %d rows, %d sessions", len(spans), len(lines), len(roots))
+				}
+			})
 		})
 	}
 }

@@ -192,6 +192,11 @@ func TestPartitions(t *testing.T) {
 	warm.Warmup = true
 	bad := replayed(t, "b", 2, 31, 1, 0, 7)
 	bad.Failed = true
+	ended := func(row int64, e journal.Ending) journal.Record {
+		r := replayed(t, "b", row, uint64(40+row), 1, 0, 7)
+		r.Failed, r.Ending = true, e
+		return r
+	}
 	records := []journal.Record{
 		call(1, 1, 0, 0),
 		// Run a: the rows are late, and one is below a session's root; engine spans have no run id.
@@ -201,6 +206,7 @@ func TestPartitions(t *testing.T) {
 		replayed(t, "a", 1, 22, 1, 0, 500, 501),
 		// Run b.
 		replayed(t, "b", 1, 32, 1, 0, 500), warm, bad, call(31, 2, 1, 3),
+		ended(3, journal.Skipped), ended(4, journal.Skipped), ended(5, journal.Cancelled), ended(6, journal.Disconnected),
 		call(33, 1, 0, 3, func(r *journal.Inference) { r.Run = name(t, "b") }), // calibration
 		// Without a run id, but a row.
 		func() journal.Record { r := replayed(t, "", 4, 40, 1, 0, 9); r.Link = ref(50, 51); return r }(),
@@ -221,7 +227,14 @@ func TestPartitions(t *testing.T) {
 		l     loss
 		want  int64
 	}{
-		{2, lostRepeated, 1}, {2, lostNoRow, 1}, {3, lostWarmup, 1}, {3, lostFailed, 1}, {3, lostNoRow, 1},
+		{2, lostRepeated, 1},
+		{2, lostNoRow, 1},
+		{3, lostWarmup, 1},
+		{3, lostFailed, 1},
+		{3, lostNoRow, 1},
+		{3, lostSkipped, 2},
+		{3, lostCancelled, 1},
+		{3, lostCut, 1},
 	} {
 		equal(t, names[c.trace]+": "+c.l.reason, c.want, dropped(res.Traces[c.trace].Meta.Dropped, c.l))
 	}

@@ -63,6 +63,9 @@ var (
 	lostNoRow      = loss{"spans", "of a replay without a row"}
 	lostPolicy     = loss{"spans", "replays policy"}
 	lostFailed     = loss{"requests", "failed"}
+	lostSkipped    = loss{"requests", "skipped"}
+	lostCancelled  = loss{"requests", "cancelled"}
+	lostCut        = loss{"requests", "disconnected"}
 	lostTime       = loss{"rows", "start before 2000 or after 2199"}
 	lostTokens     = loss{"rows", "no token counts"}
 	lostLength     = loss{"rows", "implausible token counts"}
@@ -90,6 +93,20 @@ var (
 	lostReply      = loss{"replies", "to a request without a row"}
 	lostRest       = loss{"prompts", "only a beginning is known"}
 )
+
+// lossOf returns the reason for which a request that was not served has no row. A replay also ends requests itself.
+func lossOf(e journal.Ending) loss {
+	switch e {
+	case journal.Skipped:
+		return lostSkipped
+	case journal.Cancelled:
+		return lostCancelled
+	case journal.Disconnected:
+		return lostCut
+	case journal.NoEnding:
+	}
+	return lostFailed
+}
 
 // tally counts losses.
 type tally map[loss]int64

@@ -40,12 +40,13 @@ type node struct {
 
 	kind                journal.Kind
 	failed, row, warmup bool
-	joined, border      bool // connected by a link; of a tool or an agent
-	remote              bool // a part of its prompt, or of that of a span above it, is only at the server
-	broken              bool // a parent above it is missing
-	beside              bool // its journal directly precedes or follows the compiled ones in time
-	below               bool // there are inference spans below it
-	rows                bool // of a root: a span of its tree has a row index
+	ending              journal.Ending // of a row
+	joined, border      bool           // connected by a link; of a tool or an agent
+	remote              bool           // a part of its prompt, or of that of a span above it, is only at the server
+	broken              bool           // a parent above it is missing
+	beside              bool           // its journal directly precedes or follows the compiled ones in time
+	below               bool           // there are inference spans below it
+	rows                bool           // of a root: a span of its tree has a row index
 
 	up     int32 // parent
 	above  int32 // nearest inference span above
@@ -149,7 +150,7 @@ func (t *tree) duplicate(payload []byte, beside bool) error {
 func (t *tree) keep(d *journal.Decoder, payload []byte) (err error) {
 	n := node{
 		span: t.last, parent: d.Parent, session: d.Session, run: d.Run,
-		kind: d.Kind, failed: d.Failed, row: d.Row.Set, warmup: d.Warmup, border: d.Border, remote: d.Remote, beside: t.beside, model: d.Model,
+		kind: d.Kind, failed: d.Failed, ending: d.Ending, row: d.Row.Set, warmup: d.Warmup, border: d.Border, remote: d.Remote, beside: t.beside, model: d.Model,
 		start: d.Start, end: endOf(&d.Inference), clock: d.Clock, input: -1,
 		up: -1, above: -1, root: -1, prompt: -1, acts: d.Acts, follows: d.Follows, class: d.Class, urgent: d.Priority,
 	}
@@ -415,7 +416,7 @@ func (t *tree) emit(i int32) error {
 		return t.pass(p, i) // other spans may show the request
 	default:
 		if n.failed {
-			p.lost.add(lostFailed, 1)
+			p.lost.add(lossOf(n.ending), 1)
 		}
 		return t.pass(p, i)
 	}
@@ -581,7 +582,7 @@ func (t *tree) single() error {
 		p.lost.add(lostNoRow, 1)
 		return t.c.request(p, &d.Inference) // other spans may show the request
 	case d.Failed:
-		p.lost.add(lostFailed, 1)
+		p.lost.add(lossOf(d.Ending), 1)
 	default:
 		d.Run = journal.Name{}
 		if d.Step.Turn = endless(&d.Inference); d.Session == 0 || !t.c.graphs() {

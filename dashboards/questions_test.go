@@ -6,10 +6,15 @@ package main
 import (
 	"os"
 	"regexp"
+	"slices"
 	"testing"
 
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
+
+// byTraffic matches the metrics that count production and replays under one name.
+var byTraffic = regexp.MustCompile(`^otelcol_exporter_mooncake_(request_spans|tokens|rows)_total$`)
 
 // TestQuestions checks the queries of docs/promql.md with Prometheus' parser, and their metrics against the code. test/acceptance runs
 // them.
@@ -27,8 +32,15 @@ func TestQuestions(t *testing.T) {
 			continue
 		}
 		parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
-			if v, ok := n.(*parser.VectorSelector); ok && !known[v.Name] {
+			v, ok := n.(*parser.VectorSelector)
+			if !ok {
+				return nil
+			}
+			if !known[v.Name] {
 				t.Errorf("%s nothing records %s", row[1], v.Name)
+			}
+			if byTraffic.MatchString(v.Name) && !slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == "traffic" }) {
+				t.Errorf("%s the query mixes production with replays: %s", row[1], v)
 			}
 			return nil
 		})

@@ -36,9 +36,16 @@ const (
 	tokenTypes
 )
 
+// Values of the attribute outcome, as indices: of a request that a replay itself ended, failed + its ending.
+const (
+	served = iota
+	failed
+	outcomes = failed + int(journal.Disconnected) + 1
+)
+
 var (
 	tokenNames   = [tokenTypes]string{"prompt", "output", "cached", "cache_known"}
-	outcomeNames = [2]string{"served", "failed"}
+	outcomeNames = [outcomes]string{"served", "failed", "skipped", "cancelled", "disconnected"}
 	trafficNames = [2]string{"production", "replay"}
 )
 
@@ -152,14 +159,14 @@ func (t *tally) reset() {
 
 // add adds a request.
 func (t *tally) add(r *journal.Inference, m *models) {
-	traffic, outcome, identity := 0, 0, r.Identity
+	traffic, outcome, identity := 0, served, r.Identity
 	if r.Row.Set || !r.Run.IsZero() {
 		traffic = 1
 	} else {
 		t.production = true
 	}
 	if r.Failed {
-		outcome = 1
+		outcome = failed + int(r.Ending)
 	}
 	if identity == journal.NoIdentity && r.Row.Set {
 		identity = journal.None // a replay wrote the span, so the span is annotated

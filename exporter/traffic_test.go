@@ -53,6 +53,7 @@ func wantCounts(t *testing.T, s started, name string, want ...string) {
 // request is a span of a request that a receiver has annotated.
 type request struct {
 	model, identity, run   string
+	outcome                string // of a row
 	row, failed            bool
 	prompt, output, cached int64 // -1: the span does not have it
 	ended                  time.Time
@@ -82,6 +83,9 @@ func batchOf(requests ...request) ptrace.Traces {
 		if r.row {
 			a.PutInt(semconv.Row, int64(i))
 		}
+		if r.outcome != "" {
+			a.PutStr(semconv.Outcome, r.outcome)
+		}
 		if r.model != "" {
 			a.PutStr(semconv.GenAIRequestModel, r.model)
 		}
@@ -107,6 +111,10 @@ func TestTraffic(t *testing.T) {
 		request{model: "llama", identity: semconv.IdentityNone, prompt: -1, output: -1, cached: -1, failed: true, ended: now},
 		request{model: "qwen", identity: semconv.IdentityTokens, prompt: 7, output: 1, cached: 0, ended: now},
 		request{model: "llama", identity: semconv.IdentityTrace, row: true, run: "r1", prompt: 30, output: 3, cached: 30, ended: now},
+		request{model: "llama", identity: semconv.IdentityTrace, row: true, run: "r1", outcome: semconv.OutcomeSkipped, prompt: -1, output: -1, cached: -1, ended: now},
+		request{model: "llama", identity: semconv.IdentityTrace, row: true, run: "r1", outcome: semconv.OutcomeCancelled, prompt: -1, output: -1, cached: -1, ended: now, failed: true},
+		request{model: "llama", identity: semconv.IdentityTrace, row: true, run: "r1", outcome: semconv.OutcomeDisconnected, prompt: -1, output: -1, cached: -1, ended: now},
+		request{model: "llama", identity: semconv.IdentityTrace, row: true, run: "r1", outcome: semconv.OutcomeFailed, prompt: -1, output: -1, cached: -1, ended: now, failed: true},
 		request{model: "gpt", identity: semconv.IdentityText, prompt: 1, output: 1, cached: -1, ended: now},
 		request{model: "phi", prompt: 2, output: 2, cached: -1, ended: now},
 		request{model: "other", identity: semconv.IdentityText, prompt: 4, output: 4, cached: -1, ended: now},
@@ -121,7 +129,11 @@ func TestTraffic(t *testing.T) {
 		"identity=text model=other outcome=served traffic=production 2",
 		"identity=text model=unknown outcome=served traffic=production 1",
 		"identity=tokens model=qwen outcome=served traffic=production 1",
+		"identity=trace model=llama outcome=cancelled traffic=replay 1",
+		"identity=trace model=llama outcome=disconnected traffic=replay 1",
+		"identity=trace model=llama outcome=failed traffic=replay 1",
 		"identity=trace model=llama outcome=served traffic=replay 1",
+		"identity=trace model=llama outcome=skipped traffic=replay 1",
 		"identity=unannotated model=other outcome=served traffic=production 1")
 	wantCounts(t, s, "tokens",
 		"model=llama traffic=production type=cache_known 100", "model=llama traffic=production type=cached 60",

@@ -22,7 +22,7 @@ type Item struct {
 	Predicted stats.Prediction // prediction of its cached tokens; -1 if unknown
 	Prompts   int64            // what Predicted.Finest would be if no reply were carried
 
-	Session   *Session      // the row's session; nil if it has none, or never joined it
+	Session   *Session      // the row's session; nil if it has none
 	Turn      int           // turn of its session, from 0
 	Intended  time.Duration // on the run's clock
 	Scheduled bool          // Intended comes from a timestamp or a delay, not from a free slot
@@ -34,6 +34,7 @@ type Item struct {
 
 	vertex     *vertex       // in its graph; nil without one
 	prefilling bool          // holds a prefill slot
+	numbered   bool          // Turn is known
 	prepared   bool          // Hooks.Prepare was called
 	wake       time.Duration // time at which it is prepared, or, after that, sent
 }

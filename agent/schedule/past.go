@@ -28,7 +28,7 @@ func (s *Scheduler) Pass(it *Item, end time.Duration, fate Fate) {
 	}
 	ordered := it.Row.WaitFor != nil && !s.cfg.OpenSessions
 	if it.Row.SessionID != "" {
-		ses := s.enter(it)
+		ses := s.enter(it, s.cfg.MaxSessions)
 		ses.end = max(ses.end, end)
 		if fate == Unserved && !ordered && !s.cfg.OpenSessions && !ses.failed {
 			ses.failed, ses.gone = true, SessionFailed
@@ -38,6 +38,14 @@ func (s *Scheduler) Pass(it *Item, end time.Duration, fate Fate) {
 	if ordered {
 		s.joinGraph(it)
 		s.leaveGraph(it, end, fate == Over, why)
+	}
+}
+
+// Defer adds an item of the source that had not ended when the schedule was cut short, although later ones may have. It sets the item's
+// session and turn. It must be called before [Scheduler.TakeUp], in the order of the source; the source of Run yields the item again.
+func (s *Scheduler) Defer(it *Item) {
+	if it.Row.SessionID != "" {
+		s.sessions.touch(s.enter(it, s.cfg.MaxSessions))
 	}
 }
 

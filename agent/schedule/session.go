@@ -15,7 +15,7 @@ type Session struct {
 	// Data belongs to the caller: the state that it passes from turn to turn. The scheduler does not use it.
 	Data any
 
-	turns   int // turns entered so far
+	turns   int // turns numbered so far
 	busy    int // turns that were admitted and have not ended
 	failed  bool
 	gone    Reason        // if failed: why its later turns are skipped
@@ -33,11 +33,11 @@ type sessionTable struct {
 	byID   map[string]*Session
 	idle   list.List // of *Session, longest idle first
 	seed   maphash.Seed
-	closed map[uint64]struct{} // hashes of the ids of sessions closed to make room
+	closed map[uint64]int // turns of the sessions closed to make room, by hashes of their ids
 }
 
 func newSessionTable() sessionTable {
-	return sessionTable{byID: make(map[string]*Session), seed: maphash.MakeSeed(), closed: make(map[uint64]struct{})}
+	return sessionTable{byID: make(map[string]*Session), seed: maphash.MakeSeed(), closed: make(map[uint64]int)}
 }
 
 // get returns the session with an id, and removes it from the idle ones. If it is not known, get makes it, and known is false. If there
@@ -63,14 +63,14 @@ func (t *sessionTable) get(id string, limit int, closed func(*Session)) (ses *Se
 // remember records that a session was closed to make room.
 func (t *sessionTable) remember(ses *Session) {
 	if len(t.closed) < maxClosed {
-		t.closed[maphash.String(t.seed, ses.ID)] = struct{}{}
+		t.closed[maphash.String(t.seed, ses.ID)] = ses.turns
 	}
 }
 
-// wasClosed reports whether a session with this id was closed to make room.
-func (t *sessionTable) wasClosed(id string) bool {
-	_, found := t.closed[maphash.String(t.seed, id)]
-	return found
+// wasClosed reports whether a session with this id was closed to make room, and how many turns it had.
+func (t *sessionTable) wasClosed(id string) (turns int, was bool) {
+	turns, was = t.closed[maphash.String(t.seed, id)]
+	return turns, was
 }
 
 // touch adds a session to the idle ones, unless one of its turns is under way or pending.

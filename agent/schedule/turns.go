@@ -8,6 +8,7 @@ package schedule
 import (
 	"cmp"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -45,7 +46,7 @@ func (s *Scheduler) pastEnd(it *Item) bool {
 
 // joinSession makes an item a turn of its session, where it usually waits for the turn before.
 func (s *Scheduler) joinSession(it *Item) {
-	ses := s.enter(it)
+	ses := s.enter(it, s.cfg.MaxSessions)
 	switch {
 	case s.cfg.OpenSessions:
 		ses.busy++
@@ -64,20 +65,23 @@ func (s *Scheduler) joinSession(it *Item) {
 	s.sessions.touch(ses)
 }
 
-// enter sets an item's session and its turn.
-func (s *Scheduler) enter(it *Item) *Session {
-	ses, known := s.sessions.get(it.Row.SessionID, s.cfg.MaxSessions, func(old *Session) {
+// enter sets an item's session, and its turn unless that is known. It closes idle sessions to make room if there are at least limit.
+func (s *Scheduler) enter(it *Item, limit int) *Session {
+	ses, known := s.sessions.get(it.Row.SessionID, limit, func(old *Session) {
 		s.stats.SessionsEvicted++
 		if s.cfg.Carry { // nothing else needs it
 			s.sessions.remember(old)
 		}
 	})
-	it.Session = ses
-	it.Turn = ses.turns
-	ses.turns++
-	if !known && s.cfg.Carry && s.sessions.wasClosed(ses.ID) {
-		ses.failed, ses.gone = true, SessionClosed
+	if !known && s.cfg.Carry {
+		if turns, was := s.sessions.wasClosed(ses.ID); was {
+			ses.turns, ses.failed, ses.gone = turns, true, SessionClosed
+		}
 	}
+	if it.Session = ses; !it.numbered {
+		it.Turn, it.numbered = ses.turns, true
+	}
+	ses.turns = max(ses.turns, it.Turn+1)
 	return ses
 }
 
@@ -223,6 +227,9 @@ func (s *Scheduler) settle(it *Item) {
 }
 
 func (s *Scheduler) skip(it *Item, why Reason) {
+	if it.Session == nil && it.Row.SessionID != "" { // for its turn; few rows are skipped before they join, so no session makes room for them
+		s.sessions.touch(s.enter(it, math.MaxInt))
+	}
 	s.settle(it)
 	s.stats.Skipped++
 	s.hooks.Skip(it, why)

@@ -221,6 +221,10 @@ func (d *Decoder) field(p *parser, tag byte) {
 		d.Step.Turn = p.turn()
 	case tagSampled:
 		d.Sampled = p.sampled()
+	case tagEnding:
+		if d.Ending = Ending(p.byte()); d.Ending == NoEnding || d.Ending > Disconnected || !d.Failed || !d.Row.Set {
+			p.fail(errors.New("an ending that is unknown, or not that of a replay's row that was not served"))
+		}
 	}
 }
 

@@ -87,7 +87,8 @@ const (
 	tagPriority
 	tagTurn
 	tagSampled
-	tagLast = tagSampled
+	tagEnding
+	tagLast = tagEnding
 )
 
 type encoder struct {
@@ -281,6 +282,7 @@ func (r *Inference) appendTo(dst []byte) encoder {
 		e.b = binary.AppendUvarint(append(e.b, tagSampled), n)
 		e.b = binary.LittleEndian.AppendUint32(e.b, uint32(r.Sampled.List))
 	}
+	e.bytes(tagEnding, r.Ending != NoEnding, []byte{byte(r.Ending)})
 	return e
 }
 

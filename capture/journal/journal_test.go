@@ -514,11 +514,12 @@ func TestLastFields(t *testing.T) {
 		&Link{Span: ref(1, 10), Acts: Tool, Tools: ToolIDs{Given: []uint64{3}}},
 		&Inference{Span: ref(1, 11), Tools: ToolIDs{Given: []uint64{2}}, Sampled: Sampled{PerMillion: MaxPerMillion, ByPrefix: true, List: 1<<32 - 1}},
 		&Inference{Span: ref(1, 12), Sampled: Sampled{PerMillion: 1}},
+		&Inference{Span: ref(1, 13), Failed: true, Row: opt[int64](0), Ending: Skipped},
 	}
 	got, damage, _ := readAll(t, journal(want...))
 	equal(t, "records", want, got)
 	equal(t, "damage", 0, len(damage))
-	for _, tags := range [][]byte{{tagActor, 3}, {tagActor, 0}, {tagFollows, 0}, {tagFollows, 255}, {tagStep, 1, 0}, {tagWaits, 0, 4}, {tagWaits, 1, 0, 6, 0}, {tagToolsMade, 0}, {tagToolsGiven, 65}, {tagTurn, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4}, {tagSampled, 0, 0, 0, 0, 0}, {tagSampled, 1, 0, 0, 0, 0}, {tagSampled, 2, 0, 0, 0}, {tagSampled, 0x80, 0x89, 0x7a, 0, 0, 0, 0}} {
+	for _, tags := range [][]byte{{tagActor, 3}, {tagActor, 0}, {tagFollows, 0}, {tagFollows, 255}, {tagStep, 1, 0}, {tagWaits, 0, 4}, {tagWaits, 1, 0, 6, 0}, {tagToolsMade, 0}, {tagToolsGiven, 65}, {tagTurn, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 4}, {tagSampled, 0, 0, 0, 0, 0}, {tagSampled, 1, 0, 0, 0, 0}, {tagSampled, 2, 0, 0, 0}, {tagSampled, 0x80, 0x89, 0x7a, 0, 0, 0, 0}, {tagFailed, tagRow, 0, tagEnding, 0}, {tagFailed, tagRow, 0, tagEnding, 4}, {tagFailed, tagEnding, 1}, {tagRow, 0, tagEnding, 1}} {
 		for _, kind := range []Kind{KindInference, KindLink, KindContent} {
 			b := append(append([]byte{byte(kind)}, make([]byte, 24)...), tags...)
 			if new(Decoder).Decode(b) == nil {

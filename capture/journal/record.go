@@ -4,6 +4,8 @@
 package journal
 
 import (
+	"slices"
+
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/semconv"
@@ -69,6 +71,7 @@ type Inference struct {
 	Offset, Spread            mooncake.Opt[float64] // s; scheduled time including spreading, and the part that spreading added
 	Link                      mooncake.SpanRef      // the production span that the row was captured from
 	Warmup                    bool                  // sent before the schedule, so it has no row
+	Ending                    Ending                // why the request was not served if it did not fail; Failed is set then, too
 	Waits                     Waits
 
 	Synthetic bool // made from a log record, not from a span
@@ -170,6 +173,32 @@ type Link struct {
 	Class    Name     // as in [Inference], of the requests below the span
 	Priority mooncake.Opt[int64]
 	Tools    ToolIDs // for a tool's run: the calls that it answers
+}
+
+// Ending says how a replay itself kept one of its rows from being served. NoEnding means that it did not: the row was served, or failed.
+type Ending uint8
+
+// The endings. See mooncake.outcome.
+const (
+	NoEnding Ending = iota
+	Skipped
+	Cancelled
+	Disconnected
+)
+
+var endings = [...]string{Skipped: semconv.OutcomeSkipped, Cancelled: semconv.OutcomeCancelled, Disconnected: semconv.OutcomeDisconnected}
+
+// EndingOf reads a mooncake.outcome attribute. All other values are [NoEnding].
+func EndingOf(outcome string) Ending {
+	return Ending(max(0, slices.Index(endings[:], outcome))) //nolint:gosec // an index of endings
+}
+
+// String returns the attribute's value; "" for NoEnding.
+func (e Ending) String() string {
+	if int(e) < len(endings) {
+		return endings[e]
+	}
+	return ""
 }
 
 // Actor is the kind of actor that makes requests, or runs between them.

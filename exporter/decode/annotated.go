@@ -48,6 +48,7 @@ func (w *worker) annotated(span ptrace.Span) {
 		case semconv.Outcome:
 			outcome, ok := w.text(key, v)
 			r.Failed = r.Failed || ok && outcome != semconv.OutcomeServed
+			r.Ending = journal.EndingOf(outcome)
 		case semconv.ErrorType:
 			r.Failed = w.failed(key, v) || r.Failed
 		case semconv.GenAIUsageInputTokens:
@@ -98,6 +99,7 @@ func (w *worker) annotated(span ptrace.Span) {
 	w.inGraph(evidence)
 	switch {
 	case !r.Row.Set:
+		r.Ending = journal.NoEnding // only a replay ends requests itself
 		w.joined(span)
 	case span.Links().Len() > 0:
 		link := span.Links().At(0)

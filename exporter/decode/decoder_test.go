@@ -221,6 +221,13 @@ func TestAnnotated(t *testing.T) {
 		{"an empty error type does not count", attr(semconv.ErrorType, ""), none, ""},
 		{"cancelled is not served", attr(semconv.Outcome, semconv.OutcomeCancelled), func(r *journal.Inference) { r.Failed = true }, ""},
 		{"skipped is not served", attr(semconv.Outcome, semconv.OutcomeSkipped), func(r *journal.Inference) { r.Failed = true }, ""},
+		{"a row that a replay did not send", attr(semconv.Outcome, semconv.OutcomeSkipped, semconv.Row, 3), func(r *journal.Inference) {
+			r.Row, r.Failed, r.Ending = opt[int64](3), true, journal.Skipped
+		}, ""},
+		{"a row that a replay cancelled", attr(semconv.Row, 3, semconv.Outcome, semconv.OutcomeCancelled, semconv.ErrorType, "cancelled"), func(r *journal.Inference) {
+			r.Row, r.Failed, r.Ending = opt[int64](3), true, journal.Cancelled
+		}, ""},
+		{"a row that failed", attr(semconv.Row, 3, semconv.Outcome, semconv.OutcomeFailed), func(r *journal.Inference) { r.Row, r.Failed = opt[int64](3), true }, ""},
 		{"served", attr(semconv.Outcome, semconv.OutcomeServed), none, ""},
 		{"an outcome that is not a word says nothing", attr(semconv.Outcome, 5), none, semconv.Outcome},
 
