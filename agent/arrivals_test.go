@@ -133,7 +133,7 @@ func TestRequestRateOfSessions(t *testing.T) {
 		row(`"timestamp": 0`), row(`"timestamp": 1`), row(`"delay": 300`), row(`"timestamp": 7000`),
 		`{"timestamp": 8000, "input_length": 600, "output_length": 1}`)
 	arrived, at := order(got)
-	// Arrivals are at 0, 1, 2 (row 3) and 3 s (row 4).
+	// Rows 0, 1, 3 and 4 are due at 0, 1, 2 and 3 s. Row 2 has a delay instead.
 	want := []time.Duration{0, reply, 3 * time.Second, 2*reply + 300*time.Millisecond, 3*reply + 300*time.Millisecond}
 	if fmt.Sprint(arrived) != "[0 1 4 2 3]" || !slices.Equal(at, want) {
 		t.Errorf("rows %v at %v, want %v", arrived, at, want)
@@ -199,7 +199,7 @@ func TestUsers(t *testing.T) {
 	// The second row's reply takes 1.1 s, which is longer than the 1 s between two turns of its user.
 	rep, got := inVirtualTime(t, engine, cfg, row("a", 0), row("b", 1), row("b", 0), row("c", 0), row("a", 0), row("b", 0))
 	arrived, at := order(got)
-	// Times: a at 0, b at 0.5, a at 1, b at 1.5, c at 2, b at 2.5.
+	// Due: a at 0 s, b at 0.5, a at 1, b at 1.5 (it waits until 1.6), c at 2, b at 2.5.
 	want := []time.Duration{0, 500, 1000, 1600, 2000, 2500}
 	for i := range want {
 		want[i] *= time.Millisecond

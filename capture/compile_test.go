@@ -79,7 +79,7 @@ func TestGroups(t *testing.T) {
 			1, 0,
 		},
 		{
-			"ids come from the nearest span above that has some, tokens from the next that has those",
+			"ids come from the nearest span above that has ids, tokens from the nearest that has tokens",
 			[]journal.Record{
 				call(1, 1, 0, 0, engine(8, 9)), call(1, 2, 1, 1, engine(5, 6), noTokens), call(1, 3, 2, 2, noTokens),
 				call(2, 1, 0, 9, engine(5, 6)),
@@ -94,7 +94,7 @@ func TestGroups(t *testing.T) {
 			1, 0,
 		},
 		{
-			"the same response id at the same time in two traces: the shorter is nearer to the engine",
+			"the same response id at the same time in two OTel traces is one request: the shorter span is nearer to the engine",
 			[]journal.Record{
 				call(1, 1, 0, 0, response("x"), lasting(100), engine(5, 6)), call(2, 2, 0, 10, response("x"), lasting(80), noTokens),
 			},
@@ -168,7 +168,7 @@ func TestDedupe(t *testing.T) {
 		{"annotated rather than raw", []journal.Record{raw, annotated}, 2, 0},
 		{"seen by a receiver rather than raw", []journal.Record{raw, seen}, 5, 0},
 		{"both annotated: more fields", []journal.Record{annotated, more}, 3, 0},
-		{"both annotated, as many fields: smaller bytes", []journal.Record{twin, annotated}, 2, 0},
+		{"both annotated, with the same number of fields: the one whose bytes come first", []journal.Record{twin, annotated}, 2, 0},
 		{"any other record rather than a link", []journal.Record{link(1, 1, 0, 0), raw}, 1, 0},
 		{"an inference span rather than content", []journal.Record{content, raw}, 1, 0},
 		{"delivered twice", []journal.Record{annotated, annotated}, 2, 1},
@@ -199,7 +199,8 @@ func TestPartitions(t *testing.T) {
 	}
 	records := []journal.Record{
 		call(1, 1, 0, 0),
-		// Run a: the rows are late, and one is below a session's root; engine spans have no run id.
+		// Run a: row 1 comes before row 0, which is below a session's root. Engine spans have no run id. The times of rows are their
+		// timestamps, not the starts of the spans.
 		replayed(t, "a", 1, 20, 1, 0, 500, 501), call(20, 2, 1, 3), link(20, 3, 2, 0),
 		replayed(t, "a", 0, 21, 2, 1, 500, 600), link(21, 1, 0, 9), call(21, 3, 2, 3, response("x")),
 		call(20, 9, 77, 3), // its parent was never sent
@@ -311,7 +312,7 @@ func TestSessions(t *testing.T) {
 	equal(t, "identity with content", map[string]int64{"structure": 2, "lengths": 5, "engine": 1}, res.Traces[0].Meta.Identity)
 }
 
-// TestLateContent: a session has content whichever of its requests has it, in memory and on disk.
+// TestLateContent: a session counts as one with content if any of its requests has content, whether compile sorts in memory or on disk.
 func TestLateContent(t *testing.T) {
 	const sessions, turns = 300, 3
 	var records []journal.Record
@@ -331,7 +332,8 @@ func TestLateContent(t *testing.T) {
 	}
 }
 
-// TestText lays borders over the cells of conversations.
+// TestText tests step 4 with text: equal prompts have the same ids, a prompt that continues another shares its blocks, and impossible cells
+// are counted.
 func TestText(t *testing.T) {
 	text := strings.Repeat("It was the best of times, it was the worst of times. ", 400) // 21,200 bytes
 	chainOf := func(n int) func(*journal.Inference) {

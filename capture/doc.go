@@ -11,7 +11,7 @@
 //     below a replayed request belong to that replay. If an ancestor is missing, the run is that of the OTel trace, provided that
 //     all its spans with a run id name the same one.
 //  2. Remove duplicates by (trace id, span id). An annotated record wins over a raw one, then the one with more fields, then the
-//     one with fewer bytes.
+//     one whose bytes come first.
 //  3. Group. Inference spans that are connected directly, or through links only, form a tree. The spans of tools and of agents
 //     separate trees. A server's span without a parent belongs below the span that its link names, if it begins during that
 //     span. Each successful leaf becomes a row. A field that the leaf lacks comes from its nearest ancestor. Tokens and the

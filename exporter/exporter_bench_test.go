@@ -15,7 +15,8 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 )
 
-// BenchmarkPush writes batches of 600 spans, two thirds of them requests, from 4 concurrent senders for each processor.
+// BenchmarkPush writes batches of 600 spans from 4 concurrent senders for each CPU. A batch has 200 requests; each has a client's span, an
+// engine's, and a page's, which is no inference span.
 func BenchmarkPush(b *testing.B) {
 	for name, fsync := range map[string]bool{"fsync": true, "no fsync": false} {
 		b.Run(name, func(b *testing.B) {
@@ -55,7 +56,7 @@ func BenchmarkPush(b *testing.B) {
 	}
 }
 
-// BenchmarkTraffic counts the requests of a batch as in BenchmarkPush, which includes this cost.
+// BenchmarkTraffic measures the part of BenchmarkPush that counts the inference spans of a batch for the metrics.
 func BenchmarkTraffic(b *testing.B) {
 	set := exportertest.NewNopSettings(NewFactory().Type())
 	set.MeterProvider = sdkmetric.NewMeterProvider(sdkmetric.WithReader(sdkmetric.NewManualReader()))
@@ -65,10 +66,10 @@ func BenchmarkTraffic(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	var requests []*journal.Inference
+	var inferences []*journal.Inference
 	if _, err := e.decoder.Traces(production(200), func(r journal.Record) error {
-		if request, ok := r.(*journal.Inference); ok {
-			requests = append(requests, new(*request))
+		if inference, ok := r.(*journal.Inference); ok {
+			inferences = append(inferences, new(*inference))
 		}
 		return nil
 	}); err != nil {
@@ -78,10 +79,10 @@ func BenchmarkTraffic(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		t.reset()
-		for _, r := range requests {
+		for _, r := range inferences {
 			t.add(r, e.models)
 		}
 		e.count(b.Context(), &t)
 	}
-	b.ReportMetric(float64(len(requests)), "requests/op")
+	b.ReportMetric(float64(len(inferences)), "inference-spans/op")
 }

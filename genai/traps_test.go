@@ -59,8 +59,8 @@ func TestPrecedence(t *testing.T) {
 	if rec.RequestModel != "m" {
 		t.Errorf("model %q: an overlong value does not count", rec.RequestModel)
 	}
-	if rec.ResponseID != "a\uFFFDb" {
-		t.Errorf("id %q is not valid UTF-8", rec.ResponseID)
+	if want := "a\uFFFDb"; rec.ResponseID != want {
+		t.Errorf("id %q, want %q: an invalid byte becomes U+FFFD", rec.ResponseID, want)
 	}
 	broken := strings.Repeat("a\xff", 128) // 256 bytes that become 512
 	rec = inference(t, genai.Options{}, map[string]any{"gen_ai.response.id": broken, "langfuse.observation.model.parameters": `{"model":"` + broken + `"}`})
@@ -247,7 +247,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{"no sign of an error", nil, nil, ptrace.StatusCodeUnset, ""},
 		{"the attribute comes first", map[string]any{"error.type": "timeout", "http.response.status_code": 504}, nil, ptrace.StatusCodeError, "timeout"},
-		{"Vercel: only a status code", map[string]any{"http.response.status_code": 429}, []event{exception(map[string]any{"exception.type": "E"})}, ptrace.StatusCodeError, "429"},
+		{"a status code comes before an exception", map[string]any{"http.response.status_code": 429}, []event{exception(map[string]any{"exception.type": "E"})}, ptrace.StatusCodeError, "429"},
 		{"a good status code is not an error", map[string]any{"http.response.status_code": 200}, nil, ptrace.StatusCodeUnset, ""},
 		{"an exception", nil, []event{exception(map[string]any{"exception.type": "E", "exception.message": "no prompt text"})}, ptrace.StatusCodeUnset, "E"},
 		{"an exception without a type", nil, []event{exception(nil)}, ptrace.StatusCodeUnset, "_OTHER"},
@@ -277,7 +277,7 @@ func TestFirstToken(t *testing.T) {
 		want    genai.Opt[float64]
 	}{
 		{"an event", nil, []event{{"First Token Stream Event", 0.5, nil}}, 0, seconds(0.5)},
-		{"an event at the end says when the gateway wrote", nil, []event{{"First Token Stream Event", 1.99, nil}}, 0, genai.Opt[float64]{}},
+		{"an event at the end is not the first token: the gateway buffered the reply", nil, []event{{"First Token Stream Event", 1.99, nil}}, 0, genai.Opt[float64]{}},
 		{"an event before the start has another clock", nil, []event{{"ai.stream.firstChunk", -1, nil}}, 0, genai.Opt[float64]{}},
 		{"the first of the chunks", nil, []event{{"gen_ai.content.completion.chunk", 0.5, nil}, {"gen_ai.content.completion.chunk", 1, nil}}, 0, seconds(0.5)},
 		{"the first chunk is unknown if events were dropped: the oldest are dropped first", nil, []event{{"gen_ai.content.completion.chunk", 0.5, nil}}, 3, genai.Opt[float64]{}},

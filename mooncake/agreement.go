@@ -5,7 +5,6 @@ package mooncake
 
 import (
 	"cmp"
-	"fmt"
 	"math"
 
 	"github.com/moonloop/moonloop/internal/ondisk"
@@ -24,8 +23,8 @@ type agreement struct {
 	row   []HashRange // the current row, with canonical ids
 	chain *ranges.Lineage
 	ends  *ondisk.Array[uint32] // for each hash id: the run that contains the end of its block, +1
-	// short has, for each run, the first node of a whole fine block at which a partial block ended, +1, and shorts has the others. At all
-	// other ends of blocks, a node that existed before the current row was the end of a block before, too.
+	// A partial block can end where a whole fine block ends, see isShort. short has, for each run, the first node at which this happened, +1.
+	// shorts has the other such nodes. Other ends of blocks need no list: a node older than the current row has ended a block already.
 	short  *ondisk.Array[uint64]
 	shorts map[uint64]struct{}
 	ranges int64  // ranges read
@@ -65,7 +64,7 @@ func (a *agreement) add(row *Row, f *forest, bad faults) (block int64) {
 	a.pieces += int64(len(a.row))
 	strange := ranges.Add(a.chain, "", row.InputLength.V, a.row).Strange
 	if a.chain.Full || a.names.kept()+len(a.shorts) > min(a.max, f.maxNames) || ranges.TooManySteps(a.pieces, a.ranges) || a.chain.Runs() >= anyRun-1 {
-		a.drop(fmt.Sprintf("the ids of hash_ranges are in no order, and make more than %d ranges", a.max))
+		a.drop("the check of hash_ranges would need more memory or time than it may use; ids in order of first appearance need least")
 		return -1
 	}
 	if broken := bad&(repeated|parents|fills) != 0; strange || broken {
