@@ -44,12 +44,6 @@ import (
 	"github.com/moonloop/moonloop/semconv"
 )
 
-// MaxMessage is the maximum size of an OTLP message, in bytes. Spans with the content of their prompts easily exceed gRPC's default of 4
-// MiB.
-const MaxMessage = maxMessageMiB << 20
-
-const maxMessageMiB = 64
-
 // Config configures a [Collector]. Journal and one of the addresses are required.
 type Config struct {
 	// GRPC and HTTP are addresses to listen on for OTLP, host:port. An empty one is not used; port 0 picks a free port.
@@ -194,11 +188,7 @@ func (c *Collector) protocols(ctx context.Context, cfg Config) (map[string]any, 
 	for _, l := range []struct {
 		name, address string
 		bound         *string
-		settings      map[string]any
-	}{
-		{"grpc", cfg.GRPC, &c.GRPC, map[string]any{"max_recv_msg_size_mib": maxMessageMiB}},
-		{"http", cfg.HTTP, &c.HTTP, map[string]any{"max_request_body_size": MaxMessage}},
-	} {
+	}{{"grpc", cfg.GRPC, &c.GRPC}, {"http", cfg.HTTP, &c.HTTP}} {
 		if l.address == "" {
 			continue
 		}
@@ -207,18 +197,18 @@ func (c *Collector) protocols(ctx context.Context, cfg Config) (map[string]any, 
 			return nil, &ListenError{l.name, err}
 		}
 		*l.bound = address
-		l.settings["endpoint"] = address
+		settings := map[string]any{"endpoint": address}
 		if cfg.TLS.CertFile != "" {
 			tls := map[string]any{"cert_file": cfg.TLS.CertFile, "key_file": cfg.TLS.KeyFile}
 			if cfg.TLS.ClientCAFile != "" {
 				tls["client_ca_file"] = cfg.TLS.ClientCAFile
 			}
-			l.settings["tls"] = tls
+			settings["tls"] = tls
 		}
 		if cfg.Token != "" {
-			l.settings["auth"] = map[string]any{"authenticator": bearerID.String()}
+			settings["auth"] = map[string]any{"authenticator": bearerID.String()}
 		}
-		protocols[l.name] = l.settings
+		protocols[l.name] = settings
 	}
 	return protocols, nil
 }

@@ -70,8 +70,10 @@ func (c *Config) Validate() error {
 // byte from time to time could keep connections forever.
 const readHeaderTimeout = time.Minute
 
-// maxMessageMiB is the maximum size of a message, unless the configuration sets another. A batch of 512 spans with their prompts easily
+// MaxMessage is the maximum size of a message, in bytes, unless the configuration sets another. A batch of 512 spans with their prompts easily
 // exceeds the stock receiver's 4 MiB for gRPC and 20 for HTTP, and its sender drops a batch that is too large.
+const MaxMessage = maxMessageMiB << 20
+
 const maxMessageMiB = 64
 
 func createDefaultConfig() component.Config {
@@ -79,7 +81,7 @@ func createDefaultConfig() component.Config {
 	grpc := *otlp.Protocols.GRPC.GetOrInsertDefault()
 	grpc.MaxRecvMsgSizeMiB = maxMessageMiB
 	http := *otlp.Protocols.HTTP.GetOrInsertDefault()
-	http.ServerConfig.MaxRequestBodySize = maxMessageMiB << 20
+	http.ServerConfig.MaxRequestBodySize = MaxMessage
 	http.ServerConfig.ReadHeaderTimeout = readHeaderTimeout
 	otlp.Protocols.GRPC, otlp.Protocols.HTTP = configoptional.Default(grpc), configoptional.Default(http)
 	return &Config{OTLP: *otlp, Annotation: annotate.DefaultCollectorConfig(), Admission: AdmissionConfig{ReadTimeout: defaultReadTimeout}}

@@ -115,8 +115,8 @@ func (c *conn) look(turn uint32) (traffic, bool) {
 	return traffic{}, false
 }
 
-// open records whether the reply of an exchange is a stream.
-func (c *conn) open(turn uint32, stream bool) {
+// note records whether the reply of an exchange is a stream.
+func (c *conn) note(turn uint32, stream bool) {
 	if c == nil {
 		return
 	}

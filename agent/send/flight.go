@@ -296,7 +296,7 @@ func (f *flight) gotConn(info httptrace.GotConnInfo) {
 		}
 	}
 	wait := time.Duration(0)
-	if f.reused && f.manner.learned.Load() == 0 && f.afterStream(settle) && f.conn.socket != nil {
+	if f.reused && f.manner.unknown() && f.afterStream(settle) && f.conn.socket != nil {
 		wait = settle
 	}
 	f.mu.Unlock()
@@ -338,7 +338,7 @@ func (f *flight) written() (at time.Duration, ended bool) {
 
 func (f *flight) answered() {
 	f.mu.Lock()
-	if f.reused && f.manner.learned.Load() == 0 && f.afterStream(1<<63-1) {
+	if f.reused && f.manner.unknown() && f.afterStream(1<<63-1) {
 		f.manner.reused()
 	}
 	f.firstByte = f.arrived()
@@ -364,7 +364,7 @@ func (f *flight) opened(stream bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.headersEnd = f.arrived()
-	f.conn.open(f.turn, stream)
+	f.conn.note(f.turn, stream)
 }
 
 // arrived returns the last arrival on the exchange's connection, or now if it is unknown.

@@ -27,6 +27,9 @@ const soon = time.Second
 // closes the connection does it in this time. Usually that is one request of a run, or none, because later ones know the manner.
 const settle = 2 * time.Millisecond
 
+// unknown reports whether the manner has not been learned.
+func (m *manner) unknown() bool { return m.learned.Load() == 0 }
+
 // reused notes a reply over a connection whose last reply was a stream.
 func (m *manner) reused() { m.learned.CompareAndSwap(0, keeps) }
 

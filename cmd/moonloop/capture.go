@@ -17,6 +17,7 @@ import (
 	"github.com/moonloop/moonloop/blockhash"
 	"github.com/moonloop/moonloop/collect"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/receiver"
 	"github.com/moonloop/moonloop/receiver/annotate"
 )
 
@@ -24,7 +25,7 @@ import (
 const hashKeyEnv = "MOONLOOP_HASH_KEY"
 
 // defaultRequestLimit is the default memory of all requests being received, in bytes: four times the largest one.
-const defaultRequestLimit = 4 * collect.MaxMessage
+const defaultRequestLimit = 4 * receiver.MaxMessage
 
 // captureFlags are the flags of "moonloop capture".
 type captureFlags struct {

@@ -120,7 +120,7 @@ func writeGenerated(
 	if err := file.Commit(&meta); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(stderr, "%s: %d %s; sidecar %s\n", name, file.Rows(), english.PluralWord(int(file.Rows()), "row", ""), mooncake.MetaName(name))
+	_, err = fmt.Fprintf(stderr, "%s: %s; sidecar %s\n", name, english.Plural(int(file.Rows()), "row", ""), mooncake.MetaName(name))
 	return err
 }
 

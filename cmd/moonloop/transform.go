@@ -257,7 +257,7 @@ func (f *transformFlags) report(w io.Writer, r transform.Report, s *transform.St
 	switch {
 	case err != nil:
 	case f.out != "":
-		_, err = fmt.Fprintf(w, "%s: %d %s; sidecar %s\n", f.out, b.Rows, english.PluralWord(int(b.Rows), "row", ""), mooncake.MetaName(f.out))
+		_, err = fmt.Fprintf(w, "%s: %s; sidecar %s\n", f.out, english.Plural(int(b.Rows), "row", ""), mooncake.MetaName(f.out))
 	case s.FineBlockSize() > 0 || s.BlockSize() != mooncake.BlockSize:
 		_, err = fmt.Fprintf(w, "moonloop: a pipe has no sidecar: read these rows with --block-size %d", s.BlockSize())
 		if s.FineBlockSize() > 0 && err == nil {
