@@ -92,12 +92,7 @@ func (f *judgeFlags) schedule(ctx context.Context, stdin io.Reader) (*referee.Sc
 		return nil, err
 	}
 	defer trace.Close() //nolint:errcheck // it was only read
-	name := mooncake.PublicName(f.judge.Trace)
-	s, err := referee.ReadSchedule(name, f.speedup, trace.Read)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return s, nil
+	return referee.ReadSchedule(mooncake.PublicName(f.judge.Trace), f.speedup, trace.Read)
 }
 
 // readWhole reads a foreign file with a decoder.

@@ -80,7 +80,7 @@ func ParseAsked(text string) (a Asked, err error) {
 }
 
 // ReadSchedule reads the rows of a trace until io.EOF. speedup divides their times. A later turn of a session waits for the reply to the turn
-// before, and a row with wait_for for the replies to these rows, as in a replay.
+// before, and a row with wait_for for the replies to these rows, as in a replay. Errors name the trace, as those of a [mooncake.Trace] do.
 func ReadSchedule(name string, speedup float64, read func() (*mooncake.Row, error)) (*Schedule, error) {
 	s := &Schedule{Name: name}
 	turn, named := map[string]int{}, map[string]int{} // the last row of each session, and with each request_id
@@ -94,9 +94,9 @@ func ReadSchedule(name string, speedup float64, read func() (*mooncake.Row, erro
 		}
 		switch at := row.Timestamp; {
 		case !at.Set:
-			return nil, fmt.Errorf("row %d has no timestamp, so it is unknown when it was due: judge a trace whose rows all have one, or a rate", len(s.rows))
+			return nil, fmt.Errorf("%s: row %d has no timestamp, so it is unknown when it was due: judge a trace whose rows all have one, or a rate", name, len(s.rows))
 		case len(s.rows) == MaxRequests:
-			return nil, fmt.Errorf("it has more than %d rows: judge a part of it, which `moonloop transform` cuts out", MaxRequests)
+			return nil, fmt.Errorf("%s: it has more than %d rows: judge a part of it, which `moonloop transform` cuts out", name, MaxRequests)
 		default:
 			n, d := len(s.rows), due{at: at.V / speedup, output: row.OutputLength.Or(-1), graph: row.WaitFor != nil}
 			for _, id := range row.WaitFor {
@@ -119,7 +119,7 @@ func ReadSchedule(name string, speedup float64, read func() (*mooncake.Row, erro
 		}
 	}
 	if len(s.rows) == 0 {
-		return nil, errors.New("it has no rows: name another trace")
+		return nil, fmt.Errorf("%s: it has no rows: name another trace", name)
 	}
 	order, place := make([]int, len(s.rows)), make([]int, len(s.rows))
 	for i := range order {
