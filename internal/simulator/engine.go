@@ -138,17 +138,26 @@ func (e *Engine) authorized(r *http.Request) bool {
 }
 
 func (e *Engine) serveModels(w http.ResponseWriter, _ *http.Request) {
+	type meta struct {
+		Context int `json:"n_ctx,omitempty"`
+	}
 	type model struct {
 		ID          string `json:"id"`
 		Object      string `json:"object"`
 		Created     int64  `json:"created"`
 		OwnedBy     string `json:"owned_by"`
 		MaxModelLen int    `json:"max_model_len,omitempty"`
+		Meta        *meta  `json:"meta,omitempty"`
 	}
 	names := e.modelNames()
 	list := make([]model, len(names))
 	for i, name := range names {
-		list[i] = model{ID: name, Object: "model", Created: e.start.Unix(), OwnedBy: "moonloop", MaxModelLen: e.config.MaxModelLen}
+		list[i] = model{ID: name, Object: "model", Created: e.start.Unix(), OwnedBy: "moonloop"}
+		if e.config.Like == LikeLlamaCPP {
+			list[i].OwnedBy, list[i].Meta = "llamacpp", &meta{e.config.MaxModelLen}
+		} else {
+			list[i].MaxModelLen = e.config.MaxModelLen
+		}
 	}
 	respondJSON(w, map[string]any{"object": "list", "data": list})
 }

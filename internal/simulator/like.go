@@ -13,7 +13,8 @@ const (
 	LikePlain Like = iota
 	// LikeVLLM adds vLLM's metrics, among them vllm:cache_config_info with the block size, and answers /tokenize and /reset_prefix_cache.
 	LikeVLLM
-	// LikeLlamaCPP adds llama.cpp's metrics, and answers /tokenize and reports usage in its format.
+	// LikeLlamaCPP adds llama.cpp's metrics, answers /tokenize, reports usage and the context in its format, and closes the connection after
+	// each stream without announcing it.
 	LikeLlamaCPP
 )
 

@@ -4,10 +4,13 @@
 package simulator
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"regexp"
 	"slices"
@@ -258,6 +261,52 @@ func TestTokenIDs(t *testing.T) {
 		if r := lastRecord(t, e); r.Outcome != Rejected || r.Status != test.status {
 			t.Errorf("stream %v: recorded as %s with status %d", test.stream, r.Outcome, r.Status)
 		}
+	}
+}
+
+// llama.cpp closes the connection after a stream, and states its context as meta.n_ctx.
+func TestLikeConnections(t *testing.T) {
+	for _, test := range []struct {
+		like   Like
+		model  string
+		closes bool
+	}{
+		{LikePlain, `"owned_by":"moonloop","max_model_len":999}`, false},
+		{LikeVLLM, `"owned_by":"moonloop","max_model_len":999}`, false},
+		{LikeLlamaCPP, `"owned_by":"llamacpp","meta":{"n_ctx":999}}`, true},
+	} {
+		_, url := serve(t, Config{Like: test.like, MaxModelLen: 999})
+		if models := fetch(t, url+"/v1/models"); !strings.Contains(models, test.model) {
+			t.Errorf("like %d: no %s in %s", test.like, test.model, models)
+		}
+		conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answers := bufio.NewReader(conn)
+		ask := func(stream bool) {
+			body := fmt.Sprintf(`{"model":"m","prompt":"a b","max_tokens":3,"stream":%t}`, stream)
+			if _, err := fmt.Fprintf(conn, "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", len(body), body); err != nil {
+				t.Fatal(err)
+			}
+			answer, err := http.ReadResponse(answers, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.Close || answer.StatusCode != http.StatusOK {
+				t.Errorf("like %d: status %d, announces the end: %t, %v", test.like, answer.StatusCode, answer.Close, err)
+			}
+		}
+		ask(false)
+		ask(true)
+		if test.closes {
+			if _, err := answers.ReadByte(); !errors.Is(err, io.EOF) {
+				t.Errorf("like %d: after a stream: %v", test.like, err)
+			}
+		} else {
+			ask(false)
+		}
+		_ = conn.Close()
 	}
 }
 

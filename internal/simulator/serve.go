@@ -139,7 +139,7 @@ func (x *exchange) serve() error {
 		return err
 	}
 	x.rec.FinishReason = x.plan.finish
-	if x.shape.closes {
+	if x.shape.closes || x.stream && e.config.Like == LikeLlamaCPP {
 		e.closeWhenIdle(x.r.Context())
 	}
 	return nil
