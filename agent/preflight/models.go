@@ -118,10 +118,11 @@ func names(list []string) string {
 
 // tooLong warns about rows of the look-ahead that need more tokens than the engine's context has.
 func (p *preflight) tooLong() {
-	n := 0
+	n, seen := 0, 0
 	var first []string
 	var least int64
 	for line, row := range p.Ahead {
+		seen++
 		limit := p.contextOf(p.found.Builder.Model(row))
 		if limit == 0 || !row.InputLength.Set || row.Kind() != mooncake.KindLength {
 			continue
@@ -146,7 +147,7 @@ func (p *preflight) tooLong() {
 	}
 	within := ""
 	if !p.Trace.Whole {
-		within = fmt.Sprintf(" of the first %d", p.Trace.Rows)
+		within = fmt.Sprintf(" of the first %d", seen)
 	}
 	p.Warn("%d%s %s more tokens than the engine's context of %d has (max_model_len; n_ctx of a slot in llama.cpp), prompt and reply together (%s): the engine will refuse them, "+
 		"cut their replies, or drop a part of their prompts; "+

@@ -43,8 +43,11 @@ type storedSettings struct {
 
 // readStored finds the settings of the run to continue, and refuses flags that a resumed run cannot have.
 func (f *replayFlags) readStored(cmd *cobra.Command) error {
-	if info, err := os.Stat(f.resume); err != nil || !info.IsDir() {
-		return fmt.Errorf("--resume %s: there is no such folder; name the one that was given to --out", quoted(f.resume))
+	switch info, err := os.Stat(f.resume); {
+	case err != nil:
+		return fmt.Errorf("--resume %s: %s; name the folder that was given to --out", quoted(f.resume), reason(err))
+	case !info.IsDir():
+		return fmt.Errorf("--resume %s: this is not a folder; name the one that was given to --out", quoted(f.resume))
 	}
 	var others []string
 	cmd.Flags().Visit(func(flag *pflag.Flag) {

@@ -323,7 +323,8 @@ func TestResumeRefused(t *testing.T) {
 		args  []string
 		want  string
 	}{
-		"no folder":                             {nil, []string{"--resume", filepath.Join(empty, "gone")}, "there is no such folder; name the one that was given to --out"},
+		"no folder":                             {nil, []string{"--resume", filepath.Join(empty, "gone")}, "no such file or directory; name the folder that was given to --out"},
+		"a file":                                {nil, []string{"--resume", b.trace}, "this is not a folder; name the one that was given to --out"},
 		"an empty folder":                       {nil, []string{"--resume", empty}, "has no resume.jsonl: no run was cut short there"},
 		"a flag of the schedule":                {nil, []string{"--resume", b.out, "--speedup", "2", "--seed=1"}, "leave --speedup, --seed out"},
 		"a file of settings":                    {nil, []string{"--resume", b.out, "--config", "x.yaml"}, "leave --config out"},
