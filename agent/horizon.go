@@ -6,9 +6,9 @@ package agent
 import (
 	"bytes"
 	"io"
-	"os"
 	"time"
 
+	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -72,13 +72,13 @@ func (in *input) rowsToSend(t Trace) int64 {
 
 // lastRow reads the last row of a plain trace file; nil for other inputs.
 func lastRow(name string, parse func([]byte) (*mooncake.Row, error)) *mooncake.Row {
-	f, err := os.Open(name) //nolint:gosec // the user's trace
+	f, err := atomicfile.Open(name)
 	if err != nil {
 		return nil
 	}
 	defer func() { _ = f.Close() }() // it was only read
 	stat, err := f.Stat()
-	if err != nil || !stat.Mode().IsRegular() {
+	if err != nil {
 		return nil
 	}
 	tail, err := io.ReadAll(io.NewSectionReader(f, max(0, stat.Size()-tailBytes), tailBytes))

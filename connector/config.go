@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/confmap"
 
+	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
@@ -144,7 +144,7 @@ func (m *ModelConfig) matches(model string) bool {
 func (m *ModelConfig) bytesPerToken() (size int64, err error) {
 	switch {
 	case m.ConfigJSON != "":
-		f, err := os.Open(m.ConfigJSON)
+		f, err := atomicfile.Open(m.ConfigJSON)
 		if err != nil {
 			return 0, fmt.Errorf("config_json: %w", err)
 		}

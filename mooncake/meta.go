@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -138,7 +137,7 @@ func ReadMeta(r io.Reader) (*Meta, error) {
 // LoadMeta reads the sidecar of a trace file. It returns nil if there is none.
 func LoadMeta(trace string) (*Meta, error) {
 	name := MetaName(trace)
-	f, err := os.Open(name) //nolint:gosec // the user names the trace that it belongs to
+	f, err := atomicfile.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
