@@ -293,7 +293,8 @@ func TestLikeConnections(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := io.Copy(io.Discard, answer.Body); err != nil || answer.Close || answer.StatusCode != http.StatusOK {
+			_, err = io.Copy(io.Discard, answer.Body)
+			if err = errors.Join(err, answer.Body.Close()); err != nil || answer.Close || answer.StatusCode != http.StatusOK {
 				t.Errorf("like %d: status %d, announces the end: %t, %v", test.like, answer.StatusCode, answer.Close, err)
 			}
 		}
