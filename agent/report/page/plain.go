@@ -89,9 +89,7 @@ func (p *plain) inResult(name []byte) {
 	case "row":
 		p.integer(&x.Row)
 	case "turn":
-		var turn int64
-		p.integer(&turn)
-		x.Turn = int(turn)
+		p.int(&x.Turn)
 	case "request_model":
 		p.string(&x.Model, 4)
 	case "intended":
@@ -122,6 +120,10 @@ func (p *plain) inResult(name []byte) {
 		p.count(&x.Predicted, 1)
 	case "trace_id":
 		p.string(&x.TraceID, 5)
+	case "attempts":
+		p.int(&x.Attempts)
+	case "resent":
+		p.int(&x.Resent)
 	default:
 		p.skip(0)
 	}
@@ -235,6 +237,12 @@ func (p *plain) integer(to *int64) {
 	n, all, point := p.digits()
 	p.bad = p.bad || all > exactDigits || point > 0 || p.text[begin] == '-'
 	*to = int64(n) //nolint:gosec // bounded
+}
+
+func (p *plain) int(to *int) {
+	var n int64
+	p.integer(&n)
+	*to = int(n)
 }
 
 func (p *plain) numbers() {

@@ -53,6 +53,9 @@ type outcome struct {
 	Usage     *usage `json:"usage"`
 	Predicted *int64 `json:"predicted_cached_tokens"`
 	TraceID   string `json:"trace_id"`
+
+	Attempts int `json:"attempts"`
+	Resent   int `json:"resent"`
 }
 
 // lastToken returns the time of the last token, which is the end of a reply that came whole: the end of a request latency.
@@ -66,6 +69,10 @@ type usage struct {
 }
 
 func (r *record) served() bool { return r.Result.Outcome == measure.Served.String() }
+
+// once reports whether the request was served, and was sent only once. As in the summary, latencies are those of such requests: those of
+// a request that was sent again include its failed attempts.
+func (r *record) once() bool { return r.served() && r.Result.Attempts <= 1 && r.Result.Resent == 0 }
 
 func (r *record) failed() bool { return r.Result.Outcome == measure.Failed.String() }
 
@@ -101,11 +108,18 @@ func (r *record) cached() (int64, bool) {
 	return 0, false
 }
 
-// itl returns the mean time between two output tokens, in ms: from the first to the last one, divided by their number minus one.
+// ttft returns the time from the start of a request that was served once to its first token, in ms.
+func (r *record) ttft() (float64, bool) {
+	ms, known := between(r.Result.Start, r.Result.First)
+	return ms, known && r.once()
+}
+
+// itl returns the mean time between two output tokens of a request that was served once, in ms: from the first to the last one, divided by
+// their number minus one. A reply of one chunk has none, because its decode time is unknown, not 0.
 func (r *record) itl() (float64, bool) {
 	decode, known := between(r.Result.First, r.Result.Last)
 	after := float64(r.reply() - 1)
-	return decode / max(after, 1), known && after >= 1 && r.served()
+	return decode / max(after, 1), known && after >= 1 && len(r.Result.Gaps) > 0 && r.once()
 }
 
 // between returns the duration between two times, 0 if they are out of order, and whether both were reached.

@@ -61,12 +61,12 @@ func (s *slow) phases(whole float64) []phase {
 	return parts
 }
 
-// newSlow returns the phases of a request; false if a time is missing, or the request was not served.
+// newSlow returns the phases of a request that was served once; false for another one, or if a time is missing.
 func newSlow(r *record) (slow, bool) {
 	x := &r.Result
 	ttft, began := between(x.Intended, x.First)
 	total, ended := between(x.Intended, x.lastToken())
-	if !began || !ended || !r.served() {
+	if !began || !ended || !r.once() {
 		return slow{}, false
 	}
 	s := slow{

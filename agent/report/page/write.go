@@ -129,7 +129,7 @@ type charts struct {
 	Sampled string            `json:"sampled,omitempty"` // unless empty, says that the points are a sample, and of how many requests
 }
 
-// points are columns of equal length; a count is -1 if it is not known.
+// points are columns of equal length; a value is -1 if it is not known.
 type points struct {
 	Row       []int64   `json:"row"`
 	TTFT      []float64 `json:"ttft"`
