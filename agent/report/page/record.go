@@ -49,9 +49,13 @@ type outcome struct {
 	End        *float64  `json:"end"`
 	Lateness   *float64  `json:"lateness_ms"`
 	Gaps       []float64 `json:"gaps_ms"`
+	Tokens     []float64 `json:"chunk_tokens"`
+	Whole      bool      `json:"whole"`
+	Embedding  bool      `json:"embedding"`
 
 	Usage     *usage `json:"usage"`
 	Predicted *int64 `json:"predicted_cached_tokens"`
+	Sized     *int64 `json:"prompt_tokens_sent"`
 	TraceID   string `json:"trace_id"`
 
 	Attempts int `json:"attempts"`
@@ -84,20 +88,32 @@ func (r *record) model() string {
 	return r.Model
 }
 
-// prompt returns the number of prompt tokens: the engine's count, else the row's.
+// prompt returns the number of prompt tokens as the summary counts them: the engine's count, else the tokens in the body, else the row's.
 func (r *record) prompt() int64 {
-	if u := r.Result.Usage; u != nil && u.Prompt != nil {
-		return *u.Prompt
+	var counted *int64
+	if u := r.Result.Usage; u != nil {
+		counted = u.Prompt
 	}
-	return r.Input
+	return *cmp.Or(counted, r.Result.Sized, &r.Input)
 }
 
-// reply returns the number of output tokens: the engine's count, else the row's.
+// reply returns the number of output tokens as the summary counts them: the engine's count, else the sum of the chunks' counts, else the
+// number of chunks.
 func (r *record) reply() int64 {
-	if u := r.Result.Usage; u != nil && u.Completion != nil {
+	x := &r.Result
+	switch u := x.Usage; {
+	case u != nil && u.Completion != nil:
 		return *u.Completion
+	case x.Embedding, x.First == nil && !x.Whole:
+		return 0
+	case len(x.Tokens) == 0:
+		return int64(len(x.Gaps)) + 1
 	}
-	return r.Output
+	sum := 0.0
+	for _, n := range x.Tokens {
+		sum += n
+	}
+	return int64(sum)
 }
 
 // cached returns the number of prompt tokens that the engine reported as cached.

@@ -174,16 +174,22 @@ func (r *Run) addTimes(rec *record) {
 			d.h.add(ms*perMilli, 3)
 		}
 	}
-	for _, gap := range x.Gaps {
-		r.gaps.add(gap*perMilli, 3)
+	if x.First != nil { // the chunks of a reply that was not a stream came together
+		for _, gap := range x.Gaps {
+			r.gaps.add(gap*perMilli, 3)
+		}
 	}
 	if itl, known := rec.itl(); known {
 		r.itl.add(itl*perMilli, 3)
 	}
 	r.reply.add(float64(rec.reply()), 3)
-	if s, timed := newSlow(rec); timed {
+	s, timed := newSlow(rec)
+	if !timed {
+		return
+	}
+	r.byTotal.add(s)
+	if s.streamed() {
 		r.byTTFT.add(s)
-		r.byTotal.add(s)
 	}
 }
 

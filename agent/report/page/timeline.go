@@ -144,10 +144,14 @@ func (b *bin) addPrompt(r *record) {
 	}
 }
 
-// addTokens counts the tokens of a reply at the arrivals of its chunks. They are spread evenly over the chunks.
+// addTokens counts the tokens of a reply at the arrivals of its chunks. They are spread evenly over the chunks. Those of a reply that was not
+// a stream arrive at its end.
 func (t *timeline) addTokens(r *record) {
 	x := &r.Result
 	if x.First == nil {
+		if end := x.lastToken(); end != nil {
+			t.at(*end).tokens += r.reply()
+		}
 		return
 	}
 	chunks := int64(len(x.Gaps)) + 1

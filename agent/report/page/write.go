@@ -47,9 +47,14 @@ var pageTemplate = sync.OnceValue(func() *template.Template {
 			return number(*v)
 		},
 		"digest": func(d string) string { return d[:min(len(d), 12)] },
-		"ms":     func(ms float64) string { return number(ms) },
-		"s":      func(ms float64) string { return number(ms / 1000) },
-		"flags":  unbroken,
+		"ms": func(ms float64) string {
+			if ms < 0 { // not known
+				return "–"
+			}
+			return number(ms)
+		},
+		"s":     func(ms float64) string { return number(ms / 1000) },
+		"flags": unbroken,
 	}).Parse(pageHTML))
 })
 
