@@ -300,6 +300,8 @@ func TestWhy(t *testing.T) {
 		"no reason":           {Prefill: 100, Uncached: 5, Prompt: 700, At: 5},
 		"stalled for 600 ms":  {Prefill: 10, Decode: 1000, Gap: 600, Reply: 50},
 		"slow tokens: 21":     {Prefill: 10, Decode: 1029, Gap: 30, Reply: 50},
+		"slow reply, for no":  {TTFT: -1, Prefill: -1, Decode: -1, Whole: 100, Reply: 100},
+		"long reply: 102 tok": {TTFT: -1, Prefill: -1, Decode: -1, Whole: 100, Reply: 102},
 		"long reply: 101 tok": {Prefill: 10, Decode: 1000, Gap: 12, Reply: 101},
 	} {
 		if got := u.explain(&s, true); !strings.Contains(got, want) {
@@ -316,6 +318,44 @@ func TestNumber(t *testing.T) {
 		if got := number(v); got != want {
 			t.Errorf("%v is %q, want %q", v, got, want)
 		}
+	}
+}
+
+// TestWithoutStream: of a reply that was not a stream, tokens arrive at its end, its latency is known, and the page does not deny what was
+// cached. Without usage, replies are as long as in the summary.
+func TestWithoutStream(t *testing.T) {
+	whole := func(row int, end float64, more string) string {
+		return fmt.Sprintf(`{"timestamp": 0, "session_id": "s", "input_length": 1000, "output_length": 99, "result": {"outcome":"served","row":%d,`+
+			`"intended":0,"dispatched":1,"admitted":1,"start":1,"wire":1,"last":%g,"end":%g,%s}}`+"\n", row, end, end, more)
+	}
+	counted := `"whole":true,"usage":{"prompt_tokens":1000,"completion_tokens":40,"cached_tokens":512}`
+	dir := saved(t, whole(0, 300, counted)+whole(1, 1200, counted)+
+		whole(2, 1300, `"whole":true,"gaps_ms":[0]`)+whole(3, 1300, `"prompt_tokens_sent":900,"embedding":true`)+
+		whole(4, 1300, `"first":1200,"gaps_ms":[40,60],"chunk_tokens":[1,2,3]`), 0)
+	series := sheet(t, dir, SeriesFile)
+	if got := []string{series[0]["output_tokens"], series[1]["output_tokens"], series[0]["input_tokens"]}; !slices.Equal(got, []string{"40", "48", "4900"}) {
+		t.Errorf("output tokens of two slices and input tokens of the first: %v; want 40, 48 and 4900", got)
+	}
+	if got := sheet(t, dir, SessionsFile)[0]["output_tokens"]; got != "88" {
+		t.Errorf("%s output tokens in the session, want 88", got)
+	}
+
+	r := load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: whole(0, 300, counted) + whole(1, 1200, counted)}))
+	html := render(t, r)
+	for text, want := range map[string]bool{
+		"reported no cached tokens": false, "No request was served": false, `id="cache-time"`: true, "cold prompt: 488": true, `<rect class="whole"`: true,
+		"None: a reply that was not a stream has no first token": true,
+	} {
+		if strings.Contains(html, text) != want {
+			t.Errorf("the page has %q: %v, want %v", text, !want, want)
+		}
+	}
+	if got := r.byTotal.rows; len(got) != 2 || got[0].Total != 1200 || got[0].Whole != 1199 || !r.gaps.empty() {
+		t.Errorf("slowest: %+v; gaps: %v", got, !r.gaps.empty())
+	}
+	html = render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: strings.Replace(line(0, 0, 1, 1, 2), `"served"`, `"failed"`, 1)})))
+	if strings.Contains(html, "reported no cached tokens") {
+		t.Error("the page says that the engine reported no cached tokens, but no request was served")
 	}
 }
 

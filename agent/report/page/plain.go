@@ -21,8 +21,9 @@ type plain struct {
 
 	rec      record
 	times    [9]float64 // what rec's pointers point to
-	counts   [5]int64
+	counts   [6]int64
 	gaps     []float64
+	tokens   []float64
 	usage    usage
 	observed observed
 	strings  [8]string // of the last record, by place: most records have the same
@@ -45,7 +46,7 @@ func (p *plain) parse(line []byte) (*record, error) {
 
 // read reads a line if it is plain.
 func (p *plain) read(line []byte) (*record, bool) {
-	p.text, p.i, p.bad, p.gaps = line, 0, false, p.gaps[:0]
+	p.text, p.i, p.bad = line, 0, false
 	p.rec, p.usage, p.observed = record{}, usage{}, observed{}
 	p.members((*plain).row)
 	return &p.rec, !p.bad && p.i == len(line)
@@ -89,9 +90,7 @@ func (p *plain) inResult(name []byte) {
 	case "row":
 		p.integer(&x.Row)
 	case "turn":
-		var turn int64
-		p.integer(&turn)
-		x.Turn = int(turn)
+		p.int(&x.Turn)
 	case "request_model":
 		p.string(&x.Model, 4)
 	case "intended":
@@ -113,15 +112,26 @@ func (p *plain) inResult(name []byte) {
 	case "lateness_ms":
 		p.time(&x.Lateness, 8)
 	case "gaps_ms":
-		p.numbers()
-		x.Gaps = p.gaps
+		x.Gaps = p.numbers(&p.gaps)
+	case "chunk_tokens":
+		x.Tokens = p.numbers(&p.tokens)
+	case "whole":
+		x.Whole = p.truth()
+	case "embedding":
+		x.Embedding = p.truth()
 	case "usage":
 		x.Usage = &p.usage
 		p.members((*plain).inUsage)
 	case "predicted_cached_tokens":
 		p.count(&x.Predicted, 1)
+	case "prompt_tokens_sent":
+		p.count(&x.Sized, 5)
 	case "trace_id":
 		p.string(&x.TraceID, 5)
+	case "attempts":
+		p.int(&x.Attempts)
+	case "resent":
+		p.int(&x.Resent)
 	default:
 		p.skip(0)
 	}
@@ -237,9 +247,25 @@ func (p *plain) integer(to *int64) {
 	*to = int64(n) //nolint:gosec // bounded
 }
 
-func (p *plain) numbers() {
-	p.gaps = p.gaps[:0]
-	p.list('[', ']', func() { p.gaps = append(p.gaps, p.number()) })
+func (p *plain) int(to *int) {
+	var n int64
+	p.integer(&n)
+	*to = int(n)
+}
+
+// numbers reads an array of numbers into the given memory.
+func (p *plain) numbers(to *[]float64) []float64 {
+	*to = (*to)[:0]
+	p.list('[', ']', func() { *to = append(*to, p.number()) })
+	return *to
+}
+
+// truth reads true or false.
+func (p *plain) truth() bool {
+	yes := bytes.HasPrefix(p.text[p.i:], []byte("true"))
+	p.bad = p.bad || !yes && !bytes.HasPrefix(p.text[p.i:], []byte("false"))
+	p.skip(0)
+	return yes
 }
 
 // exactDigits is the maximum number of digits of a number. A whole number of this length is exact as a float, and so is a power of ten with

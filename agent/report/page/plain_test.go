@@ -17,7 +17,7 @@ var plainLines = []string{
 	`{"timestamp": 12, "input_length": 512, "output_length": 1, "hash_ids": [1, 18446744073709551615], "hash_ranges": [[1,2],[7,1]], "session_id": "s 1", "model": "m-1", "class": "batch", "priority": -3, ` +
 		`"observed": {"cached_tokens": 0, "ttft_ms": 12.5, "finish_reason": "stop"}, "result": {"outcome":"failed","reason":"http","message":"500 it fell","row":7,"turn":2,"request_model":"m-2",` +
 		`"intended":0,"dispatched":0.001,"admitted":0.5,"start":10.05,"wire":123456789012.345,"wire_unknown":true,"first_event":20,"first":21,"last":30.999,"end":31,"lateness_ms":-0.25,"excused_ms":0.1,` +
-		`"ttft_ms":1,"gaps_ms":[0.001,2,33.5],"chunk_tokens":[1,2],"whole":false,"x":null,"phases_ms":{"blocked":0.1,"sending":1},"usage":{"prompt_tokens":9,"completion_tokens":2,"reasoning_tokens":1},` +
+		`"ttft_ms":1,"gaps_ms":[0.001,2,33.5],"chunk_tokens":[1,2],"whole":false,"embedding":true,"prompt_tokens_sent":500,"x":null,"phases_ms":{"blocked":0.1,"sending":1},"usage":{"prompt_tokens":9,"completion_tokens":2,"reasoning_tokens":1},"attempts":3,"resent":1,` +
 		`"predicted_cached_tokens":17,"replies":["","late"],"trace_id":"0123456789abcdef0123456789abcdef","deep":[{"a":[[]],"b":{}}]}}`,
 	`{"result": {"outcome":"skipped","reason":"session_failed","row":0,"turn":0,"gaps_ms":[],"usage":{}}}`,
 	`{}`,

@@ -49,10 +49,17 @@ type outcome struct {
 	End        *float64  `json:"end"`
 	Lateness   *float64  `json:"lateness_ms"`
 	Gaps       []float64 `json:"gaps_ms"`
+	Tokens     []float64 `json:"chunk_tokens"`
+	Whole      bool      `json:"whole"`
+	Embedding  bool      `json:"embedding"`
 
 	Usage     *usage `json:"usage"`
 	Predicted *int64 `json:"predicted_cached_tokens"`
+	Sized     *int64 `json:"prompt_tokens_sent"`
 	TraceID   string `json:"trace_id"`
+
+	Attempts int `json:"attempts"`
+	Resent   int `json:"resent"`
 }
 
 // lastToken returns the time of the last token, which is the end of a reply that came whole: the end of a request latency.
@@ -67,6 +74,10 @@ type usage struct {
 
 func (r *record) served() bool { return r.Result.Outcome == measure.Served.String() }
 
+// once reports whether the request was served, and was sent only once. As in the summary, latencies are those of such requests: those of
+// a request that was sent again include its failed attempts.
+func (r *record) once() bool { return r.served() && r.Result.Attempts <= 1 && r.Result.Resent == 0 }
+
 func (r *record) failed() bool { return r.Result.Outcome == measure.Failed.String() }
 
 // model returns the requested model.
@@ -77,20 +88,32 @@ func (r *record) model() string {
 	return r.Model
 }
 
-// prompt returns the number of prompt tokens: the engine's count, else the row's.
+// prompt returns the number of prompt tokens as the summary counts them: the engine's count, else the tokens in the body, else the row's.
 func (r *record) prompt() int64 {
-	if u := r.Result.Usage; u != nil && u.Prompt != nil {
-		return *u.Prompt
+	var counted *int64
+	if u := r.Result.Usage; u != nil {
+		counted = u.Prompt
 	}
-	return r.Input
+	return *cmp.Or(counted, r.Result.Sized, &r.Input)
 }
 
-// reply returns the number of output tokens: the engine's count, else the row's.
+// reply returns the number of output tokens as the summary counts them: the engine's count, else the sum of the chunks' counts, else the
+// number of chunks.
 func (r *record) reply() int64 {
-	if u := r.Result.Usage; u != nil && u.Completion != nil {
+	x := &r.Result
+	switch u := x.Usage; {
+	case u != nil && u.Completion != nil:
 		return *u.Completion
+	case x.Embedding, x.First == nil && !x.Whole:
+		return 0
+	case len(x.Tokens) == 0:
+		return int64(len(x.Gaps)) + 1
 	}
-	return r.Output
+	sum := 0.0
+	for _, n := range x.Tokens {
+		sum += n
+	}
+	return int64(sum)
 }
 
 // cached returns the number of prompt tokens that the engine reported as cached.
@@ -101,11 +124,18 @@ func (r *record) cached() (int64, bool) {
 	return 0, false
 }
 
-// itl returns the mean time between two output tokens, in ms: from the first to the last one, divided by their number minus one.
+// ttft returns the time from the start of a request that was served once to its first token, in ms.
+func (r *record) ttft() (float64, bool) {
+	ms, known := between(r.Result.Start, r.Result.First)
+	return ms, known && r.once()
+}
+
+// itl returns the mean time between two output tokens of a request that was served once, in ms: from the first to the last one, divided by
+// their number minus one. A reply of one chunk has none, because its decode time is unknown, not 0.
 func (r *record) itl() (float64, bool) {
 	decode, known := between(r.Result.First, r.Result.Last)
 	after := float64(r.reply() - 1)
-	return decode / max(after, 1), known && after >= 1 && r.served()
+	return decode / max(after, 1), known && after >= 1 && len(r.Result.Gaps) > 0 && r.once()
 }
 
 // between returns the duration between two times, 0 if they are out of order, and whether both were reached.

@@ -133,6 +133,32 @@ func (r *Run) add(rec *record) {
 		return
 	}
 	r.served++
+	r.addCached(rec)
+	if rec.once() {
+		r.addTimes(rec)
+	}
+}
+
+// addCached counts the cached tokens of a request that was served.
+func (r *Run) addCached(rec *record) {
+	cached, known := rec.cached()
+	if !known {
+		return
+	}
+	p := point{Row: rec.Result.Row, TTFT: -1, Uncached: max(rec.prompt()-cached, 0), Predicted: -1, Cached: cached}
+	r.uncached.add(float64(p.Uncached), 3)
+	if predicted := rec.Result.Predicted; predicted != nil {
+		p.Predicted = *predicted
+	}
+	if ttft, known := rec.ttft(); known {
+		p.TTFT = ttft
+	}
+	r.points.add(p)
+}
+
+// addTimes counts the durations of a request that was served once.
+func (r *Run) addTimes(rec *record) {
+	x := &rec.Result
 	durations := []struct {
 		h        *histogram
 		from, to *float64
@@ -148,8 +174,10 @@ func (r *Run) add(rec *record) {
 			d.h.add(ms*perMilli, 3)
 		}
 	}
-	for _, gap := range x.Gaps {
-		r.gaps.add(gap*perMilli, 3)
+	if x.First != nil { // the chunks of a reply that was not a stream came together
+		for _, gap := range x.Gaps {
+			r.gaps.add(gap*perMilli, 3)
+		}
 	}
 	if itl, known := rec.itl(); known {
 		r.itl.add(itl*perMilli, 3)
@@ -159,32 +187,19 @@ func (r *Run) add(rec *record) {
 	if !timed {
 		return
 	}
-	if s.Uncached >= 0 {
-		r.uncached.add(float64(s.Uncached), 3)
-	}
-	r.byTTFT.add(s)
 	r.byTotal.add(s)
-	ttft, known := between(x.Start, x.First)
-	if !known {
-		return
+	if s.streamed() {
+		r.byTTFT.add(s)
 	}
-	p := point{Row: x.Row, TTFT: ttft, Uncached: s.Uncached, Predicted: -1, Cached: -1}
-	if x.Predicted != nil {
-		p.Predicted = *x.Predicted
-	}
-	if cached, known := rec.cached(); known {
-		p.Cached = cached
-	}
-	r.points.add(p)
 }
 
 // maxReasons is the maximum number of classes of errors that are counted separately.
 const maxReasons = 100
 
-// point is a request in the scatter plots. Token counts are -1 if they are not known.
+// point is a request in the scatter plots. A value is -1 if it is not known.
 type point struct {
 	Row                         int64
-	TTFT                        float64 // ms, from the start of the request
+	TTFT                        float64 // ms, from the start of a request that was served once
 	Uncached, Predicted, Cached int64
 }
 

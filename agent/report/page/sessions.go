@@ -109,7 +109,7 @@ func (s *sessions) add(r *record) {
 		of.predicted += *x.Predicted
 		of.predictedOf += r.prompt()
 	}
-	if ttft, known := between(x.Start, x.First); known {
+	if ttft, known := r.ttft(); known {
 		of.ttft.add(ttft)
 	}
 	if itl, known := r.itl(); known {
@@ -117,7 +117,8 @@ func (s *sessions) add(r *record) {
 	}
 }
 
-// sessionColumns are the columns of the file. Tokens, latencies and cache hits cover the rows that were served.
+// sessionColumns are the columns of the file. Tokens and cache hits are those of the rows that were served, latencies those of the rows that
+// were also sent only once.
 var sessionColumns = []column[*session]{
 	{"session_id", func(s *session) any { return s.id }},
 	{"rows", func(s *session) any { return s.rows }},

@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/report/lines"
 )
 
@@ -72,7 +73,7 @@ func TestSeries(t *testing.T) {
 	for name, want := range map[string][]string{
 		"start_s": {"0", "1", "2", "3"}, "length_s": {"1", "1", "1", "1"},
 		"due": {"1", "1", "0", "2"}, "sent": {"1", "1", "0", "2"}, "finished": {"0", "2", "0", "2"}, "failed": {"0", "0", "0", "1"},
-		"in_flight": {"1", "0", "0", "0"}, "input_tokens": {"1000", "1000", "0", "1007"},
+		"in_flight": {"1", "0", "0", "0"}, "input_tokens": {"1000", "1000", "0", "1000"},
 		"output_tokens": {"0", "9", "0", "3"}, "output_tokens_per_s": {"0", "9", "0", "3"},
 		"ttft_ms_p50": {"10", "20", "", "40"}, "ttft_ms_p99": {"10", "20", "", "40"},
 		"itl_ms_p50": {"", "5", "", "10"}, "itl_ms_p99": {"", "10", "", "10"},
@@ -109,6 +110,41 @@ func TestSeriesFailed(t *testing.T) {
 	s := load(t, dir).line.series()
 	if got := s.Unserved[0] * s.Width; got != 4 {
 		t.Errorf("the page draws %v requests that were not served, want 4", got)
+	}
+}
+
+// TestLikeTheSummary: tables and page count the requests that the summary counts. Tokens are those of requests that were served, latencies
+// those of requests that were also sent only once.
+func TestLikeTheSummary(t *testing.T) {
+	again := func(row int, with string) string {
+		return strings.Replace(line(row, 1000, 700, 90, 3), `"outcome"`, with+`,"outcome"`, 1)
+	}
+	records := line(0, 1000, 10, 5, 3) + again(1, `"attempts":2`) + again(2, `"attempts":1,"resent":1`) +
+		strings.Replace(line(3, 1000, 800, 90, 3), `"served"`, `"failed"`, 1) + line(4, 1000, 10, 5, 1)
+	records = strings.ReplaceAll(records, `{"timestamp"`, `{"session_id": "s", "timestamp"`)
+	dir := saved(t, records, time.Hour)
+	series := sheet(t, dir, SeriesFile)[0]
+	for name, want := range map[string]string{
+		"ttft_ms_p99": "10", "itl_ms_p50": "5", "itl_ms_p99": "5", "input_tokens": "4000", "output_tokens": "10", "cached_pct": "51.2",
+	} {
+		if series[name] != want {
+			t.Errorf("%s of a slice: %s, want %s", name, series[name], want)
+		}
+	}
+	if s := sheet(t, dir, SessionsFile)[0]; s["ttft_ms_max"] != "10" || s["itl_ms_mean"] != "5" || s["output_tokens"] != "10" {
+		t.Errorf("of a session: TTFT %s, ITL %s, %s output tokens; want 10, 5 and 10", s["ttft_ms_max"], s["itl_ms_mean"], s["output_tokens"])
+	}
+	r := load(t, folder(t, map[string]string{lines.Partial: records}))
+	for _, id := range []measure.ID{measure.TTFT, measure.ITL, measure.InterChunk, measure.Latency} {
+		if got := *r.figures[id].Max; got > 25 {
+			t.Errorf("figure %d of the killed run: up to %v ms", id, got)
+		}
+	}
+	if len(r.byTTFT.rows) != 2 || len(r.byTotal.rows) != 2 || len(r.points.points) != 4 {
+		t.Errorf("%d and %d slowest requests, %d points of cached tokens; want 2, 2 and 4", len(r.byTTFT.rows), len(r.byTotal.rows), len(r.points.points))
+	}
+	if s := r.line.series(); *s.TTFT99[0] > 11 || *s.ITL99[0] > 6 || *s.Gap99[0] > 6 {
+		t.Errorf("the charts show %v, %v and %v ms", *s.TTFT99[0], *s.ITL99[0], *s.Gap99[0])
 	}
 }
 

@@ -25,8 +25,8 @@ type slice struct {
 
 // sliceColumns are the columns of the file. A request counts as due, sent and finished in the slice of that event. Its time to first token,
 // its prompt and its cached tokens belong to the slice of its start, its inter-token latency to that of its last token, its lateness to
-// that of its dispatch, and output tokens to those in which their chunks arrived. Those cancelled, or disconnected on purpose, have not
-// failed.
+// that of its dispatch, and output tokens to those in which their chunks arrived. As in the summary, tokens are those of requests that were
+// served, and latencies those of requests that were also sent only once. Those cancelled, or disconnected on purpose, have not failed.
 var sliceColumns = []column[*slice]{
 	{"start_s", func(s *slice) any { return decimals(s.start) }},
 	{"length_s", func(s *slice) any { return decimals(s.width) }},

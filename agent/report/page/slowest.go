@@ -23,9 +23,10 @@ type slow struct {
 	At       float64 // scheduled time, ms on the run's clock
 	Late     float64 // scheduled time to dispatch
 	Wait     float64 // for a free slot
-	Prefill  float64 // wire to first token
-	Decode   float64 // first to last token
-	TTFT     float64 // from the scheduled time
+	Prefill  float64 // wire to first token; -1 without a stream
+	Decode   float64 // first to last token; -1 without a stream
+	Whole    float64 // wire to the end of a reply without a stream
+	TTFT     float64 // from the scheduled time; -1 without a stream
 	Total    float64 // from the scheduled time to the end
 	Gap      float64 // the longest between two chunks
 	Prompt   int64
@@ -46,14 +47,23 @@ type phase struct {
 	X, Width float64
 }
 
+// streamed reports whether the reply had a first token before its end.
+func (s *slow) streamed() bool { return s.TTFT >= 0 }
+
 // phases divides the bar of a request. whole is the duration that a bar of full length stands for.
 func (s *slow) phases(whole float64) []phase {
 	if whole <= 0 {
 		return nil
 	}
+	all := []phase{{Name: "late", Width: s.Late}, {Name: "slot", Width: s.Wait}}
+	if s.streamed() {
+		all = append(all, phase{Name: "prefill", Width: s.Prefill}, phase{Name: "decode", Width: s.Decode})
+	} else {
+		all = append(all, phase{Name: "whole", Width: s.Whole})
+	}
 	var parts []phase
 	x := 0.0
-	for _, p := range []phase{{Name: "late", Width: s.Late}, {Name: "slot", Width: s.Wait}, {Name: "prefill", Width: s.Prefill}, {Name: "decode", Width: s.Decode}} {
+	for _, p := range all {
 		p.X, p.Width = x, min(round(100*p.Width/whole), 100-x)
 		x += p.Width
 		parts = append(parts, p)
@@ -61,22 +71,26 @@ func (s *slow) phases(whole float64) []phase {
 	return parts
 }
 
-// newSlow returns the phases of a request; false if a time is missing, or the request was not served.
+// newSlow returns the phases of a request that was served once; false for another one, or if a time is missing.
 func newSlow(r *record) (slow, bool) {
 	x := &r.Result
-	ttft, began := between(x.Intended, x.First)
 	total, ended := between(x.Intended, x.lastToken())
-	if !began || !ended || !r.served() {
+	if !ended || !r.once() {
 		return slow{}, false
 	}
 	s := slow{
-		Row: x.Row, Turn: x.Turn, Model: r.model(), At: *x.Intended, TTFT: ttft, Total: total,
+		Row: x.Row, Turn: x.Turn, Model: r.model(), At: *x.Intended, Total: total, TTFT: -1, Prefill: -1, Decode: -1,
 		Prompt: r.prompt(), Uncached: -1, Reply: r.reply(), TraceID: x.TraceID,
 	}
 	s.Late, _ = between(x.Intended, x.Dispatched)
 	s.Wait, _ = between(x.Dispatched, x.Admitted)
-	s.Prefill, _ = between(x.Wire, x.First)
-	s.Decode, _ = between(x.First, x.Last)
+	if ttft, streamed := between(x.Intended, x.First); streamed {
+		s.TTFT = ttft
+		s.Prefill, _ = between(x.Wire, x.First)
+		s.Decode, _ = between(x.First, x.Last)
+	} else {
+		s.Whole, _ = between(cmp.Or(x.Wire, x.Start), x.lastToken())
+	}
 	if len(x.Gaps) > 0 {
 		s.Gap = slices.Max(x.Gaps)
 	}
@@ -113,6 +127,8 @@ type usual struct {
 // explain describes what most of a request's time to first token, or to its end, was spent on, and what is unusual about it.
 func (u *usual) explain(s *slow, toEnd bool) string {
 	switch longest := max(s.Late, s.Wait, s.Prefill); {
+	case !s.streamed() && s.Whole >= longest:
+		return u.explainWhole(s)
 	case toEnd && s.Decode > longest:
 		return u.explainDecode(s)
 	case s.Prefill == longest:
@@ -125,10 +141,7 @@ func (u *usual) explain(s *slow, toEnd bool) string {
 }
 
 func (u *usual) explainPrefill(s *slow) string {
-	var why []string
-	if s.Uncached > 0 && float64(s.Uncached) >= u.uncached {
-		why = append(why, fmt.Sprintf("cold prompt: %s of %s tokens were not cached", humanize.Comma(s.Uncached), humanize.Comma(s.Prompt)))
-	}
+	why := u.explainCold(s)
 	waiting, overtook := u.backlog.behind(s.At+s.Late+s.Wait, s.At+s.TTFT)
 	if waiting > max(u.backlog.median, 1) {
 		why = append(why, fmt.Sprintf("queue: %s waited for a first token (median %s)", humanize.Comma(waiting), humanize.Comma(u.backlog.median)))
@@ -137,6 +150,23 @@ func (u *usual) explainPrefill(s *slow) string {
 		why = append(why, fmt.Sprintf("overtaken by %s that were sent later", humanize.Comma(overtook)))
 	}
 	return cmp.Or(strings.Join(why, "; "), "slow first token, for no reason that the records show")
+}
+
+// explainCold says whether unusually much of the prompt was not cached.
+func (u *usual) explainCold(s *slow) []string {
+	if s.Uncached <= 0 || float64(s.Uncached) < u.uncached {
+		return nil
+	}
+	return []string{fmt.Sprintf("cold prompt: %s of %s tokens were not cached", humanize.Comma(s.Uncached), humanize.Comma(s.Prompt))}
+}
+
+// explainWhole explains a reply without a stream, of which only the end is known.
+func (u *usual) explainWhole(s *slow) string {
+	why := u.explainCold(s)
+	if float64(s.Reply) > u.reply {
+		why = append(why, fmt.Sprintf("long reply: %s tokens", humanize.Comma(s.Reply)))
+	}
+	return cmp.Or(strings.Join(why, "; "), "slow reply, for no reason that the records show")
 }
 
 func (u *usual) explainDecode(s *slow) string {

@@ -29,13 +29,14 @@ type bin struct {
 	unserved, failed         int64 // of those that finished: failed leaves out those that were cancelled, or disconnected on purpose
 	answered                 int64 // first tokens, and ends of requests without any
 	tokens                   int64 // output tokens, by the arrival of their chunks
-	input                    int64 // prompt tokens of the requests that started here
+	input                    int64 // prompt tokens of the requests that started here and were served
 
-	// Prompt tokens of requests that started here: those that the engine had cached, was predicted to have cached, and had cached in
+	// Prompt tokens of the same requests: those that the engine had cached, was predicted to have cached, and had cached in
 	// production, each with the prompt tokens of the requests for which it is known.
 	cached, cachedOf, predicted, predictedOf, observed, observedOf int64
 
-	ttft, itl, gap, late histogram
+	late           histogram
+	ttft, itl, gap histogram // of the requests that were served once
 }
 
 // at returns the bin of a time.
@@ -87,7 +88,7 @@ func (b *bin) merge(o *bin) {
 	b.late.merge(o.late)
 }
 
-// add counts a request.
+// add counts a request. Its latencies, tokens and cache hits count if the summary counts them.
 func (t *timeline) add(r *record) {
 	x := &r.Result
 	if x.Intended != nil {
@@ -99,22 +100,7 @@ func (t *timeline) add(r *record) {
 	if x.Start == nil {
 		return
 	}
-	b := t.at(*x.Start)
-	b.sent++
-	prompt := r.prompt()
-	b.input += prompt
-	if cached, known := r.cached(); known {
-		b.cached += cached
-		b.cachedOf += prompt
-	}
-	if x.Predicted != nil {
-		b.predicted += *x.Predicted
-		b.predictedOf += prompt
-	}
-	if r.Observed != nil && r.Observed.Cached != nil {
-		b.observed += *r.Observed.Cached
-		b.observedOf += r.Input
-	}
+	t.at(*x.Start).sent++
 	if x.End != nil {
 		end := t.at(*x.End)
 		end.finished++
@@ -128,19 +114,44 @@ func (t *timeline) add(r *record) {
 	if answered := cmp.Or(x.First, x.End); answered != nil {
 		t.at(*answered).answered++
 	}
-	if ttft, known := between(x.Start, x.First); known {
+	if ttft, known := r.ttft(); known {
 		t.at(*x.Start).ttft.add(ttft*perMilli, t.digits)
 	}
 	if itl, known := r.itl(); known {
 		t.at(*x.Last).itl.add(itl*perMilli, t.digits)
 	}
-	t.addTokens(r)
+	if r.served() {
+		t.at(*x.Start).addPrompt(r)
+		t.addTokens(r)
+	}
 }
 
-// addTokens counts the tokens of a reply at the arrivals of its chunks. They are spread evenly over the chunks.
+// addPrompt counts the tokens of a prompt, and how many of them were cached.
+func (b *bin) addPrompt(r *record) {
+	prompt := r.prompt()
+	b.input += prompt
+	if cached, known := r.cached(); known {
+		b.cached += cached
+		b.cachedOf += prompt
+	}
+	if predicted := r.Result.Predicted; predicted != nil {
+		b.predicted += *predicted
+		b.predictedOf += prompt
+	}
+	if r.Observed != nil && r.Observed.Cached != nil {
+		b.observed += *r.Observed.Cached
+		b.observedOf += r.Input
+	}
+}
+
+// addTokens counts the tokens of a reply at the arrivals of its chunks. They are spread evenly over the chunks. Those of a reply that was not
+// a stream arrive at its end.
 func (t *timeline) addTokens(r *record) {
 	x := &r.Result
-	if x.First == nil || !r.served() {
+	if x.First == nil {
+		if end := x.lastToken(); end != nil {
+			t.at(*end).tokens += r.reply()
+		}
 		return
 	}
 	chunks := int64(len(x.Gaps)) + 1
@@ -154,7 +165,7 @@ func (t *timeline) addTokens(r *record) {
 		b := t.at(at)
 		b.tokens += through - before
 		before = through
-		if i > 0 && t.digits != exact {
+		if i > 0 && t.digits != exact && r.once() {
 			b.gap.add(x.Gaps[i-1]*perMilli, t.digits)
 		}
 	}

@@ -41,6 +41,7 @@ type view struct {
 	Command   string
 	Sampled   string
 	HasCached bool
+	Served    int64
 }
 
 // tile is one of the figures at the top.
@@ -75,7 +76,7 @@ func (r *Run) view() *view {
 			{"slow-ttft", "by time to first token, from the scheduled time", r.byTTFT.rows},
 			{"slow-total", "by latency, from the scheduled time", r.byTotal.rows},
 		},
-		Details: r.details(), HasCached: !r.uncached.empty(),
+		Details: r.details(), HasCached: !r.uncached.empty(), Served: r.served,
 	}
 	if r.killed {
 		v.Class = "killed"

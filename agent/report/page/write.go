@@ -47,9 +47,14 @@ var pageTemplate = sync.OnceValue(func() *template.Template {
 			return number(*v)
 		},
 		"digest": func(d string) string { return d[:min(len(d), 12)] },
-		"ms":     func(ms float64) string { return number(ms) },
-		"s":      func(ms float64) string { return number(ms / 1000) },
-		"flags":  unbroken,
+		"ms": func(ms float64) string {
+			if ms < 0 { // not known
+				return "–"
+			}
+			return number(ms)
+		},
+		"s":     func(ms float64) string { return number(ms / 1000) },
+		"flags": unbroken,
 	}).Parse(pageHTML))
 })
 
@@ -129,7 +134,7 @@ type charts struct {
 	Sampled string            `json:"sampled,omitempty"` // unless empty, says that the points are a sample, and of how many requests
 }
 
-// points are columns of equal length; a count is -1 if it is not known.
+// points are columns of equal length; a value is -1 if it is not known.
 type points struct {
 	Row       []int64   `json:"row"`
 	TTFT      []float64 `json:"ttft"`

@@ -101,7 +101,7 @@
         x: { time: false, distr: options.x === "log" ? 3 : 1, range: options.x === "log" ? decades : (u, lo, hi) => [lo, hi === lo ? lo + 1 : hi] },
         y: {
           distr: options.y === "log" ? 3 : 1,
-          range: options.y === "log" ? decades : (u, lo, hi) => [0, options.percent ? 100 : Math.max(hi * 1.05, 1e-6)],
+          range: options.y === "log" ? decades : (u, lo, hi) => [0, options.percent ? 100 : hi > 0 ? hi * 1.05 : 1], // an axis of zeros ends at 1: a tiny end has long labels
         },
       },
       axes: axes(options),
