@@ -228,7 +228,6 @@ func (s *sample) add(p point) {
 // explain determines why the slowest requests were slow, when all records are known.
 func (r *Run) explain() {
 	u := usual{uncached: r.uncached.quantile(0.9), reply: r.reply.quantile(0.9), gap: r.gaps.millis(0.5), backlog: r.line.backlog()}
-	start := float64(r.line.leading()) * r.line.width
 	for _, list := range []*slowest{&r.byTTFT, &r.byTotal} {
 		whole := 0.0 // the longest
 		for i := range list.rows {
@@ -237,7 +236,6 @@ func (r *Run) explain() {
 		for i := range list.rows {
 			s := &list.rows[i]
 			s.Why = u.explain(s, list == &r.byTotal)
-			s.Offset = s.At - start
 			s.Phases = s.phases(whole)
 			if r.TraceURL != "" && s.TraceID != "" {
 				s.Elsewhere = strings.ReplaceAll(r.TraceURL, "{trace_id}", s.TraceID)

@@ -36,7 +36,6 @@ type slow struct {
 
 	// Set by [Run.explain].
 	Why       string
-	Offset    float64 // At, counted from the beginning of the charts
 	Phases    []phase
 	Elsewhere string // link to its trace
 }

@@ -175,7 +175,7 @@ func (t *timeline) addTokens(r *record) {
 // not measured.
 type series struct {
 	Width     float64    `json:"width"` // of a bin, s
-	Time      []float64  `json:"time"`  // s since the first bin with something in it
+	Time      []float64  `json:"time"`  // s on the run's clock, from the first bin with something in it
 	Intended  []float64  `json:"intended"`
 	Sent      []float64  `json:"sent"`
 	Finished  []float64  `json:"finished"`
@@ -209,9 +209,10 @@ func (t *timeline) leading() int {
 func (t *timeline) series() *series {
 	s := &series{Width: t.width / 1000}
 	var inFlight, waiting int64
-	for i, b := range t.bins[t.leading():] {
+	first := t.leading()
+	for i, b := range t.bins[first:] {
 		rate := func(n int64) float64 { return round(float64(n) * 1000 / t.width) }
-		s.Time = append(s.Time, round(float64(i)*t.width/1000))
+		s.Time = append(s.Time, float64(first+i)*t.width/1000)
 		s.Intended = append(s.Intended, rate(b.intended))
 		s.Sent = append(s.Sent, rate(b.sent))
 		s.Finished = append(s.Finished, rate(b.finished))
