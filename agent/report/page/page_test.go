@@ -126,6 +126,31 @@ func TestPageOfARun(t *testing.T) {
 	}
 }
 
+// The page shows the figures of the steady state, as the final table does, says so, and marks it in the charts.
+func TestSteadyState(t *testing.T) {
+	with := strings.Replace(smallSummary, "{", `{"slo":"ttft=50ms","good_request_fraction":{"unit":"ratio","avg":0.985},
+"steady_state":{"window":{"automatic":true,"from_ms":1049.8,"to_ms":8160.8,"zero_ms":3393.2},"rows":{"total":1650,"served":1640,"failed":10},
+"time_to_first_token":{"unit":"ms","avg":31,"min":10,"max":60,"p50":32.1,"p90":35,"p99":48,"count":1640},"good_request_fraction":{"unit":"ratio","avg":0.432}},`, 1)
+	for zero, want := range map[string]string{ // earlier versions wrote no zero_ms
+		`,"zero_ms":3393.2`: "and a goal for goodput cover 1.05 to 8.16 s of the schedule, shaded in the charts (4.44 to 11.6 s): 1,650 requests that were sent then, 1,640 served, 10 failed",
+		"":                  "cover 1.05 to 8.16 s of the schedule: 1,650",
+	} {
+		summary := strings.Replace(with, `,"zero_ms":3393.2`, zero, 1)
+		html := render(t, load(t, folder(t, map[string]string{summaryFile: summary, lines.File: line(0, 5000, 20, 5, 3)})))
+		for _, want := range []string{want, "Figures of the steady state", ">1,640 <span>of 1,650<", ">32.1 <span>ms p50<", ">43.2 <span>%<"} {
+			if !strings.Contains(html, want) {
+				t.Errorf("the page does not say %q", want)
+			}
+		}
+		if got := data(t, html).Steady; zero == "" && got != nil || zero != "" && (len(got) != 2 || got[0] != 4.443 || got[1] != 11.554) {
+			t.Errorf("%v is shaded", got)
+		}
+	}
+	if html := render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: line(0, 0, 20, 5, 3)}))); strings.Contains(html, "Steady state: ") {
+		t.Error("the page of a run without a steady state mentions one")
+	}
+}
+
 // Texts from the folder are text on the page, never markup, script or a link to follow.
 func TestHostileText(t *testing.T) {
 	const evil = `</script><script>alert(1)</script><img src=x onerror=alert(2)>`

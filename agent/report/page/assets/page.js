@@ -105,6 +105,7 @@
         },
       },
       axes: axes(options),
+      hooks: { drawClear: time && data.steady ? [shade] : [] },
       series: [
         { label: options.label || "at", value: (u, v) => v === null ? "–" : time ? format(v) + " s" : format(v) },
         ...lines.map(l => ({
@@ -120,6 +121,14 @@
     host.tabIndex = 0;
     host.onkeydown = event => move(u, event);
     charts.push({ u, host, time });
+  }
+
+  // shade marks the steady state, below the lines of a chart.
+  function shade(u) {
+    const { left, top, width, height } = u.bbox;
+    const [from, to] = data.steady.map(s => Math.min(Math.max(u.valToPos(s, "x", true), left), left + width));
+    u.ctx.fillStyle = color("soft") + "1a";
+    u.ctx.fillRect(from, top, to - from, height);
   }
 
   // describe says in words what a chart shows, for those who cannot see it.
