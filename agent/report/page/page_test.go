@@ -31,7 +31,7 @@ func folder(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-const smallSummary = `{"schema_version":"1.0","run":{"id":"run-1","version":"v9, go1.26.8 linux/amd64","platform":"linux/amd64","command":"moonloop replay t.jsonl --url http://e","target":"e","model":"m"},
+const smallSummary = `{"schema_version":"1.0","run":{"id":"run-1","labels":{"commit":"a<b"},"version":"v9, go1.26.8 linux/amd64","platform":"linux/amd64","command":"moonloop replay t.jsonl --url http://e","target":"e","model":"m"},
 "start_time":"2026-11-01T10:00:00Z","end_time":"2026-11-01T10:01:00Z","was_cancelled":false,"warnings":["a burst of <2>: --spread=uniform spreads it"],
 "verdict":{"class":"degraded","reasons":[{"metric":"hiccup_share","value":30.5,"bound":10,"unit":"%","class":"degraded","text":"the machine held the client up","shard":"2/4"}],
 "too_few":[{"metrics":["lateness_p99"],"have":3,"need":100,"of":"scheduled requests"}]},
@@ -94,7 +94,7 @@ func TestPageOfARun(t *testing.T) {
 	html := render(t, r)
 	for _, want := range []string{
 		"Degraded: usable, with the reasons below", "the machine held the client up", "30.5 %", "shard 2/4:",
-		"too few: 3 of the 100 scheduled requests that lateness_p99 needs", "<dd>v9, go1.26.8 linux/amd64</dd>", "moonloop replay t.jsonl --url http://e",
+		"too few: 3 of the 100 scheduled requests that lateness_p99 needs", "<dd>v9, go1.26.8 linux/amd64</dd>", "<dt>Label commit</dt><dd>a&lt;b</dd>", "moonloop replay t.jsonl --url http://e",
 		"engine fell over", `a burst of &lt;2&gt;: <span class="flag">--spread=uniform</span> spreads it`, `href="http://localhost:16686/trace/0123456789abcdef0123456789abcdef"`,
 	} {
 		if !strings.Contains(html, want) {

@@ -235,16 +235,17 @@ func (r *Run) explain() {
 type summary struct {
 	Version string `json:"schema_version"`
 	Run     struct {
-		ID        string           `json:"id"`
-		Version   string           `json:"version"`
-		Command   string           `json:"command"`
-		Target    string           `json:"target"`
-		Endpoint  string           `json:"endpoint"`
-		Model     string           `json:"model"`
-		Models    map[string]int64 `json:"models"`
-		Platform  string           `json:"platform"`
-		CPUs      int              `json:"cpus"`
-		Streaming bool             `json:"streaming"`
+		ID        string            `json:"id"`
+		Labels    map[string]string `json:"labels"`
+		Version   string            `json:"version"`
+		Command   string            `json:"command"`
+		Target    string            `json:"target"`
+		Endpoint  string            `json:"endpoint"`
+		Model     string            `json:"model"`
+		Models    map[string]int64  `json:"models"`
+		Platform  string            `json:"platform"`
+		CPUs      int               `json:"cpus"`
+		Streaming bool              `json:"streaming"`
 	} `json:"run"`
 	Start     time.Time `json:"start_time"`
 	End       time.Time `json:"end_time"`

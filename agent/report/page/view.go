@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"html/template"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -184,6 +185,9 @@ func (r *Run) details() []detail {
 		}
 	}
 	add("Run", s.Run.ID)
+	for _, name := range slices.Sorted(maps.Keys(s.Run.Labels)) {
+		add("Label "+name, s.Run.Labels[name])
+	}
 	version := s.Run.Version
 	if !strings.HasSuffix(version, s.Run.Platform) { // the command's version ends with it
 		version = strings.TrimSpace(version + " " + s.Run.Platform)
