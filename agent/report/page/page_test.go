@@ -151,6 +151,18 @@ func TestSteadyState(t *testing.T) {
 	}
 }
 
+// Without its script, the page says that the charts are missing, and why. The script hides that: a noscript element would not do, since
+// browsers show none where scripts were only removed, or are blocked by a policy.
+func TestPageWithoutScript(t *testing.T) {
+	html := render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: line(0, 0, 20, 5, 3)})))
+	for _, want := range []string{`<p class="unscripted">The charts are missing because the script of this page did not run`,
+		`:root.script .unscripted, :root:not(.script) .scripted, :root:not(.script) .charts { display: none; }`, `root.classList.add("script")`} {
+		if !strings.Contains(html, want) {
+			t.Errorf("the page has no %q", want)
+		}
+	}
+}
+
 // Texts from the folder are text on the page, never markup, script or a link to follow.
 func TestHostileText(t *testing.T) {
 	const evil = `</script><script>alert(1)</script><img src=x onerror=alert(2)>`

@@ -3,6 +3,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const root = document.documentElement;
+  root.classList.add("script"); // shows what needs this script, and hides the note that it is missing
   const series = data.series, curves = data.curves, points = data.points;
 
   // The theme is the reader's, until the button says otherwise.
