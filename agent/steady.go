@@ -127,7 +127,7 @@ func (e ending) steady() *report.Steady {
 		return nil
 	}
 	return report.NewSteady(within.Figures(), report.Window{
-		Automatic: ask.Auto, From: clock.Millis(p.From - e.zero), To: clock.Millis(p.To - e.zero), Level: p.Level, Peak: p.Peak,
+		Automatic: ask.Auto, From: clock.Millis(p.From - e.zero), To: clock.Millis(p.To - e.zero), Zero: clock.Millis(e.zero), Level: p.Level, Peak: p.Peak,
 	})
 }
 

@@ -103,7 +103,7 @@ func TestSteadyState(t *testing.T) {
 			Tokens struct{ Avg float64 } `json:"output_token_throughput"`
 		} `json:"steady_state"`
 	}
-	if err := json.Unmarshal(b, &summary); err != nil || summary.Steady.Tokens.Avg <= summary.Whole.Avg || summary.Steady.Rows.Total != 384 {
+	if err := json.Unmarshal(b, &summary); err != nil || summary.Steady.Tokens.Avg <= summary.Whole.Avg || summary.Steady.Rows.Total != 384 || summary.Steady.Window.Zero <= 0 {
 		t.Errorf("%+v, %v", summary, err)
 	}
 }

@@ -27,6 +27,7 @@ func (r *Report) blocks(b *strings.Builder, width int, p palette) {
 		name  string
 		lines block
 	}{
+		{"Labels", r.labelLines()},
 		{"Steady", r.steadyLines()},
 		{"Rows", r.rowLines(p)},
 		{"Errors", reasonLines(r.figures.Errors)},
@@ -89,6 +90,14 @@ func tally(format string, of map[string]int64) string {
 		parts.add(format, name, of[name])
 	}
 	return strings.Join(parts, ", ")
+}
+
+// labelLines returns a line for each name and value that the caller gave the run.
+func (r *Report) labelLines() (b block) {
+	for _, name := range slices.Sorted(maps.Keys(r.Run.Labels)) {
+		b.add("%s", term.Plain(name+"="+r.Run.Labels[name]))
+	}
+	return b
 }
 
 // manyFailed is the minimum share of failed requests with which the table begins with a warning about its figures.

@@ -90,6 +90,8 @@ type Window struct {
 	Automatic bool    `json:"automatic"`
 	From      float64 `json:"from_ms"`
 	To        float64 `json:"to_ms"`
+	// Zero is the schedule's zero in the times of requests.jsonl.
+	Zero float64 `json:"zero_ms"`
 	// Level is the median number of requests in flight, from the first request of the whole run to the last one; Peak is the greatest
 	// number.
 	Level int64 `json:"median_concurrency"`

@@ -42,11 +42,15 @@ func (r *Run) rows() (rows []row) {
 	return rows
 }
 
-// summaryFigures returns the figures of a summary. An error names the tag of the figure.
+// summaryFigures returns the figures of a summary that the final table has: those of its steady state, if there is one. An error names
+// the tag of the figure.
 func summaryFigures(summary []byte) (map[measure.ID]figure, error) {
 	var values map[string]json.RawMessage
 	if err := json.Unmarshal(summary, &values); err != nil {
 		return nil, err
+	}
+	if part, found := values["steady_state"]; found {
+		return summaryFigures(part)
 	}
 	figures := map[measure.ID]figure{}
 	for id, d := range measure.Definitions() {

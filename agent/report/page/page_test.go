@@ -31,7 +31,7 @@ func folder(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-const smallSummary = `{"schema_version":"1.0","run":{"id":"run-1","version":"v9, go1.26.8 linux/amd64","platform":"linux/amd64","command":"moonloop replay t.jsonl --url http://e","target":"e","model":"m"},
+const smallSummary = `{"schema_version":"1.0","run":{"id":"run-1","labels":{"commit":"a<b"},"version":"v9, go1.26.8 linux/amd64","platform":"linux/amd64","command":"moonloop replay t.jsonl --url http://e","target":"e","model":"m"},
 "start_time":"2026-11-01T10:00:00Z","end_time":"2026-11-01T10:01:00Z","was_cancelled":false,"warnings":["a burst of <2>: --spread=uniform spreads it"],
 "verdict":{"class":"degraded","reasons":[{"metric":"hiccup_share","value":30.5,"bound":10,"unit":"%","class":"degraded","text":"the machine held the client up","shard":"2/4"}],
 "too_few":[{"metrics":["lateness_p99"],"have":3,"need":100,"of":"scheduled requests"}]},
@@ -94,7 +94,7 @@ func TestPageOfARun(t *testing.T) {
 	html := render(t, r)
 	for _, want := range []string{
 		"Degraded: usable, with the reasons below", "the machine held the client up", "30.5 %", "shard 2/4:",
-		"too few: 3 of the 100 scheduled requests that lateness_p99 needs", "<dd>v9, go1.26.8 linux/amd64</dd>", "moonloop replay t.jsonl --url http://e",
+		"too few: 3 of the 100 scheduled requests that lateness_p99 needs", "<dd>v9, go1.26.8 linux/amd64</dd>", "<dt>Label commit</dt><dd>a&lt;b</dd>", "moonloop replay t.jsonl --url http://e",
 		"engine fell over", `a burst of &lt;2&gt;: <span class="flag">--spread=uniform</span> spreads it`, `href="http://localhost:16686/trace/0123456789abcdef0123456789abcdef"`,
 	} {
 		if !strings.Contains(html, want) {
@@ -123,6 +123,43 @@ func TestPageOfARun(t *testing.T) {
 	// Nothing happened in the first second, as in a warm-up: the page counts time as requests.jsonl does, nevertheless.
 	if want := `<td class="n">2</td><td class="n">2.6</td>`; !strings.Contains(html, want) {
 		t.Errorf("the page does not say that row 2 was due at 2.6 s: %s", want)
+	}
+}
+
+// The page shows the figures of the steady state, as the final table does, says so, and marks it in the charts.
+func TestSteadyState(t *testing.T) {
+	with := strings.Replace(smallSummary, "{", `{"slo":"ttft=50ms","good_request_fraction":{"unit":"ratio","avg":0.985},
+"steady_state":{"window":{"automatic":true,"from_ms":1049.8,"to_ms":8160.8,"zero_ms":3393.2},"rows":{"total":1650,"served":1640,"failed":10},
+"time_to_first_token":{"unit":"ms","avg":31,"min":10,"max":60,"p50":32.1,"p90":35,"p99":48,"count":1640},"good_request_fraction":{"unit":"ratio","avg":0.432}},`, 1)
+	for zero, want := range map[string]string{ // earlier versions wrote no zero_ms
+		`,"zero_ms":3393.2`: "and a goal for goodput cover 1.05 to 8.16 s of the schedule, shaded in the charts (4.44 to 11.6 s): 1,650 requests that were sent then, 1,640 served, 10 failed",
+		"":                  "cover 1.05 to 8.16 s of the schedule: 1,650",
+	} {
+		summary := strings.Replace(with, `,"zero_ms":3393.2`, zero, 1)
+		html := render(t, load(t, folder(t, map[string]string{summaryFile: summary, lines.File: line(0, 5000, 20, 5, 3)})))
+		for _, want := range []string{want, "Figures of the steady state", ">1,640 <span>of 1,650<", ">32.1 <span>ms p50<", ">43.2 <span>%<"} {
+			if !strings.Contains(html, want) {
+				t.Errorf("the page does not say %q", want)
+			}
+		}
+		if got := data(t, html).Steady; zero == "" && got != nil || zero != "" && (len(got) != 2 || got[0] != 4.443 || got[1] != 11.554) {
+			t.Errorf("%v is shaded", got)
+		}
+	}
+	if html := render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: line(0, 0, 20, 5, 3)}))); strings.Contains(html, "Steady state: ") {
+		t.Error("the page of a run without a steady state mentions one")
+	}
+}
+
+// Without its script, the page says that the charts are missing, and why. The script hides that: a noscript element would not do, since
+// browsers show none where scripts were only removed, or are blocked by a policy.
+func TestPageWithoutScript(t *testing.T) {
+	html := render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: line(0, 0, 20, 5, 3)})))
+	for _, want := range []string{`<p class="unscripted">The charts are missing because the script of this page did not run`,
+		`:root.script .unscripted, :root:not(.script) .scripted, :root:not(.script) .charts { display: none; }`, `root.classList.add("script")`} {
+		if !strings.Contains(html, want) {
+			t.Errorf("the page has no %q", want)
+		}
 	}
 }
 

@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/report/lines"
@@ -38,7 +40,7 @@ type Run struct {
 	dir     string
 	killed  bool // no summary: the run did not end
 	summary summary
-	figures map[measure.ID]figure // those of summary.json, or, of a killed run, those of its records
+	figures map[measure.ID]figure // those of the final table, or, of a killed run, those of its records
 
 	requests, served int64
 	outcomes         map[string]int64 // by outcome and reason
@@ -248,16 +250,17 @@ func (r *Run) explain() {
 type summary struct {
 	Version string `json:"schema_version"`
 	Run     struct {
-		ID        string           `json:"id"`
-		Version   string           `json:"version"`
-		Command   string           `json:"command"`
-		Target    string           `json:"target"`
-		Endpoint  string           `json:"endpoint"`
-		Model     string           `json:"model"`
-		Models    map[string]int64 `json:"models"`
-		Platform  string           `json:"platform"`
-		CPUs      int              `json:"cpus"`
-		Streaming bool             `json:"streaming"`
+		ID        string            `json:"id"`
+		Labels    map[string]string `json:"labels"`
+		Version   string            `json:"version"`
+		Command   string            `json:"command"`
+		Target    string            `json:"target"`
+		Endpoint  string            `json:"endpoint"`
+		Model     string            `json:"model"`
+		Models    map[string]int64  `json:"models"`
+		Platform  string            `json:"platform"`
+		CPUs      int               `json:"cpus"`
+		Streaming bool              `json:"streaming"`
 	} `json:"run"`
 	Start     time.Time `json:"start_time"`
 	End       time.Time `json:"end_time"`
@@ -269,6 +272,8 @@ type summary struct {
 		TooFew  []judge.Lack `json:"too_few"`
 		Unknown []string     `json:"unknown"`
 	} `json:"verdict"`
+
+	Steady *steady `json:"steady_state"`
 
 	SLO   string `json:"slo"`
 	Trace struct {
@@ -333,6 +338,45 @@ type summary struct {
 	} `json:"classes"`
 	Warnings []string `json:"warnings"`
 	Missed   []string `json:"goals_missed"`
+}
+
+// steady is the part of the run that the final table covers, if a part was requested. Its times are ms of the schedule.
+type steady struct {
+	Window struct {
+		From float64  `json:"from_ms"`
+		To   float64  `json:"to_ms"`
+		Zero *float64 `json:"zero_ms"` // on the run's clock; earlier versions did not write it
+	} `json:"window"`
+	Rows struct {
+		Total  int64 `json:"total"`
+		Served int64 `json:"served"`
+		Failed int64 `json:"failed"`
+	} `json:"rows"`
+}
+
+// describe says what covers the part, and what the whole run.
+func (s *steady) describe(slo string) string {
+	seconds := func(zero float64) string {
+		return number((zero+s.Window.From)/1000) + " to " + number((zero+s.Window.To)/1000) + " s"
+	}
+	what := "the figures below and the table Figures"
+	if slo != "" {
+		what = "the figures below, the table Figures and a goal for goodput"
+	}
+	text := "Steady state: " + what + " cover " + seconds(0) + " of the schedule"
+	if s.Window.Zero != nil {
+		text += ", shaded in the charts (" + seconds(*s.Window.Zero) + ")"
+	}
+	return fmt.Sprintf("%s: %s requests that were sent then, %s served, %s failed. "+
+		"All else on this page covers the whole run, ramp-up and drain included.", text, humanize.Comma(s.Rows.Total), humanize.Comma(s.Rows.Served), humanize.Comma(s.Rows.Failed))
+}
+
+// shaded returns the part's beginning and end in the charts, in s; nil if its place there is not known.
+func (s *steady) shaded() []float64 {
+	if s == nil || s.Window.Zero == nil {
+		return nil
+	}
+	return []float64{(*s.Window.Zero + s.Window.From) / 1000, (*s.Window.Zero + s.Window.To) / 1000}
 }
 
 type reason struct {

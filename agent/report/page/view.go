@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"fmt"
 	"html/template"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -32,6 +33,7 @@ type view struct {
 	Notes     []string
 	Missed    []string
 	Warnings  []string
+	Steady    string // says that the tiles and figures cover a part of the run; empty: they cover all of it
 	Tiles     []tile
 	Figures   []row
 	Parts     []partsTable
@@ -82,6 +84,9 @@ func (r *Run) view() *view {
 		v.Class = "killed"
 		v.Notes = append(v.Notes, "Only requests that had ended are known: rates and requests in flight before the end are too low.")
 	}
+	if s.Steady != nil {
+		v.Steady = s.Steady.describe(s.SLO)
+	}
 	v.Headline = cmp.Or(headlines[v.Class], v.Class)
 	for _, lack := range s.Verdict.TooFew {
 		v.Notes = append(v.Notes, "too few: "+lack.String())
@@ -108,8 +113,16 @@ func (r *Run) view() *view {
 // tiles returns the figures that people look for first.
 func (r *Run) tiles() []tile {
 	s := &r.summary
+	served, requests, realised := r.served, r.requests, ""
+	if x := s.Fidelity.Cache.Realisation; x != nil {
+		realised = number(100**x) + " % of an infinite cache's hits"
+	}
+	if s.Steady != nil {
+		served, requests = s.Steady.Rows.Served, s.Steady.Rows.Total
+		realised = "" // it covers the whole run
+	}
 	tiles := []tile{{
-		"Requests served", humanize.Comma(r.served), "of " + humanize.Comma(r.requests), "",
+		"Requests served", humanize.Comma(served), "of " + humanize.Comma(requests), "",
 	}}
 	add := func(name string, id measure.ID, scale float64, unit, note string) {
 		if value := r.figures[id].Avg; value != nil {
@@ -127,10 +140,6 @@ func (r *Run) tiles() []tile {
 	duration("Request latency", measure.Latency)
 	add("Output", measure.TokenThroughput, 1, "tokens/s", "")
 	add("Requests", measure.RequestThroughput, 1, "per second", "")
-	realised := ""
-	if x := s.Fidelity.Cache.Realisation; x != nil {
-		realised = number(100**x) + " % of an infinite cache's hits"
-	}
 	add("Prompt tokens cached", measure.CacheReadPct, 1, "%", realised)
 	add("Good requests", measure.GoodFraction, 100, "%", "within "+s.SLO)
 	add("Peak concurrency", measure.PeakConcurrency, 1, "requests", "")
@@ -177,6 +186,9 @@ func (r *Run) details() []detail {
 		}
 	}
 	add("Run", s.Run.ID)
+	for _, name := range slices.Sorted(maps.Keys(s.Run.Labels)) {
+		add("Label "+name, s.Run.Labels[name])
+	}
 	version := s.Run.Version
 	if !strings.HasSuffix(version, s.Run.Platform) { // the command's version ends with it
 		version = strings.TrimSpace(version + " " + s.Run.Platform)

@@ -3,6 +3,7 @@
 (() => {
   const data = JSON.parse(document.getElementById("data").textContent);
   const root = document.documentElement;
+  root.classList.add("script"); // shows what needs this script, and hides the note that it is missing
   const series = data.series, curves = data.curves, points = data.points;
 
   // The theme is the reader's, until the button says otherwise.
@@ -105,6 +106,7 @@
         },
       },
       axes: axes(options),
+      hooks: { drawClear: time && data.steady ? [shade] : [] },
       series: [
         { label: options.label || "at", value: (u, v) => v === null ? "–" : time ? format(v) + " s" : format(v) },
         ...lines.map(l => ({
@@ -120,6 +122,14 @@
     host.tabIndex = 0;
     host.onkeydown = event => move(u, event);
     charts.push({ u, host, time });
+  }
+
+  // shade marks the steady state, below the lines of a chart.
+  function shade(u) {
+    const { left, top, width, height } = u.bbox;
+    const [from, to] = data.steady.map(s => Math.min(Math.max(u.valToPos(s, "x", true), left), left + width));
+    u.ctx.fillStyle = color("soft") + "1a";
+    u.ctx.fillRect(from, top, to - from, height);
   }
 
   // describe says in words what a chart shows, for those who cannot see it.
