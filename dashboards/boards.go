@@ -51,11 +51,11 @@ func replayBoard() board {
 				{title: "Progress", kind: number, unit: "percentunit", description: "Part of the trace's time that is over; with several shards, that of the shard furthest behind.", queries: []query{{expr: "min(" + of(gauge(semconv.RunProgress)) + ")"}}},
 				{title: "Time left", kind: number, unit: "s", description: "Until the last row is due.", queries: []query{{expr: "max(" + of(gauge(semconv.RunRemaining)) + ")"}}},
 				{title: "Rows left", kind: number, unit: "short", description: "Rows of the trace that are not done, in all shards.", queries: []query{{expr: sum(of(gauge(semconv.RowsLeft)))}}},
-				{title: "Failed", kind: number, unit: "percentunit", description: "As a share of the requests that have ended.", steps: []step{{0.0001, "orange"}, {0.01, "red"}}, queries: []query{
-					{expr: "(" + sum(of(requests, outcome+`="failed"`)) + " or vector(0)) / " + sum(of(requests, outcome+`!="skipped"`))},
+				{title: "Failed", kind: number, unit: "percentunit", description: "As a share of the requests that were served or failed.", steps: []step{{0.0001, "orange"}, {0.01, "red"}}, queries: []query{
+					{expr: "(" + sum(of(requests, outcome+`="failed"`)) + " or vector(0)) / " + sum(of(requests, judged))},
 				}},
-				{title: "Good", kind: number, unit: "percentunit", description: "Requests within the service level (--slo), as a share of those that have ended.", queries: []query{
-					{expr: sum(of(counter(semconv.RequestsGood))) + " / " + sum(of(requests, outcome+`!="skipped"`))},
+				{title: "Good", kind: number, unit: "percentunit", description: "Requests within the service level (--slo), as a share of those that were served or failed.", queries: []query{
+					{expr: sum(of(counter(semconv.RequestsGood))) + " / " + sum(of(requests, judged))},
 				}},
 			}},
 			{"Load", []panel{
@@ -135,8 +135,8 @@ func compareBoard() board {
 			{"The runs", []panel{
 				{title: "Runs", kind: list, unit: "short", wide: 24, description: "Trace, digest, speed-up, engine and model of each run.", queries: []query{{expr: of(gauge(semconv.RunInfo))}}},
 				{title: "Verdicts", kind: list, unit: "short", wide: 12, description: "Runs that are not valid do not count.", queries: []query{{expr: of(gauge(semconv.RunVerdict)) + " == 1"}}},
-				{title: "Failed requests", kind: list, unit: "percentunit", wide: 12, description: "As a share of the requests that have ended.", queries: []query{
-					{expr: sum(of(requests, label(semconv.Outcome)+`="failed"`), run) + " / " + sum(of(requests), run)},
+				{title: "Failed requests", kind: list, unit: "percentunit", wide: 12, description: "As a share of the requests that were served or failed.", queries: []query{
+					{expr: sum(of(requests, label(semconv.Outcome)+`="failed"`), run) + " / " + sum(of(requests, judged), run)},
 				}},
 			}},
 			{"Latency", []panel{

@@ -140,14 +140,22 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// checkOutcomes fails if a query is about other requests than the report: latencies are of served requests.
+// checkOutcomes fails if a query is about other requests than the report: latencies are of served requests, and shares are of requests that
+// were served or failed.
 func checkOutcomes(t *testing.T, where string, expr parser.Expr) {
 	t.Helper()
-	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
-		if v, ok := n.(*parser.VectorSelector); ok && v.Name == histogram(semconv.ClientOperationDuration) {
-			if got := outcomes(v); !slices.Equal(got, []string{semconv.OutcomeServed}) {
-				t.Errorf("%s: %s is about requests that are %v, want only served ones", where, v, got)
+	check := func(n parser.Node, name string, want ...string) {
+		parser.Inspect(n, func(n parser.Node, _ []parser.Node) error {
+			if v, ok := n.(*parser.VectorSelector); ok && v.Name == name && !slices.Equal(outcomes(v), want) {
+				t.Errorf("%s: %s is about requests that are %v, want %v", where, v, outcomes(v), want)
 			}
+			return nil
+		})
+	}
+	check(expr, histogram(semconv.ClientOperationDuration), semconv.OutcomeServed)
+	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+		if share, ok := n.(*parser.BinaryExpr); ok && share.Op == parser.DIV {
+			check(share.RHS, counter(semconv.Requests), semconv.OutcomeServed, semconv.OutcomeFailed)
 		}
 		return nil
 	})
@@ -239,6 +247,7 @@ func TestAlerts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			checkOutcomes(t, r.Alert, expr)
 			parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
 				if v, ok := n.(*parser.VectorSelector); ok && !known[v.Name] {
 					t.Errorf("%s: nothing records %s", r.Alert, v.Name)
