@@ -51,11 +51,11 @@ func replayBoard() board {
 				{title: "Progress", kind: number, unit: "percentunit", description: "Part of the trace's time that is over; with several shards, that of the shard furthest behind.", queries: []query{{expr: "min(" + of(gauge(semconv.RunProgress)) + ")"}}},
 				{title: "Time left", kind: number, unit: "s", description: "Until the last row is due.", queries: []query{{expr: "max(" + of(gauge(semconv.RunRemaining)) + ")"}}},
 				{title: "Rows left", kind: number, unit: "short", description: "Rows of the trace that are not done, in all shards.", queries: []query{{expr: sum(of(gauge(semconv.RowsLeft)))}}},
-				{title: "Failed", kind: number, unit: "percentunit", description: "As a share of the requests that have ended.", steps: []step{{0.0001, "orange"}, {0.01, "red"}}, queries: []query{
-					{expr: "(" + sum(of(requests, outcome+`="failed"`)) + " or vector(0)) / " + sum(of(requests, outcome+`!="skipped"`))},
+				{title: "Failed", kind: number, unit: "percentunit", description: "As a share of the requests that were served or failed.", steps: []step{{0.0001, "orange"}, {0.01, "red"}}, queries: []query{
+					{expr: "(" + sum(of(requests, outcome+`="failed"`)) + " or vector(0)) / " + sum(of(requests, judged))},
 				}},
-				{title: "Good", kind: number, unit: "percentunit", description: "Requests within the service level (--slo), as a share of those that have ended.", queries: []query{
-					{expr: sum(of(counter(semconv.RequestsGood))) + " / " + sum(of(requests, outcome+`!="skipped"`))},
+				{title: "Good", kind: number, unit: "percentunit", description: "Requests within the service level (--slo), as a share of those that were served or failed.", queries: []query{
+					{expr: sum(of(counter(semconv.RequestsGood))) + " / " + sum(of(requests, judged))},
 				}},
 			}},
 			{"Load", []panel{
@@ -75,8 +75,8 @@ func replayBoard() board {
 				{title: "Gap between output chunks", unit: "s", description: "Inter-token latency, by chunks.", queries: []query{
 					{expr: quantile(0.5, of(gaps)), legend: "p50"}, {expr: quantile(0.99, of(gaps)), legend: "p99"},
 				}},
-				{title: "Request latency", unit: "s", description: "From the wire to the last token, by outcome of the request.", queries: []query{
-					{expr: quantile(0.5, of(histogram(semconv.ClientOperationDuration))), legend: "p50", exemplars: true}, {expr: quantile(0.99, of(histogram(semconv.ClientOperationDuration))), legend: "p99"},
+				{title: "Request latency", unit: "s", description: "From the wire to the last token, of served requests.", queries: []query{
+					{expr: quantile(0.5, latency), legend: "p50", exemplars: true}, {expr: quantile(0.99, latency), legend: "p99"},
 				}},
 				{title: "Lateness of dispatch", unit: "s", description: "Dispatch minus scheduled time. The verdict wants a p50 of at most 1 ms and a p99 of at most 10 ms, hiccups of the machine aside.", logarithmic: true, queries: []query{
 					{expr: quantile(0.5, of(histogram(semconv.ScheduleLatenessSeconds))), legend: "p50"}, {expr: quantile(0.99, of(histogram(semconv.ScheduleLatenessSeconds))), legend: "p99"},
@@ -135,14 +135,14 @@ func compareBoard() board {
 			{"The runs", []panel{
 				{title: "Runs", kind: list, unit: "short", wide: 24, description: "Trace, digest, speed-up, engine and model of each run.", queries: []query{{expr: of(gauge(semconv.RunInfo))}}},
 				{title: "Verdicts", kind: list, unit: "short", wide: 12, description: "Runs that are not valid do not count.", queries: []query{{expr: of(gauge(semconv.RunVerdict)) + " == 1"}}},
-				{title: "Failed requests", kind: list, unit: "percentunit", wide: 12, description: "As a share of the requests that have ended.", queries: []query{
-					{expr: sum(of(requests, label(semconv.Outcome)+`="failed"`), run) + " / " + sum(of(requests), run)},
+				{title: "Failed requests", kind: list, unit: "percentunit", wide: 12, description: "As a share of the requests that were served or failed.", queries: []query{
+					{expr: sum(of(requests, label(semconv.Outcome)+`="failed"`), run) + " / " + sum(of(requests, judged), run)},
 				}},
 			}},
 			{"Latency", []panel{
 				{title: "Time to first token, p50", unit: "s", description: "From the wire.", queries: each(quantile(0.5, of(wire), run))},
 				{title: "Time to first token, p99", unit: "s", description: "From the wire.", queries: each(quantile(0.99, of(wire), run))},
-				{title: "Request latency, p99", unit: "s", description: "From the wire to the last token.", queries: each(quantile(0.99, of(histogram(semconv.ClientOperationDuration)), run))},
+				{title: "Request latency, p99", unit: "s", description: "From the wire to the last token, of served requests.", queries: each(quantile(0.99, latency, run))},
 				{title: "Gap between output chunks, p50", unit: "s", description: "Inter-token latency, by chunks.", queries: each(quantile(0.5, of(gaps), run))},
 				{title: "Gap between output chunks, p99", unit: "s", description: "Inter-token latency, by chunks.", queries: each(quantile(0.99, of(gaps), run))},
 				{title: "Lateness of dispatch, p99", unit: "s", description: "Dispatch minus scheduled time.", logarithmic: true, queries: each(quantile(0.99, of(histogram(semconv.ScheduleLatenessSeconds)), run))},

@@ -15,8 +15,11 @@ import (
 	"testing"
 
 	"github.com/prometheus/common/model"
+	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/moonloop/moonloop/semconv"
 )
 
 // shown are the fields of a dashboard's file that these tests read.
@@ -123,6 +126,7 @@ func TestQueries(t *testing.T) {
 				continue
 			}
 			parsed++
+			checkOutcomes(t, file, expr)
 			parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
 				if v, ok := n.(*parser.VectorSelector); ok && !known[v.Name] {
 					t.Errorf("%s: %s: nothing records %s", file, q, v.Name)
@@ -134,6 +138,39 @@ func TestQueries(t *testing.T) {
 	if parsed < 95 {
 		t.Errorf("only %d queries", parsed)
 	}
+}
+
+// checkOutcomes fails if a query is about other requests than the report: latencies are of served requests, and shares are of requests that
+// were served or failed.
+func checkOutcomes(t *testing.T, where string, expr parser.Expr) {
+	t.Helper()
+	check := func(n parser.Node, name string, want ...string) {
+		parser.Inspect(n, func(n parser.Node, _ []parser.Node) error {
+			if v, ok := n.(*parser.VectorSelector); ok && v.Name == name && !slices.Equal(outcomes(v), want) {
+				t.Errorf("%s: %s is about requests that are %v, want %v", where, v, outcomes(v), want)
+			}
+			return nil
+		})
+	}
+	check(expr, histogram(semconv.ClientOperationDuration), semconv.OutcomeServed)
+	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
+		if share, ok := n.(*parser.BinaryExpr); ok && share.Op == parser.DIV {
+			check(share.RHS, counter(semconv.Requests), semconv.OutcomeServed, semconv.OutcomeFailed)
+		}
+		return nil
+	})
+}
+
+// outcomes returns the outcomes of the requests that a selector selects.
+func outcomes(v *parser.VectorSelector) (all []string) {
+	for _, outcome := range []string{
+		semconv.OutcomeServed, semconv.OutcomeFailed, semconv.OutcomeCancelled, semconv.OutcomeSkipped, semconv.OutcomeDisconnected,
+	} {
+		if !slices.ContainsFunc(v.LabelMatchers, func(m *labels.Matcher) bool { return m.Name == label(semconv.Outcome) && !m.Matches(outcome) }) {
+			all = append(all, outcome)
+		}
+	}
+	return all
 }
 
 // What a user of Grafana expects from a dashboard: a data source to choose, a title, a description and a unit for each panel, and panels
@@ -210,6 +247,7 @@ func TestAlerts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
+			checkOutcomes(t, r.Alert, expr)
 			parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
 				if v, ok := n.(*parser.VectorSelector); ok && !known[v.Name] {
 					t.Errorf("%s: nothing records %s", r.Alert, v.Name)

@@ -45,6 +45,13 @@ func of(name string, more ...string) string {
 	return name + "{" + strings.Join(append([]string{runs}, more...), ", ") + "}"
 }
 
+// latency is the histogram of request latencies of the chosen runs. Requests that failed or were disconnected on purpose have no latency, and
+// would make the engine look fast.
+var latency = of(histogram(semconv.ClientOperationDuration), label(semconv.Outcome)+`="served"`)
+
+// judged selects what the report's shares of good and failed requests are shares of: requests that were served or failed.
+var judged = label(semconv.Outcome) + `=~"served|failed"`
+
 // rate returns the rate per second of a series, over the interval that suits the chart.
 func rate(selector string) string { return "rate(" + selector + "[$__rate_interval])" }
 

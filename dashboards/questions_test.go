@@ -31,6 +31,7 @@ func TestQuestions(t *testing.T) {
 			t.Errorf("%s %s: %v", row[1], row[2], err)
 			continue
 		}
+		checkOutcomes(t, string(row[1]), expr)
 		parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {
 			v, ok := n.(*parser.VectorSelector)
 			if !ok {

@@ -6,8 +6,8 @@ package semconv
 // Metrics of the GenAI semantic conventions, v1.41, with their bucket lists. Attributes: [GenAIOperationName],
 // [GenAIProviderName], [GenAIRequestModel], [GenAIResponseModel], [ServerAddress], [ServerPort].
 var (
-	// ClientOperationDuration also has [ErrorType]. Ours counts from the wire to the last token, or from the hand-over of the request if
-	// it never reached the wire.
+	// ClientOperationDuration also has [ErrorType] and [Outcome]. Ours counts from the wire to the last token, or from the hand-over of the
+	// request if it never reached the wire. Only those of served requests are latencies of the engine.
 	ClientOperationDuration = Metric{
 		Name: "gen_ai.client.operation.duration", Latest: "gen_ai.client.inference.duration", Unit: "s",
 		Description: "Duration of a GenAI operation", Boundaries: operationBuckets,

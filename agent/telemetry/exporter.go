@@ -55,8 +55,9 @@ func newSpanExporter(ctx context.Context, c *Config) (sdktrace.SpanExporter, err
 	}, c.OtherSpanExporter)
 }
 
-// newMetricReader returns the reader of the metrics, nil if they are off. Exports by OTLP are counted.
-func newMetricReader(ctx context.Context, c *Config, count *metricLoss) (sdkmetric.Reader, error) {
+// newMetricReader returns the reader of the metrics, nil if they are off. Exports by OTLP are counted; one that is under way when the reader is
+// shut down goes on until over is closed.
+func newMetricReader(ctx context.Context, c *Config, count *metricLoss, over <-chan struct{}) (sdkmetric.Reader, error) {
 	return exporterOf(ctx, metrics, c, c.MetricReader, func(ctx context.Context) (sdkmetric.Reader, error) {
 		e, err := newMetricExporter(ctx, c, false)
 		if err != nil {
@@ -66,7 +67,7 @@ func newMetricReader(ctx context.Context, c *Config, count *metricLoss) (sdkmetr
 		if os.Getenv("OTEL_METRIC_EXPORT_TIMEOUT") == "" { // which the SDK reads itself
 			opts = append(opts, sdkmetric.WithTimeout(c.ExportTimeout))
 		}
-		return sdkmetric.NewPeriodicReader(countedExporter{e, count}, opts...), nil
+		return sdkmetric.NewPeriodicReader(countedExporter{e, count, over}, opts...), nil
 	}, c.OtherMetricReader)
 }
 
@@ -130,9 +131,22 @@ func (m *metricLoss) add(exports int64, err error) {
 type countedExporter struct {
 	sdkmetric.Exporter
 	count *metricLoss
+	over  <-chan struct{}
 }
 
+// Export keeps the deadline of ctx, but not its cancellation: the SDK's Shutdown cancels an export that is under way, which would then count
+// as failed although the receiver may have got all of it.
 func (e countedExporter) Export(ctx context.Context, m *metricdata.ResourceMetrics) error {
-	e.count.add(1, e.Exporter.Export(ctx, m))
+	limit, _ := ctx.Deadline() // the SDK always sets one
+	whole, cancel := context.WithDeadline(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() {
+		select {
+		case <-e.over:
+			cancel()
+		case <-whole.Done():
+		}
+	})()
+	e.count.add(1, e.Exporter.Export(whole, m))
 	return nil
 }

@@ -128,6 +128,9 @@ func TestMetrics(t *testing.T) {
 		skipped := failed("")
 		skipped.Outcome, skipped.Reason, skipped.Sent = measure.Skipped, measure.SkipSession, false
 		finish(p, nil, skipped)
+		left := served(3)
+		left.Outcome, left.Scheduled, left.Exchange.Usage, left.Exchange.Coalesced = measure.Disconnected, false, send.NoUsage, 0
+		finish(p, nil, left)
 		unsendable := failed("unsendable")
 		unsendable.Sent, unsendable.Exchange, unsendable.Dispatched = false, send.Exchange{}, 99*ms // a hair early
 		finish(p, nil, unsendable)
@@ -137,10 +140,11 @@ func TestMetrics(t *testing.T) {
 		got := collect(t, reader)
 		for name, want := range map[string][]string{
 			"gen_ai.client.operation.duration": {
-				"connect n=1 sum=0.097 ≤0.16:1",   // 200 − 103 ms: never on the wire, so from handing over
-				"m-2 n=1 sum=0.065 ≤0.08:1",       // 170 − 105 ms
-				"n=1 sum=0.045 ≤0.08:1",           // 150 − 105 ms
-				"transport n=1 sum=0.076 ≤0.08:1", // 181 − 105 ms
+				"connect failed n=1 sum=0.097 ≤0.16:1",   // 200 − 103 ms: never on the wire, so from handing over
+				"m-2 served n=1 sum=0.065 ≤0.08:1",       // 170 − 105 ms
+				"served n=1 sum=0.045 ≤0.08:1",           // 150 − 105 ms
+				"transport failed n=1 sum=0.076 ≤0.08:1", // 181 − 105 ms
+				"disconnected m-2 n=1 sum=0.076 ≤0.08:1", // on purpose: neither an error nor a latency of the engine
 			},
 			"gen_ai.client.token.usage": {
 				"input m-2 n=2 sum=2592 ≤4096:2", "input n=1 sum=1300 ≤4096:1",
@@ -151,9 +155,9 @@ func TestMetrics(t *testing.T) {
 			"mooncake.latency.ttft":                         {"m-2 n=1 sum=0.05 ≤0.05:1", "n=1 sum=0.05 ≤0.05:1"}, // 150 − 100 ms
 			"mooncake.latency.request":                      {"m-2 n=1 sum=0.07 ≤0.1:1", "n=1 sum=0.05 ≤0.05:1"},
 			"mooncake.schedule.lateness":                    {"m-2 n=2 sum=0.002 ≤0.001:2", "n=3 sum=0.002 ≤2e-05:1,≤0.001:2"},
-			"mooncake.queue.duration":                       {"m-2 n=2 sum=0.004 ≤0.002:2", "n=4 sum=0.01 ≤0.002:3,≤0.005:1"},
+			"mooncake.queue.duration":                       {"m-2 n=3 sum=0.006 ≤0.002:3", "n=4 sum=0.01 ≤0.002:3,≤0.005:1"},
 			"mooncake.requests": {
-				"connect failed 1", "m-2 served 2", "served 1", "session_failed skipped 1", "transport failed 1", "unsendable failed 1",
+				"connect failed 1", "disconnected m-2 1", "m-2 served 2", "served 1", "session_failed skipped 1", "transport failed 1", "unsendable failed 1",
 			},
 			"mooncake.requests.in_flight":     {"2"},
 			"mooncake.cache.predicted_tokens": {"m-2 2048"},
@@ -209,7 +213,7 @@ func TestLatestConventions(t *testing.T) {
 		finish(p, nil, served(3))
 		got := collect(t, reader)
 		for name, want := range map[string]string{
-			"gen_ai.client.inference.duration":                            "n=1 sum=0.065 ≤0.08:1",
+			"gen_ai.client.inference.duration":                            "served n=1 sum=0.065 ≤0.08:1",
 			"gen_ai.client.inference.time_to_first_chunk":                 "n=1 sum=0.045 ≤0.08:1",
 			"gen_ai.client.inference.time_per_output_chunk":               "n=2 sum=0.02 ≤0.01:2",
 			"gen_ai.client.inference.usage.input_tokens":                  "1302",
@@ -220,7 +224,7 @@ func TestLatestConventions(t *testing.T) {
 			for name := range strings.SplitSeq(name, ", ") {
 				var have string
 				if m, ok := got[name]; ok {
-					have = strings.TrimPrefix(strings.Join(points(m), "; "), "m-2 ")
+					have = strings.ReplaceAll(strings.Join(points(m), "; "), "m-2 ", "")
 				}
 				if have != want {
 					t.Errorf("%s: %q, want %q", name, have, want)

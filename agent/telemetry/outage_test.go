@@ -5,8 +5,12 @@ package telemetry
 
 import (
 	"context"
+	"io"
 	"net"
+	"net/http"
+	"net/http/httptest"
 	"runtime"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -51,5 +55,42 @@ func TestBlackHoleMemory(t *testing.T) {
 	full, late := loss.Lost[semconv.LostQueueFull], loss.Lost[semconv.LostShutdown]
 	if loss.Ended != 4*n || full == 0 || late == 0 || full+late != loss.Ended {
 		t.Errorf("%+v, want %d spans, all lost to the full queue or the end", loss, 4*n)
+	}
+}
+
+// An export of metrics that is under way at the end is waited for, but no longer than Shutdown may take.
+func TestSlowMetricsReceiver(t *testing.T) {
+	for name, c := range map[string]struct{ answer, limit time.Duration }{
+		"in time":  {100 * ms, time.Minute},
+		"too late": {time.Hour, 100 * ms},
+	} {
+		t.Run(name, func(t *testing.T) {
+			begun := make(chan struct{}, 100)
+			var exports atomic.Int64
+			receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				_, _ = io.Copy(io.Discard, r.Body) // else the server does not see that the client has left
+				begun <- struct{}{}
+				if exports.Add(1) == 1 {
+					return // the SDK's first export, which is waited for anyway
+				}
+				select {
+				case <-r.Context().Done():
+				case <-time.After(c.answer):
+				}
+			}))
+			defer receiver.Close()
+			cleanEnv(t, "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT="+receiver.URL)
+			cfg := target
+			cfg.MetricInterval = ms
+			p, _ := start(t, cfg)
+			<-begun
+			<-begun
+			ctx, cancel := context.WithTimeout(t.Context(), c.limit)
+			defer cancel()
+			loss, err := p.Shutdown(ctx)
+			if late := ctx.Err() != nil; err != nil || loss.MetricExports < 2 || late != (loss.MetricFailures > 0) {
+				t.Errorf("%+v, %v; the time was over: %t", loss, err, late)
+			}
+		})
 	}
 }

@@ -43,6 +43,7 @@ type Pipeline struct {
 	instruments *instruments
 	metricLoss  metricLoss
 	first       chan struct{} // closed when the first export is over; nil if metrics are off
+	over        chan struct{} // closed when the time that Shutdown has is over
 
 	inFlight          atomic.Int64
 	machine           atomic.Pointer[func() observe.Machine]
@@ -66,7 +67,7 @@ func Start(ctx context.Context, cfg Config, clk clock.Clock) (*Pipeline, error) 
 	if disabled() {
 		return nil, nil //nolint:nilnil // a nil Pipeline is one that is off
 	}
-	p := &Pipeline{cfg: cfg.withDefaults(), clk: clk}
+	p := &Pipeline{cfg: cfg.withDefaults(), clk: clk, over: make(chan struct{})}
 	p.name = p.cfg.Operation + " " + p.cfg.Model
 	p.base = baseAttributes(&p.cfg)
 
@@ -74,7 +75,7 @@ func Start(ctx context.Context, cfg Config, clk clock.Clock) (*Pipeline, error) 
 	if err != nil {
 		return nil, err
 	}
-	reader, err := newMetricReader(ctx, &p.cfg, &p.metricLoss)
+	reader, err := newMetricReader(ctx, &p.cfg, &p.metricLoss, p.over)
 	if err != nil {
 		if exporter != nil {
 			err = errors.Join(err, exporter.Shutdown(ctx))
@@ -228,7 +229,8 @@ func (p *Pipeline) Shutdown(ctx context.Context) (Loss, error) {
 	if p.provider != nil {
 		last, cancel := context.WithTimeout(ctx, p.cfg.ExportTimeout) // the SDK's own limit yields to a deadline of ctx
 		defer cancel()
-		if p.first != nil { // in a short run, the first export may still be under way, and the SDK's Shutdown would cut it off
+		defer context.AfterFunc(last, func() { close(p.over) })()
+		if p.first != nil { // in a short run, the first export may not have begun, and none begins after the SDK's Shutdown
 			select {
 			case <-p.first:
 			case <-last.Done():

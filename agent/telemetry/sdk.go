@@ -4,6 +4,7 @@
 package telemetry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log"
@@ -28,7 +29,12 @@ const maxSDKWarnings = 10
 // CatchSDK is for programs, which own these globals. A library must not change them, and Start does not.
 func CatchSDK(warn func(text string)) (release func()) {
 	c := &catcher{warn: warn, told: make(map[string]bool)}
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { c.warnOnce("OpenTelemetry's SDK: " + err.Error()) }))
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		if errors.Is(err, context.Canceled) {
+			return // the end of a run stopped a collection of metrics; Shutdown collects them again
+		}
+		c.warnOnce("OpenTelemetry's SDK: " + err.Error())
+	}))
 	otel.SetLogger(logr.New(sdkSink{c}))
 	writer, flags := log.Writer(), log.Flags()
 	log.SetOutput(c)

@@ -5,6 +5,7 @@ package telemetry
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"log"
@@ -34,6 +35,7 @@ func TestCatchSDK(t *testing.T) {
 	}
 	all.Wait()
 	otel.Handle(errors.New("refused: Bearer " + token))
+	otel.Handle(context.Canceled) // of a collection that the end of the run stopped
 	log.Print("Unsolicited response received on idle HTTP channel")
 	logger.Info("nothing of interest")
 	logger.Error(errors.New("invalid syntax"), "parse duration", "environment variable", "OTEL_X", "input", token)

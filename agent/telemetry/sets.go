@@ -22,7 +22,7 @@ const maxSets = 128
 // sets are the options of every measurement of one kind of request, ready for use.
 type sets struct {
 	plain         []metric.RecordOption    // the attributes that all metrics share
-	operation     []metric.RecordOption    // with error.type
+	operation     []metric.RecordOption    // with the outcome and error.type
 	input, output []metric.RecordOption    // with the token type
 	promptError   [3][]metric.RecordOption // with the sign of the prompt's token error: fewer, equal, more
 	requests      []metric.AddOption       // with the outcome
@@ -100,6 +100,7 @@ func (c *setCache) build(key setKey) *sets {
 	case key.outcome != measure.Served && key.outcome != measure.Disconnected:
 		why = append(why, attribute.String(semconv.ErrorType, cmp.Or(key.reason, semconv.ErrorOther)))
 	}
+	why = append(why, attribute.String(semconv.Outcome, key.outcome.String()))
 	return &sets{
 		plain:     record(),
 		operation: record(why...),
@@ -110,7 +111,7 @@ func (c *setCache) build(key setKey) *sets {
 			recordAs(semconv.PromptErrorSign, semconv.SignEqual),
 			recordAs(semconv.PromptErrorSign, semconv.SignMore),
 		},
-		requests: []metric.AddOption{with(append(why, attribute.String(semconv.Outcome, key.outcome.String()))...)},
+		requests: []metric.AddOption{with(why...)},
 		add:      []metric.AddOption{with()},
 	}
 }
