@@ -436,13 +436,16 @@ func (c *Config) checkPrompts(bad badFunc) {
 	if c.Prompt.Dataset != "" && c.Prompt.Form == prompt.Tokens {
 		bad("dataset: its text cannot be sent as token ids; leave one of the two out")
 	}
-	if c.Prompt.Endpoint == prompt.Embeddings {
-		if s := c.SLO; s.TTFT+s.TTST+s.ITL+s.TPOT > 0 {
-			bad("slo %s: an embedding has neither a first token nor further ones; give only e2e", s)
-		}
-		if c.Schedule.PrefillConcurrency > 0 {
-			bad("prefill concurrency %d: an embedding has no first token; cap requests with concurrency", c.Schedule.PrefillConcurrency)
-		}
+	ofTokens := c.SLO
+	ofTokens.E2E = 0
+	switch {
+	case ofTokens.Any() && c.Prompt.Endpoint == prompt.Embeddings:
+		bad("slo %s: an embedding has neither a first token nor further ones; give only e2e", c.SLO)
+	case ofTokens.Any() && c.Prompt.NoStream: // nothing would be measured, so every request would miss or meet it
+		bad("slo %s: of whole replies, the times of single tokens are not known; give only e2e, or leave out --no-stream", c.SLO)
+	}
+	if c.Prompt.Endpoint == prompt.Embeddings && c.Schedule.PrefillConcurrency > 0 {
+		bad("prefill concurrency %d: an embedding has no first token; cap requests with concurrency", c.Schedule.PrefillConcurrency)
 	}
 }
 

@@ -382,6 +382,20 @@ func TestValidateReportsAll(t *testing.T) {
 	}
 }
 
+// TestWholeRepliesHaveNoObjectivesOfTokens: without a stream, nothing measures these objectives, so no run can say whether they are met.
+func TestWholeRepliesHaveNoObjectivesOfTokens(t *testing.T) {
+	const why = "leave out --no-stream"
+	for _, slo := range []measure.SLO{{TTFT: 1}, {TTST: 1}, {ITL: 1}, {TPOT: 1}, {TTFO: 1}, {Decode: 1}, {E2E: 1}} {
+		for _, whole := range []bool{false, true} {
+			cfg := Config{Trace: Trace{Name: "trace.jsonl"}, Target: Target{URL: "http://engine"}, Prompt: Prompt{NoStream: whole}, SLO: slo}
+			err := cfg.Validate()
+			if refused := err != nil && strings.Contains(err.Error(), why); refused != (whole && slo.E2E == 0) {
+				t.Errorf("%s, whole replies %t: error %v", slo, whole, err)
+			}
+		}
+	}
+}
+
 func TestNothingToReplayIsAnError(t *testing.T) {
 	e := newEngine(t, simulator.Config{})
 	r := e.replay(t, Config{Trace: Trace{Start: time.Hour}, Prompt: ids}, rows(3, 1)...)
