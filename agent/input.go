@@ -77,7 +77,7 @@ func openInput(ctx context.Context, cfg Config, needs func(int64, []mooncake.Rep
 		case o := <-opened:
 			return o.input, o.err
 		case <-ctx.Done(): // a trace may be a pipe that is silent
-			err = fmt.Errorf("trace %s: interrupted before its first rows could be read", mooncake.PublicName(cfg.Trace.Name))
+			err = fmt.Errorf("trace %s: interrupted before its first rows could be read: %w", mooncake.PublicName(cfg.Trace.Name), context.Cause(ctx))
 		}
 	}
 	go func() { (<-opened).close() }()

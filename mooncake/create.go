@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"strings"
 
@@ -27,6 +28,11 @@ type File struct {
 	pack io.Closer // nil if the file is not compressed
 	rows io.Closer // for Parquet, else nil
 }
+
+// ended is what rows are written to after Commit.
+type ended struct{}
+
+func (ended) Write([]byte) (int, error) { return 0, fmt.Errorf("the file was committed before: %w", fs.ErrClosed) }
 
 // Create starts a trace file. If the name ends in .gz or .zst, the file is compressed; if it ends in .parquet, it is a Parquet file. The
 // caller writes rows and then calls Commit. Close without Commit leaves no file behind; after Commit it has no effect, so it can be
@@ -74,8 +80,13 @@ func create(name string, over atomicfile.Over) (*File, error) {
 }
 
 // Commit completes the file, syncs it, and renames it to its name. It also writes the sidecar, unless meta is nil. If meta has no number of
-// rows, Commit sets it to the number written. It also sets the privacy of the rows ([Privacy]). Afterwards meta is what was written.
+// rows, Commit sets it to the number written. It also sets the privacy of the rows ([Privacy]). Afterwards meta is what was written, and Write
+// and Commit return [fs.ErrClosed].
 func (f *File) Commit(meta *Meta) error {
+	if f.w == (ended{}) {
+		return fmt.Errorf("%s was committed before: %w", f.name, fs.ErrClosed)
+	}
+	defer func() { f.w = ended{} }()
 	var err error
 	if f.rows != nil {
 		err = f.rows.Close()

@@ -125,3 +125,29 @@ func TestSweep(t *testing.T) {
 		t.Errorf("left %v (%v), want the trace and what is somebody else's", left, err)
 	}
 }
+
+// A row that is written after Commit would be lost in silence.
+func TestCommitEnds(t *testing.T) {
+	for _, name := range []string{"a.jsonl", "a.jsonl.gz", "a.parquet"} {
+		f, err := Create(filepath.Join(t.TempDir(), name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		row, err := ParseRow([]byte(`{"timestamp": 0, "input_length": 1, "output_length": 1, "hash_ids": [0]}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := errors.Join(f.Write(row), f.Commit(nil)); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Write(row); !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("%s: Write after Commit: %v", name, err)
+		}
+		if err := f.Commit(nil); !errors.Is(err, fs.ErrClosed) {
+			t.Errorf("%s: a second Commit: %v", name, err)
+		}
+		if err := f.Close(); err != nil {
+			t.Errorf("%s: Close: %v", name, err)
+		}
+	}
+}

@@ -146,10 +146,15 @@ func (f *simulateFlags) apply(ctx context.Context, fs *pflag.FlagSet, c *simulat
 	c.APIKey, err = readKey(ctx, apiKey, f.apiKeyEnv, f.apiKeyFile)
 	wrong := c.Validate()
 	if wrong != nil {
-		wrong = errors.New(strings.ReplaceAll(wrong.Error(), "simulator: ", ""))
+		wrong = errors.New(simulatorFlags.Replace(wrong.Error()))
 	}
 	return errors.Join(err, wrong)
 }
+
+// simulatorFlags replaces the fields that an error of a simulator's configuration names by their flags. What is wrong with one flag alone is
+// found before.
+var simulatorFlags = strings.NewReplacer("simulator: ", "", "Cache.Blocks", "--cache-blocks", "Cache.Slots", "--cache-slots", "Cache.Saved", "--cache-saved",
+	"MaxRunning", "--max-running")
 
 // liken copies the behaviour of an engine, except for what a flag sets.
 func liken(fs *pflag.FlagSet, c *simulator.Config, engine simulator.Config) {

@@ -154,6 +154,7 @@ func TestSimulateUsage(t *testing.T) {
 		{"key from an empty variable", []string{"--api-key-env", "TEST_SIMULATE_UNSET"}, "TEST_SIMULATE_UNSET"},
 		{"an invalid port", []string{"--listen", "127.0.0.1:99999"}, "want host:port"},
 		{"a record in a directory that is a file", []string{"--listen", "127.0.0.1:0", "--record", filepath.Join(precious, "x")}, "record file"},
+		{"flags that exclude each other", []string{"--cache-slots", "2", "--cache-blocks", "4"}, "--cache-blocks is 4: must be 0 with --cache-slots"},
 		{"several mistakes at once", []string{"--record", precious, "--early-stop", "2", "--block-size", "-1"}, `--block-size "-1"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -82,7 +82,7 @@ type ArrivalStats struct {
 	Last    float64 `json:"last_ms"`
 	Span    float64 `json:"span_ms"` // highest minus lowest
 	Missing int64   `json:"rows_without_timestamp"`
-	// Rate is rows over the span, per second; undefined without a span.
+	// Rate is rows over the span, per second; undefined without a span. Rows without a timestamp, which wait for another row, count, too.
 	Rate float64 `json:"rate_per_second"`
 	// GapMean and GapCV are the mean and the coefficient of variation (population standard deviation over mean) of the gaps between
 	// consecutive timestamps.
@@ -145,7 +145,7 @@ func (a *Arrivals) Stats() ArrivalStats {
 		return s
 	}
 	if s.Span > 0 {
-		s.Rate = float64(a.rows) / s.Span * 1000
+		s.Rate = float64(a.rows+s.Missing) / s.Span * 1000
 	} else {
 		s.Undefined.add("all timestamps are equal, so there is no span", "rate_per_second", "gap_cv", "timestamp_gap_ms")
 	}
@@ -154,7 +154,7 @@ func (a *Arrivals) Stats() ArrivalStats {
 	} else {
 		s.Undefined.add("one row has no neighbour", "gap_mean_ms", "gap_cv")
 	}
-	s.Seconds = s.Rate > secondsRate && (a.rows >= secondsRows || a.fractional)
+	s.Seconds = float64(a.rows)*1000 > secondsRate*s.Span && s.Span > 0 && (a.rows >= secondsRows || a.fractional)
 	ordered := a
 	switch {
 	case s.Backward == 0:

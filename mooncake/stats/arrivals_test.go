@@ -89,7 +89,7 @@ func TestArrivalsOutOfOrder(t *testing.T) {
 	}
 	a.Add(&mooncake.Row{})
 	s := a.Stats()
-	if s.First != 100 || s.Last != 300 || s.Span != 250 || s.Backward != 1 || s.Equal != 1 || s.Missing != 1 || s.Distinct != 3 || s.Rate != 16 {
+	if s.First != 100 || s.Last != 300 || s.Span != 250 || s.Backward != 1 || s.Equal != 1 || s.Missing != 1 || s.Distinct != 3 || s.Rate != 20 {
 		t.Errorf("%+v", s)
 	}
 }
