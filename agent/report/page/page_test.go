@@ -163,6 +163,27 @@ func TestPageWithoutScript(t *testing.T) {
 	}
 }
 
+// Paper does not scroll and has no lists to open, so the style for print wraps what scrolls on the screen, and the script opens lists.
+func TestPrint(t *testing.T) {
+	_, print, found := strings.Cut(pageCSS, "@media print {")
+	if !found {
+		t.Fatal("no style for print")
+	}
+	scrolls := regexp.MustCompile(`(?m)^([^@{}]+) \{[^}]*overflow-x: auto`).FindAllStringSubmatch(pageCSS, -1)
+	if len(scrolls) == 0 {
+		t.Error("nothing scrolls")
+	}
+	visible := regexp.MustCompile(`(?m)^ *([^{}]+) \{ overflow: visible; \}`).FindStringSubmatch(print)
+	for _, s := range scrolls {
+		if visible == nil || !slices.Contains(strings.Split(visible[1], ", "), s[1]) {
+			t.Errorf("%s scrolls on paper", s[1])
+		}
+	}
+	if !strings.Contains(pageJS, `addEventListener("beforeprint"`) {
+		t.Error("closed lists stay closed on paper")
+	}
+}
+
 // Texts from the folder are text on the page, never markup, script or a link to follow.
 func TestHostileText(t *testing.T) {
 	const evil = `</script><script>alert(1)</script><img src=x onerror=alert(2)>`

@@ -256,6 +256,14 @@
     });
   }
 
+  // Paper shows lists that are closed on the screen, too.
+  let closed = [];
+  addEventListener("beforeprint", () => {
+    closed = [...document.querySelectorAll("details:not([open])")];
+    for (const list of closed) list.open = true;
+  });
+  addEventListener("afterprint", () => { for (const list of closed) list.open = false; });
+
   let width = innerWidth, timer;
   addEventListener("resize", () => {
     clearTimeout(timer);
