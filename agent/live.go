@@ -73,6 +73,8 @@ func (v View) done() int64 { return v.ended() + v.Skipped }
 // Part returns the part of the run that is over, from 0 to 1: of the trace's time, or, if its end is unknown, of the rows.
 func (v View) Part() float64 {
 	switch {
+	case v.Rows > 0 && v.done() >= v.Rows: // the last rows may have been skipped
+		return 1
 	case v.End > 0:
 		return min(1, v.Offset.Seconds()/v.End.Seconds())
 	case v.Rows > 0:
@@ -172,7 +174,10 @@ func (l *Live) progress() telemetry.Progress {
 	if v.End > 0 || v.Rows > 0 {
 		p.Part = v.Part()
 	}
-	if known {
+	switch {
+	case v.Stopped, v.End > 0 && v.Elapsed >= v.End: // no row will be due; without a figure, Prometheus would go on showing the last one
+		p.Left = 0
+	case known:
 		p.Left = left
 	}
 	if v.Rows > 0 {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/moonloop/moonloop/agent/clock"
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/report"
 )
@@ -73,5 +74,27 @@ func TestPulse(t *testing.T) {
 	p.advance(time.Hour, &v) // nobody looked for a long time
 	if len(p.seconds) > maxSeconds || p.next != time.Hour+time.Second {
 		t.Errorf("%d seconds, the next one ends at %v", len(p.seconds), p.next)
+	}
+}
+
+// When a run has ended, its metrics say so, even if its last rows were skipped.
+func TestProgressAtTheEnd(t *testing.T) {
+	const end = time.Hour // of the trace: the clock of this test does not get there
+	for _, c := range []struct {
+		name string
+		zero time.Duration // before now
+		view View
+		part float64
+		left bool
+	}{
+		{"under way", 0, View{Rows: 10, Served: 6, Skipped: 2, Offset: end / 2, End: end}, 0.5, true},
+		{"the last rows were skipped", 2 * end, View{Rows: 10, Served: 8, Skipped: 2, Offset: end / 2, End: end}, 1, false},
+		{"replies are outstanding", 2 * end, View{Rows: 10, Served: 6, Skipped: 2, Offset: end, End: end}, 1, false},
+		{"stopped", 0, View{Rows: 10, Served: 5, Offset: end / 2, End: end, Stopped: true}, 0.5, false},
+	} {
+		l := Live{clk: clock.New(), zero: -c.zero, view: c.view}
+		if p := l.progress(); p.Part != c.part || p.Left < 0 || (p.Left > 0) != c.left {
+			t.Errorf("%s: part %v, %v left; want part %v, time left: %t", c.name, p.Part, p.Left, c.part, c.left)
+		}
 	}
 }

@@ -15,7 +15,7 @@ var (
 		Name: "mooncake.run.progress", Unit: "1",
 		Description: "Part of the trace's time that is over",
 	}
-	// RunRemaining is a gauge; absent while the length of the trace is unknown.
+	// RunRemaining is a gauge; absent while the length of the trace is unknown, 0 when no further row will be due.
 	RunRemaining = Metric{
 		Name: "mooncake.run.remaining", Unit: "s",
 		Description: "Time until the last row is due",
