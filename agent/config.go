@@ -185,7 +185,8 @@ type Prompt struct {
 	// Images says how the images in prompts are made.
 	Images prompt.Images
 	Seed   uint64
-	// Overhead is the number of tokens that the server adds to each prompt of words; 0 = measure it with two or three requests.
+	// Overhead is the number of tokens that the server's chat template adds to each prompt of words; 0 = measure it with two or three
+	// requests.
 	Overhead int
 	TooShort prompt.TooShort
 	Extra    json.RawMessage // merged into each body

@@ -172,10 +172,11 @@ func TestTemplateOfEachModel(t *testing.T) {
 	for _, tc := range []struct {
 		lookahead, overhead     int
 		exact, assumed, differs int64
+		reported                int // overhead
 	}{
-		{0, 0, 3, 0, 0},
-		{1, 0, 1, 2, 2},
-		{0, 11, 1, 0, 2}, // right for a: its template and the anchor; wrong for b
+		{0, 0, 3, 0, 0, 40},
+		{1, 0, 1, 2, 2, 10},
+		{0, 10, 1, 0, 2, 10}, // right for a, wrong for b
 	} {
 		name := filepath.Join(t.TempDir(), "trace.jsonl")
 		if err := os.WriteFile(name, []byte(strings.Join(ofModels("a", "b", "b"), "\n")), 0o600); err != nil {
@@ -186,6 +187,9 @@ func TestTemplateOfEachModel(t *testing.T) {
 		})
 		if err != nil {
 			t.Fatal(err)
+		}
+		if got := rep.Run.Words.Overhead; got != tc.reported {
+			t.Errorf("look-ahead %d, overhead %d: the report has %d", tc.lookahead, tc.overhead, got)
 		}
 		tokens := rep.Figures().Tokens
 		if tokens.Prompt.Equal != tc.exact || tokens.Prompt.Different != tc.differs || tokens.Assumed != tc.assumed {

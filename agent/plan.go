@@ -130,6 +130,7 @@ func (p *plan) describe(cfg Config, in *input, found preflight.Findings) {
 	} else {
 		words, l := found.Words, opt.Words
 		words.Count, words.Letters, words.Anchor, words.Digest = l.Len(), l.Letters(), l.Anchor(), l.Digest()
+		words.Overhead = opt.Overhead - prompt.AnchorTokens
 		p.run.Words = &words
 	}
 	p.run.Dataset = found.Dataset

@@ -220,7 +220,7 @@ func TestRepliesAreInvented(t *testing.T) {
 	}{
 		{"an engine that cannot count", Config{}, &talker{silent: true}, carry.Unchecked, 9},
 		{"the mode never", Config{Prompt: Prompt{Carry: carry.Never}}, &talker{}, carry.Off, 9},
-		{"a known overhead", Config{Prompt: Prompt{Overhead: 7}}, &talker{}, carry.Off, 9},
+		{"a known overhead", Config{Prompt: Prompt{Overhead: 6}}, &talker{}, carry.Off, 9},
 		{"a text with another number of tokens", Config{}, &talker{odd: first}, carry.Text, 2},
 		{"a reply that is too short", Config{}, &talker{shorten: first}, carry.Length, 2},
 		{"a request that failed", Config{}, &talker{fail: first}, carry.Failed, 2},

@@ -35,7 +35,8 @@ type Config struct {
 	// the question's own limit; 0 = no limit.
 	WaitReady, TotalTimeout time.Duration
 
-	// Prompt says how rows become requests, as far as it is known without the engine. If its Overhead is given, nothing is calibrated.
+	// Prompt says how rows become requests, as far as it is known without the engine. If its Overhead is given, nothing is calibrated. Unlike
+	// the builder's, that is the template's alone, without the anchor.
 	Prompt prompt.Options
 	// OneModel is the model for every row; empty = each row's own.
 	OneModel string
@@ -87,6 +88,9 @@ type Findings struct {
 func Run(ctx context.Context, cfg Config, client *send.Client, clk clock.Clock) (Findings, error) {
 	p := &preflight{Config: cfg, client: client, clk: clk, opt: cfg.Prompt, contexts: make(map[string]int64)}
 	p.found.CacheBlock = cfg.CacheBlock
+	if p.opt.Overhead > 0 && p.opt.Form != prompt.Tokens { // token ids have no anchor
+		p.opt.Overhead += prompt.AnchorTokens
+	}
 	err := p.ask(ctx)
 	return p.found, err
 }

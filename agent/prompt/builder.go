@@ -103,12 +103,12 @@ func NewBuilder(o Options) (*Builder, error) {
 	}
 	b.scheme = scheme{alphabet: o.alphabet(), seed: o.Seed, block: o.BlockSize, fine: o.FineBlockSize, text: o.Text}
 	if o.Form == Words {
-		o.Overhead = max(1, o.Overhead)
+		o.Overhead = max(AnchorTokens, o.Overhead)
 	}
-	o.TurnOverhead = max(1, o.TurnOverhead)
+	o.TurnOverhead = max(AnchorTokens, o.TurnOverhead)
 	o.Measured = maps.Clone(o.Measured)
 	for model, over := range o.Measured {
-		o.Measured[model] = Overhead{max(1, over.Prompt), max(1, over.Turn)}
+		o.Measured[model] = Overhead{max(AnchorTokens, over.Prompt), max(AnchorTokens, over.Turn)}
 	}
 	b.opt = o
 	b.dialect, _ = o.dialect()

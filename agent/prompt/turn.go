@@ -95,7 +95,7 @@ func (b *Builder) TextTokens(model string, n int64) int64 {
 	if !known {
 		return 0
 	}
-	return n + int64(over.Prompt) - 1
+	return n + int64(over.Prompt) - AnchorTokens
 }
 
 func (b *Builder) text(text string) []part {

@@ -28,6 +28,9 @@ const (
 // vocabulary. Because it is always the same word, the template adds the same number of tokens to every prompt.
 const anchor = "go"
 
+// AnchorTokens is the number of tokens of the anchor.
+const AnchorTokens = 1
+
 // wordUnits and tokenUnits are the units that the bits of a draw select; see [littleEndian]. Only the first wordBytes or tokenBytes bytes
 // of each are used.
 var (

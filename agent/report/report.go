@@ -169,6 +169,9 @@ type Words struct {
 	Letters int    `json:"letters"`
 	Anchor  string `json:"anchor"` // the first word of each prompt
 	Digest  string `json:"digest"` // SHA-256 of the sorted words with nothing between them
+	// Overhead is the number of tokens that the engine's template adds to a prompt, measured or as given; with several models, that of the
+	// measured one with the most rows.
+	Overhead int `json:"overhead"`
 	// Found says how they were found: "usual", the usual ones, one token each here; "unchecked", the same without a check; "tokenize", by
 	// the engine's tokenizer; "usage", by its token counts of prompts. Requests is the number of requests that this needed.
 	Found    string `json:"found"`

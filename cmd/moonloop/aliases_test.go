@@ -854,8 +854,8 @@ func TestBenchmarkModeAgain(t *testing.T) {
 		}
 		return n
 	}
-	byLength := func(tokens int) string { // of the row
-		at := slices.IndexFunc(first.seen, func(a *arrived) bool { return len(strings.Fields(fmt.Sprint(a.body["prompt"]))) == tokens })
+	byLength := func(tokens int) string { // of the row; the template has the token that --overhead 1 says
+		at := slices.IndexFunc(first.seen, func(a *arrived) bool { return len(strings.Fields(fmt.Sprint(a.body["prompt"]))) == tokens-1 })
 		if at < 0 {
 			t.Fatalf("no prompt has %d words", tokens)
 		}

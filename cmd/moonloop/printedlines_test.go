@@ -497,7 +497,7 @@ var printedTraces = []printedLine{
 	{
 		traceReplay, "TraceReplay Benchmark Tool", "prompts of a dataset", "--model /models/m --served-model-name sim --backend vllm --trace-path DIR/trace.jsonl --trace-mode benchmark --dataset-name sharegpt --dataset-path DIR/talk.json --host HOST --port PORT --save-result --result-dir DIR/out --save-prompts",
 		map[string]string{"talk.json": talk()},
-		"requests 4; rows of the trace; path /v1/completions; text lighthouse; output prompt as asked 4; file out/summary.json; file out/prompts.jsonl",
+		"requests 4; rows of the trace; path /v1/completions; text lighthouse; output prompt as asked 0, different 4; file out/summary.json; file out/prompts.jsonl",
 		"prompts have the lengths of the rows and share prefixes as hash_ids say; TraceReplay sends texts with the dataset's own lengths and without the shared prefixes of the trace",
 	},
 }
