@@ -512,7 +512,7 @@ func TestEnding(t *testing.T) {
 	}
 }
 
-// TestRoom: the oldest run is removed for a new one, and no run starts on a full disk.
+// TestRoom: the oldest run is removed for a new one, but not for a request that is refused, and no run starts on a full disk.
 func TestRoom(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.KeepRuns = 2 })
 	var ids []string
@@ -523,6 +523,12 @@ func TestRoom(t *testing.T) {
 	}
 	if len(b.service.list()) != 2 || b.service.list()[1].ID != ids[1] {
 		t.Errorf("%v are kept of %v", b.service.list(), ids)
+	}
+	body, kind := form("trace", short, "extra", "x")
+	b.refused(b.do("POST", "/v1/runs", body, "Content-Type", kind), http.StatusBadRequest, "want the parts")
+	b.refused(b.do("POST", "/v1/runs", `{"trace": "short.jsonl", "out": "x"}`), http.StatusBadRequest, "no such option")
+	if n := len(b.service.list()); n != 2 {
+		t.Errorf("refused requests leave %d runs of 2", n)
 	}
 	b.service.cfg.MaxDisk = b.service.store.used() / 4
 	it := b.start("long.jsonl") // both other runs are removed to make room for it
