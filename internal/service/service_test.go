@@ -501,6 +501,29 @@ func TestStopAndRestart(t *testing.T) {
 	}
 }
 
+// TestRestartOnFullDisk: a run whose end cannot be written is still listed as interrupted.
+func TestRestartOnFullDisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "runs")
+	s, err := openStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	err = errors.Join(
+		s.root.Mkdir("0123456789abcdef", 0o700),
+		s.root.WriteFile("0123456789abcdef/"+runFile, []byte(`{"id": "0123456789abcdef", "state": "starting"}`), 0o600),
+		os.Rename(dir, dir+"2"), // the store can still read its folder, but writes nothing into it
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said string
+	list, err := s.load(func(text string) { said = text })
+	if err != nil || len(list) != 1 || list[0].State != Interrupted || !strings.Contains(said, "still says starting") {
+		t.Errorf("the runs are %+v (%v), after %q", list, err, said)
+	}
+}
+
 // TestEnding: a service that is being stopped is not ready, and starts nothing.
 func TestEnding(t *testing.T) {
 	b := newBench(t)
