@@ -130,6 +130,9 @@ func optionText(f *pflag.Flag, value json.RawMessage) (string, error) {
 	return "", wrong
 }
 
+// makesTrace has the flags of a replay that make its trace from another file, and the verb that does the same.
+var makesTrace = map[string]string{"from": "convert", "transform": "transform"}
+
 // prepare makes the configuration of a run from its options.
 func (f *agentFlags) prepare(ctx context.Context, base agent.Config, options map[string]json.RawMessage) (service.Prepared, error) {
 	r := newRunRequest(f)
@@ -145,7 +148,11 @@ func (f *agentFlags) prepare(ctx context.Context, base agent.Config, options map
 	for _, name := range slices.Sorted(maps.Keys(options)) {
 		flag := fs.Lookup(name)
 		if flag == nil || !isRunOption(flag) {
-			errs = append(errs, fmt.Errorf("%s: a run has no such option%s", visibleName(name), didYouMean(nearest(name, known), "")))
+			hint := didYouMean(nearest(name, known), "")
+			if verb := makesTrace[name]; verb != "" {
+				hint = ": the agent replays a trace as it is; make the trace with moonloop " + verb + " first, and name or send that"
+			}
+			errs = append(errs, fmt.Errorf("%s: a run has no such option%s", visibleName(name), hint))
 			continue
 		}
 		text, err := optionText(flag, options[name])

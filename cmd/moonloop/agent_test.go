@@ -67,6 +67,8 @@ func TestRunOptions(t *testing.T) {
 		`{"endpoint": "chats"}`:       "want chat, completions, responses, messages, embeddings or generate",
 		`{"spedup": 1}`:               "did you mean speedup?",
 		`{"num-prompts": 1}`:          "a run has no such option",
+		`{"transform": "--first 7"}`:  "make the trace with moonloop transform first",
+		`{"from": "otlp"}`:            "make the trace with moonloop convert first",
 		`{"goodput-goal": 0.5}`:       "it needs a service level, such as slo",
 		`{"` + planted + `\n": 1}`:    "a run has no such option",
 		`{"strict":true,"lenient":1}`: "lenient: want true or false",

@@ -91,7 +91,7 @@ func New(cfg Config) (s *Service, err error) {
 	}
 	if s.store, err = openStore(cfg.Folder); err == nil {
 		var list []Run
-		list, err = s.store.load()
+		list, err = s.store.load(s.cfg.Log)
 		for _, it := range list {
 			s.byID[it.ID] = past(it)
 		}

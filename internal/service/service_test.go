@@ -501,6 +501,29 @@ func TestStopAndRestart(t *testing.T) {
 	}
 }
 
+// TestRestartOnFullDisk: a run whose end cannot be written is still listed as interrupted.
+func TestRestartOnFullDisk(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "runs")
+	s, err := openStore(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.close()
+	err = errors.Join(
+		s.root.Mkdir("0123456789abcdef", 0o700),
+		s.root.WriteFile("0123456789abcdef/"+runFile, []byte(`{"id": "0123456789abcdef", "state": "starting"}`), 0o600),
+		os.Rename(dir, dir+"2"), // the store can still read its folder, but writes nothing into it
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said string
+	list, err := s.load(func(text string) { said = text })
+	if err != nil || len(list) != 1 || list[0].State != Interrupted || !strings.Contains(said, "still says starting") {
+		t.Errorf("the runs are %+v (%v), after %q", list, err, said)
+	}
+}
+
 // TestEnding: a service that is being stopped is not ready, and starts nothing.
 func TestEnding(t *testing.T) {
 	b := newBench(t)
@@ -512,7 +535,7 @@ func TestEnding(t *testing.T) {
 	}
 }
 
-// TestRoom: the oldest run is removed for a new one, and no run starts on a full disk.
+// TestRoom: the oldest run is removed for a new one, but not for a request that is refused, and no run starts on a full disk.
 func TestRoom(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.KeepRuns = 2 })
 	var ids []string
@@ -523,6 +546,12 @@ func TestRoom(t *testing.T) {
 	}
 	if len(b.service.list()) != 2 || b.service.list()[1].ID != ids[1] {
 		t.Errorf("%v are kept of %v", b.service.list(), ids)
+	}
+	body, kind := form("trace", short, "extra", "x")
+	b.refused(b.do("POST", "/v1/runs", body, "Content-Type", kind), http.StatusBadRequest, "want the parts")
+	b.refused(b.do("POST", "/v1/runs", `{"trace": "short.jsonl", "out": "x"}`), http.StatusBadRequest, "no such option")
+	if n := len(b.service.list()); n != 2 {
+		t.Errorf("refused requests leave %d runs of 2", n)
 	}
 	b.service.cfg.MaxDisk = b.service.store.used() / 4
 	it := b.start("long.jsonl") // both other runs are removed to make room for it

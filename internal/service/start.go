@@ -51,7 +51,7 @@ func (s *Service) start(w http.ResponseWriter, r *http.Request) error {
 		return problemf(http.StatusConflict, "another request to start a run is being received; try again")
 	}
 	defer s.ordering.Unlock()
-	if err := s.room(); err != nil {
+	if err := s.free(); err != nil {
 		return err
 	}
 	var random [8]byte
@@ -69,17 +69,14 @@ func (s *Service) start(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// room removes old runs to make room for a new one, or returns the reason why there is no room.
-func (s *Service) room() error {
+// free returns the reason why no run can start now; nil if one can.
+func (s *Service) free() error {
 	if s.ending.Load() {
 		return problemf(http.StatusServiceUnavailable, "the service is stopping; it starts no run")
 	}
 	var active []string
-	var over []*run // latest first
 	for _, one := range s.runs() {
-		if it := one.look(); it.ended() {
-			over = append(over, one)
-		} else {
+		if it := one.look(); !it.ended() {
 			active = append(active, it.ID)
 		}
 	}
@@ -87,6 +84,18 @@ func (s *Service) room() error {
 		p := problemf(http.StatusConflict, "run %s is under way, and the service runs at most %d at once; wait for its end, or stop it", strings.Join(active, ", "), s.cfg.MaxRuns)
 		p.Running = active
 		return p
+	}
+	return nil
+}
+
+// room removes old runs to make room for a new one, or returns the reason why there is no room. It is called when the request has been
+// accepted: one that is refused must not remove results.
+func (s *Service) room() error {
+	var over []*run // latest first
+	for _, one := range s.runs() {
+		if it := one.look(); it.ended() {
+			over = append(over, one)
+		}
 	}
 	for len(over) > 0 && (len(over) >= s.cfg.KeepRuns || s.store.used() >= s.cfg.MaxDisk) {
 		oldest := over[len(over)-1]
@@ -119,6 +128,9 @@ func (s *Service) accept(w http.ResponseWriter, r *http.Request, id string) (*ru
 	prepared, err := s.cfg.Prepare(r.Context(), base, o.options)
 	if err != nil {
 		return nil, problemf(http.StatusBadRequest, "%s", s.public(err.Error()))
+	}
+	if err := s.room(); err != nil {
+		return nil, err
 	}
 	metrics, err := newLastingReader()
 	if err != nil {

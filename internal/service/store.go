@@ -68,8 +68,9 @@ func (s *store) close() {
 // path returns the path of a run's folder.
 func (s *store) path(id string) string { return filepath.Join(s.dir, id) }
 
-// load returns the stored runs. Runs that had not ended are marked as interrupted.
-func (s *store) load() ([]Run, error) {
+// load returns the stored runs. Runs that had not ended are marked as interrupted. If this cannot be written, as on a full disk, only warn
+// is called: a service that does not start could remove no run to make room.
+func (s *store) load(warn func(string)) ([]Run, error) {
 	entries, err := fs.ReadDir(s.root.FS(), ".")
 	if err != nil {
 		return nil, fmt.Errorf("folder of results: %w", err)
@@ -91,9 +92,10 @@ func (s *store) load() ([]Run, error) {
 				it.Created = info.ModTime()
 			}
 		case !it.ended():
+			was := it.State
 			it.State, it.Error = Interrupted, "the service ended without ending this run; what it had recorded is in "+report.PartialFile
 			if err := s.save(it); err != nil {
-				return nil, err
+				warn(fmt.Sprintf("warning: run %s was interrupted, but its %s still says %s: %v; if the disk is full, DELETE /v1/runs/%s or of another run frees room", it.ID, runFile, was, err, it.ID))
 			}
 		}
 		list = append(list, it)
