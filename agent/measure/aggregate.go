@@ -30,7 +30,7 @@ type Aggregate struct {
 
 	good                             int64
 	cachedPrompt                     int64 // prompt tokens of the rows whose cached tokens are known
-	cached, predicted, finest        int64 // over the rows with a prediction and a reported number
+	finest                           int64 // over the rows with a prediction and a reported number
 	firstStart, lastContent          time.Duration
 	begun                            Window     // from the start of the first request to that of the last one
 	through                          throughput // of a window
@@ -222,8 +222,9 @@ func (a *Aggregate) addCache(r *Record) {
 		a.hist[PredictedTokens].record(float64(r.Predicted))
 	}
 	if predicted, cached, ok := r.CachePair(); ok {
-		a.predicted += predicted
-		a.cached += cached
+		c.Compared++
+		c.ComparedPredicted += predicted
+		c.ComparedCached += cached
 		a.finest += max(r.Finest, predicted)
 		c.compare(cached-predicted, r.Block)
 	}
@@ -317,9 +318,9 @@ func (a *Aggregate) Figures() *Figures {
 	f.Errors, f.Skips, f.SLO, f.stats = a.errs.sorted(), a.skips.sorted(), a.opt.SLO, make(map[ID]Stat)
 	f.Replies.Invented = a.invented.sorted()
 	f.Servers, f.Classes = a.servers.servers(), a.classes.classes()
-	f.Cache.Realisation, f.Cache.Beyond = -1, max(0, a.cached-a.finest)
-	if a.predicted > 0 {
-		f.Cache.Realisation = float64(a.cached) / float64(a.predicted)
+	f.Cache.Realisation, f.Cache.Beyond = -1, max(0, f.Cache.ComparedCached-a.finest)
+	if f.Cache.ComparedPredicted > 0 {
+		f.Cache.Realisation = float64(f.Cache.ComparedCached) / float64(f.Cache.ComparedPredicted)
 	}
 	f.Schedule.Drift = a.drift.drift()
 	f.Schedule.BeforeZero = a.underWay.early + a.tokenRate.early + a.windowCount.early

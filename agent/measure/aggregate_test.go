@@ -64,7 +64,7 @@ func TestOneRecord(t *testing.T) {
 			t.Errorf("%s was not measured", ID(id))
 		}
 	}
-	if d := cmp.Diff(Cache{Reported: 1, Predicted: 1, Realisation: 0.512}, f.Cache); d != "" {
+	if d := cmp.Diff(Cache{Reported: 1, Predicted: 1, Compared: 1, ComparedCached: 512, ComparedPredicted: 1000, Realisation: 0.512}, f.Cache); d != "" {
 		t.Error(d)
 	}
 	if d := cmp.Diff(Chunks{Gaps: 3, KernelStamps: 1, Streams: 1}, f.Chunks); d != "" {
@@ -192,7 +192,7 @@ func TestTokenCounts(t *testing.T) {
 		t.Error(d)
 	}
 	// Five rows report cached tokens (4·512 + 88 of 5,000), five have a prediction, four have both: 2048 ÷ 4000.
-	if d := cmp.Diff(Cache{Reported: 5, Predicted: 5, Realisation: 0.512}, f.Cache); d != "" {
+	if d := cmp.Diff(Cache{Reported: 5, Predicted: 5, Compared: 4, ComparedCached: 2048, ComparedPredicted: 4000, Realisation: 0.512}, f.Cache); d != "" {
 		t.Error(d)
 	}
 	near(t, "cache read", stat(t, f, CacheReadPct).Avg, 100*2136./5000, 1e-9)

@@ -123,7 +123,12 @@ type Cache struct {
 	Predicted int64 `json:"predicted_requests"` // served rows with a prediction
 	// Refused counts served rows whose reply reports more cached tokens than its prompt has. Reported does not include them.
 	Refused int64 `json:"refused_requests,omitempty"`
-	// Realisation is Σ cached ÷ Σ predicted over the rows that have both: 1 if the server's cache is ideal; negative if unknown.
+	// Compared counts the rows that have both values. ComparedCached and ComparedPredicted are the sums of these rows' cached and predicted
+	// tokens.
+	Compared          int64 `json:"compared_requests,omitempty"`
+	ComparedCached    int64 `json:"compared_cached_tokens,omitempty"`
+	ComparedPredicted int64 `json:"compared_predicted_tokens,omitempty"`
+	// Realisation is ComparedCached ÷ ComparedPredicted: 1 if the server's cache is ideal; negative if unknown.
 	Realisation float64 `json:"realisation"`
 	// Beyond is Σ cached minus the maximum that earlier rows can have left in a cache of the finest blocks, in tokens over the rows that
 	// have both; at least 0. These tokens were cached before the run, or are the chat template's.

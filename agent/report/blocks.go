@@ -196,13 +196,17 @@ func (r *Report) cacheLines() (b block) {
 	if c.Reported == 0 && c.Refused == 0 && !known {
 		return nil
 	}
-	line := "the server reports no cached tokens"
+	line := "the server reports no cached tokens" + wordsWhen(known, ", an infinite cache would have %v", int64(predicted.Sum))
 	if c.Reported > 0 {
 		share, ok := r.figures.Stat(measure.CacheReadPct)
 		line = words("%v prompt tokens cached%s", r.count(measure.TotalCached), wordsWhen(ok, " (%s)", percent(share.Avg/100)))
 	}
-	b.add("%s%s%s", line, wordsWhen(known, ", an infinite cache would have %v", int64(predicted.Sum)),
-		wordsWhen(c.Realisation >= 0, ": %s realised", percent(c.Realisation)))
+	if c.Compared > 0 { // both numbers of a percentage are about the same requests
+		of := wordsWhen(c.Compared < c.Reported, " %v where", c.ComparedCached)
+		line += words(",%s an infinite cache would have %v", of, c.ComparedPredicted)
+	}
+	b.add("%s%s", line, wordsWhen(c.Realisation >= 0, ": %s realised", percent(c.Realisation)))
+	b.when(c.Reported > 0 && c.Compared < c.Predicted, "requests left out, because their replies have no number of cached tokens: %v", c.Predicted-c.Compared)
 	b.when(c.Within+c.Less+c.More > 0, "by request, in blocks of %v: %v equal, %v within a block, "+
 		"%v less (evicted, or on another replica), %v more (template, or a warm cache)", c.Block, c.Equal, c.Within, c.Less, c.More)
 	b.when(c.Refused > 0, "%v replies report more cached tokens than their prompt has; these count as unknown", c.Refused)
