@@ -238,8 +238,8 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 	return exitWith(map[study.SearchAnswer]int{study.ClientLimit: exitInvalid, study.NotYet: exitInvalid, study.TooShort: exitInvalid, study.LessThanMin: exitGoals}[c.Answer])
 }
 
-// probesOwn are the flags of replay that a search sets itself.
-var probesOwn = []string{"out", "force", "dry-run", "print-config", "run-id", "save-prompts", "xlsx", "parquet", "quarantine", "start-at", "shard"}
+// probesOwn are the flags of replay that a search sets itself, and those that make another trace or several runs, which only replay does.
+var probesOwn = []string{"from", "transform", "runs", "out", "force", "dry-run", "print-config", "run-id", "save-prompts", "xlsx", "parquet", "quarantine", "start-at", "shard"}
 
 // replayOf reads the flags of replays that another verb makes. It refuses flags that are not allowed there.
 func replayOf(cmd *cobra.Command, trace string, args []string, whose string, refused ...string) (*replayFlags, error) {

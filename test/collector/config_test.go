@@ -85,6 +85,18 @@ func TestConfigurations(t *testing.T) {
 	}
 }
 
+// TestReaderPauses: a reader that cannot write retries with growing pauses, at any rate of messages. The receiver has no default for the
+// multiplier, and without one the second pause and all later ones are 0.
+func TestReaderPauses(t *testing.T) {
+	pauses, err := readConfiguration(t, filepath.Join(root, "examples/capture/from-kafka.yaml")).Sub("receivers::kafka::error_backoff")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if multiplier, ok := pauses.Get("multiplier").(float64); !ok || multiplier <= 1 {
+		t.Errorf("the pauses do not grow: %v", pauses.ToStringMap())
+	}
+}
+
 // TestValidateRefuses shows that validation finds a misspelt setting of each of our components.
 func TestValidateRefuses(t *testing.T) {
 	for _, c := range []struct{ config, setting string }{

@@ -253,6 +253,14 @@ func TestChartReplays(t *testing.T) {
 			t.Errorf("%s (-manifest +chart):\n%s", c.name, diff)
 		}
 	}
+	for _, objects := range [][]runtime.Object{nightly, read(t, "kubernetes/replay-cronjob.yaml")} {
+		for _, object := range objects {
+			// Without a zone the schedule is in that of the cluster's controller.
+			if job, ok := object.(*batch.CronJob); ok && (job.Spec.TimeZone == nil || *job.Spec.TimeZone != "Etc/UTC") {
+				t.Errorf("%s has a schedule that is not in UTC", id(job))
+			}
+		}
+	}
 }
 
 // TestChartHashKey: without a key the release draws one of 32 bytes; a given key is used unchanged.
