@@ -142,8 +142,13 @@ func TestSessionsAmbiguousAreRefused(t *testing.T) {
 		t.Errorf("error %v, want one that asks for the session mode", r.err)
 	}
 	for _, mode := range []mooncake.SessionMode{mooncake.SessionFull, mooncake.SessionDelta} {
-		if r := e.replay(t, Config{Prompt: Prompt{}, Trace: Trace{Sessions: mode}}, lines...); r.err != nil {
+		var notes []string
+		note := func(s string) { notes = append(notes, s) }
+		if r := e.replay(t, Config{Prompt: Prompt{}, Trace: Trace{Sessions: mode}, Note: note}, lines...); r.err != nil {
 			t.Errorf("session mode %v: %v", mode, r.err)
+		}
+		if text := strings.Join(notes, "\n"); !strings.Contains(text, "--session-mode or the trace's metadata says so") || strings.Contains(text, "do not show whether") {
+			t.Errorf("session mode %v, which is given: %s", mode, text)
 		}
 	}
 }

@@ -166,6 +166,9 @@ func (s *Stream) decideSessions(d *stats.SessionDetector) error {
 	switch given := s.opt.Sessions; {
 	case given != mooncake.SessionUnknown:
 		s.info.Sessions = given
+		if found == mooncake.SessionUnknown { // the detector's text leaves open what is decided here
+			s.info.Evidence = "--session-mode or the trace's metadata says so, the rows do not show it"
+		}
 	case found == mooncake.SessionUnknown:
 		return fmt.Errorf("sessions: %s; say which with --session-mode=full (each row is the whole prompt) or --session-mode=delta (each row is a new turn)", evidence)
 	}
