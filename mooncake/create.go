@@ -32,7 +32,9 @@ type File struct {
 // ended is what rows are written to after Commit.
 type ended struct{}
 
-func (ended) Write([]byte) (int, error) { return 0, fmt.Errorf("the file was committed before: %w", fs.ErrClosed) }
+func (ended) Write([]byte) (int, error) {
+	return 0, fmt.Errorf("the file was committed before: %w", fs.ErrClosed)
+}
 
 // Create starts a trace file. If the name ends in .gz or .zst, the file is compressed; if it ends in .parquet, it is a Parquet file. The
 // caller writes rows and then calls Commit. Close without Commit leaves no file behind; after Commit it has no effect, so it can be

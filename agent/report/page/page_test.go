@@ -155,8 +155,10 @@ func TestSteadyState(t *testing.T) {
 // browsers show none where scripts were only removed, or are blocked by a policy.
 func TestPageWithoutScript(t *testing.T) {
 	html := render(t, load(t, folder(t, map[string]string{summaryFile: smallSummary, lines.File: line(0, 0, 20, 5, 3)})))
-	for _, want := range []string{`<p class="unscripted">The charts are missing because the script of this page did not run`,
-		`:root.script .unscripted, :root:not(.script) .scripted, :root:not(.script) .charts { display: none; }`, `root.classList.add("script")`} {
+	for _, want := range []string{
+		`<p class="unscripted">The charts are missing because the script of this page did not run`,
+		`:root.script .unscripted, :root:not(.script) .scripted, :root:not(.script) .charts { display: none; }`, `root.classList.add("script")`,
+	} {
 		if !strings.Contains(html, want) {
 			t.Errorf("the page has no %q", want)
 		}
