@@ -28,7 +28,7 @@
 //	lateness_explained       always      never                                 a note: the machine was held up, not the tool
 //	lateness_drift           100 µs/s    1000 µs/s   10 scheduled requests     100 µs/s is 0.36 s after an hour, 1000 µs/s is 3.6 s; 0 where it adds up to at most 1 ms over the run
 //	hiccup_share             10 %        50 %        1 s                       below 10 % nine requests in ten meet none; above 50 % the client's timestamps are arbitrary
-//	wire_lag_p99             20 ms       2000 ms     100 requests on the wire  20 ms is a handshake or the upload of a long prompt; past 2 s the engine sees other arrivals than the trace's
+//	wire_lag_p99             20 ms       2000 ms     100 requests on the wire  20 ms is a handshake, a large image or the upload of a long prompt; past 2 s the engine sees other arrivals than the trace's
 //	cap_wait_share           1 %         never                                 a cap is asked for, so it never makes a run invalid, but the arrivals are no longer the trace's
 //	lookahead_stalls         0           never                                 its effect on the send times is in the lateness
 //	coalesced_share          1 %         20 %        100 streams               above 1 % the low percentiles of the gaps are not the engine's, above 20 % the gaps are not

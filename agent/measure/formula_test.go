@@ -47,6 +47,20 @@ func stamps(at ...int64) []int64 {
 	return at
 }
 
+// TestBuildingIsWireLag: the time to build a request after its dispatch, such as one with a large image, is in the wire lag, which the verdict
+// judges, and not in the lateness.
+func TestBuildingIsWireLag(t *testing.T) {
+	const building = 325 * ms
+	r := served()
+	late := r.Lateness()
+	lag, _ := r.WireLag()
+	r.Exchange.Start += building
+	r.Exchange.Wire += building
+	if now, ok := r.WireLag(); !ok || now != lag+building || r.Lateness() != late {
+		t.Errorf("wire lag %v, lateness %v; want %v, %v", now, r.Lateness(), lag+building, late)
+	}
+}
+
 func TestFormulas(t *testing.T) {
 	type formula func(*Record) (time.Duration, bool)
 	for _, test := range []struct {

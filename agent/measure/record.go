@@ -177,7 +177,8 @@ func (r *Record) Shift(by time.Duration) {
 	}
 }
 
-// Lateness returns Dispatched − Intended, which does not include the wait for a cap. Zero for rows that were never dispatched.
+// Lateness returns Dispatched − Intended, which includes neither the wait for a cap nor what is left of building the request; the latter is
+// in [Record.WireLag]. Zero for rows that were never dispatched.
 func (r *Record) Lateness() time.Duration {
 	if r.Outcome == Skipped {
 		return 0
