@@ -46,7 +46,7 @@ func (t *Trace) fetch(ctx context.Context, name string, opt OpenOptions) (file s
 func (t *Trace) toFile(name string, opt OpenOptions, write func(f *os.File, limit int64) error) (file string, err error) {
 	f, err := os.CreateTemp(opt.TempDir, "moonloop-trace-*")
 	if err != nil {
-		return "", fmt.Errorf("no temporary file for %s: %w", PublicName(name), err)
+		return "", fmt.Errorf("no temporary file for %s: %w; set $TMPDIR to another folder", PublicName(name), err)
 	}
 	t.close = append(t.close, func() error { return os.Remove(f.Name()) })
 	return f.Name(), errors.Join(write(f, cmp.Or(max(opt.MaxDownload, 0), maxDownload)), f.Close())

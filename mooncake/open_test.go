@@ -256,6 +256,9 @@ func TestOpenURL(t *testing.T) {
 			t.Errorf("%s: left behind: %v, %v", name, left, err)
 		}
 	}
+	if _, err := Open(t.Context(), url+"/page.jsonl", OpenOptions{TempDir: filepath.Join(t.TempDir(), "missing")}); err == nil || !strings.Contains(err.Error(), "set $TMPDIR") {
+		t.Errorf("without a folder for temporary files: %v", err)
+	}
 }
 
 func TestHalfADownloadIsAnError(t *testing.T) {

@@ -130,8 +130,12 @@ func optionText(f *pflag.Flag, value json.RawMessage) (string, error) {
 	return "", wrong
 }
 
-// makesTrace has the flags of a replay that make its trace from another file, and the verb that does the same.
-var makesTrace = map[string]string{"from": "convert", "transform": "transform"}
+// instead says what to do instead of giving an option that a client may expect a run to have.
+var instead = map[string]string{
+	"from":      "the agent replays a trace as it is; make the trace with moonloop convert first, and name or send that",
+	"transform": "the agent replays a trace as it is; make the trace with moonloop transform first, and name or send that",
+	"shard":     "each run of the agent has its own id, and moonloop merge joins only shards of one id; start the shards with moonloop replay",
+}
 
 // prepare makes the configuration of a run from its options.
 func (f *agentFlags) prepare(ctx context.Context, base agent.Config, options map[string]json.RawMessage) (service.Prepared, error) {
@@ -149,8 +153,8 @@ func (f *agentFlags) prepare(ctx context.Context, base agent.Config, options map
 		flag := fs.Lookup(name)
 		if flag == nil || !isRunOption(flag) {
 			hint := didYouMean(nearest(name, known), "")
-			if verb := makesTrace[name]; verb != "" {
-				hint = ": the agent replays a trace as it is; make the trace with moonloop " + verb + " first, and name or send that"
+			if text := instead[name]; text != "" {
+				hint = ": " + text
 			}
 			errs = append(errs, fmt.Errorf("%s: a run has no such option%s", visibleName(name), hint))
 			continue

@@ -69,6 +69,7 @@ func TestRunOptions(t *testing.T) {
 		`{"num-prompts": 1}`:          "a run has no such option",
 		`{"transform": "--first 7"}`:  "make the trace with moonloop transform first",
 		`{"from": "otlp"}`:            "make the trace with moonloop convert first",
+		`{"shard": "0/2"}`:            "start the shards with moonloop replay",
 		`{"goodput-goal": 0.5}`:       "it needs a service level, such as slo",
 		`{"` + planted + `\n": 1}`:    "a run has no such option",
 		`{"strict":true,"lenient":1}`: "lenient: want true or false",

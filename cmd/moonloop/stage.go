@@ -143,7 +143,7 @@ func (s *stage) here(url string) (string, error) {
 	if s.dir == "" {
 		dir, err := os.MkdirTemp("", "moonloop-objects-*")
 		if err != nil {
-			return "", fmt.Errorf("no temporary folder for %s: %w", url, err)
+			return "", fmt.Errorf("no temporary folder for %s: %w; set $TMPDIR to another one", url, err)
 		}
 		s.dir = dir
 	}

@@ -263,6 +263,17 @@ func TestChartReplays(t *testing.T) {
 	}
 }
 
+// TestChartFetches: a pod that fetches its trace from a URL has a writable folder for it. The image has none.
+func TestChartFetches(t *testing.T) {
+	objects, _ := render(t, example+"replay: {enabled: true, url: 'http://vllm:8000', trace: {file: 'https://traces.example/day.jsonl'}}")
+	pod := find[*batch.Job](t, objects, "Job/moonloop-replay-1").Spec.Template.Spec
+	mounts := pod.Containers[0].VolumeMounts
+	i := slices.IndexFunc(mounts, func(m core.VolumeMount) bool { return m.MountPath == "/tmp" && !m.ReadOnly })
+	if i < 0 || !slices.ContainsFunc(pod.Volumes, func(v core.Volume) bool { return v.Name == mounts[i].Name && v.EmptyDir != nil }) {
+		t.Errorf("the pod has no writable /tmp: %v, %v", mounts, pod.Volumes)
+	}
+}
+
 // TestChartHashKey: without a key the release draws one of 32 bytes; a given key is used unchanged.
 func TestChartHashKey(t *testing.T) {
 	key := func(values string) string {

@@ -16,7 +16,13 @@ import (
 	"testing"
 
 	monitoring "github.com/prometheus-operator/prometheus-operator/pkg/apis/monitoring/v1"
+	apps "k8s.io/api/apps/v1"
+	batch "k8s.io/api/batch/v1"
+	core "k8s.io/api/core/v1"
+	networking "k8s.io/api/networking/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer/json"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -161,6 +167,32 @@ func TestManifests(t *testing.T) {
 	}
 	if len(want) > 0 {
 		t.Errorf("not there: %v", want)
+	}
+}
+
+// TestPolicyAdmits: the network policy admits each pod of the manifests that sends to the gateway.
+func TestPolicyAdmits(t *testing.T) {
+	policy := find[*networking.NetworkPolicy](t, read(t, "kubernetes/network-policy.yaml"), "NetworkPolicy/moonloop-gateway")
+	for _, name := range []string{"agent.yaml", "replay-cronjob.yaml", "replay-indexed-job.yaml", "replay-job.yaml", "sidecar.yaml"} {
+		for _, object := range read(t, "kubernetes/"+name) {
+			var pod core.PodTemplateSpec
+			switch o := object.(type) {
+			case *apps.Deployment:
+				pod = o.Spec.Template
+			case *batch.Job:
+				pod = o.Spec.Template
+			case *batch.CronJob:
+				pod = o.Spec.JobTemplate.Spec.Template
+			default:
+				continue
+			}
+			if !slices.ContainsFunc(policy.Spec.Ingress[0].From, func(peer networking.NetworkPolicyPeer) bool {
+				selector, err := metav1.LabelSelectorAsSelector(peer.PodSelector)
+				return err == nil && selector.Matches(labels.Set(pod.Labels))
+			}) {
+				t.Errorf("%s: network-policy.yaml does not admit %v", id(object), pod.Labels)
+			}
+		}
 	}
 }
 

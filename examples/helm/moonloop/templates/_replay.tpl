@@ -73,12 +73,17 @@ template:
         securityContext:
           {{- include "moonloop.containerSecurity" . | nindent 10 }}
         volumeMounts:
-          {{- if not (contains "://" $replay.trace.file) }}
+          {{- if contains "://" $replay.trace.file }}
+          - {name: tmp, mountPath: /tmp}
+          {{- else }}
           - {name: trace, mountPath: /trace, readOnly: true}
           {{- end }}
           - {name: results, mountPath: /results}
     volumes:
-      {{- if not (contains "://" $replay.trace.file) }}
+      {{- if contains "://" $replay.trace.file }}
+      - name: tmp # a trace from a URL is copied there first
+        emptyDir: {}
+      {{- else }}
       - name: trace
         {{- if $replay.trace.persistentVolumeClaim }}
         persistentVolumeClaim: {claimName: {{ $replay.trace.persistentVolumeClaim }}, readOnly: true}
