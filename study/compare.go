@@ -8,6 +8,8 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/moonloop/moonloop/agent/judge"
 )
 
 // Metric is a figure of summary.json and a statistic of it, such as time_to_first_token and p50.
@@ -169,7 +171,7 @@ func pairs(a, b []*Run) (left, right []*Run, out []LeftOut) {
 			switch {
 			case run.Verdict != ValidVerdict:
 				whole = false
-				out = append(out, LeftOut{run.Dir, "its verdict is " + run.Verdict + "; its pair " + other.Dir + " is left out, too"})
+				out = append(out, LeftOut{run.Dir, "its verdict is " + judge.Text(run.Verdict) + "; its pair " + other.Dir + " is left out, too"})
 			case run.warm > other.warm+warmer:
 				whole = false
 				out = append(out, LeftOut{run.Dir, fmt.Sprintf("it found a warm cache: %.1f %% of its prompt tokens were there from an earlier run, and %.1f %% of those of its pair %s, which is left out, too; give each run a --seed of its own, or empty the cache before each", 100*run.warm, 100*other.warm, other.Dir)})

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"gonum.org/v1/gonum/stat"
+
+	"github.com/moonloop/moonloop/agent/judge"
 )
 
 // A twin is a replay next to the production that its trace was captured from: each row has the figures that production's own spans
@@ -254,7 +256,7 @@ func (t *Twin) answer() {
 		}
 	}
 	if t.Verdict != ValidVerdict {
-		t.Answer, t.Why = OpenTolerance, "the replay's verdict is "+t.Verdict+", so its times do not count"
+		t.Answer, t.Why = OpenTolerance, "the replay's verdict is "+judge.Text(t.Verdict)+", so its times do not count"
 	}
 }
 

@@ -79,6 +79,14 @@ func (c Class) String() string {
 	return classNames[c]
 }
 
+// Text returns the class of a word for people, such as "too few to judge" of "undecided". It returns any other text as it is.
+func Text(word string) string {
+	if i := slices.Index(classNames[:], word); i >= 0 {
+		return Class(i).String() //nolint:gosec // an index of classNames
+	}
+	return word
+}
+
 // Word returns the class as one word: valid, undecided, degraded or invalid.
 func (c Class) Word() string { return classNames[c] }
 

@@ -225,6 +225,9 @@ func TestTooFewToJudge(t *testing.T) {
 	if err != nil || !strings.Contains(string(text), `"class":"undecided"`) {
 		t.Errorf("%s, %v", text, err)
 	}
+	if got := Text(v.Class.Word()) + ", " + Text("no summary"); got != "too few to judge, no summary" {
+		t.Error(got)
+	}
 	var again Verdict
 	if err := json.Unmarshal(text, &again); err != nil || !cmp.Equal(v, again) {
 		t.Errorf("%v, %v", again, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/internal/term"
 	"github.com/moonloop/moonloop/study"
 )
@@ -59,7 +60,7 @@ func (r *roundFlags) run(cmd *cobra.Command, metric study.Metric) (dirs []string
 	r.Exec = shell
 	r.Ended = func(round int, side string, run *study.Run) {
 		value, unit, _ := run.Value(metric)
-		fmt.Fprintf(cmd.ErrOrStderr(), "round %d of %d, %s: %s %.4g %s, %s\n", round, r.N, side, metric, value, unit, run.Verdict)
+		fmt.Fprintf(cmd.ErrOrStderr(), "round %d of %d, %s: %s %.4g %s, %s\n", round, r.N, side, metric, value, unit, judge.Text(run.Verdict))
 	}
 	if err := r.Run(cmd.Context()); err != nil {
 		return nil, "", err

@@ -20,6 +20,7 @@ import (
 
 	"github.com/moonloop/moonloop/agent"
 	"github.com/moonloop/moonloop/agent/clock"
+	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/agent/load"
 	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/internal/term"
@@ -178,6 +179,6 @@ func runsText(out string, runs []*study.Run, spreads []study.Spread) string {
 
 func writeVerdicts(w io.Writer, runs []*study.Run) {
 	for _, r := range runs {
-		fmt.Fprintf(w, "%s: %s\n", filepath.Base(r.Dir), r.Verdict)
+		fmt.Fprintf(w, "%s: %s\n", filepath.Base(r.Dir), judge.Text(r.Verdict))
 	}
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/moonloop/moonloop/agent"
+	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/agent/telemetry"
 	"github.com/moonloop/moonloop/internal/atomicfile"
 	"github.com/moonloop/moonloop/internal/gcpace"
@@ -438,7 +439,7 @@ func trialText(t study.Trial) string {
 	}
 	switch {
 	case !t.Evidence:
-		why := t.Verdict
+		why := judge.Text(t.Verdict)
 		if len(t.Reasons) > 0 {
 			why += " (" + strings.Join(t.Reasons, ", ") + ")"
 		}
@@ -481,7 +482,7 @@ func (f *searchFlags) text(c *study.Capacity) string {
 			answer = "met"
 		}
 		if !trial.Evidence {
-			answer = "not counted: " + trial.Verdict
+			answer = "not counted: " + judge.Text(trial.Verdict)
 		}
 		t.AppendRow(append(row, fmt.Sprintf("%.3g %%", trial.Failed), trial.Number, answer))
 	}

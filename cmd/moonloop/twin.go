@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/moonloop/moonloop/agent/judge"
 	"github.com/moonloop/moonloop/study"
 )
 
@@ -117,7 +118,7 @@ func twinNotes(t *study.Twin) (notes []string) {
 	if t.KnownFinish > 0 {
 		notes = append(notes, fmt.Sprintf("%d of %d requests ended for a different reason than in production", t.OtherFinish, t.KnownFinish))
 	}
-	return append(notes, fmt.Sprintf("verdict of the replay: %s; production's times are what its spans say, and have no error bars", t.Verdict))
+	return append(notes, fmt.Sprintf("verdict of the replay: %s; production's times are what its spans say, and have no error bars", judge.Text(t.Verdict)))
 }
 
 // twinAnswer returns the answer with its figures.
