@@ -178,7 +178,7 @@ func (a *Aggregate) addSent(r *Record) {
 func (a *Aggregate) addTokens(r *Record) {
 	x, t := &r.Exchange, &a.counts.Tokens
 	countIf(&a.counts.Rows.RetriedServed, r.Resent())
-	isl, _ := r.InputTokens()
+	isl, asked := r.InputTokens()
 	osl, estimated := r.OutputTokens()
 	a.hist[InputLength].record(float64(isl))
 	if !x.Embedding {
@@ -188,6 +188,7 @@ func (a *Aggregate) addTokens(r *Record) {
 		countIf(&t.NoContent, len(x.At) == 0)
 		t.Output.add(r.Output)
 	}
+	countIf(&t.PromptEstimated, asked)
 	countIf(&t.Embeddings, x.Embedding)
 	countIf(&t.TooShort, r.TooShort)
 	countIf(&t.Assumed, r.Assumed)

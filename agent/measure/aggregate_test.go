@@ -186,7 +186,7 @@ func TestTokenCounts(t *testing.T) {
 	f := a.Figures()
 	want := Tokens{
 		Prompt: Agreements{Equal: 5, Unknown: 1}, Output: Agreements{Equal: 2, Different: 3, Unknown: 1},
-		OutputShort: 2, Estimated: 1, NoContent: 1, TooShort: 1, TailCut: 1,
+		OutputShort: 2, Estimated: 1, PromptEstimated: 1, NoContent: 1, TooShort: 1, TailCut: 1,
 	}
 	if d := cmp.Diff(want, f.Tokens); d != "" {
 		t.Error(d)

@@ -108,9 +108,11 @@ type Tokens struct {
 	OutputShort int64 `json:"output_short"`
 	// Estimated counts the rows whose chunks were counted as output tokens, because the server sent no count.
 	Estimated int64 `json:"estimated"`
-	NoContent int64 `json:"no_content"` // served without any content
-	TooShort  int64 `json:"too_short"`  // rows shorter than the chat template: sent longer than requested
-	TailCut   int64 `json:"tail_cut"`   // rows without their last block, to make room for the template
+	// PromptEstimated counts the rows whose prompt tokens are those of their body or row, because the server sent no count.
+	PromptEstimated int64 `json:"prompt_estimated,omitempty"`
+	NoContent       int64 `json:"no_content"` // served without any content
+	TooShort        int64 `json:"too_short"`  // rows shorter than the chat template: sent longer than requested
+	TailCut         int64 `json:"tail_cut"`   // rows without their last block, to make room for the template
 	// Assumed counts the rows of models whose template was not measured; another model's template was assumed.
 	Assumed int64 `json:"template_assumed,omitempty"`
 	// Embeddings counts the replies without generated tokens. No figure of output tokens includes them.

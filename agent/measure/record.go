@@ -105,8 +105,8 @@ type Record struct {
 	// Offset is the scheduled time in replay time, from the start of the schedule, including spreading; Spread is the part that spreading
 	// added. Both are 0 in a closed loop.
 	Offset, Spread time.Duration
-	// Intended is the time, on the run's clock, at which the row should have been sent: from the schedule, from the end of the rows before
-	// it, or, in a closed loop, the time at which its slot became free.
+	// Intended is the time, on the run's clock, at which the row should have been sent: from the schedule, from the time at which the end of
+	// the rows before it was noticed, or, in a closed loop, the time at which its slot became free.
 	Intended time.Duration
 	// Scheduled says whether Intended comes from a timestamp or delay (then lateness is judged) or from a free slot.
 	Scheduled bool

@@ -183,6 +183,7 @@ func (r *Report) tokenLines() (b block) {
 	b.when(t.Embeddings > 0, "embeddings: %v; nothing was generated", t.Embeddings)
 	b.when(t.Embeddings < r.figures.Rows.Served, "output as asked %v, different %v, unknown %v%s", t.Output.Equal, t.Output.Different, t.Output.Unknown,
 		wordsWhen(t.OutputShort > 0, " (%v shorter)", t.OutputShort))
+	b.when(t.PromptEstimated > 0, "without usage, prompt tokens as the row asks: %v", t.PromptEstimated)
 	b.when(t.Estimated > 0, "without usage, output tokens counted in chunks: %v", t.Estimated)
 	b.when(t.NoContent > 0, "without content: %v", t.NoContent)
 	b.when(t.TooShort > 0, "shorter than the chat template, sent longer than asked: %v", t.TooShort)

@@ -19,7 +19,9 @@
 //   - the end of the last of the rows that it waits for + (delay + tool wait) ÷ speed-up, for a row of a graph (see graph.go);
 //   - in a closed loop, the instant at which a slot became free.
 //
-// Lateness always counts from this time, so it includes the delay of a slow client.
+// Lateness always counts from this time, so it includes the delay of a slow client, except for one part: the end of a turn or row is the time
+// that is reported to [Scheduler.Done], at which its client noticed the end of the reply, and not the arrival of the last byte. A server may
+// keep a complete stream open, and the time for which it does is not the client's delay.
 //
 // # Before the instant
 //

@@ -139,7 +139,7 @@ var figures = []printedFigure{
 	{aiperf, "prefill_throughput_per_user", "prefill_throughput_per_user.avg", "", mean(func(r sent) float64 { return 1000 * r.in() / r.ttft() })},
 	{aiperf, "e2e_output_token_throughput", "e2e_output_token_throughput.avg", "", mean(func(r sent) float64 { return 1000 * r.out() / r.latency() })},
 	{aiperf, "e2e_normalized_interactivity_p90, _p75", "e2e_normalized_interactivity_p90.avg", "", nil},
-	{aiperf, "input_sequence_length", "input_sequence_length.avg", "the engine's count; AIPerf's own, unless --use-server-token-count", mean(sent.in)},
+	{aiperf, "input_sequence_length", "input_sequence_length.avg", "the engine's count, or without usage the row's length; AIPerf's own, unless --use-server-token-count", mean(sent.in)},
 	{aiperf, "output_sequence_length, output_token_count", "output_sequence_length.avg", "the engine's count", mean(sent.out)},
 	{aiperf, "total_isl", "total_isl.avg", "", sum(sent.in)},
 	{aiperf, "total_osl", "total_osl.avg", "", sum(sent.out)},
