@@ -15,6 +15,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -51,7 +52,7 @@ func runOptions() (list []service.Option) {
 		}
 		r := ruleOf(f)
 		_, usage := pflag.UnquoteUsage(f)
-		o := service.Option{Name: f.Name, About: withoutDashes(usage), Type: jsonType(f), Words: r.words}
+		o := service.Option{Name: f.Name, About: repeatable.Replace(withoutDashes(usage)), Type: jsonType(f), Words: r.words}
 		if o.Type == "string" {
 			if f.DefValue != "" {
 				o.Default = f.DefValue
@@ -66,6 +67,9 @@ func runOptions() (list []service.Option) {
 	})
 	return list
 }
+
+// A value of JSON is given once: what a command line repeats is one text there.
+var repeatable = strings.NewReplacer(" (repeatable)", "", "(repeatable, or several", "(several")
 
 var quotedOrDashes = regexp.MustCompile(`"[^"]*"|--`)
 

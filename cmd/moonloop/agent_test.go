@@ -87,6 +87,11 @@ func TestRunOptions(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	for _, o := range runOptions() {
+		if strings.Contains(o.About, "repeatable") {
+			t.Errorf("%s: a member of JSON cannot be repeated: %s", o.Name, o.About)
+		}
+	}
 	newRunRequest(nil).cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if rule := ruleOf(f); isRunOption(f) && (rule.want == aFile.want || rule.want == aPEMFile.want || rule.want == aVariable.want || strings.Contains(rule.want, "folder")) {
 			t.Errorf("a request can name a file by %s", f.Name)

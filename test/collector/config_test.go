@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/collector/confmap"
 
 	"github.com/moonloop/moonloop/internal/testprogram"
@@ -82,6 +83,24 @@ func TestConfigurations(t *testing.T) {
 				t.Errorf("validating left %v behind (%v)", left, err)
 			}
 		})
+	}
+}
+
+// TestOperatorIsTheSidecar: the sidecar that the Operator injects has the configuration of sidecar.yaml, limits of memory included. Only the
+// gateway's address differs.
+func TestOperatorIsTheSidecar(t *testing.T) {
+	var text [2]string
+	for i, name := range []string{filepath.Join(root, "examples/capture/sidecar.yaml"), operatorConfig(t)} {
+		config := readConfiguration(t, name)
+		config.Delete("exporters::otlp_grpc/gateway::endpoint")
+		content, err := json.MarshalIndent(config.ToStringMap(), "", " ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text[i] = string(content)
+	}
+	if diff := cmp.Diff(text[0], text[1]); diff != "" {
+		t.Errorf("operator.yaml (-sidecar.yaml +operator.yaml):\n%s", diff)
 	}
 }
 
