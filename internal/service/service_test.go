@@ -433,7 +433,7 @@ func TestUpload(t *testing.T) {
 		{[]string{"trace", short, "trace", short}, 400, "occurs twice"},
 		{[]string{"trace", short, "extra", "x"}, 400, "want the parts"},
 		{[]string{"trace", ""}, 400, "is empty"},
-		{[]string{"trace", strings.Repeat(short, 20_000)}, 413, "more than 1048576 bytes"},
+		{[]string{"trace", strings.Repeat(short, 20_000)}, 413, "part trace has more than 1048576 bytes"},
 		{[]string{"options", strings.Repeat(" ", 300<<10), "trace", short}, 413, "more than"},
 		{[]string{"options", `{"trace": "short.jsonl"}`, "trace", short}, 400, "give it once"},
 	} {

@@ -266,9 +266,9 @@ func (s *Service) receiveForm(form *multipart.Reader, id string) (o order, err e
 				return o, err
 			}
 		case "trace":
-			err = s.savePart(part, id, traceFile, s.cfg.MaxUpload)
+			err = s.savePart(part, "part trace", id, traceFile, s.cfg.MaxUpload)
 		case "meta":
-			err = s.savePart(part, id, mooncake.MetaName(traceFile), maxRunFile)
+			err = s.savePart(part, "part meta", id, mooncake.MetaName(traceFile), maxRunFile)
 		default:
 			err = problemf(http.StatusBadRequest, "part %.40q: want the parts options, trace and meta", name)
 		}
@@ -286,8 +286,8 @@ func (s *Service) receiveForm(form *multipart.Reader, id string) (o order, err e
 	return o, nil
 }
 
-// savePart writes a part of a form into a run's folder.
-func (s *Service) savePart(part io.Reader, id, name string, most int64) error {
+// savePart writes a part of a form, which errors call what, into a run's folder.
+func (s *Service) savePart(part io.Reader, what, id, name string, most int64) error {
 	f, err := s.store.root.OpenFile(path.Join(id, name), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err
@@ -300,9 +300,9 @@ func (s *Service) savePart(part io.Reader, id, name string, most int64) error {
 	case err != nil:
 		return unreadable(err)
 	case n > most:
-		return tooLarge(name, most)
+		return tooLarge(what, most)
 	case n == 0:
-		return problemf(http.StatusBadRequest, "%s is empty", name)
+		return problemf(http.StatusBadRequest, "%s is empty", what)
 	}
 	return nil
 }
