@@ -14,12 +14,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/moonloop/moonloop/semconv"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/moonloop/moonloop/semconv"
 )
 
 // shown are the fields of a dashboard's file that these tests read.
