@@ -91,10 +91,12 @@ type books struct {
 	cfg     *Config
 	windows map[int64]*window
 	twin    map[int64][]study.TwinRow // of windows that are reported
+	// unsent are the open rows that a replay had not sent when it was stopped.
+	unsent map[mooncake.SpanRef]bool
 }
 
 func newBooks(cfg *Config) *books {
-	return &books{cfg: cfg, windows: map[int64]*window{}, twin: map[int64][]study.TwinRow{}}
+	return &books{cfg: cfg, windows: map[int64]*window{}, twin: map[int64][]study.TwinRow{}, unsent: map[mooncake.SpanRef]bool{}}
 }
 
 // add opens a window, with the rows of its plan.
@@ -164,7 +166,11 @@ func (b *books) ended(line []byte) (row mooncake.SpanRef, err error) {
 	}
 	skipped := r.Result.Outcome == measure.Skipped.String()
 	w := b.of(row)
-	if w == nil || skipped && r.Result.Reason == measure.SkipInterrupted {
+	if w == nil {
+		return row, nil
+	}
+	if skipped && r.Result.Reason == measure.SkipInterrupted {
+		b.unsent[row] = true
 		return row, nil
 	}
 	delete(w.open, row)

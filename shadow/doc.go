@@ -20,7 +20,8 @@
 // (how far journals are read, windows are compiled and reported), the plans, the results of each replay (requests.jsonl, written at most a
 // second after the end of a request), and the dropped rows. So after a kill, the next process continues. Rows that were due before the kill
 // and have no result were in flight: they are dropped as [DropInterrupted], and never sent again. Rows that were due while no process ran
-// are dropped as [DropNotRunning].
+// are dropped as [DropNotRunning]. A process that is asked to end writes the results of all requests first: those in flight are cancelled, and
+// those not sent are skipped, so that the next process knows that they did not reach the engine.
 //
 // # Bounds
 //

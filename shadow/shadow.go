@@ -174,6 +174,7 @@ func (s *shadow) resume(now time.Time) error {
 		return err
 	}
 	for _, dir := range dirs {
+		clear(s.books.unsent) // a later replay may have sent what an earlier one had not
 		if err := allResults(dir, func(line []byte) error {
 			_, err := s.books.ended(line)
 			return err
@@ -190,7 +191,7 @@ func (s *shadow) resume(now time.Time) error {
 			switch due := s.cfg.dueAt(row); {
 			case due.After(now.Add(tick)):
 				return ""
-			case due.After(s.Alive.Add(2 * tick)):
+			case due.After(s.Alive.Add(2*tick)), s.books.unsent[row.OTel]:
 				return DropNotRunning
 			}
 			return DropInterrupted

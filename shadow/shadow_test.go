@@ -209,6 +209,29 @@ func TestKilled(t *testing.T) {
 	})
 }
 
+// TestStopped: after a stop that was asked for, no row is said to have been in flight: requests under way are cancelled, and those that were
+// not sent any more were due while no shadow ran.
+func TestStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		journals, dir := t.TempDir(), filepath.Join(t.TempDir(), "shadow")
+		_, network, stop := serve(t, simulator.Config{Latency: simulator.Latency{Prefill: 400 * time.Millisecond, Decode: 10 * time.Millisecond}})
+		all := conversations(t, time.Now(), 4*time.Minute, 4)
+		cfg := configFor(t, journals, dir, network)
+		first := follow(t, cfg, all, 5*time.Minute+300*time.Millisecond)
+		time.Sleep(time.Second)
+		second := run(t.Context(), cfg)
+		time.Sleep(5 * time.Minute)
+		second.end()
+		stop()
+		if second.err != nil {
+			t.Fatal(second.err)
+		}
+		if got := second.totals; got.Dropped[DropInterrupted] > 0 || got.Dropped[DropNotRunning] == 0 || got.Outcomes["cancelled"] == 0 || got.InFlight > 0 {
+			t.Errorf("the first process has %+v, and the second %+v", first.totals, got)
+		}
+	})
+}
+
 func sum[N int | int64](counts map[string]N) (n N) {
 	for _, c := range counts {
 		n += c
