@@ -6,11 +6,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"time"
 
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/moonloop/moonloop/agent/report/export"
@@ -49,7 +49,7 @@ func (e *exports) check() error {
 func (e *exports) any() bool { return e.xlsx != "" || e.parquet != "" }
 
 // write writes the requested files.
-func (e *exports) write(stdout, stderr io.Writer, dir string, slice time.Duration) error {
+func (e *exports) write(cmd *cobra.Command, dir string, slice time.Duration) error {
 	if e.xlsx != "" {
 		run, err := page.Load(dir, slice)
 		if err != nil {
@@ -60,15 +60,16 @@ func (e *exports) write(stdout, stderr io.Writer, dir string, slice time.Duratio
 			return fmt.Errorf("--xlsx: %w", err)
 		}
 		if left > 0 {
+			stderr := cmd.ErrOrStderr()
 			fmt.Fprint(stderr, term.Note(stderr, fmt.Sprintf("warning: %s requests are not in %s: a sheet has no room for them; --parquet has all", term.Comma(left), e.xlsx)))
 		}
-		fmt.Fprintln(stdout, e.xlsx)
+		sayWhere(cmd, e.xlsx, e.xlsx+"\n")
 	}
 	if e.parquet != "" {
 		if err := export.Parquet(dir, e.parquet); err != nil {
 			return fmt.Errorf("--parquet: %w", err)
 		}
-		fmt.Fprintln(stdout, e.parquet)
+		sayWhere(cmd, e.parquet, e.parquet+"\n")
 	}
 	return nil
 }

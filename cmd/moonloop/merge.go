@@ -49,8 +49,8 @@ func newMergeCommand() *cobra.Command {
 			if apart := rep.Merged.ClocksApart; apart != nil {
 				clocks = fmt.Sprintf("clocks at most %.3g ms apart", *apart)
 			}
-			fmt.Fprintf(stdout, "%s, %s; results in %s\n", term.Counted(int64(len(rep.Merged.Shards)), "shards"), clocks, opt.Out)
-			if err := files.write(stdout, cmd.ErrOrStderr(), opt.Out, opt.Slice); err != nil {
+			sayWhere(cmd, opt.Out, fmt.Sprintf("%s, %s; results in %s\n", term.Counted(int64(len(rep.Merged.Shards)), "shards"), clocks, opt.Out))
+			if err := files.write(cmd, opt.Out, opt.Slice); err != nil {
 				return err
 			}
 			return exitWith(rep.ExitStatus)

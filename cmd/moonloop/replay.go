@@ -562,9 +562,9 @@ func (f *replayFlags) replay(cmd *cobra.Command, cfg agent.Config) error {
 			return fmt.Errorf("write the report: %w", err)
 		}
 		if cfg.Out != "" && err == nil {
-			fmt.Fprintf(stdout, "results in %s\n", cfg.Out)
+			sayWhere(cmd, cfg.Out, fmt.Sprintf("results in %s\n", cfg.Out))
 			if rep.Figures().Rows.Total > 0 {
-				err = f.exports.write(stdout, stderr, cfg.Out, cfg.Slice)
+				err = f.exports.write(cmd, cfg.Out, cfg.Slice)
 			}
 			fmt.Fprint(stdout, resumeAdvice(cfg.Out))
 		}

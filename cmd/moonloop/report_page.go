@@ -5,7 +5,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 	"time"
 
@@ -34,7 +33,7 @@ func newReportCommand() *cobra.Command {
 				if err := drawRun(cmd, dir, out, traceURL); err != nil {
 					return err
 				}
-				if err := files.write(cmd.OutOrStdout(), cmd.ErrOrStderr(), dir, slice); err != nil {
+				if err := files.write(cmd, dir, slice); err != nil {
 					return err
 				}
 			}
@@ -63,6 +62,6 @@ func drawRun(cmd *cobra.Command, dir, out, traceURL string) error {
 	if err := run.Save(out); err != nil {
 		return err
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), out)
+	sayWhere(cmd, out, out+"\n")
 	return nil
 }

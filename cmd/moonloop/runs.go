@@ -72,9 +72,10 @@ func (f *replayFlags) replayRuns(cmd *cobra.Command) error {
 		return worst
 	}
 	spreads := study.Spreads(runs)
-	if err := errors.Join(writeRuns(filepath.Join(out, runsFile), runs, spreads), output(stdout, runsText(out, runs, spreads))); err != nil {
+	if err := errors.Join(writeRuns(filepath.Join(out, runsFile), runs, spreads), output(stdout, runsText(runs, spreads))); err != nil {
 		return err
 	}
+	sayWhere(cmd, out, fmt.Sprintf("results in %s, the spread of all figures in its %s\n", out, runsFile))
 	return worst
 }
 
@@ -156,7 +157,7 @@ func writeRuns(name string, runs []*study.Run, spreads []study.Spread) error {
 }
 
 // runsText returns the table over the runs, and their verdicts.
-func runsText(out string, runs []*study.Run, spreads []study.Spread) string {
+func runsText(runs []*study.Run, spreads []study.Spread) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nover %s:\n\n", term.Counted(int64(len(runs)), "runs"))
 	t := term.NewTable()
@@ -173,7 +174,6 @@ func runsText(out string, runs []*study.Run, spreads []study.Spread) string {
 	}
 	b.WriteString(t.Render() + "\n\n")
 	writeVerdicts(&b, runs)
-	fmt.Fprintf(&b, "results in %s, the spread of all figures in its %s\n", out, runsFile)
 	return b.String()
 }
 

@@ -244,7 +244,20 @@ func (s *stage) finish(ctx context.Context, err error) error {
 		}
 	}
 	_ = os.RemoveAll(s.dir)
+	fmt.Fprint(s.cmd.OutOrStdout(), s.cmd.Annotations[afterUpload])
 	return err
+}
+
+// afterUpload is the annotation of a command with what it says once its results are in the store.
+const afterUpload = "after upload"
+
+// sayWhere prints a line that says where a result is: at once, or after the upload if the result is for a store, since the upload may fail.
+func sayWhere(cmd *cobra.Command, out, line string) {
+	if urlOf(cmd, out) != out {
+		cmd.Annotations[afterUpload] += line
+		return
+	}
+	fmt.Fprint(cmd.OutOrStdout(), line)
 }
 
 // upload copies a file with its metadata file, or a folder, to the store. The file that makes the result complete comes last.

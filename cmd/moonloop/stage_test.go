@@ -5,6 +5,7 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -203,6 +204,36 @@ func TestObjectStore(t *testing.T) {
 		if _, said := s.do(exitUsage, refused...); strings.Contains(said, "xyzzy") {
 			t.Errorf("%v: %s", refused, said)
 		}
+	}
+}
+
+// TestUploadFails: a run whose upload fails is nowhere said to be in the store, and the error says where it is.
+func TestUploadFails(t *testing.T) {
+	tests3.Start(t, "moonloop", func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method == http.MethodPut {
+				w.WriteHeader(http.StatusForbidden)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	})
+	defer store.Close()
+	temp := t.TempDir()
+	t.Setenv("TMPDIR", temp)
+	e, err := simulator.New(simulator.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := httptest.NewServer(e)
+	defer func() { server.Close(); e.Close() }()
+	var out, said strings.Builder
+	status := run(t.Context(), []string{
+		"replay", "../../examples/demo.jsonl", "--url", server.URL, "--max-requests", "2", "--speedup", "1000", "--progress", "none",
+		"--out", "s3://moonloop/run", "--xlsx", "s3://moonloop/run.xlsx",
+	}, strings.NewReader(""), &out, &said)
+	if status != exitUsage || strings.Contains(out.String(), "s3://") || !strings.Contains(said.String(), "the results stay in "+temp) {
+		t.Errorf("status %d\n%s%s", status, out.String(), said.String())
 	}
 }
 
