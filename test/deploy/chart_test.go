@@ -263,14 +263,16 @@ func TestChartReplays(t *testing.T) {
 	}
 }
 
-// TestChartFetches: a pod that fetches its trace from a URL has a writable folder for it. The image has none.
-func TestChartFetches(t *testing.T) {
-	objects, _ := render(t, example+"replay: {enabled: true, url: 'http://vllm:8000', trace: {file: 'https://traces.example/day.jsonl'}}")
-	pod := find[*batch.Job](t, objects, "Job/moonloop-replay-1").Spec.Template.Spec
-	mounts := pod.Containers[0].VolumeMounts
-	i := slices.IndexFunc(mounts, func(m core.VolumeMount) bool { return m.MountPath == "/tmp" && !m.ReadOnly })
-	if i < 0 || !slices.ContainsFunc(pod.Volumes, func(v core.Volume) bool { return v.Name == mounts[i].Name && v.EmptyDir != nil }) {
-		t.Errorf("the pod has no writable /tmp: %v, %v", mounts, pod.Volumes)
+// TestChartMakesTraces: a pod that fetches its trace from a URL, or makes it, has a writable folder for it. The image has none.
+func TestChartMakesTraces(t *testing.T) {
+	for _, values := range []string{"trace: {file: 'https://traces.example/day.jsonl'}", "args: ['--transform=--first 100']"} {
+		objects, _ := render(t, example+"replay: {enabled: true, url: 'http://vllm:8000', "+values+"}")
+		pod := find[*batch.Job](t, objects, "Job/moonloop-replay-1").Spec.Template.Spec
+		mounts := pod.Containers[0].VolumeMounts
+		i := slices.IndexFunc(mounts, func(m core.VolumeMount) bool { return m.MountPath == "/tmp" && !m.ReadOnly })
+		if i < 0 || !slices.ContainsFunc(pod.Volumes, func(v core.Volume) bool { return v.Name == mounts[i].Name && v.EmptyDir != nil }) {
+			t.Errorf("%s: the pod has no writable /tmp: %v, %v", values, mounts, pod.Volumes)
+		}
 	}
 }
 

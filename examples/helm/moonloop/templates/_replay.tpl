@@ -73,17 +73,15 @@ template:
         securityContext:
           {{- include "moonloop.containerSecurity" . | nindent 10 }}
         volumeMounts:
-          {{- if contains "://" $replay.trace.file }}
           - {name: tmp, mountPath: /tmp}
-          {{- else }}
+          {{- if not (contains "://" $replay.trace.file) }}
           - {name: trace, mountPath: /trace, readOnly: true}
           {{- end }}
           - {name: results, mountPath: /results}
     volumes:
-      {{- if contains "://" $replay.trace.file }}
-      - name: tmp # a trace from a URL is copied there first
+      - name: tmp # a trace from a URL, or one that --from or --transform makes, is there first
         emptyDir: {}
-      {{- else }}
+      {{- if not (contains "://" $replay.trace.file) }}
       - name: trace
         {{- if $replay.trace.persistentVolumeClaim }}
         persistentVolumeClaim: {claimName: {{ $replay.trace.persistentVolumeClaim }}, readOnly: true}
