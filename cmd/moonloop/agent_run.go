@@ -164,11 +164,14 @@ func (f *agentFlags) prepare(ctx context.Context, base agent.Config, options map
 			continue
 		}
 		text, err := optionText(flag, options[name])
-		if err == nil {
-			err = typedFlag{flag, name, text}.check(r.cmd)
-		}
-		if err == nil {
-			err = fs.Set(name, text)
+		// A client may fill in the defaults of the description. Some are no values of their flags, or refused without another flag.
+		if isDefault := err == nil && text != "" && text == flag.DefValue; !isDefault {
+			if err == nil {
+				err = typedFlag{flag, name, text}.check(r.cmd)
+			}
+			if err == nil {
+				err = fs.Set(name, text)
+			}
 		}
 		if err != nil {
 			errs = append(errs, err)

@@ -10,6 +10,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -87,10 +88,34 @@ func TestRunOptions(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	// A client that fills in what the description of the API has as defaults gets the run that it would get without them.
+	filled := map[string]any{}
 	for _, o := range runOptions() {
 		if strings.Contains(o.About, "repeatable") {
 			t.Errorf("%s: a member of JSON cannot be repeated: %s", o.Name, o.About)
 		}
+		if o.Default != nil {
+			filled[o.Name] = o.Default
+			one, _ := json.Marshal(map[string]any{o.Name: o.Default})
+			if _, _, err := prepare(string(one)); err != nil {
+				t.Errorf("the default %s is refused: %v", one, err)
+			}
+		}
+	}
+	all, err := json.Marshal(filled)
+	if err != nil {
+		t.Fatal(err)
+	}
+	with, _, err := prepare(string(all))
+	if err != nil {
+		t.Errorf("the defaults together are refused: %v", err)
+	}
+	without, _, err := prepare(`{}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := fmt.Sprintf("%+v", with.Schedule), fmt.Sprintf("%+v", without.Schedule); got != want {
+		t.Errorf("the defaults make the schedule %s, and without them it is %s", got, want)
 	}
 	newRunRequest(nil).cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		if rule := ruleOf(f); isRunOption(f) && (rule.want == aFile.want || rule.want == aPEMFile.want || rule.want == aVariable.want || strings.Contains(rule.want, "folder")) {
