@@ -254,7 +254,7 @@ func TestVerdictText(t *testing.T) {
 	f.LatenessP99, f.WireLagP99, f.PromptUnknown = Know(312), Know(137), Know(0.5)
 	v := Judge(f)
 	want := "invalid\n" +
-		"  invalid: lateness_p99 312 ms > 250 ms: one request in a hundred was sent at least this late\n" +
+		"  invalid: lateness_p99 312 ms > 250 ms: one request in a hundred was dispatched at least this long after its scheduled time\n" +
 		"  degraded: wire_lag_p99 137 ms > 20 ms: one request in a hundred took this long from dispatch to the wire (building a large request, connection, upload)\n" +
 		"  valid: prompt_tokens_unknown 50 % > 0 %: for this share of the requests, the row or the server gives no number of prompt tokens, so their length is not verified"
 	if d := cmp.Diff(want, v.String()); d != "" {
