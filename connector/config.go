@@ -61,7 +61,7 @@ type ModelConfig struct {
 	HeadDim    int64 `mapstructure:"head_dim"`
 	DTypeBytes int64 `mapstructure:"dtype_bytes"`
 	// ConfigJSON is the path of the model's config.json, as published on model hubs.
-	ConfigJSON string `mapstructure:"config_json"`
+	ConfigJSON string `mapstructure:"config_json"` // read when the configuration is validated, and at the start
 }
 
 const day = 24 * time.Hour
@@ -125,8 +125,6 @@ func (m *ModelConfig) validate() error {
 		return fmt.Errorf("model: is %.80q, and must be the name of a model, or the beginning of names and one * after it", m.Model)
 	case ways != 1:
 		return fmt.Errorf("model %q: needs exactly one of kv_bytes_per_token, layers with kv_heads and head_dim, or config_json", m.Model)
-	case m.ConfigJSON != "":
-		return nil // read at the start
 	}
 	_, err := m.bytesPerToken()
 	return err

@@ -46,6 +46,9 @@ func TestConfigJSON(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "config.json")
 	_, err := (&ModelConfig{Model: "m", ConfigJSON: path}).bytesPerToken()
 	require.ErrorContains(t, err, "config_json")
+	missing := createDefaultConfig().(*Config)
+	missing.Models = []ModelConfig{{Model: "m", ConfigJSON: path}}
+	require.ErrorContains(t, missing.Validate(), "config_json: open "+path, "a missing file is found before the start")
 	require.NoError(t, os.WriteFile(path, []byte(`{"num_hidden_layers": 2}`), 0o600))
 	_, err = (&ModelConfig{Model: "m", ConfigJSON: path}).bytesPerToken()
 	require.ErrorContains(t, err, "config.json: it lacks num_hidden_layers")
