@@ -13,6 +13,7 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 
+	"github.com/moonloop/moonloop/receiver/internal/admission"
 	"github.com/moonloop/moonloop/semconv"
 )
 
@@ -95,7 +96,7 @@ func TestMetricsFromTheStart(t *testing.T) {
 	start(t, NewFactory(), metadataSettings(tel), testConfig(t), new(consumertest.TracesSink), nil)
 	for name, series := range map[string]int{
 		"spans": 1, "sessions": 1, "without_tokens": 1, "completed_usage": 1, "truncated_prompts": 1, "metric_points": 1, "carrier_spans": 1,
-		"inference_spans": 5, "log_records": 4, "dropped": 14, "refused_requests": 6,
+		"inference_spans": 5, "log_records": 4, "dropped": 14, "refused_requests": len(admission.Reasons),
 	} {
 		m, err := tel.GetMetric("otelcol_receiver_mooncake_" + name)
 		require.NoError(t, err)

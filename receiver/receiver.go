@@ -120,14 +120,21 @@ func (r *mooncakeReceiver) admission(host component.Host) (*otlpreceiver.Config,
 	var opt admission.Options
 	gateID := component.NewIDWithName(metadata.Type, "admission")
 	last := configmiddleware.Config{ID: gateID}
+	var authenticators []component.ID
 	if server.Protocols.GRPC.HasValue() {
 		grpc := *server.Protocols.GRPC.Get()
 		grpc.Middlewares = append(slices.Clone(grpc.Middlewares), last)
+		if auth := grpc.Auth.Get(); auth != nil {
+			authenticators = append(authenticators, auth.AuthenticatorID)
+		}
 		server.Protocols.GRPC = configoptional.Some(grpc)
 	}
 	if server.Protocols.HTTP.HasValue() {
 		http := *server.Protocols.HTTP.Get()
 		http.ServerConfig.Middlewares = append(slices.Clone(http.ServerConfig.Middlewares), last)
+		if auth := http.ServerConfig.Auth.Get(); auth != nil && !slices.Contains(authenticators, auth.Config.AuthenticatorID) {
+			authenticators = append(authenticators, auth.Config.AuthenticatorID)
+		}
 		if http.ServerConfig.ReadTimeout <= 0 { // also limits requests that never reach the gate
 			http.ServerConfig.ReadTimeout = r.config.Admission.ReadTimeout
 		}
@@ -138,7 +145,7 @@ func (r *mooncakeReceiver) admission(host component.Host) (*otlpreceiver.Config,
 	opt.Limit, opt.GRPCTimeout = r.config.Admission.bytes(&server), r.config.Admission.ReadTimeout
 	opt.Refused = func(why admission.Reason) { r.refused(why, 1) }
 	r.gate = admission.NewGate(opt)
-	return &server, admission.NewHost(host, gateID, r.gate)
+	return &server, admission.NewHost(host, gateID, r.gate, authenticators...)
 }
 
 // refused counts requests that the gate refused.

@@ -79,7 +79,8 @@ func TestGuarded(t *testing.T) {
 	overGRPC.Auth, overHTTP.Auth = configoptional.Some(auth), configoptional.Some(confighttp.AuthConfig{Config: auth})
 
 	core, seen := observer.New(zapcore.DebugLevel)
-	set := receivertest.NewNopSettings(componentmetadata.Type)
+	tel := componenttest.NewTelemetry()
+	set := metadataSettings(tel)
 	set.Logger = zap.New(core)
 	traces, logs := new(consumertest.TracesSink), new(consumertest.LogsSink)
 	r, err := NewFactory().CreateTraces(t.Context(), set, cfg, traces)
@@ -156,6 +157,7 @@ func TestGuarded(t *testing.T) {
 		}
 	}
 	require.Zero(t, traces.SpanCount()+logs.LogRecordCount(), "a refused request was accepted")
+	requireCounts(t, tel, "refused_requests", "unauthenticated", 3*2*2) // three without the token, over two protocols, of two signals
 	for _, send := range send {
 		for _, err := range send(t, good(), "Bearer "+token) {
 			require.NoError(t, err)

@@ -21,6 +21,7 @@ import (
 
 	"go.opentelemetry.io/collector/component"
 	"go.opentelemetry.io/collector/component/componentstatus"
+	"go.opentelemetry.io/collector/extension/extensionauth"
 	"google.golang.org/grpc/codes"
 )
 
@@ -41,10 +42,12 @@ const (
 	ReasonSlow Reason = "slow"
 	// ReasonMediaType: the Content-Type of an HTTP request is not one of OTLP's.
 	ReasonMediaType Reason = "media_type"
+	// ReasonUnauthenticated: the authenticator of the configuration does not accept the request.
+	ReasonUnauthenticated Reason = "unauthenticated"
 )
 
 // Reasons lists all reasons.
-var Reasons = []Reason{ReasonBusy, ReasonTooLarge, ReasonTooDeep, ReasonMalformed, ReasonSlow, ReasonMediaType}
+var Reasons = []Reason{ReasonBusy, ReasonTooLarge, ReasonTooDeep, ReasonMalformed, ReasonSlow, ReasonMediaType, ReasonUnauthenticated}
 
 // refusal is a Reason as an error, with advice and without any part of the request.
 type refusal struct {
@@ -142,16 +145,41 @@ type Host struct {
 	component.Host
 	id   component.ID
 	gate *Gate
+
+	authenticators []component.ID
 }
 
-// NewHost returns a host with a gate under an id.
-func NewHost(host component.Host, id component.ID, gate *Gate) *Host { return &Host{host, id, gate} }
+// NewHost returns a host with a gate under an id. The gate counts what the host's authenticators of these ids refuse: they come before it.
+func NewHost(host component.Host, id component.ID, gate *Gate, authenticators ...component.ID) *Host {
+	return &Host{host, id, gate, authenticators}
+}
 
 // GetExtensions returns the extensions of the host and the gate.
 func (h *Host) GetExtensions() map[component.ID]component.Component {
 	all := map[component.ID]component.Component{h.id: h.gate}
 	maps.Copy(all, h.Host.GetExtensions())
+	for _, id := range h.authenticators {
+		if server, ok := all[id].(extensionauth.Server); ok {
+			all[id] = &authenticator{all[id], server, h.gate.opt.Refused}
+		}
+	}
 	return all
+}
+
+// authenticator counts what another one refuses.
+type authenticator struct {
+	component.Component
+	server  extensionauth.Server
+	refused func(Reason)
+}
+
+// Authenticate asks the other one.
+func (a *authenticator) Authenticate(ctx context.Context, sources map[string][]string) (context.Context, error) {
+	ctx, err := a.server.Authenticate(ctx, sources)
+	if err != nil {
+		a.refused(ReasonUnauthenticated)
+	}
+	return ctx, err
 }
 
 // Report forwards a status.
