@@ -52,7 +52,7 @@ func TestWorkbook(t *testing.T) {
 		sheets []string
 	}{
 		"whole":  {map[string]string{report.SummaryJSON: summary, report.SummaryCSV: figures, report.RequestsFile: served + failed}, []string{"summary", "requests", "series", "sessions"}},
-		"killed": {map[string]string{report.PartialFile: served + failed + torn}, []string{"requests", "series", "sessions"}},
+		"killed": {map[string]string{report.PartialFile: served + failed + torn}, []string{"summary", "requests", "series", "sessions"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := folder(t, tc.files)
@@ -111,6 +111,11 @@ func TestWorkbook(t *testing.T) {
 				t.Errorf("series: %q, %v", rows, err)
 			}
 			if name == "killed" {
+				rows, err := book.GetRows("summary")
+				if err != nil || len(rows) < 3 || len(rows[1]) != 8 || rows[1][0] != "Time to First Token (ms)" || rows[1][2] != "10" || rows[1][7] != "1" ||
+					!strings.Contains(rows[len(rows)-1][0], "did not end: these are figures of the 2 requests") {
+					t.Errorf("summary: %q, %v", rows, err)
+				}
 				return
 			}
 			if rows, err := book.GetRows("summary"); err != nil || !cmp.Equal(rows, [][]string{{"Metric", "avg", "p50"}, {"Time to First Token (ms)", "10", "10"}, {"Request Count (requests)", "1"}}) {

@@ -22,8 +22,8 @@ import (
 	"github.com/moonloop/moonloop/internal/atomicfile"
 )
 
-// Workbook writes the results of a folder, which page.Load has read, as an Excel workbook: the sheets summary (of summary.csv; a killed run
-// has none), requests, series and, if the run has sessions, sessions. It returns the number of requests that did not fit into a sheet. An
+// Workbook writes the results of a folder, which page.Load has read, as an Excel workbook: the sheets summary (of summary.csv; of a killed
+// run, what its records show), requests, series and, if the run has sessions, sessions. It returns the number of requests that did not fit into a sheet. An
 // existing file is replaced when the new one is complete.
 func Workbook(run *page.Run, dir, name string) (left int64, err error) {
 	book := excelize.NewFile()
@@ -42,9 +42,14 @@ func Workbook(run *page.Run, dir, name string) (left int64, err error) {
 
 func fill(book *excelize.File, run *page.Run, dir string) (left int64, err error) {
 	first := book.GetSheetName(0)
-	if summary, err := summarySheet(dir); err != nil {
+	summary, err := summarySheet(dir)
+	if err != nil {
 		return 0, err
-	} else if summary != nil {
+	}
+	if summary == nil {
+		summary = run.Recorded()
+	}
+	if summary != nil {
 		if err := addSheet(book, "summary", summary); err != nil {
 			return 0, err
 		}

@@ -42,6 +42,23 @@ func (r *Run) rows() (rows []row) {
 	return rows
 }
 
+// Recorded returns the figures that the records of a killed run show, in the form of summary.csv; nil for a run that has ended.
+func (r *Run) Recorded() *Sheet {
+	if !r.killed {
+		return nil
+	}
+	s := newSheet([]column[row]{
+		{"Metric", func(f row) any { return f.Name + " (" + f.Unit + ")" }},
+		{"avg", func(f row) any { return f.Avg }}, {"min", func(f row) any { return f.Min }}, {"max", func(f row) any { return f.Max }},
+		{"p50", func(f row) any { return f.P50 }}, {"p90", func(f row) any { return f.P90 }}, {"p99", func(f row) any { return f.P99 }},
+		{"count", func(f row) any { return f.Count }},
+	}, r.rows())
+	note := make([]any, len(s.Header))
+	note[0] = fmt.Sprintf("The run did not end: these are figures of the %d requests recorded until then.", r.requests)
+	s.Rows = append(s.Rows, note)
+	return s
+}
+
 // summaryFigures returns the figures of a summary that the final table has: those of its steady state, if there is one. An error names
 // the tag of the figure.
 func summaryFigures(summary []byte) (map[measure.ID]figure, error) {
