@@ -151,6 +151,17 @@ func TestSteadyState(t *testing.T) {
 	}
 }
 
+// The page of a resumed run says where its charts leave out a break.
+func TestResumed(t *testing.T) {
+	summary := strings.Replace(smallSummary, "{", `{"resumed":{"parts":[{"from_ms":0,"to_ms":9800},{"from_ms":10000,"to_ms":15000,"gap_ms":5200}],"rows_in_flight":3},`, 1)
+	html := render(t, load(t, folder(t, map[string]string{summaryFile: summary, lines.File: line(0, 0, 20, 5, 3)})))
+	for _, want := range []string{"The run was cut short at 10 s of the schedule (resumed after 5.2 s).", "leave out the time", "3 rows that were in flight then count as cancelled"} {
+		if !strings.Contains(html, want) {
+			t.Errorf("the page does not say %q", want)
+		}
+	}
+}
+
 // Without its script, the page says that the charts are missing, and why. The script hides that: a noscript element would not do, since
 // browsers show none where scripts were only removed, or are blocked by a policy.
 func TestPageWithoutScript(t *testing.T) {

@@ -275,6 +275,14 @@ type summary struct {
 
 	Steady *steady `json:"steady_state"`
 
+	Resumed struct {
+		Parts []struct {
+			From float64 `json:"from_ms"`
+			Gap  float64 `json:"gap_ms"`
+		} `json:"parts"`
+		InFlight int64 `json:"rows_in_flight"`
+	} `json:"resumed"`
+
 	SLO   string `json:"slo"`
 	Trace struct {
 		Name          string `json:"name"`
@@ -338,6 +346,22 @@ type summary struct {
 	} `json:"classes"`
 	Warnings []string `json:"warnings"`
 	Missed   []string `json:"goals_missed"`
+}
+
+// breaks says when the run was cut short, and when it was resumed; empty if it was not.
+func (s *summary) breaks() string {
+	var at []string
+	for i, part := range s.Resumed.Parts {
+		if i > 0 {
+			gap := split(part.Gap)
+			at = append(at, fmt.Sprintf("at %s s of the schedule (resumed after %s %s)", number(part.From/1000), gap[0], gap[1]))
+		}
+	}
+	if at == nil {
+		return ""
+	}
+	return fmt.Sprintf("The run was cut short %s. The times and the charts on this page leave out the time until it was resumed; "+
+		"%s rows that were in flight then count as cancelled.", strings.Join(at, ", "), humanize.Comma(s.Resumed.InFlight))
 }
 
 // steady is the part of the run that the final table covers, if a part was requested. Its times are ms of the schedule.

@@ -94,6 +94,9 @@ func (r *Run) view() *view {
 	if len(s.Verdict.Unknown) > 0 {
 		v.Notes = append(v.Notes, "not measured: "+strings.Join(s.Verdict.Unknown, ", "))
 	}
+	if breaks := s.breaks(); breaks != "" {
+		v.Notes = append(v.Notes, breaks)
+	}
 	if s.Cancelled {
 		v.Notes = append(v.Notes, fmt.Sprintf("The run was stopped early; %s rows of the trace were not reached.", humanize.Comma(s.Trace.NotReached)))
 	}
