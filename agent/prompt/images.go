@@ -48,6 +48,10 @@ type ImageSize struct{ Width, Height int }
 // DefaultSide is the default width and height of images, in pixels.
 const DefaultSide = 512
 
+// maxEachPixels bounds what Images.Each adds to a request, in pixels: 256 images of 1024x1024, or 16 of the largest size. Images are made one
+// after the other, and a run does not end while one of its requests is being made.
+const maxEachPixels = 16 * mooncake.MaxPixels
+
 // withDefaults fills in defaults for zeros.
 func (i Images) withDefaults() Images {
 	i.Size = cmp.Or(i.Size, ImageSize{DefaultSide, DefaultSide})
@@ -64,6 +68,9 @@ func (i Images) check() string {
 		return fmt.Sprintf("image format %q: want %s or %s", i.Format, PNG, JPEG)
 	case i.Each < 0 || i.Each > mooncake.MaxImages:
 		return fmt.Sprintf("images %d: want 0 to %d", i.Each, mooncake.MaxImages)
+	case i.Each*i.Size.Width*i.Size.Height > maxEachPixels:
+		return fmt.Sprintf("images %d of %dx%d: a request has at most %d pixels, which take seconds to make: ask for fewer or smaller images",
+			i.Each, i.Size.Width, i.Size.Height, maxEachPixels)
 	case i.Tokens < 0:
 		return fmt.Sprintf("image tokens %d: want 0 or more", i.Tokens)
 	}

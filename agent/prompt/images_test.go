@@ -142,6 +142,7 @@ func TestImagesRefused(t *testing.T) {
 		{Images: Images{Size: ImageSize{10, 0}}},
 		{Images: Images{Format: "gif"}},
 		{Images: Images{Each: 1000}},
+		{Images: Images{Each: 17, Size: ImageSize{4096, 4096}}},
 	} {
 		if _, err := NewBuilder(o); err == nil {
 			t.Errorf("%+v is accepted", o.Images)
