@@ -236,6 +236,9 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 	if err := output(stdout, result); err != nil {
 		return err
 	}
+	if !f.json && f.out != "" {
+		sayWhere(cmd, f.out, fmt.Sprintf("\nprobes and %s in %s\n", curveFile, term.Plain(f.out)))
+	}
 	return exitWith(map[study.SearchAnswer]int{study.ClientLimit: exitInvalid, study.NotYet: exitInvalid, study.TooShort: exitInvalid, study.LessThanMin: exitGoals}[c.Answer])
 }
 
@@ -487,8 +490,5 @@ func (f *searchFlags) text(c *study.Capacity) string {
 		t.AppendRow(append(row, fmt.Sprintf("%.3g %%", trial.Failed), trial.Number, answer))
 	}
 	fmt.Fprintf(&b, "\n%s\n", t.Render())
-	if f.out != "" {
-		fmt.Fprintf(&b, "\nprobes and %s in %s\n", curveFile, term.Plain(f.out))
-	}
 	return b.String()
 }
