@@ -191,7 +191,7 @@ func (s *shadow) resume(now time.Time) error {
 			switch due := s.cfg.dueAt(row); {
 			case due.After(now.Add(tick)):
 				return ""
-			case due.After(s.Alive.Add(2*tick)), s.books.unsent[row.OTel]:
+			case due.After(s.Alive.Add(2 * tick)), s.books.unsent[row.OTel]:
 				return DropNotRunning
 			}
 			return DropInterrupted
