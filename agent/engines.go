@@ -74,8 +74,8 @@ func (e *engines) follow(s *load.Stream, said *notices) {
 	case rows == 0:
 		said.warn("balance: the first rows have no block ids, so requests are sent by session or in turn, not by prefix")
 	default:
-		said.note("balance: the trunk has %s that are in more than %.3g %% of the first %s; requests are sent by their first block after the trunk",
-			term.Counted(int64(len(trunk)), "blocks"), 100*share, term.Counted(int64(rows), "rows"))
+		said.note("balance: the trunk (blocks that more than %.3g %% of the first %s have) has %s; requests are sent by their first block after the trunk",
+			100*share, term.Counted(int64(rows), "rows"), term.Counted(int64(len(trunk)), "blocks"))
 	}
 	e.trunk = trunk
 }

@@ -195,7 +195,7 @@ func TestBalanceByPrefix(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := "balance: the trunk has 2 blocks that are in more than 16.7 % of the first 127 rows; requests are sent by their first block after the trunk"
+		want := "balance: the trunk (blocks that more than 16.7 % of the first 127 rows have) has 2 blocks; requests are sent by their first block after the trunk"
 		if said := slices.Contains(notes, want); said != (balance == ByPrefix) {
 			t.Errorf("%s: told %q", balance, notes)
 		}

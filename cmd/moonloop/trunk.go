@@ -23,7 +23,7 @@ func newTrunkCommand() *cobra.Command {
 	var force bool
 	cmd := &cobra.Command{
 		Use:   "trunk JOURNAL... --out LIST",
-		Short: "List what many prompts begin with, for Collectors that sample",
+		Short: "List the beginnings that many prompts share, for Collectors that sample",
 		Args:  someInputs("one or more journals or folders of journals", "name the *.journal files, or the folder that they are in"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stderr := cmd.Context(), cmd.ErrOrStderr()

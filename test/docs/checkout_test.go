@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,8 +25,8 @@ type checkout struct {
 	ports map[string]string // by the port that the page names
 }
 
-// named matches the ports that pages and configurations name: of an engine, of Collectors, and of their destinations.
-var named = regexp.MustCompile(`(:|port: )(8000|8090|4317|4318|14317|14318|24317|13133|23133|8888|28888|9090|9464)\b`)
+// named matches the ports that pages and configurations name: of engines, of Collectors, and of their destinations.
+var named = regexp.MustCompile(`(:|port: )(8000|8090|4317|4318|14317|14318|24317|13133|23133|8888|28888|2880[1-3]|9090|9464)\b`)
 
 // wrapper runs moonloop as pages do, on ports of the checkout instead of standard ports. A machine that is too busy makes a replay's
 // measurement invalid, which is not the page's fault: the replay ends with the status that it has on an idle machine.
@@ -34,7 +35,11 @@ verb=$1
 case $verb in
 capture) shift; exec 'MOONLOOP' capture --grpc 127.0.0.1:4317 --http 127.0.0.1:4318 "$@" ;;
 agent) shift; exec 'MOONLOOP' agent --listen 127.0.0.1:8090 "$@" ;;
-simulate) shift; exec 'MOONLOOP' simulate --listen 127.0.0.1:8000 "$@" ;;
+simulate)
+	shift
+	case " $* " in *' --listen '*) ;; *) set -- --listen 127.0.0.1:8000 "$@" ;; esac
+	exec 'MOONLOOP' simulate "$@"
+	;;
 replay) ;;
 *) exec 'MOONLOOP' "$@" ;;
 esac
@@ -109,9 +114,21 @@ func (c *checkout) write(t *testing.T, name, content string, mode os.FileMode) {
 	}
 }
 
-// withPorts replaces the ports in a text by free ones.
+// withPorts replaces the ports in a text by free ones. New ones are in the order of those that they replace, as tables of engines are
+// sorted by address.
 func (c *checkout) withPorts(t *testing.T, text string) string {
 	t.Helper()
+	var names, ports []string
+	for _, match := range named.FindAllStringSubmatch(text, -1) {
+		if name := match[2]; c.ports[name] == "" && !slices.Contains(names, name) {
+			names, ports = append(names, name), append(ports, testport.Port(t))
+		}
+	}
+	slices.Sort(names)
+	slices.Sort(ports)
+	for i, name := range names {
+		c.ports[name] = ports[i]
+	}
 	return named.ReplaceAllStringFunc(text, func(match string) string {
 		prefix := match[:strings.LastIndexAny(match, ": ")+1]
 		return prefix + c.port(t, strings.TrimPrefix(match, prefix))
