@@ -140,6 +140,7 @@ func Compare(a, b, again []*Run, primary Metric, minimum float64) (*Comparison, 
 		twins[0], twins[1], out = pairs(a, again)
 		for _, l := range out {
 			if !slices.ContainsFunc(a, func(r *Run) bool { return r.Dir == l.Dir }) || len(again) < len(a) {
+				l.Reason = "from the noise floor only: " + l.Reason // its partner is still compared with B
 				c.LeftOut = append(c.LeftOut, l)
 			}
 		}
