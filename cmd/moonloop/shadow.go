@@ -65,7 +65,7 @@ func newShadowCommand() *cobra.Command {
 	add(fs, &f.MaxLag, "max-lag", shadow.DefaultMaxLag, lasting(time.Millisecond, time.Hour, "from 1ms to 1h"))
 	add(fs, &f.lasts, "for", 0, anyDuration)
 	f.Tolerances, _ = study.ParseTolerances("")
-	textVar(fs, &f.Tolerances, "tolerance", "", "NAME=SHARE pairs, such as ttft.p50=0.2,hit_rate=0.01", study.ParseTolerances)
+	textVar(fs, &f.Tolerances, "tolerance", "", "", study.ParseTolerances).rule = tolerances
 	add(fs, &f.TwinOver, "compare-over", shadow.DefaultTwinOver, lasting(time.Minute, 24*time.Hour, "from 1m to 24h"))
 	add(fs, &f.Dir, "out", "", anyText("a folder"))
 	add(fs, &f.Keep, "keep", shadow.DefaultKeep, lasting(time.Minute, century, "1m or more"))
