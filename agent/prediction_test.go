@@ -11,6 +11,23 @@ import (
 	"github.com/moonloop/moonloop/internal/simulator"
 )
 
+// TestOverheadOfTokenIDs: prompts of token ids have no chat template, so an overhead shortens them, with a warning.
+func TestOverheadOfTokenIDs(t *testing.T) {
+	e := newEngine(t, simulator.Config{})
+	cfg := Config{Prompt: ids}
+	cfg.Prompt.Overhead = 10
+	r := e.replay(t, cfg, rows(3, 1)...)
+	if r.err != nil {
+		t.Fatal(r.err)
+	}
+	if tokens := r.report.Figures().Tokens.Prompt; tokens.Different != 3 {
+		t.Errorf("%+v", tokens)
+	}
+	if !slices.ContainsFunc(r.report.Warnings, func(s string) bool { return strings.Contains(s, "--overhead 10: each prompt has that many tokens fewer") }) {
+		t.Errorf("warnings %q", r.report.Warnings)
+	}
+}
+
 // TestPredictionOfBrokenTraces: an infinite cache realises what is predicted, even if an id comes after different ids or with different
 // lengths. The run says at its start that the trace violates a rule.
 func TestPredictionOfBrokenTraces(t *testing.T) {

@@ -80,9 +80,9 @@ type compiler struct {
 }
 
 // Compile makes traces from journals: one for production and one for each run, through sink. It reads each journal once, in any order, to
-// its end. Damaged journals are compiled as far as they can be read, and counted; an error comes from reading, writing, or the context.
+// its end; without a journal it returns an error. Damaged journals are compiled as far as they can be read, and counted; an error comes from reading, writing, or the context.
 func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (Result, error) {
-	if err := opt.complete(); err != nil {
+	if err := cmp.Or(opt.complete(), some(journals)); err != nil {
 		return Result{}, err
 	}
 	c := newCompiler(ctx, opt, sink)
@@ -91,6 +91,14 @@ func Compile(ctx context.Context, opt Options, sink Sink, journals ...Source) (R
 		return c.result(), fmt.Errorf("journals were not compiled: %w", err)
 	}
 	return c.result(), nil
+}
+
+// some returns an error if there is no journal, because then no trace is made.
+func some(journals []Source) error {
+	if len(journals) == 0 {
+		return errors.New("no journal to compile: give at least one, such as those of collect.Journals or a FileSource")
+	}
+	return nil
 }
 
 func newCompiler(ctx context.Context, opt Options, sink Sink) *compiler {

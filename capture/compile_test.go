@@ -459,6 +459,9 @@ func TestErrors(t *testing.T) {
 	if _, err := Compile(ctx, Options{}, memory{}.sink, one); !errors.Is(err, broken) {
 		t.Errorf("cancelled: %v", err)
 	}
+	if _, err := Compile(t.Context(), Options{}, memory{}.sink); err == nil || !strings.Contains(err.Error(), "no journal to compile: give at least one") {
+		t.Errorf("no journal: %v", err)
+	}
 	closed := false
 	src := Source{Name: "j", Open: func() (io.ReadCloser, error) { return &failing{&closed}, nil }}
 	if _, err := Compile(t.Context(), Options{}, memory{}.sink, src); !errors.Is(err, io.ErrClosedPipe) || !closed {

@@ -4,6 +4,7 @@
 package capture
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -215,7 +216,7 @@ type sharded struct {
 // Memory, TempDir and Progress. A shard waits for the others when it needs their results. Shard 0 writes the traces, and its result is that
 // of Compile; that of the others is empty. The journals must not grow meanwhile.
 func CompileShard(ctx context.Context, opt Options, shard Shard, sink Sink, journals ...Source) (Result, error) {
-	if err := opt.complete(); err != nil {
+	if err := cmp.Or(opt.complete(), some(journals)); err != nil {
 		return Result{}, err
 	}
 	switch {

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -159,13 +160,17 @@ func isURL(name string) bool {
 // Meta returns the trace's sidecar, or nil when it has none.
 func (t *Trace) Meta() *Meta { return t.meta }
 
-// Close closes all open files and removes downloads. Closing twice has no effect.
+// Close closes all open files and removes downloads. Closing twice has no effect. No row can be read afterwards, also none that is in memory
+// already: Read returns an [fs.ErrClosed], or the error that has ended the reading.
 func (t *Trace) Close() error {
 	var errs []error
 	for _, closer := range slices.Backward(t.close) { // close a file before removing it
 		errs = append(errs, closer())
 	}
 	t.close = nil
+	if t.Reader != nil && t.err == nil {
+		t.err = fmt.Errorf("%s: the trace was closed before it was read to its end: %w; read all rows before Close", t.opt.Name, fs.ErrClosed)
+	}
 	return errors.Join(errs...)
 }
 

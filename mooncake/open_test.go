@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -90,6 +91,23 @@ func TestOpenFiles(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestReadAfterClose: a closed trace gives no further rows, although they are in memory.
+func TestReadAfterClose(t *testing.T) {
+	trace, err := Open(t.Context(), write(t, "t.jsonl", []byte(twoRows)), OpenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := trace.Read(); err != nil {
+		t.Error(err)
+	}
+	if err := trace.Close(); err != nil {
+		t.Error(err)
+	}
+	if row, err := trace.Read(); !errors.Is(err, fs.ErrClosed) || !strings.Contains(err.Error(), "read all rows before Close") {
+		t.Errorf("%v, %v", row, err)
 	}
 }
 

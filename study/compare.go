@@ -5,11 +5,14 @@ package study
 
 import (
 	"fmt"
+	"maps"
 	"math"
+	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/moonloop/moonloop/agent/judge"
+	"github.com/moonloop/moonloop/agent/measure"
 )
 
 // Metric is a figure of summary.json and a statistic of it, such as time_to_first_token and p50.
@@ -29,7 +32,8 @@ var exploratory = []string{
 	"ttft.p50", "ttft.p90", "ttft.p99", "itl.p50", "itl.p99", "latency.p50", "latency.p99", "throughput",
 }
 
-// ParseMetric reads FIGURE.STATISTIC, such as ttft.p50 or inter_token_latency.p99. A figure of one number needs no statistic.
+// ParseMetric reads FIGURE.STATISTIC, such as ttft.p50 or inter_token_latency.p99. A figure of one number needs no statistic. It returns an
+// error, which names those that exist, if no run can have the figure or the statistic.
 func ParseMetric(text string) (Metric, error) {
 	figure, statistic, given := strings.Cut(text, ".")
 	if figure == "" || given && statistic == "" {
@@ -41,7 +45,38 @@ func ParseMetric(text string) (Metric, error) {
 	if long, ok := shortNames[figure]; ok {
 		figure = long
 	}
-	return Metric{figure, statistic}, nil
+	m := Metric{figure, statistic}
+	_, err := m.unit()
+	return m, err
+}
+
+// unit returns the unit of the figure; an error if a summary has no such figure, or not this statistic of it.
+func (m Metric) unit() (string, error) {
+	var tags []string
+	for id, d := range measure.Definitions() {
+		if d.Tag != m.Figure {
+			tags = append(tags, d.Tag)
+			continue
+		}
+		if names := statistics(id); !slices.Contains(names, m.Statistic) {
+			return "", fmt.Errorf("%s has no statistic %s: must be %s", m.Figure, m.Statistic, strings.Join(names, ", "))
+		}
+		return d.Unit, nil
+	}
+	return "", fmt.Errorf("there is no figure %s: must be %s, or in full %s", m.Figure, strings.Join(slices.Sorted(maps.Keys(shortNames)), ", "), strings.Join(tags, ", "))
+}
+
+// statistics returns the statistics that a summary has of a figure.
+func statistics(id measure.ID) (names []string) {
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[measure.Stat]()) {
+		if name := field.Tag.Get("json"); field.Type.Kind() != reflect.String && !strings.Contains(name, ",omitempty") {
+			names = append(names, name)
+		}
+		if id.Single() && len(names) == 1 {
+			break // a single number is an average
+		}
+	}
+	return names
 }
 
 // String returns FIGURE.STATISTIC.
@@ -105,6 +140,7 @@ func Compare(a, b, again []*Run, primary Metric, minimum float64) (*Comparison, 
 		twins[0], twins[1], out = pairs(a, again)
 		for _, l := range out {
 			if !slices.ContainsFunc(a, func(r *Run) bool { return r.Dir == l.Dir }) || len(again) < len(a) {
+				l.Reason = "from the noise floor only: " + l.Reason // its partner is still compared with B
 				c.LeftOut = append(c.LeftOut, l)
 			}
 		}

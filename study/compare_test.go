@@ -167,7 +167,7 @@ func TestCompareRefuses(t *testing.T) {
 		"another schedule":     {changed(func(s *summary) { s.schedule = `{"mode": "timestamps", "speedup": 3}` }), "ttft.p50", "the schedule's speedup differs (2 and 3)"},
 		"another arrival mode": {changed(func(s *summary) { s.schedule = `{"mode": "timestamps", "speedup": 2, "arrival": "poisson"}` }), "ttft.p50", "the schedule's arrival differs"},
 		"a value of 0":         {changed(func(s *summary) { s.ttft = 0 }), "ttft.p50", "a ratio needs values above 0"},
-		"no such figure":       {a, "colour.p50", "has no figure colour"},
+		"no such figure":       {a, "colour.p50", "there is no figure colour"},
 		"no such statistic":    {a, "ttft.p51", "has no statistic p51"},
 		"no metric":            {a, ".p50", "is not a metric"},
 		"an empty statistic":   {a, "ttft.", "is not a metric"},

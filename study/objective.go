@@ -55,9 +55,21 @@ func ParseObjectives(text string) ([]Objective, error) {
 		if !(o.Bound > 0) || math.IsInf(o.Bound, 0) {
 			return nil, bad("its bound is not above 0")
 		}
+		if err := o.check(); err != nil {
+			return nil, fmt.Errorf("objective %q: %w", part, err)
+		}
 		all = append(all, o)
 	}
 	return all, nil
+}
+
+// check returns an error if no run can have the figure, its statistic, or a bound in this unit.
+func (o Objective) check() error {
+	unit, err := o.Metric.unit()
+	if err == nil && o.unit != "" && o.unit != unit {
+		err = fmt.Errorf("the figure is in %s: give its bound without a unit", unit)
+	}
+	return err
 }
 
 // String writes the objective as ParseObjectives reads it.
@@ -110,12 +122,6 @@ func ServiceLevel(objectives []Objective) (s measure.SLO) {
 // value returns a run's value for the objective. ok is false if the run does not have it, such as a latency if no request was served.
 func (r *Run) value(o Objective) (v float64, ok bool, err error) {
 	v, ok = r.figures[o.Metric.Figure][o.Metric.Statistic]
-	if unit := r.units[o.Metric.Figure]; ok && o.unit != "" && unit != o.unit {
-		return 0, false, fmt.Errorf("objective %s: the figure is in %s: give its bound without a unit", o, unit)
-	}
-	if r.figures[o.Metric.Figure] != nil && !ok {
-		return 0, false, fmt.Errorf("objective %s: %s has no statistic %s: must be avg, min, max, std or a percentile that %s has, such as p50", o, o.Metric.Figure, o.Metric.Statistic, summaryFile)
-	}
 	if ok && math.IsNaN(v) {
 		return 0, false, errors.New("objective " + o.String() + ": the figure is not a number")
 	}

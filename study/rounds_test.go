@@ -140,6 +140,12 @@ func TestFloor(t *testing.T) {
 	if alike.Again.Answer != study.NoDifference || other.Again.Answer != study.Slower || !(alike.Primary.Floor < 0.002) || !(other.Primary.Floor > 0.03) {
 		t.Errorf("%+v %v, %+v %v", alike.Again, alike.Primary.Floor, other.Again, other.Primary.Floor)
 	}
+	worse := side(100.1, 1000)
+	worse[3].verdict = "degraded"
+	c, err := study.Compare(a, b, read(write(t, worse...)), m, 0.02)
+	if err != nil || c.Primary.Pairs != 6 || len(c.LeftOut) != 1 || !strings.HasPrefix(c.LeftOut[0].Reason, "from the noise floor only: its verdict is degraded; its pair ") {
+		t.Errorf("a further run of A does not count: %+v, %v", c, err)
+	}
 	if c, err := study.Compare(a, b, nil, m, 0.02); err != nil || c.Again != nil || !(c.Primary.Floor > 0.1) {
 		t.Errorf("successive runs of A differ by 30 %%: %+v, %v", c, err)
 	}

@@ -117,6 +117,11 @@ func (s *Search) Validate() error {
 	case s.MaxProbes < 1:
 		return fmt.Errorf("at most %d probes: must be 1 or more", s.MaxProbes)
 	}
+	for _, o := range s.Objectives {
+		if err := o.check(); err != nil {
+			return fmt.Errorf("objective %s: %w", o, err)
+		}
+	}
 	return nil
 }
 

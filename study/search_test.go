@@ -295,7 +295,7 @@ func TestSearchTooShort(t *testing.T) {
 	}
 }
 
-// TestSearchRefuses: objectives that cannot be read are refused, and so are figures that a probe does not have.
+// TestSearchRefuses: objectives that cannot be read are refused before a probe, and so are figures, statistics and units that do not exist.
 func TestSearchRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":               "has no < or >",
@@ -308,22 +308,26 @@ func TestSearchRefuses(t *testing.T) {
 		"ttft.<2s":       "is not a metric",
 		"throughput>0":   "not above 0",
 		"ttft.p99<1e999": "neither a duration nor a number",
+		"colour.p95<2":   `objective "colour.p95<2": there is no figure colour: must be e2e, itl, latency, throughput, tpot, ttft, or in full time_to_first_token, `,
+		"ttft.p51<2s":    "has no statistic p51: must be avg, min, max, p1, ",
+		"goodput.p50>2":  "goodput has no statistic p50: must be avg",
+		"goodput>2s":     "the figure is in requests/sec: give its bound without a unit",
+		"ttft.p95<2%":    "the figure is in ms",
 	} {
 		if o, err := ParseObjectives(text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v; want %q", text, o, err, want)
 		}
 	}
-	for text, want := range map[string]string{
-		"colour.p95<2": "has no figure colour",
-		"ttft.p51<2s":  "has no statistic p51",
-		"goodput>2s":   "the figure is in ",
-		"ttft.p95<2%":  "the figure is in ms",
-	} {
-		s := cliff(t, 2, 9)
-		s.Objectives = objectives(t, text)
-		if c, err := s.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %+v, %v; want %q", text, c, err, want)
-		}
+	s := cliff(t, 2, 9)
+	s.Objectives = []Objective{{Metric: Metric{"colour", "p95"}, Bound: 2}}
+	s.Probe = func(context.Context, Planned) (*Run, error) { return nil, errors.New("a probe began") }
+	if c, err := s.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "there is no figure colour") {
+		t.Errorf("%+v, %v", c, err)
+	}
+	s = cliff(t, 2, 9)
+	s.Objectives = objectives(t, "itl.p95<2s") // a trace of single tokens has none
+	if c, err := s.Run(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "the probe has no figure inter_token_latency") {
+		t.Errorf("%+v, %v", c, err)
 	}
 	if got := fmt.Sprint(objectives(t, "ttft.p99 <= 1.5s, throughput>100, request_error_rate<1%,latency.p50<20")); got != "[ttft.p99<1500ms throughput>100 request_error_rate<1% latency.p50<20]" {
 		t.Error(got)

@@ -89,6 +89,9 @@ var tolerances = []struct {
 	most float64
 }{{"ttft.p50", 0.1}, {"ttft.p99", 0.25}, {"duration.p50", 0.1}, {"duration.p99", 0.25}, {"hit_rate", 0.02}, {"errors", 0.01}}
 
+// maxTolerance is the greatest tolerance, as a share.
+const maxTolerance = 10
+
 // ParseTolerances reads NAME=SHARE pairs, such as ttft.p50=0.2,hit_rate=0.01. They override the defaults.
 func ParseTolerances(text string) (map[string]float64, error) {
 	most := map[string]float64{}
@@ -102,8 +105,11 @@ func ParseTolerances(text string) (map[string]float64, error) {
 		}
 		name, value, _ := strings.Cut(pair, "=")
 		v, err := strconv.ParseFloat(value, 64)
-		if _, ok := most[name]; !ok || err != nil || !(v > 0 && v <= 10) {
-			return nil, fmt.Errorf("%q is not a tolerance: want NAME=SHARE, such as ttft.p50=0.2, where NAME is one of %s, and SHARE is above 0 and at most 10", pair, strings.Join(names, ", "))
+		if _, ok := most[name]; !ok {
+			return nil, fmt.Errorf("%q is not a tolerance: there is no check %q: must be one of %s, such as ttft.p50=0.2", pair, name, strings.Join(names, ", "))
+		}
+		if err != nil || !(v > 0 && v <= maxTolerance) {
+			return nil, fmt.Errorf("%q is not a tolerance: its share must be above 0 and at most %d, such as %s=0.2", pair, maxTolerance, name)
 		}
 		most[name] = v
 	}

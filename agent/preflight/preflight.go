@@ -124,6 +124,9 @@ func (p *preflight) ask(ctx context.Context) (err error) {
 	case !p.Generated:
 		p.found.Words.Found = Unchecked
 	case p.opt.Form == prompt.Tokens:
+		if n := p.Prompt.Overhead; n > 0 {
+			p.Warn("--overhead %d: each prompt has that many tokens fewer than its row, although engines add no chat template to token ids; leave the flag out, unless this engine adds tokens of its own", n)
+		}
 		err = p.checkVocabulary(ctx)
 	case p.Prompt.Overhead > 0:
 		p.found.Words.Found = Unchecked

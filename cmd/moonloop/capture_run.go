@@ -147,9 +147,11 @@ func writeCapture(ctx context.Context, p *collect.Collector, journal string, t *
 		t.read(source.Name)
 	}
 	t.Lost = p.Lost()
-	result, err := capture.Compile(ctx, opt, t.Sink(t.create, t.file), sources...)
-	if err != nil {
-		return false, fmt.Errorf("compile %s: %w", journal, t.failed(ctx, err))
+	var result capture.Result
+	if len(sources) > 0 { // else nothing arrived
+		if result, err = capture.Compile(ctx, opt, t.Sink(t.create, t.file), sources...); err != nil {
+			return false, fmt.Errorf("compile %s: %w", journal, t.failed(ctx, err))
+		}
 	}
 	if t.json || result.Inferences > 0 || len(t.Lost) > 0 {
 		if err := t.report(stdout, result); err != nil {

@@ -131,6 +131,11 @@ func reads[T any](want string, read func(value string) (T, error)) rule {
 	return that(want, func(value string) error { _, err := read(value); return err })
 }
 
+// explains returns a rule like that of reads. A value that cannot be parsed is answered with the function's error, which says more.
+func explains[T any](want string, read func(value string) (T, error)) rule {
+	return that(want, func(value string) error { _, err := read(value); return advised(err) })
+}
+
 // The rules of flags without their own.
 var (
 	anyBool     = reads("true or false", strconv.ParseBool)

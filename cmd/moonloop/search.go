@@ -91,7 +91,8 @@ func newSearchCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return f.search(cmd, args[0], args[1:]) },
 	}
 	fs := cmd.Flags()
-	textVar(fs, &f.objectives, "objective", "", "figures and their bounds, such as ttft.p99<2s,itl.p95<50ms", study.ParseObjectives)
+	textVar(fs, &f.objectives, "objective", "", "", study.ParseObjectives).rule =
+		explains("figures and their bounds, such as ttft.p99<2s,itl.p95<50ms", study.ParseObjectives)
 	wordVar(fs, &f.vary, "vary", byDensity, byDensity, bySpeed, byCopies)
 	load := number(transform.MinScale, transform.MaxScale)
 	add(fs, &f.Start, "start-at-load", 1, load)
@@ -242,8 +243,12 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 	return exitWith(map[study.SearchAnswer]int{study.ClientLimit: exitInvalid, study.NotYet: exitInvalid, study.TooShort: exitInvalid, study.LessThanMin: exitGoals}[c.Answer])
 }
 
-// probesOwn are the flags of replay that a search sets itself, and those that make another trace or several runs, which only replay does.
-var probesOwn = []string{"from", "transform", "runs", "out", "force", "dry-run", "print-config", "run-id", "save-prompts", "xlsx", "parquet", "quarantine", "start-at", "shard"}
+// probesOwn are the flags of replay that a search sets itself, those that make another trace or several runs, which only replay does, and
+// those about what replay prints and how it exits.
+var probesOwn = []string{
+	"from", "transform", "runs", "runs-fresh", "runs-pause", "runs-warmup", "out", "force", "dry-run", "print-config", "run-id", "save-prompts", "xlsx", "parquet",
+	"quarantine", "start-at", "shard", "table", "percentiles", "progress", "strict-verdict",
+}
 
 // replayOf reads the flags of replays that another verb makes. It refuses flags that are not allowed there.
 func replayOf(cmd *cobra.Command, trace string, args []string, whose string, refused ...string) (*replayFlags, error) {

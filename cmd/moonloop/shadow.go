@@ -65,7 +65,7 @@ func newShadowCommand() *cobra.Command {
 	add(fs, &f.MaxLag, "max-lag", shadow.DefaultMaxLag, lasting(time.Millisecond, time.Hour, "from 1ms to 1h"))
 	add(fs, &f.lasts, "for", 0, anyDuration)
 	f.Tolerances, _ = study.ParseTolerances("")
-	textVar(fs, &f.Tolerances, "tolerance", "", "NAME=SHARE pairs, such as ttft.p50=0.2,hit_rate=0.01", study.ParseTolerances)
+	textVar(fs, &f.Tolerances, "tolerance", "", "", study.ParseTolerances).rule = tolerances
 	add(fs, &f.TwinOver, "compare-over", shadow.DefaultTwinOver, lasting(time.Minute, 24*time.Hour, "from 1m to 24h"))
 	add(fs, &f.Dir, "out", "", anyText("a folder"))
 	add(fs, &f.Keep, "keep", shadow.DefaultKeep, lasting(time.Minute, century, "1m or more"))
@@ -73,11 +73,13 @@ func newShadowCommand() *cobra.Command {
 	return cmd
 }
 
-// shadowsOwn are the flags of replay that a shadow sets itself, or that need a trace with an end.
+// shadowsOwn are the flags of replay that a shadow sets itself, that need a trace with an end, or that are about the page, which a shadow does
+// not write, or about what replay prints and how it exits.
 var shadowsOwn = []string{
 	"out", "force", "dry-run", "print-config", "run-id", "save-prompts", "xlsx", "parquet", "quarantine", "lenient", "strict", "start-at", "shard", "start", "end",
 	"max-requests", "max-duration", "loop", "loop-fresh", "runs", "runs-fresh", "runs-pause", "runs-warmup", "speedup", "request-rate", "request-rate-series", "no-fixed-schedule", "spread", "from", "transform", "map", "time-unit",
-	"block-size", "session-mode", "lookahead", "warmup-requests", "warmup-duration", "steady-state", "steady-from", "steady-to",
+	"block-size", "fine-block-size", "session-mode", "lookahead", "warmup-requests", "warmup-duration", "steady-state", "steady-from", "steady-to",
+	"no-report-page", "trace-url", "table", "percentiles", "progress", "strict-verdict",
 }
 
 // run runs the verb.

@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -44,6 +45,32 @@ func TestShadowNeverAtProduction(t *testing.T) {
 		}
 		if files, _ := os.ReadDir(out); len(files) > 1 { // a lock, at most
 			t.Errorf("%s: %v were written", args, files)
+		}
+	}
+}
+
+// TestNoFlagIsIgnored: flags of replay that would have no effect are refused by the verbs that make replays.
+func TestNoFlagIsIgnored(t *testing.T) {
+	dir := t.TempDir()
+	trace := filepath.Join(dir, "trace.jsonl")
+	if err := os.WriteFile(trace, []byte(`{"timestamp": 0, "input_length": 6, "output_length": 1, "hash_ids": [0]}`+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const url = "http://127.0.0.1:1"
+	search := []string{"search", trace, "--objective", "ttft.p99<2s", "--", "--url", url}
+	shadow := []string{"shadow", dir, "--out", filepath.Join(dir, "shadow"), "--allow-target", url, "--", "--url", url}
+	for flag, verbs := range map[string][][]string{
+		"--table tracereplay": {search, shadow}, "--percentiles 50": {search, shadow}, "--progress none": {search, shadow}, "--strict-verdict": {search, shadow},
+		"--runs-pause 1s": {search, shadow}, "--runs-warmup first": {search, shadow}, "--runs-fresh": {search, shadow},
+		"--no-report-page": {shadow}, "--trace-url http://jaeger/{trace_id}": {shadow}, "--fine-block-size 16": {shadow},
+	} {
+		given := strings.Fields(flag)
+		for _, verb := range verbs {
+			var text bytes.Buffer
+			status := run(t.Context(), append(slices.Clone(verb), given...), strings.NewReader(""), &text, &text)
+			if status != exitUsage || !strings.Contains(text.String(), given[0]+" cannot be given for ") {
+				t.Errorf("%s %s: exit status %d, %s", verb[0], flag, status, text.String())
+			}
 		}
 	}
 }

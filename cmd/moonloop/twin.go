@@ -41,7 +41,7 @@ func newTwinCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	most, _ = study.ParseTolerances("")
-	textVar(f, &most, "tolerance", "", "NAME=SHARE pairs, such as ttft.p50=0.2,hit_rate=0.01", study.ParseTolerances)
+	textVar(f, &most, "tolerance", "", "", study.ParseTolerances).rule = tolerances
 	form.register(f)
 	return cmd
 }

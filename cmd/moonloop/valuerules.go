@@ -25,6 +25,7 @@ import (
 	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/internal/simulator"
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/study"
 )
 
 // replayVerb is the only verb whose flags have alternative names.
@@ -63,6 +64,9 @@ var runID = reads(fmt.Sprintf("an identifier of at most %d visible ASCII charact
 
 // minReplayBlock is the smallest block that can be replayed: a block begins with its id of 64 bits, in 8 words out of a vocabulary of 256.
 const minReplayBlock = 8
+
+// tolerances are how far a replay may be from production.
+var tolerances = explains("NAME=SHARE pairs, such as ttft.p50=0.2,hit_rate=0.01", study.ParseTolerances)
 
 // traceTimes are durations as [parseTraceTime] reads them.
 var traceTimes = between("a duration such as 90s or 5m, or a number of milliseconds, from 0 to 100 years", parseTraceTime, 0, century)

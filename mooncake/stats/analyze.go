@@ -230,9 +230,11 @@ func (a *Analyzer) Add(row *mooncake.Row, line int64) {
 	out.Rows++
 	kinds := &out.Kinds
 	*[...]*int64{&kinds.Length, &kinds.Text, &kinds.Messages, &kinds.Payload}[row.Kind()]++
+	if a.potential != nil {
+		a.potential.arrive(row, a.digester.Checker())
+	}
 	a.digester.Add(row, line)
 	if a.potential != nil {
-		a.potential.arrive(row)
 		if e := a.potential.estimate; e != nil {
 			e.add(row)
 		}

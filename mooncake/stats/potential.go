@@ -96,7 +96,8 @@ type SharedPrefix struct {
 	Tokens   int64 `json:"tokens"`
 	Requests int64 `json:"requests"`
 	// Saved is the number of tokens that it saves: for each request except the first, the tokens of its blocks that no shorter shared
-	// prefix has. The sum over all prefixes is the number of the infinite cache's hits.
+	// prefix has. The sum over all prefixes is the number of the infinite cache's hits. Requests of a warm-up are not counted, but one of
+	// them may be the first.
 	Saved int64 `json:"saved_tokens"`
 }
 
@@ -108,11 +109,12 @@ type potential struct {
 	first    float64   // timestamp of the first row that has one
 	timed    bool
 	warm     bool
-	cold     int64 // rows of the warm-up
+	cold     int64    // rows of the warm-up
+	before   []uint32 // their references to the ids that they have
 }
 
-// arrive records the timestamp of the next row, before it is counted.
-func (p *potential) arrive(row *mooncake.Row) {
+// arrive records the timestamp of the next row, before it is counted anywhere. checker has counted the rows before it.
+func (p *potential) arrive(row *mooncake.Row, checker *mooncake.Checker) {
 	if !p.timed && row.Timestamp.Set {
 		p.first, p.timed = row.Timestamp.V, true
 	}
@@ -121,6 +123,9 @@ func (p *potential) arrive(row *mooncake.Row) {
 	case p.opt.WarmUp <= 0 || p.timed && row.Timestamp.Set && row.Timestamp.V-p.first >= p.opt.WarmUp:
 		p.warm = true
 		p.restart()
+		if p.cold > 0 {
+			p.before = references(checker.Forest())
+		}
 	default:
 		p.cold++
 	}
@@ -132,6 +137,15 @@ func (p *potential) restart() {
 	} else {
 		p.curve.restart()
 	}
+}
+
+// references returns the number of references to each id.
+func references(forest mooncake.Forest) []uint32 {
+	counts := make([]uint32, forest.Len())
+	for n, node := range forest.All() {
+		counts[n] = node.References
+	}
+	return counts
 }
 
 // stats returns the figures. The figures of the infinite cache and of the forest cover all rows; the forest is empty if there is none.
@@ -173,7 +187,7 @@ func (p *potential) stats(infinite *CacheStats, eviction Eviction, blockSize int
 		}
 		out.Curve = append(out.Curve, hits)
 	}
-	if out.Prefixes = sharedPrefixes(forest); why != "" {
+	if out.Prefixes = sharedPrefixes(forest, p.before); why != "" {
 		out.Undefined.add(why, "shared_prefixes")
 	}
 	return out
@@ -228,29 +242,35 @@ func powersOfTwo(least, below float64) (sizes []float64) {
 }
 
 // sharedPrefixes returns the prefixes that save the most tokens. A prefix ends with the last block of a run that the same number of rows
-// have.
-func sharedPrefixes(forest mooncake.Forest) (top []SharedPrefix) {
+// have. Rows that are not counted have made the references before; a block that they have is a hit of all others.
+func sharedPrefixes(forest mooncake.Forest, before []uint32) (top []SharedPrefix) {
 	type run struct {
-		tokens, own int64 // through the block, and of the run
-		goesOn      bool
+		tokens, own    int64 // through the block, and of the run
+		requests, hits int64 // of the block
+		goesOn         bool
 	}
 	runs := make([]run, forest.Len())
 	for n, node := range forest.All() { // parents come before children
-		tokens := int64(node.Tokens)
-		runs[n] = run{tokens: tokens, own: tokens}
+		tokens, requests := int64(node.Tokens), int64(node.References)
+		hits := requests - 1
+		if int(n) < len(before) {
+			requests -= int64(before[n])
+			hits = requests
+		}
+		runs[n] = run{tokens: tokens, own: tokens, requests: requests, hits: hits}
 		if node.Parent == mooncake.NoParent {
 			continue
 		}
 		parent := &runs[node.Parent]
 		runs[n].tokens += parent.tokens
-		if node.References == forest.Node(node.Parent).References {
+		if requests == parent.requests && hits == parent.hits {
 			runs[n].own += parent.own
 			parent.goesOn = true
 		}
 	}
 	for n, r := range runs {
-		if node := forest.Node(uint32(n)); node.References > 1 && !r.goesOn {
-			top = append(top, SharedPrefix{uint64(n), r.tokens, int64(node.References), int64(node.References-1) * r.own})
+		if r.hits > 0 && !r.goesOn {
+			top = append(top, SharedPrefix{uint64(n), r.tokens, r.requests, r.hits * r.own})
 			if len(top) >= 64*TopPrefixes {
 				top = mostSaving(top)
 			}

@@ -69,6 +69,9 @@ func TestPotentialOfTheToyTrace(t *testing.T) {
 	if warm.WarmUpRows != 2 || warm.Rows != 2 || warm.PromptTokens != 1010 || math.Abs(warm.Ceiling-1000./1010) > 1e-12 {
 		t.Errorf("after the warm-up: %+v", warm)
 	}
+	if diff := cmp.Diff([]SharedPrefix{{1, 1000, 1, 1000}}, warm.Prefixes); diff != "" { // the other row has no block that the warm-up has
+		t.Errorf("prefixes after the warm-up (-want +got):\n%s", diff)
+	}
 	for _, sample := range []float64{0, 0.5} {
 		if cold := potentialOf(toyRows(), PotentialOptions{WarmUp: 1e9, Sample: sample}, LeafFirst); cold.Undefined["ceiling"] == "" || cold.WarmUpRows != 4 {
 			t.Errorf("nothing but warm-up: %+v", cold)
@@ -90,7 +93,7 @@ func TestSharedPrefixesSaveTheCeiling(t *testing.T) {
 	if saved != 54_098_411 {
 		t.Errorf("all prefixes save %d tokens, want 54,098,411", saved)
 	}
-	top := sharedPrefixes(forest)
+	top := sharedPrefixes(forest, nil)
 	if len(top) != TopPrefixes || top[0] != (SharedPrefix{0, 512, 12_031, 12_030 * 512}) ||
 		!slices.IsSortedFunc(top, func(a, b SharedPrefix) int { return int(b.Saved - a.Saved) }) {
 		t.Errorf("%+v", top)

@@ -6,9 +6,12 @@ package transform
 // This file computes figures of the rows between two steps, so that the sidecar can describe what each step did.
 
 import (
+	"errors"
+	"fmt"
 	"math"
 
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/internal/words"
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
@@ -77,7 +80,8 @@ type stage struct {
 	name       string
 	parameters map[string]any
 	effect     func(before, after *Figures) string
-	joins      bool // the sources are its input
+	joins      bool  // the sources are its input
+	passed     int64 // rows of the output
 	// add adds a row of the output, and out computes the figures of these rows from those of the input rows. The last stage uses neither,
 	// because its output is measured anyway.
 	add func(*item)
@@ -118,6 +122,7 @@ func (s *Stream) stage(name string, parameters map[string]any, what change, effe
 
 // passed adds a row that a stage has returned.
 func (s *Stream) passed(st *stage, it *item) {
+	st.passed++
 	if s.indexing || st != s.stages[len(s.stages)-1] { // more stages come after an index
 		st.add(it)
 	}
@@ -132,6 +137,24 @@ func (s *Stream) then(rows step, st *stage) step {
 		}
 		return it, err
 	}
+}
+
+// noRow returns the error of a result without a row: it names the step that left none.
+func (s *Stream) noRow() error {
+	left := s.before.rows
+	if left == 0 {
+		return errors.New("no row is left: the trace has none")
+	}
+	for _, st := range s.stages {
+		switch {
+		case st.joins:
+		case st.passed == 0:
+			return fmt.Errorf("no row is left: step %q kept none of %s; change this step, or leave it out", st.name, words.Plural(left, "row"))
+		default:
+			left = st.passed
+		}
+	}
+	return errors.New("no row is left") // unreachable: a step passes what the next one takes
 }
 
 // border measures rows whose ids are not numbered yet.

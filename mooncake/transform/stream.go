@@ -240,6 +240,9 @@ func (s *Stream) index() error {
 			}
 		}
 	}
+	if s.x.rows.n == 0 {
+		return s.noRow() // else a later step would blame its absent timestamps
+	}
 	s.rows = s.spool.next
 	if changes(s.c.PrefixScale) {
 		s.x.share()
@@ -275,7 +278,7 @@ func (s *Stream) Next() (*mooncake.Row, error) {
 		if errors.Is(err, io.EOF) && !s.ended {
 			s.ended = true
 			if s.finish.rows == 0 {
-				return nil, errors.New("no row is left: the window and the filters keep no row of the trace, or the trace has none; give a wider window or other filters")
+				return nil, s.noRow()
 			}
 		}
 		return nil, err

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -141,6 +142,32 @@ func TestTree(t *testing.T) {
 		}
 		if diff := cmp.Diff(oneByOne(c, rows), lines); diff != "" {
 			t.Fatalf("seed %d, %+v (-one by one +by the tree):\n%s", n, c, diff)
+		}
+	}
+}
+
+// TestNoRowIsLeft: the error names the step that left no row, whatever other steps there are.
+func TestNoRowIsLeft(t *testing.T) {
+	const row = `{"timestamp": 0, "input_length": 512, "output_length": 1, "hash_ids": [0]}` + "\n"
+	for _, c := range []struct {
+		trace string
+		c     Config
+		want  string
+	}{
+		{row, Config{MaxInput: 600, Scale: 0.01, TimeScale: 2}, `step "scale" kept none of 1 row;`},
+		{row + row, Config{MaxInput: 600, MinOutput: 2, First: 1, Roots: 2}, `step "output length" kept none of 2 rows;`},
+		{row, Config{Start: time.Hour, Scale: 2}, `step "window" kept none of 1 row;`},
+		{"", Config{TimeScale: 2}, "the trace has none"},
+	} {
+		stream, err := Open(c.c, source([]byte(c.trace), 0))
+		for err == nil {
+			_, err = stream.Next()
+		}
+		if !strings.Contains(err.Error(), "no row is left: "+c.want) {
+			t.Errorf("%+v: %v, want %q", c.c, err, c.want)
+		}
+		if stream != nil { // a step that needs all rows reads them when it opens
+			stream.Close()
 		}
 	}
 }
