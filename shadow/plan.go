@@ -65,7 +65,7 @@ func (p *planner) plan(ctx context.Context, window, first int64) (rows []*moonca
 	// Left-out records count once: only in their window, as in the trace of a segment.
 	one := opt
 	one.Before, one.After = p.spans.sources(window-beside, window), after
-	res, err := capture.Compile(ctx, one, func(capture.Partition) (capture.TraceWriter, error) { return &collected{}, nil }, p.spans.sources(window, window+1)...)
+	res, err := compile(ctx, one, &collected{}, p.spans.sources(window, window+1))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -77,11 +77,19 @@ func (p *planner) plan(ctx context.Context, window, first int64) (rows []*moonca
 
 	opt.After = after
 	all := &collected{}
-	if _, err := capture.Compile(ctx, opt, func(capture.Partition) (capture.TraceWriter, error) { return all, nil }, p.spans.sources(window-p.cfg.windows(p.cfg.History), window+1)...); err != nil {
+	if _, err := compile(ctx, opt, all, p.spans.sources(window-p.cfg.windows(p.cfg.History), window+1)); err != nil {
 		return nil, nil, err
 	}
 	rows = p.number(all, window, first)
 	return rows, left, p.write(window, rows)
+}
+
+// compile compiles journals; the result is empty if there are none, because production sent nothing in these windows.
+func compile(ctx context.Context, opt capture.Options, rows *collected, journals []capture.Source) (capture.Result, error) {
+	if len(journals) == 0 {
+		return capture.Result{}, nil
+	}
+	return capture.Compile(ctx, opt, func(capture.Partition) (capture.TraceWriter, error) { return rows, nil }, journals...)
 }
 
 // number sets the times and ids of rows, and returns the new rows.

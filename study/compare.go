@@ -33,7 +33,7 @@ var exploratory = []string{
 }
 
 // ParseMetric reads FIGURE.STATISTIC, such as ttft.p50 or inter_token_latency.p99. A figure of one number needs no statistic. It returns an
-// error, which names those that exist, if no run can have the figure or the statistic.
+// error, which says what exists, if no run can have the figure or the statistic.
 func ParseMetric(text string) (Metric, error) {
 	figure, statistic, given := strings.Cut(text, ".")
 	if figure == "" || given && statistic == "" {
@@ -52,18 +52,17 @@ func ParseMetric(text string) (Metric, error) {
 
 // unit returns the unit of the figure; an error if a summary has no such figure, or not this statistic of it.
 func (m Metric) unit() (string, error) {
-	var tags []string
 	for id, d := range measure.Definitions() {
 		if d.Tag != m.Figure {
-			tags = append(tags, d.Tag)
 			continue
 		}
 		if names := statistics(id); !slices.Contains(names, m.Statistic) {
-			return "", fmt.Errorf("%s has no statistic %s: must be %s", m.Figure, m.Statistic, strings.Join(names, ", "))
+			return "", fmt.Errorf("%s has no statistic %s: want %s", m.Figure, m.Statistic, strings.Join(names, ", "))
 		}
 		return d.Unit, nil
 	}
-	return "", fmt.Errorf("there is no figure %s: must be %s, or in full %s", m.Figure, strings.Join(slices.Sorted(maps.Keys(shortNames)), ", "), strings.Join(tags, ", "))
+	return "", fmt.Errorf("there is no figure %s: want %s, or the whole name of another figure of %s, such as %s; agent/report/summary.schema.json lists them",
+		m.Figure, strings.Join(slices.Sorted(maps.Keys(shortNames)), ", "), summaryFile, measure.RequestThroughput)
 }
 
 // statistics returns the statistics that a summary has of a figure.

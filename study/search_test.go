@@ -308,9 +308,9 @@ func TestSearchRefuses(t *testing.T) {
 		"ttft.<2s":       "is not a metric",
 		"throughput>0":   "not above 0",
 		"ttft.p99<1e999": "neither a duration nor a number",
-		"colour.p95<2":   `objective "colour.p95<2": there is no figure colour: must be e2e, itl, latency, throughput, tpot, ttft, or in full time_to_first_token, `,
-		"ttft.p51<2s":    "has no statistic p51: must be avg, min, max, p1, ",
-		"goodput.p50>2":  "goodput has no statistic p50: must be avg",
+		"colour.p95<2":   `objective "colour.p95<2": there is no figure colour: want e2e, itl, latency, throughput, tpot, ttft, or the whole name of another figure of summary.json, such as request_throughput; `,
+		"ttft.p51<2s":    "has no statistic p51: want avg, min, max, p1, ",
+		"goodput.p50>2":  "goodput has no statistic p50: want avg",
 		"goodput>2s":     "the figure is in requests/sec: give its bound without a unit",
 		"ttft.p95<2%":    "the figure is in ms",
 	} {

@@ -106,10 +106,10 @@ func ParseTolerances(text string) (map[string]float64, error) {
 		name, value, _ := strings.Cut(pair, "=")
 		v, err := strconv.ParseFloat(value, 64)
 		if _, ok := most[name]; !ok {
-			return nil, fmt.Errorf("%q is not a tolerance: there is no check %q: must be one of %s, such as ttft.p50=0.2", pair, name, strings.Join(names, ", "))
+			return nil, fmt.Errorf("%q is not a tolerance: there is no check %q: want one of %s, such as ttft.p50=0.2", pair, name, strings.Join(names, ", "))
 		}
 		if err != nil || !(v > 0 && v <= maxTolerance) {
-			return nil, fmt.Errorf("%q is not a tolerance: its share must be above 0 and at most %d, such as %s=0.2", pair, maxTolerance, name)
+			return nil, fmt.Errorf("%q is not a tolerance: want a share above 0 and at most %d, such as %s=0.2", pair, maxTolerance, name)
 		}
 		most[name] = v
 	}

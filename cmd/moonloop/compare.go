@@ -36,9 +36,9 @@ func newCompareCommand() *cobra.Command {
 			if err := form.check(); err != nil {
 				return err
 			}
-			primary, err := study.ParseMetric(metric)
+			primary, err := study.ParseMetric(metric) // its rule has parsed it
 			if err != nil {
-				return fmt.Errorf("--metric: %w", err)
+				return err
 			}
 			if rounds.given() {
 				if dirs, again, err = rounds.run(cmd, primary); err != nil {
@@ -73,7 +73,7 @@ func newCompareCommand() *cobra.Command {
 	}
 	f := cmd.Flags()
 	rounds.register(f)
-	add(f, &metric, "metric", "ttft.p50")
+	add(f, &metric, "metric", "ttft.p50", explains("a figure and its statistic, such as ttft.p50", study.ParseMetric))
 	add(f, &minimum, "minimum-effect", 0.02, number(0.0001, 0.9))
 	add(f, &again, "again", "", anyText("the name of a folder"))
 	form.register(f)

@@ -49,8 +49,8 @@ func TestCompareVerb(t *testing.T) {
 		{"a few", exitInvalid, "left out: a/5: the other side has no run to pair it with\n"},
 		{"a/0 slower/0", exitInvalid, "cannot tell: 1 pair of valid runs"},
 		{"a slower --metric e2e.p50", exitUsage, "has no figure request_latency"},
-		{"--run x{out} --run y{out} --metric ttft.p51", exitUsage, "--metric: time_to_first_token has no statistic p51"}, // before the rounds
-		{"a slower --metric .", exitUsage, "--metric: \".\" is not a metric"},
+		{"--run x{out} --run y{out} --metric ttft.p51", exitUsage, `--metric "ttft.p51": time_to_first_token has no statistic p51`}, // before the rounds
+		{"a slower --metric .", exitUsage, `--metric ".": "." is not a metric`},
 		{"a", exitUsage, "compare takes two folders, but one was given"},
 		{"a a a", exitUsage, "compare takes two folders, but 3 were given"},
 		{"a nowhere", exitUsage, "name a folder given to `moonloop replay --out`"},

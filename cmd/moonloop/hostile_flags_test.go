@@ -45,7 +45,6 @@ var acceptedFlags = []struct{ verb, flags, kind, reason string }{
 	{"replay", "tokenizer", "wrong huge control", "other tools take the name of a model, which has no effect"},
 	{"agent", "traces", "negative wrong", "every word is the name of a folder"},
 	{"replay simulate", "record-header instance-header session-header", "negative wrong", "every word is the name of a header"},
-	{"compare", "metric", "negative wrong", "every word is the name of a figure; the runs tell which they have"},
 	{"compare router twin", "again junit html", "negative wrong", "every word is the name of a file or folder"},
 	{"referee simulate", "judge export html", "negative wrong", "every word is the name of a file"},
 	{"simulate", "run", "negative wrong", "every text is a command"},

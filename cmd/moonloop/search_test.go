@@ -141,7 +141,7 @@ func TestSearchRefusals(t *testing.T) {
 		begin + "--out other" + end:                              "has another search, of another.jsonl for ttft.p99<1ms",
 		begin + "--out trace.jsonl" + end:                        "not a directory",
 		"nowhere.jsonl --objective ttft.p99<2s" + end:            "nowhere.jsonl",
-		"trace.jsonl --objective foo.p95<1s" + end:               "there is no figure foo: must be e2e, ",
+		"trace.jsonl --objective foo.p95<1s" + end:               "there is no figure foo: want e2e, ",
 		"empty.jsonl --objective ttft.p99<2s" + end:              "empty.jsonl: empty: there is no row in it",
 		"empty.jsonl --objective ttft.p99<2s --vary speed" + end: "empty.jsonl: empty: there is no row in it",
 		"trace.jsonl --objective ttft.p99<2s --cache warm" + end: "127.0.0.1:1",

@@ -79,8 +79,8 @@ func TestTwinVerb(t *testing.T) {
 		"a b":                         "twin takes one folder, but 2 were given",
 		"empty":                       "no replay wrote its results there",
 		"empty --json --markdown":     "two forms of one output",
-		"empty --tolerance ttft.p1=1": `there is no check "ttft.p1": must be one of ttft.p50, ttft.p99, `,
-		"empty --tolerance errors=-1": "its share must be above 0 and at most 10, such as errors=0.2",
+		"empty --tolerance ttft.p1=1": `there is no check "ttft.p1": want one of ttft.p50, ttft.p99, `,
+		"empty --tolerance errors=-1": "want a share above 0 and at most 10, such as errors=0.2",
 		filepath.Join("no", "where"):  "no replay wrote its results there",
 	} {
 		var out strings.Builder
