@@ -23,7 +23,9 @@ func TestOverheadOfTokenIDs(t *testing.T) {
 	if tokens := r.report.Figures().Tokens.Prompt; tokens.Different != 3 {
 		t.Errorf("%+v", tokens)
 	}
-	if !slices.ContainsFunc(r.report.Warnings, func(s string) bool { return strings.Contains(s, "--overhead 10: each prompt has that many tokens fewer") }) {
+	if !slices.ContainsFunc(r.report.Warnings, func(s string) bool {
+		return strings.Contains(s, "--overhead 10: each prompt has that many tokens fewer")
+	}) {
 		t.Errorf("warnings %q", r.report.Warnings)
 	}
 }

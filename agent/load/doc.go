@@ -4,9 +4,9 @@
 // Package load converts a trace to the stream of items that package schedule sends.
 //
 // A trace can be larger than memory, so it is read while it is sent. Some facts are needed before the first request: whether the
-// trace has timestamps, their unit and resolution, and what its sessions mean. They come from a look-ahead over the first rows,
-// and are in [Info]. The look-ahead also sorts rows that are slightly out of time order; a row that is further out of order is an
-// error.
+// trace has timestamps, their unit and resolution, and what the rows of a session contain ([mooncake.SessionMode]). They come from a
+// look-ahead over the first rows, and are in [Info]. The look-ahead also sorts rows that are slightly out of time order; a row that
+// is further out of order is an error.
 //
 // The path of a row:
 //

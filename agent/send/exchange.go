@@ -69,7 +69,7 @@ type Exchange struct {
 	Read []uint32
 	// Tokens has the number of tokens of each chunk if the server sent it (cumulative usage), else nil.
 	Tokens []int32
-	stamps *stamps // the three arrays as they came from the pool; nil: they did not
+	stamps *stamps // the memory of the three arrays, if it came from the pool, else nil
 	// Coalesced counts the chunks that arrived in the same read as their predecessor and may have been sent separately: the gap before them is
 	// unknown, not 0. Without kernel timestamps, every chunk that shares its predecessor's read number counts, because a late read cannot
 	// be distinguished from a server that writes several chunks at once. With kernel timestamps, chunks do not count if the read was
@@ -114,7 +114,7 @@ type Exchange struct {
 }
 
 // Phases divide the time from Start to End, in the terms of AIPerf's HTTP metrics. Sending ends at Wire. On a reused connection
-// all are zero, except Blocked, Sending, Waiting and Receiving. Those before Sending are before Start if a gate held the request back.
+// all are zero, except Blocked, Sending, Waiting and Receiving. The phases before Sending are before Start if a gate held the request back.
 type Phases struct {
 	Blocked   time.Duration // waiting for a connection from the pool
 	DNS       time.Duration

@@ -214,7 +214,7 @@ const (
 // Identity is the source of block ids. See mooncake.identity.
 type Identity uint8
 
-// The identities. Only [Compile] sets Structure and Lengths.
+// The identities. Only compile sets Structure and Lengths.
 const (
 	NoIdentity Identity = iota
 	Trace

@@ -34,10 +34,10 @@ type Writer struct {
 	sync   bool
 	size   int64
 	torn   bool  // the last record may be partial: the last write failed, or an earlier writer may have crashed
-	batch  Batch // of Append
+	batch  Batch // reused by Append
 	old    bool  // the journal is of version 1
 	packer packer
-	frames []byte // memory of append
+	frames []byte // reused by append
 }
 
 // keepFrames is the maximum size of frames whose memory is reused.
@@ -89,7 +89,7 @@ func (w *Writer) start() error {
 }
 
 // Append writes records. After an error or a crash, some of them may be in the journal; appending all of them again is harmless, because
-// [Compile] uses each span once. A record above MaxRecord is refused with [ErrTooLarge] before anything is written.
+// capture.Compile uses each span once. A record above MaxRecord is refused with [ErrTooLarge] before anything is written.
 func (w *Writer) Append(records ...Record) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -91,8 +91,7 @@ func newSearchCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error { return f.search(cmd, args[0], args[1:]) },
 	}
 	fs := cmd.Flags()
-	textVar(fs, &f.objectives, "objective", "", "", study.ParseObjectives).rule =
-		explains("figures and their bounds, such as ttft.p99<2s,itl.p95<50ms", study.ParseObjectives)
+	textVar(fs, &f.objectives, "objective", "", "", study.ParseObjectives).rule = explains("figures and their bounds, such as ttft.p99<2s,itl.p95<50ms", study.ParseObjectives)
 	wordVar(fs, &f.vary, "vary", byDensity, byDensity, bySpeed, byCopies)
 	load := number(transform.MinScale, transform.MaxScale)
 	add(fs, &f.Start, "start-at-load", 1, load)

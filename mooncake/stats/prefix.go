@@ -28,7 +28,7 @@ type prefixes struct {
 	full      bool              // some prefixes were not remembered
 
 	nodes []uint64 // of the row added last, one for each of its blocks
-	last  int      // the run that was found last; usually that of the next id
+	last  int      // index of the run that was found last; it usually contains the next id, too
 }
 
 // run is a range of consecutive canonical ids, each of which follows the one before. It ends where the next run starts.
@@ -94,8 +94,8 @@ func (p *prefixes) add(row *mooncake.Row) overlap {
 	return all
 }
 
-// find returns the node of a prefix and the number of known tokens of its last block, 0 if the prefix is unknown. run is the run that ends
-// with it, or negative.
+// find returns the node of a prefix and the number of known tokens of its last block, 0 if the prefix is unknown. run is the index of the
+// run that ends with it, or negative.
 func (p *prefixes) find(node, id uint64) (child uint64, run int, have uint32) {
 	if id < p.next {
 		at, end := p.run(id)
@@ -114,7 +114,7 @@ func (p *prefixes) find(node, id uint64) (child uint64, run int, have uint32) {
 	return child, -1, p.rest[child]
 }
 
-// run returns the run that contains a canonical id, and where it ends.
+// run returns the index of the run that contains a canonical id, and where the run ends.
 func (p *prefixes) run(id uint64) (at int, end uint64) {
 	ending := func(at int) uint64 {
 		if at+1 < len(p.runs) {

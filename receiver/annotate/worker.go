@@ -35,7 +35,7 @@ const (
 	keepTokens = 1 << 16
 )
 
-// domainKey has the inputs of a domain, except for the key.
+// domainKey has the inputs of a domain, except for the hash key.
 type domainKey struct{ kind, scope, model string }
 
 // domain is a domain's name, and its hasher.

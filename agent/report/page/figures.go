@@ -49,8 +49,12 @@ func (r *Run) Recorded() *Sheet {
 	}
 	s := newSheet([]column[row]{
 		{"Metric", func(f row) any { return f.Name + " (" + f.Unit + ")" }},
-		{"avg", func(f row) any { return f.Avg }}, {"min", func(f row) any { return f.Min }}, {"max", func(f row) any { return f.Max }},
-		{"p50", func(f row) any { return f.P50 }}, {"p90", func(f row) any { return f.P90 }}, {"p99", func(f row) any { return f.P99 }},
+		{"avg", func(f row) any { return f.Avg }},
+		{"min", func(f row) any { return f.Min }},
+		{"max", func(f row) any { return f.Max }},
+		{"p50", func(f row) any { return f.P50 }},
+		{"p90", func(f row) any { return f.P90 }},
+		{"p99", func(f row) any { return f.P99 }},
 		{"count", func(f row) any { return f.Count }},
 	}, r.rows())
 	note := make([]any, len(s.Header))
