@@ -25,6 +25,7 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/moonloop/moonloop/agent"
 	"github.com/moonloop/moonloop/agent/judge"
@@ -242,12 +243,15 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 	return exitWith(map[study.SearchAnswer]int{study.ClientLimit: exitInvalid, study.NotYet: exitInvalid, study.TooShort: exitInvalid, study.LessThanMin: exitGoals}[c.Answer])
 }
 
-// probesOwn are the flags of replay that a search sets itself, those that make another trace or several runs, which only replay does, and
-// those about what replay prints and how it exits.
+// probesOwn are the flags of replay that a search sets itself, and those that make another trace or several runs, which only replay does.
 var probesOwn = []string{
 	"from", "transform", "runs", "runs-fresh", "runs-pause", "runs-warmup", "out", "force", "dry-run", "print-config", "run-id", "save-prompts", "xlsx", "parquet",
-	"quarantine", "start-at", "shard", "table", "percentiles", "progress", "strict-verdict",
+	"quarantine", "start-at", "shard",
 }
+
+// printing are the flags about what replay prints and how it exits. Other verbs refuse them on the command line, but not in a file of settings or
+// in the environment, which all verbs may share.
+var printing = []string{"table", "percentiles", "progress", "strict-verdict"}
 
 // replayOf reads the flags of replays that another verb makes. It refuses flags that are not allowed there.
 func replayOf(cmd *cobra.Command, trace string, args []string, whose string, refused ...string) (*replayFlags, error) {
@@ -266,14 +270,15 @@ func replayOf(cmd *cobra.Command, trace string, args []string, whose string, ref
 	if fs.NArg() > 0 {
 		return nil, fmt.Errorf("%q is not a flag", fs.Arg(0))
 	}
+	if err := refuseFlags(fs, whose, printing); err != nil {
+		return nil, err
+	}
 	_ = f.args.Set("trace", trace)
 	if err := f.apply(verb); err != nil {
 		return nil, err
 	}
-	for _, name := range append(refused, "resume") {
-		if fs.Changed(name) {
-			return nil, fmt.Errorf("--%s cannot be given for %s: leave it out", name, whose)
-		}
+	if err := refuseFlags(fs, whose, append(refused, "resume")); err != nil {
+		return nil, err
 	}
 	f.cfg.Settings = f.effective(verb)
 	if err := f.resolve(cmd.Context(), fs); err != nil {
@@ -283,6 +288,16 @@ func replayOf(cmd *cobra.Command, trace string, args []string, whose string, ref
 		fmt.Fprint(cmd.ErrOrStderr(), term.Note(cmd.ErrOrStderr(), "warning: "+text))
 	}
 	return f, nil
+}
+
+// refuseFlags returns an error if one of these flags has been set.
+func refuseFlags(fs *pflag.FlagSet, whose string, names []string) error {
+	for _, name := range names {
+		if fs.Changed(name) {
+			return fmt.Errorf("--%s cannot be given for %s: leave it out", name, whose)
+		}
+	}
+	return nil
 }
 
 // check finds errors before anything is written or sent.

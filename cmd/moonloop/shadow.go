@@ -74,12 +74,12 @@ func newShadowCommand() *cobra.Command {
 }
 
 // shadowsOwn are the flags of replay that a shadow sets itself, that need a trace with an end, or that are about the page, which a shadow does
-// not write, or about what replay prints and how it exits.
+// not write.
 var shadowsOwn = []string{
 	"out", "force", "dry-run", "print-config", "run-id", "save-prompts", "xlsx", "parquet", "quarantine", "lenient", "strict", "start-at", "shard", "start", "end",
 	"max-requests", "max-duration", "loop", "loop-fresh", "runs", "runs-fresh", "runs-pause", "runs-warmup", "speedup", "request-rate", "request-rate-series", "no-fixed-schedule", "spread", "from", "transform", "map", "time-unit",
 	"block-size", "fine-block-size", "session-mode", "lookahead", "warmup-requests", "warmup-duration", "steady-state", "steady-from", "steady-to",
-	"no-report-page", "trace-url", "table", "percentiles", "progress", "strict-verdict",
+	"no-report-page", "trace-url",
 }
 
 // run runs the verb.

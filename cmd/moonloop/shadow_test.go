@@ -73,6 +73,12 @@ func TestNoFlagIsIgnored(t *testing.T) {
 			}
 		}
 	}
+	// The environment and a file of settings are those of replay, too: what only says how replay prints is no mistake there.
+	t.Setenv("MOONLOOP_REPLAY_PROGRESS", "none")
+	var text bytes.Buffer
+	if run(t.Context(), search, strings.NewReader(""), &text, &text); strings.Contains(text.String(), "cannot be given") {
+		t.Errorf("search with MOONLOOP_REPLAY_PROGRESS: %s", text.String())
+	}
 }
 
 // TestOwnFlagsAreFlags: the flags that a verb reserves for itself are flags of replay, each listed once. If a name was wrong, the intended
