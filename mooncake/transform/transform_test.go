@@ -5,7 +5,10 @@ package transform
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -144,6 +147,39 @@ func TestNothingToDo(t *testing.T) {
 	if d := cmp.Diff(string(data), file.String()); d != "" {
 		t.Error(d)
 	}
+}
+
+// TestClosedStream: after Close a stream returns no further row, and does not wait for one; at its end it stays at its end.
+func TestClosedStream(t *testing.T) {
+	for name, c := range map[string]Config{"one pass": {}, "two passes": {Scale: 2}} {
+		for _, take := range []int{1, 1 << 20} {
+			s, err := Open(c, source(conversations(t, 1, 2000), 16))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := fs.ErrClosed
+			for range take {
+				if _, err = s.Next(); err != nil {
+					want = io.EOF
+					break
+				}
+			}
+			s.Close()
+			for range 2 {
+				if row, err := s.Next(); row != nil || !errors.Is(err, want) {
+					t.Errorf("%s: after Close, Next gives %v, %v; want %v", name, row, err, want)
+				}
+			}
+		}
+	}
+	waiting := readAhead(func() (int, error) { time.Sleep(time.Millisecond); return 0, nil }, func(int) int { return 1 })
+	waiting.stop()
+	for range 3 * batchRows {
+		if _, err := waiting.next(); errors.Is(err, fs.ErrClosed) {
+			return
+		}
+	}
+	t.Error("rows are read ahead after stop")
 }
 
 // TestSteps: the effect of each step on a small trace, as timestamp, lengths, ids.
