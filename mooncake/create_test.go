@@ -126,7 +126,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// A row that is written after Commit would be lost in silence.
+// A row that is written after Commit or Close would be lost in silence.
 func TestCommitEnds(t *testing.T) {
 	for _, name := range []string{"a.jsonl", "a.jsonl.gz", "a.parquet"} {
 		f, err := Create(filepath.Join(t.TempDir(), name))
@@ -148,6 +148,18 @@ func TestCommitEnds(t *testing.T) {
 		}
 		if err := f.Close(); err != nil {
 			t.Errorf("%s: Close: %v", name, err)
+		}
+		if f, err = Create(filepath.Join(t.TempDir(), name)); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Write(row); !errors.Is(err, fs.ErrClosed) || f.Rows() != 0 {
+			t.Errorf("%s: Write after Close: %v, %d rows", name, err, f.Rows())
+		}
+		if err := f.Commit(nil); !errors.Is(err, fs.ErrClosed) || strings.Contains(err.Error(), ".tmp") {
+			t.Errorf("%s: Commit after Close: %v", name, err)
 		}
 	}
 }
