@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -63,8 +64,12 @@ func TestCreateNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(f.Commit(new(Meta)), f.Close()); err != nil {
+	meta := new(Meta)
+	if err := errors.Join(f.Write(&Row{InputLength: Some[int64](1)}), f.Commit(meta), f.Close()); err != nil {
 		t.Fatal(err)
+	}
+	if written, err := LoadMeta(name); err != nil || !reflect.DeepEqual(meta, written) || meta.Validate() != nil {
+		t.Errorf("after Commit meta is %+v, the file has %+v, %v", meta, written, err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(name)); err != nil || len(left) != 2 {
 		t.Errorf("left %v (%v), want the trace and its sidecar", left, err)
