@@ -182,6 +182,27 @@ func TestClosedStream(t *testing.T) {
 	t.Error("rows are read ahead after stop")
 }
 
+// TestConfigSaysWhatIsWrong: each error names one field, its value and its range.
+func TestConfigSaysWhatIsWrong(t *testing.T) {
+	for want, c := range map[string]Config{
+		`sample-by "x": must be session or prefix`:                                          {SampleBy: "x"},
+		"spread 9: must be none, uniform or even":                                           {Spread: 9},
+		"min-input -3: must be 0 or more":                                                   {MinInput: -3},
+		"max-output -1: must be 0 or more":                                                  {MaxOutput: -1},
+		"conversations -1: must be 0 or more":                                               {Conversations: -1},
+		"max-context -1: must be 0 or more":                                                 {MaxContext: -1},
+		"shift -1s: must be 0 or more":                                                      {Shift: -time.Second},
+		"max-delay -1s: must be 0 or more":                                                  {MaxDelay: -time.Second},
+		`turns "x": must be start, end or none`:                                             {Turns: "x"},
+		`to-models ["a" ""]: no name must be empty`:                                         {ToModels: []string{"a", ""}},
+		fmt.Sprintf("new block size -1: must be from 1 to %d, or 0", mooncake.MaxBlockSize): {BlockSize: -1},
+	} {
+		if err := c.Validate(); err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}
+
 // TestSteps: the effect of each step on a small trace, as timestamp, lengths, ids.
 func TestSteps(t *testing.T) {
 	const trace = `{"timestamp": 0, "input_length": 1100, "output_length": 10, "hash_ids": [0, 1, 2], "model": "a"}
