@@ -201,6 +201,9 @@ func TestConfigSaysWhatIsWrong(t *testing.T) {
 			t.Errorf("error %v, want %s", err, want)
 		}
 	}
+	if got := Spread(9).String(); got != "spread 9" {
+		t.Error(got)
+	}
 }
 
 // TestSteps: the effect of each step on a small trace, as timestamp, lengths, ids.
