@@ -172,7 +172,7 @@ func TestClosedStream(t *testing.T) {
 			}
 		}
 	}
-	waiting := readAhead(func() (int, error) { time.Sleep(time.Millisecond); return 0, nil }, func(int) int { return 1 })
+	waiting := readAhead(func() (int, error) { return 0, nil }, func(int) int { return 1 })
 	waiting.stop()
 	for range 3 * batchRows {
 		if _, err := waiting.next(); errors.Is(err, fs.ErrClosed) {
