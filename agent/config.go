@@ -28,9 +28,11 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/agent/report"
+	"github.com/moonloop/moonloop/agent/report/page"
 	"github.com/moonloop/moonloop/agent/schedule"
 	"github.com/moonloop/moonloop/agent/send"
 	"github.com/moonloop/moonloop/agent/telemetry"
+	"github.com/moonloop/moonloop/capture/journal"
 	"github.com/moonloop/moonloop/mooncake"
 )
 
@@ -82,10 +84,10 @@ type Config struct {
 	// SavePrompts is the file for the bodies of the requests that are sent, as the payloads of a trace's rows; empty = none. If the file
 	// exists, Run returns fs.ErrExist, or, with Force, replaces it. The file contains the text of prompts.
 	SavePrompts string
-	// Slice is the time that each line of series.csv covers; 0 = page.DefaultSlice.
+	// Slice is the time that each line of series.csv covers, a millisecond or more; 0 = page.DefaultSlice.
 	Slice time.Duration
-	// RunID is the name of the run in every file, span and metric; empty = random. Shards that start together (Schedule.StartAt) have the
-	// same one.
+	// RunID is the name of the run in every file, span and metric, and begins the X-Request-Id of each request: at most [journal.MaxName]
+	// visible ASCII characters without spaces; empty = random. Shards that start together (Schedule.StartAt) have the same one.
 	RunID string
 	// Labels are names and values that the caller gives the run, for the report: report.Run.Labels.
 	Labels map[string]string
@@ -106,7 +108,7 @@ type Config struct {
 	// DialContext and Waiter replace the network and the timer, for virtual time. A nil Waiter = the kernel's timer.
 	DialContext func(ctx context.Context, network, addr string) (net.Conn, error)
 	Waiter      func(clock.Clock) schedule.Waiter
-	// Lead is the time between the last preparation and the schedule's zero; 0 = 50 ms.
+	// Lead is the time between the last preparation and the schedule's zero, at least 0; 0 = 50 ms.
 	Lead time.Duration
 }
 
@@ -117,7 +119,7 @@ type Trace struct {
 	BlockSize int       // tokens per hash id; 0 = from the sidecar, else 512
 	// FineBlockSize is the number of tokens per id of hash_ranges; 0 = from the sidecar.
 	FineBlockSize int
-	// Unit is the unit of timestamps that are numbers; 0 = from the sidecar, else milliseconds, or for numbers that must count from 1970 the
+	// Unit is the unit of timestamps that are numbers, one of those that mooncake.ParseUnit returns; 0 = from the sidecar, else milliseconds, or for numbers that must count from 1970 the
 	// unit that gives a plausible date (mooncake.ReaderOptions).
 	Unit time.Duration
 	Map  mooncake.Mapping // keys of the trace for fields of its rows
@@ -137,7 +139,7 @@ type Trace struct {
 	Loop      int
 	LoopFor   time.Duration
 	LoopFresh bool
-	Shard     int // index of this shard, from 0 to Shards-1
+	Shard     int // index of this shard, from 0 to Shards-1; 0 if the trace is not sharded
 	Shards    int // 0 = not sharded
 }
 
@@ -255,7 +257,7 @@ type Schedule struct {
 // Disconnect is a client that gives up: it closes the connection of a share of the requests, which the seed chooses.
 type Disconnect struct {
 	Share float64       // of the requests, 0 to 1
-	After time.Duration // since the last byte of the request was sent; a reply that is complete by then is served
+	After time.Duration // since the last byte of the request was sent; a reply that is complete by then is served; 0 = at once
 }
 
 // Validate reports everything that is wrong with the configuration, without touching the network or the disk.
@@ -268,13 +270,25 @@ func (c *Config) Validate() error {
 	if c.Resume && c.Out == "" {
 		bad("resume: no folder of a run that was cut short is given")
 	}
+	if _, err := journal.ParseName(c.RunID); err != nil {
+		bad("run id: %w", err)
+	}
+	if err := page.CheckTraceURL(c.TraceURL); err != nil {
+		bad("trace URL: %w", err)
+	}
 	for _, check := range []func(bad badFunc){c.checkTarget, c.checkNumbers, c.checkTrace, c.checkSchedule, c.checkRamps, c.checkPrompts, c.checkGoals} {
 		check(bad)
 	}
-	if err := c.Telemetry.Validate(); err != nil {
-		errs = append(errs, err)
+	return errors.Join(append(errs, c.bodies().Validate(), c.Telemetry.Validate())...)
+}
+
+// bodies returns what the configuration alone says about request bodies, without the numbers that checkNumbers checks.
+func (c *Config) bodies() prompt.Options {
+	p := c.Prompt
+	return prompt.Options{
+		Endpoint: p.Endpoint, Form: p.Form, Profile: c.Target.Profile, TooShort: p.TooShort, BlockSize: max(0, c.Trace.BlockSize),
+		FineBlockSize: max(0, c.Trace.FineBlockSize), Images: p.Images, Priorities: p.Priorities, ExtraInputs: p.Extra,
 	}
-	return errors.Join(errs...)
 }
 
 // badFunc reports something that is wrong.
@@ -294,6 +308,17 @@ func (c *Config) checkTarget(bad badFunc) {
 	}
 	if b := c.Target.Balance; b != "" && !slices.Contains(Balances(), b) {
 		bad("balance %q: want %s, %s, %s or %s", b, RoundRobin, LeastLoaded, BySession, ByPrefix)
+	}
+	for _, err := range []error{send.CheckKey(c.Target.APIKey), send.CheckHeader(c.Target.Header)} {
+		if err != nil {
+			bad("%w", err)
+		}
+	}
+	if name := c.Target.SessionHeader; name != "" && send.CheckHeader(http.Header{name: nil}) != nil {
+		bad("session header %.64q: want a name of letters, digits and -", name)
+	}
+	if r := c.Target.Connections; !r.Known() {
+		bad("connections %q: want %s, %s or %s", r, send.ReuseAny, send.ReuseNever, send.ReuseSession)
 	}
 	for _, p := range c.Target.Posts {
 		if err := p.check(); err != nil {
@@ -342,6 +367,8 @@ func (c *Config) checkNumbers(bad badFunc) {
 		{"engine block size", int64(c.Target.CacheBlock)},
 		{"output length", c.Prompt.Output},
 		{"max output length", c.Prompt.OutputCap},
+		{"lead", c.Lead},
+		{"shards", int64(c.Trace.Shards)},
 	} {
 		d, isTime := n.value.(time.Duration)
 		i, _ := n.value.(int64)
@@ -351,6 +378,9 @@ func (c *Config) checkNumbers(bad badFunc) {
 	}
 	if c.AbortErrors < 0 {
 		bad("abort errors %d: want 0 or more", c.AbortErrors)
+	}
+	if c.Slice != 0 && c.Slice < time.Millisecond {
+		bad("slice %v: want 1ms or more, or 0 for %v", c.Slice, page.DefaultSlice)
 	}
 	if c.Schedule.Prepare > time.Second {
 		bad("prepare %v: want at most 1s", c.Schedule.Prepare)
@@ -381,6 +411,21 @@ func (c *Config) checkTrace(bad badFunc) {
 		bad("loop %v: with all rows at once, a duration never ends; want a number of passes", t.LoopFor)
 	}
 	switch t := c.Trace; {
+	case t.Shards == 0 && t.Shard != 0:
+		bad("shard %d: the number of shards is missing, so the whole trace would be sent; set both or neither", t.Shard)
+	case t.Shards > 0 && (t.Shard < 0 || t.Shard >= t.Shards):
+		bad("shard %d of %d: want 0 to %d", t.Shard, t.Shards, t.Shards-1)
+	}
+	if t := c.Trace; t.End > 0 && t.End < t.Start {
+		bad("window: its end %v is before its start %v", t.End, t.Start)
+	}
+	if u := c.Trace.Unit; u != 0 && mooncake.UnitName(u) == "" {
+		bad("time unit %v: want 1ms, 1s, 1µs or 1ns", u)
+	}
+	if m := c.Trace.Sessions; m > mooncake.SessionNone {
+		bad("session mode %d: want full, delta or 0", m)
+	}
+	switch t := c.Trace; {
 	case t.Lenient && t.Strict:
 		bad("lenient: strict refuses a trace for rows that lenient rejects; give one of --lenient and --strict")
 	case t.Lenient && c.Out == "" && t.Quarantine == "" && !c.DryRun:
@@ -393,6 +438,14 @@ func (c *Config) checkTrace(bad badFunc) {
 func (c *Config) checkSchedule(bad badFunc) {
 	if !(c.Schedule.Speedup >= 0) || math.IsInf(c.Schedule.Speedup, 0) { // NaN too
 		bad("speed-up %v: want a number above 0", c.Schedule.Speedup)
+	}
+	switch s := c.Schedule; {
+	case s.Spread > load.SpreadEven:
+		bad("spread %d: want none, uniform or even", s.Spread)
+	case s.Spread != load.SpreadNone && s.Arrivals.Any():
+		bad("spread: it has no effect with a request rate (--request-rate), which replaces the timestamps; leave one of the two out")
+	case s.Spread != load.SpreadNone && s.FileOrder:
+		bad("spread: it has no effect in file order (--no-fixed-schedule), which ignores the timestamps; leave one of the two out")
 	}
 	if err := c.Schedule.Arrivals.Validate(); err != nil {
 		bad("%w", err)

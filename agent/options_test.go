@@ -382,6 +382,43 @@ func TestValidateReportsAll(t *testing.T) {
 	}
 }
 
+// TestValidateRefusesWhatRunCannotUse: each of these once reached the trace or the engine, or was taken for something else.
+func TestValidateRefusesWhatRunCannotUse(t *testing.T) {
+	for want, cfg := range map[string]Config{
+		"run id:":                       {RunID: "a\nb"},
+		"header X-A:":                   {Target: Target{Header: http.Header{"X-A": {"canary\n"}}}},
+		`header "a b":`:                 {Target: Target{Header: http.Header{"a b": {""}}}},
+		"session header":                {Target: Target{SessionHeader: "a b"}},
+		"API key:":                      {Target: Target{APIKey: "canary\n"}},
+		`connections "x"`:               {Target: Target{Connections: "x"}},
+		"shard 2 of 2: want 0 to 1":     {Trace: Trace{Shards: 2, Shard: 2}},
+		"shard 1: the number":           {Trace: Trace{Shard: 1}},
+		"shards -1":                     {Trace: Trace{Shards: -1}},
+		"time unit 7ns: want":           {Trace: Trace{Unit: 7}},
+		"its end 1s is before":          {Trace: Trace{Start: 2 * time.Second, End: time.Second}},
+		"session mode 9":                {Trace: Trace{Sessions: 9}},
+		"extra inputs: not a JSON":      {Prompt: Prompt{Extra: []byte("[1]")}},
+		`profile "x"`:                   {Target: Target{Profile: "x"}},
+		"lead -1s":                      {Lead: -time.Second},
+		"slice -1s: want 1ms":           {Slice: -time.Second},
+		"trace URL:":                    {TraceURL: "http://jaeger"},
+		"spread 9":                      {Schedule: Schedule{Spread: 9}},
+		"spread: it has no effect with": {Schedule: Schedule{Spread: load.SpreadEven, Arrivals: load.Arrivals{Rate: 1}}},
+	} {
+		cfg.Trace.Name, cfg.Target.URL = "trace.jsonl", "http://engine"
+		if err := cfg.Validate(); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: error %v", want, err)
+		}
+	}
+	cfg := Config{
+		Trace: Trace{Name: "trace.jsonl", Unit: time.Microsecond, Shards: 2, Shard: 1, Start: time.Second}, Target: Target{URL: "http://engine", Header: http.Header{"X-A": {"b"}}},
+		RunID: "nightly/7", Lead: time.Nanosecond, Slice: time.Millisecond, TraceURL: "http://jaeger/{trace_id}",
+	}
+	if err := cfg.Validate(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestWholeRepliesHaveNoObjectivesOfTokens: without a stream, nothing measures these objectives, so no run can say whether they are met.
 func TestWholeRepliesHaveNoObjectivesOfTokens(t *testing.T) {
 	const why = "leave out --no-stream"

@@ -21,6 +21,7 @@ import (
 	"github.com/moonloop/moonloop/agent/measure"
 	"github.com/moonloop/moonloop/agent/report"
 	"github.com/moonloop/moonloop/internal/simulator"
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // endlessTrace is standard input that never ends: a row every 10 ms of trace time.
@@ -71,6 +72,19 @@ func TestRowsNotReached(t *testing.T) {
 	plain, bare := file("plain.jsonl", lines.Bytes()), file("bare.jsonl.gz", packed.Bytes())
 	known := file("known.jsonl.gz", packed.Bytes())
 	file("known.meta.json", fmt.Appendf(nil, `{"schema": 1, "rows": %d}`, n))
+	table := filepath.Join(dir, "table.parquet")
+	rows, err := mooncake.Create(table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		if err := rows.Write(&mooncake.Row{Timestamp: mooncake.Some(10 * float64(i)), InputLength: mooncake.Some[int64](100), OutputLength: mooncake.Some[int64](2)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := rows.Commit(new(mooncake.Meta)); err != nil {
+		t.Fatal(err)
+	}
 	e := newEngine(t, simulator.Config{})
 	for _, tc := range []struct {
 		name    string
@@ -87,6 +101,7 @@ func TestRowsNotReached(t *testing.T) {
 		{"duration of a closed loop", Trace{Name: plain}, false, true, measure.SkipDuration, true, "further rows of the trace were not reached", `at least [0-9,]+ further`},
 		{"interrupt of a closed loop", Trace{Name: plain}, true, true, measure.SkipInterrupted, true, "further rows of the trace were not reached", `at least [0-9,]+ further`},
 		{"compressed, with a sidecar", Trace{Name: known}, false, false, measure.SkipDuration, true, "further rows of the trace were not reached", `at least [0-9,]+ further`},
+		{"Parquet, with a sidecar", Trace{Name: table}, false, false, measure.SkipDuration, true, "further rows of the trace were not reached", `at least [0-9,]+ further`},
 		{"compressed, without a sidecar", Trace{Name: bare}, false, false, measure.SkipDuration, false, "number of its remaining rows is unknown", "further rows"},
 		{"standard input without an end", Trace{Name: "-", Stdin: &endlessTrace{}}, true, false, measure.SkipInterrupted, false, "number of its remaining rows is unknown", "further rows"},
 		{"standard input without an end, by duration", Trace{Name: "-", Stdin: &endlessTrace{}}, false, false, measure.SkipDuration, false, "number of its remaining rows is unknown", "further rows"},

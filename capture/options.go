@@ -74,7 +74,7 @@ type Options struct {
 	FollowEngine FollowEngine
 	// Graphs says which requests of production wait for others: see graph.go.
 	Graphs Graphs
-	// BlockSize is the number of tokens per block of production; 0 = [mooncake.BlockSize]. A run has that of its rows.
+	// BlockSize is the number of tokens per block of production, at most [mooncake.MaxBlockSize]; 0 = [mooncake.BlockSize]. A run has that of its rows.
 	BlockSize int
 	// Memory is the number of bytes above which records are sorted and grouped on disk; 0 = [DefaultMemory]. It does not affect the result.
 	Memory int
@@ -127,8 +127,8 @@ func (o *Options) complete() error {
 		return fmt.Errorf("follow engine %q must be auto or never", o.FollowEngine)
 	case o.Graphs != GraphsAgents && o.Graphs != GraphsAll && o.Graphs != GraphsNever:
 		return fmt.Errorf("graphs %q must be agents, all or never", o.Graphs)
-	case o.BlockSize > 1<<30:
-		return fmt.Errorf("block size %d must be at most 2^30", o.BlockSize)
+	case o.BlockSize > mooncake.MaxBlockSize: // no sidecar may say more
+		return fmt.Errorf("block size %d must be at most %d", o.BlockSize, mooncake.MaxBlockSize)
 	}
 	return nil
 }

@@ -42,7 +42,7 @@ func (c *compiler) spread(p *partition, r *journal.Inference) {
 	if !r.InputTokens.Set || n < 1 || n > p.maxInput || int64(len(r.HashIDs)) != (n+b-1)/b || bytes/cell > blockhash.MaxCells {
 		// With a different number of tokens than was counted, the trace's own blocks are used.
 		if size%b == 0 {
-			r.HashIDs, r.BlockSize = every(r.HashIDs, int(size/b)), uint32(size) //nolint:gosec // at most 2^30
+			r.HashIDs, r.BlockSize = every(r.HashIDs, int(size/b)), uint32(size) //nolint:gosec // at most mooncake.MaxBlockSize
 		}
 		return
 	}

@@ -55,7 +55,8 @@ type ModelConfig struct {
 	Model string `mapstructure:"model"`
 	// KVBytesPerToken is the size, above 0.
 	KVBytesPerToken int64 `mapstructure:"kv_bytes_per_token"`
-	// Layers, KVHeads, HeadDim and DTypeBytes give the size as 2 * layers * kv_heads * head_dim * dtype_bytes. DTypeBytes is 2 by default.
+	// Layers, KVHeads, HeadDim and DTypeBytes give the size as 2 * layers * kv_heads * head_dim * dtype_bytes. All are above 0; DTypeBytes is
+	// 2 by default, or, with ConfigJSON, that of the file.
 	Layers     int64 `mapstructure:"layers"`
 	KVHeads    int64 `mapstructure:"kv_heads"`
 	HeadDim    int64 `mapstructure:"head_dim"`
@@ -125,6 +126,10 @@ func (m *ModelConfig) validate() error {
 		return fmt.Errorf("model: is %.80q, and must be the name of a model, or the beginning of names and one * after it", m.Model)
 	case ways != 1:
 		return fmt.Errorf("model %q: needs exactly one of kv_bytes_per_token, layers with kv_heads and head_dim, or config_json", m.Model)
+	case m.DTypeBytes < 0:
+		return fmt.Errorf("model %q: dtype_bytes: is %d, and must be above 0: leave it out for the default", m.Model, m.DTypeBytes)
+	case m.DTypeBytes != 0 && m.KVBytesPerToken != 0:
+		return fmt.Errorf("model %q: dtype_bytes: is %d, and has no effect with kv_bytes_per_token: leave one of the two out", m.Model, m.DTypeBytes)
 	}
 	_, err := m.bytesPerToken()
 	return err

@@ -29,6 +29,8 @@ func TestConfigSaysWhatIsWrong(t *testing.T) {
 		`models[0]::model: is "m**"`:      func(c *Config) { c.Models = []ModelConfig{{Model: "m**", KVBytesPerToken: 1}} },
 		"needs exactly one of":            func(c *Config) { c.Models = []ModelConfig{{Model: "m", KVBytesPerToken: 1, ConfigJSON: "x"}} },
 		"kv_bytes_per_token: is -1":       func(c *Config) { c.Models = []ModelConfig{{Model: "m", KVBytesPerToken: -1}} },
+		"dtype_bytes: is -1, and must be": func(c *Config) { c.Models = []ModelConfig{{Model: "m", ConfigJSON: "x", DTypeBytes: -1}} },
+		"dtype_bytes: is 2, and has no":   func(c *Config) { c.Models = []ModelConfig{{Model: "m", KVBytesPerToken: 1, DTypeBytes: 2}} },
 		"kv_heads 0":                      func(c *Config) { c.Models = []ModelConfig{{Model: "m", Layers: 3}} },
 		"and may take at most 4294967296": func(c *Config) {
 			c.Models = []ModelConfig{{Model: "m", Layers: 1 << 40, KVHeads: 1 << 40, HeadDim: 1 << 40}}

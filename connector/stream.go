@@ -39,7 +39,7 @@ const (
 	resultDuplicate = "duplicate" // another span of the same request came before
 	resultFailed    = "failed"    // it was not served
 	resultNoTokens  = "no_tokens" // its prompt tokens were not counted
-	resultNoPrompt  = "no_prompt" // its telemetry has no content, so what it shares is unknown
+	resultNoPrompt  = "no_prompt" // its span has no prompt; one in log records has a span of its own, and is not joined
 	resultStreams   = "too_many"  // there are max_streams models and tenants already
 	resultReplay    = "replay"    // of a replay, and replays are off
 	infinite        = "infinite"  // value of semconv.CacheCapacity

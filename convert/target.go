@@ -308,8 +308,13 @@ func Targets() (names []Target) {
 	return names
 }
 
-// About names, in one line, the tool that reads the target, and its flags.
-func (t Target) About() string { return strings.ReplaceAll(t.target().about, "{block}", "B") }
+// About names, in one line, the tool that reads the target, and its flags. It is empty for a name that is none of [Targets].
+func (t Target) About() string {
+	if to := t.target(); to != nil {
+		return strings.ReplaceAll(to.about, "{block}", "B")
+	}
+	return ""
+}
 
 // Groups reports whether the format needs the rows of a session together. If so, rows are collected in a temporary file first.
 func (t Target) Groups() bool {

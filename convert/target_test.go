@@ -284,6 +284,9 @@ func TestTargetsRefuse(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.reason, err, c.want)
 		}
 	}
+	if about := Target("x").About() + Target("").About(); about != "" {
+		t.Errorf("no target is described as %q", about)
+	}
 }
 
 // agentic has rows as Dynamo writes them: a root, two rows that wait for it, one of them also for a tool, and a row that waits for both.

@@ -40,7 +40,7 @@ type Config struct {
 	MissingTokens  capture.MissingTokens `mapstructure:"missing_tokens"`
 	FollowEngine   capture.FollowEngine  `mapstructure:"follow_engine"`
 	Graphs         capture.Graphs        `mapstructure:"graphs"`
-	BlockSize      int                   `mapstructure:"block_size"`       // tokens
+	BlockSize      int                   `mapstructure:"block_size"`       // tokens, 1 to mooncake.MaxBlockSize
 	MemoryLimitMiB int                   `mapstructure:"memory_limit_mib"` // above it, Compile uses temporary files
 
 	Retention RetentionConfig `mapstructure:"retention"`
@@ -63,7 +63,8 @@ type Config struct {
 // RotationConfig says when a segment ends: when the first limit is reached.
 type RotationConfig struct {
 	MaxSizeMiB int `mapstructure:"max_size_mib"`
-	// MaxAge is the age at which a segment ends. If it divides a day, segments end at its multiples since midnight UTC. 0 = never.
+	// MaxAge is the age at which a segment ends, a second or more. If it divides a day, segments end at its multiples since midnight UTC.
+	// 0 = never.
 	MaxAge time.Duration `mapstructure:"max_age"`
 }
 
@@ -137,8 +138,8 @@ func (c *Config) Validate() error {
 	case c.Graphs != capture.GraphsAgents && c.Graphs != capture.GraphsAll && c.Graphs != capture.GraphsNever:
 		errs = append(errs, fmt.Errorf("graphs is %q: it must be agents, all or never", c.Graphs))
 	}
-	if c.BlockSize <= 0 || c.BlockSize > 1<<30 {
-		errs = append(errs, fmt.Errorf("block_size is %d: it must be between 1 and 2^30 tokens", c.BlockSize))
+	if c.BlockSize <= 0 || c.BlockSize > mooncake.MaxBlockSize {
+		errs = append(errs, fmt.Errorf("block_size is %d: it must be between 1 and %d tokens", c.BlockSize, mooncake.MaxBlockSize))
 	}
 	if c.MemoryLimitMiB <= 0 || c.MemoryLimitMiB > maxMiB {
 		errs = append(errs, fmt.Errorf("memory_limit_mib is %d: it must be between 1 and %d, which is a TiB", c.MemoryLimitMiB, maxMiB))

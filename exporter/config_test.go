@@ -16,6 +16,8 @@ import (
 	"go.opentelemetry.io/collector/confmap"
 	"go.opentelemetry.io/collector/confmap/confmaptest"
 	"go.opentelemetry.io/collector/exporter/exporterhelper"
+
+	"github.com/moonloop/moonloop/mooncake"
 )
 
 // load reads a section of testdata/config.yaml.
@@ -99,6 +101,7 @@ func TestConfigRefused(t *testing.T) {
 		{"follow_engine", "always", "must be auto or never"},
 		{"graphs", "some", "must be agents, all or never"},
 		{"block_size", 0, "block_size is 0"},
+		{"block_size", mooncake.MaxBlockSize + 1, "between 1 and 16777216 tokens"}, // no sidecar may say it
 		{"memory_limit_mib", -1, "memory_limit_mib is -1"},
 		{"metric_models", -1, "metric_models is -1"},
 		{"metric_models", 1001, "metric_models is 1001"},

@@ -4,6 +4,8 @@
 package mooncake
 
 import (
+	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,6 +32,11 @@ func TestChecksum(t *testing.T) {
 		sum, err := trace.Checksum(t.Context())
 		if err != nil {
 			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := trace.Checksum(ctx); name != "-" && !errors.Is(err, context.Canceled) {
+			t.Errorf("interrupted: %v", err)
 		}
 		return sum
 	}

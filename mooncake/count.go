@@ -17,9 +17,12 @@ var ErrUncountable = errors.New("its rows can only be counted by reading it")
 
 // CountRows counts the rows of a plain trace file: its lines that are not blank. It does not parse them. It stops after the given time;
 // then whole is false, and the file has at least the returned number of rows. It returns [ErrUncountable] for anything but a regular,
-// uncompressed file.
+// uncompressed file in which each such line begins with an object: a Parquet file, a table and rows of several lines are none.
 func CountRows(name string, limit time.Duration) (rows int64, whole bool, err error) {
-	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() { // os.Open blocks on a pipe
+	switch info, err := os.Stat(name); {
+	case err != nil:
+		return 0, false, fmt.Errorf("%w: %w", ErrUncountable, err)
+	case !info.Mode().IsRegular(): // os.Open blocks on a pipe
 		return 0, false, ErrUncountable
 	}
 	f, err := os.Open(name) //nolint:gosec // the user's trace
@@ -31,12 +34,13 @@ func CountRows(name string, limit time.Duration) (rows int64, whole bool, err er
 	begun := false // the current line is not blank
 	for start, first := time.Now(), true; time.Since(start) < limit || first; first = false {
 		n, err := f.Read(buf)
-		part := buf[:n]
-		if first && packed(part) {
-			return 0, false, ErrUncountable
-		}
-		for line := range bytes.Lines(part) {
-			begun = begun || len(bytes.TrimSpace(line)) > 0
+		for line := range bytes.Lines(buf[:n]) {
+			if text := bytes.TrimSpace(line); !begun && len(text) > 0 {
+				if text[0] != '{' { // also every compressed file and Parquet's
+					return 0, false, ErrUncountable
+				}
+				begun = true
+			}
 			if line[len(line)-1] == '\n' {
 				if begun {
 					rows++
@@ -55,14 +59,4 @@ func CountRows(name string, limit time.Duration) (rows int64, whole bool, err er
 		}
 	}
 	return rows, false, nil
-}
-
-// packed reports whether a file with this beginning is compressed.
-func packed(head []byte) bool {
-	for _, magic := range []string{gzipMagic, zstdMagic, bzip2Magic} {
-		if bytes.HasPrefix(head, []byte(magic)) {
-			return true
-		}
-	}
-	return false
 }

@@ -31,6 +31,10 @@ func TestCountRows(t *testing.T) {
 		{"gzip", "\x1f\x8b\x08", time.Hour, 0, false, ErrUncountable},
 		{"zstd", "\x28\xb5\x2f\xfd", time.Hour, 0, false, ErrUncountable},
 		{"bzip2", "BZh9", time.Hour, 0, false, ErrUncountable},
+		{"Parquet", "PAR1\x15\n\n\n", time.Hour, 0, false, ErrUncountable},
+		{"a table", "timestamp,input_length\n0,1\n", time.Hour, 0, false, ErrUncountable},
+		{"an array", "[\n{},\n{}\n]\n", time.Hour, 0, false, ErrUncountable},
+		{"a row of several lines", "{}\n{\n\"input_length\": 1\n}\n", time.Hour, 0, false, ErrUncountable},
 	} {
 		if err := os.WriteFile(name, []byte(tc.text), 0o600); err != nil {
 			t.Fatal(err)

@@ -29,16 +29,16 @@ type File struct {
 	rows io.Closer // for Parquet, else nil
 }
 
-// ended is what rows are written to after Commit.
+// ended is what rows are written to after Commit or Close.
 type ended struct{}
 
 func (ended) Write([]byte) (int, error) {
-	return 0, fmt.Errorf("the file was committed before: %w", fs.ErrClosed)
+	return 0, fmt.Errorf("the file was committed or closed before: %w", fs.ErrClosed)
 }
 
 // Create starts a trace file. If the name ends in .gz or .zst, the file is compressed; if it ends in .parquet, it is a Parquet file. The
-// caller writes rows and then calls Commit. Close without Commit leaves no file behind; after Commit it has no effect, so it can be
-// deferred.
+// caller writes rows and then calls Commit. Close without Commit leaves no file behind, and Write and Commit then return [fs.ErrClosed];
+// after Commit it has no effect, so it can be deferred.
 //
 // An existing regular file with the name is replaced, and so is its sidecar. Create refuses anything else: a device, a folder, or a
 // symbolic link, because it is unclear whether the link or its target should be replaced.
@@ -86,7 +86,7 @@ func create(name string, over atomicfile.Over) (*File, error) {
 // and Commit return [fs.ErrClosed].
 func (f *File) Commit(meta *Meta) error {
 	if f.w == (ended{}) {
-		return fmt.Errorf("%s was committed before: %w", f.name, fs.ErrClosed)
+		return fmt.Errorf("%s was committed or closed before: %w", f.name, fs.ErrClosed)
 	}
 	defer func() { f.w = ended{} }()
 	var err error
@@ -125,4 +125,7 @@ func (f *File) Commit(meta *Meta) error {
 }
 
 // Close discards the file unless it was committed.
-func (f *File) Close() error { return f.out.Discard() }
+func (f *File) Close() error {
+	f.w = ended{}
+	return f.out.Discard()
+}

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 )
@@ -63,8 +64,12 @@ func TestCreateNew(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(f.Commit(new(Meta)), f.Close()); err != nil {
+	meta := new(Meta)
+	if err := errors.Join(f.Write(&Row{InputLength: Some[int64](1)}), f.Commit(meta), f.Close()); err != nil {
 		t.Fatal(err)
+	}
+	if written, err := LoadMeta(name); err != nil || !reflect.DeepEqual(meta, written) || meta.Validate() != nil {
+		t.Errorf("after Commit meta is %+v, the file has %+v, %v", meta, written, err)
 	}
 	if left, err := os.ReadDir(filepath.Dir(name)); err != nil || len(left) != 2 {
 		t.Errorf("left %v (%v), want the trace and its sidecar", left, err)
@@ -126,7 +131,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// A row that is written after Commit would be lost in silence.
+// A row that is written after Commit or Close would be lost in silence.
 func TestCommitEnds(t *testing.T) {
 	for _, name := range []string{"a.jsonl", "a.jsonl.gz", "a.parquet"} {
 		f, err := Create(filepath.Join(t.TempDir(), name))
@@ -148,6 +153,18 @@ func TestCommitEnds(t *testing.T) {
 		}
 		if err := f.Close(); err != nil {
 			t.Errorf("%s: Close: %v", name, err)
+		}
+		if f, err = Create(filepath.Join(t.TempDir(), name)); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Write(row); !errors.Is(err, fs.ErrClosed) || f.Rows() != 0 {
+			t.Errorf("%s: Write after Close: %v, %d rows", name, err, f.Rows())
+		}
+		if err := f.Commit(nil); !errors.Is(err, fs.ErrClosed) || strings.Contains(err.Error(), ".tmp") {
+			t.Errorf("%s: Commit after Close: %v", name, err)
 		}
 	}
 }

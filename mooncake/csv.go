@@ -106,6 +106,9 @@ func appendCells(dst []byte, columns, cells []string) []byte {
 
 // ParseCells is [ParseRow] for a record of a table, which has one cell for each column.
 func ParseCells(columns, cells []string) (*Row, error) {
+	if len(cells) != len(columns) {
+		return nil, fault("cells", len(cells), fmt.Sprintf("there are %d columns", len(columns)), "give one cell for each column")
+	}
 	return ParseRow(appendCells(nil, columns, cells))
 }
 

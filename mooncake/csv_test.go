@@ -92,6 +92,11 @@ func TestTablesThatAreNotRows(t *testing.T) {
 			t.Errorf("%q: %v", table, err)
 		}
 	}
+	for _, cells := range [][]string{{"1"}, {"1", "2", "3"}} {
+		if row, err := ParseCells([]string{"timestamp", "input_length"}, cells); err == nil {
+			t.Errorf("%q: %+v", cells, row)
+		}
+	}
 	strict, err := Open(t.Context(), write(t, "t.csv", []byte("timestamp,input_length\n1,5\n")), OpenOptions{Strict: true})
 	if err == nil {
 		_ = strict.Close()

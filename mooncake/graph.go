@@ -32,7 +32,13 @@ const (
 
 var evidences = [...]string{"", "time", "session", "parent", "tool_call", "link"}
 
-func (e Evidence) String() string { return evidences[e] }
+// String returns the name of the kind of evidence.
+func (e Evidence) String() string {
+	if int(e) >= len(evidences) {
+		return fmt.Sprintf("evidence %d", uint8(e))
+	}
+	return evidences[e]
+}
 
 // ParseEvidence reads the name of a kind of evidence. ok is false for an unknown name.
 func ParseEvidence(name string) (e Evidence, ok bool) {

@@ -46,5 +46,6 @@ func (in *Input) Text() error {
 	return nil
 }
 
-// Close closes what was opened and removes what was downloaded. Closing twice has no effect.
+// Close closes what was opened and removes what was downloaded. Closing twice has no effect. The input must not be read afterwards: bytes
+// that are in memory already would still come, without an error.
 func (in *Input) Close() error { return in.trace.Close() }

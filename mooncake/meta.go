@@ -4,6 +4,7 @@
 package mooncake
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -151,16 +152,13 @@ func LoadMeta(trace string) (*Meta, error) {
 	return m, nil
 }
 
-// Write writes the sidecar as indented JSON. A Schema of 0 is written as [MetaSchema].
+// Write writes the sidecar as indented JSON. It sets a Schema of 0 to [MetaSchema].
 func (m *Meta) Write(w io.Writer) error {
-	out := *m
-	if out.Schema == 0 {
-		out.Schema = MetaSchema
-	}
-	if err := out.Validate(); err != nil {
+	m.Schema = cmp.Or(m.Schema, MetaSchema)
+	if err := m.Validate(); err != nil {
 		return err
 	}
-	data, err := json.MarshalIndent(&out, "", "  ")
+	data, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
 		return fmt.Errorf("sidecar cannot be written: %w", err)
 	}

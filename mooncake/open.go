@@ -67,8 +67,8 @@ type Trace struct {
 // Open opens a trace: a file, "-" for standard input, or a URL of http, https or a scheme of [RegisterScheme]. A URL is first fetched to a
 // temporary file, so a broken connection causes an error and never half a trace. Open recognises gzip, zstd and bzip2 by their content. It
 // also recognises a Parquet file and, unless Strict is set, a table (CSV) whose first line names the fields; it reads their rows as if they
-// were JSON lines. If there is a sidecar, Open reads it, and requires that it agrees with the given block sizes. The context bounds
-// opening, not reading.
+// were JSON lines. If there is a sidecar, Open reads it, and requires that it agrees with the given block sizes. The context bounds the
+// waiting of Open, for a download or for a pipe's writer. It bounds neither the opening of a file, which waits for nothing, nor reading.
 func Open(ctx context.Context, name string, opt OpenOptions) (*Trace, error) {
 	t := new(Trace)
 	if err := t.open(ctx, name, opt); err != nil {
@@ -202,7 +202,7 @@ func (t *Trace) file(ctx context.Context, name string) (io.Reader, error) {
 
 // Checksum reads the whole file of the trace again, and returns a checksum of its bytes. It returns "" if the trace is not a regular
 // file, for example a pipe. Files with different bytes have different checksums, unless somebody forged one. It can be called while the
-// trace is read.
+// trace is read, and after Close.
 func (t *Trace) Checksum(ctx context.Context) (string, error) {
 	if t.path == "" {
 		return "", nil
@@ -223,7 +223,7 @@ func (t *Trace) Checksum(ctx context.Context) (string, error) {
 			return "", fmt.Errorf("trace cannot be read: %w", err)
 		}
 	}
-	return "", fmt.Errorf("trace %s: interrupted while its checksum was taken", PublicName(t.path))
+	return "", fmt.Errorf("trace %s: interrupted while its checksum was taken: %w", PublicName(t.path), context.Cause(ctx))
 }
 
 // openFile is os.Open, but ends when the context does: opening a pipe blocks until somebody writes to it.

@@ -196,6 +196,9 @@ func TestOddRowsAreReadAndCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if n, of := BlockCount(513, 0), BlockCount(513, BlockSize); n != of {
+		t.Errorf("%d blocks of the default size, want %d", n, of)
+	}
 	if got := rows[0].Blocks(512); len(got) != 1 || len(rows[0].HashIDs) != 3 {
 		t.Errorf("blocks %v of ids %v, want the first", got, rows[0].HashIDs)
 	}

@@ -165,7 +165,7 @@ func (r *Row) compact() {
 	}
 }
 
-// Blocks returns the hash ids that the row's input length has room for: at most ceil(n/blockSize). HashIDs may have more ids; they have no
+// Blocks returns the hash ids that the row's input length has room for, as [BlockCount] says. HashIDs may have more ids; they have no
 // effect.
 func (r *Row) Blocks(blockSize int) []uint64 {
 	if n := BlockCount(r.InputLength.V, blockSize); len(r.HashIDs) > n {
@@ -174,15 +174,18 @@ func (r *Row) Blocks(blockSize int) []uint64 {
 	return r.HashIDs
 }
 
-// BlockCount returns ceil(tokens/blockSize), 0 without tokens.
+// BlockCount returns ceil(tokens/blockSize), 0 without tokens. A block size of 0 or below means [BlockSize].
 func BlockCount(tokens int64, blockSize int) int {
 	if tokens <= 0 {
 		return 0
 	}
+	if blockSize <= 0 {
+		blockSize = BlockSize
+	}
 	return int((tokens-1)/int64(blockSize) + 1) // written so that no sum can overflow
 }
 
-// BlockFill returns how many of the prompt's tokens are in block i, which must exist: the block size, except in a partial last block. The
+// BlockFill returns how many of the prompt's tokens are in block i, which must exist: the block size, which must be above 0, except in a partial last block. The
 // result is the same for all blocks of 2^32 tokens or more.
 func BlockFill(tokens int64, blockSize, i int) uint32 {
 	size := int64(blockSize)

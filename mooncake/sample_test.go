@@ -5,6 +5,7 @@ package mooncake
 
 import (
 	"bytes"
+	"io"
 	"math"
 	"strings"
 	"testing"
@@ -113,6 +114,9 @@ func TestTrunkList(t *testing.T) {
 	}
 	if a.Fingerprint() == b.Fingerprint() || a.Fingerprint() == list(2, 0.5).Fingerprint() || a.Fingerprint() != list(1, 0.5).Fingerprint() {
 		t.Error("fingerprints do not distinguish lists by values and seed")
+	}
+	if err := (*TrunkList)(nil).Write(io.Discard); err == nil {
+		t.Error("no list was written")
 	}
 	if (*TrunkList)(nil).Fingerprint() != 0 || FingerprintText(0) != "" || FingerprintText(42) != "0000002a" {
 		t.Error("a nil list has a fingerprint, or a fingerprint has the wrong text")

@@ -22,7 +22,13 @@ const (
 
 var sessionModes = [...]string{"unknown", "full", "delta", "none"}
 
-func (m SessionMode) String() string { return sessionModes[m] }
+// String returns the name of the mode.
+func (m SessionMode) String() string {
+	if int(m) >= len(sessionModes) {
+		return fmt.Sprintf("session mode %d", uint8(m))
+	}
+	return sessionModes[m]
+}
 
 // ParseSessionMode reads "full" or "delta". People can choose only these two; "" is SessionUnknown.
 func ParseSessionMode(s string) (SessionMode, error) {

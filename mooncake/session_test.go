@@ -3,7 +3,10 @@
 
 package mooncake
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 func TestParseSessionMode(t *testing.T) {
 	for s, want := range map[string]SessionMode{"full": SessionFull, "delta": SessionDelta, "": SessionUnknown} {
@@ -15,6 +18,9 @@ func TestParseSessionMode(t *testing.T) {
 		if _, err := ParseSessionMode(s); err == nil {
 			t.Errorf("%q was accepted", s)
 		}
+	}
+	if text := fmt.Sprint(SessionMode(9), Evidence(99)); text != "session mode 9 evidence 99" {
+		t.Error(text)
 	}
 	for _, m := range []SessionMode{SessionUnknown, SessionFull, SessionDelta, SessionNone} {
 		var back SessionMode

@@ -139,6 +139,9 @@ func (l *TrunkList) complete() error {
 
 // Write writes the list as indented JSON.
 func (l *TrunkList) Write(w io.Writer) error {
+	if l == nil {
+		return errors.New("there is no trunk list to write")
+	}
 	if err := l.complete(); err != nil {
 		return err
 	}

@@ -77,6 +77,9 @@ type shard struct {
 //
 // An error names what is missing, duplicate, unfinished, or of another run.
 func Merge(dirs []string, opt MergeOptions) (rep *report.Report, err error) {
+	if len(dirs) == 0 {
+		return nil, errors.New("no folder of a shard is given: name the folders of all shards, or a folder that contains them")
+	}
 	shards, err := readShards(dirs)
 	if err != nil {
 		return nil, err

@@ -200,6 +200,9 @@ func change(dir string, by func(summary map[string]any)) error {
 func TestMergeRefuses(t *testing.T) {
 	trace, dir := madeTrace(t, 60), t.TempDir()
 	fleet(t, trace, dir, 3, 0)
+	if _, err := study.Merge(nil, study.MergeOptions{Out: t.TempDir()}); err == nil || !strings.Contains(err.Error(), "no folder of a shard is given") {
+		t.Error(err)
+	}
 	summary := func(by func(s map[string]any)) func(string) error {
 		return func(dir string) error { return change(filepath.Join(dir, "1"), by) }
 	}

@@ -85,7 +85,7 @@ func (b *Builder) Model(row *mooncake.Row) string {
 func NewBuilder(o Options) (*Builder, error) {
 	o = o.withDefaults()
 	if err := o.check(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrOptions, err)
 	}
 	b := &Builder{path: "/v1/chat/completions", promptField: "messages", gallery: new(gallery)}
 	switch o.Endpoint {

@@ -133,12 +133,15 @@ func (o *Options) alphabet() alphabet {
 	return o.Words.alphabet
 }
 
-// check lists, in one error, everything that is wrong with options whose defaults are filled in.
+// Validate joins the errors of everything that is wrong with the options. Zeros are valid.
+func (o Options) Validate() error { return o.withDefaults().check() }
+
+// check joins the errors of everything that is wrong with options whose defaults are filled in.
 func (o Options) check() error {
 	var wrong []error
 	check := func(bad bool, format string, args ...any) {
 		if bad {
-			wrong = append(wrong, fmt.Errorf("%w: "+format, append([]any{ErrOptions}, args...)...))
+			wrong = append(wrong, fmt.Errorf(format, args...))
 		}
 	}
 	check(!slices.Contains(Endpoints(), o.Endpoint), "endpoint %q: want one of %q", o.Endpoint, Endpoints())

@@ -17,6 +17,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"golang.org/x/net/http/httpguts"
 )
 
 // Defaults of Config.
@@ -128,10 +130,13 @@ func (c Config) check() error {
 	case u.User != nil:
 		bad("url %q: it contains a user name; give credentials as API key or header", c.shownURL())
 	}
-	if strings.ContainsFunc(c.APIKey, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
-		bad("the API key holds a character that no header can carry (a line end at its end?)")
+	if err := CheckKey(c.APIKey); err != nil {
+		bad("%w", err)
 	}
-	if !knownReuse(c.Reuse) {
+	if err := CheckHeader(c.Header); err != nil {
+		bad("%w", err)
+	}
+	if !c.Reuse.Known() {
 		bad("connections %q: want %s, %s or %s", c.Reuse, ReuseAny, ReuseNever, ReuseSession)
 	}
 	for name, n := range map[string]int64{
@@ -144,6 +149,27 @@ func (c Config) check() error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// CheckKey returns an error if no header can carry an API key. The error does not repeat it.
+func CheckKey(key string) error {
+	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r >= 0x7f }) {
+		return errors.New("API key: it holds a character that no header can carry (a line end at its end?); want visible ASCII without spaces")
+	}
+	return nil
+}
+
+// CheckHeader returns an error if no request can carry one of the headers. The error does not repeat their values.
+func CheckHeader(h http.Header) error {
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		if !httpguts.ValidHeaderFieldName(name) {
+			return fmt.Errorf("header %.64q: its name is not one that HTTP allows; want letters, digits and -", name)
+		}
+		if i := slices.IndexFunc(h[name], func(value string) bool { return !httpguts.ValidHeaderFieldValue(value) }); i >= 0 {
+			return fmt.Errorf("header %s: its value holds a line end or another control character, which no header can carry; leave it out", name)
+		}
+	}
+	return nil
 }
 
 func (c *Config) setDefaults() {

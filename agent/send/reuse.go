@@ -66,7 +66,7 @@ func (c *connections) closeIdle() {
 	}
 }
 
-// knownReuse reports whether a value is one of the ways to reuse connections, or empty.
-func knownReuse(r Reuse) bool {
+// Known reports whether it is one of the ways to reuse connections, or empty.
+func (r Reuse) Known() bool {
 	return slices.Contains([]Reuse{"", ReuseAny, ReuseNever, ReuseSession}, r)
 }

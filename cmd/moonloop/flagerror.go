@@ -55,6 +55,8 @@ var otherNames = map[string]string{
 	"output tokens":         "output",
 	"think time":            "think",
 	"new block size":        "to-block-size",
+	"conversations":         "first-conversations",
+	"to-models":             "to-model",
 }
 
 // inFlags changes an error of a configuration that begins with the name of a field, so that it begins with the name of the flag:

@@ -23,6 +23,9 @@ func TestInFlags(t *testing.T) {
 		{replayVerb, "trace: none given", "trace: none given"},
 		{"generate", "think time: sigma 11", "--think: sigma 11"},
 		{"generate", "longest input of 3 tokens: too short", "--max-input 3 tokens: too short"},
+		{"transform", "conversations -1: must be 0 or more", "--first-conversations -1: must be 0 or more"},
+		{"transform", "to-models [\"\"]: empty", "--to-model [\"\"]: empty"},
+		{"transform", "sample-by \"x\": must be session", "--sample-by \"x\": must be session"},
 		{"generate", "grid 1ns: want milliseconds", "--grid 1ns: want milliseconds"},
 	} {
 		verb, _, err := root.Find([]string{tc.verb})

@@ -335,12 +335,10 @@ func (f *replayFlags) contradictions(fs *pflag.FlagSet) error {
 	}
 	c := &f.cfg
 	a := c.Schedule.Arrivals
-	for _, name := range []string{"spread", "start", "end", "prepare"} {
-		refuse(c.Schedule.FileOrder && fs.Changed(name) && (name != "spread" || c.Schedule.Spread != 0) && (name != "prepare" || !a.Any()),
+	for _, name := range []string{"start", "end", "prepare"} {
+		refuse(c.Schedule.FileOrder && fs.Changed(name) && (name != "prepare" || !a.Any()),
 			"--"+name+" has no effect with --no-fixed-schedule, which ignores the timestamps: leave one of the two out")
 	}
-	refuse(a.Any() && !c.Schedule.FileOrder && c.Schedule.Spread != 0,
-		"--spread has no effect with --request-rate, which replaces the timestamps: leave one of the two out")
 	for _, name := range []string{"arrival", "burstiness"} {
 		refuse((!a.Any() || a.AtOnce()) && fs.Changed(name) && (name != "burstiness" || a.Burstiness != 1),
 			"--"+name+" has no effect without --request-rate and a number: give both or neither")

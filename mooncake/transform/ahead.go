@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"sync"
 
 	"github.com/moonloop/moonloop/mooncake"
@@ -56,16 +57,17 @@ func nextBatch[T any](next func() (T, error), size func(T) int) (b batch[T]) {
 // ahead reads rows before they are used.
 type ahead[T any] struct {
 	batches chan batch[T]
-	batch   batch[T] // the current batch
-	stop    func()   // waits for the end of the reading; must be called before the source is closed
+	batch   batch[T]      // the current batch
+	stopped chan struct{} // closed by stop
+	stop    func()        // waits for the end of the reading; must be called before the source is closed
 }
 
 // readAhead starts reading, up to the first error.
 func readAhead[T any](next func() (T, error), size func(T) int) *ahead[T] {
-	a := &ahead[T]{batches: make(chan batch[T], 1)}
-	stopped, ended := make(chan struct{}), make(chan struct{})
+	a := &ahead[T]{batches: make(chan batch[T], 1), stopped: make(chan struct{})}
+	ended := make(chan struct{})
 	a.stop = sync.OnceFunc(func() {
-		close(stopped)
+		close(a.stopped)
 		<-ended
 	})
 	go func() {
@@ -74,7 +76,7 @@ func readAhead[T any](next func() (T, error), size func(T) int) *ahead[T] {
 			b := nextBatch(next, size)
 			select {
 			case a.batches <- b:
-			case <-stopped:
+			case <-a.stopped:
 				return
 			}
 			if b.err != nil {
@@ -85,13 +87,17 @@ func readAhead[T any](next func() (T, error), size func(T) int) *ahead[T] {
 	return a
 }
 
-// next returns the next row. After an error, including io.EOF, it returns the same error again.
+// next returns the next row. After an error, including io.EOF, it returns the same error again. After stop, that error is fs.ErrClosed.
 func (a *ahead[T]) next() (row T, err error) {
 	for len(a.batch.rows) == 0 {
 		if a.batch.err != nil {
 			return row, a.batch.err
 		}
-		a.batch = <-a.batches
+		select {
+		case a.batch = <-a.batches:
+		case <-a.stopped: // no batch will come
+			a.batch.err = fs.ErrClosed
+		}
 	}
 	row, a.batch.rows = a.batch.rows[0], a.batch.rows[1:]
 	return row, nil

@@ -101,7 +101,8 @@ const (
 	MaxRoots = 1 << 20
 )
 
-// Validate returns an error for every value out of range, with the names of the fields in lower case.
+// Validate returns an error for every value out of range, with the names of the fields in lower case, such as max-input; BlockSize is the
+// new block size.
 func (c *Config) Validate() error {
 	var errs []error
 	require := func(ok bool, format string, args ...any) {
@@ -120,17 +121,30 @@ func (c *Config) Validate() error {
 	require(c.Sample == 0 || c.Sample >= mooncake.MinSampleRate && c.Sample <= 1, "sample %g: must be from %g to 1", c.Sample, mooncake.MinSampleRate)
 	require(c.Join == JoinNone || c.Join == JoinAppend || c.Join == JoinMerge, "join %q: must be append or merge", c.Join)
 	require(c.End == 0 || c.End >= c.Start, "end %s: must not be before start %s", c.End, c.Start)
-	require(c.Start >= 0 && c.Shift >= 0 && c.MaxGap >= 0, "start, shift and max-gap: must not be negative")
-	require(c.MaxInput == 0 || c.MaxInput >= c.MinInput, "max-input %d: must not be below min-input %d", c.MaxInput, c.MinInput)
-	require(c.MaxOutput == 0 || c.MaxOutput >= c.MinOutput, "max-output %d: must not be below min-output %d", c.MaxOutput, c.MinOutput)
-	require(c.First >= 0, "first %d: must be 0 or more", c.First)
-	require(c.MaxContext >= 0 && c.Conversations >= 0, "max-context %d, first-conversations %d: must be 0 or more", c.MaxContext, c.Conversations)
-	require(slices.Contains([]TurnDelay{TurnsAsTimed, TurnsFromStart, TurnsFromEnd, TurnsAtOnce}, c.Turns), "turn-delay %q: must be start, end or none", c.Turns)
+	for _, d := range []struct {
+		name string
+		v    time.Duration
+	}{{"start", c.Start}, {"shift", c.Shift}, {"max-gap", c.MaxGap}, {"max-delay", c.MaxDelay}} {
+		require(d.v >= 0, "%s %s: must be 0 or more", d.name, d.v)
+	}
+	for _, n := range []struct {
+		name string
+		v    int64
+	}{
+		{"min-input", c.MinInput}, {"max-input", c.MaxInput}, {"min-output", c.MinOutput}, {"max-output", c.MaxOutput},
+		{"max-context", c.MaxContext}, {"conversations", c.Conversations}, {"first", c.First},
+	} {
+		require(n.v >= 0, "%s %d: must be 0 or more", n.name, n.v)
+	}
+	require(c.MaxInput <= 0 || c.MaxInput >= c.MinInput, "max-input %d: must not be below min-input %d", c.MaxInput, c.MinInput)
+	require(c.MaxOutput <= 0 || c.MaxOutput >= c.MinOutput, "max-output %d: must not be below min-output %d", c.MaxOutput, c.MinOutput)
+	require(slices.Contains([]mooncake.SampleOrder{"", mooncake.SampleSession, mooncake.SamplePrefix}, c.SampleBy), "sample-by %q: must be session or prefix", c.SampleBy)
+	require(c.Spread <= SpreadEven, "spread %d: must be none, uniform or even", uint8(c.Spread))
+	require(slices.Contains([]TurnDelay{TurnsAsTimed, TurnsFromStart, TurnsFromEnd, TurnsAtOnce}, c.Turns), "turns %q: must be start, end or none", c.Turns)
 	require(slices.Contains([]Draw{DrawNone, DrawShuffle, DrawRandom}, c.Draw), "draw %q: must be shuffle or random", c.Draw)
-	require(c.MaxDelay >= 0, "max-delay %s: must not be negative", c.MaxDelay)
-	require(!slices.Contains(c.ToModels, ""), "to-model: must not be empty")
-	require(c.Roots >= 0 && c.Roots <= MaxRoots, "roots %d: must be from 1 to %d", c.Roots, MaxRoots)
-	require(c.BlockSize >= 0 && c.BlockSize <= mooncake.MaxBlockSize, "new block size %d: must be from 1 to %d", c.BlockSize, mooncake.MaxBlockSize)
+	require(!slices.Contains(c.ToModels, ""), "to-models %q: no name must be empty", c.ToModels)
+	require(c.Roots >= 0 && c.Roots <= MaxRoots, "roots %d: must be from 1 to %d, or 0", c.Roots, MaxRoots)
+	require(c.BlockSize >= 0 && c.BlockSize <= mooncake.MaxBlockSize, "new block size %d: must be from 1 to %d, or 0", c.BlockSize, mooncake.MaxBlockSize)
 	require(c.InputScale == 0 || c.PrefixScale == 0, "prefix-scale: cannot be given with input-scale, which scales the prefix, too")
 	return errors.Join(errs...)
 }

@@ -25,7 +25,13 @@ const (
 
 var spreadNames = [...]string{"none", "uniform", "even"}
 
-func (s Spread) String() string { return spreadNames[s] }
+// String returns the name of the kind of spreading.
+func (s Spread) String() string {
+	if int(s) >= len(spreadNames) {
+		return fmt.Sprintf("spread %d", uint8(s))
+	}
+	return spreadNames[s]
+}
 
 // ParseSpread reads the name of a kind of spreading.
 func ParseSpread(name string) (Spread, error) {

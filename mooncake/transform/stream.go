@@ -8,7 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/moonloop/moonloop/mooncake"
 )
@@ -33,6 +35,7 @@ type Stream struct {
 	drawing       *drawing
 	tick          float64 // of the clock whose rows were spread, ms
 	ended         bool
+	closed        atomic.Bool
 }
 
 // Open opens the sources, and reads them first if a step needs all rows. The caller owns the sources and closes them, after the stream.
@@ -48,8 +51,9 @@ func Open(c Config, sources ...Source) (*Stream, error) {
 	return s, nil
 }
 
-// Close ends the reading of the sources, and removes temporary files. Closing twice has no effect.
+// Close ends the reading of the sources, and removes temporary files. Afterwards Next returns no further row. Closing twice has no effect.
 func (s *Stream) Close() {
+	s.closed.Store(true)
 	if s.source != nil {
 		s.source.stop()
 	}
@@ -271,8 +275,11 @@ func (s *Stream) BlockSize() int { return s.block }
 // FineBlockSize returns the number of tokens per id of hash_ranges of the resulting rows, 0 if they have none.
 func (s *Stream) FineBlockSize() int { return s.fine }
 
-// Next returns the next row, or io.EOF. The caller owns the row.
+// Next returns the next row, or io.EOF; after Close, [fs.ErrClosed], unless the rows had ended before. The caller owns the row.
 func (s *Stream) Next() (*mooncake.Row, error) {
+	if s.closed.Load() && !s.ended { // steps and batches may hold further rows
+		return nil, fmt.Errorf("the stream of rows was closed before its end: %w", fs.ErrClosed)
+	}
 	it, err := s.rows()
 	if err != nil {
 		if errors.Is(err, io.EOF) && !s.ended {

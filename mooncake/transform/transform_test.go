@@ -5,7 +5,10 @@ package transform
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -143,6 +146,63 @@ func TestNothingToDo(t *testing.T) {
 	}
 	if d := cmp.Diff(string(data), file.String()); d != "" {
 		t.Error(d)
+	}
+}
+
+// TestClosedStream: after Close a stream returns no further row, and does not wait for one; at its end it stays at its end.
+func TestClosedStream(t *testing.T) {
+	for name, c := range map[string]Config{"one pass": {}, "two passes": {Scale: 2}} {
+		for _, take := range []int{1, 1 << 20} {
+			s, err := Open(c, source(conversations(t, 1, 2000), 16))
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := fs.ErrClosed
+			for range take {
+				if _, err = s.Next(); err != nil {
+					want = io.EOF
+					break
+				}
+			}
+			s.Close()
+			for range 2 {
+				if row, err := s.Next(); row != nil || !errors.Is(err, want) {
+					t.Errorf("%s: after Close, Next gives %v, %v; want %v", name, row, err, want)
+				}
+			}
+		}
+	}
+	waiting := readAhead(func() (int, error) { return 0, nil }, func(int) int { return 1 })
+	waiting.stop()
+	for range 3 * batchRows {
+		if _, err := waiting.next(); errors.Is(err, fs.ErrClosed) {
+			return
+		}
+	}
+	t.Error("rows are read ahead after stop")
+}
+
+// TestConfigSaysWhatIsWrong: each error names one field, its value and its range.
+func TestConfigSaysWhatIsWrong(t *testing.T) {
+	for want, c := range map[string]Config{
+		`sample-by "x": must be session or prefix`:                                          {SampleBy: "x"},
+		"spread 9: must be none, uniform or even":                                           {Spread: 9},
+		"min-input -3: must be 0 or more":                                                   {MinInput: -3},
+		"max-output -1: must be 0 or more":                                                  {MaxOutput: -1},
+		"conversations -1: must be 0 or more":                                               {Conversations: -1},
+		"max-context -1: must be 0 or more":                                                 {MaxContext: -1},
+		"shift -1s: must be 0 or more":                                                      {Shift: -time.Second},
+		"max-delay -1s: must be 0 or more":                                                  {MaxDelay: -time.Second},
+		`turns "x": must be start, end or none`:                                             {Turns: "x"},
+		`to-models ["a" ""]: no name must be empty`:                                         {ToModels: []string{"a", ""}},
+		fmt.Sprintf("new block size -1: must be from 1 to %d, or 0", mooncake.MaxBlockSize): {BlockSize: -1},
+	} {
+		if err := c.Validate(); err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+	if got := Spread(9).String(); got != "spread 9" {
+		t.Error(got)
 	}
 }
 
