@@ -40,6 +40,9 @@ import (
 	"github.com/moonloop/moonloop/mooncake/transform"
 )
 
+// mostWarmup is the maximum of --warmup-concurrency.
+const mostWarmup = 1024
+
 // aMark describes the values of the steady-state flags.
 const aMark = "a share such as 10%, a time such as 30s, or one before the end such as -30s"
 
@@ -183,7 +186,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Schedule.Warmup, "warmup-requests", 0, whole(0, 1_000_000))
 	add(fs, &c.Schedule.WarmupFor, "warmup-duration", 0)
 	add(fs, &c.Schedule.WarmupGrace, "warmup-grace", 0)
-	add(fs, &c.Schedule.WarmupConcurrency, "warmup-concurrency", 0, whole(0, 1024))
+	add(fs, &c.Schedule.WarmupConcurrency, "warmup-concurrency", 0, whole(0, mostWarmup))
 	add(fs, &c.Schedule.WarmupConcurrencyRampUp, "warmup-concurrency-ramp-up", 0)
 	add(fs, &c.Schedule.WarmupPrefillConcurrency, "warmup-prefill-concurrency", 0, whole(0, 1024))
 	add(fs, &c.Schedule.WarmupPrefillRampUp, "warmup-prefill-ramp-up", 0)

@@ -92,9 +92,10 @@ func (t *translator) posts() {
 	}
 }
 
-// aiperfDefaults adds AIPerf's defaults: a warm-up has the load of the run, and of several runs, only the first one has a warm-up.
+// aiperfDefaults adds AIPerf's defaults: a warm-up has the load of the run, and of several runs, only the first one has a warm-up. In a
+// settings file, each phase has its own load: a warm-up has nothing of a run there.
 func (t *translator) aiperfDefaults() {
-	warm := t.typed("warmup-requests", "warmup-request-count", "num-warmup-requests", "num-warmup-sessions", "warmup-duration") != ""
+	warm := t.typed(append(warmups, "warmup-request-count", "num-warmup-requests", "num-warmup-sessions")...) != ""
 	switch once, given := t.kept["warm once"]; {
 	case !warm || t.typed("runs", "num-profile-runs") == "" || once == "false":
 	case given || t.writtenFor(aiperf):
@@ -107,7 +108,8 @@ func (t *translator) aiperfDefaults() {
 		return
 	}
 	rate := t.typed("request-rate")
-	if f, err := parseFloat(rate); err != nil || math.IsInf(f, 0) || t.kept["users"] != "" {
+	warmInFile := slices.ContainsFunc(warmups, func(name string) bool { _, in := t.inFile[name]; return in })
+	if f, err := parseFloat(rate); err != nil || math.IsInf(f, 0) || t.kept["users"] != "" || warmInFile || t.inFile["request-rate"] {
 		rate = ""
 	}
 	for _, same := range []struct {
@@ -122,11 +124,14 @@ func (t *translator) aiperfDefaults() {
 		{"warmup-prefill-concurrency", []string{"prefill-concurrency"}, "prefill"},
 		{"warmup-prefill-ramp-up", []string{"prefill-concurrency-ramp-up"}, "prefill"},
 	} {
-		if value := t.typed(same.of...); value != "" && same.need != "" && t.typed(warmupNames(same.name)...) == "" {
+		if value := t.typed(same.of...); value != "" && same.need != "" && !t.inFile[same.of[0]] && t.typed(warmupNames(same.name)...) == "" {
 			_ = t.add(same.name, value)
 		}
 	}
 }
+
+// warmups are the flags of ours that cause a warm-up.
+var warmups = []string{"warmup-requests", "warmup-duration"}
 
 // warmupNames returns our and AIPerf's names for a flag of the warm-up.
 func warmupNames(ours string) []string {
