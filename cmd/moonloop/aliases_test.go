@@ -722,6 +722,31 @@ func TestAmbiguousAliases(t *testing.T) {
 	}
 }
 
+// TestExtraValues: the values of AIPerf's pairs have the types that AIPerf gives them.
+func TestExtraValues(t *testing.T) {
+	for pairs, want := range map[string]string{
+		"a:1,b:2":                 `{"a":1,"b":2}`,
+		" a : 1 , b : x y":        `{"a":1,"b":"x y"}`,
+		"a:True,b:FALSE,c:None":   `{"a":true,"b":false,"c":null}`,
+		"a:.5,b:-2.5,c:3.,d:0":    `{"a":0.5,"b":-2.5,"c":3,"d":0}`,
+		"a:1e3,b:007,c:.,d:1.2.3": `{"a":"1e3","b":"007","c":".","d":"1.2.3"}`,
+		`a:"x",b:[1],c:http://d`:  `{"a":"\"x\"","b":"[1]","c":"http://d"}`,
+		"a:12345678901234567890":  `{"a":12345678901234567890}`,
+		`{"a": {"b": [1, 2]}}`:    `{"a":{"b":[1,2]}}`,
+	} {
+		tr := &translator{extra: map[string]json.RawMessage{}}
+		err := tr.extraPairs(pairs)
+		if got, _ := json.Marshal(tr.extra); err != nil || string(got) != want {
+			t.Errorf("%s: got %s, %v; want %s", pairs, got, err, want)
+		}
+	}
+	for _, pairs := range []string{"a:1,b", ":1", "a:1,", "a:1,a:2"} {
+		if err := (&translator{extra: map[string]json.RawMessage{}}).extraPairs(pairs); err == nil {
+			t.Errorf("%s: accepted", pairs)
+		}
+	}
+}
+
 // TestCacheBust: prompts differ from those of all other runs, unless there is a seed.
 func TestCacheBust(t *testing.T) {
 	t.Parallel()
