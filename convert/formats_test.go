@@ -102,6 +102,21 @@ func testFormat(t *testing.T, format Format, opt Options, golden string) {
 	}
 }
 
+// TestUnknownEnds: a reply whose end is not recorded has no duration, and keeps the time of its first token.
+func TestUnknownEnds(t *testing.T) {
+	ends := regexp.MustCompile(`"(endTime|end_time)": [^,]*,`)
+	for format, want := range map[Format]string{
+		litellm.Format:   `"observed": {"cached_tokens": 16, "ttft_ms": 250, "finish_reason": "stop"}`,
+		flatSpans.Format: `"observed": {"finish_reason": "stop"}`,
+	} {
+		name, content := fixture(t, format)
+		rows, meta := convert(t, fixtureOptions(t, format), text(name, ends.ReplaceAllString(content, "")))
+		if int64(strings.Count(rows, want)) != meta.Rows {
+			t.Errorf("%s: %s is not in each row:\n%s", format, want, rows)
+		}
+	}
+}
+
 // requestsOf counts the requests that a sidecar accounts for.
 func requestsOf(meta *mooncake.Meta) int64 {
 	n := meta.Rows
