@@ -617,6 +617,11 @@ func TestWholeCommandLines(t *testing.T) {
 				"--timed-trace-chunk-hash-size 512 --num-prompts 4 --request-rate 8 --burstiness 10000",
 			"requests 4; rows of the trace; spread over the schedule",
 		},
+		"vLLM, log probabilities of chats, which take no number": {
+			"bench serve --backend openai-chat --model sim --base-url ENGINE --dataset-name timed_trace --dataset-path TRACE --timed-trace-sec-multiplier 0.001 " +
+				"--timed-trace-chunk-hash-size 512 --logprobs 3",
+			"requests 4; none logprobs=3; path /v1/chat/completions",
+		},
 		"AIPerf, at a rate": {
 			"profile --model sim --endpoint-type chat --streaming -u HOST:PORT --input-file TRACE --custom-dataset-type mooncake_trace " +
 				"--no-fixed-schedule --request-rate 8 --arrival-pattern constant --concurrency 8",
