@@ -677,6 +677,7 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--dataset-sampling-strategy weighted", []string{"want sequential, shuffle or random"}},
 		{"--connection-reuse-strategy sometimes", []string{"want pooled, never or sticky-user-sessions"}},
 		{"--goodput time_to_first_token:100,prefill_throughput_per_user:5", []string{"prefill_throughput_per_user", "where name is ttft, ttst, itl"}},
+		{"--goodput time_to_first_token:100 time_to_first_token:200", []string{"time_to_first_token is given twice: give it once"}},
 		{"--goodput output_token_throughput_per_user:0", []string{"want a number of tokens per second"}},
 		{"--export-level raw", []string{"--output-artifact-dir DIR"}},
 		{"--export-level all", []string{"want summary, records or raw"}},
@@ -723,6 +724,25 @@ func TestAmbiguousAliases(t *testing.T) {
 			if r.status != exitUsage || len(r.seen) > 0 || !strings.Contains(r.said, text) {
 				t.Errorf("%s: status %d, %d requests, and %q is not in:\n%s", test.line, r.status, len(r.seen), text, r.said)
 			}
+		}
+	}
+}
+
+// TestStricterObjective: AIPerf's two objectives about the time between tokens become one, the stricter one.
+func TestStricterObjective(t *testing.T) {
+	for values, want := range map[string]string{
+		"inter_token_latency:50 output_token_throughput_per_user:25 request_latency:5000": "--slo=itl:40 request_latency:5000",
+		"output_token_throughput_per_user:25,inter_token_latency:30":                      "--slo=inter_token_latency:30",
+		"inter_token_latency:50 output_token_throughput_per_user:20":                      "--slo=inter_token_latency:50",
+	} {
+		tr := new(translator)
+		for value := range strings.SplitSeq(values, ",") { // the flag, once or twice
+			if err := tr.goodput(value); err != nil {
+				t.Error(err)
+			}
+		}
+		if len(tr.args) != 1 || tr.args[0] != want {
+			t.Errorf("%s: got %q, want %q", values, tr.args, want)
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/moonloop/moonloop/agent/measure"
 )
 
 // This file translates AIPerf's flags for its load, its connections, its warm-up and its repeated runs.
@@ -59,7 +61,8 @@ func (t *translator) randomFormat(value string) error {
 // throughputOfUser is AIPerf's objective for a user's throughput. It becomes one for the time between tokens.
 const throughputOfUser = "output_token_throughput_per_user"
 
-// objectives parses AIPerf's and vLLM's objectives, several in one value.
+// objectives parses AIPerf's and vLLM's objectives, several in one value. AIPerf has two that bound the time between tokens: the stricter
+// one implies the other.
 func objectives(value string) (string, error) {
 	var all []string
 	for pair := range strings.FieldsSeq(value) {
@@ -71,6 +74,21 @@ func objectives(value string) (string, error) {
 			pair = "itl:" + strconv.FormatFloat(1000/perSecond, 'f', -1, 64)
 		}
 		all = append(all, pair)
+	}
+	is := func(name string) func(string) bool {
+		return func(pair string) bool { return strings.HasPrefix(pair, name+":") }
+	}
+	i, j := slices.IndexFunc(all, is("itl")), slices.IndexFunc(all, is("inter_token_latency"))
+	if i >= 0 && j >= 0 {
+		one, err := measure.ParseSLO(all[i])
+		other, err2 := measure.ParseSLO(all[j])
+		switch {
+		case err != nil || err2 != nil: // the flag's rule reports it
+		case one.ITL < other.ITL:
+			all = slices.Delete(all, j, j+1)
+		default:
+			all = slices.Delete(all, i, i+1)
+		}
 	}
 	return strings.Join(all, " "), nil
 }

@@ -418,15 +418,18 @@ func (t *translator) headers(value string) error {
 }
 
 func (t *translator) goodput(value string) error {
-	value, err := objectives(value)
-	if err != nil {
-		return err
+	const flag = "--slo="
+	at := slices.IndexFunc(t.args, func(arg string) bool { return strings.HasPrefix(arg, flag) })
+	if at >= 0 { // it may be given several times, with one objective each
+		value = t.args[at][len(flag):] + " " + value
 	}
-	for i, arg := range t.args {
-		if before, found := strings.CutPrefix(arg, "--slo="); found {
-			t.args[i] = "--slo=" + before + " " + value
-			return nil
-		}
+	value, err := objectives(value)
+	switch {
+	case err != nil:
+		return err
+	case at >= 0:
+		t.args[at] = flag + value
+		return nil
 	}
 	return t.add("slo", value)
 }
