@@ -78,6 +78,8 @@ var aiperfProfile = spec{
 		ttft, latency := m.object("time_to_first_token"), m.object("request_latency")
 		row.Observed.TTFT, row.Observed.Duration = ttft.millis(ttft.unit("unit"), "value"), latency.millis(latency.unit("unit"), "value")
 		switch {
+		case about.name("benchmark_phase") == "warmup":
+			d.skip(reasonWarmup)
 		case (r.has("error") || about.yes("was_cancelled")) && d.failed(reasonFailed):
 		case !row.InputLength.Set:
 			d.skip(reasonNoCounts)
