@@ -622,6 +622,11 @@ func TestWholeCommandLines(t *testing.T) {
 				"--timed-trace-chunk-hash-size 512 --logprobs 3",
 			"requests 4; none logprobs=3; path /v1/chat/completions",
 		},
+		"vLLM, a rising rate, over its default of 1,000 requests": {
+			"bench serve --backend vllm --model sim --base-url ENGINE --dataset-name timed_trace --dataset-path TRACE --no-self-timed " +
+				"--timed-trace-chunk-hash-size 512 --ramp-up-strategy linear --ramp-up-start-rps 50 --ramp-up-end-rps 150",
+			"requests 4; summary config.ramp-up=10s",
+		},
 		"AIPerf, at a rate": {
 			"profile --model sim --endpoint-type chat --streaming -u HOST:PORT --input-file TRACE --custom-dataset-type mooncake_trace " +
 				"--no-fixed-schedule --request-rate 8 --arrival-pattern constant --concurrency 8",

@@ -171,7 +171,11 @@ func (t *translator) load() {
 
 // vllmRamp converts vLLM's ramp over a number of requests to a ramp over the time that these requests take.
 func (t *translator) vllmRamp() {
-	prompts, err := parseFloat(t.typed("num-prompts", "max-requests"))
+	number := t.typed("num-prompts", "max-requests")
+	if number == "" && t.kept["dataset"] == "timed_trace" {
+		number = vllmPrompts
+	}
+	prompts, err := parseFloat(number)
 	from, err1 := parseFloat(t.kept["ramp from"])
 	to, err2 := parseFloat(t.kept["ramp to"])
 	shape := t.kept["ramp"]
