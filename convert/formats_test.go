@@ -102,7 +102,7 @@ func testFormat(t *testing.T, format Format, opt Options, golden string) {
 	}
 }
 
-// TestUnknownEnds: a reply whose end is not recorded has no duration, and keeps the time of its first token.
+// TestUnknownEnds: a reply whose end is not recorded has no duration, and keeps the time of its first token. Its next turn has no delay.
 func TestUnknownEnds(t *testing.T) {
 	ends := regexp.MustCompile(`"(endTime|end_time)": [^,]*,`)
 	for format, want := range map[Format]string{
@@ -111,8 +111,8 @@ func TestUnknownEnds(t *testing.T) {
 	} {
 		name, content := fixture(t, format)
 		rows, meta := convert(t, fixtureOptions(t, format), text(name, ends.ReplaceAllString(content, "")))
-		if int64(strings.Count(rows, want)) != meta.Rows {
-			t.Errorf("%s: %s is not in each row:\n%s", format, want, rows)
+		if int64(strings.Count(rows, want)) != meta.Rows || strings.Contains(rows, `"delay"`) {
+			t.Errorf("%s: %s is not in each row, or a delay is:\n%s", format, want, rows)
 		}
 	}
 }
