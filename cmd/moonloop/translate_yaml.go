@@ -325,6 +325,11 @@ func (y *yamlReader) walk(path string, value any) {
 	}
 }
 
+// maximumOf is what rises in a ramp of a phase. Without it, a ramp in AIPerf's settings file has no effect there, and is an error here.
+var maximumOf = map[string]string{
+	"concurrency-ramp-up": "concurrency", "prefill-concurrency-ramp-up": "prefill-concurrency", "warmup-prefill-ramp-up": "warmup-prefill-concurrency",
+}
+
 // withConfig inserts the flags of AIPerf's settings file before the others, unless these set the same. inFile has the flags of ours that the
 // file sets, and for each whether it counts; it is nil if there is no such file.
 func withConfig(fs *pflag.FlagSet, words []flagWord, args []string) (all []string, inFile map[string]bool, err error) {
@@ -337,6 +342,10 @@ func withConfig(fs *pflag.FlagSet, words []flagWord, args []string) (all []strin
 		return nil, nil, err
 	}
 	inFile = map[string]bool{}
+	name := func(arg string) string {
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		return meaningOf(fs, name)
+	}
 	typed := map[string]bool{}
 	for i, w := range words {
 		if i != at {
@@ -344,12 +353,13 @@ func withConfig(fs *pflag.FlagSet, words []flagWord, args []string) (all []strin
 		}
 	}
 	for _, arg := range theirs {
-		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
-		means := meaningOf(fs, name)
-		if !typed[means] {
+		inFile[name(arg)] = !typed[name(arg)]
+	}
+	for _, arg := range theirs {
+		most := maximumOf[name(arg)]
+		if _, given := inFile[most]; inFile[name(arg)] && (most == "" || given || typed[most]) {
 			all = append(all, arg)
 		}
-		inFile[strings.TrimPrefix(means, "--")] = !typed[means]
 	}
 	for i, w := range words {
 		if i != at {
@@ -372,7 +382,7 @@ func meaningOf(fs *pflag.FlagSet, name string) string {
 	}
 	for _, a := range rows {
 		if a.name == name && a.of(aiperf) && strings.HasPrefix(a.ours, "--") && a.ours != "--transform" {
-			return a.ours
+			return strings.TrimPrefix(a.ours, "--")
 		}
 	}
 	return name
