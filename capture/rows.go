@@ -305,7 +305,7 @@ func (p *partition) observed(r *journal.Inference) (o mooncake.Observed) {
 	if s := r.Finish.String(); mooncake.IsFinishReason(s) {
 		o.FinishReason = s
 	}
-	if r.End >= r.Start {
+	if r.End > r.Start { // the end of a span without one is its start
 		o.Duration = mooncake.Some(float64(r.End-r.Start) / 1e6)
 	}
 	return o

@@ -29,6 +29,7 @@ type session struct {
 	across  across
 	turns   int64
 	end     int64 // of the turn before, in ns
+	ended   bool  // this end is known
 	tokens  int64 // prompt and output of the turn before
 	full    int64 // full blocks of its prompt
 	sharing sharing
@@ -77,7 +78,7 @@ func (c *compiler) layTurns() error {
 		var delay mooncake.Opt[float64]
 		if s.turns > 0 {
 			p.multi = true
-			if r.Start >= s.end && (!p.Replay || !r.Timestamp.Set) {
+			if s.ended && r.Start >= s.end && (!p.Replay || !r.Timestamp.Set) {
 				delay = mooncake.Some(float64(r.Start-s.end) / 1e6)
 			}
 		}
@@ -91,7 +92,7 @@ func (c *compiler) layTurns() error {
 			c.structured++
 		}
 		s.turns++
-		s.end = endOf(r)
+		s.end, s.ended = endOf(r), r.End > r.Start
 		r.InputTokens, r.OutputTokens = input, output // without estimates, which are made again when the row is written
 		if structural {
 			return c.inOrder(p, r, delay, &s.sharing)

@@ -102,6 +102,54 @@ func testFormat(t *testing.T, format Format, opt Options, golden string) {
 	}
 }
 
+// TestUnknownEnds: a reply whose end is not recorded has no duration, and keeps the time of its first token. Its next turn has no delay.
+func TestUnknownEnds(t *testing.T) {
+	ends := regexp.MustCompile(`"(endTime|end_time)": [^,]*,`)
+	for format, want := range map[Format]string{
+		litellm.Format:   `"observed": {"cached_tokens": 16, "ttft_ms": 250, "finish_reason": "stop"}`,
+		flatSpans.Format: `"observed": {"finish_reason": "stop"}`,
+	} {
+		name, content := fixture(t, format)
+		rows, meta := convert(t, fixtureOptions(t, format), text(name, ends.ReplaceAllString(content, "")))
+		if int64(strings.Count(rows, want)) != meta.Rows || strings.Contains(rows, `"delay"`) {
+			t.Errorf("%s: %s is not in each row, or a delay is:\n%s", format, want, rows)
+		}
+	}
+}
+
+// TestOtherForms: files of other versions, and with values that not every file has, become the rows that they describe.
+func TestOtherForms(t *testing.T) {
+	changed := func(format Format, from, to string) (string, map[string]int64) {
+		t.Helper()
+		name, content := fixture(t, format)
+		if !strings.Contains(content, from) {
+			t.Fatalf("%s: no %s in %s", format, from, name)
+		}
+		rows, meta := convert(t, fixtureOptions(t, format), text(name, strings.ReplaceAll(content, from, to)))
+		return rows, dropped(meta)
+	}
+	if rows, _ := changed(flatSpans.Format, `"session_id": "s1",`, ""); strings.Count(rows, `"session_id"`) != 2 {
+		t.Errorf("spans of one OTel trace without a session_id are not a session:\n%s", rows)
+	}
+	now, _ := changed(langfuse.Format, "t0", "t0")
+	if old, lost := changed(langfuse.Format, `"usage_details"`, `"usage"`); old != now || lost["rows: no token counts"] > 0 {
+		t.Errorf("usage of older versions (-new +old):\n%s", cmp.Diff(now, old))
+	}
+	const phase = `"benchmark_phase": "profiling"`
+	name, line := fixture(t, aiperfProfile.Format)
+	rows, meta := convert(t, fixtureOptions(t, aiperfProfile.Format), text(name, line+strings.ReplaceAll(line, phase, `"benchmark_phase": "warmup"`)))
+	if strings.Count(rows, "\n") != 1 || dropped(meta)["rows: of a warm-up"] != 1 {
+		t.Errorf("with requests of a warm-up: %v\n%s", dropped(meta), rows)
+	}
+	name, line = fixture(t, evalscope.Format)
+	opt := fixtureOptions(t, evalscope.Format)
+	opt.Compile.MissingTokens = capture.MissingDrop
+	_, err := Convert(t.Context(), opt, writeTo(io.Discard).sink, text(name, line))
+	if err == nil || !strings.Contains(err.Error(), "no token counts (--missing-tokens estimate keeps them)") {
+		t.Errorf("without token counts: %v", err)
+	}
+}
+
 // requestsOf counts the requests that a sidecar accounts for.
 func requestsOf(meta *mooncake.Meta) int64 {
 	n := meta.Rows

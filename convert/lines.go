@@ -95,9 +95,9 @@ func (l *lines) failure(err error) error {
 	case isUnfinished:
 		fault.Rule = unfinished.Error()
 	case errors.Is(err, jsonrows.ErrLongRow):
-		fault.Rule, fault.Advice = "the JSON object that begins here is too long", "raise the line limit"+l.advice
+		fault.Rule, fault.Advice = "the JSON object that begins here is too long", "raise the line limit (--max-line)"+l.advice
 	case errors.Is(err, bufio.ErrTooLong), errors.Is(err, jsonrows.ErrLongLine):
-		fault.Rule, fault.Advice = "the line is too long", "raise the line limit"+l.advice
+		fault.Rule, fault.Advice = "the line is too long", "raise the line limit (--max-line)"+l.advice
 	default:
 		return fmt.Errorf("%s:%d: the file cannot be read to its end: %w", l.name, l.line(), err)
 	}

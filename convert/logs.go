@@ -4,6 +4,7 @@
 package convert
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -63,6 +64,10 @@ func decodeLangfuse(d *decoder, r *record) {
 		return
 	}
 	usage := r.object("usage_details", "usageDetails")
+	if r.known("usage"); !usage.has("input", "output") { // older versions have only this one
+		usage = r.object("usage")
+		usage.known("unit")
+	}
 	row := &mooncake.Row{
 		Model: r.name("provided_model_name", "providedModelName", "model"), SessionID: r.name("session_id", "sessionId"), RequestID: r.name("id"),
 		InputLength: usage.count("input"), OutputLength: usage.count("output"),
@@ -105,7 +110,7 @@ var langfuseCSV = spec{
 }
 
 var evalscope = spec{
-	Format: "evalscope", about: "evalscope's workload_trace: the bodies of requests",
+	Format: "evalscope", about: "evalscope's workload_trace: the bodies of requests, with --missing-tokens estimate or --prompts keep",
 	fields: []string{"body", "timestamp"}, dates: true, models: true, text: true,
 	decode: func(d *decoder, r *record) {
 		q := exchange(r.object("body"), &record{top: r.top})
@@ -142,7 +147,7 @@ var flatSpans = spec{
 				return
 			}
 			start, end := s.date("start_time"), s.instant("end_time")
-			row := &mooncake.Row{SessionID: session}
+			row := &mooncake.Row{SessionID: cmp.Or(session, s.name("trace_id"))}
 			row.Observed = observed(start, 0, end.V)
 			s.known("span_id", "trace_id", "name", "type")
 			d.out = append(d.out, &request{at: start, row: row, prompt: &prompt{attributes: s.raw("attributes")}})

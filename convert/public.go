@@ -123,6 +123,7 @@ type merger struct {
 	scopes                                                   scopes
 	digester                                                 *mooncake.Digester
 	long, short                                              int64 // rows with more ids than blocks, and with fewer
+	surplus                                                  int64 // ids of these rows that are ignored
 }
 
 func (c *merger) open(files []capture.Source) error {
@@ -261,6 +262,7 @@ func (c *merger) number(q *request) error {
 		switch blocks := mooncake.BlockCount(row.InputLength.V, q.block); {
 		case len(row.HashIDs) > blocks:
 			c.long++
+			c.surplus += int64(len(row.HashIDs) - blocks)
 		case len(row.HashIDs) < blocks:
 			c.short++
 		}
@@ -295,6 +297,11 @@ func (c *merger) number(q *request) error {
 
 // meta returns the sidecar.
 func (c *merger) meta() *mooncake.Meta {
+	reason := "more than the prompt has blocks"
+	if c.long == c.withIDs { // then what rows share has wrong lengths, too
+		reason += "; it is so in each row, so the blocks of the file are probably smaller than those of this format"
+	}
+	c.lost.add("hash ids", reason, c.surplus)
 	m := &mooncake.Meta{
 		Schema: mooncake.MetaSchema, Tool: c.opt.Compile.Tool, Rows: c.rows, BlockSize: c.opt.Compile.BlockSize,
 		TimeUnit: mooncake.UnitName(time.Millisecond), SessionMode: mooncake.SessionNone, Identity: make(map[string]int64),
@@ -346,16 +353,21 @@ func (c *merger) effect() string {
 		fmt.Fprintf(&s, "; block ids of %d tokens are derived from the number of tokens that a turn shares with the one before", c.opt.Compile.BlockSize)
 	}
 	for _, odd := range []struct {
-		n    int64
-		text string
+		n         int64
+		one, many string
+		text      string
 	}{
-		{c.chats.cut, "sessions begin with a request whose parent is not in the files"},
-		{c.structure.lost, "turns are of sessions that could not all be remembered, and share nothing"},
-		{c.long, "rows had more ids than blocks, so that the last ids are ignored"},
-		{c.short, "rows had fewer ids than blocks, so that the end of their prompts has none"},
+		{c.chats.cut, "session begins", "sessions begin", "with a request whose parent is not in the files"},
+		{c.structure.lost, "turn is", "turns are", "of sessions that could not all be remembered, and share nothing"},
+		{c.long, "row", "rows", "had more ids than blocks, so that the last ids are ignored"},
+		{c.short, "row", "rows", "had fewer ids than blocks, so that the end of their prompts has none"},
 	} {
+		who := odd.many
+		if odd.n == 1 {
+			who = odd.one
+		}
 		if odd.n > 0 {
-			fmt.Fprintf(&s, "; %d %s", odd.n, odd.text)
+			fmt.Fprintf(&s, "; %d %s %s", odd.n, who, odd.text)
 		}
 	}
 	return s.String() + "."

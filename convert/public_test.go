@@ -258,8 +258,27 @@ func TestBailian(t *testing.T) {
 	}, dropped(meta)); diff != "" {
 		t.Errorf("dropped (-want +got):\n%s", diff)
 	}
-	if effect := meta.Transformations[0].Effect; !strings.Contains(effect, "61.114 s after") || !strings.Contains(effect, "; 1 sessions begin") {
+	if effect := meta.Transformations[0].Effect; !strings.Contains(effect, "61.114 s after") || !strings.Contains(effect, "; 1 session begins") {
 		t.Errorf("effect %q", effect)
+	}
+}
+
+// TestSurplusIDs: ids beyond the blocks of a prompt are counted, and if all rows have some, the file has other blocks than the format.
+func TestSurplusIDs(t *testing.T) {
+	const long = `{"chat_id":1,"parent_chat_id":-1,"timestamp":1,"input_length":20,"output_length":3,"type":"text","turn":1,"hash_ids":[1,2,3,4,5]}`
+	right := strings.Replace(long, "[1,2,3,4,5]", "[1,2]", 1)
+	for _, c := range []struct {
+		file, reason string
+		ids          int64
+	}{
+		{join(long, long), "hash ids: more than the prompt has blocks; it is so in each row, so the blocks of the file are probably smaller than those of this format", 6},
+		{join(long, right), "hash ids: more than the prompt has blocks", 3},
+		{join(right, right), "hash ids: more than the prompt has blocks", 0},
+	} {
+		_, meta := convert(t, Options{Format: Bailian}, text("b.jsonl", c.file))
+		if got := dropped(meta)[c.reason]; got != c.ids {
+			t.Errorf("%d of %q, want %d; dropped %v", got, c.reason, c.ids, dropped(meta))
+		}
 	}
 }
 

@@ -39,6 +39,9 @@ var guidellm = spec{
 	},
 }
 
+// secondsIn reads seconds, and returns nanoseconds.
+func secondsIn(s string) (int64, error) { return decimal(s, time.Second) }
+
 var inferencePerf = spec{
 	Format: "inference-perf", about: "inference-perf's per_request_lifecycle_metrics.json: the requests that it sent",
 	fields: []string{"start_time", "end_time", "info"}, fails: true,
@@ -49,9 +52,14 @@ var inferencePerf = spec{
 		if n := reply.count("output_tokens"); n.Set {
 			row.OutputLength = n
 		}
-		row.Observed.CachedTokens = reply.object("server_usage").object("prompt_tokens_details").count("cached_tokens")
 		start, end := r.at(time.Second, "start_time"), r.at(time.Second, "end_time")
-		row.Observed.Duration = observed(start, 0, end).Duration
+		first := int64(0) // some versions have the times in info itself
+		for _, times := range [][]int64{info.numbers(secondsIn, "output_token_times"), reply.numbers(secondsIn, "output_token_times")} {
+			if len(times) > 0 {
+				first = times[0]
+			}
+		}
+		row.Observed = observedAs(observed(start, first, end), reply.object("server_usage").object("prompt_tokens_details").count("cached_tokens"), "")
 		if r.has("error") && d.failed(reasonFailed) {
 			return
 		}
@@ -70,6 +78,8 @@ var aiperfProfile = spec{
 		ttft, latency := m.object("time_to_first_token"), m.object("request_latency")
 		row.Observed.TTFT, row.Observed.Duration = ttft.millis(ttft.unit("unit"), "value"), latency.millis(latency.unit("unit"), "value")
 		switch {
+		case about.name("benchmark_phase") == "warmup":
+			d.skip(reasonWarmup)
 		case (r.has("error") || about.yes("was_cancelled")) && d.failed(reasonFailed):
 		case !row.InputLength.Set:
 			d.skip(reasonNoCounts)
@@ -91,8 +101,7 @@ var vllmBench = spec{
 	fields: []string{"model_id", "input_lens", "output_lens"}, fails: true, models: true,
 	decode: func(d *decoder, r *record) {
 		input, output := r.numbers(tokens, "input_lens"), r.numbers(tokens, "output_lens")
-		seconds := func(s string) (int64, error) { return decimal(s, time.Second) }
-		starts, ttfts, latencies := r.numbers(seconds, "start_times"), r.numbers(seconds, "ttfts"), r.numbers(seconds, "latencies")
+		starts, ttfts, latencies := r.numbers(secondsIn, "start_times"), r.numbers(secondsIn, "ttfts"), r.numbers(secondsIn, "latencies")
 		failed := make([]bool, len(input))
 		r.array(func(_ string, i int, v jsontext.Value) {
 			if i < len(failed) {

@@ -56,6 +56,7 @@ const (
 	reasonFailed   reason = "failed"
 	reasonModel    reason = "another model"
 	reasonOther    reason = "no request for text"
+	reasonWarmup   reason = "of a warm-up"
 	reasonNoTime   reason = "no time"
 	reasonNoCounts reason = "no token counts"
 )

@@ -107,11 +107,17 @@ func nothing(format Format, files []capture.Source, compiled capture.Result, los
 		all.addAll(t.Meta.Dropped, 1)
 	}
 	all.addAll(compiled.Dropped, 1-int64(len(compiled.Traces)))
+	why := all.list()
+	for i, d := range why {
+		if d.What == "rows" && d.Reason == string(reasonNoCounts) {
+			why[i].Reason += " (--missing-tokens estimate keeps them)"
+		}
+	}
 	names := strings.Join(namesOf(files), ", ")
 	if compiled.Inferences+compiled.Links == 0 && len(all) == 0 {
 		return fmt.Errorf("no row could be made from %s: there is no span and no log record in it; name a file that has some, or another format than %s (--from)", names, format)
 	}
-	return noRows(fmt.Sprintf("%s, with %d spans of requests to models and %d others", names, compiled.Inferences, compiled.Links), all.list())
+	return noRows(fmt.Sprintf("%s, with %d spans of requests to models and %d others", names, compiled.Inferences, compiled.Links), why)
 }
 
 // telemetry converts files to the records of a journal.

@@ -164,7 +164,7 @@ func (r *Reader) Refuse(fault *RowError) error {
 // ending describes where and how the reading ended.
 func (r *Reader) ending(err error) error {
 	unfinished, isUnfinished := errors.AsType[jsonrows.Unfinished](err)
-	text, advice := "", "write one row on each line, or raise the limit on lines if the row is real"
+	text, advice := "", "write one row on each line, or raise the limit on lines (--max-line of moonloop inspect and transform) if the row is real"
 	switch {
 	case errors.Is(err, io.EOF):
 		return io.EOF

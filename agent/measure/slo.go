@@ -60,7 +60,7 @@ func ParseSLO(text string) (SLO, error) {
 			return SLO{}, fmt.Errorf("objective %q: %w", pair, err)
 		}
 		if *limit != 0 {
-			return SLO{}, fmt.Errorf("objective %q: %s is given twice", pair, name)
+			return SLO{}, fmt.Errorf("objective %q: %s is given twice: give it once", pair, name)
 		}
 		*limit = d
 	}

@@ -617,6 +617,16 @@ func TestWholeCommandLines(t *testing.T) {
 				"--timed-trace-chunk-hash-size 512 --num-prompts 4 --request-rate 8 --burstiness 10000",
 			"requests 4; rows of the trace; spread over the schedule",
 		},
+		"vLLM, log probabilities of chats, which take no number": {
+			"bench serve --backend openai-chat --model sim --base-url ENGINE --dataset-name timed_trace --dataset-path TRACE --timed-trace-sec-multiplier 0.001 " +
+				"--timed-trace-chunk-hash-size 512 --logprobs 3",
+			"requests 4; none logprobs=3; path /v1/chat/completions",
+		},
+		"vLLM, a rising rate, over its default of 1,000 requests": {
+			"bench serve --backend vllm --model sim --base-url ENGINE --dataset-name timed_trace --dataset-path TRACE --no-self-timed " +
+				"--timed-trace-chunk-hash-size 512 --ramp-up-strategy linear --ramp-up-start-rps 50 --ramp-up-end-rps 150",
+			"requests 4; summary config.ramp-up=10s",
+		},
 		"AIPerf, at a rate": {
 			"profile --model sim --endpoint-type chat --streaming -u HOST:PORT --input-file TRACE --custom-dataset-type mooncake_trace " +
 				"--no-fixed-schedule --request-rate 8 --arrival-pattern constant --concurrency 8",
@@ -672,6 +682,7 @@ func TestAmbiguousAliases(t *testing.T) {
 		{"--dataset-sampling-strategy weighted", []string{"want sequential, shuffle or random"}},
 		{"--connection-reuse-strategy sometimes", []string{"want pooled, never or sticky-user-sessions"}},
 		{"--goodput time_to_first_token:100,prefill_throughput_per_user:5", []string{"prefill_throughput_per_user", "where name is ttft, ttst, itl"}},
+		{"--goodput time_to_first_token:100 time_to_first_token:200", []string{"time_to_first_token is given twice: give it once"}},
 		{"--goodput output_token_throughput_per_user:0", []string{"want a number of tokens per second"}},
 		{"--export-level raw", []string{"--output-artifact-dir DIR"}},
 		{"--export-level all", []string{"want summary, records or raw"}},
@@ -718,6 +729,50 @@ func TestAmbiguousAliases(t *testing.T) {
 			if r.status != exitUsage || len(r.seen) > 0 || !strings.Contains(r.said, text) {
 				t.Errorf("%s: status %d, %d requests, and %q is not in:\n%s", test.line, r.status, len(r.seen), text, r.said)
 			}
+		}
+	}
+}
+
+// TestStricterObjective: AIPerf's two objectives about the time between tokens become one, the stricter one.
+func TestStricterObjective(t *testing.T) {
+	for values, want := range map[string]string{
+		"inter_token_latency:50 output_token_throughput_per_user:25 request_latency:5000": "--slo=itl:40 request_latency:5000",
+		"output_token_throughput_per_user:25,inter_token_latency:30":                      "--slo=inter_token_latency:30",
+		"inter_token_latency:50 output_token_throughput_per_user:20":                      "--slo=inter_token_latency:50",
+	} {
+		tr := new(translator)
+		for value := range strings.SplitSeq(values, ",") { // the flag, once or twice
+			if err := tr.goodput(value); err != nil {
+				t.Error(err)
+			}
+		}
+		if len(tr.args) != 1 || tr.args[0] != want {
+			t.Errorf("%s: got %q, want %q", values, tr.args, want)
+		}
+	}
+}
+
+// TestExtraValues: the values of AIPerf's pairs have the types that AIPerf gives them.
+func TestExtraValues(t *testing.T) {
+	for pairs, want := range map[string]string{
+		"a:1,b:2":                 `{"a":1,"b":2}`,
+		" a : 1 , b : x y":        `{"a":1,"b":"x y"}`,
+		"a:True,b:FALSE,c:None":   `{"a":true,"b":false,"c":null}`,
+		"a:.5,b:-2.5,c:3.,d:0":    `{"a":0.5,"b":-2.5,"c":3,"d":0}`,
+		"a:1e3,b:007,c:.,d:1.2.3": `{"a":"1e3","b":"007","c":".","d":"1.2.3"}`,
+		`a:"x",b:[1],c:http://d`:  `{"a":"\"x\"","b":"[1]","c":"http://d"}`,
+		"a:12345678901234567890":  `{"a":12345678901234567890}`,
+		`{"a": {"b": [1, 2]}}`:    `{"a":{"b":[1,2]}}`,
+	} {
+		tr := &translator{extra: map[string]json.RawMessage{}}
+		err := tr.extraPairs(pairs)
+		if got, _ := json.Marshal(tr.extra); err != nil || string(got) != want {
+			t.Errorf("%s: got %s, %v; want %s", pairs, got, err, want)
+		}
+	}
+	for _, pairs := range []string{"a:1,b", ":1", "a:1,", "a:1,a:2"} {
+		if err := (&translator{extra: map[string]json.RawMessage{}}).extraPairs(pairs); err == nil {
+			t.Errorf("%s: accepted", pairs)
 		}
 	}
 }

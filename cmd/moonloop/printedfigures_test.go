@@ -150,7 +150,7 @@ var figures = []printedFigure{
 	{aiperf, "request_throughput", "request_throughput.avg", "", eachSecond(count)},
 	{aiperf, "output_token_throughput", "output_token_throughput.avg", "", eachSecond(sum(sent.out))},
 	{aiperf, "total_token_throughput", "total_token_throughput.avg", "", eachSecond(sum(allTokens))},
-	{aiperf, "goodput", "goodput.avg", "with --slo", eachSecond(count)},
+	{aiperf, "goodput", "goodput.avg", "with --slo; a reply of one token meets an objective for the time between tokens, where AIPerf counts it as bad", eachSecond(count)},
 	{aiperf, "good_request_count", "good_request_count.avg", "", count},
 	{aiperf, "good_request_fraction", "good_request_fraction.avg", "", func([]sent) float64 { return 1 }},
 	{aiperf, "overall_usage_prompt_cache_read_pct", "overall_usage_prompt_cache_read_pct.avg", "", cachedShare},

@@ -79,7 +79,7 @@ var printedMembers = []printedMember{
 	{"--seed", "static value", "--seed", yes, "", "--seed kind=static,value=42" + toSim + ofTrace4, "summary config.seed=42", ""},
 	{"--tokenizer", "huggingface_auto model load_kwargs", "", ignored, reasons["noTokenizer"], "--tokenizer kind=huggingface_auto,model=gpt2,load_kwargs.use_fast=false" + toSim + ofTrace4, "requests 4", ""},
 	{"--output", "json csv html plot path dpi", "--out", partly, "the folder of path gets all files", "--output kind=plot,path=DIR/res/plot.png,dpi=72" + toSim + ofTrace4, "file res/report.html", ""},
-	{"--metrics", "slo.ttft_ms slo.tpot_ms", "--slo", yes, "", "--metrics kind=generative,slo.ttft_ms=500,slo.tpot_ms=50" + toSim + ofTrace4, "output Goodput", ""},
+	{"--metrics", "slo.ttft_ms slo.tpot_ms slo.e2el_ms", "--slo", partly, "a reply of one token meets tpot_ms; GuideLLM leaves its request out of the goodput", "--metrics kind=generative,slo.ttft_ms=500,slo.tpot_ms=50,slo.e2el_ms=3000" + toSim + ofTrace4, "output Goodput; summary config.slo=e2el:3000 tpot:50 ttft:500", ""},
 }
 
 // TestPrintedMembers runs a line with each member.

@@ -40,6 +40,9 @@ import (
 	"github.com/moonloop/moonloop/mooncake/transform"
 )
 
+// mostWarmup is the maximum of --warmup-concurrency.
+const mostWarmup = 1024
+
 // aMark describes the values of the steady-state flags.
 const aMark = "a share such as 10%, a time such as 30s, or one before the end such as -30s"
 
@@ -183,7 +186,7 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Schedule.Warmup, "warmup-requests", 0, whole(0, 1_000_000))
 	add(fs, &c.Schedule.WarmupFor, "warmup-duration", 0)
 	add(fs, &c.Schedule.WarmupGrace, "warmup-grace", 0)
-	add(fs, &c.Schedule.WarmupConcurrency, "warmup-concurrency", 0, whole(0, 1024))
+	add(fs, &c.Schedule.WarmupConcurrency, "warmup-concurrency", 0, whole(0, mostWarmup))
 	add(fs, &c.Schedule.WarmupConcurrencyRampUp, "warmup-concurrency-ramp-up", 0)
 	add(fs, &c.Schedule.WarmupPrefillConcurrency, "warmup-prefill-concurrency", 0, whole(0, 1024))
 	add(fs, &c.Schedule.WarmupPrefillRampUp, "warmup-prefill-ramp-up", 0)
@@ -234,7 +237,8 @@ func (f *replayFlags) register(fs *pflag.FlagSet) {
 	add(fs, &c.Target.FirstTokenTimeout, "first-token-timeout", 0)
 	add(fs, &c.Target.IdleTimeout, "idle-timeout", 5*time.Minute)
 	add(fs, &c.Target.TotalTimeout, "request-timeout", 6*time.Hour)
-	textVar(fs, &c.SLO, "slo", "", "name=duration pairs, where name is ttft, ttst, itl, tpot, e2e, ttfo or decode, such as ttft=500ms,itl=50ms", measure.ParseSLO)
+	textVar(fs, &c.SLO, "slo", "", "name=duration pairs, where name is ttft, ttst, itl, tpot, e2e, ttfo or decode, such as ttft=500ms,itl=50ms", measure.ParseSLO).
+		rule.ok = func(value string) error { _, err := measure.ParseSLO(value); return advised(err) }
 	add(fs, &c.GoodputGoal, "goodput-goal", 0, share)
 	c.MaxErrorRate = new(float64)
 	add(fs, c.MaxErrorRate, "max-error-rate", agent.DefaultMaxErrorRate, share)

@@ -282,3 +282,29 @@ func TestSettingsRoundTrip(t *testing.T) {
 		}
 	}
 }
+
+// TestWarmupOfAIPerfsFile: in AIPerf's settings files, a warm-up has nothing of the run's load. A flag on the command line counts there, too.
+func TestWarmupOfAIPerfsFile(t *testing.T) {
+	const profiling = "{type: poisson, requests: 20, rate: 10, rateRamp: 60, concurrency: 9, concurrencyRamp: 50, prefillConcurrency: 7, prefillRamp: 40}"
+	for warmup, test := range map[string]struct{ flags, want string }{
+		"{type: concurrency, requests: 20, concurrency: 8}": {
+			"", "warmup-concurrency: 8; warmup-request-rate: 0; warmup-ramp-up: 0s; warmup-concurrency-ramp-up: 0s; warmup-prefill-concurrency: 0; warmup-prefill-ramp-up: 0s",
+		},
+		"{type: concurrency, requests: 5}":                 {"", "warmup-concurrency: 1; warmup-request-rate: 0"},
+		"{type: constant, rate: 5, duration: 1}":           {"", "warmup-concurrency: 1024; warmup-request-rate: 5; warmup-arrival: constant; warmup-ramp-up: 0s"},
+		"{type: gamma, rate: 5, requests: 4}":              {"", "warmup-request-rate: 5; warmup-arrival: poisson"},
+		"{type: concurrency, requests: 6}":                 {"--warmup-request-count 3 --request-rate 4", "warmup-requests: 3; request-rate: 4; warmup-request-rate: 0"},
+		"{type: concurrency, sessions: 6, rate: null}":     {"--concurrency-ramp-duration 3", "warmup-concurrency-ramp-up: 3s; warmup-prefill-ramp-up: 0s"},
+		"{type: concurrency, requests: 2, prefillRamp: 3}": {"--prefill-concurrency 2", "prefill-concurrency: 2; warmup-prefill-ramp-up: 0s; prefill-concurrency-ramp-up: 40s"},
+		"{type: fixed_schedule}":                           {"", "warmup: type \"fixed_schedule\": want concurrency, constant, poisson or gamma"},
+	} {
+		file := "benchmark:\n  model: sim\n  endpoint: {url: \"http://127.0.0.1:1\"}\n  dataset: {path: t.jsonl, format: mooncake_trace}\n" +
+			"  warmup: " + warmup + "\n  profiling: " + profiling + "\n"
+		_, out, stderr := settingsRun(t, map[string]string{"a.yaml": file, "t.jsonl": threeRows}, strings.Fields("profile --config a.yaml --print-config "+test.flags)...)
+		for want := range strings.SplitSeq(test.want, "; ") {
+			if !strings.Contains("\n"+out, "\n"+want+" ") && !strings.Contains(stderr, want) {
+				t.Errorf("%s %s: %q is not in:\n%s%s", warmup, test.flags, want, out, stderr)
+			}
+		}
+	}
+}

@@ -35,6 +35,8 @@ type translator struct {
 	models []string          // if --model is given several times
 
 	adapters []string // of LoRA, instead of the model
+
+	inFile map[string]bool // flags of ours that AIPerf's settings file sets, and whether they count
 }
 
 // action translates a value of a flag of another tool.
@@ -60,13 +62,14 @@ const aliasHint = `"moonloop help aliases" lists the flags of other tools; --as 
 // translate returns the command line of a replay in our flags, and messages about it.
 func translate(fs *pflag.FlagSet, args []string) (ours, said []string, err error) {
 	words, rest := splitFlags(fs, args)
-	switch all, is, err := withConfig(fs, words, rest); {
+	all, inFile, err := withConfig(fs, words, rest)
+	switch {
 	case err != nil:
 		return nil, nil, hintError{err, aliasHint}
-	case is:
-		return translate(fs, all)
+	case inFile != nil:
+		words, rest = splitFlags(fs, all)
 	}
-	t := &translator{fs: fs, extra: map[string]json.RawMessage{}, kept: map[string]string{}, tools: toolsOf(fs, words)}
+	t := &translator{fs: fs, extra: map[string]json.RawMessage{}, kept: map[string]string{}, tools: toolsOf(fs, words), inFile: inFile}
 	if command, ours := otherCommand(words); ours != "" {
 		if noFile(strings.Fields(command)[0]) {
 			return nil, nil, hintError{fmt.Errorf("%s is another tool's command, and not a replay: %s", command, ours), aliasHint}

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/moonloop/moonloop/agent/measure"
 )
 
 // This file translates AIPerf's flags for its load, its connections, its warm-up and its repeated runs.
@@ -59,7 +61,8 @@ func (t *translator) randomFormat(value string) error {
 // throughputOfUser is AIPerf's objective for a user's throughput. It becomes one for the time between tokens.
 const throughputOfUser = "output_token_throughput_per_user"
 
-// objectives parses AIPerf's and vLLM's objectives, several in one value.
+// objectives parses AIPerf's and vLLM's objectives, several in one value. AIPerf has two that bound the time between tokens: the stricter
+// one implies the other.
 func objectives(value string) (string, error) {
 	var all []string
 	for pair := range strings.FieldsSeq(value) {
@@ -71,6 +74,21 @@ func objectives(value string) (string, error) {
 			pair = "itl:" + strconv.FormatFloat(1000/perSecond, 'f', -1, 64)
 		}
 		all = append(all, pair)
+	}
+	is := func(name string) func(string) bool {
+		return func(pair string) bool { return strings.HasPrefix(pair, name+":") }
+	}
+	i, j := slices.IndexFunc(all, is("itl")), slices.IndexFunc(all, is("inter_token_latency"))
+	if i >= 0 && j >= 0 {
+		one, err := measure.ParseSLO(all[i])
+		other, err2 := measure.ParseSLO(all[j])
+		switch {
+		case err != nil || err2 != nil: // the flag's rule reports it
+		case one.ITL < other.ITL:
+			all = slices.Delete(all, j, j+1)
+		default:
+			all = slices.Delete(all, i, i+1)
+		}
 	}
 	return strings.Join(all, " "), nil
 }
@@ -92,9 +110,10 @@ func (t *translator) posts() {
 	}
 }
 
-// aiperfDefaults adds AIPerf's defaults: a warm-up has the load of the run, and of several runs, only the first one has a warm-up.
+// aiperfDefaults adds AIPerf's defaults: a warm-up has the load of the run, and of several runs, only the first one has a warm-up. In a
+// settings file, each phase has its own load: a warm-up has nothing of a run there.
 func (t *translator) aiperfDefaults() {
-	warm := t.typed("warmup-requests", "warmup-request-count", "num-warmup-requests", "num-warmup-sessions", "warmup-duration") != ""
+	warm := t.typed(append(warmups, "warmup-request-count", "num-warmup-requests", "num-warmup-sessions")...) != ""
 	switch once, given := t.kept["warm once"]; {
 	case !warm || t.typed("runs", "num-profile-runs") == "" || once == "false":
 	case given || t.writtenFor(aiperf):
@@ -107,7 +126,8 @@ func (t *translator) aiperfDefaults() {
 		return
 	}
 	rate := t.typed("request-rate")
-	if f, err := parseFloat(rate); err != nil || math.IsInf(f, 0) || t.kept["users"] != "" {
+	warmInFile := slices.ContainsFunc(warmups, func(name string) bool { _, in := t.inFile[name]; return in })
+	if f, err := parseFloat(rate); err != nil || math.IsInf(f, 0) || t.kept["users"] != "" || warmInFile || t.inFile["request-rate"] {
 		rate = ""
 	}
 	for _, same := range []struct {
@@ -122,11 +142,14 @@ func (t *translator) aiperfDefaults() {
 		{"warmup-prefill-concurrency", []string{"prefill-concurrency"}, "prefill"},
 		{"warmup-prefill-ramp-up", []string{"prefill-concurrency-ramp-up"}, "prefill"},
 	} {
-		if value := t.typed(same.of...); value != "" && same.need != "" && t.typed(warmupNames(same.name)...) == "" {
+		if value := t.typed(same.of...); value != "" && same.need != "" && !t.inFile[same.of[0]] && t.typed(warmupNames(same.name)...) == "" {
 			_ = t.add(same.name, value)
 		}
 	}
 }
+
+// warmups are the flags of ours that cause a warm-up.
+var warmups = []string{"warmup-requests", "warmup-duration"}
 
 // warmupNames returns our and AIPerf's names for a flag of the warm-up.
 func warmupNames(ours string) []string {

@@ -343,7 +343,7 @@ func (t *translator) guideOutput(value string) error {
 func (t *translator) guideMetrics(value string) error {
 	return t.each(pairs(value), map[string]action{
 		"kind": want("generative"), "sample_size": nil, "prefer_response_metrics": nil, "confidence": nil, "warnings": nil,
-		"slo.ttft_ms": objectiveOf("ttft"), "slo.tpot_ms": objectiveOf("tpot"),
+		"slo.ttft_ms": objectiveOf("ttft"), "slo.tpot_ms": objectiveOf("tpot"), "slo.e2el_ms": objectiveOf("e2el"),
 	})
 }
 

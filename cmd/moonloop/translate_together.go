@@ -17,6 +17,7 @@ import (
 	"unicode"
 
 	"github.com/moonloop/moonloop/agent/load"
+	"github.com/moonloop/moonloop/agent/prompt"
 	"github.com/moonloop/moonloop/mooncake"
 	"github.com/moonloop/moonloop/mooncake/transform"
 )
@@ -36,6 +37,7 @@ func (t *translator) finish() {
 	t.textsOf()
 	t.load()
 	t.vllmDefaults()
+	t.logprobsOf()
 	t.aiperfDefaults()
 	t.timestamps()
 	t.turnsOfTexts()
@@ -169,7 +171,11 @@ func (t *translator) load() {
 
 // vllmRamp converts vLLM's ramp over a number of requests to a ramp over the time that these requests take.
 func (t *translator) vllmRamp() {
-	prompts, err := parseFloat(t.typed("num-prompts", "max-requests"))
+	number := t.typed("num-prompts", "max-requests")
+	if number == "" && t.kept["dataset"] == "timed_trace" {
+		number = vllmPrompts
+	}
+	prompts, err := parseFloat(number)
 	from, err1 := parseFloat(t.kept["ramp from"])
 	to, err2 := parseFloat(t.kept["ramp to"])
 	shape := t.kept["ramp"]
@@ -212,6 +218,19 @@ func (t *translator) vllmDefaults() {
 		_ = t.closed("")
 		if t.typed("request-rate", "concurrency", "max-concurrency") == "" {
 			_ = t.add("request-rate", "inf")
+		}
+	}
+}
+
+// logprobsOf adds a number of log probabilities to completions. vLLM's bench sends it to no other endpoint, and a chat must not have a number there.
+func (t *translator) logprobsOf() {
+	switch n, given := t.kept["logprobs"]; {
+	case !given:
+	case cmp.Or(t.kept["endpoint"], t.typed("endpoint")) != string(prompt.Completions):
+		t.say(`--logprobs has no effect: as in vLLM, only completions have it; chats take --extra-inputs '{"logprobs": true, "top_logprobs": N}'`)
+	default:
+		if err := extraOf("logprobs")(t, n); err != nil {
+			t.fail("--logprobs: %w", err)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -344,20 +345,45 @@ func (t *translator) body(name string, value json.RawMessage) error {
 	return nil
 }
 
-// extraPairs parses key:value. A value that is JSON is used as JSON.
+// extraPairs parses key:value,key:value….
 func (t *translator) extraPairs(value string) error {
 	if isObject(value) == nil {
 		return t.extraObject(value)
 	}
-	name, text, found := strings.Cut(value, ":")
-	if !found || name == "" {
-		return errors.New(`want key:value, or a JSON object, such as {"temperature": 0}`)
+	for pair := range strings.SplitSeq(value, ",") {
+		name, text, found := strings.Cut(pair, ":")
+		if name = strings.TrimSpace(name); !found || name == "" {
+			return errors.New(`want key:value, several with commas between them, or a JSON object, such as {"temperature": 0}`)
+		}
+		raw, _ := json.Marshal(extraValue(strings.TrimSpace(text)))
+		if err := t.body(name, raw); err != nil {
+			return err
+		}
 	}
-	raw := json.RawMessage(text)
-	if !json.Valid(raw) {
-		raw, _ = json.Marshal(text)
+	return nil
+}
+
+// The numbers in AIPerf's pairs. All others, such as 1e3 and 007, are texts.
+var (
+	extraWhole   = regexp.MustCompile(`^-?(0|[1-9][0-9]*)$`)
+	extraDecimal = regexp.MustCompile(`^-?([0-9]+\.[0-9]*|\.[0-9]+)$`)
+)
+
+// extraValue returns the value that AIPerf sends for a text.
+func extraValue(text string) any {
+	switch lower := strings.ToLower(text); {
+	case lower == "true", lower == "false":
+		return lower == "true"
+	case lower == "none", lower == "null":
+		return nil
+	case extraWhole.MatchString(text):
+		return json.Number(text)
+	case extraDecimal.MatchString(text):
+		if f, err := strconv.ParseFloat(text, 64); err == nil {
+			return f
+		}
 	}
-	return t.body(name, raw)
+	return text
 }
 
 func (t *translator) extraObject(value string) error {
@@ -392,15 +418,18 @@ func (t *translator) headers(value string) error {
 }
 
 func (t *translator) goodput(value string) error {
-	value, err := objectives(value)
-	if err != nil {
-		return err
+	const flag = "--slo="
+	at := slices.IndexFunc(t.args, func(arg string) bool { return strings.HasPrefix(arg, flag) })
+	if at >= 0 { // it may be given several times, with one objective each
+		value = t.args[at][len(flag):] + " " + value
 	}
-	for i, arg := range t.args {
-		if before, found := strings.CutPrefix(arg, "--slo="); found {
-			t.args[i] = "--slo=" + before + " " + value
-			return nil
-		}
+	value, err := objectives(value)
+	switch {
+	case err != nil:
+		return err
+	case at >= 0:
+		t.args[at] = flag + value
+		return nil
 	}
 	return t.add("slo", value)
 }

@@ -234,16 +234,7 @@ func (y *yamlReader) phase(kind string, value any) {
 	}
 	pattern := snake(fmt.Sprint(phase["type"]))
 	if kind == "warmup" {
-		for _, key := range slices.Sorted(maps.Keys(phase)) {
-			switch name := snake(key); {
-			case yamlFlag("warmup."+name) != "":
-				y.flag(yamlFlag("warmup."+name), phase[key])
-			case name == "type" && slices.Contains([]string{"constant", "poisson", "gamma"}, pattern):
-				y.flag("warmup-arrival-pattern", pattern)
-			case !yamlNothing("phase." + name):
-				y.fail("warmup: %s: a warm-up has nothing of this kind; leave it out", name)
-			}
-		}
+		y.warmup(pattern, phase)
 		return
 	}
 	switch pattern {
@@ -261,6 +252,35 @@ func (y *yamlReader) phase(kind string, value any) {
 		y.fail("%s: type %s: want fixed_schedule, concurrency, constant, poisson, gamma or user_centric", kind, quoted(pattern))
 	}
 	y.walk("phase", phase)
+}
+
+// warmup reads the warm-up. Like each phase of a file, it has only the settings that are written for it, so the limits on its requests in
+// flight do not depend on those of the run.
+func (y *yamlReader) warmup(pattern string, phase map[string]any) {
+	atOnce := 1 // AIPerf's default
+	switch pattern {
+	case "concurrency":
+	case "constant", "poisson", "gamma":
+		if pattern == "gamma" { // without a smoothness of its own, which is refused below; ours has that of the run
+			pattern = "poisson"
+		}
+		y.flag("warmup-arrival-pattern", pattern)
+		atOnce = mostWarmup
+	default:
+		y.fail("warmup: type %s: want concurrency, constant, poisson or gamma", quoted(pattern))
+	}
+	if phase["concurrency"] == nil {
+		y.flag("warmup-concurrency", atOnce)
+	}
+	for _, key := range slices.Sorted(maps.Keys(phase)) {
+		switch name := snake(key); {
+		case phase[key] == nil:
+		case yamlFlag("warmup."+name) != "":
+			y.flag(yamlFlag("warmup."+name), phase[key])
+		case !yamlNothing("phase." + name):
+			y.fail("warmup: %s: a warm-up has nothing of this kind; leave it out", name)
+		}
+	}
 }
 
 // walk converts a setting, and all nested ones, to flags.
@@ -305,16 +325,26 @@ func (y *yamlReader) walk(path string, value any) {
 	}
 }
 
-// withConfig inserts the flags of AIPerf's settings file before the others, unless these set the same; is reports whether there is such a
-// file.
-func withConfig(fs *pflag.FlagSet, words []flagWord, args []string) (all []string, is bool, err error) {
+// maximumOf is what rises in a ramp of a phase. Without it, a ramp in AIPerf's settings file has no effect there, and is an error here.
+var maximumOf = map[string]string{
+	"concurrency-ramp-up": "concurrency", "prefill-concurrency-ramp-up": "prefill-concurrency", "warmup-prefill-ramp-up": "warmup-prefill-concurrency",
+}
+
+// withConfig inserts the flags of AIPerf's settings file before the others, unless these set the same. inFile has the flags of ours that the
+// file sets, and for each whether it counts; it is nil if there is no such file.
+func withConfig(fs *pflag.FlagSet, words []flagWord, args []string) (all []string, inFile map[string]bool, err error) {
 	at := slices.IndexFunc(words, func(w flagWord) bool { return w.name == "config" && len(w.values) == 1 })
 	if at < 0 {
-		return nil, false, nil
+		return nil, nil, nil
 	}
 	theirs, is, err := yamlConfig(words[at].values[0])
 	if !is || err != nil {
-		return nil, is, err
+		return nil, nil, err
+	}
+	inFile = map[string]bool{}
+	name := func(arg string) string {
+		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
+		return meaningOf(fs, name)
 	}
 	typed := map[string]bool{}
 	for i, w := range words {
@@ -323,8 +353,11 @@ func withConfig(fs *pflag.FlagSet, words []flagWord, args []string) (all []strin
 		}
 	}
 	for _, arg := range theirs {
-		name, _, _ := strings.Cut(strings.TrimPrefix(arg, "--"), "=")
-		if !typed[meaningOf(fs, name)] {
+		inFile[name(arg)] = !typed[name(arg)]
+	}
+	for _, arg := range theirs {
+		most := maximumOf[name(arg)]
+		if _, given := inFile[most]; inFile[name(arg)] && (most == "" || given || typed[most]) {
 			all = append(all, arg)
 		}
 	}
@@ -336,7 +369,7 @@ func withConfig(fs *pflag.FlagSet, words []flagWord, args []string) (all []strin
 	if !typed["as"] {
 		all = append(all, "--as="+aiperf)
 	}
-	return append(all, args...), true, nil
+	return append(all, args...), inFile, nil
 }
 
 // meaningOf returns what the names of one AIPerf flag have in common: the flag of ours that it becomes, if there is one.
@@ -349,7 +382,7 @@ func meaningOf(fs *pflag.FlagSet, name string) string {
 	}
 	for _, a := range rows {
 		if a.name == name && a.of(aiperf) && strings.HasPrefix(a.ours, "--") && a.ours != "--transform" {
-			return a.ours
+			return strings.TrimPrefix(a.ours, "--")
 		}
 	}
 	return name

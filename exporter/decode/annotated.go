@@ -225,9 +225,14 @@ func (w *worker) firstToken(span ptrace.Span, gap mooncake.Opt[int64], ttfc moon
 // first records the time of the first token, if it lies within the request. A time that overflowed 64 bits is before the request's start.
 func (w *worker) first(at int64, from string) {
 	r := &w.inference
-	if at < r.Start || at > max(r.Start, r.End) {
+	if !within(r, at) {
 		w.counts.invalid(from)
 		return
 	}
 	r.FirstToken = mooncake.Some(at)
+}
+
+// within reports whether a time lies within a request. The end of a span without one is its start: it limits nothing.
+func within(r *journal.Inference, at int64) bool {
+	return at >= r.Start && (at <= r.End || r.End <= r.Start)
 }

@@ -90,7 +90,7 @@ func plausible(d *journal.Decoder) bool {
 	}
 	switch {
 	case d.Start < 0 || d.End < 0 || d.Timestamp.V < 0:
-	case d.FirstToken.Set && (d.FirstToken.V < d.Start || d.FirstToken.V > max(d.Start, d.End)):
+	case d.FirstToken.Set && !within(&d.Inference, d.FirstToken.V):
 	case d.Step.ID != 0: // only Compile makes it
 	case len(p.HashIDs) > maxHashIDs || p.BlockSize > math.MaxInt32 || p.FineBlockSize > math.MaxInt32:
 	case p.HashRanges != nil && p.FineBlockSize == 0 || slices.ContainsFunc(p.HashRanges, outside) || slices.ContainsFunc(p.Replies, beyond):
