@@ -131,8 +131,13 @@ func (c *Config) Validate() error {
 		name string
 		v    int64
 	}{
-		{"min-input", c.MinInput}, {"max-input", c.MaxInput}, {"min-output", c.MinOutput}, {"max-output", c.MaxOutput},
-		{"max-context", c.MaxContext}, {"conversations", c.Conversations}, {"first", c.First},
+		{"min-input", c.MinInput},
+		{"max-input", c.MaxInput},
+		{"min-output", c.MinOutput},
+		{"max-output", c.MaxOutput},
+		{"max-context", c.MaxContext},
+		{"conversations", c.Conversations},
+		{"first", c.First},
 	} {
 		require(n.v >= 0, "%s %d: must be 0 or more", n.name, n.v)
 	}
