@@ -253,10 +253,7 @@ func (s *Search) judge(trials []Trial) (*Capacity, float64) {
 	} else if met == 0 {
 		next = missed / step
 	}
-	next = min(max(next, s.Min), s.Max)
-	if s.Whole {
-		next = math.Max(1, math.Round(next))
-	}
+	next = s.allowed(next)
 	switch {
 	case missed <= s.Min && s.sure(trials, s.Min, false):
 		c.Answer, c.Load, c.Low, c.High = LessThanMin, s.Min, 0, 0
@@ -278,8 +275,31 @@ func (s *Search) judge(trials []Trial) (*Capacity, float64) {
 	case met > 0 && !math.IsInf(missed, 1) && s.narrow(c):
 		c.Answer = CapacityFound
 		return c, 0
+	case met > 0 && !math.IsInf(missed, 1):
+		next = s.telling(post, next, limit)
 	}
 	return c, next
+}
+
+// telling returns the load, below the client's limit, whose probe tells most about the capacity; another load if none is below the limit.
+func (s *Search) telling(post *threshold, other, limit float64) float64 {
+	best, least := other, math.Inf(1)
+	for _, q := range doubtful {
+		load := s.allowed(post.quantile(q))
+		if left := post.uncertainty(load); load < limit && left < least {
+			best, least = load, left
+		}
+	}
+	return best
+}
+
+// allowed returns the nearest load that may be tried.
+func (s *Search) allowed(load float64) float64 {
+	load = min(max(load, s.Min), s.Max)
+	if s.Whole {
+		load = math.Max(1, math.Round(load))
+	}
+	return load
 }
 
 // narrow reports whether the interval is as narrow as requested; for whole loads, whether no other whole load lies within it.

@@ -99,7 +99,7 @@ func newSearchCommand() *cobra.Command {
 	add(fs, &f.Min, "min-load", 0.05, load)
 	add(fs, &f.Max, "max-load", 50, load)
 	add(fs, &f.Precision, "precision", 0.05, number(0.005, 0.5))
-	add(fs, &f.MaxProbes, "max-probes", 16, whole(1, 1000))
+	add(fs, &f.MaxProbes, "max-probes", 24, whole(1, 1000))
 	add(fs, &f.Budget, "budget", 0, lasting(0, century, "0 or more"))
 	wordVar(fs, &f.cache, "cache", coldCache, coldCache, warmCache)
 	add(fs, &f.Seed, "seed", 0)
