@@ -372,7 +372,13 @@ func TestSearchRefuses(t *testing.T) {
 	if got := fmt.Sprint(objectives(t, "ttft.p99 <= 1.5s, throughput>100, request_error_rate<1%,latency.p50<20")); got != "[ttft.p99<1500ms throughput>100 request_error_rate<1% latency.p50<20]" {
 		t.Error(got)
 	}
-	if slo := ServiceLevel(objectives(t, "ttft.p99<1.5s,throughput>100,itl.p95<50ms")); slo.String() != "ttft=1.5s,itl=50ms" {
-		t.Error(slo)
+	for text, want := range map[string]string{
+		"ttft.p99<1.5s,throughput>100,itl.p95<50ms": "ttft=1.5s,itl=50ms",
+		"latency.p90<500ms,latency.p50<205ms":       "e2e=205ms", // all bounds hold, in any order
+		"latency.p50<205ms,latency.p90<500ms":       "e2e=205ms",
+	} {
+		if slo := ServiceLevel(objectives(t, text)); slo.String() != want {
+			t.Errorf("%s: %v, want %s", text, slo, want)
+		}
 	}
 }
