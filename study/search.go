@@ -276,16 +276,17 @@ func (s *Search) judge(trials []Trial) (*Capacity, float64) {
 		c.Answer = CapacityFound
 		return c, 0
 	case met > 0 && !math.IsInf(missed, 1):
-		next = s.telling(post, next, limit)
+		next = s.telling(post, next, met*step, limit)
 	}
 	return c, next
 }
 
-// telling returns the load, below the client's limit, whose probe tells most about the capacity; another load if none is below the limit.
-func (s *Search) telling(post *threshold, other, limit float64) float64 {
+// telling returns the load, at most this and below the client's limit, whose probe tells most about the capacity; another load if none is
+// below the limit.
+func (s *Search) telling(post *threshold, other, most, limit float64) float64 {
 	best, least := other, math.Inf(1)
 	for _, q := range doubtful {
-		load := s.allowed(post.quantile(q))
+		load := s.allowed(min(post.quantile(q), most))
 		if left := post.uncertainty(load); load < limit && left < least {
 			best, least = load, left
 		}
