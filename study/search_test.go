@@ -251,6 +251,9 @@ func TestSearchAnswers(t *testing.T) {
 		if c.Answer != test.answer || c.Load < test.least || c.Load > test.most || c.First != test.first {
 			t.Errorf("%s: %+v", name, c)
 		}
+		if test.client == 0.01 && c.Headline("") != "cannot tell: the client was the limit at every load, always because of lateness_p99" {
+			t.Errorf("%s: %s", name, c.Headline(""))
+		}
 		if c.Answer == CapacityFound && !(c.Low <= test.engine && test.engine <= c.High) {
 			t.Errorf("%s: the interval is %v to %v", name, c.Low, c.High)
 		}
