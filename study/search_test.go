@@ -322,6 +322,35 @@ func TestSearchEvidence(t *testing.T) {
 	}
 }
 
+// TestSearchDisturbed: a load at which no probe counts is not the client's limit if probes at higher loads count, and is left out.
+func TestSearchDisturbed(t *testing.T) {
+	s := cliff(t, 2.7, 9)
+	probe, disturbed := s.Probe, 0.
+	s.Probe = func(ctx context.Context, p Planned) (*Run, error) {
+		r, err := probe(ctx, p)
+		if p.Number == 5 {
+			disturbed = p.Load
+		}
+		if p.Load == disturbed {
+			r.Verdict, r.Reasons = "degraded", []string{"hiccup_share"}
+		}
+		return r, err
+	}
+	c, err := s.Run(t.Context(), nil)
+	if err != nil || c.Answer != CapacityFound || !(c.Low <= 2.7 && 2.7 <= c.High) {
+		t.Fatalf("%+v, %v", c, err)
+	}
+	n := 0
+	for _, trial := range c.Trials {
+		if !trial.Evidence {
+			n++
+		}
+	}
+	if n != tries || disturbed > 4 {
+		t.Errorf("%d probes of load %v", n, disturbed)
+	}
+}
+
 // TestSearchTooShort: a probe with too few requests for a verdict ends the search, since a lower load has even fewer.
 func TestSearchTooShort(t *testing.T) {
 	s := cliff(t, 0.7, 9)
