@@ -185,7 +185,7 @@ func cacheBoard() board {
 				{title: "Knee, memory", kind: number, unit: "bytes", description: "KV cache memory of the knee; for models whose geometry the connector knows.", queries: []query{{expr: chosen(gauge(semconv.CachePotentialKneeSize)), legend: "{{" + model + "}}"}}},
 			}},
 			{"Traffic", []panel{
-				{title: "Working set", unit: "short", description: "Distinct prompt tokens within the retention time.", queries: []query{{expr: chosen(gauge(semconv.CachePotentialWorkingSet)), legend: "{{" + model + "}}"}}},
+				{title: "Working set", unit: "short", description: "Tokens of the distinct blocks within the retention time; a partly filled block counts as a whole one.", queries: []query{{expr: chosen(gauge(semconv.CachePotentialWorkingSet)), legend: "{{" + model + "}}"}}},
 				{title: "Working set, memory", unit: "bytes", description: "KV cache memory with which nothing is evicted.", queries: []query{{expr: chosen(gauge(semconv.CachePotentialWorkingSetSize)), legend: "{{" + model + "}}"}}},
 				{title: "Prompt tokens per second", unit: "short", description: "Of the requests that were analysed.", queries: []query{{expr: sum(rate(chosen(counter(semconv.CachePotentialPromptTokens))), model), legend: "{{" + model + "}}"}}},
 				{title: "Requests per second", unit: "reqps", description: "By whether they were analysed, or why not.", queries: []query{{expr: sum(rate(counter(semconv.CachePotentialRequests)), label(semconv.CacheRequestResult)), legend: "{{" + label(semconv.CacheRequestResult) + "}}"}}},

@@ -24,12 +24,12 @@ var (
 	// CachePotentialWorkingSet is a gauge.
 	CachePotentialWorkingSet = Metric{
 		Name: "mooncake.cache.potential.working_set", Unit: "{token}",
-		Description: "Distinct prompt tokens that were seen within the retention time",
+		Description: "Tokens of the distinct blocks of prompts that were seen within the retention time",
 	}
 	// CachePotentialWorkingSetSize is a gauge, only for models with a known size of KV cache for each token.
 	CachePotentialWorkingSetSize = Metric{
 		Name: "mooncake.cache.potential.working_set.size", Unit: "By",
-		Description: "KV cache memory of the distinct prompt tokens that were seen within the retention time",
+		Description: "KV cache memory of the distinct blocks of prompts that were seen within the retention time",
 	}
 	// CachePotentialPromptTokens is a counter.
 	CachePotentialPromptTokens = Metric{

@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"io"
 	"math"
+	"slices"
 	"strings"
 )
 
@@ -173,6 +174,21 @@ func loads(left, right float64) (at []float64) {
 	return at
 }
 
+// always returns the reasons that all probes have in common, as an addition to a sentence: a lower load did not help against them.
+func (c *Capacity) always() string {
+	var common []string
+	for i, t := range c.Trials {
+		if i == 0 {
+			common = slices.Clone(t.Reasons)
+		}
+		common = slices.DeleteFunc(common, func(reason string) bool { return !slices.Contains(t.Reasons, reason) })
+	}
+	if len(common) == 0 {
+		return ""
+	}
+	return ", always because of " + strings.Join(common, ", ")
+}
+
 // Headline returns the answer as the beginning of a sentence. The parameter what names the load, such as "× the density of the trace".
 func (c *Capacity) Headline(what string) string {
 	switch c.Answer {
@@ -180,7 +196,7 @@ func (c *Capacity) Headline(what string) string {
 		return fmt.Sprintf("%.3g %s (%.3g to %.3g)", c.Load, what, c.Low, c.High)
 	case ClientLimit:
 		if c.Load == 0 {
-			return "cannot tell: " + string(c.Answer) + " at every load"
+			return "cannot tell: " + string(c.Answer) + " at every load" + c.always()
 		}
 		return fmt.Sprintf("at least %.3g %s: beyond it, %s", c.Load, what, c.Answer)
 	case TooShort:

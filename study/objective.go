@@ -103,7 +103,7 @@ func (m Metric) short() string {
 }
 
 // ServiceLevel returns the service level of a request that is as fast as the objectives require of the run: it has their bounds of
-// latencies. It is zero without such a bound.
+// latencies, the lowest if there are several of one latency. It is zero without such a bound.
 func ServiceLevel(objectives []Objective) (s measure.SLO) {
 	for _, o := range objectives {
 		one, err := measure.ParseSLO(fmt.Sprintf("%s=%gms", o.Metric.Figure, o.Bound))
@@ -111,7 +111,7 @@ func ServiceLevel(objectives []Objective) (s measure.SLO) {
 			continue // a figure that a single request does not have
 		}
 		for _, pair := range [][2]*time.Duration{{&s.TTFT, &one.TTFT}, {&s.TTST, &one.TTST}, {&s.ITL, &one.ITL}, {&s.TPOT, &one.TPOT}, {&s.E2E, &one.E2E}} {
-			if *pair[0] == 0 {
+			if *pair[0] == 0 || *pair[1] > 0 && *pair[1] < *pair[0] {
 				*pair[0] = *pair[1]
 			}
 		}

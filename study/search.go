@@ -213,16 +213,16 @@ func (s *Search) trial(p Planned, r *Run) (Trial, error) {
 func (s *Search) judge(trials []Trial) (*Capacity, float64) {
 	post := newThreshold(s.Min, s.Max)
 	met, missed, limit := 0.0, math.Inf(1), math.Inf(1)
-	bad := map[float64]int{}
+	highest := 0.0           // load of a trial that is evidence
+	bad := map[float64]int{} // trials that are none, by load
 	c := &Capacity{Answer: NotYet, Trials: trials}
 	best := 0.0
 	for _, t := range trials {
 		if !t.Evidence {
-			if bad[t.Load]++; bad[t.Load] >= tries {
-				limit = min(limit, t.Load)
-			}
+			bad[t.Load]++
 			continue
 		}
+		highest = max(highest, t.Load)
 		post.learn(t.Load, t.Met)
 		if t.Met {
 			met = max(met, t.Load)
@@ -233,6 +233,11 @@ func (s *Search) judge(trials []Trial) (*Capacity, float64) {
 			best, c.Knee = t.Good, t.Load
 		}
 	}
+	for load, n := range bad {
+		if n >= tries && (load > highest || met == 0) { // below a load that the client can handle, it was disturbed
+			limit = min(limit, load)
+		}
+	}
 	c.Load, c.Low, c.High = post.quantile(0.5), post.quantile(0.025), post.quantile(0.975)
 	next := c.Load
 	if len(trials) == 0 {
@@ -241,7 +246,7 @@ func (s *Search) judge(trials []Trial) (*Capacity, float64) {
 	if last := trials[len(trials)-1]; last.Verdict == undecided {
 		c.Answer, c.Load, c.Low, c.High = TooShort, last.Load, 0, 0
 		return c, 0
-	} else if !last.Evidence && last.Load < limit {
+	} else if !last.Evidence && last.Load < limit && bad[last.Load] < tries {
 		return c, last.Load // once more, with another seed
 	}
 	// Go at most one step beyond the loads that met or missed the objectives, because a run under too much load takes long.
@@ -253,10 +258,7 @@ func (s *Search) judge(trials []Trial) (*Capacity, float64) {
 	} else if met == 0 {
 		next = missed / step
 	}
-	next = min(max(next, s.Min), s.Max)
-	if s.Whole {
-		next = math.Max(1, math.Round(next))
-	}
+	next = s.allowed(next)
 	switch {
 	case missed <= s.Min && s.sure(trials, s.Min, false):
 		c.Answer, c.Load, c.Low, c.High = LessThanMin, s.Min, 0, 0
@@ -278,8 +280,32 @@ func (s *Search) judge(trials []Trial) (*Capacity, float64) {
 	case met > 0 && !math.IsInf(missed, 1) && s.narrow(c):
 		c.Answer = CapacityFound
 		return c, 0
+	case met > 0 && !math.IsInf(missed, 1):
+		next = s.telling(post, next, met*step, func(load float64) bool { return load < limit && bad[load] < tries })
 	}
 	return c, next
+}
+
+// telling returns the load, at most this, whose probe tells most about the capacity, of those that the client can handle; another load if it
+// can handle none.
+func (s *Search) telling(post *threshold, other, most float64, handles func(load float64) bool) float64 {
+	best, least := other, math.Inf(1)
+	for _, q := range doubtful {
+		load := s.allowed(min(post.quantile(q), most))
+		if left := post.uncertainty(load); handles(load) && left < least {
+			best, least = load, left
+		}
+	}
+	return best
+}
+
+// allowed returns the nearest load that may be tried.
+func (s *Search) allowed(load float64) float64 {
+	load = min(max(load, s.Min), s.Max)
+	if s.Whole {
+		load = math.Max(1, math.Round(load))
+	}
+	return load
 }
 
 // narrow reports whether the interval is as narrow as requested; for whole loads, whether no other whole load lies within it.

@@ -8,19 +8,26 @@ import "math"
 // threshold is an estimate of the load at which a noisy test begins to fail, from tests that passed or failed: a posterior over the
 // threshold and over the width of the region in which both outcomes occur. This is the method of adaptive psychometric tests (Watson and
 // Pelli, Perception & Psychophysics 33(2), 1983; for the unknown width Kontsevich and Tyler, Vision Research 39, 1999). A bisection that
-// trusts each test never recovers from one wrong answer; this method returns to the loads in doubt.
+// trusts each test never recovers from one wrong answer; this method returns to the loads in doubt. Two tests that pass and fail at loads
+// close to each other say little about the threshold if the region is wide, so the width must be learned, too.
 type threshold struct {
 	logs   []float64              // of the possible thresholds, evenly spaced
 	weight [len(widths)][]float64 // by width and threshold; the sum is 1
 }
 
 // widths are the standard deviations, in logarithms of the load, of the load at which a run fails.
-var widths = [...]float64{0.01, 0.02, 0.04, 0.08}
+// If they ended below the true one, two tests that agree by chance would make the posterior too narrow.
+var widths = [...]float64{0.01, 0.02, 0.05, 0.1, 0.2, 0.4}
+
+// doubtful are the quantiles of the threshold that are considered for the next test.
+var doubtful = [...]float64{0.1, 0.3, 0.5, 0.7, 0.9}
 
 const (
 	grain = 0.0025 // distance between thresholds, in logarithms
 	// lapse is the share of tests whose result does not depend on the load, for example because the machine was disturbed unnoticed.
 	lapse = 0.02
+	// certain is a distance from the threshold, in widths, beyond which a test has the expected result, unless it is a lapse.
+	certain = 4
 )
 
 func newThreshold(low, high float64) *threshold {
@@ -38,12 +45,24 @@ func newThreshold(low, high float64) *threshold {
 	return t
 }
 
+// passes returns the probability that a test passes at a distance, in logarithms, above the threshold.
+func passes(distance, width float64) float64 {
+	switch z := distance / width; {
+	case z < -certain:
+		return 1 - lapse/2
+	case z > certain:
+		return lapse / 2
+	default:
+		return lapse/2 + (1-lapse)*0.5*math.Erfc(z/math.Sqrt2)
+	}
+}
+
 // learn adds the result of a test.
 func (t *threshold) learn(load float64, passed bool) {
 	sum, x := 0.0, math.Log(load)
 	for w, width := range widths {
 		for i, at := range t.logs {
-			p := lapse/2 + (1-lapse)*0.5*math.Erfc((x-at)/(width*math.Sqrt2))
+			p := passes(x-at, width)
 			if !passed {
 				p = 1 - p
 			}
@@ -70,4 +89,37 @@ func (t *threshold) quantile(q float64) float64 {
 		}
 	}
 	return math.Exp(t.logs[len(t.logs)-1])
+}
+
+// uncertainty returns what a test at a load is expected to leave unknown: the entropy of the threshold, plus that of the width.
+func (t *threshold) uncertainty(load float64) (left float64) {
+	x := math.Log(load)
+	var results [2]float64 // the probabilities of a pass and of a fail
+	var byWidth [len(widths)][2]float64
+	for i, at := range t.logs {
+		var sums [2]float64
+		for w, width := range widths {
+			weight, p := t.weight[w][i], passes(x-at, width)
+			for result, share := range [2]float64{weight * p, weight * (1 - p)} {
+				sums[result] += share
+				byWidth[w][result] += share
+			}
+		}
+		for result, sum := range sums {
+			left += entropy(sum)
+			results[result] += sum
+		}
+	}
+	for _, shares := range byWidth {
+		left += entropy(shares[0]) + entropy(shares[1])
+	}
+	return left - 2*(entropy(results[0])+entropy(results[1])) // given the result
+}
+
+// entropy returns what a probability adds to an entropy.
+func entropy(p float64) float64 {
+	if p == 0 {
+		return 0
+	}
+	return -p * math.Log(p)
 }

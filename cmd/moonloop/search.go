@@ -99,7 +99,7 @@ func newSearchCommand() *cobra.Command {
 	add(fs, &f.Min, "min-load", 0.05, load)
 	add(fs, &f.Max, "max-load", 50, load)
 	add(fs, &f.Precision, "precision", 0.05, number(0.005, 0.5))
-	add(fs, &f.MaxProbes, "max-probes", 16, whole(1, 1000))
+	add(fs, &f.MaxProbes, "max-probes", 24, whole(1, 1000))
 	add(fs, &f.Budget, "budget", 0, lasting(0, century, "0 or more"))
 	wordVar(fs, &f.cache, "cache", coldCache, coldCache, warmCache)
 	add(fs, &f.Seed, "seed", 0)
@@ -223,12 +223,19 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 		return state.save(p.dir)
 	}
 	c, err := f.Run(ctx, state.Probes)
+	interrupted := err != nil && errors.Is(err, context.Cause(ctx))
+	if interrupted {
+		err = nil // what is known is printed, as at any other end
+	}
 	if c != nil && len(c.Trials) > 0 {
 		state.searchResult = resultOf(c)
 		err = errors.Join(err, p.saveAnswer(state, c))
 	}
 	if err != nil {
 		return err
+	}
+	if interrupted && len(c.Trials) == 0 {
+		return errors.New("interrupted before the end of the first probe: nothing is known of the capacity")
 	}
 	var result any = state
 	if !f.json {
@@ -239,6 +246,14 @@ func (f *searchFlags) search(cmd *cobra.Command, trace string, args []string) (e
 	}
 	if !f.json && f.out != "" {
 		sayWhere(cmd, f.out, fmt.Sprintf("\nprobes and %s in %s\n", curveFile, term.Plain(f.out)))
+	}
+	if interrupted {
+		next := "the same command continues"
+		if f.out == "" {
+			next = "the probes are lost, because no --out was given"
+		}
+		fmt.Fprintf(stderr, "moonloop: interrupted after %s: %s\n", term.Counted(int64(len(c.Trials)), "probes"), next)
+		return exitWith(exitInterrupted)
 	}
 	return exitWith(map[study.SearchAnswer]int{study.ClientLimit: exitInvalid, study.NotYet: exitInvalid, study.TooShort: exitInvalid, study.LessThanMin: exitGoals}[c.Answer])
 }

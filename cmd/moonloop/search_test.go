@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -56,6 +57,12 @@ func TestSearchVerb(t *testing.T) {
 	if err := state.save("dir"); err != nil {
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithCancel(t.Context())
+	out := &cancelling{when: "probe 2 of at most 3", cancel: cancel}
+	if got := run(ctx, append([]string{"search"}, probes("3")...), strings.NewReader(""), out, out); got != exitInterrupted ||
+		!strings.Contains(out.String(), "capacity: cannot tell yet: between ") || !strings.Contains(out.String(), "moonloop: interrupted after 1 probe: the same command continues\n") {
+		t.Errorf("interrupted: exit status %d: %s", got, out.String())
+	}
 	text := search(exitInvalid, probes("2", "--json", "--progress", "none")...)
 	if !strings.HasPrefix(text, "moonloop: continuing after 1 probe in dir\n") {
 		t.Error(text)
@@ -97,6 +104,20 @@ func TestSearchVerb(t *testing.T) {
 		t.Errorf("left behind: %v", left)
 	}
 	search(exitInvalid, "trace.jsonl", "--objective", "ttft.p50<1h", "--vary", "speed", "--cache", "warm", "--max-probes", "1", "--progress", "none", "--", "--url", url, "--model", "m", "--endpoint", "completions")
+}
+
+// cancelling is an output that interrupts the command when it writes a text.
+type cancelling struct {
+	strings.Builder
+	when   string
+	cancel func()
+}
+
+func (c *cancelling) Write(p []byte) (int, error) {
+	if strings.Contains(string(p), c.when) {
+		c.cancel()
+	}
+	return c.Builder.Write(p)
 }
 
 // TestSearchRefusals: a search that cannot be run is refused before it sends or writes anything.

@@ -167,6 +167,13 @@ func (p *potential) stats(infinite *CacheStats, eviction Eviction, blockSize int
 		out.Undefined.add("no row has a length, or all came during the warm-up", "ceiling", "knee", "curve")
 		return out
 	}
+	if out.Prefixes = sharedPrefixes(forest, p.before); why != "" {
+		out.Undefined.add(why, "shared_prefixes")
+	}
+	if p.estimate != nil && out.SampledBlocks == 0 && (forest.Len() > 0 || why != "") { // an estimate from nothing; without ids, 0 is right
+		out.Undefined.add("no block is in the sample: take a larger share of the blocks, or all of them", "ceiling", "working_set", "knee", "curve")
+		return out
+	}
 	sizes := slices.Clone(p.opt.Sizes)
 	if sizes == nil {
 		sizes = powersOfTwo(float64(blockSize), float64(out.WorkingSet.Tokens))
@@ -186,9 +193,6 @@ func (p *potential) stats(infinite *CacheStats, eviction Eviction, blockSize int
 			hits.OfCeiling = hits.Rate / out.Ceiling
 		}
 		out.Curve = append(out.Curve, hits)
-	}
-	if out.Prefixes = sharedPrefixes(forest, p.before); why != "" {
-		out.Undefined.add(why, "shared_prefixes")
 	}
 	return out
 }

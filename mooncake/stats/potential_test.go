@@ -6,6 +6,7 @@ package stats
 import (
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -76,6 +77,24 @@ func TestPotentialOfTheToyTrace(t *testing.T) {
 		if cold := potentialOf(toyRows(), PotentialOptions{WarmUp: 1e9, Sample: sample}, LeafFirst); cold.Undefined["ceiling"] == "" || cold.WarmUpRows != 4 {
 			t.Errorf("nothing but warm-up: %+v", cold)
 		}
+	}
+}
+
+// An estimate from no block is undefined, not 0: five rows have one block, which is not in the sample. Without ids, no cache hits anything.
+func TestPotentialOfNoSample(t *testing.T) {
+	var same, none []*mooncake.Row
+	for range 5 {
+		row := &mooncake.Row{InputLength: mooncake.Some(int64(512)), HashIDs: []uint64{7}}
+		same, none = append(same, row), append(none, &mooncake.Row{InputLength: row.InputLength})
+	}
+	got := potentialOf(same, PotentialOptions{Sample: 0.01}, LeafFirst)
+	for _, figure := range []string{"ceiling", "working_set", "knee", "curve"} {
+		if got.SampledBlocks != 0 || !strings.Contains(got.Undefined[figure], "no block is in the sample") {
+			t.Errorf("%s of %d sampled blocks: %+v", figure, got.SampledBlocks, got)
+		}
+	}
+	if got := potentialOf(none, PotentialOptions{Sample: 0.01}, LeafFirst); got.Undefined["curve"] != "" || len(got.Curve) != 1 || got.Curve[0].Rate != 0 {
+		t.Errorf("without ids: %+v", got)
 	}
 }
 

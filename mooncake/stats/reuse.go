@@ -12,14 +12,15 @@ import (
 )
 
 // Reuse estimates the hits of prefix caches of any size on a stream of prompts, from a sample of their blocks, in bounded memory.
-// [CacheSim] gives exact figures for a trace; Reuse follows live traffic.
+// [CacheSim] gives exact figures for a trace; Reuse follows live traffic. Sizes of caches are in tokens of whole blocks, since a block
+// that a prompt fills only in part takes the space of a whole one. Hits are the tokens of the prompt.
 //
 // # Method
 //
 // A block is in the sample if a hash of its id is at most a threshold, so with the same seed it is always in it or never (SHARDS:
 // Waldspurger, Park, Garthwaite, Ahmad, FAST'15). Reuse keeps the sampled blocks in the order of their last touches. For each reference to
-// a sampled block, it computes the stack distance: the tokens of the block itself, and of the sampled blocks that were touched since its
-// last touch. Divided by the sampling rate, this is the size of the smallest least-recently-used cache that would still have the block
+// a sampled block, it computes the stack distance: the size of the block itself, and of the sampled blocks that were touched since its last
+// touch. Divided by the sampling rate, this is the size of the smallest least-recently-used cache that would still have the block
 // (Mattson, Gecsei, Slutz, Traiger, 1970). Blocks are touched from first to last.
 //
 // Let p be the rate, T the tokens of all blocks, S those of the sampled blocks, and H(c) those with a distance of at most c. The share of
@@ -45,7 +46,7 @@ type Reuse struct {
 	unused    []int32          // free indexes of memory
 	order     weights
 	slots     []int32 // by slot of order: index in memory, or vacant
-	resident  float64 // tokens of the sampled blocks, not scaled
+	resident  float64 // sizes of the sampled blocks, not scaled
 	now       int64   // caller's clock at the last prompt
 	curve     Hits
 	forgotten int64 // blocks that were not touched for too long
@@ -54,7 +55,7 @@ type Reuse struct {
 // reused is a sampled block.
 type reused struct {
 	id         uint64
-	tokens     float64
+	size       float64 // in tokens, as if the prompt filled it
 	prefix     float64 // tokens of the prompt through this block
 	references int64
 	touched    int64 // caller's clock
@@ -110,11 +111,11 @@ func (r *Reuse) Add(ids []uint64, size, tokens float64, now int64) {
 		r.curve.sampled += n / rate
 		at, known := r.blocks[id]
 		if !known {
-			r.insert(reused{id: id, tokens: n, prefix: before + n, references: 1, touched: r.now})
+			r.insert(reused{id: id, size: size, prefix: before + n, references: 1, touched: r.now})
 			continue
 		}
 		b := &r.memory[at]
-		r.curve.hit((r.resident-r.order.through(int(b.slot))+b.tokens)/rate, n/rate)
+		r.curve.hit((r.resident-r.order.through(int(b.slot))+b.size)/rate, n/rate)
 		b.references++
 		b.touched = r.now
 		r.unlink(b)
@@ -132,7 +133,7 @@ func (r *Reuse) insert(b reused) {
 		r.memory = append(r.memory, b)
 	}
 	r.blocks[b.id] = at
-	r.resident += b.tokens
+	r.resident += b.size
 	r.linkLast(at)
 	for len(r.blocks) > r.max {
 		r.halve()
@@ -170,12 +171,12 @@ func (r *Reuse) remove(at int32) {
 	delete(r.blocks, b.id)
 	r.unlink(b)
 	r.unused = append(r.unused, at)
-	r.resident -= b.tokens
+	r.resident -= b.size
 }
 
 // unlink removes a block from the order.
 func (r *Reuse) unlink(b *reused) {
-	r.order.add(int(b.slot), -b.tokens)
+	r.order.add(int(b.slot), -b.size)
 	r.slots[b.slot] = vacant
 }
 
@@ -187,7 +188,7 @@ func (r *Reuse) linkLast(at int32) {
 	b := &r.memory[at]
 	b.slot = int32(len(r.slots)) //nolint:gosec // at most twice max
 	r.slots = append(r.slots, at)
-	r.order.add(int(b.slot), b.tokens)
+	r.order.add(int(b.slot), b.size)
 }
 
 // renumber moves the used slots together, and doubles the room.
@@ -201,7 +202,7 @@ func (r *Reuse) renumber() {
 		b := &r.memory[at]
 		b.slot = int32(len(used)) //nolint:gosec // at most twice max
 		used = append(used, at)
-		r.order.add(int(b.slot), b.tokens)
+		r.order.add(int(b.slot), b.size)
 	}
 	r.slots = used
 }
@@ -209,7 +210,7 @@ func (r *Reuse) renumber() {
 // Hits returns the hits of caches since the start. The value is a copy.
 func (r *Reuse) Hits() Hits { return r.curve.clone() }
 
-// WorkingSet estimates the tokens of all blocks that were added and not forgotten: the size of a cache that evicts nothing.
+// WorkingSet estimates the size, in tokens, of all blocks that were added and not forgotten: of a cache that evicts nothing.
 func (r *Reuse) WorkingSet() float64 { return r.resident / r.Rate() }
 
 // Resolves reports whether the sample is large enough for a cache of this many tokens: at least 100 sampled blocks fit into it, or all of
@@ -339,16 +340,16 @@ func (h *Hits) Knee(share float64) float64 {
 	return border(len(h.by))
 }
 
-// weights is a Fenwick tree of tokens by slot; 1-based.
+// weights is a Fenwick tree of block sizes by slot; 1-based.
 type weights []float64
 
-func (w weights) add(slot int, tokens float64) {
+func (w weights) add(slot int, size float64) {
 	for i := slot + 1; i < len(w); i += i & -i {
-		w[i] += tokens
+		w[i] += size
 	}
 }
 
-// through returns the tokens in all slots up to and including this one.
+// through returns the sizes in all slots up to and including this one.
 func (w weights) through(slot int) (sum float64) {
 	for i := slot + 1; i > 0; i &= i - 1 {
 		sum += w[i]

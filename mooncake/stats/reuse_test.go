@@ -54,6 +54,34 @@ func TestReuseOfAllBlocksIsExact(t *testing.T) {
 	}
 }
 
+// A block that a prompt fills only in part takes the space of a whole one, as in a [CacheSim]: with short prompts, too, all blocks give the
+// exact rates.
+func TestReuseOfShortPrompts(t *testing.T) {
+	const documents, size = 300, 8 * mooncake.BlockSize
+	random := rand.New(rand.NewPCG(5, 6))
+	var rows []*mooncake.Row
+	for range 5000 {
+		document := uint64(min(documents*random.ExpFloat64()/3, documents-1))
+		row := &mooncake.Row{InputLength: mooncake.Some(int64(size - random.IntN(mooncake.BlockSize)))}
+		for i := range uint64(8) {
+			row.HashIDs = append(row.HashIDs, 8*document+i)
+		}
+		rows = append(rows, row)
+	}
+	r := NewReuse(ReuseOptions{Rate: 1})
+	feed(r, rows, true)
+	hits := r.Hits()
+	sizes := []int{100, 200, 400, 800, 1600}
+	for i, c := range simulate(rows, CacheOptions{Capacities: sizes, Eviction: RootFirst})[:len(sizes)] {
+		if got := hits.Rate(float64(c.Capacity * mooncake.BlockSize)); math.Abs(got-c.TokenRate) > 0.01 {
+			t.Errorf("a cache of %d blocks hits %.4f of the tokens, want %.4f", sizes[i], got, c.TokenRate)
+		}
+	}
+	if got, want := r.WorkingSet(), float64(r.Blocks()*mooncake.BlockSize); got != want {
+		t.Errorf("working set of %.0f tokens, want %.0f", got, want)
+	}
+}
+
 // A tenth of the blocks gives the rates, of blocks and of tokens, whichever tenth it is: within half a point on average and a standard
 // deviation of 0.6 for the infinite cache, within one point and 1.6 for finite ones.
 func TestReuseOfATenth(t *testing.T) {

@@ -80,8 +80,9 @@ type stage struct {
 	name       string
 	parameters map[string]any
 	effect     func(before, after *Figures) string
-	joins      bool  // the sources are its input
-	passed     int64 // rows of the output
+	joins      bool   // the sources are its input
+	passed     int64  // rows of the output
+	note       string // why it may keep no row
 	// add adds a row of the output, and out computes the figures of these rows from those of the input rows. The last stage uses neither,
 	// because its output is measured anyway.
 	add func(*item)
@@ -149,7 +150,7 @@ func (s *Stream) noRow() error {
 		switch {
 		case st.joins:
 		case st.passed == 0:
-			return fmt.Errorf("no row is left: step %q kept none of %s; change this step, or leave it out", st.name, words.Plural(left, "row"))
+			return fmt.Errorf("no row is left: step %q kept none of %s%s; change this step, or leave it out", st.name, words.Plural(left, "row"), st.note)
 		default:
 			left = st.passed
 		}

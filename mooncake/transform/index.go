@@ -4,11 +4,13 @@
 package transform
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"sort"
 
 	"github.com/moonloop/moonloop/mooncake"
+	"github.com/moonloop/moonloop/mooncake/internal/words"
 	"github.com/moonloop/moonloop/mooncake/stats"
 )
 
@@ -258,6 +260,20 @@ func (x *index) divide(most float64) {
 	for i := range x.cluster {
 		x.cluster[i] = x.cluster[x.cluster[i]] // which is its own root already, being earlier
 	}
+}
+
+// tooLarge returns a note about the largest cluster, if a sample of this share cannot have the right size because of it: alone, the cluster is
+// more than the rows to keep, or than those to leave out. Otherwise, it returns "".
+func (x *index) tooLarge(share float64) string {
+	sizes, largest := make([]uint32, len(x.cluster)), uint32(0)
+	for _, c := range x.cluster {
+		sizes[c]++
+		largest = max(largest, sizes[c])
+	}
+	if float64(largest) <= min(share, 1-share)*float64(len(x.cluster)) {
+		return ""
+	}
+	return fmt.Sprintf(" (the largest cluster has %s, and is never divided)", words.Plural(int64(largest), "row"))
 }
 
 // root returns the representative of a row's cluster, while clusters are joined.

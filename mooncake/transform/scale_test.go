@@ -6,6 +6,7 @@ package transform
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -13,6 +14,8 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -120,6 +123,29 @@ func repeated(times, few int) int {
 		return few
 	}
 	return times
+}
+
+// TestScaleNamesTheLargestCluster: if a cluster is larger than the part to keep or to leave out, the result has another size than
+// requested, and the report says why.
+func TestScaleNamesTheLargestCluster(t *testing.T) {
+	var trace bytes.Buffer
+	for i := range 100 {
+		session := "a"
+		if i%10 == 0 {
+			session = strconv.Itoa(i)
+		}
+		fmt.Fprintf(&trace, `{"timestamp": %d, "input_length": 512, "output_length": 1, "hash_ids": [%d], "session_id": %q}`+"\n", i, i, session)
+	}
+	for factor, named := range map[float64]bool{0.05: true, 0.3: true, 0.6: true, 1.5: true, 2: false} {
+		_, _, report := transformed(t, Config{Scale: factor}, source(trace.Bytes(), 0))
+		if effect := report.Steps[0].Effect; strings.Contains(effect, "(the largest cluster has 90 rows, and is never divided)") != named {
+			t.Errorf("%v: %s", factor, effect)
+		}
+	}
+	even := bytes.ReplaceAll(trace.Bytes(), []byte(`, "session_id": "a"`), nil)
+	if _, _, report := transformed(t, Config{Scale: 0.3}, source(even, 0)); strings.Contains(report.Steps[0].Effect, "cluster") {
+		t.Error(report.Steps[0].Effect)
+	}
 }
 
 // TestScalePublicTrace checks the promises of scaling on the public trace.

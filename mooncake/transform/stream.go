@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"strconv"
 	"sync/atomic"
 
@@ -88,9 +89,15 @@ func (s *Stream) open(sources []Source) error {
 		} else {
 			rows = o.up(rows)
 		}
-		rows = s.then(rows, s.stage("scale", map[string]any{"factor": c.Scale, "seed": c.Seed, "shift_ms": millis(c.Shift)}, everyFigure, func(before, after *Figures) string {
-			return fmt.Sprintf("%d rows → %d; hits of an infinite cache %.2f %% → %.2f %% of the tokens", before.Rows, after.Rows, 100*before.TokenHits, 100*after.TokenHits)
-		}))
+		note := ""
+		if o.part != nil {
+			note = s.x.tooLarge(c.Scale - math.Trunc(c.Scale))
+		}
+		st := s.stage("scale", map[string]any{"factor": c.Scale, "seed": c.Seed, "shift_ms": millis(c.Shift)}, everyFigure, func(before, after *Figures) string {
+			return fmt.Sprintf("%d rows → %d%s; hits of an infinite cache %.2f %% → %.2f %% of the tokens", before.Rows, after.Rows, note, 100*before.TokenHits, 100*after.TokenHits)
+		})
+		st.note = note
+		rows = s.then(rows, st)
 	}
 	if c.Roots > 1 {
 		rows = s.then(plant(c, s.x, s.fine > 0, rows), s.stage("roots", map[string]any{"roots": c.Roots, "seed": c.Seed}, everyFigure, said("clusters are in %d prefix trees that share nothing", c.Roots)))

@@ -154,7 +154,7 @@ func TestNoRowIsLeft(t *testing.T) {
 		c     Config
 		want  string
 	}{
-		{row, Config{MaxInput: 600, Scale: 0.01, TimeScale: 2}, `step "scale" kept none of 1 row;`},
+		{row, Config{MaxInput: 600, Scale: 0.01, TimeScale: 2}, `step "scale" kept none of 1 row (the largest cluster has 1 row, and is never divided);`},
 		{row + row, Config{MaxInput: 600, MinOutput: 2, First: 1, Roots: 2}, `step "output length" kept none of 2 rows;`},
 		{row, Config{Start: time.Hour, Scale: 2}, `step "window" kept none of 1 row;`},
 		{"", Config{TimeScale: 2}, "the trace has none"},
