@@ -41,6 +41,7 @@ func FromFigures(f *measure.Figures) Facts {
 		EstimatedTokens: share(f.Tokens.Estimated, f.Rows.Served),
 		RetriedShare:    share(f.Rows.Retried, f.Schedule.Dispatched),
 		FailedShare:     share(f.Rows.Failed, f.Rows.Served+f.Rows.Failed),
+		CutOffShare:     share(f.Rows.CutOff, f.Rows.Served+f.Rows.Failed+f.Rows.CutOff),
 	}
 }
 

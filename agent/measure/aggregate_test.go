@@ -215,6 +215,32 @@ func TestCoalescedGapsStay(t *testing.T) {
 	}
 }
 
+// TestGoodFraction: a request that was stopped counts as not good once it has missed an objective, in the whole and in its part. One that
+// had not missed any does not count.
+func TestGoodFraction(t *testing.T) {
+	a := NewAggregate(Options{SLO: SLO{E2E: 158 * ms}})
+	for _, change := range []func(*Record){
+		func(*Record) {},
+		func(r *Record) { r.Outcome, r.Reason = Failed, "429" },
+		func(r *Record) { r.Outcome, r.Reason, r.Exchange.End = Cancelled, CancelEnd, 1161*ms },
+		func(r *Record) { r.Outcome, r.Reason, r.Exchange.End = Cancelled, "cancelled", 1161*ms },
+		func(r *Record) { r.Outcome, r.Reason, r.Exchange.End = Cancelled, CancelEnd, 1160*ms },
+	} {
+		r := served()
+		r.Exchange.Instance = "one"
+		change(r)
+		a.Add(r)
+	}
+	f := a.Figures()
+	near(t, "good fraction", stat(t, f, GoodFraction).Avg, 1./4, 1e-9)
+	want := Rows{Total: 5, Served: 1, Failed: 1, Cancelled: 3, CutOff: 2, CutOffMissed: 2}
+	for _, got := range []Rows{f.Rows, f.Servers[0].Rows} {
+		if d := cmp.Diff(want, got); d != "" {
+			t.Error(d)
+		}
+	}
+}
+
 // A run without a served request has counts and no latencies, and no figure is NaN.
 func TestNothingServed(t *testing.T) {
 	a := NewAggregate(Options{SLO: SLO{TTFT: ms}})
