@@ -69,6 +69,7 @@ type Facts struct {
 	OutputShort     Fact // served rows with fewer output tokens than asked ÷ served rows
 	EstimatedTokens Fact // served rows whose output tokens are counted in chunks ÷ served rows
 	RetriedShare    Fact // rows that the engine may have had more than once (measure.Record.Resent) ÷ rows sent
+	Reconnected     Fact // rows that took several attempts because there was no connection (measure.Rows.Reconnected) ÷ rows sent
 	FailedShare     Fact // rows that failed ÷ rows served or failed
 	CutOffShare     Fact // rows whose requests the end of the run cut off ÷ these and the rows served or failed
 

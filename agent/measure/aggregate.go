@@ -165,6 +165,7 @@ func (a *Aggregate) addSent(r *Record) {
 		}
 	}
 	countIf(&a.counts.Rows.Retried, r.Resent())
+	countIf(&a.counts.Rows.Reconnected, r.Retried() && !r.Resent())
 	countIf(&a.counts.Rows.Resent, x.Resent > 0)
 	connections.Replays += int64(x.Replays)
 	if x.Wire > clock.Never {
@@ -266,7 +267,7 @@ func (a *Aggregate) addRate(x *send.Exchange) {
 
 // addServed adds the latencies of a served row that was sent once.
 func (a *Aggregate) addServed(r *Record) {
-	if r.Resent() {
+	if r.Retried() {
 		return
 	}
 	for id := range a.hist {

@@ -78,6 +78,9 @@ type Rows struct {
 	RetriedServed int64 `json:"retried_served"`
 	// Resent counts those of Retried whose whole request was sent again because a kept connection died.
 	Resent int64 `json:"resent"`
+	// Reconnected counts the rows that the engine received once at most, but that took more than one attempt, because the others got no
+	// connection. They were late, and no latency includes them.
+	Reconnected int64 `json:"reconnected,omitempty"`
 }
 
 // Judged returns the number of rows of which it is known whether they meet the service level: those served or failed, and those that were

@@ -155,7 +155,7 @@ func (r *Record) CapWait() (time.Duration, bool) { return between(r.Dispatched, 
 // long), connection set-up, wait for a pooled connection and the write of the body. It starts at Admitted, which equals Dispatched in a run without a cap, so that waiting for a cap is not
 // counted as the client's delay. A request that was sent again has none, because its wire time is that of the last attempt.
 func (r *Record) WireLag() (time.Duration, bool) {
-	if r.Resent() {
+	if r.Retried() {
 		return 0, false
 	}
 	return between(r.Admitted, r.Wire())
@@ -164,9 +164,14 @@ func (r *Record) WireLag() (time.Duration, bool) {
 // SendGap returns Wire − Intended: the part that latencies from the wire leave out (coordinated omission).
 func (r *Record) SendGap() (time.Duration, bool) { return between(r.Intended, r.Wire()) }
 
-// Resent reports whether the engine may have received the request more than once: after a further attempt, or because the whole request was
-// sent again when its kept connection died. Its times are those of the last attempt, so no latency includes it.
-func (r *Record) Resent() bool { return r.Exchange.Attempts > 1 || r.Exchange.Resent > 0 }
+// Retried reports whether the request took more than one attempt, or was sent again as a whole because its kept connection died. Its times
+// are those of the last attempt, so no latency includes it.
+func (r *Record) Retried() bool { return r.Exchange.Attempts > 1 || r.Exchange.Resent > 0 }
+
+// Resent reports whether the engine may have received the request more than once. An attempt that got no connection does not count.
+func (r *Record) Resent() bool {
+	return r.Exchange.Attempts-r.Exchange.Unconnected > 1 || r.Exchange.Resent > 0
+}
 
 // PromptError returns the number of prompt tokens that the server counted minus those that the row has; false if Prompt says that the two
 // cannot be compared.

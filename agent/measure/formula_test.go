@@ -195,6 +195,7 @@ func TestFacts(t *testing.T) {
 	}{
 		{"served", served(), false, 0, 1000, 512, true, true},
 		{"a second attempt", edit(func(r *Record) { r.Exchange.Attempts = 2 }), true, 0, 1000, 512, true, true},
+		{"a second attempt, after one without a connection", edit(func(r *Record) { r.Exchange.Attempts, r.Exchange.Unconnected = 2, 1 }), false, 0, 1000, 512, true, true},
 		{"the whole request sent again on another connection", edit(func(r *Record) { r.Exchange.Replays, r.Exchange.Resent = 1, 1 }), true, 0, 1000, 512, true, true},
 		{"sent again before the first connection had taken the whole request", edit(func(r *Record) { r.Exchange.Replays = 1 }), false, 0, 1000, 512, true, true},
 		{"three tokens too few", edit(func(r *Record) { r.Prompt, r.Exchange.Usage.Prompt = AgreeDifferent, 997 }), false, -3, 1000, 512, true, true},

@@ -110,7 +110,7 @@ func (p *part) add(r *Record, slo *SLO) {
 		return
 	}
 	countIf(p.Good, p.Good != nil && slo.Good(r))
-	if r.Resent() {
+	if r.Retried() {
 		return
 	}
 	u := r.Exchange.Usage

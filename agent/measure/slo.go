@@ -97,10 +97,10 @@ func (s SLO) String() string {
 	return strings.Join(parts, ",")
 }
 
-// Good reports whether the record meets every objective. It must have been served and sent once. A reply of one token has no inter-token
+// Good reports whether the record meets every objective. It must have been served at the first attempt. A reply of one token has no inter-token
 // figure and meets the objectives for such figures (vLLM's rule); a reply without a first token misses ttft.
 func (s *SLO) Good(r *Record) bool {
-	if r.Outcome != Served || r.Resent() {
+	if r.Outcome != Served || r.Retried() {
 		return false
 	}
 	for _, o := range objectives {
@@ -126,7 +126,7 @@ func (s *SLO) Missed(r *Record) bool {
 			}
 		}
 	}
-	return s.Any() && r.Resent()
+	return s.Any() && r.Retried()
 }
 
 // Judges reports whether it is known if a record meets the objectives: [Rows.Judged] counts these.

@@ -117,6 +117,7 @@ func (r *Report) rowLines(p palette) (b block) {
 	b.when(line != "", "%s", p.yellow(line))
 	b.when(n.Retried > 0, "%v sent more than once, %v of them served and left out of the latencies%s", n.Retried, n.RetriedServed,
 		wordsWhen(n.Resent > 0, "; %v because a kept connection died with the whole request", n.Resent))
+	b.when(n.Reconnected > 0, "%v more got a connection at a later attempt only, or never; no latency includes them", n.Reconnected)
 	d, ok := r.figures.Stat(measure.Duration)
 	b.when(ok, "%s s from the first request to the last token, %v input and %v output tokens",
 		grouped(d.Avg), r.count(measure.TotalInput), r.count(measure.TotalOutput))

@@ -87,6 +87,8 @@ type Exchange struct {
 	Model        string // the model in the reply
 	Status       int    // HTTP status; 0 if no reply came
 	Attempts     int    // 1 unless retried
+	// Unconnected is the number of Attempts that got no connection, if there were several: nothing of them can have reached the server.
+	Unconnected int
 	// Replays counts how often the request was sent again on another connection because the kept one died before a byte of the reply came.
 	// A server that closes a connection while the next request is in transit causes them. They are not retries, and also happen without
 	// retries. Times and Phases are those of the last connection.

@@ -35,6 +35,7 @@ type flight struct {
 	conn     *conn // nil with HTTP/2
 	turn     uint32
 	attempts int
+	vain     int // number of attempts before this one that got no connection
 	got      int // number of connections of this attempt
 	replays  int
 	resent   int // times that a whole request was sent again
@@ -212,6 +213,9 @@ func (f *flight) attempt(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.clear()
+	if n > 0 && f.got == 0 {
+		f.vain++
+	}
 	f.attempts, f.got = n+1, 0
 }
 
@@ -389,6 +393,9 @@ func (f *flight) copyTo(x *Exchange) {
 	defer f.mu.Unlock()
 	x.Wire, x.WireLate, x.FirstByte, x.Headers = f.wire, f.wireLate, f.firstByte, f.headersEnd
 	x.Attempts, x.Replays, x.Resent, x.Reused = max(1, f.attempts), f.replays, f.resent, f.reused
+	if x.Unconnected = f.vain; f.attempts > 1 && f.got == 0 {
+		x.Unconnected++
+	}
 	p := &x.Phases
 	if !f.reused && f.obtained != clock.Never {
 		p.DNS = span(f.dns, f.dnsEnd)

@@ -133,7 +133,7 @@ func (ins *instruments) record(ctx context.Context, r *measure.Record) {
 		return
 	}
 	x := &r.Exchange
-	if !r.Resent() {
+	if !r.Retried() {
 		ins.latencies(ctx, r, s)
 	}
 	ins.tokens(ctx, &x.Usage, s)
