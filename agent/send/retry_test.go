@@ -100,6 +100,35 @@ func TestRetries(t *testing.T) {
 	}
 }
 
+// TestTimeoutBetweenAttempts: a timeout that ends the wait for another attempt says how the attempt before ended.
+func TestTimeoutBetweenAttempts(t *testing.T) {
+	for name, by := range ways {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				c, err := New(Config{
+					way: by, URL: "http://engine", Retries: 2, TotalTimeout: time.Second,
+					DialContext: piped(func(c net.Conn) {
+						requests(c, func(*http.Request, string) bool {
+							_, err := io.WriteString(c, "HTTP/1.1 429 Slow Down\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n")
+							return err == nil
+						})
+					}),
+				}, clock.New())
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer synctest.Wait()
+				defer c.Close()
+				var x Exchange
+				c.Do(t.Context(), post("{}"), &x)
+				if x.Err == nil || x.Err.Class != ClassTotalTimeout || !strings.HasSuffix(x.Err.Message, "; attempt 1 ended with HTTP status 429") {
+					t.Error(x.Err)
+				}
+			})
+		})
+	}
+}
+
 // TestClosedAfterEachStream is the keep-alive trap: a server that promises to keep the connection, and closes it.
 func TestClosedAfterEachStream(t *testing.T) {
 	for name, by := range ways {
